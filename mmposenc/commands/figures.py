@@ -5,7 +5,7 @@
     mmposenc figures CONFIG [CHECKPOINT] --gallery gallery --image photo.jpg
 
 The first draws all encodings of a model for one query: buckets, biases of the logits, attention,
-ContextPool. The second draws one figure for a paper (docs/visualization.md):
+token encodings (kernels of a PEG). The second draws one figure for a paper (docs/visualization.md):
 
     matrix       attention of all queries and keys, with and without encodings
     attention    attention of 14 x 14 queries, each as a map
@@ -17,7 +17,7 @@ ContextPool. The second draws one figure for a paper (docs/visualization.md):
     buckets      the buckets of iRPE's four methods
     index        iRPE's index function and the clip function
     kernels      the kernels of a PEG
-    added        what a PEG, or another token encoding, adds to the tokens
+    added        what a PEG, or another token encoding, adds to the tokens, also relative to them
     similarity   similarity of the positions of an encoding
     pools        weights and sizes of ContextPool on the photo, by layer
     sizes        the sizes of ContextPool by layer
@@ -54,7 +54,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--page', metavar='FILE', help='the page; default DIR/gallery.md')
     parser.add_argument('--name', help='heading of the model in the gallery; default: its config')
     parser.add_argument('--title', nargs='+', default=[], metavar='TEXT', help='name of the model '
-                        'in titles, and of each model of --against; default: their files')
+                        'in titles, and of each model of --against; default: architecture and '
+                        'encodings')
     _add_input(parser)
     parser.add_argument('--block', type=INDEX, default=0, help='index of the layer (for "kernels", '
                         '"added" and "similarity": of the encoding), from 0 in order of execution')
@@ -112,16 +113,18 @@ def main(argv: list[str] | None = None) -> None:
         choice = Choice(args.block, args.head, places, args.references, not args.no_prefix,
                         args.channels, args.width)
         cfg = read_config(args)
+        title = next(iter(args.title), None)
         if args.output_dir is not None:
             if len(places) > 1:
                 raise ValueError(f'at={places}: one place is required without --figure')
             at = places[0] if places else (0.5, 0.5)
             written = visualize_encodings(cfg, args.checkpoint, args.output_dir, at=at,
-                                          title=next(iter(args.title), None), **shared)
+                                          title=title, **shared)
         elif args.gallery is not None:
             command = shlex.join(['mmposenc', 'figures', *(sys.argv[1:] if argv is None else argv)])
             written = draw_gallery(cfg, args.checkpoint, args.gallery, command=command,
-                                   name=args.name, page=args.page, choice=choice, **shared)
+                                   name=args.name, page=args.page, choice=choice, title=title,
+                                   **shared)
         else:
             sources = [(cfg, args.checkpoint)]
             for config, *checkpoint in args.against:

@@ -71,7 +71,7 @@ def test_few_figures_for_a_report(config, photo, weights, tmp_path):
                                                              'matrix')]
     assert all(set(each) == {'title', 'file', 'text', 'untrained'} for each in found)
     assert not any(each['untrained'] or 'untrained' in each['text'] for each in found)
-    assert 'RelativePositionBias in blocks.0.attn' in found[0]['title']
+    assert 'relative position bias, block 0' in found[0]['title']
     cfg.model.backbone.pos_encoding = dict(type='mmposenc.PEG')
     cfg.model.backbone.rel_pos_encoding = None
     found = figures_of(cfg, None, tmp_path / 'out')

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tinyfigures import pvt
 
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention
 from mmposenc.encodings import IRPE
@@ -16,7 +17,8 @@ from mmposenc.lab.figures import (
     record_attention,
     save_figure,
 )
-from mmposenc.lab.figures.model_figures import draw_encodings
+from mmposenc.lab.figures.model_figures import attention_panels, draw_encodings
+from mmposenc.lab.figures.subjects import encoding_in_words, place_in_words
 
 
 @pytest.mark.parametrize('hw_key', [None, (2, 3)])
@@ -138,11 +140,52 @@ class _Backbone(torch.nn.Module):
         return self.attn(x.flatten(2).transpose(1, 2), x.shape[2:])
 
 
+def test_what_is_alike_in_a_figure():
+    """Maps of one unit have one scale; a flat map says so; a head that is alone is drawn once."""
+    values = np.arange(6.0).reshape(2, 3)
+    figure = draw_panels([Panel('a', values, unit='x'), Panel('b', 2 * values, unit='x'),
+                          Panel('c', values * 0 + 0.25, unit='y'), Panel('d', values / 100),
+                          Panel('e', values, unit='z', limits=(0.0, 4.0)),
+                          Panel('f', values, unit='z', limits=(0.0, 3.0))])
+    clims = [axes.images[0].get_clim() for axes in figure.axes]
+    assert clims == [(0, 10), (0, 10), (0, 0.25), (0, 0.05), (0, 4), (0, 4)]
+    assert [axes.get_title() for axes in figure.axes] == [
+        'a', 'b', 'c\nflat: 0.25 everywhere', 'd', 'e', 'f']
+    model = pvt()  # two heads in the first stage, one in the second
+    with record_attention(model) as records, torch.no_grad():
+        model(torch.randn(1, 3, 16, 24))
+    several, one = (attention_panels(each) for each in records)
+    assert [each.title for each in several] == ['mean of the heads', 'head 0', 'head 1']
+    assert [each.title for each in one] == ['one head']
+    np.testing.assert_array_equal(one[0].values, records[1].weights[0])
+
+
+@pytest.mark.parametrize('name, words', [
+    ('blocks.3.attn', 'block 3'), ('stages.0.blocks.1.attn.w_msa', 'stage 0, block 1'),
+    ('pos_encodings.at.before.0', 'before the first block'), ('attn', 'attn'),
+    ('stages.2.pos_encodings.at.after0.0', 'stage 2, after block 0'),
+    ('encoder.layers.5.self_attn', 'encoder, layer 5')])
+def test_titles_name_places_in_words(name, words):
+    assert place_in_words(name) == words
+
+
+def test_titles_name_encodings_in_words():
+    assert [encoding_in_words(kind) for kind in (
+        'RotaryEmbedding2D', 'IRPE', 'LePE', 'RelativePositionBias', 'ALiBi2D', 'PEG')] == [
+        'rotary embedding', 'iRPE', 'LePE', 'relative position bias', 'ALiBi', 'PEG']
+
+
 def test_figures_of_a_model(tmp_path):
     model = _Backbone(rel_pos_encoding=dict(type='IRPE', method='cross'), attn_drop=0.5).train()
     files = draw_encodings(model, torch.randn(1, 8, 4, 5), tmp_path)
     assert {file.name for file in files} == {'attention_attn.png', 'logits_attn.png',
                                              'buckets_cross_4x5.png'}
     assert all(file.stat().st_size > 2000 for file in files) and model.training
+    files = draw_encodings(pvt(pos_encoding=dict(type='mmposenc.PEG')), torch.randn(1, 3, 16, 24),
+                           tmp_path / 'pvt')
+    assert {file.name for file in files} == {
+        *(f'attention_stages_{stage}_blocks_0_attn.png' for stage in (0, 1)),
+        *(f'{kind}_stages_{stage}_pos_encodings_at_after0_0.png' for stage in (0, 1)
+          for kind in ('added', 'kernels'))}
     with pytest.raises(ValueError, match='Identity runs no attention of mmposenc.attention'):
         draw_encodings(torch.nn.Identity(), torch.zeros(1), tmp_path)

@@ -176,6 +176,27 @@ def test_buckets_of_reduced_keys():
     assert (marker.get_ydata()[0], marker.get_xdata()[0]) == (3.75, -0.25)
 
 
+@torch.no_grad()
+def test_what_a_peg_adds_beside_the_tokens():
+    """In the second stage, whose tokens the first one made; the scale of channels is one."""
+    model = pvt(pos_encoding=dict(type='mmposenc.PEG'))
+    peg = model.stages[1].pos_encodings.at['after0'][0]
+    tokens = inputs_of(peg, model)[0]
+    added = peg.proj(tokens.transpose(1, 2).view(1, 8, 4, 5)).flatten(2).transpose(1, 2)
+    drawing = draw('added', model, block=1)
+    close(drawing.arrays['norm'].ravel(), added.norm(dim=-1)[0].numpy())
+    close(drawing.arrays['share'].ravel(), (added.norm(dim=-1) / tokens.norm(dim=-1))[0].numpy())
+    images = [axes.images[-1] for axes in drawing.figure.axes if axes.images]
+    np.testing.assert_array_equal(images[1].get_array(), drawing.arrays['share'])
+    assert len({image.get_clim() for image in images[2:]}) == 1
+    assert drawing.figure.get_suptitle().startswith('Added to the tokens: stage 1, after block 0')
+
+
+def test_matrices_side_by_side_have_one_scale():
+    figure = draw('matrix', deit(rel_pos_encoding=IRPE), block=1).figure
+    assert len({axes.images[0].get_clim() for axes in figure.axes}) == 1
+
+
 def test_attention_of_references_is_rows_of_the_matrix():
     model = deit(rel_pos_encoding=IRPE)
     expected = naive_weights(model, 1)[0]

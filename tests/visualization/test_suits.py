@@ -1,5 +1,7 @@
 """Every encoding has a figure, and files are fit for a paper."""
 import re
+import zlib
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -19,6 +21,8 @@ from mmposenc.lab.figures.paper_figures import (
     suiting,
 )
 from mmposenc.lab.figures.subjects import NothingToShow
+
+SVG = '{http://www.w3.org/2000/svg}'
 
 
 def encoded(name):
@@ -95,8 +99,16 @@ def test_letters_are_text_in_files(tmp_path, width=3.3):
     assert b'/FontFile2' in pdf and b'/Type3' not in pdf  # TrueType, in the file
     assert re.search(rb'/MediaBox \[ 0 0 ([\d.]+)', pdf)[1] == str(72 * width).encode().rstrip(
         b'0').rstrip(b'.')
+    page = zlib.decompress(re.search(rb'stream\r?\n(.*?)\r?\nendstream', pdf, re.DOTALL)[1])
+    shown = [b''.join(re.findall(rb'\((.*?)\)', line)).replace(b'\0', b'')
+             for line in re.findall(rb'\[([^]]*)\]\s*TJ', page)]  # two bytes a letter
+    assert {b'head 0', b'head 1'} <= set(shown)
     svg = save_figure(drawn(), tmp_path / 'a.svg')
-    assert '>head 0</text>' in svg.read_text()
+    tree = ElementTree.parse(svg)
+    texts = {''.join(each.itertext()).strip() for each in tree.iter(f'{SVG}text')}
+    assert {'head 0', 'head 1', 'key - query, rows', 'key - query, columns'} <= texts
+    # Nothing is pixels but the two maps: neither colour bars nor axes.
+    assert len(list(tree.iter(f'{SVG}image'))) == pdf.count(b'/Subtype /Image') == 2
     assert svg.read_bytes() == save_figure(drawn(), tmp_path / 'b.svg').read_bytes()
     with Image.open(save_figure(drawn(), tmp_path / 'a.png', dpi=200)) as image:
         assert image.width == int(200 * width)

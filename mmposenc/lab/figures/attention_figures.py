@@ -22,9 +22,11 @@ from .subjects import (
     Drawing,
     NothingToShow,
     Subject,
+    encoding_in_words,
     head_names,
     head_text,
     of_head,
+    place_in_words,
     reference_cells,
     terms_of,
 )
@@ -86,7 +88,7 @@ def draw_matrix(subject: Subject, choice: Choice) -> Drawing:
         matrix = of_head(record.all_weights, choice.head)[skipped:, skipped:]
         arrays[f'weights_{number}'] = matrix
         panels.append(Panel(
-            f'{source}\n{record.name}', matrix, unit='attention weight',
+            f'{source}\n{place_in_words(record.name)}', matrix, unit='attention weight',
             ylabel=_token_axis('query', record, record.hw_shape),
             xlabel=_token_axis('key', record, record.key_shape), limits=weight_limits(matrix),
             prefix=record.num_prefix_tokens - skipped))
@@ -128,8 +130,8 @@ def _tiles(subject: Subject, record: AttentionRecord, by_head: Array, choice: Ch
     count = usual if choice.references is None else choice.references
     cells = reference_cells(record.hw_shape, count)
     maps = reference_maps(of_head(by_head, choice.head), record, cells)
-    panel = Panel(f'{record.name}, {head_text(by_head, choice.head)}', tile_sheet(maps),
-                  **options, **tile_axes(cells, record.key_shape))
+    name = f'{place_in_words(record.name)}, {head_text(by_head, choice.head)}'
+    panel = Panel(name, tile_sheet(maps), **options, **tile_axes(cells, record.key_shape))
     title = f'{what} for {len(cells)} x {len(cells[0])} reference cells'
     return Drawing(draw_panels([panel], cell_inches=5.0, width=choice.width,
                                title=f'{title}\n{subject.source}{record.window_text}'),
@@ -181,9 +183,8 @@ def draw_bias(subject: Subject, choice: Choice) -> Drawing:
                encoding.terms(Grid(*record.hw_shape), record.key_grid))
     what = (f'mean over the queries of this image{record.window_text}' if read
             else 'the same for all queries')
-    what = what if shown.any() else 'zero for all pairs of cells'
-    title = (f'Added by {record.name} ({type(encoding).__name__}) by offset, '
-             f'{what}\n{subject.source}')
+    title = (f'Added by {encoding_in_words(type(encoding).__name__)} by offset, '
+             f'{place_in_words(record.name)}, {what}\n{subject.source}')
     return Drawing(draw_panels(panels, title=title, same_scale=True, width=choice.width),
                    dict(bias=table, rows=rows, columns=columns))
 
@@ -211,7 +212,8 @@ def draw_rotary(subject: Subject, choice: Choice) -> Drawing:
     table = table.clip(-1.0, 1.0)  # rounding
     panels = offset_panels(rows, columns, table, choice.head, diverging=True,
                            unit='cosine, mean of planes', limits=(-1.0, 1.0))
-    title = (f'Rotary positions of {record.name}: similarity by offset{record.window_text}\n'
+    title = (f'Rotary positions in {place_in_words(record.name)}: similarity by offset'
+             f'{record.window_text}\n'
              f'{subject.source}')
     return Drawing(draw_panels(panels, title=title, same_scale=True, width=choice.width),
                    dict(similarity=table, rows=rows, columns=columns))

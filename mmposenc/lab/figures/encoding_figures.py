@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -34,7 +35,7 @@ from . import save_figure
 from .model_figures import draw_encodings
 from .panels import checked_path
 from .paper_figures import FIGURES, Choice, Subject, Suiting, draw_figure, encodings_of, suiting
-from .subjects import NothingToShow
+from .subjects import NothingToShow, encoding_in_words, place_in_words
 
 #: Longer side of a photo as figures draw it, in pixels.
 _DRAWN = 800
@@ -54,7 +55,8 @@ def build_subject(cfg: Config, checkpoint: str | None, image: str | None,
             :func:`.config_sizes.usual_size`, of a picture as many whole cells as fit into it.
         whole: refuse a picture that is no whole number of cells, on which they would not lie where
             they are drawn.
-        title: the model's name in titles; its files if None.
+        title: the model's name in titles; None: its architecture and encodings in words. Random
+            weights are told behind it.
 
     Raises:
         ValueError: a size below 1 or refused, a checkpoint that does not fit, or no picture.
@@ -80,7 +82,15 @@ def build_subject(cfg: Config, checkpoint: str | None, image: str | None,
         load_weights(model, checkpoint)
     drawn, run = pass_of(model, inputs)
     picture = None if pixels is None else _picture(pixels)
-    return Subject(drawn, run, title or source_of(cfg, checkpoint), picture, shape), inputs
+    source = (title or model_in_words(drawn)) + (
+        ', untrained (random weights)' if checkpoint is None else '')
+    return Subject(drawn, run, source, picture, shape), inputs
+
+
+def model_in_words(model: nn.Module) -> str:
+    """An architecture and its encodings, for titles: 'PVT with PEG and iRPE'."""
+    encodings = ' and '.join(encoding_in_words(each) for each in encodings_of(model))
+    return f'{type(model).__name__} {f"with {encodings}" if encodings else "without encodings"}'
 
 
 def source_of(cfg: Config, checkpoint: str | None) -> str:
@@ -192,7 +202,8 @@ def visualize_figure(name: str, sources: Sequence[tuple[Config, str | None]], ou
         image, size: as :func:`visualize_encodings`, the same for all models.
         save_arrays: an .npz file for the numbers that the figure shows.
         dpi: pixels an inch.
-        titles: a name for each model; its files if there is none.
+        titles: a name for each model; else its architecture and encodings, with the files where two
+            would be the same.
 
     Returns:
         The files written.
@@ -211,6 +222,10 @@ def visualize_figure(name: str, sources: Sequence[tuple[Config, str | None]], ou
     check_sizes(choice.width, dpi)
     subjects = [build_subject(cfg, checkpoint, image, size, whole=name in ON_PHOTO, title=title)[0]
                 for (cfg, checkpoint), title in zip_longest(sources, titles)]
+    names = [each.source for each in subjects]
+    for subject, (cfg, checkpoint) in zip(subjects, sources, strict=True):
+        if names.count(subject.source) > 1:
+            subject.source += f'\n{source_of(cfg, checkpoint)}'
     drawing = draw_figure(name, subjects, choice)
     written = [save_figure(drawing.figure, path, dpi=dpi)]
     if arrays is not None:
@@ -268,7 +283,8 @@ def draw_suiting(subject: Subject, suits: Suiting, folder: Path, untrained: bool
     path = save_figure(drawing.figure, folder / f'{suits.figure}_{suits.block}.png', dpi,
                        small=True)
     figure = FIGURES[suits.figure]
-    about = f'{suits.encoding} in {suits.name}' if suits.encoding else suits.name
+    kinds = [encoding_in_words(each) for each in suits.encoding.split(' + ') if each]
+    about = ', '.join([' + '.join(kinds), place_in_words(suits.name)][not kinds:])
     return [dict(title=f'{figure.title}: {about}', file=str(path), untrained=untrained,
                  text=f'{figure.seen} Model: {subject.source}.')]
 
@@ -295,7 +311,7 @@ figure shows is said where it first appears.
 
 
 def draw_gallery(cfg: Config, checkpoint: str | None, folder: str | Path, *, command: str,
-                 name: str | None = None, page: str | Path | None = None,
+                 name: str | None = None, title: str | None = None, page: str | Path | None = None,
                  image: str | None = None, size: Sequence[int] | None = None,
                  choice: Choice | None = None) -> list[Path]:
     """Draws all figures that suit a model, and writes the page of all models in the folder.
@@ -306,6 +322,7 @@ def draw_gallery(cfg: Config, checkpoint: str | None, folder: str | Path, *, com
             call left there.
         command: what was typed, for the page.
         name: of the model, its heading; None: the config's.
+        title: see :func:`build_subject`.
         page: the Markdown file, with all models of ``folder`` by name; None: its ``gallery.md``.
         choice: places on the photo, and the number of reference cells.
 
@@ -326,7 +343,7 @@ def draw_gallery(cfg: Config, checkpoint: str | None, folder: str | Path, *, com
         raise ValueError(f'page={str(page)!r} must be a file that ends in .md')
     check_folder(str(folder), '--gallery')
     check_folder(str(written_to.parent), '--page')
-    subject, _ = build_subject(cfg, checkpoint, image, size, whole=True)
+    subject, _ = build_subject(cfg, checkpoint, image, size, whole=True, title=title)
     own = folder / name
     figures = [figure for each in suiting(subject)
                for figure in draw_suiting(subject, each, own, checkpoint is None, choice,
@@ -355,7 +372,8 @@ def page_text(folder: Path, relative_to: Path) -> str:
     said: set[str] = set()
     for path in sorted(folder.glob(f'*/{NOTES}')):
         note = json.loads(path.read_text())
-        parts += [f'## {note["name"]}\n', f'{_about(note)}\n', f'    {note["command"]}\n']
+        command = _lines(note['command'])
+        parts += [f'## {note["name"]}\n', f'{_about(note)}\n', f'```bash\n{command}\n```\n']
         for figure in note['figures']:
             link = Path(os.path.relpath(path.parent / figure['file'], relative_to)).as_posix()
             parts.append(f'![{figure["title"]}]({link})\n')
@@ -363,6 +381,13 @@ def page_text(folder: Path, relative_to: Path) -> str:
             parts.append(f'*{figure["title"]}.*' + ('\n' if text in said else f' {text}\n'))
             said.add(text)
     return '\n'.join(parts)
+
+
+def _lines(command: str) -> str:
+    """A command in lines that fit on a page."""
+    lines = textwrap.wrap(command, 76, break_long_words=False, break_on_hyphens=False,
+                          subsequent_indent='    ')
+    return ' \\\n'.join(lines)
 
 
 def _about(note: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from mmposenc.encodings import IRPE
+from mmposenc.encodings import IRPE, PEG
 
 from .irpe_figures import bucket_panels
 from .maps import Array
@@ -20,7 +20,8 @@ from .pool_figures import (
     write_size_distributions,
 )
 from .recording import AttentionRecord, record_attention
-from .subjects import Subject, head_names
+from .subjects import Choice, Subject, head_names, place_in_words
+from .token_figures import added_of, kernels_of, record_contributions
 
 
 def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
@@ -30,13 +31,15 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
 
     For each layer a figure of the attention weights, head by head and their mean, and, with an
     encoding on the logits, one of what it adds; for each different iRPE one of its buckets; for
-    each ContextPool one of its weights and sizes, and one of all layers' sizes.
+    each token encoding one of what it adds to the tokens; for each PEG its kernels; for each
+    ContextPool one of its weights and sizes, and one of all layers' sizes.
 
     Args:
         model: a backbone, called with ``image``, or a detector.
         image: (1, 3, H, W), as the model takes it.
         output_dir: where the figures go: ``attention_<layer>.png``, ``logits_<layer>.png``,
-            ``buckets_<method>_<H>x<W>.png``, ``context_pool_<layer>.png``,
+            ``buckets_<method>_<H>x<W>.png``, ``added_<place>.png``,
+            ``kernels_<place>.png``, ``context_pool_<layer>.png``,
             ``context_pool_sizes.png`` and ``.csv``.
         at: where the query lies, as fractions of height and width.
         run: one pass of a model that takes more than the image.
@@ -48,9 +51,11 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
     Raises:
         ValueError: if neither attention nor a ContextPool of this project ran.
     """
-    with record_attention(model, at) as records, record_context_pools(model, at) as pools:
-        Subject(model, run or (lambda: model(image)), source).run_once()
-    if not records and not pools:
+    subject = Subject(model, run or (lambda: model(image)), source)
+    with (record_attention(model, at) as records, record_context_pools(model, at) as pools,
+          record_contributions(model) as tokens):
+        subject.run_once()
+    if not records and not pools and not tokens:
         raise ValueError(f'{type(model).__name__} runs no attention of mmposenc.attention: there '
                          f'is nothing to draw')
     folder, modules = Path(output_dir), dict(model.named_modules())
@@ -58,12 +63,13 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
     for record in records:
         name = re.sub(r'\W+', '_', record.name)
         about = f'{record.window_text}\n{source}' if source else record.window_text
-        title = f'{record.name}: attention{about}'
+        where = place_in_words(record.name)
+        title = f'Attention in {where}{about}'
         figure = draw_panels(attention_panels(record), title=title)
         written[save_figure(figure, folder / f'attention_{name}.png')] = None
         if record.terms is not None:
             panels = _by_head(record, record.terms, 'added to the logit', diverging=True)
-            figure = draw_panels(panels, title=f'{record.name}: added to the logits{about}')
+            figure = draw_panels(panels, title=f'Added to the logits in {where}{about}')
             written[save_figure(figure, folder / f'logits_{name}.png')] = None
         encoding = getattr(modules[record.name], 'rel_pos_encoding', None)
         if isinstance(encoding, IRPE):
@@ -76,8 +82,16 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
     low, high = image.min(), image.max()
     picture = ((image[0] - low) / (high - low).clamp_min(1e-6)).permute(1, 2, 0)
     picture = picture.expand(-1, -1, 3) if picture.shape[2] == 1 else picture[..., :3]
+    subject.picture = picture.cpu().numpy()
+    for token in tokens:
+        name, encoding = re.sub(r'\W+', '_', token.name), modules[token.name]
+        figure = added_of(subject, token, Choice()).figure
+        written[save_figure(figure, folder / f'added_{name}.png')] = None
+        if isinstance(encoding, PEG):
+            figure = kernels_of(subject, token.name, encoding).figure
+            written[save_figure(figure, folder / f'kernels_{name}.png')] = None
     for pool in pools:
-        figure = draw_context_pool(pool, picture.cpu().numpy())
+        figure = draw_context_pool(pool, subject.picture)
         name = re.sub(r'\W+', '_', pool.name)
         written[save_figure(figure, folder / f'context_pool_{name}.png')] = None
     if rows := size_distributions(pools):
@@ -88,8 +102,10 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
 
 
 def attention_panels(record: AttentionRecord) -> list[Panel]:
-    """Mean over the heads, then each head."""
+    """Mean over the heads, then each head; the only head once."""
     unit = 'attention weight'
+    if len(record.weights) == 1:
+        return [Panel('one head', record.weights[0], record.key_cell, unit=unit)]
     mean = Panel('mean of the heads', record.weights.mean(0), record.key_cell, unit=unit)
     return [mean, *_by_head(record, record.weights, unit)]
 

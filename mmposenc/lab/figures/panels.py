@@ -103,6 +103,8 @@ class Drawable(Protocol):
 
     title: str
     values: Any
+    unit: str
+    limits: tuple[float, float] | None
 
     @property
     def aspect(self) -> float:
@@ -149,10 +151,10 @@ class Panel:
         from matplotlib.ticker import MaxNLocator
 
         limits = self.limits
-        if limits is None and self.diverging:
-            reach = largest(self.values) if common is None else common
+        if self.diverging:
+            reach = upper_end(self) if common is None else common
             limits = -reach, reach
-        elif limits is None and common is not None:
+        elif common is not None:
             limits = 0.0, common
         if self.colors is not None:
             _draw_categories(axes, self.values, self.colors)
@@ -181,7 +183,8 @@ class Panel:
 def draw_panels(panels: Sequence[Drawable], *, columns: int = 4, title: str | None = None,
                 same_scale: bool = False, cell_inches: float = 2.2, width: float | None = None,
                 narrowest: float = NARROWEST) -> Figure:
-    """Draw maps side by side, each with its colour bar.
+    """Draw maps side by side, each with its colour bar. Maps of one unit have one range of colours,
+    so that they can be compared; a map whose values are all alike says so.
 
     Args:
         panels: the maps.
@@ -213,10 +216,14 @@ def draw_panels(panels: Sequence[Drawable], *, columns: int = 4, title: str | No
     lines = 0 if text is None else 1 + text.count('\n')
     figure = Figure(figsize=(columns * cell_inches, rows * height + 0.15 * lines),
                     layout='constrained')
-    common = max(largest(panel.values) for panel in panels) if same_scale else None
+    ends: dict[str, float] = {}
+    for panel in panels:
+        scale = 'all' if same_scale else panel.unit
+        ends[scale] = max(ends.get(scale, 0.0), upper_end(panel))
     for place, panel in enumerate(panels, 1):
         axes = figure.add_subplot(rows, columns, place)
-        panel.draw(axes, common)
+        panel.draw(axes, ends['all'] if same_scale else ends[panel.unit] if panel.unit else None)
+        axes.set_title(axes.get_title() + flat_note(panel.values))
         if same_scale:
             _only_outer(axes, left=place % columns == 1 or columns == 1,
                         right=place % columns == 0 or place == len(panels),
@@ -237,6 +244,19 @@ def _panel_height(panels: Sequence[Drawable], inches: float) -> float:
 def largest(values: Array | None) -> float:
     """The largest magnitude of a map, whose gaps are NaN."""
     return 0.0 if values is None else float(np.nanmax(np.abs(values)))
+
+
+def upper_end(panel: Drawable) -> float:
+    """Where the colours of a map end, drawn alone."""
+    return largest(panel.values) if panel.limits is None else panel.limits[1]
+
+
+def flat_note(values: Array | None) -> str:
+    """A line for the title of a map whose values differ by less than a thousandth; else ''."""
+    seen = np.zeros(0) if values is None else values[np.isfinite(values)]
+    if seen.size < 2 or np.ptp(seen) > 1e-3 * np.abs(seen).max():
+        return ''
+    return f'\nflat: {seen.mean() + 0:.3g} everywhere'
 
 
 def plot_figure(width: float | None, title: str) -> tuple[Figure, Axes]:
@@ -291,6 +311,7 @@ def add_bar(axes: Axes, image: Any, unit: str, beyond: bool) -> None:
     # Inside the axes' own box it is as high as the map, whatever the aspect of that.
     bar = axes.figure.colorbar(image, cax=axes.inset_axes((1.04, 0.0, 0.05, 1.0)),
                                extend='max' if beyond else 'neither')
+    bar.solids.set(rasterized=False, edgecolor='face', linewidth=0.2)  # shapes in PDF and SVG
     bar.ax.tick_params(labelsize=TICK)
     bar.ax.yaxis.get_offset_text().set_fontsize(TICK)
     bar.set_label(unit)

@@ -10,9 +10,17 @@ import numpy as np
 from torch import nn
 
 from .maps import Array
-from .panels import TICK, Drawable, add_bar, draw_panels, mark_cell, weight_limits
+from .panels import TICK, Drawable, add_bar, draw_panels, mark_cell, upper_end, weight_limits
 from .recording import AttentionCall, AttentionRecord, check_place, watch_attention
-from .subjects import Choice, Drawing, NothingToShow, Subject, head_text, of_head
+from .subjects import (
+    Choice,
+    Drawing,
+    NothingToShow,
+    Subject,
+    head_text,
+    of_head,
+    place_in_words,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,8 +75,7 @@ class PhotoPanel:
 
     def _draw_map(self, axes: Axes, values: Array, common: float | None) -> None:
         down, across = self.covers
-        high = float(np.nanmax(values)) if common is None else common
-        low, high = (0.0, high) if self.limits is None else self.limits
+        low, high = 0.0, upper_end(self) if common is None else common
         image = axes.imshow(values, extent=(0, across, down, 0), aspect='auto', cmap='viridis',
                             interpolation='nearest', vmin=low, vmax=high,
                             alpha=1.0 if self.photo is None else OPACITY)
@@ -277,7 +284,8 @@ def draw_overlay(subject: Subject, choice: Choice) -> Drawing:
         panels.append(overlay(subject, f'point {number}{record.window_text}', values, covers, at,
                               query_box(record), windowed=record.window is not None))
         arrays[f'point_{number}'] = values
-    title = (f'Attention in {records[0].name}, {head_text(heads, choice.head)}\n{subject.source}')
+    title = (f'Attention in {place_in_words(records[0].name)}, {head_text(heads, choice.head)}\n'
+             f'{subject.source}')
     return Drawing(draw_panels(panels, title=title, width=choice.width), arrays)
 
 

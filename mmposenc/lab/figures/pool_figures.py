@@ -19,10 +19,10 @@ from mmposenc.functional.masking import split_prefix
 from mmposenc.functional.pooling.kernels import axis_logits
 
 from .maps import Array
-from .panels import HEADING, TICK, TITLE, Drawable, Panel, draw_panels, fit
+from .panels import HEADING, TICK, TITLE, Drawable, Panel, draw_panels, fit, flat_note
 from .photo_figures import bare, overlay
 from .recording import check_place, watched
-from .subjects import Choice, Drawing, NothingToShow, Subject
+from .subjects import Choice, Drawing, NothingToShow, Subject, place_in_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -192,9 +192,9 @@ def draw_context_pool(record: PoolRecord, image: Array, *, every: int | None = N
         axes.plot(record.cell[1], record.cell[0], 's', markersize=5, markerfacecolor='none',
                   markeredgecolor='red')
         axes.set(xticks=[], yticks=[])
-        axes.set_title(panel.title, fontsize=8)
+        axes.set_title(panel.title + flat_note(panel.values), fontsize=8)
         figure.colorbar(shown, ax=axes, fraction=0.046, pad=0.03).ax.tick_params(labelsize=6)
-    figure.suptitle(record.name, fontsize=9)
+    figure.suptitle(f'ContextPool {place_in_words(record.name)}', fontsize=9)
     return figure
 
 
@@ -255,7 +255,8 @@ def draw_pools(subject: Subject, choice: Choice) -> Drawing:
         for kind, unit, values in (('weights', 'weight, mean 1', record.weights),
                                    ('sizes', 'sigma, cells', record.sigma)):
             if values is not None:
-                panels.append(overlay(subject, f'{record.name}: {kind}', values, unit=unit))
+                title = f'{place_in_words(record.name)}: {kind}'
+                panels.append(overlay(subject, title, values, unit=unit))
                 arrays[f'{kind}_{number}'] = values
     if not arrays:
         raise NothingToShow("figure='pools': the model has no ContextPool that predicts weights "

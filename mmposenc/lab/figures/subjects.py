@@ -1,6 +1,7 @@
 """What a figure is drawn of, which part of it, and what comes out."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -29,9 +30,9 @@ class NothingToShow(ValueError):
 class Subject:
     """A model that figures are drawn of.
 
-    model: a backbone or a detector. run: one pass of it over an image. source: the files it comes
-    from, with 'untrained' in place of a checkpoint. picture: (h, w, 3) from 0 to 1, the image as it
-    was before it was resized; None is noise. size: (H, W) of what the model takes.
+    model: a backbone or a detector. run: one pass of it over an image. source: the model in words,
+    for titles; it says 'untrained' of random weights. picture: (h, w, 3) from 0 to 1, the image as
+    it was before it was resized; None is noise. size: (H, W) of what the model takes.
     """
 
     model: nn.Module
@@ -114,6 +115,31 @@ class Drawing:
 
     figure: Figure
     arrays: dict[str, Array] = field(default_factory=dict)
+
+
+#: Encodings whose class is not their name, and names that are written as the class.
+_NAMES = {'IRPE': 'iRPE', 'ContextPool': 'ContextPool', 'LookHere': 'LookHere',
+          'SinCosPositionEncoding': 'sine-cosine encoding', 'CombinedRPE': 'a sum of encodings'}
+#: Parts of a module's name, and what titles say.
+_PLACES = ((r'\.?\b(attn|self_attn|w_msa)\b', ''), (r'\bpos_encodings\.at\.', ''),
+           (r'\bbefore\.\d+', 'before the first block'), (r'\bafter(\d+)\.\d+', r'after block \1'),
+           (r'\b(stage|block|layer)s\.(\d+)', r'\1 \2'), (r'\.', ', '))
+
+
+def encoding_in_words(kind: str) -> str:
+    """The class of an encoding as titles have it: 'RotaryEmbedding' is 'rotary embedding'."""
+    kind = kind.removesuffix('2D')
+    words = re.findall('[A-Z][a-z]+', kind)
+    in_words = len(words) > 1 and ''.join(words) == kind
+    return _NAMES.get(kind, ' '.join(words).lower() if in_words else kind)
+
+
+def place_in_words(name: str) -> str:
+    """The name of a module as titles have it: 'stages.0.blocks.1.attn' is 'stage 0, block 1'."""
+    found = name
+    for part, words in _PLACES:
+        found = re.sub(part, words, found)
+    return found or name
 
 
 def pick(found: Sequence[T], block: int, names: Sequence[str], what: str) -> T:

@@ -19,7 +19,7 @@ from .maps import Array
 from .panels import Drawable, Panel, draw_panels, tile_axes, tile_sheet, tile_ticks
 from .photo_figures import bare, overlay
 from .recording import record_attention, watched
-from .subjects import Choice, Drawing, Subject, pick, reference_cells
+from .subjects import Choice, Drawing, Subject, pick, place_in_words, reference_cells
 
 
 @dataclass
@@ -27,11 +27,13 @@ class TokenRecord:
     """What one token encoding added in the first image.
 
     name: of the module. hw_shape: (H, W). added: (H * W, C), its output minus its input.
+    lengths: (H * W,), the norms of the tokens that it was given.
     """
 
     name: str
     hw_shape: tuple[int, int]
     added: Array
+    lengths: Array
 
 
 @contextmanager
@@ -50,7 +52,8 @@ def record_contributions(model: nn.Module) -> Iterator[list[TokenRecord]]:
                          for x in (given['x'], out))
         if before.shape == after.shape:
             added = (after - before)[0].float().cpu().numpy()
-            records.append(TokenRecord(name, grid.hw, added))
+            lengths = before[0].float().norm(dim=1).cpu().numpy()
+            records.append(TokenRecord(name, grid.hw, added, lengths))
 
     # mypy: TokenEncoding is abstract, and is only compared with.
     with watched(model, TokenEncoding, note):  # type: ignore[type-abstract]
@@ -65,7 +68,12 @@ def draw_kernels(subject: Subject, choice: Choice) -> Drawing:
     """
     pegs = [(name, module) for name, module in subject.model.named_modules()
             if isinstance(module, PEG)]
-    name, peg = pick(pegs, choice.block, [each for each, _ in pegs], 'PEGs')
+    return kernels_of(subject, *pick(pegs, choice.block, [each for each, _ in pegs], 'PEGs'),
+                      choice.width)
+
+
+def kernels_of(subject: Subject, name: str, peg: PEG, width: float | None = None) -> Drawing:
+    """The kernels of a PEG inside the model, by its name there."""
     panels, arrays = [], {}
     for layer, kernels in enumerate(peg_kernels(peg)):
         columns = kernels.shape[1]
@@ -83,9 +91,10 @@ def draw_kernels(subject: Subject, choice: Choice) -> Drawing:
             ylabel=labels[0], xlabel=labels[1], yticks=tile_ticks(rows, side),
             xticks=tile_ticks(range(columns), side)))
         arrays[f'kernels_{layer}'] = kernels
-    title = f'{side} x {side} kernels of {name} ({peg.conv}, {peg.embed_dims} channels)'
+    title = (f'{side} x {side} kernels of the PEG, {place_in_words(name)} '
+             f'({peg.conv}, {peg.embed_dims} channels)')
     pointwise = '\n(its 1 x 1 convolutions are not shown)' if peg.conv == 'separable' else ''
-    return Drawing(draw_panels(panels, columns=2, cell_inches=5.0, width=choice.width,
+    return Drawing(draw_panels(panels, columns=2, cell_inches=5.0, width=width,
                                title=f'{title}{pointwise}\n{subject.source}'), arrays)
 
 
@@ -109,7 +118,8 @@ def _wrapped(kernels: Array, columns: int) -> Array:
 
 def draw_added(subject: Subject, choice: Choice) -> Drawing:
     """What one token encoding adds to the tokens of the photo: its length (the norm over channels)
-    on the photo, and some channels as maps (what CPVT's PEG makes of an image, ICLR 2023, Sec. 3).
+    on the photo, that as a share of the tokens' own, and some channels as maps (what CPVT's PEG
+    makes of an image, ICLR 2023, Sec. 3).
 
     Channels are those that are asked for, or the three that vary most from cell to cell.
 
@@ -120,6 +130,11 @@ def draw_added(subject: Subject, choice: Choice) -> Drawing:
     found = subject.recorded(record_contributions)
     record = pick(found, choice.block, [each.name for each in found],
                   'token encodings that keep the grid')
+    return added_of(subject, record, choice)
+
+
+def added_of(subject: Subject, record: TokenRecord, choice: Choice) -> Drawing:
+    """The figure of one record, see :func:`draw_added`."""
     channels = list(choice.channels)
     if not channels:
         channels = np.argsort(-record.added.std(0), kind='stable')[:3].tolist()
@@ -127,14 +142,17 @@ def draw_added(subject: Subject, choice: Choice) -> Drawing:
     if not all(0 <= each < most for each in channels):
         raise ValueError(f'channels={channels} must be from 0 to {most - 1}')
     maps = record.added[:, channels].T.reshape(-1, *record.hw_shape)
-    norm = np.linalg.norm(record.added, axis=1).reshape(record.hw_shape)
-    panels: list[Drawable] = [bare(subject), overlay(subject, 'norm over channels', norm,
-                                                     unit='norm')]
+    norms = np.linalg.norm(record.added, axis=1)
+    norm, share = (each.reshape(record.hw_shape)
+                   for each in (norms, norms / record.lengths.clip(1e-12)))
+    panels: list[Drawable] = [
+        bare(subject), overlay(subject, 'norm over channels', norm, unit='norm'),
+        overlay(subject, "share of the token's norm", share, unit='share')]
     panels += [Panel(f'channel {channel}', values, diverging=True, unit='added')
                for channel, values in zip(channels, maps, strict=True)]
-    title = f'What {record.name} adds to the tokens\n{subject.source}'
-    return Drawing(draw_panels(panels, title=title, columns=5, width=choice.width),
-                   dict(norm=norm, channels=np.array(channels), maps=maps))
+    title = f'Added to the tokens: {place_in_words(record.name)}\n{subject.source}'
+    return Drawing(draw_panels(panels, title=title, columns=3, width=choice.width),
+                   dict(norm=norm, share=share, channels=np.array(channels), maps=maps))
 
 
 def draw_similarity(subject: Subject, choice: Choice) -> Drawing:
@@ -165,8 +183,8 @@ def draw_similarity(subject: Subject, choice: Choice) -> Drawing:
     cells = reference_cells(hw_shape, 14 if choice.references is None else choice.references)
     index = [[row * hw_shape[1] + col for row, col in line] for line in cells]
     maps = cosine_similarity(vectors)[np.array(index)].reshape(*np.shape(index), *hw_shape)
-    panel = Panel(f'{name}: {what}', tile_sheet(maps), limits=(-1.0, 1.0), diverging=True,
-                  unit='cosine similarity', **tile_axes(cells, hw_shape))
+    panel = Panel(f'{place_in_words(name)}: {what}', tile_sheet(maps), limits=(-1.0, 1.0),
+                  diverging=True, unit='cosine similarity', **tile_axes(cells, hw_shape))
     grid = f'{hw_shape[0]} x {hw_shape[1]}'
     title = (f'Similarity of {len(cells)} x {len(cells[0])} cells to all {grid}\n'
              f'{subject.source}{where}')
