@@ -57,11 +57,12 @@ class Here:
     def __init__(self, jobs=2, idle=False):
         self.jobs, self.started, self.idle = jobs, [], idle
 
-    def start(self, run):
-        self.started.append((run.entry.name, run.seed))
-        if not self.idle:
-            runs.carry_out(read_study(run.folder.parents[2]), run)
-        return self
+    def start(self, started):
+        for run in started:
+            self.started.append((run.entry.name, run.seed))
+            if not self.idle:
+                runs.carry_out(read_study(run.folder.parents[2]), run)
+        return [self] * len(started)
 
     def poll(self):
         return 0

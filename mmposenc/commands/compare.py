@@ -127,6 +127,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error('--until-decided counts seeds from 0: give --seeds, how many it begins with')
     if args.submitit and args.jobs:
         parser.error('--jobs is for this machine; with --submitit the cluster decides')
+    if args.budget and args.submitit and args.submitit[0] == 'slurm':
+        parser.error('--budget times trainings on this machine, which does not train: with '
+                     '--submitit slurm give --epochs or --iterations')
     return args
 
 

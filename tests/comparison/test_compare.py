@@ -143,7 +143,10 @@ class Made(Here):
         super().__init__()
         self.killed, self.spread = killed, spread
 
-    def start(self, run):
+    def start(self, started):
+        return [self._start(run) for run in started]
+
+    def _start(self, run):
         if len(self.started) == self.killed:
             self.killed = None
             raise KeyboardInterrupt
@@ -257,7 +260,7 @@ def test_runs_get_gpus_and_cores_of_their_own(monkeypatch):
     monkeypatch.setattr(workers, 'launch', lambda folder, gpus, environment: (
         given.append(environment['CUDA_VISIBLE_DEVICES']), next(processes))[1])
     for _ in range(3):
-        made.start(SimpleNamespace(folder=None))
+        made.start([SimpleNamespace(folder=None)])
     assert given == ['0,3', '5,7', '5,7']
 
 

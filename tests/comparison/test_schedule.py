@@ -19,7 +19,10 @@ class Workers:
     def __init__(self, jobs):
         self.jobs, self.started = jobs, []
 
-    def start(self, run):
+    def start(self, runs):
+        return [self._start(run) for run in runs]
+
+    def _start(self, run):
         self.started.append(run)
         looks = iter([None] * POLLS)
 

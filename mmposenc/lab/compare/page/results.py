@@ -1,22 +1,18 @@
 """results.json: all that a study knows by now, in one file."""
 from __future__ import annotations
 
-import platform
 import re
 import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
-import mmposenc
 from mmposenc.engine.config.nodes import trained_size
 from mmposenc.engine.config.testing import TASKS, scope_of
 
+from ..running.recording import environment
 from ..running.runs import chosen_rate, read_record, tuned
 from ..running.schedule import is_taken, last_lines
-from ..running.workers import cores
 from ..statistics.images import image_spread, value_of
 from ..statistics.summary import summarize
 from ..study.applying import apply
@@ -49,7 +45,7 @@ def collect(study: Study) -> dict[str, Any]:
                    [round(side * factor) for side in size]} for factor in study.sizes],
         'margin': study.margin, 'rounds': list(study.rounds),
         'budget': {study.length.unit: study.length.number, 'seconds': study.seconds},
-        'environment': environment(),
+        'environment': _environments([record for _, record in records]),
         'encodings': [_encoding(study, entry, records, extras[entry.name])
                       for entry in study.entries],
         'runs': [_run(run, record, extras[run.entry.name] if run.first else {})
@@ -61,22 +57,11 @@ def collect(study: Study) -> dict[str, Any]:
                       for name, held in made['diagnosis']]}
 
 
-def environment() -> dict[str, Any]:
-    """Versions and the machine; memory is the accelerator's, or the whole process's on a CPU."""
-    on_gpu = torch.cuda.is_available()
-    return {'torch': torch.__version__, 'mmposenc': mmposenc.__version__,
-            'python': platform.python_version(), 'cores': cores(),
-            'device': torch.cuda.get_device_name() if on_gpu else _cpu_name(),
-            'memory': 'accelerator' if on_gpu else 'process'}
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path('/proc/cpuinfo').read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(':')[2].strip() for line in lines if line.startswith('model name')]
-    return names[0] if names else platform.machine()
+def _environments(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of the machines that trained; of this one before any did."""
+    found = [record['environment'] for record in records if 'environment' in record]
+    return {name: ', '.join(dict.fromkeys(str(each[name]) for each in found))
+            for name in found[0]} if found else environment()
 
 
 def _encoding(study: Study, entry: Any, records: list[tuple[Run, dict]], extras: dict[str, Any]

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import time
 from contextlib import suppress
@@ -12,8 +13,11 @@ import torch
 from mmengine.dist import get_world_size, is_main_process
 from mmengine.hooks import Hook
 
+import mmposenc
+
 from ..study.files import read_json, write_json
 from ..study.study import Run
+from .workers import cores
 
 #: Points of the curve of a training that counts iterations.
 _POINTS = 50
@@ -126,6 +130,24 @@ def write_progress(run: Run, told: dict[str, Any]) -> None:
     """Says how far a run is, for tables alone: a full disk does not end it here."""
     with suppress(OSError):
         write_json(run.progress_file, told, safe=False)
+
+
+def environment() -> dict[str, Any]:
+    """Versions and the machine; memory is the accelerator's, or the whole process's on a CPU."""
+    on_gpu = torch.cuda.is_available()
+    return {'torch': torch.__version__, 'mmposenc': mmposenc.__version__,
+            'python': platform.python_version(), 'cores': cores(),
+            'device': torch.cuda.get_device_name() if on_gpu else _cpu_name(),
+            'memory': 'accelerator' if on_gpu else 'process'}
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path('/proc/cpuinfo').read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(':')[2].strip() for line in lines if line.startswith('model name')]
+    return names[0] if names else platform.machine()
 
 
 def cpu_seconds() -> float | None:

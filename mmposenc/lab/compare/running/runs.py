@@ -10,7 +10,6 @@ import argparse
 import math
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -38,7 +37,7 @@ from ..study.rates import set_rate
 from ..study.sizes import resized
 from ..study.study import Run, Study, read_study
 from .extras import make_extras, missing
-from .recording import RecordHook, read_progress, write_progress
+from .recording import RecordHook, environment, read_progress, write_progress
 from .workers import KILL
 
 #: Exit statuses: another process has the run; it is over, but not as it should be.
@@ -144,7 +143,7 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
         study, run: which.
         launcher: as the config's: 'pytorch' in processes that torchrun started.
     """
-    begin, record = time.monotonic(), {**read_record(run), 'note': '', 'host': socket.gethostname()}
+    begin, record = time.monotonic(), {**read_record(run), 'note': '', 'environment': environment()}
     before = record.get('seconds') or 0
     if not is_over(study, record):
         record['status'] = 'running'

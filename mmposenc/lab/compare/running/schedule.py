@@ -69,15 +69,19 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
                     continue
                 ended.append(run)
             now = time.monotonic()
+            starting: list[Run] = []
             for run in list(waiting) if now >= due else ():
                 if is_taken(run):
                     elsewhere.add(run.folder)
                 elif complete(run) or (run.folder in elsewhere and _is_decided(run)):
                     waiting.remove(run)
                     ended.append(run)
-                elif workers.jobs is None or len(active) < workers.jobs:
+                elif workers.jobs is None or len(active) + len(starting) < workers.jobs:
                     waiting.remove(run)
-                    active.append((run, workers.start(run)))
+                    starting.append(run)
+            if starting:
+                active += zip(starting, workers.start(starting), strict=True)
+                for run in starting:
                     tell(run, 'started')
             due = now + look if now >= due else due
             for run in ended:  # behind the start of others, who need not wait for the report

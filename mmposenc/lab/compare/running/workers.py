@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,11 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 from mmposenc.command_line import in_a_line
 
+from ..study.files import read_json, write_json
+
 if TYPE_CHECKING:
     from ..study.study import Run
 
 #: What ends a process at once; Windows has no other than SIGTERM.
 KILL: int = getattr(signal, 'SIGKILL', signal.SIGTERM)
+#: How often a run may meet a job's time limit before it is given up.
+MOST_TIME_LIMITS = 100
+#: Seconds that a run has to save itself at the time limit; Slurm gives submitit's jobs 90.
+SAVING = 60
+#: Seconds after which a job that Slurm does not know is taken for lost.
+UNKNOWN_FOR = 600
 
 
 def launch(folder: Path, processes: int = 1, environment: Mapping[str, str] | None = None
@@ -43,11 +52,6 @@ def launch(folder: Path, processes: int = 1, environment: Mapping[str, str] | No
         return subprocess.Popen(
             [*command, *words], stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
             start_new_session=True, env={**os.environ, **(environment or {})})
-
-
-def submitted(folder: str, processes: int) -> int:
-    """What a job of a cluster does: the run in a process of its own, which ends with the job."""
-    return launch(Path(folder), processes).wait()
 
 
 class _Process:
@@ -96,7 +100,11 @@ class LocalWorkers:
             given['OMP_NUM_THREADS'] = str(max(1, cores() // self.jobs))
         return given
 
-    def start(self, run: Run) -> Handle:
+    def start(self, runs: Sequence[Run]) -> list[Handle]:
+        """As many runs as there are free places."""
+        return [self._start(run) for run in runs]
+
+    def _start(self, run: Run) -> Handle:
         slot = next(i for i, each in enumerate(self.slots)
                     if each is None or each.poll() is not None)
         handle = _Process(launch(run.folder, self.gpus_per_run, self.environment(slot)))
@@ -119,6 +127,31 @@ def visible_gpus() -> list[str]:
     return names[:count]
 
 
+class SubmittedRun:
+    """What a job of a cluster does: a run in a process of its own, which ends with the job.
+
+    At the time limit submitit calls :meth:`checkpoint`: the run saves itself, and the job goes back
+    into the queue.
+    """
+
+    process: subprocess.Popen | None = None
+
+    def __call__(self, folder: str, processes: int) -> int:
+        self.process = launch(Path(folder), processes)
+        while (status := self.process.poll()) is None:  # wait() would lock checkpoint() out
+            time.sleep(0.2)
+        return status
+
+    def checkpoint(self, folder: str, processes: int) -> Any:
+        """The job that is queued in place of this one, when the run has saved itself."""
+        from submitit.helpers import DelayedSubmission
+        if self.process is not None:
+            _Process(self.process).stop(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(SAVING)
+        return DelayedSubmission(SubmittedRun(), folder, processes)
+
+
 class _Job:
     def __init__(self, job: Any, ends_here: bool) -> None:
         self.job, self.ends_here = job, ends_here
@@ -137,8 +170,9 @@ class _Job:
 
 
 class SubmittedWorkers:
-    """Jobs of a cluster, by the package submitit. Jobs of Slurm go on when the command ends; the
-    same command, given again, waits for them.
+    """Jobs of a cluster, by the package submitit: an array of all runs that are started at once.
+    Jobs of Slurm go on when the command ends; their numbers are kept in the runs' folders, and the
+    same command, given again, waits for those that are queued or running.
 
     Args:
         folder: for submitit's files; the study's must be on a disk that all machines share.
@@ -163,7 +197,8 @@ class SubmittedWorkers:
             raise ValueError('--submitit needs the package submitit: pip install submitit'
                              ) from None
         try:
-            self.executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+            self.executor = submitit.AutoExecutor(
+                folder=folder, cluster=cluster, **{f'{cluster}_max_num_timeout': MOST_TIME_LIMITS})
             self.executor.update_parameters(**options)
         except Exception as error:  # of any kind: it also asserts
             raise ValueError(f'--submitit {cluster} {options}: {in_a_line(error)}') from error
@@ -172,9 +207,31 @@ class SubmittedWorkers:
     def environment(self, slot: int) -> dict[str, str]:
         return {}
 
-    def start(self, run: Run) -> Handle:
-        job = self.executor.submit(submitted, str(run.folder.resolve()), self.processes)
-        return _Job(job, self.cluster != 'slurm')
+    def start(self, runs: Sequence[Run]) -> list[Handle]:
+        """Those that an earlier command queued are not queued again."""
+        jobs = {run.folder: self._queued(run) for run in runs}
+        new = [run for run in runs if jobs[run.folder] is None]
+        if new:
+            with self.executor.batch():
+                queued = [self.executor.submit(
+                    SubmittedRun(), str(run.folder.resolve()), self.processes) for run in new]
+            for run, job in zip(new, queued, strict=True):
+                jobs[run.folder] = job
+                if self.cluster == 'slurm':
+                    write_json(run.folder / 'job.json', {'id': job.job_id, 'time': time.time()})
+        return [_Job(jobs[run.folder], self.cluster != 'slurm') for run in runs]
+
+    def _queued(self, run: Run) -> Any:
+        """The job of a run that Slurm still has, or None."""
+        kept = read_json(run.folder / 'job.json') if self.cluster == 'slurm' else None
+        if kept is None:
+            return None
+        from submitit import SlurmJob
+        job: Any = SlurmJob(folder=self.executor.folder, job_id=kept['id'])
+        state = job.get_info(mode='force').get('State')
+        # A job that was just queued may not be known yet.
+        known = state is not None or time.time() - kept['time'] < UNKNOWN_FOR
+        return job if known and not job.done() else None
 
 
 #: A run that was started, and where runs are carried out.
