@@ -1,7 +1,10 @@
 """Tiny studies: a classifier on four pictures."""
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
+from kills import arm
 from tinytasks import classifier_config
 
 from mmposenc import engine
@@ -76,3 +79,14 @@ def in_another_folder(study: Study, name: str | Path) -> Study:
     other = replace(study, folder=study.folder.parent / name)
     write_study(other, study.base())
     return other
+
+
+def carry_out_killed(study, run, moment):
+    """For a process of its own, as the next one."""
+    arm(*moment)
+    runs.carry_out(study, run)
+
+
+def carry_out_killed_in_extras(study, run):
+    runs.make_extras = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
+    runs.carry_out(study, run)

@@ -5,12 +5,18 @@ import re
 import signal
 import time
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 import torch
-from kills import arm
-from tinystudies import OWN, in_another_folder, tiny_study
+from tinystudies import (
+    OWN,
+    carry_out_killed,
+    carry_out_killed_in_extras,
+    in_another_folder,
+    tiny_study,
+)
 
 from mmposenc import engine
 from mmposenc.checkpoint import load_checkpoint
@@ -18,7 +24,7 @@ from mmposenc.commands import train
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.lab.compare.page import results
 from mmposenc.lab.compare.page.results import collect, write_results
-from mmposenc.lab.compare.running import extras, progress, runs
+from mmposenc.lab.compare.running import extras, progress
 from mmposenc.lab.compare.running.recording import cpu_seconds, read_progress
 from mmposenc.lab.compare.running.runs import (
     TAKEN,
@@ -39,15 +45,13 @@ def all_of(study):
     return [carry_out(study, run) for run in study.runs()]
 
 
-def in_a_child(function):
-    """Calls it in a forked process; its exit status."""
-    child = os.fork()
-    if child == 0:
-        try:
-            function()
-        finally:
-            os._exit(1)
-    return os.waitpid(child, 0)[1]
+def in_a_child(function, *args):
+    """The exit status of a process that calls it. The process is not forked from this one, whose
+    threads may hold locks."""
+    child = get_context('forkserver').Process(target=function, args=args)
+    child.start()
+    child.join()
+    return child.exitcode
 
 
 def assert_same(study, other):
@@ -138,11 +142,7 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(finished, tmp_path, moment
     one = replace(finished, entries=finished.entries[1:], seeds=(0,))
     other = in_another_folder(one, tmp_path / moment[0])
     run, = other.runs()
-
-    def killed():
-        arm(*moment)
-        carry_out(other, run)
-    assert in_a_child(killed) == signal.SIGKILL
+    assert in_a_child(carry_out_killed, other, run, moment) == -signal.SIGKILL
     assert collect(other)['runs'][0]['status'] == 'waiting'
     assert carry_out(other, run)['status'] == 'finished'
     assert_same(one, other)
@@ -188,11 +188,7 @@ def test_what_is_made_besides_can_be_killed_or_fail_and_is_made_by_the_next_call
     run = study.runs()[0]
     trained = read_record(run)['train_seconds']
     assert is_complete(copied, run) and not is_complete(study, run)
-
-    def killed():
-        monkeypatch.setattr(runs, 'make_extras', lambda *args: os.kill(os.getpid(), 9))
-        carry_out(study, run)
-    assert in_a_child(killed) == signal.SIGKILL
+    assert in_a_child(carry_out_killed_in_extras, study, run) == -signal.SIGKILL
     record = read_record(run)
     assert record['status'] == 'finished' and is_over(study, record)
 
