@@ -1,4 +1,4 @@
-"""Position encodings as torch modules, one a file; nothing of OpenMMLab is imported here."""
+"""Position encodings as torch modules; this package does not import OpenMMLab."""
 from .absolute import (
     FactorizedPositionEmbedding,
     LearnedPositionEmbedding,
@@ -48,5 +48,5 @@ __all__ = [
     'LieRE', 'ComRoPE', 'CoPE', 'GTA', 'LearnableFourierFeatures', 'DecomposedRPE', 'LePE', 'CRPE',
     'CombinedRPE', 'ContextPool',
 ]
-#: Names that a config's type may have: from the first encoding of the list above on.
+#: Names that a config's ``type`` may have.
 ENCODINGS: tuple[str, ...] = tuple(__all__[__all__.index('PEG'):])

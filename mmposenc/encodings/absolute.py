@@ -1,4 +1,4 @@
-"""Absolute encodings added to the tokens: learned tables, or sines and cosines."""
+"""Absolute encodings that are added to the tokens: learned tables, or sines and cosines."""
 from __future__ import annotations
 
 import torch
@@ -41,7 +41,7 @@ class _AddedTable(TokenEncoding):
         """
         grid = check_tokens(x, hw_shape, num_prefix_tokens)
         prefix, tokens = split_prefix(x, num_prefix_tokens)
-        # A table resized to the padded grid would give an image other positions in every batch.
+        # A table resized to the padded grid would give an image different positions in each batch.
         extents = None if padding_mask is None else extents_of(padding_mask)
         table = self._table(grid.hw, extents, tokens)
         if padding_mask is not None:
@@ -49,8 +49,8 @@ class _AddedTable(TokenEncoding):
         return join_prefix(prefix, tokens + table.to(tokens.dtype))
 
     def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
-        """The table (1, H*W, C) of a grid, or (B, H*W, C) of images that fill ``extents`` (B, 2)
-        of it."""
+        """The table (1, H*W, C) of a grid, or (B, H*W, C) for images whose valid rows and columns
+        are ``extents`` (B, 2)."""
         raise NotImplementedError
 
 
@@ -61,25 +61,23 @@ class LearnedPositionEmbedding(_AddedTable):
         embed_dims: C.
         grid_shape: (H, W) of the table.
         interpolation: for grids other than the table's: 'bicubic', 'bilinear' or
-            'bicubic_antialias' (timm's). 'cut' numbers the cells row by row and takes the first
-            vectors, as a table of a sequence (AI Summer: ``pos_emb1D[:current_seq_tokens]``).
-        interpolation_offset: DINOv2's without registers is 0.1: an (H, W) grid steps through the
-            table as one of (H + 0.1, W + 0.1) would, from its first cell on. That is an artefact of
-            its release, and weights are used to it.
-        keep_aspect: resize to a square of the longer side and cut the shorter one off, so that
-            cells stay square (NaFlexViT's in timm); a grid of the table's size gets the table.
-        num_prefix_embeds: prefix tokens that have a learned vector too (DeiT: its class token);
-            they come first in the table, and such a model must be called with at least as many
-            prefix tokens.
+            'bicubic_antialias' (as timm). 'cut' numbers the cells row by row and takes the first
+            vectors of the table (AI Summer: ``pos_emb1D[:current_seq_tokens]``).
+        interpolation_offset: added to both sides of the grid where the step from cell to cell is
+            computed. DINOv2 without registers was trained with 0.1 and needs it.
+        keep_aspect: resize to a square of the longer side and crop it, so that cells stay square
+            (NaFlexViT in timm); a grid of the table's own size uses the table as it is.
+        num_prefix_embeds: number of prefix tokens with a learned vector (1 for the class token of
+            DeiT). Their vectors come first in the table. Calls need at least as many prefix tokens.
         drop: dropout rate after the sum.
-        apply_to: 'qkv' encodes the tokens; 'qk' only what the next attention computes queries and
-            keys from, which the backbone carries out (CPVT's first version, App. D.2).
+        apply_to: 'qkv' adds the encoding to the tokens. 'qk' adds it only to the input of the
+            queries and keys of the next attention (CPVT's first version, App. D.2).
 
     Raises:
         ValueError: for a bad grid, interpolation, offset, rate or ``apply_to``.
 
-    Differs from mmdet's AbsolutePositionEmbedding: a same-size table is not resampled, and an
-    image in a padded batch gets the table of its own extent, not of the batch's.
+    Differs from mmdet's AbsolutePositionEmbedding: a table of the same size is not resampled, and
+    an image in a padded batch gets the table of its own size, not of the batch's.
     """
 
     def __init__(self, embed_dims: int, grid_shape: GridLike, *, interpolation: str = 'bicubic',
@@ -102,7 +100,7 @@ class LearnedPositionEmbedding(_AddedTable):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Truncated normal, standard deviation 0.02, as DeiT and PVT."""
+        """Draw from a truncated normal with standard deviation 0.02, as DeiT and PVT."""
         nn.init.trunc_normal_(self.pos_embed, std=0.02)
 
     def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
@@ -118,7 +116,7 @@ class LearnedPositionEmbedding(_AddedTable):
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
                 padding_mask: Tensor | None = None) -> Tensor:
-        """Add the table; prefix tokens change only where they have a vector of their own.
+        """Add the table; prefix tokens change only if they have a learned vector.
 
         Args, Returns, Raises: as TokenEncoding.
         """
@@ -126,7 +124,7 @@ class LearnedPositionEmbedding(_AddedTable):
                               padding_mask=padding_mask)
         if self.num_prefix_embeds:
             if num_prefix_tokens < self.num_prefix_embeds:
-                raise ValueError(f'num_prefix_tokens={num_prefix_tokens}, but the table has '
+                raise ValueError(f'num_prefix_tokens={num_prefix_tokens} must be at least '
                                  f'num_prefix_embeds={self.num_prefix_embeds}')
             added = self.pos_embed[:, :self.num_prefix_embeds].to(out.dtype)
             out = torch.cat((out[:, :self.num_prefix_embeds] + added,
@@ -139,24 +137,25 @@ class LearnedPositionEmbedding(_AddedTable):
 
 
 class FactorizedPositionEmbedding(_AddedTable):
-    """x + row table[r] + column table[c], so that images of any aspect ratio have positions that
-    were trained (NaViT, Dehghani et al., NeurIPS 2023, Sec. 2.1; NaFlexViT in timm).
+    """x + row_table[r] + column_table[c]: positions are trained for images of any aspect ratio
+    (NaViT, Dehghani et al., NeurIPS 2023, Sec. 2.1; NaFlexViT in timm).
 
     Args:
         embed_dims: C.
         grid_shape: (H, W), lengths of the two tables.
-        coordinates: 'fractional', shares of each side: a table is resized linearly to the side;
-            'aspect', shares of the longer side, so that cells stay square (timm's
-            ``pos_embed_ar_preserving``); 'absolute', numbers of cells, up to the tables' lengths.
-        apply_to: as of :class:`LearnedPositionEmbedding`.
+        coordinates: 'fractional' resizes each table linearly to its side. 'aspect' resizes both to
+            the longer side, so that cells stay square (``pos_embed_ar_preserving`` in timm).
+            'absolute' takes the first vectors of the tables.
+        apply_to: as for :class:`LearnedPositionEmbedding`.
 
-    Parameters: ``pos_embed_y`` (1, H, C) and ``pos_embed_x`` (1, W, C), timm's names.
+    Parameters: ``pos_embed_y`` (1, H, C) and ``pos_embed_x`` (1, W, C), named as in timm.
 
     Raises:
-        ValueError: for a bad grid, or an unknown name; with 'absolute' in use for a larger grid.
+        ValueError: for a bad grid or an unknown option, and for a grid larger than the tables with
+            'absolute'.
 
-    Differs from NaViT: tables are added up, as in timm; the paper also tries products and
-    concatenation.
+    Differs from NaViT: the two vectors are added, as in timm; the paper also tries their product
+    and concatenation.
     """
 
     def __init__(self, embed_dims: int, grid_shape: GridLike, *, coordinates: str = 'fractional',
@@ -170,7 +169,7 @@ class FactorizedPositionEmbedding(_AddedTable):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Normal, standard deviation 0.02, as timm."""
+        """Draw from a normal with standard deviation 0.02, as timm."""
         for table in self.parameters():
             nn.init.normal_(table, std=0.02)
 
@@ -198,23 +197,23 @@ class FactorizedPositionEmbedding(_AddedTable):
 
 
 class WindowedPositionEmbedding(_AddedTable):
-    """x + table of the image[cell] + table of a window[cell in its window] (absolute windows,
-    Window Attention is Bugged, Bolya et al., ICLR 2024, Eq. 3; Hiera, SAM 2). The first is resized
-    to each grid and the second repeated, so that windows keep what pretraining gave them.
+    """x + image_table[cell] + window_table[cell in its window] ("Window Attention is Bugged",
+    Bolya et al., ICLR 2024, Eq. 3; Hiera, SAM 2). The table of the image is resized to each grid;
+    that of the window is repeated without resizing, as in pretraining.
 
     Args:
         embed_dims: C.
         grid_shape: (H, W) of the table of the image; 7 x 7 in Hiera, 14 x 14 in Hiera-B+.
-        window_shape: (Wh, Ww) of the table of a window, 8 x 8 there. The first begins at the first
-            cell, and the last may be cut off.
-        interpolation: 'bicubic' (SAM 2's release), 'bilinear' or 'bicubic_antialias' (timm's Hiera
-            and its release).
-        apply_to: as of :class:`LearnedPositionEmbedding`.
+        window_shape: (Wh, Ww) of the table of a window; 8 x 8 in Hiera. Windows start at the first
+            cell; the last ones may be cut off.
+        interpolation: 'bicubic' (release of SAM 2), 'bilinear' or 'bicubic_antialias' (release of
+            Hiera, and timm).
+        apply_to: as for :class:`LearnedPositionEmbedding`.
 
-    Parameters: ``pos_embed`` (1, C, H, W) and ``pos_embed_win`` (1, C, Wh, Ww), timm's names.
+    Parameters: ``pos_embed`` (1, C, H, W) and ``pos_embed_win`` (1, C, Wh, Ww), named as in timm.
 
     Raises:
-        ValueError: for bad sizes or an unknown name.
+        ValueError: for bad sizes or an unknown option.
     """
 
     def __init__(self, embed_dims: int, grid_shape: GridLike, *, window_shape: GridLike = (8, 8),
@@ -246,7 +245,7 @@ class WindowedPositionEmbedding(_AddedTable):
 
 
 def _sides(hw_shape: tuple[int, int], extents: Tensor | None, device: torch.device) -> Tensor:
-    """Rows and columns of images (B, 2), those of the grid where nothing else is known."""
+    """Rows and columns of each image (B, 2); those of the grid if ``extents`` is None."""
     if extents is not None:
         return extents
     return torch.stack([torch.full((1,), side, device=device) for side in hw_shape], 1)
@@ -255,18 +254,16 @@ def _sides(hw_shape: tuple[int, int], extents: Tensor | None, device: torch.devi
 class SinCosPositionEncoding(_AddedTable):
     """Fixed 2-D sines and cosines (Vaswani et al. 2017, Sec. 3.5, on rows and columns).
 
-    Nothing is stored: the table is computed for each grid, so state_dict never depends on
-    the last input's size.
+    The table is computed for each grid and not stored in the state dict.
 
     Args:
         embed_dims: C, a multiple of 4.
         temperature: base of the wavelengths.
-        normalize: positions relative to the image's own extent (DETR) instead of in cells.
-        layout: order of the channels: 'split' (MoCo v3: sines and cosines of columns, then of
-            rows) or 'interleaved' (DETR: rows first, sines and cosines in turns). timm's
-            ``build_sincos2d_pos_embed`` is neither: sines of rows and of columns, then cosines.
-        apply_to: 'qkv' encodes the tokens; 'qk' only what the next attention computes queries and
-            keys from, which the backbone carries out.
+        normalize: positions relative to the size of the image (DETR) instead of in cells.
+        layout: order of the channels. 'split' has the sines and cosines of columns, then those of
+            rows (MoCo v3). 'interleaved' has rows first and alternates sine and cosine (DETR).
+            ``build_sincos2d_pos_embed`` of timm has neither: sines of both axes, then cosines.
+        apply_to: as for :class:`LearnedPositionEmbedding`.
     """
 
     def __init__(self, embed_dims: int, *, temperature: float = 10000.0, normalize: bool = False,

@@ -1,4 +1,4 @@
-"""ALiBi on a grid, as CROMA has it: heads fade with the distance at slopes of their own."""
+"""ALiBi on a grid, as in CROMA: each head attends less to distant keys, with its own slope."""
 from __future__ import annotations
 
 import math
@@ -12,11 +12,12 @@ from .offset_bias import OffsetBiasEncoding, distances
 
 class ALiBi2D(OffsetBiasEncoding):
     """logit[i, j] -= m_head * d_ij, with d the Euclidean distance of two cells (Press et al., ICLR
-    2022, Sec. 3; on images CROMA, Fuller et al., NeurIPS 2023, Sec. 3).
+    2022, Sec. 3; for images: CROMA, Fuller et al., NeurIPS 2023, Sec. 3).
 
-    Slopes are those of ALiBi's release: for n heads, a power of 2, 2^(-8 / n), 2^(-16 / n), ...,
-    2^-8; for other n those of the next lower power, then every other one of the next higher.
-    Nothing is learned, and nothing is added to pairs with a prefix token (CROMA has none).
+    Slopes are those of the ALiBi release. If the number of heads n is a power of 2 they are
+    2^(-8 / n), 2^(-16 / n), ..., 2^-8. For other n they are those of the next lower power of 2,
+    then every second one of the next higher. Nothing is learned. Pairs with a prefix token get no
+    bias (CROMA has none).
 
     Args:
         num_heads: attention heads.

@@ -1,4 +1,4 @@
-"""The two contracts every encoding follows."""
+"""The two base classes of all encodings."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -21,13 +21,13 @@ class TokenEncoding(nn.Module, ABC):
     depend on what the padding holds nor on how much of it there is.
     """
 
-    #: 'qkv' replaces the tokens; 'qk' leaves them and encodes only what the next attention
-    #: computes its queries and keys from.
+    #: 'qkv' replaces the tokens; 'qk' changes only the input of the queries and keys of the next
+    #: attention.
     apply_to: str = 'qkv'
-    #: Where a backbone places it when its own ``positions`` is None: numbers of blocks, 'every', or
-    #: 'mlp', which ``positions`` do not change.
+    #: Where a backbone places it when its own ``positions`` is None: block numbers, 'every', or
+    #: 'mlp', which ``positions`` cannot override.
     default_positions: tuple[int, ...] | str = (0,)
-    #: False where :meth:`out_hw_shape` gives another grid: a DETR's encoder takes none of these.
+    #: False if :meth:`out_hw_shape` changes the grid; encoders of DETRs refuse such encodings.
     keeps_grid: bool = True
 
     @abstractmethod
@@ -36,11 +36,11 @@ class TokenEncoding(nn.Module, ABC):
         """Return the encoded tokens."""
 
     def start_at_zero(self) -> None:
-        """Set the weights to zeros that leave tokens as they are, and from which it trains:
+        """Set weights to zero so that tokens are unchanged at the start of training; for
         ``zero_init=True`` in a config.
 
         Raises:
-            ValueError: if there are none.
+            ValueError: if no weights of the encoding do that.
         """
         refuse_zeros(self)
 
@@ -54,67 +54,66 @@ class TokenEncoding(nn.Module, ABC):
 
 
 class RelativeEncoding(nn.Module, ABC):
-    """An encoding inside attention: it says what it adds to the logits and to the output, as a list
-    of terms; attention decides how they are computed.
+    """An encoding inside attention. It lists the terms that it adds to the logits and to the
+    output; the attention module decides how to compute them.
 
-    Grids hold the cells only; queries and keys each start with ``num_prefix_tokens`` tokens that
-    lie on no grid. Key grids are in query-grid units (:class:`mmposenc.functional.Grid`).
+    Queries and keys each start with ``num_prefix_tokens`` tokens that are not part of the grid.
+    Key grids are in units of the query grid (:class:`mmposenc.functional.Grid`).
     """
 
     num_prefix_tokens: int = 0
     #: True if :meth:`rotate` changes queries and keys (rotary encodings).
     has_rotation: bool = False
-    #: True if terms and rotation depend only on the two cells of a pair. False if they depend on
-    #: the size of the grid too: positions as shares of it, tables resized to it, tokens numbered
-    #: row by row. With padding, attention then takes each image on the grid of its own valid cells,
-    #: so that it gives what it gives alone.
+    #: True if terms and rotation depend only on the two cells of a pair. False if they also depend
+    #: on the size of the grid: relative coordinates, resized tables, tokens numbered row by row.
+    #: With padding, attention then uses the grid of valid cells of each image, so that the result
+    #: is the same as without padding.
     cellwise: bool = False
-    #: True if it has an axis of time: grids may have frames.
+    #: True if grids may have frames (video).
     takes_frames: bool = False
 
     def _set_sizes(self, head_dims: int, num_heads: int, num_prefix_tokens: int) -> None:
-        """Check and keep what an attention compares with its own sizes."""
+        """Check and store the sizes that the attention module compares with its own."""
         check_at_least(1, head_dims=head_dims, num_heads=num_heads)
         check_at_least(0, num_prefix_tokens=num_prefix_tokens)
         self.head_dims, self.num_heads = head_dims, num_heads
         self.num_prefix_tokens = num_prefix_tokens
 
     def _empty_table(self, *shape: int, shared_heads: bool) -> nn.Parameter:
-        """An uninitialized table, one of all heads or (num_heads, ...)."""
+        """An uninitialized table, shared by all heads or (num_heads, ...)."""
         return nn.Parameter(torch.empty(*(() if shared_heads else (self.num_heads,)), *shape))
 
     @abstractmethod
     def terms(self, q_grid: Grid, k_grid: Grid) -> Sequence[Term]:
-        """What is added (:mod:`mmposenc.attention.terms`), for queries and keys on these
-        grids.
+        """The terms (:mod:`mmposenc.attention.terms`) for queries and keys on these grids.
 
         Raises:
-            ValueError: for grids the encoding can't have.
+            ValueError: for grids that the encoding does not support.
         """
 
     def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> tuple[Tensor, Tensor]:
-        """Queries (B, heads, Lq, head_dims) and keys (B, heads, Lk, head_dims) as they enter the
-        product, of the same shapes."""
+        """Rotate queries (B, heads, Lq, head_dims) and keys (B, heads, Lk, head_dims) before their
+        product; shapes stay."""
         return q, k
 
     def turn_values(self, v: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
-        """Values (B, heads, Lk, head_dims) as they are added up; asked with a rotation."""
+        """Rotate values (B, heads, Lk, head_dims) before they are summed, if ``has_rotation``."""
         return v
 
     def turn_back(self, out: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
-        """The sum of values (B, heads, Lq, head_dims), with what terms on values add, as the query
-        sees it: the inverse of :meth:`turn_values` at the query's place."""
+        """Apply the inverse of :meth:`turn_values` at the query's position to the attention output
+        (B, heads, Lq, head_dims), which includes the terms on values."""
         return out
 
     def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> Tensor | None:
-        """The terms of the logits added up, over all pairs.
+        """The sum of all terms of the logits, for all pairs.
 
         Args:
             q: (B, heads, Lq, head_dims), already scaled.
             k: (B, heads, Lk, head_dims).
-            q_grid, k_grid: grids of queries and keys; ``None`` keys lie on the query grid.
+            q_grid, k_grid: grids of queries and keys; a ``k_grid`` of None is the query grid.
 
         Returns:
             (B or 1, heads or 1, Lq, Lk), or None if there is no such term.
@@ -123,7 +122,7 @@ class RelativeEncoding(nn.Module, ABC):
 
     def values(self, attn: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> Tensor | None:
-        """The terms of the attention output that read the weights, added up.
+        """The sum of the terms of the output that use the attention weights.
 
         Args:
             attn: (B, heads, Lq, Lk) attention weights after softmax (and dropout).
@@ -139,35 +138,35 @@ class RelativeEncoding(nn.Module, ABC):
         return self.terms(query, key_grid(query, k_grid))
 
     def reset_parameters(self) -> None:
-        """Set the tables to what they start from, after something initialized the whole model."""
+        """Initialize the tables; call it after an initialization of the whole model."""
 
     def start_at_zero(self) -> None:
-        """Set the tables to zeros that leave attention as it is without them, and from which they
-        train: ``zero_init=True`` in a config.
+        """Set tables to zero so that attention is unchanged at the start of training; for
+        ``zero_init=True`` in a config.
 
         Raises:
-            ValueError: if there are none.
+            ValueError: if no tables of the encoding do that.
         """
         set_zeros(self)
 
     def position_tables(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Names and parameters that take no weight decay and no initialization from outside."""
+        """Names and parameters that need no weight decay and no initialization from outside."""
         return self.named_parameters()
 
     @torch.no_grad()
     def bias_map(self, q_grid: GridLike, k_grid: GridLike | None = None, *,
                  q: Tensor | None = None, k: Tensor | None = None) -> Tensor:
-        """What is added to the logits, for figures.
+        """What the encoding adds to the logits, for figures.
 
         Args:
             q_grid, k_grid: as in :meth:`logits`.
-            q, k: scaled queries and keys; needed if a term depends on them.
+            q, k: scaled queries and keys; required if a term depends on them.
 
         Returns:
             (B or 1, heads or 1, Lq, Lk); zeros if the encoding adds nothing to the logits.
 
         Raises:
-            ValueError: if q and k are needed and not given.
+            ValueError: if q and k are required and not given.
         """
         if q is None or k is None:
             if any(term.reads_queries or term.reads_keys for term in self._terms(q_grid, k_grid)):
@@ -183,7 +182,7 @@ class RelativeEncoding(nn.Module, ABC):
 
 
 def set_zeros(encoding: nn.Module) -> None:
-    """Set all parameters to zero; an error where there are none."""
+    """Set all parameters to zero; raise ValueError if there are none."""
     if not any(True for _ in encoding.parameters()):
         refuse_zeros(encoding)
     for parameter in encoding.parameters():
@@ -191,7 +190,7 @@ def set_zeros(encoding: nn.Module) -> None:
 
 
 def refuse_zeros(encoding: nn.Module) -> None:
-    """Raise the error of ``zero_init=True`` for an encoding that has no such weights."""
+    """Raise ValueError for ``zero_init=True`` if no weights make the encoding change nothing."""
     raise ValueError(f'zero_init=True: {type(encoding).__name__} has no weights with which it '
                      f'changes nothing')
 
@@ -203,15 +202,15 @@ def _add(found: Iterator[Tensor]) -> Tensor | None:
     return total
 
 
-#: A relative encoding, the config of one, or several, whose sum is meant.
+#: A relative encoding, the config of one, or a sequence of them, which are summed.
 RelativeConfig = RelativeEncoding | dict[str, Any] | Sequence[RelativeEncoding | dict[str, Any]]
 
 
 def position_tables(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Tables of every relative encoding in ``model``, by their full names.
+    """Tables of all relative encodings in ``model``, by their full names.
 
-    Optimizers should leave them without weight decay, and an initialization of the whole model (the
-    Xavier loop of DETR) should skip them, or call ``reset_parameters`` of the encodings after it.
+    Optimizers should not apply weight decay to them. Code that initializes the whole model (such as
+    DETR's Xavier loop) should skip them, or call ``reset_parameters`` of the encodings afterwards.
     """
     found = {}
     for prefix, module in model.named_modules():

@@ -17,28 +17,28 @@ _Contract = TypeVar('_Contract', bound=TokenEncoding | RelativeEncoding)
 
 
 def listed(given: Any) -> list[Any]:
-    """One, or several in a list or tuple; None is none."""
+    """``given`` as a list: a single item becomes a list of one, None an empty list."""
     return list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
 
 
 def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contract], argument: str,
                    **defaults: Any) -> _Contract:
-    """Return ``cfg`` built.
+    """Build an encoding from ``cfg``.
 
     Args:
         cfg: a module (returned as it is) or a dict with ``type`` ('mmposenc.PEG', 'PEG' or a
-            class) and its arguments; ``zero_init=True`` besides starts any encoding that can from
-            weights with which it changes nothing (``start_at_zero``), to be added to a model that
-            is trained already. A list of relative encodings is their sum (``CombinedRPE``).
-        contract: the contract it must follow, TokenEncoding or RelativeEncoding.
+            class) and its arguments. With ``zero_init=True`` the encoding starts from weights that
+            change nothing (``start_at_zero``), so that it can be added to a trained model. A list
+            of relative encodings becomes their sum (``CombinedRPE``).
+        contract: the required base class, TokenEncoding or RelativeEncoding.
         argument: name of the caller's argument, for error messages.
-        defaults: arguments the caller knows (``embed_dims=``, ``head_dims=``, ...); a dict's own
-            win, and those a class does not take are left out. Of a ``grid_shape`` come also the
-            sizes that a relative encoding requires: ``window_size``, ``max_size``, ``max_tokens``.
+        defaults: arguments that the caller knows (``embed_dims=``, ``head_dims=``, ...). Values in
+            the dict take precedence; those that the class does not accept are ignored. The
+            ``window_size``, ``max_size`` or ``max_tokens`` of a class follow from ``grid_shape``.
 
     Raises:
-        ValueError: for an unknown type, arguments that are missing or unknown, a module that does
-            not follow the contract, or a config that is neither.
+        ValueError: for an unknown type, missing or unknown arguments, a module of another base
+            class, or a config that is neither a dict nor a module.
     """
     if isinstance(cfg, (list, tuple)) and contract is RelativeEncoding:
         cfg = _sum(cfg, argument)
@@ -74,7 +74,7 @@ def _sum(cfgs: Sequence[Any], argument: str) -> dict[str, Any]:
     """The config of a sum.
 
     Raises:
-        ValueError: an empty list, or one that holds something else than configs and modules.
+        ValueError: for an empty list, or items that are neither configs nor modules.
     """
     if not cfgs:
         raise ValueError(f'{argument}={cfgs!r} must hold at least one encoding')
@@ -86,7 +86,7 @@ def _sum(cfgs: Sequence[Any], argument: str) -> dict[str, Any]:
 
 
 def wrong_contract(cls: type, contract: type, argument: str) -> ValueError:
-    """The error for an encoding of the other kind, with where it belongs."""
+    """The error for an encoding of the other base class; it says which argument takes it."""
     hint = ''
     for other, place in ((TokenEncoding, 'pos_encoding'), (RelativeEncoding, 'rel_pos_encoding')):
         if issubclass(cls, other):
@@ -95,7 +95,8 @@ def wrong_contract(cls: type, contract: type, argument: str) -> ValueError:
 
 
 def _arguments(cls: type, cfg: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """Those of a config, else what the caller knows, else sizes of the grid that it knows."""
+    """Arguments of the config, else defaults of the caller, else sizes that follow from its grid.
+    """
     sizes = required_sizes(cls, defaults)
     known = {name: value for name, value in defaults.items() if _takes(cls, name)}
     given = {name: value for name, value in cfg.items() if name != 'type'}
@@ -113,9 +114,9 @@ def _required(cls: type) -> list[str]:
 
 
 def required_sizes(cls: type, defaults: dict[str, Any]) -> dict[str, Any]:
-    """What a relative encoding that requires the largest grid it is made for calls it, of a
-    'grid_shape', which is also given where it may be left out. One that works without another such
-    size (LogSpacedCPB) does so outside windows."""
+    """The sizes that a relative encoding requires (such as ``window_size``), from a 'grid_shape' of
+    ``defaults``. A ``grid_shape`` is passed even if it is optional; other optional sizes, as those
+    of LogSpacedCPB, are set only inside windows."""
     if defaults.get('grid_shape') is None:
         return {}
     grid = as_grid(defaults['grid_shape'], 'grid_shape')
@@ -126,7 +127,7 @@ def required_sizes(cls: type, defaults: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find_own(name: str) -> Any:
-    """The class of this package, or of a file, that a type names; None where there is none."""
+    """The class of this package or of a file that a type names, or None."""
     from .. import encodings
     if is_file_class(name):
         return class_of_file(name)
@@ -139,8 +140,8 @@ def _find_own(name: str) -> Any:
         return None
 
 
-#: Finds the class of a type's name. With OpenMMLab the registry puts its own search here, which
-#: knows classes of other packages and of files too.
+#: Finds the class of a type's name. With OpenMMLab installed the registry replaces it by its own
+#: search, which also finds classes of other packages.
 find_class: Callable[[str], Any] = _find_own
 
 
@@ -148,7 +149,7 @@ def resolve(name: Any, argument: str) -> type:
     """The class of a type name.
 
     Raises:
-        ValueError: there is none.
+        ValueError: if there is no such class.
     """
     from .. import encodings
     cls = name if isinstance(name, type) else find_class(name)

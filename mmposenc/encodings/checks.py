@@ -1,25 +1,25 @@
-"""Checks of arguments that several encodings share."""
+"""Argument checks that several encodings share."""
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 
 def check_at_least(least: float, **numbers: float | None) -> None:
-    """Raise ValueError for a number below ``least``, by its argument's name; None is none."""
+    """Raise ValueError for an argument below ``least``; None is not checked."""
     for name, value in numbers.items():
         if value is not None and value < least:
             raise ValueError(f'{name}={value} must be >= {least}')
 
 
 def check_positive(**numbers: float | None) -> None:
-    """Raise ValueError for a number that is not above 0, by its argument's name; None is none."""
+    """Raise ValueError for an argument that is not above 0; None is not checked."""
     for name, value in numbers.items():
         if value is not None and not value > 0:
             raise ValueError(f'{name}={value} must be > 0')
 
 
 def check_choices(**choices: tuple[object, Sequence[object]]) -> None:
-    """Raise ValueError for a value that is none of those known; both by the argument's name."""
+    """Raise ValueError for an argument that is not among its choices: name=(value, choices)."""
     for name, (value, known) in choices.items():
         if value not in known:
             texts = [repr(each) for each in known]

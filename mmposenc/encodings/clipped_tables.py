@@ -1,4 +1,4 @@
-"""Base of the encodings with learned vectors of clipped offsets (Shaw, Huang)."""
+"""Base class of the encodings with learned vectors for clipped offsets (Shaw, Huang)."""
 from __future__ import annotations
 
 from torch import nn
@@ -10,8 +10,8 @@ from .checks import check_at_least, check_choices
 
 
 class ClippedTables(RelativeEncoding):
-    """Vectors by clip(key minus query), on a grid ('product': rows and columns each) or on the
-    flattened sequence ('sequence').
+    """One learned vector for each clipped offset, key minus query. 'product' clips the row and the
+    column offset on the grid; 'sequence' clips the offset in the flattened sequence.
     """
 
     def __init__(self, head_dims: int, num_heads: int, max_offset: int, method: str,
@@ -24,11 +24,11 @@ class ClippedTables(RelativeEncoding):
         self.shared_heads = shared_heads
         self.cellwise = method == 'product'
         width = 2 * max_offset + 1
-        #: Vectors of a table; with 'product' that of pairs with a prefix token is the last.
+        #: Number of vectors; with 'product' the last one is for pairs with a prefix token.
         self.num_vectors = width if method == 'sequence' else width ** 2 + (num_prefix_tokens > 0)
 
     def _new_table(self) -> nn.Parameter:
-        """An uninitialized table (n, head_dims), or one a head."""
+        """An uninitialized table (n, head_dims), or one for each head."""
         return self._empty_table(self.num_vectors, self.head_dims, shared_heads=self.shared_heads)
 
     def reset_parameters(self) -> None:
@@ -37,6 +37,6 @@ class ClippedTables(RelativeEncoding):
             nn.init.trunc_normal_(table, std=0.02)
 
     def _buckets(self, q_grid: Grid, k_grid: Grid) -> Buckets:
-        """iRPE's clip index, numbered by key minus query."""
+        """The clip index of iRPE, for offsets key minus query."""
         params = BucketParams(1.0, float(self.max_offset), 2.0, 'clip')
         return Buckets(self.method, params, q_grid, k_grid, self.num_prefix_tokens, reverse=True)

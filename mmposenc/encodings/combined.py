@@ -13,20 +13,19 @@ from .build import EncodingConfig, build_encoding
 
 
 class CombinedRPE(RelativeEncoding):
-    """The sum of relative encodings: Swin's bias and iRPE, or rotary positions and a bias.
+    """The sum of several relative encodings, such as Swin's bias and iRPE.
 
     Args:
         encodings: modules or configs, each a :class:`RelativeEncoding`.
         num_prefix_tokens: tokens in front of the grid, the same for all.
-        defaults: what the attention knows (``head_dims``, ``num_heads``, ``window_size``, ...), for
-            the configs that take it.
+        defaults: arguments that the attention module knows (``head_dims``, ``num_heads``,
+            ``window_size``, ...), for the configs that accept them.
 
-    Their terms stand in one list; rotations are applied one after the other, before any term sees
-    the queries.
+    Rotations are applied one after the other, before any term uses the queries.
 
     Raises:
-        ValueError: for no encoding at all, a config that does not fit, or a module made for other
-            heads or prefix tokens.
+        ValueError: for an empty list, a bad config, or a module made for another number of heads
+            or prefix tokens.
     """
 
     def __init__(self, encodings: Sequence[EncodingConfig], *, num_prefix_tokens: int = 0,
@@ -47,7 +46,7 @@ class CombinedRPE(RelativeEncoding):
                 if None not in (found, wanted.get(name)) and found != wanted[name]:
                     raise ValueError(f'encodings[{index}] has {name}={found}, but '
                                      f'{name}={wanted[name]} is required')
-            # An attention compares these with its own.
+            # The attention module compares these with its own.
             if name in wanted:
                 setattr(self, name, wanted[name])
         self.has_rotation = any(e.has_rotation for e in self._members())

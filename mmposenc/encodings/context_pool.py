@@ -1,4 +1,4 @@
-"""ContextPool: each token is replaced by a weighted mean of a neighbourhood of its own size."""
+"""ContextPool: a weighted mean over a neighbourhood whose size is predicted for each token."""
 from __future__ import annotations
 
 import math
@@ -41,7 +41,7 @@ class ConvPredictor(nn.Module):
     Args:
         embed_dims, hidden_dims, out_dims: channels.
         dims: 2 for 3 x 3 on the map, 1 for 3 along the sequence.
-        causal: see a token and those before it only.
+        causal: use only a token and those before it.
     """
 
     def __init__(self, embed_dims: int, hidden_dims: int, out_dims: int, dims: int,
@@ -66,7 +66,7 @@ class ConvPredictor(nn.Module):
 
 
 class MLPPredictor(nn.Module):
-    """Two linear layers with GELU between, on each token by itself."""
+    """Two linear layers with GELU between, applied to each token separately."""
 
     def __init__(self, embed_dims: int, hidden_dims: int, out_dims: int, dims: int,
                  causal: bool) -> None:
@@ -94,55 +94,55 @@ class AttentionPredictor(nn.Module):
         q, k, v = self.qkv(x)[:, None].chunk(3, -1)
         mask = None if padding_mask is None else ~padding_mask[:, None, None]
         if self.causal:
-            # Padding stands behind the sequence, so no valid token sees it.
+            # Padding comes after the sequence, so that no valid token attends to it.
             mask = None
         hidden = F.scaled_dot_product_attention(q, k, v, mask, is_causal=self.causal)[:, 0]
         return self.proj(F.gelu(hidden))  # type: ignore[no-any-return]
 
 
-#: What predicts weights and sizes from the tokens.
+#: Networks that predict weights and sizes from the tokens.
 PREDICTORS: dict[str, type[nn.Module]] = {
     'conv': ConvPredictor, 'mlp': MLPPredictor, 'attention': AttentionPredictor}
 
 
 class ContextPool(TokenEncoding):
-    """y_i = sum_j w_j g_ij x_j / sum_j w_j g_ij, g_ij a Gaussian of the distance between i and j
-    whose deviation each token predicts, as it does its weight (Huang et al., ICML 2022, Sec. 3).
+    """y_i = sum_j w_j g_ij x_j / sum_j w_j g_ij with g_ij a Gaussian of the distance between i and
+    j. Each token predicts its weight w and the deviation sigma of its Gaussian (Huang et al., ICML
+    2022, Sec. 3).
 
-    sigma_i = ratio * s_i * (H + W) / 2 cells on a map, ratio * L * s_i along a sequence of L. A
-    backbone has a module of its own after each block whose output another attention takes (Sec.
-    3.2), unless ``positions`` or ``default_positions`` says otherwise.
+    sigma_i = ratio * s_i * (H + W) / 2 cells on a map, ratio * L * s_i along a sequence of L. By
+    default a backbone has one module after each block that is followed by attention (Sec. 3.2).
 
     Args:
         embed_dims: C.
-        hidden_dims: hidden channels of the predictor; None is C / 4. The paper's costs leave room
-            for 13 an output, 26 with weights and sizes (docs/context_pool.md).
-        ratio: r; the paper's 0.1 for transformers, 0.05 for ConvNets.
+        hidden_dims: hidden channels of the predictor; None is C / 4. The costs in the paper fit 26
+            channels for weights and sizes (docs/context_pool.md).
+        ratio: r; in the paper 0.1 for transformers, 0.05 for ConvNets.
         dims: 2 pools on the map, 1 along the sequence of tokens, row by row.
-        causal: tokens see themselves and those before only; with ``dims=1``.
-        weights: 'learned': w = exp(logit), so weights are a softmax over the neighbourhood;
-            'unnormalized': 2 sigmoid(logit), and the sum is divided by that of g; 'uniform':
-            1; 'nonlocal': exp(q_i . k_j / sqrt(D)) by pairs (Eq. 3, which has no root).
+        causal: use only a token and those before it; requires ``dims=1``.
+        weights: 'learned' is w = exp(logit), a softmax over the neighbourhood. 'unnormalized' is
+            w = 2 sigmoid(logit), and the sum is divided by the sum of g. 'uniform' is w = 1.
+            'nonlocal' is w_ij = exp(q_i . k_j / sqrt(D)) (Eq. 3, which has no root).
         nonlocal_dims: D, channels of q and k of 'nonlocal' weights; None is C, as in Eq. 3.
-        locality: 'gaussian'; 'none': all tokens count alike; 'fixed_window': those within a square
-            of ``window_size``; 'adaptive_window': those within a square of half-width
-            sqrt(3) sigma, whose variance is the Gaussian's, with an edge of one cell;
-            'random_sparse': the token and ``num_random`` random ones.
-        predictor: 'conv' (two 3 x 3), 'mlp' (each token alone) or 'attention'.
+        locality: 'gaussian'. 'none' uses all tokens equally. 'fixed_window' uses a square of
+            ``window_size``. 'adaptive_window' uses a square of half-width sqrt(3) sigma, which has
+            the variance of the Gaussian, with an edge of one cell. 'random_sparse' uses the token
+            and ``num_random`` random ones.
+        predictor: 'conv' (two 3 x 3), 'mlp' (each token separately) or 'attention'.
         size_norm: 'sigmoid', or 'softmax' over the tokens, which leaves sigma near 0.
         window_size: side of the fixed windows in cells, odd.
-        num_random: tokens drawn for each.
+        num_random: number of tokens drawn for each token.
         form, truncate: as for :func:`mmposenc.functional.context_pool`.
-        stride: pool for every so many-th row and column only, so the grid shrinks: what replaces
-            a ConvNet's pooling and strides.
-        default_positions: where a backbone puts it when its own ``positions`` is None; each of
-            several encodings can so have its own. (0,) is after the first block alone.
+        stride: compute every ``stride``-th row and column only, which shrinks the grid; replaces
+            the pooling and strides of a ConvNet.
+        default_positions: where a backbone places it when its own ``positions`` is None; (0,) is
+            only after the first block.
 
     Raises:
         ValueError: for unknown or contradicting options.
 
-    There is no release; decisions are listed in docs/context_pool.md. Half-precision tokens are
-    pooled in float32.
+    There is no release; docs/context_pool.md lists our choices. Half-precision tokens are pooled in
+    float32.
     """
 
     def __init__(self, embed_dims: int, *, hidden_dims: int | None = None, ratio: float = 0.1,
@@ -184,7 +184,8 @@ class ContextPool(TokenEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Truncated normal of 0.02, zero bias: weights start near 1 and sizes near ratio / 2."""
+        """Truncated normal with standard deviation 0.02 and zero bias, so that weights start near 1
+        and sizes near ratio / 2."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
@@ -195,7 +196,7 @@ class ContextPool(TokenEncoding):
                 padding_mask: Tensor | None = None) -> Tensor:
         """Pool the tokens of the grid.
 
-        Args, Returns, Raises: as TokenEncoding. Padding has no weight and comes back as it came.
+        Args, Returns, Raises: as TokenEncoding. Padding has no weight and is returned unchanged.
         """
         hw = check_tokens(x, hw_shape, num_prefix_tokens).hw
         prefix, tokens = split_prefix(x, num_prefix_tokens)
@@ -205,7 +206,7 @@ class ContextPool(TokenEncoding):
         padding = padding_mask.flatten(1)
         cleared = tokens.masked_fill(padding[..., None], 0)
         if self.dims == 1:
-            # A sequence has no holes: rows of an image follow each other as if it stood alone.
+            # Move padding to the end, so that the sequence of an image is as without padding.
             order = padding.long().argsort(dim=1, stable=True)[..., None].expand_as(tokens)
             moved = self._encode(cleared.gather(1, order), hw, padding.gather(1, order[..., 0]))
             pooled = torch.zeros_like(tokens).scatter(1, order, moved)
@@ -228,7 +229,7 @@ class ContextPool(TokenEncoding):
         Args:
             x: (B, H*W, C), zero where padded.
             hw_shape: (H, W).
-            padding: (B, H*W) bool, or None; for ``dims=1`` it stands behind the sequence.
+            padding: (B, H*W) bool, or None; with ``dims=1`` it comes after the sequence.
         """
         logits = x.new_zeros(x.shape[:2], dtype=torch.promote_types(x.dtype, torch.float32))
         sigma = None
@@ -258,7 +259,7 @@ class ContextPool(TokenEncoding):
         tokens = x.to(logits.dtype)
         with full_precision(x):
             out = self._pool(tokens, logits, sigma, grid, padding)
-        if out.shape[1] == x.shape[1]:  # a stride is not taken yet
+        if out.shape[1] == x.shape[1]:  # the stride is not applied yet
             out = out[:, cells_at_stride(grid, self.stride, x.device)] if self.stride > 1 else out
         return out.to(x.dtype)
 
@@ -288,7 +289,7 @@ class ContextPool(TokenEncoding):
         return random_mean(x, weights, grid, extents, self.num_random)
 
     def _kernel(self, sigma: Tensor | None, like: Tensor) -> tuple[str, Tensor]:
-        """Kernel and sizes by which the general pooling does what the locality says."""
+        """Kernel and sizes with which the general pooling computes the chosen locality."""
         if self.locality == 'fixed_window':
             return 'window', torch.full_like(like, self.window_size // 2)
         if sigma is None:
@@ -302,7 +303,7 @@ class ContextPool(TokenEncoding):
 
 
 def _lengths(like: Tensor, padding: Tensor | None) -> Tensor:
-    """Tokens of each image (B,)."""
+    """Number of tokens of each image (B,)."""
     if padding is None:
         return torch.full_like(like[:, 0], like.shape[1])
     return (~padding).sum(1).to(like.dtype)

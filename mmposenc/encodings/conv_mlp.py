@@ -10,23 +10,22 @@ from .peg import PEG
 
 class ConvMLP(PEG):
     """fc2(act(conv(fc1(x)))): a depthwise convolution of the hidden layer of every MLP, the only
-    positions of PVT v2 (Wang et al., CVM 2022, Sec. 3.3) and SegFormer (Xie et al., NeurIPS 2021,
-    Eq. 3).
+    position encoding of PVT v2 (Wang et al., CVM 2022, Sec. 3.3) and SegFormer (Xie et al., NeurIPS
+    2021, Eq. 3).
 
-    Zero padding at the border of the image is what it tells places by; batch padding is never seen,
-    as in :class:`PEG`. Prefix tokens pass by it, as in CeiT (Yuan et al., ICCV 2021, Sec. 3.2).
+    The zero padding at the image border carries the position; batch padding has no effect, as in
+    :class:`PEG`. Prefix tokens skip the convolution, as in CeiT (Yuan et al., ICCV 2021, Sec. 3.2).
 
     Args:
-        embed_dims: channels of the hidden layer, which the backbone knows; (k * k + 1) parameters
-            each.
+        embed_dims: channels of the hidden layer, set by the backbone; k * k + 1 parameters each.
         kernel_size: odd k, in tokens.
-        relu: ReLU before the convolution (PVT v2's linear form).
+        relu: ReLU before the convolution (PVT v2-Linear).
         bias: give the convolution a bias.
 
     Raises:
         ValueError: for an even kernel.
 
-    Differs from the releases in nothing but the mask.
+    Differs from the releases only in the padding mask.
     """
 
     default_positions = 'mlp'
@@ -38,10 +37,10 @@ class ConvMLP(PEG):
         self.relu = relu
 
     def start_at_zero(self) -> None:
-        """The convolution as the identity: the MLP is a plain one.
+        """Set the convolution to the identity, which leaves a plain MLP.
 
         Raises:
-            ValueError: with ``relu``, which changes what it passes on.
+            ValueError: with ``relu``, after which no convolution is the identity.
         """
         if self.relu:
             raise ValueError('zero_init=True with relu=True: no kernel undoes a ReLU; use '

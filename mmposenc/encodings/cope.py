@@ -1,4 +1,4 @@
-"""CoPE: positions counted by gates of the content."""
+"""CoPE: positions that are counted by gates computed from queries and keys."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from .checks import check_at_least
 
 @dataclass(frozen=True, eq=False)
 class ContextualTable(Term):
-    """q_i . table[p_ij] with p_ij the sum of the gates sigmoid(q_i . k_l) of the keys l from j to
-    the query (CoPE), between whole numbers in proportion.
+    """q_i . table[p_ij] with p_ij the sum of the gates sigmoid(q_i . k_l) over the keys l from j to
+    the query (CoPE); the table is interpolated linearly between whole numbers.
 
     Args:
         table: ([heads], 2, n, head_dims), for keys up to the query and for later ones.
@@ -31,7 +31,7 @@ class ContextualTable(Term):
     reads_keys = True
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """See :class:`Term`. Some queries at a time stay in cache: four times as fast."""
+        """See :class:`Term`. Some queries at a time fit in cache, which is four times as fast."""
         rows = q.shape[-2] if is_compiling() else 64
         return torch.cat([self._dense(*some, k) for some in zip(
             torch.split(q, rows, -2), torch.split(self.before, rows), strict=True)], -2)
@@ -52,24 +52,24 @@ class ContextualTable(Term):
 
 class CoPE(RelativeEncoding):
     """logit + q_i . e[p_ij] with p_ij = sum_l sigmoid(q_i . k_l / sqrt(head_dims)) over the tokens
-    l from j to i: a query counts what it cares for (Golovneva et al., 2024, Eq. 3-5). Of p between
-    two whole numbers, e is between theirs; from the last one on it is the last.
+    l from j to i (Golovneva et al., 2024, Eq. 3-5). e is interpolated linearly between whole
+    numbers; beyond the last vector it is the last.
 
-    The paper's queries see the past alone. On a grid tokens are counted in raster order, prefix
-    tokens first: those before the query from j up to and with the query, as in the paper, those
-    behind it from the next one to j, with vectors of their own. So rows are told by what lies
-    between, and a query counts each token once. Keys on a coarser grid count where their centre
-    lies. Tokens that a mask of attention leaves out (not padding) are counted.
+    The attention of the paper is causal. On a grid, tokens are counted in raster order, prefix
+    tokens first. For keys before the query the count runs from j to the query, as in the paper. For
+    keys after it the count runs from the next token to j, with a second table. Keys on a coarser
+    grid count at the cell of their centre. Tokens that an attention mask excludes (not padding) are
+    counted.
 
     Args:
         head_dims: channels of a head.
         num_heads: attention heads.
-        max_positions: vectors a direction.
-        shared_heads: one table for all heads, as in the paper, or one a head.
+        max_positions: number of vectors for each direction.
+        shared_heads: one table for all heads, as in the paper, or one for each head.
         num_prefix_tokens: tokens in front of the grid.
 
-    Parameters: ``table`` ([num_heads], 2, max_positions, head_dims): before the query, behind it;
-    zeros at the start, as the paper.
+    Parameters: ``table`` ([num_heads], 2, max_positions, head_dims), for keys before and after the
+    query; zeros at the start, as in the paper.
 
     Raises:
         ValueError: for sizes below 1, or fewer than 2 positions.
@@ -88,9 +88,9 @@ class CoPE(RelativeEncoding):
         self.start_at_zero()
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
-        """A table read by counts; see :class:`RelativeEncoding`."""
+        """One :class:`ContextualTable`; see :class:`RelativeEncoding`."""
         device, prefix = self.table.device, self.num_prefix_tokens
         keys = sequence_places(q_grid, k_grid, prefix, device)
         queries = torch.arange(prefix + q_grid.num_cells, device=device)
-        # Terms meet scaled queries, the paper's table queries as they are.
+        # Terms get scaled queries; in the paper the table is multiplied with unscaled ones.
         return [ContextualTable(self.table * self.head_dims ** 0.5, keys <= queries[:, None])]

@@ -11,29 +11,28 @@ from .base import RelativeEncoding
 
 
 class DecomposedRPE(RelativeEncoding):
-    """q_i . (row_table[r_i - r_j] + col_table[c_i - c_j]): a vector of the row offset and one of
-    the column offset meet the query (MViTv2, Li et al., CVPR 2022, Eq. 4; ViTDet, ECCV 2022; SAM,
-    ICCV 2023).
+    """logit + q_i . (row_table[r_i - r_j] + col_table[c_i - c_j]), with a vector for the row offset
+    and one for the column offset (MViTv2, Li et al., CVPR 2022, Eq. 4; ViTDet, ECCV 2022; SAM, ICCV
+    2023).
 
     Args:
         head_dims: channels of a head.
         num_heads: attention heads.
-        grid_shape: (H, W) of the queries that the tables are made for; on another grid they are
-            resized, linearly, to its 2 * height - 1 and 2 * width - 1 offsets. Attention in windows
-            fills the window in, and backbones their grid at ``img_size``.
-        shared_heads: one pair of tables for all heads (as in the releases), or a pair a head.
+        grid_shape: (H, W) of the query grid of the tables, which are resized linearly to any other
+            grid. Window attention sets it to the window, and backbones to the grid at ``img_size``.
+        shared_heads: one pair of tables for all heads (as in the releases), or one for each head.
         num_prefix_tokens: tokens in front of the grid; pairs with one of them get no term.
 
     Parameters: ``row_table`` (2 * height - 1, head_dims) and ``col_table`` (2 * width - 1,
     head_dims), by query minus key, as ``rel_pos_h`` and ``rel_pos_w`` of the releases; with
-    ``shared_heads=False`` (num_heads, ...). They start at zero, as ViTDet's.
+    ``shared_heads=False`` (num_heads, ...). They start at zero, as in ViTDet.
 
     Raises:
         ValueError: for bad sizes.
 
-    Differs from the paper as its releases do: queries are not scaled by head_dims ** -0.5 here,
-    only in their products with keys. Keys on a coarser grid lie where the releases put them, at the
-    last of the query cells that they pool and not at the centre; offsets are rounded down.
+    Differs from the paper as its releases do: the query is multiplied with the tables before it is
+    scaled by head_dims ** -0.5. Keys on a coarser grid lie at the last of the query cells that they
+    pool, not at the centre, and offsets are rounded down, also as in the releases.
     """
 
     def __init__(self, head_dims: int, num_heads: int, *, grid_shape: GridLike,
@@ -54,7 +53,7 @@ class DecomposedRPE(RelativeEncoding):
         """One :class:`AxisHalves`; see :class:`RelativeEncoding`."""
         rows = _vectors(self.row_table, q_grid.height, k_grid.height, k_grid.stride_h)
         cols = _vectors(self.col_table, q_grid.width, k_grid.width, k_grid.stride_w)
-        # Terms meet scaled queries; the releases' meet queries as they are.
+        # Terms get scaled queries; the releases multiply the tables with unscaled ones.
         scale = float(self.head_dims ** 0.5)
         return [AxisHalves(rows * scale, cols * scale, self.num_prefix_tokens)]
 

@@ -1,4 +1,4 @@
-"""CrossFormer's bias, computed from the offset by a small network."""
+"""Bias of CrossFormer, computed from the offset by a small network."""
 from __future__ import annotations
 
 from torch import Tensor, nn
@@ -16,18 +16,17 @@ class DynamicPositionBias(OffsetBiasEncoding):
     Args:
         head_dims: channels of a head.
         num_heads: attention heads.
-        pos_dims: D; None is a sixteenth of the attention's channels, as in the release, 4 at least.
-        residual: add the input of the second layer and of the third to what they give.
-        num_prefix_tokens: tokens in front of the grid. Pairs with one of them get a learned bias a
-            head: ``prefix_bias`` (heads, 3), see :class:`OffsetBiasEncoding`.
-        prefix_bias: False leaves these biases out.
+        pos_dims: D; None is head_dims * num_heads / 16, as in the release, but at least 4.
+        residual: residual connections around the second and the third layer.
+        num_prefix_tokens: tokens in front of the grid; see :class:`OffsetBiasEncoding`.
+        prefix_bias: False adds nothing to pairs with a prefix token.
 
     Parameters: ``pos_proj``, ``pos1``, ``pos2`` and ``pos3``, named as in the release.
 
     Raises:
         ValueError: for bad sizes.
 
-    Differs from the release: any grid, and keys on a coarser one.
+    Differs from the release: supports any grid, and keys on a coarser grid.
     """
 
     cellwise = True
@@ -48,7 +47,7 @@ class DynamicPositionBias(OffsetBiasEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Truncated normal, standard deviation 0.02, biases of 0 and norms of 1, as the release."""
+        """Truncated normal with standard deviation 0.02 and zero biases, as the release."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
@@ -59,14 +58,14 @@ class DynamicPositionBias(OffsetBiasEncoding):
             nn.init.zeros_(self.prefix_bias)
 
     def start_at_zero(self) -> None:
-        """The last layer."""
+        """Set the last layer to zero."""
         for parameter in self.pos3[-1].parameters():
             nn.init.zeros_(parameter)
         if hasattr(self, 'prefix_bias'):
             nn.init.zeros_(self.prefix_bias)
 
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
-        """The network's output; see :class:`OffsetBiasEncoding`."""
+        """The output of the network; see :class:`OffsetBiasEncoding`."""
         dtype = self.pos_proj.weight.dtype
         return table_of_network(self._rows, rows.to(dtype), cols.to(dtype), self.pos_dims)
 

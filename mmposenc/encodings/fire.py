@@ -1,4 +1,4 @@
-"""FIRE: a learned function of the distance as a fraction of the grid's extent."""
+"""FIRE: a learned function of the distance relative to the longest distance of the grid."""
 from __future__ import annotations
 
 import torch
@@ -14,17 +14,16 @@ class FIRE(OffsetBiasEncoding):
     """logit[i, j] += f(psi(d_ij) / psi(max(L, D)))[head] with psi(x) = log(abs(c x) + 1) and f an
     MLP of one hidden layer (Li et al., ICLR 2024, Sec. 3; c, L and f are learned).
 
-    On a grid d_ij is the Euclidean distance of two cells, so that f is one function of one number,
-    as in the paper, and no direction is preferred. D is the longest distance that the grid has.
-    The paper's D is the query's place i, the number of keys a causal query sees; here each query
-    sees all. So the argument of f stays in [0, 1] on grids of any size, and the bias depends on
-    only the offset. L acts, and learns, on grids whose longest distance is below it.
+    On a grid d_ij is the Euclidean distance of two cells and D the longest distance, so that the
+    argument of f is in [0, 1] on grids of any size. In the paper D is the query position i, the
+    number of keys that a causal query attends to; here each query attends to all keys. L has an
+    effect, and a gradient, only on grids whose longest distance is below it.
 
     Args:
         num_heads: attention heads.
         hidden_dims: channels of the MLP.
         init_c: c at the start.
-        init_length: L at the start, in cells of the query grid; a factor of it is learned.
+        init_length: L at the start, in cells of the query grid; the model learns a factor of it.
         num_prefix_tokens: tokens in front of the grid; see :class:`OffsetBiasEncoding`.
 
     Parameters: ``mlp``, ``c`` and ``length_factor`` (numbers), and ``prefix_bias``.
@@ -47,7 +46,7 @@ class FIRE(OffsetBiasEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Linear layers as PyTorch's, the numbers as given; no bias of prefix tokens."""
+        """PyTorch's initialization of the layers; c and L as given; zero prefix biases."""
         for layer in self.mlp:
             if isinstance(layer, nn.Linear):
                 layer.reset_parameters()
@@ -57,7 +56,7 @@ class FIRE(OffsetBiasEncoding):
             nn.init.zeros_(self.prefix_bias)
 
     def start_at_zero(self) -> None:
-        """The MLP's last layer and the prefix biases; the rest keeps what trains them."""
+        """Set the last layer of the MLP and the prefix biases to zero."""
         for name, parameter in self.named_parameters():
             if name.startswith(('mlp.2', 'prefix_bias')):
                 nn.init.zeros_(parameter)
@@ -65,10 +64,10 @@ class FIRE(OffsetBiasEncoding):
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
         """f of the distances; see :class:`OffsetBiasEncoding`."""
         distance = distances(rows, cols)
-        longest = distance.flatten().amax(0)  # ONNX wants an axis
+        longest = distance.flatten().amax(0)  # ONNX requires an axis
         extent = torch.maximum((self.length_factor * self.init_length).abs(), longest)
         fraction = self._psi(distance) / (self._psi(extent) + 1e-6)
-        with full_precision(fraction):  # bfloat16 has one fraction for several cells
+        with full_precision(fraction):  # bfloat16 would round several cells to one fraction
             bias: Tensor = self.mlp(fraction[..., None])
         return bias.permute(2, 0, 1)
 

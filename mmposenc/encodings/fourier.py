@@ -1,4 +1,4 @@
-"""Fourier features of the place, with learned frequencies."""
+"""Fourier features of the position, with learned frequencies."""
 from __future__ import annotations
 
 import torch
@@ -13,16 +13,15 @@ class LearnableFourierFeatures(_AddedTable):
     """x + MLP([cos(W p), sin(W p)] / sqrt(F)) of the row and column p of a cell, with learned
     frequencies W (Li et al., NeurIPS 2021, Algorithm 1, one group).
 
-    p counts cells from the first one, so that the features of two cells are alike by their distance
-    on images of any size: at the start their product falls as exp(-d^2 / (2 gamma^2)).
+    p counts cells from the first one. At the start of training the product of the features of two
+    cells at distance d is exp(-d^2 / (2 gamma^2)), on images of any size.
 
     Args:
         embed_dims: C.
         fourier_dims: F, cosines and sines together; None is C.
-        hidden_dims: of the MLP, with a GELU.
-        gamma: frequencies start normal with a standard deviation of 1 / gamma; in cells.
-        apply_to: 'qkv' encodes the tokens; 'qk' only what the next attention computes queries and
-            keys from, which the backbone carries out.
+        hidden_dims: hidden channels of the MLP, which has a GELU.
+        gamma: in cells; frequencies start normal with standard deviation 1 / gamma.
+        apply_to: as for :class:`.LearnedPositionEmbedding`.
 
     Parameters: ``frequencies`` (F / 2, 2) and ``mlp``.
 
@@ -45,14 +44,14 @@ class LearnableFourierFeatures(_AddedTable):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Frequencies as in the paper, the MLP as linear layers start."""
+        """Frequencies as in the paper; PyTorch's initialization of the MLP."""
         nn.init.normal_(self.frequencies, std=1 / self.gamma)
         for layer in self.mlp:
             if isinstance(layer, nn.Linear):
                 layer.reset_parameters()
 
     def start_at_zero(self) -> None:
-        """The MLP's last layer."""
+        """Set the last layer of the MLP to zero."""
         for name, parameter in self.mlp.named_parameters():
             if name.startswith('2.'):
                 nn.init.zeros_(parameter)

@@ -1,4 +1,4 @@
-"""Huang's relative encoding: the offset's vector meets both the query and the key."""
+"""Relative encoding of Huang et al.: products of an offset vector with the query and the key."""
 from __future__ import annotations
 
 from ..attention.terms import TableByKey, TableByQuery, Term
@@ -7,25 +7,23 @@ from .clipped_tables import ClippedTables
 
 
 class HuangRPE(ClippedTables):
-    """q_i . a_ij + k_j . a_ij beside q_i . k_j, all under one scale: method 4 of "Improve
-    Transformer Models with Better Relative Position Embeddings" (Huang et al., Findings of EMNLP
-    2020, Sec. 3). With the offset's vector added to both sides it is
-    (q_i + a_ij) . (k_j + a_ij) - a_ij . a_ij, the form in which iRPE compares with it.
+    """(q_i . k_j + q_i . a_ij + k_j . a_ij) / sqrt(head_dims), method 4 of "Improve Transformer
+    Models with Better Relative Position Embeddings" (Huang et al., Findings of EMNLP 2020, Sec. 3).
+    The iRPE paper writes it as (q_i + a_ij) . (k_j + a_ij) - a_ij . a_ij.
 
     Args:
         head_dims: channels of a head.
         num_heads: attention heads.
-        max_offset: offsets are clipped to it.
-        method: 'product' gives each pair of a clipped row and column offset a vector; 'sequence'
-            is the paper's own form on the flattened grid, prefix tokens included, as in
-            :class:`ShawRPE`.
-        shared_heads: one table for all heads, or one a head.
-        num_prefix_tokens: tokens in front of the grid. With 'product' every pair with one of them
-            has one further vector, the last of the table.
+        max_offset: largest offset; longer ones are clipped.
+        method: 'product' has a vector for each pair of a clipped row and column offset; 'sequence'
+            uses offsets in the flattened grid with its prefix tokens, as the paper
+            (:class:`ShawRPE`).
+        shared_heads: one table for all heads, or one for each head.
+        num_prefix_tokens: tokens in front of the grid. With 'product' all pairs with one of them
+            share the last vector of the table.
 
     Parameters: ``table`` (n, head_dims) by key minus query offset, rows first; with
-    ``shared_heads=False`` (num_heads, n, head_dims). The keys' product is scaled by
-    head_dims ** -0.5; queries come scaled.
+    ``shared_heads=False`` (num_heads, n, head_dims).
 
     Raises:
         ValueError: for bad sizes or an unknown method.
@@ -40,6 +38,6 @@ class HuangRPE(ClippedTables):
         self.reset_parameters()
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
-        """The same vectors met by queries and by keys; see :class:`RelativeEncoding`."""
+        """One table multiplied with queries and with keys; see :class:`RelativeEncoding`."""
         buckets, table = self._buckets(q_grid, k_grid), self.table.transpose(-2, -1)
         return [TableByQuery(table, buckets), TableByKey(table * self.head_dims ** -0.5, buckets)]

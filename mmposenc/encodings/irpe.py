@@ -24,33 +24,34 @@ from .checks import check_choices
 class IRPE(RelativeEncoding):
     """Image relative position encoding (Wu et al., ICCV 2021, eqs. 6-20).
 
-    Each pair of tokens falls into a bucket by the offset between their cells. In contextual mode a
-    bucket holds a vector, which meets the query ('k'), the key ('q') or is added to the value
-    ('v'); in bias mode it holds a number that is added to the logit.
+    The offset between the cells of two tokens determines their bucket. In contextual mode a bucket
+    has a vector, which is multiplied with the query ('k') or the key ('q') or added to the value
+    ('v'). In bias mode it has a number that is added to the logit.
 
     Args:
         head_dims: channels of a head.
         num_heads: attention heads.
         method: 'product', 'cross', 'euclidean' or 'quantization'.
         mode: 'contextual' or 'bias'.
-        rpe_on: 'k', 'q', 'v' or a combination such as 'qkv'. As in the paper, 'k' gives the keys a
-            position, which the queries meet.
-        shared_heads: one table for all heads, the paper's "shared" (Table 2). Blocks share theirs
-            by ``rel_pos_sharing`` of a backbone.
-        ratio: alpha, beta, gamma are 1, 2, 8 times it; 1.9 unless the three are given.
+        rpe_on: 'k', 'q', 'v' or a combination such as 'qkv'. As in the paper, 'k' encodes the
+            position of keys, so that its vectors are multiplied with queries.
+        shared_heads: one table for all heads, "shared" in the paper (Table 2). The argument
+            ``rel_pos_sharing`` of a backbone shares tables between blocks.
+        ratio: sets alpha, beta, gamma to 1, 2, 8 times it; 1.9 unless the three are given.
         index: 'piecewise' or 'clip'.
-        num_prefix_tokens: class and distillation tokens; they share one more bucket, whichever of
-            query and key they are.
+        num_prefix_tokens: class and distillation tokens; all pairs with one of them share one
+            additional bucket.
         alpha, beta, gamma: instead of ``ratio``.
-        quantization: 'squared' as released or 'rank' as in the paper, for method 'quantization'.
+        quantization: 'squared' as in the release or 'rank' as in the paper, for 'quantization'.
 
-    Tables start at zero. They are listed by ``position_tables()``: no weight decay, and nothing
-    that initializes a whole model should overwrite them (:meth:`reset_parameters` restores them).
-    Unlike the release, buckets are not stored and any grids of queries and keys work, and no
-    (L, L, head_dims) tensor is ever built.
+    Tables start at zero. They need no weight decay, and an initialization of the whole model should
+    skip them or call :meth:`reset_parameters` afterwards (see ``position_tables()``).
 
     Raises:
         ValueError: for an unknown option, sizes below 1, or bias mode on values.
+
+    Differs from the release: any grids of queries and keys; buckets are not stored, and no
+    (L, L, head_dims) tensor is built.
     """
 
     cellwise = True
@@ -87,16 +88,16 @@ class IRPE(RelativeEncoding):
         return torch.zeros(heads, self.head_dims, buckets)
 
     def reset_parameters(self) -> None:
-        """Set the tables to zero, where they start."""
+        """Set the tables to zero."""
         for table in self.parameters():
             nn.init.zeros_(table)
 
     def tables(self, side: str) -> list[Tensor]:
-        """Tables of 'q', 'k' or 'v': one, or rows and columns.
+        """Tables of 'q', 'k' or 'v': one table, or those of rows and columns.
 
         Shapes: (heads or 1, head_dims, buckets) for contextual 'q' and 'k', (heads or 1, buckets,
         head_dims) for 'v', (heads or 1, buckets) in bias mode. With prefix tokens the last bucket
-        is theirs.
+        is for pairs with one of them.
         """
         return [getattr(self, f'table_{side}{axis}') for axis in self.axes]
 
@@ -119,8 +120,8 @@ class IRPE(RelativeEncoding):
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """q_i . T[b(i, j)], k_j * scale . T[b(j, i)] and sum_j a_ij T[b(i, j)], or numbers in bias
-        mode; see the contract. The release scales the keys like the queries where they meet a
-        table."""
+        mode; see :class:`RelativeEncoding`. As in the release, keys that are multiplied with a
+        table are scaled like the queries."""
         if self.mode == 'bias':
             return [self._offset_bias(q_grid, k_grid)]
         found: list[Term] = []
@@ -130,7 +131,7 @@ class IRPE(RelativeEncoding):
             else:
                 found.append(TableByQuery(self._joined('k', -1), self._buckets(q_grid, k_grid)))
         if 'q' in self.rpe_on:
-            # b(j, i): the key is where the offset starts.
+            # b(j, i): the offset is key minus query.
             table = self._joined('q', -1) * self.head_dims ** -0.5
             found.append(TableByKey(table, self._buckets(q_grid, k_grid, reverse=True)))
         if 'v' in self.rpe_on:
@@ -138,7 +139,7 @@ class IRPE(RelativeEncoding):
         return found
 
     def _joined(self, side: str, dim: int) -> Tensor:
-        """One table, of 'cross' the sums of all pairs of a row and a column bucket."""
+        """One table; for 'cross' the sums for all pairs of a row and a column bucket."""
         tables = self.tables(side)
         if len(tables) == 1:
             return tables[0]
@@ -148,7 +149,7 @@ class IRPE(RelativeEncoding):
         return torch.cat((sums, rows[..., n:] + cols[..., n:]), -1).transpose(dim, -1)
 
     def _halves(self, query: Grid, key: Grid) -> AxisHalves:
-        """'cross' on keys: the vectors of every pair of rows and of every pair of columns."""
+        """'cross' on keys: the vectors of all pairs of rows and of all pairs of columns."""
         rows, cols = (table.transpose(-2, -1) for table in self.tables('k'))
         row_ids, col_ids = axis_buckets(query, key, self.params, rows.device)
         prefix = rows[:, -1] + cols[:, -1] if self.num_prefix_tokens else None
@@ -156,10 +157,10 @@ class IRPE(RelativeEncoding):
                           self.num_prefix_tokens, prefix_vector=prefix)
 
     def _offset_bias(self, query: Grid, key: Grid) -> OffsetBias:
-        """Bias mode as a function of the offset."""
+        """The bias of bias mode, as a function of the offset."""
         bias: Tensor | None = None
         for side in self.rpe_on:
-            # On queries the offset starts at the key.
+            # For 'q' the offset is key minus query.
             rows, _, cols, _ = self._buckets(query, key, reverse=side == 'q').offsets(
                 self.tables(side)[0].device)
             if self.method == 'cross':

@@ -1,4 +1,4 @@
-"""KERPLE: a learned kernel of the distance, logarithmic or a power."""
+"""KERPLE: a learned kernel of the distance, a logarithm or a power."""
 from __future__ import annotations
 
 import torch
@@ -14,21 +14,21 @@ class KERPLE(OffsetBiasEncoding):
     """logit[i, j] -= r1 log(1 + r2 d_ij), or r1 d_ij^r2 with 0 < r2 <= 2; each head learns its
     r1, r2 > 0 (Chi et al., NeurIPS 2022, Sec. 4).
 
-    On a grid d is the Euclidean distance of two cells, of which both kernels stay conditionally
-    positive definite, as the paper asks.
+    On a grid d is the Euclidean distance of two cells. Both kernels are conditionally positive
+    definite for it, as the paper requires.
 
     Args:
         num_heads: attention heads.
         method: 'log' (the paper's best) or 'power'.
         num_prefix_tokens: tokens in front of the grid; see :class:`OffsetBiasEncoding`.
 
-    Parameters: ``r1`` and ``r2`` (num_heads,) before the exponential function; before twice the
-    sigmoid for a power's r2. ``prefix_bias``.
+    Parameters: ``r1`` and ``r2`` (num_heads,), whose exponentials are used (for r2 of 'power' twice
+    its sigmoid), and ``prefix_bias``.
 
     Raises:
         ValueError: for an unknown method.
 
-    Differs from the release: it clamps r1 and r2 to at least 0.01 in place, in every call.
+    Differs from the release, which clamps r1 and r2 to at least 0.01 in each call.
     """
 
     cellwise = True
@@ -43,7 +43,7 @@ class KERPLE(OffsetBiasEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform, as the release: a logarithm's r1 up to 2, r2 up to 1; a power's the reverse."""
+        """Uniform, as the release: for 'log' r1 up to 2 and r2 up to 1, for 'power' the reverse."""
         log = self.method == 'log'
         first, second = (torch.rand_like(r).clamp(0.01, 0.99) for r in (self.r1, self.r2))
         with torch.no_grad():
@@ -53,7 +53,7 @@ class KERPLE(OffsetBiasEncoding):
                 self.prefix_bias.zero_()
 
     def start_at_zero(self) -> None:
-        """Attention fades with distance whatever the weights.
+        """Not supported: the kernel depends on the distance for all weights.
 
         Raises:
             ValueError: always.

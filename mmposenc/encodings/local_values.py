@@ -1,4 +1,4 @@
-"""Convolutions of the values beside attention: LePE of CSWin and CRPE of CoaT."""
+"""Convolutions of the values that are added to attention: LePE of CSWin and CRPE of CoaT."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -13,21 +13,21 @@ from ..functional.grids import Grid
 from .base import RelativeEncoding
 from .checks import check_at_least
 
-#: Heads of CoaT's eight by the side of their kernels.
+#: Kernel size: number of the eight heads of CoaT.
 _COAT = {3: 2, 5: 3, 7: 3}
 
 
 @dataclass(frozen=True, eq=False)
 class LocalValues(Term):
-    """conv(v), or q_i * conv(v), added to the output: a depthwise convolution of the map of values,
-    zeros beyond its border. It reads neither padded values nor those of other regions. A query
-    takes what lies at the key cell that it is in, one beyond them that of the last.
+    """conv(v), or q_i * conv(v), added to the output: a depthwise convolution of the map of values
+    with zero padding. It excludes padded values and those of other regions. A query gets the result
+    at the key cell that contains it, or at the last key cell.
 
     Args:
         weight: (heads * head_dims, 1, n, n), n odd. bias: (heads * head_dims,).
         query, key: the grids.
-        prefix: tokens in front of either grid; they give nothing and get nothing.
-        by_query: multiply by the query, as it is before it is scaled or rotated.
+        prefix: tokens in front of either grid, which take no part.
+        by_query: multiply by the query before it is scaled and rotated.
     """
 
     weight: Tensor
@@ -42,8 +42,8 @@ class LocalValues(Term):
 
     def output(self, q: Tensor, v: Tensor, padding: Tensor | None = None,
                regions: Tensor | None = None) -> Tensor:
-        """The definition: (B, heads, Lq, head_dims), of queries and values (B, heads, L, head_dims)
-        and the masks of a :class:`~..attention.terms.Problem`."""
+        """The term (B, heads, Lq, head_dims), from queries and values (B, heads, L, head_dims) and
+        the masks of a :class:`~..attention.terms.Problem`."""
         cells = v[:, :, self.prefix:].transpose(1, 2)
         batch, _, heads, dims = cells.shape
         cells = cells.flatten(2)
@@ -65,12 +65,12 @@ class LocalValues(Term):
         return F.pad(found, (0, 0, self.prefix, 0))
 
     def _within(self, cells: Tensor, regions: Tensor) -> Tensor:
-        """The convolution of (B, H, W, C), each cell reading those of its own region."""
+        """The convolution of (B, H, W, C) in which each cell uses only those of its region."""
         (height, width), side = self.key.hw, self.weight.shape[-1]
         reach = side // 2
         regions = regions.view(-1, height, width).repeat(len(cells) // len(regions), 1, 1)
         around = F.pad(cells, (0, 0, *(reach,) * 4))
-        beside = F.pad(regions, (reach,) * 4)  # where no cell is, its value is zero
+        beside = F.pad(regions, (reach,) * 4)  # any number: values outside the map are zero
         out = self.bias.to(cells.dtype).expand_as(cells)
         for row in range(side):
             for col in range(side):
@@ -83,8 +83,8 @@ class LocalValues(Term):
 
 class LePE(RelativeEncoding):
     """out_i + conv(v)_i: a depthwise convolution of the values (locally-enhanced positional
-    encoding, CSWin Transformer, Dong et al., CVPR 2022, Eq. 7), inside each window or over the
-    whole grid, as attention is.
+    encoding, CSWin Transformer, Dong et al., CVPR 2022, Eq. 7), in each window or over the whole
+    grid, as the attention.
 
     Args:
         head_dims: channels of a head.
@@ -97,9 +97,9 @@ class LePE(RelativeEncoding):
     Raises:
         ValueError: for bad sizes or an even kernel.
 
-    Differs from the release: any grid, keys on a coarser one
-    (:class:`LocalValues`), padding and the regions of shifted windows.
-    Dropout of the weights and ``attn_mask`` leave it as it is.
+    Differs from the release: supports any grid, keys on a coarser grid (:class:`LocalValues`),
+    padding, and shifted windows. Dropout of the attention weights and ``attn_mask`` do not affect
+    it.
     """
 
     cellwise = True
@@ -129,17 +129,17 @@ class CRPE(RelativeEncoding):
     Args:
         head_dims: channels of a head.
         num_heads: attention heads.
-        windows: one odd side for all heads, or {side: heads}, first heads first. None shares heads
-            out as CoaT does its eight: 2 have 3 x 3, 3 have 5 x 5 and 3 have 7 x 7.
+        windows: one odd kernel size for all heads, or {size: number of heads} in the order of
+            heads. None uses CoaT's shares: of eight heads 2 have 3 x 3, 3 have 5 x 5, 3 have 7 x 7.
         num_prefix_tokens: tokens in front of the grid, which take no part.
 
-    Parameters: ``conv_list``, named as in the release, a convolution for each side.
+    Parameters: ``conv_list``, named as in the release, a convolution for each kernel size.
 
     Raises:
-        ValueError: for bad sizes, an even side, or windows of another number of heads.
+        ValueError: for bad sizes, an even kernel size, or windows for another number of heads.
 
-    Differs from the release as :class:`LePE` does. There it stands beside factorized attention, and
-    the blocks of a stage have one (``rel_pos_sharing='stage'``).
+    Differs from the release as :class:`LePE` does. The release combines it with factorized
+    attention and shares it in each stage (``rel_pos_sharing='stage'``).
     """
 
     cellwise = True
@@ -169,7 +169,7 @@ class CRPE(RelativeEncoding):
             conv.reset_parameters()
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
-        """One :class:`LocalValues`, smaller kernels with zeros around them; see
+        """One :class:`LocalValues`, with smaller kernels padded with zeros; see
         :class:`RelativeEncoding`."""
         side = max(conv.kernel_size[0] for conv in self._convs())
         weight = torch.cat([

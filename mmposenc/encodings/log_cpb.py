@@ -1,4 +1,4 @@
-"""SwinV2's continuous bias over logarithmic offsets, and timm's of its ViTs (vit_relpos)."""
+"""Continuous bias over logarithmic offsets: that of Swin V2 and that of timm's vit_relpos."""
 from __future__ import annotations
 
 import torch
@@ -10,33 +10,31 @@ from .offset_bias import OffsetBiasEncoding, linear_of_offsets, table_of_network
 
 
 class LogSpacedCPB(OffsetBiasEncoding):
-    """A bias computed from the offset by a small network, so that it carries over to windows of
-    any size (Swin Transformer V2, CVPR 2022, Eq. 3-4).
+    """A bias that a small network computes from the offset, for windows of any size (Swin
+    Transformer V2, CVPR 2022, Eq. 3-4).
 
-    An offset d of an axis, query minus key, is divided by the longest offset of the window it was
-    trained on, times 8, and made logarithmic: sign(x) * log2(1 + abs(x)) / 3. Two such coordinates
-    pass a network 2 -> hidden -> heads with a ReLU; the bias is 16 * sigmoid of the result. timm's
-    ViTs with relative positions (vit_relpos, mode 'cr') take sign(d) * log(1 + abs(d)), whatever
-    the window, a network with a second bias of its own, and its result as it is.
+    With x the offset of an axis, query minus key, times 8 over the longest offset in the window of
+    training, the coordinate is sign(x) * log2(1 + abs(x)) / 3. A network 2 -> hidden -> heads with
+    a ReLU gets both coordinates; the bias is 16 * sigmoid of its output. Mode 'cr' (vit_relpos of
+    timm) has the coordinate sign(d) * log(1 + abs(d)) of the offset d, a bias in the second layer
+    too, and no sigmoid.
 
     Args:
         num_heads: attention heads.
         hidden_dims: width of the network.
-        window_size: (H, W) of the window trained on, which sets the unit of offsets; None takes
-            each call's query grid, as the release does without ``pretrained_window_size`` (an image
-            in a padded batch is a grid by itself). Mode 'cr' has no unit.
-        num_prefix_tokens: tokens in front of the grid. Pairs with one of them get a learned bias a
-            head: ``prefix_bias`` (heads, 3) for prefix to cell, cell to prefix and prefix to
-            prefix, as BEiT.
+        window_size: (H, W) of the window of training, which sets the unit of offsets. None uses the
+            query grid of each call (of each image in a padded batch), as the release does without
+            ``pretrained_window_size``. Mode 'cr' ignores it.
+        num_prefix_tokens: tokens in front of the grid; see :class:`OffsetBiasEncoding`.
         mode: 'swin' or 'cr'.
-        prefix_bias: False leaves these biases out: nothing is added to such pairs, as in timm.
+        prefix_bias: False adds nothing to pairs with a prefix token, as in timm.
 
     Raises:
         ValueError: for a bad window size, or an unknown mode.
 
-    Differs from the release: any grid and keys on a coarser grid; a one-cell axis has coordinate 0
-    (there 0 / 0). The cosine attention of SwinV2 belongs to its attention module, not here, and the
-    dropout of an eighth inside the network, with which timm trains its ViTs, is left out.
+    Differs from the release: supports any grid and keys on a coarser grid; an axis of one cell has
+    coordinate 0 (in the release 0 / 0). The cosine attention of Swin V2 is part of its attention
+    module. The network has no dropout (timm trains with 0.125).
     """
 
     def __init__(self, num_heads: int, *, hidden_dims: int = 512,
@@ -54,7 +52,7 @@ class LogSpacedCPB(OffsetBiasEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Truncated normal, standard deviation 0.02, and biases of 0, as the release."""
+        """Truncated normal with standard deviation 0.02 and zero biases, as the release."""
         for parameter in self.parameters():
             nn.init.trunc_normal_(parameter, std=0.02)
         for layer in self._layers():
@@ -62,10 +60,12 @@ class LogSpacedCPB(OffsetBiasEncoding):
                 nn.init.zeros_(layer.bias)
 
     def start_at_zero(self) -> None:
-        """One bias for all pairs, which softmax does not see: 16 * sigmoid(0), or 0 with 'cr'.
+        """Set the bias of all pairs to one constant, which does not change the softmax: 16 *
+        sigmoid(0) = 8, or 0 with 'cr'.
 
         Raises:
-            ValueError: where pairs with a prefix token have none and the others 8.
+            ValueError: in mode 'swin' with prefix tokens and without prefix biases, where pairs
+                with a prefix token have 0 and the others 8.
         """
         constant = 0.0 if self.mode == 'cr' else 8.0
         if constant and self.num_prefix_tokens and not hasattr(self, 'prefix_bias'):
@@ -77,7 +77,7 @@ class LogSpacedCPB(OffsetBiasEncoding):
             nn.init.constant_(self.prefix_bias, constant)
 
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
-        """The network's output; see :class:`OffsetBiasEncoding`."""
+        """The output of the network; see :class:`OffsetBiasEncoding`."""
         unit = query.hw if self.window_size is None else self.window_size
         return self._table(rows, cols, unit)
 
@@ -87,7 +87,7 @@ class LogSpacedCPB(OffsetBiasEncoding):
         return hidden, out
 
     def _table(self, row: Tensor, col: Tensor, unit: tuple[int, int]) -> Tensor:
-        """Bias (heads, rows, cols) of real offsets, query minus key."""
+        """Bias (heads, rows, cols) of offsets query minus key, in cells."""
         axes = []
         for offset, length in zip((row, col), unit, strict=True):
             if self.mode == 'cr':

@@ -1,4 +1,4 @@
-"""LookHere: heads that look in one direction each."""
+"""LookHere: each head attends in one direction."""
 from __future__ import annotations
 
 import torch
@@ -8,38 +8,40 @@ from ..functional.grids import Grid
 from .checks import check_at_least, check_choices
 from .offset_bias import OffsetBiasEncoding, distances
 
-#: Unit vectors (down, right), towards which keys lie.
+#: Directions (down, right) from a query to its keys.
 _COMPASS = {'n': (-1, 0), 's': (1, 0), 'w': (0, -1), 'e': (0, 1),
             'ne': (-1, 1), 'nw': (-1, -1), 'se': (1, 1), 'sw': (1, -1)}
-#: By angle of view, the eight directions in the release's order: keys seen lie on the side of both.
+#: Angle of view: eight pairs of directions, in the order of the release. A head attends to keys
+#: that lie on the side of both.
 _VIEWS = {
     180: 'n-n s-s w-w e-e ne-ne nw-nw se-se sw-sw',
     90: 'ne-nw se-sw sw-nw se-ne n-w n-e s-w s-e',
     45: 'ne-w se-w sw-n se-n nw-e sw-e nw-s ne-s'}
-#: In place of minus infinity: a query that sees no key at all (padding) then sees every key.
+#: Instead of minus infinity, so that a query without any visible key (padding) gives no NaN.
 _UNSEEN = -1e4
 
 
 class LookHere(OffsetBiasEncoding):
-    """logit[i, j] = -inf where key j lies outside of the head's field of view, else less m_layer *
-    m_head * d_ij, with d the Euclidean distance of two cells (Fuller et al., NeurIPS 2024, Sec. 3).
+    """logit[i, j] -= m_layer * m_head * d_ij with d the Euclidean distance of two cells, or -inf
+    if key j is outside the field of view of the head (Fuller et al., NeurIPS 2024, Sec. 3).
 
-    Heads look in eight directions, at one angle, in turns; the last ones see everything. Slopes of
-    the former are 1/2, of the next eight 1/4 and so on, of the latter 1/4, 1/16, 1/64 and 1/256 in
-    equal parts. Nothing is learned. Prefix tokens see and are seen by all.
+    The directed heads cycle through eight directions; the last heads are undirected. m_head is 1/2
+    for the first eight directed heads, 1/4 for the next eight and so on; it is 1/4, 1/16, 1/64 and
+    1/256 for equal parts of the undirected ones. Nothing is learned. Pairs with a prefix token get
+    no bias.
 
     Args:
         num_heads: attention heads.
-        field_of_view: 180, 90 or 45 degrees (LH-180, LH-90, LH-45). A query's own cell is seen.
-        undirected_heads: heads that see everything; None is a third of them, as in the paper.
-        layer_slopes: m_layer of the first and of the last attention of a model, those between on a
-            line. A model tells it (:func:`share_encodings`); alone or shared by layers it is 1.
+        field_of_view: 180, 90 or 45 degrees (LH-180, LH-90, LH-45). It includes the query itself.
+        undirected_heads: number of heads without a direction; None is a third, as in the paper.
+        layer_slopes: m_layer of the first and of the last layer of a model; those between are
+            interpolated linearly. It is 1 outside a model, or if layers share the encoding.
         num_prefix_tokens: tokens in front of the grid.
 
     Raises:
         ValueError: for another angle, or more undirected heads than heads.
 
-    Equals the release with 6 and 12 heads, whose bias is rounded to bfloat16 besides.
+    Equals the release for 6 and 12 heads, except that the release rounds the bias to bfloat16.
     """
 
     cellwise = True
@@ -69,14 +71,14 @@ class LookHere(OffsetBiasEncoding):
         self.register_buffer('slopes', torch.tensor(slopes), persistent=False)
 
     def at_depth(self, index: int, count: int) -> None:
-        """Take the slope of attention ``index`` of ``count``."""
+        """Use the slope of attention layer ``index`` of ``count``."""
         first, last = self.layer_slopes
         self.slopes = self.head_slopes * (first + (last - first) * index / max(count - 1, 1))
 
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
-        """Minus slope times distance, and what is not seen; see :class:`OffsetBiasEncoding`."""
+        """Minus slope times distance, and the mask; see :class:`OffsetBiasEncoding`."""
         sides, slopes = self.sides.to(rows.dtype), self.slopes.to(rows.dtype)
-        # Offsets are query minus key, the compass is key minus query.
+        # Offsets are query minus key, directions are key minus query.
         along = -(rows[:, None] * sides[..., 0, None, None] + cols * sides[..., 1, None, None])
         bias = -slopes[:, None, None] * distances(rows, cols)
         return bias.masked_fill((along < 0).any(1), _UNSEEN)

@@ -1,4 +1,4 @@
-"""Rotations of more than two channels: LieRE's, and ComRoPE's that commute."""
+"""Rotations of blocks of channels: LieRE, and ComRoPE, whose rotations commute."""
 from __future__ import annotations
 
 import math
@@ -16,8 +16,8 @@ from .checks import check_choices
 
 
 class MatrixRotary(RelativeEncoding):
-    """Blocks of channels of queries and keys times exp(r A + c B), with r and c the place of a
-    token and A and B learned skew-symmetric matrices, so that exp() is a rotation."""
+    """Multiply blocks of channels of queries and keys by the rotation exp(r A + c B), with (r, c)
+    the position of a token and A and B learned skew-symmetric matrices."""
 
     has_rotation = True
     #: Whether A and B commute, so that exp(r A + c B) = exp(r A) exp(c B).
@@ -34,7 +34,7 @@ class MatrixRotary(RelativeEncoding):
         self.block_size, self.num_blocks = block_size, head_dims // block_size
 
     def start_at_zero(self) -> None:
-        """No rotation."""
+        """Set the generators to zero, which gives no rotation."""
         nn.init.zeros_(self.generators)
 
     @abstractmethod
@@ -50,12 +50,12 @@ class MatrixRotary(RelativeEncoding):
         return 0.0, 0.0
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
-        """None: the encoding lies in the turned queries and keys."""
+        """No terms: the encoding only rotates queries and keys."""
         return []
 
     def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> tuple[Tensor, Tensor]:
-        """Turn queries (B, heads, Lq, head_dims) and keys (B, heads, Lk, head_dims)."""
+        """Rotate queries (B, heads, Lq, head_dims) and keys (B, heads, Lk, head_dims)."""
         query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
         with full_precision(q):
             turn = self.matrices(query, query)
@@ -63,7 +63,7 @@ class MatrixRotary(RelativeEncoding):
             return self._turned(q, turn), self._turned(k, other)
 
     def matrices(self, grid: Grid, query: Grid) -> Tensor:
-        """Rotations of every token, (heads or 1, P + H * W, blocks, block_size, block_size)."""
+        """Rotations of all tokens, (heads or 1, P + H * W, blocks, block_size, block_size)."""
         dtype = torch.promote_types(self.generators.dtype, torch.float32)
         by_row, by_col = (x.to(dtype)[:, None, None] for x in self.skew())
         rows, cols = (x[..., None, None, None] for x in self.places(grid, query, by_row[0, 0, 0]))
@@ -89,29 +89,28 @@ class MatrixRotary(RelativeEncoding):
 
 
 class LieRE(MatrixRotary):
-    """Queries and keys times exp(r A + c B) of their row r and column c, with A and B learned
+    """Multiply queries and keys by exp(r A + c B) at row r and column c, with A and B learned
     skew-symmetric matrices that need not commute (Ostmeier et al., ICML 2025, Sec. 4).
 
-    r and c go from 0 to 1 along the sides of the grid trained on, and on with as many cells as a
-    side has more; prefix tokens are not turned.
+    r and c go from 0 to 1 along the sides of the grid of training, and from 0 to side / trained
+    side on other grids. Prefix tokens are not rotated.
 
     Args:
         head_dims: channels of a head.
         num_heads: attention heads.
-        grid_shape: (H, W) of the grid trained on.
-        block_size: channels turned together: 8 is the paper's LieRE-8, head_dims LieRE-64. All
-            tokens have a matrix of block_size * head_dims numbers a head.
+        grid_shape: (H, W) of the grid of training.
+        block_size: channels that are rotated together; 8 is LieRE-8 of the paper, head_dims is
+            LieRE-64. Each token has a matrix of block_size * head_dims numbers for each head.
         shared_heads: the same matrices for all heads.
         num_prefix_tokens: tokens in front of the grid.
 
     Parameters: ``generators`` (2, heads or 1, head_dims / block_size, block_size, block_size), of
-    which upper triangles count; uniform from 0 to 2 pi, as the release.
+    which the upper triangles are used; uniform from 0 to 2 pi, as the release.
 
     Raises:
-        ValueError: for blocks that do not divide the channels, or a bad grid.
+        ValueError: if block_size does not divide head_dims, or for a bad grid.
 
-    Differs from the release: keys may lie on a coarser grid, and channels that are left of the
-    blocks are refused there instead of left as they are.
+    Differs from the release: keys may lie on a coarser grid, and block_size must divide head_dims.
     """
 
     def __init__(self, head_dims: int, num_heads: int, *, grid_shape: GridLike, block_size: int = 8,
@@ -133,7 +132,7 @@ class LieRE(MatrixRotary):
         return by_row, by_col
 
     def places(self, grid: Grid, query: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
-        """0 to side / trained side."""
+        """Coordinates from 0 to side / trained side."""
         along = cell_coordinates(grid, query, like=like)
         sides = (like.new_ones(()) * side for side in query.hw)  # sides may be symbols
         rows, cols = (x * side / trained / (side - 1).clamp_min(1) for x, side, trained in
@@ -142,30 +141,30 @@ class LieRE(MatrixRotary):
 
 
 class ComRoPE(MatrixRotary):
-    """Queries and keys times exp(r A + c B) of their row r and column c, with A and B learned
-    skew-symmetric matrices that commute, so that a product depends on the offset alone (Yu et al.,
+    """Multiply queries and keys by exp(r A + c B) at row r and column c, with A and B learned
+    skew-symmetric matrices that commute, so that products depend only on the offset (Yu et al.,
     CVPR 2025, Sec. 4).
 
-    r and c are shares of the sides, from 0 to 1; prefix tokens lie in the middle, as the release's
-    class token.
+    r and c go from 0 to 1 along the sides. Prefix tokens are at the centre, as the class token of
+    the release.
 
     Args:
         head_dims: channels of a head.
         num_heads: attention heads.
-        method: 'ld' (linearly dependent: A and B are one matrix of each block, times a factor of
-            the axis) or 'ap' (axial partition: blocks turn by rows and by columns in turns).
-        block_size: channels turned together.
+        method: 'ld' (linearly dependent: in each block A and B are multiples of one matrix) or 'ap'
+            (axial partition: blocks alternate between rows and columns).
+        block_size: channels that are rotated together.
         num_prefix_tokens: tokens in front of the grid.
 
-    Parameters: ``generators`` (heads, head_dims / block_size, block_size, block_size), from which
-    their transposes are subtracted; with 'ld' ``factors`` (2, head_dims / block_size). Normal with
-    standard deviation 1, as the release.
+    Parameters: ``generators`` (heads, head_dims / block_size, block_size, block_size), minus their
+    transposes; with 'ld' also ``factors`` (2, head_dims / block_size). Normal with standard
+    deviation 1, as the release.
 
     Raises:
-        ValueError: for blocks that do not divide the channels, with 'ap' in two halves, or an
-            unknown method.
+        ValueError: if block_size does not divide head_dims, with 'ap' into an even number of
+            blocks, or for an unknown method.
 
-    Differs from the release: it shifts places at random while training.
+    Differs from the release, which shifts positions at random in training.
     """
 
     commutes = True
@@ -201,10 +200,10 @@ class ComRoPE(MatrixRotary):
         return whole * by_row, whole * by_col
 
     def places(self, grid: Grid, query: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Shares of the sides."""
+        """Coordinates from 0 to 1."""
         rows, cols = cell_coordinates(grid, query, like=like)
         return (rows + 0.5) / query.height, (cols + 0.5) / query.width
 
     def prefix_places(self) -> tuple[float, float]:
-        """The middle."""
+        """The centre of the grid."""
         return 0.5, 0.5

@@ -1,4 +1,4 @@
-"""Base of the encodings that add a number a head which depends only on the offset."""
+"""Base class of the encodings that add to each head a bias that depends only on the offset."""
 from __future__ import annotations
 
 from abc import abstractmethod
@@ -20,13 +20,13 @@ from .checks import check_at_least, check_choices
 class OffsetBiasEncoding(RelativeEncoding):
     """logit[i, j] = bias[head, row offset, column offset].
 
-    Pairs with a prefix token have a learned number a head each: ``prefix_bias`` (heads, 3) for
-    prefix to cell, cell to prefix and prefix to prefix, as BEiT. It starts at zero; encodings
+    Pairs with a prefix token get a learned number for each head, ``prefix_bias`` (heads, 3), for
+    prefix to cell, cell to prefix and prefix to prefix, as in BEiT. It starts at zero. Encodings
     without it add nothing to these pairs.
     """
 
     def _set_heads(self, num_heads: int, num_prefix_tokens: int, prefix_bias: bool = True) -> None:
-        """Set sizes, and make ``prefix_bias`` if there are prefix tokens and it is wanted."""
+        """Set sizes, and create ``prefix_bias`` if it is asked for and there are prefix tokens."""
         check_at_least(1, num_heads=num_heads)
         check_at_least(0, num_prefix_tokens=num_prefix_tokens)
         self.num_heads, self.num_prefix_tokens = num_heads, num_prefix_tokens
@@ -50,14 +50,14 @@ class OffsetBiasEncoding(RelativeEncoding):
 
 
 class WindowTable(OffsetBiasEncoding):
-    """Base of learned tables for the offsets in a window, with or without their signs.
+    """Base class of learned tables for the offsets in a window, with or without their signs.
 
-    Args: as of :class:`RelativePositionBias`.
+    Args: as for :class:`RelativePositionBias`.
     """
 
-    #: What ``resize`` may be besides None.
+    #: Values of ``resize`` other than None.
     resizings: tuple[str, ...]
-    #: Whether offsets have signs; else there is an entry for each distance.
+    #: Whether offsets have signs; if not, the table has an entry for each distance.
     signed = True
 
     def __init__(self, num_heads: int, *, window_size: GridLike, num_prefix_tokens: int = 0,
@@ -73,13 +73,13 @@ class WindowTable(OffsetBiasEncoding):
 
     @abstractmethod
     def _make_table(self) -> None:
-        """Make the uninitialized table."""
+        """Create the uninitialized table."""
 
     def _sides(self, window: tuple[int, int]) -> tuple[int, int]:
         return (2 * window[0] - 1, 2 * window[1] - 1) if self.signed else window
 
     def _entries(self, table: Tensor, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
-        """The entries of the nearest whole offsets out of a table (heads, *table_size)."""
+        """The entries of the nearest whole offsets in a table (heads, *table_size)."""
         window = self.window_size
         if self.resize is not None:
             window, table = query.hw, resize_table(table, self._sides(query.hw), self.resize)
@@ -94,9 +94,9 @@ class WindowTable(OffsetBiasEncoding):
 
 def table_of_network(network: Callable[[Tensor, Tensor], Tensor], rows: Tensor, cols: Tensor,
                      width: int) -> Tensor:
-    """(heads, rows, cols) of a network that gives (rows, cols, heads), some rows at a time where
-    its ``width`` features of all would be large; they are computed again backward. Autocast has no
-    part in it: there are few numbers, and many pairs read them."""
+    """(heads, rows, cols) from a network that returns (rows, cols, heads). If its ``width`` hidden
+    features would be large, some rows at a time are computed, and again in the backward pass. It
+    runs without autocast, since it is small and many pairs use its output."""
     with full_precision(rows):
         found = by_rows(lambda some: network(some, cols), rows, limits.OFFSET_FEATURES_BYTES
                         // (cols.numel() * width * cols.element_size()))
@@ -104,7 +104,7 @@ def table_of_network(network: Callable[[Tensor, Tensor], Tensor], rows: Tensor, 
 
 
 def linear_of_offsets(layer: torch.nn.Linear, rows: Tensor, cols: Tensor) -> Tensor:
-    """A layer of 2 inputs, applied an axis at a time: (rows, cols, features)."""
+    """A layer with 2 inputs, applied to one axis at a time: (rows, cols, features)."""
     by_row = rows[:, None, None] * layer.weight[:, 0]
     return by_row + (cols[None, :, None] * layer.weight[:, 1] + layer.bias)
 

@@ -1,4 +1,4 @@
-"""Positional encoding generator: a convolution over the tokens, laid out on their grid."""
+"""Positional encoding generator: a convolution over the grid of tokens."""
 from __future__ import annotations
 
 import math
@@ -21,7 +21,7 @@ from ..functional.tracing import autocast_dtype
 from .base import TokenEncoding
 from .checks import check_at_least, check_choices
 
-#: By the number of axes.
+#: Convolutions by the number of axes.
 _CONV: dict[int, type[nn.Conv1d | nn.Conv2d | nn.Conv3d]] = {
     1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -30,37 +30,36 @@ _CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 class PEG(TokenEncoding):
     """y = x + conv(x), the conditional encoding of CPVT (Chu et al., ICLR 2023, Sec. 3.2).
 
-    Zero padding at the border is what makes the encoding absolute; it comes from the image border,
-    never from batch padding: with ``padding_mask`` every layer's padded inputs are zero, BatchNorm
-    sees valid tokens only, and padded tokens are returned as they came.
+    Zero padding at the image border makes the encoding absolute. Batch padding has no effect: with
+    ``padding_mask`` the padded inputs of every layer are zero, BatchNorm uses valid tokens only,
+    and padded tokens are returned unchanged.
 
     Args:
         embed_dims: channels C of the tokens.
-        dims: axes of the grid: 1 is a sequence, ``hw_shape=(length,)``, 2 a map, (H, W), 3 a video,
-            (frames, H, W); kernels and masks have as many. Backbones have maps.
+        dims: axes of the grid: 1 for a sequence, ``hw_shape=(length,)``, 2 for a map, (H, W), 3 for
+            a video, (frames, H, W). Backbones use maps.
         conv: 'depthwise' (C*k*k parameters), 'separable' (depthwise, then 1x1: C*k*k + C*C) or
             'dense' (C*C*k*k).
         kernel_size: odd k, in tokens.
-        num_layers: convolutions in sequence inside the one residual branch.
+        num_layers: number of consecutive convolutions in the residual branch.
         norm_act: BatchNorm and ReLU after each convolution. ``norm_act=True, bias=False`` is the
-            form of the paper's first version for detection.
+            variant for detection in the paper's first version.
         bias: give the convolutions a bias.
-        frozen: keep the random initial weights (the paper's 'fixed' ablation).
-        padding: 'zeros', or 'none' for the ablation without padding: no residual (nothing to add
-            on the smaller grid), each layer takes k - 1 rows and columns away.
-        apply_to: 'qkv' encodes the tokens; 'qk' only what the next attention computes queries and
-            keys from, which the backbone carries out.
+        frozen: keep the random initial weights (the 'fixed' ablation of the paper).
+        padding: 'zeros', or 'none' for the ablation without padding, in which each layer removes
+            k - 1 rows and columns and there is no residual.
+        apply_to: as for :class:`.LearnedPositionEmbedding`.
 
     Raises:
         ValueError: for an unknown choice, an even kernel, or 'none' together with 'qk'.
 
-    Differs from the released PosCNN: tokens are viewed, not copied, as a channels_last map; where
-    one plain convolution is asked for, the residual is folded into its centre tap (same sum, one
-    pass fewer); the release has no mask.
+    Differs from the released PosCNN: tokens are viewed as a channels_last map without a copy, a
+    single convolution includes the residual in the centre of its kernel (the same sum), and padding
+    is masked.
     """
 
     default_positions: tuple[int, ...] | str = (0,)
-    #: Whether the tokens are added to what the convolutions give.
+    #: Whether the tokens are added to the output of the convolutions.
     residual = True
 
     def __init__(self, embed_dims: int, *, dims: int = 2, conv: str = 'depthwise',
@@ -88,14 +87,14 @@ class PEG(TokenEncoding):
                 layers.append(_CONV[dims](embed_dims, embed_dims, 1, bias=bias))
             if norm_act:
                 layers += [nn.BatchNorm2d(embed_dims), nn.ReLU()]
-        # 'proj' with running numbers is the release's name, so its weights load as they are.
+        # Named 'proj' as in the release, so that its weights load without renaming.
         self.proj = nn.Sequential(*layers)
         self.reset_parameters()
         if frozen:
             self.requires_grad_(False)
 
     def reset_parameters(self) -> None:
-        """Initialise as the release: normal of variance 2 / fan_out, zero bias."""
+        """Initialize as the release: normal with variance 2 / fan_out, zero bias."""
         for layer in self.proj:
             if isinstance(layer, _CONV[self.dims]):
                 fan_out = math.prod(layer.kernel_size) * layer.out_channels
@@ -106,11 +105,11 @@ class PEG(TokenEncoding):
                 layer.reset_parameters()
 
     def start_at_zero(self) -> None:
-        """The last convolution at zero: what is added to the tokens is nothing.
+        """Set the last convolution to zero, so that nothing is added to the tokens.
 
         Raises:
-            ValueError: with ``padding='none'``, which adds nothing to begin with; with
-                ``norm_act``, where no gradient passes ReLU at zero; with ``frozen``.
+            ValueError: with ``padding='none'``, which has no residual; with ``norm_act``, since
+                ReLU has no gradient at zero; with ``frozen``.
         """
         if self.padding == 'none' or self.norm_act or not self.proj[-1].weight.requires_grad:
             raise ValueError(f"zero_init=True with padding={self.padding!r}, norm_act="
@@ -130,10 +129,10 @@ class PEG(TokenEncoding):
             padding_mask: ``(B, *hw_shape)`` bool, True = padding.
 
         Returns:
-            (B, P + H*W, C); (B, P + H' W', C) with (H', W') = ``out_hw_shape`` without padding.
+            (B, P + H*W, C); with padding='none' (B, P + H'*W', C), (H', W') = ``out_hw_shape``.
 
         Raises:
-            ValueError: if L disagrees with the grid, or the grid is too small for padding='none'.
+            ValueError: if the tokens do not fit the grid, or it is too small for padding='none'.
         """
         sides = self._sides(x, hw_shape, num_prefix_tokens)
         self.out_hw_shape(sides)
@@ -149,7 +148,7 @@ class PEG(TokenEncoding):
         return join_prefix(prefix, map_to_tokens(out))
 
     def _sides(self, x: Tensor, hw_shape: tuple[int, ...], num_prefix_tokens: int) -> Any:
-        """The sides of a grid of exactly ``dims`` axes, whose tokens x holds."""
+        """Check that the grid has ``dims`` axes and as many tokens as x, and return its sides."""
         given = hw_shape.shape if isinstance(hw_shape, Grid) else tuple(hw_shape)
         if len(given) != self.dims:
             wanted = ('(length,)', '(height, width)', '(frames, height, width)')[self.dims - 1]
@@ -158,7 +157,7 @@ class PEG(TokenEncoding):
         return (grid.frames, grid.height, grid.width)[3 - self.dims:]
 
     def out_hw_shape(self, hw_shape: tuple[int, ...]) -> Any:
-        """Grid of the output: k - 1 smaller a layer without padding, else the same."""
+        """Grid of the output: without padding each layer removes k - 1 rows and columns."""
         if self.padding == 'zeros':
             return hw_shape
         lost = self.num_layers * (self.kernel_size - 1)
@@ -171,11 +170,11 @@ class PEG(TokenEncoding):
         return sides
 
     def out_padding_mask(self, padding_mask: Tensor | None) -> Tensor | None:
-        """Without padding a cell is valid when its whole window is."""
+        """Padding of the output: without padding a cell is valid if its whole window is valid."""
         if padding_mask is None or self.padding == 'zeros':
             return padding_mask
         lost = self.num_layers * (self.kernel_size - 1)
-        # Padding lies to the right and below, so a window is valid when its last corner is.
+        # Padding is at the right and bottom, so a window is valid if its last cell is.
         shrunk = padding_mask[(slice(None), *(slice(lost, None),) * self.dims)]
         if bool(shrunk.flatten(1).all(1).any()):
             raise ValueError(f"padding_mask leaves an image no valid cell: padding='none' takes "
@@ -183,8 +182,7 @@ class PEG(TokenEncoding):
         return shrunk
 
     def _branch(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """x + layers(x), or layers(x) without padding or residual; padded cells of x are zero
-        already."""
+        """x + layers(x), or layers(x) if there is no residual; padded cells of x are zero."""
         if self._folds(x):
             conv: Any = self.proj[0]
             return _CONVOLVE[self.dims](
@@ -203,8 +201,8 @@ class PEG(TokenEncoding):
         return x + out if self.padding == 'zeros' and self.residual else out
 
     def _folds(self, x: Tensor) -> bool:
-        # w + 1 would round w away in half precision, so the sum is kept apart there.
-        # (There is no autocast on the meta device, and asking for it is an error.)
+        # In half precision w + 1 would lose w, so the residual is added separately.
+        # (Asking for autocast on the meta device is an error.)
         return (len(self.proj) == 1 and self.padding == 'zeros' and self.residual
                 and x.dtype in (torch.float32, torch.float64)
                 and (x.is_meta or autocast_dtype(x.device.type) is None))
@@ -226,8 +224,8 @@ class PEG(TokenEncoding):
 
 
 def _norm_cells(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """BatchNorm, which knows no frames: a sequence is a map of one column to it, and each frame
-    one of its own."""
+    """Apply BatchNorm to a grid of 1, 2 or 3 axes, as maps: a sequence has one column, and each
+    frame is a map."""
     if x.dim() == 4:
         return masked_batch_norm(norm, x, padding_mask)
     if x.dim() == 3:
@@ -239,11 +237,11 @@ def _norm_cells(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -> Tens
 
 
 def _fit(padding_mask: Tensor | None, x: Tensor) -> Tensor | None:
-    """The mask of a map that unpadded convolutions have made smaller."""
+    """The padding mask cropped to a map that unpadded convolutions have made smaller."""
     if padding_mask is None:
         return None
     if known_equal(padding_mask.shape[1:], x.shape[2:]):
-        return padding_mask  # with its note of the sizes
+        return padding_mask  # the same tensor, which has the noted sizes
     lost = [old - new for old, new in zip(padding_mask.shape[1:], x.shape[2:], strict=True)]
     return padding_mask[(slice(None), *(slice(count, None) for count in lost))]
 

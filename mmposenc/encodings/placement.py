@@ -10,8 +10,8 @@ from .base import TokenEncoding
 from .build import EncodingConfig, build_encoding, listed, resolve
 
 EncodingConfigs = EncodingConfig | Sequence[EncodingConfig] | None
-#: Numbers of blocks; 'every': behind each block that another attention follows; 'mlp': inside every
-#: MLP (:func:`split_places`); None: usual places.
+#: Block numbers; 'every' is after each block that is followed by attention, 'mlp' inside every MLP
+#: (:func:`split_places`), None the default of each encoding.
 Positions = Sequence[int] | str | None
 
 
@@ -20,19 +20,19 @@ class PlacedEncodings(nn.Module):
     block i.
 
     Args:
-        pos_encoding: one config, several (applied in the order given wherever their positions
-            meet), or None. A ready module can stand at one position only.
-        positions: where to place each encoding; 'every': after each block whose output another
-            attention takes; or None for each class's usual place (after block 0 for PEG, before it
-            for absolute encodings).
+        pos_encoding: one config, several (applied in this order at the same position), or None. A
+            module that is built already can be at one position only.
+        positions: where to place each encoding: block numbers, 'every' (after each block that is
+            followed by attention) or None (the default of the class: after block 0 for PEG, before
+            it for absolute encodings).
         num_blocks: blocks in the stack.
-        followed: whether another stack takes the output, as that of a later stage does: then the
-            last block belongs to 'every' too.
-        defaults: arguments the backbone knows (``embed_dims=``, ``grid_shape=``).
+        followed: whether another stack, such as the next stage, uses the output, so that 'every'
+            includes the last block.
+        defaults: arguments that the backbone knows (``embed_dims=``, ``grid_shape=``).
 
     Raises:
         ValueError: for a position outside [-1, num_blocks - 1] or given twice; for
-            ``apply_to='qk'`` after the last block, where no attention follows.
+            ``apply_to='qk'`` after the last block, which no attention follows.
     """
 
     def __init__(self, pos_encoding: EncodingConfigs, positions: Positions, num_blocks: int, *,
@@ -64,28 +64,28 @@ class PlacedEncodings(nn.Module):
     def _places(self, module: TokenEncoding, positions: Positions) -> tuple[int, ...]:
         wanted = module.default_positions if positions is None else positions
         if wanted == 'every':
-            # Behind the last block of a stack comes no attention that takes other queries and keys.
+            # With 'qk' the last block of a stack is followed by no attention to apply to.
             last = self.followed and module.apply_to == 'qkv'
             return tuple(range(self.num_blocks if last else self.num_blocks - 1))
         if wanted == 'mlp' or module.default_positions == 'mlp':
-            raise ValueError(f"{type(module).__name__} stands inside MLPs (positions='mlp'), which "
-                             f'there is in the backbones of mmposenc alone: PVT, Swin and ViT')
+            raise ValueError(f"{type(module).__name__} is placed inside MLPs (positions='mlp'), "
+                             f'which only the backbones PVT, Swin and ViT of mmposenc support')
         if isinstance(wanted, str):
             raise ValueError(f"positions={wanted!r} must be 'every', or 'mlp', or block numbers")
         _check_positions(tuple(wanted), self.num_blocks)
         return tuple(wanted)
 
     def encodings(self, position: int) -> list[TokenEncoding]:
-        """Encodings at a position, in order."""
+        """Encodings at a position, in the order in which they are applied."""
         key = _key(position)
         return list(self.at[key]) if key in self.at else []  # type: ignore[call-overload]
 
     def refuse(self, *, query_key: str = '', other_grid: str = '') -> None:
-        """Raise ValueError for encodings that the caller can't carry out.
+        """Raise ValueError for encodings that the caller does not support.
 
         Args:
-            query_key: why there can be none with ``apply_to='qk'``; '' allows them.
-            other_grid: why there can be none that changes the grid; '' allows them.
+            query_key: the reason why ``apply_to='qk'`` is not supported; '' allows it.
+            other_grid: the reason why the grid must not change; '' allows it.
         """
         for encoding in (e for at in range(-1, self.num_blocks) for e in self.encodings(at)):
             if query_key and encoding.apply_to == 'qk':
@@ -98,11 +98,11 @@ class PlacedEncodings(nn.Module):
     def forward(self, x: Tensor, hw_shape: tuple[int, int], position: int, *,
                 num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
                 ) -> tuple[Tensor, tuple[int, int], Tensor | None]:
-        """Apply what stands at ``position`` and replaces the tokens.
+        """Apply the encodings at ``position`` with ``apply_to='qkv'``.
 
         Returns:
-            Tokens, their grid and their padding mask; the last two change only for encodings that
-            shrink the grid.
+            Tokens, their grid and their padding mask; the last two change only if an encoding
+            shrinks the grid.
         """
         for encoding in self.encodings(position):
             if encoding.apply_to == 'qkv':
@@ -114,7 +114,7 @@ class PlacedEncodings(nn.Module):
 
     def out_hw_shape(self, hw_shape: tuple[int, int], position: int | None = None
                      ) -> tuple[int, int]:
-        """What becomes of a grid at ``position``, or behind all positions."""
+        """The grid after the encodings at ``position``, or after those at all positions."""
         positions = range(-1, self.num_blocks) if position is None else (position,)
         for place in positions:
             for encoding in self.encodings(place):
@@ -124,8 +124,8 @@ class PlacedEncodings(nn.Module):
     def query_key_tokens(self, x: Tensor, hw_shape: tuple[int, int], position: int, *,
                          num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
                          ) -> Tensor | None:
-        """Tokens that the block after ``position`` computes queries and keys from, or None when
-        they are its input itself."""
+        """Tokens from which the block after ``position`` computes queries and keys, or None if that
+        is its input."""
         encodings = [e for e in self.encodings(position) if e.apply_to == 'qk']
         for encoding in encodings:
             x = encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens,
@@ -135,11 +135,11 @@ class PlacedEncodings(nn.Module):
 
 def split_places(pos_encoding: EncodingConfigs, positions: Positions
                  ) -> tuple[list[EncodingConfig], Positions, list[EncodingConfig]]:
-    """The encodings between blocks with their positions, and those inside of MLPs: all of them with
-    ``positions='mlp'``, else those whose usual place that is.
+    """Split encodings into those between blocks, with their positions, and those inside MLPs. The
+    latter are all with ``positions='mlp'``, else those whose default position it is.
 
     Raises:
-        ValueError: for an unknown type; for a module inside of MLPs, which blocks would share.
+        ValueError: for an unknown type, and for a module inside MLPs, which blocks would share.
     """
     def inside(cfg: EncodingConfig) -> bool:
         if positions == 'mlp':
@@ -158,7 +158,7 @@ def split_places(pos_encoding: EncodingConfigs, positions: Positions
 
 
 def _build(cfg: EncodingConfig, defaults: dict[str, Any]) -> TokenEncoding:
-    # mypy: TokenEncoding is abstract, and is only compared with here.
+    # mypy: TokenEncoding is abstract; it is only compared with here.
     return build_encoding(cfg, TokenEncoding,  # type: ignore[type-abstract]
                           'pos_encoding', **defaults)
 

@@ -1,4 +1,4 @@
-"""Products of queries with learned vectors of the key's place in the sequence."""
+"""Products of queries with learned vectors for the position of the key in the sequence."""
 from __future__ import annotations
 
 from ..attention.terms import KeyVectors, Term
@@ -7,29 +7,29 @@ from .sequence_table import SequenceTable
 
 
 class QueryAbsolute1D(SequenceTable):
-    """q_i . table[j]: the logit term of an absolute embedding of only the keys ("Positional
+    """logit + q_i . table[j]: an absolute position embedding of the keys only ("Positional
     embeddings in self-attention", AI Summer).
 
     Args:
         head_dims: channels of a head.
         num_heads: attention heads.
         max_tokens: longest sequence of keys, prefix tokens included.
-        shared_heads: one table for all heads, or one a head.
+        shared_heads: one table for all heads, or one for each head.
         num_prefix_tokens: tokens in front of the grid; they come first in the table.
 
     Parameters: ``table`` (max_tokens, head_dims); with ``shared_heads=False`` (num_heads, ...). It
     starts normal with standard deviation head_dims ** -0.5, as in the article.
 
-    An image in a padded batch is numbered as it is alone. LearnedPositionEmbedding has vectors by
-    cell.
+    Tokens of an image in a padded batch are numbered without the padding.
+    LearnedPositionEmbedding has a vector for each cell of the grid instead.
 
     Raises:
-        ValueError: for bad sizes, and in use for a longer sequence.
+        ValueError: for bad sizes, and for a sequence longer than ``max_tokens``.
     """
 
     @staticmethod
     def num_rows(max_tokens: int) -> int:
-        """One of each place."""
+        """One row for each position."""
         return max_tokens
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:

@@ -1,4 +1,4 @@
-"""Products of queries with learned vectors of the offset, on a sequence or on two axes."""
+"""Products of queries with learned vectors for the offset, in a sequence or on two axes."""
 from __future__ import annotations
 
 from torch import Tensor, nn
@@ -11,62 +11,62 @@ from .sequence_table import SequenceTable, sequence_terms
 
 
 class QueryRelative1D(SequenceTable):
-    """q_i . table[j - i + max_tokens - 1], i and j places in the flattened sequence ("Positional
-    embeddings in self-attention", AI Summer; Shaw et al., 2018, without clipping).
+    """logit + q_i . table[j - i + max_tokens - 1] with i and j positions in the flattened sequence
+    ("Positional embeddings in self-attention", AI Summer; Shaw et al., 2018, without clipping).
 
     Args:
         head_dims: channels of a head.
         num_heads: attention heads.
         max_tokens: longest sequence of queries, prefix tokens included.
-        shared_heads: one table for all heads, or one a head.
+        shared_heads: one table for all heads, or one for each head.
         num_prefix_tokens: tokens in front of the grid; they are part of the sequence.
 
     Parameters: ``table`` (2 * max_tokens - 1, head_dims), by key minus query; with
     ``shared_heads=False`` (num_heads, ...). It starts normal with standard deviation
     head_dims ** -0.5, as in the article.
 
-    Keys on a coarser grid take the place of the query cell nearest to their centre. An image in a
-    padded batch is numbered as it is alone.
+    Keys on a coarser grid have the position of the query cell nearest to their centre. Tokens of an
+    image in a padded batch are numbered without the padding.
 
     Raises:
-        ValueError: for bad sizes, and in use for a longer sequence.
+        ValueError: for bad sizes, and for a sequence longer than ``max_tokens``.
     """
 
     @staticmethod
     def num_rows(max_tokens: int) -> int:
-        """One of each offset."""
+        """One row for each offset."""
         return 2 * max_tokens - 1
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
-        """One :class:`SkewedTable`; see :class:`RelativeEncoding`."""
+        """The terms of :func:`sequence_terms`; see :class:`RelativeEncoding`."""
         return sequence_terms(self._used(q_grid), None, q_grid, k_grid, self.num_prefix_tokens)
 
     def _used(self, query: Grid) -> Tensor:
-        """Vectors of the offsets 1 - length .. length - 1 of a sequence of queries."""
+        """Vectors for the offsets that occur in the sequence of queries."""
         length = self.sequence_length(query, 'q_grid')
-        # Only offsets 1 - length .. length - 1 occur: a short sequence pays for no others.
+        # Only offsets 1 - length .. length - 1 occur; a short sequence needs no others.
         return self.table.narrow(-2, self.max_tokens - length, 2 * length - 1)
 
 
 class QueryRelative2D(RelativeEncoding):
-    """q_i . (row_table[r_j - r_i] + col_table[c_j - c_i]) ("Positional embeddings in
+    """logit + q_i . (row_table[r_j - r_i] + col_table[c_j - c_i]) ("Positional embeddings in
     self-attention", AI Summer; BoTNet, CVPR 2021, Fig. 4).
 
     Args:
         head_dims: channels of a head.
         num_heads: attention heads.
-        max_size: longest query grid (height, width) the tables hold.
-        shared_heads: one pair of tables for all heads, or a pair a head.
+        max_size: (height, width) of the largest query grid.
+        shared_heads: one pair of tables for all heads, or one for each head.
         num_prefix_tokens: tokens in front of the grid; pairs with one of them get no term.
 
     Parameters: ``row_table`` (2 * height - 1, head_dims) and ``col_table`` (2 * width - 1,
     head_dims), by key minus query; with ``shared_heads=False`` (num_heads, ...).
 
     Raises:
-        ValueError: for bad sizes, and in use for a larger grid.
+        ValueError: for bad sizes, and for a grid larger than ``max_size``.
 
-    Differs from the article's code, which swaps height and width: rows here use the table of rows,
-    so grids need not be square.
+    Differs from the code of the article, which swaps height and width: here row offsets use
+    ``row_table``, so that grids need not be square.
     """
 
     cellwise = True
@@ -82,7 +82,7 @@ class QueryRelative2D(RelativeEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Normal, standard deviation head_dims ** -0.5."""
+        """Draw from a normal with standard deviation head_dims ** -0.5."""
         for table in (self.row_table, self.col_table):
             nn.init.normal_(table, std=table.shape[-1] ** -0.5)
 

@@ -24,74 +24,71 @@ from .base import RelativeEncoding
 from .checks import check_choices, check_positive
 
 _THETA = {'axial': 100.0, 'mixed': 10.0}
-#: Of sequences and videos (RoFormer, V-JEPA 2).
+#: For sequences and videos (RoFormer, V-JEPA 2).
 _LONG_THETA = 10000.0
 
 
 class RotaryEmbedding(RelativeEncoding):
-    """Queries and keys turned by angles that grow with their position, so that their product
+    """Rotate queries and keys by angles proportional to their position, so that their product
     depends only on the offset (RoFormer, Eq. 13-16; RoPE-ViT, ECCV 2024, Eq. 9-14; EVA-02, Sec.
     2.1; DINOv3, Sec. 3.2).
 
-    Planes of two channels of a head are turned at column c and row r by
+    Pairs of channels ("planes") of a head at column c and row r are rotated by
 
     - 'axial': ``c * f[i]`` in the first half of the planes, ``r * f[i]`` in the second, with
       ``f[i] = theta ** (-4 i / head_dims)``;
-    - 'mixed': ``c * freqs[0, head, i] + r * freqs[1, head, i]``, learned, so that directions other
-      than the two axes exist. They start as two perpendicular axes turned by a random angle a head.
+    - 'mixed': ``c * freqs[0, head, i] + r * freqs[1, head, i]`` with learned frequencies, so that
+      any direction is possible. They start as two perpendicular axes with a random angle per head.
 
-    On one axis (RoFormer) all planes are turned by the place in the sequence, and on three (V-JEPA
-    2, Assran et al. 2025, Sec. 2.1) a third each by frame, column and row; what is left of the
-    planes then is not turned. There f is ``theta ** (-i / n)`` for n planes an axis, as above.
+    With one axis (RoFormer) all planes are rotated by the position in the sequence. With three
+    (V-JEPA 2, Assran et al. 2025, Sec. 2.1) a third each is rotated by frame, column and row, and
+    remaining planes are not rotated. There f is ``theta ** (-i / n)`` with n planes for each axis.
 
-    RoPE-ViT's are the defaults; EVA-02's is ``theta=10000, axes='yx', reference_grid=(16, 16)``,
-    DINOv3's ``axes='yx', planes='halves', normalize='separate', rescale=2.0``.
+    The defaults are those of RoPE-ViT. EVA-02 has ``theta=10000, axes='yx', reference_grid=(16,
+    16)``; DINOv3 has ``axes='yx', planes='halves', normalize='separate', rescale=2.0``.
 
     Args:
-        head_dims: channels of a head: a multiple of 4; with ``dims`` even, and at least 2 an axis.
+        head_dims: channels of a head; a multiple of 4 on maps, else even and at least 2 * dims.
         num_heads: attention heads.
-        dims: axes: 1 is a sequence, (length,), 2 a map, 3 a video, (frames, H, W).
+        dims: axes: 1 for a sequence, (length,), 2 for a map, 3 for a video, (frames, H, W).
         mode: 'axial' or 'mixed'.
-        theta: base of the frequencies; 100 for 'axial' and 10 for 'mixed' by default, 10,000 on one
-            axis and three.
-        num_prefix_tokens: tokens in front of the grid; they are not turned.
+        theta: base of the frequencies; by default 100 for 'axial', 10 for 'mixed', and 10,000 with
+            one or three axes.
+        num_prefix_tokens: tokens in front of the grid; they are not rotated.
         axes: 'xy', columns first as above; 'yx', rows first. Frames come before both.
         planes: 'adjacent', channels (2i, 2i + 1); 'halves', (i, head_dims / 2 + i).
-        reference_grid: (H, W) on which c and r are counted, whatever the size of the grid: its
-            side is the reference's. None counts cells.
-        first: c and r of the first cell; 1 in Perception Encoder, whose class token lies at 0. Only
-            products of cells with tokens in front of them tell.
+        reference_grid: (H, W); positions on grids of any size are scaled to this one. None counts
+            cells.
+        first: c and r of the first cell; 1 in Perception Encoder, whose class token is at 0. It
+            affects only products of cells with prefix tokens.
         normalize: c and r go from -1 to 1, along each side for 'separate', along the longer one for
             'max', the shorter one for 'min'; f is then 2 pi times as large.
-        periods: (shortest, longest) instead of ``theta``: ``f[i]`` is 2 pi by periods that rise
-            from one to the other by equal factors.
-        round_periods: periods in bfloat16, as the files of DINOv3's release hold them (Hugging
-            Face's and timm's models do not).
-        shift, jitter, rescale: while training, c and r are shifted by up to ``shift`` (in their own
-            unit), then scaled by up to ``jitter`` or 1 / ``jitter``, each by its own, then both by
-            up to ``rescale`` (DINOv3). Drawn again in every call, as DINOv3's release does in every
-            block; in a padded batch for every image.
-        scaling: for grids longer than ``grid_shape``, each axis by its own: 'linear' divides all
-            frequencies by the side over the trained one (position interpolation), 'ntk' the slower
-            ones more than the faster, 'yarn' those that turn seldom on the trained side.
-        turns: planes that turn less often on the trained side than the first number are divided
-            with 'yarn', those that turn more often than the second stay; (1, 32) is the release's.
-        temperature: logits for grids of other sizes than ``grid_shape``: 'yarn' times (0.1 log s +
-            1)^2 for sides s >= 1 times as long, 'log' times log n / log m for n keys where m were
-            trained, 'entropy' times its root.
-        grid_shape: (H, W) trained on; read with ``scaling`` and ``temperature`` alone, which need
-            it.
-
-    Shapes: as :class:`RelativeEncoding`; only :meth:`rotate` does something.
+        periods: (shortest, longest) instead of ``theta``; ``f[i]`` is 2 pi over periods in a
+            geometric series between the two.
+        round_periods: round periods to bfloat16, as in the files of DINOv3's release (but not in
+            the models of Hugging Face and timm).
+        shift, jitter, rescale: augmentation in training (DINOv3). c and r are shifted by up to
+            ``shift``, in their unit, then multiplied by a factor each from 1 / ``jitter`` to
+            ``jitter``, then by one for both from 1 / ``rescale`` to ``rescale``. They are drawn in
+            each call, as in the release, and for each image of a padded batch.
+        scaling: for each side longer than that of ``grid_shape``, 'linear' divides all frequencies
+            by the ratio of the sides (position interpolation), 'ntk' divides low frequencies more
+            than high ones, 'yarn' only those with few rotations on the trained side.
+        turns: (less, more) for 'yarn': frequencies with fewer rotations on the trained side than
+            the first are divided, those with more than the second are not; (1, 32) in the release.
+        temperature: factor of the logits on grids of other sizes than ``grid_shape``: 'yarn' is
+            (0.1 log s + 1)^2 for sides s >= 1 times as long, 'log' is log n / log m for n keys
+            instead of m in training, 'entropy' is the square root of 'log'.
+        grid_shape: (H, W) of training; required by ``scaling`` and ``temperature``, else ignored.
 
     Raises:
-        ValueError: for head_dims that do not divide, unknown names, numbers and options that do not
-            fit together, or those of maps (mixed, normalize, reference_grid, shift, jitter,
-            rescale) on other axes; in use for a grid of more axes.
+        ValueError: for head_dims that do not divide, unknown options, options that do not fit
+            together, options of maps (mixed, normalize, reference_grid, shift, jitter, rescale)
+            with other ``dims``, or a grid with more axes than ``dims``.
 
-    Differs from the releases: frequencies belong to the attention layer they are used in (in
-    RoPE-ViT's one parameter holds those of all layers), heights and widths need not be equal, keys
-    may lie on a coarser grid, and an image in a padded batch has the coordinates it has alone.
+    Differs from the releases: frequencies belong to their attention layer (RoPE-ViT has one
+    parameter for all layers), height and width may differ, keys may lie on a coarser grid, and an
+    image in a padded batch has the same coordinates as without padding.
     """
 
     has_rotation = True
@@ -140,7 +137,7 @@ class RotaryEmbedding(RelativeEncoding):
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Mixed frequencies: two perpendicular axes, turned by a random angle for each head."""
+        """Set mixed frequencies to two perpendicular axes with a random angle for each head."""
         if self.mode == 'axial':
             return
         turn = torch.rand(self.num_heads, 1) * (2 * math.pi)
@@ -151,11 +148,11 @@ class RotaryEmbedding(RelativeEncoding):
             self.freqs.copy_(torch.stack((magnitude * angle.cos(), magnitude * angle.sin())))
 
     def _trained_on(self, grid_shape: GridLike | None) -> tuple[int, int]:
-        """The trained grid, after a check of what needs it."""
+        """Check the options that need the grid of training, and return it."""
         if grid_shape is None or self.dims == 3:
             raise ValueError(f'grid_shape={grid_shape!r} and dims={self.dims}: '
                              f'scaling={self.scaling!r} and temperature={self.temperature!r} need '
-                             f'the grid trained on, and know no frames')
+                             f'the grid trained on, and dims=1 or dims=2')
         given = [name for name in ('normalize', 'reference_grid', 'periods')
                  if getattr(self, name) is not None] + ['mode'] * (self.mode == 'mixed')
         if self.scaling is not None and given:
@@ -169,7 +166,8 @@ class RotaryEmbedding(RelativeEncoding):
         return as_grid(grid_shape, 'grid_shape', any_axes=True).hw
 
     def _axis_freqs(self, like: Tensor, side: tuple[int, int] = (1, 1)) -> Tensor:
-        """f (planes of an axis,), on an axis of so many cells where so many were trained."""
+        """Frequencies (planes of an axis,); ``side`` has the cells of the axis and those of it in
+        training."""
         planes = self.head_dims // (2 * self.dims)
         numbers = torch.arange(planes, device=like.device, dtype=torch.float64)
         if self.periods is None:
@@ -184,20 +182,20 @@ class RotaryEmbedding(RelativeEncoding):
         freqs = (turn / periods).to(like.dtype)
         if self.scaling is None:
             return freqs
-        # A tensor, for sides that are symbols.
+        # A tensor, because sides may be symbolic.
         scale = (like.new_ones(()) * side[0] / side[1]).clamp_min(1)
         ramp = (planes_that_turn(planes, self.theta, side[1], self.turns)
                 if self.scaling == 'yarn' else (0.0, 0.0))
         return stretched(freqs, self.scaling, scale, ramp)
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
-        """None: the encoding lies in the turned queries and keys."""
+        """No terms: the encoding only rotates queries and keys."""
         return []
 
     def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> tuple[Tensor, Tensor]:
-        """Turn queries (B, heads, Lq, head_dims) and keys (B, heads, Lk, head_dims); scaling a
-        query before or after makes no difference."""
+        """Rotate queries (B, heads, Lq, head_dims) and keys (B, heads, Lk, head_dims). Queries may
+        be scaled before or after."""
         query, key = as_grid(q_grid, 'q_grid', any_axes=True), key_grid(q_grid, k_grid)
         for name, grid in (('q_grid', query), ('k_grid', key)):
             if grid.frames > 1 and self.dims < 3 or grid.height > 1 and self.dims < 2:
@@ -216,7 +214,7 @@ class RotaryEmbedding(RelativeEncoding):
         return turn_planes(q, *turn, halves=halves), turn_planes(k, *other, halves=halves)
 
     def _augmentation(self, like: Tensor) -> tuple[Tensor, Tensor] | None:
-        """What rows and columns are shifted and then scaled by, (2,) each; None for nothing."""
+        """Random shift and scale of rows and columns, (2,) each; None for no augmentation."""
         if not self.training or (self.shift, self.jitter, self.rescale) == (None, None, None):
             return None
         shift, log_scale = like.new_zeros(2), like.new_zeros(2)
@@ -230,8 +228,8 @@ class RotaryEmbedding(RelativeEncoding):
 
     def _turn(self, grid: Grid, query: Grid, change: tuple[Tensor, Tensor] | None, like: Tensor
               ) -> tuple[Tensor, Tensor]:
-        """Cosine and sine (1 or heads, L, head_dims / 2) of every token's angles, computed only
-        along each axis: the rest are copies or products."""
+        """Cosine and sine (1 or heads, L, head_dims / 2) of the angles of all tokens. They are
+        computed along each axis, then copied or multiplied."""
         rows, cols = cell_coordinates(grid, query, normalize=self.normalize,
                                       reference=self.reference_grid, first=self.first, like=like)
         if change is not None:
@@ -266,24 +264,24 @@ class RotaryEmbedding(RelativeEncoding):
 
 
 class GTA(RotaryEmbedding):
-    """Queries, keys and values turned by angles that grow with their position, and each output back
-    by its query's: out_i = R_i^-1 sum_j a_ij R_j v_j (geometric transform attention, Miyato et al.,
-    ICLR 2024, Eq. 6, for the rotations SO(2) of rows and columns of an image).
+    """out_i = R_i^-1 sum_j a_ij R_j v_j: queries, keys and values are rotated by R at their
+    position, and each output back by that of its query (geometric transform attention, Miyato et
+    al., ICLR 2024, Eq. 6, with the rotations SO(2) of rows and columns of an image).
 
-    Places are shares of the sides; the planes of an axis turn once along a side, half as often, and
-    so on, as the release.
+    Positions go from 0 to 1 along each side. The first plane of an axis has one rotation along a
+    side, the next half a rotation, and so on, as in the release.
 
     Args:
-        head_dims: channels of a head: a multiple of 4, the first half for rows.
+        head_dims: channels of a head; a multiple of 4, the first half for rows.
         num_heads: attention heads.
-        max_freq: turns along a side of the fastest planes.
-        num_prefix_tokens: tokens in front of the grid; they are not turned.
+        max_freq: rotations of the first plane along a side.
+        num_prefix_tokens: tokens in front of the grid; they are not rotated.
 
     Raises:
         ValueError: for head_dims that do not divide, or max_freq not above 0.
 
-    Differs from the release: its planes of rows and columns take turns, from the slowest on;
-    cameras (SE(3)) are left out.
+    Differs from the release in the order of planes (there rows and columns alternate, from the
+    lowest frequency); it has no cameras (SE(3)).
     """
 
     def __init__(self, head_dims: int, num_heads: int, *, max_freq: float = 1.0,
@@ -294,23 +292,23 @@ class GTA(RotaryEmbedding):
                          reference_grid=(1, 1), periods=(1 / max_freq, slowest / max_freq))
 
     def turn_values(self, v: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
-        """Values turned as keys."""
+        """Rotate values as keys are rotated."""
         query, like = as_grid(q_grid, 'q_grid'), _precise(v)
         return turn_planes(v, *self._turn(key_grid(q_grid, k_grid), query, None, like))
 
     def turn_back(self, out: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
-        """Turned back as queries were turned."""
+        """Apply the inverse of the rotation of the queries to the output."""
         query = as_grid(q_grid, 'q_grid')
         cos, sin = self._turn(query, query, None, _precise(out))
         return turn_planes(out, cos, -sin)
 
 
-#: The name from before there were other axes than a map's.
+#: Kept for configs that use this name.
 RotaryEmbedding2D = RotaryEmbedding
 
 
 def _precise(x: Tensor) -> Tensor:
-    """A tensor of at least float32: a half-precision 200 * f is off by 0.1 rad."""
+    """A tensor of at least float32, because in half precision 200 * f has an error of 0.1 rad."""
     return torch.empty(0, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
 
 

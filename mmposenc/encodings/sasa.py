@@ -1,4 +1,4 @@
-"""Relative encoding of stand-alone self-attention: row and column halves."""
+"""Relative encoding of stand-alone self-attention: half of the channels for each axis."""
 from __future__ import annotations
 
 from torch import nn
@@ -10,16 +10,16 @@ from .base import RelativeEncoding
 
 
 class SASARPE(RelativeEncoding):
-    """q_i . [row_table[r_j - r_i], col_table[c_j - c_i]]: the first half of a head's channels meets
-    a vector of the row offset, the second half one of the column offset (Ramachandran et al.,
-    NeurIPS 2019, Eq. 4).
+    """logit + q_i . [row_table[r_j - r_i], col_table[c_j - c_i]]: the first half of the channels of
+    a head is multiplied with a vector for the row offset, the second half with one for the column
+    offset (Ramachandran et al., NeurIPS 2019, Eq. 4).
 
     Args:
         head_dims: channels of a head, even.
         num_heads: attention heads.
-        max_offset: longest offset with a vector of its own, one for both axes or (rows, columns);
-            longer ones use the last vector.
-        shared_heads: one pair of tables for all heads, or a pair a head.
+        max_offset: longest offset with a separate vector, one number or (rows, columns); longer
+            ones use the last vector.
+        shared_heads: one pair of tables for all heads, or one for each head.
         num_prefix_tokens: tokens in front of the grid; pairs with one of them get no term.
 
     Parameters: ``row_table`` (2 * max_offset + 1, head_dims / 2) and ``col_table``, by key minus
@@ -28,8 +28,8 @@ class SASARPE(RelativeEncoding):
     Raises:
         ValueError: for odd head_dims or a bad max_offset.
 
-    Differs from the paper in that attention is global or in windows, not in a neighbourhood of the
-    query, so offsets are clipped instead of bounded by it.
+    Differs from the paper: attention is global or in windows, not in a neighbourhood of the query,
+    so that offsets must be clipped.
     """
 
     cellwise = True

@@ -1,4 +1,4 @@
-"""Tables by places in the flattened sequence: the base of learned ones, and their terms."""
+"""Base class and terms of learned tables for positions in the flattened sequence."""
 from __future__ import annotations
 
 from abc import abstractmethod
@@ -13,13 +13,13 @@ from .checks import check_at_least
 
 
 class SequenceTable(RelativeEncoding):
-    """Vectors of the places, or of the offsets, in a sequence of at most ``max_tokens``.
+    """Vectors for the positions, or for the offsets, in a sequence of at most ``max_tokens``.
 
     Args:
         head_dims: channels of a head.
         num_heads: attention heads.
         max_tokens: longest sequence, prefix tokens included.
-        shared_heads: one table for all heads, or one a head.
+        shared_heads: one table for all heads, or one for each head.
         num_prefix_tokens: tokens in front of the grid; they are part of the sequence.
 
     Raises:
@@ -39,17 +39,17 @@ class SequenceTable(RelativeEncoding):
     @staticmethod
     @abstractmethod
     def num_rows(max_tokens: int) -> int:
-        """Vectors that sequences of up to so many tokens need."""
+        """Number of vectors for sequences of up to ``max_tokens``."""
 
     def reset_parameters(self) -> None:
         """Normal, standard deviation head_dims ** -0.5."""
         nn.init.normal_(self.table, std=self.table.shape[-1] ** -0.5)
 
     def sequence_length(self, grid: Grid, name: str) -> int:
-        """Tokens of a grid and those in front of it.
+        """Number of tokens of a grid, prefix tokens included.
 
         Raises:
-            ValueError: with the name of the grid, if they are more than the table holds.
+            ValueError: if there are more than ``max_tokens``; it has the ``name`` of the grid.
         """
         length = self.num_prefix_tokens + grid.num_cells
         if length > self.max_tokens:
@@ -62,9 +62,9 @@ class SequenceTable(RelativeEncoding):
 
 def sequence_terms(table: Tensor, bias: Tensor | None, query: Grid, key: Grid, prefix: int
                    ) -> list[Term]:
-    """A table ([heads], 2 L - 1, head_dims) and bias (heads, 2 L - 1) or None by the distance j - i
-    of places in the flattened grid behind its prefix tokens. Keys on another grid take the place of
-    the query cell nearest to their centre."""
+    """Terms of a table ([heads], 2 L - 1, head_dims) and a bias (heads, 2 L - 1), or None, for the
+    offset j - i in the flattened grid after its prefix tokens. Keys on another grid have the
+    position of the query cell nearest to their centre."""
     if key == query:
         return [SkewedTable(table, bias)]
     limit = float(table.shape[-2] // 2)

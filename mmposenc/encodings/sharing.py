@@ -1,4 +1,4 @@
-"""One relative encoding for the attentions of several blocks."""
+"""Sharing one relative encoding between the attention layers of several blocks."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -14,23 +14,22 @@ _NAME = 'rel_pos_encoding'
 
 
 def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module]) -> None:
-    """Leave the blocks of a model one relative encoding for each attention, each stage, or all
-    (CPVT, ICLR 2023, Table 8, counts one for all).
+    """Keep one relative encoding for each attention layer, for each stage, or for the whole model
+    (CPVT, ICLR 2023, Table 8, has one for the whole model).
 
-    A shared encoding belongs to the stage or the model, under the name ``rel_pos_encoding``: there
-    its parameters are listed and saved, once. Attentions only refer to it, so that copies of the
-    model (deepcopy, EMA) share theirs, and whatever walks over modules (optimizers,
-    ``init_weights``, FSDP) meets it once. Where nothing is shared, :class:`LookHere` gets its
-    depth.
+    A shared encoding is a submodule ``rel_pos_encoding`` of the stage or the model, so that its
+    parameters are saved once. Attention layers only refer to it. Copies of the model (deepcopy,
+    EMA) share their own, and optimizers, ``init_weights`` and FSDP find it once. With 'layer',
+    :class:`LookHere` is told its depth.
 
     Args:
         sharing: 'layer' (nothing is shared), 'stage' or 'all'.
-        model: owns what is shared by all, and what is shared in its one stage.
-        stages: the stages of the model, which hold the attentions.
+        model: owns the encoding with 'all', or if there is only one stage.
+        stages: the stages of the model, which contain the attention layers.
 
     Raises:
-        ValueError: for another ``sharing``; for 'all' where the blocks need encodings of several
-            sizes; for one module given to blocks that shall not share it.
+        ValueError: for another ``sharing``; for 'all' if blocks need encodings of different sizes;
+            for one module that is given to several blocks with 'layer' or 'stage'.
     """
     if sharing not in SHARING:
         raise ValueError(f'rel_pos_sharing={sharing!r} must be one of {SHARING}')
@@ -50,7 +49,7 @@ def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module])
 
 
 def shared_encodings(model: nn.Module) -> list[RelativeEncoding]:
-    """The encoding that a model or stage owns for its blocks, if there is one."""
+    """The shared encoding of a model or stage, in a list; an empty list if there is none."""
     return [model._modules[_NAME]] if _owns(model) else []  # type: ignore[list-item]
 
 
@@ -62,7 +61,7 @@ def _share(owner: nn.Module, stages: Sequence[nn.Module]) -> None:
     _check_sizes(encodings)  # type: ignore[arg-type]
     for user in users:
         del user._modules[_NAME]
-        # Past nn.Module, which would register it here too.
+        # Bypasses nn.Module, which would register it here too.
         user.__dict__[_NAME] = encodings[0]
     owner.add_module(_NAME, encodings[0])
 
@@ -72,7 +71,7 @@ def _owns(module: nn.Module) -> bool:
 
 
 def _check_sizes(encodings: Sequence[nn.Module]) -> None:
-    """Encodings made by one config differ in nothing but the sizes of their attention."""
+    """Raise ValueError unless all encodings, which have the same config, have the same sizes."""
     sizes = [_sizes(encoding) for encoding in encodings]
     names = dict.fromkeys(name for each in sizes for name in each)
     found = {name: dict.fromkeys(str(each.get(name)) for each in sizes) for name in names}
@@ -84,6 +83,6 @@ def _check_sizes(encodings: Sequence[nn.Module]) -> None:
 
 
 def _sizes(encoding: nn.Module) -> dict[str, Any]:
-    """Numbers and sides that an encoding, or a part of a sum, was made for."""
+    """Numbers and tuples among the attributes of an encoding, or of the parts of a sum."""
     return {name: value for part in encoding.modules() if isinstance(part, RelativeEncoding)
             for name, value in vars(part).items() if isinstance(value, (int, tuple))}

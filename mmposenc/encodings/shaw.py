@@ -1,4 +1,4 @@
-"""Shaw's relative encoding: clipped offsets on keys and values."""
+"""Relative encoding of Shaw et al.: clipped offsets on keys and values."""
 from __future__ import annotations
 
 from ..attention.terms import TableByQuery, TableOnValues, Term
@@ -10,12 +10,12 @@ class ShawRPE(ClippedTables):
     """logit + q_i . key_table[clip(j - i)], and output + sum_j attn_ij value_table[clip(j - i)]
     (Shaw et al., NAACL 2018, Eq. 3-4), with clip(x) = max(-K, min(K, x)).
 
-    The paper has sequences; two readings of j - i on a grid are in use:
+    The paper treats sequences. On a grid there are two methods:
 
-    - 'product' clips the row and the column offset each to K, and a pair of them has one vector:
-      (2 K + 1)^2 of them. The baseline of vision papers: CPVT's with K = 8, iRPE's clip index.
-    - 'sequence' is the paper's own form on the flattened grid, prefix tokens included: 2 K + 1
-      vectors. It cannot tell the end of a row from the start of the next.
+    - 'product' clips the row and the column offset to K and has a vector for each pair, (2 K + 1)^2
+      in all. This is the baseline of vision papers (CPVT with K = 8, the clip index of iRPE).
+    - 'sequence' uses offsets in the flattened grid with its prefix tokens, as the paper, and has
+      2 K + 1 vectors. It cannot distinguish the end of a row from the start of the next.
 
     For a row term plus a column term see :class:`QueryRelative2D` and :class:`SASARPE`.
 
@@ -26,9 +26,9 @@ class ShawRPE(ClippedTables):
         method: 'product' or 'sequence'.
         on_keys: the term in the logits.
         on_values: the term in the output.
-        shared_heads: one table for all heads (as in the paper), or one a head.
-        num_prefix_tokens: tokens in front of the grid. With 'product' every pair with one of them
-            has one further vector, the last of the table, as in iRPE.
+        shared_heads: one table for all heads (as in the paper), or one for each head.
+        num_prefix_tokens: tokens in front of the grid. With 'product' all pairs with one of them
+            share the last vector of the table, as in iRPE.
 
     Parameters: ``key_table`` and ``value_table``, (n, head_dims) by key minus query offset, rows
     first; with ``shared_heads=False`` (num_heads, n, head_dims).
@@ -52,7 +52,7 @@ class ShawRPE(ClippedTables):
         self.reset_parameters()
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
-        """A table on keys, one on values, or both; see :class:`RelativeEncoding`."""
+        """A table on keys, on values, or both; see :class:`RelativeEncoding`."""
         buckets = self._buckets(q_grid, k_grid)
         found: list[Term] = []
         if self.on_keys:

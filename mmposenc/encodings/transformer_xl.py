@@ -1,4 +1,4 @@
-"""Transformer-XL's relative encoding: projected sines and cosines and two global biases."""
+"""Relative encoding of Transformer-XL: projected sines and cosines, and two global biases."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from .sequence_table import sequence_terms
 
 class TransformerXLRPE(RelativeEncoding):
     """Terms (b), (c) and (d) of Transformer-XL's attention (Dai et al., ACL 2019, Sec. 3.3):
-    q_i . W R[i - j] + u . k_j + v . W R[i - j], scaled like q_i . k_j itself, which is term (a).
+    q_i . W R[i - j] + u . k_j + v . W R[i - j], scaled like term (a), q_i . k_j.
 
-    R holds sines, then cosines, of the offset of query minus key. On a grid
-    ('axes') its first half encodes the row offset and its second half the column offset; 'sequence'
-    is the paper's own form on the flattened grid, prefix tokens included.
+    R has the sines, then the cosines, of the offset query minus key. With 'axes' its first half is
+    for the row offset and its second half for the column offset. With 'sequence' it is for the
+    offset in the flattened grid with its prefix tokens, as the paper.
 
     Args:
         head_dims: channels of a head.
@@ -32,7 +32,7 @@ class TransformerXLRPE(RelativeEncoding):
     Parameters: ``pos_proj`` (W), ``content_bias`` (u) and ``position_bias`` (v), the last two
     (num_heads, head_dims). The scale of terms (c) and (d) is head_dims ** -0.5.
 
-    Keys on a coarser grid have real offsets, and sines and cosines of those.
+    Offsets of keys on a coarser grid need not be whole numbers.
 
     Raises:
         ValueError: for sizes that do not divide, or an unknown method.
@@ -58,17 +58,17 @@ class TransformerXLRPE(RelativeEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Normal, standard deviation 0.02, as the release."""
+        """Draw from a normal with standard deviation 0.02, as the release."""
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)
 
     def position_tables(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The two biases; ``pos_proj`` is a projection like any other."""
+        """The two biases; ``pos_proj`` is an ordinary projection with weight decay."""
         return iter((name, parameter) for name, parameter in self.named_parameters()
                     if name.endswith('_bias'))
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
-        """Terms (b) and (d) in one, which are products with the same vectors, and (c); see
+        """One term for (b) and (d), which use the same vectors, and one for (c); see
         :class:`RelativeEncoding`."""
         scale = self.head_dims ** -0.5
         content = QueryVector(self.content_bias * scale)
@@ -89,10 +89,10 @@ class TransformerXLRPE(RelativeEncoding):
                            col_bias=col_bias), content]
 
     def _project(self, offsets: Tensor, start: int, width: int) -> Tensor:
-        """W R of offsets (n,), where R fills channels start .. start + width: (heads, n, d).
+        """W R (heads, n, d) of offsets (n,), with R in channels start .. start + width.
 
-        The other channels of R are not built: the projection is linear, so the two axes are
-        projected each for itself.
+        The other channels of R are not built: the projection is linear, so that each axis is
+        projected separately.
         """
         dtype = torch.promote_types(self.pos_proj.weight.dtype, torch.float32)
         exponent = torch.arange(0, width, 2, device=offsets.device, dtype=dtype) / width

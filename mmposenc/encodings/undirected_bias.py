@@ -1,4 +1,4 @@
-"""Tables of biases by the distance along each axis: LeViT's, EfficientFormer's and TinyViT's."""
+"""Tables of biases for the distance along each axis: LeViT, EfficientFormer and TinyViT."""
 from __future__ import annotations
 
 import torch
@@ -9,28 +9,29 @@ from .offset_bias import WindowTable
 
 
 class UndirectedPositionBias(WindowTable):
-    """logit + table[head, abs(row offset), abs(column offset)]: a learned number that does not tell
-    left from right (attention bias, LeViT, Graham et al., ICCV 2021, Eq. 1; EfficientFormer, Li et
+    """logit + table[head, abs(row offset), abs(column offset)]: a learned bias that is the same
+    left and right (attention bias, LeViT, Graham et al., ICCV 2021, Eq. 1; EfficientFormer, Li et
     al., NeurIPS 2022; TinyViT, Wu et al., ECCV 2022).
 
     Args:
         num_heads: attention heads.
-        window_size: (Wh, Ww), the grid of the table, filled in as of :class:`RelativePositionBias`.
-        num_prefix_tokens: tokens in front of the grid. Pairs with one of them get a learned bias a
-            head: ``prefix_bias`` (heads, 3), see :class:`OffsetBiasEncoding`.
-        prefix_bias: False leaves these biases out.
-        resize: what happens on other grids than that of the table. None: smaller ones use its near
-            part, and larger ones are an error. 'bicubic' (TinyViT's release) and
-            'bicubic_antialias' (timm's) resize it to each grid, which these do once, before
-            fine-tuning. An image in a padded batch is a grid by itself.
+        window_size: (Wh, Ww), the grid of the table; set as for :class:`RelativePositionBias`.
+        num_prefix_tokens: tokens in front of the grid; see :class:`OffsetBiasEncoding`.
+        prefix_bias: False adds nothing to pairs with a prefix token.
+        resize: how to treat grids of another size than the table. None: smaller grids use its
+            entries for short distances, and larger ones are an error. 'bicubic' (as TinyViT's
+            release) or 'bicubic_antialias' (as timm): the table is resized to each grid, and to
+            that of each image in a padded batch.
 
-    Parameters: ``attention_biases`` (heads, Wh * Ww), name and order of the releases.
+    Parameters: ``attention_biases`` (heads, Wh * Ww), named and ordered as in the releases.
 
-    Keys on a coarser grid take the entry of the nearest whole distance.
+    Keys on a coarser grid use the entry of the nearest whole distance.
 
     Raises:
-        ValueError: for bad sizes or an unknown ``resize``, and in use for a grid larger than a
-            table that is not resized.
+        ValueError: for bad sizes, an unknown ``resize``, or a grid larger than the table with
+            ``resize=None``.
+
+    Differs from the releases, which resize the table once, before fine-tuning.
     """
 
     resizings = ('bicubic', 'bicubic_antialias')

@@ -23,7 +23,7 @@ def test_learned_prefix_vectors():
     out = embedding(x, (2, 3), num_prefix_tokens=2)
     torch.testing.assert_close(out[:, 0], x[:, 0] + embedding.pos_embed[:, 0])
     torch.testing.assert_close(out[:, 1], x[:, 1], rtol=0, atol=0)
-    with pytest.raises(ValueError, match='num_prefix_tokens=0, but the table has '
+    with pytest.raises(ValueError, match='num_prefix_tokens=0 must be at least '
                                          'num_prefix_embeds=1'):
         embedding(x[:, 2:], (2, 3))
 

@@ -97,7 +97,7 @@ def test_every_with_others_and_with_queries_and_keys_alone():
     assert list(placed.at) == ['after0']
     with pytest.raises(ValueError, match="positions='all' must be 'every', or 'mlp', or"):
         PlacedEncodings(dict(type='PEG'), 'all', 2, embed_dims=4)
-    with pytest.raises(ValueError, match='ConvMLP stands inside MLPs .* in the backbones of mmpos'):
+    with pytest.raises(ValueError, match='ConvMLP is placed inside MLPs .* PVT, Swin and ViT of'):
         PlacedEncodings(dict(type='ConvMLP'), None, 2, embed_dims=4)
 
 
