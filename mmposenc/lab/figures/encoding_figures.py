@@ -305,8 +305,8 @@ def check_sizes(width: float | None, dpi: float) -> None:
 NOTES = 'figures.json'
 _HEAD = """# Gallery of encodings
 
-All figures that suit each model, drawn by `mmposenc figures --gallery`, one call a model. What a
-figure shows is said where it first appears.
+Figures that suit each model, drawn by `mmposenc figures --gallery`, one call for each model. The
+text below a figure is not repeated where the same figure appears again.
 """
 
 
