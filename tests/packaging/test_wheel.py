@@ -1,4 +1,6 @@
 """What is built: a source archive, the wheel from it, the editable wheel."""
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +68,40 @@ def test_metadata(wheel):
                         for extra in ('onedl', 'openmmlab'))
     assert sum('onedl-mm' in line for line in onedl) == 5
     assert openmmlab and not any('onedl' in line for line in openmmlab)
+
+
+@pytest.mark.parametrize('origin, page', [
+    ('https://github.com/me/mmposenc.git', 'https://github.com/me/mmposenc'),
+    ('https://me:ghp_secret@github.com/me/mmposenc', 'https://github.com/me/mmposenc'),
+    ('git@gitlab.com:group/sub/mmposenc.git\n', 'https://gitlab.com/group/sub/mmposenc'),
+    ('ssh://git@example.org:2222/me/mmposenc/', 'https://example.org/me/mmposenc'),
+    ('/srv/mmposenc.git', ''), ('../mmposenc', ''), ('', '')])
+def test_the_address_is_that_of_the_origin_without_secrets(origin, page):
+    assert runpy.run_path(str(ROOT / 'setup.py'))['address'](origin) == page
+
+
+@pytest.mark.parametrize('url', ['https://example.org/me/mmposenc', ''])
+def test_an_index_page_shows_the_readme_whole(url):
+    readme = (ROOT / 'README.md').read_text()
+    shown = runpy.run_path(str(ROOT / 'setup.py'))['description'](readme, url)
+    targets = re.findall(r'\]\(([^)]+)\)', shown)
+    assert all(re.match('https?://', target) for target in targets), targets
+    paths = [target.partition('#')[0].removeprefix(f'{url}/blob/HEAD/').removeprefix(
+        f'{url}/raw/HEAD/') for target in targets if url and target.startswith(url)]
+    assert all((ROOT / path).is_file() for path in paths), paths
+    assert bool(paths) == bool(url) == ('![' in shown) == (f'git clone {url} ' in shown)
+    assert ('REPOSITORY' in shown) != bool(url)
+    words = [re.sub(r'\W+', ' ', re.sub(r'\]\([^)]*\)', '', text)).split()
+             for text in (readme, shown)]
+    assert len(words[1]) > .95 * len(words[0])
+
+
+@pytest.mark.slow
+def test_a_clone_builds_with_its_address(wheel_of_a_clone):
+    metadata = next(wheel_of_a_clone.glob('*.dist-info/METADATA')).read_text()
+    assert 'Project-URL: Source, https://example.org/me/mmposenc\n' in metadata
+    assert '(https://example.org/me/mmposenc/blob/HEAD/docs/install.md)' in metadata
+    assert 'Description-Content-Type: text/markdown' in metadata and '](docs/' not in metadata
 
 
 @pytest.mark.slow
