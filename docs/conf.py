@@ -54,6 +54,7 @@ autodoc_inherit_docstrings = False
 html_theme = 'furo'
 html_static_path = ['_static']
 html_css_files = ['site.css']
+html_js_files = ['site.js']
 html_show_sourcelink = False
 html_copy_source = False
 copybutton_exclude = '.linenos, .gp, .go'

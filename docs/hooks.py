@@ -1,6 +1,8 @@
-"""What the site adds to Sphinx: links that only a checkout can follow, and the table of classes."""
+"""What the site adds to Sphinx: links that only a checkout can follow, sharp figures, and the table of
+classes."""
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,21 @@ class FoldersAsText(SphinxTransform):
                 link.replace_self(nodes.inline('', '', *link.children))
 
 
+class SharpFigures(SphinxTransform):
+    """A PNG is shown at half its pixels, as a sharp screen has two for each of a page's. Photos are
+    JPEGs, whose pixels are those of the data."""
+
+    default_priority = 5
+
+    def apply(self, **kwargs: Any) -> None:
+        here = Path(self.env.doc2path(self.env.docname)).parent
+        for image in self.document.findall(nodes.image):
+            path = here / image['uri']
+            if path.suffix == '.png' and path.is_file():
+                width, = struct.unpack('>I', path.read_bytes()[16:20])  # of the first chunk
+                image['width'] = f'{width // 2}px'
+
+
 class Classes(Directive):
     """``.. classes:: hook`` documents every class of that registry in mmposenc/names.py,
     ``.. classes:: model openmmlab.detr`` those of some modules: one that is added there is here."""
@@ -48,5 +65,6 @@ class Classes(Directive):
 
 def setup(app: Any) -> dict[str, bool]:
     app.add_transform(FoldersAsText)
+    app.add_transform(SharpFigures)
     app.add_directive('classes', Classes)
     return dict(parallel_read_safe=True, parallel_write_safe=True)

@@ -24,7 +24,7 @@ _WIDTH = 600
 #: Packages whose output goes to the log file, not to the console.
 LIBRARIES = {'mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain', 'pycocotools',
              'faster_coco_eval'}
-#: Modules that only pass a message on; the caller behind them is the one that logs.
+#: Modules that only pass a message on: the function that calls them is the one that logs.
 _BETWEEN = {'logging', 'mmengine.logging', 'mmengine.logging.logger',
             'mmposenc.operators.finders'}
 

@@ -29,7 +29,7 @@ ALWAYS_NEEDED = ('mmengine', 'mmcv')
 NEEDS_NONE = ('mmposenc.backbones.modules', 'mmposenc.backbones.layers', 'mmposenc.backbones.pvt',
               'mmposenc.backbones.swin', 'mmposenc.backbones.vit', 'mmposenc.detr.boxes',
               'mmposenc.detr.hybrid')
-#: What modules need besides mmengine and mmcv.
+#: What modules need in addition to mmengine and mmcv.
 ALSO_NEEDED = {
     'mmposenc.engine.apps.cls_visualization': 'mmpretrain',
     'mmposenc.engine.apps.seg_visualization': 'mmseg',

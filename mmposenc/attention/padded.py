@@ -60,7 +60,7 @@ def attend_by_image(run: Run, qkv: tuple[Tensor, ...], encoding: RelativeEncodin
     return torch.cat(outs).transpose(1, 2), torch.cat(all_weights) if all_weights else None
 
 
-# Compiled code goes on before and after it: images would be graphs, one for each size.
+# Not compiled: images would be graphs, one for each size.
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def attend_on_own_extents(run: Run, qkv: tuple[Tensor, ...], encoding: RelativeEncoding,
                           grids: tuple[Grid, Grid], options: Any

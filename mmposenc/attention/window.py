@@ -174,7 +174,7 @@ class PlainWindowAttention(MultiheadAttention):
 
         Args:
             x, hw_shape, key_padding_mask, x_qk: as in :class:`MultiheadAttention`; valid tokens
-                have the results of the image alone, padded tokens are zero.
+                have the results of the image without padding, padded tokens are zero.
             need_weights: also return the weights (B * windows, heads, Wh * Ww, Wh * Ww).
             counts: numbers of rows and columns of windows, if known.
 

@@ -43,7 +43,7 @@ _DROPPED = (
     Rule(r'(?:.*\.)?relative_position_index', None,
          'offsets of the pairs on the grid, computed from its size'),
     Rule(r'(decode_head|auxiliary_head|fpn\d)\..*', None,
-         'of a segmentor, whose parts behind the backbone are others here'),
+         'of a segmentor, whose parts after the backbone are others here'),
     Rule(r'(?:embeddings\.)?mask_token', None, 'stands for masked patches, only in pretraining'),
     Rule(r'lm_head\..*', None, 'the head of pretraining, which names visual words'),
     Rule(r'cls_pt_.*', None, 'layers of only pretraining (BEiT v2, Sec. 2.4)'),
@@ -107,7 +107,7 @@ def relpos_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
 def _relpos_rules(state: State) -> tuple[Rule, ...]:
     if not any('.ls1.' in name for name in state):
         raise ValueError("source='relpos' with no blocks.0.ls1.gamma: a vit_relpos with its norms "
-                         'behind attention and MLP (rpn), for which there is no model here')
+                         'after attention and MLP (rpn), for which there is no model here')
     return to_ours(relpos_pairs(state))
 
 
@@ -115,7 +115,7 @@ def _relpos_rules(state: State) -> tuple[Rule, ...]:
 _TIMM = Source('beit', (*to_ours(BEIT), *_DROPPED))
 SOURCES = (
     _TIMM,
-    # Also Data2VecVision, alone or under a head.
+    # Also Data2VecVision, with or without a head.
     Source('huggingface-beit', (*to_ours(_HF), *_DROPPED), [(r'^(beit|data2vec_vision)\.', '')],
            then=_TIMM),
     # BEiTViT, and mmseg's BEiT.

@@ -132,8 +132,8 @@ def _deformable_rules(state: State) -> Sequence[Rule]:
 
 _WRAPPERS = ((r'^module\.', ''), (r'^transformer\.', ''))
 SOURCES = (
-    # Whole or its transformer alone. Of DETR's 91 category numbers and 'no object' the 80 classes
-    # of COCO and 'no object' are kept.
+    # The detector or only its transformer. Of DETR's 91 category numbers and 'no object' the 80
+    # classes of COCO and 'no object' are kept.
     Source('irpe-detr', _DETR, _WRAPPERS),
     # On one level or several, with box refinement and with two stages; the 80 classes of COCO.
     Source('deformable-detr', _deformable_rules, _WRAPPERS),

@@ -68,7 +68,7 @@ def write_checkpoint(path: str | Path, state_dict: Mapping[str, Tensor],
                      metadata: Mapping[str, str] | None = None) -> None:
     """Write weights to .safetensors, or to .pth as ``{'state_dict': ..., 'meta': ...}``.
 
-    An interrupted write leaves no half a file behind.
+    An interrupted write leaves no half-written file.
 
     Raises:
         ValueError: for another ending.

@@ -51,7 +51,7 @@ def is_name(name: object) -> bool:
 
 
 def read_name(name: str) -> Name:
-    """The parts of ``hf://owner/name@revision/folder/file.safetensors``; all behind the name may be
+    """The parts of ``hf://owner/name@revision/folder/file.safetensors``; all after the name may be
     left out. ``timm://model.tag`` is ``hf://timm/model.tag``.
 
     Raises:

@@ -93,7 +93,7 @@ def _refusal(path: Path, error: str) -> str:
 def safe_types() -> contextlib.AbstractContextManager[Any]:
     """Within it, torch.load(weights_only=True) takes what checkpoints of mmengine hold."""
     if tuple(map(int, torch.__version__.split('.')[:2])) < (2, 6):
-        # It takes no names yet: training checkpoints are refused there.
+        # This torch takes no list of types: training checkpoints are refused there.
         return contextlib.nullcontext()
     core = 'numpy._core' if hasattr(np, '_core') else 'numpy.core'
     multiarray = importlib.import_module(f'{core}.multiarray')

@@ -122,7 +122,7 @@ _HUGGINGFACE = (
         *_huggingface('stages.{n}.patch_embeddings', 'stages.{n}.layer_norm',
                       'stages.{n}.blocks.{m}', _IN_MODELS, 'attention.k_proj', 'attention.v_proj'),
         Pair('classifier.{p}', 'head.fc.{p}'))),
-    Rule(r'decode_head\..*', None, "the segmentor's head: the backbone alone is here"),
+    Rule(r'decode_head\..*', None, "the segmentor's head: only the backbone is here"),
 )
 
 
@@ -139,7 +139,7 @@ def _mmdet_names(state: State) -> dict[str, str]:
 
 
 def _twins_names(state: State) -> dict[str, str]:
-    """A norm behind one stage alone, as classifiers have it, is that of what is pooled."""
+    """A norm after only one stage, as in classifiers, is that of the pooled map."""
     last = {name.split('.')[0] for name in state if name.startswith('norm_after_stage')}
     return {name: re.sub(r'^norm_after_stage\d', 'norm', name) if len(last) == 1 else name
             for name in state}

@@ -61,7 +61,7 @@ def swin_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
 
     Args:
         names: of a state dict of either side, which show the number of stages. timm counts a
-            merging to the stage behind it, and has one norm, behind the last stage.
+            merging to the stage after it, and has one norm, after the last stage.
     """
     stages = [int(match.group(1)) for match in (
         re.match(r'(?:backbone\.stages|layers)\.(\d+)\.', name) for name in names) if match]

@@ -28,7 +28,7 @@ _DINOV2_RULES = (*to_ours(_DINOV2), Rule('mask_token', None, _MASK))
 
 
 def _attention(there: str, query: str, key: str, value: str, out: str) -> tuple[Pair, ...]:
-    """Queries, keys and values apart, and the projection of their result."""
+    """Separate queries, keys and values, and the projection of their result."""
     return (joined(tuple(f'{there}.{part}.{{p}}' for part in (query, key, value)),
                    'blocks.{n}.attn.qkv.{p}'),
             Pair(f'{there}.{out}.{{p}}', 'blocks.{n}.attn.proj.{p}'))
@@ -60,7 +60,7 @@ _HF = (
         Pair(f'{layer}.layer_scale{{m}}.lambda1', 'blocks.{n}.ls{m}.gamma'))),
 )
 _HF_RULES = (*to_ours(_HF), Rule(r'embeddings\.mask_token', None, _MASK),
-             Rule(r'pooler\..*', None, 'a layer behind the class token, which ViT has not'))
+             Rule(r'pooler\..*', None, 'a layer on the class token, which ViT does not have'))
 
 
 def _row(name: str, to: str) -> Pair:

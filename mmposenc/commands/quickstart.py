@@ -149,8 +149,8 @@ def run(command: str, options: list[str], *words: str) -> None:
         SystemExit: with the status of the process if it is not 0.
     """
     # Threads wait passively: spinning threads are much slower on a busy machine, and hardly faster
-    # on an idle one. Freed memory is kept: glibc would give it back to the system, which clears it
-    # anew in the next step, a sixth of its time.
+    # on an idle one. Freed memory is kept: glibc would return it to the system, which clears it
+    # again in the next step: a sixth of the time of a step.
     process = subprocess.Popen(
         [sys.executable, '-m', 'mmposenc', command, *words,
          *(['--cfg-options', *options] if options else [])],

@@ -34,9 +34,9 @@ _NO_BOXES = 'results of the whole dataset is empty'
 
 
 class _Filter(logging.Filter):
-    """Lines of LoggerHook and of this project, errors, and of warnings that are alike the first.
+    """Passes lines of LoggerHook and of this project, errors, and the first of similar warnings.
 
-    Warnings are alike that differ in words with digits, dots or slashes: names and numbers.
+    Warnings are similar if they differ only in words with digits, dots or slashes.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class _Filter(logging.Filter):
 
 
 class _Line(logging.Formatter):
-    """The time and the message, which says by itself whether it is a warning or an error."""
+    """The time and the message, with "warning:" or "error:" before it if it is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = super().format(record)

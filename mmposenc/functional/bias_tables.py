@@ -34,7 +34,7 @@ def resize_bias_table(table: Tensor, grid: tuple[int, int], mode: str) -> Tensor
     """Resize a table of the offsets of one grid to those of another.
 
     Args:
-        table: (..., 2 H - 1, 2 W - 1), offsets -(H - 1) .. H - 1 of rows and likewise of columns.
+        table: (..., 2 H - 1, 2 W - 1), offsets -(H - 1) .. H - 1 of rows, and the same for columns.
         grid: (H', W') wanted.
         mode: 'bicubic', over the whole table with align_corners=False, as Swin's release and timm's
             ``resize_rel_pos_bias_table_simple``; 'geometric', as timm's

@@ -12,7 +12,7 @@ from .tracing import is_compiling
 
 
 class Grid(NamedTuple):
-    """A grid of tokens, placed in the coordinates of a query grid.
+    """A grid of tokens in the coordinates of a query grid.
 
     Cell (r, c) lies at row ``(r + 0.5) * stride_h - 0.5`` and column
     ``(c + 0.5) * stride_w - 0.5``, the centre of the query cells it pools, so a stride of 1 is the

@@ -1,4 +1,4 @@
-"""The sizes of the images in a padded batch: noted on it, read back, and cut to."""
+"""The sizes of the images in a padded batch: stored on it, read back, and used to crop."""
 from __future__ import annotations
 
 import warnings
@@ -31,7 +31,7 @@ def get_img_shapes(batch: Tensor, shapes: ImgShapes | None, mask_padding: bool
     Args:
         batch: (B, C, H, W).
         shapes: sizes given by the caller, as numbers or, for exported programs, as a tensor (B, 2);
-            None takes those noted on the batch.
+            None takes those stored on the batch.
         mask_padding: the backbone's option.
 
     Raises:

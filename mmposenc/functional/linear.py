@@ -65,7 +65,7 @@ def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def has_rows(x: Tensor) -> bool:
-    """Rows (or columns) lie one behind the other: oneDNN takes hundreds of times as long else."""
+    """Whether rows (or columns) are contiguous: if not, oneDNN takes hundreds of times as long."""
     return x.is_contiguous() or (x.dim() == 2 and x.t().is_contiguous())
 
 

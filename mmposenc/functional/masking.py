@@ -185,7 +185,7 @@ def pad_map(x: Tensor, hw_shape: tuple[int, int]) -> Tensor:
 def extents_to_mask(extents: list[tuple[int, int]], hw_shape: tuple[int, int],
                     device: torch.device) -> Tensor | None:
     """Padding mask (B, H, W), True = padding, of images that fill (rows, columns) of a grid;
-    None when all of them fill it. The extents stay noted on it (:func:`noted_extents`)."""
+    None when all of them fill it. The extents are stored on it (:func:`noted_extents`)."""
     if all(extent == tuple(hw_shape) for extent in extents):
         return None
     return note_extents(outside(torch.tensor(extents, device=device), hw_shape), extents)

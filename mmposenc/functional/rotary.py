@@ -19,7 +19,7 @@ TEMPERATURES = ('yarn', 'entropy', 'log')
 def cell_coordinates(grid: Grid, query: Grid, *, normalize: str | None = None,
                      reference: tuple[int, int] | None = None, first: float = 0.0, like: Tensor
                      ) -> tuple[Tensor, Tensor]:
-    """Coordinates of rows (H,) and columns (W,) of a grid placed in units of the query grid.
+    """Coordinates of rows (H,) and columns (W,) of a grid, in units of the query grid.
 
     Args:
         grid: whose cells.

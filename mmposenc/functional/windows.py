@@ -127,7 +127,7 @@ class Windows(NamedTuple):
 
         With ``mask_window_padding`` these are all padded tokens. Without it, an image in a padded
         batch keeps those padded tokens that fill up its own last windows, so that it comes out as
-        it does alone: as zeros that are attended to, like in the releases.
+        it does without padding: as zeros that are attended to, as in the releases.
         """
         mask, (rows, cols) = self.padding_mask, self._sides()
         if mask is None:

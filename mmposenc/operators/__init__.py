@@ -8,7 +8,7 @@ microseconds and imports neither torch nor mmcv:
 - the forks' "Could not import OneDL" lines, which concern an optional package, stay unprinted;
 - ``mmposenc::detection/...``, ``mmseg::...`` name configs of what is installed.
 
-A room that needs OpenMMLab asks :mod:`mmposenc.installed` before it imports any of it.
+A package that needs OpenMMLab asks :mod:`mmposenc.installed` before it imports any of it.
 """
 import sys
 

@@ -12,7 +12,7 @@ from .deterministic import deterministic_forms
 
 def host_shapes(spatial_shapes: Tensor) -> list[tuple[int, int]]:
     """(H, W) of the levels as numbers, read from a device once for each tensor: all modules of a
-    model share it, and what was read is noted on it.
+    model share it, and what was read is stored on it.
 
     Args:
         spatial_shapes: (levels, 2), not written to later.

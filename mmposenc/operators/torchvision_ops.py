@@ -167,7 +167,7 @@ def without_form(name: str) -> Callable[..., Any]:
     def missing(*args: Any) -> Any:
         raise NotImplementedError(
             f'torchvision::{name} is not available: the binary of this torchvision does not load '
-            'beside this torch, and mmposenc has PyTorch forms only of what mmdet, mmseg and '
+            'with this torch, and mmposenc has PyTorch forms only of what mmdet, mmseg and '
             'mmpretrain use. Install the torchvision that was built for this torch '
             '(https://pytorch.org/get-started)')
     return missing

@@ -1,4 +1,4 @@
-"""Runs layers of other libraries on padded batches: each image gets the result it has alone."""
+"""Runs layers of other libraries on padded batches: results do not depend on the padding."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -110,7 +110,7 @@ class KeptOut(TorchFunctionMode):
 
     def cells_at(self, hw_shape: tuple[int, int]) -> Any:
         """Valid rows and columns of each image in maps of a size, or the steps to them if image
-        sizes are a tensor; None for a size that did not occur yet."""
+        sizes are a tensor; None for a size that has not occurred."""
         # The newest first: for symbolic sizes each new comparison adds a guard.
         return next((cells for size, cells in reversed(self.sizes) if size == hw_shape), None)
 

@@ -69,5 +69,5 @@ def test_needs_and_what_has_no_place():
         assert needed_options(convert_with_report(state, recognise(state)).state_dict) == [
             f'model.backbone.{option}' for option in options]
     behind = VisionTransformerRelPos(**SIZES, block_fn=ResPostRelPosBlock).state_dict()
-    with pytest.raises(ValueError, match='a vit_relpos with its norms behind attention and MLP'):
+    with pytest.raises(ValueError, match='a vit_relpos with its norms after attention and MLP'):
         load_pretrained(ViT(**OURS), behind)

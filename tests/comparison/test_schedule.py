@@ -81,6 +81,6 @@ def test_a_crash_that_can_not_be_noted_ends_no_other_run(study, monkeypatch):
     _, told = carried_out(study, workers)
     assert workers.started == study.runs()
     lost, = (event for seed, event in told if seed == 0 and event != 'started')
-    assert lost.startswith('ended, which could not be noted: ')
+    assert lost.startswith('ended, which could not be saved: ')
     assert lost.endswith('run.json: No space left on device')
     assert [seed for seed, event in told if event == 'ended'] == list(range(1, 40))

@@ -142,7 +142,7 @@ def test_whatever_lies_in_the_place_of_an_entry_is_as_good_as_none(tmp_path, put
         store.write(A, B, features())
     assert (store.read(A, B) is not None) == kept
     assert store.counts['written' if kept else 'not kept'] == 3
-    assert len(said) == (not kept) and all('training goes on' in text for text in said)
+    assert len(said) == (not kept) and all('training continues' in text for text in said)
     assert FeatureStore(tmp_path, 10 ** 6).used_bytes < 10 ** 4
 
 

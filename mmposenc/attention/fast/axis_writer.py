@@ -52,7 +52,7 @@ class AxisWriter(LogitWriter):
             add_by_head(self.grads[self.names.index(name)], work.piece, grad)
 
     def begin(self, work: Work) -> None:
-        """Products of all queries: rows (heads, Lq, Hk), columns and prefix keys likewise."""
+        """Products of all queries with rows (heads, Lq, Hk), with columns, and with prefix keys."""
         prefix = self.layout.prefix
         cells = work.q[:, prefix:].unflatten(1, self.hw)  # type: ignore[no-untyped-call]
         rows, cols = self._of(work, 'rows'), self._of(work, 'cols')

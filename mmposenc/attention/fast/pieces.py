@@ -122,7 +122,7 @@ def attend_in_pieces(call: Call, qkv: tuple[Tensor, ...]) -> Tensor:
 
     Returns:
         (B, heads, Lq, head_dims), in the memory order of q; of a joint tensor heads and channels of
-        a token one behind the other.
+        a token one after the other.
     """
     writers: tuple[Writer, ...] = (*call.writers, *call.on_values)
     inputs = [x for writer in writers for x in writer.inputs]

@@ -310,7 +310,7 @@ def _sort_patterns(pattern: Tensor, num_patterns: int) -> tuple[Tensor, Tensor]:
 
 
 def _with_lead(take: Tensor, lead: Tensor) -> Tensor:
-    """Runs of cells (heads, R, columns, Hk) behind those of prefix queries (heads, n), flat."""
+    """Runs of cells (heads, R, columns, Hk) after those of prefix queries (heads, n), flat."""
     return torch.cat([lead, take.flatten(1)], 1).flatten() if lead.shape[1] else take.flatten()
 
 

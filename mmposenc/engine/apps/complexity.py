@@ -18,7 +18,7 @@ from mmposenc.functional.image_sizes import set_img_shapes
 from ..config.models import build_bare, noise, pass_once
 from ..config.testing import scope_of
 
-#: Passes that are timed, behind one that is not.
+#: Timed passes, after one that is not timed.
 PASSES = 5
 
 
@@ -134,7 +134,7 @@ def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device, *
     Args:
         cfg, hw_shape: as :func:`count` takes them.
         device: where it runs.
-        passes: how many are timed, behind one that is not.
+        passes: how many are timed, after one that is not.
     """
     _check_size(hw_shape)
     model = build_bare(cfg, 'cpu').to(device)

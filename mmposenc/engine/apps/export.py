@@ -21,7 +21,7 @@ from ..config.models import build_model, image_channels, load_weights, preproces
 from ..config.testing import scope_of
 from .raw_outputs import Detections, RawOutputs
 
-#: Parts that no exported program can hold yet, by class name, and why.
+#: Parts that cannot be exported, by class name, and why.
 REFUSED = {
     'MultiScaleDeformableAttention': 'deformable attention samples maps at places that it computes',
     'PPM': 'pooling to a fixed grid (PSPNet, UperNet) takes one size of images only; use '

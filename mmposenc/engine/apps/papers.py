@@ -17,8 +17,8 @@ UNITS = {'M': 10 ** 6, 'G': 10 ** 9}
 
 def count(name: str) -> dict[str, int]:
     """Parameters of a model, and of a classifier the multiply-accumulates of one image, to a
-    million: values of iRPE as in its release, means of ContextPool left out as in its paper, and
-    with them besides."""
+    million: values of iRPE as in its release; ContextPool without its means, as in its paper, and
+    also with them."""
     cfg = load_config(str(papers.config_of(name)))
     cfg.model.pop('teacher', None)
     # mmdet's ResNet reads numbers from tensors while it is built.

@@ -219,7 +219,7 @@ def prepare_from_wheel(out: Path, cache: Path, log: Log, source: Any,
 def tile_starts(start: int, stop: int, tile: int, stride: int) -> list[int]:
     """First pixels of tiles of ``tile`` pixels that cover [start, stop) exactly.
 
-    Neighbours are at most ``stride`` apart and evenly spread, so every tile is whole: where the
+    Neighbours are evenly spaced, at most ``stride`` pixels, so every tile is whole: where the
     length is no multiple of the tile, tiles overlap a little instead of the last one being small.
     """
     free = stop - start - tile

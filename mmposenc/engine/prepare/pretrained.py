@@ -31,7 +31,7 @@ PROVENANCE = """\
 a table of 37 x 37 + 1 positions), under the names of Hugging Face's Dinov2Model.
 
 Its {tensors} tensors are those of the encoder in {graph} of the Python package
-{requirement}, whose METADATA (beside this file) says "License: MIT". That graph finds the
+{requirement}, whose METADATA (next to this file) says "License: MIT". That graph finds the
 regions of a photo that matter; its decoder was left out. The package does not say what its encoder
 was trained on, which weights it started from, or under which licence those were published. The
 graph resizes the table without the offset of DINOv2's release (interpolation_offset=0).

@@ -17,7 +17,7 @@ from ..config.nodes import custom_hook
 #: Classes whose modules are compiled, each on its own: one graph takes all sizes and paddings, and
 #: modules of one size share it. Larger parts compile for minutes: sizes become nested formulas.
 #: Blocks that take padded batches image by image (encodings that follow each image's extent, with
-#: mask_padding) are compiled before and behind their attention.
+#: mask_padding) are compiled before and after their attention.
 REGIONS = ('PVTBlock', 'ViTBlock', 'SwinBlock', 'DetrEncoderLayer', 'DetrDecoderLayer',
            'BoxedDetrLayer', 'FPN', 'BasicBlock', 'Bottleneck')
 #: Graphs that regions may have in all: sizes of stages, training and evaluation, with and without

@@ -106,7 +106,7 @@ class FeatureStore:
             os.replace(partial, path)
         except (SafetensorError, OSError) as error:
             if not self.counts['not kept']:
-                print_log(f'{path}: {error}; training goes on, and computes features that can not '
+                print_log(f'{path}: {error}; training continues, and computes features that cannot '
                           'be kept each time', 'current', logging.WARNING)
             self.counts['not kept'] += 1
             with suppress(OSError):

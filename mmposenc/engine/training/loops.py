@@ -38,7 +38,7 @@ class _Exact:
     def place(self, epoch: int, iteration: int) -> dict[str, int]:
         """The place in the data that a checkpoint of this epoch and iteration holds."""
         if isinstance(self, _EpochBasedTrainLoop) and epoch > self._epoch:
-            return {'epoch': epoch, 'batch': 0}  # the epoch ends; its counter is yet to move
+            return {'epoch': epoch, 'batch': 0}  # the epoch ends before its counter moves
         return {'epoch': self._pass, 'batch': self._batch + iteration - self._iter}
 
     def is_validated(self, epoch: int, iteration: int) -> bool:
@@ -48,7 +48,7 @@ class _Exact:
     def continue_at(self, meta: dict[str, Any]) -> None:
         """Takes the place from a checkpoint's meta, of mmengine's own too."""
         place = meta.get('data')
-        if place is None:  # not noted: from the counters
+        if place is None:  # not saved: from the counters
             length = len(self.dataloader)
             if isinstance(self, _EpochBasedTrainLoop):
                 done = self._iter - self._epoch * length

@@ -12,8 +12,8 @@ from .processes import plain_model
 
 
 class KeepPaddingOut(Hook):
-    """Makes predictions of each image those of the image alone, whichever images share its batch,
-    and losses those of a batch without padding (:func:`mmposenc.padding.keep_padding_out`).
+    """Makes predictions of an image independent of the other images of its batch, and losses those
+    of a batch without padding (:func:`mmposenc.padding.keep_padding_out`).
 
     Args:
         one_size: all images of a training batch have one size, as crops have. Then every model

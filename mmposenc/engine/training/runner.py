@@ -144,7 +144,7 @@ class Runner(CheckpointRunner):
 
     - No checkpoint runs code; see :mod:`mmposenc.checkpoint.loading`.
     - A checkpoint that does not fit the model is an error that lists what does not fit, unless
-      the config says ``load_strict=False`` (mmengine logs it and goes on with random weights) or
+      the config says ``load_strict=False`` (mmengine logs it and continues with random weights) or
       ``'but encodings'``, which lets only position encodings differ.
     - A resumed run equals one that was not interrupted, to the bit on a CPU: by epoch, by
       iteration and from the middle of an epoch. Both train loops and CheckpointHook are this

@@ -131,7 +131,7 @@ class SeededDataset(Dataset):
         object.__setattr__(self, 'dataset_within', state)
 
 
-#: Arguments of a DataLoader besides data set and batches.
+#: Arguments of a DataLoader other than data set and batches.
 _KEPT = ('num_workers', 'collate_fn', 'pin_memory', 'timeout', 'worker_init_fn',
          'multiprocessing_context', 'generator', 'prefetch_factor', 'persistent_workers',
          'in_order')

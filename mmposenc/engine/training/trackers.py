@@ -1,8 +1,8 @@
 """mmengine's backends for TensorBoard, Weights & Biases and MLflow, with a folder for each run.
 
 All of them write below the work directory and connect to nothing, unless the tracker's own
-environment variables say otherwise. A resumed training goes on in the run that it began; any other
-training is a new one.
+environment variables say otherwise. A resumed training continues the run that it began; any other
+training is a new run.
 """
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Runs(visualization.BaseVisBackend):
         return path.read_text() if (path := self._folder / 'id').is_file() else None
 
     def add_config(self, config: Config, **kwargs: Any) -> None:
-        """Writes the config; one that resumes goes on in the newest run."""
+        """Writes the config; a resumed training continues the newest run."""
         self._resumed = bool(config.get('resume'))
         self._write_config(config)
 

@@ -48,7 +48,7 @@ def without_encodings(model: nn.Module) -> Iterator[None]:
     with them stays.
 
     Raises:
-        ValueError: for an encoding that changes the grid, behind which the model would not fit.
+        ValueError: for an encoding that changes the grid, after which the model would not fit.
     """
     with ExitStack() as stack:
         for name, module in model.named_modules():
@@ -68,9 +68,9 @@ def without_encodings(model: nn.Module) -> Iterator[None]:
 def draw_matrix(subject: Subject, choice: Choice) -> Drawing:
     """The attention weights of all queries and keys of one layer (CPVT, Fig. 5 and 6).
 
-    Several models side by side; of one alone also the same weights with its encodings left out, if
-    they can be.
-    Prefix tokens come first, behind red lines; without them rows sum to less than 1.
+    Several models side by side; for one model also the same weights without its encodings, if that
+    is possible.
+    Prefix tokens come first, separated by red lines; without them rows sum to less than 1.
 
     Raises:
         ValueError: for a block or head that a model does not have.

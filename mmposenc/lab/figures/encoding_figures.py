@@ -55,8 +55,8 @@ def build_subject(cfg: Config, checkpoint: str | None, image: str | None,
             :func:`.config_sizes.usual_size`, of a picture as many whole cells as fit into it.
         whole: refuse a picture that is no whole number of cells, on which they would not lie where
             they are drawn.
-        title: the model's name in titles; None: its architecture and encodings in words. Random
-            weights are told behind it.
+        title: the model's name in titles; None: its architecture and encodings in words. A title
+            says if weights are random.
 
     Raises:
         ValueError: a size below 1 or refused, a checkpoint that does not fit, or no picture.

@@ -21,7 +21,7 @@ KINDS = (('euclidean', 'squared', 'euclidean'),
 
 
 def draw_index_function(subject: Subject, choice: Choice) -> Drawing:
-    """The piecewise index function beside the clip function (iRPE, Fig. 2), with the parameters of
+    """The piecewise index function next to the clip function (iRPE, Fig. 2), with the parameters of
     a model's iRPE.
 
     Raises:

@@ -164,7 +164,7 @@ def pool_panels(record: PoolRecord) -> list[Panel]:
 
 
 def draw_context_pool(record: PoolRecord, image: Array, *, every: int | None = None) -> Figure:
-    """The image with circles of radius sigma around some tokens, and the maps beside it.
+    """The image with circles of radius sigma around some tokens, and the maps next to it.
 
     Args:
         record: from :func:`record_context_pools`.

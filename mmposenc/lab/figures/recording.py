@@ -147,7 +147,7 @@ def given_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
 @contextmanager
 def watched(model: nn.Module, kind: type[Module],
             note: Callable[[str, Module, dict[str, Any], Any], None]) -> Iterator[None]:
-    """Have every module of a class inside ``model`` noted as it runs.
+    """Record every module of a class inside ``model`` as it runs.
 
     Args:
         model: anything that holds such modules.
@@ -169,7 +169,7 @@ def watched(model: nn.Module, kind: type[Module],
 
 @contextmanager
 def watch_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> Iterator[None]:
-    """Have every attention on a grid inside ``model`` noted as it runs.
+    """Record every attention on a grid inside ``model`` as it runs.
 
     What the model computes does not change; attention is explicit meanwhile, which takes (L, Lk)
     numbers.

@@ -332,7 +332,7 @@ class ConditionalDETR(Dense, mm.ConditionalDETR):
     """
 
     needs_key_pos = ('cross-attention of Conditional DETR compares positions of queries and keys '
-                     'apart from their contents')
+                     'separately from their contents')
 
     def _reference(self: Any, decoded: dict[str, Any]) -> Tensor:
         return self.decoder.ref_point_head(decoded['query_pos']).sigmoid()  # type: ignore[no-any-return]

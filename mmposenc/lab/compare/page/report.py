@@ -37,7 +37,7 @@ from ..study.files import write_text
 from . import exports, study_charts, tables
 from .charts import COLORS, FRAME, data_uri, heat_map
 
-#: Lines of a chart that can be told apart.
+#: The most lines of a chart that can be distinguished.
 _LINES = 8
 #: Matrices with more cells are pictures, and not tables.
 MOST_CELLS = 400
@@ -48,7 +48,7 @@ def write_reports(results: Mapping[str, Any], folder: str | Path) -> list[Path]:
 
     Args:
         results: as in results.json (docs/study-files.md); what :func:`summarize` adds is computed
-            anew.
+            again.
         folder: of the study; files of pictures and figures are relative to it.
 
     Returns:
@@ -114,8 +114,8 @@ def view(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stand_out(results: Mapping[str, Any]) -> set[str]:
-    """Of more encodings than lines can be told apart those that charts show first: the base, the
-    recommended one, and the best at each size."""
+    """The encodings that charts show first if there are too many lines: the base, the recommended
+    one, and the best at each size."""
     if len(results['encodings']) <= _LINES:
         return set()
     best = (best_at(results, factor) for factor in factors(results))
@@ -123,7 +123,7 @@ def stand_out(results: Mapping[str, Any]) -> set[str]:
 
 
 def answer(results: Mapping[str, Any]) -> dict[str, Any]:
-    """The recommendation, and the numbers that stand beside it."""
+    """The recommendation, and the numbers next to it."""
     advice, metric, trained = results['recommendation'], results['metric'], trained_factor(results)
     name, label = advice['encoding'], labels(results)
     facts: list[tuple[str, str, str]] = []

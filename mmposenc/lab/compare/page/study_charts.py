@@ -31,7 +31,7 @@ from .charts import (
 )
 from .tables import Cell, Table, named, number, run_mean
 
-#: Charts of one measure beside each other; more are in a list that opens.
+#: The most charts of one measure side by side; more are in a list that opens.
 MOST_CHARTS = 12
 #: Rows of a table of a curve.
 MOST_ROWS = 40

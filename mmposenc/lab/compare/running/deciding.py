@@ -20,8 +20,8 @@ class Round(NamedTuple):
 
 
 def next_round(study: Study, jobs: int) -> Round:
-    """What comes after the runs of a study: it is read from the disk alone, so that a command that
-    was killed, and another one beside it, go on alike.
+    """What comes after the runs of a study: it is read only from the disk, so that a command that
+    was killed, and a second one on the same study, continue in the same way.
 
     Args:
         study: with rounds; of which some runs may not be over.

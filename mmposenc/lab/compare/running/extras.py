@@ -1,7 +1,7 @@
 """What is made once an encoding, with its first trained model: costs, pictures, figures, diagnosis.
 
 None of it may end a study: what can't be made leaves a note for the report. Pictures are what the
-model predicts for some test images, beside the truth.
+model predicts for some test images, next to the ground truth.
 """
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
 
     Args:
         study, run: which; the encoding's first run.
-        checkpoint: the trained weights; None where training came to none: then costs alone.
+        checkpoint: the trained weights; None where training left none: then only costs.
     """
     cfg = apply(study.base(), run.entry)
     makers: dict[str, Callable[[], Any]] = {
@@ -178,7 +178,7 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
         for what, suffix, words in (('truth', 'truth', truth_text), ('predicted', name,
                                                                      predicted_text)):
             path = folder / 'pictures' / f'{key}_{suffix}.jpg'
-            # A class is told by its words: written on a small picture it would cover it.
+            # A class is shown as text below: written on a small picture it would cover it.
             drawn = pixels if scope == 'mmpretrain' else artist.draw(
                 pixels, sample, truth=what == 'truth')
             write_picture(path, _shrunk(drawn))

@@ -151,7 +151,7 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
 
 
 def _check(cfg: Config, study: Study, old: Study | None, words: Sequence[str]) -> list[Entry]:
-    """All that can be told before any work: data, metric, sizes, encodings. Returns the entries
+    """Checks all that is known before any work: data, metric, sizes, encodings. Returns the entries
     without rows of a table that the model can't have; those that a word names are refused."""
     if study.rates:
         check_tunable(cfg)

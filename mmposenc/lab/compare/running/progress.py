@@ -88,7 +88,7 @@ def seconds_left(runs: list[State], jobs: int) -> float | None:
 
     Args:
         runs: all of them.
-        jobs: how many go on at once.
+        jobs: how many run at once.
     """
     whole = [each.record['seconds'] for each in runs if each.over and each.record.get('seconds')]
     whole += [each.progress['seconds'] / each.share for each in runs
@@ -166,7 +166,7 @@ class Display:
 
     Args:
         study, metric: what is shown.
-        jobs: how many runs go on at once.
+        jobs: how many runs there are at once.
         console: where, of :func:`plain_console`; by default the standard output.
     """
 

@@ -28,14 +28,14 @@ _KEY = 'comparison'
 class RecordHook(Hook):
     """Notes the mean loss and the metric by epoch, time and memory, in every checkpoint.
 
-    A run that was killed goes on from a checkpoint, and so do these numbers: what they are at the
-    end does not depend on kills. CPU seconds are those of the training process and of those that
+    A run that was killed continues from a checkpoint, and so do these numbers: their final values
+    do not depend on kills. CPU seconds are those of the training process and of those that
     load its data, validation included; None where several train together, and on a system
     that does not tell.
 
     Args:
         run: whose progress file is kept up to date.
-        metric: the key of validations that is noted.
+        metric: the key of validations that is recorded.
         by_epoch: a point of the curve an epoch; else one every fiftieth of the iterations.
     """
     priority = 'BELOW_NORMAL'  # before checkpoints are written
@@ -127,7 +127,7 @@ def read_progress(run: Run) -> dict[str, Any]:
 
 
 def write_progress(run: Run, told: dict[str, Any]) -> None:
-    """Says how far a run is, for tables alone: a full disk does not end it here."""
+    """Writes how far a run is, only for tables: so a full disk does not end the run here."""
     with suppress(OSError):
         write_json(run.progress_file, told, safe=False)
 
@@ -159,7 +159,7 @@ def cpu_seconds() -> float | None:
         return None
     total, ticks = sum(ended[:4]), os.sysconf('SC_CLK_TCK')
     for child in {pid for path in lists for pid in path.read_text().split()}:
-        try:  # behind the name in brackets: utime and stime are the 14th and 15th of all fields
+        try:  # after the name in brackets: utime and stime are the 14th and 15th of all fields
             fields = Path('/proc', child, 'stat').read_text().rpartition(')')[2].split()
         except OSError:  # it has ended in between
             continue

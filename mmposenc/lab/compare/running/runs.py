@@ -2,7 +2,7 @@
 
     python -m mmposenc.lab.compare.running.runs STUDY/runs/peg/seed0
 
-It trains, tests at every size and writes run.json; started again it goes on where it was.
+It trains, tests at every size and writes run.json; started again, it continues where it was.
 """
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def _save(run: Run, record: dict[str, Any]) -> None:
 
 
 def _tell(run: Run, phase: str) -> None:
-    """Says in the progress file what begins; what training told stays."""
+    """Writes into the progress file what begins; what training wrote stays."""
     if is_main_process():
         write_progress(run, {**read_progress(run), 'phase': phase, 'time': time.time()})
 

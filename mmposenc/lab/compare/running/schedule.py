@@ -65,7 +65,7 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
                 try:
                     _note_crash(run, handle.poll() or 0)
                 except OSError as error:  # a full disk, which the next run may have room on
-                    tell(run, f'ended, which could not be noted: {in_a_line(error)}')
+                    tell(run, f'ended, which could not be saved: {in_a_line(error)}')
                     continue
                 ended.append(run)
             now = time.monotonic()
@@ -84,7 +84,7 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
                 for run in starting:
                     tell(run, 'started')
             due = now + look if now >= due else due
-            for run in ended:  # behind the start of others, who need not wait for the report
+            for run in ended:  # after others have started, which need not wait for the report
                 tell(run, 'ended')
             tell(None, '')
             time.sleep(wait)

@@ -171,7 +171,7 @@ class _Job:
 
 class SubmittedWorkers:
     """Jobs of a cluster, by the package submitit: an array of all runs that are started at once.
-    Jobs of Slurm go on when the command ends; their numbers are kept in the runs' folders, and the
+    Jobs of Slurm continue when the command ends; their numbers are in the runs' folders, and the
     same command, given again, waits for those that are queued or running.
 
     Args:

@@ -1,7 +1,7 @@
 """A study that adds seeds until it is decided: what each look at the values says. Pure functions.
 
 The looks share the 5% of error by the seeds that are new in them, so that looking often makes no
-error likelier. All is computed anew from the runs, so that a study that was killed decides alike.
+error likelier. All is computed from the runs each time, so that a kill does not change a decision.
 """
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ def apply(cfg: Config, entry: Entry) -> Config:
         entry: what to put there.
 
     Raises:
-        ValueError: nothing takes encodings, the place can't have these, or the config has not what
-            the entry changes besides.
+        ValueError: nothing takes encodings, the place can't have these, or the config lacks what
+            else the entry changes.
     """
     place = find_place(cfg)
     changed = copy.deepcopy(cfg)

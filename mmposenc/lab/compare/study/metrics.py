@@ -73,7 +73,7 @@ def metric_of(cfg: Config) -> Metric:
 
 
 def _check_topk(cfg: Config) -> None:
-    """ImageNet's top 5 of fewer classes is an error of mmpretrain's, behind the first epoch."""
+    """ImageNet's top 5 of fewer classes is an error of mmpretrain's, after the first epoch."""
     classes = ((cfg.get('model') or {}).get('head') or {}).get('num_classes')
     for name in ('val_evaluator', 'test_evaluator'):
         for each in listed(cfg.get(name) or []):
