@@ -1,5 +1,5 @@
-"""What the site adds to Sphinx: links that only a checkout can follow, sharp figures, and the table of
-classes."""
+"""What the site adds to Sphinx: links that only a checkout can follow, sharp figures, and the table
+of classes."""
 from __future__ import annotations
 
 import struct

@@ -76,7 +76,8 @@ def test_training_and_testing_take_few_lines(name, tmp_path, monkeypatch, capfd)
     options = ['default_hooks.logger.interval=1']
     if name in ('PVT', 'Swin'):
         options += ['model.test_cfg.score_thr=0']
-    main(['train', config, '--work-dir', 'work', '--cfg-options', *options, *named(name.replace(' ', '_'))])
+    run = name.replace(' ', '_')
+    main(['train', config, '--work-dir', 'work', '--cfg-options', *options, *named(run)])
     out, err = capfd.readouterr()
     lines = out.splitlines()
     first = next(i for i, line in enumerate(lines) if re.search(r'(Epoch|Iter)\(train\)', line))
@@ -101,7 +102,7 @@ def test_training_and_testing_take_few_lines(name, tmp_path, monkeypatch, capfd)
     options += ['model.test_cfg.score_thr=0.9'] * (name == 'PVT')
     main(['test', config, checkpoint, '--work-dir', 'test', '--show-dir', 'drawn', '--out',
           'found.pkl', '--cfg-options', *[word for word in options if 'train' not in word],
-          *named(f'{name}_test'.replace(' ', '_'))])
+          *named(f'{run}_test')])
     lines = capfd.readouterr().out.splitlines()
     assert ' testing ' in ' '.join(lines[:3]) and len(lines) < 20, lines
     last = [line[9:].partition(': ')[0] for line in lines[-4:]]

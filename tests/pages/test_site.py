@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from browser import Browser, needs_browser
 from running import ROOT
 
 from mmposenc import attention, backbones, checkpoint, detr, encodings, functional
@@ -98,3 +99,17 @@ def test_notebooks_are_stored_without_outputs_and_shown_with_them(site):
         assert '"output_type"' not in notebook.read_text()
         html = (site / 'docs' / 'notebooks' / f'{notebook.stem}.html').read_text()
         assert html.count('<img') >= 2 and 'Traceback' not in html
+
+
+@needs_browser
+def test_tables_and_pages_fit_a_phone(site, pages, tmp_path):
+    browser = Browser(tmp_path)
+    try:
+        for path in sorted(pages.keys() - {site / 'index.html'}):  # which sends on
+            browser.open(path, 390)
+            assert browser.run('document.documentElement.scrollWidth') <= 390, path
+            wide = browser.run("""[...document.querySelectorAll('.table-wrapper')].filter(
+                each => each.scrollWidth > each.clientWidth + 1).map(each => each.innerText)""")
+            assert wide == [], (path, wide)
+    finally:
+        browser.close()
