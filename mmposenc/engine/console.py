@@ -28,7 +28,8 @@ from ..command_line import Prints, of_a_library
 _SUMMARIES = 'after_test_epoch', 'after_run'
 #: Warnings and errors of libraries that users cannot act on, or that are worded better here.
 _FOR_THE_FILE = re.compile('deprecated|save_param_scheduler|has been overridden after|'
-                           'prefix is not set in metric|out of bounds, the drawn')
+                           'prefix is not set in metric|out of bounds, the drawn|'
+                           '`metrics` is an empty dict')
 #: Message of mmdet's metrics when no image has a box.
 _NO_BOXES = 'results of the whole dataset is empty'
 
@@ -177,14 +178,20 @@ def _filters(logger: logging.Logger) -> list[_Filter]:
             if isinstance(each, _Filter)]
 
 
-def threshold(cfg: Any) -> str:
-    """The least score of a detector's boxes, as the end of a sentence."""
+def least_score(cfg: Any) -> tuple[str, float] | None:
+    """The option below which a detector drops boxes, 'model.test_cfg.score_thr', and its value."""
     test_cfg = cfg.model.get('module', cfg.model).get('test_cfg') or {}
     for name, part in (('test_cfg.rcnn', test_cfg.get('rcnn') or {}), ('test_cfg', test_cfg)):
         if 'score_thr' in part:
-            return (f': no box scores more than model.{name}.score_thr={part["score_thr"]}; '
-                    'train for longer, or lower it')
-    return ''
+            return f'model.{name}.score_thr', part['score_thr']
+    return None
+
+
+def threshold(cfg: Any) -> str:
+    """The least score of a detector's boxes, as the end of a sentence."""
+    found = least_score(cfg)
+    return (f': no box scores more than {found[0]}={found[1]}; train for longer, or lower it'
+            if found else '')
 
 
 class Bar:

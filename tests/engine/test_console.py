@@ -112,6 +112,9 @@ def test_training_and_testing_take_few_lines(name, tmp_path, monkeypatch, capfd)
         assert last[0].startswith('warning') and lines[-4].endswith(
             'nothing was found in any image: no box scores more than '
             'model.test_cfg.score_thr=0.9; train for longer, or lower it'), lines
+        main(['predict', 'data/images', config, checkpoint, '--out', 'own', '--score-thr', '0'])
+        assert ('nothing was found that scores more than 0 (--score-thr); the model drops what '
+                'scores less than model.test_cfg.score_thr=0.05') in capfd.readouterr().out
 
 
 def test_who_is_heard(tmp_path, capsys) -> None:

@@ -23,7 +23,7 @@ from ..config.checks import check_checkpoint, check_folder, check_num_classes, c
 from ..config.models import build_model, device_of, image_channels, load_weights
 from ..config.nodes import bare_type, pipelines, type_name
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
-from ..console import Bar
+from ..console import Bar, least_score
 from .pictures import (
     KeepPicture,
     Source,
@@ -244,6 +244,9 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
             skip.refuse()
     found = (f', {boxes} objects that score more than {thr:g}' if boxes else
              f': nothing was found that scores more than {thr:g} (--score-thr)')
+    own = least_score(cfg)
+    if not boxes and own and own[1] > thr:
+        found += f'; the model drops what scores less than {own[0]}={own[1]:g}'
     say(f'{file.number} image{"s" * (file.number != 1)} predicted{found * (scope == "mmdet")}')
     return Prediction(file.number, file.skipped)
 
