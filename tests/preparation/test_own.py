@@ -233,7 +233,7 @@ def test_nothing_is_overwritten_and_broken_pictures_are_reported(tmp_path, capsy
         with pytest.raises(SystemExit, match=said):
             main([*command, str(out)])
     write(tmp_path / 'full' / 'file', '')
-    with pytest.raises(SystemExit, match='is there already'):
+    with pytest.raises(SystemExit, match='exists; give another folder'):
         main([*command, str(tmp_path / 'full')])
     with pytest.raises(SystemExit, match='2 problems'):
         main([*command, str(tmp_path / 'out')])

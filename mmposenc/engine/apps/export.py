@@ -176,8 +176,8 @@ def _check_example(raw: RawOutputs, size: tuple[int, int], channels: int) -> Non
         return
     least = bisect.bisect_left(range(most), -always, min(size),
                                key=lambda side: -single((side, side)))
-    raise ValueError(f'size={size} is too small an example: the graph would hold for maps of one '
-                     f'cell alone; it must be at least ({least}, {least}), or give --fixed-size')
+    raise ValueError(f'size={size} is too small an example: the graph would hold only for maps of '
+                     f'one cell; it must be at least ({least}, {least}), or give --fixed-size')
 
 
 def _normalisation(cfg: Config, inside: bool

@@ -108,7 +108,7 @@ def read_video(path: Path) -> tuple[float, Iterator[np.ndarray]]:
     check_file(str(path))
     capture = cv2.VideoCapture(str(path))
     if not capture.isOpened():
-        raise ValueError('OpenCV can not read it as a video')
+        raise ValueError('OpenCV cannot read it as a video')
 
     def frames() -> Iterator[np.ndarray]:
         found = False
@@ -128,7 +128,7 @@ class VideoWriter:
         rate: frames a second.
 
     Raises:
-        RuntimeError: this OpenCV can not write one.
+        RuntimeError: this OpenCV cannot write one.
     """
 
     def __init__(self, path: Path, rate: float) -> None:
@@ -174,7 +174,7 @@ def write_picture(path: Path, pixels: np.ndarray) -> None:
     ordered = pixels[..., ::-1] if pixels.ndim == 3 else pixels
     done, data = cv2.imencode(path.suffix, np.ascontiguousarray(ordered))
     if not done:
-        raise OSError(f'{path}: OpenCV can not write {pixels.shape} of {pixels.dtype}')
+        raise OSError(f'{path}: OpenCV cannot write {pixels.shape} of {pixels.dtype}')
     with whole_file(path, durable=False) as partial:  # else each picture waits for the disk
         partial.write_bytes(data.tobytes())
 

@@ -315,8 +315,8 @@ def check_batch_size(batch_size: int) -> None:
 def check_score_thr(scope: str, score_thr: float | None) -> None:
     """Raises ValueError for a threshold that is none, or that a task has no boxes for."""
     if score_thr is not None and scope != 'mmdet':
-        raise ValueError(f'score_thr={score_thr}: {TASKS[scope]} predicts no boxes, which it is '
-                         'for')
+        raise ValueError(f'score_thr={score_thr}: {TASKS[scope]} predicts no boxes; leave it '
+                         'out')
     if score_thr is not None and not 0 <= score_thr < 1:
         raise ValueError(f'score_thr={score_thr} must be at least 0 and less than 1')
 

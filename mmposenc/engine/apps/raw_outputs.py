@@ -98,7 +98,7 @@ class Detections(RawOutputs):
         if (single is None or hasattr(model, 'mask_head')
                 or not hasattr(sys.modules[single.__module__], 'filter_scores_and_topk')):
             raise ValueError(f'--decode: {type(model).__name__} with {type(head).__name__} decodes '
-                             f'in a way of its own; RetinaNet, FCOS, ATSS, GFL and their like can')
+                             'its boxes differently; RetinaNet, FCOS, ATSS, GFL and similar work')
         kind = head.test_cfg.nms.get('type', 'nms')
         if kind != 'nms':
             raise ValueError(f"--decode: test_cfg.nms.type={kind!r} must be 'nms'")

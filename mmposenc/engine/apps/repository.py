@@ -55,7 +55,7 @@ def write(model: Any, folder: str | Path, name: str, metrics: dict[str, float] |
     cfg = _config(model)
     check_types(cfg)
     if read_text(text := cfg.pretty_text, CONFIG) != cfg.to_dict():
-        raise ValueError('the config holds values that can not be written down as text')
+        raise ValueError('the config holds values that cannot be written as text')
     folder.mkdir(parents=True, exist_ok=True)
     write_checkpoint(folder / WEIGHTS, model.state_dict(), {'library': 'mmposenc'})
     for file, content in ((CONFIG, text), (CARD, _card(model, name, metrics or {}))):

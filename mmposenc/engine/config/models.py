@@ -36,7 +36,7 @@ def device_of(name: str | None) -> torch.device:
         device = torch.device(name or get_device())
         torch.empty(1, device=device).tolist()  # which 'meta' has nothing for
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f'device={name!r} can not be used here: {describe(error)}') from error
+        raise ValueError(f'device={name!r} cannot be used here: {describe(error)}') from error
     return device
 
 
@@ -189,7 +189,7 @@ def read_picture(cfg: Config, path: str) -> np.ndarray:
     """
     found = mmcv.imread(path, 'grayscale' if image_channels(cfg) == 1 else 'color')
     if found is None:
-        raise ValueError(f'{path} can not be read as a picture')
+        raise ValueError(f'{path} cannot be read as a picture')
     return found
 
 

@@ -47,7 +47,7 @@ def prepare_own(kind: str, source: Path, out: Path, classes: list[str] | None = 
     if inner == outer or inner in outer.parents or outer in inner.parents:
         raise PrepareError(f'--out {out} and {source} must not lie in each other')
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise PrepareError(f'--out {out} is there already; give another folder')
+        raise PrepareError(f'--out {out} exists; give another folder')
     found = read_labels(kind, source, classes)
     for line in (*found.problems, *found.notes):
         log(line)

@@ -34,7 +34,7 @@ class KeepPaddingOut(Hook):
         keep_padding_out(plain_model(runner.model))
 
     def before_train(self, runner: Any) -> None:
-        """Refuse what can not be trained so."""
+        """Refuse what cannot be trained so."""
         again = runner.cfg.get('activation_checkpointing') or ()
         for name in {again} if isinstance(again, str) else set(again):
             if name in ('backbone', 'neck'):

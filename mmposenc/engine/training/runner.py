@@ -135,7 +135,7 @@ class CheckpointRunner(_Runner):
                 seal(partial)
         except OSError as error:
             raise OSError(f'the checkpoint {path} cannot be written: {error.strerror or error}; '
-                          'those before it are whole, and --resume continues from them') from error
+                          'earlier ones are complete, and --resume continues from them') from error
         self._saved_iter = meta['iter']
 
 
