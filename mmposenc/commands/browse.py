@@ -26,4 +26,4 @@ def main(argv: list[str] | None = None) -> None:
         cfg = read_config(args)
         written = engine.browse(cfg, args.output_dir, phase=args.phase, number=args.number,
                                 seed=args.seed)
-    print(f'wrote {len(written)} pictures to {args.output_dir}')
+    print(f'pictures: {len(written)}, in {args.output_dir}')

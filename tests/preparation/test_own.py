@@ -166,7 +166,7 @@ def test_masks_keep_their_labels(tmp_path):
     total = sum(part['cell'] for part in counts.values())
     assert total == 2 * 640 + 48 * 64 and sum(part['pictures'] for part in counts.values()) == 3
     assert (tmp_path / 'out' / 'classes.txt').read_text() == 'ground\ncell\n'
-    assert lines[0] == '2 classes: ground, cell'
+    assert lines[0] == 'classes: ground, cell'
 
 
 @pytest.mark.parametrize('bad, said', [

@@ -9,7 +9,7 @@ from tinydata import read_annotations
 def test_pictures_show_what_the_network_gets(detector, browse, tmp_path, capsys) -> None:
     browse(detector['config'], '--output-dir', tmp_path, '--cfg-options',
            'train_dataloader.dataset.pipeline.1.with_mask=True')
-    assert f'wrote 4 pictures to {tmp_path}' in capsys.readouterr().out
+    assert f'pictures: 4, in {tmp_path}' in capsys.readouterr().out
     for i in range(4):
         drawn = np.asarray(Image.open(tmp_path / f'shape_{i}.png')).astype(int)
         assert drawn.shape == (64, 64, 3)  # padded to a multiple of 32, as in training

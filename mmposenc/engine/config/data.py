@@ -69,7 +69,7 @@ def use_data(cfg: Config, folder: str) -> None:
         head['num_classes'] = len(classes)
     if (cfg.get('data_preprocessor') or {}).get('num_classes'):
         cfg.data_preprocessor.num_classes = len(classes)
-    print(f'{folder}: {len(classes)} classes: {", ".join(classes)}')
+    print(f'{folder}: classes {", ".join(classes)}')
 
 
 def _has(root: Path, scope: str, part: str) -> bool:

@@ -59,7 +59,7 @@ def prepare_own(kind: str, source: Path, out: Path, classes: list[str] | None = 
     counts: Counts = build_folder(
         out, dict(source=kind), lambda folder: {part: write(folder, part, pictures, found.classes)
                                                 for part, pictures in parts.items()})
-    log(f'{len(found.classes)} classes: {", ".join(found.classes)}')
+    log(f'classes: {", ".join(found.classes)}')
     for part, numbers in counts.items():
         log(f'{part}: ' + ', '.join(f'{number:,} {what}' for what, number in numbers.items()))
         if lacking := [name for name in found.classes if not numbers[name]]:
