@@ -14,7 +14,7 @@ function layOut() {
     }
     table.classList.remove('dense', 'cards', 'broken');
     for (const step of ['dense', narrow.matches ? 'cards' : 'broken']) {
-      if (table.offsetWidth > table.parentElement.clientWidth) {
+      if (table.parentElement.scrollWidth > table.parentElement.clientWidth) {
         table.classList.remove('dense');
         table.classList.add(step);
       }
