@@ -162,7 +162,7 @@ def test_a_wrong_file_is_not_kept(tmp_path, monkeypatch):
     (detr(), 'none/model.pt2', {}, 'none'),
     (detr(), 'model.pt2', dict(tolerance=1.5), r'tolerance=1.5 must be above 0 and below 1'),
     (detr(), 'model.pt2', dict(decode=True), r'--decode: .*model.pt2 must end in .onnx'),
-    (detr(), 'model.onnx', dict(decode=True), r'--decode: DETR with DETRHead decodes its boxes diff'),
+    (detr(), 'model.onnx', dict(decode=True), r'--decode: DETR with DETRHead decodes its boxes '),
     (deformable(), 'model.onnx', {}, r'encoder.layers.0.self_attn is a MultiScaleDeformable'),
     (dense('RetinaNet'), 'model.onnx', dict(size=(32, 64)),
      r'size=\(32, 64\) is too small an example: .* at least \(64, 64\), or '),
