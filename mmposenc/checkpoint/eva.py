@@ -45,8 +45,8 @@ def eva_pairs(state: Mapping[str, Tensor]) -> tuple[Pair, ...]:
 
     Args:
         state: weights under the names of either side, from which timm's form is recognised:
-            separate queries, keys and values (EVA-02 with a norm in its MLP), separate gates (also
-            DINOv3), one tensor for the mixed frequencies of all blocks.
+            queries, keys and values apart (EVA-02 with a norm in its MLP), gates apart (the same,
+            and DINOv3), one tensor for the mixed frequencies of all blocks.
     """
     has_norm = 'backbone.blocks.0.mlp.norm.weight' in state
     apart = has_norm or 'blocks.0.attn.q_proj.weight' in state
@@ -112,7 +112,7 @@ _EVA02 = (
               Pair('blocks.{n}.mlp.w1.{p}', 'blocks.{n}.mlp.fc1_g.{p}'),
               Pair('blocks.{n}.mlp.w2.{p}', 'blocks.{n}.mlp.fc1_x.{p}'),
               Pair('blocks.{n}.mlp.w3.{p}', 'blocks.{n}.mlp.fc2.{p}'))),
-    # Biases of separate projections have other names in timm.
+    # Biases of the projections that stand apart have other names in timm.
     Rule(r'(blocks\.\d+\.attn)\.([qv])_bias', lambda match, tensor, state: {
         f'{match[1]}.{match[2]}' + ('_proj.bias' if 'blocks.0.attn.q_proj.weight' in state
                                     else '_bias'): tensor}),

@@ -57,7 +57,7 @@ _FOREIGN = (
     (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
     (r'(.*\.)?encoder\.layer\.\d+\.lambda_1', "Hugging Face's BEiT or Data2Vec"),
     (r'layers\.\d+\.attn\.attn\.in_proj_weight', "mmseg's VisionTransformer"),
-    (r'blocks\.63\.attn\.q_bias', "EVA-02-CLIP's enormous model, whose norms are after "
+    (r'blocks\.63\.attn\.q_bias', "EVA-02-CLIP's enormous model, whose norms stand behind "
      'attention and MLP'),
 )
 
@@ -99,7 +99,7 @@ def recognise(names: Iterable[str]) -> str | None:
 
 def _perception_encoder(names: list[str]) -> str | None:
     """The source of timm's file or the release's: a norm before the blocks, a table, and a head
-    that pools by attention or no norm after the blocks."""
+    that pools by attention or no norm behind the blocks."""
     for source, before, table, behind, pool in (
             ('eva', 'norm_pre', 'pos_embed', 'norm|fc_norm', 'attn_pool'),
             ('clip', 'ln_pre', 'positional_embedding', 'ln_post', r'attn_pool\.probe')):
@@ -123,7 +123,7 @@ def _by_absence(names: list[str]) -> str | None:
         return 'CoCa (a norm before the blocks, and a head that pools by attention)'
     if has(r'fc_norm\.weight') and has(r'pos_embed') and not has(
             r'cls_token|reg_token|blocks\.0\.(ls1\.gamma|gamma_1|attn\.(qkv\.bias|q_bias))'):
-        return 'a ViT with its norms after attention and MLP (vit_base_patch16_rpn)'
+        return 'a ViT with its norms behind attention and MLP (vit_base_patch16_rpn)'
     return None
 
 

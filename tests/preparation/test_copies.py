@@ -82,7 +82,7 @@ COCO_DAMAGE = [
     (lambda root: [path.unlink() for path in (root / 'val2017').iterdir()],
      '{}/val2017 is empty'),
     (lambda root: cut(root / 'val2017' / '000000000002.jpg', -40),
-     '{}/val2017/000000000002.jpg cannot be read as a picture: ')]
+     '{}/val2017/000000000002.jpg can not be read as a picture: ')]
 
 
 @pytest.mark.parametrize('damage, expected', COCO_DAMAGE, ids=[text for _, text in COCO_DAMAGE])

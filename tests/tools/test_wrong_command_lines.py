@@ -157,7 +157,7 @@ CLASSIFIER = {
         ('matrix --against a b c', '--against takes a config and at most one checkpoint'),
         ('added --channels 999', 'channels=[999] must be'),
         ('overlay --image no.jpg', "image: there is no file 'no.jpg'"),
-        ('overlay --image text.jpg', 'text.jpg cannot be read'),
+        ('overlay --image text.jpg', 'text.jpg can not be read'),
         ('overlay --image a.jpg --at 1 0.5', 'at=(1.0, 0.5)'),
         ('overlay --image a.jpg --size 30 32', 'size=(30, 32) must be multiples of 32')],
     'diagnose': [

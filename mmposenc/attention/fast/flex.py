@@ -219,7 +219,7 @@ def _bucket_of(buckets: Buckets, device: torch.device
 def pair_places(query: Grid, key: Grid, num_prefix_tokens: int, device: torch.device
                 ) -> tuple[Callable[[Tensor, Tensor], Tensor], list[int]]:
     """Where a table of offsets (Dr, Dc), flattened, holds that of tokens i and j; and how many
-    entries :func:`with_prefix` appends to it for pairs with a prefix token.
+    entries :func:`with_prefix` puts behind it for pairs with a prefix token.
 
     With whole strides a place is a number of the query plus one of the key, whether or not they are
     prefix tokens: a kernel reads two vectors and decides nothing pair by pair, which would take
@@ -263,7 +263,7 @@ def _token_places(query: Grid, key: Grid, p: int, device: torch.device
 
 
 def with_prefix(table: Tensor, kinds: Tensor, behind: list[int]) -> Tensor:
-    """A table of offsets, followed by the entries of pairs with a prefix token.
+    """A table of offsets with what pairs with a prefix token have behind it.
 
     Args:
         table: (..., Dr * Dc).

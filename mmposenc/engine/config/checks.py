@@ -218,7 +218,7 @@ def check_no_study(cfg: Config) -> None:
             raise ValueError(
                 f'work_dir={cfg.work_dir!r} is a run of the study in {study}, whose results a '
                 f'training there would change. Give another --work-dir; mmposenc compare --out '
-                f'{study} continues the study')
+                f'{study} goes on with the study')
 
 
 def check_auto_scale_lr(cfg: Config) -> None:

@@ -189,7 +189,7 @@ def read_picture(cfg: Config, path: str) -> np.ndarray:
     """
     found = mmcv.imread(path, 'grayscale' if image_channels(cfg) == 1 else 'color')
     if found is None:
-        raise ValueError(f'{path} cannot be read as a picture')
+        raise ValueError(f'{path} can not be read as a picture')
     return found
 
 

@@ -172,7 +172,7 @@ def _open_images(paths: Iterable[Path], problems: list[str]) -> list[Image.Image
                 image.load()
                 images.append(image.copy())
         except Exception as error:  # PIL raises what the codec raises, and for too many pixels
-            problems.append(f'{path} cannot be read as a picture: {error}')
+            problems.append(f'{path} can not be read as a picture: {error}')
     return images
 
 

@@ -51,7 +51,7 @@ def check_unlocked(work_dir: str | Path) -> None:
 
 
 def file_lock(path: Path, seconds: float = 0) -> FileLock:
-    """A lock, not taken, that the system releases when the process ends."""
+    """A lock that the system lets go of when the process ends; not taken yet."""
     return FileLock(path, seconds, thread_local=False, poll_interval=0.005, fallback_to_soft=False)
 
 

@@ -184,7 +184,7 @@ def draw_panels(panels: Sequence[Drawable], *, columns: int = 4, title: str | No
                 same_scale: bool = False, cell_inches: float = 2.2, width: float | None = None,
                 narrowest: float = NARROWEST) -> Figure:
     """Draw maps side by side, each with its colour bar. Maps of one unit have one range of colours,
-    so that they can be compared; the title of a map with one value says so.
+    so that they can be compared; a map whose values are all alike says so.
 
     Args:
         panels: the maps.
@@ -247,7 +247,7 @@ def largest(values: Array | None) -> float:
 
 
 def upper_end(panel: Drawable) -> float:
-    """Where the colours of a map end, if it is drawn by itself."""
+    """Where the colours of a map end, drawn alone."""
     return largest(panel.values) if panel.limits is None else panel.limits[1]
 
 
@@ -260,7 +260,7 @@ def flat_note(values: Array | None) -> str:
 
 
 def plot_figure(width: float | None, title: str) -> tuple[Figure, Axes]:
-    """A figure of one plot of curves, 5 inches wide by default, and its axes."""
+    """A figure of one plot of curves, 5 inches wide if not told, and its axes."""
     from matplotlib.figure import Figure
 
     inches = 5.0 if width is None else width
@@ -281,7 +281,7 @@ def fit(text: str, inches: float, points: float) -> str:
 
 
 def _only_outer(axes: Axes, *, left: bool, right: bool, bottom: bool) -> None:
-    """Leave out labels and the bar where the next panel or the one below has the same."""
+    """Leave out labels and the bar where the panels beside or below have the same."""
     if not left:
         axes.set_ylabel('')
     if not bottom:
@@ -292,7 +292,7 @@ def _only_outer(axes: Axes, *, left: bool, right: bool, bottom: bool) -> None:
 
 
 def _fit_texts(axes: Axes, inches: float, height: float) -> None:
-    """Break titles and labels that would run into the next panel or the one below."""
+    """Break titles and labels that would run into the next panel, beside or below."""
     axes.set_title(fit(axes.get_title(), 0.85 * inches, HEADING), fontsize=HEADING)
     for axis, most in ((axes.xaxis, 0.8 * inches), (axes.yaxis, height - 0.4)):
         axis.set_label_text(fit(axis.get_label_text(), most, LABEL), fontsize=LABEL)

@@ -27,7 +27,7 @@ from .extras import make_extras
 from .runs import run_config, tested_config
 from .workers import Workers
 
-#: Timed steps and batches, untimed ones before them, and the seconds that they may take.
+#: Steps and batches that are timed, behind those that are not, and the seconds they may take.
 _STEPS, _UNTIMED, _SECONDS = 12, 2, 10.0
 #: What extras are sent as; no encoding has the name.
 EXTRAS = ''
@@ -45,7 +45,7 @@ class Cost(NamedTuple):
         validation: the whole validation set.
         tests: the test set at all sizes.
         extras: pictures, figures and diagnosis, which the encoding's first run makes.
-        epoch: before the first batch of every epoch, where processes that load data start again.
+        epoch: before the first batch of every epoch, where processes that load data begin anew.
     """
 
     start: float
@@ -213,7 +213,7 @@ class _Enough(BaseException):
 
 
 class _Times(Hook):
-    """Times the first iterations, and ends the run after them.
+    """Times the first iterations, and ends the run behind them.
 
     Attributes:
         gaps: seconds of each iteration, with the loading of its batch.
@@ -224,8 +224,8 @@ class _Times(Hook):
         self._since = 0.0
 
     def before_train_epoch(self, runner: Any) -> None:
-        # Reset at each epoch and after validation, which has its own counter: where an epoch is a
-        # step or two, the median would be that of steps with validations.
+        # Anew in every epoch and behind a validation, which is counted by itself: where an epoch is
+        # a step or two, the median would be that of steps with validations.
         self._since = time.monotonic()
 
     before_test_epoch = after_val = before_train_epoch

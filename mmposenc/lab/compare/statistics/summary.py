@@ -140,7 +140,7 @@ def encoding_of(results: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def values_at(results: Mapping[str, Any], factor: float) -> Values:
-    """encoding -> seed -> value at a size, of finished runs only; every encoding has an entry.
+    """encoding -> seed -> value at a size, of finished runs alone; every encoding has an entry.
 
     A run that diverged or failed has no value, and neither has one whose value is not finite.
     """
@@ -265,7 +265,7 @@ def diverged(results: Mapping[str, Any], name: str) -> int:
 
 
 def _lost(results: Mapping[str, Any], name: str) -> str:
-    """A second sentence, on what an encoding's mean leaves out; '' where that is nothing.
+    """A sentence of what an encoding's mean leaves out, behind another one; '' where nothing is.
     """
     count = diverged(results, name)
     if not count:

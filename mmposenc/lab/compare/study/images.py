@@ -1,4 +1,4 @@
-"""What a test gives for each image: kept with the run, to resample the test images.
+"""What a test gives for each image: kept beside the run, to resample the test images.
 
 Accuracy and mIoU are kept. Both are a mean over columns of sums of one array over sums of another:
 pixels in the intersection and in the union of each class, or right answers and answers.

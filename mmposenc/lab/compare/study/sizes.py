@@ -24,7 +24,7 @@ def resized(cfg: Config, factor: float) -> Config:
     """A config whose test gives images ``factor`` times as large.
 
     Sizes of the test's pipeline are multiplied and rounded (a pipeline without any gets a Resize
-    after its loading), and so are windows that slide over an image, and a size that the data
+    behind its loading), and so are windows that slide over an image, and a size that the data
     preprocessor fills up to. Label maps and boxes stay as they are, so that predictions are
     compared at the data set's own size. ``tta_pipeline`` stays, and so does validation.
 
