@@ -87,7 +87,7 @@ def _run(run: Run, record: dict[str, Any], extras: dict[str, Any]) -> dict[str, 
         status = 'waiting'  # it was killed, and goes on with the next call
     kept = {key: record[key] for key in (
         'encoding', 'seed', 'train_seconds', 'train_cpu_seconds', 'peak_bytes', 'curve', 'tests',
-        'checkpoint')}
+        'finetuned', 'checkpoint')}
     notes = [record['note'], *(each['note'] for each in extras.values() if 'note' in each)]
     return {**kept, 'status': status, 'note': '; '.join(filter(None, notes)),
             'log': last_lines(run) if status == 'failed' else []}
