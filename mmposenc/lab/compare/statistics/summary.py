@@ -17,6 +17,7 @@ from .differences import (
     WORSE,
     Place,
     Values,
+    best_of,
     contrast,
     judged,
     places,
@@ -203,14 +204,6 @@ def compare(values: Values, base: str, higher_is_better: bool, factor: float, ma
             row['images'] = by_images(row, found, name, other, spread) if spread else None
             rows.append(dict(encoding=name, against=other, role=role, factor=factor, **row))
     return rows
-
-
-def best_of(values: Values, higher_is_better: bool) -> str | None:
-    """The encoding with the best mean; the first of equal ones; None where nothing is known."""
-    means = {name: fmean(seeds.values()) for name, seeds in values.items() if seeds}
-    if not means:
-        return None
-    return (max if higher_is_better else min)(means, key=lambda name: means[name])
 
 
 # Which encoding to take, why, and how sure that is: the rules of docs/report.md.
