@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_a_test_keeps_the_answer_to_each_image(finished, tmp_path):
             held = np.load(images_file(run, test['factor']))
             assert held['both'].shape == held['either'].shape == (4, 1)
             found = read_images(images_file(run, test['factor']))
-            assert found.count == 4 and found.value == pytest.approx(test['value'])
+            assert found.number == 4 and found.value == pytest.approx(test['value'])
             # What an earlier version wrote.
             np.savez(tmp_path / 'old.npz', both=held['both'])
             assert np.array_equal(read_images(tmp_path / 'old.npz').drawn, found.drawn)
@@ -120,7 +121,7 @@ def test_ap_of_images_that_count_several_times_is_that_of_as_many_images(tmp_pat
     whole, file = detected(tmp_path, range(12))
     assert read_images(file).value == pytest.approx(whole, abs=5e-4) and .2 < whole < .9
     held = np.load(file)
-    metric = Boxes(*(held[name] for name in Boxes._fields))
+    metric = Boxes(**{each.name: held[each.name] for each in fields(Boxes)})
     times = np.array([[2, 0, 1, 3, 1, 0, 0, 1, 1, 2, 1, 0], np.eye(12, dtype=int)[4] * 12])
     for draw, value in zip(times, metric(times.astype(float)), strict=True):
         expected, _ = detected(tmp_path, np.repeat(range(12), draw))
@@ -130,8 +131,8 @@ def test_ap_of_images_that_count_several_times_is_that_of_as_many_images(tmp_pat
 def test_a_detector_without_a_box_has_an_ap_of_zero(tmp_path):
     _, file = detected(tmp_path, range(3))
     held = np.load(file)
-    none = Boxes(**{name: held[name][:0] if name != 'truths' else held[name]
-                    for name in Boxes._fields})
+    none = replace(Boxes(**{each.name: held[each.name][:0] for each in fields(Boxes)}),
+                   truths=held['truths'])
     assert none(np.ones((2, 3))).tolist() == [0, 0]
 
 
@@ -139,10 +140,31 @@ def test_resampling_images_gives_the_variance_of_a_mean_of_images():
     rng = np.random.default_rng(0)
     one, two = (right(*(rng.random(400) < share)) for share in (.7, .9))
     told = spread_of({'one': [one], 'two': [two]}, draws=8000)
-    exact = 1e4 * np.cov(one[0][:, 0], two[0][:, 0]) / 400
+    exact = 1e4 * np.cov(one.both[:, 0], two.both[:, 0]) / 400
     assert told['count'] == 400 and told['own'] == [0, 0]
     assert np.diag(told['covariance']) == pytest.approx(np.diag(exact), rel=.05)
     assert told['covariance'][0][1] == pytest.approx(exact[0, 1], abs=.05 * exact[0, 0])
+
+
+def some_boxes(rng, count):
+    """Of images that are more or less easy."""
+    ease, truths = rng.normal(0, 1, count), rng.integers(1, 5, (count, 2))
+    image = np.repeat(np.arange(count), 6)
+    label, score, left = rng.integers(0, 2, len(image)), rng.random(len(image)), truths.copy()
+    hit = np.zeros((len(image), 3), bool)
+    for n in np.argsort(-score):
+        place = image[n], label[n]
+        if left[place] and rng.normal(ease[image[n]] + 2 * score[n] - .5, .5) > 0:
+            left[place] -= 1
+            hit[n] = rng.random() < np.array([1, .8, .5])
+    return Boxes(image, label, score, hit, np.zeros_like(hit), truths)
+
+
+def test_resampling_images_gives_the_spread_of_ap_over_test_sets():
+    rng = np.random.default_rng(0)
+    over_sets = [some_boxes(rng, 36)(np.ones((1, 36)))[0] for _ in range(400)]
+    drawn = [resampled(some_boxes(rng, 36), 36, 200).var(ddof=1) * 36 / 35 for _ in range(25)]
+    assert math.sqrt(np.mean(drawn)) == pytest.approx(np.std(over_sets, ddof=1), rel=.15)
 
 
 def test_what_is_in_the_seeds_spread_already_is_not_counted_twice():
@@ -189,8 +211,8 @@ def test_differences_on_the_page_and_in_the_csv(tmp_path):
     images = row['images']
     assert images['low'] < row['low'] < row['high'] < images['high'] and .3 < images['share'] < 1
     # As drawn again: standard errors of the difference over images, runs as they are.
-    gaps = [np.mean([each[0][chosen].mean() for each in runs['peg']]) - np.mean(
-        [each[0][chosen].mean() for each in runs['none']])
+    gaps = [np.mean([each.both[chosen].mean() for each in runs['peg']]) - np.mean(
+        [each.both[chosen].mean() for each in runs['none']])
         for chosen in rng.integers(0, 200, (3000, 200))]
     assert images['error'] ** 2 - row['error'] ** 2 == pytest.approx(1e4 * np.var(gaps), rel=.25)
     lines = list(csv.DictReader(io.StringIO(results_csv(told))))

@@ -114,7 +114,7 @@ def _images(records: list[tuple[Run, dict]], study: Study) -> dict[str, Any]:
                 known.setdefault(run.entry.name, []).append(held)
         there = {name: held for name, held in known.items()
                  if all(each is not None for each in held)}
-        counts = {each.count for held in there.values() for each in held}
+        counts = {each.number for held in there.values() for each in held}
         if len(counts) == 1:
             sizes.append({'factor': factor, **image_spread(counts.pop(), {
                 name: [each.drawn for each in held] for name, held in there.items()})})

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,8 @@ DRAWS, _AT_ONCE = 1000, 50
 RECALLS = np.linspace(0, 1, 101)
 
 
-class Shares(NamedTuple):
+@dataclass(frozen=True)
+class Shares:
     """A metric in percent that is a mean over columns of sums of one array over sums of another,
     (images, columns): pixels in the intersection and in the union of each class, or right answers
     and answers."""
@@ -34,7 +36,8 @@ class Shares(NamedTuple):
         return value
 
 
-class Boxes(NamedTuple):
+@dataclass(frozen=True)
+class Boxes:
     """COCO's AP, of the boxes that were found.
 
     Attributes:

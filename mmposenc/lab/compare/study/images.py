@@ -49,7 +49,7 @@ class Images(NamedTuple):
     """What a run's test is worth by the results of each image: how many there are, the metric of
     all of them, and of those that were drawn."""
 
-    count: int
+    number: int
     value: float
     drawn: np.ndarray
 
@@ -60,15 +60,15 @@ def read_images(file: Path) -> Images | None:
         return None
     with np.load(file) as held:
         if 'drawn' in held:
-            return Images(int(held['count']), float(held['value']), held['drawn'])
+            return Images(int(held['number']), float(held['value']), held['drawn'])
         both = held['both'].astype(float)  # of an earlier version
         either = held['either'].astype(float) if 'either' in held else np.ones_like(both)
     return images_of(Shares(both, either), len(both))
 
 
-def images_of(metric: Shares | Boxes, count: int) -> Images:
+def images_of(metric: Shares | Boxes, number: int) -> Images:
     """The metric of all images, and resampled."""
-    return Images(count, float(metric(np.ones((1, count)))[0]), resampled(metric, count))
+    return Images(number, float(metric(np.ones((1, number)))[0]), resampled(metric, number))
 
 
 @METRICS.register_module()
@@ -120,7 +120,7 @@ class ImageResults(BaseMetric):
             else Shares(*map(np.stack, zip(*results, strict=True))))
         partial = self.file.with_name(f'{self.file.name}.{os.getpid()}.partial')
         with open(partial, 'wb') as file:
-            np.savez_compressed(file, **metric._asdict(),
+            np.savez_compressed(file, **vars(metric),
                                 **images_of(metric, len(results))._asdict())
         os.replace(partial, self.file)
         return {}
@@ -134,8 +134,7 @@ def matched(ann_file: str, classes: Sequence[str], found: dict[int, np.ndarray])
         classes: names by label.
         found: what :meth:`ImageResults._boxes` gives, by image.
     """
-    from mmdet.datasets.api_wrappers import COCO
-    from pycocotools.cocoeval import COCOeval
+    from mmdet.datasets.api_wrappers import COCO, COCOeval
     with open(os.devnull, 'w') as nowhere, redirect_stdout(nowhere):
         truth = COCO(ann_file)
         categories = truth.get_cat_ids(cat_names=classes)
@@ -151,12 +150,13 @@ def matched(ann_file: str, classes: Sequence[str], found: dict[int, np.ndarray])
     truths = np.zeros((len(found), len(categories)), int)
     parts: list[tuple[np.ndarray, ...]] = []
     for each in filter(None, judge.evalImgs):
-        image, label = order[each['image_id']], categories.index(each['category_id'])
-        truths[image, label] = np.count_nonzero(each['gtIgnore'] == 0)
+        place = order[each['image_id']], categories.index(each['category_id'])
+        truths[place] = np.count_nonzero(each['gtIgnore'] == 0)
         scores = np.array(each['dtScores'])
-        parts.append((np.full(len(scores), image), np.full(len(scores), label), scores,
+        parts.append((*(np.full(len(scores), index) for index in place), scores,
                       each['dtMatches'].T > 0, each['dtIgnore'].T.astype(bool)))
     if not parts:
         overlaps = len(judge.params.iouThrs)
         parts = [(*np.zeros((2, 0), int), np.zeros(0), *np.zeros((2, 0, overlaps), bool))]
-    return Boxes(*map(np.concatenate, zip(*parts, strict=True)), truths)
+    image, label, score, hit, ignored = map(np.concatenate, zip(*parts, strict=True))
+    return Boxes(image, label, score, hit, ignored, truths)
