@@ -25,6 +25,7 @@ LAYERS = {
     'RoIAlignRotated': 'roi_align_rotated_forward',
     'RoIAwarePool3d': 'roiaware_pool3d_forward',
     'RoIPointPool3d': 'roipoint_pool3d_forward',
+    'RoIPool': 'roi_pool_forward',
     'SoftmaxFocalLoss': 'softmax_focal_loss_forward',
     'SparseConvolution': 'indice_conv_forward',
     'SparseMaxPool': 'indice_maxpool_forward',
