@@ -2,10 +2,11 @@
 import pytest
 import torch
 import torch.distributed as dist
-from mmcv.ops import SyncBatchNorm
 from torch import nn
 
 from mmposenc.operators import sync_bn
+
+from mmcv.ops import SyncBatchNorm  # isort: skip  (after mmposenc)
 
 
 @pytest.fixture
