@@ -11,6 +11,7 @@ import torch
 from mmdet.models.layers.transformer import coordinate_to_encoding, dino_layers
 from mmengine.registry import MODELS, init_default_scope
 from tinydetr import (
+    ENCODERS,
     IRPE,
     PEG,
     build,
@@ -29,13 +30,9 @@ PEG_QK = dict(type='mmposenc.PEG', apply_to='qk')
 POOL = dict(type='mmposenc.ContextPool', ratio=0.5)
 #: Every way to encode, with the levels it runs on.
 WAYS = {
-    'sine': detr(),
-    'none': detr(encoder=dict(encoder_pos=None)),
+    **{case: detr(encoder=encoder, attn=attn) for case, (encoder, attn) in ENCODERS.items()},
     'none, decoder too': detr(encoder=dict(encoder_pos=None), decoder=dict(key_pos=None)),
-    'learned': detr(encoder=dict(encoder_pos='learned'), decoder=dict(key_pos='learned')),
-    'peg': detr(encoder=dict(encoder_pos=None, pos_encoding=PEG)),
-    'peg qk': detr(encoder=dict(pos_encoding=PEG_QK, positions=(-1,))),
-    'irpe': detr(attn=dict(rel_pos_encoding=IRPE)),
+    'keys learned': detr(decoder=dict(key_pos='learned')),
     'several': detr(encoder=dict(pos_encoding=[PEG, dict(type='mmposenc.PEG')], positions=(-1, 1)),
                     attn=dict(rel_pos_encoding={**IRPE, 'rpe_on': 'qkv'})),
     'pools': detr(encoder=dict(pos_encoding=[PEG, POOL], positions=(-1, 0))),

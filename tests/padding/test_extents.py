@@ -192,25 +192,25 @@ def test_batch_norm_takes_the_statistics_of_valid_cells(layout, affine):
     if affine:
         nn.init.normal_(norm.weight), nn.init.normal_(norm.bias)
     other = copy.deepcopy(norm)
-    cells = torch.cat([image.flatten(2) for image in images], 2)[..., None]  # (1, C, N, 1)
-    cells.requires_grad_()
+
+    def valid(maps):
+        """The cells of all images, (1, C, N, 1)."""
+        return torch.cat([own[:, :rows, :cols].flatten(1) for own, (rows, cols) in
+                          zip(maps, IMAGES, strict=True)], 1)[None, ..., None]
+    cells = valid([image[0] for image in images]).requires_grad_()
     want = other(cells)
-    (want * torch.arange(want.numel()).view(want.shape).sin()).sum().backward()
+    weight = torch.arange(want.numel()).view(want.shape).sin()
+    (want * weight).sum().backward()
     with KeptOut(IMAGES, FULL):
         out = norm(padded)
     assert out.is_contiguous(memory_format=layout)
-    parts = [[part.view(4, *size) for part, size in
-              zip(whole[0, :, :, 0].split([rows * cols for rows, cols in IMAGES], 1), IMAGES,
-                  strict=True)]
-             for whole in (want, cells.grad, torch.arange(want.numel()).view(want.shape).sin())]
-    sum((out[i, :, :rows, :cols] * parts[2][i]).sum()
-        for i, (rows, cols) in enumerate(IMAGES)).backward()
-    for i, (rows, cols) in enumerate(IMAGES):
-        assert torch.allclose(out[i, :, :rows, :cols], parts[0][i], atol=1e-12)
-        grad = padded.grad[i].clone()
-        assert torch.allclose(grad[:, :rows, :cols], parts[1][i], atol=1e-12)
-        grad[:, :rows, :cols] = 0
-        assert torch.equal(grad, torch.zeros_like(grad))
+    (valid(out) * weight).sum().backward()
+    for got, expected in ((valid(out), want), (valid(padded.grad), cells.grad)):
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+    for each in (out, padded.grad):  # nothing elsewhere
+        assert each.count_nonzero() == valid(each).count_nonzero()
+    for one, two in zip(norm.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, two.grad)
     for name, buffer in norm.named_buffers():
         assert torch.allclose(buffer, other.get_buffer(name)), name
 
