@@ -19,7 +19,7 @@ from ..config.nodes import custom_hook
 #: Blocks that take padded batches image by image (encodings that follow each image's extent, with
 #: mask_padding) are compiled before and behind their attention.
 REGIONS = ('PVTBlock', 'ViTBlock', 'SwinBlock', 'DetrEncoderLayer', 'DetrDecoderLayer',
-           'FPN', 'BasicBlock', 'Bottleneck')
+           'BoxedDetrLayer', 'FPN', 'BasicBlock', 'Bottleneck')
 #: Graphs that regions may have in all: sizes of stages, training and evaluation, with and without
 #: a mask. (All modules count together, and beyond it torch runs them uncompiled.)
 MAX_GRAPHS = 128

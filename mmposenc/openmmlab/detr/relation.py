@@ -15,8 +15,9 @@ from mmdet.models.layers.transformer.dab_detr_layers import DABDetrTransformerDe
 from mmengine.model import ModuleList
 from torch import Tensor, nn
 
-from mmposenc.padding.layers import derived
 from mmposenc.registry import MODELS
+
+from .decoders import DeformableDecoderLayer, DetrDecoderLayer
 
 
 class Boxed:
@@ -30,6 +31,28 @@ class Boxed:
         query = super().__call__(query, *args, **kwargs)  # type: ignore[misc]
         boxes.move(number, query)
         return query
+
+
+class BoxedDetrLayer(Boxed, DetrDecoderLayer):
+    """Of DETR."""
+
+
+class BoxedDeformableLayer(Boxed, DeformableDecoderLayer):
+    """The layer of Deformable DETR and DINO."""
+
+
+class BoxedConditionalLayer(Boxed, ConditionalDetrTransformerDecoderLayer):  # type: ignore[misc]
+    """The layer of Conditional DETR."""
+
+
+class BoxedDABLayer(Boxed, DABDetrTransformerDecoderLayer):  # type: ignore[misc]
+    """Of DAB-DETR."""
+
+
+#: For each decoder layer, its class with biases by boxes.
+BOXED = {DetrDecoderLayer: BoxedDetrLayer, DeformableDecoderLayer: BoxedDeformableLayer,
+        ConditionalDetrTransformerDecoderLayer: BoxedConditionalLayer,
+        DABDetrTransformerDecoderLayer: BoxedDABLayer}
 
 
 def add_relations(decoder: Any, relation: dict[str, Any] | None, box_bias: dict[str, Any] | None,
@@ -50,7 +73,7 @@ def add_relations(decoder: Any, relation: dict[str, Any] | None, box_bias: dict[
             MODELS.build({**heads, **box_bias}) if starts or number else nn.Identity()
             for number in range(len(layers)))
     for layer in layers:
-        layer.__class__ = derived(Boxed, type(layer))
+        layer.__class__ = BOXED[type(layer)]
 
 
 class Boxes:
@@ -91,8 +114,7 @@ class Boxes:
 
     def masks(self, number: int, kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a layer with the biases of its attentions."""
-        plural = 's' * isinstance(self.decoder.layers[0], (
-            ConditionalDetrTransformerDecoderLayer, DABDetrTransformerDecoderLayer))
+        plural = 's' * isinstance(self.decoder.layers[0], (BoxedConditionalLayer, BoxedDABLayer))
         if self.relation is not None and number:
             name = f'self_attn_mask{plural}'
             kwargs = {**kwargs, name: _hidden(
