@@ -35,8 +35,9 @@ class Data(torch.utils.data.Dataset):
 
 
 def runner(work_dir, epochs: int = 1, **options) -> Runner:
-    """Trains by epoch; runs of one process have different names."""
-    return Runner(Model(), str(work_dir), experiment_name=f'tiny_{next(_numbers)}',
-                  train_dataloader=torch.utils.data.DataLoader(Data()),
-                  train_cfg=dict(by_epoch=True, max_epochs=epochs),
-                  optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)), **options)
+    """Trains by epoch; runs of one process have different names. ``options`` come first."""
+    usual = dict(model=Model(), train_dataloader=torch.utils.data.DataLoader(Data()),
+                 train_cfg=dict(by_epoch=True, max_epochs=epochs),
+                 optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)))
+    return Runner(work_dir=str(work_dir), experiment_name=f'tiny_{next(_numbers)}',
+                  **{**usual, **options})

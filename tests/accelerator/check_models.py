@@ -54,7 +54,7 @@ BACKBONES = {name: (kind, {**sizes, **options}) for kind, sizes, cases in (
             register_tokens=2, mlp='swiglu', qkv_bias='qv', pre_norm=True, attn_norm=True,
             mlp_norm=True),
         'DeiT IRPE': dict(rel_pos_encoding=dict(IRPE, rpe_on='qkv')),
-        'DeiT projected by convolutions': dict(conv_projection=True, rel_pos_encoding=IRPE),
+        'DeiT projected by convolutions': dict(conv_projection=(0, 1), rel_pos_encoding=IRPE),
         'DeiT on queries and keys': dict(pos_encoding=dict(PEG, apply_to='qk')),
         'DeiT rotary': dict(rel_pos_encoding=ours('RotaryEmbedding2D', mode='mixed')),
         'DeiT rotary of DINOv3': dict(rel_pos_encoding=ours(

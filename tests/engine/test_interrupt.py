@@ -5,10 +5,11 @@ import os
 import signal
 
 import pytest
+import tinyrunner
 import torch
 from mmengine.evaluator import BaseMetric
 from mmengine.hooks import Hook
-from tinyrunner import Data, Model
+from tinyrunner import Data
 
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.engine import Runner
@@ -43,17 +44,12 @@ class Signal(Hook):
             self.send()
 
 
-numbers = iter(range(1000))
-
-
 def runner(work_dir, *hooks, **kwargs) -> Runner:
     torch.manual_seed(0)
     data = torch.utils.data.DataLoader
-    return Runner(
-        Model(), str(work_dir), experiment_name=f'interrupt_{next(numbers)}',
-        train_dataloader=data(Data(3)), train_cfg=dict(by_epoch=True, max_epochs=3),
-        val_dataloader=data(Data(3)), val_cfg=dict(), val_evaluator=[Metric()],
-        randomness=dict(seed=3), default_hooks=dict(
+    return tinyrunner.runner(
+        work_dir, epochs=3, train_dataloader=data(Data(3)), val_dataloader=data(Data(3)),
+        val_cfg=dict(), val_evaluator=[Metric()], randomness=dict(seed=3), default_hooks=dict(
             checkpoint=dict(type='CheckpointHook', interval=3),
             epoch_seed=dict(type='mmposenc.EpochSeedHook')),
         custom_hooks=[dict(type='EMAHook', momentum=0.25), *hooks],

@@ -55,7 +55,7 @@ def fetch_wheel(requirement: str, filename: str, sha256: str, cache: Path, log: 
     hash was checked, so an interrupted download is never mistaken for a whole one.
 
     Raises:
-        PrepareError: If pip fails, brings another file, or the hash is not the expected one.
+        PrepareError: If pip fails, or brings another file.
     """
     target = cache / filename
     if target.is_file():
@@ -67,14 +67,9 @@ def fetch_wheel(requirement: str, filename: str, sha256: str, cache: Path, log: 
     with tempfile.TemporaryDirectory(prefix='.fetch-', dir=cache) as folder:
         log(f'{requirement}: downloading with pip')
         _pip_download(requirement, Path(folder), _tags(filename))
-        fetched = Path(folder) / filename
-        if not fetched.is_file():
-            got = ', '.join(sorted(p.name for p in Path(folder).iterdir())) or 'nothing'
-            raise PrepareError(f'pip was asked for {requirement} and brought {got} '
-                               f'instead of {filename}')
-        actual = sha256_of(fetched)
-        if actual != sha256:
-            raise PrepareError(f'{filename} has sha256 {actual}, expected {sha256}; '
+        fetched, = Path(folder).iterdir()
+        if (actual := sha256_of(fetched)) != sha256:
+            raise PrepareError(f'{fetched.name} has sha256 {actual}, {filename} has {sha256}; '
                                'the package index serves another file, nothing was unpacked')
         os.replace(fetched, target)
     return target

@@ -13,7 +13,6 @@ from torch import distributed as dist
 from mmposenc.checkpoint import load_checkpoint
 
 from ..config.checks import (
-    check_auto_scale_lr,
     check_checkpoint,
     check_class_folders,
     check_files,
@@ -88,8 +87,7 @@ def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
         custom_hook(cfg, 'mmposenc.CompileHook')
     use_feature_cache(cfg, feature_cache)
     if auto_scale_lr:
-        check_auto_scale_lr(cfg)
-        cfg.auto_scale_lr.enable = True
+        cfg.auto_scale_lr = {**(cfg.get('auto_scale_lr') or {}), 'enable': True}
     if resume is None and cfg.get('resume'):
         resume = cfg.get('load_from') or 'auto'
     if resume is not None:
