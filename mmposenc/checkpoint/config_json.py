@@ -24,6 +24,8 @@ _TIMM = {
     r'beitv2_(\w+?)_patch16_\d+': 'beitv2-{}',
     r'vit_relpos_(\w+?)_patch16_\d+': 'relpos-{}',
     r'vit_srelpos_(\w+?)_patch16_\d+': 'srelpos-{}',
+    r'naflexvit_(base|so400m)_patch16_(gap|par_gap|parfac_gap|siglip)': 'naflex-{}-{}',
+    r'naflexvit_(\w+?)_patch16_radio_(v\d)': 'radio-{}-{}',
     r'samvit_(\w+?)_patch16': 'sam-{}',
     r'(?:vit|deit)_(tiny|small|base|large)_patch\d+_\d+': '{}',
 }
@@ -63,11 +65,13 @@ def vit_of(name: str) -> dict[str, Any]:
 def _of_timm(architecture: str, published: dict[str, Any]) -> dict[str, Any] | None:
     for pattern, arch in _TIMM.items():
         found = re.fullmatch(pattern, architecture)
-        name = arch.format(found[1].replace('_', '-')) if found else None
+        name = arch.format(*((part or '').replace('_', '-') for part in found.groups())
+                           ) if found else None
         if name not in ARCHS:
             continue
         options: dict[str, Any] = dict(arch=name)
-        if 'input_size' in published:
+        # The table of a NaFlexViT is not that of the images it was trained on.
+        if 'input_size' in published and not architecture.startswith('naflexvit'):
             options['img_size'] = published['input_size'][-1]
         if patch := re.search(r'_patch(\d+)', architecture):
             options['patch_size'] = int(patch[1])

@@ -112,9 +112,15 @@ def _tuple(numbers: Iterable[int]) -> str:
 _ALIKE = (
     (r'clip-.*', "CLIP with the exact GELU, as LAION's, DataComp's and timm's without quickgelu in "
                  'the name', ('act=gelu',)),
+    (r'siglip-(base|so400m)', 'SigLIP 2 for any aspect ratio (NaFlex)', (
+        'pos_encoding.interpolation=bilinear_antialias',)),
     (r'siglip-base', "timm's vit_base_patch16_gap_224", ('act=gelu', 'num_heads=16')),
     (r'siglip-(base|large|so400m)', "those of timm's models of SigLIP that have the exact GELU",
      ('act=gelu',)),
+    (r'naflex-base-gap', 'a model that keeps cells square (naflexvit_base_patch16_par_gap)', (
+        'pos_encoding.keep_aspect=True',)),
+    (r'naflex-base-parfac-gap', 'a model whose positions are shares of each side', (
+        'pos_encoding.coordinates=fractional',)),
 )
 
 

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable
 
 SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, DINOv3, EVA-02, '
-             'Perception Encoder, RoPE-ViT, BEiT, SAM, ViTDet, iRPE-DeiT, PVT, PVT v2, SegFormer, '
-             'Twins, Swin, DETR, iRPE-DETR and Deformable DETR, and the models of timm, '
+             'Perception Encoder, RoPE-ViT, BEiT, NaFlexViT, SAM, ViTDet, iRPE-DeiT, PVT, PVT v2, '
+             'SegFormer, Twins, Swin, DETR, iRPE-DETR and Deformable DETR, and the models of timm, '
              'mmpretrain, mmdet and Hugging Face that docs/weights.md lists')
 
 #: A name that only files of one source have, and the source: these decide, whatever else there is.
@@ -18,6 +18,7 @@ _MARKS = (
      r'relative_position_bias\.relative_position_bias_table', 'huggingface-beit'),
     (r'(?:blocks\.\d+\.attn|rel_pos_bias)\.relative_position_bias_table', 'beit'),
     (r'(?:blocks\.\d+\.attn\.|shared_)rel_pos\..*', 'relpos'),
+    (r'embeds\.proj\.weight', 'naflex'),
     (r'storage_tokens|(model\.)?layer\.\d+\.attention\.q_proj\.weight|(rope\.)?freqs|'
      r'(blocks\.\d+\.attn\.)?rope\.freqs_cos|blocks\.\d+\.attn\.[qk]_proj\.weight', 'eva'),
 )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from .rules import Pair, Source, State, same, to_ours
-from .vit import TABLE
+from .vit import TABLE, as_cells, as_map
 from .vit_options import plain_arch, size_options
 
 _REASON = 'no part of the image encoder, and nothing else has a place here'
@@ -25,27 +25,9 @@ _PARTS = ((r'^patch_embed\.projection\.', 'patch_embed.proj.'), (r'^layers\.', '
 _SIZES = {(768, 12): 'base', (1024, 24): 'large', (1280, 32): 'huge'}
 
 
-def _cells(table: Tensor) -> Tensor:
-    """(1, H, W, C) as (1, H * W, C). ViTDet's has that form and an entry of a class token, which
-    only pretraining had."""
-    if table.dim() == 4:
-        return table.flatten(1, 2)
-    side = round((table.shape[1] - 1) ** 0.5)
-    return table[:, 1:] if side * side == table.shape[1] - 1 else table
-
-
-def _map(table: Tensor) -> Tensor:
-    """The reverse, of a square."""
-    side = round(table.shape[1] ** 0.5)
-    if side * side != table.shape[1]:
-        raise ValueError(f'{TABLE} has {table.shape[1]} cells; a square number is required, as the '
-                         f'shape of the grid is not part of the weights')
-    return table.unflatten(1, (side, side))
-
-
 PAIRS = (
     Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
-    Pair('pos_embed', TABLE, _cells, _map),
+    Pair('pos_embed', TABLE, as_cells, as_map),
     Pair('blocks.{n}.attn.rel_pos_h', 'backbone.blocks.{n}.attn.rel_pos_encoding.row_table'),
     Pair('blocks.{n}.attn.rel_pos_w', 'backbone.blocks.{n}.attn.rel_pos_encoding.col_table'),
     *same('norm_pre.{p}', 'blocks.{n}.norm1.{p}', 'blocks.{n}.attn.qkv.{p}',

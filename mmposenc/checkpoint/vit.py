@@ -1,9 +1,11 @@
-"""Weights of timm's VisionTransformer, whose names DeiT's release has too, of iRPE's DeiT, and of
-mmpretrain's VisionTransformer, for :class:`mmposenc.backbones.ViT` in an ImageClassifier."""
+"""Weights of timm's VisionTransformer, whose names DeiT's release has too, of timm's NaFlexViT, of
+iRPE's DeiT, and of mmpretrain's VisionTransformer, for :class:`mmposenc.backbones.ViT` in an
+ImageClassifier."""
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from math import isqrt
 
 from torch import Tensor
 
@@ -11,16 +13,19 @@ from .irpe import TABLES
 from .rules import Pair, Rule, Source, same, to_ours
 
 TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
+#: Of factorized positions, beside that of columns.
+ROWS = f'{TABLE}_y'
 
+#: Blocks and norms.
+_PARTS = same('norm_pre.{p}', 'norm.{p}', 'fc_norm.{p}', 'blocks.{n}.norm1.{p}',
+              'blocks.{n}.attn.qkv.{p}', 'blocks.{n}.attn.proj.{p}', 'blocks.{n}.ls1.gamma',
+              'blocks.{n}.norm2.{p}', 'blocks.{n}.mlp.fc1.{p}', 'blocks.{n}.mlp.fc2.{p}',
+              'blocks.{n}.ls2.gamma')
 _PAIRS = (
     Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
     Pair('pos_embed', TABLE),
     Pair('reg_token', 'backbone.register_tokens'),
-    *same('cls_token', 'dist_token', 'norm_pre.{p}', 'norm.{p}',
-          'fc_norm.{p}',
-          'blocks.{n}.norm1.{p}', 'blocks.{n}.attn.qkv.{p}', 'blocks.{n}.attn.proj.{p}',
-          'blocks.{n}.ls1.gamma', 'blocks.{n}.norm2.{p}', 'blocks.{n}.mlp.fc1.{p}',
-          'blocks.{n}.mlp.fc2.{p}', 'blocks.{n}.ls2.gamma'),
+    *same('cls_token', 'dist_token'), *_PARTS,
 )
 _HEAD = (Pair('head.{p}', 'head.fc.{p}'),)
 #: mmpretrain's DeiTClsHead, where there is a distillation head.
@@ -36,6 +41,55 @@ def vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
     """
     distilled = any(name.endswith('head_dist.weight') for name in names)
     return _PAIRS + (_HEADS if distilled else _HEAD)
+
+
+def as_cells(table: Tensor) -> Tensor:
+    """(1, H, W, C) as (1, H * W, C). ViTDet's has that form and an entry of a class token, which
+    only pretraining had."""
+    if table.dim() == 4:
+        return table.flatten(1, 2)
+    side = round((table.shape[1] - 1) ** 0.5)
+    return table[:, 1:] if side * side == table.shape[1] - 1 else table
+
+
+def as_map(table: Tensor) -> Tensor:
+    """The reverse, of a square."""
+    side = round(table.shape[1] ** 0.5)
+    if side * side != table.shape[1]:
+        raise ValueError(f'{TABLE} has {table.shape[1]} cells; a square number is required, as the '
+                         f'shape of the grid is not part of the weights')
+    return table.unflatten(1, (side, side))
+
+
+def _kernel(weight: Tensor) -> Tensor:
+    """The weights of a linear layer on patches, (C, rows * columns * 3), as those of a
+    convolution, which timm's other models have."""
+    if weight.dim() == 4:
+        return weight
+    side = isqrt(weight.shape[1] // 3)
+    if 3 * side * side != weight.shape[1]:
+        raise ValueError(f'embeds.proj.weight has shape {tuple(weight.shape)}; square patches of '
+                         f'three channels are required')
+    return weight.unflatten(1, (side, side, 3)).permute(0, 3, 1, 2)
+
+
+#: timm's NaFlexViT.
+NAFLEX = (
+    Pair('embeds.proj.weight', 'backbone.patch_embed.projection.weight', _kernel,
+         lambda weight: weight.permute(0, 2, 3, 1).flatten(1)),
+    Pair('embeds.proj.bias', 'backbone.patch_embed.projection.bias'),
+    Pair('embeds.pos_embed', TABLE, as_cells, as_map),
+    Pair('embeds.pos_embed_y', ROWS), Pair('embeds.pos_embed_x', f'{TABLE}_x'),
+    Pair('embeds.cls_token', 'backbone.cls_token'),
+    Pair('embeds.reg_token', 'backbone.register_tokens'), *_PARTS, *_HEAD,
+)
+
+
+def _naflex_rules(state: Mapping[str, Tensor]) -> tuple[Rule, ...]:
+    if not any(name.startswith('embeds.pos_embed') for name in state):
+        raise ValueError("source='naflex' with no embeds.pos_embed: a NaFlexViT without a table of "
+                         'positions, as those with rotary positions are')
+    return (*to_ours(NAFLEX), *_LEFT_OUT)
 
 
 # DeiT III's name of the layer scale.
@@ -88,6 +142,7 @@ VIT = Source('deit', lambda state: (*to_ours(vit_pairs(state)), _GAMMA, *_LEFT_O
 SOURCES = (
     VIT,
     Source('irpe-deit', lambda state: to_ours((*vit_pairs(state), *_IRPE))),
+    Source('naflex', _naflex_rules),
     # VisionTransformer and DistilledVisionTransformer, alone or as the backbone of a classifier.
     Source('mmpretrain-vit', _MMPRETRAIN, [(r'^backbone\.', '')]),
 )

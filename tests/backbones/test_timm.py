@@ -19,6 +19,7 @@ from timm.models import vision_transformer_sam
 from timm.models.beit import Beit
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.eva import Eva
+from timm.models.naflexvit import NaFlexVit
 from timm.models.pvt_v2 import PyramidVisionTransformerV2
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.swin_transformer_v2 import SwinTransformerV2
@@ -174,6 +175,30 @@ RELATIVE = {
              rel_pos_encoding=dict(type='mmposenc.LogSpacedCPB', hidden_dims=16,
                                    prefix_bias=False))),
 }
+NAFLEX = partial(NaFlexVit, patch_size=PATCH, embed_dim=24, depth=2, num_heads=3, num_classes=5,
+                 pos_embed_grid_size=(4, 4), dynamic_img_pad=True)
+GAP = dict(global_pool='avg', fc_norm=True, reg_tokens=4, init_values=1e-5)
+RADIO = dict(global_pool='token', class_token=True, reg_tokens=7, final_norm=False,
+             pos_embed_interp_mode='bilinear', pos_embed_ar_preserving=True,
+             pos_embed_antialias=False)
+#: What is compared, and timm's arguments, by our arch.
+TABLES_OF_NAFLEX = {
+    'naflex-base-gap': (pooled, GAP),
+    'naflex-base-par-gap': (pooled, dict(GAP, pos_embed_ar_preserving=True)),
+    'naflex-base-parfac-gap': (
+        pooled, dict(GAP, pos_embed_ar_preserving=True, pos_embed='factorized')),
+    'naflex-base-siglip': (last_map, dict(act_layer='gelu_tanh', pos_embed_interp_mode='bilinear')),
+    'radio-large-v3': (last_map, dict(RADIO, init_values=1e-5)),
+    'radio-huge-v3': (last_map, dict(RADIO, pos_embed_align_corners=True))}
+
+
+def naflex(arch):
+    features, options = TABLES_OF_NAFLEX[arch]
+    view = dict(pool=None) if features is last_map else {}
+    return Case(partial(NAFLEX, **options), partial(ViT, arch, **OURS, **view), features,
+                [(40, 24), NATIVE, (24, 64), (8, 40)])
+
+
 SAM = partial(ViT, img_size=28, patch_size=4, embed_dims=16, num_layers=4, num_heads=2, pool=None,
               final_norm=False, window_size=3, global_blocks=(1, 3), mask_window_padding=False,
               norm_eps=1e-5, pos_encoding=TABLE,
@@ -228,6 +253,7 @@ CASES = {
                                                         out_indices=(0, 1)),
                              partial(maps, norm=name == 'beit, pretrained'), [(40, 24)])
        for name in ('beit', 'relpos')},
+    **{arch: naflex(arch) for arch in TABLES_OF_NAFLEX},
     'sam': Case(partial(TIMM_SAM, neck_chans=6), partial(SAM, neck_channels=6),
                 lambda model, x: [model.forward_features(x)],
                 [(28, 28), (32, 20), (12, 40), (44, 48)], resized=1e-10),
@@ -321,7 +347,7 @@ def test_features_and_gradients(name, size):
     if name == 'relpos as Swin V2' and 8 in size:
         pytest.skip('timm divides 0 by 0 on one row')
     theirs, ours = pair(case, size)
-    native = size == case.sizes[0] and size in (NATIVE, (28, 28))
+    native = size in (NATIVE, (28, 28))
     share = case.native if native else case.resized
     x = torch.randn(2, 3, *size, dtype=torch.float64)
     outs, grads = results(ours, lambda image: flat(ours(image)), x)
@@ -404,8 +430,22 @@ NAMES = {
        for size in ('base', 'large')},
     **{f'relpos-{size}': f'vit_relpos_{size}_patch16_224' for size in ('small', 'medium', 'base')},
     **{f'srelpos-{size}': f'vit_srelpos_{size}_patch16_224' for size in ('small', 'medium')},
+    **{f'naflex-base-{kind}': f'naflexvit_base_patch16_{kind.replace("-", "_")}'
+       for kind in ('gap', 'par-gap', 'parfac-gap', 'siglip')},
+    'naflex-so400m-siglip': 'naflexvit_so400m_patch16_siglip',
+    **{f'radio-{size}-{version}': f'naflexvit_{size}_patch16_radio_{version}' for size, version in (
+        ('base', 'v3'), ('large', 'v3'), ('huge', 'v3'), ('giant', 'v3'), ('so400m', 'v4'),
+        ('huge', 'v4'))},
     **{f'sam-{size}': f'samvit_{size}_patch16' for size in ('base', 'large', 'huge')},
     **{arch: f'swinv2_{name}' for arch, name in V2_MODELS.items()}}
+
+
+#: What an arch is told as, where the weights of both look the same.
+TOLD = {'naflex-base-par-gap': 'naflex-base-gap',
+        **{f'naflex-{size}-siglip': f'siglip-{size}' for size in ('base', 'so400m')},
+        **{f'beitv2-{size}': f'beit-{size}' for size in ('base', 'large')},
+        **{f'rope-vit-{size}-axial-ape': f'deit3-{size}' for size in ('small', 'base', 'large')},
+        **{arch: arch.partition('-w')[0] for arch in V2_MODELS}}
 
 
 @pytest.mark.parametrize('arch', [
@@ -419,7 +459,7 @@ def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch, monkeypatch):
         own = dict(pos_encoding=dict(num_prefix_embeds=0))
     swin, sam = arch.startswith('v2-'), arch.startswith('sam')
     options: dict[str, Any] = {} if sam else dict(num_classes=0)
-    if 'siglip' in arch:
+    if arch.startswith('siglip'):
         options |= dict(global_pool='')
     if arch.startswith(('rope-vit', 'dinov3')):
         options |= dict(global_pool='token')
@@ -436,9 +476,7 @@ def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch, monkeypatch):
     assert {name: value.shape for name, value in back.items()} == {
         name: value.shape for name, value in state.items() if name not in report.dropped}
     told = needed_options(report.state_dict)
-    alike = arch.replace('v2-', '-') if 'beit' in arch else arch.replace('rope-vit', 'deit3') \
-        .replace('-axial-ape', '') if arch.endswith('axial-ape') else arch.partition('-w')[0]
-    assert told[0] == f'model.backbone.arch={alike}'
+    assert told[0] == f'model.backbone.arch={TOLD.get(arch, arch)}'
     if not swin:
         # A repository on the hub says as much in its config.json.
         monkeypatch.setattr(config_json, 'config', lambda name: dict(
@@ -451,7 +489,7 @@ def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch, monkeypatch):
             name: value.shape for name, value in ours.state_dict().items()}
         assert ours.blocks[0].norm1.eps == theirs.blocks[0].norm1.eps or sam
         assert ours.blocks[0].attn.num_heads == theirs.blocks[0].attn.num_heads
-        assert len(told) == 1 or own or sam, told
+        assert len(told) == 1 or own or sam or 'naflex' in arch, told
         return
     for stage, layer in zip(ours.stages, theirs.layers, strict=True):
         attention, other = stage.blocks[0].attn.w_msa, layer.blocks[0].attn
