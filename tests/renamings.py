@@ -112,16 +112,26 @@ def clip(state: State) -> State:
     state = renamed(flat_tokens(state), (r'^blocks\.(\d+)\.norm', r'transformer.resblocks.\1.ln_'),
                     ('^blocks', 'transformer.resblocks'), (r'qkv\.', 'in_proj_'),
                     ('attn.proj', 'attn.out_proj'), ('mlp.fc1', 'mlp.c_fc'),
-                    ('mlp.fc2', 'mlp.c_proj'), ('cls_token', 'class_embedding'),
+                    (r'gamma_(\d)', r'ls_\1.gamma'), ('mlp.fc2', 'mlp.c_proj'),
+                    ('cls_token', 'class_embedding'),
                     ('pos_embed', 'positional_embedding'), ('norm_pre', 'ln_pre'),
                     ('^norm', 'ln_post'), ('patch_embed.proj', 'conv1'), ('^', 'visual.'))
     return state | zeros('visual.proj', 'token_embedding.weight', 'positional_embedding',
                          'transformer.resblocks.0.mlp.c_fc.weight')
 
 
+def clip_alone(state: State) -> State:
+    return {name.removeprefix('visual.'): value for name, value in clip(state).items()
+            if name.startswith('visual.') and name != 'visual.proj'}
+
+
 def open_clip(state: State) -> State:
     return renamed(state, ('^', 'visual.trunk.')) | zeros(
         'visual.head.proj.weight', 'text.token_embedding.weight')
+
+
+def deit_iii(state: State) -> State:
+    return renamed(state, (r'ls([12])\.gamma', r'gamma_\1'))
 
 
 def mae(state: State) -> State:
@@ -279,6 +289,7 @@ EVA = partial(Eva, **SIZES, use_rot_pos_emb=True)
 DINOV3 = partial(EVA, rope_type='dinov3', rope_rotate_half=True, num_reg_tokens=4,
                  use_abs_pos_emb=False, use_fc_norm=False, init_values=1.0)
 GATED = partial(DINOV3, swiglu_mlp=True, swiglu_align_to=8)
+PERCEPTION = partial(EVA, attn_type='rope', use_pre_transformer_norm=True, use_fc_norm=False)
 EVA02 = partial(EVA, swiglu_mlp=True, use_fc_norm=False)
 EVA_CLIP = partial(EVA02, qkv_fused=False, scale_mlp=True)
 ROPE_VIT = partial(EVA, attn_type='rope', init_values=1.0, use_abs_pos_emb=False,
@@ -291,6 +302,7 @@ SWIN = dict(img_size=32, patch_size=4, embed_dim=12, depths=(2, 1), num_heads=(2
 V1, V2 = partial(SwinTransformer, **SWIN), partial(SwinTransformerV2, **SWIN)
 SAMS = partial(VisionTransformerSAM, **dict(SIZES, patch_size=4), use_rel_pos=True, window_size=3,
                global_attn_indexes=(1,), neck_chans=6)
+TEXT = r'visual\.proj|(token_|position|transformer).*'
 HF_TEXT = r'text_model\..*|logit_scale'
 PRETRAINING = r'.*(mask|periods|local_cls|lm_head|freqs_).*'
 BUFFERS = r'.*(mask_token|lm_head\.weight|cls_pt_.*|relative_position_index)'
@@ -303,12 +315,20 @@ CASES = {
     'dinov2-reg': (partial(SCALED, reg_tokens=4, no_embed_class=True), dinov2, 'dinov2',
                    'mask_token'),
     'dinov2-giant, of FSDP': (GIANT, chunked, 'dinov2', r'.*(mask_token|dino_head.*)'),
+    'deit iii': (partial(SCALED, no_embed_class=True), deit_iii, 'deit', 'none'),
     'mae': (VITS, mae, 'deit', 'mask_token|decoder_embed.*'),
     'hf dinov2-giant': (GIANT, hf_dinov2, 'huggingface-vit', r'.*mask_token|classifier.*'),
     'hf vit': (partial(VITS, num_classes=5), hf_vit, 'huggingface-vit', 'vit.pooler.*'),
     'hf clip': (CLIP, hf_clip, 'huggingface-clip', HF_TEXT),
     'hf siglip': (SIGLIP, hf_clip, 'huggingface-clip', HF_TEXT),
-    'clip': (CLIP, clip, 'clip', r'visual\.proj|(token_|position|transformer).*'),
+    'clip': (CLIP, clip, 'clip', TEXT),
+    'perception encoder, core': (
+        partial(PERCEPTION, global_pool='map', use_post_transformer_norm=True),
+        lambda state: clip(state) | zeros('visual.attn_pool.probe'), 'clip',
+        rf'visual\.attn_pool.*|{TEXT}'),
+    'perception encoder, lang': (
+        partial(PERCEPTION, class_token=False, use_post_transformer_norm=False, init_values=0.1),
+        clip_alone, 'clip', 'none'),
     'open_clip of timm': (VITS, open_clip, 'clip', r'visual\.head.*|text.*'),
     **{f'dinov3 {name}, {kind}': (model, rename, 'eva', PRETRAINING)
        for kind, model in (('', DINOV3), ('no bias', partial(DINOV3, qkv_bias=False)),

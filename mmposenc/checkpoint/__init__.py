@@ -29,9 +29,9 @@ TIMM: dict[str, Family] = {
     'twins': Family(pvt.TWINS, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*'),
     'beit': Family(beit.BEIT, mark=r'backbone\..*rel_pos_encoding\.prefix_bias'),
     'relpos': Family(beit.relpos_pairs, mark=r'backbone\..*rel_pos_encoding\..*'),
-    'naflex': Family(vit.NAFLEX, re.escape(vit.ROWS)),
     'deit': Family(vit.vit_pairs, re.escape(vit.TABLE), vit.without_row),
     'eva': Family(eva.eva_pairs, eva.MARK),
+    'naflex': Family(vit.NAFLEX, f'{re.escape(vit.TABLE)}(_y)?'),
 }
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .rules import Pair, Rule, Source, State, joined, same, to_ours
-from .vit import TABLE
+from .vit import HEAD, QV_BIASES, SCALES, TABLE, TOKENS, TRUNK
 from .vit_options import is_gated
 
 _SCALE, _Q_BIAS = 'backbone.blocks.0.ls1.gamma', 'backbone.blocks.0.attn.qkv.q_bias'
@@ -20,18 +20,10 @@ MARK = f'{re.escape(_SCALE)}|{re.escape(_Q_BIAS)}'
 _FREQS = 'backbone.blocks.{}.attn.rel_pos_encoding.freqs'
 
 _PAIRS = (
-    Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
-    Pair('pos_embed', TABLE),
-    Pair('reg_token', 'backbone.register_tokens'),
-    *same('cls_token', 'norm_pre.{p}', 'norm.{p}', 'fc_norm.{p}', 'blocks.{n}.norm1.{p}',
-          'blocks.{n}.norm2.{p}', 'blocks.{n}.attn.norm.{p}', 'blocks.{n}.attn.proj.{p}',
-          'blocks.{n}.mlp.norm.{p}', 'blocks.{n}.mlp.fc2.{p}'),
-    Pair('blocks.{n}.gamma_{m}', 'backbone.blocks.{n}.ls{m}.gamma'),
-    Pair('head.{p}', 'head.fc.{p}'),
-)
+    *TRUNK, *TOKENS, *same('blocks.{n}.attn.norm.{p}', 'blocks.{n}.mlp.norm.{p}'), *HEAD,
+    SCALES)
 _ATTN, _OURS = 'blocks.{n}.attn', 'backbone.blocks.{n}.attn.qkv'
-_QKV = (Pair(f'{_ATTN}.qkv.{{p}}', f'{_OURS}.{{p}}'),
-        Pair(f'{_ATTN}.q_bias', f'{_OURS}.q_bias'), Pair(f'{_ATTN}.v_bias', f'{_OURS}.v_bias'))
+_QKV = (Pair(f'{_ATTN}.qkv.{{p}}', f'{_OURS}.{{p}}'), *QV_BIASES)
 _APART = (joined(tuple(f'{_ATTN}.{part}_proj.weight' for part in 'qkv'), f'{_OURS}.weight'),
           Pair(f'{_ATTN}.q_proj.bias', f'{_OURS}.q_bias'),
           Pair(f'{_ATTN}.v_proj.bias', f'{_OURS}.v_bias'))

@@ -54,14 +54,12 @@ _SWINS = {(96, 6): 'tiny', (96, 18): 'small', (128, 18): 'base', (192, 18): 'lar
 def _swin(state: Mapping[str, Tensor]) -> list[str]:
     """The arch, or sizes, and of V1 the windows. No weight of V2 shows the windows."""
     dims = state['backbone.patch_embed.projection.weight'].shape[0]
-    blocks = Counter(int(match[1]) for name in state if (match := re.fullmatch(
-        r'backbone\.stages\.(\d+)\.blocks\.\d+\.norm1\.weight', name)))
+    layers = _layers(state)
     scales, tables = (list({name.split('.')[2]: value for name, value in sorted(state.items())
                             if name.endswith(f'.attn.w_msa.{end}')}.values())  # one a stage
                       for end in ('cosine.logit_scale',
                                   'rel_pos_encoding.relative_position_bias_table'))
-    layers = tuple(blocks[stage] for stage in sorted(blocks))
-    if arch := _SWINS.get((dims, blocks[2])):
+    if arch := _SWINS.get((dims, *layers[2:3])):
         options = [f'arch={"v2-" if scales else ""}{arch}']
     else:
         heads = [scale.shape[0] for scale in scales] or [table.shape[-1] for table in tables]
@@ -82,12 +80,10 @@ def _pvt(state: Mapping[str, Tensor]) -> list[str]:
                 if key in state]
 
     embeds, hidden = stages('patch_embed.norm.weight'), stages('blocks.0.mlp.fc1.bias')
-    layers = Counter(int(match[1]) for name in state if (match := re.fullmatch(
-        r'backbone\.stages\.(\d)\.blocks\.\d+\.norm1\.weight', name)))
     pegs = stages('pos_encodings.at.after0.0.proj.0.weight')
     found = dict(
         embed_dims=tuple(len(each) for each in embeds),
-        num_layers=tuple(layers[stage] for stage in sorted(layers)),
+        num_layers=_layers(state),
         mlp_ratios=tuple(len(wide) // len(each) for wide, each in zip(hidden, embeds, strict=True)),
         overlap=state['backbone.stages.0.patch_embed.projection.weight'].shape[-1] == 7,
         peg=bool(pegs), windows=bool(stages('blocks.0.attn.qkv.weight')),
@@ -101,6 +97,13 @@ def _pvt(state: Mapping[str, Tensor]) -> list[str]:
             own = stages('norm.weight') and not arch.get('stage_norm')
             return [f'arch={name}', *['stage_norm=True'] * bool(own)]
     return []
+
+
+def _layers(state: Mapping[str, Tensor]) -> tuple[int, ...]:
+    """Blocks of each stage."""
+    blocks = Counter(int(match[1]) for name in state if (match := re.fullmatch(
+        r'backbone\.stages\.(\d+)\.blocks\.\d+\.norm1\.weight', name)))
+    return tuple(blocks[stage] for stage in sorted(blocks))
 
 
 def _tuple(numbers: Iterable[int]) -> str:

@@ -34,24 +34,36 @@ def _attention(there: str, query: str, key: str, value: str, out: str) -> tuple[
             Pair(f'{there}.{out}.{{p}}', 'blocks.{n}.attn.proj.{p}'))
 
 
-_HF = (
+#: Hugging Face's names of ViTs, and of BEiT.
+HF = (
     Pair('embeddings.cls_token', 'cls_token'),
-    Pair('embeddings.distillation_token', 'dist_token'),
-    Pair('embeddings.register_tokens', 'reg_token'),
     Pair('embeddings.position_embeddings', 'pos_embed'),
     Pair('embeddings.patch_embeddings.projection.{p}', 'patch_embed.proj.{p}'),
     Pair('layernorm.{p}', 'norm.{p}'),
     Pair('classifier.{p}', 'head.{p}'),
+)
+
+
+def hf_layer(layer: str) -> tuple[Pair, ...]:
+    """Norms and MLP of a layer of ViT and BEiT."""
+    return tuple(Pair(f'{layer}.{theirs}.{{p}}', f'blocks.{{n}}.{ours}.{{p}}') for theirs, ours in (
+        ('layernorm_before', 'norm1'), ('layernorm_after', 'norm2'),
+        ('intermediate.dense', 'mlp.fc1'), ('output.dense', 'mlp.fc2')))
+
+
+_HF = (
+    *HF,
+    Pair('embeddings.distillation_token', 'dist_token'),
+    Pair('embeddings.register_tokens', 'reg_token'),
     Pair('cls_classifier.{p}', 'head.{p}'),
     Pair('distillation_classifier.{p}', 'head_dist.{p}'),
     *(pair for layer in ('encoder.layer.{n}', 'layers.{n}') for pair in (
+        *hf_layer(layer),
         *_attention(f'{layer}.attention', 'attention.query', 'attention.key', 'attention.value',
                     'output.dense'),
         # As transformers 5 holds them in memory; files have the names above.
         *_attention(f'{layer}.attention', 'q_proj', 'k_proj', 'v_proj', 'o_proj'),
         *(Pair(f'{layer}.{name}.{{p}}', f'blocks.{{n}}.{ours}.{{p}}') for name, ours in (
-            ('layernorm_before', 'norm1'), ('layernorm_after', 'norm2'),
-            ('intermediate.dense', 'mlp.fc1'), ('output.dense', 'mlp.fc2'),
             ('norm1', 'norm1'), ('norm2', 'norm2'), ('mlp.fc1', 'mlp.fc1'),
             ('mlp.fc2', 'mlp.fc2'), ('mlp.weights_in', 'mlp.fc1'),
             ('mlp.weights_out', 'mlp.fc2'), ('mlp.down_proj', 'mlp.fc2'))),
