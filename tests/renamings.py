@@ -48,8 +48,12 @@ def zeros(*names: str) -> State:
     return {name: torch.zeros(1, 2) for name in names}
 
 
-def dinov2(state: State) -> State:
-    return renamed(state, ('reg_token', 'register_tokens')) | zeros('mask_token')
+def named(*changes: tuple[str, str], extra: tuple[str, ...] = ()):
+    """Changes of names, and weights that a file has besides."""
+    return lambda state: renamed(state, *changes) | zeros(*extra)
+
+
+dinov2 = named(('reg_token', 'register_tokens'), extra=('mask_token',))
 
 
 def chunked(state: State) -> State:
@@ -125,17 +129,10 @@ def clip_alone(state: State) -> State:
             if name.startswith('visual.') and name != 'visual.proj'}
 
 
-def open_clip(state: State) -> State:
-    return renamed(state, ('^', 'visual.trunk.')) | zeros(
-        'visual.head.proj.weight', 'text.token_embedding.weight')
-
-
-def deit_iii(state: State) -> State:
-    return renamed(state, (r'ls([12])\.gamma', r'gamma_\1'))
-
-
-def mae(state: State) -> State:
-    return state | zeros('mask_token', 'decoder_embed.weight')
+open_clip = named(('^', 'visual.trunk.'),
+                  extra=('visual.head.proj.weight', 'text.token_embedding.weight'))
+deit_iii = named((r'ls([12])\.gamma', r'gamma_\1'))
+mae = named(extra=('mask_token', 'decoder_embed.weight'))
 
 
 def dinov3_release(state: State) -> State:
@@ -165,9 +162,9 @@ def dinov3_huggingface(state: State) -> State:
     return state | zeros('embeddings.mask_token')
 
 
-def renewed(state: State, change: tuple[str, str]) -> State:
+def dinov3_renewed(state: State) -> State:
     """As newer versions of transformers name what a model holds."""
-    return renamed(dinov3_huggingface(state), change)
+    return renamed(dinov3_huggingface(state), ('^layer', 'model.layer'))
 
 
 def eva02_release(state: State) -> State:
@@ -196,10 +193,9 @@ def with_buffers(state: State) -> State:
     return state | index | zeros('mask_token', 'lm_head.weight', 'cls_pt_layers.0.gamma_1')
 
 
-def swin_official(state: State) -> State:
-    return renamed(state, (r'^layers\.1\.downsample', 'layers.0.downsample'),
-                   (r'^head\.fc', 'head')) | zeros(
-        'layers.0.blocks.1.attn_mask', 'layers.0.blocks.1.attn.relative_position_index')
+swin_official = named(
+    (r'^layers\.1\.downsample', 'layers.0.downsample'), (r'^head\.fc', 'head'),
+    extra=('layers.0.blocks.1.attn_mask', 'layers.0.blocks.1.attn.relative_position_index'))
 
 
 def hf_swin(kind: str):
@@ -276,10 +272,6 @@ SAM_HF = ((r'^patch_embed\.proj', 'patch_embed.projection'), (r'^blocks', 'layer
           (r'neck\.3', 'neck.layer_norm2'))
 
 
-def sam(*changes: tuple[str, str], extra: tuple[str, ...] = ()):
-    return lambda state: renamed(state, *changes) | zeros(*extra)
-
-
 VITS = partial(VisionTransformer, **SIZES)
 SCALED = partial(VITS, init_values=1.0)
 GIANT = partial(SCALED, mlp_layer=SwiGLUPacked, act_layer=nn.SiLU)
@@ -335,7 +327,7 @@ CASES = {
                            ('gated', GATED))
        for name, rename in (
            ('release', dinov3_release), ('huggingface', dinov3_huggingface),
-           ('newer huggingface', partial(renewed, change=('^layer', 'model.layer'))))},
+           ('newer huggingface', dinov3_renewed))},
     'eva02 release, packed': (EVA02, eva02_release, 'eva', PRETRAINING),
     'eva02 release': (EVA_CLIP, eva02_release, 'eva', PRETRAINING),
     'eva02 clip release': (partial(EVA_CLIP, scale_attn_inner=True), eva02_release, 'eva',
@@ -355,15 +347,15 @@ CASES = {
        for version, model, kind in (('v1', V1, 'swin'), ('v2', V2, 'swinv2'))
        for name, rename, source in (('', swin_official, 'swin'), (', hf', hf_swin(kind), 'swin'),
                                     (', openmmlab', mm_swin, 'mmpretrain-swin'))},
-    'sam': (SAMS, sam((r'^', 'image_encoder.'), SAM_LIN, extra=(
+    'sam': (SAMS, named((r'^', 'image_encoder.'), SAM_LIN, extra=(
         'prompt_encoder.pe_layer.positional_encoding_gaussian_matrix',
         'mask_decoder.mask_tokens.weight')), 'sam', r'(prompt|mask).*'),
-    'sam, its encoder alone': (SAMS, sam(SAM_LIN), 'sam', 'none'),
-    'hf sam': (SAMS, sam(*SAM_HF, ('^', 'vision_encoder.'), extra=(
+    'sam, its encoder alone': (SAMS, named(SAM_LIN), 'sam', 'none'),
+    'hf sam': (SAMS, named(*SAM_HF, ('^', 'vision_encoder.'), extra=(
         'shared_image_embedding.positional_embedding', 'mask_decoder.mask_tokens.weight')), 'sam',
         '(shared|mask).*'),
-    'vitdet of detectron2': (SAMS, sam(('^', 'backbone.net.'), extra=(
+    'vitdet of detectron2': (SAMS, named(('^', 'backbone.net.'), extra=(
         'backbone.simfp_2.0.weight', 'roi_heads.box_head.fc1.weight')), 'sam', '.*(simfp|roi).*'),
-    'vitdet of mmdet': (SAMS, sam(('^', 'backbone.'), extra=(
+    'vitdet of mmdet': (SAMS, named(('^', 'backbone.'), extra=(
         'neck.fpn1.0.weight', 'rpn_head.rpn_conv.0.conv.weight')), 'sam', '(neck|rpn).*'),
 }

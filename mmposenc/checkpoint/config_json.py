@@ -26,6 +26,7 @@ _TIMM = {
     r'vit_srelpos_(\w+?)_patch16_\d+': 'srelpos-{}',
     r'naflexvit_(base|so400m)_patch16_(gap|par_gap|parfac_gap|siglip)': 'naflex-{}-{}',
     r'naflexvit_(\w+?)_patch16_radio_(v\d)': 'radio-{}-{}',
+    r'vit_pe_(core|lang|spatial)_(\w+?)_patch\d+_\d+': 'pe-{}-{}',
     r'samvit_(\w+?)_patch16': 'sam-{}',
     r'(?:vit|deit)_(tiny|small|base|large)_patch\d+_\d+': '{}',
 }
