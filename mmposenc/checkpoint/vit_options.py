@@ -131,7 +131,7 @@ def _kind(state: State, facts: Mapping[str, Any]) -> str | None:
         return 'dinov3' if scale and token and facts['final_norm'] is True else None
     if gated and bias == 'qv':
         return 'eva02'
-    if facts['register_tokens'] and not rows and not facts['final_norm']:
+    if facts['img_size'] == 2048 and facts['register_tokens'] and not facts['final_norm']:
         return 'radio' if token else None
     if facts['register_tokens'] and not rows and not token:
         return 'naflex' if scale else None
