@@ -178,7 +178,10 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
     encodings = [] if unexpected else _new_encodings(backbone, missing)
     if strict == BUT_ENCODINGS:
         missing = [key for key in missing if not is_encoding(key)]
-    missing, new = _split_new(backbone, missing, encodings)
+    pattern = getattr(backbone, 'may_be_new', None)
+    new = [key for key in missing if key.startswith(tuple(encodings)) or '.lora_' in key
+           or (pattern and re.fullmatch(pattern, key))]
+    missing = [key for key in missing if key not in new]
     shapes = [f'{key}: {tuple(state[key].shape)} in the file, {tuple(own[key].shape)} here'
               for key in sorted(set(own) & set(state)) if own[key].shape != state[key].shape]
     report = '; '.join(f'{title}: {shown(names)}' for title, names in (
@@ -248,16 +251,6 @@ def _new_encodings(backbone: nn.Module, missing: list[str]) -> list[str]:
                 and set(names) <= set(missing) and not prefix.startswith(tuple(found))):
             found.append(f'{prefix}.')
     return found
-
-
-def _split_new(backbone: nn.Module, missing: list[str], encodings: list[str]
-               ) -> tuple[list[str], list[str]]:
-    """Split missing names: required ones, and those that may be new (``may_be_new`` of the
-    backbone, LoRA, new encodings)."""
-    pattern = getattr(backbone, 'may_be_new', None)
-    new = [name for name in missing if name.startswith(tuple(encodings)) or '.lora_' in name
-           or (pattern and re.fullmatch(pattern, name))]
-    return [name for name in missing if name not in new], new
 
 
 def _select(checkpoint: Mapping[str, Any], prefix: str | None) -> dict[str, Tensor]:

@@ -63,6 +63,9 @@ def _query_and_value(match: re.Match[str], bias: Tensor, state: Mapping[str, Ten
     return {f'{match.group(1)}.q_bias': query, f'{match.group(1)}.v_bias': value}
 
 
+#: Of an MLP with gates, as both releases name its layers.
+_GATED = tuple(Pair(f'blocks.{{n}}.mlp.{theirs}.{{p}}', f'blocks.{{n}}.mlp.{ours}.{{p}}')
+               for theirs, ours in (('w1', 'fc1_g'), ('w2', 'fc1_x'), ('w3', 'fc2')))
 _DINOV3 = (
     Rule(r'mask_token', None, _MASK),
     Rule(r'rope_embed\.periods', None, 'computed from theta'),
@@ -70,10 +73,7 @@ _DINOV3 = (
     Rule(r'local_cls_norm\..*', None, 'a norm of small crops in pretraining'),
     Rule(r'(blocks\.\d+\.attn)\.qkv\.bias', _query_and_value),
     *to_ours((Pair('storage_tokens', 'reg_token'),
-              Pair('blocks.{n}.ls{m}.gamma', 'blocks.{n}.gamma_{m}'),
-              Pair('blocks.{n}.mlp.w1.{p}', 'blocks.{n}.mlp.fc1_g.{p}'),
-              Pair('blocks.{n}.mlp.w2.{p}', 'blocks.{n}.mlp.fc1_x.{p}'),
-              Pair('blocks.{n}.mlp.w3.{p}', 'blocks.{n}.mlp.fc2.{p}'))),
+              Pair('blocks.{n}.ls{m}.gamma', 'blocks.{n}.gamma_{m}'), *_GATED)),
 )
 
 _HUGGINGFACE = (
@@ -100,10 +100,7 @@ _EVA02 = (
     Rule(r'(?:blocks\.\d+\.attn\.)?rope\.freqs_(?:cos|sin)', None, _ANGLES),
     *to_ours((Pair('blocks.{n}.mlp.ffn_ln.{p}', 'blocks.{n}.mlp.norm.{p}'),
               Pair('blocks.{n}.attn.inner_attn_ln.{p}', 'blocks.{n}.attn.norm.{p}'),
-              Pair('blocks.{n}.mlp.w12.{p}', 'blocks.{n}.mlp.fc1.{p}'),
-              Pair('blocks.{n}.mlp.w1.{p}', 'blocks.{n}.mlp.fc1_g.{p}'),
-              Pair('blocks.{n}.mlp.w2.{p}', 'blocks.{n}.mlp.fc1_x.{p}'),
-              Pair('blocks.{n}.mlp.w3.{p}', 'blocks.{n}.mlp.fc2.{p}'))),
+              Pair('blocks.{n}.mlp.w12.{p}', 'blocks.{n}.mlp.fc1.{p}'), *_GATED)),
     # Biases of the projections that stand apart have other names in timm.
     Rule(r'(blocks\.\d+\.attn)\.([qv])_bias', lambda match, tensor, state: {
         f'{match[1]}.{match[2]}' + ('_proj.bias' if 'blocks.0.attn.q_proj.weight' in state

@@ -48,7 +48,8 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
 
 
 #: Archs of Swin by the channels of the first stage and the blocks of the third.
-_SWINS = {(96, 6): 'tiny', (96, 18): 'small', (128, 18): 'base', (192, 18): 'large'}
+_SWINS: dict[tuple[int, ...], str] = {
+    (96, 6): 'tiny', (96, 18): 'small', (128, 18): 'base', (192, 18): 'large'}
 
 
 def _swin(state: Mapping[str, Tensor]) -> list[str]:

@@ -110,7 +110,7 @@ _CLIP_RULES = (*to_ours(_CLIP), Rule('proj', None, _PROJECTION),
                Rule(r'attn_pool\..*', None, _POOL))  # Perception Encoder's
 
 
-def _behind(*anchors: str) -> Callable[[State], dict[str, str]]:
+def behind(*anchors: str) -> Callable[[State], dict[str, str]]:
     """Names without the prefix of the first one that ends in an anchor; others are left out."""
     def names(state: State) -> dict[str, str]:
         prefix = next((name[:-len(anchor)] for anchor in anchors for name in state
@@ -123,7 +123,7 @@ def _huggingface_names(state: State) -> dict[str, str]:
     """With linear heads. One that takes the class token and the mean of the patches, as Dinov2's,
     is left out."""
     patches = 'embeddings.patch_embeddings.projection.weight'
-    names = _behind(patches)(state)
+    names = behind(patches)(state)
     dims = next((state[name].shape[0] for name, new in names.items() if new == patches), 0)
     for head in ('classifier', 'cls_classifier', 'distillation_classifier'):
         if f'{head}.weight' in state and state[f'{head}.weight'].shape[1] == dims:
@@ -139,15 +139,15 @@ def _clip_rules(state: State) -> Sequence[Rule]:
 _AS_IS = (Rule(r'.*', r'\g<0>'),)
 SOURCES = (
     # With or without registers, and files of its training.
-    Source('dinov2', _DINOV2_RULES, names=_behind('patch_embed.proj.weight'), outside=_OUTSIDE,
+    Source('dinov2', _DINOV2_RULES, names=behind('patch_embed.proj.weight'), outside=_OUTSIDE,
            then=VIT),
     # ViT, DeiT, Dinov2 and Dinov2WithRegisters, alone or in a classifier.
     Source('huggingface-vit', _HF_RULES, names=_huggingface_names, outside=_OUTSIDE, then=VIT),
     # The image tower of CLIP and SigLIP.
-    Source('huggingface-clip', _HF_CLIP_RULES, names=_behind('embeddings.patch_embedding.weight'),
+    Source('huggingface-clip', _HF_CLIP_RULES, names=behind('embeddings.patch_embedding.weight'),
            outside=_OUTSIDE, then=VIT),
     # The image tower of OpenAI's CLIP and of open_clip, where it may be one of timm's.
-    Source('clip', _clip_rules, names=_behind(
+    Source('clip', _clip_rules, names=behind(
         'patch_embed.proj.weight', 'class_embedding', 'ln_pre.weight'), outside=_OUTSIDE,
         then=VIT),
 )
