@@ -18,7 +18,7 @@ from ..checkpoint.eva import rounds_periods
 from ..checkpoint.files import WRAPPERS
 from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown
-from ..encodings.absolute import LearnedPositionEmbedding
+from ..encodings.absolute import FactorizedPositionEmbedding, LearnedPositionEmbedding
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from ..encodings.decomposed import DecomposedRPE
 from ..encodings.relative_bias import RelativePositionBias
@@ -27,6 +27,8 @@ from ..functional.position_tables import resize_axis_table, resize_position_tabl
 from .modules import print_log, read_checkpoint
 
 _BIAS = 'relative_position_bias_table'
+#: Of encodings with a table for each axis.
+_AXIS_TABLES = ('row_table', 'col_table', 'pos_embed_y', 'pos_embed_x')
 
 
 def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str
@@ -67,10 +69,10 @@ def _resize_tables(backbone: nn.Module, state: dict[str, Tensor], file: str) -> 
     for name, module in backbone.named_modules():
         if isinstance(module, RelativePositionBias) and f'{name}.{_BIAS}' in state:
             state[f'{name}.{_BIAS}'] = _fit_biases(state[f'{name}.{_BIAS}'], module)
-        if isinstance(module, DecomposedRPE):
-            for key in (f'{name}.row_table', f'{name}.col_table'):
-                if key in state:
-                    wanted = module.get_parameter(key.rpartition('.')[2]).shape[-2]
+        if isinstance(module, (DecomposedRPE, FactorizedPositionEmbedding)):
+            for part in _AXIS_TABLES:
+                if (key := f'{name}.{part}') in state:
+                    wanted = module.get_parameter(part).shape[-2]
                     state[key] = resize_axis_table(state[key], wanted)
         key = f'{name}.pos_embed'
         if isinstance(module, LearnedPositionEmbedding) and key in state:

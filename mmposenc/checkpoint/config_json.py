@@ -11,7 +11,7 @@ from .vit_archs import ARCHS, SIZES
 _TIMM = {
     r'vit_(\w+?)_patch14_dinov2': 'dinov2-{}',
     r'vit_(\w+?)_patch14_reg4_dinov2': 'dinov2-{}-reg',
-    r'vit_(\w+?)_patch16_dinov3(_qkvb)?': 'dinov3-{}',
+    r'vit_(\w+?)_patch16_(?:dinov3(?:_qkvb)?|lingbot)': 'dinov3-{}',
     r'deit3_(\w+?)_patch\d+_\d+': 'deit3-{}',
     r'vit_(\w+?)_patch\d+_siglip_\d+': 'siglip-{}',
     r'vit_(\w+?)_patch\d+_clip_(quickgelu_)?\d+': 'clip-{}',
@@ -78,7 +78,7 @@ def _of_timm(architecture: str, published: dict[str, Any]) -> dict[str, Any] | N
             options['patch_size'] = int(patch[1])
         if name.startswith('clip-') and 'quickgelu' not in architecture:
             options['act'] = 'gelu'
-        if name.startswith('dinov3-') and 'qkvb' not in architecture:
+        if architecture.endswith('dinov3'):
             options['qkv_bias'] = False
         if name.endswith('-reg'):  # timm's class token has no place
             options['pos_encoding'] = dict(num_prefix_embeds=0)

@@ -86,6 +86,18 @@ def test_a_distilled_file_fits_a_model_without_tokens():
                                    torch.cat((table[:, :prefix], cells), 1))
 
 
+def test_tables_of_rows_and_columns_are_resized_each():
+    factorized = dict(type='FactorizedPositionEmbedding')
+    source = DeiT(**DEIT, img_size=32, pos_encoding=factorized)
+    model = DeiT(**DEIT, img_size=(24, 64), pos_encoding=factorized)
+    load_pretrained(model, source.state_dict())
+    for axis, length in (('y', 3), ('x', 8)):
+        table, own = (each.pos_encodings.encodings(-1)[0].get_parameter(f'pos_embed_{axis}')
+                      for each in (source, model))
+        torch.testing.assert_close(own, torch.nn.functional.interpolate(
+            table.mT, length, mode='linear').mT)
+
+
 @pytest.mark.parametrize('window', [3, 6])
 def test_swins_biases_are_resized_as_by_its_release(window):
     """As mmdet, which took the release's code: bicubic."""
