@@ -21,7 +21,7 @@ from scipy import stats
 from mmposenc.lab.compare.page.exports import csv_rows
 from mmposenc.lab.compare.statistics import differences
 from mmposenc.lab.compare.statistics.differences import ERROR, Values, contrast, judged, places
-from mmposenc.lab.compare.statistics.images import by_images, image_spread
+from mmposenc.lab.compare.statistics.images import Shares, by_images, image_spread, resampled
 from mmposenc.lab.compare.statistics.rounds import replay, rounds_of
 from mmposenc.lab.compare.statistics.summary import factors, values_at
 
@@ -152,16 +152,18 @@ def with_images(draws: int) -> str:
             noise, held = np.random.default_rng(3), []
             for _ in range(draws):
                 easy = 1.2 + noise.standard_normal((1, count))
-                runs = {name: [(row[:, None].astype(float), np.ones((count, 1))) for row in (
+                runs = {name: [Shares(row[:, None].astype(float), np.ones((count, 1))) for row in (
                     easy + .5 * noise.standard_normal((1, count))
                     + .1 * noise.standard_normal((n, 1))
                     + .7 * noise.standard_normal((n, count)) > 0)] for name in ('e0', 'e1')}
-                values: Values = {name: {k: 100 * float(both.mean())
-                                         for k, (both, _) in enumerate(each)}
+                values: Values = {name: {k: 100 * float(one.both.mean())
+                                         for k, one in enumerate(each)}
                                   for name, each in runs.items()}
                 found = contrast(values, {'e0': 1, 'e1': -1})
                 row = judged(found, True, 1.)
-                told = by_images(row, found, 'e0', 'e1', image_spread(runs, 300))
+                told = by_images(row, found, 'e0', 'e1', image_spread(count, {
+                    name: [resampled(one, count, 300) for one in each]
+                    for name, each in runs.items()}))
                 held.append([each is not None and each['low'] <= 0 <= each['high']
                              for each in (row if found.error else None, told)])
             cells.append('; '.join(f'{100 * share:.1f}' for share in np.mean(held, 0)))

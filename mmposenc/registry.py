@@ -6,16 +6,7 @@ from .installed import require
 
 require(__name__)
 
-from mmengine.registry import DATASETS as MMENGINE_DATASETS
-from mmengine.registry import HOOKS as MMENGINE_HOOKS
-from mmengine.registry import METRICS as MMENGINE_METRICS
-from mmengine.registry import MODELS as MMENGINE_MODELS
-from mmengine.registry import OPTIM_WRAPPER_CONSTRUCTORS as MMENGINE_OPTIM_WRAPPER_CONSTRUCTORS
-from mmengine.registry import OPTIM_WRAPPERS as MMENGINE_OPTIM_WRAPPERS
-from mmengine.registry import RUNNERS as MMENGINE_RUNNERS
-from mmengine.registry import STRATEGIES as MMENGINE_STRATEGIES
-from mmengine.registry import TRANSFORMS as MMENGINE_TRANSFORMS
-from mmengine.registry import VISBACKENDS as MMENGINE_VISBACKENDS
+from mmengine import registry as theirs
 from mmengine.registry import Registry
 
 from . import encodings
@@ -46,16 +37,16 @@ def _registry(parent: Registry) -> LazyRegistry:
     return LazyRegistry(parent.name, parent=parent, scope='mmposenc')
 
 
-MODELS = _registry(MMENGINE_MODELS)
-DATASETS = _registry(MMENGINE_DATASETS)
-TRANSFORMS = _registry(MMENGINE_TRANSFORMS)
-HOOKS = _registry(MMENGINE_HOOKS)
-METRICS = _registry(MMENGINE_METRICS)
-OPTIM_WRAPPERS = _registry(MMENGINE_OPTIM_WRAPPERS)
-OPTIM_WRAPPER_CONSTRUCTORS = _registry(MMENGINE_OPTIM_WRAPPER_CONSTRUCTORS)
-RUNNERS = _registry(MMENGINE_RUNNERS)
-STRATEGIES = _registry(MMENGINE_STRATEGIES)
-VISBACKENDS = _registry(MMENGINE_VISBACKENDS)
+MODELS = _registry(theirs.MODELS)
+DATASETS = _registry(theirs.DATASETS)
+TRANSFORMS = _registry(theirs.TRANSFORMS)
+HOOKS = _registry(theirs.HOOKS)
+METRICS = _registry(theirs.METRICS)
+OPTIM_WRAPPERS = _registry(theirs.OPTIM_WRAPPERS)
+OPTIM_WRAPPER_CONSTRUCTORS = _registry(theirs.OPTIM_WRAPPER_CONSTRUCTORS)
+RUNNERS = _registry(theirs.RUNNERS)
+STRATEGIES = _registry(theirs.STRATEGIES)
+VISBACKENDS = _registry(theirs.VISBACKENDS)
 
 # encodings/ does not depend on OpenMMLab, so its classes are registered here.
 for _name in encodings.ENCODINGS:

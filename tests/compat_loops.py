@@ -86,8 +86,8 @@ def bilinear(image, y, x):
             + image[:, bottom, right] * float((y - top) * (x - left)))
 
 
-def sample_points(roi, size, scale, sampling_ratio, aligned, dtype):
-    """The points of every bin: a list of (y, x) for each."""
+def sample_points(roi, size, scale, sampling_ratio, aligned, dtype, moves=None):
+    """The points of every bin, which may be moved in y and x: a list of (y, x) for each."""
     number = NUMBER[dtype]
     half = number(0.5 if aligned else 0)
     x1, y1, x2, y2 = (number(float(v)) * number(scale) - half for v in roi[1:])
@@ -97,25 +97,23 @@ def sample_points(roi, size, scale, sampling_ratio, aligned, dtype):
     bin_h, bin_w = height / number(size[0]), width / number(size[1])
     rows = sampling_ratio or math.ceil(np.float32(bin_h))
     columns = sampling_ratio or math.ceil(np.float32(bin_w))
-    return [[(y1 + number(i) * bin_h + number(r + .5) * bin_h / number(rows),
-              x1 + number(j) * bin_w + number(c + .5) * bin_w / number(columns))
+    moves = np.zeros((2, *size), dtype=number) if moves is None else moves.numpy()
+    return [[(y1 + moves[0, i, j] + number(i) * bin_h + number(r + .5) * bin_h / number(rows),
+              x1 + moves[1, i, j] + number(j) * bin_w + number(c + .5) * bin_w / number(columns))
              for r in range(rows) for c in range(columns)]
             for i in range(size[0]) for j in range(size[1])]
 
 
-def naive_roi_align(input, rois, size, scale, sampling_ratio, pool_mode, aligned):
-    """(K, C, h, w): means of the samples of each bin, or the largest."""
+def naive_roi_align(input, rois, size, scale, sampling_ratio, aligned, moves=None):
+    """(K, C, h, w): means of the samples of each bin, which may be moved (K, 2, h, w)."""
     output = torch.zeros(len(rois), input.size(1), *size, dtype=input.dtype)
     for k, roi in enumerate(rois):
-        points = sample_points(roi, size, scale, sampling_ratio, aligned, input.dtype)
+        points = sample_points(roi, size, scale, sampling_ratio, aligned, input.dtype,
+                               None if moves is None else moves[k])
         for bin, at in enumerate(points):
             values = [bilinear(input[int(roi[0])], y, x) for y, x in at]
-            i, j = divmod(bin, size[1])
-            if not values:
-                output[k, :, i, j] = 0 if pool_mode else -10000
-            else:
-                values = torch.stack(values)
-                output[k, :, i, j] = values.mean(0) if pool_mode else values.amax(0)
+            if values:
+                output[k, :, bin // size[1], bin % size[1]] = torch.stack(values).mean(0)
     return output
 
 

@@ -15,8 +15,6 @@ from pathlib import Path
 import torch
 import torch.multiprocessing as mp
 from mmengine.config import Config
-from mmengine.dataset import DefaultSampler
-from mmengine.evaluator import BaseMetric
 from mmengine.model import MMDistributedDataParallel
 from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.optim import OptimWrapper
@@ -127,23 +125,6 @@ class World:
         self.world_size = size
 
 
-class Seen(BaseMetric):
-    """Which images were counted."""
-
-    def process(self, data_batch, data_samples) -> None:
-        self.results += list(data_samples)
-
-    def compute_metrics(self, results) -> dict:
-        return {'seen': results}
-
-
-def evaluated(length: int, world: int, rank: int) -> list[int]:
-    sampler = DefaultSampler(range(length), shuffle=False)
-    metric = Seen(collect_device='cpu')
-    metric.process(None, list(sampler))
-    return metric.evaluate(length)['seen']
-
-
 def idle_weights_said(cfg_name: str) -> str:
     """What torch says of a model with a norm that no loss reaches, wrapped as the runner does."""
     cfg = shrink(load_config(cfg_name))
@@ -170,11 +151,9 @@ def work(rank: int, world: int, out: str) -> None:
                                 world_size=world)
     found = {name: train(name, world, rank) for name in FAMILIES}
     spread = {name: train(name, world, rank, spread=True) for name in SPREAD} if world == 2 else {}
-    seen = {length: evaluated(length, world, rank) for length in (1, 5, 7, 8)}
     said = idle_weights_said(IDLE) if world == 2 else ''
     if rank == 0:
-        torch.save(dict(found=found, seen=seen, said=said, spread=spread),
-                   f'{out}/world{world}.pt')
+        torch.save(dict(found=found, said=said, spread=spread), f'{out}/world{world}.pt')
     if world > 1:
         dist.barrier()
         dist.destroy_process_group()

@@ -43,8 +43,9 @@ def sbatch(states: Path, file: str) -> None:
 def task(states: Path, job: str, script: str) -> None:
     state = Path(states, job)
     while state.read_text() in ('PENDING', 'REQUEUED'):
-        while Path(states, 'hold').exists():
+        if Path(states, 'hold').exists():
             time.sleep(0.05)
+            continue
         state.write_text('RUNNING')
         status = subprocess.call(['bash', str(states / script)])
         if state.read_text() == 'RUNNING':

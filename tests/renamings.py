@@ -48,8 +48,12 @@ def zeros(*names: str) -> State:
     return {name: torch.zeros(1, 2) for name in names}
 
 
-def dinov2(state: State) -> State:
-    return renamed(state, ('reg_token', 'register_tokens')) | zeros('mask_token')
+def named(*changes: tuple[str, str], extra: tuple[str, ...] = ()):
+    """Changes of names, and weights that a file has besides."""
+    return lambda state: renamed(state, *changes) | zeros(*extra)
+
+
+dinov2 = named(('reg_token', 'register_tokens'), extra=('mask_token',))
 
 
 def chunked(state: State) -> State:
@@ -112,20 +116,23 @@ def clip(state: State) -> State:
     state = renamed(flat_tokens(state), (r'^blocks\.(\d+)\.norm', r'transformer.resblocks.\1.ln_'),
                     ('^blocks', 'transformer.resblocks'), (r'qkv\.', 'in_proj_'),
                     ('attn.proj', 'attn.out_proj'), ('mlp.fc1', 'mlp.c_fc'),
-                    ('mlp.fc2', 'mlp.c_proj'), ('cls_token', 'class_embedding'),
+                    (r'gamma_(\d)', r'ls_\1.gamma'), ('mlp.fc2', 'mlp.c_proj'),
+                    ('cls_token', 'class_embedding'),
                     ('pos_embed', 'positional_embedding'), ('norm_pre', 'ln_pre'),
                     ('^norm', 'ln_post'), ('patch_embed.proj', 'conv1'), ('^', 'visual.'))
     return state | zeros('visual.proj', 'token_embedding.weight', 'positional_embedding',
                          'transformer.resblocks.0.mlp.c_fc.weight')
 
 
-def open_clip(state: State) -> State:
-    return renamed(state, ('^', 'visual.trunk.')) | zeros(
-        'visual.head.proj.weight', 'text.token_embedding.weight')
+def clip_alone(state: State) -> State:
+    return {name.removeprefix('visual.'): value for name, value in clip(state).items()
+            if name.startswith('visual.') and name != 'visual.proj'}
 
 
-def mae(state: State) -> State:
-    return state | zeros('mask_token', 'decoder_embed.weight')
+open_clip = named(('^', 'visual.trunk.'),
+                  extra=('visual.head.proj.weight', 'text.token_embedding.weight'))
+deit_iii = named((r'ls([12])\.gamma', r'gamma_\1'))
+mae = named(extra=('mask_token', 'decoder_embed.weight'))
 
 
 def dinov3_release(state: State) -> State:
@@ -155,9 +162,9 @@ def dinov3_huggingface(state: State) -> State:
     return state | zeros('embeddings.mask_token')
 
 
-def renewed(state: State, change: tuple[str, str]) -> State:
+def dinov3_renewed(state: State) -> State:
     """As newer versions of transformers name what a model holds."""
-    return renamed(dinov3_huggingface(state), change)
+    return renamed(dinov3_huggingface(state), ('^layer', 'model.layer'))
 
 
 def eva02_release(state: State) -> State:
@@ -186,10 +193,9 @@ def with_buffers(state: State) -> State:
     return state | index | zeros('mask_token', 'lm_head.weight', 'cls_pt_layers.0.gamma_1')
 
 
-def swin_official(state: State) -> State:
-    return renamed(state, (r'^layers\.1\.downsample', 'layers.0.downsample'),
-                   (r'^head\.fc', 'head')) | zeros(
-        'layers.0.blocks.1.attn_mask', 'layers.0.blocks.1.attn.relative_position_index')
+swin_official = named(
+    (r'^layers\.1\.downsample', 'layers.0.downsample'), (r'^head\.fc', 'head'),
+    extra=('layers.0.blocks.1.attn_mask', 'layers.0.blocks.1.attn.relative_position_index'))
 
 
 def hf_swin(kind: str):
@@ -266,10 +272,6 @@ SAM_HF = ((r'^patch_embed\.proj', 'patch_embed.projection'), (r'^blocks', 'layer
           (r'neck\.3', 'neck.layer_norm2'))
 
 
-def sam(*changes: tuple[str, str], extra: tuple[str, ...] = ()):
-    return lambda state: renamed(state, *changes) | zeros(*extra)
-
-
 VITS = partial(VisionTransformer, **SIZES)
 SCALED = partial(VITS, init_values=1.0)
 GIANT = partial(SCALED, mlp_layer=SwiGLUPacked, act_layer=nn.SiLU)
@@ -279,6 +281,7 @@ EVA = partial(Eva, **SIZES, use_rot_pos_emb=True)
 DINOV3 = partial(EVA, rope_type='dinov3', rope_rotate_half=True, num_reg_tokens=4,
                  use_abs_pos_emb=False, use_fc_norm=False, init_values=1.0)
 GATED = partial(DINOV3, swiglu_mlp=True, swiglu_align_to=8)
+PERCEPTION = partial(EVA, attn_type='rope', use_pre_transformer_norm=True, use_fc_norm=False)
 EVA02 = partial(EVA, swiglu_mlp=True, use_fc_norm=False)
 EVA_CLIP = partial(EVA02, qkv_fused=False, scale_mlp=True)
 ROPE_VIT = partial(EVA, attn_type='rope', init_values=1.0, use_abs_pos_emb=False,
@@ -291,6 +294,7 @@ SWIN = dict(img_size=32, patch_size=4, embed_dim=12, depths=(2, 1), num_heads=(2
 V1, V2 = partial(SwinTransformer, **SWIN), partial(SwinTransformerV2, **SWIN)
 SAMS = partial(VisionTransformerSAM, **dict(SIZES, patch_size=4), use_rel_pos=True, window_size=3,
                global_attn_indexes=(1,), neck_chans=6)
+TEXT = r'visual\.proj|(token_|position|transformer).*'
 HF_TEXT = r'text_model\..*|logit_scale'
 PRETRAINING = r'.*(mask|periods|local_cls|lm_head|freqs_).*'
 BUFFERS = r'.*(mask_token|lm_head\.weight|cls_pt_.*|relative_position_index)'
@@ -303,19 +307,27 @@ CASES = {
     'dinov2-reg': (partial(SCALED, reg_tokens=4, no_embed_class=True), dinov2, 'dinov2',
                    'mask_token'),
     'dinov2-giant, of FSDP': (GIANT, chunked, 'dinov2', r'.*(mask_token|dino_head.*)'),
+    'deit iii': (partial(SCALED, no_embed_class=True), deit_iii, 'deit', 'none'),
     'mae': (VITS, mae, 'deit', 'mask_token|decoder_embed.*'),
     'hf dinov2-giant': (GIANT, hf_dinov2, 'huggingface-vit', r'.*mask_token|classifier.*'),
     'hf vit': (partial(VITS, num_classes=5), hf_vit, 'huggingface-vit', 'vit.pooler.*'),
     'hf clip': (CLIP, hf_clip, 'huggingface-clip', HF_TEXT),
     'hf siglip': (SIGLIP, hf_clip, 'huggingface-clip', HF_TEXT),
-    'clip': (CLIP, clip, 'clip', r'visual\.proj|(token_|position|transformer).*'),
+    'clip': (CLIP, clip, 'clip', TEXT),
+    'perception encoder, core': (
+        partial(PERCEPTION, global_pool='map', use_post_transformer_norm=True),
+        lambda state: clip(state) | zeros('visual.attn_pool.probe'), 'clip',
+        rf'visual\.attn_pool.*|{TEXT}'),
+    'perception encoder, lang': (
+        partial(PERCEPTION, class_token=False, use_post_transformer_norm=False, init_values=0.1),
+        clip_alone, 'clip', 'none'),
     'open_clip of timm': (VITS, open_clip, 'clip', r'visual\.head.*|text.*'),
     **{f'dinov3 {name}, {kind}': (model, rename, 'eva', PRETRAINING)
        for kind, model in (('', DINOV3), ('no bias', partial(DINOV3, qkv_bias=False)),
                            ('gated', GATED))
        for name, rename in (
            ('release', dinov3_release), ('huggingface', dinov3_huggingface),
-           ('newer huggingface', partial(renewed, change=('^layer', 'model.layer'))))},
+           ('newer huggingface', dinov3_renewed))},
     'eva02 release, packed': (EVA02, eva02_release, 'eva', PRETRAINING),
     'eva02 release': (EVA_CLIP, eva02_release, 'eva', PRETRAINING),
     'eva02 clip release': (partial(EVA_CLIP, scale_attn_inner=True), eva02_release, 'eva',
@@ -335,15 +347,15 @@ CASES = {
        for version, model, kind in (('v1', V1, 'swin'), ('v2', V2, 'swinv2'))
        for name, rename, source in (('', swin_official, 'swin'), (', hf', hf_swin(kind), 'swin'),
                                     (', openmmlab', mm_swin, 'mmpretrain-swin'))},
-    'sam': (SAMS, sam((r'^', 'image_encoder.'), SAM_LIN, extra=(
+    'sam': (SAMS, named((r'^', 'image_encoder.'), SAM_LIN, extra=(
         'prompt_encoder.pe_layer.positional_encoding_gaussian_matrix',
         'mask_decoder.mask_tokens.weight')), 'sam', r'(prompt|mask).*'),
-    'sam, its encoder alone': (SAMS, sam(SAM_LIN), 'sam', 'none'),
-    'hf sam': (SAMS, sam(*SAM_HF, ('^', 'vision_encoder.'), extra=(
+    'sam, its encoder alone': (SAMS, named(SAM_LIN), 'sam', 'none'),
+    'hf sam': (SAMS, named(*SAM_HF, ('^', 'vision_encoder.'), extra=(
         'shared_image_embedding.positional_embedding', 'mask_decoder.mask_tokens.weight')), 'sam',
         '(shared|mask).*'),
-    'vitdet of detectron2': (SAMS, sam(('^', 'backbone.net.'), extra=(
+    'vitdet of detectron2': (SAMS, named(('^', 'backbone.net.'), extra=(
         'backbone.simfp_2.0.weight', 'roi_heads.box_head.fc1.weight')), 'sam', '.*(simfp|roi).*'),
-    'vitdet of mmdet': (SAMS, sam(('^', 'backbone.'), extra=(
+    'vitdet of mmdet': (SAMS, named(('^', 'backbone.'), extra=(
         'neck.fpn1.0.weight', 'rpn_head.rpn_conv.0.conv.weight')), 'sam', '(neck|rpn).*'),
 }

@@ -257,3 +257,16 @@ def predict(model: nn.Module, data: dict) -> list[Any]:
     """Predicted instances of each image."""
     prepared = model.eval().data_preprocessor(copy.deepcopy(data), training=False)
     return [sample.pred_instances for sample in model(**prepared, mode='predict')]
+
+
+def gradients(model: nn.Module) -> dict[str, Tensor]:
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_gradients(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    """Of the same parameters, each within a ten thousandth of its largest number."""
+    assert found.keys() == expected.keys()
+    for name, grad in expected.items():
+        scale = float(grad.abs().max())
+        torch.testing.assert_close(found[name], grad, atol=1e-4 * scale + 1e-7, rtol=1e-3,
+                                   msg=lambda text, name=name: f'{name}: {text}')

@@ -1,4 +1,4 @@
-"""The smallest run there is: a linear layer, and two samples that are all ones."""
+"""The smallest run there is: a linear layer and dropout, and a few samples."""
 from __future__ import annotations
 
 import itertools
@@ -15,23 +15,29 @@ _numbers = itertools.count()
 class Model(BaseModel):
     def __init__(self) -> None:
         super().__init__()
-        self.linear = nn.Linear(2, 2)
+        self.linear, self.drop = nn.Linear(2, 2), nn.Dropout(0.5)
 
     def forward(self, inputs, mode='tensor'):
-        return {'loss': self.linear(inputs).square().mean()}
+        if mode == 'predict':
+            return [self.linear.weight.detach().clone()]
+        return {'loss': self.drop(self.linear(inputs)).square().mean()}
 
 
 class Data(torch.utils.data.Dataset):
+    def __init__(self, length: int = 2) -> None:
+        self.length = length
+
     def __len__(self) -> int:
-        return 2
+        return self.length
 
     def __getitem__(self, index: int) -> dict:
-        return {'inputs': torch.ones(2)}
+        return {'inputs': torch.rand(2) + index}
 
 
 def runner(work_dir, epochs: int = 1, **options) -> Runner:
-    """Trains by epoch; runs of one process have different names."""
-    return Runner(Model(), str(work_dir), experiment_name=f'tiny_{next(_numbers)}',
-                  train_dataloader=torch.utils.data.DataLoader(Data()),
-                  train_cfg=dict(by_epoch=True, max_epochs=epochs),
-                  optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)), **options)
+    """Trains by epoch; runs of one process have different names. ``options`` come first."""
+    usual = dict(model=Model(), train_dataloader=torch.utils.data.DataLoader(Data()),
+                 train_cfg=dict(by_epoch=True, max_epochs=epochs),
+                 optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)))
+    return Runner(work_dir=str(work_dir), experiment_name=f'tiny_{next(_numbers)}',
+                  **{**usual, **options})

@@ -139,21 +139,16 @@ class Backbone(BaseModule):
         share_encodings(self._given.sharing, self, stacks)
 
     def _finish(self, parts: Sequence[nn.Module]) -> None:
-        """Initialise and freeze the model; ``parts`` are the modules that ``frozen_stages``
-        counts."""
-        freezing = self._given.freezing
-        del self._given
-        self.reset_parameters()
-        self._start_freezing(parts, *freezing)
-
-    def _start_freezing(self, blocks: Sequence[nn.Module], trainable: Sequence[str],
-                        lora: dict[str, Any] | None, frozen_dtype: str | None) -> None:
-        """Check and set the options, and freeze; ``blocks`` are what ``frozen_stages`` counts.
+        """Initialise the model, check the options of freezing and freeze; ``parts`` are the modules
+        that ``frozen_stages`` counts.
 
         Raises:
             ValueError: an unknown dtype, a name of no parameter, or options without frozen stages.
             ImportError: ``lora`` without peft.
         """
+        trainable, lora, frozen_dtype = self._given.freezing
+        del self._given
+        self.reset_parameters()
         for name, value in (('trainable', tuple(trainable)), ('lora', lora),
                             ('frozen_dtype', frozen_dtype)):
             if value and self.frozen_stages < 0:
@@ -167,7 +162,7 @@ class Backbone(BaseModule):
                                  f'parameter; such a name is '
                                  f'{next(name for name, _ in self.named_parameters())!r}')
         self.trainable, self.frozen_dtype = tuple(trainable), frozen_dtype
-        frozen = list(blocks[:self.frozen_stages]) if self.frozen_stages > 0 else []
+        frozen = list(parts[:self.frozen_stages]) if self.frozen_stages > 0 else []
         if lora is not None:
             add_lora(self, frozen, **lora)
             self.trainable += ('.lora_',)

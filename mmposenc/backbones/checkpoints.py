@@ -18,7 +18,7 @@ from ..checkpoint.eva import rounds_periods
 from ..checkpoint.files import WRAPPERS
 from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown
-from ..encodings.absolute import LearnedPositionEmbedding
+from ..encodings.absolute import FactorizedPositionEmbedding, LearnedPositionEmbedding
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from ..encodings.decomposed import DecomposedRPE
 from ..encodings.relative_bias import RelativePositionBias
@@ -27,6 +27,8 @@ from ..functional.position_tables import resize_axis_table, resize_position_tabl
 from .modules import print_log, read_checkpoint
 
 _BIAS = 'relative_position_bias_table'
+#: Of encodings with a table for each axis.
+_AXIS_TABLES = ('row_table', 'col_table', 'pos_embed_y', 'pos_embed_x')
 
 
 def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str
@@ -67,10 +69,10 @@ def _resize_tables(backbone: nn.Module, state: dict[str, Tensor], file: str) -> 
     for name, module in backbone.named_modules():
         if isinstance(module, RelativePositionBias) and f'{name}.{_BIAS}' in state:
             state[f'{name}.{_BIAS}'] = _fit_biases(state[f'{name}.{_BIAS}'], module)
-        if isinstance(module, DecomposedRPE):
-            for key in (f'{name}.row_table', f'{name}.col_table'):
-                if key in state:
-                    wanted = module.get_parameter(key.rpartition('.')[2]).shape[-2]
+        if isinstance(module, (DecomposedRPE, FactorizedPositionEmbedding)):
+            for part in _AXIS_TABLES:
+                if (key := f'{name}.{part}') in state:
+                    wanted = module.get_parameter(part).shape[-2]
                     state[key] = resize_axis_table(state[key], wanted)
         key = f'{name}.pos_embed'
         if isinstance(module, LearnedPositionEmbedding) and key in state:
@@ -178,7 +180,10 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
     encodings = [] if unexpected else _new_encodings(backbone, missing)
     if strict == BUT_ENCODINGS:
         missing = [key for key in missing if not is_encoding(key)]
-    missing, new = _split_new(backbone, missing, encodings)
+    pattern = getattr(backbone, 'may_be_new', None)
+    new = [key for key in missing if key.startswith(tuple(encodings)) or '.lora_' in key
+           or (pattern and re.fullmatch(pattern, key))]
+    missing = [key for key in missing if key not in new]
     shapes = [f'{key}: {tuple(state[key].shape)} in the file, {tuple(own[key].shape)} here'
               for key in sorted(set(own) & set(state)) if own[key].shape != state[key].shape]
     report = '; '.join(f'{title}: {shown(names)}' for title, names in (
@@ -248,16 +253,6 @@ def _new_encodings(backbone: nn.Module, missing: list[str]) -> list[str]:
                 and set(names) <= set(missing) and not prefix.startswith(tuple(found))):
             found.append(f'{prefix}.')
     return found
-
-
-def _split_new(backbone: nn.Module, missing: list[str], encodings: list[str]
-               ) -> tuple[list[str], list[str]]:
-    """Split missing names: required ones, and those that may be new (``may_be_new`` of the
-    backbone, LoRA, new encodings)."""
-    pattern = getattr(backbone, 'may_be_new', None)
-    new = [name for name in missing if name.startswith(tuple(encodings)) or '.lora_' in name
-           or (pattern and re.fullmatch(pattern, name))]
-    return [name for name in missing if name not in new], new
 
 
 def _select(checkpoint: Mapping[str, Any], prefix: str | None) -> dict[str, Tensor]:

@@ -47,7 +47,9 @@ def add_lora(backbone: nn.Module, blocks: Sequence[nn.Module], *, r: int,
     inject_adapter_in_model(LoraConfig(r=r, target_modules=names, **options), backbone)
     for name, parameter in backbone.named_parameters():  # peft freezes all other parameters
         parameter.requires_grad_(trained.get(name.replace(_BASE, '.'), True))
-    _keep_names(backbone)
+    # Weights are saved and loaded under the names that they have without LoRA.
+    backbone.register_state_dict_post_hook(_without_base)
+    backbone.register_load_state_dict_pre_hook(_with_base)
 
 
 @torch.no_grad()
@@ -63,12 +65,6 @@ def merge_lora(model: nn.Module) -> None:
             if hasattr(child, 'get_base_layer') and hasattr(child, 'merge'):
                 child.merge()
                 setattr(module, name, child.get_base_layer())
-
-
-def _keep_names(backbone: nn.Module) -> None:
-    """Save and load weights under the names that they have without LoRA."""
-    backbone.register_state_dict_post_hook(_without_base)
-    backbone.register_load_state_dict_pre_hook(_with_base)
 
 
 def _without_base(module: nn.Module, state: dict[str, Tensor], prefix: str, _: Any) -> None:

@@ -31,6 +31,7 @@ TIMM: dict[str, Family] = {
     'relpos': Family(beit.relpos_pairs, mark=r'backbone\..*rel_pos_encoding\..*'),
     'deit': Family(vit.vit_pairs, re.escape(vit.TABLE), vit.without_row),
     'eva': Family(eva.eva_pairs, eva.MARK),
+    'naflex': Family(vit.NAFLEX, f'{re.escape(vit.TABLE)}(_y)?'),
 }
 
 
@@ -85,7 +86,8 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
         source: 'deit' (also DeiT III, MAE and timm's; a distilled model becomes that of a
             DeiTClsHead, ``head.layers.*``), 'dinov2', 'huggingface-vit' (also DeiT and Dinov2),
             'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'eva' (DINOv3,
-            EVA-02 and RoPE-ViT, also timm's and DINOv3 of Hugging Face), 'sam' (also timm's,
+            EVA-02 and RoPE-ViT, also timm's and DINOv3 of Hugging Face), 'naflex' (timm's
+            NaFlexViT, of SigLIP 2 and C-RADIO too), 'sam' (also timm's,
             Hugging Face's, and ViTDet's), 'irpe-deit', 'pvt' (also PVT v2 and SegFormer), 'twins'
             (also timm's), 'timm-pvt-v2', 'huggingface-segformer', 'swin' (V1 and V2, also timm's
             and Hugging Face's), or OpenMMLab's own 'mmpretrain-vit', 'mmpretrain-swin',

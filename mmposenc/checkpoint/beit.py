@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import torch
 
 from .rules import Pair, Rule, Source, State, joined, same, to_ours
-from .vit import TABLE
+from .vit import HEAD, MM, QV_BIASES, SCALES, TABLE, TRUNK
+from .vit_names import HF, hf_layer
 
 _BIAS = 'rel_pos_encoding.relative_position_bias_table'
 _PREFIX = 'rel_pos_encoding.prefix_bias'
@@ -22,20 +23,9 @@ def _with_class_token(theirs: str, module: str) -> Pair:
                 lambda table, prefix: torch.cat((table, prefix.t())))
 
 
-_COMMON = (
-    Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
-    *same('cls_token', 'norm.{p}', 'fc_norm.{p}', 'blocks.{n}.norm1.{p}', 'blocks.{n}.norm2.{p}',
-          'blocks.{n}.attn.proj.{p}', 'blocks.{n}.mlp.fc1.{p}', 'blocks.{n}.mlp.fc2.{p}'),
-    Pair('head.{p}', 'head.fc.{p}'),
-)
+_COMMON = (*TRUNK, *same('blocks.{n}.mlp.fc1.{p}'), *HEAD)
 BEIT = (
-    *_COMMON,
-    Pair('pos_embed', TABLE),
-    *same('blocks.{n}.attn.qkv.weight'),
-    Pair('blocks.{n}.attn.q_bias', 'backbone.blocks.{n}.attn.qkv.q_bias'),
-    Pair('blocks.{n}.attn.v_bias', 'backbone.blocks.{n}.attn.qkv.v_bias'),
-    Pair('blocks.{n}.gamma_1', 'backbone.blocks.{n}.ls1.gamma'),
-    Pair('blocks.{n}.gamma_2', 'backbone.blocks.{n}.ls2.gamma'),
+    *_COMMON, Pair('pos_embed', TABLE), *same('blocks.{n}.attn.qkv.weight'), *QV_BIASES, SCALES,
     _with_class_token('blocks.{n}.attn.relative_position_bias_table', 'backbone.blocks.{n}.attn.'),
     _with_class_token('rel_pos_bias.relative_position_bias_table', 'backbone.'),
 )
@@ -48,40 +38,20 @@ _DROPPED = (
     Rule(r'lm_head\..*', None, 'the head of pretraining, which names visual words'),
     Rule(r'cls_pt_.*', None, 'layers of only pretraining (BEiT v2, Sec. 2.4)'),
 )
-
-
-_ATTENTION = 'attention.attention.'
+_LAYER = 'encoder.layer.{n}'
+_ATTENTION = f'{_LAYER}.attention.attention'
 _HF = (
-    Pair('embeddings.cls_token', 'cls_token'),
-    Pair('embeddings.position_embeddings', 'pos_embed'),
-    Pair('embeddings.patch_embeddings.projection.{p}', 'patch_embed.proj.{p}'),
-    joined(tuple(f'encoder.layer.{{n}}.{_ATTENTION}{part}.weight'
-                 for part in ('query', 'key', 'value')), 'blocks.{n}.attn.qkv.weight'),
-    *(Pair(f'encoder.layer.{{n}}.{theirs}', f'blocks.{{n}}.{ours}') for theirs, ours in (
-        ('layernorm_before.{p}', 'norm1.{p}'), ('layernorm_after.{p}', 'norm2.{p}'),
-        (f'{_ATTENTION}query.bias', 'attn.q_bias'), (f'{_ATTENTION}value.bias', 'attn.v_bias'),
-        (f'{_ATTENTION}relative_position_bias.relative_position_bias_table',
-         'attn.relative_position_bias_table'),
-        ('attention.output.dense.{p}', 'attn.proj.{p}'),
-        ('intermediate.dense.{p}', 'mlp.fc1.{p}'), ('output.dense.{p}', 'mlp.fc2.{p}'),
-        ('lambda_{m}', 'gamma_{m}'))),
+    *HF, *hf_layer(_LAYER),
+    joined(tuple(f'{_ATTENTION}.{part}.weight' for part in ('query', 'key', 'value')),
+           'blocks.{n}.attn.qkv.weight'),
+    *(Pair(f'{_ATTENTION}.{theirs}', f'blocks.{{n}}.attn.{ours}') for theirs, ours in (
+        ('query.bias', 'q_bias'), ('value.bias', 'v_bias'),
+        ('relative_position_bias.relative_position_bias_table', 'relative_position_bias_table'))),
+    Pair(f'{_LAYER}.attention.output.dense.{{p}}', 'blocks.{n}.attn.proj.{p}'),
+    Pair(f'{_LAYER}.lambda_{{m}}', 'blocks.{n}.gamma_{m}'),
     Pair('encoder.relative_position_bias.relative_position_bias_table',
          'rel_pos_bias.relative_position_bias_table'),
-    Pair('layernorm.{p}', 'norm.{p}'),
     Pair('pooler.layernorm.{p}', 'fc_norm.{p}'),
-    Pair('classifier.{p}', 'head.{p}'),
-)
-_MM = (
-    Pair('patch_embed.projection.{p}', 'patch_embed.proj.{p}'),
-    *(Pair(name, name) for name in (
-        'cls_token', 'pos_embed', 'rel_pos_bias.relative_position_bias_table')),
-    *(Pair(f'layers.{{n}}.{theirs}', f'blocks.{{n}}.{ours or theirs}') for theirs, ours in (
-        ('attn.qkv.weight', ''), ('attn.q_bias', ''), ('attn.v_bias', ''), ('attn.proj.{p}', ''),
-        ('attn.relative_position_bias_table', ''), ('gamma_{m}', ''), ('ln{m}.{p}', 'norm{m}.{p}'),
-        ('ffn.layers.0.0.{p}', 'mlp.fc1.{p}'), ('ffn.layers.1.{p}', 'mlp.fc2.{p}'))),
-    Pair('ln1.{p}', 'norm.{p}'),
-    Pair('ln2.{p}', 'fc_norm.{p}'),
-    Pair('head.fc.{p}', 'head.{p}'),
 )
 
 
@@ -119,7 +89,7 @@ SOURCES = (
     Source('huggingface-beit', (*to_ours(_HF), *_DROPPED), [(r'^(beit|data2vec_vision)\.', '')],
            then=_TIMM),
     # BEiTViT, and mmseg's BEiT.
-    Source('mmpretrain-beit', (*to_ours(_MM), *_DROPPED), [(r'^backbone\.', '')], then=_TIMM),
+    Source('mmpretrain-beit', (*to_ours(MM), *_DROPPED), [(r'^backbone\.', '')], then=_TIMM),
     # VisionTransformerRelPos, of networks or of tables, shared by blocks or not.
     Source('relpos', _relpos_rules),
 )

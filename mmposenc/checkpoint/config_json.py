@@ -11,7 +11,7 @@ from .vit_archs import ARCHS, SIZES
 _TIMM = {
     r'vit_(\w+?)_patch14_dinov2': 'dinov2-{}',
     r'vit_(\w+?)_patch14_reg4_dinov2': 'dinov2-{}-reg',
-    r'vit_(\w+?)_patch16_dinov3(_qkvb)?': 'dinov3-{}',
+    r'vit_(\w+?)_patch16_(?:dinov3(?:_qkvb)?|lingbot)': 'dinov3-{}',
     r'deit3_(\w+?)_patch\d+_\d+': 'deit3-{}',
     r'vit_(\w+?)_patch\d+_siglip_\d+': 'siglip-{}',
     r'vit_(\w+?)_patch\d+_clip_(quickgelu_)?\d+': 'clip-{}',
@@ -24,6 +24,9 @@ _TIMM = {
     r'beitv2_(\w+?)_patch16_\d+': 'beitv2-{}',
     r'vit_relpos_(\w+?)_patch16_\d+': 'relpos-{}',
     r'vit_srelpos_(\w+?)_patch16_\d+': 'srelpos-{}',
+    r'naflexvit_(base|so400m)_patch16_(gap|par_gap|parfac_gap|siglip)': 'naflex-{}-{}',
+    r'naflexvit_(\w+?)_patch16_radio_(v\d)': 'radio-{}-{}',
+    r'vit_pe_(core|lang|spatial)_(\w+?)_patch\d+_\d+': 'pe-{}-{}',
     r'samvit_(\w+?)_patch16': 'sam-{}',
     r'(?:vit|deit)_(tiny|small|base|large)_patch\d+_\d+': '{}',
 }
@@ -63,17 +66,19 @@ def vit_of(name: str) -> dict[str, Any]:
 def _of_timm(architecture: str, published: dict[str, Any]) -> dict[str, Any] | None:
     for pattern, arch in _TIMM.items():
         found = re.fullmatch(pattern, architecture)
-        name = arch.format(found[1].replace('_', '-')) if found else None
+        name = arch.format(*((part or '').replace('_', '-') for part in found.groups())
+                           ) if found else None
         if name not in ARCHS:
             continue
         options: dict[str, Any] = dict(arch=name)
-        if 'input_size' in published:
+        # The table of a NaFlexViT is not that of the images it was trained on.
+        if 'input_size' in published and not architecture.startswith('naflexvit'):
             options['img_size'] = published['input_size'][-1]
         if patch := re.search(r'_patch(\d+)', architecture):
             options['patch_size'] = int(patch[1])
         if name.startswith('clip-') and 'quickgelu' not in architecture:
             options['act'] = 'gelu'
-        if name.startswith('dinov3-') and 'qkvb' not in architecture:
+        if architecture.endswith('dinov3'):
             options['qkv_bias'] = False
         if name.endswith('-reg'):  # timm's class token has no place
             options['pos_encoding'] = dict(num_prefix_embeds=0)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .rules import Pair, Rule, Source, State, joined, same, to_ours
-from .vit import TABLE
+from .vit import HEAD, QV_BIASES, SCALES, TABLE, TOKENS, TRUNK
 from .vit_options import is_gated
 
 _SCALE, _Q_BIAS = 'backbone.blocks.0.ls1.gamma', 'backbone.blocks.0.attn.qkv.q_bias'
@@ -20,18 +20,10 @@ MARK = f'{re.escape(_SCALE)}|{re.escape(_Q_BIAS)}'
 _FREQS = 'backbone.blocks.{}.attn.rel_pos_encoding.freqs'
 
 _PAIRS = (
-    Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
-    Pair('pos_embed', TABLE),
-    Pair('reg_token', 'backbone.register_tokens'),
-    *same('cls_token', 'norm_pre.{p}', 'norm.{p}', 'fc_norm.{p}', 'blocks.{n}.norm1.{p}',
-          'blocks.{n}.norm2.{p}', 'blocks.{n}.attn.norm.{p}', 'blocks.{n}.attn.proj.{p}',
-          'blocks.{n}.mlp.norm.{p}', 'blocks.{n}.mlp.fc2.{p}'),
-    Pair('blocks.{n}.gamma_{m}', 'backbone.blocks.{n}.ls{m}.gamma'),
-    Pair('head.{p}', 'head.fc.{p}'),
-)
+    *TRUNK, *TOKENS, *same('blocks.{n}.attn.norm.{p}', 'blocks.{n}.mlp.norm.{p}'), *HEAD,
+    SCALES)
 _ATTN, _OURS = 'blocks.{n}.attn', 'backbone.blocks.{n}.attn.qkv'
-_QKV = (Pair(f'{_ATTN}.qkv.{{p}}', f'{_OURS}.{{p}}'),
-        Pair(f'{_ATTN}.q_bias', f'{_OURS}.q_bias'), Pair(f'{_ATTN}.v_bias', f'{_OURS}.v_bias'))
+_QKV = (Pair(f'{_ATTN}.qkv.{{p}}', f'{_OURS}.{{p}}'), *QV_BIASES)
 _APART = (joined(tuple(f'{_ATTN}.{part}_proj.weight' for part in 'qkv'), f'{_OURS}.weight'),
           Pair(f'{_ATTN}.q_proj.bias', f'{_OURS}.q_bias'),
           Pair(f'{_ATTN}.v_proj.bias', f'{_OURS}.v_bias'))
@@ -71,6 +63,9 @@ def _query_and_value(match: re.Match[str], bias: Tensor, state: Mapping[str, Ten
     return {f'{match.group(1)}.q_bias': query, f'{match.group(1)}.v_bias': value}
 
 
+#: Of an MLP with gates, as both releases name its layers.
+_GATED = tuple(Pair(f'blocks.{{n}}.mlp.{theirs}.{{p}}', f'blocks.{{n}}.mlp.{ours}.{{p}}')
+               for theirs, ours in (('w1', 'fc1_g'), ('w2', 'fc1_x'), ('w3', 'fc2')))
 _DINOV3 = (
     Rule(r'mask_token', None, _MASK),
     Rule(r'rope_embed\.periods', None, 'computed from theta'),
@@ -78,10 +73,7 @@ _DINOV3 = (
     Rule(r'local_cls_norm\..*', None, 'a norm of small crops in pretraining'),
     Rule(r'(blocks\.\d+\.attn)\.qkv\.bias', _query_and_value),
     *to_ours((Pair('storage_tokens', 'reg_token'),
-              Pair('blocks.{n}.ls{m}.gamma', 'blocks.{n}.gamma_{m}'),
-              Pair('blocks.{n}.mlp.w1.{p}', 'blocks.{n}.mlp.fc1_g.{p}'),
-              Pair('blocks.{n}.mlp.w2.{p}', 'blocks.{n}.mlp.fc1_x.{p}'),
-              Pair('blocks.{n}.mlp.w3.{p}', 'blocks.{n}.mlp.fc2.{p}'))),
+              Pair('blocks.{n}.ls{m}.gamma', 'blocks.{n}.gamma_{m}'), *_GATED)),
 )
 
 _HUGGINGFACE = (
@@ -108,10 +100,7 @@ _EVA02 = (
     Rule(r'(?:blocks\.\d+\.attn\.)?rope\.freqs_(?:cos|sin)', None, _ANGLES),
     *to_ours((Pair('blocks.{n}.mlp.ffn_ln.{p}', 'blocks.{n}.mlp.norm.{p}'),
               Pair('blocks.{n}.attn.inner_attn_ln.{p}', 'blocks.{n}.attn.norm.{p}'),
-              Pair('blocks.{n}.mlp.w12.{p}', 'blocks.{n}.mlp.fc1.{p}'),
-              Pair('blocks.{n}.mlp.w1.{p}', 'blocks.{n}.mlp.fc1_g.{p}'),
-              Pair('blocks.{n}.mlp.w2.{p}', 'blocks.{n}.mlp.fc1_x.{p}'),
-              Pair('blocks.{n}.mlp.w3.{p}', 'blocks.{n}.mlp.fc2.{p}'))),
+              Pair('blocks.{n}.mlp.w12.{p}', 'blocks.{n}.mlp.fc1.{p}'), *_GATED)),
     # Biases of the projections that stand apart have other names in timm.
     Rule(r'(blocks\.\d+\.attn)\.([qv])_bias', lambda match, tensor, state: {
         f'{match[1]}.{match[2]}' + ('_proj.bias' if 'blocks.0.attn.q_proj.weight' in state

@@ -88,18 +88,15 @@ def weights(name: str) -> list[Path]:
         except NoSuchFile:
             continue
         if file.endswith('.json'):
-            pieces = json.loads(path.read_text())['weight_map'].values()
-            return [_named(name, piece) for piece in sorted(set(pieces))]
+            pieces = sorted(set(json.loads(path.read_text())['weight_map'].values()))
+            for piece in pieces:
+                if not piece.endswith('.safetensors'):
+                    raise ValueError(f'{name}: its index names {piece!r}, which is no .safetensors')
+            return [fetch(name, piece) for piece in pieces]
         return [path]
     if unreached is not None:
         raise unreached
     raise ValueError(_nothing_found(name, wanted))
-
-
-def _named(name: str, piece: str) -> Path:
-    if not piece.endswith('.safetensors'):
-        raise ValueError(f'{name}: its index names {piece!r}, which is no .safetensors')
-    return fetch(name, piece)
 
 
 def config(name: str) -> dict[str, Any]:

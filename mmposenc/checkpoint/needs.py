@@ -48,20 +48,19 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
 
 
 #: Archs of Swin by the channels of the first stage and the blocks of the third.
-_SWINS = {(96, 6): 'tiny', (96, 18): 'small', (128, 18): 'base', (192, 18): 'large'}
+_SWINS: dict[tuple[int, ...], str] = {
+    (96, 6): 'tiny', (96, 18): 'small', (128, 18): 'base', (192, 18): 'large'}
 
 
 def _swin(state: Mapping[str, Tensor]) -> list[str]:
     """The arch, or sizes, and of V1 the windows. No weight of V2 shows the windows."""
     dims = state['backbone.patch_embed.projection.weight'].shape[0]
-    blocks = Counter(int(match[1]) for name in state if (match := re.fullmatch(
-        r'backbone\.stages\.(\d+)\.blocks\.\d+\.norm1\.weight', name)))
+    layers = _layers(state)
     scales, tables = (list({name.split('.')[2]: value for name, value in sorted(state.items())
                             if name.endswith(f'.attn.w_msa.{end}')}.values())  # one a stage
                       for end in ('cosine.logit_scale',
                                   'rel_pos_encoding.relative_position_bias_table'))
-    layers = tuple(blocks[stage] for stage in sorted(blocks))
-    if arch := _SWINS.get((dims, blocks[2])):
+    if arch := _SWINS.get((dims, *layers[2:3])):
         options = [f'arch={"v2-" if scales else ""}{arch}']
     else:
         heads = [scale.shape[0] for scale in scales] or [table.shape[-1] for table in tables]
@@ -82,12 +81,10 @@ def _pvt(state: Mapping[str, Tensor]) -> list[str]:
                 if key in state]
 
     embeds, hidden = stages('patch_embed.norm.weight'), stages('blocks.0.mlp.fc1.bias')
-    layers = Counter(int(match[1]) for name in state if (match := re.fullmatch(
-        r'backbone\.stages\.(\d)\.blocks\.\d+\.norm1\.weight', name)))
     pegs = stages('pos_encodings.at.after0.0.proj.0.weight')
     found = dict(
         embed_dims=tuple(len(each) for each in embeds),
-        num_layers=tuple(layers[stage] for stage in sorted(layers)),
+        num_layers=_layers(state),
         mlp_ratios=tuple(len(wide) // len(each) for wide, each in zip(hidden, embeds, strict=True)),
         overlap=state['backbone.stages.0.patch_embed.projection.weight'].shape[-1] == 7,
         peg=bool(pegs), windows=bool(stages('blocks.0.attn.qkv.weight')),
@@ -103,6 +100,13 @@ def _pvt(state: Mapping[str, Tensor]) -> list[str]:
     return []
 
 
+def _layers(state: Mapping[str, Tensor]) -> tuple[int, ...]:
+    """Blocks of each stage."""
+    blocks = Counter(int(match[1]) for name in state if (match := re.fullmatch(
+        r'backbone\.stages\.(\d+)\.blocks\.\d+\.norm1\.weight', name)))
+    return tuple(blocks[stage] for stage in sorted(blocks))
+
+
 def _tuple(numbers: Iterable[int]) -> str:
     """As ``--cfg-options`` takes them."""
     return f'({"".join(f"{number}," for number in numbers)})'
@@ -112,9 +116,15 @@ def _tuple(numbers: Iterable[int]) -> str:
 _ALIKE = (
     (r'clip-.*', "CLIP with the exact GELU, as LAION's, DataComp's and timm's without quickgelu in "
                  'the name', ('act=gelu',)),
+    (r'siglip-(base|so400m)', 'SigLIP 2 for any aspect ratio (NaFlex)', (
+        'pos_encoding.interpolation=bilinear_antialias',)),
     (r'siglip-base', "timm's vit_base_patch16_gap_224", ('act=gelu', 'num_heads=16')),
     (r'siglip-(base|large|so400m)', "those of timm's models of SigLIP that have the exact GELU",
      ('act=gelu',)),
+    (r'naflex-base-gap', 'a model that keeps cells square (naflexvit_base_patch16_par_gap)', (
+        'pos_encoding.keep_aspect=True',)),
+    (r'naflex-base-parfac-gap', 'a model whose positions are shares of each side', (
+        'pos_encoding.coordinates=fractional',)),
 )
 
 

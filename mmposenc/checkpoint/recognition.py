@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable
 
 SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, DINOv3, EVA-02, '
-             'Perception Encoder, RoPE-ViT, BEiT, SAM, ViTDet, iRPE-DeiT, PVT, PVT v2, SegFormer, '
-             'Twins, Swin, DETR, iRPE-DETR and Deformable DETR, and the models of timm, '
+             'Perception Encoder, RoPE-ViT, BEiT, NaFlexViT, SAM, ViTDet, iRPE-DeiT, PVT, PVT v2, '
+             'SegFormer, Twins, Swin, DETR, iRPE-DETR and Deformable DETR, and the models of timm, '
              'mmpretrain, mmdet and Hugging Face that docs/weights.md lists')
 
 #: A name that only files of one source have, and the source: these decide, whatever else there is.
@@ -18,6 +18,7 @@ _MARKS = (
      r'relative_position_bias\.relative_position_bias_table', 'huggingface-beit'),
     (r'(?:blocks\.\d+\.attn|rel_pos_bias)\.relative_position_bias_table', 'beit'),
     (r'(?:blocks\.\d+\.attn\.|shared_)rel_pos\..*', 'relpos'),
+    (r'embeds\.proj\.weight', 'naflex'),
     (r'storage_tokens|(model\.)?layer\.\d+\.attention\.q_proj\.weight|(rope\.)?freqs|'
      r'(blocks\.\d+\.attn\.)?rope\.freqs_cos|blocks\.\d+\.attn\.[qk]_proj\.weight', 'eva'),
 )
@@ -100,14 +101,13 @@ def recognise(names: Iterable[str]) -> str | None:
 def _perception_encoder(names: list[str]) -> str | None:
     """The source of timm's file or the release's: a norm before the blocks, a table, and a head
     that pools by attention or no norm behind the blocks."""
+    plain = [name.removeprefix('visual.') for name in names]
     for source, before, table, behind, pool in (
             ('eva', 'norm_pre', 'pos_embed', 'norm|fc_norm', 'attn_pool'),
             ('clip', 'ln_pre', 'positional_embedding', 'ln_post', r'attn_pool\.probe')):
-        def has(pattern: str) -> bool:
-            return _first(((rf'(visual\.)?(?:{pattern})', 'found'),), names) is not None
-
-        if has(rf'{before}\.weight') and has(table) and (
-                has(rf'{pool}.*') or not has(rf'(?:{behind})\.weight|attn_pool\..*')):
+        if f'{before}.weight' in plain and table in plain and (
+                _has(rf'{pool}.*', plain)
+                or not _has(rf'({behind})\.weight|attn_pool\..*', plain)):
             return source
     return None
 
@@ -115,14 +115,12 @@ def _perception_encoder(names: list[str]) -> str | None:
 def _by_absence(names: list[str]) -> str | None:
     """A network that is recognised by what it has and lacks. Its other parts (rotary positions,
     where norms stand) leave no trace, and its weights would fit a model with other features."""
-    def has(pattern: str) -> bool:
-        return _first(((pattern, 'found'),), names) is not None
-
-    pools, ends = has(r'(.*\.)?attn_pool\..*'), has(r'(.*\.)?(norm|ln_post)\.weight')
-    if has(r'(.*\.)?(norm_pre|ln_pre)\.weight') and (pools or not ends):
+    pools = _has(r'(.*\.)?attn_pool\..*', names)
+    if _has(r'(.*\.)?(norm_pre|ln_pre)\.weight', names) and (
+            pools or not _has(r'(.*\.)?(norm|ln_post)\.weight', names)):
         return 'CoCa (a norm before the blocks, and a head that pools by attention)'
-    if has(r'fc_norm\.weight') and has(r'pos_embed') and not has(
-            r'cls_token|reg_token|blocks\.0\.(ls1\.gamma|gamma_1|attn\.(qkv\.bias|q_bias))'):
+    if {'fc_norm.weight', 'pos_embed'} <= set(names) and not _has(
+            r'cls_token|reg_token|blocks\.0\.(ls1\.gamma|gamma_1|attn\.(qkv\.bias|q_bias))', names):
         return 'a ViT with its norms behind attention and MLP (vit_base_patch16_rpn)'
     return None
 
@@ -145,9 +143,12 @@ def looks_like(names: Iterable[str]) -> str:
     return f'it looks like {kind}; {SUPPORTED}' if kind else SUPPORTED
 
 
+def _has(pattern: str, names: list[str]) -> bool:
+    return any(re.fullmatch(pattern, name) for name in names)
+
+
 def _first(table: tuple[tuple[str, str], ...], names: list[str]) -> str | None:
     for pattern, found in table:
-        compiled = re.compile(pattern)
-        if any(compiled.fullmatch(name) for name in names):
+        if _has(pattern, names):
             return found
     return None

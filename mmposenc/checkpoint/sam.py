@@ -7,45 +7,25 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from .rules import Pair, Source, State, same, to_ours
-from .vit import TABLE
+from .rules import Pair, Source, same, to_ours
+from .vit import TABLE, as_cells, as_map
+from .vit_names import behind
 from .vit_options import plain_arch, size_options
 
 _REASON = 'no part of the image encoder, and nothing else has a place here'
-#: What is before the names of the encoder: in SAM's release, Hugging Face's, detectron2's whole
-#: detector and its backbone, and mmdet's detector.
-_PREFIXES = ('image_encoder.', 'vision_encoder.', 'backbone.net.', 'net.', 'backbone.')
 #: Parts of names in SAM's release and Hugging Face's, and those of timm's in their place.
-_PARTS = ((r'^patch_embed\.projection\.', 'patch_embed.proj.'), (r'^layers\.', 'blocks.'),
-          (r'^neck\.conv1\.', 'neck.0.'), (r'^neck\.layer_norm1\.', 'neck.1.'),
-          (r'^neck\.conv2\.', 'neck.2.'), (r'^neck\.layer_norm2\.', 'neck.3.'),
+_PARTS = ((r'\bpatch_embed\.projection\.', 'patch_embed.proj.'), (r'\blayers\.', 'blocks.'),
+          (r'\bneck\.conv1\.', 'neck.0.'), (r'\bneck\.layer_norm1\.', 'neck.1.'),
+          (r'\bneck\.conv2\.', 'neck.2.'), (r'\bneck\.layer_norm2\.', 'neck.3.'),
           (r'\.layer_norm([12])\.', r'.norm\1.'), (r'\.mlp\.lin([12])\.', r'.mlp.fc\1.'))
 
 #: Names of sizes by channels and blocks.
 _SIZES = {(768, 12): 'base', (1024, 24): 'large', (1280, 32): 'huge'}
 
 
-def _cells(table: Tensor) -> Tensor:
-    """(1, H, W, C) as (1, H * W, C). ViTDet's has that form and an entry of a class token, which
-    only pretraining had."""
-    if table.dim() == 4:
-        return table.flatten(1, 2)
-    side = round((table.shape[1] - 1) ** 0.5)
-    return table[:, 1:] if side * side == table.shape[1] - 1 else table
-
-
-def _map(table: Tensor) -> Tensor:
-    """The reverse, of a square."""
-    side = round(table.shape[1] ** 0.5)
-    if side * side != table.shape[1]:
-        raise ValueError(f'{TABLE} has {table.shape[1]} cells; a square number is required, as the '
-                         f'shape of the grid is not part of the weights')
-    return table.unflatten(1, (side, side))
-
-
 PAIRS = (
     Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
-    Pair('pos_embed', TABLE, _cells, _map),
+    Pair('pos_embed', TABLE, as_cells, as_map),
     Pair('blocks.{n}.attn.rel_pos_h', 'backbone.blocks.{n}.attn.rel_pos_encoding.row_table'),
     Pair('blocks.{n}.attn.rel_pos_w', 'backbone.blocks.{n}.attn.rel_pos_encoding.col_table'),
     *same('norm_pre.{p}', 'blocks.{n}.norm1.{p}', 'blocks.{n}.attn.qkv.{p}',
@@ -58,21 +38,9 @@ PAIRS = (
 )
 
 
-def _encoder(state: State) -> dict[str, str]:
-    prefix = next((each for each in _PREFIXES if any(name.startswith(each) for name in state)), '')
-    return {name: _timm_name(name.removeprefix(prefix)) for name in state
-            if name.startswith(prefix)}
-
-
-def _timm_name(name: str) -> str:
-    for pattern, text in _PARTS:
-        name = re.sub(pattern, text, name)
-    return name
-
-
 #: SAM's release, ViTDet's of detectron2 (whose files hold arrays: as tensors), and the copies of
 #: timm, Hugging Face and mmdet's ViTDet project.
-SOURCES = (Source('sam', to_ours(PAIRS), names=_encoder, outside=_REASON),)
+SOURCES = (Source('sam', to_ours(PAIRS), _PARTS, behind('patch_embed.proj.weight'), _REASON),)
 
 
 def sam_options(state_dict: Mapping[str, Tensor]) -> list[str]:

@@ -1,9 +1,10 @@
-"""Weights of timm's VisionTransformer, whose names DeiT's release has too, of iRPE's DeiT, and of
-mmpretrain's VisionTransformer, for :class:`mmposenc.backbones.ViT` in an ImageClassifier."""
+"""Weights of timm's VisionTransformer, whose names DeiT's release has too, of timm's NaFlexViT, of
+iRPE's DeiT, and of mmpretrain's VisionTransformer, for :class:`mmposenc.backbones.ViT` in an
+ImageClassifier."""
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
+from math import isqrt
 
 from torch import Tensor
 
@@ -11,18 +12,23 @@ from .irpe import TABLES
 from .rules import Pair, Rule, Source, same, to_ours
 
 TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
+#: Of factorized positions, beside that of columns.
+ROWS = f'{TABLE}_y'
 
-_PAIRS = (
+#: What all ViTs of timm share.
+TRUNK = (
     Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
-    Pair('pos_embed', TABLE),
-    Pair('reg_token', 'backbone.register_tokens'),
-    *same('cls_token', 'dist_token', 'norm_pre.{p}', 'norm.{p}',
-          'fc_norm.{p}',
-          'blocks.{n}.norm1.{p}', 'blocks.{n}.attn.qkv.{p}', 'blocks.{n}.attn.proj.{p}',
-          'blocks.{n}.ls1.gamma', 'blocks.{n}.norm2.{p}', 'blocks.{n}.mlp.fc1.{p}',
-          'blocks.{n}.mlp.fc2.{p}', 'blocks.{n}.ls2.gamma'),
+    *same('cls_token', 'norm_pre.{p}', 'norm.{p}', 'fc_norm.{p}', 'blocks.{n}.norm1.{p}',
+          'blocks.{n}.norm2.{p}', 'blocks.{n}.attn.proj.{p}', 'blocks.{n}.mlp.fc2.{p}'),
 )
-_HEAD = (Pair('head.{p}', 'head.fc.{p}'),)
+TOKENS = (Pair('pos_embed', TABLE), Pair('reg_token', 'backbone.register_tokens'))
+#: Factors of branches as DeiT III, BEiT and EVA name them, and biases of queries and values.
+SCALES = Pair('blocks.{n}.gamma_{m}', 'backbone.blocks.{n}.ls{m}.gamma')
+QV_BIASES = tuple(Pair(f'blocks.{{n}}.attn.{part}_bias',
+                       f'backbone.blocks.{{n}}.attn.qkv.{part}_bias') for part in 'qv')
+_BLOCKS = same('blocks.{n}.attn.qkv.{p}', 'blocks.{n}.mlp.fc1.{p}', 'blocks.{n}.ls1.gamma',
+               'blocks.{n}.ls2.gamma')
+HEAD = (Pair('head.{p}', 'head.fc.{p}'),)
 #: mmpretrain's DeiTClsHead, where there is a distillation head.
 _HEADS = (Pair('head.{p}', 'head.layers.head.{p}'),
           Pair('head_dist.{p}', 'head.layers.head_dist.{p}'))
@@ -35,11 +41,58 @@ def vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
         names: of a state dict of either side, which show whether the model is distilled.
     """
     distilled = any(name.endswith('head_dist.weight') for name in names)
-    return _PAIRS + (_HEADS if distilled else _HEAD)
+    return (*TRUNK, *TOKENS, *same('dist_token'), *_BLOCKS, *(_HEADS if distilled else HEAD))
 
 
-# DeiT III's name of the layer scale.
-_GAMMA = Rule(r'blocks\.(\d+)\.gamma_([12])', r'backbone.blocks.\1.ls\2.gamma')
+def as_cells(table: Tensor) -> Tensor:
+    """(1, H, W, C) as (1, H * W, C). ViTDet's has that form and an entry of a class token, which
+    only pretraining had."""
+    if table.dim() == 4:
+        return table.flatten(1, 2)
+    side = round((table.shape[1] - 1) ** 0.5)
+    return table[:, 1:] if side * side == table.shape[1] - 1 else table
+
+
+def as_map(table: Tensor) -> Tensor:
+    """The reverse, of a square."""
+    side = round(table.shape[1] ** 0.5)
+    if side * side != table.shape[1]:
+        raise ValueError(f'{TABLE} has {table.shape[1]} cells; a square number is required, as the '
+                         f'shape of the grid is not part of the weights')
+    return table.unflatten(1, (side, side))
+
+
+def _kernel(weight: Tensor) -> Tensor:
+    """The weights of a linear layer on patches, (C, rows * columns * 3), as those of a
+    convolution, which timm's other models have."""
+    if weight.dim() == 4:
+        return weight
+    side = isqrt(weight.shape[1] // 3)
+    if 3 * side * side != weight.shape[1]:
+        raise ValueError(f'embeds.proj.weight has shape {tuple(weight.shape)}; square patches of '
+                         f'three channels are required')
+    return weight.unflatten(1, (side, side, 3)).permute(0, 3, 1, 2)
+
+
+#: timm's NaFlexViT.
+NAFLEX = (
+    Pair('embeds.proj.weight', 'backbone.patch_embed.projection.weight', _kernel,
+         lambda weight: weight.permute(0, 2, 3, 1).flatten(1)),
+    Pair('embeds.proj.bias', 'backbone.patch_embed.projection.bias'),
+    Pair('embeds.pos_embed', TABLE, as_cells, as_map),
+    Pair('embeds.pos_embed_y', ROWS), Pair('embeds.pos_embed_x', f'{TABLE}_x'),
+    Pair('embeds.cls_token', 'backbone.cls_token'),
+    Pair('embeds.reg_token', 'backbone.register_tokens'), *TRUNK, *_BLOCKS, *HEAD,
+)
+
+
+def _naflex_rules(state: Mapping[str, Tensor]) -> tuple[Rule, ...]:
+    if not any(name.startswith('embeds.pos_embed') for name in state):
+        raise ValueError("source='naflex' with no embeds.pos_embed: a NaFlexViT without a table of "
+                         'positions, as those with rotary positions are')
+    return (*to_ours(NAFLEX), *_LEFT_OUT)
+
+
 _LEFT_OUT = (
     Rule(r'mask_token|decoder_.*', None, 'of pretraining with masked patches'),
     Rule(r'attn_pool\..*', None, 'a head that pools by attention, which maps do not go through'),
@@ -49,26 +102,22 @@ _IRPE = tuple(Pair(f'blocks.{{n}}.attn.{theirs}', f'backbone.blocks.{{n}}.attn.{
               for theirs, ours in TABLES)
 
 
-def _mmpretrain_head(match: re.Match[str], tensor: Tensor, state: Mapping[str, Tensor]
-                     ) -> dict[str, Tensor]:
-    """Of VisionTransformerClsHead, LinearClsHead or, where there are two, DeiTClsHead."""
-    if any(name.endswith('head_dist.weight') for name in state):
-        return {f'head.layers.{match.group(1)}.{match.group(2)}': tensor}
-    return {f'head.fc.{match.group(2)}': tensor}
-
-
-_MMPRETRAIN = (
-    Rule(r'patch_embed\.projection\.(weight|bias)', r'backbone.patch_embed.projection.\1'),
-    Rule(r'(cls_token|dist_token)', r'backbone.\1'),
-    Rule(r'pos_embed', TABLE),
-    Rule(r'layers\.(\d+)\.ln([12])\.(weight|bias)', r'backbone.blocks.\1.norm\2.\3'),
-    Rule(r'layers\.(\d+)\.attn\.(qkv|proj)\.(weight|bias)', r'backbone.blocks.\1.attn.\2.\3'),
-    Rule(r'layers\.(\d+)\.attn\.gamma1\.(?:weight|scale)', r'backbone.blocks.\1.ls1.gamma'),
-    Rule(r'layers\.(\d+)\.ffn\.gamma2\.(?:weight|scale)', r'backbone.blocks.\1.ls2.gamma'),
-    Rule(r'layers\.(\d+)\.ffn\.layers\.0\.0\.(weight|bias)', r'backbone.blocks.\1.mlp.fc1.\2'),
-    Rule(r'layers\.(\d+)\.ffn\.layers\.1\.(weight|bias)', r'backbone.blocks.\1.mlp.fc2.\2'),
-    Rule(r'ln1\.(weight|bias)', r'backbone.norm.\1'),
-    Rule(r'head\.(?:layers\.)?(head|head_dist|fc)\.(weight|bias)', _mmpretrain_head),
+#: mmpretrain's names of ViT and BEiT, and mmseg's of BEiT, and timm's; heads are those of
+#: LinearClsHead, VisionTransformerClsHead and DeiTClsHead.
+MM = (
+    Pair('patch_embed.projection.{p}', 'patch_embed.proj.{p}'),
+    *(Pair(name, name) for name in (
+        'cls_token', 'dist_token', 'pos_embed', 'rel_pos_bias.relative_position_bias_table')),
+    *(Pair(f'layers.{{n}}.{theirs}', f'blocks.{{n}}.{ours or theirs}') for theirs, ours in (
+        ('attn.qkv.{p}', ''), ('attn.q_bias', ''), ('attn.v_bias', ''), ('attn.proj.{p}', ''),
+        ('attn.relative_position_bias_table', ''), ('gamma_{m}', ''), ('ln{m}.{p}', 'norm{m}.{p}'),
+        ('ffn.layers.0.0.{p}', 'mlp.fc1.{p}'), ('ffn.layers.1.{p}', 'mlp.fc2.{p}'),
+        ('attn.gamma1.weight', 'ls1.gamma'), ('attn.gamma1.scale', 'ls1.gamma'),
+        ('ffn.gamma2.weight', 'ls2.gamma'), ('ffn.gamma2.scale', 'ls2.gamma'))),
+    Pair('ln1.{p}', 'norm.{p}'),
+    Pair('ln2.{p}', 'fc_norm.{p}'),
+    *(Pair(f'{head}.{{p}}', 'head.{p}') for head in ('head.fc', 'head.head', 'head.layers.head')),
+    Pair('head.layers.head_dist.{p}', 'head_dist.{p}'),
 )
 
 
@@ -84,10 +133,11 @@ def without_row(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 #: DeiT, distilled or not, DeiT III, MAE and timm's VisionTransformer.
-VIT = Source('deit', lambda state: (*to_ours(vit_pairs(state)), _GAMMA, *_LEFT_OUT))
+VIT = Source('deit', lambda state: (*to_ours((*vit_pairs(state), SCALES)), *_LEFT_OUT))
 SOURCES = (
     VIT,
     Source('irpe-deit', lambda state: to_ours((*vit_pairs(state), *_IRPE))),
+    Source('naflex', _naflex_rules),
     # VisionTransformer and DistilledVisionTransformer, alone or as the backbone of a classifier.
-    Source('mmpretrain-vit', _MMPRETRAIN, [(r'^backbone\.', '')]),
+    Source('mmpretrain-vit', to_ours(MM), [(r'^backbone\.', '')], then=VIT),
 )

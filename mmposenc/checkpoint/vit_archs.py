@@ -144,6 +144,35 @@ for _name, _size, _core, _grid in (
         if _kind != 'lang' or _patch == 14:
             ARCHS[f'pe-{_kind}-{_name}'] = _pe
 
+# NaFlexViT of timm (NaViT, Dehghani et al., NeurIPS 2023) and SigLIP 2's (Tschannen et al., 2025),
+# for images of any aspect ratio: tokens in front of the patches have no place.
+_naflex = dict(_VIT['base'], img_size=256, class_token=False, pool='gap')
+for _name, _encoding in (
+        ('', _table(interpolation='bicubic_antialias')),
+        ('-par', _table(interpolation='bicubic_antialias', keep_aspect=True)),
+        ('-parfac', dict(type='mmposenc.FactorizedPositionEmbedding', coordinates='aspect'))):
+    ARCHS[f'naflex-base{_name}-gap'] = dict(
+        _naflex, register_tokens=4, layer_scale_init_value=1e-5, final_norm='pooled',
+        pos_encoding=_encoding)
+for _name, _size in {'base': {},
+                     'so400m': dict(_sizes(1152, 27, 16), mlp_hidden_dims=4304)}.items():
+    ARCHS[f'naflex-{_name}-siglip'] = dict(
+        {**_naflex, **_size}, act='gelu_tanh',
+        pos_encoding=_table(interpolation='bilinear_antialias'))
+
+# C-RADIO v3 and v4 (Heinrich et al., CVPR 2025; 2026), whose table has the size of images of 2048.
+for _name, _size in {'base-v3': _VIT['base'], 'large-v3': _VIT['large'],
+                     'huge-v3': _sizes(1280, 32, 16), 'giant-v3': _VIT['giant'],
+                     'so400m-v4': dict(_sizes(1152, 27, 16), mlp_hidden_dims=4304),
+                     'huge-v4': _sizes(1280, 32, 16)}.items():
+    ARCHS[f'radio-{_name}'] = dict(
+        _size, img_size=2048, class_token=True, register_tokens=7 if '3' in _name else 9,
+        pool=None, final_norm=False,
+        layer_scale_init_value=1e-5 if _name in ('base-v3', 'large-v3') else None,
+        pos_encoding=_table(
+            num_prefix_embeds=0, keep_aspect=True, interpolation=(
+                'bilinear_corners' if _name in ('base-v3', 'huge-v3') else 'bilinear')))
+
 # RoPE-ViT (Heo et al., ECCV 2024): DeiT III with rotary positions, with or without its table.
 for _name in ('small', 'base', 'large'):
     for _mode in ('axial', 'mixed'):

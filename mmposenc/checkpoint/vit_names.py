@@ -34,24 +34,36 @@ def _attention(there: str, query: str, key: str, value: str, out: str) -> tuple[
             Pair(f'{there}.{out}.{{p}}', 'blocks.{n}.attn.proj.{p}'))
 
 
-_HF = (
+#: Hugging Face's names of ViTs, and of BEiT.
+HF = (
     Pair('embeddings.cls_token', 'cls_token'),
-    Pair('embeddings.distillation_token', 'dist_token'),
-    Pair('embeddings.register_tokens', 'reg_token'),
     Pair('embeddings.position_embeddings', 'pos_embed'),
     Pair('embeddings.patch_embeddings.projection.{p}', 'patch_embed.proj.{p}'),
     Pair('layernorm.{p}', 'norm.{p}'),
     Pair('classifier.{p}', 'head.{p}'),
+)
+
+
+def hf_layer(layer: str) -> tuple[Pair, ...]:
+    """Norms and MLP of a layer of ViT and BEiT."""
+    return tuple(Pair(f'{layer}.{theirs}.{{p}}', f'blocks.{{n}}.{ours}.{{p}}') for theirs, ours in (
+        ('layernorm_before', 'norm1'), ('layernorm_after', 'norm2'),
+        ('intermediate.dense', 'mlp.fc1'), ('output.dense', 'mlp.fc2')))
+
+
+_HF = (
+    *HF,
+    Pair('embeddings.distillation_token', 'dist_token'),
+    Pair('embeddings.register_tokens', 'reg_token'),
     Pair('cls_classifier.{p}', 'head.{p}'),
     Pair('distillation_classifier.{p}', 'head_dist.{p}'),
     *(pair for layer in ('encoder.layer.{n}', 'layers.{n}') for pair in (
+        *hf_layer(layer),
         *_attention(f'{layer}.attention', 'attention.query', 'attention.key', 'attention.value',
                     'output.dense'),
         # As transformers 5 holds them in memory; files have the names above.
         *_attention(f'{layer}.attention', 'q_proj', 'k_proj', 'v_proj', 'o_proj'),
         *(Pair(f'{layer}.{name}.{{p}}', f'blocks.{{n}}.{ours}.{{p}}') for name, ours in (
-            ('layernorm_before', 'norm1'), ('layernorm_after', 'norm2'),
-            ('intermediate.dense', 'mlp.fc1'), ('output.dense', 'mlp.fc2'),
             ('norm1', 'norm1'), ('norm2', 'norm2'), ('mlp.fc1', 'mlp.fc1'),
             ('mlp.fc2', 'mlp.fc2'), ('mlp.weights_in', 'mlp.fc1'),
             ('mlp.weights_out', 'mlp.fc2'), ('mlp.down_proj', 'mlp.fc2'))),
@@ -98,7 +110,7 @@ _CLIP_RULES = (*to_ours(_CLIP), Rule('proj', None, _PROJECTION),
                Rule(r'attn_pool\..*', None, _POOL))  # Perception Encoder's
 
 
-def _behind(*anchors: str) -> Callable[[State], dict[str, str]]:
+def behind(*anchors: str) -> Callable[[State], dict[str, str]]:
     """Names without the prefix of the first one that ends in an anchor; others are left out."""
     def names(state: State) -> dict[str, str]:
         prefix = next((name[:-len(anchor)] for anchor in anchors for name in state
@@ -111,7 +123,7 @@ def _huggingface_names(state: State) -> dict[str, str]:
     """With linear heads. One that takes the class token and the mean of the patches, as Dinov2's,
     is left out."""
     patches = 'embeddings.patch_embeddings.projection.weight'
-    names = _behind(patches)(state)
+    names = behind(patches)(state)
     dims = next((state[name].shape[0] for name, new in names.items() if new == patches), 0)
     for head in ('classifier', 'cls_classifier', 'distillation_classifier'):
         if f'{head}.weight' in state and state[f'{head}.weight'].shape[1] == dims:
@@ -127,15 +139,15 @@ def _clip_rules(state: State) -> Sequence[Rule]:
 _AS_IS = (Rule(r'.*', r'\g<0>'),)
 SOURCES = (
     # With or without registers, and files of its training.
-    Source('dinov2', _DINOV2_RULES, names=_behind('patch_embed.proj.weight'), outside=_OUTSIDE,
+    Source('dinov2', _DINOV2_RULES, names=behind('patch_embed.proj.weight'), outside=_OUTSIDE,
            then=VIT),
     # ViT, DeiT, Dinov2 and Dinov2WithRegisters, alone or in a classifier.
     Source('huggingface-vit', _HF_RULES, names=_huggingface_names, outside=_OUTSIDE, then=VIT),
     # The image tower of CLIP and SigLIP.
-    Source('huggingface-clip', _HF_CLIP_RULES, names=_behind('embeddings.patch_embedding.weight'),
+    Source('huggingface-clip', _HF_CLIP_RULES, names=behind('embeddings.patch_embedding.weight'),
            outside=_OUTSIDE, then=VIT),
     # The image tower of OpenAI's CLIP and of open_clip, where it may be one of timm's.
-    Source('clip', _clip_rules, names=_behind(
+    Source('clip', _clip_rules, names=behind(
         'patch_embed.proj.weight', 'class_embedding', 'ln_pre.weight'), outside=_OUTSIDE,
         then=VIT),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .vit import TABLE
+from .vit import ROWS, TABLE
 from .vit_archs import ARCHS, SIZES
 
 State = Mapping[str, Tensor]
@@ -78,6 +78,8 @@ def _facts(state: State) -> dict[str, Any]:
     bias = _find(state, 'relative_position_bias_table')
     if TABLE in state:
         facts['img_size'] = int(state[TABLE].shape[1] ** 0.5) * patch
+    elif ROWS in state:
+        facts['img_size'] = state[ROWS].shape[1] * patch
     elif bias is not None:
         facts['img_size'] = (round(bias.shape[0] ** 0.5) + 1) // 2 * patch
     facts |= dict(
@@ -111,6 +113,8 @@ def _kind(state: State, facts: Mapping[str, Any]) -> str | None:
     """The beginning of the archs' names that weights can belong to."""
     table, scale, token = TABLE in state, facts['layer_scale_init_value'], facts['class_token']
     bias, rows, gated = facts['qkv_bias'], _rows(state, facts), facts['mlp'] == 'swiglu'
+    if ROWS in state:
+        return 'naflex'
     if _find(state, 'cpb_mlp.2.bias') is not None:
         return 'srelpos' if facts['rel_pos_sharing'] == 'all' else 'relpos'
     if _find(state, 'relative_position_bias_table') is not None:
@@ -127,6 +131,10 @@ def _kind(state: State, facts: Mapping[str, Any]) -> str | None:
         return 'dinov3' if scale and token and facts['final_norm'] is True else None
     if gated and bias == 'qv':
         return 'eva02'
+    if facts['img_size'] == 2048 and facts['register_tokens'] and not facts['final_norm']:
+        return 'radio' if token else None
+    if facts['register_tokens'] and not rows and not token:
+        return 'naflex' if scale else None
     if bias is not True or bool(scale) != token:
         return None
     if not scale:
@@ -142,10 +150,13 @@ def _arch(kind: str | None, state: State, facts: Mapping[str, Any]) -> str | Non
     alike = [name for name, arch in ARCHS.items() if kind and name.startswith(f'{kind}-')
              and arch.get('mlp', 'mlp') == facts['mlp'] and ('-mixed' in name) == mixed
              and bool(arch.get('register_tokens')) == bool(facts['register_tokens'])
-             and (kind != 'rope-vit' or ('pos_encoding' in arch) == (TABLE in state))]
+             and (kind != 'rope-vit' or ('pos_encoding' in arch) == (TABLE in state))
+             and ('Factorized' in (arch.get('pos_encoding') or {}).get('type', '')) == (
+                 ROWS in state)]
     found = [name for name in alike if _sizes(state) == (
         ARCHS[name]['embed_dims'], ARCHS[name]['num_layers'])]
-    return next(iter(found or (alike if kind in _ANY_SIZE else ())), None)
+    return min(found or (alike if kind in _ANY_SIZE else ()), default=None, key=lambda name: (
+        ARCHS[name].get('register_tokens', 0) != facts['register_tokens']))
 
 
 def _rows(state: State, facts: Mapping[str, Any]) -> int:
@@ -161,6 +172,9 @@ def _without_kind(state: State, facts: Mapping[str, Any]) -> list[str]:
         if facts['class_token'] and not _rows(state, facts):
             options.append('pos_encoding.num_prefix_embeds=0')
         return options + ['norm_eps=1e-5'] * facts['pre_norm']
+    if ROWS in state:
+        return ['pos_encoding.type=mmposenc.FactorizedPositionEmbedding',
+                'pos_encoding.coordinates=aspect']
     if facts['layer_scale_init_value'] and facts['register_tokens']:  # timm's vit_*_rope_reg*_gap
         return [f'rel_pos_encoding.{option}' for option in (
             'type=mmposenc.RotaryEmbedding2D', 'axes=yx', 'theta=10000.0',

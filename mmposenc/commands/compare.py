@@ -70,6 +70,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                       help='these seeds')
     what.add_argument('--sizes', type=size_of, nargs='+', metavar='FACTOR', default=[],
                       help='test at these multiples of the training size; default 1')
+    what.add_argument('--finetune', action='store_true', help='train on at each other size, a '
+                      'tenth as long with a tenth of the learning rate, and test there again')
     what.add_argument('--margin', type=size_of, metavar='POINTS',
                       help='smaller differences count as equal; default 1')
     what.add_argument('--until-decided', action='store_true', help='add seeds to encodings that '
@@ -101,13 +103,15 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     how.add_argument('--dry-run', action='store_true', help='list the runs and their time')
     how.add_argument('--report-only', action='store_true', help='train nothing; only write the '
                      'report of the results in --out')
-    how.add_argument('--time', action='store_true', help='measure the speed of the models, one '
-                     'after the other, when all are trained')
     how.add_argument('--pictures', type=INDEX, metavar='N', help='number of test images to draw '
                      'with predictions; default 4')
-    for name in ('diagnosis', 'figures'):
+    for name, what_for in (('diagnosis', 'the diagnosis of each encoding'),
+                           ('figures', 'the figures of each encoding'),
+                           ('time', 'the speed of the models, measured one after the other when '
+                                    'all are trained')):
         how.add_argument(f'--{name}', action=argparse.BooleanOptionalAction,
-                         help=f'with or without the {name} of each encoding; default with')
+                         help=f'with or without {what_for}; default with'
+                         + ', without for --submitit' * (name == 'time'))
     args = parser.parse_args(argv)
     args.encodings += [f'paper::{table}' for table in args.table]
     if args.config is None and args.out is None:
@@ -175,7 +179,6 @@ def run(args: argparse.Namespace, command: str) -> int:
                 break
             study = more
             carry_out(study, workers)
-    if args.time and not args.report_only:
         from ..lab.compare.running.extras import time_models
         time_models(study)
     status = finish(study)
@@ -251,4 +254,5 @@ def finish(study: Any) -> int:
              if (study.folder / name).is_file()]
     print(f'{study.folder}: {", ".join(files)} ({time.strftime("%H:%M")})')
     return int(any(each['status'] == 'failed' or each['status'] == 'finished'
-                   and len(each['tests']) < len(study.sizes) for each in results['runs']))
+                   and len(each['tests'] + each['finetuned']) < len(study.tests())
+                   for each in results['runs']))

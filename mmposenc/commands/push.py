@@ -35,6 +35,7 @@ def main(argv: list[str] | None = None) -> None:
 
         from ..checkpoint import hub
         from ..engine.apps import repository
+        from ..engine.apps.report import read_metrics
         from ..engine.apps.results import load
         named = hub.is_name(args.target)
         if named:
@@ -42,7 +43,9 @@ def main(argv: list[str] | None = None) -> None:
         if args.checkpoint is None and not Path(args.model).is_dir():
             raise ValueError(f'MODEL={args.model!r} is not the folder of a training: give the '
                              f'weights by --checkpoint')
-        metrics = repository.read_metrics(args.metrics) if args.metrics else None
+        metrics = read_metrics(args.metrics) if args.metrics else None
+        if metrics == {}:
+            raise ValueError(f'--metrics {args.metrics} holds no numbers')
         model = load(args.model, args.checkpoint)
         if not named:
             repository.write(model, args.target, args.target, metrics, overwrite=args.overwrite)

@@ -60,9 +60,10 @@ class LearnedPositionEmbedding(_AddedTable):
     Args:
         embed_dims: C.
         grid_shape: (H, W) of the table.
-        interpolation: for grids other than the table's: 'bicubic', 'bilinear' or
-            'bicubic_antialias' (as timm). 'cut' numbers the cells row by row and takes the first
-            vectors of the table (AI Summer: ``pos_emb1D[:current_seq_tokens]``).
+        interpolation: for grids other than the table's: 'bicubic', 'bilinear',
+            'bicubic_antialias' (as timm), 'bilinear_antialias' (SigLIP 2) or 'bilinear_corners'
+            (RADIO). 'cut' numbers the cells row by row and takes the first vectors of the table
+            (AI Summer: ``pos_emb1D[:current_seq_tokens]``).
         interpolation_offset: added to both sides of the grid where the step from cell to cell is
             computed. DINOv2 without registers was trained with 0.1 and needs it.
         keep_aspect: resize to a square of the longer side and crop it, so that cells stay square

@@ -129,7 +129,7 @@ class PEG(TokenEncoding):
             padding_mask: ``(B, *hw_shape)`` bool, True = padding.
 
         Returns:
-            (B, P + H*W, C); with padding='none' the grid is ``out_hw_shape``.
+            (B, P + H*W, C); with padding='none' as many as ``out_hw_shape`` has cells.
 
         Raises:
             ValueError: if the tokens do not fit the grid, or it is too small for padding='none'.

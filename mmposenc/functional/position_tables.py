@@ -9,7 +9,8 @@ from torch import Tensor
 from .masking import known_equal
 from .tracing import is_compiling
 
-INTERPOLATIONS = ('bicubic', 'bilinear', 'bicubic_antialias', 'cut')
+INTERPOLATIONS = ('bicubic', 'bilinear', 'bicubic_antialias', 'bilinear_antialias',
+                  'bilinear_corners', 'cut')
 
 
 def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[int, int],
@@ -20,9 +21,11 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
         table: (1, H*W, C), without prefix tokens.
         from_hw: (H, W) of the table.
         to_hw: (H', W') wanted.
-        mode: 'bicubic' (DeiT's and CPVT's fine-tuning), 'bilinear' (PVT's) or 'bicubic_antialias'
-            (timm's, and DINOv2's with registers); all as ``F.interpolate`` with
-            align_corners=False. 'cut': nothing is resized, cells take vectors row by row.
+        mode: 'bicubic' (DeiT's and CPVT's fine-tuning), 'bilinear' (PVT's), 'bicubic_antialias'
+            (timm's, and DINOv2's with registers) or 'bilinear_antialias' (SigLIP 2's); all as
+            ``F.interpolate`` with align_corners=False. 'bilinear_corners' is 'bilinear' with
+            align_corners=True (some of RADIO's). 'cut': nothing is resized, cells take vectors row
+            by row.
         offset: added to the wanted sides where the step from cell to cell is computed: 0.1 in
             DINOv2 without registers.
 
@@ -109,15 +112,17 @@ def resize_axis_table(table: Tensor, length: int) -> Tensor:
 def resampling(source: int, target: Tensor, length: int, mode: str, dtype: torch.dtype) -> Tensor:
     """Weights (B, length, source) of an axis of ``source`` cells in one of ``target`` (B,) cells:
     cubic convolution (Keys, 1981) with a = -0.75, or linear; cells beyond the border are those at
-    it. All as ``F.interpolate`` with align_corners=False."""
+    it. All as ``F.interpolate``, with align_corners=False except in 'bilinear_corners'."""
     at = torch.arange(length, device=target.device, dtype=torch.float64) + 0.5
     step = source / target.clamp(min=1)[:, None]  # cells of the source for one of the target
     place = at * step - 0.5  # (B, length)
-    if mode == 'bicubic_antialias':
-        return _antialiased(source, place, step.clamp(min=1)).to(dtype)
+    if mode.endswith('antialias'):
+        return _antialiased(source, place, step.clamp(min=1), mode).to(dtype)
+    if mode == 'bilinear_corners':  # the first and the last cells lie on each other
+        place = (at - 0.5) * ((source - 1) / (target - 1).clamp(min=1))[:, None]
     first = place.floor()
     share = (place - first)[..., None]
-    if mode == 'bilinear':
+    if mode.startswith('bilinear'):
         taps = torch.cat((1 - share, share), -1)
     else:
         near = torch.cat((share, 1 - share), -1)
@@ -132,14 +137,17 @@ def resampling(source: int, target: Tensor, length: int, mode: str, dtype: torch
     return torch.where(index[..., None] == cells, taps[..., None], 0.0).sum(-2).to(dtype)
 
 
-def _antialiased(source: int, place: Tensor, width: Tensor) -> Tensor:
-    """Weights (B, length, source) of a cubic kernel (a = -0.5) stretched to ``width`` (B, 1)
-    cells, as Pillow's; beyond the border there is nothing, and weights sum up to one."""
+def _antialiased(source: int, place: Tensor, width: Tensor, mode: str) -> Tensor:
+    """Weights (B, length, source) of a cubic (a = -0.5) or linear kernel stretched to ``width``
+    (B, 1) cells, as Pillow's; beyond the border there is nothing, and weights sum up to one."""
     cells = torch.arange(source, device=place.device)
     far = ((cells - place[..., None]) / width[..., None]).abs()
-    inner = (1.5 * far - 2.5) * far.square() + 1
-    outer = -0.5 * (((far - 5) * far + 8) * far - 4)
-    weights = torch.where(far < 1, inner, torch.where(far < 2, outer, 0.0))
+    if mode == 'bilinear_antialias':
+        weights = (1 - far).clamp(min=0)
+    else:
+        inner = (1.5 * far - 2.5) * far.square() + 1
+        outer = -0.5 * (((far - 5) * far + 8) * far - 4)
+        weights = torch.where(far < 1, inner, torch.where(far < 2, outer, 0.0))
     return weights / weights.sum(-1, keepdim=True)
 
 

@@ -100,15 +100,6 @@ def parts_of(model: nn.Module) -> tuple[list[Any], list[Any]]:
     """
     plain = _modules(model, VisionTransformer, Eva)
     stages = _modules(model, SwinTransformerStage, SwinTransformerV2Stage)
-    _check_model(model, plain, stages)
-    return plain, stages
-
-
-def _modules(model: nn.Module, *kinds: type[nn.Module]) -> list[Any]:
-    return [module for module in model.modules() if isinstance(module, kinds)]
-
-
-def _check_model(model: nn.Module, plain: Sequence[Any], stages: Sequence[Any]) -> None:
     name = type(model).__name__
     if len(plain) > 1 or bool(plain) == bool(stages):
         raise ValueError(f'model={name} must be or hold one VisionTransformer, Eva, '
@@ -124,6 +115,11 @@ def _check_model(model: nn.Module, plain: Sequence[Any], stages: Sequence[Any]) 
         if drops is not None and not isinstance(drops, nn.Identity):
             raise ValueError(f'model={name} has patch_drop_rate > 0, which leaves tokens without a '
                              f'grid; create it with patch_drop_rate=0')
+    return plain, stages
+
+
+def _modules(model: nn.Module, *kinds: type[nn.Module]) -> list[Any]:
+    return [module for module in model.modules() if isinstance(module, kinds)]
 
 
 def _check_drops(model: nn.Module, plain: Sequence[Any], stages: Sequence[Any],

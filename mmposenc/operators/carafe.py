@@ -26,8 +26,9 @@ def _padded(features: Tensor, kernel_size: int, group_size: int) -> Tensor:
     return F.pad(features.to(dtype), (reach,) * 4).unflatten(1, (group_size, -1))
 
 
-def carafe_naive_forward(features: Tensor, masks: Tensor, output: Tensor, kernel_size: int,
-                         group_size: int, scale_factor: int) -> None:
+def carafe_forward(features: Tensor, masks: Tensor, rfeatures: Tensor, routput: Tensor,
+                   rmasks: Tensor, output: Tensor, kernel_size: int, group_size: int,
+                   scale_factor: int) -> None:
     """Writes sums of the cells around each place, weighted by its own kernel.
 
     CARAFE (Wang et al., ICCV 2019), equation 2.
@@ -35,10 +36,13 @@ def carafe_naive_forward(features: Tensor, masks: Tensor, output: Tensor, kernel
     Args:
         features: (N, C, H, W); zero outside.
         masks: (N, group_size * kernel_size^2, H * scale_factor, W * scale_factor).
+        rfeatures: becomes a copy of the features, for the backward pass. (The compiled kernel keeps
+            them in another order there, and uses routput and rmasks.)
         output: (N, C, H * scale_factor, W * scale_factor), overwritten.
         kernel_size: odd; the kernel of a place lies around the cell that it is part of.
         group_size: parts of the channels with kernels of their own.
     """
+    rfeatures.copy_(features)
     x, masks = _padded(features, kernel_size, group_size), masks.to(compute_dtype(features))
     total = x.new_zeros(output.shape).view(
         *x.shape[:3], features.shape[2], scale_factor, features.shape[3], scale_factor)
@@ -47,12 +51,13 @@ def carafe_naive_forward(features: Tensor, masks: Tensor, output: Tensor, kernel
     output.copy_(total.view(output.shape))
 
 
-def carafe_naive_backward(grad_output: Tensor, features: Tensor, masks: Tensor,
-                          grad_input: Tensor, grad_masks: Tensor, kernel_size: int,
-                          group_size: int, scale_factor: int) -> None:
+def carafe_backward(grad_output: Tensor, rfeatures: Tensor, masks: Tensor, rgrad_output: Tensor,
+                    rgrad_input_hs: Tensor, rgrad_input: Tensor, rgrad_masks: Tensor,
+                    grad_input: Tensor, grad_masks: Tensor, kernel_size: int, group_size: int,
+                    scale_factor: int) -> None:
     """Writes the gradients of the map and of the kernels."""
-    x, masks = _padded(features, kernel_size, group_size), masks.to(compute_dtype(features))
-    height, width = features.shape[2:]
+    x, masks = _padded(rfeatures, kernel_size, group_size), masks.to(compute_dtype(rfeatures))
+    height, width = rfeatures.shape[2:]
     grad = grad_output.to(x.dtype).reshape(*x.shape[:3], height, scale_factor, width, scale_factor)
     total, of_masks = x.new_zeros(x.shape), masks.new_zeros(masks.shape)
     own = _taps(of_masks, kernel_size, group_size, scale_factor)
@@ -64,20 +69,3 @@ def carafe_naive_backward(grad_output: Tensor, features: Tensor, masks: Tensor,
     inner = total[..., reach:reach + height, reach:reach + width]
     grad_input.copy_(inner.reshape(grad_input.shape))
     grad_masks.copy_(of_masks)
-
-
-def carafe_forward(features: Tensor, masks: Tensor, rfeatures: Tensor, routput: Tensor,
-                   rmasks: Tensor, output: Tensor, kernel_size: int, group_size: int,
-                   scale_factor: int) -> None:
-    """The same; ``rfeatures``, which the compiled kernel keeps in another order, is a copy."""
-    rfeatures.copy_(features)
-    carafe_naive_forward(features, masks, output, kernel_size, group_size, scale_factor)
-
-
-def carafe_backward(grad_output: Tensor, rfeatures: Tensor, masks: Tensor, rgrad_output: Tensor,
-                    rgrad_input_hs: Tensor, rgrad_input: Tensor, rgrad_masks: Tensor,
-                    grad_input: Tensor, grad_masks: Tensor, kernel_size: int, group_size: int,
-                    scale_factor: int) -> None:
-    """The same, from the copy."""
-    carafe_naive_backward(grad_output, rfeatures, masks, grad_input, grad_masks, kernel_size,
-                          group_size, scale_factor)

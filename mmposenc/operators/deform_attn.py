@@ -1,10 +1,9 @@
-"""Multi-scale deformable attention in PyTorch.
+"""Multi-scale deformable attention (Deformable DETR, ICLR 2021, equation 3) in PyTorch.
 
-mmcv has such a form too, and uses it on the CPU by itself; on a GPU it asks for the operator, and
-its form would wait for every size of every level, one by one.
+mmcv has the form, and uses it on the CPU by itself; on a GPU it asks for the operator, because its
+form reads every size of every level from the device, one by one. Here they are read once.
 """
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from .deterministic import deterministic_forms
@@ -27,9 +26,7 @@ def host_shapes(spatial_shapes: Tensor) -> list[tuple[int, int]]:
 def ms_deform_attn_forward(value: Tensor, spatial_shapes: Tensor, level_start_index: Tensor,
                            sampling_locations: Tensor, attention_weights: Tensor,
                            im2col_step: int) -> Tensor:
-    """Samples ``value`` bilinearly at a few places a query and adds them up by weight.
-
-    Deformable DETR (ICLR 2021), equation 3.
+    """mmcv's form in PyTorch, told the sizes of the levels as numbers.
 
     Args:
         value: (B, keys, heads, head_dims).
@@ -41,18 +38,9 @@ def ms_deform_attn_forward(value: Tensor, spatial_shapes: Tensor, level_start_in
     Returns:
         (B, queries, heads * head_dims).
     """
-    batch, _, heads, dims = value.shape
-    shapes = host_shapes(spatial_shapes)
-    maps = value.split([height * width for height, width in shapes], 1)
-    # (levels, B * heads, queries, points, 2), from -1 to 1.
-    grids = (2 * sampling_locations - 1).permute(3, 0, 2, 1, 4, 5).flatten(1, 2)
-    samples = [
-        F.grid_sample(level.permute(0, 2, 3, 1).reshape(batch * heads, dims, *shape), grid,
-                      mode='bilinear', padding_mode='zeros', align_corners=False)
-        for level, shape, grid in zip(maps, shapes, grids.unbind(0), strict=True)]
-    weights = attention_weights.transpose(1, 2).flatten(0, 1).flatten(-2)[:, None]
-    out = (torch.cat(samples, -1) * weights).sum(-1)  # (B * heads, dims, queries)
-    return out.view(batch, heads * dims, -1).transpose(1, 2).contiguous()
+    from mmcv.ops.multi_scale_deform_attn import multi_scale_deformable_attn_pytorch
+    return multi_scale_deformable_attn_pytorch(  # type: ignore[no-any-return]
+        value, host_shapes(spatial_shapes), sampling_locations, attention_weights)
 
 
 def ms_deform_attn_backward(value: Tensor, spatial_shapes: Tensor, level_start_index: Tensor,

@@ -55,12 +55,11 @@ def check(x: Tensor, offset: Tensor, weight: Tensor, mask: Tensor | None, sizes:
                              f'{tuple(tensor.shape)}')
 
 
-def places(steps: Tensor, axis: int, side: int, taps: tuple[int, int], sizes: Sizes, edge: bool
-           ) -> Tensor:
+def places(steps: Tensor, axis: int, side: int, taps: tuple[int, int], sizes: Sizes) -> Tensor:
     """Where the taps read along an axis, in cells: like steps (B * deform_groups, taps, H', W').
 
     What is outside the map, NaN too, is put two cells before it. One cell before it nothing is read
-    either; there mmcv's kernel has no derivative, and torchvision's the first cell (``edge``).
+    either, and as in mmcv's kernel there is no derivative.
     """
     shape = [1, 1, 1, 1]
     shape[axis] = taps[axis]
@@ -70,8 +69,7 @@ def places(steps: Tensor, axis: int, side: int, taps: tuple[int, int], sizes: Si
     cell = torch.arange(shape[2 + axis], device=steps.device).view(shape) * sizes.stride[axis]
     base = (start + cell - sizes.padding[axis]).expand(*taps, *steps.shape[2:])
     at = steps + base.reshape(steps.shape[1:])
-    inside = (at >= -1 if edge else at > -1) & (at < side)
-    return torch.where(inside, at, -2.0)
+    return torch.where((at > -1) & (at < side), at, -2.0)
 
 
 def read(x: Tensor, row: Tensor, col: Tensor) -> Tensor:
@@ -93,8 +91,8 @@ def read(x: Tensor, row: Tensor, col: Tensor) -> Tensor:
     return found.view(*x.shape[:2], row.shape[1], row.shape[2] * row.shape[3])
 
 
-def convolve(x: Tensor, offset: Tensor, mask: Tensor | None, weight: Tensor, sizes: Sizes,
-             edge: bool) -> Tensor:
+def convolve(x: Tensor, offset: Tensor, mask: Tensor | None, weight: Tensor, sizes: Sizes
+             ) -> Tensor:
     """The convolution of a few images, whose taps are held at once; see :func:`deform_conv`."""
     rows, cols = sizes.out_hw(x, weight)
     kernel = (weight.shape[2], weight.shape[3])
@@ -106,7 +104,7 @@ def convolve(x: Tensor, offset: Tensor, mask: Tensor | None, weight: Tensor, siz
             *sizes.dilation, sizes.groups, parts, mask is not None)
     dtype = compute_dtype(x)
     steps = offset.to(dtype).reshape(len(x) * parts, taps, 2, rows, cols)
-    row, col = (places(steps[:, :, axis], axis, x.shape[2 + axis], kernel, sizes, edge)
+    row, col = (places(steps[:, :, axis], axis, x.shape[2 + axis], kernel, sizes)
                 for axis in (0, 1))
     maps = x.to(dtype).reshape(len(x) * parts, x.shape[1] // parts, *x.shape[2:])
     columns = read(maps, row, col)
@@ -123,8 +121,8 @@ def pieces(x: Tensor, weight: Tensor, sizes: Sizes) -> int:
     return max(1, MAX_COLUMNS // max(each, 1))
 
 
-def deform_conv(x: Tensor, offset: Tensor, mask: Tensor | None, weight: Tensor, sizes: Sizes, *,
-                edge: bool = False) -> Tensor:
+def deform_conv(x: Tensor, offset: Tensor, mask: Tensor | None, weight: Tensor, sizes: Sizes
+                ) -> Tensor:
     """A convolution whose taps read the map a learned step away (Dai et al., ICCV 2017, Eq. 2), and
     are weighted where there is a mask (Zhu et al., CVPR 2019, Eq. 1).
 
@@ -135,7 +133,6 @@ def deform_conv(x: Tensor, offset: Tensor, mask: Tensor | None, weight: Tensor, 
         mask: (B, deform_groups * kh * kw, H', W') or None.
         weight: (C', C / groups, kh, kw).
         sizes: stride, padding, dilation, groups.
-        edge: whether a tap exactly one cell before the map has a derivative.
 
     Returns:
         (B, C', H', W').
@@ -149,13 +146,13 @@ def deform_conv(x: Tensor, offset: Tensor, mask: Tensor | None, weight: Tensor, 
     step = pieces(x, weight, sizes)
     masks: Sequence[Tensor | None] = ([None] * len(x.split(step)) if mask is None
                                       else mask.split(step))
-    parts = [convolve(*each, weight, sizes, edge)
+    parts = [convolve(*each, weight, sizes)
              for each in zip(x.split(step), offset.split(step), masks, strict=True)]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def gradients(x: Tensor, offset: Tensor, mask: Tensor | None, weight: Tensor, grad: Tensor,
-              sizes: Sizes, wanted: str, *, edge: bool = False) -> dict[str, Tensor]:
+              sizes: Sizes, wanted: str) -> dict[str, Tensor]:
     """The gradients of :func:`deform_conv`, which it is computed again for.
 
     Args:
@@ -177,7 +174,7 @@ def gradients(x: Tensor, offset: Tensor, mask: Tensor | None, weight: Tensor, gr
         leaves = {name: None if tensor is None else tensor.detach().requires_grad_(name in total)
                   for name, tensor in given.items()}
         with torch.enable_grad(), deterministic_forms():
-            out = convolve(sizes=sizes, edge=edge, **leaves)  # type: ignore[arg-type]
+            out = convolve(sizes=sizes, **leaves)  # type: ignore[arg-type]
             found = torch.autograd.grad(out, [leaf for name, leaf in leaves.items()
                                               if leaf is not None and name in total], grad[piece])
         for name, value in zip(total, found, strict=True):

@@ -1,7 +1,7 @@
 """Stands in for ``mmcv._ext`` where mmcv was installed without compiled operators.
 
-The operators that mmdet and mmseg use run in pure PyTorch; every other one exists, and says what it
-lacks (:mod:`.missing`).
+The operators that models of mmdet and mmseg use run in pure PyTorch; every other one exists, and
+says what it lacks (:mod:`.missing`).
 """
 from collections.abc import Callable
 from types import ModuleType
@@ -16,7 +16,6 @@ from . import (
     nms,
     psa_mask,
     roi_align,
-    roi_pool,
     sync_bn,
 )
 from .missing import missing
@@ -25,7 +24,7 @@ NOT_COMPILED = 'not compiled (mmposenc.operators)'
 
 #: By the module that has them; functions are called as mmcv's operators are.
 _FORMS: dict[ModuleType, str] = {
-    carafe: 'carafe_forward carafe_backward carafe_naive_forward carafe_naive_backward',
+    carafe: 'carafe_forward carafe_backward',
     deform_attn: 'ms_deform_attn_forward ms_deform_attn_backward',
     deform_conv: 'deform_conv_forward deform_conv_backward_input deform_conv_backward_parameters '
                  'modulated_deform_conv_forward modulated_deform_conv_backward',
@@ -35,7 +34,6 @@ _FORMS: dict[ModuleType, str] = {
     psa_mask: 'psamask_forward psamask_backward',
     roi_align: 'roi_align_forward roi_align_backward '
                'deform_roi_pool_forward deform_roi_pool_backward',
-    roi_pool: 'roi_pool_forward roi_pool_backward',
     sync_bn: 'sync_bn_forward_mean sync_bn_forward_var sync_bn_forward_output '
              'sync_bn_backward_param sync_bn_backward_data',
 }

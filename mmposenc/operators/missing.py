@@ -25,6 +25,7 @@ LAYERS = {
     'RoIAlignRotated': 'roi_align_rotated_forward',
     'RoIAwarePool3d': 'roiaware_pool3d_forward',
     'RoIPointPool3d': 'roipoint_pool3d_forward',
+    'RoIPool': 'roi_pool_forward',
     'SoftmaxFocalLoss': 'softmax_focal_loss_forward',
     'SparseConvolution': 'indice_conv_forward',
     'SparseMaxPool': 'indice_maxpool_forward',
@@ -58,9 +59,9 @@ def refuse(operator: str, layer: str | None = None) -> NoReturn:
                 '    FORCE_CUDA=1 \\')
     raise NotImplementedError(
         f'the mmcv operator {operator!r}{needs} is not available: this mmcv was installed without '
-        'compiled operators, and mmposenc has PyTorch forms of those that mmdet and mmseg '
-        'use, not of operators for rotated boxes, points, GANs, scene text and video. '
-        f'{cure}\n    {build_recipe()}')
+        'compiled operators, and mmposenc has PyTorch forms of those that models of mmdet and '
+        'mmseg use, not of RoIPool and of operators for rotated boxes, points, GANs, scene text '
+        f'and video. {cure}\n    {build_recipe()}')
 
 
 def missing(operator: str) -> Callable[..., NoReturn]:

@@ -16,10 +16,9 @@ def check_scores(scores: Tensor) -> None:
                          '(has the training diverged?)')
 
 
-def overlaps(boxes: np.ndarray, others: np.ndarray, threshold: np.floating, offset: int
-             ) -> np.ndarray:
-    """Whether the IoU of boxes and others is greater than a threshold, bool (N, M); false for two
-    empty boxes. In the order of operations of mmcv's kernel.
+def ious(boxes: np.ndarray, others: np.ndarray, offset: int) -> np.ndarray:
+    """The IoU of boxes and others (N, M), NaN for two empty boxes. In the order of operations of
+    mmcv's kernel.
 
     Args:
         boxes, others: rows x1, y1, x2, y2 and area, (5, N) and (5, M).
@@ -37,7 +36,7 @@ def overlaps(boxes: np.ndarray, others: np.ndarray, threshold: np.floating, offs
     union = np.add(boxes[4][:, None], others[4], out=height)
     union -= inter
     inter /= union
-    return inter > threshold
+    return inter
 
 
 def keep_greedily(overlap: np.ndarray) -> np.ndarray:
@@ -96,28 +95,16 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Ten
     with np.errstate(divide='ignore', invalid='ignore', over='ignore'):
         while len(order):
             head = left[:, :BLOCK]
-            stays = keep_greedily(overlaps(head, head, threshold, offset))
+            stays = keep_greedily(ious(head, head, offset) > threshold)
             parts.append(order[:BLOCK][stays])
             order, left = order[BLOCK:], left[:, BLOCK:]
             if len(order):
-                alive = ~overlaps(head[:, stays], left, threshold, offset).any(0)
+                alive = ~(ious(head[:, stays], left, offset) > threshold).any(0)
                 order, left = order[alive], left[:, alive]
     return torch.from_numpy(np.concatenate(parts)).to(boxes.device)
 
 
 METHODS = ('naive', 'linear', 'gaussian')
-
-
-def iou_with(box: np.ndarray, area: np.floating, others: np.ndarray, areas: np.ndarray,
-             offset: int) -> np.ndarray:
-    """IoU of one box (4,) with others, given as rows x1, y1, x2, y2: (4, N)."""
-    size = np.minimum(box[2:, None], others[2:])
-    size -= np.maximum(box[:2, None], others[:2])
-    if offset:
-        size += offset
-    np.maximum(size, 0, out=size)
-    inter = size[0] * size[1]
-    return inter / (area + areas - inter)
 
 
 def decay(iou: np.ndarray, method: int, iou_threshold: float, sigma: float) -> np.ndarray:
@@ -195,7 +182,7 @@ def softnms(boxes: Tensor, scores: Tensor, dets: Tensor, iou_threshold: float, s
                 table[:, [0, best]] = table[:, [best, 0]]
             head, rest = table[:, 0], table[:, 1:]
             picked.append(head)
-            iou = iou_with(head[:4], head[4], rest[:4], rest[4], offset)
+            iou = ious(table[:5, :1], rest, offset)[0]
             rest[5] *= decay(iou, method, iou_threshold, sigma)
             stays = ~(rest[5] < rest.dtype.type(min_score))
             table = rest if stays.all() else close_gaps(rest, stays)
@@ -226,16 +213,16 @@ def nms_match(dets: Tensor, iou_threshold: float) -> list[list[int]]:
     dtype = compute_dtype(dets)
     dets = dets.detach().cpu().to(dtype)
     order = dets[:, 4].sort(dim=0, descending=True, stable=True).indices.numpy()
-    boxes = dets[:, :4].numpy().T[:, order]
-    areas = (boxes[2] - boxes[0]) * (boxes[3] - boxes[1])
-    threshold = areas.dtype.type(iou_threshold)
+    x1, y1, x2, y2 = dets[:, :4].numpy().T[:, order]
+    boxes = np.stack([x1, y1, x2, y2, (x2 - x1) * (y2 - y1)])
+    threshold = boxes.dtype.type(iou_threshold)
     groups = []
     with np.errstate(divide='ignore', invalid='ignore'):
         while len(order):
             best, order, rest = int(order[0]), order[1:], boxes[:, 1:]
-            joins = iou_with(boxes[:, 0], areas[0], rest, areas[1:], 0) >= threshold
+            joins = ious(boxes[:, :1], rest, 0)[0] >= threshold
             groups.append([best, *order[joins].tolist()])
-            order, boxes, areas = order[~joins], rest[:, ~joins], areas[1:][~joins]
+            order, boxes = order[~joins], rest[:, ~joins]
     return groups
 
 

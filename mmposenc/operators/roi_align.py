@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .missing import build_recipe
 from .precision import compute_dtype, has_kernel
 
 MAX_SAMPLES = 1 << 20  # of one pass: bounds the index tensors to some 100 MB
-EMPTY_MAX = -10000.0  # what the compiled kernel starts its maximum from
 
 
 class Grid(NamedTuple):
@@ -24,7 +24,6 @@ class Grid(NamedTuple):
 
 class Taps(NamedTuple):
     """Samples of one axis: two pixels and their weights each, both zero outside the map."""
-    coordinate: Tensor
     low: Tensor
     high: Tensor
     low_weight: Tensor
@@ -35,8 +34,6 @@ class Samples(NamedTuple):
     """All samples of some regions, bin by bin: the four pixels and weights of each."""
     pixels: Tensor  # (S, 4) long, rows of the (N * H * W, C) table
     weights: Tensor  # (S, 4)
-    y: Tensor  # (S,)
-    x: Tensor  # (S,)
     per_bin: Tensor  # (K * bins,) long
 
 
@@ -71,7 +68,7 @@ def interpolate(coordinate: Tensor, size: int) -> Taps:
     fraction = clamped - low
     zero = torch.zeros_like(fraction)
     low_index = torch.where(inside, low, zero).long()
-    return Taps(coordinate, low_index, (low_index + 1).clamp(max=size - 1),
+    return Taps(low_index, (low_index + 1).clamp(max=size - 1),
                 torch.where(inside, 1 - fraction, zero), torch.where(inside, fraction, zero))
 
 
@@ -100,7 +97,7 @@ def sample(grid: Grid, size: tuple[int, int], height: int, width: int) -> Sample
                           for row in (y.low, y.high) for column in (x.low, x.high)], 1)
     weights = torch.stack([row * column for row in (y.low_weight, y.high_weight)
                            for column in (x.low_weight, x.high_weight)], 1)
-    return Samples(pixels, weights, y.coordinate, x.coordinate, per_bin)
+    return Samples(pixels, weights, per_bin)
 
 
 def chunks(grid: Grid, bins: int) -> list[slice]:
@@ -128,25 +125,6 @@ def means_of_bins(table: Tensor, samples: Samples) -> Tensor:
     return sums / samples.per_bin.clamp(min=1)[:, None]
 
 
-def max_of_bins(values: Tensor, samples: Samples) -> tuple[Tensor, Tensor, Tensor]:
-    """The largest sample of every bin and its y and x, (bins, C) each; the first of equals."""
-    shape = (len(samples.per_bin), values.size(1))
-    best = values.new_full(shape, EMPTY_MAX)
-    y, x = values.new_full(shape, -1), values.new_full(shape, -1)
-    first = samples.per_bin.cumsum(0) - samples.per_bin
-    for length in samples.per_bin.unique().tolist():
-        if length == 0:
-            continue
-        bins = (samples.per_bin == length).nonzero()[:, 0]
-        members = first[bins, None] + torch.arange(length, device=bins.device)
-        group = values[members]
-        index = group.argmax(1)
-        best[bins] = group.gather(1, index[:, None])[:, 0]
-        y[bins], x[bins] = (at[members].gather(1, index) for at in (samples.y, samples.x))
-    low = ~(best > EMPTY_MAX)
-    return best.masked_fill(low, EMPTY_MAX), y.masked_fill(low, -1), x.masked_fill(low, -1)
-
-
 def roi_align_forward(input: Tensor, rois: Tensor, output: Tensor, argmax_y: Tensor,
                       argmax_x: Tensor, aligned_height: int, aligned_width: int,
                       spatial_scale: float, sampling_ratio: int, pool_mode: int,
@@ -159,22 +137,26 @@ def roi_align_forward(input: Tensor, rois: Tensor, output: Tensor, argmax_y: Ten
         input: (N, C, H, W).
         rois: (K, 5) as image index, x1, y1, x2, y2, in units of the image.
         output: (K, C, aligned_height, aligned_width), overwritten.
-        argmax_y, argmax_x: like output for pool_mode 0, overwritten by where the maximum was
-            sampled; else unused.
+        argmax_y, argmax_x: unused.
         spatial_scale: size of the map over size of the image.
         sampling_ratio: samples a bin and axis; 0 takes about one a pixel.
-        pool_mode: 0 maximum, 1 average of a bin's samples.
+        pool_mode: 1, the average of a bin's samples.
         aligned: shift by half a pixel, so that pixel centres lie at .5.
 
     Raises:
         ValueError: for a region of negative size (aligned) or of an image that is not there.
+        NotImplementedError: for pool_mode 0, the maximum, which no model of mmdet takes.
 
     The same as mmcv's CPU kernel. On an accelerator torchvision's kernel is taken for averages
     where there is one: it waits for nothing, and looks at no region.
     """
+    if pool_mode != 1:
+        raise NotImplementedError(
+            "RoIAlign with pool_mode='max' is not available without mmcv's compiled operators; use "
+            f"pool_mode='avg', or build mmcv:\n    {build_recipe()}")
     if rois.size(0) == 0:
         return
-    if pool_mode == 1 and has_kernel('roi_align', input):
+    if has_kernel('roi_align', input):
         output.copy_(torch.ops.torchvision.roi_align(
             input, rois.to(input.dtype), spatial_scale, aligned_height, aligned_width,
             sampling_ratio, aligned))
@@ -185,14 +167,8 @@ def roi_align_forward(input: Tensor, rois: Tensor, output: Tensor, argmax_y: Ten
     table = input.to(dtype).permute(0, 2, 3, 1).reshape(-1, channels)
     for piece in chunks(grid, size[0] * size[1]):
         samples = sample(Grid(*(field[piece] for field in grid)), size, height, width)
-        if pool_mode == 1:
-            results = [means_of_bins(table, samples)]
-        else:
-            values = weighted_sums(table, samples.pixels.flatten(), samples.weights.flatten(),
-                                   torch.full_like(samples.pixels[:, 0], 4))
-            results = list(max_of_bins(values, samples))
-        for buffer, result in zip((output, argmax_y, argmax_x), results, strict=False):
-            buffer[piece] = result.view(-1, *size, channels).permute(0, 3, 1, 2).to(buffer.dtype)
+        means = means_of_bins(table, samples)
+        output[piece] = means.view(-1, *size, channels).permute(0, 3, 1, 2).to(output.dtype)
 
 
 def average_backward(grad_output: Tensor, grid: Grid, shape: torch.Size) -> Tensor:
@@ -212,22 +188,6 @@ def average_backward(grad_output: Tensor, grid: Grid, shape: torch.Size) -> Tens
     return table.view(num_images, height, width, channels)
 
 
-def max_backward(grad_output: Tensor, image: Tensor, argmax_y: Tensor, argmax_x: Tensor,
-                 shape: torch.Size) -> Tensor:
-    """Sends each gradient to the four pixels around the largest sample; (N, C, H, W)."""
-    num_images, channels, height, width = shape
-    # -1 stands for 'no sample', though a sample may lie exactly there: as in the kernel.
-    weight = grad_output * (argmax_y != -1)
-    y, x = interpolate(argmax_y, height), interpolate(argmax_x, width)
-    plane = image[:, None] * channels + torch.arange(channels, device=image.device)
-    flat = grad_output.new_zeros(num_images * channels * height * width)
-    for row, row_weight in ((y.low, y.low_weight), (y.high, y.high_weight)):
-        for column, column_weight in ((x.low, x.low_weight), (x.high, x.high_weight)):
-            index = (plane[:, :, None, None] * height + row) * width + column
-            flat.index_add_(0, index.flatten(), (weight * row_weight * column_weight).flatten())
-    return flat.view(shape)
-
-
 def roi_align_backward(grad_output: Tensor, rois: Tensor, argmax_y: Tensor, argmax_x: Tensor,
                        grad_input: Tensor, aligned_height: int, aligned_width: int,
                        spatial_scale: float, sampling_ratio: int, pool_mode: int,
@@ -235,22 +195,17 @@ def roi_align_backward(grad_output: Tensor, rois: Tensor, argmax_y: Tensor, argm
     """Adds the gradient by the features to ``grad_input`` (N, C, H, W); see the forward."""
     if rois.size(0) == 0:
         return
-    if pool_mode == 1 and has_kernel('_roi_align_backward', grad_output) and (
+    if has_kernel('_roi_align_backward', grad_output) and (
             not torch.are_deterministic_algorithms_enabled()):  # its kernel adds atomically
         grad_input.add_(torch.ops.torchvision._roi_align_backward(
             grad_output, rois.to(grad_output.dtype), spatial_scale, aligned_height, aligned_width,
             *grad_input.shape, sampling_ratio, aligned))
         return
     dtype = compute_dtype(grad_output)
-    grad = grad_output.to(dtype)
     grid = make_grid(rois.to(dtype), grad_input.size(0), (aligned_height, aligned_width),
                      spatial_scale, sampling_ratio, aligned)
-    if pool_mode == 1:
-        result = average_backward(grad, grid, grad_input.shape).permute(0, 3, 1, 2)
-    else:
-        result = max_backward(grad, grid.image, argmax_y.to(dtype), argmax_x.to(dtype),
-                              grad_input.shape)
-    grad_input.add_(result.to(grad_input.dtype))
+    result = average_backward(grad_output.to(dtype), grid, grad_input.shape)
+    grad_input.add_(result.permute(0, 3, 1, 2).to(grad_input.dtype))
 
 
 def extents(grid: Grid, size: tuple[int, int]) -> Tensor:

@@ -13,8 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import deform_conv as deform
-from . import roi_pool
 from .nms import nms as greedy
 from .precision import compute_dtype
 from .roi_align import roi_align_backward, roi_align_forward
@@ -58,51 +56,9 @@ def _roi_align_backward(grad: Tensor, rois: Tensor, spatial_scale: float, pooled
     return found
 
 
-def roi_max(input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int,
-            pooled_width: int) -> tuple[Tensor, Tensor]:
-    check_rois(rois)
-    roi_pool.check_images(rois, len(input))
-    bins = roi_pool.bins_of(rois.to(compute_dtype(input)), spatial_scale,
-                            (pooled_height, pooled_width), (input.shape[2], input.shape[3]),
-                            rounded=True)
-    values, argmax = roi_pool.largest(input, bins)
-    return values.contiguous(), argmax.contiguous()
-
-
-def _roi_max_backward(grad: Tensor, rois: Tensor, argmax: Tensor, spatial_scale: float,
-                      pooled_height: int, pooled_width: int, *shape: int) -> Tensor:
-    return roi_pool.spread(grad, rois[:, 0].long(), argmax, shape)
-
-
-def deform_conv2d(input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor,
-                  *options: Any) -> Tensor:
-    sizes, use_mask = _options(options)
-    out = deform.deform_conv(input, offset, mask if use_mask else None, weight, sizes, edge=True)
-    return out + bias.to(out.dtype)[:, None, None]
-
-
-def _deform_conv2d_backward(grad: Tensor, input: Tensor, weight: Tensor, offset: Tensor,
-                            mask: Tensor, bias: Tensor, *options: Any) -> tuple[Tensor, ...]:
-    sizes, use_mask = _options(options)
-    # Operators are called below autograd, which the convolution's derivative is taken by.
-    with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.AutogradFunctionality, False):
-        found = deform.gradients(input, offset, mask if use_mask else None, weight, grad, sizes,
-                                 'x offset mask weight', edge=True)
-    return (found['x'], found['weight'], found['offset'], found.get('mask', torch.zeros_like(mask)),
-            grad.sum((0, 2, 3)).to(bias.dtype))
-
-
-def _options(options: tuple[Any, ...]) -> tuple[deform.Sizes, bool]:
-    stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups, parts, use_mask = options
-    return deform.Sizes((stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w), groups,
-                        parts), use_mask
-
-
 FORMS: dict[str, Callable[..., Any]] = {
     'nms': nms, '_cuda_version': lambda: -1,  # built without CUDA
     'roi_align': roi_align, '_roi_align_backward': _roi_align_backward,
-    'roi_pool': roi_max, '_roi_pool_backward': _roi_max_backward,
-    'deform_conv2d': deform_conv2d, '_deform_conv2d_backward': _deform_conv2d_backward,
 }
 
 
@@ -156,10 +112,10 @@ def provide(extension: ModuleType) -> None:
     for name in missing:
         _LIBRARY.impl(name, FORMS.get(name) or without_form(name), 'CompositeExplicitAutograd')
     extension.__dict__['_has_ops'] = lambda: True
-    if find_spec('torchvision._autograd_registrations') is None:  # before torchvision 0.28
-        for name in missing:
-            if f'_{name}_backward' in SCHEMAS:
-                register_gradient(name)
+    if 'roi_align' in missing and find_spec('torchvision._autograd_registrations') is None:
+        # Before 0.28 torchvision's binary has the derivatives.
+        torch.library.register_autograd('torchvision::roi_align', _gradient, lib=_LIBRARY,
+                                        setup_context=_keep)
 
 
 def without_form(name: str) -> Callable[..., Any]:
@@ -173,20 +129,13 @@ def without_form(name: str) -> Callable[..., Any]:
     return missing
 
 
-def register_gradient(name: str) -> None:
-    """The derivative of an operator by the one that torchvision has for it."""
-    def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        extra = output[1:] if isinstance(output, tuple) else ()
-        ctx.inputs, ctx.extra = inputs, extra
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.inputs = inputs
 
-    def backward(ctx: Any, grad: torch.Tensor, *_: Any) -> tuple[Any, ...]:
-        operator = getattr(torch.ops.torchvision, f'_{name}_backward')
-        if name == 'deform_conv2d':
-            return (*operator(grad, *ctx.inputs), *[None] * 9)
-        image, rois, *sizes = ctx.inputs
-        first, rest = (sizes[:3], sizes[3:]) if name == 'roi_align' else (sizes, [])
-        return (operator(grad, rois, *ctx.extra, *first, *image.shape, *rest),
-                *[None] * (len(sizes) + 1))
 
-    torch.library.register_autograd(f'torchvision::{name}', backward, setup_context=keep,
-                                    lib=_LIBRARY)
+def _gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    """The derivative of RoIAlign by the operator that torchvision has for it."""
+    image, rois, scale, height, width, ratio, aligned = ctx.inputs
+    found = torch.ops.torchvision._roi_align_backward(grad, rois, scale, height, width,
+                                                      *image.shape, ratio, aligned)
+    return found, *[None] * 6

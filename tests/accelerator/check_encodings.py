@@ -1,4 +1,4 @@
-"""Encodings and attention modules on an accelerator, all with deterministic algorithms."""
+"""Encodings on an accelerator, with deterministic algorithms; attention: check_models.py."""
 import copy
 
 import examples
@@ -8,16 +8,10 @@ from compare import compare, draw, off_zero, padding
 from device import Device
 from torch import nn
 
-from mmposenc.attention import (
-    ConvProjectionAttention,
-    MultiheadAttention,
-    ShiftWindowAttention,
-    SpatialReductionAttention,
-    attend,
-)
+from mmposenc.attention import attend
 from mmposenc.attention.fast import flex, fused
 from mmposenc.encodings import TokenEncoding, build_encoding
-from mmposenc.functional import Grid, limits
+from mmposenc.functional import Grid
 from mmposenc.operators.deterministic import deterministic_forms
 
 GRIDS = {'prefix': ((4, 5), None, 1), 'reduced': ((4, 6), Grid(2, 3, 2.0, 2.0), 0)}
@@ -118,40 +112,3 @@ def test_what_has_no_deterministic_form_raises_here_too(deterministic):
             out.sum().backward()
         with pytest.raises(RuntimeError, match='does not have a deterministic implementation'):
             x.cumsum(0)
-
-
-IRPE = dict(type='IRPE', rpe_on='qkv')
-MODULES = {
-    'multihead': lambda: MultiheadAttention(16, 2),
-    'multihead IRPE': lambda: MultiheadAttention(16, 2, rel_pos_encoding=IRPE),
-    'convolutions': lambda: ConvProjectionAttention(16, 2, rel_pos_encoding=dict(type='IRPE')),
-    **{f'reduced {name}': lambda rpe=rpe: SpatialReductionAttention(
-        16, 2, sr_ratio=2, ceil_mode=True, rel_pos_encoding=rpe)
-       for name, rpe in {'': None, 'IRPE': IRPE, 'Shaw': dict(type='ShawRPE', on_values=True),
-                         'SASA': dict(type='SASARPE'), 'CPB': dict(type='LogSpacedCPB')}.items()},
-    **{f'windows {shift} {mask}': lambda shift=shift, mask=mask: ShiftWindowAttention(
-        16, 2, 4, shift, pad_small_map=True, mask_window_padding=mask,
-        rel_pos_encoding=dict(type='RelativePositionBias'))
-       for shift in (0, 2) for mask in (False, True)},
-    'windows IRPE': lambda: ShiftWindowAttention(16, 2, 4, 2, rel_pos_encoding=IRPE,
-                                                 pad_small_map=True)}
-
-
-@pytest.mark.usefixtures('deterministic')
-@pytest.mark.parametrize('name, large', [
-    *((name, True) for name in MODULES),
-    *((name, False) for name in ('multihead IRPE', 'convolutions', 'reduced IRPE',
-                                 'windows 2 True', 'windows IRPE'))])
-def test_attention_modules(name, large, monkeypatch):
-    """Padded; as small grids are computed, and as large ones are."""
-    if large:
-        monkeypatch.setattr(limits, 'ACCELERATOR_DEFINITION_BYTES', 0)
-        monkeypatch.setattr(limits, 'ACCELERATOR_PIECE_BYTES', 32 * 1024)
-    hidden = padding(2, 9, 10)
-    if name.startswith(('multihead', 'convolutions')):
-        hidden = hidden.flatten(1)
-    module = off_zero(MODULES[name]())
-    waits = compare(module, lambda m, x, hidden: m(x, (9, 10), hidden), [draw(2, 90, 16), hidden])
-    # This mask does not say how far the images reach; those of backbones do.
-    encoding = getattr(module, 'rel_pos_encoding', None)
-    assert waits.total() <= (encoding is not None and not encoding.cellwise), waits

@@ -37,8 +37,7 @@ CASES = {
         8, 6, 3, padding=1, groups=2, deform_groups=2)), (2, 8, 7, 9), 0),
     'carafe': (lambda: ops.CARAFEPack(8, 2), (2, 8, 5, 6), 0),
     'psa': (lambda: ops.PSAMask('distribute', (5, 5)), (2, 25, 4, 6), 0),
-    # Regions are checked, and those of one size in cells are found.
-    'roi pool': (lambda: Region(ops.RoIPool((3, 2), 0.25)), (2, 4, 16, 16), None),
+    # Regions are checked.
     'deformable roi pool': (lambda: ops.DeformRoIPoolPack((3, 2), 4, 8, 0.25, 2), (2, 4, 16, 16),
                             None),
 }

@@ -35,8 +35,7 @@ def compare(model: nn.Module, call: Callable[..., Any], inputs: list[Tensor], *,
     """Check a training step's outputs and gradients; returns the waits of a second step, when what
     depends on sizes alone has been seen.
 
-    ``reference`` is what runs on the CPU instead of a copy. Gradients are compared by their norms,
-    those that are zero but for rounding with the largest.
+    ``reference`` is what runs on the CPU instead of a copy.
     """
     own = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
     outs, grads = step(reference or copy.deepcopy(model), call, own, lambda x: x)
@@ -54,13 +53,19 @@ def compare(model: nn.Module, call: Callable[..., Any], inputs: list[Tensor], *,
     for one, other in zip(got, outs, strict=True):
         assert one.device.type == 'cuda'
         close(to_cpu(one), other, tolerance, 'output')
-    largest = max((float(g.norm()) for g in grads.values() if g is not None), default=1.0)
-    for name, other in grads.items():
-        one = got_grads[name]
+    close_gradients(got_grads, grads, 5 * tolerance)
+    return waits
+
+
+def close_gradients(got: dict[str, Tensor | None], expected: dict[str, Tensor | None],
+                    tolerance: float) -> None:
+    """By their norms, those that are zero but for rounding with the largest."""
+    largest = max((float(g.norm()) for g in expected.values() if g is not None), default=1.0)
+    for name, other in expected.items():
+        one = got[name]
         assert (one is None) == (other is None), f'{name} has a gradient on one device alone'
         if one is not None and other is not None:
-            close(to_cpu(one), other, 5 * tolerance, name, 1e-3 * largest)
-    return waits
+            close(to_cpu(one), other, tolerance, name, 1e-3 * largest)
 
 
 def close(one: Tensor, other: Tensor, tolerance: float, name: str, least: float = 1e-6) -> None:

@@ -73,30 +73,29 @@ SWIN = dict(embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2)
 BIAS = 'stages.0.blocks.1.attn.w_msa.rel_pos_encoding.relative_position_bias_table'
 
 
-@pytest.mark.parametrize('name, distilled', [('VisionTransformer', False),
-                                             ('DistilledVisionTransformer', True)])
-def test_learned_tables_of_deit_are_resized_as_by_mmpretrain(name, distilled):
-    vit = getattr(pytest.importorskip('mmpretrain.models'), name)
-    arch = dict(embed_dims=24, num_layers=2, num_heads=3, feedforward_channels=48)
-    theirs = vit(arch=arch, img_size=32, patch_size=8)
-    torch.nn.init.normal_(theirs.pos_embed)
-    resized = vit(arch=arch, img_size=(48, 64), patch_size=8)
-    resized.load_state_dict(theirs.state_dict())
-    own = DeiT(**DEIT, img_size=(48, 64), pos_encoding=LEARNED, distilled=distilled)
-    load_pretrained(own, theirs.state_dict())
-    torch.testing.assert_close(own.pos_encodings.encodings(-1)[0].pos_embed, resized.pos_embed)
-
-
 def test_a_distilled_file_fits_a_model_without_tokens():
-    """Tokens and their places in the table are left out, whatever the grid."""
+    """Tokens and their places in the table are left out, whatever the grid; or stay."""
     source = DeiT(**DEIT, img_size=32, pos_encoding=LEARNED, distilled=True)
-    for size, pool, prefix in ((32, 'gap', 0), (32, 'cls', 1), (64, None, 0)):
-        model = DeiT(**DEIT, img_size=size, pos_encoding=LEARNED, pool=pool)
+    for size, pool, prefix in (((32, 32), 'gap', 0), ((32, 32), 'cls', 1), ((64, 64), None, 0),
+                               ((48, 64), 'cls', 2)):
+        model = DeiT(**DEIT, img_size=size, pos_encoding=LEARNED, pool=pool, distilled=prefix == 2)
         load_pretrained(model, source.state_dict())
         table = source.pos_encodings.encodings(-1)[0].pos_embed
-        cells = resize_position_table(table[:, 2:], (4, 4), (size // 8, size // 8))
+        cells = resize_position_table(table[:, 2:], (4, 4), (size[0] // 8, size[1] // 8))
         torch.testing.assert_close(model.pos_encodings.encodings(-1)[0].pos_embed,
                                    torch.cat((table[:, :prefix], cells), 1))
+
+
+def test_tables_of_rows_and_columns_are_resized_each():
+    factorized = dict(type='FactorizedPositionEmbedding')
+    source = DeiT(**DEIT, img_size=32, pos_encoding=factorized)
+    model = DeiT(**DEIT, img_size=(24, 64), pos_encoding=factorized)
+    load_pretrained(model, source.state_dict())
+    for axis, length in (('y', 3), ('x', 8)):
+        table, own = (each.pos_encodings.encodings(-1)[0].get_parameter(f'pos_embed_{axis}')
+                      for each in (source, model))
+        torch.testing.assert_close(own, torch.nn.functional.interpolate(
+            table.mT, length, mode='linear').mT)
 
 
 @pytest.mark.parametrize('window', [3, 6])

@@ -19,6 +19,7 @@ from timm.models import vision_transformer_sam
 from timm.models.beit import Beit
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.eva import Eva
+from timm.models.naflexvit import NaFlexVit
 from timm.models.pvt_v2 import PyramidVisionTransformerV2
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.swin_transformer_v2 import SwinTransformerV2
@@ -174,6 +175,30 @@ RELATIVE = {
              rel_pos_encoding=dict(type='mmposenc.LogSpacedCPB', hidden_dims=16,
                                    prefix_bias=False))),
 }
+NAFLEX = partial(NaFlexVit, patch_size=PATCH, embed_dim=24, depth=2, num_heads=3, num_classes=5,
+                 pos_embed_grid_size=(4, 4), dynamic_img_pad=True)
+GAP = dict(global_pool='avg', fc_norm=True, reg_tokens=4, init_values=1e-5)
+RADIO = dict(global_pool='token', class_token=True, reg_tokens=7, final_norm=False,
+             pos_embed_interp_mode='bilinear', pos_embed_ar_preserving=True,
+             pos_embed_antialias=False)
+#: What is compared, and timm's arguments, by our arch.
+TABLES_OF_NAFLEX = {
+    'naflex-base-gap': (pooled, GAP),
+    'naflex-base-par-gap': (pooled, dict(GAP, pos_embed_ar_preserving=True)),
+    'naflex-base-parfac-gap': (
+        pooled, dict(GAP, pos_embed_ar_preserving=True, pos_embed='factorized')),
+    'naflex-base-siglip': (last_map, dict(act_layer='gelu_tanh', pos_embed_interp_mode='bilinear')),
+    'radio-large-v3': (last_map, dict(RADIO, init_values=1e-5)),
+    'radio-huge-v3': (last_map, dict(RADIO, pos_embed_align_corners=True))}
+
+
+def naflex(arch):
+    features, options = TABLES_OF_NAFLEX[arch]
+    view = dict(pool=None) if features is last_map else {}
+    return Case(partial(NAFLEX, **options), partial(ViT, arch, **OURS, **view), features,
+                [(40, 24), NATIVE, (24, 64), (8, 40)])
+
+
 SAM = partial(ViT, img_size=28, patch_size=4, embed_dims=16, num_layers=4, num_heads=2, pool=None,
               final_norm=False, window_size=3, global_blocks=(1, 3), mask_window_padding=False,
               norm_eps=1e-5, pos_encoding=TABLE,
@@ -228,6 +253,7 @@ CASES = {
                                                         out_indices=(0, 1)),
                              partial(maps, norm=name == 'beit, pretrained'), [(40, 24)])
        for name in ('beit', 'relpos')},
+    **{arch: naflex(arch) for arch in TABLES_OF_NAFLEX},
     'sam': Case(partial(TIMM_SAM, neck_chans=6), partial(SAM, neck_channels=6),
                 lambda model, x: [model.forward_features(x)],
                 [(28, 28), (32, 20), (12, 40), (44, 48)], resized=1e-10),
@@ -321,7 +347,7 @@ def test_features_and_gradients(name, size):
     if name == 'relpos as Swin V2' and 8 in size:
         pytest.skip('timm divides 0 by 0 on one row')
     theirs, ours = pair(case, size)
-    native = size == case.sizes[0] and size in (NATIVE, (28, 28))
+    native = size in (NATIVE, (28, 28))
     share = case.native if native else case.resized
     x = torch.randn(2, 3, *size, dtype=torch.float64)
     outs, grads = results(ours, lambda image: flat(ours(image)), x)
@@ -374,94 +400,60 @@ def test_a_place_of_the_class_token_is_part_of_it():
         close(ours(x)[0], expected, 1e-10)
 
 
-V2_MODELS = {
-    'v2-tiny': 'tiny_window8_256', 'v2-tiny-w16': 'tiny_window16_256',
-    'v2-small': 'small_window8_256', 'v2-base-w16': 'base_window16_256',
-    'v2-base-w12to24': 'base_window12to24_192to384',
-    'v2-large-w12to16': 'large_window12to16_192to256'}
-LARGE = 'large|huge|giant|gigantic|7b|so400m|medium|-small-|-w16'
-#: Every arch, and timm's name of it.
-NAMES = {
-    **{size: f'vit_{size}_patch16_224' for size in ('tiny', 'small', 'base', 'large')},
-    **{f'dinov2-{size}{reg and "-reg"}': f'vit_{size}_patch14_{reg}dinov2'
-       for size in ('small', 'base', 'large', 'giant') for reg in ('', 'reg4_')},
-    **{f'deit3-{size}': f'deit3_{size}_patch16_224'
-       for size in ('small', 'medium', 'base', 'large')}, 'deit3-huge': 'deit3_huge_patch14_224',
-    'siglip-base': 'vit_base_patch16_siglip_224', 'siglip-large': 'vit_large_patch16_siglip_256',
-    'siglip-so400m': 'vit_so400m_patch14_siglip_224',
-    'clip-base': 'vit_base_patch16_clip_quickgelu_224',
-    'clip-large': 'vit_large_patch14_clip_quickgelu_224',
-    **{f'dinov3-{size.replace("_", "-")}': f'vit_{size}_patch16_dinov3_qkvb'
-       for size in ('small', 'small_plus', 'base', 'large', 'huge_plus')},
-    'dinov3-7b': 'vit_7b_patch16_dinov3',
-    **{f'eva02-{size}': f'eva02_{size}_patch14_224'
-       for size in ('tiny', 'small', 'base', 'large')},
-    **{f'rope-vit-{size}-{mode}{ape}': (
-        f'vit_{size}_patch16_rope_{mode}{ape}_224'.replace('-', '_').replace('_axial', ''))
-       for size in ('small', 'base', 'large') for mode in ('axial', 'mixed')
-       for ape in ('', '-ape')},
-    **{f'beit{v}-{size}': f'beit{v}_{size}_patch16_224' for v in ('', 'v2')
-       for size in ('base', 'large')},
-    **{f'relpos-{size}': f'vit_relpos_{size}_patch16_224' for size in ('small', 'medium', 'base')},
-    **{f'srelpos-{size}': f'vit_srelpos_{size}_patch16_224' for size in ('small', 'medium')},
-    **{f'sam-{size}': f'samvit_{size}_patch16' for size in ('base', 'large', 'huge')},
-    **{arch: f'swinv2_{name}' for arch, name in V2_MODELS.items()}}
+#: For each arch of ViT the first model of timm that config_json.py knows it by.
+NAMES = {}
+for _name in timm.list_models():
+    _options = config_json._of_timm(_name, {})
+    if _options:
+        NAMES.setdefault(_options['arch'], _name)
+#: What an arch is told as, where the weights of both look the same.
+TOLD = {'naflex-base-par-gap': 'naflex-base-gap', 'pe-core-tiny': 'tiny', 'pe-core-small': 'small',
+        **{f'pe-core-{size}': f'clip-{size}' for size in ('base', 'large')},
+        **{f'naflex-{size}-siglip': f'siglip-{size}' for size in ('base', 'so400m')},
+        **{f'beitv2-{size}': f'beit-{size}' for size in ('base', 'large')},
+        **{f'rope-vit-{size}-axial-ape': f'deit3-{size}' for size in ('small', 'base', 'large')}}
+LARGE = re.compile('.*(large|huge|giga|giant|7b|so400m|medium|-small-).*')
+
+
+def shapes(state):
+    return {name.removeprefix('backbone.'): value.shape for name, value in state.items()}
+
+
+def test_every_arch_is_compared():
+    """But those that timm has not."""
+    assert ARCHS.keys() - NAMES.keys() == {
+        'vitdet-base', 'vitdet-large', 'vitdet-huge', 'dinov3-large-plus'}
 
 
 @pytest.mark.parametrize('arch', [
-    pytest.param(arch, marks=pytest.mark.slow if re.search(LARGE, arch) else ()) for arch in NAMES])
+    pytest.param(arch, marks=pytest.mark.slow if LARGE.match(arch) else ()) for arch in NAMES])
 def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch, monkeypatch):
-    """Shapes and names there and back, heads, epsilons, windows, and the options that are told."""
-    own: dict[str, Any] = {}
-    if arch in ('tiny', 'small', 'base', 'large'):
-        own = dict(pos_encoding=TABLE)
-    if arch.endswith('-reg'):  # timm keeps no place of the class token
-        own = dict(pos_encoding=dict(num_prefix_embeds=0))
-    swin, sam = arch.startswith('v2-'), arch.startswith('sam')
-    options: dict[str, Any] = {} if sam else dict(num_classes=0)
-    if 'siglip' in arch:
-        options |= dict(global_pool='')
-    if arch.startswith(('rope-vit', 'dinov3')):
-        options |= dict(global_pool='token')
+    """By its config.json and by its weights; shapes and names there and back, heads, epsilons."""
+    sam, head = arch.startswith('sam'), dict(num_classes=0)
+    if arch.startswith(('siglip', 'rope-vit', 'dinov3')):
+        head['global_pool'] = '' if 'siglip' in arch else 'token'
     with unfilled():
-        theirs = timm.create_model(NAMES[arch], **options)
-        ours = (Swin(arch, pool='gap') if swin else ViT(arch, neck_channels=256) if sam
-                else ViT(arch, **own))
-    state = theirs.state_dict()
-    report = convert_with_report(state, source_of(theirs))
-    assert {name.removeprefix('backbone.'): value.shape
-            for name, value in report.state_dict.items()} == {
-        name: value.shape for name, value in ours.state_dict().items()}
-    back = convert_back(report.state_dict, source_of(theirs)).state_dict
-    assert {name: value.shape for name, value in back.items()} == {
-        name: value.shape for name, value in state.items() if name not in report.dropped}
-    told = needed_options(report.state_dict)
-    alike = arch.replace('v2-', '-') if 'beit' in arch else arch.replace('rope-vit', 'deit3') \
-        .replace('-axial-ape', '') if arch.endswith('axial-ape') else arch.partition('-w')[0]
-    assert told[0] == f'model.backbone.arch={alike}'
-    if not swin:
-        # A repository on the hub says as much in its config.json.
+        theirs = timm.create_model(NAMES[arch], **({} if sam else head))
         monkeypatch.setattr(config_json, 'config', lambda name: dict(
             architecture=NAMES[arch], pretrained_cfg=theirs.pretrained_cfg))
-        found = config_json.vit_of('timm://model')
-        assert found.pop('arch') == arch
-        with unfilled():
-            again = ViT(arch, **found, neck_channels=256 if sam else None)
-        assert {name: value.shape for name, value in again.state_dict().items()} == {
-            name: value.shape for name, value in ours.state_dict().items()}
-        assert ours.blocks[0].norm1.eps == theirs.blocks[0].norm1.eps or sam
-        assert ours.blocks[0].attn.num_heads == theirs.blocks[0].attn.num_heads
-        assert len(told) == 1 or own or sam, told
-        return
-    for stage, layer in zip(ours.stages, theirs.layers, strict=True):
-        attention, other = stage.blocks[0].attn.w_msa, layer.blocks[0].attn
-        assert attention.window_size == other.window_size
-        unit = other.pretrained_window_size if any(other.pretrained_window_size) else (
-            other.window_size)
-        assert attention.rel_pos_encoding.window_size == unit
+        options = config_json.vit_of('timm://model')
+        ours = ViT(**options, neck_channels=256 if sam else None)
+    assert options.pop('arch') == arch
+    state, source = theirs.state_dict(), source_of(theirs)
+    report = convert_with_report(state, source)
+    assert shapes(report.state_dict) == shapes(ours.state_dict())
+    if not arch.startswith('pe-'):  # whose names are CLIP's when they go back
+        back = convert_back(report.state_dict, source).state_dict
+        assert shapes(back) == shapes({key: value for key, value in state.items()
+                                       if key not in report.dropped})
+    told = needed_options(report.state_dict)
+    assert told[0] == f'model.backbone.arch={TOLD.get(arch, arch)}'
+    assert len(told) == 1 or options or sam or arch in TOLD, told
+    assert ours.blocks[0].norm1.eps == theirs.blocks[0].norm1.eps or sam
+    assert ours.blocks[0].attn.num_heads == theirs.blocks[0].attn.num_heads
 
 
-@pytest.mark.parametrize('arch', [arch for arch in NAMES if arch in ARCHS and ARCHS[arch].get(
+@pytest.mark.parametrize('arch', [arch for arch in NAMES if ARCHS[arch].get(
     'layer_scale_init_value')])
 def test_factors_of_branches_start_as_timms(arch):
     theirs = timm.create_model(NAMES[arch], depth=1, num_classes=0, img_size=56,
@@ -470,26 +462,34 @@ def test_factors_of_branches_start_as_timms(arch):
     assert found.unique().item() == pytest.approx(ARCHS[arch]['layer_scale_init_value'])
 
 
-#: Archs of which shapes and heads are compared; of their files some go back under other names.
-SHAPES = {
-    **{'-'.join(name.split('_')[1:4]): (ViT, name) for name in timm.list_models('vit_pe_*')},
-    **{f'{kind}-{size}': (PVT, f'twins_{kind}_{size}') for kind in ('pcpvt', 'svt')
+#: Archs of several stages.
+PYRAMIDS = {
+    **{f'{kind}-{size}': f'twins_{kind}_{size}' for kind in ('pcpvt', 'svt')
        for size in ('small', 'base', 'large')},
-    **{f'v2-b{number}': (PVT, f'pvt_v2_b{number}') for number in range(6)},
-    'v2-b2-linear': (PVT, 'pvt_v2_b2_li')}
+    **{f'v2-b{number}': f'pvt_v2_b{number}' for number in range(6)}, 'v2-b2-linear': 'pvt_v2_b2_li',
+    'v2-tiny': 'swinv2_tiny_window8_256', 'v2-tiny-w16': 'swinv2_tiny_window16_256',
+    'v2-small': 'swinv2_small_window8_256', 'v2-base-w16': 'swinv2_base_window16_256',
+    'v2-base-w12to24': 'swinv2_base_window12to24_192to384',
+    'v2-large-w12to16': 'swinv2_large_window12to16_192to256'}
 
 
-@pytest.mark.parametrize('arch', [
-    pytest.param(arch, marks=pytest.mark.slow if re.search('pe-.*(large|giga|gigantic)', arch)
-                 else ()) for arch in SHAPES])
-def test_archs_have_timms_shapes_and_heads(arch):
-    kind, name = SHAPES[arch]
+@pytest.mark.parametrize('arch', PYRAMIDS)
+def test_archs_of_stages_are_timms_and_are_told(arch):
+    """Shapes, heads, and windows with what their biases are counted in."""
     with unfilled():
-        theirs = timm.create_model(name, num_classes=0)
-        ours = kind(arch, **(dict(pool='gap') if kind is PVT else {}))
-    state = convert_with_report(theirs.state_dict(), source_of(theirs)).state_dict
-    assert {key.removeprefix('backbone.'): value.shape for key, value in state.items()} == {
-        key: value.shape for key, value in ours.state_dict().items()}
-    heads = [[each.num_heads for name, each in model.named_modules() if name.endswith('.attn')]
-             for model in (theirs, ours)]
-    assert heads[0][-len(heads[1]):] == heads[1]
+        theirs = timm.create_model(PYRAMIDS[arch], num_classes=0)
+        ours = (Swin if 'swin' in PYRAMIDS[arch] else PVT)(arch, pool='gap')
+    state = convert(theirs.state_dict(), source_of(theirs))
+    assert shapes(state) == shapes(ours.state_dict())
+    assert needed_options(state)[0] == f'model.backbone.arch={arch.partition("-w")[0]}'
+    attentions, others = ([each for name, each in model.named_modules() if name.endswith('.attn')]
+                          for model in (ours, theirs))
+    for mine, other in zip(attentions, others, strict=True):
+        if isinstance(ours, PVT):
+            assert mine.num_heads == other.num_heads
+            continue
+        assert mine.w_msa.num_heads == other.num_heads
+        assert mine.w_msa.window_size == other.window_size
+        unit = other.pretrained_window_size if any(other.pretrained_window_size) else (
+            other.window_size)
+        assert mine.w_msa.rel_pos_encoding.window_size == unit

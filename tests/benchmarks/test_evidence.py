@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-from statistics import variance
 
 import pytest
 import yaml
@@ -50,14 +49,6 @@ def test_a_question_is_welchs_test(evidence):
     ('not asked; it is after every block', None), ('72.3 (block 3), 72.4 (Table 6)', .1)])
 def test_the_effect_of_a_paper(evidence, paper, expected):
     assert evidence.effect(paper) == expected
-
-
-def test_several_encodings_are_one_mean(evidence):
-    found = asked(evidence, one=['peg', 'wide'], other='none')
-    assert found['means'] == pytest.approx([(273.5 + 244.5) / 6, 61.0])
-    assert found['error'] ** 2 == pytest.approx(sum(
-        weight * variance(VALUES[name]) / 3
-        for weight, name in zip((.25, .25, 1), ('peg', 'wide', 'none'), strict=True)))
 
 
 def test_an_encoding_of_both_sides_counts_on_both(evidence):

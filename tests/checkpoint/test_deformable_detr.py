@@ -147,9 +147,3 @@ def test_two_stages_with_one_branch_are_refused() -> None:
     with pytest.raises(ValueError, match='two stages without box refinement score proposals and '
                                          'classes by one shared branch of 91 numbers'):
         convert(release('two stages, one branch'), 'deformable-detr')
-
-
-def test_unknown_names_are_listed() -> None:
-    source = {**release('multi-scale'), 'mask_head.lay1.weight': torch.zeros(1)}
-    with pytest.raises(ValueError, match='has no rule for 1 of .*mask_head.lay1.weight'):
-        convert(source, 'deformable-detr')

@@ -291,8 +291,8 @@ SIZE = dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12)
     (dict(architecture='vit_base_patch32_clip_448', pretrained_cfg=dict(
         input_size=[3, 448, 448])), dict(
         arch='clip-base', img_size=448, patch_size=32, act='gelu')),
-    (dict(architecture='vit_small_patch16_dinov3', pretrained_cfg=dict(
-        input_size=[3, 256, 256])), dict(arch='dinov3-small', img_size=256, qkv_bias=False))])
+    (dict(architecture='vit_small_patch16_lingbot', pretrained_cfg=dict(
+        input_size=[3, 256, 256])), dict(arch='dinov3-small', img_size=256))])
 def test_what_a_config_json_says(told, found, server):
     server.repos['me/told'] = {'config.json': json.dumps(told).encode()}
     assert vit_of('hf://me/told') == found

@@ -1,12 +1,19 @@
 """Every kind of file is told by its names, or refused with what is supported, on both roads."""
 from __future__ import annotations
 
+# Before timm: it provides torchvision's operators where they are not compiled.
+import mmposenc  # noqa: F401
+
+# isort: split
 import pytest
 import torch
 from golden import load_golden
+from renamings import deit_iii
 from scripts import load_tool
+from timm.models.vision_transformer import VisionTransformer
+from tinybackbones import randomize
 
-from mmposenc.backbones import PVT, DeiT, Swin, ViT, load_pretrained
+from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
 from mmposenc.checkpoint import SOURCES, convert, recognise
 
 #: Names by which random-weight models of timm 1.0.31, onedl-mmpretrain 1.3.6, onedl-mmdetection
@@ -106,67 +113,28 @@ def test_this_projects_own_names_are_no_sources() -> None:
         assert recognise(builds[2](rel_pos_encoding=cfg).state_dict()) is None
 
 
-def deit_iii(dims: int = 12, layers: int = 2) -> dict[str, torch.Tensor]:
-    """A file as DeiT III saves it: no row of the table for the class token, scaled layers."""
-    generator = torch.Generator().manual_seed(0)
-    shapes = {'cls_token': (1, 1, dims), 'pos_embed': (1, 16, dims),
-              'patch_embed.proj.weight': (dims, 3, 8, 8), 'patch_embed.proj.bias': (dims,),
-              'norm.weight': (dims,), 'norm.bias': (dims,)}
-    for i in range(layers):
-        for part, rows, cols in (('attn.qkv', 3 * dims, dims), ('attn.proj', dims, dims),
-                                 ('mlp.fc1', 2 * dims, dims), ('mlp.fc2', dims, 2 * dims)):
-            name = f'blocks.{i}.{part}'
-            shapes |= {f'{name}.weight': (rows, cols), f'{name}.bias': (rows,)}
-        shapes |= {f'blocks.{i}.{name}': (dims,) for name in (
-            'norm1.weight', 'norm1.bias', 'norm2.weight', 'norm2.bias', 'gamma_1', 'gamma_2')}
-    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
-
-
 def test_deit_iii_says_what_it_needs_and_loads_with_it(tmp_path, capsys) -> None:
+    state = deit_iii(randomize(VisionTransformer(
+        img_size=32, patch_size=8, embed_dim=12, depth=2, num_heads=3, mlp_ratio=2, num_classes=0,
+        init_values=1.0, no_embed_class=True)).state_dict())
     with pytest.raises(ValueError, match='unexpected: blocks.0.ls1.gamma.*The file needs .*'
                                          'layer_scale_init_value=1e-6'):
-        load_pretrained(DeiT(**SMALL_DEIT, pos_encoding=LEARNED), deit_iii())
+        load_pretrained(DeiT(**SMALL_DEIT, pos_encoding=LEARNED), state)
     scaled = dict(SMALL_DEIT, layer_scale_init_value=1e-6, pool='cls')
     without_row = DeiT(**scaled, pos_encoding=dict(**LEARNED, num_prefix_embeds=0)).eval()
     with_row = DeiT(**scaled, pos_encoding=LEARNED).eval()
-    load_pretrained(without_row, deit_iii())
-    load_pretrained(with_row, deit_iii())
+    load_pretrained(without_row, state)
+    load_pretrained(with_row, state)
     assert with_row.pos_encodings.encodings(-1)[0].pos_embed.shape[1] == 17
     x = torch.randn(2, 3, 32, 32)
     torch.testing.assert_close(with_row(x), without_row(x), rtol=0, atol=0)
-    torch.save(deit_iii(), tmp_path / 'in.pth')
+    torch.save(state, tmp_path / 'in.pth')
     load_tool('convert_checkpoint').main(['auto', str(tmp_path / 'in.pth'),
                                           str(tmp_path / 'out.pth')])
     assert ('needs ' + ' '.join(f'model.backbone.{option}' for option in (
         'embed_dims=12', 'num_layers=2', 'pos_encoding.type=mmposenc.LearnedPositionEmbedding',
         'pos_encoding.num_prefix_embeds=0', 'patch_size=8', 'img_size=32',
         'layer_scale_init_value=1e-6'))) in capsys.readouterr().out
-
-
-@pytest.mark.parametrize('prefix', ['', 'visual.'])
-@pytest.mark.parametrize('arch', ['pe-core-large', 'pe-core-gigantic', 'pe-spatial-base',
-                                  'pe-lang-large'])
-def test_the_release_of_perception_encoder(arch, prefix) -> None:
-    """By its names, made of ours; a core's head that pools is left out."""
-    sizes = dict(embed_dims=12, num_layers=2, num_heads=3, patch_size=8, img_size=32,
-                 mlp_hidden_dims=24)
-    ours, other = ViT(arch, **sizes), ViT(arch, **sizes)
-    renamings = (('patch_embed.projection', 'conv1'), ('cls_token', 'class_embedding'),
-                 ('pos_encodings.at.before.0.pos_embed', 'positional_embedding'),
-                 ('norm_pre', 'ln_pre'), ('blocks', 'transformer.resblocks'), ('norm1', 'ln_1'),
-                 ('norm2', 'ln_2'), ('qkv.', 'in_proj_'), ('attn.proj', 'attn.out_proj'),
-                 ('fc1', 'c_fc'), ('fc2', 'c_proj'), ('ls1', 'ls_1'), ('ls2', 'ls_2'))
-    state = {'attn_pool.probe': torch.zeros(1, 1, 12)} if 'core' in arch else {}
-    for name, value in ours.state_dict().items():
-        for before, after in renamings:
-            name = name.replace(before, after)
-        name = name.replace('norm.', 'ln_post.')
-        state[name] = value.flatten(0, -2) if 'embedding' in name else value
-    state = {f'{prefix}{name}': value for name, value in state.items()}
-    assert recognise(state) == 'clip'
-    load_pretrained(other, state)
-    for name, value in ours.state_dict().items():
-        torch.testing.assert_close(other.state_dict()[name], value, rtol=0, atol=0)
 
 
 def test_sources_have_signs() -> None:

@@ -22,20 +22,6 @@ def test_norms_of_every_stage_keep_their_numbers():
     assert set(converted) == {'backbone.norm0.weight', 'backbone.norm3.weight'}
 
 
-@pytest.mark.parametrize('source', ['mmpretrain-swin', 'mmdet-swin'])
-def test_openmmlabs_merging_is_put_in_the_releases_order(source):
-    """They unfold: channel, row, column. The release: column, row, channel."""
-    unfolded = torch.tensor([100. * c + 10 * row + col
-                             for c in range(3) for row in range(2) for col in range(2)])
-    released = [100. * c + 10 * row + col
-                for col in range(2) for row in range(2) for c in range(3)]
-    state = {'stages.0.downsample.norm.weight': unfolded,
-             'backbone.stages.1.downsample.reduction.weight': unfolded.repeat(2, 1)}
-    converted = convert(state, source)
-    assert converted['backbone.stages.0.downsample.norm.weight'].tolist() == released
-    assert converted['backbone.stages.1.downsample.reduction.weight'].tolist() == [released] * 2
-
-
 def test_a_merging_of_no_four_cells_is_named():
     with pytest.raises(ValueError, match=r'downsample.norm.weight has shape \(6,\); a multiple'):
         convert({'stages.0.downsample.norm.weight': torch.zeros(6)}, 'mmdet-swin')

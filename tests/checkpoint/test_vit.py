@@ -19,28 +19,6 @@ def test_distilled_models_get_both_heads():
         'backbone.blocks.0.norm1.weight', 'backbone.blocks.0.attn.qkv.weight'}
 
 
-def test_layer_scales_of_timm_and_of_deit_iii():
-    state = {'blocks.1.ls1.gamma': torch.ones(4), 'blocks.1.ls2.gamma': torch.zeros(4)}
-    official = {'blocks.1.gamma_1': torch.ones(4), 'blocks.1.gamma_2': torch.zeros(4)}
-    converted = convert(state, 'deit')
-    assert converted.keys() == convert(official, 'deit').keys()
-    assert converted['backbone.blocks.1.ls1.gamma'].tolist() == [1] * 4
-
-
-def test_tables_of_irpe():
-    state = {f'blocks.2.attn.rpe_{side}.{axis}lookup_table_{kind}': torch.full((1,), float(i))
-             for i, (side, axis, kind) in enumerate([
-                 ('q', 'rp_rows.', 'weight'), ('q', 'rp_cols.', 'weight'), ('k', '', 'bias')])}
-    converted = convert(state, 'irpe-deit')
-    base = 'backbone.blocks.2.attn.rel_pos_encoding.table_'
-    assert {k: v.item() for k, v in converted.items()} == {
-        f'{base}q_rows': 0, f'{base}q_cols': 1, f'{base}k': 2}
-    with pytest.raises(ValueError, match="source='deit' has no rule for 3 of 3 parameters"):
-        convert(state, 'deit')
-    with pytest.raises(ValueError, match='rpe_x.lookup_table_weight'):
-        convert({'blocks.2.attn.rpe_x.lookup_table_weight': torch.zeros(1)}, 'irpe-deit')
-
-
 @pytest.mark.parametrize('name, shape', [
     ('attn.qkv.weight', (12, 5)), ('attn.qkv.bias', (8,)), ('attn.proj.weight', (4, 3)),
     ('norm2.weight', (5,)), ('mlp.fc1.weight', (8, 3)), ('mlp.fc2.weight', (4, 7)),

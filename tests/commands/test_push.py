@@ -145,7 +145,7 @@ def test_what_push_refuses(tmp_path, monkeypatch) -> None:
     for words, told in [
             ([str(config), 'out'], 'give the weights by --checkpoint'),
             ([str(config), str(tmp_path / 'out'), *given], 'holds README.md: give another folder'),
-            ([str(config), 'new', *given, '--metrics', str(tmp_path / 'text.json')], 'no json'),
+            ([str(config), 'new', *given, '--metrics', str(tmp_path / 'text.json')], 'not hold'),
             ([str(config), 'new', *given, '--metrics', str(tmp_path / 'none.json')], 'no number')]:
         with pytest.raises(SystemExit, match=told):
             push(words)

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -29,6 +30,7 @@ from mmposenc.lab.compare.running.recording import cpu_seconds, read_progress
 from mmposenc.lab.compare.running.runs import (
     TAKEN,
     carry_out,
+    finetuned_config,
     is_complete,
     is_over,
     main,
@@ -203,9 +205,54 @@ def test_what_is_made_besides_can_be_killed_or_fail_and_is_made_by_the_next_call
     assert is_complete(study, run)
 
 
+def test_a_short_fine_tune_at_another_size(copied):
+    """It leaves the training and its tests as they were; what fails at a size leaves a note."""
+    study = replace(copied, seeds=(0,), finetune=True, sizes=(0.5, 1.0, 2.0),
+                    entries=copied.entries[:1])
+    run, = study.runs()
+    before = read_record(run)
+    assert is_over(replace(study, finetune=False, sizes=(1.0, 2.0)), before)
+    assert not is_over(study, before)
+    cfg, trained = finetuned_config(study, run, 2.0), run_config(study, run, 'train')
+    assert cfg.train_cfg.max_epochs == 1
+    assert cfg.optim_wrapper.optimizer.lr == pytest.approx(trained.optim_wrapper.optimizer.lr / 10)
+    record = carry_out(study, run)
+    assert [each['factor'] for each in record['finetuned']] == [2.0]
+    assert record['note'].count('no fine-tune at 0.5x: ') == 1
+    for key in ('tests', 'curve', 'train_seconds', 'checkpoint'):
+        assert record[key] == before[key]
+    result = write_results(study)['runs'][0]
+    assert result['finetuned'] == record['finetuned']
+    assert 'after a fine-tune over image size' in (study.folder / 'report.html').read_text()
+    checkpoint = load_checkpoint(str(run.folder / 'finetune/2/epoch_1.pth'))['state_dict']
+    old = load_checkpoint(str(study.folder / record['checkpoint']))['state_dict']
+    assert checkpoint.keys() == old.keys()
+    assert 0 < max((checkpoint[key] - old[key]).abs().max() for key in old) < .1
+
+
+def test_models_are_timed_once_and_what_can_not_be_timed_is_said(copied, capsys, monkeypatch):
+    study = replace(copied, extras=('time',))
+    extras.time_models(copied)
+    assert not (study.runs()[0].folder / 'times.json').exists()
+
+    def measured(cfg, size, place):
+        if cfg.model.backbone.pos_encoding and size == (64, 64):
+            raise RuntimeError('no memory')
+        return SimpleNamespace(seconds=0.25, peak_bytes=None)
+    monkeypatch.setattr(extras, 'measure_time', measured)
+    extras.time_models(study)
+    assert 'peg at 2x is not timed: RuntimeError: no memory' in capsys.readouterr().err
+    monkeypatch.setattr(extras, 'measure_time', None)
+    extras.time_models(study)  # nothing is missing
+    costs = [each['costs'] for each in collect(study)['encodings']]
+    assert [[at['seconds'] for at in own] for own in costs] == [[.25, .25], [.25, None]]
+    write_results(study)
+    assert '| Images a second |' in (study.folder / 'results.md').read_text()
+
+
 @pytest.mark.slow
 def test_figures_diagnosis_and_times_are_in_the_results_and_on_the_page(copied):
-    study = replace(copied, seeds=(0,), extras=('figures', 'diagnosis'))
+    study = replace(copied, seeds=(0,), extras=('figures', 'diagnosis', 'time'))
     all_of(study)
     extras.time_models(study)
     results = write_results(study)

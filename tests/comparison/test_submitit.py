@@ -17,9 +17,13 @@ submitit = pytest.importorskip('submitit')
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
-    """Makes workers, as each call of the command does; and the folder of states."""
+    """Makes workers, as each call of the command does; and the folder of states. Tasks that did not
+    begin end with the test."""
     states = fakeslurm.install(tmp_path, monkeypatch)
-    return lambda: workers.SubmittedWorkers(tmp_path / 'jobs', 'slurm', {'timeout_min': 60}), states
+    yield lambda: workers.SubmittedWorkers(tmp_path / 'jobs', 'slurm', {'timeout_min': 60}), states
+    for task in states.glob('*_*'):
+        if task.read_text() == 'PENDING':
+            task.write_text('CANCELLED')
 
 
 def arrays(states) -> int:

@@ -169,9 +169,10 @@ def test_an_entry_keeps_timms_beside_its_own(tmp_path):
     cfg = timm_config('timm:vit_tiny_patch16_224', 32)
     cfg.model.backbone.options, cfg.model.head.in_channels = VIT, 32
     found = {}
-    for entry in read_entries([str(tmp_path / 'e.yaml'), 'none', 'irpe-k', 'learned']):
+    for entry in read_entries([str(tmp_path / 'e.yaml'), 'none', 'irpe-k', 'learned',
+                               'keep+irpe-k']):
         check_fits(cfg, entry, [1, 2])
         keys = build_backbone(apply(cfg, entry)).state_dict()
         found[entry.name] = ('model.pos_embed' in keys, any('rel_pos' in key for key in keys))
     assert found == {'both': (True, True), 'none': (False, False), 'irpe-k': (False, True),
-                     'learned': (True, False)}
+                     'learned': (True, False), 'keep+irpe-k': (True, True)}

@@ -38,18 +38,17 @@ def test_steps_of_zero_are_a_convolution_to_the_last_bit():
     assert torch.equal(found[:, 2 * 4 + 1], right)
 
 
-@pytest.mark.parametrize('edge', [False, True])
-def test_one_cell_before_the_map(edge):
-    """Nothing is read; mmcv's kernels have no derivative there, torchvision's the first cell."""
+def test_one_cell_before_the_map():
+    """Nothing is read, and mmcv's kernels have no derivative there."""
     x, weight = torch.tensor([[[[3.0, 5.0]]]]), torch.ones(1, 1, 1, 1)
     steps = torch.tensor([0.0, -1.0]).view(1, 2, 1, 1).expand(1, 2, 1, 2)
     sizes = Sizes((1, 1), (0, 0), (1, 1), 1, 1)
-    assert deform_conv(x, steps, None, weight, sizes, edge=edge)[0, 0, 0].tolist() == [0, 3]
-    found = gradients(x, steps, None, weight, torch.ones(1, 1, 1, 2), sizes, 'offset', edge=edge)
-    assert found['offset'][0, 1, 0].tolist() == [3.0 if edge else 0.0, 2.0]
+    assert deform_conv(x, steps, None, weight, sizes)[0, 0, 0].tolist() == [0, 3]
+    found = gradients(x, steps, None, weight, torch.ones(1, 1, 1, 2), sizes, 'offset')
+    assert found['offset'][0, 1, 0].tolist() == [0.0, 2.0]
     far = torch.tensor([math.nan, math.inf, -math.inf, 1e30]).view(1, 2, 1, 2)
-    assert not deform_conv(x, far, None, weight, sizes, edge=edge).any()
-    found = gradients(x, far, None, weight, torch.ones(1, 1, 1, 2), sizes, 'x offset', edge=edge)
+    assert not deform_conv(x, far, None, weight, sizes).any()
+    found = gradients(x, far, None, weight, torch.ones(1, 1, 1, 2), sizes, 'x offset')
     assert not found['x'].any() and not found['offset'].any()
 
 

@@ -1,103 +1,45 @@
-"""Operators that pool regions, mmcv's and torchvision's, against loops over samples and cells."""
-import itertools
+"""Operators that pool regions, mmcv's and torchvision's, against loops over samples."""
 import math
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from compat_checks import DTYPES
-from compat_loops import NUMBER, bilinear, naive_roi_align, random_case
+from compat_loops import naive_roi_align, random_case
 
 import mmposenc  # noqa: F401  (before mmcv's and torchvision's operators)
 from mmposenc.operators import roi_align as align_module
-from mmposenc.operators import roi_pool as pool_module
 from mmposenc.operators.roi_align import roi_align_backward, roi_align_forward
 
 mmcv, vision = pytest.importorskip('mmcv.ops'), pytest.importorskip('torchvision.ops')
 SIZE, SCALE = (3, 2), 0.25
 
 
-def deform_loop(x, rois, offset, ratio, gamma):
-    """RoIAlign of moved bins."""
-    out = torch.zeros(len(rois), x.shape[1], *SIZE, dtype=x.dtype)
-    for k, roi in enumerate(rois.numpy()):
-        left, top, right, bottom = roi[1:] * SCALE - 0.5
-        step = (bottom - top) / SIZE[0], (right - left) / SIZE[1]
-        count = [ratio or math.ceil(side) for side in step]
-        for i, j in np.ndindex(*SIZE):
-            move_x, move_y = offset[k, :, i, j].tolist()
-            start = (top + gamma * (bottom - top) * move_y + i * step[0],
-                     left + gamma * (right - left) * move_x + j * step[1])
-            for r, s in np.ndindex(*count):
-                y, x_ = (start[axis] + (n + 0.5) * step[axis] / count[axis]
-                         for axis, n in enumerate((r, s)))
-                out[k, :, i, j] += bilinear(x[int(roi[0])], y, x_) / (count[0] * count[1])
-    return out
-
-
-def mmcv_cells(roi, hw, dtype):
-    """Rows and columns of every bin, in the arithmetic of mmcv's kernel."""
-    number = NUMBER[dtype]
-    x1, y1 = (number(v) * number(SCALE) for v in roi[1:3])
-    x2, y2 = ((number(v) + number(1)) * number(SCALE) for v in roi[3:])
-    bins = []
-    for start, end, count, side in ((y1, y2, SIZE[0], hw[0]), (x1, x2, SIZE[1], hw[1])):
-        step = (end - start) / number(count)
-        bins.append([range(*(min(max(v, 0), side) for v in (
-            math.floor(number(i) * step + start), math.ceil(number(i + 1) * step + start))))
-            if step > 0 else range(0) for i in range(count)])
-    return bins
-
-
-def vision_cells(roi, hw, dtype):
-    """Of corners that are rounded, as in torchvision's kernel."""
-    left, top, right, bottom = (int(math.copysign(math.floor(abs(v * SCALE) + 0.5), v * SCALE))
-                                for v in roi[1:])
-    bins = []
-    for start, end, count, side in ((top, bottom, SIZE[0], hw[0]), (left, right, SIZE[1], hw[1])):
-        extent = max(end - start + 1, 1)
-        bins.append([range(*(min(max(v + start, 0), side) for v in (
-            math.floor(i * extent / count), math.ceil((i + 1) * extent / count))))
-            for i in range(count)])
-    return bins
-
-
-def loop_over_cells(x, rois, cells):
-    """The largest cell of each bin; zero where a bin has no cell."""
-    out = torch.zeros(len(rois), x.shape[1], *SIZE, dtype=x.dtype)
-    for k, roi in enumerate(rois.tolist()):
-        rows, cols = cells(roi, x.shape[2:], x.dtype)
-        for c, i, j in itertools.product(range(out.shape[1]), *map(range, SIZE)):
-            part = x[int(roi[0]), c, rows[i].start:rows[i].stop, cols[j].start:cols[j].stop]
-            if part.numel():
-                out[k, c, i, j] = part.max()
-    return out
+def deform_loop(x, rois, moves, ratio, gamma):
+    """RoIAlign of bins that are moved by shares of their region."""
+    extents = (rois[:, 3:] - rois[:, 1:3]) * SCALE  # x, y
+    moves = gamma * extents[..., None, None] * moves[:len(rois)]
+    return naive_roi_align(x, rois, SIZE, SCALE, ratio, True, moves.flip(1))
 
 
 MOVES = torch.randn(8, 2, *SIZE, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 #: The operator and its loop; each takes a map and regions.
 OPERATORS = {
-    **{f'mmcv align {mode} {ratio} {aligned}': (
-        lambda x, rois, *how: mmcv.roi_align(x, rois, SIZE, SCALE, *how),
-        lambda x, rois, ratio, mode, aligned: naive_roi_align(
-            x, rois, SIZE, SCALE, ratio, mode == 'avg', aligned), (ratio, mode, aligned))
-       for mode in ('avg', 'max') for ratio in (0, 2) for aligned in (True, False)},
+    **{f'mmcv align {ratio} {aligned}': (
+        lambda x, rois, ratio, aligned: mmcv.roi_align(x, rois, SIZE, SCALE, ratio, 'avg', aligned),
+        lambda x, rois, *how: naive_roi_align(x, rois, SIZE, SCALE, *how), (ratio, aligned))
+       for ratio in (0, 2) for aligned in (True, False)},
     **{f'torchvision align {ratio} {aligned}': (
         lambda x, rois, *how: vision.roi_align(x, rois, SIZE, SCALE, *how),
         lambda x, rois, ratio, aligned: naive_roi_align(
-            x, rois, SIZE, SCALE, max(ratio, 0), 1, aligned), (ratio, aligned))
+            x, rois, SIZE, SCALE, max(ratio, 0), aligned), (ratio, aligned))
        for ratio, aligned in ((-1, False), (2, True))},
     **{f'deformable {scale} {ratio}': (
         lambda x, rois, ratio, moves: mmcv.deform_roi_pool(
             x, rois, moves[:len(rois)].to(x), SIZE, SCALE, ratio, 0.3),
         lambda x, rois, ratio, moves: deform_loop(x, rois, moves, ratio, 0.3),
-        (ratio, scale * MOVES)) for scale in (0, 1, 20) for ratio in (0, 2)},
-    'mmcv pool': (lambda x, rois: mmcv.roi_pool(x, rois, SIZE, SCALE),
-                  lambda x, rois: loop_over_cells(x, rois, mmcv_cells), ()),
-    'torchvision pool': (lambda x, rois: vision.roi_pool(x, rois, SIZE, SCALE),
-                         lambda x, rois: loop_over_cells(x, rois, vision_cells), ())}
+        (ratio, scale * MOVES)) for scale in (0, 1, 20) for ratio in (0, 2)}}
 
 
 def case(seed, dtype, hw):
@@ -124,7 +66,6 @@ def test_equals_its_loop(name, hw, dtype, monkeypatch):
     torch.testing.assert_close(found, expected, **tolerance)
     grad, = torch.autograd.grad(found, x, torch.ones_like(found))
     monkeypatch.setattr(align_module, 'MAX_SAMPLES', 50)
-    monkeypatch.setattr(pool_module, 'MAX_VALUES', 1)
     again = operator(x, rois, *how)
     torch.testing.assert_close(again, found)
     torch.testing.assert_close(torch.autograd.grad(again, x, torch.ones_like(again))[0], grad)
@@ -144,15 +85,6 @@ def test_gradient(name):
         assert torch.autograd.gradcheck(lambda x: operator(x, rois, *how), x, fast_mode=True)
 
 
-def test_largest_of_equal_cells_is_the_first():
-    """And of a bin without a cell none: where mmcv's kernel sends the gradient."""
-    x, rois = torch.zeros(1, 1, 4, 4, requires_grad=True), torch.tensor([[0., 0, 0, 15, 15]] * 2)
-    rois[1, 3] = -1
-    out = mmcv.roi_pool(x, rois, (1, 1), SCALE)
-    out.sum().backward()
-    assert out.tolist() == [[[[0]]]] * 2 and x.grad.nonzero().tolist() == [[0, 0, 0, 0]]
-
-
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_in_single(dtype):
     x, rois = random_case(5, torch.float32, (6, 7))
@@ -165,14 +97,13 @@ def test_half_precision_is_computed_in_single(dtype):
                        torch.autograd.grad(expected, single, grad.float())[0].to(dtype))
 
 
-@pytest.mark.parametrize('operator', [mmcv.roi_align, mmcv.roi_pool])
 @pytest.mark.parametrize('roi, message', [
     ([2, 0, 0, 4, 4], r'rois\[:, 0\] must be image indices in \[0, 2\), got 2'),
     ([-1, 0, 0, 4, 4], r'rois\[:, 0\] must be image indices in \[0, 2\)'),
-    ([0, 0, math.nan, 4, 4], 'rois must (have .* no NaN|be finite), got')])
-def test_bad_regions_are_errors(operator, roi, message):
+    ([0, 0, math.nan, 4, 4], 'rois must have .* no NaN, got')])
+def test_bad_regions_are_errors(roi, message):
     with pytest.raises(ValueError, match=message):
-        operator(torch.randn(2, 3, 4, 5), torch.tensor([roi]).float(), (2, 2))
+        mmcv.roi_align(torch.randn(2, 3, 4, 5), torch.tensor([roi]).float(), (2, 2))
 
 
 def test_arguments_that_do_not_fit_are_errors():
@@ -183,6 +114,8 @@ def test_arguments_that_do_not_fit_are_errors():
     rois[0, 1] = rois[0, 3] + 1
     with pytest.raises(ValueError, match='rois must have x2 >= x1 and y2 >= y1'):
         mmcv.roi_align(x, rois, SIZE)
+    with pytest.raises(NotImplementedError, match="pool_mode='avg', or build mmcv:"):
+        mmcv.roi_align(x, rois, SIZE, SCALE, 2, 'max')
 
 
 def test_regions_without_moves_are_aligned_and_packs_train():

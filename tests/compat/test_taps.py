@@ -6,7 +6,6 @@ import torch
 from torch import nn
 
 import mmposenc  # noqa: F401  (before mmcv's operators)
-from mmposenc.operators.carafe import carafe_naive_backward
 
 ops = pytest.importorskip('mmcv.ops')
 
@@ -81,20 +80,6 @@ def test_equals_the_definition_and_its_gradient(make, options):
 def test_no_cell_is_asked_for():
     layer = ops.MaskedConv2d(3, 4, 3, padding=1)
     assert not layer(torch.randn(1, 3, 5, 6), torch.zeros(1, 5, 6, dtype=torch.bool)).any()
-
-
-def test_carafes_naive_operator():
-    """mmcv's naive layer refuses to go back on a CPU; the operator itself does not."""
-    given = [draw(1, 4, 3, 2).requires_grad_(), draw(1, 18, 6, 4).requires_grad_()]
-    out = ops.carafe(*given, 3, 2, 2)
-    grad = torch.randn_like(out)
-    wanted = torch.autograd.grad(out, given, grad)
-    x, masks = (each.detach() for each in given)
-    torch.testing.assert_close(ops.carafe_naive(x, masks, 3, 2, 2), out.detach())
-    found = [torch.empty_like(x), torch.empty_like(masks)]
-    carafe_naive_backward(grad, x, masks, *found, 3, 2, 2)
-    for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other)
 
 
 def test_half_precision_is_added_up_in_single():

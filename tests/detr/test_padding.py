@@ -17,13 +17,10 @@ from tinydetr import (
     grounding,
     images,
     predict,
-    pvt,
     short,
     total_loss,
     words,
 )
-
-from mmposenc.openmmlab.detr.positions import padding_masks
 
 
 def encode(model, features, sizes, full, **inputs_too):
@@ -58,6 +55,19 @@ def valid_tokens(memory, grids, own):
                       for part, grid, (h, w) in zip(parts, grids, own, strict=True)])
 
 
+def assert_memory_is_the_images(model, strides, image, full, **inputs) -> None:
+    """The memory of an image does not depend on what its batch is filled up with."""
+    channels = model.encoder.embed_dims
+    own, grids = ([tuple(-(-side // s) for side in size) for s in strides]
+                  for size in (image, full))
+    alone = encode(model, maps(own, channels), [image], image,
+                   **{key: each(1) for key, each in inputs.items()})[0]
+    for fill in (0.0, 50.0, -3e3):
+        memory = encode(model, padded(maps(own, channels), grids, fill), [image, full], full,
+                        **{key: each() for key, each in inputs.items()})[0]
+        torch.testing.assert_close(valid_tokens(memory, grids, own), alone, atol=2e-5, rtol=1e-4)
+
+
 # BatchNorm, while training, takes its statistics from the whole batch: see below for that.
 @pytest.mark.parametrize('case, train', [
     (case, train) for case, (encoder, _) in ENCODERS.items() for train in (False, True)
@@ -65,33 +75,18 @@ def valid_tokens(memory, grids, own):
 def test_encoder_of_detr(case: str, train: bool) -> None:
     encoder, attn = ENCODERS[case]
     model = build(detr(encoder=encoder, attn=attn)).train(train)
-    own, wide, high = (4, 5), (4, 7), (7, 9)
-    image = (4 * 32 - 11, 5 * 32)
-    alone = encode(model, maps([own]), [image], image)[0]
-    for grid in (wide, high):
-        full = (grid[0] * 32 - 3, grid[1] * 32)
-        for fill in (0.0, 50.0, -3e3):
-            memory = encode(model, padded(maps([own]), [grid], fill), [image, full], full)[0]
-            torch.testing.assert_close(valid_tokens(memory, [grid], [own]), alone, atol=2e-5,
-                                       rtol=1e-4)
+    for full in ((4 * 32 - 3, 7 * 32), (7 * 32 - 3, 9 * 32)):
+        assert_memory_is_the_images(model, [32], (4 * 32 - 11, 5 * 32), full)
 
 
-@pytest.mark.parametrize('config, extra', [(conditional, ENCODERS['irpe qkv, form']),
-                                           (dab, ENCODERS['irpe bias, peg']),
-                                           (dab, ENCODERS['peg on qk'])])
-def test_encoder_of_other_dense_detectors(config, extra) -> None:
+@pytest.mark.parametrize('config, case', [
+    (conditional, 'irpe qkv, form'), (dab, 'irpe bias, peg'), (dab, 'peg on qk')])
+def test_encoder_of_other_dense_detectors(config, case) -> None:
     """DAB's encoder scales the positions of valid tokens alone, packed or not."""
-    encoder, attn = extra
-    own, grid, image, full = (4, 5), (7, 9), (4 * 32 - 11, 5 * 32), (7 * 32 - 3, 9 * 32)
+    encoder, attn = ENCODERS[case]
     for skip in (False, True):
         model = build(config(encoder={**encoder, 'skip_padding': skip}, attn=attn)).eval()
-        channels = model.encoder.embed_dims
-        alone = encode(model, maps([own], channels), [image], image)[0]
-        for fill in (0.0, 50.0):
-            memory = encode(model, padded(maps([own], channels), [grid], fill), [image, full],
-                            full)[0]
-            torch.testing.assert_close(valid_tokens(memory, [grid], [own]), alone, atol=2e-5,
-                                       rtol=1e-4)
+        assert_memory_is_the_images(model, [32], (4 * 32 - 11, 5 * 32), (7 * 32 - 3, 9 * 32))
 
 
 @pytest.mark.parametrize('shared', [False, True], ids=['own', 'shared'])
@@ -103,25 +98,12 @@ def test_encoder_of_deformable_detr(levels: int, shared: bool, encoder_pos) -> N
         encoder_pos=encoder_pos))).eval()
     assert len(model.encoder.pos_encodings) == (1 if shared else levels)
     strides = [32] if levels == 1 else [16, 32, 64]
-    image, full = (100, 150), (161, 230)
-    own, grids = ([tuple(-(-side // s) for side in size) for s in strides]
-                  for size in (image, full))
-    alone = encode(model, maps(own), [image], image)[0]
-    for fill in (0.0, 50.0):
-        memory = encode(model, padded(maps(own), grids, fill), [image, full], full)[0]
-        torch.testing.assert_close(valid_tokens(memory, grids, own), alone, atol=2e-5, rtol=1e-4)
+    assert_memory_is_the_images(model, strides, (100, 150), (161, 230))
 
 
 def test_encoder_of_grounding_dino() -> None:
     model = build(grounding(levels=3, encoder=dict(pos_encoding=PEG, positions=(-1, 0, 1)))).eval()
-    image, full = (100, 150), (161, 230)
-    own, grids = ([tuple(-(-side // s) for side in size) for s in (16, 32, 64)]
-                  for size in (image, full))
-    alone = encode(model, maps(own, 256), [image], image, text_dict=words(1))[0]
-    for fill in (0.0, 50.0):
-        memory = encode(model, padded(maps(own, 256), grids, fill), [image, full], full,
-                        text_dict=words())[0]
-        torch.testing.assert_close(valid_tokens(memory, grids, own), alone, atol=2e-5, rtol=1e-4)
+    assert_memory_is_the_images(model, [16, 32, 64], (100, 150), (161, 230), text_dict=words)
 
 
 DETECTORS = {
@@ -214,28 +196,3 @@ def test_neck_without_sizes_is_mmdets() -> None:
         for index, (a, b) in enumerate(zip(ours(maps, *sizes), theirs(maps), strict=True)):
             same = torch.allclose(a, b, atol=1e-5)
             assert same == (not sizes or sizes[0][0] == (64, 72)), (sizes, index)
-
-
-def test_masks_by_whole_cells() -> None:
-    from mmdet.structures import DetDataSample
-    samples = [DetDataSample(metainfo=dict(img_shape=s, batch_input_shape=(1333, 800)))
-               for s in ((1280, 800), (1333, 770))]
-    feature = torch.zeros(2, 1, 42, 25)
-    exact = padding_masks(samples, [feature], exact=True)[0]
-    assert (~exact[0, :, 0]).sum() == 40 and (~exact[1, 0]).sum() == 25
-    # mmdet asks the pixel 40 * 1333 / 42 = 1269 < 1280 about row 40, which holds no valid pixel
-    resized = padding_masks(samples, [feature], exact=False)[0]
-    assert (~resized[0, :, 0]).sum() == 41
-    # a grid that is rounded down, and one of no power of two
-    for grid, rows in (((41, 25), 40), ((30, 25), 29)):
-        mask = padding_masks(samples, [torch.zeros(2, 1, *grid)], exact=True)[0]
-        assert (~mask[0, :, 0]).sum() == rows
-    full = [DetDataSample(metainfo=dict(img_shape=(64, 64), batch_input_shape=(64, 64)))]
-    assert padding_masks(full, [torch.zeros(1, 1, 2, 2)], exact=True) == [None]
-
-
-def test_masked_backbone_is_recognised() -> None:
-    from mmposenc.openmmlab.detr.positions import masks_exactly
-    assert masks_exactly(build(detr()))
-    assert not masks_exactly(build(detr(backbone={**pvt(out_indices=(3,)),
-                                                  'mask_padding': False})))

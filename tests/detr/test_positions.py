@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import mmposenc  # noqa: F401  (before mmdet)
-from mmposenc.functional.masking import extents_to_mask, noted_extents, valid_extents
+from mmposenc.functional.masking import extents_to_mask
 from mmposenc.openmmlab.detr.positions import exact_mask, padding_masks
 
 #: Of images in a batch of the size that each test adds: from one pixel to nearly all of it.
@@ -56,12 +56,13 @@ def test_images_of_one_size_have_no_mask():
 
 
 @pytest.mark.parametrize('full', [(128, 192), (130, 190), (1333, 800), (97, 264), (65, 33)])
-def test_masks_as_mmdet_makes_them_know_their_extents(full):
-    """Those that the mask itself shows, on grids rounded up, down and of no stride."""
+def test_masks_are_mmdets_without_an_exact_backbone(full):
+    """The pixels' mask resized, on grids rounded up, down and of no stride."""
     sizes = image_sizes(full)
     samples = [SimpleNamespace(img_shape=size, batch_input_shape=full) for size in sizes]
     grids = [(-(-full[0] // step), -(-full[1] // step)) for step in (1, 2, 8, 32)]
     grids += [(full[0] // 16, full[1] // 16), (full[0] // 3, full[1] // 5)]
     features = [torch.empty(len(sizes), 1, *grid) for grid in grids]
-    for mask in padding_masks(samples, features, exact=False):
-        assert noted_extents(mask) == valid_extents(mask)
+    pixels = extents_to_mask(sizes, full, torch.device('cpu'))[:, None].float()
+    for mask, grid in zip(padding_masks(samples, features, exact=False), grids, strict=True):
+        assert torch.equal(mask, F.interpolate(pixels, grid).bool()[:, 0])

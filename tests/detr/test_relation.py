@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import pytest
 import torch
@@ -92,7 +93,8 @@ def own_parameters(model):
 
 @pytest.mark.parametrize('name', short(NAMES, 'DABDETR', 'DINO'))
 def test_a_detector_trains_them(name):
-    """Each has a gradient; without weights they change nothing; the names of the rest stay."""
+    """Each has a gradient; without weights they change nothing; the names of the rest stay; the
+    whole model can be pickled."""
     model, plain = build(with_both(name)), build(config(name))
     loss = total_loss(model, images(((64, 96), (50, 70))))
     loss.backward()
@@ -100,6 +102,7 @@ def test_a_detector_trains_them(name):
     assert found and all(p.grad is not None and p.grad.abs().max() > 0 for p in found.values())
     rest = {name: p for name, p in model.state_dict().items() if name not in found}
     plain.load_state_dict(rest)
+    pickle.dumps(model)
     data = images(((64, 96),))
     before, without = predict(model, data)[0].scores, predict(plain, data)[0].scores
     assert (before - without).abs().max() > 1e-7

@@ -8,10 +8,12 @@ import pytest
 import torch
 from tinydetr import (
     FAMILY,
+    assert_gradients,
     build,
     dab,
     deformable,
     detr,
+    gradients,
     grounding,
     images,
     predict,
@@ -67,12 +69,7 @@ def test_loss_and_gradients(case: str, sizes) -> None:
         losses.append(total_loss(model, data))
         losses[-1].backward()
     torch.testing.assert_close(losses[1], losses[0], atol=1e-5, rtol=1e-5)
-    for (name, a), (_, b) in zip(theirs.named_parameters(), ours.named_parameters(), strict=True):
-        assert (a.grad is None) == (b.grad is None), name
-        if a.grad is not None:
-            scale = float(a.grad.abs().max())
-            torch.testing.assert_close(b.grad, a.grad, atol=1e-4 * scale + 1e-7, rtol=1e-3,
-                                       msg=lambda text, name=name: f'{name}: {text}')
+    assert_gradients(gradients(ours), gradients(theirs))
 
 
 @pytest.mark.parametrize('case', short(CASES, 'DETR', 'DINO', 'DeformableDETR, refine'))
@@ -114,13 +111,9 @@ def test_grounding_dino(sizes, num_cp, monkeypatch) -> None:
         losses = model.bbox_head.loss(**outputs, batch_data_samples=data['data_samples'])
         loss, _ = model.parse_losses(losses)
         loss.backward()
-        found.append((loss, {'words': text['embedded'].grad, **{
-            name: p.grad for name, p in model.named_parameters() if p.grad is not None}}))
+        found.append((loss, {'words': text['embedded'].grad, **gradients(model)}))
     torch.testing.assert_close(found[1][0], found[0][0], atol=1e-5, rtol=1e-5)
-    for name, theirs in found[0][1].items():
-        torch.testing.assert_close(
-            found[1][1][name], theirs, atol=1e-4 * float(theirs.abs().max()) + 1e-7, rtol=1e-3,
-            msg=lambda text, name=name: f'{name}: {text}')
+    assert_gradients(found[1][1], found[0][1])
     assert {name.split('.')[1] for name in found[1][1] if name.startswith('encoder')} == {
         'layers', 'text_layers', 'fusion_layers'}
 

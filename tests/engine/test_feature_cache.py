@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.config import Config, ConfigDict
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 from torch import nn
 
 from mmposenc.backbones import PVT, DeiT
@@ -167,21 +166,6 @@ def test_a_full_disk_ends_nothing(tmp_path, monkeypatch, error) -> None:
     assert store.counts['written'] == store.counts['read'] == 2
 
 
-def test_an_entry_with_the_tensors_of_another_is_none(tmp_path) -> None:
-    """What it says of itself is right, but for a checksum that was that of other features."""
-    store = FeatureStore(tmp_path, 10 ** 6)
-    store.write(A, C, [torch.ones(7)])
-    with safe_open(store.path(A, C), 'pt') as file:
-        about = file.metadata()
-    path = store.path(A, B)
-    path.parent.mkdir(parents=True)
-    for checksum in (about['checksum'], hash_tensors([torch.ones(7).bfloat16()])):
-        save_file({'00': torch.ones(7).bfloat16()}, path,
-                  {'weights': A, 'image': B, 'checksum': checksum})
-        assert store.read(A, B) is None
-    assert store.counts['damaged'] == 2
-
-
 def test_hashes_are_of_values_types_shapes_and_names() -> None:
     x = torch.arange(6.).view(2, 3)
     other = [x + 1, x.double(), x.view(3, 2), x.t(), torch.cat([x, x])]
@@ -267,15 +251,6 @@ def test_other_weights_or_options_have_other_features(tmp_path) -> None:
     assert first.weights != CachedFeatures(other, store, dict(out_indices=(0, 1))).weights
 
 
-def test_a_backbone_that_trains_is_refused(tmp_path) -> None:
-    backbone = frozen()
-    backbone.frozen_stages = 1
-    backbone.requires_grad_(True).train()
-    with pytest.raises(ValueError, match=r'trains 12 of its parameters \(blocks.1.norm1.weight, '
-                       r'.*\.\.\.\).*frozen_stages'):
-        CachedFeatures(backbone, FeatureStore(tmp_path, 10 ** 6))
-
-
 def test_only_training_reads_and_the_backbone_comes_back(tmp_path) -> None:
     model = nn.Module()
     model.backbone = frozen()
@@ -300,14 +275,10 @@ def test_a_pyramid_is_kept_too(tmp_path) -> None:
     x = batch((17, 26), (23, 11), full=(32, 32))
     cached = CachedFeatures(backbone, FeatureStore(tmp_path, 10 ** 6))
     expected = [own.clone() for own in backbone.eval()(x)]
-    for out, own in zip(cached_in_training(cached, x), expected, strict=True):
+    backbone.train()
+    for out, own in zip(cached(x), expected, strict=True):
         assert out.shape == own.shape
         assert (out - own).abs().max() < 0.03 * own.abs().max()
-
-
-def cached_in_training(cached: CachedFeatures, x: torch.Tensor) -> tuple:
-    cached.backbone.train()
-    return cached(x)
 
 
 def test_views_are_few_and_always_the_same() -> None:
@@ -357,8 +328,6 @@ def test_a_model_without_a_backbone(tmp_path) -> None:
     with pytest.raises(ValueError, match='Linear has no backbone'):
         FeatureCacheHook(str(tmp_path)).before_train(SimpleNamespace(
             model=nn.Linear(1, 1), cfg={}))
-    with pytest.raises(ValueError, match='views=0 must be at least 1'):
-        FeatureCacheHook(str(tmp_path), views=0)
     with pytest.raises(ValueError, match='max_gb=0 must be positive'):
         FeatureCacheHook(str(tmp_path), max_gb=0)
     FeatureCacheHook(str(tmp_path / 'new'))

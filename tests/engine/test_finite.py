@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import pytest
+import tinyrunner
 import torch
+from mmengine.dataset import pseudo_collate
 from mmengine.model import BaseModel
 from mmengine.structures import BaseDataElement
 from torch import nn
@@ -58,14 +60,12 @@ class Data(torch.utils.data.Dataset):
         return dict(inputs=torch.tensor([float(self.values[index])]), data_samples=sample)
 
 
-def runner(work_dir, values, name, hook=None, **kwargs) -> Runner:
-    from mmengine.dataset import pseudo_collate
+def runner(work_dir, values, hook=None, **kwargs) -> Runner:
     loader = torch.utils.data.DataLoader(Data(values), batch_size=2, collate_fn=pseudo_collate)
-    return Runner(Model(), str(work_dir), experiment_name=f'finite_{name}', train_dataloader=loader,
-                  train_cfg=dict(by_epoch=True, max_epochs=1), default_hooks=dict(
-                      checkpoint=dict(type='CheckpointHook', by_epoch=False, interval=1)),
-                  custom_hooks=[hook] if hook else None,
-                  optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.01)), **kwargs)
+    return tinyrunner.runner(
+        work_dir, model=Model(), train_dataloader=loader, custom_hooks=[hook] if hook else None,
+        default_hooks=dict(checkpoint=dict(type='CheckpointHook', by_epoch=False, interval=1)),
+        optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.01)), **kwargs)
 
 
 @pytest.mark.parametrize('bad, what, module', [
@@ -74,7 +74,7 @@ def runner(work_dir, values, name, hook=None, **kwargs) -> Runner:
     (2, 'the gradient of scale.weight is not finite', 'first module whose output is not finite: '
                                                       'none: it is the backward pass')])
 def test_the_run_ends_with_what_shows_why(tmp_path, capsys, bad, what, module) -> None:
-    run = runner(tmp_path, [1, 3, 4, 5, 1, bad], f'stops{bad}', NotFiniteHook())
+    run = runner(tmp_path, [1, 3, 4, 5, 1, bad], NotFiniteHook())
     with pytest.raises(NotFinite, match=rf'iteration 3: {what}; images: image_4\.jpg, '
                                         rf'image_5\.jpg; .*{module}') as status:
         run.train()
@@ -89,28 +89,28 @@ def test_the_run_ends_with_what_shows_why(tmp_path, capsys, bad, what, module) -
     assert torch.stack(batch['inputs']).flatten().tolist() == [1, bad]
     assert batch['images'] == ['image_4.jpg', 'image_5.jpg']
     # The folder reproduces it.
-    again = runner(tmp_path / 'again', [1, 3, 4, 5, 1, bad], f'again{bad}', NotFiniteHook(),
+    again = runner(tmp_path / 'again', [1, 3, 4, 5, 1, bad], NotFiniteHook(),
                    resume=True, load_from=str(tmp_path / 'not_finite/iter_3/checkpoint.pth'))
     with pytest.raises(NotFinite, match=f'iteration 3: {what}'):
         again.train()
 
 
 def test_so_many_are_skipped_and_leave_nothing_behind(tmp_path) -> None:
-    run = runner(tmp_path, [1, 3, 0, 5, 2, 4, 3, 5], 'skips', NotFiniteHook(max_skipped=2))
+    run = runner(tmp_path, [1, 3, 0, 5, 2, 4, 3, 5], NotFiniteHook(max_skipped=2))
     run.train()
     state = load_checkpoint(tmp_path / 'iter_4.pth')
-    good = runner(tmp_path / 'good', [1, 3, 3, 5], 'good')
+    good = runner(tmp_path / 'good', [1, 3, 3, 5])
     good.train()
     expected = load_checkpoint(tmp_path / 'good' / 'iter_2.pth')
     for key, value in expected['state_dict'].items():
         torch.testing.assert_close(state['state_dict'][key], value, rtol=0, atol=0)
-    one = runner(tmp_path / 'one', [1, 3, 0, 5, 2, 4], 'one', NotFiniteHook(max_skipped=1))
+    one = runner(tmp_path / 'one', [1, 3, 0, 5, 2, 4], NotFiniteHook(max_skipped=1))
     with pytest.raises(NotFinite, match='iteration 3: the gradient'):
         one.train()
 
 
 def test_without_the_guard_no_checkpoint_is_replaced(tmp_path) -> None:
-    run = runner(tmp_path, [1, 3, 4, 5, 1, 0, 1, 1], 'unguarded')
+    run = runner(tmp_path, [1, 3, 4, 5, 1, 0, 1, 1])
     run.train()
     assert run.model.scale.weight.isnan().all()
     assert sorted(path.name for path in tmp_path.glob('*.pth')) == ['iter_1.pth', 'iter_2.pth']

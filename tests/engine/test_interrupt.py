@@ -5,34 +5,15 @@ import os
 import signal
 
 import pytest
+import tinyrunner
 import torch
 from mmengine.evaluator import BaseMetric
 from mmengine.hooks import Hook
-from mmengine.model import BaseModel
-from torch import nn
+from tinyrunner import Data
 
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.engine import Runner
 from mmposenc.engine.training.interrupt import Interrupted
-
-
-class Model(BaseModel):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear, self.drop = nn.Linear(2, 2), nn.Dropout(0.5)
-
-    def forward(self, inputs, mode='tensor'):
-        if mode == 'predict':
-            return [self.linear.weight.detach().clone()]
-        return {'loss': self.drop(self.linear(inputs)).square().mean()}
-
-
-class Data(torch.utils.data.Dataset):
-    def __len__(self) -> int:
-        return 3
-
-    def __getitem__(self, index: int) -> dict:
-        return {'inputs': torch.rand(2) + index}
 
 
 class Metric(BaseMetric):
@@ -63,17 +44,12 @@ class Signal(Hook):
             self.send()
 
 
-numbers = iter(range(1000))
-
-
 def runner(work_dir, *hooks, **kwargs) -> Runner:
     torch.manual_seed(0)
     data = torch.utils.data.DataLoader
-    return Runner(
-        Model(), str(work_dir), experiment_name=f'interrupt_{next(numbers)}',
-        train_dataloader=data(Data()), train_cfg=dict(by_epoch=True, max_epochs=3),
-        val_dataloader=data(Data()), val_cfg=dict(), val_evaluator=[Metric()],
-        randomness=dict(seed=3), default_hooks=dict(
+    return tinyrunner.runner(
+        work_dir, epochs=3, train_dataloader=data(Data(3)), val_dataloader=data(Data(3)),
+        val_cfg=dict(), val_evaluator=[Metric()], randomness=dict(seed=3), default_hooks=dict(
             checkpoint=dict(type='CheckpointHook', interval=3),
             epoch_seed=dict(type='mmposenc.EpochSeedHook')),
         custom_hooks=[dict(type='EMAHook', momentum=0.25), *hooks],

@@ -1,4 +1,4 @@
-"""Two and four processes equal one on the same images: weights, buffers, logged losses, tests."""
+"""Two and four processes equal one on the same images: weights, buffers, logged losses."""
 from __future__ import annotations
 
 import pytest
@@ -37,12 +37,6 @@ def assert_equal(one: dict, several: dict) -> None:
         if value.is_floating_point():
             size = max(1.0, value.abs().max().item())
             assert (several[key] - value).abs().max().item() <= 1e-6 * size, key
-
-
-@pytest.mark.parametrize('world', [2, 4])
-def test_each_image_is_counted_once(results, world: int) -> None:
-    for length, seen in results[world]['seen'].items():
-        assert seen == list(range(length))
 
 
 def test_torch_names_weights_without_a_gradient(results) -> None:

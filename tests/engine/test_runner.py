@@ -1,37 +1,12 @@
-"""The runner: checkpoints are whole or not there."""
+"""The runner: weights alone are a checkpoint, and signals go back."""
 from __future__ import annotations
 
 import signal
 
 import pytest
 import torch
-from mmengine.fileio import LocalBackend
-from mmengine.registry import RUNNERS
 from safetensors.torch import save_file
 from tinyrunner import runner
-
-from mmposenc.engine import Runner
-
-
-def test_registered() -> None:
-    assert RUNNERS.get('mmposenc.Runner') is Runner
-
-
-def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch) -> None:
-    run = runner(tmp_path)
-    run.train()
-    path = tmp_path / 'epoch_1.pth'
-    before = path.read_bytes()
-
-    def put(self, data, name):
-        with open(name, 'wb') as file:
-            file.write(data[:100])
-        raise KeyboardInterrupt
-    monkeypatch.setattr(LocalBackend, 'put', put)
-    with pytest.raises(KeyboardInterrupt):
-        run.save_checkpoint(str(tmp_path), 'epoch_1.pth')
-    assert path.read_bytes() == before
-    assert not list(tmp_path.glob('*.partial'))
 
 
 @pytest.mark.parametrize('wrapped', [False, True])

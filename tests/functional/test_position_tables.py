@@ -41,9 +41,9 @@ RESIZING = [mode for mode in INTERPOLATIONS if mode != 'cut']
 
 def interpolate(table, hw, to_hw, mode):
     """(1, C, H, W) by PyTorch."""
-    kind, _, antialias = mode.partition('_')
+    kind, _, how = mode.partition('_')
     return F.interpolate(table.view(1, *hw, -1).permute(0, 3, 1, 2), size=to_hw, mode=kind,
-                         align_corners=False, antialias=bool(antialias))
+                         align_corners=how == 'corners', antialias=how == 'antialias')
 
 
 @pytest.mark.parametrize('mode', RESIZING)

@@ -76,15 +76,16 @@ def filled(model):
     return model
 
 
-@pytest.mark.parametrize('size', [(32, 32), (40, 24)])
-def test_a_vit_equals_this_projects_with_the_same_weights(size):
-    """Both kinds of encodings, prefix tokens, a grid of another size."""
+@pytest.mark.parametrize('size, sharing', [((32, 32), 'layer'), ((40, 24), 'all')])
+def test_a_vit_equals_this_projects_with_the_same_weights(size, sharing):
+    """Both kinds of encodings in place of the model's own table, prefix tokens, another grid."""
     options = dict(pos_encoding=[dict(type='mmposenc.PEG', num_layers=2),
                                  dict(type='mmposenc.ContextPool')],
-                   positions=(-1, 0, 2), rel_pos_encoding=IRPE)
+                   positions=(-1, 0, 2), rel_pos_encoding=IRPE, rel_pos_sharing=sharing)
     model = build('vit_tiny_patch16_224', dynamic_img_size=True)
     weights = copy.deepcopy(model.state_dict())
     model = filled(add_encoding(model, **options, drop_pos_embed=True))
+    assert 'pos_embed' not in model.state_dict()
     ours = ViT(img_size=32, patch_size=8, embed_dims=32, num_layers=3, num_heads=2, **options)
     load_pretrained(ours, weights, strict=False)
     ours = filled(ours.eval())
@@ -146,34 +147,6 @@ def test_what_the_model_has_in_its_attention_can_be_dropped(name):
     if 'swin' in name:
         model.set_input_size((24, 24), window_size=3)
         assert model(images(24, 24)).isfinite().all()
-
-
-def test_in_place_of_the_models_own_table():
-    model = add_encoding(build('vit_tiny_patch16_224', dynamic_img_size=True),
-                         dict(type='mmposenc.PEG'), drop_pos_embed=True)
-    assert 'pos_embed' not in model.state_dict()
-    for size in ((32, 32), (64, 24)):
-        assert model(images(*size)).isfinite().all()
-
-
-def test_any_size_gives_what_a_naive_bias_gives():
-    """A bias of timm's own attention mask, one loop over pairs, on a grid of another shape."""
-    model = build('vit_tiny_patch16_224', dynamic_img_size=True, class_token=False,
-                  global_pool='avg')
-    plain = copy.deepcopy(model)
-    add_encoding(model, rel_pos_encoding=dict(type='mmposenc.RelativePositionBias',
-                                              window_size=(5, 5)), rel_pos_sharing='all')
-    table = model.rel_pos_encoding.relative_position_bias_table
-    torch.nn.init.normal_(table)
-    bias = torch.zeros(2, 15, 15)
-    for i in range(15):
-        for j in range(15):
-            row, col = i // 3 - j // 3 + 4, i % 3 - j % 3 + 4
-            bias[:, i, j] = table[row * 9 + col].detach()
-    x = images(40, 24)
-    with torch.no_grad():
-        expected = plain.forward_head(plain.forward_features(x, attn_mask=bias))
-        torch.testing.assert_close(model(x), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize('name', ['vit_tiny_patch16_224', 'swin_tiny_patch4_window7_224'])

@@ -1,19 +1,18 @@
 """Functions of a padded batch against the same functions of each image alone."""
 import copy
-import os
-import subprocess
-import sys
-from pathlib import Path
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
-from synced_norm import batches
-from synced_norm import norm as make_norm
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from mmposenc.padding import KeptOut, masked
+from mmposenc.padding.layers import put_forms
+from mmposenc.padding.trial import what_reads_padding
 
 IMAGES = [(11, 7), (6, 12), (1, 5)]
 FULL = (13, 12)
@@ -193,59 +192,57 @@ def test_batch_norm_takes_the_statistics_of_valid_cells(layout, affine):
     if affine:
         nn.init.normal_(norm.weight), nn.init.normal_(norm.bias)
     other = copy.deepcopy(norm)
-    cells = torch.cat([image.flatten(2) for image in images], 2)[..., None]  # (1, C, N, 1)
-    cells.requires_grad_()
+
+    def valid(maps):
+        """The cells of all images, (1, C, N, 1)."""
+        return torch.cat([own[:, :rows, :cols].flatten(1) for own, (rows, cols) in
+                          zip(maps, IMAGES, strict=True)], 1)[None, ..., None]
+    cells = valid([image[0] for image in images]).requires_grad_()
     want = other(cells)
-    (want * torch.arange(want.numel()).view(want.shape).sin()).sum().backward()
+    weight = torch.arange(want.numel()).view(want.shape).sin()
+    (want * weight).sum().backward()
     with KeptOut(IMAGES, FULL):
         out = norm(padded)
     assert out.is_contiguous(memory_format=layout)
-    parts = [[part.view(4, *size) for part, size in
-              zip(whole[0, :, :, 0].split([rows * cols for rows, cols in IMAGES], 1), IMAGES,
-                  strict=True)]
-             for whole in (want, cells.grad, torch.arange(want.numel()).view(want.shape).sin())]
-    sum((out[i, :, :rows, :cols] * parts[2][i]).sum()
-        for i, (rows, cols) in enumerate(IMAGES)).backward()
-    for i, (rows, cols) in enumerate(IMAGES):
-        assert torch.allclose(out[i, :, :rows, :cols], parts[0][i], atol=1e-12)
-        grad = padded.grad[i].clone()
-        assert torch.allclose(grad[:, :rows, :cols], parts[1][i], atol=1e-12)
-        grad[:, :rows, :cols] = 0
-        assert torch.equal(grad, torch.zeros_like(grad))
+    (valid(out) * weight).sum().backward()
+    for got, expected in ((valid(out), want), (valid(padded.grad), cells.grad)):
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+    for each in (out, padded.grad):  # nothing elsewhere
+        assert each.count_nonzero() == valid(each).count_nonzero()
+    for one, two in zip(norm.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, two.grad)
     for name, buffer in norm.named_buffers():
         assert torch.allclose(buffer, other.get_buffer(name)), name
 
 
-@pytest.mark.slow
-def test_sync_batch_norm_of_two_processes_is_a_batch_norm_of_their_valid_cells(tmp_path):
-    """Values, gradients and running statistics, where one of them tries its network first."""
-    tests = Path(__file__).parents[1]
-    run = subprocess.run(
-        [sys.executable, tests / 'synced_norm.py', str(tmp_path)], text=True, capture_output=True,
-        timeout=300, env={**os.environ, 'PYTHONPATH': str(tests.parent),
-                          'OMP_NUM_THREADS': '1'})
-    assert run.returncode == 0, run.stderr[-3000:]
-    images = [image for _, each in batches() for image in each]
-    cells = torch.cat([image.flatten(1) for image in images], 1)[None].requires_grad_()
-    norm = nn.BatchNorm1d(4).double()
-    norm.load_state_dict(make_norm().state_dict())
-    want = norm(cells)
-    want.square().mul(want.detach().sin()).sum().backward()
-    parts = zip(*(whole[0].split([image[0].numel() for image in images], 1)
-                  for whole in (want, cells.grad)), images, strict=True)
-    found = [torch.load(tmp_path / f'{rank}.pt') for rank in range(2)]
-    for (maps, grad), (value, slope, image) in zip(
-            [pair for each in found for pair in zip(each['maps'], each['grad'], strict=True)],
-            parts, strict=True):
-        for got, valid in ((maps, value), (grad, slope)):
-            rows, cols = image.shape[1:]
-            assert torch.allclose(got[:, :rows, :cols], valid.view_as(image), atol=1e-12)
-            assert got[:, rows:].abs().sum() == 0 and got[:, :, cols:].abs().sum() == 0
-    for name, parameter in norm.named_parameters():
-        assert torch.allclose(sum(each[name] for each in found), parameter.grad, atol=1e-10), name
-    for each in found:
-        for got, buffer in zip(each['buffers'], norm.buffers(), strict=True):
-            assert torch.allclose(got, buffer, atol=1e-12)
+def test_a_synchronised_batch_norm_gathers_valid_cells_alone(monkeypatch):
+    """torch's own takes what it is given together with other processes; a trial asks none."""
+    seen, own_forward = [], nn.SyncBatchNorm.forward
+
+    def forward(self, x):
+        if not dist.is_initialized():
+            return own_forward(self, x)
+        seen.append(x)
+        return x * 2
+
+    monkeypatch.setattr(nn.SyncBatchNorm, 'forward', forward)
+    net = nn.Sequential(nn.Conv2d(4, 4, 8, 8), nn.SyncBatchNorm(4)).double()
+    put_forms(net)
+    net.data_preprocessor = SimpleNamespace(mean=torch.zeros(4))
+    monkeypatch.setattr(dist, 'is_initialized', lambda: True)
+    monkeypatch.setattr(dist, 'get_world_size', lambda: 2)
+
+    def maps(x, kept):
+        with kept or nullcontext():
+            return [net(x)]
+    assert what_reads_padding(net, maps) is None and not seen
+    padded, images = batch()
+    with KeptOut(IMAGES, FULL):
+        out = net[1](padded)
+    assert torch.equal(seen[0], torch.cat([image.flatten(2) for image in images], 2))
+    for own, image, (rows, cols) in zip(out, images, IMAGES, strict=True):
+        assert torch.equal(own[:, :rows, :cols], 2 * image[0])
+        assert own[:, rows:].abs().sum() == 0 and own[:, :, cols:].abs().sum() == 0
 
 
 def test_what_is_not_known_is_an_error():

@@ -82,7 +82,7 @@ COCO_DAMAGE = [
     (lambda root: [path.unlink() for path in (root / 'val2017').iterdir()],
      '{}/val2017 is empty'),
     (lambda root: cut(root / 'val2017' / '000000000002.jpg', -40),
-     '{}/val2017/000000000002.jpg can not be read as a picture: ')]
+     '{}/val2017/000000000002.jpg: ')]
 
 
 @pytest.mark.parametrize('damage, expected', COCO_DAMAGE, ids=[text for _, text in COCO_DAMAGE])
@@ -125,11 +125,12 @@ ADE_DAMAGE = [
       '{}/annotations/training holds 1 files that are not among the label maps of '
       '{}/images/training: other']),
     (lambda root: Image.new('L', (8, 6), 151).save(root / LABEL),
-     ['{}/' + LABEL + ' holds the label 151; the highest is 150']),
+     ['{}/' + LABEL + ': holds the label 151 in 48 pixels; labels must be from 0 to 150, or 0 to '
+      'be ignored']),
     (lambda root: Image.new('L', (6, 8)).save(root / LABEL),
-     ['{}/' + LABEL + ' is 6x8, its picture 8x6']),
+     ['{}/' + LABEL + ': its size is 6x8, but {}/images/validation/validation_0.jpg has 8x6']),
     (lambda root: Image.new('RGB', (8, 6)).save(root / LABEL),
-     ['{}/' + LABEL + ' has mode RGB; one channel of 8 bits is required'])]
+     ['{}/' + LABEL + ': its mode is RGB; one channel of 8 bits is required'])]
 
 
 @pytest.mark.parametrize('damage, expected', ADE_DAMAGE, ids=[text[0] for _, text in ADE_DAMAGE])

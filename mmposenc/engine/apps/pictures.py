@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
-from mmengine.visualization import BaseVisBackend
 
 from mmposenc.checkpoint.integrity import whole_file
 from mmposenc.openmmlab.datasets.image_files import check_file
@@ -222,23 +221,3 @@ def rgb_bytes(image: np.ndarray) -> np.ndarray:
     if pixels.ndim == 2 or pixels.shape[2] == 1:
         pixels = np.repeat(pixels.reshape(*pixels.shape[:2], 1), 3, axis=2)
     return np.ascontiguousarray(pixels[..., 2::-1])
-
-
-class KeepPicture(BaseVisBackend):
-    """A backend that keeps the last picture in memory."""
-
-    def __init__(self) -> None:
-        super().__init__(save_dir='')
-        self.picture: np.ndarray | None = None
-
-    @property
-    def experiment(self) -> KeepPicture:
-        """Itself."""
-        return self
-
-    def _init_env(self) -> None:
-        """There is nothing to open."""
-
-    def add_image(self, name: str, image: np.ndarray, step: int = 0, **kwargs: Any) -> None:
-        """Keeps it."""
-        self.picture = image

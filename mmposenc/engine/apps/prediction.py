@@ -25,7 +25,6 @@ from ..config.nodes import bare_type, pipelines, type_name
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
 from ..console import Bar, least_score
 from .pictures import (
-    KeepPicture,
     Source,
     VideoWriter,
     draw,
@@ -332,9 +331,10 @@ class Artist:
     """
 
     def __init__(self, cfg: Config, scope: str, names: list[str], score_thr: float) -> None:
-        self.scope, self.score_thr, self.kept = scope, score_thr, KeepPicture()
+        self.scope, self.score_thr = scope, score_thr
+        self._drawn = np.empty(0)
         options = {'type': VISUALIZERS_OF[scope], **(cfg.get('visualizer') or {}),
-                   'name': 'predict', 'vis_backends': [self.kept]}
+                   'name': 'predict', 'vis_backends': None}
         # `_scope_` is written into what comes from a base of another library ('mmdet::...').
         with VISUALIZERS.switch_scope_and_registry(options.pop('_scope_', scope)) as registry:
             chosen = registry.get(kind := options.pop('type'))
@@ -343,13 +343,16 @@ class Artist:
         # Not built: the registry would keep it, and give it to whoever asks for the newest.
         self.visualizer = chosen(**options)
         self.visualizer.dataset_meta = {'classes': tuple(names), 'palette': palette(cfg, names)}
+        self.visualizer.add_image = self._keep  # what would go to its backends
+
+    def _keep(self, name: str, image: np.ndarray, step: int = 0) -> None:
+        self._drawn = image
 
     def draw(self, pixels: np.ndarray, sample: Any, *, truth: bool = False) -> np.ndarray:
         """(H, W, 3) RGB bytes with what was predicted, or with the truth."""
         draw(self.scope, self.visualizer, 'predict', pixels, sample, truth=truth,
              predicted=not truth, score_thr=self.score_thr)
-        assert self.kept.picture is not None
-        return self.kept.picture
+        return self._drawn
 
 
 class _Outputs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,7 +39,7 @@ class RawOutputs(nn.Module):
         self.queries = hasattr(model, 'forward_transformer')
         for module in model.modules():
             if type(module).__module__.startswith('mmseg') and type(module).__name__ == 'Upsample':
-                module.forward = _Upsample(module)  # type: ignore[method-assign]
+                module.forward = partial(_upsample, module)  # type: ignore[method-assign]
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """(B, C, H, W) float32 to tensors, in the order of :meth:`names`."""
@@ -189,16 +190,9 @@ def _numbers(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> 
     return boxes.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.long)
 
 
-class _Upsample:
+def _upsample(own: Any, x: Tensor) -> Tensor:
     """mmseg's Upsample without ``int()``, which makes a number of a symbol."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-
-    def __call__(self, x: Tensor) -> Tensor:
-        own: Any = self.module
-        factors = own.scale_factor if isinstance(own.scale_factor, tuple) else (
-            own.scale_factor,) * 2
-        size = own.size or [side * int(factor) if factor == int(factor) else int(side * factor)
-                            for side, factor in zip(x.shape[-2:], factors, strict=True)]
-        return F.interpolate(x, size, None, own.mode, own.align_corners)
+    factors = own.scale_factor if isinstance(own.scale_factor, tuple) else (own.scale_factor,) * 2
+    size = own.size or [side * int(factor) if factor == int(factor) else int(side * factor)
+                        for side, factor in zip(x.shape[-2:], factors, strict=True)]
+    return F.interpolate(x, size, None, own.mode, own.align_corners)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mmposenc.checkpoint.integrity import put_in_place
 
-from ..config.nodes import data_sets, heads_of, known_metainfo
+from ..config.nodes import data_sets, heads_of, metainfo_of
 from ..config.testing import scope_of
 
 
@@ -50,9 +50,7 @@ def palette(cfg: Config, names: list[str]) -> list[tuple[int, int, int]]:
 def _of_test_data(cfg: Config, key: str) -> Any:
     """An entry of the first test data set's metainfo that has it, or of its type's."""
     for _, node in data_sets(cfg, 'test'):
-        value = ((node.get('metainfo') or {}).get(key)
-                 or known_metainfo(node, scope_of(cfg)).get(key))
-        if value:
+        if value := metainfo_of(node, scope_of(cfg), key):
             return value
     return None
 

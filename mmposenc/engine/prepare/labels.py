@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from mmposenc.openmmlab.datasets.image_files import Size, broken_file, size_shown
-from mmposenc.openmmlab.datasets.label_maps import label_problem, pair_problem
+from mmposenc.openmmlab.datasets.label_maps import map_problem, pair_problem
 
 from .common import PrepareError
 
@@ -146,9 +146,8 @@ def _fits(kind: str, picture: Picture, found: Found) -> bool:
     """Whether a file of labels can be used; what can't be is added to the problems."""
     if kind != 'masks':
         return _read_things(kind, picture, found)
-    problem = pair_problem((str(picture.path), str(picture.labels)))
-    if not problem and (problem := label_problem(label_map(picture), len(found.classes), VOID)):
-        problem = f'{picture.labels}: {problem}'
+    pair = str(picture.path), str(picture.labels)
+    problem = pair_problem(pair) or map_problem(pair[1], len(found.classes), VOID)
     found.problems += [problem] * bool(problem)
     return not problem
 

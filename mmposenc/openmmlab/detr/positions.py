@@ -12,7 +12,7 @@ from mmposenc.encodings.absolute import LearnedPositionEmbedding
 from mmposenc.encodings.base import TokenEncoding
 from mmposenc.encodings.build import build_encoding
 from mmposenc.functional.grids import whole_cells
-from mmposenc.functional.masking import extents_to_mask, note_extents
+from mmposenc.functional.masking import extents_to_mask, map_to_tokens
 
 #: Grid of the learned table; it is resized to the valid grid of each image.
 LEARNED_GRID = (25, 42)
@@ -59,7 +59,7 @@ def position_tokens(kind: Any, module: nn.Module | None, sine: nn.Module, featur
     if kind is None:
         return None
     if module is None:
-        return sine(mask, input=feature).flatten(2).transpose(1, 2)  # type: ignore[no-any-return]
+        return map_to_tokens(sine(mask, input=feature))
     height, width = feature.shape[-2:]
     zeros = feature.new_zeros(feature.shape[0], height * width, feature.shape[1])
     return module(zeros, (height, width), padding_mask=mask)  # type: ignore[no-any-return]
@@ -101,17 +101,14 @@ def padding_masks(samples: Sequence[Any] | None, features: Sequence[Tensor], exa
         return [None] * len(features)
     if exact:
         return [exact_mask(feature, full, sizes) for feature in features]
-    pixels = extents_to_mask(sizes, full, features[0].device)
-    assert pixels is not None
-    grids = [(feature.shape[-2], feature.shape[-1]) for feature in features]
-    return [note_extents(F.interpolate(pixels[:, None].float(), grid).bool()[:, 0],
-                         nearest_extents(full, grid, sizes)) for grid in grids]
+    return [extents_to_mask(nearest_extents(full, grid, sizes), grid, feature.device)
+            for feature in features for grid in [(feature.shape[-2], feature.shape[-1])]]
 
 
 def nearest_extents(full: tuple[int, int], grid: tuple[int, int], sizes: list[tuple[int, int]]
                     ) -> list[tuple[int, int]]:
-    """For each image, the rows and columns of the grid whose nearest pixels belong to it. Computed
-    from numbers, without reading a mask from the device."""
+    """For each image, the rows and columns of the grid whose nearest pixels belong to it: those of
+    ``F.interpolate``, whose nearest pixel is not always that of exact arithmetic."""
     rows, cols = (F.interpolate(torch.arange(float(side), device='cpu')[None, None], cells)[0, 0]
                   for side, cells in zip(full, grid, strict=True))
     return [(int((rows < height).sum()), int((cols < width).sum())) for height, width in sizes]
@@ -151,11 +148,6 @@ def _stride(full: tuple[int, int], grid: tuple[int, int]) -> int | None:
 def masks_exactly(detector: nn.Module) -> bool:
     """Whether the backbone masks padding (``mask_padding=True``)."""
     return bool(getattr(detector.backbone, 'mask_padding', False))
-
-
-def flat(feature: Tensor) -> Tensor:
-    """A map (B, C, H, W) as tokens (B, H * W, C)."""
-    return feature.flatten(2).transpose(1, 2)
 
 
 def reset_encodings(module: nn.Module) -> None:

@@ -72,23 +72,19 @@ def scale(axis: Axis, low: float, high: float, start: float, end: float, padded:
 
 
 def ticks_in_words(axis: Axis, low: float, high: float) -> list[tuple[float, str]]:
-    """Ticks and their words, with more digits where two would read the same."""
-    values = ticks(axis, low, high, count=5)
+    """Round numbers within a range, or the axis' own ones, and their words, with more digits where
+    two would read the same."""
+    from matplotlib import ticker
+    locator: Any = (ticker.LogLocator(numticks=5) if axis.logarithmic
+                    else ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    chosen = axis.ticks if axis.ticks is not None else locator.tick_values(low, high)
+    # The step of numbers like .1 is not exact.
+    slack = 1e-9 * (high - low)
+    values = [float(value) for value in chosen if low - slack <= value <= high + slack]
     words = [(axis.tick or axis.text)(value) for value in values]
     if len(set(words)) < len(words):
         words = [f'{value:.6g}' for value in values]
     return list(zip(values, words, strict=True))
-
-
-def ticks(axis: Axis, low: float, high: float, count: int) -> list[float]:
-    """Round numbers within a range; the axis' own where it has some."""
-    from matplotlib import ticker
-    locator: Any = (ticker.LogLocator(numticks=count) if axis.logarithmic
-                    else ticker.MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]))
-    chosen = axis.ticks if axis.ticks is not None else locator.tick_values(low, high)
-    # The step of numbers like .1 is not exact.
-    slack = 1e-9 * (high - low)
-    return [float(value) for value in chosen if low - slack <= value <= high + slack]
 
 
 @dataclass(frozen=True)
@@ -138,9 +134,8 @@ class Chart:
     note: str = ''
 
 
-def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, text: str = '',
-               table: Any = None, note: str = '', bands: bool = False, dodge: bool = False,
-               ) -> Chart | None:
+def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, table: Any = None,
+               note: str = '', bands: bool = False, dodge: bool = False) -> Chart | None:
     """A chart of lines, or of single points; None where there is no finite point.
 
     Args:
@@ -148,7 +143,6 @@ def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, 
         title: a line.
         lines: one an encoding; points that are not finite are left out.
         x, y: the scales.
-        text: for those who do not see it; made of the axes and the best points if empty.
         table: the same numbers.
         note: a line below it.
         bands: intervals are areas and not bars.
@@ -164,8 +158,8 @@ def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, 
     left = max([LEFT, *(8 + LETTER * len(tick['text']) for tick in yticks)])
     across = scale(x, min(min(line.x) for line in lines), max(max(line.x) for line in lines),
                    left, WIDTH - RIGHT, padded=.07 if dodge else .04)
-    chart = Chart(id, title, text or describe(title, lines, x, y), x, y, left, yticks=yticks,
-                  table=table, note=note)
+    chart = Chart(id, title, describe(title, lines, x, y), x, y, left, yticks=yticks, table=table,
+                  note=note)
     # The words stand below the tick, but not beyond the picture.
     chart.xticks = [dict(at=across(value), text=words,
                          middle=min(across(value), WIDTH - LETTER * len(words) / 2))

@@ -86,8 +86,9 @@ def safe_cell(value: Any) -> Any:
 def results_csv(results: Mapping[str, Any]) -> str:
     """One row a run and image size, and one of a run that has none; what is not known is empty.
 
-    Columns are :data:`CSV_COLUMNS`, one for each object size there is ('value_small', ...), and
-    :data:`IMAGE_COLUMNS` where results of each image are known.
+    Columns are :data:`CSV_COLUMNS`, one for each object size there is ('value_small', ...),
+    :data:`IMAGE_COLUMNS` where results of each image are known, and 'finetuned' where runs were
+    trained on at other sizes.
     """
     encodings = {each['name']: each for each in results['encodings']}
     hw = {each['factor']: each.get('hw') or (None, None) for each in results['sizes']}
@@ -99,11 +100,14 @@ def results_csv(results: Mapping[str, Any]) -> str:
     file = io.StringIO()
     by_images = IMAGE_COLUMNS if (results.get('images') or {}).get('sizes') else ()
     writer = csv.DictWriter(file, [*CSV_COLUMNS, *(f'value_{part}' for part in parts_of),
-                                   *by_images], lineterminator='\n', extrasaction='ignore')
+                                   *by_images, *['finetuned'] * any(
+                                       run.get('finetuned') for run in results['runs'])],
+                            lineterminator='\n', extrasaction='ignore')
     writer.writeheader()
     for run in results['runs']:
         own = encodings[run['encoding']]
         trained = next((test['value'] for test in run['tests'] if test['factor'] == 1.0), None)
+        finetuned = {test['factor']: test['value'] for test in run.get('finetuned') or ()}
         for test in run['tests'] or [dict(factor=None, value=None)]:
             factor = test['factor']
             height, width = hw.get(factor, (None, None))
@@ -114,7 +118,7 @@ def results_csv(results: Mapping[str, Any]) -> str:
                 factor=factor, height=height, width=width, metric=metric['name'],
                 unit=metric.get('unit'), value=test['value'],
                 retention=test['value'] / trained if trained and test['value'] is not None
-                else None,
+                else None, finetuned=finetuned.get(factor),
                 rate=(own.get('tuning') or {}).get('rate'), parameters=own.get('parameters'),
                 macs=cost(own, factor, 'macs'), inference_seconds=cost(own, factor, 'seconds'),
                 train_seconds=run.get('train_seconds'),

@@ -103,7 +103,7 @@ def view(results: Mapping[str, Any]) -> dict[str, Any]:
         differences=[(factor == trained, tables.differences(results, factor))
                      for factor in sorted(sizes, key=lambda factor: (factor != trained, factor))],
         size_chart=study_charts.size_chart(results),
-        retention_chart=study_charts.retention_chart(results),
+        retention_charts=study_charts.retention_charts(results),
         cost_charts=study_charts.cost_charts(results),
         curve_charts=study_charts.curve_charts(results),
         parts=[table for table in (tables.parts(results, 'by_size', 'Object size'),

@@ -13,7 +13,7 @@ from mmposenc.engine.config.testing import TASKS, scope_of
 from ..running.recording import environment
 from ..running.runs import chosen_rate, read_record, tuned
 from ..running.schedule import is_taken, last_lines
-from ..statistics.images import image_spread, value_of
+from ..statistics.images import image_spread
 from ..statistics.summary import summarize
 from ..study.applying import apply
 from ..study.files import read_json, write_json, write_text
@@ -87,7 +87,7 @@ def _run(run: Run, record: dict[str, Any], extras: dict[str, Any]) -> dict[str, 
         status = 'waiting'  # it was killed, and goes on with the next call
     kept = {key: record[key] for key in (
         'encoding', 'seed', 'train_seconds', 'train_cpu_seconds', 'peak_bytes', 'curve', 'tests',
-        'checkpoint')}
+        'finetuned', 'checkpoint')}
     notes = [record['note'], *(each['note'] for each in extras.values() if 'note' in each)]
     return {**kept, 'status': status, 'note': '; '.join(filter(None, notes)),
             'log': last_lines(run) if status == 'failed' else []}
@@ -96,8 +96,10 @@ def _run(run: Run, record: dict[str, Any], extras: dict[str, Any]) -> dict[str, 
 def _images(records: list[tuple[Run, dict]], study: Study) -> dict[str, Any]:
     """What other test images would change, by size; and for which encodings that is not known.
 
-    An encoding counts where every finished run has results of each image that give its value.
+    An encoding counts where every finished run has results of each image that give its value, as
+    far as libraries round it.
     """
+    rounding = .01 if metric_of(study.base()).unit else .001
     sizes, lost = [], set()
     for factor in study.sizes:
         known: dict[str, list[Any]] = {}
@@ -106,14 +108,16 @@ def _images(records: list[tuple[Run, dict]], study: Study) -> dict[str, Any]:
                          None)
             if record['status'] == 'finished' and value is not None:
                 held = read_images(images_file(run, factor))
-                if held is None or abs(value_of(*(each.sum(0) for each in held)) - value) > .01:
+                if held is None or abs(held.value - value) > rounding:
                     lost.add(run.entry.name)
                     held = None
                 known.setdefault(run.entry.name, []).append(held)
         there = {name: held for name, held in known.items()
                  if all(each is not None for each in held)}
-        if len({len(both) for held in there.values() for both, _ in held}) == 1:
-            sizes.append({'factor': factor, **image_spread(there)})
+        counts = {each.number for held in there.values() for each in held}
+        if len(counts) == 1:
+            sizes.append({'factor': factor, **image_spread(counts.pop(), {
+                name: [each.drawn for each in held] for name, held in there.items()})})
     names = ', '.join(entry.name for entry in study.entries if entry.name in lost)
     note = f'results of each image are not kept for {names}' if names else ''
     return {'sizes': sizes, 'note': note}

@@ -68,24 +68,43 @@ def run_mean(results: Mapping[str, Any], encoding: str, key: str) -> float | Non
 
 
 def overview(results: Mapping[str, Any]) -> Table:
-    """Every encoding with its mean and interval at every size, and what it costs; the best mean at
-    the trained size first."""
+    """Every encoding with its mean and interval at every size, and what is known of its costs; the
+    best mean at the trained size first."""
     metric, trained = results['metric'], trained_factor(results)
     sizes = {factor: summary_at(results, factor) for factor in factors(results)}
-    known = {each['name']: each for each in results['encodings']}
-    rows = [(named(known[each]['label']),
+    kinds: list[tuple[str, Callable[[Any], float | None], Callable[[Any], str]]] = [
+        ('Parameters', lambda each: each.get('parameters'), grouped),
+        ('MACs', lambda each: cost(each, trained, 'macs'), count_text),
+        ('Images a second', lambda each: per_second(cost(each, trained, 'seconds')),
+         '{:.3g}'.format),
+        ('Training, CPU', lambda each: run_mean(results, each['name'], 'train_cpu_seconds'),
+         seconds_text),
+        ('Training, MiB', lambda each: mebibytes(run_mean(results, each['name'], 'peak_bytes')),
+         '{:.4g}'.format)]
+    columns = [(head, {each['name']: of(each) for each in results['encodings']}, text)
+               for head, of, text in kinds]
+    columns = [column for column in columns if set(column[1].values()) != {None}]
+    label = labels(results)
+    rows = [(named(label[each]),
              *(number(at[each]['mean'], interval_text(at[each], metric), best_mark(at[each]))
                for at in sizes.values()),
-             number(row['n']),
-             number(known[each].get('parameters'), grouped),
-             number(cost(known[each], trained, 'macs'), count_text),
-             number(run_mean(results, each, 'train_cpu_seconds'), seconds_text))
+             number(row['n']), *(number(own[each], text) for _, own, text in columns))
             for each, row in sizes[trained].items()]
     unit = f', {metric["unit"]}' if metric.get('unit') else ''
     heads = [f'{factor:g}×' + (' (trained)' if factor == trained else '') for factor in sizes]
     return Table(first_upper(f'{metric["label"]}{unit} by image size: mean over seeds (its 95% '
                              'interval); bold: can still be best'),
-                 ('Encoding', *heads, 'Seeds', 'Parameters', 'MACs', 'Training, CPU'), rows)
+                 ('Encoding', *heads, 'Seeds', *(head for head, _, _ in columns)), rows)
+
+
+def per_second(seconds: float | None) -> float | None:
+    """So many in a second."""
+    return 1 / seconds if seconds else None
+
+
+def mebibytes(count: float | None) -> float | None:
+    """Of so many bytes."""
+    return None if count is None else count / 2 ** 20
 
 
 def differences(results: Mapping[str, Any], factor: float) -> Table:

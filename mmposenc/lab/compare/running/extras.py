@@ -5,6 +5,7 @@ model predicts for some test images, next to the ground truth.
 """
 from __future__ import annotations
 
+import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -32,7 +33,7 @@ from ..study.applying import apply
 from ..study.encodings import Entry
 from ..study.files import read_json, write_json
 from ..study.sizes import resized
-from ..study.study import Run, Study
+from ..study.study import Run, Study, planning_lock
 
 #: So many times as many pictures are looked at as are shown, so that the page can show those on
 #: which encodings disagree. Small ones cost little.
@@ -118,20 +119,37 @@ def first_size(cfg: Config) -> tuple[int, int] | None:
 
 
 def time_models(study: Study) -> None:
-    """Times a pass of every encoding at every size, one after the other in this process; nothing
-    else should run on the machine."""
-    place, base = device_of(None), study.base()
-    for run in study.runs():
-        if not run.first:
-            continue
-        cfg, found = apply(base, run.entry), []
-        for factor in study.sizes:
+    """Times every encoding at every size, one after the other in this process, where the study
+    wants it and a time is missing. Then all are timed anew, as times of several machines or days
+    can't be compared."""
+    if 'time' not in study.extras:
+        return
+    firsts = [run for run in study.runs() if run.first]
+    with planning_lock(study.folder):  # of two commands, one times
+        if all({*study.sizes} <= {each['factor'] for each in read_json(run.folder / 'times.json')
+                                  or ()} for run in firsts):
+            return
+        print(f'timing {len(firsts)} models one after the other; other programs would slow them '
+              'down', flush=True)
+        for run in firsts:
+            write_json(run.folder / 'times.json', times(study, run.entry))
+
+
+def times(study: Study, entry: Entry) -> list[dict[str, Any]]:
+    """Seconds of a pass of one image at every size, and the accelerator's peak memory. Where one
+    can't be taken, the reason is printed: no error ends a study that is trained."""
+    cfg, found = apply(study.base(), entry), []
+    for factor in study.sizes:
+        told: dict[str, Any] = {'factor': factor}
+        try:
             size = input_size(cfg, factor)
             if size is not None:
-                timing = measure_time(cfg, size, place)
-                found.append({'factor': factor, 'seconds': timing.seconds,
-                              'peak_bytes': timing.peak_bytes})
-        write_json(run.folder / 'times.json', found)
+                timing = measure_time(cfg, size, device_of(None))
+                told.update(seconds=timing.seconds, peak_bytes=timing.peak_bytes)
+        except Exception as error:
+            print(f'{entry.name} at {factor:g}x is not timed: {in_a_line(error)}', file=sys.stderr)
+        found.append(told)
+    return found
 
 
 def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> Any:

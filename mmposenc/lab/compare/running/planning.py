@@ -28,12 +28,13 @@ from ..study.encodings import Entry, lengthened, read_entries
 from ..study.lengths import Length, length_of, set_length
 from ..study.metrics import metric_of
 from ..study.places import find_place
-from ..study.rates import check_tunable, read_tune
+from ..study.rates import check_tunable, read_tune, set_rate
 from ..study.rows import PREFIX
-from ..study.sizes import check_sizes
+from ..study.sizes import check_sizes, resized
 from ..study.study import Study, check_same_config, joined, planning_lock, read_study, write_study
 from . import timing
 from .extras import costs, first_size
+from .runs import FINETUNE
 from .timing import Estimate
 from .workers import LocalWorkers, SubmittedWorkers, Workers, cores, visible_gpus
 
@@ -134,9 +135,11 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
         if (number := getattr(args, unit)) is not None:
             length = Length(unit, number)
     set_length(copy.deepcopy(cfg), length)
-    extras = tuple(name for name in ('diagnosis', 'figures') if (
-        (old is None or name in old.extras) if getattr(args, name) is None
-        else getattr(args, name)))
+    extras = tuple(name for name in ('diagnosis', 'figures', 'time') if (
+        getattr(args, name) if getattr(args, name) is not None else
+        name in old.extras if old is not None else
+        # The machine that submits jobs is not the one that trains.
+        name != 'time' or not args.submitit))
     pictures = (4 if old is None else old.pictures) if args.pictures is None else args.pictures
     margin = args.margin or (1.0 if old is None else old.margin)
     rounds = () if old is None else old.rounds
@@ -146,8 +149,11 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
         folder, args.config or (old.config if old else ''), command,
         time.strftime('%Y-%m-%dT%H:%M:%S%z'), tuple(entries), tuple(dict.fromkeys(seeds)),
         tuple(sorted({1.0, *args.sizes})), length, args.budget, pictures, extras, margin, rounds,
-        rates=read_tune(args.tune))
-    return new if old is None else joined(old, new)
+        rates=read_tune(args.tune), finetune=args.finetune or (old is not None and old.finetune))
+    study = new if old is None else joined(old, new)
+    if study.finetune and not study.finetuned():
+        raise ValueError('--finetune trains on at other sizes: give them as --sizes 1 1.5')
+    return study
 
 
 def _check(cfg: Config, study: Study, old: Study | None, words: Sequence[str]) -> list[Entry]:
@@ -155,6 +161,8 @@ def _check(cfg: Config, study: Study, old: Study | None, words: Sequence[str]) -
     without rows of a table that the model can't have; those that a word names are refused."""
     if study.rates:
         check_tunable(cfg)
+    for factor in study.finetuned():
+        set_rate(resized(cfg, factor, 'train'), FINETUNE)
     find_place(cfg)  # before files: who must fetch them first should know that it is worth it
     metric_of(cfg)
     check_sections(cfg, ('test',))
@@ -224,6 +232,8 @@ def headline(planned: Plan) -> str:
     text = (f'{tuned}{len(study.runs())} runs of {study.length} each: '
             f'seeds {", ".join(map(str, study.seeds))}; sizes '
             f'{", ".join(f"{factor:g}" for factor in study.sizes)}')
+    if study.finetune:
+        text += f'; a fine-tune of {study.length.times(FINETUNE)} at each other size'
     if estimate is None:
         return text
     whole = seconds_text(estimate.study_seconds(study, study.length))
@@ -241,7 +251,8 @@ def listing(planned: Plan) -> str:
         macs = ''.join(f'{each["macs"] / 1e6:>16,.1f}' if each['macs'] else f'{"-":>16}'
                        for each in counted)
         taken = '-' if estimate is None else seconds_text(
-            estimate.run_seconds(entry.name, study.length_of(entry)))
+            estimate.run_seconds(entry.name, study.length_of(entry),
+                                 finetuned=study.finetuned()))
         lines.append(f'{entry.name:<28}{counted[0]["parameters"] or 0:>14,}{macs}{taken:>10}')
     if estimate is not None:
         extras = max(cost.extras for cost in estimate.costs.values())

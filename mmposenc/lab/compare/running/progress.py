@@ -4,7 +4,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
@@ -19,8 +18,8 @@ from .recording import read_progress
 from .runs import is_over, read_record
 from .schedule import is_taken
 
-#: Seconds between two looks at the disk.
-_LOOK = 1.0
+#: Seconds between two looks at the disk; what this command starts and ends is shown at once.
+_LOOK = 5.0
 #: Seconds without a word of a run after which the table says so.
 _SILENT = 600
 
@@ -31,15 +30,14 @@ def plain_console(**options: Any) -> Console:
 
 
 class State(NamedTuple):
-    """How a run stands: its record, how far it is, whether a process has it in hand, whether it is
-    over, and when the files of the first two were written."""
+    """How a run stands: its record, how far it is, whether a process has it in hand, and whether it
+    is over."""
 
     run: Run
     record: dict[str, Any]
     progress: dict[str, Any]
     taken: bool
     over: bool
-    written: tuple[int, int]
 
     @property
     def value(self) -> float | None:
@@ -54,33 +52,13 @@ class State(NamedTuple):
         return min(1.0, self.progress.get('done', 0) / total) if total else 0.0
 
 
-def states(study: Study, known: dict[Path, State] | None = None) -> list[State]:
-    """How all runs stand, from the disk: of other machines too.
-
-    Args:
-        study: whose runs.
-        known: how they stood, by folder, brought up to date here; files that are as old as they
-            were then are not read again.
-    """
-    known = {} if known is None else known
+def states(study: Study) -> list[State]:
+    """How all runs stand, from the disk: of other machines too."""
+    found = []
     for run in study.runs():
-        written = _written(run.record_file), _written(run.progress_file)  # before they are read
-        before, taken = known.get(run.folder), is_taken(run)
-        if before is not None and before.written == written:
-            known[run.folder] = before._replace(taken=taken)
-        else:
-            record = read_record(run)
-            known[run.folder] = State(run, record, read_progress(run), taken,
-                                      is_over(study, record), written)
-    return list(known.values())
-
-
-def _written(path: Path) -> int:
-    """When a file was; 0 where there is none."""
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0
+        record = read_record(run)
+        found.append(State(run, record, read_progress(run), is_taken(run), is_over(study, record)))
+    return found
 
 
 def seconds_left(runs: list[State], jobs: int) -> float | None:
@@ -176,7 +154,6 @@ class Display:
         self.console = console or plain_console(file=sys.stdout)
         self.live: Live | None = None
         self.looked = 0.0
-        self.runs: dict[Path, State] = {}
 
     def __enter__(self) -> Display:
         if self.console.is_terminal:
@@ -195,16 +172,15 @@ class Display:
         now = time.monotonic()
         if self.live is not None and (at_once or now - self.looked >= _LOOK):
             self.looked = now
-            runs = states(self.study, self.runs)
-            self.live.update(table(self.study, runs, self.metric, self.jobs))
+            self.live.update(table(self.study, states(self.study), self.metric, self.jobs))
 
     def tell(self, run: Run, event: str) -> None:
         """A line of what happened to a run, where there is no table."""
         if self.live is not None:
             self.tick(at_once=True)
             return
-        runs = states(self.study, self.runs)
-        state, text = self.runs[run.folder], event
+        runs = states(self.study)
+        state, text = next(each for each in runs if each.run.folder == run.folder), event
         if event == 'ended':
             status = state.record['status']
             if status == 'finished':

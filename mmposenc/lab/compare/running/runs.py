@@ -46,26 +46,33 @@ TAKEN, NOT_FINISHED = 75, 4
 _DEPTH = 2
 #: Seconds that a run has to save itself when the command that started it is gone.
 _GRACE = 30
+#: Of the length and of the learning rate of a training, for which it goes on at another size.
+FINETUNE = 0.1
 
 
 def new_record(run: Run) -> dict[str, Any]:
     """What run.json holds before anything is known."""
     return {'encoding': run.entry.name, 'seed': run.seed, 'status': 'waiting', 'note': '',
             'parameters': None, 'seconds': None, 'train_seconds': None, 'train_cpu_seconds': None,
-            'peak_bytes': None, 'curve': [], 'tests': [], 'checkpoint': None, 'rate': run.rate,
-            'tuning': run.rate is not None}
+            'peak_bytes': None, 'curve': [], 'tests': [], 'finetuned': [], 'checkpoint': None,
+            'rate': run.rate, 'tuning': run.rate is not None}
 
 
 def read_record(run: Run) -> dict[str, Any]:
     """The run's, or a new one."""
-    return read_json(run.record_file) or new_record(run)
+    return {**new_record(run), **(read_json(run.record_file) or {})}
+
+
+def left_to_test(study: Study, record: dict[str, Any]) -> list[tuple[str, float]]:
+    """Of :meth:`Study.tests` those that a record has not."""
+    return [(kind, factor) for kind, factor in study.tests()
+            if factor not in [test['factor'] for test in record[kind]]]
 
 
 def is_over(study: Study, record: dict[str, Any]) -> bool:
     """Whether nothing is left to do: finished at all sizes, or diverged."""
-    tested = {test['factor'] for test in record['tests']}
     return record['status'] == 'diverged' or (record['status'] == 'finished' and (
-        record.get('tuning', False) or tested.issuperset(study.sizes)))
+        record['tuning'] or not left_to_test(study, record)))
 
 
 def is_complete(study: Study, run: Run) -> bool:
@@ -196,28 +203,54 @@ def _train(study: Study, run: Run, record: dict[str, Any], launcher: str) -> Non
 
 
 def _test_all(study: Study, run: Run, record: dict[str, Any], launcher: str) -> None:
-    """Tests at the trained size, then at those others that are left; what fails at one of these
-    leaves a note, and the values at the others stay."""
+    """Tests at the trained size, then whatever else is left; what fails at another size leaves a
+    note, and the values at the others stay."""
     failed = []
-    for factor in sorted(study.sizes, key=lambda factor: factor != 1):
-        if factor in [test['factor'] for test in record['tests']]:
-            continue
+    for kind, factor in left_to_test(study, record):
+        what = 'test' if kind == 'tests' else 'fine-tune'
+        _tell(run, f'{what} at {factor:g}x')
         try:
-            _test(study, run, record, factor, launcher)
+            checkpoint = str(study.folder / record['checkpoint'])
+            if kind == 'finetuned':
+                checkpoint = _finetune(study, run, factor, checkpoint, launcher)
+            row = _test(study, run, factor, checkpoint, launcher, kind == 'tests')
         except (Exception, NotFinite) as error:
             if factor == 1:
                 raise
             traceback.print_exc()
-            failed.append(f'no test at {factor:g}x: {in_a_line(error)}')
+            failed.append(f'no {what} at {factor:g}x: {in_a_line(error)}')
+            continue
+        record[kind] = sorted([*record[kind], row], key=lambda test: test['factor'])
+        _save(run, record)
     record['note'] = '; '.join(failed)
 
 
-def _test(study: Study, run: Run, record: dict[str, Any], factor: float, launcher: str) -> None:
-    _tell(run, f'test at {factor:g}x')
+def finetuned_config(study: Study, run: Run, factor: float) -> Config:
+    """Trains a run on at another size: a tenth as long, with a tenth of the learning rate."""
+    cfg = resized(run_config(study, run, f'finetune/{factor:g}'), factor, 'train')
+    set_length(cfg, study.length_of(run.entry).times(FINETUNE))
+    set_rate(cfg, FINETUNE)
+    cfg.val_dataloader = cfg.val_cfg = cfg.val_evaluator = None
+    return cfg
+
+
+def _finetune(study: Study, run: Run, factor: float, checkpoint: str, launcher: str) -> str:
+    """Trains on at another size; returns the checkpoint."""
+    cfg = finetuned_config(study, run, factor)
+    cfg.launcher, cfg.load_from, cfg.load_strict = launcher, checkpoint, True
+    engine.prepare_training(cfg, resume='auto' if latest_checkpoint(cfg.work_dir) else None)
+    engine.build_runner(cfg).train()
+    return str(latest_checkpoint(cfg.work_dir))
+
+
+def _test(study: Study, run: Run, factor: float, checkpoint: str, launcher: str, keeps: bool
+          ) -> dict[str, Any]:
+    """What weights give at a size; ``keeps``: the results of each image are kept."""
     cfg = tested_config(study, run, factor)
     cfg.launcher = launcher
-    keep_images(cfg, images_file(run, factor))
-    engine.prepare_testing(cfg, str(study.folder / record['checkpoint']))
+    if keeps:
+        keep_images(cfg, images_file(run, factor))
+    engine.prepare_testing(cfg, checkpoint)
     runner = engine.build_runner(cfg)
     bad: list[str] = []
     with watched(plain_model(runner.model), bad, _DEPTH):
@@ -227,10 +260,7 @@ def _test(study: Study, run: Run, record: dict[str, Any], factor: float, launche
     if bad or not math.isfinite(value):  # else the first class of all would be a prediction
         raise NotFinite('predictions are not finite: '
                         + (f'the output of {bad[0]}' if bad else f'{metric_of(cfg).name}={value}'))
-    record['tests'] = sorted(
-        [*record['tests'], {'factor': factor, 'value': value, 'by_class': by_class,
-                            'by_size': by_size}], key=lambda test: test['factor'])
-    _save(run, record)
+    return {'factor': factor, 'value': value, 'by_class': by_class, 'by_size': by_size}
 
 
 def _save(run: Run, record: dict[str, Any]) -> None:

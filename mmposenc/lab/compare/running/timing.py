@@ -23,8 +23,8 @@ from mmposenc.command_line import in_a_line
 from ..statistics.formats import seconds_text
 from ..study.lengths import Length, set_length
 from ..study.study import Run, Study, read_study
-from .extras import make_extras
-from .runs import run_config, tested_config
+from .extras import make_extras, times
+from .runs import FINETUNE, run_config, tested_config
 from .workers import Workers
 
 #: Steps and batches that are timed, behind those that are not, and the seconds they may take.
@@ -44,7 +44,7 @@ class Cost(NamedTuple):
         epoch_steps: steps in an epoch.
         validation: the whole validation set.
         tests: the test set at all sizes.
-        extras: pictures, figures and diagnosis, which the encoding's first run makes.
+        extras: pictures, figures, diagnosis and the time of a pass, once an encoding.
         epoch: before the first batch of every epoch, where processes that load data begin anew.
     """
 
@@ -65,24 +65,28 @@ class Estimate(NamedTuple):
     jobs: int
     base: Config
 
-    def run_seconds(self, name: str, length: Length, *, first: bool = False, tests: bool = True
-                    ) -> float:
-        """Of a run of one encoding; of its first one with the extras."""
+    def run_seconds(self, name: str, length: Length, *, first: bool = False, tests: bool = True,
+                    finetuned: Sequence[float] = ()) -> float:
+        """Of a run of one encoding; of its first one with the extras. A step of a fine-tune at
+        another size is taken to cost as much for a pixel."""
         cost = self.costs[name]
         cfg = Config(dict(train_cfg=dict(self.base.train_cfg)))
         set_length(cfg, length)
         validations = -(-length.number // cfg.train_cfg['val_interval'])
         one = cost.epoch + cost.epoch_steps * cost.step if length.unit == 'epochs' else cost.step
+        more = sum(cost.start + length.times(FINETUNE).number * one * factor ** 2
+                   for factor in finetuned)
         return (cost.start + length.number * one + validations * cost.validation
-                + cost.tests * tests + cost.extras * first)
+                + cost.tests * (tests + bool(finetuned)) + cost.extras * first + more)
 
     def study_seconds(self, study: Study, length: Length) -> float:
         """Of all runs, in their order, each taken by whoever is free."""
         free = [0.0] * self.jobs
         for run in (*study.tunings(), *study.runs()):
             free.sort()
-            free[0] += self.run_seconds(run.entry.name, study.length_of(run.entry, length),
-                                        first=run.first, tests=run.rate is None)
+            free[0] += self.run_seconds(
+                run.entry.name, study.length_of(run.entry, length), first=run.first,
+                tests=run.rate is None, finetuned=() if run.rate else study.finetuned())
         return max(free)
 
     def longest(self, study: Study, spent: float = 0.0) -> Length:
@@ -303,4 +307,6 @@ def _extras_seconds(study: Study, run: Run, runner: Any) -> float:
                            save_param_scheduler=False, by_epoch=False)
     begin = time.monotonic()
     make_extras(study, run, str(weights))
+    if 'time' in study.extras:
+        times(study, run.entry)
     return time.monotonic() - begin

@@ -61,6 +61,12 @@ def contrast(values: Values, weights: Mapping[str, float]) -> Contrast:
                     square ** 2 / math.fsum(part ** 2 / free for part, free in parts))
 
 
+def best_of(values: Values, higher_is_better: bool) -> str | None:
+    """The encoding with the best mean; the first of equal ones; None where nothing is known."""
+    means = {name: fmean(seeds.values()) for name, seeds in values.items() if seeds}
+    return (max if higher_is_better else min)(means, key=lambda name: means[name], default=None)
+
+
 class Place(NamedTuple):
     """How an encoding stands among others: which one rules it out, if any, and how many standard
     errors its bounds against the others reach (None where it was not tested)."""

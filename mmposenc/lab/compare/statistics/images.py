@@ -6,7 +6,8 @@ a bootstrap of seeds is far too narrow. Their part is Welch's error, as in diffe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,37 +15,87 @@ import numpy as np
 from .differences import Contrast
 
 DRAWS, _AT_ONCE = 1000, 50
-
-#: Of a run: numerators and denominators of each image (images, columns), see study/images.py.
-Images = tuple[np.ndarray, np.ndarray]
-
-
-def value_of(both: np.ndarray, either: np.ndarray) -> np.ndarray:
-    """The metric in percent of sums (..., columns): the mean over columns that occur."""
-    with np.errstate(invalid='ignore', divide='ignore'):
-        shares: np.ndarray = 100 * np.nanmean(both / either, -1)
-    return shares
+#: Recalls at which COCO reads the precision.
+RECALLS = np.linspace(0, 1, 101)
 
 
-def image_spread(runs: Mapping[str, Sequence[Images]], draws: int = DRAWS) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Shares:
+    """A metric in percent that is a mean over columns of sums of one array over sums of another,
+    (images, columns): pixels in the intersection and in the union of each class, or right answers
+    and answers."""
+
+    both: np.ndarray
+    either: np.ndarray
+
+    def __call__(self, times: np.ndarray) -> np.ndarray:
+        """(draws,), where each image counts (draws, images) times; columns that do not occur have
+        no part in it."""
+        with np.errstate(invalid='ignore', divide='ignore'):
+            value: np.ndarray = 100 * np.nanmean(times @ self.both / (times @ self.either), -1)
+        return value
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """COCO's AP, of the boxes that were found.
+
+    Attributes:
+        image, label, score: of each box (boxes,).
+        hit, ignored: whether it is right, or counts neither way, at each overlap (boxes, overlaps).
+        truths: boxes that are there, in each image of each label (images, labels).
+    """
+
+    image: np.ndarray
+    label: np.ndarray
+    score: np.ndarray
+    hit: np.ndarray
+    ignored: np.ndarray
+    truths: np.ndarray
+
+    def __call__(self, times: np.ndarray) -> np.ndarray:
+        """As :meth:`Shares.__call__`, from 0 to 1: the mean over labels that occur."""
+        found = np.full((len(times), self.truths.shape[1], self.hit.shape[1]), np.nan)
+        for label, truths in enumerate((times @ self.truths).T):
+            own = np.flatnonzero(self.label == label)
+            own = own[np.argsort(-self.score[own], kind='stable')]
+            weights, there = times[:, self.image[own]], truths > 0
+            for overlap in range(self.hit.shape[1]):
+                hit, counts = self.hit[own, overlap], ~self.ignored[own, overlap]
+                right = np.cumsum(weights * (hit & counts), 1)
+                precision = right / np.maximum(np.cumsum(weights * counts, 1), 1)
+                best = np.maximum.accumulate(precision[:, ::-1], 1)[:, ::-1]
+                best = np.pad(best, ((0, 0), (0, 1)))  # a recall that is not reached
+                for draw in np.flatnonzero(there):
+                    at = np.searchsorted(right[draw] / truths[draw], RECALLS)
+                    found[draw, label, overlap] = best[draw, at].mean()
+        value: np.ndarray = np.nanmean(found, (1, 2))
+        return value
+
+
+def resampled(value: Callable[[np.ndarray], np.ndarray], count: int, draws: int = DRAWS
+              ) -> np.ndarray:
+    """A metric (draws,) of ``count`` images drawn with replacement; always the same draws."""
+    noise, found = np.random.default_rng(0), []
+    for start in range(0, draws, _AT_ONCE):
+        times = noise.multinomial(count, np.full(count, 1 / count), min(_AT_ONCE, draws - start))
+        found.append(value(times.astype(float)))
+    return np.concatenate(found)
+
+
+def image_spread(count: int, runs: Mapping[str, Sequence[np.ndarray]]) -> dict[str, Any]:
     """What resampling the test images does to encodings' means over seeds.
 
     Args:
-        runs: encoding -> its runs at one size, all of the same images.
-        draws: of images, with replacement.
+        count: of images.
+        runs: encoding -> what :func:`resampled` gave for its runs at one size.
 
     Returns:
         ``count`` of images; ``encodings``; ``covariance`` of their means; ``own``: the part of each
         variance that is neither all runs' nor the seed's, and so is in the spread of seeds as well
         (an image that one run gets right by chance).
     """
-    count = len(next(iter(runs.values()))[0][0])
-    noise, drawn = np.random.default_rng(0), []
-    for start in range(0, draws, _AT_ONCE):
-        times = noise.multinomial(count, np.full(count, 1 / count), min(_AT_ONCE, draws - start))
-        drawn.append([[value_of(times @ both, times @ either) for both, either in each]
-                      for each in runs.values()])
-    values = [np.concatenate([part[n] for part in drawn], 1) for n in range(len(runs))]
+    values = [np.stack(each) for each in runs.values()]
     scale = count / max(1, count - 1)
     means = np.stack([each.mean(0) for each in values])
     own = [scale * float((each - each.mean(0)).var(1, ddof=1).sum()) / len(each) / (len(each) - 1)

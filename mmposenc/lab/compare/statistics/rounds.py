@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from statistics import fmean
 from typing import Any, NamedTuple
 
-from .differences import ERROR, SAME, Place, Values, contrast, judged, places
+from .differences import ERROR, SAME, Place, Values, best_of, contrast, judged, places
 
 
 class Decision(NamedTuple):
@@ -82,8 +81,7 @@ def _reason(values: Values, stand: Mapping[str, Place], higher: bool, margin: fl
     left = [name for name, place in stand.items() if place.by is None]
     if len(left) == 1:
         return 'Decided: no other can be the best.'
-    means = {name: fmean(values[name].values()) for name in left if values[name]}
-    best = (max if higher else min)(means, key=lambda name: means[name], default=left[0])
+    best = best_of({name: values[name] for name in left}, higher) or left[0]
     if all(judged(contrast(values, {name: 1, best: -1}), higher, margin, stand[name].reach)
            ['verdict'] == SAME for name in left if name != best):
         return 'Decided: all that can be best are level.'

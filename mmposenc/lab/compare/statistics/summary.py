@@ -17,6 +17,7 @@ from .differences import (
     WORSE,
     Place,
     Values,
+    best_of,
     contrast,
     judged,
     places,
@@ -139,16 +140,17 @@ def encoding_of(results: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found
 
 
-def values_at(results: Mapping[str, Any], factor: float) -> Values:
+def values_at(results: Mapping[str, Any], factor: float, kind: str = 'tests') -> Values:
     """encoding -> seed -> value at a size, of finished runs alone; every encoding has an entry.
 
     A run that diverged or failed has no value, and neither has one whose value is not finite.
+    ``kind``: 'tests' of the trained weights, or 'finetuned'.
     """
     values: Values = {each['name']: {} for each in results['encodings']}
     for run in results['runs']:
         if run['status'] != 'finished':
             continue
-        for test in run['tests']:
+        for test in run.get(kind) or ():
             value = test['value']
             if test['factor'] == factor and value is not None and math.isfinite(value):
                 values[run['encoding']][run['seed']] = float(value)
@@ -202,14 +204,6 @@ def compare(values: Values, base: str, higher_is_better: bool, factor: float, ma
             row['images'] = by_images(row, found, name, other, spread) if spread else None
             rows.append(dict(encoding=name, against=other, role=role, factor=factor, **row))
     return rows
-
-
-def best_of(values: Values, higher_is_better: bool) -> str | None:
-    """The encoding with the best mean; the first of equal ones; None where nothing is known."""
-    means = {name: fmean(seeds.values()) for name, seeds in values.items() if seeds}
-    if not means:
-        return None
-    return (max if higher_is_better else min)(means, key=lambda name: means[name])
 
 
 # Which encoding to take, why, and how sure that is: the rules of docs/report.md.

@@ -21,8 +21,9 @@ from mmposenc.functional.image_sizes import set_img_shapes
 from mmposenc.openmmlab.detr.positions import LEARNED_GRID
 from mmposenc.registry import MODELS
 
-from .encodings import Entry
+from .encodings import Entry, changes_of
 from .places import Place, arguments_of, build_backbone, class_of, find_place
+from .rows import own_encodings
 from .sizes import resized
 
 #: What names of parameters of encodings hold, and their weight decay: none but for a projection.
@@ -51,7 +52,8 @@ def apply(cfg: Config, entry: Entry) -> Config:
         node = node[key]
     put = {'backbone': _into_backbone, 'pool': _into_pool, 'encoder': _into_encoder}[place.kind]
     try:
-        put(changed, node, place, entry.changes)
+        put(changed, node, place, _with_own(cfg, place, entry.changes))
+        _resize_own(cfg, node, place, entry.changes)
         override(changed, entry.changes['cfg'])
     except ValueError as error:
         text = str(error).replace('--cfg-options ', 'cfg ')
@@ -62,10 +64,45 @@ def apply(cfg: Config, entry: Entry) -> Config:
     return changed
 
 
+def _with_own(cfg: Config, place: Place, changes: dict[str, Any]) -> dict[str, Any]:
+    """The changes of an entry, with the config's own encodings before its own where they stay."""
+    if 'own' not in changes or 'keep_own' in arguments_of(cfg, cfg.model.backbone.get('type')):
+        return changes  # a model of timm keeps them by itself
+    own, added = own_encodings(cfg), listed(changes['pos_encoding'] or [])
+    if own.positions is not None and added:
+        raise ValueError(f'the encodings of the config stand at positions={own.positions}, and a '
+                         'sum with keep or resize has no places of its own')
+    relative = listed(changes['rel_pos_encoding'] or [])
+    if cfg.get('load_from') and (changes['own'] == 'resize' or own.relative and relative):
+        raise ValueError("load_from loads the config's own encodings only where they stand in the "
+                         'file and in that size; name the file as Pretrained in '
+                         'model.backbone.init_cfg')
+    merged = changes_of([*own.tokens, *added], [*own.relative, *relative], own.positions,
+                        own.sharing, changes['cfg'])
+    return {**merged, 'own': changes['own'], 'added': changes}
+
+
+def _resize_own(cfg: Config, node: Any, place: Place, changes: dict[str, Any]) -> None:
+    """Has the config's own tables made for the size of training, where an entry asks for it."""
+    if changes.get('own') != 'resize':
+        return
+    size, takes = trained_size(cfg), arguments_of(cfg, node.get('type'))
+    if place.kind != 'backbone' or 'img_size' not in takes or size is None:
+        raise ValueError('resize: its own tables are for images of any size, or training has no '
+                         'one size; keep leaves them as they are')
+    made_for = node.get('img_size', ARCHS.get(node.get('arch'), {}).get('img_size'))
+    if made_for in (size, list(size)) or size == (made_for, made_for):
+        raise ValueError(f'resize: its own tables are made for {size[0]}x{size[1]} pixels already, '
+                         'the size of training; keep is the same')
+    node['img_size'] = size
+
+
 def _into_backbone(cfg: Config, node: Any, place: Place, changes: dict[str, Any]) -> None:
     takes = arguments_of(cfg, node['type'])
     node.update({key: copy.deepcopy(changes[key]) for key in
                  ('pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing')})
+    if 'keep_own' in takes and 'own' in changes:
+        node['keep_own'] = True
     if 'window_bias' in takes:  # Swin's own encoding
         node['window_bias'] = False
         for each in _parts(node['rel_pos_encoding']):
@@ -75,14 +112,16 @@ def _into_backbone(cfg: Config, node: Any, place: Place, changes: dict[str, Any]
                 each.pop('resize', None)
     size, arch = trained_size(cfg), ARCHS.get(node.get('arch'), {})
     pretrained = _type_of(node.get('init_cfg')) == 'Pretrained'
-    if 'img_size' in takes and size and not pretrained and 'img_size' not in {*node, *arch}:
+    if ('img_size' in takes and size and not pretrained and 'own' not in changes
+            and 'img_size' not in {*node, *arch}):
         node['img_size'] = size  # the grid that tables are made for
     own = issubclass(class_of(cfg, node['type']), Backbone)
     if pretrained and own and node['init_cfg'].get('strict', True):
         node['init_cfg'] = dict(node['init_cfg'], strict=BUT_ENCODINGS)
     if 'trainable' in takes and node.get('frozen_stages', -1) >= 0:
         new = [name for name, key in (('pos_encodings', 'pos_encoding'),
-                                      ('rel_pos_encoding', 'rel_pos_encoding')) if changes[key]]
+                                      ('rel_pos_encoding', 'rel_pos_encoding'))
+               if changes.get('added', changes)[key]]
         node['trainable'] = tuple(dict.fromkeys((*node.get('trainable', ()), *new)))
 
 

@@ -78,6 +78,9 @@ NAMES: dict[str, tuple[str, dict[str, Any] | None]] = {
     'query-relative-1d': ('query-relative 1-D', dict(type='mmposenc.QueryRelative1D')),
     'query-relative-2d': ('query-relative 2-D', dict(type='mmposenc.QueryRelative2D')),
 }
+#: The config's own encodings, for a pretrained model: what people read. In a sum what is added
+#: starts without any effect.
+OWN = {'keep': "the config's own", 'resize': "the config's own, resized"}
 #: Keys of an entry in a file.
 KEYS = ('name', 'label', 'pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing', 'cfg')
 
@@ -91,7 +94,8 @@ class Entry:
         label: for people.
         changes: what :func:`apply` sets: 'pos_encoding', 'positions', 'rel_pos_encoding',
             'rel_pos_sharing' as a backbone takes them, and 'cfg', dotted keys of the config and
-            their values, for all else; and 'length', a factor of the study's, where it is not 1.
+            their values, for all else; 'length', a factor of the study's, where it is not 1; and
+            'own', a key of :data:`OWN`, where the config's encodings stay and these are added.
     """
 
     name: str
@@ -108,10 +112,10 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
     """The entries that words of a command line mean.
 
     Args:
-        words: names of :data:`NAMES`, sums of them ('peg+irpe-k'), classes ('my_package.ALiBi',
-            'own.py:ALiBi'), which may stand in sums, files of entries ('my.yaml'; docs/
-            compared.md), and tables of papers or rows of them ('paper::cpvt/table6/3'). Paths and
-            modules are looked for from the current folder.
+        words: names of :data:`NAMES` and :data:`OWN`, sums of them ('peg+irpe-k'), classes
+            ('my_package.ALiBi', 'own.py:ALiBi'), which may stand in sums, files of entries
+            ('my.yaml'; docs/compared.md), and tables of papers or rows of them
+            ('paper::cpvt/table6/3'). Paths and modules are looked for from the current folder.
 
     Returns:
         One entry a word, several for a file or a table; of rows of tables each encoding once.
@@ -175,14 +179,19 @@ def summed(word: str) -> tuple[str, dict[str, Any]]:
         ValueError: as :func:`read_entries`.
     """
     parts = [part.strip() for part in word.split('+')]
-    found = [named(part) for part in parts]
+    own = [part for part in parts if part in OWN]
+    found = [named(part) for part in parts if part not in OWN]
     if len(parts) > 1 and 'none' in parts:
         raise ValueError("'none' is no part of a sum; leave it out")
-    if len(set(parts)) < len(parts):
+    if len(set(parts)) < len(parts) or len(own) > 1:
         raise ValueError('one encoding stands there twice')
-    tokens = [cfg for _, kind, cfg in found if kind is TokenEncoding and cfg]
-    relative = [cfg for _, kind, cfg in found if kind is RelativeEncoding and cfg]
-    return ' + '.join(label for label, _, _ in found), changes_of(tokens, relative)
+    start: dict[str, Any] = dict(zero_init=True) if own else {}
+    tokens = [{**cfg, **start} for _, kind, cfg in found if kind is TokenEncoding and cfg]
+    relative = [{**cfg, **start} for _, kind, cfg in found if kind is RelativeEncoding and cfg]
+    changes = changes_of(tokens, relative)
+    if own:
+        changes['own'], = own
+    return ' + '.join([*(OWN[part] for part in own), *(label for label, _, _ in found)]), changes
 
 
 def changes_of(tokens: list[Any], relative: list[Any], positions: Any = None,
@@ -216,8 +225,8 @@ def named(name: str, folder: Path = Path()) -> tuple[str, type, dict[str, Any] |
     if not (cfg or is_file_class(name)) and ('.' not in name or '/' in name):
         near = suggest(name.lower(), NAMES)
         raise ValueError(f'there is no encoding {name!r}{near}\n'
-                         f'Known: {", ".join(NAMES)}; sums such as peg+irpe-k; own.py:MyEncoding; '
-                         f'my_package.MyEncoding; my.yaml')
+                         f'Known: {", ".join([*NAMES, *OWN])}; sums such as peg+irpe-k; '
+                         f'own.py:MyEncoding; my_package.MyEncoding; my.yaml')
     cls, full_name = class_and_type(cfg['type'] if cfg else name, folder)
     for contract in (TokenEncoding, RelativeEncoding):
         if issubclass(cls, contract):

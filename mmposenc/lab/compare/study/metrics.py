@@ -62,7 +62,7 @@ def metric_of(cfg: Config) -> Metric:
         raise ValueError(f'test_evaluator.type={first.get("type")!r}: which of its numbers sums a '
                          f'test up is known for {", ".join(_METRICS)}{suggest(kind, _METRICS)}')
     prefix, key, label, unit = _METRICS[kind]
-    if kind in ('CocoMetric', 'LVISMetric') and _boxes_or_masks(first) != 'bbox':
+    if kind in ('CocoMetric', 'LVISMetric') and boxes_or_masks(first) != 'bbox':
         key, label = key.replace('bbox', 'segm'), 'AP of masks'
     if kind == 'Accuracy':
         _check_topk(cfg)
@@ -100,7 +100,7 @@ def with_details(cfg: Config) -> Config:
                            prefix='by-class'))
     elif kind == 'CocoMetric':
         # Names of classes are the same for boxes and for masks, so that one can be asked for.
-        first.update(classwise=True, metric=_boxes_or_masks(first))
+        first.update(classwise=True, metric=boxes_or_masks(first))
     elif kind in IOU:
         first['type'] = 'mmposenc.ClassIoUMetric'
     changed.test_evaluator = [ConfigDict(each) for each in (first, *others)]
@@ -158,7 +158,7 @@ def _evaluators(cfg: Config) -> list[Any]:
     return listed(cfg.test_evaluator)
 
 
-def _boxes_or_masks(evaluator: Any) -> str:
+def boxes_or_masks(evaluator: Any) -> str:
     """What a COCO metric is asked for first: 'bbox' where boxes are among it."""
     asked = listed(evaluator.get('metric', 'bbox'))
     return 'bbox' if 'bbox' in asked else asked[0]

@@ -1,6 +1,7 @@
 """Learning rates that are tried for each encoding, and a config that trains with another one."""
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ def read_tune(words: Sequence[str] | None) -> tuple[float, ...]:
 
 def check_tunable(cfg: Config) -> None:
     """Raises ValueError where a config has no one learning rate, or does not validate."""
-    _optimizer(cfg)
+    set_rate(copy.deepcopy(cfg), 2)
     try:
         check_sections(cfg, ('val',))
     except ValueError as error:
@@ -60,6 +61,6 @@ def set_rate(cfg: Config, factor: float) -> None:
 def _optimizer(cfg: Config) -> Any:
     optimizer = (cfg.get('optim_wrapper') or {}).get('optimizer') or {}
     if not isinstance(optimizer.get('lr'), (int, float)):
-        raise ValueError(f'--tune lr: optim_wrapper.optimizer.lr={optimizer.get("lr")!r} must be a '
-                         'number')
+        raise ValueError(f'optim_wrapper.optimizer.lr={optimizer.get("lr")!r} must be a number, so '
+                         'that --tune lr and --finetune can multiply it')
     return optimizer

@@ -16,7 +16,7 @@ from mmposenc.engine.config.nodes import listed
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.operators import papers
 
-from .places import arguments_of, class_of, find_place
+from .places import Place, arguments_of, class_of, find_place
 
 #: How a word of ``--encodings`` that names a table or a row begins.
 PREFIX = 'paper::'
@@ -53,29 +53,44 @@ class Encodings(NamedTuple):
 
 
 def encodings_of(cfg: Config) -> Encodings:
-    """The encodings of a config's model: those that it names, defaults, and what an ``arch``
-    brings.
+    """The encodings of a config's model, for models of any size.
 
     Raises:
         ValueError: nothing of the model takes encodings, or it differs in something that is none.
     """
-    place = find_place(cfg)
-    node: Any = cfg.model
-    for key in place.path:
-        node = node[key]
-    given = {key: value for key, value in node.to_dict().items() if key != 'type'}
+    place, given = _given(cfg)
     for key, value in given.items():
-        if key not in _READ | _SIZES:
+        if key not in _READ | _SIZES | {'type'}:
             raise ValueError(f'{".".join(place.path)}.{key}={value!r} is no encoding')
+    found = own_encodings(cfg)
+    return found._replace(tokens=[_of_any_size(each) for each in found.tokens],
+                          relative=[_of_any_size(each) for each in found.relative])
+
+
+def own_encodings(cfg: Config) -> Encodings:
+    """The encodings of a config's model as they stand in it: those that it names, defaults, and
+    what an ``arch`` brings.
+
+    Raises:
+        ValueError: nothing of the model takes encodings.
+    """
+    place, given = _given(cfg)
     if place.kind == 'pool':
         from mmposenc.openmmlab.resnet import CONTEXT_POOL
         pool = given.get('context_pool', CONTEXT_POOL)
         return Encodings([pool] if pool else [], [])
     found = _of_encoder(cfg, given) if place.kind == 'encoder' else _of_backbone(cfg, given)
     positions = list(found.positions) if isinstance(found.positions, tuple) else found.positions
-    return found._replace(tokens=[_of_any_size(each) for each in found.tokens],
-                          relative=[_of_any_size(each) for each in found.relative],
-                          positions=positions)
+    return found._replace(positions=positions)
+
+
+def _given(cfg: Config) -> tuple[Place, dict[str, Any]]:
+    """Where a config's model takes encodings, and what the config says there."""
+    place = find_place(cfg)
+    node: Any = cfg.model
+    for key in place.path:
+        node = node[key]
+    return place, node.to_dict()
 
 
 def _of_backbone(cfg: Config, given: dict[str, Any]) -> Encodings:

@@ -9,44 +9,56 @@ from typing import Any
 from mmengine.config import Config, ConfigDict
 
 from mmposenc.engine.config.models import own_preprocessor
-from mmposenc.engine.config.nodes import Size, bare_type, pipelines, tested_size, with_pipelines
+from mmposenc.engine.config.nodes import (
+    Size,
+    bare_type,
+    listed,
+    pipelines,
+    tested_size,
+    trained_size,
+    with_pipelines,
+)
 
 from .places import arguments_of, build_backbone
 
 #: Arguments of a step of a test that are pixels, or a factor.
-_PIXELS = ('scale', 'crop_size', 'size', 'max_size', 'width', 'height', 'img_scale', 'scales')
+_PIXELS = ('scale', 'crop_size', 'size', 'max_size', 'width', 'height', 'img_scale', 'scales',
+           'padding')
 _SIZING = ('Resize', 'ResizeEdge', 'ResizeShortestEdge', 'FixScaleResize', 'FixShapeResize',
            'CenterCrop', 'Pad', 'RandomCrop', 'RandomResizedCrop', 'RandomResize',
-           'EfficientNetCenterCrop')
+           'RandomChoiceResize', 'EfficientNetCenterCrop', 'EfficientNetRandomCrop')
 
 
-def resized(cfg: Config, factor: float) -> Config:
-    """A config whose test gives images ``factor`` times as large.
+def resized(cfg: Config, factor: float, phase: str = 'test') -> Config:
+    """A config whose test, or training, gives images ``factor`` times as large.
 
-    Sizes of the test's pipeline are multiplied and rounded (a pipeline without any gets a Resize
-    behind its loading), and so are windows that slide over an image, and a size that the data
-    preprocessor fills up to. Label maps and boxes stay as they are, so that predictions are
-    compared at the data set's own size. ``tta_pipeline`` stays, and so does validation.
+    Sizes of the pipeline are multiplied and rounded (a pipeline without any gets a Resize behind
+    its loading), and so are windows that slide over an image, and a size that the data preprocessor
+    fills up to. In a test label maps and boxes stay as they are, so that predictions are compared
+    at the data set's own size. ``tta_pipeline`` stays, and so does validation.
 
     Args:
-        cfg: with a test_dataloader; not changed.
+        cfg: with a dataloader of the phase; not changed.
         factor: above 0; 1 gives a copy.
+        phase: 'test' or 'train'.
 
     Raises:
         ValueError: for a factor that is not above 0.
     """
     if not (isinstance(factor, (int, float)) and math.isfinite(factor) and factor > 0):
         raise ValueError(f'--sizes {factor!r}: it must be a number above 0')
-    changed, before = copy.deepcopy(cfg), tested_size(cfg)
+    train = phase == 'train'
+    changed, before = copy.deepcopy(cfg), (trained_size if train else tested_size)(cfg)
     if factor == 1:
         return changed
-    if cfg.get('test_dataloader'):  # whose parts validation may share
-        changed.test_dataloader = copy.deepcopy(cfg.test_dataloader)
-    for node in with_pipelines(changed, 'test'):
-        node['pipeline'] = _resized_steps(node['pipeline'], factor)
-    _resize_preprocessor(changed, factor, before)
+    loader = f'{phase}_dataloader'
+    if cfg.get(loader):  # whose parts validation may share
+        changed[loader] = copy.deepcopy(cfg[loader])
+    for node in with_pipelines(changed, phase):
+        node['pipeline'] = _resized_steps(node['pipeline'], factor, train)
+    _resize_preprocessor(changed, factor, before, train)
     test_cfg = dict(changed.model.get('test_cfg') or {})
-    if test_cfg.get('mode') == 'slide':
+    if test_cfg.get('mode') == 'slide' and not train:
         changed.model.test_cfg = dict(test_cfg, **{
             key: _times(test_cfg[key], factor) for key in ('crop_size', 'stride')})
     return changed
@@ -129,20 +141,13 @@ def _times(value: Any, factor: float, whole: bool = True) -> Any:
     return max(round(value * factor), 1) if number and 0 < value < math.inf else value
 
 
-def _resized_steps(steps: Sequence[Any], factor: float) -> list[Any]:
-    changed, found = [], False
-    for step in steps:
-        step, sizes = dict(step), bare_type(step) in _SIZING
-        if sizes and step.get('scale_factor') is not None:
-            step['scale_factor'] = _times(step['scale_factor'], factor, whole=False)
-            found = True
-        for key in _PIXELS if sizes else ():
-            if step.get(key) is not None:
-                step[key], found = _times(step[key], factor), True
-        changed.append(ConfigDict(step))
-    if not found:
-        first = [i for i, step in enumerate(changed) if 'LoadImage' in bare_type(step)]
-        changed.insert(first[0] + 1 if first else 0, ConfigDict(
+def _resized_steps(steps: Sequence[Any], factor: float, train: bool) -> list[Any]:
+    changed = [ConfigDict(copy.deepcopy(dict(step))) for step in steps]
+    if not _resize_steps(changed, factor):
+        # In training labels are resized with their images.
+        place = max((i + 1 for i, step in enumerate(changed)
+                     if ('Load' if train else 'LoadImage') in bare_type(step)), default=0)
+        changed.insert(place, ConfigDict(
             type='Resize', scale_factor=float(factor), keep_ratio=True))
         pack = changed[-1]
         if 'meta_keys' in pack:  # boxes go back to the image's own size by it
@@ -150,9 +155,33 @@ def _resized_steps(steps: Sequence[Any], factor: float) -> list[Any]:
     return changed
 
 
-def _resize_preprocessor(cfg: Config, factor: float, size: Size | None) -> None:
-    """A size that images are filled up to in the test; a divisor that is as large as the images
-    is one as well."""
+def _resize_steps(steps: Sequence[Any], factor: float) -> bool:
+    """Multiplies the sizes of steps, and of those inside of them (RandomChoice), in place; whether
+    any resizes images: a crop alone would take more of an image."""
+    found = False
+    for step in steps:
+        if isinstance(step, (list, tuple)):
+            found |= _resize_steps(step, factor)
+            continue
+        kind = bare_type(step)
+        if 'Mosaic' in kind:
+            raise ValueError(f'--finetune: {kind} of the training pipeline puts images together at '
+                             'sizes of its own, which cannot be multiplied')
+        found |= _resize_steps(step.get('transforms') or (), factor)
+        if kind not in _SIZING or str(step.get('crop_type', '')).startswith('relative'):
+            continue
+        found |= 'Resize' in kind or kind.startswith('EfficientNet')
+        if step.get('scale_factor') is not None:
+            step['scale_factor'] = _times(step['scale_factor'], factor, whole=False)
+        for key in _PIXELS:
+            if step.get(key) is not None:
+                step[key] = _times(step[key], factor)
+    return found
+
+
+def _resize_preprocessor(cfg: Config, factor: float, size: Size | None, train: bool) -> None:
+    """A size that images are filled up to; a divisor that is as large as the images is one as
+    well."""
     owner = cfg.model if cfg.model.get('data_preprocessor') else cfg
     if not owner.get('data_preprocessor'):
         return
@@ -160,6 +189,11 @@ def _resize_preprocessor(cfg: Config, factor: float, size: Size | None) -> None:
     divisor, test_cfg = pre.get('pad_size_divisor', 1), dict(pre.get('test_cfg') or {})
     if size is not None and divisor >= max(size):
         pre['pad_size_divisor'] = _times(divisor, factor)
-    if test_cfg.get('size'):
+    if train:
+        pre = copy.deepcopy(pre)
+        for each in (pre, *listed(pre.get('batch_augments') or [])):
+            if each.get('size'):
+                each['size'] = _times(each['size'], factor)
+    elif test_cfg.get('size'):
         pre['test_cfg'] = dict(test_cfg, size=_times(test_cfg['size'], factor))
     owner['data_preprocessor'] = pre

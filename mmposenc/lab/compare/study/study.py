@@ -37,11 +37,12 @@ class Study:
         length: of every training.
         seconds: the budget from which the length was chosen; None where it was given.
         pictures: test images that are drawn with predictions.
-        extras: of 'diagnosis' and 'figures'.
+        extras: of 'diagnosis', 'figures' and 'time'.
         margin: points; encodings closer than that are level.
         rounds: of a study that goes on until it is decided, how many seeds there are at each look.
         left_out: (encoding, seeds) of those that got no more seeds.
         rates: factors of the learning rate that are tried for each encoding; () tunes nothing.
+        finetune: train on for a short while at each other size, and test there again.
     """
 
     folder: Path
@@ -59,6 +60,7 @@ class Study:
     rounds: tuple[int, ...] = ()
     left_out: tuple[tuple[str, int], ...] = ()
     rates: tuple[float, ...] = ()
+    finetune: bool = False
 
     @property
     def config_file(self) -> Path:
@@ -81,10 +83,21 @@ class Study:
         return [Run(self.folder / 'tuning' / entry.slug / f'lr{rate:.4g}', entry, TUNING_SEED,
                     False, rate) for rate in self.rates for entry in self.entries]
 
+    def tests(self) -> list[tuple[str, float]]:
+        """What is tested: 'tests' of the trained weights and 'finetuned' ones, and at which sizes;
+        the trained size first."""
+        sizes = sorted(self.sizes, key=lambda factor: factor != 1)
+        return [*(('tests', factor) for factor in sizes),
+                *(('finetuned', factor) for factor in self.finetuned())]
+
+    def finetuned(self) -> list[float]:
+        """The sizes at which trained weights are trained on."""
+        return [factor for factor in self.sizes if factor != 1 and self.finetune]
+
     def length_of(self, entry: Entry, length: Length | None = None) -> Length:
         """How long an encoding is trained, by ``--lengths``."""
         length = length or self.length
-        return length._replace(number=max(1, round(length.number * entry.changes.get('length', 1))))
+        return length.times(entry.changes.get('length', 1))
 
 
 @dataclass(frozen=True)
@@ -164,8 +177,9 @@ def joined(old: Study, new: Study) -> Study:
         old, entries=old.entries + tuple(e for e in new.entries if e.name not in known),
         seeds=tuple(dict.fromkeys((*old.seeds, *new.seeds))),
         sizes=tuple(sorted({*old.sizes, *new.sizes})), pictures=new.pictures, extras=new.extras,
-        margin=new.margin, rounds=new.rounds)
-    if (both.entries, both.seeds, both.sizes) == (old.entries, old.seeds, old.sizes):
+        margin=new.margin, rounds=new.rounds, finetune=new.finetune)
+    if all(getattr(both, name) == getattr(old, name)
+           for name in ('entries', 'seeds', 'sizes', 'finetune')):
         return both
     return replace(both, command=f'{old.command}\n{new.command}')
 
