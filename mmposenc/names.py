@@ -20,6 +20,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'PVTv2': 'backbones.pvt',
         'Swin': 'backbones.swin',
         'ViT': 'backbones.vit',
+        'ClsDataPreprocessor': 'openmmlab.classification',
         'DistillationHead': 'openmmlab.classification',
         'DistilledClassifier': 'openmmlab.classification',
         'TorchvisionClassifier': 'openmmlab.classification',

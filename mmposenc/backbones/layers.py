@@ -14,6 +14,7 @@ from ..encodings.base import RelativeEncoding, TokenEncoding
 from ..encodings.build import EncodingConfig, build_encoding
 from ..functional.grids import GridLike, whole_cells
 from ..functional.masking import map_to_tokens, pad_map
+from ..functional.packing import Row
 from ..functional.tracing import is_compiling
 from ..functional.windows import Counts, window_counts
 from .mlp import activate, mlp
@@ -46,8 +47,8 @@ class DropPath(nn.Module):
         self._drop_prob, self.drops = drop_prob, drop_prob > 0.0
         self.keep.fill_(1.0 - drop_prob)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, ...) -> (B, ...)."""
+    def forward(self, x: Tensor, hw_shape: GridLike | None = None) -> Tensor:
+        """(B, ...) -> (B, ...); the grid is not used."""
         if not self.drops or not self.training:
             return x
         keep = self.keep if is_compiling() else 1.0 - self.drop_prob
@@ -196,10 +197,10 @@ def run_block(block: nn.Module, *args: Any, recompute: bool, **kwargs: Any) -> A
     return block(*args, **kwargs)
 
 
-def block_counts(block: Any, hw_shape: tuple[int, int]) -> Counts | None:
+def block_counts(block: Any, hw_shape: Any) -> Counts | None:
     """Numbers of windows of a grid, computed outside of compiled code; None for global
-    attention."""
-    if not isinstance(block.attn, PlainWindowAttention):
+    attention, and for a row of images of several sizes."""
+    if not isinstance(block.attn, PlainWindowAttention) or isinstance(hw_shape, Row):
         return None
     return window_counts(hw_shape, block.attn.window_size)
 

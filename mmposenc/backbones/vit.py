@@ -12,6 +12,8 @@ from ..checkpoint.vit_archs import ARCHS, SIZES
 from ..encodings.sharing import shared_encodings
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images
 from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
+from ..functional.packing import Row, join, sort_images
+from ..functional.tracing import is_compiling
 from .archs import takes_arch
 from .base import Backbone
 from .freezing import freeze
@@ -155,42 +157,94 @@ class ViT(Backbone):
         for token in self._prefix():
             nn.init.trunc_normal_(token, std=0.02)
 
-    def forward(self, x: Tensor, img_shapes: ImgShapes | None = None
+    def forward(self, x: Tensor | Sequence[Tensor], img_shapes: ImgShapes | None = None
                 ) -> tuple[Any, ...]:
         """Extract features.
 
         Args:
-            x: images (B, in_channels, H, W), padded at the right and bottom.
+            x: images (B, in_channels, H, W), padded at the right and bottom; or a list of images of
+                any sizes, each (in_channels, H, W) or (n, in_channels, H, W), which become one row
+                of tokens without padding (NaViT, Dehghani et al., NeurIPS 2023). Each has the
+                results of the image alone.
             img_shapes: (height, width) of each image in pixels, as in
-                :meth:`mmposenc.backbones.PVT.forward`.
+                :meth:`mmposenc.backbones.PVT.forward`; only with a padded batch.
 
         Returns:
             A tuple with (B, embed_dims); with ``distilled`` with a pair (class token, distillation
             token) for mmpretrain's DeiTClsHead; with ``out_indices`` of maps (B, embed_dims, H',
-            W').
+            W'), for a list of images each a list of (embed_dims, H', W') of every image.
 
         Raises:
-            ValueError: sizes do not fit the batch.
+            ValueError: sizes do not fit the batch, or images of a list do not fit each other.
         """
+        if not isinstance(x, Tensor):
+            return self._forward_list(x, img_shapes)
         full_hw = self.patch_embed.out_hw_shape(x.shape[-2:])
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
         x, mask = mask_images(x, shapes, self.patch_size)
-        tokens, hw_shape = self.patch_embed(x)
-        prefix = [token.expand(tokens.shape[0], -1, -1) for token in self._prefix()]
-        tokens = torch.cat((*prefix, tokens), dim=1) if prefix else tokens
+        tokens, hw_shape = self._embed(x)
         outs = []
         for position in range(-1, self._last + 1):
-            if position >= 0:
-                tokens = self._run(position, tokens, hw_shape, mask)
-            tokens, hw_shape, mask = self.pos_encodings(
-                tokens, hw_shape, position, num_prefix_tokens=self.num_prefix_tokens,
-                padding_mask=mask)
+            tokens, hw_shape, mask = self._step(position, tokens, hw_shape, mask)
             full_hw = self.pos_encodings.out_hw_shape(full_hw, position)
-            if position < 0:
-                tokens = self.norm_pre(tokens)
             if self.out_indices is not None and position in self.out_indices:
                 outs.append(pad_map(self._map(tokens, hw_shape, mask, position), full_hw))
         return tuple(outs) if self.out_indices is not None else (self._pool(tokens, mask),)
+
+    def _forward_list(self, images: Sequence[Tensor], img_shapes: ImgShapes | None
+                      ) -> tuple[Any, ...]:
+        """:meth:`forward` of images of several sizes."""
+        self._check_list(img_shapes)
+        batches, order = sort_images(images, self.patch_embed.projection.in_channels,
+                                     self.patch_size)
+        embedded, grids = zip(*map(self._embed, batches), strict=True)
+        row = Row(tuple(map(len, batches)), grids, self.num_prefix_tokens, order)
+        tokens, outs = join(embedded), []
+        for position in range(-1, self._last + 1):
+            tokens, row, _ = self._step(position, tokens, row, None)
+            if self.out_indices is not None and position in self.out_indices:
+                maps = [each for part, grid in zip(row.parts(tokens), row.grids, strict=True)
+                        for each in self._map(part, grid, None, position)]
+                outs.append([maps[place] for place in order])
+        if self.out_indices is not None:
+            return tuple(outs)
+        pooled = [self._pool(part, None) for part in row.parts(tokens)]
+        if self.dist_token is None:
+            return (torch.cat(pooled)[list(order)],)
+        return (tuple(torch.cat(parts)[list(order)] for parts in zip(*pooled, strict=True)),)
+
+    def _check_list(self, img_shapes: ImgShapes | None) -> None:
+        """Raise ValueError for what a list of images cannot be combined with."""
+        if img_shapes is not None:
+            raise ValueError('img_shapes is given, but x is a list of images, whose sizes are '
+                             'their own; leave img_shapes out')
+        if is_compiling():
+            raise ValueError('x is a list of images of several sizes, which cannot be exported or '
+                             'compiled as one graph; compile the blocks (mmposenc.CompileHook), or '
+                             'give a padded batch with img_shapes and mask_padding=True')
+        if any(isinstance(each, nn.modules.batchnorm._BatchNorm) and each.training
+               for each in self.modules()):
+            raise ValueError('x is a list of images of several sizes, and an encoding has a '
+                             'BatchNorm (norm_act=True), which would see images of one size at a '
+                             'time in training; give a padded batch with img_shapes and '
+                             'mask_padding=True')
+
+    def _embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
+        """Tokens of images with prefix tokens, and their grid."""
+        tokens, hw_shape = self.patch_embed(x)
+        prefix = [token.expand(tokens.shape[0], -1, -1) for token in self._prefix()]
+        return torch.cat((*prefix, tokens), dim=1) if prefix else tokens, hw_shape
+
+    def _step(self, position: int, tokens: Tensor, hw_shape: Any, mask: Tensor | None
+              ) -> tuple[Tensor, Any, Tensor | None]:
+        """Run a block, -1 for none, and the encodings after it; ``hw_shape`` is the grid, or the
+        row of images of several sizes."""
+        if position >= 0:
+            tokens = self._run(position, tokens, hw_shape, mask)
+        tokens, hw_shape, mask = self.pos_encodings(
+            tokens, hw_shape, position, num_prefix_tokens=self.num_prefix_tokens,
+            padding_mask=mask)
+        return tokens if position >= 0 else self.norm_pre(tokens), hw_shape, mask
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -222,8 +276,7 @@ class ViT(Backbone):
         tokens = (self.cls_token, self.dist_token, self.register_tokens)
         return [token for token in tokens if token is not None]
 
-    def _run(self, index: int, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None
-             ) -> Tensor:
+    def _run(self, index: int, tokens: Tensor, hw_shape: Any, mask: Tensor | None) -> Tensor:
         """Run block ``index``."""
         x_qk = self.pos_encodings.query_key_tokens(
             tokens, hw_shape, index - 1, num_prefix_tokens=self.num_prefix_tokens,

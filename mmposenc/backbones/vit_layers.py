@@ -10,6 +10,7 @@ from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
 from ..attention.window import PlainWindowAttention
 from ..encodings.build import EncodingConfig
+from ..functional.packing import Row
 from ..functional.windows import Counts
 from .layers import MLP, DropPath, LayerNorm2d, LayerScale
 from .mlp import ACTIVATIONS
@@ -63,11 +64,13 @@ class ViTBlock(nn.Module):
         self.ls2 = scale()
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x: Tensor, hw_shape: tuple[int, int], key_mask: Tensor | None = None,
+    def forward(self, x: Tensor, hw_shape: tuple[int, int] | Row, key_mask: Tensor | None = None,
                 x_qk: Tensor | None = None, counts: Counts | None = None) -> Tensor:
         """(B, L, C) -> (B, L, C). ``key_mask`` (B, L) is True for padding; ``x_qk`` replaces ``x``
         for queries and keys; ``counts`` is the result of :func:`.layers.block_counts`."""
         normed_qk = None if x_qk is None else self.norm1(x_qk)
+        if isinstance(hw_shape, Row):
+            return self._forward_row(x, hw_shape, normed_qk)
         counted = {} if counts is None else {'counts': counts}
         out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk, **counted)
         x = x + self.drop_path(self.ls1(out))
@@ -76,6 +79,17 @@ class ViTBlock(nn.Module):
             cells = key_mask[:, self.mlp.num_prefix_tokens:]
             mask = cells.reshape(cells.shape[0], *hw_shape)
         return x + self.drop_path(self.ls2(self.mlp(self.norm2(x), hw_shape, mask)))
+
+    def _forward_row(self, x: Tensor, row: Row, normed_qk: Tensor | None) -> Tensor:
+        """Images of several sizes in one row. On a CPU attention of each image is faster than of
+        the row with a mask of pairs; layers that read single tokens take the row."""
+        drops = self.training and self.drop_path.drops
+        out = self.ls1(row.each(self.attn, self.norm1(x), x_qk=normed_qk))
+        x = x + (row.each(self.drop_path, out) if drops else out)
+        normed = self.norm2(x)
+        out = self.ls2(self.mlp(normed) if self.mlp.pos_encodings is None
+                       else row.each(self.mlp, normed))
+        return x + (row.each(self.drop_path, out) if drops else out)  # type: ignore[no-any-return]
 
 
 class SAMNeck(nn.Sequential):

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 
+from ..functional.packing import Row
 from .base import TokenEncoding
 from .build import EncodingConfig, build_encoding, listed, resolve
 
@@ -95,10 +97,17 @@ class PlacedEncodings(nn.Module):
                 raise ValueError(f'{type(encoding).__name__} changes the grid '
                                  f'({encoding.extra_repr()}), but {other_grid}')
 
-    def forward(self, x: Tensor, hw_shape: tuple[int, int], position: int, *,
+    def forward(self, x: Tensor, hw_shape: Any, position: int, *,
                 num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
-                ) -> tuple[Tensor, tuple[int, int], Tensor | None]:
+                ) -> tuple[Tensor, Any, Tensor | None]:
         """Apply the encodings at ``position`` with ``apply_to='qkv'``.
+
+        Args:
+            x: tokens (B, L, C).
+            hw_shape: their grid (H, W), or the :class:`~mmposenc.functional.packing.Row` of images
+                of several sizes.
+            position: after which block; -1: before the first.
+            num_prefix_tokens, padding_mask: as in :class:`TokenEncoding`.
 
         Returns:
             Tokens, their grid and their padding mask; the last two change only if an encoding
@@ -106,10 +115,10 @@ class PlacedEncodings(nn.Module):
         """
         for encoding in self.encodings(position):
             if encoding.apply_to == 'qkv':
-                x = encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens,
-                             padding_mask=padding_mask)
+                x = _apply(encoding, x, hw_shape, num_prefix_tokens, padding_mask)
                 padding_mask = encoding.out_padding_mask(padding_mask)
-                hw_shape = encoding.out_hw_shape(hw_shape)
+                hw_shape = (hw_shape.change_grids(encoding.out_hw_shape)
+                            if isinstance(hw_shape, Row) else encoding.out_hw_shape(hw_shape))
         return x, hw_shape, padding_mask
 
     def out_hw_shape(self, hw_shape: tuple[int, int], position: int | None = None
@@ -121,15 +130,14 @@ class PlacedEncodings(nn.Module):
                 hw_shape = encoding.out_hw_shape(hw_shape)
         return hw_shape
 
-    def query_key_tokens(self, x: Tensor, hw_shape: tuple[int, int], position: int, *,
+    def query_key_tokens(self, x: Tensor, hw_shape: Any, position: int, *,
                          num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
                          ) -> Tensor | None:
         """Tokens from which the block after ``position`` computes queries and keys, or None if that
-        is its input."""
+        is its input. Arguments are those of :meth:`forward`."""
         encodings = [e for e in self.encodings(position) if e.apply_to == 'qk']
         for encoding in encodings:
-            x = encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens,
-                         padding_mask=padding_mask)
+            x = _apply(encoding, x, hw_shape, num_prefix_tokens, padding_mask)
         return x if encodings else None
 
 
@@ -155,6 +163,16 @@ def split_places(pos_encoding: EncodingConfigs, positions: Positions
                          'give a config dict')
     return ([cfg for cfg in configs if cfg not in within],
             None if positions == 'mlp' else positions, within)
+
+
+def _apply(encoding: TokenEncoding, x: Tensor, hw_shape: Any, num_prefix_tokens: int,
+           padding_mask: Tensor | None) -> Tensor:
+    """The encoding of a batch; for images of several sizes, of each part of their row."""
+    if isinstance(hw_shape, Row):
+        return hw_shape.each(  # type: ignore[no-any-return]
+            partial(encoding, num_prefix_tokens=num_prefix_tokens), x)
+    return encoding(  # type: ignore[no-any-return]
+        x, hw_shape, num_prefix_tokens=num_prefix_tokens, padding_mask=padding_mask)
 
 
 def _build(cfg: EncodingConfig, defaults: dict[str, Any]) -> TokenEncoding:

@@ -1,4 +1,5 @@
-"""Distillation of classifiers: the teacher, the head of the student and the model (DeiT)."""
+"""mmpretrain's data preprocessor for images of several sizes; distillation of classifiers: the
+teacher, the head of the student and the model (DeiT)."""
 from __future__ import annotations
 
 import re
@@ -7,11 +8,52 @@ from typing import Any
 
 import torch
 from mmengine.model import BaseModule
+from mmpretrain.models import ClsDataPreprocessor as MMPretrainClsDataPreprocessor
 from mmpretrain.models import DeiTClsHead, ImageClassifier
 from torch import Tensor, nn
 
 from ..checkpoint.mmengine_loading import CheckpointLoader
+from ..functional.image_sizes import note_img_shapes
 from ..registry import MODELS
+
+
+class ClsDataPreprocessor(MMPretrainClsDataPreprocessor):  # type: ignore[misc]
+    """mmpretrain's ClsDataPreprocessor, which stores the images' sizes on the batch for backbones
+    with ``mask_padding=True``, or leaves images of several sizes unpadded.
+
+    Args:
+        pack: give the backbone, a :class:`~mmposenc.backbones.ViT`, a list of images instead of a
+            padded batch. The dataloader needs ``collate_fn=dict(type='pseudo_collate')``.
+        kwargs: arguments of mmpretrain's class.
+
+    Raises:
+        ValueError: ``pack=True`` with ``batch_augments``, which mix images of one size.
+    """
+
+    def __init__(self, pack: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if pack and self.batch_augments is not None:
+            raise ValueError(f"pack=True with batch_augments={kwargs['batch_augments']!r}: Mixup "
+                             f'and CutMix mix images of one size; leave batch_augments out')
+        self.pack = pack
+
+    def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
+        """As in mmpretrain; with ``pack`` the inputs are a list of images (3, H, W), else the
+        batch's attribute ``img_shapes`` lists their sizes."""
+        images, samples = data['inputs'], data.get('data_samples')
+        if self.batch_augments is not None:
+            return super().forward(data, training)  # type: ignore[no-any-return]
+        if not self.pack:
+            shapes = [tuple(image.shape[-2:]) for image in images]
+            return note_img_shapes(super().forward(data, training), shapes)
+        alone = [super(ClsDataPreprocessor, self).forward(
+            {'inputs': [image], 'data_samples': samples and samples[i:i + 1]}, training)
+            for i, image in enumerate(images)]
+        return {'inputs': [part['inputs'][0] for part in alone],
+                'data_samples': samples and [part['data_samples'][0] for part in alone]}
+
+
+# The teacher.
 
 #: Modules of timm's RegNet and their names in torchvision.
 _TIMM_REGNET = (

@@ -1,0 +1,151 @@
+"""A list of images of several sizes: each gives what it gives alone, and nothing is padded."""
+import examples
+import pytest
+import torch
+from tinybackbones import check_list, of_each, randomize
+from tinytasks import classifier_config
+
+from mmposenc.backbones import ViT
+from mmposenc.backbones.layers import DropPath
+from mmposenc.commands.train import main as train
+from mmposenc.engine.training.compiling import compile_regions
+from mmposenc.functional.packing import Row
+
+#: Pixels, at 8 a patch: odd sizes, two with one grid, less than a patch, one row, one column.
+SIZES = [(24, 37), (30, 21), (5, 40), (23, 39), (40, 7), (24, 37)]
+
+
+def small(**options):
+    options = {**dict(embed_dims=16, num_layers=3, num_heads=2, mlp_ratio=2, patch_size=8,
+                      img_size=40, layer_scale_init_value=0.5), **options}
+    return randomize(ViT(**options).double())
+
+
+def images(sizes=SIZES, dtype=torch.float64):
+    torch.manual_seed(3)
+    return [torch.randn(3, *size, dtype=dtype) for size in sizes]
+
+
+@pytest.mark.parametrize('name', examples.RELATIVE)
+def test_relative_encodings(name):
+    check_list(small(rel_pos_encoding=examples.small(name), pool='cls' if len(name) % 2 else 'gap',
+                register_tokens=1), images())
+
+
+@pytest.mark.parametrize('name', [name for name in examples.TOKEN_OPTIONS if 'random' not in name])
+def test_token_encodings(name):
+    check_list(small(pos_encoding=dict(examples.TOKEN_OPTIONS[name]), class_token=True, pool='gap',
+                rel_pos_encoding=dict(type='IRPE')).train('normed' not in name), images())
+
+
+def test_batches_in_a_list():
+    model, batch = small(), images([(24, 37), (30, 21), (24, 37)])
+    pairs = [batch[1], torch.stack([batch[0], batch[2]])]
+    torch.testing.assert_close(model(pairs)[0], model([batch[1], batch[0], batch[2]])[0])
+
+
+def test_dropout_draws_as_for_a_batch():
+    """Also the rate of drop path is of images, not of the row."""
+    model = small(drop_path_rate=0.5, drop_rate=0.2, attn_drop_rate=0.2, pos_encoding=dict(
+        type='LearnedPositionEmbedding'))
+    batch = torch.stack(images([(24, 37)] * 5))
+    torch.manual_seed(0)
+    expected = model(batch)[0]
+    torch.manual_seed(0)
+    torch.testing.assert_close(model(list(batch))[0], expected)
+    row = Row((20, 1), ((1, 2), (3, 1)), 1, tuple(range(21)))
+    parts = row.parts(row.each(DropPath(0.5).train(), torch.ones(1, 64, 4)))
+    assert {float(image.std()) for part in parts for image in part} == {0}
+    assert set(parts[0].unique().tolist()) == {0, 2}
+
+
+@pytest.mark.parametrize('aspect', [False, True])
+@pytest.mark.parametrize('table', ['learned', 'factorized'])
+def test_naflex(table, aspect):
+    """timm's, which pads patches; random weights."""
+    naflex = pytest.importorskip('timm.models.naflexvit')
+    cfg = naflex.NaFlexVitCfg(
+        patch_size=8, embed_dim=16, depth=3, num_heads=2, init_values=0.5, global_pool='avg',
+        reg_tokens=2, fc_norm=True, pos_embed=table, pos_embed_grid_size=(4, 4),
+        pos_embed_ar_preserving=aspect)
+    theirs = randomize(naflex.NaFlexVit(cfg, num_classes=0))
+    tables = dict(type='FactorizedPositionEmbedding', coordinates='aspect' if aspect else
+                  'fractional') if table == 'factorized' else dict(
+        type='LearnedPositionEmbedding', keep_aspect=aspect, interpolation='bicubic_antialias')
+    ours = small(img_size=32, mlp_ratio=4, pool='gap', final_norm='pooled', register_tokens=2,
+                 pos_encoding=tables).float()
+    state = {name: value for name, value in theirs.state_dict().items()
+             if name.startswith(('blocks.', 'fc_norm.'))}
+    weight = theirs.embeds.proj.weight.view(16, 8, 8, 3).permute(0, 3, 1, 2)
+    state |= {'patch_embed.projection.weight': weight, 'register_tokens': theirs.embeds.reg_token,
+              'patch_embed.projection.bias': theirs.embeds.proj.bias}
+    for name, value in ours.pos_encodings.named_parameters():
+        own = getattr(theirs.embeds, name.rsplit('.', 1)[1])
+        state[f'pos_encodings.{name}'] = own.view(value.shape)
+    ours.load_state_dict(state)
+    batch = images([(24, 40), (32, 16), (8, 64), (32, 32)], torch.float32)
+    patches = [naflex.batch_patchify(image[None], (8, 8)) for image in batch]
+    longest = max(part.shape[1] for part, _ in patches)
+    given = dict(patches=torch.zeros(4, longest, 192), patch_valid=torch.zeros(4, longest).bool(),
+                 patch_coord=torch.zeros(4, longest, 2, dtype=torch.long))
+    for i, (part, grid) in enumerate(patches):
+        count = part.shape[1]
+        given['patches'][i, :count], given['patch_valid'][i, :count] = part[0], True
+        given['patch_coord'][i, :count] = torch.cartesian_prod(*map(torch.arange, grid))
+    torch.testing.assert_close(ours(batch)[0], theirs(given), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('batch, message', [
+    ([], 'x is an empty list'),
+    ([torch.zeros(3, 8, 8), torch.zeros(1, 8, 8)], r'x\[1\] has shape \(1, 8, 8\); \(3, H, W\)'),
+    ([torch.zeros(8, 8)], r'x\[0\] has shape \(8, 8\)'),
+    ([torch.zeros(3, 0, 8)], 'at least one pixel'),
+    ([torch.zeros(3, 8, 8), torch.zeros(3, 8, 8).half()], r'x\[1\] has dtype torch.float16, but'),
+    ([torch.zeros(3, 8, 8), torch.zeros(3, 8, 8, device='meta')], r'x\[1\] has device meta, but')])
+def test_wrong_lists(batch, message):
+    with pytest.raises(ValueError, match=message):
+        small()(batch)
+
+
+def test_what_a_list_can_not_have():
+    batch = images()
+    with pytest.raises(ValueError, match='img_shapes is given, but x is a list'):
+        small()(batch, [(8, 8)])
+    normed = small(pos_encoding=dict(type='PEG', norm_act=True))
+    with pytest.raises(ValueError, match=r'BatchNorm \(norm_act=True\).*mask_padding=True'):
+        normed.train()(batch)
+    normed.eval()(batch)
+    with pytest.raises(ValueError, match='cannot be exported'):
+        torch.export.export(small().eval(), (batch,), strict=False)
+
+
+def test_compiled_blocks(fresh_compiler):
+    """The graphs of one list serve all others."""
+    model = small(drop_path_rate=0.2, pos_encoding=dict(type='PEG'),
+                  rel_pos_encoding=dict(type='IRPE'))
+    expected = of_each(model.eval(), images())
+    made = []
+    compile_regions(model, dynamic=True, backend=lambda graph, inputs: made.append(1) or graph)
+    torch.testing.assert_close(of_each(model, images()), expected)
+    counts = []
+    for sizes in (SIZES, SIZES[:3], [(48, 16)] * 2 + [(32, 24), (16, 72)], [(64, 64)] * 7):
+        model.train()(images(sizes))[0].sum().backward()
+        counts.append(len(made))
+    assert counts[1:] == counts[:1] * 3, counts
+
+
+def test_a_classifier_trains_on_images_of_several_sizes(tmp_path):
+    from PIL import Image
+    config = classifier_config(tmp_path)
+    for i, file in enumerate(sorted((tmp_path / 'data').rglob('*.png'))):
+        Image.open(file).resize((24 + 8 * i, 40)).save(file)
+    text = config.read_text().replace('default_collate', 'pseudo_collate')
+    backbone = text[text.index('    backbone='):text.index('    head=')]
+    text = text.replace(backbone, "    backbone=dict(type='mmposenc.ViT', embed_dims=8, num_heads=1,"
+                        " num_layers=2, patch_size=8, pos_encoding=dict("
+                        "type='mmposenc.FactorizedPositionEmbedding')),\n")
+    config.write_text(text.replace(
+        'data_preprocessor = dict(',
+        "data_preprocessor = dict(type='mmposenc.ClsDataPreprocessor', pack=True, "))
+    train([str(config), '--work-dir', str(tmp_path / 'run')])
+    assert (tmp_path / 'run' / 'epoch_1.pth').exists()
