@@ -92,6 +92,30 @@ def deit(height: int, width: int) -> Models:
     return models
 
 
+#: Pixels of the images of a batch whose images have their own sizes.
+OWN_SIZES = ((160, 224), (224, 160), (128, 256), (224, 224))
+
+
+class OwnSizes(nn.Module):
+    """A ViT for images of several sizes: of a padded batch, or of a list."""
+
+    def __init__(self, model: nn.Module, listed: bool) -> None:
+        super().__init__()
+        self.model, self.listed = model, listed
+
+    def forward(self, images: Tensor) -> Any:
+        sizes = [OWN_SIZES[index % 4] for index in range(len(images))]
+        if not self.listed:
+            return self.model(images, sizes)
+        return self.model([image[:, :height, :width]
+                           for image, (height, width) in zip(images, sizes, strict=True)])
+
+
+def own_sizes(height: int, width: int) -> Models:
+    model = DeiT('small', pos_encoding=LEARNED, mask_padding=True)
+    return {'padded': OwnSizes(model, False), 'list': OwnSizes(copy.deepcopy(model), True)}
+
+
 def detector(cfg: Any) -> nn.Module:
     from mmdet.registry import MODELS
     cfg = copy.deepcopy(cfg)
@@ -145,6 +169,7 @@ CASES = {'PVT-tiny 800x1344': Case(pvt, 1, 800, 1344), 'PVT-tiny 512': Case(pvt,
          'Swin-T 224': Case(swin, 8, 224, 224),
          'Swin V2-T 256': Case(swin_v2, 8, 256, 256, checked=256),
          'DeiT-S 224': Case(deit, 8, 224, 224),
+         'DeiT-S of four sizes': Case(own_sizes, 4, 224, 256, checked=256),
          'DETR-R50 800x1344': Case(detr, 2, 800, 1344, True),
          'RetinaNet PVT-tiny 800x1344': Case(retinanet, 2, 800, 1344, True)}
 MODES = ('training', 'inference')

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..checkpoint.pvt_archs import ARCHS, SIZES
 from ..encodings.sharing import shared_encodings
-from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images
+from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
 from ..functional.masking import every_cell, masked_mean, pad_map, tokens_to_map
 from .archs import takes_arch
 from .base import Backbone
@@ -134,10 +134,11 @@ class PVT(Backbone):
         Raises:
             ValueError: an image is smaller than a patch, or sizes do not fit the batch.
         """
-        if min(x.shape[-2:]) < self.patch_sizes[0] and not self.stages[0].patch_embed.ceil_mode:
-            raise ValueError(f'an image of {x.shape[-2]}x{x.shape[-1]} is smaller than the patch '
+        height, width = one_batch(x).shape[-2:]
+        if min(height, width) < self.patch_sizes[0] and not self.stages[0].patch_embed.ceil_mode:
+            raise ValueError(f'an image of {height}x{width} is smaller than the patch '
                              f'of {self.patch_sizes[0]}x{self.patch_sizes[0]}')
-        full_hw = tuple(x.shape[-2:])
+        full_hw = (height, width)
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
         x, mask = mask_images(x, shapes, self.patch_sizes[0])
         outs = []

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..encodings.sharing import shared_encodings
 from ..functional.grids import as_grid
-from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images
+from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from .archs import takes_arch
 from .base import Backbone
@@ -149,7 +149,7 @@ class Swin(Backbone):
         Raises:
             ValueError: sizes do not fit the batch.
         """
-        full_hw = self.patch_embed.out_hw_shape(x.shape[-2:])
+        full_hw = self.patch_embed.out_hw_shape(one_batch(x).shape[-2:])
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
         x, mask = mask_images(x, shapes, self.patch_size)
         x, hw_shape = self.patch_embed(x)

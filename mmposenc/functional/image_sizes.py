@@ -24,6 +24,19 @@ def set_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> Tensor:
     return batch
 
 
+def one_batch(x: Any) -> Tensor:
+    """x, after a check that it is a batch.
+
+    Raises:
+        ValueError: x is a list of images.
+    """
+    if not isinstance(x, Tensor):
+        raise ValueError('x is a list of images (pack=True), which only mmposenc.ViT takes, and '
+                         'not with FeatureCacheHook; give a padded batch with img_shapes and '
+                         'mask_padding=True')
+    return x
+
+
 def get_img_shapes(batch: Tensor, shapes: ImgShapes | None, mask_padding: bool
                    ) -> list[tuple[int, int]] | Tensor | None:
     """Sizes to mask a batch with, or None.

@@ -2,10 +2,9 @@
 import examples
 import pytest
 import torch
-from tinybackbones import check_list, of_each, randomize
+from tinybackbones import BUILD, check_list, of_each, randomize
 from tinytasks import classifier_config
 
-from mmposenc.backbones import ViT
 from mmposenc.backbones.layers import DropPath
 from mmposenc.commands.train import main as train
 from mmposenc.engine.training.compiling import compile_regions
@@ -16,9 +15,8 @@ SIZES = [(24, 37), (30, 21), (5, 40), (23, 39), (40, 7), (24, 37)]
 
 
 def small(**options):
-    options = {**dict(embed_dims=16, num_layers=3, num_heads=2, mlp_ratio=2, patch_size=8,
-                      img_size=40, layer_scale_init_value=0.5), **options}
-    return randomize(ViT(**options).double())
+    return randomize(BUILD['vit'](**{**dict(img_size=40, out_indices=None, final_norm=True),
+                                     **options}).double())
 
 
 def images(sizes=SIZES, dtype=torch.float64):
@@ -39,9 +37,9 @@ def test_token_encodings(name):
 
 
 def test_batches_in_a_list():
-    model, batch = small(), images([(24, 37), (30, 21), (24, 37)])
-    pairs = [batch[1], torch.stack([batch[0], batch[2]])]
-    torch.testing.assert_close(model(pairs)[0], model([batch[1], batch[0], batch[2]])[0])
+    model, batch = small(), images()
+    torch.testing.assert_close(model([batch[1], torch.stack(batch[::5]), batch[2]])[0],
+                               model([batch[1], batch[0], batch[5], batch[2]])[0])
 
 
 def test_dropout_draws_as_for_a_batch():
@@ -64,35 +62,27 @@ def test_dropout_draws_as_for_a_batch():
 def test_naflex(table, aspect):
     """timm's, which pads patches; random weights."""
     naflex = pytest.importorskip('timm.models.naflexvit')
-    cfg = naflex.NaFlexVitCfg(
-        patch_size=8, embed_dim=16, depth=3, num_heads=2, init_values=0.5, global_pool='avg',
+    from timm.data.naflex_dataset import NaFlexCollator
+    from timm.data.naflex_transforms import Patchify
+    theirs = randomize(naflex.NaFlexVit(naflex.NaFlexVitCfg(
+        patch_size=8, embed_dim=16, depth=4, num_heads=2, init_values=0.5, global_pool='avg',
         reg_tokens=2, fc_norm=True, pos_embed=table, pos_embed_grid_size=(4, 4),
-        pos_embed_ar_preserving=aspect)
-    theirs = randomize(naflex.NaFlexVit(cfg, num_classes=0))
-    tables = dict(type='FactorizedPositionEmbedding', coordinates='aspect' if aspect else
-                  'fractional') if table == 'factorized' else dict(
-        type='LearnedPositionEmbedding', keep_aspect=aspect, interpolation='bicubic_antialias')
-    ours = small(img_size=32, mlp_ratio=4, pool='gap', final_norm='pooled', register_tokens=2,
-                 pos_encoding=tables).float()
+        pos_embed_ar_preserving=aspect), num_classes=0))
+    ours = small(img_size=32, pool='gap', final_norm='pooled', register_tokens=2, pos_encoding=(
+        dict(type='LearnedPositionEmbedding', keep_aspect=aspect, interpolation='bicubic_antialias')
+        if table == 'learned' else dict(type='FactorizedPositionEmbedding', coordinates=(
+            'aspect' if aspect else 'fractional')))).float()
     state = {name: value for name, value in theirs.state_dict().items()
              if name.startswith(('blocks.', 'fc_norm.'))}
     weight = theirs.embeds.proj.weight.view(16, 8, 8, 3).permute(0, 3, 1, 2)
     state |= {'patch_embed.projection.weight': weight, 'register_tokens': theirs.embeds.reg_token,
-              'patch_embed.projection.bias': theirs.embeds.proj.bias}
-    for name, value in ours.pos_encodings.named_parameters():
-        own = getattr(theirs.embeds, name.rsplit('.', 1)[1])
-        state[f'pos_encodings.{name}'] = own.view(value.shape)
+              'patch_embed.projection.bias': theirs.embeds.proj.bias,
+              **{f'pos_encodings.{name}': getattr(theirs.embeds, name.split('.')[-1]).view_as(value)
+                 for name, value in ours.pos_encodings.named_parameters()}}
     ours.load_state_dict(state)
-    batch = images([(24, 40), (32, 16), (8, 64), (32, 32)], torch.float32)
-    patches = [naflex.batch_patchify(image[None], (8, 8)) for image in batch]
-    longest = max(part.shape[1] for part, _ in patches)
-    given = dict(patches=torch.zeros(4, longest, 192), patch_valid=torch.zeros(4, longest).bool(),
-                 patch_coord=torch.zeros(4, longest, 2, dtype=torch.long))
-    for i, (part, grid) in enumerate(patches):
-        count = part.shape[1]
-        given['patches'][i, :count], given['patch_valid'][i, :count] = part[0], True
-        given['patch_coord'][i, :count] = torch.cartesian_prod(*map(torch.arange, grid))
-    torch.testing.assert_close(ours(batch)[0], theirs(given), rtol=1e-4, atol=1e-5)
+    batch = images([(24, 40), (32, 16), (8, 64), (32, 32), (21, 30)], torch.float32)
+    padded, _ = NaFlexCollator(24)([(Patchify(8)(image), 0) for image in batch])
+    torch.testing.assert_close(ours(batch)[0], theirs(padded), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize('batch, message', [
@@ -111,6 +101,9 @@ def test_what_a_list_can_not_have():
     batch = images()
     with pytest.raises(ValueError, match='img_shapes is given, but x is a list'):
         small()(batch, [(8, 8)])
+    for name in ('pvt', 'swin'):
+        with pytest.raises(ValueError, match=r'x is a list of images \(pack=True\), which only'):
+            BUILD[name]()(batch)
     normed = small(pos_encoding=dict(type='PEG', norm_act=True))
     with pytest.raises(ValueError, match=r'BatchNorm \(norm_act=True\).*mask_padding=True'):
         normed.train()(batch)
@@ -140,12 +133,10 @@ def test_a_classifier_trains_on_images_of_several_sizes(tmp_path):
     for i, file in enumerate(sorted((tmp_path / 'data').rglob('*.png'))):
         Image.open(file).resize((24 + 8 * i, 40)).save(file)
     text = config.read_text().replace('default_collate', 'pseudo_collate')
-    backbone = text[text.index('    backbone='):text.index('    head=')]
-    text = text.replace(backbone, "    backbone=dict(type='mmposenc.ViT', embed_dims=8, num_heads=1,"
-                        " num_layers=2, patch_size=8, pos_encoding=dict("
-                        "type='mmposenc.FactorizedPositionEmbedding')),\n")
-    config.write_text(text.replace(
-        'data_preprocessor = dict(',
-        "data_preprocessor = dict(type='mmposenc.ClsDataPreprocessor', pack=True, "))
+    config.write_text(text + """
+data_preprocessor.update(type='mmposenc.ClsDataPreprocessor', pack=True)
+model['backbone'] = dict(type='mmposenc.ViT', patch_size=8, embed_dims=8, num_layers=2, num_heads=1,
+                         pos_encoding=dict(type='mmposenc.FactorizedPositionEmbedding'))
+""")
     train([str(config), '--work-dir', str(tmp_path / 'run')])
     assert (tmp_path / 'run' / 'epoch_1.pth').exists()

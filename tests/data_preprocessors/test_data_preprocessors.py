@@ -21,7 +21,13 @@ def seg_sample(size):
         data=torch.zeros(1, *size, dtype=torch.long)))
 
 
+def cls_sample(size):
+    from mmpretrain.structures import DataSample
+    return DataSample().set_gt_label(1)
+
+
 @pytest.mark.parametrize(('cfg', 'sample'), [
+    (dict(type='mmposenc.ClsDataPreprocessor'), cls_sample),
     (dict(type='mmposenc.DetDataPreprocessor', pad_size_divisor=32), det_sample),
     (dict(type='mmposenc.SegDataPreProcessor', size=(64, 64), pad_val=0, seg_pad_val=255),
      seg_sample)])
@@ -30,3 +36,14 @@ def test_sizes_before_padding_are_noted_on_the_batch(cfg, sample):
                                    data_samples=list(map(sample, SIZES))), training=True)
     assert batch['inputs'].shape == (2, 3, 64, 64)
     assert batch['inputs'].img_shapes == SIZES
+
+
+def test_images_of_a_classifier_stay_unpadded():
+    cfg = dict(type='mmposenc.ClsDataPreprocessor', pack=True, mean=[1.] * 3, std=[2.] * 3)
+    batch = MODELS.build(cfg)(dict(inputs=[torch.full((3, *size), 5) for size in SIZES],
+                                   data_samples=list(map(cls_sample, SIZES))), training=True)
+    assert [image.shape for image in batch['inputs']] == [(3, *size) for size in SIZES]
+    assert all((image == 2).all() for image in batch['inputs'])
+    assert [int(sample.gt_label) for sample in batch['data_samples']] == [1, 1]
+    with pytest.raises(ValueError, match='pack=True with batch_augments=.*leave batch_augments'):
+        MODELS.build(dict(cfg, batch_augments=dict(augments=dict(type='Mixup', alpha=0.8))))

@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import mmposenc
-from mmposenc.functional.image_sizes import set_img_shapes
+from mmposenc.functional.image_sizes import one_batch, set_img_shapes
 
 from ..config.checks import check_folder
 from ..config.nodes import custom_hook
@@ -262,7 +262,7 @@ class CachedFeatures:
         """The features of a batch (B, C, H, W), as the backbone returns them."""
         if not self.backbone.training or args or kwargs:
             return self.compute(x, *args, **kwargs)
-        full_hw = (x.shape[-2], x.shape[-1])
+        full_hw = (one_batch(x).shape[-2], x.shape[-1])
         noted = getattr(x, 'img_shapes', None) if self.masks else None
         extents = [(int(s[0]), int(s[1])) for s in noted] if noted else [full_hw] * len(x)
         images = [self._features(image[None, :, :height, :width])
