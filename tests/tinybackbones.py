@@ -90,7 +90,8 @@ def of_each(model, batch):
 def check_list(model, batch):
     """Outputs and gradients of images in a list against those of each image alone."""
     packed = of_each(model, batch)
-    alone = [each for image in batch for each in of_each(model, image[None])]
+    alone = [each for image in batch for each in of_each(
+        model, image[None] if image.dim() == 3 else image)]
     grads = [torch.autograd.grad(total([out for image in outs for out in image]), [
         p for p in model.parameters() if p.requires_grad], materialize_grads=True)
         for outs in (packed, alone)]

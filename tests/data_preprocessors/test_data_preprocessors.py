@@ -42,8 +42,6 @@ def test_images_of_a_classifier_stay_unpadded():
     cfg = dict(type='mmposenc.ClsDataPreprocessor', pack=True, mean=[1.] * 3, std=[2.] * 3)
     batch = MODELS.build(cfg)(dict(inputs=[torch.full((3, *size), 5) for size in SIZES],
                                    data_samples=list(map(cls_sample, SIZES))), training=True)
-    assert [image.shape for image in batch['inputs']] == [(3, *size) for size in SIZES]
-    assert all((image == 2).all() for image in batch['inputs'])
-    assert [int(sample.gt_label) for sample in batch['data_samples']] == [1, 1]
+    torch.testing.assert_close(batch['inputs'], [torch.full((3, *size), 2.) for size in SIZES])
     with pytest.raises(ValueError, match='pack=True with batch_augments=.*leave batch_augments'):
         MODELS.build(dict(cfg, batch_augments=dict(augments=dict(type='Mixup', alpha=0.8))))
