@@ -116,7 +116,7 @@ class Row:
         """The batches (n, L, C) of a row (1, N, C)."""
         sizes = [n * length for n, length in zip(self.counts, self.lengths, strict=True)]
         return [part.view(n, -1, x.shape[-1])
-                for part, n in zip(x.split(sizes, 1), self.counts, strict=True)]
+                for part, n in zip(torch.split(x, sizes, 1), self.counts, strict=True)]
 
     def change_grids(self, change: Callable[[tuple[int, int]], tuple[int, int]]) -> Row:
         """The row with the grids that ``change`` returns."""
