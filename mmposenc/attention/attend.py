@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
+from ..functional.masking import check_mask
 from ..functional.tracing import is_compiling, is_exporting
 from .fast.choice import fastest, fold_vectors
 from .fast.flex import flex
@@ -207,12 +208,7 @@ def _check_padding(k: Tensor, key_padding_mask: Tensor) -> tuple[Tensor, Tensor]
 
     In an image without valid keys all keys count as valid, to avoid NaN.
     """
-    if key_padding_mask.dtype != torch.bool:
-        raise ValueError(f'key_padding_mask has dtype {key_padding_mask.dtype}; it must be bool, '
-                         f'True = padding')
-    if key_padding_mask.shape != (k.shape[0], k.shape[2]):
-        raise ValueError(f'key_padding_mask has shape {tuple(key_padding_mask.shape)}; '
-                         f'it must be (B, Lk) = {(k.shape[0], k.shape[2])}')
+    check_mask(key_padding_mask, (k.shape[0], k.shape[2]), 'key_padding_mask')
     has_key = ~key_padding_mask.all(-1)
     return key_padding_mask & has_key[:, None], has_key
 

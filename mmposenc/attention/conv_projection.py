@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..functional.grids import Grid, GridLike, check_tokens
+from ..functional.grids import Grid, as_grid
 from ..functional.masking import join_prefix, map_to_tokens, split_prefix, tokens_to_map
 from .linear import some_channels, split_heads
 from .multihead import MultiheadAttention
@@ -41,30 +41,18 @@ class ConvProjectionAttention(MultiheadAttention):
             nn.Conv2d(embed_dims, embed_dims, kernel_size, padding=kernel_size // 2,
                       groups=embed_dims) for _ in range(3))
 
-    def forward(self, x: Tensor, hw_shape: GridLike, key_padding_mask: Tensor | None = None,
-                need_weights: bool = False, *, x_qk: Tensor | None = None
-                ) -> Tensor | tuple[Tensor, Tensor]:
-        """Attend; arguments, result and errors are those of :class:`MultiheadAttention`."""
-        grid = check_tokens(x, hw_shape, self.num_prefix_tokens)
-        if x_qk is not None and x_qk.shape != x.shape:
-            raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; it must be that of x, '
-                             f'{tuple(x.shape)}')
-        x_qk = x if x_qk is None else x_qk
-        qkv: list[Tensor] = []
+    def _project(self, x: Tensor, x_qk: Tensor | None = None, grid: Grid | None = None,
+                 padding: Tensor | None = None) -> tuple[Tensor, ...]:
+        """As the base, of tokens of which those of the grid are convolved."""
+        assert grid is not None
+        hw_shape, qkv = as_grid(grid).hw, []
         for index, (conv, source) in enumerate((
-                (self.conv_q, x_qk), (self.conv_k, x_qk), (self.conv_v, x))):
+                (self.conv_q, x_qk), (self.conv_k, x_qk), (self.conv_v, None))):
+            prefix, tokens = split_prefix(x if source is None else source, self.num_prefix_tokens)
+            if padding is not None:
+                tokens = tokens.masked_fill(padding[:, self.num_prefix_tokens:, None], 0)
+            maps = conv(tokens_to_map(tokens.contiguous(), hw_shape))
             channels = slice(index * self.embed_dims, (index + 1) * self.embed_dims)
-            convolved = self._convolve(conv, source, grid, key_padding_mask)
-            qkv += split_heads(some_channels(self.qkv, convolved, channels), self.num_heads)
-        return self._attend(tuple(qkv), grid, key_padding_mask=key_padding_mask,
-                            need_weights=need_weights)
-
-    def _convolve(self, conv: nn.Module, x: Tensor, grid: Grid, key_padding_mask: Tensor | None
-                  ) -> Tensor:
-        """(B, P + L, C) with the grid's tokens convolved."""
-        prefix, tokens = split_prefix(x, self.num_prefix_tokens)
-        if key_padding_mask is not None:
-            padding = key_padding_mask[:, self.num_prefix_tokens:, None]
-            tokens = tokens.masked_fill(padding, 0)
-        convolved = map_to_tokens(conv(tokens_to_map(tokens.contiguous(), grid.hw)))
-        return join_prefix(prefix, convolved)
+            projected = some_channels(self.qkv, join_prefix(prefix, map_to_tokens(maps)), channels)
+            qkv += split_heads(projected, self.num_heads)
+        return tuple(qkv)

@@ -47,6 +47,13 @@ def check_heads(embed_dims: int, num_heads: int) -> None:
                          f'num_heads={num_heads}')
 
 
+def check_x_qk(x: Tensor, x_qk: Tensor | None) -> None:
+    """Raise ValueError if tokens for queries and keys have another shape than those for values."""
+    if x_qk is not None and x_qk.shape != x.shape:
+        raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; it must be that of x, '
+                         f'{tuple(x.shape)}')
+
+
 def qkv_projection(embed_dims: int, qkv_bias: bool | str) -> Linear:
     """The joint projection to queries, keys and values; 'qv': without a bias of the keys."""
     if qkv_bias not in (True, False, 'qv'):

@@ -5,10 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from ..functional.grids import GridLike, check_tokens
+from ..functional.grids import Grid, GridLike, check_tokens
 from .attend import Options, attend_qkv, checked_form, join_heads
 from .cosine import CosineScale
-from .linear import Linear, check_heads, qkv_projection, some_channels, split_heads
+from .linear import (
+    Linear,
+    check_heads,
+    check_x_qk,
+    qkv_projection,
+    some_channels,
+    split_heads,
+)
 from .terms import split
 
 if TYPE_CHECKING:  # encodings import terms, with this package
@@ -94,15 +101,15 @@ class MultiheadAttention(nn.Module):
                 or dtype.
         """
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens, any_axes=True)
-        return self._attend(self._project(x, x_qk), grid, key_padding_mask=key_padding_mask,
-                            need_weights=need_weights)
+        check_x_qk(x, x_qk)
+        return self._attend(self._project(x, x_qk, grid, key_padding_mask), grid,
+                            key_padding_mask=key_padding_mask, need_weights=need_weights)
 
-    def _project(self, x: Tensor, x_qk: Tensor | None) -> tuple[Tensor, ...]:
-        """q, k, v, each (B, heads, L, head_dims), or one (B, L, 3, heads, head_dims)."""
+    def _project(self, x: Tensor, x_qk: Tensor | None = None, grid: Grid | None = None,
+                 padding: Tensor | None = None) -> tuple[Tensor, ...]:
+        """q, k, v, each (B, heads, L, head_dims), or one (B, L, 3, heads, head_dims); a subclass
+        may look at the grid and its padding (B, L)."""
         if x_qk is not None:
-            if x_qk.shape != x.shape:
-                raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; it must be that of x, '
-                                 f'{tuple(x.shape)}')
             qk = some_channels(self.qkv, x_qk, slice(2 * self.embed_dims))
             v = some_channels(self.qkv, x, slice(2 * self.embed_dims, None))
             return (*split_heads(qk, self.num_heads, 2), *split_heads(v, self.num_heads))
@@ -125,12 +132,12 @@ class MultiheadAttention(nn.Module):
 
 def build_relative_encoding(cfg: RelativeConfig | None, head_dims: int, num_heads: int,
                             num_prefix_tokens: int, **defaults: Any) -> RelativeEncoding | None:
-    """Build an encoding for an attention module and check that both fit; None stays None.
+    """Build an encoding for an attention module; None stays None.
 
     ``defaults`` are further arguments, added to the config if the encoding has them.
 
     Raises:
-        ValueError: the encoding has other numbers of heads or prefix tokens.
+        ValueError: a bad config, or an encoding for other numbers of heads or prefix tokens.
     """
     from ..encodings.base import RelativeEncoding
     from ..encodings.build import build_encoding
@@ -138,13 +145,6 @@ def build_relative_encoding(cfg: RelativeConfig | None, head_dims: int, num_head
     if cfg is None:
         return None
     # For mypy: RelativeEncoding is abstract, but is only compared here.
-    encoding = build_encoding(
+    return build_encoding(
         cfg, RelativeEncoding, 'rel_pos_encoding',  # type: ignore[type-abstract]
         head_dims=head_dims, num_heads=num_heads, num_prefix_tokens=num_prefix_tokens, **defaults)
-    wanted = dict(head_dims=head_dims, num_heads=num_heads, num_prefix_tokens=num_prefix_tokens)
-    for name, value in wanted.items():
-        found = getattr(encoding, name, None)
-        if found is not None and found != value:
-            raise ValueError(f'rel_pos_encoding has {name}={found}, but the attention has '
-                             f'{name}={value}; they must be equal')
-    return encoding

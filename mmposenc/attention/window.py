@@ -3,11 +3,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
 
 from ..functional.grids import GridLike, as_grid, check_tokens
+from ..functional.masking import check_mask
 from ..functional.windows import Counts, Windows
+from .linear import check_x_qk
 from .multihead import MultiheadAttention, build_relative_encoding
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class WindowAttention(MultiheadAttention):
             raise ValueError(f'regions has shape {tuple(regions.shape)}, which does not fit x of '
                              f'shape {tuple(x.shape)}: (n, {length}) is required, n a divisor of '
                              f'the windows')
-        return self._attend(self._project(x, None), self.window_size, regions=regions,
+        return self._attend(self._project(x), self.window_size, regions=regions,
                             need_weights=need_weights)
 
 
@@ -127,11 +128,7 @@ class ShiftWindowAttention(nn.Module):
         """
         grid = check_tokens(x, hw_shape)
         if padding_mask is not None:
-            if padding_mask.dtype != torch.bool or padding_mask.shape != (x.shape[0], *grid.hw):
-                raise ValueError(
-                    f'padding_mask has shape {tuple(padding_mask.shape)} and dtype '
-                    f'{padding_mask.dtype}; ({x.shape[0]}, {grid.height}, {grid.width}) and bool '
-                    f'are required')
+            check_mask(padding_mask, (x.shape[0], *grid.hw), 'padding_mask')
         windows = Windows(grid.hw, self.window_size, self._shift(grid.hw), padding_mask,
                           counts)
         regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
@@ -185,12 +182,10 @@ class PlainWindowAttention(MultiheadAttention):
             ValueError: as in MultiheadAttention.
         """
         grid = check_tokens(x, hw_shape)
+        check_x_qk(x, x_qk)
         mask = key_padding_mask
         if mask is not None:
-            if mask.dtype != torch.bool or mask.shape != x.shape[:2]:
-                raise ValueError(f'key_padding_mask has shape {tuple(mask.shape)} and dtype '
-                                 f'{mask.dtype}; (B, L) = {tuple(x.shape[:2])} and bool are '
-                                 f'required')
+            check_mask(mask, (x.shape[0], x.shape[1]), 'key_padding_mask')
             mask = mask.view(x.shape[0], *grid.hw)
         windows = Windows(grid.hw, self.window_size, padding_mask=mask, counts=counts)
         regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])

@@ -11,8 +11,8 @@ from ..functional.position_tables import (
     INTERPOLATIONS,
     resampling,
     resize_position_table,
-    resize_to_extents,
     sincos_2d,
+    whole_extents,
 )
 from .base import TokenEncoding, set_zeros
 from .checks import check_at_least, check_choices
@@ -106,14 +106,12 @@ class LearnedPositionEmbedding(_AddedTable):
 
     def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         cells = self.pos_embed[:, self.num_prefix_embeds:]
-        how = (self.interpolation, self.interpolation_offset)
         if self.keep_aspect and not (extents is None and known_equal(hw_shape, self.grid_shape)):
-            sides = _sides(hw_shape, extents, cells.device)
+            sides = whole_extents(hw_shape, cells.device) if extents is None else extents
             own = (sides == sides.new_tensor(self.grid_shape)).all(1, keepdim=True)
             extents = torch.where(own, sides, sides.amax(1, keepdim=True))
-        if extents is not None:
-            return resize_to_extents(cells, self.grid_shape, extents, hw_shape, *how)
-        return resize_position_table(cells, self.grid_shape, hw_shape, *how)
+        return resize_position_table(cells, self.grid_shape, hw_shape, self.interpolation,
+                                     self.interpolation_offset, extents)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
                 padding_mask: Tensor | None = None) -> Tensor:
@@ -177,7 +175,7 @@ class FactorizedPositionEmbedding(_AddedTable):
     def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         if like.is_meta:
             return like.new_empty(1, hw_shape[0] * hw_shape[1], like.shape[-1])
-        sides = _sides(hw_shape, extents, like.device)
+        sides = whole_extents(hw_shape, like.device) if extents is None else extents
         if self.coordinates == 'aspect':
             sides = sides.amax(1, keepdim=True).expand(-1, 2)
         parts = []
@@ -236,20 +234,12 @@ class WindowedPositionEmbedding(_AddedTable):
 
     def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         cells = self.pos_embed.flatten(2).transpose(1, 2)
-        image = (resize_position_table(cells, self.grid_shape, hw_shape, self.interpolation)
-                 if extents is None else resize_to_extents(
-                     cells, self.grid_shape, extents, hw_shape, self.interpolation))
+        image = resize_position_table(cells, self.grid_shape, hw_shape, self.interpolation,
+                                      extents=extents)
         rows, cols = (torch.arange(side, device=like.device) % window
                       for side, window in zip(hw_shape, self.window_shape, strict=True))
         windows = self.pos_embed_win.index_select(2, rows).index_select(3, cols)
         return image + windows.flatten(2).transpose(1, 2)
-
-
-def _sides(hw_shape: tuple[int, int], extents: Tensor | None, device: torch.device) -> Tensor:
-    """Rows and columns of each image (B, 2); those of the grid if ``extents`` is None."""
-    if extents is not None:
-        return extents
-    return torch.stack([torch.full((1,), side, device=device) for side in hw_shape], 1)
 
 
 class SinCosPositionEncoding(_AddedTable):

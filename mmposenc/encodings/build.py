@@ -38,7 +38,8 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
 
     Raises:
         ValueError: for an unknown type, missing or unknown arguments, a module of another base
-            class, or a config that is neither a dict nor a module.
+            class or for other numbers of heads, channels or prefix tokens, or a config that is
+            neither a dict nor a module.
     """
     if isinstance(cfg, (list, tuple)) and contract is RelativeEncoding:
         cfg = _sum(cfg, argument)
@@ -65,6 +66,10 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
         raise ValueError(f'{argument}={cfg!r} must be a dict with a type, or a module')
     if not isinstance(module, contract):
         raise wrong_contract(type(module), contract, argument)
+    for name in ('head_dims', 'num_heads', 'num_prefix_tokens'):
+        found, wanted = getattr(module, name, None), defaults.get(name)
+        if None not in (found, wanted) and found != wanted:
+            raise ValueError(f'{argument} has {name}={found}, but {name}={wanted} is required')
     if isinstance(cfg, dict) and zero_init:
         module.start_at_zero()
     return module

@@ -39,16 +39,8 @@ class CombinedRPE(RelativeEncoding):
             build_encoding(cfg, RelativeEncoding,  # type: ignore[type-abstract]
                            f'encodings[{index}]', num_prefix_tokens=num_prefix_tokens, **defaults)
             for index, cfg in enumerate(encodings))
-        wanted = dict(defaults, num_prefix_tokens=num_prefix_tokens)
-        for name in ('head_dims', 'num_heads', 'num_prefix_tokens'):
-            for index, encoding in enumerate(self.encodings):
-                found = getattr(encoding, name, None)
-                if None not in (found, wanted.get(name)) and found != wanted[name]:
-                    raise ValueError(f'encodings[{index}] has {name}={found}, but '
-                                     f'{name}={wanted[name]} is required')
-            # The attention module compares these with its own.
-            if name in wanted:
-                setattr(self, name, wanted[name])
+        for name in {'head_dims', 'num_heads'} & set(defaults):  # compared with the attention's
+            setattr(self, name, defaults[name])
         self.has_rotation = any(e.has_rotation for e in self._members())
         self.cellwise = all(e.cellwise for e in self._members())
         self.takes_frames = all(e.takes_frames for e in self._members())

@@ -17,7 +17,7 @@ from ..functional.masking import (
     split_prefix,
     tokens_to_map,
 )
-from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean, window_mean
+from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean
 from ..functional.pooling.adaptive import FORMS, context_pool, full_precision
 from ..functional.pooling.partition import cells_at_stride
 from .base import TokenEncoding
@@ -239,19 +239,20 @@ class ContextPool(TokenEncoding):
             if self.has_weights:
                 logits = predicted.pop(0)
             if self.has_sizes:
-                sigma = self._sizes(predicted[0], hw_shape, padding)
+                sigma = self._sizes(predicted[0], grid, padding)
         if padding is not None:
             logits = logits.masked_fill(padding, -math.inf)
         return Pooling(logits, sigma)
 
-    def _sizes(self, raw: Tensor, hw_shape: tuple[int, int], padding: Tensor | None) -> Tensor:
+    def _sizes(self, raw: Tensor, grid: tuple[int, int], padding: Tensor | None) -> Tensor:
         if self.size_norm == 'sigmoid':
             sizes = raw.sigmoid()
         else:
             sizes = (raw if padding is None else raw.masked_fill(padding, -math.inf)).softmax(1)
+        extents = _extents(raw, grid, padding)
         if self.dims == 1:
-            return self.ratio * sizes * _lengths(raw, padding)[:, None]
-        return self.ratio * sizes * _extents(raw, hw_shape, padding).sum(1, keepdim=True) / 2
+            return self.ratio * sizes * extents[:, 1:]
+        return self.ratio * sizes * extents.sum(1, keepdim=True) / 2
 
     def _encode(self, x: Tensor, hw_shape: tuple[int, int], padding: Tensor | None) -> Tensor:
         logits, sigma = self.predict(x, hw_shape, padding)
@@ -276,17 +277,13 @@ class ContextPool(TokenEncoding):
             queries, keys = both.chunk(2, -1)
             return nonlocal_pool(x, queries * queries.shape[-1] ** -0.5, keys, padding, sizes,
                                  grid, kernel, self.causal)
-        if sigma is not None or self.causal:
+        if kernel == 'window' or sigma is not None or self.causal:
             return context_pool(x, logits, sizes, grid, form=self.form, truncate=self.truncate,
                                 kernel=kernel, causal=self.causal, stride=self.stride)
         weights = (logits - logits.detach().amax(1, keepdim=True)).exp()
         if self.locality == 'none':
             return global_mean(x, weights)
-        if self.locality == 'fixed_window':
-            return window_mean(x, weights, grid, self.window_size)
-        extents = _extents(logits, grid, padding) if self.dims == 2 else torch.stack(
-            (torch.ones_like(logits[:, 0]), _lengths(logits, padding)), 1)
-        return random_mean(x, weights, grid, extents, self.num_random)
+        return random_mean(x, weights, grid, _extents(logits, grid, padding), self.num_random)
 
     def _kernel(self, sigma: Tensor | None, like: Tensor) -> tuple[str, Tensor]:
         """Kernel and sizes with which the general pooling computes the chosen locality."""
@@ -302,18 +299,11 @@ class ContextPool(TokenEncoding):
                 f'locality={self.locality!r}, form={self.form!r}')
 
 
-def _lengths(like: Tensor, padding: Tensor | None) -> Tensor:
-    """Number of tokens of each image (B,)."""
+def _extents(like: Tensor, grid: tuple[int, int], padding: Tensor | None) -> Tensor:
+    """Rows and columns of each image (B, 2); a sequence is one row."""
     if padding is None:
-        return torch.full_like(like[:, 0], like.shape[1])
-    return (~padding).sum(1).to(like.dtype)
-
-
-def _extents(like: Tensor, hw_shape: tuple[int, int], padding: Tensor | None) -> Tensor:
-    """Rows and columns of each image (B, 2)."""
-    if padding is None:
-        return torch.stack([torch.full_like(like[:, 0], side) for side in hw_shape], 1)
-    return filled(padding.view(like.shape[0], *hw_shape)).to(like.dtype)
+        return torch.stack([torch.full_like(like[:, 0], side) for side in grid], 1)
+    return filled(padding.view(like.shape[0], *grid)).to(like.dtype)
 
 
 def _check_pairs(stride: int, dims: int, causal: bool, weights: str, locality: str, size_norm: str

@@ -11,12 +11,11 @@ from ..functional.buckets import (
     METHODS,
     Buckets,
     axis_buckets,
+    bucket_ids,
     bucket_params,
-    index_function,
     num_buckets,
-    offset_buckets,
 )
-from ..functional.grids import Grid, GridLike, as_grid, key_grid, pick_entries
+from ..functional.grids import Grid, GridLike, pick_entries
 from .base import RelativeEncoding
 from .checks import check_choices
 
@@ -104,14 +103,12 @@ class IRPE(RelativeEncoding):
     def bucket_ids(self, q_grid: GridLike, k_grid: GridLike | None = None,
                    device: torch.device | str | None = None) -> list[Tensor]:
         """Buckets (Lq, Lk) of all pairs, prefix tokens included; two for 'cross'."""
-        query = as_grid(q_grid, 'q_grid')
-        key, p = key_grid(query, k_grid), self.num_prefix_tokens
-        if self.method != 'cross':
-            return [self._buckets(query, key).ids(device)]
-        rows, cols = axis_buckets(query, key, self.params, device)
-        return [F.pad(ids.expand(*query.hw, *key.hw).reshape(query.num_cells, key.num_cells),
-                      (p, 0, p, 0), value=self.num_buckets)
-                for ids in (rows[:, None, :, None], cols[None, :, None, :])]
+        alpha, beta, gamma, index, quantization = self.params
+        found = bucket_ids(self.method, q_grid, k_grid, alpha=alpha, beta=beta, gamma=gamma,
+                           index=index, quantization=quantization, device=device)
+        prefix = self.num_prefix_tokens
+        return [F.pad(ids, (prefix, 0, prefix, 0), value=self.num_buckets)
+                for ids in (found if isinstance(found, tuple) else (found,))]
 
     def _buckets(self, query: Grid, key: Grid, reverse: bool = False) -> Buckets:
         """'cross' is 'product' with a sum of two tables."""
@@ -158,25 +155,14 @@ class IRPE(RelativeEncoding):
 
     def _offset_bias(self, query: Grid, key: Grid) -> OffsetBias:
         """The bias of bias mode, as a function of the offset."""
-        bias: Tensor | None = None
+        parts, prefixes = [], []
         for side in self.rpe_on:
             # For 'q' the offset is key minus query.
-            rows, _, cols, _ = self._buckets(query, key, reverse=side == 'q').offsets(
-                self.tables(side)[0].device)
-            if self.method == 'cross':
-                by_row, by_col = self.tables(side)
-                row_ids, col_ids = (index_function(x, self.params) + int(self.params.beta)
-                                    for x in (rows, cols))
-                term = by_row[:, row_ids, None] + by_col[:, None, col_ids]
-            else:
-                term = self.tables(side)[0][:, offset_buckets(self.method, rows, cols, self.params)]
-            bias = term if bias is None else bias + term
-        assert bias is not None
-        prefix = None
-        if self.num_prefix_tokens:
-            tables = [table[:, -1] for side in self.rpe_on for table in self.tables(side)]
-            prefix = torch.stack(tables).sum(0)[:, None].expand(-1, 3)
-        return OffsetBias(bias, query, key, prefix, self.num_prefix_tokens)
+            buckets, table = self._buckets(query, key, side == 'q'), self._joined(side, -1)
+            parts.append(table[:, buckets.by_offset(table.device)[0]])
+            prefixes.append(table[:, -1:].expand(-1, 3))
+        prefix = sum(prefixes[1:], prefixes[0]) if self.num_prefix_tokens else None
+        return OffsetBias(sum(parts[1:], parts[0]), query, key, prefix, self.num_prefix_tokens)
 
     def extra_repr(self) -> str:
         """Options, for printing a model."""

@@ -76,6 +76,11 @@ def as_grid(grid: GridLike, name: str = 'hw_shape', *, any_axes: bool = False) -
     return checked
 
 
+def whole_strides(*grids: Grid) -> bool:
+    """Whether cells lie a whole number of query cells apart, so that offsets repeat."""
+    return all(stride == int(stride) for grid in grids for stride in grid[2:4])
+
+
 def whole_cells(side: int, cell: int) -> int:
     """Cells that a side fills, the last one perhaps in part. (A sum first: ONNX divides towards
     zero, so that the usual -(-side // cell) is another number there.)"""

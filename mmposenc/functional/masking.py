@@ -19,6 +19,14 @@ def known_equal(sizes: Any, others: Any) -> bool:
     return not is_compiling() and bool(sizes == others)
 
 
+def check_mask(mask: Tensor, shape: tuple[int, ...], name: str) -> None:
+    """Raise ValueError if a padding mask, an argument called ``name``, is not bool or has another
+    shape."""
+    if mask.dtype != torch.bool or mask.shape != shape:
+        raise ValueError(f'{name} has shape {tuple(mask.shape)} and dtype {mask.dtype}; {shape} '
+                         f'and bool are required, True = padding')
+
+
 def split_prefix(x: Tensor, num_prefix_tokens: int) -> tuple[Tensor | None, Tensor]:
     """Split (B, P + L, C) into the prefix tokens (None when P is 0) and the grid tokens."""
     if num_prefix_tokens == 0:

@@ -14,64 +14,54 @@ INTERPOLATIONS = ('bicubic', 'bilinear', 'bicubic_antialias', 'bilinear_antialia
 
 
 def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[int, int],
-                          mode: str = 'bicubic', offset: float = 0.0) -> Tensor:
-    """Resize a learned table to another grid.
+                          mode: str = 'bicubic', offset: float = 0.0,
+                          extents: Tensor | None = None) -> Tensor:
+    """Resize a learned table to another grid, or to that of each image of a padded batch.
 
     Args:
         table: (1, H*W, C), without prefix tokens.
         from_hw: (H, W) of the table.
-        to_hw: (H', W') wanted.
+        to_hw: (H', W') wanted, or that of the batch.
         mode: 'bicubic' (DeiT's and CPVT's fine-tuning), 'bilinear' (PVT's), 'bicubic_antialias'
             (timm's, and DINOv2's with registers) or 'bilinear_antialias' (SigLIP 2's); all as
             ``F.interpolate`` with align_corners=False. 'bilinear_corners' is 'bilinear' with
             align_corners=True (some of RADIO's). 'cut': nothing is resized, cells take vectors row
             by row.
         offset: added to the wanted sides where the step from cell to cell is computed: 0.1 in
-            DINOv2 without registers.
-
-    Returns:
-        (1, H'*W', C); the table itself when the grid is the same.
-    """
-    if known_equal(from_hw, to_hw):
-        return table
-    if table.is_meta:  # where products are counted; the papers' counts leave this out
-        return table.new_empty(1, to_hw[0] * to_hw[1], table.shape[-1])
-    device = table.device
-    extents = torch.stack([torch.full((1,), side, device=device) for side in to_hw], 1)
-    return resize_to_extents(table, from_hw, extents, to_hw, mode, offset)
-
-
-def resize_to_extents(table: Tensor, from_hw: tuple[int, int], extents: Tensor,
-                      hw_shape: tuple[int, int], mode: str = 'bicubic', offset: float = 0.0
-                      ) -> Tensor:
-    """Resize a learned table to the grid of each image of a padded batch.
-
-    Args:
-        table: (1, H*W, C), without prefix tokens.
-        from_hw: (H, W) of the table.
+            DINOv2 without registers. An image of the table's own grid has none, for it gets the
+            table.
         extents: (B, 2) whole numbers, rows and columns of each image's valid cells.
-        hw_shape: (H', W') of the batch.
-        mode, offset: as of :func:`resize_position_table`; an image of the table's own grid has no
-            offset, for it gets the table.
 
     Returns:
-        (B, H'*W', C); cells outside an image's extent hold no meaningful numbers.
+        (1, H'*W', C); the table itself when the grid is the same. With ``extents`` (B, H'*W', C);
+        cells outside an image's extent hold no meaningful numbers.
 
     A resampled row is a sum of rows with weights that depend only on its place, so both axes are
     products with a small matrix: extents stay on their device, and the backward pass has one order
     of sums, which that of ``F.interpolate`` has not on a GPU.
     """
+    if extents is None:
+        if known_equal(from_hw, to_hw):
+            return table
+        if table.is_meta:  # where products are counted; the papers' counts leave this out
+            return table.new_empty(1, to_hw[0] * to_hw[1], table.shape[-1])
+        extents = whole_extents(to_hw, table.device)
     if mode == 'cut':
-        return _cut(table, extents, hw_shape)
+        return _cut(table, extents, to_hw)
     sizes = extents.double()
     if offset:
         native = (extents[:, 0] == from_hw[0]) & (extents[:, 1] == from_hw[1])
         sizes = torch.where(native[:, None], sizes, sizes + offset)
     rows, cols = (resampling(side, sizes[:, axis], length, mode, table.dtype)
-                  for axis, (side, length) in enumerate(zip(from_hw, hw_shape, strict=True)))
+                  for axis, (side, length) in enumerate(zip(from_hw, to_hw, strict=True)))
     with torch.autocast(table.device.type, enabled=False):
         by_col = torch.einsum('bxv,uvc->buxc', cols, table.view(*from_hw, -1))
         return torch.einsum('byu,buxc->byxc', rows, by_col).flatten(1, 2)
+
+
+def whole_extents(hw_shape: tuple[int, int], device: torch.device) -> Tensor:
+    """Rows and columns (1, 2) of an image that fills its grid."""
+    return torch.stack([torch.full((1,), side, device=device) for side in hw_shape], 1)
 
 
 def _cut(table: Tensor, extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:

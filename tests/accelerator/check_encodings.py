@@ -88,14 +88,12 @@ def test_token_encodings(name, masked):
     assert waits.total() <= name.startswith('ContextPool'), waits
 
 
-@pytest.mark.parametrize('grouped', [False, True])
-def test_a_large_map_is_pooled_in_blocks(monkeypatch, grouped):
-    """Too many tokens for one block: queries in their order, or by their sizes, where the corners
-    of all groups are read together with what is checked."""
+def test_a_large_map_is_pooled_in_blocks(monkeypatch):
+    """Too many tokens for one block: the corners of all groups of queries are read together with
+    what is checked."""
     from mmposenc.functional.pooling import partition
     monkeypatch.setattr(partition, 'BLOCK_ELEMENTS', {'cpu': 2 ** 9, 'cuda': 2 ** 9})
     monkeypatch.setattr(partition, 'WHOLE_PAIRS', 2 ** 9)
-    monkeypatch.setattr(partition, 'GROUPED_FROM', 0 if grouped else 16384)
     monkeypatch.setattr(partition, 'GROUP', 1)
     monkeypatch.setattr(partition, 'REGION', 4)
     encoding = off_zero(build_encoding(dict(type='ContextPool'), TokenEncoding, 'encoding',

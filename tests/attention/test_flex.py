@@ -61,7 +61,7 @@ def test_blocks_of_padding_are_those_of_the_mask(keys):
     assert found.seq_lengths == (200, keys)
 
 
-@pytest.mark.parametrize('key', [Grid(4, 6), Grid(2, 3, 2.0, 2.0), Grid(3, 2, 4 / 3, 3.0)], ids=str)
+@pytest.mark.parametrize('key', [Grid(4, 6), Grid(2, 3, 2.0, 2.0)], ids=str)
 @pytest.mark.parametrize('prefix', [0, 2])
 def test_places_of_pairs_hold_their_offsets(key, prefix):
     """And three numbers of their own where one of them, or both, are prefix tokens."""

@@ -78,7 +78,7 @@ def test_bad_input():
     x = torch.randn(2, 7, 8)
     with pytest.raises(ValueError, match=r'x has 7 tokens.*hw_shape=\(2, 2\).*1 \+ 2 \* 2 = 5'):
         module(x, (2, 2))
-    with pytest.raises(ValueError, match='key_padding_mask has dtype torch.float32'):
+    with pytest.raises(ValueError, match='key_padding_mask has .* and dtype torch.float32'):
         module(x, (2, 3), torch.zeros(2, 7))
     with pytest.raises(ValueError, match=r'key_padding_mask has shape \(2, 6\).*\(2, 7\)'):
         module(x, (2, 3), torch.zeros(2, 6, dtype=torch.bool))

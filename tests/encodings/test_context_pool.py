@@ -6,6 +6,7 @@ import examples
 import pytest
 import torch
 import torch.nn.functional as F
+from pooling_checks import loop
 from tinybackbones import BUILD, randomize
 from torch import nn
 
@@ -99,6 +100,15 @@ def test_weights():
     out = module(x, (3, 4))
     assert not torch.allclose(out, x)
     assert float(factors.min()) <= float(out.min()) and float(out.max()) <= float(factors.max())
+
+
+@pytest.mark.parametrize('hw, side', [((4, 5), 3), ((1, 7), 5), ((6, 1), 1)])
+def test_fixed_windows(hw, side):
+    module = build(locality='fixed_window', window_size=side)
+    x = torch.randn(2, hw[0] * hw[1], 8, dtype=torch.float64)
+    logits = module.predict(x, hw).weight_logits
+    sizes = torch.full_like(logits, side // 2)
+    torch.testing.assert_close(module(x, hw), loop(x, logits, sizes, hw, 'window'))
 
 
 def test_weights_by_pairs_in_loops():

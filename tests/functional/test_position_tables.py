@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from mmposenc.functional.position_tables import (
     INTERPOLATIONS,
     resize_position_table,
-    resize_to_extents,
     sincos_2d,
 )
 
@@ -56,18 +55,6 @@ def test_resize_keeps_rows_and_columns_apart(mode, to_hw):
     assert resize_position_table(table, (4, 6), (4, 6), mode) is table
 
 
-@pytest.mark.parametrize('mode', RESIZING)
-def test_images_of_a_batch_get_the_table_of_their_own_extent(mode):
-    """As each resized by itself; an extent of the table's size gives the table, digit for digit."""
-    table = torch.randn(1, 4 * 6, 3)
-    extents = [(4, 6), (7, 3), (1, 9)]
-    out = resize_to_extents(table, (4, 6), torch.tensor(extents), (8, 9), mode).view(3, 8, 9, 3)
-    assert torch.equal(out[0, :4, :6], table.view(4, 6, 3))
-    for image, extent in enumerate(extents):
-        expected = interpolate(table, (4, 6), extent, mode)[0].permute(1, 2, 0)
-        torch.testing.assert_close(out[image, :extent[0], :extent[1]], expected)
-
-
 def dinov2_release(table, side, to_hw):
     """The patches' part of interpolate_pos_encoding with an offset of 0.1, of a square table."""
     if to_hw == (side, side):
@@ -86,23 +73,7 @@ def test_dinov2s_offset_is_that_of_its_release(to_hw):
     out = resize_position_table(table, (37, 37), to_hw, offset=0.1)
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-10)
     # and in a batch where the largest image is another
-    out = resize_to_extents(table, (37, 37), torch.tensor([to_hw, (40, 95)]), (40, 95), offset=0.1)
+    out = resize_position_table(table, (37, 37), (40, 95), offset=0.1,
+                                extents=torch.tensor([to_hw, (40, 95)]))
     own = out[0].view(40, 95, 3)[:to_hw[0], :to_hw[1]]
     torch.testing.assert_close(own.reshape(1, -1, 3), expected, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize('mode, offset', [(mode, 0.0) for mode in RESIZING]
-                         + [('bicubic', 0.1)])
-def test_resizing_has_a_gradient(mode, offset):
-    table = torch.randn(1, 12, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(
-        lambda x: resize_position_table(x, (3, 4), (5, 3), mode, offset), table)
-
-
-@pytest.mark.parametrize('layout', ['split', 'interleaved'])
-def test_sincos_of_extents_is_that_of_each_image(layout):
-    extents = [(3, 5), (2, 4)]
-    out = sincos_2d((3, 5), 8, normalize=True, layout=layout, extents=torch.tensor(extents))
-    for image, (height, width) in enumerate(extents):
-        own = sincos_2d((height, width), 8, normalize=True, layout=layout)
-        assert torch.equal(out[image].view(3, 5, 8)[:height, :width], own.view(height, width, 8))

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from mmposenc.functional.buckets import Buckets
 from mmposenc.functional.grid_cache import CACHE
-from mmposenc.functional.grids import Grid, grid_offsets, sequence_places
+from mmposenc.functional.grids import Grid, grid_offsets, sequence_places, whole_strides
 
 from ..terms import (
     AxisHalves,
@@ -142,10 +142,13 @@ def look_ups(term: Term, q: Tensor, k: Tensor) -> int:
 
 
 def has_score_mod(term: Term) -> bool:
-    """Whether FlexAttention can compute a term."""
+    """Whether FlexAttention can compute a term, with look-ups smaller than the logits."""
     if isinstance(term, Table) and term.buckets.method == 'sequence':
-        # Look-ups of all places are larger than the logits.
         if term.buckets.num > term.buckets.prefix + term.buckets.key.num_cells:
+            return False
+    elif isinstance(term, Table | OffsetBias):
+        grids = term.buckets if isinstance(term, Table) else term
+        if not whole_strides(grids.query, grids.key):  # about as many offsets as pairs
             return False
     return score_mod.dispatch(type(term)) is not score_mod.dispatch(Term)
 
@@ -219,30 +222,17 @@ def _bucket_of(buckets: Buckets, device: torch.device
 def pair_places(query: Grid, key: Grid, num_prefix_tokens: int, device: torch.device
                 ) -> tuple[Callable[[Tensor, Tensor], Tensor], list[int]]:
     """Where a table of offsets (Dr, Dc), flattened, holds that of tokens i and j; and how many
-    entries :func:`with_prefix` puts behind it for pairs with a prefix token.
+    entries :func:`with_prefix` puts behind it for pairs with a prefix token. Strides are whole.
 
-    With whole strides a place is a number of the query plus one of the key, whether or not they are
-    prefix tokens: a kernel reads two vectors and decides nothing pair by pair, which would take
-    the registers it has (docs/results_gpu.md).
+    A place is a number of the query plus one of the key, whether or not they are prefix tokens: a
+    kernel reads two vectors and decides nothing pair by pair, which would take the registers it has
+    (docs/results_gpu.md).
     """
-    p = num_prefix_tokens
-    if all(stride == int(stride) for stride in (*query[2:4], *key[2:4])):
-        by_query, by_key, behind = CACHE.get(
-            ('pair_places', query, key, p, device),
-            lambda: _token_places(query, key, p, device), lambda found: list(found[:2]))
-        return lambda i, j: by_query[i] + by_key[j], behind
-    rows, row_index, cols, col_index = grid_offsets(query, key, device)
-    length, width = rows.shape[0] * cols.shape[0], cols.shape[0]
-
-    def place(i: Tensor, j: Tensor) -> Tensor:
-        a, c = (i - p).clamp(min=0), (j - p).clamp(min=0)
-        cell = (row_index[a // query.width, c // key.width] * width
-                + col_index[a % query.width, c % key.width])
-        if not p:
-            return cell
-        between = torch.where(j < p, length + 2, length)
-        return torch.where(i < p, between, torch.where(j < p, length + 1, cell))
-    return place, [1, 1, 1] if p else []
+    by_query, by_key, behind = CACHE.get(
+        ('pair_places', query, key, num_prefix_tokens, device),
+        lambda: _token_places(query, key, num_prefix_tokens, device),
+        lambda found: list(found[:2]))
+    return lambda i, j: by_query[i] + by_key[j], behind
 
 
 def _token_places(query: Grid, key: Grid, p: int, device: torch.device

@@ -4,20 +4,20 @@ from __future__ import annotations
 from torch import Tensor
 
 from mmposenc.functional import limits
-from mmposenc.functional.grids import Grid
+from mmposenc.functional.grids import Grid, whole_strides
 
 from ..terms import DenseBias, OffsetBias
 from .layout import Layout
-from .writers import LogitWriter, Work, Writer, writer
+from .products import add_by_head
+from .writers import LogitWriter, Work, Writer, put, writer
 
 
 @writer.register(OffsetBias)
 def _(term: OffsetBias, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
     """Grids whose strides are no whole numbers have no common offsets, and short sequences rows too
     short for slices: there the bias of all pairs is added."""
-    strides = (*term.query[2:4], *term.key[2:4])
     if (layout.len_q * layout.len_k < limits.SHIFTS_FROM
-            or any(stride != int(stride) for stride in strides)):
+            or not whole_strides(term.query, term.key)):
         return writer(DenseBias(term.dense(q, k)), q, k, layout, scale)
     runs = offset_runs(term.table.to(q.dtype), term.query, term.key)
     prefix = None if term.prefix_bias is None or not term.prefix else term.prefix_bias.to(q.dtype)
@@ -67,10 +67,7 @@ class ShiftWriter(LogitWriter):
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
         """As the base."""
         for source, target in self._rows(work, self.inputs[0], logits):
-            if add:
-                target += source
-            else:
-                target.copy_(source)
+            put(source, target, add)
         kinds = self._with_prefix(work, logits)
         for kind, target in enumerate(kinds):
             if not add:
@@ -86,11 +83,8 @@ class ShiftWriter(LogitWriter):
             part = part[0] if part.shape[0] == 1 else part.sum(0)
             total += part.sum(0, keepdim=True) if total.shape[0] < part.shape[0] else part
         if len(self.inputs) > 1:
-            total = self.grads[1]
-            total = total[work.piece.heads] if total.shape[0] > 1 else total
             for kind, part in enumerate(self._with_prefix(work, grad)):
-                sums = part.sum((0, 2, 3))
-                total[:, kind] += sums if total.shape[0] > 1 else sums.sum()
+                add_by_head(self.grads[1][:, kind], work.piece, part.sum((2, 3)).flatten())
 
 
 def offset_runs(table: Tensor, query: Grid, key: Grid) -> Tensor:

@@ -5,8 +5,8 @@ from torch import Tensor
 
 from ..terms import SkewedTable
 from .layout import Layout
-from .products import add_table_grad, add_times_table, pick_heads, times_table
-from .writers import LogitWriter, Work, Writer, writer
+from .products import add_by_head, add_table_grad, add_times_table, pick_heads, times_table
+from .writers import LogitWriter, Work, Writer, put, writer
 
 
 @writer.register(SkewedTable)
@@ -61,10 +61,7 @@ class SkewWriter(LogitWriter):
             bias = pick_heads(self.inputs[1][:, used], work.piece)
             lookup += bias if bias.dim() == 1 else bias[:, None]
         for source, target in self._parts(self._by_key(lookup), logits):
-            if add:
-                target += source
-            else:
-                target.copy_(source)
+            put(source, target, add)
 
     def gradient(self, work: Work, grad: Tensor) -> None:
         """As the base."""
@@ -75,9 +72,4 @@ class SkewWriter(LogitWriter):
         add_times_table(work.grad_q, lookup, self.inputs[0][:, used], work.piece)
         add_table_grad(self.grads[0][:, used], work.piece, lookup, work.q)
         if len(self.inputs) > 1:
-            total = self.grads[1][:, used]
-            sums = work.piece.by_image(lookup.sum(1)).sum(0)
-            if total.shape[0] == 1:
-                total += sums.sum(0)
-            else:
-                total[work.piece.heads] += sums
+            add_by_head(self.grads[1][:, used], work.piece, lookup.sum(1))

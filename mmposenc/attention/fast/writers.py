@@ -57,6 +57,14 @@ class Writer:
         """Called after them, in backward."""
 
 
+def put(source: Tensor, target: Tensor, add: bool) -> None:
+    """Write to a part of the logits, or add to it."""
+    if add:
+        target += source
+    else:
+        target.copy_(source)
+
+
 class LogitWriter(Writer):
     """A term of the logits."""
 
@@ -117,12 +125,7 @@ class DenseWriter(LogitWriter):
 
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
         """As the base."""
-        logits = work.piece.by_image(logits)
-        bias = work.piece.of(self.inputs[0])
-        if add:
-            logits += bias
-        else:
-            logits.copy_(bias)
+        put(work.piece.of(self.inputs[0]), work.piece.by_image(logits), add)
 
     def gradient(self, work: Work, grad: Tensor) -> None:
         """As the base."""

@@ -13,8 +13,6 @@ from .kernels import reach
 BLOCK_ELEMENTS = {'cpu': 2 ** 18, 'cuda': 2 ** 25}
 #: Pairs of tokens up to which an image is one block: grouping its queries costs more than it saves.
 WHOLE_PAIRS = 2 ** 20
-#: Queries from which an accelerator groups them too (not measured on one).
-GROUPED_FROM = 16384
 #: Queries of a block where they are grouped; fewer waste the products, more reach further.
 GROUP = 192
 #: Side of the regions that groups are drawn from, in cells.
@@ -74,36 +72,15 @@ def blocks(sigma: Tensor, options: Options, groups: Sequence[Group] | None = Non
         for first in range(0, images, step):
             yield Block(slice(first, first + step), None, slice(0, height), slice(0, width))
         return
-    if not _is_grouped(sigma, options.hw_shape):
-        yield from _consecutive(sigma, options)
-        return
     if groups is None:
         groups = find_groups(sigma, options.hw_shape, options.stride)
-        corners = torch.stack([torch.as_tensor(each.corners) for each in groups]).tolist()
-        groups = [each._replace(corners=found)
-                  for each, found in zip(groups, corners, strict=True)]
     for each in groups:
         yield _with_keys(each, options)
 
 
 def _in_one(sigma: Tensor, hw_shape: tuple[int, int]) -> bool:
+    """Whether an image is one block; from sizes only, nothing is read from the device."""
     return sigma.shape[1] * hw_shape[0] * hw_shape[1] <= max(block_elements(sigma), WHOLE_PAIRS)
-
-
-def _is_grouped(sigma: Tensor, hw_shape: tuple[int, int]) -> bool:
-    """From sizes only: nothing is read from the device."""
-    return not _in_one(sigma, hw_shape) and (
-        sigma.device.type == 'cpu' or sigma.shape[1] > GROUPED_FROM)
-
-
-def _consecutive(sigma: Tensor, options: Options) -> Iterator[Block]:
-    """Queries in their order, all keys: as many as fit in a buffer."""
-    height, width = options.hw_shape
-    step = max(1, block_elements(sigma) // (height * width))
-    for image in range(sigma.shape[0]):
-        for first in range(0, sigma.shape[1], step):
-            some = torch.arange(first, min(first + step, sigma.shape[1]), device=sigma.device)
-            yield Block(slice(image, image + 1), some, slice(0, height), slice(0, width))
 
 
 def block_elements(like: Tensor) -> int:
@@ -115,7 +92,7 @@ def find_groups(sigma: Tensor, hw_shape: tuple[int, int], stride: int) -> list[G
     """Queries of a region, those with the smallest neighbourhoods first; empty where queries are
     not grouped. How many a group has follows from the grid, so an accelerator need not be
     waited for: the corners stay there, to be read with other numbers."""
-    if not _is_grouped(sigma, hw_shape):
+    if _in_one(sigma, hw_shape):
         return []
     lengths = _group_lengths(hw_shape, stride, GROUP if sigma.device.type == 'cpu' else 8 * GROUP)
     cells = cells_at_stride(hw_shape, stride, sigma.device)
