@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.masking import check_mask
-from ..functional.tracing import is_compiling, is_exporting
+from ..functional.tracing import is_exporting, may_read
 from .fast.choice import fastest, fold_vectors
 from .fast.flex import flex
 from .fast.fused import fused
@@ -72,15 +72,6 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
     return attend_qkv((q, k, v), rel_pos_encoding, q_grid, k_grid, options)
 
 
-def join_heads(out: Tensor) -> Tensor:
-    """(B, heads, L, head_dims) -> (B, L, heads * head_dims)."""
-    out = out.transpose(1, 2)
-    if is_exporting():
-        # An exporter later replaces attention by operators whose output has another memory layout.
-        out = out.clone(memory_format=torch.contiguous_format)
-    return out.flatten(2)
-
-
 def attend_qkv(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_grid: GridLike | None,
                k_grid: GridLike | None, options: Options) -> tuple[Tensor, Tensor | None]:
     """:func:`attend` for three tensors, or for one joint tensor (B, L, 3, heads, head_dims), whose
@@ -117,21 +108,21 @@ def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
     """One form for all images."""
     problem = Problem(qkv, key_padding=padding, attn_mask=options.get('attn_mask'),
                       regions=options.get('regions'), dropout_p=options.get('dropout_p', 0.0))
-    beside: list[Term] = []
+    of_values: list[Term] = []  # added to the output whatever the weights
     if encoding is not None and grids is not None:
         if encoding.has_rotation:
             q, k, v = split(qkv)
             v = encoding.turn_values(v, *grids)
             problem = problem._replace(qkv=(*encoding.rotate(q, k, *grids), v))
         terms = encoding.terms(*grids)
-        beside = [term for term in terms if not term.reads_weights]
+        of_values = [term for term in terms if not term.reads_weights]
         problem = problem._replace(terms=[term for term in terms if term.reads_weights],
                                    query=grids[0], key=grids[1], prefix=encoding.num_prefix_tokens)
     out, weights = _weighted(problem, options)
     if encoding is not None and grids is not None and encoding.has_rotation:
         out = encoding.turn_back(out, *grids)
     q, _, v = split(qkv)
-    for term in beside:
+    for term in of_values:
         out = out + term.output(q, v, padding, problem.regions)
     return out, weights
 
@@ -144,17 +135,18 @@ def _weighted(problem: Problem, options: Options) -> tuple[Tensor, Tensor | None
         problem = problem._replace(terms=[*problem.terms, bias], attn_mask=None)
     if options.get('need_weights', False):
         return definition(problem, need_weights=True)
-    # The sizes of pieces are numbers, which an exported program does not know.
-    form = 'auto' if is_exporting() else options.get('form', 'auto')
+    form = options.get('form', 'auto')
     problem = problem if form == 'definition' else fold_vectors(problem)
-    return ENGINES[choose(problem) if form == 'auto' else form](problem), None
+    return ENGINES[chosen(form, problem)](problem), None
 
 
-def choose(problem: Problem) -> str:
-    """The form of 'auto'. A compiler fuses look-ups itself; on the meta device operations of the
-    definition are counted."""
-    by_definition = is_compiling() or problem.qkv[0].device.type == 'meta'
-    return 'definition' if by_definition else fastest(problem)
+def chosen(form: str, problem: Problem) -> str:
+    """The form to run. The sizes of pieces are numbers, which an exported program does not know; a
+    compiler fuses look-ups itself; and on the meta device the definition's operations are counted.
+    """
+    if is_exporting() or form == 'auto' and not may_read(problem.qkv[0]):
+        return 'definition'
+    return fastest(problem) if form == 'auto' else form
 
 
 def definition(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.linear import linear
+from ..functional.tracing import is_exporting
 
 
 class Linear(nn.Linear):
@@ -82,3 +83,12 @@ def some_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
 def split_heads(x: Tensor, num_heads: int, parts: int = 1) -> tuple[Tensor, ...]:
     """(B, L, parts * C) to ``parts`` tensors (B, heads, L, head_dims)."""
     return x.reshape(*x.shape[:2], parts, num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+
+
+def join_heads(out: Tensor) -> Tensor:
+    """(B, heads, L, head_dims) -> (B, L, heads * head_dims)."""
+    out = out.transpose(1, 2)
+    if is_exporting():
+        # An exporter later replaces attention by operators whose output has another memory layout.
+        out = out.clone(memory_format=torch.contiguous_format)
+    return out.flatten(2)

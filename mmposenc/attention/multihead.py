@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from ..functional.grids import Grid, GridLike, check_tokens
-from .attend import Options, attend_qkv, checked_form, join_heads
+from .attend import Options, attend_qkv, checked_form
 from .cosine import CosineScale
 from .linear import (
     Linear,
     check_heads,
     check_x_qk,
+    join_heads,
     qkv_projection,
     some_channels,
     split_heads,

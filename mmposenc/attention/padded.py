@@ -10,7 +10,7 @@ from torch import Tensor
 from ..functional import limits
 from ..functional.grids import Grid
 from ..functional.masking import extents_of_several, noted_extents, valid_extents
-from ..functional.tracing import is_compiling
+from ..functional.tracing import is_compiling, may_read
 
 if TYPE_CHECKING:
     from ..encodings.base import RelativeEncoding
@@ -116,7 +116,7 @@ def valid_keys(q: Tensor, padding: Tensor, encoding: RelativeEncoding | None,
         padding: (B, Lk) bool, True = padding.
         encoding, grids: a ``cellwise`` encoding and its grids, or None.
     """
-    if q.device.type != 'cpu' or is_compiling():
+    if q.device.type != 'cpu' or not may_read(padding):
         return None
     if (q.shape[2] * padding.shape[1] < limits.LEAVE_OUT_FROM
             or float(padding.float().mean()) < limits.LEAVE_OUT_SHARE):

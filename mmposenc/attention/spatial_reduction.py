@@ -18,8 +18,8 @@ from ..functional.masking import (
     tokens_to_map,
     valid_extents,
 )
-from .attend import attend, checked_form, join_heads
-from .linear import Linear, check_heads, some_channels, split_heads
+from .attend import attend, checked_form
+from .linear import Linear, check_heads, join_heads, some_channels, split_heads
 from .multihead import build_relative_encoding
 
 if TYPE_CHECKING:

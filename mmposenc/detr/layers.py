@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.attend import Options, attend, checked_form, join_heads
-from ..attention.linear import check_heads
+from ..attention.attend import Options, attend, checked_form
+from ..attention.linear import check_heads, join_heads
 from ..attention.multihead import build_relative_encoding
 from ..backbones.layers import DropPath
 from ..backbones.mlp import mlp

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .grid_cache import CACHE
 from .grids import Grid, GridLike, as_grid, expand_offsets, grid_offsets, key_grid, sequence_places
-from .tracing import is_compiling
+from .tracing import may_read
 
 METHODS = ('euclidean', 'quantization', 'cross', 'product')
 INDEX_FUNCTIONS = ('piecewise', 'clip')
@@ -124,7 +124,7 @@ def offset_buckets(method: str, rows: Tensor, cols: Tensor, params: BucketParams
         distance = squared
     else:
         # Whole strides: there are more offsets along an axis than the largest one is long.
-        longest = rows.shape[0] + cols.shape[0] if is_compiling() else None
+        longest = None if may_read(squared) else rows.shape[0] + cols.shape[0]
         distance = distance_rank(squared, longest)
     return index_function(distance, params) + middle
 

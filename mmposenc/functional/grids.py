@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .tracing import is_compiling
+from .tracing import may_read
 
 
 class Grid(NamedTuple):
@@ -149,7 +149,7 @@ def axis_offsets(num_queries: int, num_keys: int, query_stride: float = 1.0,
     at_rows = (rows + 0.5) * query_stride
     at_cols = (cols + 0.5) * key_stride
     offsets = at_rows[:, None] - at_cols
-    if is_compiling():  # can't know how many there are
+    if not may_read(offsets):  # nor how many differ
         return offsets.flatten(), rows[:, None] * num_keys + cols
     values, index = torch.unique(offsets, return_inverse=True)
     return values, index

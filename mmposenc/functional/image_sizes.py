@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from .masking import every_cell, extents_to_mask, outside
-from .tracing import is_compiling
+from .tracing import may_read
 
 #: Height and width in pixels of each image.
 ImgShapes = Sequence[Sequence[int]] | Tensor
@@ -112,7 +112,7 @@ def mask_images(x: Tensor, shapes: list[tuple[int, int]] | Tensor | None, cell: 
 
 def _warn_if_padded(batch: Tensor) -> None:
     """A mask_padding that masks nothing must not go unnoticed."""
-    if is_compiling() or batch.requires_grad:
+    if not may_read(batch) or batch.requires_grad:
         return
     edges = (batch[..., -1, :].flatten(1), batch[..., -1].flatten(1))
     if any(bool((edge == 0).all(1).any()) for edge in edges):

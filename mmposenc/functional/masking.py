@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .cells import over_valid_cells
 from .grids import whole_cells
-from .tracing import is_compiling
+from .tracing import is_compiling, may_read
 
 
 def known_equal(sizes: Any, others: Any) -> bool:
@@ -250,7 +250,7 @@ def extents_of(padding_mask: Tensor) -> Tensor:
         ValueError: as :func:`valid_extents`, on a CPU. An accelerator would have to wait for it,
             and masks of this project's models are rectangles by construction.
     """
-    if padding_mask.device.type == 'cpu' and not is_compiling():
+    if padding_mask.device.type == 'cpu' and may_read(padding_mask):
         valid_extents(padding_mask)
     return filled(padding_mask)
 

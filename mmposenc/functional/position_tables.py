@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .masking import known_equal
-from .tracing import is_compiling
+from .tracing import may_read
 
 INTERPOLATIONS = ('bicubic', 'bilinear', 'bicubic_antialias', 'bilinear_antialias',
                   'bilinear_corners', 'cut')
@@ -71,7 +71,7 @@ def _cut(table: Tensor, extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
         ValueError: an image has more cells than the table vectors.
     """
     length = table.shape[1]
-    if not is_compiling() and int(extents.prod(1).max()) > length:
+    if may_read(extents) and int(extents.prod(1).max()) > length:
         raise ValueError(f"interpolation='cut': a table of {length} vectors is too short for "
                          f'images of {extents.tolist()} rows and columns of cells')
     rows, cols = (torch.arange(side, device=extents.device) for side in hw_shape)

@@ -1,7 +1,12 @@
-"""What torch does with what runs now: compile, export, cast. torch before 2.7 lacks some of it."""
+"""What torch does with what runs now: compile, export, cast. torch before 2.7 lacks some of it.
+
+Code asks :func:`may_read` where numbers decide what runs, :func:`~.masking.known_equal` where sizes
+do, and ``is_compiling`` or ``is_exporting`` only where it chooses a form.
+"""
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 if hasattr(torch.compiler, 'is_compiling'):
     is_compiling = torch.compiler.is_compiling
@@ -14,6 +19,12 @@ def _never() -> bool:
 
 
 is_exporting = getattr(torch.compiler, 'is_exporting', _never)
+
+
+def may_read(x: Tensor) -> bool:
+    """Whether the numbers of a tensor may decide what runs: not while a model is compiled or
+    exported, whose code is for all of them, and not on the meta device, which has none."""
+    return not (is_compiling() or x.is_meta)
 
 
 def autocast_dtype(device: str) -> torch.dtype | None:

@@ -92,9 +92,6 @@ def test_bad_input():
         MultiheadAttention(8, 2, rel_pos_encoding=IRPE(4, 2, num_prefix_tokens=2))
     with pytest.raises(ValueError, match='rel_pos_encoding: Linear is no RelativeEncoding'):
         MultiheadAttention(8, 2, rel_pos_encoding=nn.Linear(1, 1))
-    with pytest.raises(ValueError, match='rel_pos_encoding: PEG is no RelativeEncoding, it is a '
-                                         'TokenEncoding: give it as pos_encoding'):
-        MultiheadAttention(8, 2, rel_pos_encoding=dict(type='PEG'))
     q = torch.randn(1, 2, 6, 4)
     with pytest.raises(ValueError, match='q_grid=None'):
         attend(q, q, q, IRPE(4, 2))

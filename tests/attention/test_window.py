@@ -160,24 +160,6 @@ def test_one_window_is_attention_on_its_grid(name):
         torch.testing.assert_close(window(x), expected)
 
 
-@pytest.mark.usefixtures('small_chunks')
-@pytest.mark.parametrize('name', ENCODINGS)
-def test_fast_form_equals_the_weights(name):
-    """Output and weights on request are one and the same attention, with regions."""
-    module = build((4, 4), 2, ENCODINGS[name], pad_small_map=True)
-    hw_shape = (6, 9)
-    cutting = Windows(hw_shape, (4, 4), (2, 2))
-    windows = cutting.cut(torch.randn(2, 6 * 9, 24, dtype=torch.float64))
-    regions = cutting.regions(mask_window_padding=False)
-    with torch.no_grad():
-        out, weights = module.w_msa(windows, regions, need_weights=True)
-        torch.testing.assert_close(module.w_msa(windows, regions), out)
-    torch.testing.assert_close(module.w_msa(windows, regions).detach(), out)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]).double())
-    split = regions.repeat(2, 1)
-    assert weights[(split[:, :, None] != split[:, None, :])[:, None].expand_as(weights)].max() == 0
-
-
 @pytest.mark.parametrize('shift', [(0, 0), (1, 2)])
 def test_join_undoes_partition_and_export_has_the_same_windows(shift, monkeypatch):
     x, found, cutting = torch.randn(2, 5 * 7, 3), [], Windows((5, 7), (2, 4), shift)
@@ -186,17 +168,6 @@ def test_join_undoes_partition_and_export_has_the_same_windows(shift, monkeypatc
         found.append(cutting.cut(x))
         assert torch.equal(cutting.join(found[-1]), x)
     assert found[0].shape == (2 * 3 * 2, 8, 3) and torch.equal(*found)
-
-
-def test_compiles():
-    module = build((4, 4), 2).float()
-    padding_mask = torch.zeros(2, 6, 9, dtype=torch.bool)
-    padding_mask[0, 4:] = True
-    x = torch.randn(2, 54, 24)
-    compiled = torch.compile(module, fullgraph=True, backend='eager')
-    torch.testing.assert_close(compiled(x, (6, 9)), module(x, (6, 9)), atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(compiled(x, (6, 9), padding_mask), module(x, (6, 9), padding_mask),
-                               atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(('options', 'message'), [

@@ -152,8 +152,6 @@ def test_half_precision(options, dtype):
 
 
 @pytest.mark.parametrize('change, message', [
-    (dict(dims=3), 'dims=3 must be 1 or 2'),
-    (dict(form='fast'), "form='fast' must be one of"),
     (dict(hidden_dims=0), 'hidden_dims=0 must be >= 1'),
     (dict(weights='nonlocal', nonlocal_dims=0), 'nonlocal_dims=0 must be >= 1'),
     (dict(window_size=4), 'window_size=4 must be odd and positive'),

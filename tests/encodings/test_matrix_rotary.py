@@ -82,8 +82,7 @@ def test_exponentials_for_exporters():
 @pytest.mark.parametrize('build_it, message', [
     (lambda: build(LieRE, block_size=3), r'block_size=3 must be at least 2 and divide head_dims=8'),
     (lambda: build(ComRoPE, block_size=1), r'block_size=1 must be at least 2'),
-    (lambda: build(ComRoPE, block_size=8, method='ap'), r"method='ap' needs an even number of blo"),
-    (lambda: LieRE(8, 2, grid_shape=(0, 1)), r'grid_shape=\(0, 1\) must be at least')])
+    (lambda: build(ComRoPE, block_size=8, method='ap'), r"method='ap' needs an even number")])
 def test_bad_options(build_it, message):
     with pytest.raises(ValueError, match=message):
         build_it()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..grids import GridLike, as_grid, check_tokens
-from ..tracing import is_compiling, is_exporting
+from ..tracing import is_compiling, is_exporting, may_read
 from .blockwise import pool_in_blocks
 from .kernels import (
     KERNELS,
@@ -185,7 +185,7 @@ def _facts(weight_logits: Tensor, sigma: Tensor, groups: Sequence[Group] = ()
     Raises:
         ValueError: for a bad value.
     """
-    if weight_logits.is_meta or is_compiling():
+    if not may_read(weight_logits):
         return math.inf, False, list(groups)
     logits = weight_logits.detach()
     absent = logits == -math.inf

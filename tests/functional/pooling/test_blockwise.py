@@ -48,16 +48,6 @@ def test_tokens_without_weight():
     assert torch.equal(grad[without], torch.ones_like(grad[without]))
 
 
-def test_several_images_share_a_block():
-    x, logits, sigma = make((4, 5), batch=9)
-    found = partition.blocks(sigma, partition.Options((4, 5), 'gaussian', False, 40.0, 1))
-    assert [block.images for block in found] == [slice(0, 1456)]
-    together = context_pool(x, logits, sigma, (4, 5), form='exact')
-    alone = [context_pool(x[i:i + 1], logits[i:i + 1], sigma[i:i + 1], (4, 5), form='exact')
-             for i in range(9)]
-    torch.testing.assert_close(together, torch.cat(alone))
-
-
 def test_small_neighbourhoods_are_together(monkeypatch):
     """One large size must not make all of its region reach far."""
     monkeypatch.setattr(partition, 'WHOLE_PAIRS', 0)
@@ -69,9 +59,3 @@ def test_small_neighbourhoods_are_together(monkeypatch):
                  sigma, partition.Options((20, 20), 'window', False, 8.0, 1))
              if float(sigma[0, block.queries].max()) > 1]
     assert len(large) == 1 and len(large[0].queries) == 16
-
-
-def test_buffers_by_device():
-    assert partition.block_elements(torch.ones(1)) == partition.BLOCK_ELEMENTS['cpu']
-    elsewhere = partition.block_elements(torch.ones(1, device='meta'))
-    assert elsewhere == partition.BLOCK_ELEMENTS['cuda']
