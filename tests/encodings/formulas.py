@@ -5,7 +5,9 @@ import torch
 from relative_checks import clip, clipped_row, positions, sequence_positions
 
 from mmposenc import encodings
+from mmposenc.functional import as_grid, bucket_ids, key_grid
 from mmposenc.functional.bias_tables import RESIZINGS, resize_bias_table
+from mmposenc.functional.buckets import METHODS
 
 #: Sizes at which small grids reach beyond the tables, where that is allowed.
 SIZES = {'ShawRPE': dict(max_offset=2), 'HuangRPE': dict(max_offset=2),
@@ -50,6 +52,39 @@ def by_offset(encoding, grids, of_cells, of_prefix=lambda head, kind: 0.0):
 def shaw(encoding, grids):
     return lambda q, k, head, i, j: q @ of(encoding.key_table, head)[
         clipped_row(encoding, *grids, i, j)]
+
+
+def shaws_values(encoding, grids):
+    return lambda head, i, j: of(encoding.value_table, head)[clipped_row(encoding, *grids, i, j)]
+
+
+def irpe_entries(encoding, grids, side):
+    """Entries (head, i, j) of a pair in the tables of 'q', 'k' or 'v', added up. For 'q' keys look
+    at queries. The last bucket is that of pairs with a prefix token."""
+    query, key, prefix = as_grid(grids[0]), key_grid(*grids), encoding.num_prefix_tokens
+    ids = bucket_ids(encoding.method, *((key, query) if side == 'q' else (query, key)), ratio=1.9)
+    tables = list(zip(encoding.tables(side), ids if isinstance(ids, tuple) else (ids,),
+                      strict=True))
+
+    def entry(head, i, j):
+        i, j = (j, i) if side == 'q' else (i, j)
+        buckets = [encoding.num_buckets if min(i, j) < prefix else each[i - prefix, j - prefix]
+                   for _, each in tables]
+        own = [table[head % len(table)] for table, _ in tables]
+        return sum(table[bucket] if side == 'v' else table[..., bucket]
+                   for table, bucket in zip(own, buckets, strict=True))
+    return entry
+
+
+def irpe(encoding, grids):
+    """Eqs. 6, 7, 12 and 13; every logit has the scale d ** -0.5, which q comes with."""
+    entries = {side: irpe_entries(encoding, grids, side) for side in encoding.rpe_on if side != 'v'}
+
+    def pair(q, k, head, i, j):
+        found = [(x, entries[side](head, i, j)) for side, x in (('k', q), ('q', k * 4 ** -0.5))
+                 if side in entries]
+        return sum(entry if encoding.mode == 'bias' else x @ entry for x, entry in found)
+    return pair
 
 
 def huang(encoding, grids):
@@ -226,7 +261,15 @@ def cope(encoding, grids):
 PER_HEAD = [dict(shared_heads=True), dict(shared_heads=False)]
 BY_METHOD = [dict(method=method, **heads) for method in ('product', 'sequence')
              for heads in PER_HEAD]
+#: Formulas of the output, and options with them.
+VALUES = {
+    'ShawRPE': (shaws_values, [dict(on_keys=False, on_values=True, **each) for each in BY_METHOD]),
+    'IRPE': (lambda encoding, grids: irpe_entries(encoding, grids, 'v'), [
+        dict(method=method, rpe_on='v', shared_heads=method == 'cross') for method in METHODS])}
 FORMULAS = {
+    'IRPE': (irpe, [dict(method=method, **options) for method in METHODS for options in (
+        dict(rpe_on='qk', shared_heads=False), dict(mode='bias', rpe_on='qk', shared_heads=False),
+        dict(rpe_on='k'))]),
     'ShawRPE': (shaw, BY_METHOD), 'HuangRPE': (huang, BY_METHOD), 'SASARPE': (sasa, PER_HEAD),
     'QueryRelative1D': (relative_1d, PER_HEAD), 'QueryRelative2D': (relative_2d, PER_HEAD),
     'QueryAbsolute1D': (absolute_1d, PER_HEAD),

@@ -1,15 +1,16 @@
-"""Relative encodings against their papers' formulas, a pair of tokens at a time (iRPE, the rotary
-ones and sums have files of their own); the released ones' goldens; what they refuse."""
+"""Relative encodings against their papers' formulas, a pair of tokens at a time (the rotary ones
+and sums have files of their own); the released ones' goldens; what they refuse."""
+import itertools
+
 import pytest
 import torch
-from formulas import BY_METHOD, FORMULAS, build, cope, of
+from formulas import FORMULAS, VALUES, build, cope, of
 from golden import assert_released, load_golden
 from relative_checks import (
     GRIDS,
     cells,
     check_formula,
     check_logits,
-    clipped_row,
     random_inputs,
 )
 
@@ -39,21 +40,19 @@ def test_logits(name, options, grids, prefix):
     check_formula(encoding, FORMULAS[name][0], *grids)
 
 
-@pytest.mark.parametrize('options', BY_METHOD, ids=str)
+@pytest.mark.parametrize('name, options', [
+    (name, options) for name, (_, choices) in VALUES.items() for options in choices], ids=str)
 @pytest.mark.parametrize('grids', GRIDS)
-def test_shaws_values(options, grids):
-    encoding = build('ShawRPE', on_keys=False, on_values=True, **options)
+def test_values(name, options, grids):
+    encoding = build(name, **options)
     q, k, _ = random_inputs(encoding, *grids)
-    attn = torch.rand(2, 2, q.shape[2], k.shape[2], dtype=q.dtype)
-    expected = torch.zeros_like(q)
-    for h in range(2):
-        for i in range(q.shape[2]):
-            for j in range(k.shape[2]):
-                vector = of(encoding.value_table, h)[clipped_row(encoding, *grids, i, j)].detach()
-                expected[:, h, i] += attn[:, h, i, j, None] * vector
+    attn, expected = torch.rand(2, 2, q.shape[2], k.shape[2], dtype=q.dtype), torch.zeros_like(q)
+    vector = VALUES[name][0](encoding, grids)
+    for h, i, j in itertools.product(range(2), range(q.shape[2]), range(k.shape[2])):
+        expected[:, h, i] += attn[:, h, i, j, None] * vector(h, i, j).detach()
     torch.testing.assert_close(encoding.values(attn, *grids), expected)
     assert encoding.logits(q, k, *grids) is None
-    assert build('ShawRPE', **options).values(attn, *grids) is None
+    assert build(name).values(attn, *grids) is None
 
 
 @pytest.mark.parametrize('name', ['LePE', 'CRPE'])
