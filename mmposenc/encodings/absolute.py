@@ -15,7 +15,7 @@ from ..functional.position_tables import (
     whole_extents,
 )
 from .base import TokenEncoding, set_zeros
-from .checks import check_at_least, check_choices
+from .checks import check_at_least, check_choices, check_positive
 
 
 class _AddedTable(TokenEncoding):
@@ -260,8 +260,7 @@ class SinCosPositionEncoding(_AddedTable):
     def __init__(self, embed_dims: int, *, temperature: float = 10000.0, normalize: bool = False,
                  layout: str = 'split', apply_to: str = 'qkv') -> None:
         super().__init__(embed_dims, apply_to)
-        if temperature <= 0:
-            raise ValueError(f'temperature={temperature} must be positive')
+        check_positive(temperature=temperature)
         sincos_2d((1, 1), embed_dims, layout=layout)  # checks the arguments
         self.embed_dims = embed_dims
         self.temperature = temperature

@@ -78,26 +78,20 @@ class LogSpacedCPB(OffsetBiasEncoding):
 
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
         """The output of the network; see :class:`OffsetBiasEncoding`."""
-        unit = query.hw if self.window_size is None else self.window_size
-        return self._table(rows, cols, unit)
-
-    def _layers(self) -> tuple[nn.Linear, nn.Linear]:
-        hidden, out = self.cpb_mlp[0], self.cpb_mlp[2]
-        assert isinstance(hidden, nn.Linear) and isinstance(out, nn.Linear)
-        return hidden, out
-
-    def _table(self, row: Tensor, col: Tensor, unit: tuple[int, int]) -> Tensor:
-        """Bias (heads, rows, cols) of offsets query minus key, in cells."""
         axes = []
-        for offset, length in zip((row, col), unit, strict=True):
+        for offset, length in zip((rows, cols), self.window_size or query.hw, strict=True):
             if self.mode == 'cr':
                 log = offset.sign() * torch.log(offset.abs() + 1.0)
             else:
                 scaled = offset * (8.0 / max(length - 1, 1))
                 log = scaled.sign() * torch.log2(scaled.abs() + 1.0) / 3.0
             axes.append(log.to(self._layers()[0].weight.dtype))
-        rows, cols = axes
-        return table_of_network(self._rows, rows, cols, self._layers()[0].out_features)
+        return table_of_network(self._rows, axes[0], axes[1], self._layers()[0].out_features)
+
+    def _layers(self) -> tuple[nn.Linear, nn.Linear]:
+        hidden, out = self.cpb_mlp[0], self.cpb_mlp[2]
+        assert isinstance(hidden, nn.Linear) and isinstance(out, nn.Linear)
+        return hidden, out
 
     def _rows(self, row: Tensor, col: Tensor) -> Tensor:
         """Bias (rows, cols, heads) of scaled offsets."""

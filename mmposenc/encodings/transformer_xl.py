@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..attention.terms import AxisHalves, QueryVector, Term
 from ..functional.grids import Grid, grid_offsets, pick_entries
 from .base import RelativeEncoding
-from .checks import check_choices
+from .checks import check_choices, check_positive
 from .sequence_table import sequence_terms
 
 
@@ -43,8 +43,7 @@ class TransformerXLRPE(RelativeEncoding):
         super().__init__()
         self._set_sizes(head_dims, num_heads, num_prefix_tokens)
         check_choices(method=(method, ('axes', 'sequence')))
-        if temperature <= 0:
-            raise ValueError(f'temperature={temperature} must be positive')
+        check_positive(temperature=temperature)
         self.embed_dims = head_dims * num_heads
         if self.embed_dims % 4:
             raise ValueError(f'head_dims={head_dims} * num_heads={num_heads} must be a multiple of '

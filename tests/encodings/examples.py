@@ -115,7 +115,15 @@ TOKEN_OPTIONS: dict[str, dict] = {
                 for name, options in POOLS.items()},
     **{f'PEG {name}': dict(type='PEG', **options) for name, options in {
         'separable': dict(conv='separable'), 'dense': dict(conv='dense'),
-        'of two': dict(num_layers=2), 'normed': dict(norm_act=True)}.items()}}
+        'of two': dict(num_layers=2), 'normed': dict(norm_act=True)}.items()},
+    'LearnedPositionEmbedding of a row': dict(type='LearnedPositionEmbedding', grid_shape=(1, 24)),
+    'LearnedPositionEmbedding of any aspect': dict(
+        type='LearnedPositionEmbedding', grid_shape=(2, 7), keep_aspect=True),
+    **{f'FactorizedPositionEmbedding {way}': dict(
+        type='FactorizedPositionEmbedding', grid_shape=(8, 9), coordinates=way)
+       for way in ('aspect', 'absolute')},
+    'SinCosPositionEncoding of shares': dict(
+        type='SinCosPositionEncoding', normalize=True, layout='interleaved')}
 
 
 def small(name: str) -> dict:

@@ -1,5 +1,6 @@
 """``cellwise`` tells the truth: whether a part of a grid, by itself, gets the same terms. Whatever
-it says, an image in a padded batch gets what it gets alone."""
+it says, an image in a padded batch gets what it gets alone. (In models: backbones/test_all.py,
+detr/test_padding.py.)"""
 import examples
 import pytest
 import torch
@@ -11,8 +12,6 @@ from mmposenc.attention import (
     SpatialReductionAttention,
 )
 from mmposenc.attention.attend import attend
-from mmposenc.backbones import ViT
-from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.encodings import LogSpacedCPB, TokenEncoding, build_encoding
 from mmposenc.functional.masking import token_mask
 
@@ -29,24 +28,6 @@ NOT_CELLWISE = {'ShawRPE sequence', 'HuangRPE sequence', 'TransformerXLRPE seque
                 'CoPE per head',
                 'ComRoPE linear',
                 'ComRoPE partition'}
-#: Every encoding, and more that could number tokens in sequence.
-CONFIGS = {'none': dict(rel_pos_encoding=None),
-           **{name: dict(rel_pos_encoding=cfg) for name, cfg in examples.RELATIVE.items()},
-           **{name: dict(pos_encoding=cfg) for name, cfg in {
-               **examples.TOKEN,
-               **{name: dict(examples.TOKEN[name], grid_shape=WHOLE)  # DETR knows no grid
-                  for name in examples.TOKEN if name.endswith('PositionEmbedding')},
-               'LearnedPositionEmbedding of a row': dict(type='LearnedPositionEmbedding',
-                                                         grid_shape=(1, 24)),
-               'LearnedPositionEmbedding of any aspect': dict(
-                   type='LearnedPositionEmbedding', grid_shape=(2, 7), keep_aspect=True),
-               **{f'FactorizedPositionEmbedding {way}': dict(
-                   type='FactorizedPositionEmbedding', grid_shape=(5, 8), coordinates=way)
-                  for way in ('aspect', 'absolute')},
-               'SinCosPositionEncoding of shares': dict(
-                   type='SinCosPositionEncoding', normalize=True, layout='interleaved'),
-               'ContextPool of a sequence': dict(type='ContextPool', dims=1),
-               'ContextPool causal': dict(type='ContextPool', dims=1, causal=True)}.items()}}
 
 
 @pytest.mark.parametrize('name', [*examples.RELATIVE, 'LogSpacedCPB of any grid'])
@@ -73,8 +54,8 @@ def test_part_of_a_grid(name: str) -> None:
 
 
 def attention_of(config, kind=MultiheadAttention):
-    module = randomize(kind(
-        16, HEADS, num_prefix_tokens=1, grid_shape=WHOLE, **config), 0.5).double().eval()
+    module = randomize(kind(16, HEADS, num_prefix_tokens=1, grid_shape=WHOLE,
+                            rel_pos_encoding=config), 0.5).double().eval()
 
     def run(cells, mask):
         tokens = torch.cat((cells.new_ones(2, 1, 16)[:len(cells)], cells.flatten(1, 2)), 1)
@@ -85,8 +66,8 @@ def attention_of(config, kind=MultiheadAttention):
 
 def tokens_of(config):
     """A token encoding by itself; prefix and padding come back as they were."""
-    encoding = randomize(build_encoding(dict(config['pos_encoding']), TokenEncoding, 'pos_encoding',
-                                        embed_dims=16, grid_shape=WHOLE), 0.5).double().eval()
+    encoding = randomize(build_encoding(dict(config), TokenEncoding, 'pos_encoding', embed_dims=16,
+                                        grid_shape=WHOLE), 0.5).double().eval()
 
     def run(cells, mask):
         hw = cells.shape[1:3]
@@ -105,8 +86,9 @@ def convolved(config):
 
 def reduced(config, ratio=2):
     """Cells of several tokens, those at the border cut off."""
-    module = randomize(SpatialReductionAttention(16, HEADS, sr_ratio=ratio, ceil_mode=True,
-                                                 grid_shape=WHOLE, **config), 0.5).double().eval()
+    module = randomize(SpatialReductionAttention(
+        16, HEADS, sr_ratio=ratio, ceil_mode=True, grid_shape=WHOLE, rel_pos_encoding=config),
+                       0.5).double().eval()
 
     def run(cells, mask):
         return (module(cells.flatten(1, 2), cells.shape[1:3], mask).unflatten(1, cells.shape[1:3]),)
@@ -117,47 +99,15 @@ def reduced_more(config):
     return reduced(config, 3)
 
 
-def vit_of(config):
-    model = randomize(ViT(embed_dims=16, num_layers=2, num_heads=HEADS, patch_size=2, in_channels=4,
-                          pool=None, img_size=(8, 12), mask_padding=True, out_indices=(0, 1),
-                          **config), 0.5).double().eval()
-
-    def run(cells, mask):
-        pixels = torch.nn.functional.pixel_shuffle(cells.permute(0, 3, 1, 2), 2)
-        sizes = None if mask is None else [(8, 12), (6, 8)]
-        return tuple(x.permute(0, 2, 3, 1) for x in model(pixels, sizes))
-    return run
-
-
-def detr_of(config):
-    config = dict(config)
-    relative = config.pop('rel_pos_encoding', None)
-    if relative is not None:  # the tables' sizes are a backbone's to tell, DETR has none
-        relative = MultiheadAttention(16, HEADS, grid_shape=WHOLE,
-                                      rel_pos_encoding=relative).rel_pos_encoding
-    model = randomize(DetrEncoder(1, dict(
-        self_attn_cfg=dict(embed_dims=16, num_heads=HEADS, dropout=0.0, rel_pos_encoding=relative),
-        ffn_cfg=dict(embed_dims=16, feedforward_channels=8, num_fcs=2, ffn_drop=0.0)), **config),
-                      0.5).double().eval()
-
-    def run(cells, mask):
-        out = model(cells.flatten(1, 2), None, None if mask is None else mask.flatten(1),
-                    spatial_shapes=cells.shape[1:3])
-        return (out.unflatten(1, cells.shape[1:3]),)
-    return run
-
-
 @pytest.mark.parametrize('build, name', [
     *((tokens_of, name) for name in examples.TOKEN_OPTIONS),
+    *((attention_of, name) for name in (None, *examples.RELATIVE)),
     *((build, name) for build in (convolved, reduced, reduced_more) for name in (
-        'none', 'IRPE product qkv', 'FIRE', 'RotaryEmbedding2D of DINOv3')),
-    *((build, name) for build in (attention_of, vit_of, detr_of) for name in CONFIGS
-    if (build is not attention_of or 'rel_pos_encoding' in CONFIGS[name])
-    and (build is not detr_of or name != 'ConvMLP'))])  # which stands in no MLP of a DETR
-def test_an_image_in_a_padded_batch(build, name: str) -> None:
+        None, 'IRPE product qkv', 'FIRE', 'RotaryEmbedding2D of DINOv3'))])
+def test_an_image_in_a_padded_batch(build, name: str | None) -> None:
     """It equals the image alone, whatever lies in the padding."""
-    run = build(dict(pos_encoding=examples.TOKEN_OPTIONS[name]) if build is tokens_of else
-                CONFIGS[name])
+    run = build(examples.TOKEN_OPTIONS[name] if build is tokens_of else
+                None if name is None else examples.RELATIVE[name])
     torch.manual_seed(1)
     batch = torch.randn(2, *WHOLE, 16, dtype=torch.float64)
     mask = torch.zeros(2, *WHOLE, dtype=torch.bool)

@@ -180,7 +180,7 @@ class _Attention(torch.autograd.Function):
                  ) -> tuple[Tensor | None, ...]:
         *tensors, kept = ctx.saved_tensors
         qkv, inputs = tuple(tensors[:ctx.num_qkv]), tuple(tensors[ctx.num_qkv:])
-        run = _Pass(ctx.call, ctx.counts, qkv, inputs, needs=ctx.needs_input_grad)
+        run = _Pass(ctx.call, ctx.counts, qkv, inputs, backward=True)
         for work, value in run.pieces():
             run.add_gradients(work, value, grad, kept)
         return (None, None, None, *run.grad_qkv,
@@ -192,13 +192,13 @@ class _Pass:
     """One direction of one call."""
 
     def __init__(self, call: Call, counts: tuple[int, ...], qkv: tuple[Tensor, ...],
-                 inputs: tuple[Tensor, ...], needs: tuple[bool, ...] | None = None) -> None:
+                 inputs: tuple[Tensor, ...], backward: bool = False) -> None:
         self.call, self.layout = call, call.layout
         self.q, self.k, self.v = split(qkv)
         self.dropout = None if call.dropout is None else call.dropout.start()
-        self.backward = needs is not None
+        self.backward = backward
         self.grads: list[Tensor] = []
-        if needs is not None:
+        if backward:
             # Every number of the gradients of q, k and v is written before it is read.
             self.grad_qkv = tuple(torch.empty_like(x) for x in qkv)
             self.grad_q, self.grad_k, self.grad_v = split(self.grad_qkv)
