@@ -89,6 +89,7 @@ def attend_qkv(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_gri
         return _run(qkv, encoding, grids, None, options)
     padding, has_key = _check_padding(k, padding)
     has_masks = any(options.get(name) is not None for name in ('attn_mask', 'regions'))
+    # Each image on a grid of its own; without its padded keys, if that is faster; or with a mask.
     if encoding is not None and grids is not None and not encoding.cellwise:
         out, weights = attend_on_own_extents(_run, (q, k, v), encoding, grids, options)
     elif form == 'auto' and not need_weights and not has_masks and (
@@ -105,7 +106,8 @@ def attend_qkv(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_gri
 def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
          grids: tuple[Grid, Grid] | None, padding: Tensor | None, options: Options
          ) -> tuple[Tensor, Tensor | None]:
-    """One form for all images."""
+    """Attention of all images in one form: rotations, the weighted sum with the terms that take
+    part in it, then the terms that do not."""
     problem = Problem(qkv, key_padding=padding, attn_mask=options.get('attn_mask'),
                       regions=options.get('regions'), dropout_p=options.get('dropout_p', 0.0))
     of_values: list[Term] = []  # added to the output whatever the weights
