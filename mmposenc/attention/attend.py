@@ -139,10 +139,10 @@ def _weighted(problem: Problem, options: Options) -> tuple[Tensor, Tensor | None
         return definition(problem, need_weights=True)
     form = options.get('form', 'auto')
     problem = problem if form == 'definition' else fold_vectors(problem)
-    return ENGINES[chosen(form, problem)](problem), None
+    return ENGINES[choose(problem, form)](problem), None
 
 
-def chosen(form: str, problem: Problem) -> str:
+def choose(problem: Problem, form: str = 'auto') -> str:
     """The form to run. The sizes of pieces are numbers, which an exported program does not know; a
     compiler fuses look-ups itself; and on the meta device the definition's operations are counted.
     """

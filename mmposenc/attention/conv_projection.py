@@ -45,7 +45,7 @@ class ConvProjectionAttention(MultiheadAttention):
                  padding: Tensor | None = None) -> tuple[Tensor, ...]:
         """As the base, of tokens of which those of the grid are convolved."""
         assert grid is not None
-        hw_shape, qkv = as_grid(grid).hw, []
+        hw_shape, qkv = as_grid(grid).hw, list[Tensor]()
         for index, (conv, source) in enumerate((
                 (self.conv_q, x_qk), (self.conv_k, x_qk), (self.conv_v, None))):
             prefix, tokens = split_prefix(x if source is None else source, self.num_prefix_tokens)
