@@ -80,8 +80,7 @@ part_a() {
     # mmengine trains on a GPU where there is one.
     item a-engine "$python" -m pytest -q tests/engine
     item a-tools "$python" -m pytest -q tests/tools/test_detection.py tests/tools/test_other_tasks.py
-    item a-trainings "$python" -m pytest -q tests/configs/test_small_configs.py \
-        tests/configs/test_small_segmentation.py
+    item a-trainings "$python" -m pytest -q tests/configs/test_quickstart_configs.py
 }
 
 part_b() {

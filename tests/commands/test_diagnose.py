@@ -8,6 +8,7 @@ import torch
 from mmengine.registry import init_default_scope
 from tinydata import detector_config, make_coco
 from tinytasks import classifier_config, segmentor_config
+from tinyweights import saved
 
 from mmposenc import engine
 from mmposenc.commands.diagnose import main
@@ -27,8 +28,7 @@ def small(monkeypatch):
 
 def test_the_command_on_a_classifiers_data(tmp_path, capsys):
     config = classifier_config(tmp_path)
-    weights = tmp_path / 'weights.pth'
-    torch.save(build_model(engine.load_config(str(config))).state_dict(), weights)
+    weights = saved(config, tmp_path / 'weights.pth')
     main([str(config), str(weights), '--size', '64', '--output-dir', str(tmp_path / 'out'),
           '--format', 'svg'])
     text = capsys.readouterr().out

@@ -12,13 +12,12 @@ from hub_server import serving
 from scripts import run_python
 from tinydata import tiny_detector
 from tinytasks import classifier_config, segmentor_config
+from tinyweights import saved
 
 import mmposenc
-from mmposenc import engine
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.commands.push import main as push
 from mmposenc.engine.apps import repository
-from mmposenc.engine.config.models import build_model
 
 TASKS = {
     'detection': tiny_detector,
@@ -29,11 +28,8 @@ def trained(task: str, root: Path) -> tuple[Path, Path]:
     """A config with random weights as training leaves them."""
     root.mkdir(parents=True, exist_ok=True)
     config = TASKS[task](root)
-    torch.manual_seed(0)
-    meta = {'dataset_meta': {'classes': ['bright', 'dark']}} if task == 'classification' else {}
-    torch.save({'state_dict': build_model(engine.load_config(str(config))).state_dict(),
-                'meta': meta}, root / 'epoch_1.pth')
-    return config, root / 'epoch_1.pth'
+    classes = ['bright', 'dark'] if task == 'classification' else None
+    return config, saved(config, root / 'epoch_1.pth', classes)
 
 
 def same(one: torch.nn.Module, other: torch.nn.Module) -> bool:

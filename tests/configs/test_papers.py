@@ -5,13 +5,12 @@ import re
 import warnings
 
 import pytest
-import torch
 from mmengine.config import Config
 from scripts import ROOT, load_tool
 
 from mmposenc import commands
 from mmposenc.engine import load_config
-from mmposenc.engine.config.models import build_model
+from mmposenc.engine.apps.papers import as_number, count, stale_counts
 from mmposenc.operators import papers
 
 pytest.importorskip('mmpretrain')
@@ -23,6 +22,8 @@ def convs(dims: int, hidden: int, outputs: int = 2) -> int:
     return hidden * (9 * dims + 1) + outputs * (9 * hidden + 1)
 
 
+CP_SWIN_B = 87_768_224 + sum(
+    blocks * convs(dims, 18) for blocks, dims in ((2, 128), (2, 256), (18, 512), (1, 1024)))
 #: Published counts, or what a published count and the size of the encoding give.
 PARAMETERS = {
     'cpvt-ti_8xb128_in1k': 5_681_320, 'cpvt-ti-0-5_8xb128_in1k': 5_681_320 + 4 * 9 * 192,
@@ -49,9 +50,11 @@ PARAMETERS = {
     'cp-vit-b_8xb128_in1k-384px': VIT_B + 11 * convs(768, 26),
     'cp-vit-b-weights-nonlocal_8xb128_in1k-384px': VIT_B + 11 * (
         convs(768, 13, 1) + 2 * 768 * 769),
+    'cp-vit-b-10_8xb128_in1k-384px': VIT_B - 2 * (12 * 768 ** 2 + 13 * 768) + 9 * convs(768, 26),
     'cp-vit-b-wide_8xb128_in1k-384px': VIT_B + convs(768, 192),
-    'cp-swin-b_8xb128_in1k': 87_768_224 + sum(
-        blocks * convs(dims, 18) for blocks, dims in ((2, 128), (2, 256), (18, 512), (1, 1024))),
+    'cp-swin-b_8xb128_in1k': CP_SWIN_B,
+    'cp-swin-b_8xb128_in1k-384px': CP_SWIN_B  # windows of 12 cells
+    + (23 ** 2 - 13 ** 2) * (2 * 4 + 2 * 8 + 18 * 16 + 2 * 32),
     'cp-resnet-50_8xb32_in1k': 25_557_032 + sum(convs(dims, 16) for dims in (64, 256, 512, 1024)),
     'deform-resnet-50_8xb32_in1k': 25_557_032 + 3 * 18 * (9 * 512 + 1),  # the steps of three layers
     'cp-resnet-44_1xb128_cifar10': 661_338 + convs(16, 40) + convs(32, 40)}
@@ -68,33 +71,23 @@ KINDS = ('cpvt-ti-no-padding_8xb128_in1k', 'deit-ti-distilled_8xb128_in1k',
          'cp-resnet-44-mlp_1xb128_cifar10', 'vit-b_8xb128_in1k-384px')
 
 
-@pytest.mark.parametrize('name', PARAMETERS)
-def test_models_have_the_published_parameters(name: str) -> None:
-    with torch.device('cpu' if 'resnet' in name else 'meta'):
-        model = load_config(str(papers.config_of(name))).model
-        model.pop('teacher', None)
-        found = sum(p.numel() for p in build_model(Config(dict(
-            default_scope='mmpretrain', model=model))).parameters())
-    assert found == PARAMETERS[name] == papers.models()[name]['counted']['params']
-
-
-@pytest.mark.parametrize('name', MACS)
-def test_counted_products_are_those_that_papers_publish(name: str) -> None:
-    from mmposenc.engine.apps.papers import as_number
-    published, digit = as_number(MACS[name])
-    assert abs(papers.models()[name]['counted']['macs'] - published) < 2.5 * digit
+def test_counts_are_the_published_ones() -> None:
+    """Of models.yaml; that models have them is below."""
+    counted = {name: entry.get('counted') for name, entry in papers.models().items()}
+    assert {name: counted[name]['params'] for name in PARAMETERS} == PARAMETERS
+    for name, published in MACS.items():
+        number, digit = as_number(published)
+        assert abs(counted[name]['macs'] - number) < 2.5 * digit, name
 
 
 @pytest.mark.parametrize('name', KINDS)
 def test_counts_are_those_of_the_models(name: str) -> None:
-    from mmposenc.engine.apps.papers import count
     assert count(name) == papers.models()[name]['counted']
 
 
 @pytest.mark.slow
 def test_every_count_is_that_of_its_model_and_of_its_paper() -> None:
     """What is left is said: rounding of the papers, and baselines that are not a plain ResNet."""
-    from mmposenc.engine.apps.papers import stale_counts
     assert not list(stale_counts())
 
 
@@ -174,7 +167,6 @@ def test_wrong_words(words: list[str], message: str, capsys) -> None:
     (5_717_416, (5_717_416, 1)), ('22.05M', (22_050_000, 10_000)), ('88M', (88e6, 1e6)),
     ('4.6G', (4.6e9, 1e8)), ('80.54 ± 0.06', None), (None, None)])
 def test_counts_as_papers_give_them(said, number) -> None:
-    from mmposenc.engine.apps.papers import as_number
     assert as_number(said) == (number and pytest.approx(number))
 
 

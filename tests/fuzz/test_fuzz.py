@@ -24,7 +24,7 @@ def test_what_was_found(option, message) -> None:
     """Each built once, and ended in NaN, in torch's own words or in an argument nobody gave."""
     backbone = dict(type='mmposenc.PVT', mlp_ratios=(1,) * 4, embed_dims=(8,) * 4,
                     num_layers=(1,) * 4, num_heads=(2,) * 4, **option)
-    assert check(dict(backbone=backbone, head='none', size=(64, 64))) == message
+    assert check(dict(backbone=backbone, size=(64, 64))) == message
 
 
 @pytest.mark.slow

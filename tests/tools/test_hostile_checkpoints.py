@@ -1,11 +1,9 @@
 """No checkpoint runs code, whoever reads it."""
 from __future__ import annotations
 
-import functools
-import http.server
 import pathlib
 import pickle
-import threading
+import shutil
 
 import pytest
 import torch
@@ -104,19 +102,13 @@ def test_functions_of_mmengine(evil) -> None:
 @pytest.mark.parametrize('scheme', ['http://', 'torchvision://', 'mmcls://', 'open-mmlab://'])
 def test_downloads(evil, scheme, monkeypatch) -> None:
     from mmengine.runner import checkpoint
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory='.')
-    handler.log_message = lambda *args: None
-    server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f'http://127.0.0.1:{server.server_port}/evil.pth'
     monkeypatch.setattr(torch.hub, 'get_dir', lambda: 'hub')
+    monkeypatch.setattr(torch.hub, 'download_url_to_file',
+                        lambda url, path, *rest, **options: shutil.copy(evil, path))
     for name in ('get_torchvision_models', 'get_mmcls_models', 'get_external_models'):
-        monkeypatch.setattr(checkpoint, name, lambda: {'some': url})
-    try:
-        refused(checkpoint.CheckpointLoader.load_checkpoint,
-                url if scheme == 'http://' else f'{scheme}some')
-    finally:
-        server.shutdown()
+        monkeypatch.setattr(checkpoint, name, lambda: {'some': 'http://nowhere/evil.pth'})
+    name = 'nowhere/evil.pth' if scheme == 'http://' else 'some'
+    refused(checkpoint.CheckpointLoader.load_checkpoint, f'{scheme}{name}')
 
 
 def test_a_store_such_as_s3(evil, monkeypatch) -> None:

@@ -93,7 +93,7 @@ def change_a_lock(root):
         lock.write('# changed\n')
 
 
-def test_installs_in_order_and_only_once(checkout):
+def test_installs_in_order_and_once_and_keeps_test_tools_in_step(checkout):
     result, done = run(checkout)
     assert result.returncode == 0, result.stderr
     assert done == MAIN and 'is ready' in result.stdout
@@ -102,16 +102,11 @@ def test_installs_in_order_and_only_once(checkout):
     result, done = run(checkout)
     assert result.returncode == 0 and done == []
     assert result.stdout.strip().endswith('.venv is up to date')
-    change_a_lock(checkout)
-    assert run(checkout)[1] == MAIN
-
-
-def test_test_tools_are_added_and_then_kept_in_step(checkout):
-    assert run(checkout)[1] == MAIN
     assert run(checkout, '--tests')[1] == TESTS
     assert run(checkout)[1] == run(checkout, '--tests')[1] == []
     change_a_lock(checkout)
-    assert run(checkout)[1] == TESTS
+    assert run(checkout, BREAK='torch.txt')[0].returncode != 0
+    assert run(checkout)[1] == TESTS  # a failure after a success is not up to date
     result, done = run(checkout, '--test')
     assert result.returncode != 0 and done == []
     assert "unknown arguments '--test'" in result.stderr
@@ -183,14 +178,6 @@ def test_settings_of_pip_hold_for_uv(checkout):
     result, done = run(checkout, **env, PIP_ONLY_BINARY=':all:')
     assert done == MAIN and seen_by_uv(checkout) is None
     assert 'uv has no counterpart of its setting only-binary' in result.stdout
-
-
-def test_a_failure_after_success_is_not_up_to_date(checkout):
-    run(checkout)
-    change_a_lock(checkout)
-    assert run(checkout, BREAK='torch.txt')[0].returncode != 0
-    result, done = run(checkout)
-    assert result.returncode == 0 and done == MAIN
 
 
 def foreign(checkout, pip: bool):

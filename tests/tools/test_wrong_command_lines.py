@@ -16,10 +16,9 @@ from mmengine.registry import DefaultScope
 from PIL import Image
 from scripts import load_tool
 from tinytasks import classifier_config
+from tinyweights import saved
 
-from mmposenc import engine
 from mmposenc.commands import main
-from mmposenc.engine.config.models import build_model
 from mmposenc.lab.compare.running import schedule
 
 #: Files that can't be used, by name.
@@ -121,7 +120,6 @@ CLASSIFIER = {
         ('list.yaml', 'list.yaml must hold'), ('key.yaml', "did you mean 'pos_encoding'"),
         ('twice.yaml', "'a' stands there twice")],
     'compare cls.py --encodings none': [
-        ('--seed-list -1', "--seed-list: '-1' must be"),
         ('--seed-list 4294967296', "'4294967296' must be a whole number from 0 to 4294967295"),
         ('--seed-list 1 --seeds 2', '--seeds or --seed-list'),
         ('--sizes inf', "--sizes: 'inf' must"),
@@ -135,8 +133,7 @@ CLASSIFIER = {
         ('--cfg-options test_evaluator.type=Foo', "test_evaluator.type='Foo'"),
         ('--cfg-options test_dataloader.dataset.data_root=/no', 'test_dataloader.dataset.data_')],
     'figures': [
-        ('cls.py', '--output-dir --figure --gallery'),
-        ('cls.py other.pth --output-dir o', 'other.pth does not fit')],
+        ('cls.py', '--output-dir --figure --gallery')],
     'figures cls.py': [
         ('--output-dir note.txt', '--output-dir note.txt'),
         ('--output-dir o --gallery g', '--gallery: not allowed'),
@@ -147,29 +144,21 @@ CLASSIFIER = {
         ('--figure kernels', '--figure kernels needs --out')],
     'figures cls.py --figure kernels --out': [
         ('x.jpg', "--out='x.jpg' must end in"),
-        ('x.png --block 99', 'block=99 must be from 0 to 3'),
         ('x.png --width 0.5', 'width=0.5 must'),
-        ('x.png --save-arrays x.txt', "--save-arrays='x.txt'"),
-        ('x.png --size 0', "--size: '0' must be"),
-        ('x.png --against cls.py', "figure='kernels' shows one model")],
+        ('x.png --save-arrays x.txt', "--save-arrays='x.txt'")],
     'figures cls.py --out x.png --figure': [
-        ('matrix --head 7', 'head=7 must be'), ('matrix --against no.py', "'no.py'"),
+        ('matrix --against no.py', "'no.py'"),
         ('matrix --against a b c', '--against takes a config and at most one checkpoint'),
-        ('added --channels 999', 'channels=[999] must be'),
         ('overlay --image no.jpg', "image: there is no file 'no.jpg'"),
         ('overlay --image text.jpg', 'text.jpg can not be read'),
-        ('overlay --image a.jpg --at 1 0.5', 'at=(1.0, 0.5)'),
         ('overlay --image a.jpg --size 30 32', 'size=(30, 32) must be multiples of 32')],
     'diagnose': [
-        ('empty.py', 'default_scope=None'), ('cls.py other.pth', 'other.pth does not fit'),
-        ('cls.py --size 33', 'size=(33, 33) must be multiples of 32'),
+        ('empty.py', 'default_scope=None'),
         ('cls.py --size 1000000000', "--size: '1000000000' must be a whole number from 1 to 65536"),
-        ('cls.py --seed -1', "--seed: '-1' must"),
         ('cls.py --output-dir note.txt/x', '--output-dir note.txt/x'),
         ('cls.py --format svg', '--format does nothing without --output-dir')],
     'complexity': [
         ('cls.py', '--size'), ('cls.py --size 1', 'an image of 1x1 is smaller'),
-        ('cls.py --size 99999', '--size: '),
         ('cls.py --size 32 --time --device gpu', "device='gpu'"),
         ('cls.py --size 32 --device cpu', '--device does nothing without --time'),
         ('cls.py --size 32 --plot x.png', '--plot needs two sizes'),
@@ -199,8 +188,7 @@ def cases(table: dict[str, list]) -> list:
 def folder(tmp_path_factory) -> Path:
     """A config with its data, weights that fit and some that do not, and broken files."""
     root = tmp_path_factory.mktemp('wrong')
-    model = build_model(engine.load_config(str(classifier_config(root))))
-    torch.save({'state_dict': model.state_dict()}, root / 'w.pth')
+    saved(classifier_config(root), root / 'w.pth')
     torch.save({'weight': torch.zeros(2)}, root / 'other.pth')
     Image.new('RGB', (48, 40)).save(root / 'a.jpg')
     for name in ('folder', 'folder.pkl'):
@@ -265,7 +253,7 @@ def test_of_a_classifier(folder, monkeypatch, capfd, line, named) -> None:
     assert files(folder) == before
 
 
-def test_the_traceback_is_in_the_log_and_shown_on_request(detector, tmp_path, capfd) -> None:
+def test_the_traceback_is_in_the_log_alone(detector, tmp_path, capfd) -> None:
     main = load_tool('train').main
     words = [str(detector['config']), '--work-dir', str(tmp_path), '--cfg-options',
              'model.backbone.positions=99,']
@@ -276,9 +264,6 @@ def test_the_traceback_is_in_the_log_and_shown_on_request(detector, tmp_path, ca
     assert 'Traceback (most recent call last)' in log.read_text()
     assert 'positions=(99,)' in log.read_text()
     assert 'Traceback' not in ''.join(capfd.readouterr())
-    with pytest.raises(SystemExit, match=r'error: positions=\(99,\) must'):
-        main([*words[:3], '--traceback', *words[3:], 'experiment_name=again'])
-    assert 'Traceback (most recent call last)' in capfd.readouterr().err
 
 
 def test_an_error_in_training_is_a_line_too(detector, tmp_path, capfd) -> None:

@@ -18,7 +18,7 @@ from mmposenc.lab.figures import (
     save_figure,
 )
 from mmposenc.lab.figures.model_figures import attention_panels, draw_encodings
-from mmposenc.lab.figures.subjects import encoding_in_words, place_in_words
+from mmposenc.lab.figures.subjects import place_in_words
 
 
 @pytest.mark.parametrize('hw_key', [None, (2, 3)])
@@ -167,12 +167,6 @@ def test_what_is_alike_in_a_figure():
     ('encoder.layers.5.self_attn', 'encoder, layer 5')])
 def test_titles_name_places_in_words(name, words):
     assert place_in_words(name) == words
-
-
-def test_titles_name_encodings_in_words():
-    assert [encoding_in_words(kind) for kind in (
-        'RotaryEmbedding2D', 'IRPE', 'LePE', 'RelativePositionBias', 'ALiBi2D', 'PEG')] == [
-        'rotary embedding', 'iRPE', 'LePE', 'relative position bias', 'ALiBi', 'PEG']
 
 
 def test_figures_of_a_model(tmp_path):

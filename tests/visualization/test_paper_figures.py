@@ -18,7 +18,9 @@ from mmposenc.lab.figures.token_figures import cosine_similarity
 def test_matrix_is_the_softmax_of_the_logits():
     model = deit(rel_pos_encoding=IRPE)
     expected = naive_weights(model, 1)
-    found = draw('matrix', model, block=1).arrays
+    drawing = draw('matrix', model, block=1)
+    found = drawing.arrays
+    assert len({axes.images[0].get_clim() for axes in drawing.figure.axes}) == 1
     close(found['weights_0'], expected.mean(0))
     assert found['weights_0'].shape == (21, 21)
     # The other panel: the same weights in a model that never had encodings.
@@ -190,11 +192,10 @@ def test_what_a_peg_adds_beside_the_tokens():
     np.testing.assert_array_equal(images[1].get_array(), drawing.arrays['share'])
     assert len({image.get_clim() for image in images[2:]}) == 1
     assert drawing.figure.get_suptitle().startswith('Added to the tokens: stage 1, after block 0')
-
-
-def test_matrices_side_by_side_have_one_scale():
-    figure = draw('matrix', deit(rel_pos_encoding=IRPE), block=1).figure
-    assert len({axes.images[0].get_clim() for axes in figure.axes}) == 1
+    channels = draw('added', model, block=1, channels=(3, 0)).arrays['maps']
+    close(channels.reshape(2, -1), added[0][:, [3, 0]].T.numpy())
+    assert drawing.arrays['channels'].tolist() == sorted(
+        range(8), key=lambda each: -added[0, :, each].std())[:3]
 
 
 def test_attention_of_references_is_rows_of_the_matrix():

@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 import torch
-from tinyfigures import IRPE, close, deit, draw, inputs_of, naive_weights, pvt, subject, swin
+from tinyfigures import IRPE, close, deit, draw, naive_weights, pvt, subject, swin
 
 from mmposenc.functional.windows import Windows
 from mmposenc.lab.figures import draw_panels
@@ -119,19 +119,6 @@ def test_rollout_is_the_product_of_the_layers():
     found = draw('rollout', plain).arrays
     assert found['matrix'].shape == (20, 20)
     close(found['first'], found['matrix'].mean(0).reshape(4, 5))
-
-
-@torch.no_grad()
-def test_what_a_peg_adds():
-    model = deit(pos_encoding=dict(type='mmposenc.PEG'))
-    peg = model.pos_encodings.at['after0'][0]
-    tokens = inputs_of(peg, model)[0][:, 1:]
-    added = peg.proj(tokens.transpose(1, 2).view(1, 16, 4, 5))[0].numpy()
-    found = draw_figure('added', [photo_subject(model)], Choice(channels=(3, 0))).arrays
-    close(found['norm'], np.sqrt((added ** 2).sum(0)), 1e-5)
-    close(found['maps'], added[[3, 0]], 1e-5)
-    most = draw('added', model).arrays['channels']
-    assert most.tolist() == sorted(range(16), key=lambda each: -added[each].std())[:3]
 
 
 def test_outline_of_cells():

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from mmengine.config import Config
 from mmengine.registry import DATASETS, init_default_scope
-from torch import Tensor, nn
+from torch import Tensor
 
 from mmposenc.command_line import in_a_line
 from mmposenc.engine.config.checks import check_checkpoint, check_files
@@ -107,14 +107,7 @@ def examined_of(model: Any, scope: str) -> Examined:
             return model.encode_decode(images, image_metas(images))
         return model(images, image_samples(images, shapes), mode='tensor')
 
-    return Examined(model if whole else _backbone(model), run)
-
-
-def _backbone(model: Any) -> nn.Module:
-    backbone = getattr(model, 'backbone', None)
-    if not isinstance(backbone, nn.Module):
-        raise ValueError(f'model={type(model).__name__} has no backbone to measure')
-    return backbone
+    return Examined(model if whole else model.backbone, run)
 
 
 def _size(cfg: Config, examined: Examined, size: tuple[int, int] | None) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from mmposenc.encodings.placement import PlacedEncodings
 from mmposenc.functional.image_sizes import ImgShapes, set_img_shapes
@@ -193,9 +194,7 @@ def _watch_others(model: nn.Module, found: list[FeatureMap], hw_shape: tuple[int
 
     def note(name: str) -> Any:
         def take(module: nn.Module, args: Any, out: Any) -> None:
-            outs = [out] if isinstance(out, Tensor) else list(out) if isinstance(
-                out, tuple | list) else []
-            for index, values in enumerate(outs):
+            for index, values in enumerate(tree_leaves(out)):
                 if isinstance(values, Tensor) and values.dim() == 4:
                     label = name or f'{prefix}map {index}'
                     found.append(FeatureMap(label, values.detach(), _stride(values, hw_shape)))

@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from mmposenc.functional.convolutions import padding_cells
 
+from ..figures.subjects import reference_cells
 from .features import Examined
 from .measure import Measure, Series, line, table
 
@@ -203,9 +204,6 @@ def _scores(examined: Examined, crops: Tensor, border: str
 
 def _some_cells(values: Tensor) -> Tensor:
     """At most CELLS rows and columns of a map (B, C, H, W), spread evenly."""
-    for dim in (-2, -1):
-        side = values.shape[dim]
-        count = min(side, CELLS)
-        place = torch.tensor([int((index + 0.5) * side / count) for index in range(count)])
-        values = values.index_select(dim, place.to(values.device))
-    return values
+    cells = torch.tensor(reference_cells((values.shape[-2], values.shape[-1]), CELLS),
+                         device=values.device)  # (rows, columns, 2)
+    return values[..., cells[:, :1, 0], cells[:1, :, 1]]

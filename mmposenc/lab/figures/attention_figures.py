@@ -132,10 +132,9 @@ def _tiles(subject: Subject, record: AttentionRecord, by_head: Array, choice: Ch
     maps = reference_maps(of_head(by_head, choice.head), record, cells)
     name = f'{place_in_words(record.name)}, {head_text(by_head, choice.head)}'
     panel = Panel(name, tile_sheet(maps), **options, **tile_axes(cells, record.key_shape))
-    title = f'{what} for {len(cells)} x {len(cells[0])} reference cells'
-    return Drawing(draw_panels([panel], cell_inches=5.0, width=choice.width,
-                               title=f'{title}\n{subject.source}{record.window_text}'),
-                   dict(maps=maps, cells=np.array(cells)))
+    return subject.drawing([panel], f'{what} for {len(cells)} x {len(cells[0])} reference cells',
+                           choice, dict(maps=maps, cells=np.array(cells)),
+                           where=record.window_text, cell_inches=5.0)
 
 
 def reference_maps(matrix: Array, record: AttentionRecord, cells: list[list[tuple[int, int]]]
@@ -154,9 +153,6 @@ def _token_axis(kind: str, record: AttentionRecord, shape: tuple[int, int]) -> s
     elif shape != record.hw_shape:
         grid += f' reduced from {record.hw_shape[0]} x {record.hw_shape[1]}'
     return f'{kind} token, row by row of {grid}'
-
-
-AXES = dict(ylabel='key - query, rows', xlabel='key - query, columns')
 
 
 def draw_bias(subject: Subject, choice: Choice) -> Drawing:
@@ -184,9 +180,9 @@ def draw_bias(subject: Subject, choice: Choice) -> Drawing:
     what = (f'mean over the queries of this image{record.window_text}' if read
             else 'the same for all queries')
     title = (f'Added by {encoding_in_words(type(encoding).__name__)} by offset, '
-             f'{place_in_words(record.name)}, {what}\n{subject.source}')
-    return Drawing(draw_panels(panels, title=title, same_scale=True, width=choice.width),
-                   dict(bias=table, rows=rows, columns=columns))
+             f'{place_in_words(record.name)}, {what}')
+    return subject.drawing(panels, title, choice, dict(bias=table, rows=rows, columns=columns),
+                           same_scale=True)
 
 
 def draw_rotary(subject: Subject, choice: Choice) -> Drawing:
@@ -213,10 +209,9 @@ def draw_rotary(subject: Subject, choice: Choice) -> Drawing:
     panels = offset_panels(rows, columns, table, choice.head, diverging=True,
                            unit='cosine, mean of planes', limits=(-1.0, 1.0))
     title = (f'Rotary positions in {place_in_words(record.name)}: similarity by offset'
-             f'{record.window_text}\n'
-             f'{subject.source}')
-    return Drawing(draw_panels(panels, title=title, same_scale=True, width=choice.width),
-                   dict(similarity=table, rows=rows, columns=columns))
+             f'{record.window_text}')
+    return subject.drawing(panels, title, choice,
+                           dict(similarity=table, rows=rows, columns=columns), same_scale=True)
 
 
 @torch.no_grad()
@@ -257,7 +252,7 @@ def by_offset(pairs: Array, query: Grid, key: Grid) -> tuple[Array, Array, Array
     return 0.0 - rows[::-1], 0.0 - columns[::-1], table
 
 
-def offset_panels(rows: Array, columns: Array, table: Array, head: int | None, **options: object
+def offset_panels(rows: Array, columns: Array, table: Array, head: int | None, **options: Any
                   ) -> list[Panel]:
     """A map of each head, or of one, around the query."""
     if head is None:
@@ -265,8 +260,8 @@ def offset_panels(rows: Array, columns: Array, table: Array, head: int | None, *
     else:
         names, maps = [head_text(table, head)], [of_head(table, head)]
     middle = float(np.abs(rows).argmin()), float(np.abs(columns).argmin())
-    axes = dict(AXES, yticks=offset_ticks(rows), xticks=offset_ticks(columns))
-    return [Panel(name, values, middle, **axes, **options)  # type: ignore[arg-type]
+    return [Panel(name, values, middle, ylabel='key - query, rows', xlabel='key - query, columns',
+                  yticks=offset_ticks(rows), xticks=offset_ticks(columns), **options)
             for name, values in zip(names, maps, strict=True)]
 
 

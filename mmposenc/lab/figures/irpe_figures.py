@@ -8,7 +8,7 @@ from mmposenc.encodings import IRPE
 from mmposenc.functional.buckets import BucketParams, index_function
 
 from .maps import Array, bucket_map
-from .panels import HEADING, Panel, color_categories, draw_panels, fit, plot_figure
+from .panels import HEADING, Panel, color_categories, plot_figure
 from .recording import AttentionRecord, record_attention
 from .subjects import Choice, Drawing, NothingToShow, Subject
 
@@ -33,14 +33,12 @@ def draw_index_function(subject: Subject, choice: Choice) -> Drawing:
     x = torch.from_numpy(offsets)
     curves = {name: index_function(x, params._replace(function=name)).numpy()
               for name in ('piecewise', 'clip')}
-    figure, axes = plot_figure(choice.width,
-                               f'Index functions, {_text(params)}\n{subject.source}')
-    for (name, marker), color in zip((('piecewise', 'o'), ('clip', 'x')), ('#0072B2', '#D55E00'),
-                                     strict=True):
+    figure, axes = plot_figure(choice.width, f'Index functions, {_text(params)}\n{subject.source}',
+                               'offset x, cells', 'index')
+    for name, label, color, marker in (('piecewise', 'piecewise g(x)', '#0072B2', 'o'),
+                                       ('clip', 'clip h(x)', '#D55E00', 'x')):
         axes.step(offsets, curves[name], where='mid', color=color, marker=marker, markersize=3,
-                  linewidth=1, label=f'{name} {"g(x)" if name == "piecewise" else "h(x)"}')
-    axes.set_xlabel('offset x, cells', fontsize=HEADING)
-    axes.set_ylabel('index', fontsize=HEADING)
+                  linewidth=1, label=label)
     axes.legend(fontsize=HEADING)
     return Drawing(figure, dict(offsets=offsets, **curves))
 
@@ -69,10 +67,9 @@ def draw_buckets(subject: Subject, choice: Choice) -> Drawing:
             arrays[title] = np.stack(column)
     panels = [column[row] for row in range(len(records)) for column in columns]
     title = (f'Buckets of a query (star), {_text(encoding.params)}; '
-             f'neighbouring buckets differ in colour, colours repeat\n{subject.source}')
+             f'neighbouring buckets differ in colour, colours repeat')
     arrays['cells'] = np.array([record.cell for record in records])
-    return Drawing(draw_panels(panels, columns=len(columns), title=title,
-                               width=choice.width, narrowest=1.1), arrays)
+    return subject.drawing(panels, title, choice, arrays, columns=len(columns), narrowest=1.1)
 
 
 def buckets_at(method: str, params: BucketParams, record: AttentionRecord) -> dict[str, Array]:
@@ -134,16 +131,16 @@ def draw_cost(subject: Subject, choice: Choice) -> Drawing:
     costs = {name: np.array([sum(extra_macs(record, encoding, scale, pairs)
                                  for record, encoding in layers) for scale in SCALES])
              for name, pairs in (('buckets', False), ('pairs', True))}
-    figure, axes = plot_figure(choice.width, f'What iRPE on {layers[0][1].rpe_on} adds, '
-                                             f'{len(layers)} layers\n{subject.source}')
+    height, width = layers[0][0].hw_shape
+    figure, axes = plot_figure(
+        choice.width,
+        f'What iRPE on {layers[0][1].rpe_on} adds, {len(layers)} layers\n{subject.source}',
+        f'side, times that of {height} x {width} cells in {layers[0][0].name}',
+        'further multiply-accumulates, 10^9')
     for name, label, color, marker in (
             ('pairs', 'a product for each pair of tokens', '#D55E00', 'x'),
             ('buckets', 'a product for each token and bucket', '#0072B2', 'o')):
         axes.plot(SCALES, costs[name] / 1e9, color=color, marker=marker, markersize=4, label=label)
-    height, width = layers[0][0].hw_shape
-    label = f'side, times that of {height} x {width} cells in {layers[0][0].name}'
-    axes.set_xlabel(fit(label, 0.8 * figure.get_figwidth(), HEADING), fontsize=HEADING)
-    axes.set_ylabel('further multiply-accumulates, 10^9', fontsize=HEADING)
     axes.set_yscale('log')
     axes.legend(fontsize=HEADING)
     return Drawing(figure, dict(scales=np.array(SCALES), **costs))

@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
@@ -22,6 +23,9 @@ from .pool_figures import (
 from .recording import AttentionRecord, record_attention
 from .subjects import Choice, Subject, head_names, place_in_words
 from .token_figures import added_of, kernels_of, record_contributions
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
@@ -59,44 +63,42 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
         raise ValueError(f'{type(model).__name__} runs no attention of mmposenc.attention: there '
                          f'is nothing to draw')
     folder, modules = Path(output_dir), dict(model.named_modules())
-    written: dict[Path, None] = {}
+    written: dict[Path, None] = {}  # a layer may run twice
+
+    def write(figure: Figure, name: str) -> None:
+        file = re.sub(r'\W+', '_', name)
+        written[save_figure(figure, folder / f'{file}.png')] = None
+
+    buckets: dict[str, tuple[IRPE, AttentionRecord]] = {}
     for record in records:
-        name = re.sub(r'\W+', '_', record.name)
         about = f'{record.window_text}\n{source}' if source else record.window_text
         where = place_in_words(record.name)
-        title = f'Attention in {where}{about}'
-        figure = draw_panels(attention_panels(record), title=title)
-        written[save_figure(figure, folder / f'attention_{name}.png')] = None
+        write(draw_panels(attention_panels(record), title=f'Attention in {where}{about}'),
+              f'attention_{record.name}')
         if record.terms is not None:
             panels = _by_head(record, record.terms, 'added to the logit', diverging=True)
-            figure = draw_panels(panels, title=f'Added to the logits in {where}{about}')
-            written[save_figure(figure, folder / f'logits_{name}.png')] = None
+            write(draw_panels(panels, title=f'Added to the logits in {where}{about}'),
+                  f'logits_{record.name}')
         encoding = getattr(modules[record.name], 'rel_pos_encoding', None)
         if isinstance(encoding, IRPE):
             grids = dict.fromkeys((record.hw_shape, record.key_shape))  # one, or two
             shapes = '_to_'.join('x'.join(map(str, each)) for each in grids)
-            path = folder / f'buckets_{encoding.method}_{shapes}.png'
-            if path not in written:
-                figure = draw_panels(bucket_panels(encoding, record), title=f'Buckets\n{source}')
-                written[save_figure(figure, path)] = None
+            buckets.setdefault(f'buckets_{encoding.method}_{shapes}', (encoding, record))
+    for name, pair in buckets.items():
+        write(draw_panels(bucket_panels(*pair), title=f'Buckets\n{source}'), name)
     low, high = image.min(), image.max()
     picture = ((image[0] - low) / (high - low).clamp_min(1e-6)).permute(1, 2, 0)
     picture = picture.expand(-1, -1, 3) if picture.shape[2] == 1 else picture[..., :3]
     subject.picture = picture.cpu().numpy()
     for token in tokens:
-        name, encoding = re.sub(r'\W+', '_', token.name), modules[token.name]
-        figure = added_of(subject, token, Choice()).figure
-        written[save_figure(figure, folder / f'added_{name}.png')] = None
-        if isinstance(encoding, PEG):
-            figure = kernels_of(subject, token.name, encoding).figure
-            written[save_figure(figure, folder / f'kernels_{name}.png')] = None
+        write(added_of(subject, token, Choice()).figure, f'added_{token.name}')
+        peg = modules[token.name]
+        if isinstance(peg, PEG):
+            write(kernels_of(subject, token.name, peg, Choice()).figure, f'kernels_{token.name}')
     for pool in pools:
-        figure = draw_context_pool(pool, subject.picture)
-        name = re.sub(r'\W+', '_', pool.name)
-        written[save_figure(figure, folder / f'context_pool_{name}.png')] = None
+        write(draw_context_pool(pool, subject.picture), f'context_pool_{pool.name}')
     if rows := size_distributions(pools):
-        figure = draw_size_distributions(rows)
-        written[save_figure(figure, folder / 'context_pool_sizes.png')] = None
+        write(draw_size_distributions(rows), 'context_pool_sizes')
         written[write_size_distributions(rows, folder / 'context_pool_sizes.csv')] = None
     return list(written)
 

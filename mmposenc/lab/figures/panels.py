@@ -259,7 +259,8 @@ def flat_note(values: Array | None) -> str:
     return f'\nflat: {seen.mean() + 0:.3g} everywhere'
 
 
-def plot_figure(width: float | None, title: str) -> tuple[Figure, Axes]:
+def plot_figure(width: float | None, title: str, xlabel: str, ylabel: str
+                ) -> tuple[Figure, Axes]:
     """A figure of one plot of curves, 5 inches wide if not told, and its axes."""
     from matplotlib.figure import Figure
 
@@ -268,6 +269,8 @@ def plot_figure(width: float | None, title: str) -> tuple[Figure, Axes]:
     axes = figure.add_subplot()
     axes.tick_params(labelsize=TICK)
     axes.grid(linewidth=0.3)
+    axes.set_xlabel(fit(xlabel, 0.8 * inches, HEADING), fontsize=HEADING)
+    axes.set_ylabel(ylabel, fontsize=HEADING)
     figure.suptitle(fit(title, inches, TITLE), fontsize=TITLE)
     return figure, axes
 

@@ -147,12 +147,11 @@ def suiting(subject: Subject) -> list[Suiting]:
     with record_contributions(subject.model) as tokens, record_attention(subject.model) as layers:
         subject.run_once()
     modules = dict(subject.model.named_modules())
-    places: dict[str, list[tuple[int, str]]] = {}
-    for place, token in enumerate(tokens):
-        places.setdefault(type(modules[token.name]).__name__, []).append((place, token.name))
-    kernels: dict[str, list[tuple[int, str]]] = {}
-    for place, name in enumerate(n for n, module in modules.items() if isinstance(module, PEG)):
-        kernels.setdefault(type(modules[name]).__name__, []).append((place, name))
+    places = _by_kind([([type(modules[each.name]).__name__], each.name) for each in tokens])
+    kernels = _by_kind([([type(module).__name__], name) for name, module in modules.items()
+                        if isinstance(module, PEG)])
+    relative = _by_kind([(_kinds(modules[each.name].rel_pos_encoding), each.name)
+                         for each in layers])
     found = []
     for kind in dict.fromkeys([*places, *kernels]):
         for figure in SUITS.get(kind, OTHER_TOKENS):
@@ -160,10 +159,6 @@ def suiting(subject: Subject) -> list[Suiting]:
             # These show all layers at once.
             own = own[:1] if figure in ('pools', 'sizes') else own
             found += [Suiting(figure, *each, kind) for each in _ends(own)]
-    relative: dict[str, list[tuple[int, str]]] = {}
-    for place, layer in enumerate(layers):
-        for kind in _kinds(modules[layer.name].rel_pos_encoding):
-            relative.setdefault(kind, []).append((place, layer.name))
     for kind, own in relative.items():
         for figure in SUITS.get(kind, OTHER_RELATIVE):
             # Buckets are learned by no layer, and a map by offset is enough of later ones.
@@ -179,6 +174,15 @@ def suiting(subject: Subject) -> list[Suiting]:
     for each in found:
         once.setdefault(each[:2], each)
     return list(once.values())
+
+
+def _by_kind(named: list[tuple[list[str], str]]) -> dict[str, list[tuple[int, str]]]:
+    """Places and names of modules by the classes of their encodings."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for place, (kinds, name) in enumerate(named):
+        for kind in kinds:
+            found.setdefault(kind, []).append((place, name))
+    return found
 
 
 def _ends(own: list[tuple[int, str]]) -> list[tuple[int, str]]:

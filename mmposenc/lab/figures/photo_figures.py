@@ -4,13 +4,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import nn
 
 from .maps import Array
-from .panels import TICK, Drawable, add_bar, draw_panels, mark_cell, upper_end, weight_limits
+from .panels import TICK, Drawable, add_bar, mark_cell, upper_end, weight_limits
 from .recording import AttentionCall, AttentionRecord, check_place, watch_attention
 from .subjects import (
     Choice,
@@ -55,6 +55,8 @@ class PhotoPanel:
 
     def draw(self, axes: Axes, common: float | None) -> None:
         """See :class:`.panels.Drawable`. Places are shares: 0 to 1 on both axes."""
+        from matplotlib.patheffects import withStroke
+
         if self.photo is not None:
             photo = self.photo if self.values is None else _grey(self.photo)
             axes.imshow(photo, extent=(0, 1, 1, 0), aspect='auto', interpolation='antialiased')
@@ -69,7 +71,7 @@ class PhotoPanel:
             if len(self.points) > 1:
                 axes.annotate(str(number), (column, row), (4, 3), textcoords='offset points',
                               fontsize=TICK, color='white', fontweight='bold',
-                              path_effects=_edge())
+                              path_effects=[withStroke(linewidth=1.5, foreground='black')])
         axes.set(xlim=(0, 1), ylim=(1, 0), xticks=[], yticks=[], title=self.title)
         axes.set_box_aspect(self.aspect)
 
@@ -83,9 +85,9 @@ class PhotoPanel:
         if self.windowed:
             lines = outline(np.isfinite(values)) * (down / values.shape[0],
                                                     across / values.shape[1])
-            for start, end in lines:
-                axes.plot([start[1], end[1]], [start[0], end[0]], color='white', linewidth=1.2)
-                axes.plot([start[1], end[1]], [start[0], end[0]], color='black', linewidth=0.6)
+            for (top, left), (bottom, right) in lines:
+                for color, width in (('white', 1.2), ('black', 0.6)):
+                    axes.plot([left, right], [top, bottom], color=color, linewidth=width)
 
 
 def _grey(photo: Array) -> Array:
@@ -93,11 +95,6 @@ def _grey(photo: Array) -> Array:
     grey = photo @ np.array([0.299, 0.587, 0.114])
     found: Array = np.repeat((LIGHTEST + (1 - LIGHTEST) * grey)[..., None], 3, 2)
     return found
-
-
-def _edge() -> list[Any]:
-    from matplotlib.patheffects import withStroke
-    return [withStroke(linewidth=1.5, foreground='black')]
 
 
 def outline(inside: Array) -> Array:
@@ -284,9 +281,8 @@ def draw_overlay(subject: Subject, choice: Choice) -> Drawing:
         panels.append(overlay(subject, f'point {number}{record.window_text}', values, covers, at,
                               query_box(record), windowed=record.window is not None))
         arrays[f'point_{number}'] = values
-    title = (f'Attention in {place_in_words(records[0].name)}, {head_text(heads, choice.head)}\n'
-             f'{subject.source}')
-    return Drawing(draw_panels(panels, title=title, width=choice.width), arrays)
+    title = f'Attention in {place_in_words(records[0].name)}, {head_text(heads, choice.head)}'
+    return subject.drawing(panels, title, choice, arrays)
 
 
 def draw_rollout(subject: Subject, choice: Choice) -> Drawing:
@@ -320,8 +316,7 @@ def draw_rollout(subject: Subject, choice: Choice) -> Drawing:
         box = row / height, col / width, 1 / height, 1 / width
         panels.append(overlay(subject, f'point {number}', values, at=(y, x), box=box, unit='share'))
         arrays[f'point_{number}'] = values
-    title = f'Attention rollout, {len(found.names)} layers\n{subject.source}'
-    return Drawing(draw_panels(panels, title=title, width=choice.width), arrays)
+    return subject.drawing(panels, f'Attention rollout, {len(found.names)} layers', choice, arrays)
 
 
 def bare(subject: Subject, places: Sequence[tuple[float, float]] = ()) -> PhotoPanel:

@@ -19,7 +19,7 @@ from mmposenc.functional.masking import split_prefix
 from mmposenc.functional.pooling.kernels import axis_logits
 
 from .maps import Array
-from .panels import HEADING, TICK, TITLE, Drawable, Panel, draw_panels, fit, flat_note
+from .panels import HEADING, TICK, TITLE, Drawable, Panel, fit, flat_note
 from .photo_figures import bare, overlay
 from .recording import check_place, watched
 from .subjects import Choice, Drawing, NothingToShow, Subject, place_in_words
@@ -261,5 +261,4 @@ def draw_pools(subject: Subject, choice: Choice) -> Drawing:
     if not arrays:
         raise NothingToShow("figure='pools': the model has no ContextPool that predicts weights "
                             'or sizes')
-    title = f'What ContextPool predicts\n{subject.source}'
-    return Drawing(draw_panels(panels, title=title, width=choice.width), arrays)
+    return subject.drawing(panels, 'What ContextPool predicts', choice, arrays)

@@ -13,6 +13,7 @@ from torch import nn
 from mmposenc.encodings.base import RelativeEncoding
 
 from .maps import Array
+from .panels import Drawable, draw_panels
 from .recording import AttentionRecord, record_attention
 
 if TYPE_CHECKING:
@@ -79,6 +80,13 @@ class Subject:
         encoding = self.encoding(record)
         modules = () if encoding is None else encoding.modules()
         return next((module for module in modules if isinstance(module, kind)), None)
+
+    def drawing(self, panels: Sequence[Drawable], title: str, choice: Choice,
+                arrays: dict[str, Array], *, where: str = '', **options: Any) -> Drawing:
+        """Panels as a figure, with the model and ``where`` below its title."""
+        figure = draw_panels(panels, title=f'{title}\n{self.source}{where}', width=choice.width,
+                             **options)
+        return Drawing(figure, arrays)
 
 
 @dataclass

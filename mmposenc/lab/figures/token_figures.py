@@ -16,7 +16,7 @@ from mmposenc.functional.grids import as_grid
 from mmposenc.functional.masking import split_prefix
 
 from .maps import Array
-from .panels import Drawable, Panel, draw_panels, tile_axes, tile_sheet, tile_ticks
+from .panels import Drawable, Panel, tile_axes, tile_sheet, tile_ticks
 from .photo_figures import bare, overlay
 from .recording import record_attention, watched
 from .subjects import Choice, Drawing, Subject, pick, place_in_words, reference_cells
@@ -69,10 +69,10 @@ def draw_kernels(subject: Subject, choice: Choice) -> Drawing:
     pegs = [(name, module) for name, module in subject.model.named_modules()
             if isinstance(module, PEG)]
     return kernels_of(subject, *pick(pegs, choice.block, [each for each, _ in pegs], 'PEGs'),
-                      choice.width)
+                      choice)
 
 
-def kernels_of(subject: Subject, name: str, peg: PEG, width: float | None = None) -> Drawing:
+def kernels_of(subject: Subject, name: str, peg: PEG, choice: Choice) -> Drawing:
     """The kernels of a PEG inside the model, by its name there."""
     panels, arrays = [], {}
     for layer, kernels in enumerate(peg_kernels(peg)):
@@ -94,8 +94,8 @@ def kernels_of(subject: Subject, name: str, peg: PEG, width: float | None = None
     title = (f'{side} x {side} kernels of the PEG, {place_in_words(name)} '
              f'({peg.conv}, {peg.embed_dims} channels)')
     pointwise = '\n(its 1 x 1 convolutions are not shown)' if peg.conv == 'separable' else ''
-    return Drawing(draw_panels(panels, columns=2, cell_inches=5.0, width=width,
-                               title=f'{title}{pointwise}\n{subject.source}'), arrays)
+    return subject.drawing(panels, f'{title}{pointwise}', choice, arrays, columns=2,
+                           cell_inches=5.0)
 
 
 def peg_kernels(peg: PEG) -> list[Array]:
@@ -150,9 +150,9 @@ def added_of(subject: Subject, record: TokenRecord, choice: Choice) -> Drawing:
         overlay(subject, "share of the token's norm", share, unit='share')]
     panels += [Panel(f'channel {channel}', values, diverging=True, unit='added')
                for channel, values in zip(channels, maps, strict=True)]
-    title = f'Added to the tokens: {place_in_words(record.name)}\n{subject.source}'
-    return Drawing(draw_panels(panels, title=title, columns=3, width=choice.width),
-                   dict(norm=norm, share=share, channels=np.array(channels), maps=maps))
+    return subject.drawing(
+        panels, f'Added to the tokens: {place_in_words(record.name)}', choice,
+        dict(norm=norm, share=share, channels=np.array(channels), maps=maps), columns=3)
 
 
 def draw_similarity(subject: Subject, choice: Choice) -> Drawing:
@@ -185,11 +185,10 @@ def draw_similarity(subject: Subject, choice: Choice) -> Drawing:
     maps = cosine_similarity(vectors)[np.array(index)].reshape(*np.shape(index), *hw_shape)
     panel = Panel(f'{place_in_words(name)}: {what}', tile_sheet(maps), limits=(-1.0, 1.0),
                   diverging=True, unit='cosine similarity', **tile_axes(cells, hw_shape))
-    grid = f'{hw_shape[0]} x {hw_shape[1]}'
-    title = (f'Similarity of {len(cells)} x {len(cells[0])} cells to all {grid}\n'
-             f'{subject.source}{where}')
-    return Drawing(draw_panels([panel], title=title, cell_inches=5.0, width=choice.width),
-                   dict(maps=maps, cells=np.array(cells)))
+    title = (f'Similarity of {len(cells)} x {len(cells[0])} cells to all '
+             f'{hw_shape[0]} x {hw_shape[1]}')
+    return subject.drawing([panel], title, choice, dict(maps=maps, cells=np.array(cells)),
+                           where=where, cell_inches=5.0)
 
 
 def cosine_similarity(vectors: Array, others: Array | None = None) -> Array:

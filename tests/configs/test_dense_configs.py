@@ -1,0 +1,166 @@
+"""Detectors and segmentors: the models and recipes of OpenMMLab. Steps: test_gradients.py."""
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from mmengine.model.utils import revert_sync_batchnorm
+from mmengine.registry import MODELS, init_default_scope
+from scopes import scope_fixture
+from scripts import short
+from tinymodels import build, collated, samples, shrink
+
+import mmposenc  # noqa: F401
+from mmposenc.engine import load_config
+from mmposenc.engine.config.checks import check_num_classes
+from mmposenc.engine.config.models import build_model
+
+scope = scope_fixture('mmseg')
+
+
+def load(name: str):
+    return load_config(name if '::' in name else f'mmposenc::{name}')
+
+
+#: Models that mmdet and mmseg have too, and theirs.
+TWINS = {'pvt-m-peg-gap': 'pcpvt-b', 'pvt-l-peg-gap': 'pcpvt-l', 'svt-s': 'svt-s',
+         'svt-b': 'svt-b', 'svt-l': 'svt-l'}
+SAME = {
+    **{f'detection/pvt/retinanet_pvt-v2-b{size}_fpn_1x_coco':
+       f'mmdet::pvt/retinanet_pvtv2-b{size}_fpn_1x_coco' for size in range(6)},
+    **{f'segmentation/segformer/segformer_mit-b{size}_8xb2-160k_ade20k-512x512':
+       f'mmseg::segformer/segformer_mit-b{size}_8xb2-160k_ade20k-512x512' for size in range(6)},
+    **{f'segmentation/sem_fpn/fpn_{name}_8xb4-80k_ade20k-512x512':
+       f'mmseg::twins/twins_{theirs}_fpn_fpnhead_8xb4-80k_ade20k-512x512'
+       for name, theirs in {'pvt-s-peg-gap': 'pcpvt-s', **TWINS}.items()},
+    **{f'segmentation/upernet/upernet_{name}_8xb2-160k_ade20k-512x512':
+       f'mmseg::twins/twins_{theirs}_uperhead_8xb2-160k_ade20k-512x512'
+       for name, theirs in TWINS.items()}}
+
+
+@pytest.mark.parametrize('name', short(
+    SAME, 'detection/pvt/retinanet_pvt-v2-b0_fpn_1x_coco',
+    'segmentation/segformer/segformer_mit-b1_8xb2-160k_ade20k-512x512',
+    'segmentation/sem_fpn/fpn_pvt-s-peg-gap_8xb4-80k_ade20k-512x512',
+    'segmentation/upernet/upernet_svt-s_8xb2-160k_ade20k-512x512'))
+def test_models_and_recipes_of_openmmlab(name: str, monkeypatch) -> None:
+    # Their backbones read rates of drop path from tensors.
+    monkeypatch.setattr(torch, 'linspace', partial(torch.linspace, device='cpu'))
+    both = [load(f'{each}.py') for each in (name, SAME[name])]
+    parameters, recipes, rates = [], [], []
+    for cfg in both:
+        with torch.device('meta'):
+            model = build_model(cfg)
+        parameters.append(sum(each.numel() for each in model.parameters()))
+        optimizer = cfg.optim_wrapper.optimizer
+        recipes.append((optimizer.lr, optimizer.weight_decay, cfg.train_dataloader.batch_size,
+                        cfg.train_cfg.get('max_epochs'), cfg.train_cfg.get('max_iters')))
+        rates.append([round(float(each.drop_prob), 6) for each in model.backbone.modules()
+                      if type(each).__name__ == 'DropPath' and each.drop_prob])
+    assert parameters[0] == parameters[1] and recipes[0] == recipes[1]
+    assert sorted({*rates[0]}) == sorted({*rates[1]}) and rates[0]
+
+
+def test_dc5_is_torchvisions() -> None:
+    """DETR takes torchvision's replace_stride_with_dilation: the first block is not dilated."""
+    from torchvision.models import resnet50
+    init_default_scope('mmdet')
+    with torch.device('meta'):
+        theirs = resnet50(replace_stride_with_dilation=[False, False, True])
+        backbone = load('detection/detr/detr_r50-dc5_8xb4-50e_coco.py').model.backbone
+        ours = MODELS.build({**backbone, 'init_cfg': None})
+    for a, b in zip(ours.layer4, theirs.layer4, strict=True):
+        for conv in ('conv1', 'conv2', 'conv3'):
+            for part in ('stride', 'padding', 'dilation'):
+                assert getattr(getattr(a, conv), part) == getattr(getattr(b, conv), part)
+    assert [block.conv2.dilation[0] for block in ours.layer4] == [1, 2, 2]
+    assert ours.layer4[0].downsample[0].stride == theirs.layer4[0].downsample[0].stride
+
+
+@pytest.mark.parametrize('name, theirs', [
+    ('detr/detr_r50_8xb2-150e_coco.py', 'mmdet::detr/detr_r50_8xb2-150e_coco.py'),
+    ('deformable_detr/deformable-detr_r50_16xb2-50e_coco.py',
+     'mmdet::deformable_detr/deformable-detr_r50_16xb2-50e_coco.py'),
+    *((name, f'mmdet::{name}') for name in (
+        'conditional_detr/conditional-detr_r50_8xb2-50e_coco.py',
+        'dab_detr/dab-detr_r50_8xb2-50e_coco.py', 'dino/dino-4scale_r50_8xb2-12e_coco.py',
+        'ddq/ddq-detr-4scale_r50_8xb2-12e_coco.py'))])
+def test_mmdets_checkpoints_fit(name: str, theirs: str) -> None:
+    """Parameters have mmdet's names and shapes, so its files load with strict=True; what else the
+    parts are made of, dropout and activations among it, is mmdet's too."""
+    ours, upstream = load(f'detection/{name}'), load(theirs)
+    for key in ('num_queries', 'positional_encoding', 'train_cfg', 'test_cfg', 'dn_cfg', 'dqs_cfg',
+                'dense_topk_ratio', 'with_random_refpoints', 'num_patterns'):
+        assert ours.model.get(key) == upstream.model.get(key), key
+    for key in ('type', 'loss_cls', 'loss_bbox', 'loss_iou', 'num_classes'):
+        assert ours.model.bbox_head[key] == upstream.model.bbox_head[key], key
+    # As published; the installed mmdet's own config may not be.
+    assert ours.model.decoder.pop('coordinate_feats', 128) == 128
+    ours, upstream = (build(shrink(cfg)) for cfg in (ours, upstream))
+    ours.load_state_dict(upstream.state_dict())
+    assert _parts(ours) == _parts(upstream)
+
+
+def _parts(model) -> dict[str, str]:
+    """Modules of encoder and decoder that hold no others, and the dropout of attention."""
+    return {name: repr(module) if not list(module.children()) else str(module.dropout)
+            for coder in (model.encoder, model.decoder) for name, module in coder.named_modules()
+            if 'pos_encodings' not in name
+            and (not list(module.children()) or isinstance(module, torch.nn.MultiheadAttention))}
+
+
+def head_of(cfg):
+    return cfg.model.get('panoptic_head') or cfg.model.decode_head
+
+
+@pytest.mark.parametrize('package, kind, name', [
+    ('mmdet', 'detection', 'mask2former_r50_8xb2-lsj-50e_coco.py'),
+    ('mmseg', 'segmentation', 'mask2former_r50_8xb2-160k_ade20k-512x512.py')])
+def test_mask2former_is_upstreams(package: str, kind: str, name: str) -> None:
+    ours, theirs = load(f'{kind}/mask2former/{name}'), load(f'{package}::mask2former/{name}')
+    for key in ('loss_cls', 'loss_mask', 'loss_dice', 'num_queries', 'strides', 'in_channels',
+                'positional_encoding', 'num_transformer_feat_level', 'train_cfg'):
+        assert head_of(ours).get(key) == head_of(theirs).get(key), key
+    assert ours.model.get('test_cfg') == theirs.model.test_cfg
+    assert ours.model.train_cfg == theirs.model.train_cfg
+    assert ours.model.backbone == {k: v for k, v in theirs.model.backbone.items()
+                                   if k != 'deep_stem'}
+    for key in ('optimizer', 'clip_grad'):
+        assert ours.optim_wrapper[key] == theirs.optim_wrapper[key]
+    schedulers = theirs.param_scheduler
+    assert ours.param_scheduler[-1] == (
+        schedulers if isinstance(schedulers, dict) else schedulers[-1])
+    assert ours.train_cfg.max_iters == theirs.train_cfg.max_iters == ours.param_scheduler[-1].end
+    assert ours.train_dataloader.batch_size == theirs.train_dataloader.batch_size == 2
+    assert ours.train_dataloader.sampler.type == 'InfiniteSampler'
+    assert ours.default_hooks.checkpoint.by_epoch is ours.log_processor.by_epoch is False
+    check_num_classes(ours, ('train', 'val', 'test'))
+    state = revert_sync_batchnorm(build(shrink(theirs))).state_dict()
+    revert_sync_batchnorm(build(shrink(ours))).load_state_dict(state)
+
+
+@pytest.mark.parametrize('upstream, name', [
+    ('mmdet::maskformer/maskformer_r50_ms-16xb1-75e_coco.py', 'TransformerEncoderPixelDecoder'),
+    ('mmdet::mask2former/mask2former_r50_8xb2-lsj-50e_coco.py', 'MSDeformAttnPixelDecoder')])
+def test_mmdets_configs_take_the_pixel_decoders(upstream: str, name: str) -> None:
+    """With the type changed alone the loss is mmdet's; then with encodings."""
+    losses, state = [], {}
+    for ours, peg in ((False, False), (True, False), (True, True)):
+        cfg = load(upstream)
+        pixel = cfg.model.panoptic_head.pixel_decoder
+        if 'batch_augments' not in cfg.model.data_preprocessor:
+            cfg.model.data_preprocessor.batch_augments = [dict(type='BatchFixedSizePad', size=0)]
+        pixel.type = name if not ours else f'mmposenc.{name}'
+        if peg:
+            pixel.encoder.pos_encoding = dict(type='mmposenc.PEG')
+        torch.manual_seed(0)
+        model = build(shrink(cfg)).eval()  # no dropout
+        if state:
+            model.load_state_dict(state, strict=not peg)
+        state = model.state_dict()
+        torch.manual_seed(1)  # points at which masks are compared
+        batch = model.data_preprocessor(collated(samples(cfg, 2)), True)
+        losses.append(model.parse_losses(model(**batch, mode='loss'))[0])
+    torch.testing.assert_close(losses[1], losses[0], atol=1e-5, rtol=1e-5)
+    assert losses[2].isfinite() and abs(losses[2] - losses[0]) > 1e-4

@@ -1,0 +1,157 @@
+"""The configs of the quickstart, made narrow, trained and tested; the command is in tests/commands.
+"""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from mmengine.registry import TASK_UTILS, init_default_scope
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from scripts import NARROW, load_tool, named
+from tinydata import make_nuclei, make_trees
+
+import mmposenc  # noqa: F401
+from mmposenc.backbones import ViT
+from mmposenc.engine import load_config
+from mmposenc.engine.config.checks import check_num_classes
+from mmposenc.engine.config.models import build_model
+
+pytest.importorskip('mmdet')
+pytest.importorskip('mmseg')
+DETECTION, SEGMENTATION = 'mmposenc::detection/small/', 'mmposenc::segmentation/small/'
+TREES, BLOCK = (f'{DETECTION}retinanet_pvt-micro-peg_fpn_1xb4-12e_{name}.py'
+                for name in ('trees', 'trees-block'))
+NUCLEI = f'{SEGMENTATION}fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128.py'
+FROZEN_TREES = f'{DETECTION}retinanet_vit-s14_sfp_1xb4-10e_trees.py'
+FROZEN_CAMVID, FROZEN_NUCLEI = (f'{SEGMENTATION}linear_vit-s14_1xb4-10e_{name}.py'
+                                for name in ('camvid-252x336', 'nuclei-448x448'))
+
+
+def run(tool: str, name: str, *words: str, options: list[str]) -> None:
+    """A tool in ``work/NAME``."""
+    load_tool(tool).main([*words, '--work-dir', f'work/{name}', '--cfg-options', *options,
+                          *named(f'quickstart_{name}')])
+
+
+def trained(config: str, *options: str) -> str:
+    """The checkpoint of an epoch of a config that keeps a moving average."""
+    run('train', 'train', config, options=[*NARROW, 'train_cfg.max_epochs=1',
+                                           'train_cfg.val_interval=1', *options])
+    checkpoint = f"work/train/{Path('work/train/last_checkpoint').read_text()}"
+    assert {'state_dict', 'ema_state_dict'} <= set(torch.load(checkpoint, weights_only=False))
+    return checkpoint
+
+
+def test_trees(tmp_path, monkeypatch, capsys):
+    make_trees(tmp_path / 'data' / 'trees', ('train', 'val_block', 'val'))
+    monkeypatch.chdir(tmp_path)
+    checkpoint = trained(TREES, 'train_dataloader.dataset.times=1')
+    for config, name in ((BLOCK, 'block'), (TREES, 'plot')):
+        run('test', name, config, checkpoint, '--show-dir', f'pictures/{name}',
+            options=['model.test_cfg.score_thr=0.0', *NARROW])
+    assert len(list(Path('pictures').rglob('*.*'))) == 8
+    capsys.readouterr()
+    load_tool('show_metrics').main(['block=work/block', 'other plot=work/plot'])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ['AP', 'AP50', 'AP75']
+    assert [line.split()[0] for line in lines[1:]] == ['block', 'other']
+
+
+def test_nuclei(tmp_path, monkeypatch, capsys):
+    """With views and sliding windows."""
+    make_nuclei(tmp_path / 'data' / 'nuclei')
+    monkeypatch.chdir(tmp_path)
+    checkpoint = trained(NUCLEI, 'train_dataloader.dataset.times=2')
+    run('test', 'strip', NUCLEI, checkpoint, '--show-dir', 'pictures', options=NARROW)
+    log = next(Path('work/strip').glob('*/*.log')).read_text()
+    assert 'per class results' in log and '| background |' in log and '|  nucleus   |' in log
+    assert sorted(path.name for path in Path('pictures').iterdir()) == ['0.png', '1.png']
+    with Image.open('pictures/0.png') as picture:  # ground truth and prediction side by side
+        assert picture.size == (2 * 64, 64)
+    run('test', 'tta', NUCLEI, checkpoint, '--tta', options=NARROW)
+    run('test', 'slide', NUCLEI, checkpoint, options=[
+        *NARROW, 'model.test_cfg.mode=slide', 'model.test_cfg.crop_size=48,48',
+        'model.test_cfg.stride=16,16', 'test_dataloader.batch_size=2'])
+    for name in ('strip', 'tta', 'slide'):
+        found = json.loads(next(Path(f'work/{name}').glob('*/*.json')).read_text())
+        assert 0 < found['mIoU'] <= 100
+    capsys.readouterr()
+    load_tool('show_metrics').main(['strip=work/strip', 'views=work/tta'])
+    assert capsys.readouterr().out.splitlines()[0].split() == ['mIoU', 'mAcc', 'aAcc']
+
+
+@pytest.mark.slow
+def test_a_frozen_backbone(tmp_path, monkeypatch):
+    """Its features are kept, and its weights are those of a file."""
+    make_nuclei(tmp_path / 'data' / 'nuclei', side=32)
+    monkeypatch.chdir(tmp_path)
+    narrow = ['model.backbone.embed_dims=8', 'model.backbone.num_heads=1',
+              'model.neck.in_channels=8,8,8,8', 'model.decode_head.in_channels=32',
+              'model.decode_head.channels=32', *(each for each in NARROW if 'workers' in each)]
+    torch.manual_seed(0)
+    state = ViT('dinov2-small', embed_dims=8, num_heads=1).state_dict()
+    save_file({name: torch.randn_like(value) / 4 for name, value in state.items()},
+              'mine.safetensors')
+    run('train', 'train', FROZEN_NUCLEI, options=[
+        *narrow, 'train_cfg.max_epochs=2', 'train_cfg.val_interval=2', 'custom_hooks.1.views=2',
+        'model.backbone.init_cfg.checkpoint=mine.safetensors'])
+    log = next(Path('work/train').glob('*/*.log')).read_text()
+    assert '24 read, 0 damaged, 8 written, 0 no room, 0 not kept' in log
+    weights = torch.load('work/train/epoch_2.pth', weights_only=False)['state_dict']
+    kept = weights['backbone.blocks.3.mlp.fc1.weight']
+    assert torch.equal(kept, load_file('mine.safetensors')['blocks.3.mlp.fc1.weight'])
+    run('test', 'test', FROZEN_NUCLEI, 'work/train/epoch_2.pth', options=narrow)
+
+
+@pytest.mark.parametrize('config, trained', [
+    # A LayerNorm a block, 1x1 from all to 11 classes.
+    (FROZEN_CAMVID, 4 * 2 * 384 + (4 * 384 + 1) * 11),
+    (FROZEN_NUCLEI, 4 * 2 * 384 + (4 * 384 + 1) * 2),
+    # Norms and 1x1; levels: 2x2 to half the channels, then 1x1, norm, 3x3, norm; the head's two
+    # towers of two 3x3 with norms, and 3x3 to a class and four sides of 2 anchors.
+    (FROZEN_TREES, 3 * 2 * 384 + (3 * 384 + 1) * 64 + (4 * 64 + 1) * 32 + (32 + 2 * 64) * 64
+     + 3 * (9 * 64 * 64 + 4 * 64) + 4 * (9 * 64 * 64 + 2 * 64) + (9 * 64 + 1) * 10)])
+def test_only_the_head_is_trained(config, trained):
+    cfg = load_config(config)
+    check_num_classes(cfg, ('train', 'val', 'test'))
+    model = build_model(cfg).train()
+    assert sum(p.numel() for p in model.parameters() if p.requires_grad) == trained
+    assert not any(p.requires_grad for p in model.backbone.parameters())
+    # DINOv2's 22,056,576 without the mask token and the last norm.
+    assert sum(p.numel() for p in model.backbone.parameters()) == 22_056_576 - 384 - 2 * 384
+
+
+def test_every_object_gets_an_anchor():
+    """Squares of 10 to 130 pixels anywhere: the best anchor is close enough to be trained."""
+    from mmdet.structures.bbox import bbox_overlaps
+    init_default_scope('mmdet')
+    model = load_config(TREES).model
+    generator = TASK_UTILS.build({**model.bbox_head.anchor_generator, 'type': 'AnchorGenerator'})
+    anchors = torch.cat(generator.grid_priors([(52, 52), (26, 26), (13, 13)], device='cpu'))
+    assigner = model.train_cfg.assigner
+    for side in range(10, 131, 4):
+        x, y = torch.meshgrid(torch.arange(150, 182, 2.0), torch.arange(150, 182, 2.0),
+                              indexing='ij')
+        boxes = torch.stack((x, y, x + side, y + side), -1).reshape(-1, 4)
+        worst = bbox_overlaps(boxes, anchors).amax(1).min()
+        assert worst >= assigner.min_pos_iou
+        assert side < 24 or worst >= assigner.pos_iou_thr, side
+
+
+@pytest.mark.parametrize('side, named', [(64, False), (256, True)])
+def test_small_pictures_are_not_covered_by_names(tmp_path, side, named):
+    from mmengine.visualization import Visualizer
+
+    from mmposenc.engine.apps.seg_visualization import SegVisualizationHook
+    Visualizer.get_instance(f'seg_small_pictures_{side}')
+    Image.new('RGB', (300, side)).save(tmp_path / 'a.png')
+    drawn = []
+    hook = SegVisualizationHook(draw=True, test_out_dir=str(tmp_path))
+    hook._visualizer = SimpleNamespace(add_datasample=lambda *args, **kwargs: drawn.append(kwargs))
+    hook.after_test_iter(None, 0, {}, [SimpleNamespace(img_path=str(tmp_path / 'a.png'))])
+    assert drawn[0]['with_labels'] is named
+    assert drawn[0]['out_file'] == str(tmp_path / 'a.png')
