@@ -7,7 +7,6 @@ from tinyfigures import pvt
 
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention
 from mmposenc.encodings import IRPE
-from mmposenc.functional import bucket_ids
 from mmposenc.functional.windows import Windows
 from mmposenc.lab.figures import (
     Panel,
@@ -19,19 +18,6 @@ from mmposenc.lab.figures import (
 )
 from mmposenc.lab.figures.model_figures import attention_panels, draw_encodings
 from mmposenc.lab.figures.subjects import place_in_words
-
-
-@pytest.mark.parametrize('hw_key', [None, (2, 3)])
-def test_bucket_map_is_a_row_of_the_ids(hw_key):
-    shape = hw_key or (3, 5)
-    product = bucket_map('product', (3, 5), (1, 2), hw_key, ratio=1.9)
-    ids = bucket_ids('product', (3, 5), hw_key, ratio=1.9)
-    assert product.shape == shape and np.array_equal(product.ravel(), ids[7].numpy())
-    rows, cols = bucket_map('cross', (3, 5), (1, 2), hw_key, ratio=1.9)
-    # Rows change along rows alone, columns along columns.
-    assert (rows == rows[:, :1]).all() and (cols == cols[:1]).all() and rows.shape == shape
-    if hw_key is None:
-        assert product[1, 2] == 24 and rows[1, 0] == 3  # offset 0 is the middle bucket
 
 
 def test_bias_map_of_a_contextual_encoding():

@@ -9,6 +9,7 @@ from torch import nn
 
 from mmposenc.backbones import count_macs
 from mmposenc.encodings import PEG
+from mmposenc.functional import Grid, bucket_ids
 from mmposenc.lab.figures.attention_figures import can_leave_out, without_encodings
 from mmposenc.lab.figures.paper_figures import Choice, Subject, draw_figure
 from mmposenc.lab.figures.subjects import NothingToShow
@@ -108,53 +109,29 @@ def test_kernels_are_the_weights(dims, options, shape):
                                   drawing.arrays['kernels_0'][0, 1])
 
 
-def index_of(x, alpha, beta, gamma):
-    """g of iRPE's eq. 18, clipped and truncated as its release does."""
-    size = abs(x)
-    if size <= alpha:
-        steps = round(size)
-    else:
-        steps = round(alpha + math.log(size / alpha) / math.log(gamma / alpha) * (beta - alpha))
-    return int(math.copysign(min(steps, beta), x))
-
-
-def buckets_of(kind, cell, hw, params):
-    """Buckets of one query, a pair of cells at a time, from the paper's eqs. 14 to 25."""
-    middle = int(params[1])
-    ranks = {square: rank for rank, square in enumerate(sorted(
-        {r * r + c * c for r in range(hw[0] + hw[1]) for c in range(hw[0] + hw[1])}))}
-    found = np.zeros(hw, int)
-    for row in range(hw[0]):
-        for col in range(hw[1]):
-            dr, dc = cell[0] - row, cell[1] - col
-            square = dr * dr + dc * dc
-            rows, cols = (index_of(each, *params) + middle for each in (dr, dc))
-            found[row, col] = {
-                'euclidean': index_of(round(math.sqrt(square)), *params) + middle,
-                'quantization by rank (paper)': index_of(ranks[square], *params) + middle,
-                'quantization by square (release)': index_of(square, *params) + middle,
-                'cross, rows': rows, 'cross, columns': cols,
-                'product': rows * (2 * middle + 1) + cols}[kind]
-    return found
-
-
 @pytest.mark.parametrize('ratio', [1.9, 3.0])
-def test_buckets_by_the_papers_formula(ratio):
+def test_buckets_and_the_index_function(ratio):
+    """Those of ``bucket_ids``, of which functional/test_buckets.py asks the paper's formulas."""
     model = deit(rel_pos_encoding=dict(IRPE, ratio=ratio), img_size=(56, 72))
-    drawing = draw('buckets', model, (56, 72), places=((0.0, 0.0), (0.5, 0.5), (0.99, 0.2)))
-    cells = [(0, 0), (3, 4), (6, 1)]
-    assert drawing.arrays.pop('cells').tolist() == [list(cell) for cell in cells]
-    assert len(drawing.arrays) == 6
-    params = ratio, 2 * ratio, 8 * ratio
-    for kind, maps in drawing.arrays.items():
-        for cell, found in zip(cells, maps, strict=True):
-            np.testing.assert_array_equal(found, buckets_of(kind, cell, (7, 9), params))
-    offsets = draw('index', model, (56, 72)).arrays
-    assert offsets['piecewise'].tolist() == [index_of(int(x), *params) for x in offsets['offsets']]
+    places, cells = ((0.0, 0.0), (0.5, 0.5), (0.99, 0.2)), [(0, 0), (3, 4), (6, 1)]
+    found = draw('buckets', model, (56, 72), places=places).arrays
+    assert found.pop('cells').tolist() == [list(cell) for cell in cells]
+    rows, columns = bucket_ids('cross', (7, 9), ratio=ratio)
+    expected = {'cross, rows': rows, 'cross, columns': columns, **{
+        kind: bucket_ids(kind.split()[0], (7, 9), ratio=ratio,
+                         quantization='rank' if 'rank' in kind else 'squared') for kind in (
+            'euclidean', 'quantization by rank (paper)', 'quantization by square (release)',
+            'product')}}
+    assert found.keys() == expected.keys()
+    for kind, maps in found.items():
+        ids = expected[kind][[row * 9 + col for row, col in cells]]
+        np.testing.assert_array_equal(maps, ids.view(3, 7, 9).numpy())
+    found = draw('index', model, (56, 72)).arrays
     reach = int(1.25 * 8 * ratio)  # a little beyond gamma
-    assert offsets['offsets'].tolist() == list(range(-reach, reach + 1))
-    assert offsets['clip'].tolist() == [
-        int(max(-2 * ratio, min(2 * ratio, int(x)))) for x in offsets['offsets']]
+    assert found['offsets'].tolist() == list(range(-reach, reach + 1))
+    for index in ('piecewise', 'clip'):
+        line = bucket_ids('cross', (1, reach + 1), ratio=ratio, index=index)[1] - int(2 * ratio)
+        assert found[index].tolist() == [*line[0].flip(0).tolist(), *line[1:, 0].tolist()]
 
 
 def test_buckets_of_reduced_keys():
@@ -163,10 +140,8 @@ def test_buckets_of_reduced_keys():
     drawing = draw('buckets', model, (36, 40), places=((0.99, 0.0),))
     found, = drawing.arrays['product']
     assert found.shape == (4, 5) and drawing.arrays['cells'].tolist() == [[8, 0]]
-    for row, col in np.ndindex(4, 5):
-        rows, cols = (index_of(at - (2 * key + 0.5), 1.9, 3.8, 15.2) + 3
-                      for at, key in ((8, row), (0, col)))
-        assert found[row, col] == rows * 7 + cols
+    ids = bucket_ids('product', (9, 10), Grid(4, 5, 2.0, 2.0), ratio=1.9)
+    np.testing.assert_array_equal(found.ravel(), ids[8 * 10].numpy())
     # What is added there, in its cell of the sheet.
     biased = pvt(rel_pos_encoding=dict(IRPE, mode='bias'))
     table = biased.stages[0].blocks[0].attn.rel_pos_encoding.table_k
@@ -217,22 +192,17 @@ def test_references_by_a_loop(mode):
     assert found['cells'][0, :, 1].tolist() == [0, 2, 4]
     x = inputs_of(attn, model)[0]
     q = attn.qkv(x).view(1, -1, 3, 2, 8)[0, 1:, 0, 1] / math.sqrt(8)
-    table = attn.rel_pos_encoding.table_k[1]
+    table, ids = attn.rel_pos_encoding.table_k[1], bucket_ids('product', (4, 5), ratio=1.9)
     for place, (row, col) in enumerate(found['cells'].reshape(-1, 2).tolist()):
         tile = found['maps'].reshape(9, 4, 5)[place]
-        ids = buckets_of('product', (row, col), (4, 5), (1.9, 3.8, 15.2))
-        for key in np.ndindex(4, 5):
-            entry = table[..., ids[key]]
+        for key, bucket in zip(np.ndindex(4, 5), ids[row * 5 + col].tolist(), strict=True):
+            entry = table[..., bucket]
             expected = entry if mode == 'bias' else q[row * 5 + col] @ entry
             close(tile[key], expected.numpy())
 
 
-def cosine(a, b):
-    return sum(a * b) / math.sqrt(sum(a * a) * sum(b * b))
-
-
 @torch.no_grad()
-def test_similarity_by_a_loop():
+def test_similarity_is_the_cosine_of_what_is_added():
     learned = dict(type='mmposenc.LearnedPositionEmbedding')
     model = deit(pos_encoding=[learned, dict(type='mmposenc.PEG')],
                  rel_pos_encoding=dict(IRPE, mode='bias', shared_heads=False))
@@ -244,10 +214,9 @@ def test_similarity_by_a_loop():
     rows = bias.transpose(0, 1).flatten(1).double().numpy()
     for block, vectors in enumerate((table, added, rows)):
         found = draw('similarity', model, block=block).arrays['maps']
-        assert found.shape == (4, 5, 4, 5)
-        for i in range(20):
-            for j in range(20):
-                close(found.reshape(20, 20)[i, j], cosine(vectors[i], vectors[j]), 1e-5)
+        lengths = np.sqrt((vectors ** 2).sum(1))
+        cosines = vectors @ vectors.T / (lengths[:, None] * lengths)
+        close(found, cosines.reshape(4, 5, 4, 5), 1e-5)
     few = draw('similarity', model, references=2).arrays
     np.testing.assert_array_equal(few['cells'][0], [(1, 1), (1, 3)])
 

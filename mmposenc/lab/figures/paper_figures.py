@@ -99,25 +99,18 @@ _BY_OFFSET = ('bias', 'references')
 #: By class of an encoding, the figures that show it, the one that says most first. A sum's are
 #: those of its parts; those of others, such as a user's own, are below.
 SUITS: dict[str, tuple[str, ...]] = {
-    'PEG': ('kernels', 'added', 'similarity'), 'ConvMLP': ('kernels', 'added', 'similarity'),
-    'LearnedPositionEmbedding': ('similarity', 'added'),
-    'FactorizedPositionEmbedding': ('similarity', 'added'),
-    'WindowedPositionEmbedding': ('similarity', 'added'),
-    'SinCosPositionEncoding': ('similarity', 'added'),
     'ContextPool': ('pools', 'sizes', 'added', 'similarity'),
     'IRPE': ('buckets', 'bias', 'references', 'index'),
-    'RelativePositionBias': ('bias',),
-    'LogSpacedCPB': ('bias',),
-    'UndirectedPositionBias': ('bias',),
-    'DynamicPositionBias': ('bias',),
-    'LePE': (),
-    'CRPE': (),
     'QueryAbsolute1D': ('references', 'bias'),
-    'RotaryEmbedding': ('rotary',),
-    'RotaryEmbedding2D': ('rotary',),
-    'LieRE': ('rotary',),
-    'ComRoPE': ('rotary',),
-    'GTA': ('rotary',),
+    **dict.fromkeys(('PEG', 'ConvMLP'), ('kernels', 'added', 'similarity')),
+    **dict.fromkeys(('LearnedPositionEmbedding', 'FactorizedPositionEmbedding',
+                     'WindowedPositionEmbedding', 'SinCosPositionEncoding'),
+                    ('similarity', 'added')),
+    **dict.fromkeys(('RelativePositionBias', 'LogSpacedCPB', 'UndirectedPositionBias',
+                     'DynamicPositionBias'), ('bias',)),
+    **dict.fromkeys(('RotaryEmbedding', 'RotaryEmbedding2D', 'LieRE', 'ComRoPE', 'GTA'),
+                    ('rotary',)),
+    **dict.fromkeys(('LePE', 'CRPE'), ()),
 }
 OTHER_TOKENS, OTHER_RELATIVE = ('added', 'similarity'), _BY_OFFSET
 #: Of attention, with any encoding or none.
