@@ -3,13 +3,15 @@ from __future__ import annotations
 
 from mmengine.config import Config
 from mmengine.optim import OptimWrapper
+from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
 from torch import nn
 
 
 def build_optimizer(model: nn.Module, cfg: Config) -> OptimWrapper:
     """As the runner builds it."""
-    return Runner.build_optim_wrapper(type('_', (), {'model': model})(), cfg.optim_wrapper)
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        return Runner.build_optim_wrapper(type('_', (), {'model': model})(), cfg.optim_wrapper)
 
 
 def weight_decays(model: nn.Module, cfg: Config) -> dict[str, float]:
