@@ -120,8 +120,7 @@ def _draw_lines(axes: Axes, measure: Measure) -> None:
 
     lines = measure.series or []
     for number, each in enumerate(lines):
-        x, y = (np.array([np.nan if value is None else value for value in each[key]])
-                for key in ('x', 'y'))
+        x, y = (np.array(each[key], float) for key in ('x', 'y'))  # None is NaN
         axes.plot(x, y, marker='.', linewidth=1.2, label=each['label'],
                   linestyle=('-', '--', ':', '-.')[number // 10 % 4])
     axes.set_xlabel(measure.xlabel, fontsize=8)
@@ -136,9 +135,8 @@ def _draw_lines(axes: Axes, measure: Measure) -> None:
 
 def _draw_map(axes: Axes, measure: Measure) -> None:
     assert measure.map is not None
-    values = np.array([[np.nan if value is None else value for value in row]
-                       for row in measure.map['values']], float)
-    image = axes.imshow(values, aspect='auto', interpolation='nearest')
+    image = axes.imshow(np.array(measure.map['values'], float), aspect='auto',
+                        interpolation='nearest')
     bar = axes.figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03)
     bar.ax.tick_params(labelsize=6)
     for axis, labels, turned in ((axes.yaxis, measure.map['rows'], 0),

@@ -3,10 +3,11 @@ its queries lie."""
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple, TypeVar
 from unittest.mock import patch
 
@@ -125,10 +126,7 @@ class AttentionCall(NamedTuple):
 
 def total(terms: Sequence[Numbers]) -> Numbers | None:
     """What terms add to the logits together; None without any."""
-    found: Numbers | None = None
-    for each in terms:
-        found = each if found is None else found + each
-    return found
+    return reduce(operator.add, terms) if terms else None
 
 
 def is_attention(module: nn.Module) -> bool:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from mmposenc.encodings import PEG
 from mmposenc.encodings.base import TokenEncoding
@@ -109,10 +111,8 @@ def peg_kernels(peg: PEG) -> list[Array]:
 
 def _wrapped(kernels: Array, columns: int) -> Array:
     """(N, k, k) in rows of ``columns``, the last one filled up with NaN."""
-    rows = math.ceil(len(kernels) / columns)
-    filled = np.full((rows * columns, *kernels.shape[1:]), np.nan, kernels.dtype)
-    filled[:len(kernels)] = kernels
-    wrapped: Array = filled.reshape(rows, columns, *kernels.shape[1:])
+    filled = np.pad(kernels, ((0, -len(kernels) % columns), (0, 0), (0, 0)), constant_values=np.nan)
+    wrapped: Array = filled.reshape(-1, columns, *kernels.shape[1:])
     return wrapped
 
 
@@ -193,13 +193,7 @@ def draw_similarity(subject: Subject, choice: Choice) -> Drawing:
 
 def cosine_similarity(vectors: Array, others: Array | None = None) -> Array:
     """(L, L) cosines of (L, C), or (L, N) with others (N, C); 0 for a vector of zeros."""
-    unit = _unit(vectors)
-    found: Array = (unit @ (unit if others is None else _unit(others)).T).clip(-1.0, 1.0)
+    first, second = (functional.normalize(torch.from_numpy(each).double(), eps=1e-300)
+                     for each in (vectors, vectors if others is None else others))
+    found: Array = (first @ second.T).clamp(-1.0, 1.0).numpy()
     return found
-
-
-def _unit(vectors: Array) -> Array:
-    vectors = vectors.astype(np.float64)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: Array = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    return unit
