@@ -74,8 +74,7 @@ DETECTOR = {
         ('--number 0', 'number=0 must be at least 1'), ('--seed -1', 'seed=-1 must be from 0'),
         ('--phase val --cfg-options val_dataloader=None', "phase='val'")],
     'show-metrics': [
-        ('a={dir}/folder', 'holds no metrics'), ('x', 'NAME=WORK_DIR'),
-        ('a={dir}/m1', 'm1/1/1.json does not hold the metrics'),
+        ('x', 'NAME=WORK_DIR'), ('a={dir}/m1', 'm1/1/1.json does not hold the metrics'),
         ('a={dir}/m3', 'm3 has no coco/bbox_mAP'),
         ('a={dir}/m3 a={dir}/m3', '2 tests have 1 names')],
     'prepare': [
