@@ -48,7 +48,8 @@ def test_part_of_a_grid(name: str) -> None:
     q, k, v = (x[:, :, :PART[0], :PART[1]].flatten(2, 3) for x in (q, k, v))
     part, _ = attend(q, k, v, encoding, PART, form='definition')
     same = torch.allclose(part.unflatten(2, PART), whole, atol=1e-12)
-    assert same == said, f'{name}: cellwise={said} must be {same}, what a part of a grid shows'
+    assert same == said, (f'{name}: cellwise={said}, but a part of a grid shows {same} (or options '
+                          'of SMALL hide there what the size of a grid changes)')
     assert said == (name not in NOT_CELLWISE), (
         f'{name}: cellwise={said}; NOT_CELLWISE must list what has False, and nothing else')
 
