@@ -39,10 +39,12 @@ def back_to_timm(state_dict: Mapping[str, Tensor], families: Mapping[str, Family
         if family.mark and not any(re.fullmatch(family.mark, name) for name in state_dict):
             continue
         pairs = family.pairs(state_dict) if callable(family.pairs) else family.pairs
-        converted, unknown = match_rules(state_dict, to_theirs(pairs), source)
-        others = [name for name in unknown if not name.startswith('backbone.')]
-        homeless = [name for name in unknown if name.startswith('backbone.')]
-        if not homeless:
+        rules = to_theirs(pairs)
+        unknown = [name for name in state_dict
+                   if not any(re.fullmatch(rule.pattern, name) for rule in rules)]
+        homeless = sorted(name for name in unknown if name.startswith('backbone.'))
+        if not homeless:  # only then shapes matter, too
+            converted, others = match_rules(state_dict, rules, source)
             return Converted(dict(family.finish(converted.state_dict)),
                              dict.fromkeys(others, _REASON))
         best = homeless if best is None or len(homeless) < len(best) else best

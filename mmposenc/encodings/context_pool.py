@@ -17,7 +17,7 @@ from ..functional.masking import (
     split_prefix,
     tokens_to_map,
 )
-from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean
+from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean, window_mean
 from ..functional.pooling.adaptive import FORMS, context_pool, full_precision
 from ..functional.pooling.partition import cells_at_stride
 from .base import TokenEncoding
@@ -277,12 +277,14 @@ class ContextPool(TokenEncoding):
             queries, keys = both.chunk(2, -1)
             return nonlocal_pool(x, queries * queries.shape[-1] ** -0.5, keys, padding, sizes,
                                  grid, kernel, self.causal)
-        if kernel == 'window' or sigma is not None or self.causal:
+        if sigma is not None or self.causal:
             return context_pool(x, logits, sizes, grid, form=self.form, truncate=self.truncate,
                                 kernel=kernel, causal=self.causal, stride=self.stride)
         weights = (logits - logits.detach().amax(1, keepdim=True)).exp()
         if self.locality == 'none':
             return global_mean(x, weights)
+        if self.locality == 'fixed_window':
+            return window_mean(x, weights, grid, self.window_size)
         return random_mean(x, weights, grid, _extents(logits, grid, padding), self.num_random)
 
     def _kernel(self, sigma: Tensor | None, like: Tensor) -> tuple[str, Tensor]:

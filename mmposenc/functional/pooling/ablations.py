@@ -1,9 +1,10 @@
-"""Poolings that ContextPool is compared with: all tokens, random ones, weights by pairs."""
+"""Poolings that ContextPool is compared with: fixed windows, random tokens, weights by pairs."""
 from __future__ import annotations
 
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .kernels import STABLE_PAIRS, definition, definition_by_rows
@@ -22,6 +23,28 @@ def global_mean(x: Tensor, weights: Tensor) -> Tensor:
     """
     mean = torch.einsum('bl,blc->bc', weights, x) / weights.sum(1, keepdim=True)
     return torch.where(weights[..., None] > 0, mean[:, None], x)
+
+
+def window_mean(x: Tensor, weights: Tensor, hw_shape: tuple[int, int], window_size: int) -> Tensor:
+    """Weighted mean over square windows of one size, which end at the map's border.
+
+    Args:
+        x: (B, H*W, C).
+        weights: (B, H*W), >= 0; tokens of weight 0 come back as they are.
+        hw_shape: (H, W).
+        window_size: side of the windows in cells, odd.
+
+    Returns:
+        (B, H*W, C).
+    """
+    tokens = torch.cat((x * weights[..., None], weights[..., None]), -1)
+    sums = tokens.view(x.shape[0], *hw_shape, -1).permute(0, 3, 1, 2)
+    half = window_size // 2
+    # Both sums are divided by the same number, the side, with the zeros beyond the border counted.
+    sums = F.avg_pool2d(sums, (window_size, 1), 1, (half, 0))
+    sums = F.avg_pool2d(sums, (1, window_size), 1, (0, half)).flatten(2).transpose(1, 2)
+    valid = weights[..., None] > 0
+    return torch.where(valid, sums[..., :-1] / torch.where(valid, sums[..., -1:], 1), x)
 
 
 def random_mean(x: Tensor, weights: Tensor, hw_shape: tuple[int, int], extents: Tensor,
