@@ -93,8 +93,8 @@ def kernels_of(subject: Subject, name: str, peg: PEG, choice: Choice) -> Drawing
             ylabel=labels[0], xlabel=labels[1], yticks=tile_ticks(rows, side),
             xticks=tile_ticks(range(columns), side)))
         arrays[f'kernels_{layer}'] = kernels
-    title = (f'{side} x {side} kernels of the PEG, {place_in_words(name)} '
-             f'({peg.conv}, {peg.embed_dims} channels)')
+    title = (f'{side} x {side} kernels of the {type(peg).__name__}, '
+             f'{place_in_words(name)} ({peg.conv}, {peg.embed_dims} channels)')
     pointwise = '\n(its 1 x 1 convolutions are not shown)' if peg.conv == 'separable' else ''
     return subject.drawing(panels, f'{title}{pointwise}', choice, arrays, columns=2,
                            cell_inches=5.0)
