@@ -100,8 +100,8 @@ def overview(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> list[list[s
     """The encodings of several studies, at the columns of the plan: (study, size) pairs."""
     columns = [(name, size) for name, size in plan['columns'] if name in studies]
     values = [values_at(studies[name], size) for name, size in columns]
-    labels = {each['name']: each['label'] for results in studies.values()
-              for each in results['encodings']}
+    labels = {each['name']: each['label'] for name, _ in reversed(columns)
+              for each in studies[name]['encodings']}
     rows = [['encoding', *(f'{name}, {size:g}x' for name, size in columns)]]
     rows += [[labels[name], *(spread(interval(list(each.get(name, {}).values())))
                               for each in values)]
