@@ -28,7 +28,7 @@ def axis_weights(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causa
         distance: query minus key, in cells.
         sigma: in cells; the two broadcast.
         cut: a Gaussian below exp(-cut) counts as 0.
-        causal: only keys after their query.
+        causal: keys after their query have no weight.
         slopes: whether derivatives are wanted.
 
     Returns:

@@ -120,7 +120,7 @@ def first_size(cfg: Config) -> tuple[int, int] | None:
 
 def time_models(study: Study) -> None:
     """Times every encoding at every size, one after the other in this process, where the study
-    wants it and a time is missing. Then all are timed anew, as times of several machines or days
+    wants it and a time is missing. Then all are timed again, as times of several machines or days
     can't be compared."""
     if 'time' not in study.extras:
         return
