@@ -61,7 +61,7 @@ def stages(path: Path, tests: str) -> Iterator[tuple[str, str]]:
         yield 'own', str(own)
     if room.is_dir():
         yield 'room', str(room)
-    yield 'rest', f'{tests} --ignore {room}'
+    yield 'rest', f'{" ".join(tests.split())} --ignore {room}'  # of one line for the shell
     if room.is_dir():
         yield 'slow', f'{room} --all'
 
@@ -99,8 +99,9 @@ def main(python: str, seed: str, tests: str, number: str = '30', *targets: str) 
         failed = re.findall(r'^(?:FAILED|ERROR) (tests/\S+)', result.output, re.MULTILINE)
         noticed.update(failed)
         alive += [result.diff] if by in ('slow', 'ALIVE') else []
+        by_whom = failed or result.output.splitlines()[-1:]  # a crash or a time limit names no test
         print(f'{count}/{len(chosen)} {by:5} {spec.module_path}:{spec.start_pos[0]} '
-              f'{spec.operator_name.partition("/")[2]} {" ".join(failed)}', flush=True)
+              f'{spec.operator_name.partition("/")[2]} {" ".join(by_whom)}', flush=True)
     print('\n\n'.join(['', *alive]))
     print(f'of {len(chosen)} changes: {counts}')
     # Without a change the tests that noticed one must pass.
