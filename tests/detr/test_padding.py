@@ -172,15 +172,19 @@ def test_proposals_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
         torch.testing.assert_close(found[1][name][0], found[0][name][0], atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize('mixed', [False, True])
 @pytest.mark.parametrize('case', short(TWO_STAGES, 'ddq'))
-def test_proposals_of_two_stages_train(case: str) -> None:
-    """Logits of padding are low, and the loss stays finite."""
+def test_proposals_of_two_stages_train(case: str, mixed: bool) -> None:
+    """Logits of padding are low, and the loss stays finite, in mixed precision too."""
     model = build(TWO_STAGES[case]()).train()
-    loss = total_loss(model, images(((45, 61), (91, 140))))
+    branches = model.bbox_head.cls_branches
+    hooks = [dict(branch._forward_hooks) for branch in branches]
+    with torch.autocast('cpu', torch.bfloat16, enabled=mixed):
+        loss = total_loss(model, images(((45, 61), (91, 140))))
     loss.backward()
     assert loss.isfinite()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-    assert not any(branch._forward_hooks for branch in model.bbox_head.cls_branches)
+    assert hooks == [branch._forward_hooks for branch in branches]
 
 
 def test_neck_without_sizes_is_mmdets() -> None:

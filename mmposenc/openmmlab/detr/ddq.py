@@ -1,8 +1,12 @@
 """DDQ DETR, in a separate file because mmdet before 3.2 does not have it."""
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from mmdet.models.detectors import DDQDETR as MMDDQDETR
 from mmdet.models.layers.transformer import DDQTransformerDecoder
+from torch import Tensor
 
 from .decoders import DeformableDecoder
 from .detectors import Deformable
@@ -24,6 +28,16 @@ class DDQDETR(Deformable, MMDDQDETR):
     decoder_type = DDQDecoder
     no_relations = {**Deformable.no_relations, 'relation': 'DDQ selects other queries in each '
                     'layer, and the boxes of the layer before are not theirs; leave it out'}
+
+    def _init_layers(self) -> None:
+        super()._init_layers()
+        for branch in (*self.bbox_head.cls_branches, *self.bbox_head.reg_branches):
+            branch.register_forward_hook(_widen)
+
+
+def _widen(module: Any, args: Any, out: Tensor) -> Tensor:
+    """Scores and boxes in float32 in mixed precision, as mmdet's loss of dense queries needs."""
+    return out.to(torch.promote_types(out.dtype, torch.float32))
 
 
 __all__ = ['DDQDETR']
