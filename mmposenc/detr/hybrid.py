@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..backbones.modules import BaseModule, ModuleList
 from ..encodings.base import TokenEncoding
 from ..encodings.build import EncodingConfig, build_encoding
+from ..encodings.checks import check_at_least
 from ..functional.masking import (
     every_cell,
     map_to_tokens,
@@ -59,8 +60,10 @@ class HybridEncoder(BaseModule):
         super().__init__(init_cfg)
         count, dims = len(in_channels), out_channels
         self.levels = (count - 1,) if levels is None else tuple(levels)
-        if not all(0 <= level < count for level in self.levels):
-            raise ValueError(f'levels={self.levels} must be maps from 0 to {count - 1}')
+        if not set(self.levels) <= set(range(count)) or len(set(self.levels)) < len(self.levels):
+            raise ValueError(f'levels={self.levels} must be different maps from 0 to {count - 1}')
+        check_at_least(0, num_blocks=num_blocks)
+        check_at_least(1 / dims, expansion=expansion)
         act = dict(type='SiLU') if act_cfg is None else act_cfg
         self.in_channels, self.out_channels = tuple(in_channels), dims
         self.input_proj = ModuleList(ConvNorm(channels, dims, 1) for channels in in_channels)
@@ -70,6 +73,10 @@ class HybridEncoder(BaseModule):
                          act_cfg=dict(type='GELU'))))
         self.encoders = ModuleList(DetrEncoder(**{**default, **(encoder or {})})
                                    for _ in self.levels)
+        for own in self.encoders:
+            if own.embed_dims != dims:
+                raise ValueError(f'encoder has embed_dims={own.embed_dims}; it must be '
+                                 f'out_channels={dims}')
         self.sine = encoder_pos == 'sine'
         cfg = dict(type='mmposenc.SinCosPositionEncoding') if self.sine else encoder_pos
         # Configs exclude parameters of this name from weight decay.

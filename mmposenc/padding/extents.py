@@ -84,7 +84,8 @@ class KeptOut(TorchFunctionMode):
         return mock.patch.multiple(  # every call ends in one of these functions
             library, CheckpointFunction=SimpleNamespace(apply=apply),
             _checkpoint_without_reentrant_generator=lambda function, *args, **kwargs: generator(
-                partial(run, function), *args, **kwargs))
+                function if KeptOut.current() is None else partial(run, function),
+                *args, **kwargs))
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
                            kwargs: Mapping[str, Any] | None = None) -> Any:

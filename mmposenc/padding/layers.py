@@ -3,6 +3,7 @@ the class of its layer."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -33,6 +34,8 @@ def put_forms(model: nn.Module) -> None:
             form = SyncBatchNorm
         elif type(module).__name__ in DEFORMABLE:
             form = DeformableConv
+        elif type(module).__name__ == 'HybridEncoder':
+            form = HybridEncoder
         if form is not None:
             module.__class__ = derived(form, type(module))
 
@@ -74,3 +77,15 @@ class DeformableConv(nn.Module):
             out: Tensor = super().forward(kept.cleared(x))  # type: ignore[misc]
         return kept.remember(out, convolved(extents, self.weight.shape[2:], self.stride,
                                             self.padding, self.dilation))
+
+
+class HybridEncoder(nn.Module):
+    """The form of this project's neck that takes a mask."""
+
+    def forward(self, inputs: Sequence[Tensor], padding_mask: Tensor | None = None
+                ) -> tuple[Tensor, ...]:
+        kept = KeptOut.current()
+        if kept is not None:
+            padding_mask = kept.mask(inputs[0])
+        with nullcontext() if kept is None else torch._C.DisableTorchFunction():
+            return super().forward(inputs, padding_mask)  # type: ignore[misc, no-any-return]

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import re
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from golden import assert_released, load_golden
 from tinybackbones import randomize
 
 from mmposenc.detr import HybridEncoder
+from mmposenc.padding import KeptOut
+from mmposenc.padding.layers import put_forms
 
 SIZES = dict(in_channels=(4, 6, 8), out_channels=8, expansion=0.5)
 
@@ -21,7 +24,7 @@ def layers(**attention):
 
 
 def build(encoder=None, **options):
-    model = HybridEncoder(**SIZES, encoder=encoder or layers(), **options).double()
+    model = HybridEncoder(encoder=encoder or layers(), **{**SIZES, **options}).double()
     randomize(model, 0.3)
     return model
 
@@ -93,8 +96,11 @@ def test_an_image_in_a_padded_batch_gives_what_it_gives_alone(name):
             assert not out[image, :, rows:].any() and not out[image, :, :, cols:].any()
 
 
-def test_training_does_not_see_how_much_padding_there_is():
-    model, images, found = build(), maps(2, 9, 12), []
+@pytest.mark.parametrize('kept_out', [False, True])
+def test_training_does_not_see_how_much_padding_there_is(kept_out):
+    """Whether it gets a mask or padding is kept out of it; with layers that are computed again."""
+    model = build(dict(layers(rel_pos_encoding=dict(type='LePE')), num_cp=1))
+    images, found = maps(2, 9, 12), []
     for more in (0, 7):
         twin = copy.deepcopy(model).train()
         batch = [torch.cat((each, torch.full((2, channels, larger.shape[2] - each.shape[2],
@@ -103,8 +109,16 @@ def test_training_does_not_see_how_much_padding_there_is():
                                                    strict=True)]
         mask = torch.zeros(2, 9 + more, 12, dtype=torch.bool)
         mask[:, 9:] = True
-        outs = twin(batch, mask if more else None)
-        found.append([out[:, :, :side] for out, side in zip(outs, (9, 5, 3), strict=True)]
+        kept = KeptOut([(9, 12)] * 2, (9 + more, 12))
+        for each, own in zip(batch, images, strict=True):
+            kept.remember(each, [tuple(own.shape[-2:])] * 2)
+        if kept_out:
+            put_forms(twin)
+        with kept if kept_out else nullcontext():
+            outs = twin(batch, mask if more and not kept_out else None)
+        valid = [out[:, :, :side] for out, side in zip(outs, (9, 5, 3), strict=True)]
+        sum(out.square().sum() for out in valid).backward()
+        found.append(valid + [p.grad for p in twin.parameters()]
                      + [value for key, value in twin.state_dict().items() if 'running' in key])
     torch.testing.assert_close(*found)
 
@@ -120,7 +134,11 @@ def test_a_program_for_any_size():
 
 
 @pytest.mark.parametrize('options, message', [
-    (dict(levels=(3,)), r'levels=\(3,\) must be maps from 0 to 2'),
+    (dict(levels=(3,)), r'levels=\(3,\) must be different maps from 0 to 2'),
+    (dict(levels=(1, 1)), r'levels=\(1, 1\) must be different maps from 0 to 2'),
+    (dict(out_channels=4), 'encoder has embed_dims=8; it must be out_channels=4'),
+    (dict(num_blocks=-1), 'num_blocks=-1 must be >= 0'),
+    (dict(expansion=0.0), 'expansion=0.0 must be >= 0.125'),
     (dict(encoder=dict(layers(), pos_encoding=dict(type='PEG', padding='none'))), 'must keep it'),
     (dict(encoder_pos=dict(type='IRPE')), 'encoder_pos: IRPE is no TokenEncoding')])
 def test_bad_options_are_named(options, message):
