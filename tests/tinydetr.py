@@ -70,9 +70,9 @@ def detr(type_: str = 'mmposenc.DETR', *, dims: int = 16, backbone: dict | None 
                   act_cfg=None, norm_cfg=None, num_outs=1),
         encoder=dict(num_layers=2, layer_cfg=dict(self_attn_cfg={**attention, **(attn or {})},
                                                   ffn_cfg=_ffn(dims)), **(encoder or {})),
-        decoder=dict(num_layers=1, return_intermediate=True, layer_cfg=dict(
-            self_attn_cfg=dict(attention), cross_attn_cfg=dict(attention), ffn_cfg=_ffn(dims)),
-            **(decoder or {})),
+        decoder={**dict(num_layers=1, return_intermediate=True, layer_cfg=dict(
+            self_attn_cfg=dict(attention), cross_attn_cfg=dict(attention), ffn_cfg=_ffn(dims))),
+            **(decoder or {})},
         positional_encoding=dict(num_feats=dims // 2, normalize=True),
         bbox_head=dict(
             type='DETRHead', num_classes=3, embed_dims=dims,

@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ..encodings.checks import check_at_least, check_choices
+from ..encodings.checks import check_at_least, check_choices, check_positive
 from ..functional.parts import by_rows
 
 #: Largest number of sines of pairs of boxes that are in memory at once.
@@ -41,6 +41,7 @@ class PositionRelation(nn.Module):
                  scale: float = 100.0) -> None:
         super().__init__()
         check_at_least(1, num_heads=num_heads)
+        check_positive(temperature=temperature, scale=scale)
         if embed_dims < 2 or embed_dims % 2:
             raise ValueError(f'embed_dims={embed_dims} must be even and at least 2')
         self.embed_dims, self.temperature, self.scale = embed_dims, temperature, scale

@@ -130,7 +130,7 @@ DETECTORS = {
         type='mmposenc.HybridEncoder', in_channels=[16, 16], out_channels=16, encoder=dict(
             pos_encoding=dict(type='mmposenc.PEG')))},
     'detr, biases by boxes': lambda: detr(decoder=dict(
-        relation=dict(type='mmposenc.PositionRelation'),
+        num_layers=2, relation=dict(type='mmposenc.PositionRelation'),
         box_bias=dict(type='mmposenc.BoxRPB', hidden_dims=8))),
 }
 

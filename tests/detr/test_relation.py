@@ -75,7 +75,7 @@ def test_biases_from_the_edges_of_boxes(mode):
 
 def config(name, **told):
     cfg = FAMILY[name]()
-    cfg['decoder'].update(num_layers=3, **told)
+    cfg['decoder'].update({'num_layers': 3, **told})
     return cfg
 
 
@@ -100,6 +100,8 @@ def test_a_detector_trains_them(name):
     loss.backward()
     found = own_parameters(model)
     assert found and all(p.grad is not None and p.grad.abs().max() > 0 for p in found.values())
+    with torch.autocast('cpu', torch.bfloat16):
+        assert total_loss(model, images(((64, 96), (50, 70)))).isfinite()
     rest = {name: p for name, p in model.state_dict().items() if name not in found}
     plain.load_state_dict(rest)
     pickle.dumps(model)
@@ -142,6 +144,11 @@ def test_denoising_queries_are_not_seen():
     ('DINO', dict(box_bias=BIAS), 'deformable attention has no logits'),
     ('DDQDETR', dict(relation=RELATION), 'DDQ selects other queries in each layer'),
     ('DETR', dict(relation=dict(RELATION, embed_dims=3)), 'embed_dims=3 must be even'),
+    ('DETR', dict(relation=dict(RELATION, temperature=0.0)), 'temperature=0.0 must be > 0'),
+    ('DETR', dict(relation=BIAS), r"relation={.*} must be dict\(type='mmposenc.PositionRelation'"),
+    ('DETR', dict(box_bias=True), r"box_bias=True must be dict\(type='mmposenc.BoxRPB'"),
+    ('DETR', dict(box_bias=dict(BIAS, num_heads=5)), 'box_bias.num_heads=5 must be 2, the heads'),
+    ('DETR', dict(box_bias=BIAS, num_layers=1), 'num_layers=1; at least 2 layers are required'),
     ('DETR', dict(box_bias=dict(BIAS, mode='abs')), "mode='abs' must be 'linear' or 'log'")])
 def test_what_cannot_be(name, told, message):
     with pytest.raises(ValueError, match=message):

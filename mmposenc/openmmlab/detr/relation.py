@@ -15,6 +15,7 @@ from mmdet.models.layers.transformer.dab_detr_layers import DABDetrTransformerDe
 from mmengine.model import ModuleList
 from torch import Tensor, nn
 
+from mmposenc.detr.boxes import BoxRPB, PositionRelation
 from mmposenc.registry import MODELS
 
 from .decoders import DeformableDecoderLayer, DetrDecoderLayer
@@ -65,15 +66,32 @@ def add_relations(decoder: Any, relation: dict[str, Any] | None, box_bias: dict[
     if relation is None and box_bias is None:
         return
     layers = decoder.layers
-    heads = dict(num_heads=layers[0].self_attn.num_heads)
+    heads = layers[0].self_attn.num_heads
     if relation is not None:
-        decoder.relation = MODELS.build({**heads, **relation})
+        _check('relation', relation, PositionRelation, heads, 1, len(layers))
+        decoder.relation = MODELS.build({'num_heads': heads, **relation})
     if box_bias is not None:
+        _check('box_bias', box_bias, BoxRPB, heads, int(not starts), len(layers))
         decoder.box_bias = ModuleList(
-            MODELS.build({**heads, **box_bias}) if starts or number else nn.Identity()
+            MODELS.build({'num_heads': heads, **box_bias}) if starts or number else nn.Identity()
             for number in range(len(layers)))
     for layer in layers:
         layer.__class__ = BOXED[type(layer)]
+
+
+def _check(name: str, cfg: Any, kind: type[nn.Module], heads: int, first: int, layers: int
+           ) -> None:
+    """Raise ValueError for a config of another class or number of heads, or if no layer uses it."""
+    given = cfg.get('type') if isinstance(cfg, dict) else None
+    given = MODELS.get(given) if isinstance(given, str) else given
+    if not (isinstance(given, type) and issubclass(given, kind)):
+        raise ValueError(f'decoder.{name}={cfg!r} must be dict(type=\'mmposenc.{kind.__name__}\')')
+    if cfg.get('num_heads', heads) != heads:
+        raise ValueError(f'decoder.{name}.num_heads={cfg["num_heads"]} must be {heads}, the heads '
+                         f'of the decoder; leave it out')
+    if layers <= first:
+        raise ValueError(f'decoder.{name}={cfg!r}: the first layer has no boxes before it, and '
+                         f'decoder.num_layers={layers}; at least {first + 1} layers are required')
 
 
 class Boxes:
@@ -123,7 +141,7 @@ class Boxes:
         if self.box_bias is not None and boxes is not None:
             assert self.cells is not None
             bias = self.box_bias[number](boxes, *self.cells)
-            kwargs = {**kwargs, f'cross_attn_mask{plural}': bias.flatten(0, 1)}
+            kwargs = {**kwargs, f'cross_attn_mask{plural}': _of_heads(bias)}
         return kwargs
 
     @torch.no_grad()
@@ -154,7 +172,13 @@ class Boxes:
 def _hidden(bias: Tensor, mask: Tensor | None) -> Tensor:
     """A bias (B * heads, queries, queries) that is -inf where a mask is True: groups of denoising
     queries do not attend to each other."""
-    bias = bias.flatten(0, 1)
+    bias = _of_heads(bias)
     if mask is None:
         return bias
     return bias.masked_fill(mask, float('-inf')) if mask.dtype == torch.bool else bias + mask
+
+
+def _of_heads(bias: Tensor) -> Tensor:
+    """(B, heads, n, m) -> (B * heads, n, m); mmdet's attention takes no bfloat16 mask."""
+    bias = bias.flatten(0, 1)
+    return bias.float() if bias.dtype == torch.bfloat16 else bias
