@@ -46,6 +46,9 @@ class LevelEncodings(nn.ModuleList):
         super().__init__(PlacedEncodings(pos_encoding, positions, num_layers,
                                          embed_dims=embed_dims) for _ in range(count))
         self.num_levels = num_levels
+        if build.listed(pos_encoding) and not self[0].at:
+            raise ValueError(f'positions={positions!r} is no place in an encoder of num_layers='
+                             f'{num_layers}: pos_encoding={pos_encoding!r} would not be used')
         self[0].refuse(other_grid='a DETR encoder must keep it: the decoder reads the memory by it')
 
     def at(self, position: int) -> bool:
@@ -149,7 +152,7 @@ class DetrEncoder(BaseModule):
             raise ValueError(f'num_layers={num_layers} must be at least 1, and num_cp={num_cp} at '
                              f'most num_layers')
         if pos_encoding is None and positions is not None:
-            raise ValueError(f'positions={tuple(positions)} needs a pos_encoding')
+            raise ValueError(f'positions={positions!r} needs a pos_encoding')
         super().__init__(init_cfg)
         self.num_layers, self.layer_cfg, self.num_cp = num_layers, layer_cfg, num_cp
         self._init_layers()

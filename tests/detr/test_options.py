@@ -145,6 +145,10 @@ BAD = {
     "encoder.encoder_pos={'type': 'mmposenc.PEG'} must be": detr(
         encoder=dict(encoder_pos=dict(type='mmposenc.PEG'))),
     r'positions=\(0,\) needs a pos_encoding': detr(encoder=dict(positions=(0,))),
+    "positions=0 must be 'every'": detr(encoder=dict(pos_encoding=PEG, positions=0)),
+    "positions='every' is no place in an encoder of num_layers=1": {**detr(), 'encoder': {
+        **detr()['encoder'], 'num_layers': 1, 'pos_encoding': PEG, 'positions': 'every'}},
+    'encoder has embed_dims=16; it must be 256': conditional(dims=16),
     'PEG changes the grid': detr(encoder=dict(
         pos_encoding=dict(type='mmposenc.PEG', padding='none'))),
     'object queries have no grid': {**detr(), 'decoder': {

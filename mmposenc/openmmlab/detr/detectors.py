@@ -327,11 +327,17 @@ class ConditionalDETR(Dense, mm.ConditionalDETR):
     ``relation`` and ``box_bias`` as in :class:`DETR`; the decoder is mmdet's.
 
     Raises:
-        ValueError: as in DETR, and for ``decoder.key_pos=None``.
+        ValueError: as in DETR, and for ``decoder.key_pos=None`` or other than 256 channels.
     """
 
     needs_key_pos = ('cross-attention of Conditional DETR compares positions of queries and keys '
                      'separately from their contents')
+
+    def _check_encoder(self: Any, encoder: DetrEncoder) -> None:
+        super()._check_encoder(encoder)
+        if encoder.embed_dims != 256:
+            raise ValueError(f'encoder has embed_dims={encoder.embed_dims}; it must be 256: the '
+                             f'decoder of Conditional DETR encodes points by as many numbers')
 
     def _reference(self: Any, decoded: dict[str, Any]) -> Tensor:
         return self.decoder.ref_point_head(decoded['query_pos']).sigmoid()  # type: ignore[no-any-return]
