@@ -175,9 +175,10 @@ def test_proposals_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
 @pytest.mark.parametrize('mixed', [False, True])
 @pytest.mark.parametrize('case', short(TWO_STAGES, 'ddq'))
 def test_proposals_of_two_stages_train(case: str, mixed: bool) -> None:
-    """Logits of padding are low, and the loss stays finite, in mixed precision too."""
+    """Logits of padding are low, and the loss stays finite, in mixed precision too. A new model has
+    all names of the weights."""
     model = build(TWO_STAGES[case]()).train()
-    branches = model.bbox_head.cls_branches
+    branches, names = model.bbox_head.cls_branches, list(model.state_dict())
     hooks = [dict(branch._forward_hooks) for branch in branches]
     with torch.autocast('cpu', torch.bfloat16, enabled=mixed):
         loss = total_loss(model, images(((45, 61), (91, 140))))
@@ -185,6 +186,7 @@ def test_proposals_of_two_stages_train(case: str, mixed: bool) -> None:
     assert loss.isfinite()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
     assert hooks == [branch._forward_hooks for branch in branches]
+    assert names == list(model.state_dict())
 
 
 def test_neck_without_sizes_is_mmdets() -> None:

@@ -15,6 +15,14 @@ from .detectors import Deformable
 class DDQDecoder(DDQTransformerDecoder, DeformableDecoder):
     """DDQ's decoder on the layers of :class:`DeformableDecoder`."""
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As in mmdet, whose first training step makes branches of the head a part of the decoder,
+        too: here they get no second name in the state dict, which a new model would not have."""
+        if name == 'aux_reg_branches':
+            self.__dict__[name] = value
+        else:
+            super().__setattr__(name, value)
+
 
 class DDQDETR(Deformable, MMDDQDETR):
     """DDQ DETR (Zhang et al., CVPR 2023) with PEG in its encoder.
