@@ -2,6 +2,8 @@
 the class of its layer."""
 from __future__ import annotations
 
+import copyreg
+from abc import ABCMeta
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -41,8 +43,16 @@ def put_forms(model: nn.Module) -> None:
 
 
 def derived(first: type, cls: type) -> type:
-    """A class that inherits from both: only the class of a module changes, and it can be copied."""
-    return type(cls.__name__, (first, cls), {'__module__': cls.__module__})
+    """A class that inherits from both: only the class of a module changes, and it can be copied and
+    pickled."""
+    return _Derived(cls.__name__, (first, cls), {'__module__': cls.__module__})
+
+
+class _Derived(ABCMeta):
+    """The class of such classes, which are pickled as the two that they inherit from."""
+
+
+copyreg.pickle(_Derived, lambda cls: (derived, cls.__bases__))  # type: ignore[arg-type]
 
 
 class SyncBatchNorm(nn.Module):

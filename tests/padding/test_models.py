@@ -1,5 +1,6 @@
 """Predictions and losses of a padded batch against those of each image alone."""
 import copy
+import pickle
 import random
 import re
 from types import SimpleNamespace
@@ -173,9 +174,11 @@ def test_sliding_windows_are_those_of_each_image():
     assert_batch_is_images(model, PAIR)
 
 
-def test_a_copy_is_a_model_of_its_own():
+@pytest.mark.parametrize('copied', [
+    copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], ids=['copied', 'pickled'])
+def test_a_copy_is_a_model_of_its_own(copied):
     model = kept_out('RetinaNet', 'ResNet-50')
-    other = copy.deepcopy(model)
+    other = copied(model)
     for parameter in model.parameters():
         parameter.data.zero_()
     with torch.no_grad():
