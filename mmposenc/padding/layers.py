@@ -5,7 +5,6 @@ from __future__ import annotations
 import copyreg
 from abc import ABCMeta
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -52,7 +51,11 @@ class _Derived(ABCMeta):
     """The class of such classes, which are pickled as the two that they inherit from."""
 
 
-copyreg.pickle(_Derived, lambda cls: (derived, cls.__bases__))  # type: ignore[arg-type]
+def _reduced(cls: Any) -> Any:
+    return derived, cls.__bases__
+
+
+copyreg.pickle(_Derived, _reduced)
 
 
 class SyncBatchNorm(nn.Module):
@@ -95,7 +98,8 @@ class HybridEncoder(nn.Module):
     def forward(self, inputs: Sequence[Tensor], padding_mask: Tensor | None = None
                 ) -> tuple[Tensor, ...]:
         kept = KeptOut.current()
-        if kept is not None:
-            padding_mask = kept.mask(inputs[0])
-        with nullcontext() if kept is None else torch._C.DisableTorchFunction():
+        if kept is None:
             return super().forward(inputs, padding_mask)  # type: ignore[misc, no-any-return]
+        mask = kept.mask(inputs[0])
+        with torch._C.DisableTorchFunction():
+            return super().forward(inputs, mask)  # type: ignore[misc, no-any-return]
