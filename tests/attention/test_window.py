@@ -194,8 +194,9 @@ def test_bad_inputs():
         module(x, (4, 4), torch.zeros(1, 4, 4))
     with pytest.raises(ValueError, match=r'4 \* 4 = 16, 24\) is required'):
         module.w_msa(torch.zeros(1, 9, 24))
-    with pytest.raises(ValueError, match=r'regions has shape \(2, 16\)'):
-        module.w_msa(x, torch.zeros(2, 16))
+    for shape in (2, 16), (1, 9):  # not as many as windows, or as tokens of one
+        with pytest.raises(ValueError, match=rf'regions has shape \({shape[0]}, {shape[1]}\)'):
+            module.w_msa(x, torch.zeros(shape))
     plain = PlainWindowAttention(24, 2, 2)
     with pytest.raises(ValueError, match=r'key_padding_mask has shape \(1, 5\)'):
         plain(torch.randn(1, 6, 24), (2, 3), torch.zeros(1, 5, dtype=torch.bool))

@@ -41,6 +41,15 @@ def made(task: str, root: Path) -> dict[str, Path]:
                 images=root / 'data' / images)
 
 
+@pytest.mark.parametrize('suffix, dtype, shape', [
+    ('.png', 'uint8', (4, 5, 3)), ('.png', 'uint8', (4, 5)), ('.png', 'uint16', (4, 5)),
+    ('.bmp', 'uint8', (4, 5, 3))])
+def test_written_pictures_have_the_colours_that_were_given(suffix, dtype, shape, tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 200, shape).astype(dtype)
+    write_picture(tmp_path / f'a{suffix}', pixels)
+    assert np.array_equal(np.asarray(Image.open(tmp_path / f'a{suffix}')), pixels)
+
+
 @pytest.fixture(scope='module')
 def detector(tmp_path_factory) -> dict[str, Path]:
     return made('detection', tmp_path_factory.mktemp('predict'))

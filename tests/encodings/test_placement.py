@@ -1,6 +1,7 @@
 """Encodings land where they are asked to, and bad requests are named."""
 import pytest
 import torch
+from tinybackbones import BUILD
 
 from mmposenc.encodings import (
     PEG,
@@ -85,6 +86,13 @@ def test_every_is_behind_each_block_that_an_attention_follows(asked, followed):
     modules = [placed.encodings(i)[0] for i in range(2 + followed)]
     assert len({id(module) for module in modules}) == len(modules)
     assert [len(PlacedEncodings(*asked, 1, embed_dims=4, followed=followed).at)] == [int(followed)]
+
+
+@pytest.mark.parametrize('backbone', ['pvt', 'swin'])
+def test_the_last_block_of_the_last_stage_is_followed_by_no_attention(backbone):
+    model = BUILD[backbone](pos_encoding=dict(type='PEG'), positions='every')
+    *others, last = (len(stage.pos_encodings.at) - len(stage.blocks) for stage in model.stages)
+    assert (set(others), last) == ({0}, -1)
 
 
 def test_every_with_others_and_with_queries_and_keys_alone():
