@@ -10,8 +10,7 @@ venv=${MMPOSENC_VENV:-$root/.venv}
 python=$venv/bin/python
 # One thread a process, as many processes as cores: faster than the reverse for small tensors.
 export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
-# uv leaves modules to whoever imports them first to compile; without that, each process compiles all
-# of torch and OpenMMLab: most of what notebooks and commands take.
+# uv compiles no modules: who imports them first does, or each process anew where this is set.
 unset PYTHONDONTWRITEBYTECODE
 workers=$("$python" -c 'import os; print(min(len(os.sched_getaffinity(0)), 8))' 2>/dev/null ||
           echo 2)
