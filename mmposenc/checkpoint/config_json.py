@@ -35,6 +35,11 @@ _TYPES = {'dinov2': r'dinov2-\w+', 'dinov2_with_registers': r'dinov2-\w+-reg',
           'dinov3_vit': r'dinov3-[\w-]+', 'siglip': r'siglip-\w+', 'clip': r'clip-\w+',
           'beit': r'beit-\w+', 'vit': r'tiny|small|base|large', 'deit': r'tiny|small|base|large'}
 _ACTS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh': 'gelu_tanh'}
+#: Arguments that a repository gives timm's model, and ours (None: no part of the features). With
+#: any other it is another model.
+_ARGS = {'img_size': 'img_size', 'patch_size': 'patch_size', 'num_heads': 'num_heads',
+         'init_values': 'layer_scale_init_value', **dict.fromkeys((
+             'num_classes', 'global_pool', 'dynamic_img_size', 'dynamic_img_pad'))}
 
 
 def vit_of(name: str) -> dict[str, Any]:
@@ -48,15 +53,20 @@ def vit_of(name: str) -> dict[str, Any]:
     given = config(name)
     if 'architecture' in given:
         what = found = str(given['architecture'])
+        args = given.get('model_args') or {}
         options = _of_timm(found, given.get('pretrained_cfg') or {})
+        if options and args:
+            what = f'{found} with model_args={args}'
+            options |= {own: args[key] for key, own in _ARGS.items() if own and key in args}
+            options = options if args.keys() <= _ARGS.keys() else None
     else:
         given = {**given, **(given.get('vision_config') or {})}
-        what = f'model_type={given.get("model_type")!r}'
+        what = f'model_type={given.get("model_type")!r}, hidden_act={given.get("hidden_act")!r}'
         options = _of_type(given)
     if options is None:
         raise ValueError(f'{name}: which ViT {what} is, is not known here; give arch, or sizes')
     arch, own = options['arch'], ARCHS[options['arch']]
-    defaults = {'patch_size': 16, 'img_size': 224, **own}
+    defaults = {'patch_size': 16, 'img_size': 224, 'act': 'gelu', 'norm_eps': 1e-6, **own}
     if arch in ('tiny', 'small', 'base', 'large'):
         options |= dict(class_token=True, pos_encoding=dict(
             type='mmposenc.LearnedPositionEmbedding', num_prefix_embeds=1))
@@ -94,12 +104,15 @@ def _of_type(given: dict[str, Any]) -> dict[str, Any] | None:
     arch = next((name for name, own in ARCHS.items() if re.fullmatch(_TYPES.get(kind, ''), name)
                  and tuple(own[key] for key in SIZES) == sizes
                  and (own.get('mlp') == 'swiglu') == gated), None)
-    if arch is None:
+    act = given.get('hidden_act')
+    theta = given.get('rope_theta', (given.get('rope_parameters') or {}).get('rope_theta', 100))
+    if arch is None or theta != 100 or not (act is None or gated or act in _ACTS):
         return None
     options: dict[str, Any] = dict(arch=arch)
-    for key in ('patch_size', 'image_size'):
-        if isinstance(given.get(key), int):
-            options[key.replace('image', 'img')] = given[key]
-    if kind in ('clip', 'siglip') and given.get('hidden_act') in _ACTS:
-        options['act'] = _ACTS[given['hidden_act']]
+    for key, own, types in (('patch_size', 'patch_size', int), ('image_size', 'img_size', int),
+                            ('layer_norm_eps', 'norm_eps', float)):
+        if isinstance(given.get(key), types):
+            options[own] = given[key]
+    if act and not gated:
+        options['act'] = _ACTS[act]
     return options

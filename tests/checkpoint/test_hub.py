@@ -291,6 +291,12 @@ SIZE = dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12)
     (dict(architecture='vit_base_patch32_clip_448', pretrained_cfg=dict(
         input_size=[3, 448, 448])), dict(
         arch='clip-base', img_size=448, patch_size=32, act='gelu')),
+    (dict(model_type='vit', **SIZE, hidden_act='quick_gelu', layer_norm_eps=1e-12), dict(
+        arch='base', act='quick_gelu', norm_eps=1e-12, class_token=True, pos_encoding=dict(
+            type='mmposenc.LearnedPositionEmbedding', num_prefix_embeds=1))),
+    (dict(architecture='vit_large_patch14_dinov2', model_args=dict(
+        img_size=224, init_values=1, num_heads=8, num_classes=0)), dict(
+        arch='dinov2-large', img_size=224, layer_scale_init_value=1, num_heads=8)),
     (dict(architecture='vit_small_patch16_lingbot', pretrained_cfg=dict(
         input_size=[3, 256, 256])), dict(arch='dinov3-small', img_size=256))])
 def test_what_a_config_json_says(told, found, server):
@@ -301,6 +307,13 @@ def test_what_a_config_json_says(told, found, server):
 def test_an_arch_that_is_not_known(server):
     server.repos['me/cait'] = {'config.json': b'{"architecture": "cait_s24_224"}'}
     server.repos['me/bert'] = {'config.json': b'{"model_type": "bert", "hidden_size": 384}'}
-    for name, what in (('cait', 'cait_s24_224'), ('bert', "model_type='bert'")):
-        with pytest.raises(ValueError, match=f'which ViT {what} is, is not known here; give arch'):
+    for name, told in (
+            ('acts', dict(architecture='vit_base_patch16_224', model_args=dict(act_layer='relu'))),
+            ('relu', dict(model_type='vit', **SIZE, hidden_act='relu')),
+            ('rope', dict(DINOV3, **SIZE, rope_theta=10000.0))):
+        server.repos[f'me/{name}'] = {'config.json': json.dumps(told).encode()}
+    for name, what in (('cait', 'cait_s24_224'), ('bert', "model_type='bert'"),
+                       ('acts', r"vit_base_.* with model_args={'act_layer': 'relu'}"),
+                       ('relu', "model_type='vit', hidden_act='relu'"), ('rope', '.*dinov3_vit')):
+        with pytest.raises(ValueError, match=f'which ViT {what}.* is, is not known here; give '):
             vit_of(f'hf://me/{name}')
