@@ -12,6 +12,7 @@ from torch import Tensor
 from .hub import is_name
 from .integrity import seal, whole_file
 from .loading import load_checkpoint
+from .rules import shown
 
 _PICKLES = ('.pth', '.pt', '.bin', '.tar')
 #: Where weights lie in a file; those of DINO's trainings under 'teacher'.
@@ -39,26 +40,34 @@ def read_checkpoint(path: str | Path) -> CheckpointFile:
             without running code, or one without weights.
     """
     if is_name(path):
-        return _unwrap(load_checkpoint(path), path)
+        return unwrap(load_checkpoint(path), path)
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f'{path} is no file')
     if path.suffix not in ('.safetensors', *_PICKLES):
         raise ValueError(f'{path} must end in .safetensors, {", ".join(_PICKLES)}')
-    return _unwrap(load_checkpoint(path), path)
+    return unwrap(load_checkpoint(path), path)
 
 
-def _unwrap(loaded: Mapping, path: str | Path) -> CheckpointFile:
+def unwrap(loaded: Mapping, path: str | Path) -> CheckpointFile:
+    """The weights of what a file holds, without the wrappers around them and a prefix 'module.'.
+
+    Raises:
+        ValueError: it holds none.
+    """
     ignored: list[str] = []
-    for wrapper in WRAPPERS:
-        if isinstance(loaded.get(wrapper), Mapping):
+    for _ in WRAPPERS:
+        wrapper = next((key for key in WRAPPERS if isinstance(loaded.get(key), Mapping)), None)
+        if wrapper is not None:
             ignored += [str(key) for key in loaded if key != wrapper]
             loaded = loaded[wrapper]
-            break
-    state = {key: value for key, value in loaded.items() if isinstance(value, Tensor)}
+    state = {key: value for key, value in loaded.items()
+             if isinstance(key, str) and isinstance(value, Tensor)}
     ignored += [str(key) for key in loaded if key not in state]
     if not state:
-        raise ValueError(f'{path} holds no weights, only {", ".join(ignored) or "an empty dict"}')
+        raise ValueError(f'{path} holds no weights, only {shown(ignored) or "an empty dict"}; '
+                         f'required are tensors by name, or {", ".join(map(repr, WRAPPERS))} with '
+                         'them')
     if all(key.startswith('module.') for key in state):
         state = {key.removeprefix('module.'): value for key, value in state.items()}
     return CheckpointFile(state, ignored)

@@ -58,6 +58,10 @@ def damage(path: str | Path) -> str | None:
             return None if whole else 'its CRC is not the one it was written with'
     try:
         with zipfile.ZipFile(path) as archive:
+            if any('/code/' in name for name in archive.namelist()):
+                return "it is a TorchScript program, which is not run: take another file's weights"
+            if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+                return 'its parts are compressed, which those of torch.save never are'
             broken = archive.testzip()
             comment = archive.comment
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError,

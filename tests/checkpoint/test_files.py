@@ -1,5 +1,6 @@
 """Checkpoint files are read without running code, and written whole or not at all."""
 import pathlib
+import zipfile
 
 import pytest
 import torch
@@ -87,6 +88,20 @@ def test_other_files_are_named(tmp_path, content):
         read_checkpoint(tmp_path / 'x.pth')
 
 
+def test_programs_and_compressed_files_are_not_unpacked(tmp_path):
+    """A megabyte of zeros can be a gigabyte."""
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / 'jit.pt')
+    with pytest.raises(ValueError, match='jit.pt cannot be read, it is a TorchScript program'):
+        read_checkpoint(tmp_path / 'jit.pt')
+    torch.save(STATE, tmp_path / 'x.pth')
+    with zipfile.ZipFile(tmp_path / 'x.pth') as whole, zipfile.ZipFile(
+            tmp_path / 'small.pth', 'w', zipfile.ZIP_DEFLATED) as small:
+        for name in whole.namelist():
+            small.writestr(name, whole.read(name))
+    with pytest.raises(ValueError, match='small.pth cannot be read, its parts are compressed'):
+        read_checkpoint(tmp_path / 'small.pth')
+
+
 def test_bad_paths_and_contents_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match='no.pth is no file'):
         read_checkpoint(tmp_path / 'no.pth')
@@ -99,6 +114,8 @@ def test_bad_paths_and_contents_are_named(tmp_path):
     torch.save({'epoch': 1}, tmp_path / 'empty.pth')
     with pytest.raises(ValueError, match='holds no weights, only epoch'):
         read_checkpoint(tmp_path / 'empty.pth')
+    torch.save({'model': {'model': STATE}}, tmp_path / 'two.pth')
+    assert_same(read_checkpoint(tmp_path / 'two.pth').state_dict, STATE)
     with pytest.raises(ValueError, match='must end in .safetensors or .pth'):
         write_checkpoint(tmp_path / 'x.bin', STATE)
 
