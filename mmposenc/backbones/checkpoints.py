@@ -6,6 +6,8 @@ import logging
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,10 @@ from torch import Tensor, nn
 from ..checkpoint import convert_with_report, look_alikes, needed_options, recognise
 from ..checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
 from ..checkpoint.eva import rounds_periods
-from ..checkpoint.files import WRAPPERS
+from ..checkpoint.files import unwrap
 from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown
+from ..checkpoint.shapes import check_numbers
 from ..encodings.absolute import FactorizedPositionEmbedding, LearnedPositionEmbedding
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from ..encodings.decomposed import DecomposedRPE
@@ -31,7 +34,7 @@ _BIAS = 'relative_position_bias_table'
 _AXIS_TABLES = ('row_table', 'col_table', 'pos_embed_y', 'pos_embed_x')
 
 
-def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str
+def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str, is_release: bool
                   ) -> dict[str, Tensor]:
     """The weights of a file with their encodings where the backbone has them, in its sizes.
 
@@ -39,8 +42,14 @@ def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str
         backbone: what they will be loaded into.
         state: all weights, in this project's names.
         file: its name, for what is logged about tables that are resized.
+        is_release: whether the names were others, as in releases, whose tables are squares.
     """
-    return _resize_tables(backbone, _move_biases(backbone, _unshare(backbone, state)), file)
+    state = _move_biases(backbone, _unshare(backbone, state))
+    fitted = _resize_tables(backbone, state, file, is_release)
+    if resized := [key for key, value in fitted.items() if value.shape != state[key].shape
+                   and not key.endswith('.pos_embed')]:
+        print_log(f'{file}: resized to the grid or window here: {shown(resized)}', 'current')
+    return fitted
 
 
 def _unshare(backbone: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -63,7 +72,8 @@ def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Ten
     return moved
 
 
-def _resize_tables(backbone: nn.Module, state: dict[str, Tensor], file: str) -> dict[str, Tensor]:
+def _resize_tables(backbone: nn.Module, state: dict[str, Tensor], file: str, is_release: bool
+                   ) -> dict[str, Tensor]:
     """Fit learned tables to the backbone's grids and prefix tokens, biases to its windows."""
     state = dict(state)
     for name, module in backbone.named_modules():
@@ -73,11 +83,26 @@ def _resize_tables(backbone: nn.Module, state: dict[str, Tensor], file: str) -> 
             for part in _AXIS_TABLES:
                 if (key := f'{name}.{part}') in state:
                     wanted = module.get_parameter(part).shape[-2]
-                    state[key] = resize_axis_table(state[key], wanted)
+                    coordinates, sides = (getattr(module, each, None) for each in (
+                        'coordinates', 'grid_shape'))
+                    if coordinates == 'aspect' and len(set(sides)) > 1 and (
+                            state[key].shape[-2] != wanted):
+                        raise ValueError(f'{file}: {key} has {state[key].shape[-2]} cells, '
+                                         f'{wanted} here; a square img_size is required to resize '
+                                         f"tables with coordinates='aspect'")
+                    state[key] = (state[key][:, :wanted] if coordinates == 'absolute'
+                                  else resize_axis_table(state[key], wanted))
         key = f'{name}.pos_embed'
         if isinstance(module, LearnedPositionEmbedding) and key in state:
-            table = state[key]
-            if table.shape != module.pos_embed.shape and table.dim() == 3:
+            table, (height, width) = state[key], module.grid_shape
+            side = math.isqrt(height * width)
+            same = table.shape == module.pos_embed.shape
+            if same and height != width and side * side == height * width:
+                found = f'{side} x {side}' if is_release else f'{height} x {width}'
+                print_log(f'{file}: {key} may be of {side} x {side} or {height} x {width} cells, '
+                          f'and is taken as {found}', 'current', logging.WARNING)
+                same = not is_release
+            if not same and table.dim() == 3:
                 state |= _fit_table(key, state, module, getattr(backbone, 'patch_size', None), file)
     return state
 
@@ -103,8 +128,9 @@ def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmb
         print_log(f'{file}: {key} of {side} x {side} cells is resized to {module.grid_shape[0]} x '
                   f'{module.grid_shape[1]}, the grid of img_size, and once more for images of '
                   f'another size{keeps}', 'current')
+    extents = torch.full((1, 2), max(module.grid_shape)) if module.keep_aspect else None
     cells = resize_position_table(table[:, found:], (side, side), module.grid_shape,
-                                  module.interpolation, module.interpolation_offset)
+                                  module.interpolation, module.interpolation_offset, extents)
     kept = table[:, :min(found, rows)]
     if found < rows:
         kept = table.new_zeros(1, rows, table.shape[-1])
@@ -135,6 +161,9 @@ _CLASSIFIER = re.compile(
     r'(fc_)?norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token|neck\.\d\.(weight|bias)')
 
 
+_ANY_BLOCK = re.compile(r'(?<=stages\.)\d+|(?<=blocks\.)\d+')
+
+
 def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | Path, *,
                     prefix: str | None = None, strict: bool | str = True,
                     name: str | None = None) -> None:
@@ -163,11 +192,11 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
         name = str(checkpoint) if name is None else name
         checkpoint = read_checkpoint(str(checkpoint))
     name = 'checkpoint' if name is None else name
-    state = _converted(checkpoint, prefix, name)
+    state, is_release = _converted(checkpoint, prefix, name)
     # Before tokens are removed: rows of a table belong to them.
-    state = fit_encodings(backbone, state, name)
+    state = fit_encodings(backbone, state, name, is_release)
     state = _leave_out_classifier(backbone, state, name)
-    if rounds_periods(_select(checkpoint, '')) and any(
+    if rounds_periods(unwrap(checkpoint, name).state_dict) and any(
             getattr(module, 'round_periods', True) is False for module in backbone.modules()):
         print_log(f'{name} was trained with periods rounded to bfloat16: '
                   'rel_pos_encoding.round_periods=True has its features', 'current',
@@ -177,12 +206,13 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
         state = _leave_out_encodings(own, state, name)
     missing = sorted(set(own) - set(state))
     unexpected = sorted(set(state) - set(own))
-    encodings = [] if unexpected else _new_encodings(backbone, missing)
+    encodings = [] if unexpected else _new_encodings(backbone, missing, state)
     if strict == BUT_ENCODINGS:
         missing = [key for key in missing if not is_encoding(key)]
     pattern = getattr(backbone, 'may_be_new', None)
+    halves = {key.rpartition('.')[0] for key in state}  # a norm has all its weights or none
     new = [key for key in missing if key.startswith(tuple(encodings)) or '.lora_' in key
-           or (pattern and re.fullmatch(pattern, key))]
+           or (pattern and re.fullmatch(pattern, key) and key.rpartition('.')[0] not in halves)]
     missing = [key for key in missing if key not in new]
     shapes = [f'{key}: {tuple(state[key].shape)} in the file, {tuple(own[key].shape)} here'
               for key in sorted(set(own) & set(state)) if own[key].shape != state[key].shape]
@@ -193,6 +223,8 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
                          f'{_advice(own, state)}')
     fitting = {key: value for key, value in state.items()
                if key in own and own[key].shape == value.shape}
+    check_numbers({key: value for key, value in fitting.items() if own[key].is_floating_point()},
+                  name)
     backbone.load_state_dict(fitting, strict=False)
     if report:
         print_log(f'{name}: {len(fitting)} of {len(own)} weights loaded; {report}', 'current')
@@ -200,16 +232,19 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
         print_log(f'{name}: not in the file, initial values are kept: {", ".join(new)}', 'current')
     if encodings:
         print_log(f'{name} was trained without {shown(encodings)}: with zero_init=True a new '
-                  f'encoding does not change the outputs at first', 'current')
+                  f'encoding does not change the outputs at first', 'current',
+                  logging.WARNING if is_release else logging.INFO)
 
 
-def _converted(checkpoint: Mapping[str, Any], prefix: str | None, name: str) -> dict[str, Tensor]:
-    """The backbone's weights under this project's names."""
-    state = _select(checkpoint, prefix)
+def _converted(checkpoint: Mapping[str, Any], prefix: str | None, name: str
+               ) -> tuple[dict[str, Tensor], bool]:
+    """The backbone's weights under this project's names, and whether they had others."""
+    whole = unwrap(checkpoint, name).state_dict
+    state = _select(whole, prefix, name)
     try:
-        source = recognise(_select(checkpoint, '') if prefix is None else state)
+        source = recognise(whole if prefix is None else state)
         if source is None:
-            return state
+            return state, False
         if source.endswith('detr'):
             raise ValueError('these are weights of a whole detector: convert them with '
                              f'`mmposenc convert {source}`, and give the result to load_from')
@@ -219,18 +254,35 @@ def _converted(checkpoint: Mapping[str, Any], prefix: str | None, name: str) -> 
             print_log(f'{name}: models with the same names and shapes of weights but other options '
                       f'exist; check that these options are yours: {alike}', 'current',
                       logging.WARNING)
-        return _select(converted, 'backbone.')
+        return _select(converted, 'backbone.', name), True
     except ValueError as error:
         raise ValueError(f'{name}: {error}') from error
+    except (ArithmeticError, LookupError, RuntimeError, TypeError) as error:
+        raise ValueError(f'{name}: a weight has not the dimensions that source {source!r} has '
+                         f'({error})') from error
 
 
 def _advice(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:
     """Advice for weights that do not fit: options of the model, or another file."""
     needs = needed_options({f'backbone.{key}': value for key, value in state.items()})
     common = len(set(own) & set(state))
+    prefix = '' if common else _prefix(own, state)
     return ''.join((f' ({looks_like(state)})' if 2 * common < max(len(own), len(state)) else '',
                     f'. The file needs {", ".join(needs)}' if needs else '',
+                    f". If this is the backbone, give prefix={prefix!r}" if prefix else '',
                     '. Load what fits with strict=False' if common else ''))
+
+
+def _prefix(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:
+    """What stands before all names, if those behind it are known."""
+    parts = commonprefix([key.split('.') for key in state])
+    for count in range(len(parts), 0, -1):
+        prefix = '.'.join([*parts[:count], ''])
+        behind = [key.removeprefix(prefix) for key in state]
+        with suppress(ValueError):
+            if set(own) & set(behind) or recognise(behind):
+                return prefix
+    return ''
 
 
 def _leave_out_encodings(own: Mapping[str, Tensor], state: dict[str, Tensor], name: str
@@ -244,28 +296,30 @@ def _leave_out_encodings(own: Mapping[str, Tensor], state: dict[str, Tensor], na
     return {key: value for key, value in state.items() if key not in left_out}
 
 
-def _new_encodings(backbone: nn.Module, missing: list[str]) -> list[str]:
-    """Names of the encodings for which a file has no weights at all."""
+def _new_encodings(backbone: nn.Module, missing: list[str], state: Mapping[str, Tensor]
+                   ) -> list[str]:
+    """Names of the encodings for which a file has no weights at all, in no block or stage."""
     found: list[str] = []
+    known = {_ANY_BLOCK.sub('', key) for key in state}
     for prefix, module in backbone.named_modules():
         names = [f'{prefix}.{name}' for name in module.state_dict()]
         if (isinstance(module, (TokenEncoding, RelativeEncoding)) and names
-                and set(names) <= set(missing) and not prefix.startswith(tuple(found))):
+                and set(names) <= set(missing) and not prefix.startswith(tuple(found))
+                and not known & {_ANY_BLOCK.sub('', name) for name in names}):
             found.append(f'{prefix}.')
     return found
 
 
-def _select(checkpoint: Mapping[str, Any], prefix: str | None) -> dict[str, Tensor]:
-    """The tensors with a prefix, unwrapped from outer dicts."""
-    for wrapper in WRAPPERS:
-        if isinstance(checkpoint.get(wrapper), Mapping):
-            checkpoint = checkpoint[wrapper]
-    state = {key: value for key, value in checkpoint.items() if isinstance(value, Tensor)}
-    if prefix is None and any(key.startswith('backbone.') for key in state):
-        prefix = 'backbone.'
+def _select(state: Mapping[str, Tensor], prefix: str | None, name: str) -> dict[str, Tensor]:
+    """The weights with a prefix, without it."""
     if prefix is None:
-        return state
-    return {key[len(prefix):]: value for key, value in state.items() if key.startswith(prefix)}
+        prefix = 'backbone.' if any(key.startswith('backbone.') for key in state) else ''
+    elif not any(key.startswith(prefix) for key in state):
+        prefix = prefix.removeprefix('module.')  # which is left out
+    found = {key[len(prefix):]: value for key, value in state.items() if key.startswith(prefix)}
+    if not found:
+        raise ValueError(f'{name} has no weights with prefix={prefix!r}, but {shown(list(state))}')
+    return found
 
 
 def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor], name: str

@@ -1,10 +1,13 @@
-"""Check that the weights of a block fit each other."""
+"""Check that the weights of a block fit each other, and that weights are numbers."""
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
+
+from .rules import shown
 
 _BLOCK = re.compile(r'(.*\bblocks\.\d+)\.norm1\.weight')
 
@@ -30,6 +33,25 @@ def check_shapes(state_dict: Mapping[str, Tensor], source: str) -> None:
                 wrong.append(f'{part} has {tuple(found.shape)}, required is {shape}')
     if wrong:
         raise ValueError(f'source={source!r}: weights of a wrong shape: {"; ".join(wrong)}')
+
+
+def check_numbers(state_dict: Mapping[str, Tensor], file: str) -> None:
+    """Look for weights that would be copied and be wrong: quantized ones, and those that a training
+    lost.
+
+    Raises:
+        ValueError: naming every tensor that does not hold finite floating-point numbers.
+    """
+    wrong = []
+    for name, value in state_dict.items():
+        if value.is_meta or value.layout != torch.strided or not value.is_floating_point():
+            kind = 'no values' if value.is_meta else f'{value.layout}, {value.dtype}'
+            wrong.append(f'{name} ({kind})'.replace('torch.', ''))
+        elif not value.sum(dtype=torch.float64).isfinite():
+            wrong.append(f'{name} (NaN or infinite)')
+    if wrong:
+        raise ValueError(f'{file}: finite floating-point numbers are required, others are in '
+                         f'{shown(wrong)}')
 
 
 def _expected(state_dict: Mapping[str, Tensor], block: str, dims: int

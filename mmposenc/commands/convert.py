@@ -49,6 +49,7 @@ def main(argv: list[str] | None = None) -> None:
         from ..checkpoint.eva import rounds_periods
         from ..checkpoint.needs import BACKBONE
         from ..checkpoint.rules import shown
+        from ..checkpoint.shapes import check_numbers
         if output.suffix not in ('.pth', '.safetensors'):
             raise ValueError(f'{output} must end in .safetensors or .pth')
         if output.exists() and not args.overwrite:
@@ -57,6 +58,8 @@ def main(argv: list[str] | None = None) -> None:
             raise ValueError(f'{output.absolute().parent} is not a folder')
         file = read_checkpoint(args.input)
         converted, metadata = convert_file(args, file.state_dict)
+        check_numbers({name: value for name, value in converted.state_dict.items()
+                       if not name.endswith('num_batches_tracked')}, args.input)
         write_checkpoint(output, converted.state_dict,
                          {**metadata, 'file': Path(args.input).name})
     reasons: dict[str, list[str]] = {}

@@ -11,6 +11,9 @@ from mmposenc.functional.position_tables import resize_position_table
 SIZES = dict(embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
              sr_ratios=(8, 4, 2, 1), mlp_ratios=(2, 2, 2, 2))
 LEARNED = dict(type='LearnedPositionEmbedding')
+DEIT = dict(embed_dims=24, num_layers=2, num_heads=3, mlp_ratio=2, patch_size=8)
+SWIN = dict(embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2)
+BIAS = 'stages.0.blocks.1.attn.w_msa.rel_pos_encoding.relative_position_bias_table'
 
 
 def save(tmp_path, state, wrap=None):
@@ -20,12 +23,12 @@ def save(tmp_path, state, wrap=None):
 
 
 @pytest.mark.parametrize('wrap', [None, 'state_dict', 'model'])
-@pytest.mark.parametrize('prefix', ['', 'backbone.'])
+@pytest.mark.parametrize('prefix', ['', 'backbone.', 'module.', 'module.backbone.'])
 def test_own_weights_load(tmp_path, wrap, prefix):
     source = PVT(**SIZES, pos_encoding=dict(type='PEG'))
     state = {prefix + k: v for k, v in source.state_dict().items()}
-    if prefix:
-        state['neck.weight'] = torch.zeros(1)
+    if 'backbone.' in prefix:
+        state[prefix.replace('backbone.', 'neck.weight')] = torch.zeros(1)
     model = PVT(**SIZES, pos_encoding=dict(type='PEG'), init_cfg=save(tmp_path, state, wrap))
     model.init_weights()
     torch.testing.assert_close(model.state_dict(), source.state_dict(), rtol=0, atol=0)
@@ -56,6 +59,40 @@ def test_not_strict_loads_what_fits(tmp_path):
     torch.testing.assert_close(found, dict(source.state_dict()), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize('options, held, said', [
+    ({}, lambda state: {'model_ema': state, 'epoch': 1}, 'holds no weights, only model_ema, epoch; '
+     "required are tensors by name, or 'state_dict'"),
+    ({}, lambda state: {0: torch.zeros(1)}, 'holds no weights, only 0'),
+    ({}, lambda state: {f'net.encoder.{key}': state[key] for key in state},
+     r"If this is the backbone, give prefix='net\.encoder\.'"),
+    (dict(prefix='encoder.'), dict, "no weights with prefix='encoder.', but patch_embed|stages"),
+    *(({}, lambda state, change=change: {**state, 'stages.1.blocks.0.mlp.fc1.bias': change(
+        state['stages.1.blocks.0.mlp.fc1.bias'])}, rf'finite floating-point numbers are required, '
+        rf'others are in stages\.1\.blocks\.0\.mlp\.fc1\.bias \({kind}\)') for change, kind in (
+        (lambda bias: bias * torch.nan, 'NaN or infinite'), (lambda bias: bias / 0, 'NaN or .*'),
+        (lambda bias: bias.char(), 'strided, int8'), (lambda bias: bias > 0, 'strided, bool'),
+        (lambda bias: bias + 0j, 'strided, complex64'), (lambda bias: bias.to('meta'), 'no values'),
+        (torch.Tensor.to_sparse, 'sparse_coo, float32')))])
+def test_what_holds_no_weights_or_other_numbers_is_named(options, held, said):
+    """Quantized weights would be copied without their factors."""
+    model = PVT(**SIZES)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    with pytest.raises(ValueError, match=f'x.pth.*{said}'):
+        load_pretrained(model, held(model.state_dict()), **options, name='x.pth', strict=True)
+    torch.testing.assert_close(dict(model.state_dict()), before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize('build, lost', [
+    (lambda: PVT(**SIZES, pos_encoding=dict(type='PEG')), 'stages.2.pos_encodings.at.after0.'),
+    (lambda: PVT(**SIZES, stage_norm=True), 'stages.1.norm.weight'),
+    (lambda: Swin(**SWIN, window_size=4), BIAS), (lambda: Swin(**SWIN), 'norm1.bias')])
+def test_one_lost_encoding_or_half_a_norm_is_an_error(build, lost):
+    model = build()
+    state = {key: value for key, value in model.state_dict().items() if not key.startswith(lost)}
+    with pytest.raises(ValueError, match=f'missing: {lost}'):
+        load_pretrained(model, state)
+
+
 def test_unknown_options_are_named(tmp_path):
     model = PVT(**SIZES, init_cfg=dict(type='Pretrained', checkpoint='x.pth', strct=False))
     with pytest.raises(ValueError, match=r"unknown: \['strct'\]"):
@@ -66,11 +103,6 @@ def test_a_missing_file_is_named():
     model = PVT(**SIZES, init_cfg=dict(type='Pretrained', checkpoint='no/such/file.pth'))
     with pytest.raises(FileNotFoundError, match='no/such/file.pth'):
         model.init_weights()
-
-
-DEIT = dict(embed_dims=24, num_layers=2, num_heads=3, mlp_ratio=2, patch_size=8)
-SWIN = dict(embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2)
-BIAS = 'stages.0.blocks.1.attn.w_msa.rel_pos_encoding.relative_position_bias_table'
 
 
 def test_a_distilled_file_fits_a_model_without_tokens():
@@ -86,6 +118,21 @@ def test_a_distilled_file_fits_a_model_without_tokens():
                                    torch.cat((table[:, :prefix], cells), 1))
 
 
+def test_a_square_table_and_a_grid_of_as_many_cells(said):
+    """Which of both a file has, no weight shows: squares in releases, here the same as it was."""
+    from mmposenc.checkpoint import convert_back
+    source = DeiT(**DEIT, img_size=32, pos_encoding=LEARNED)
+    table = source.pos_encodings.encodings(-1)[0].pos_embed
+    for state, cells in (
+            (source.state_dict(), table[:, 1:]),
+            (convert_back(dict(source.state_dict())).state_dict,
+             resize_position_table(table[:, 1:], (4, 4), (2, 8)))):
+        model = DeiT(**DEIT, img_size=(16, 64), pos_encoding=LEARNED)
+        load_pretrained(model, state)
+        torch.testing.assert_close(model.pos_encodings.encodings(-1)[0].pos_embed[:, 1:], cells)
+        assert 'may be of 4 x 4 or 2 x 8 cells' in said.pop(0)[1]
+
+
 def test_tables_of_rows_and_columns_are_resized_each():
     factorized = dict(type='FactorizedPositionEmbedding')
     source = DeiT(**DEIT, img_size=32, pos_encoding=factorized)
@@ -96,6 +143,10 @@ def test_tables_of_rows_and_columns_are_resized_each():
                       for each in (source, model))
         torch.testing.assert_close(own, torch.nn.functional.interpolate(
             table.mT, length, mode='linear').mT)
+    model = DeiT(**DEIT, img_size=(24, 16), pos_encoding=dict(**factorized, coordinates='absolute'))
+    load_pretrained(model, source.state_dict())
+    own = model.pos_encodings.encodings(-1)[0].pos_embed_x
+    torch.testing.assert_close(own, source.pos_encodings.encodings(-1)[0].pos_embed_x[:, :2])
 
 
 @pytest.mark.parametrize('window', [3, 6])

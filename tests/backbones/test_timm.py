@@ -373,6 +373,26 @@ def test_features_and_gradients(name, size):
     assert all(torch.equal(value, state[key]) for key, value in back.items())
 
 
+@pytest.mark.parametrize('size', [(40, 24), (16, 64)], ids=str)
+@pytest.mark.parametrize('name', ['small', 'naflex-base-par-gap', 'radio-huge-v3'])
+def test_tables_are_timms_in_a_model_of_another_shape(name, size):
+    """Resized as the file is read; (16, 64) has as many cells as the file's square."""
+    case = CASES[name]
+    theirs = randomize(case.theirs(), 0.3).double().eval()
+    ours = case.ours(img_size=size).double().eval()
+    load_pretrained(ours, theirs.state_dict())
+    x = torch.randn(1, 3, *size, dtype=torch.float64)
+    for got, value in zip(flat(ours(x)), case.features(theirs, x), strict=True):
+        close(got, value, 1e-6)
+
+
+def test_factorized_tables_need_a_square():
+    """Each spans the longer side, so one of the shorter side's length holds too little."""
+    case = CASES['naflex-base-parfac-gap']
+    with pytest.raises(ValueError, match='pos_embed_y has 4 cells, 5 here; a square img_size is'):
+        load_pretrained(case.ours(img_size=(40, 24)), case.theirs().state_dict())
+
+
 def test_sams_classifier():
     """Without a neck timm has a norm in its place, and a head."""
     theirs = randomize(TIMM_SAM(neck_chans=None, num_classes=5, use_abs_pos=False), 0.2)

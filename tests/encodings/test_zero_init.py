@@ -105,7 +105,7 @@ def test_a_file_without_the_encoding_loads_and_says_so(name, options, monkeypatc
         options = {**options, 'rel_pos_sharing': 'layer'}  # the biases of the file are a layer's
     model = BUILD[name](**options).eval()
     said = []
-    monkeypatch.setattr(checkpoints, 'print_log', lambda text, _: said.append(text))
+    monkeypatch.setattr(checkpoints, 'print_log', lambda text, *_: said.append(text))
     load_pretrained(model, plain.state_dict(), name='file.pth')
     assert any('file.pth was trained without' in text for text in said)
     x = torch.randn(2, 3, 32, 48)
