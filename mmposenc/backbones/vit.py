@@ -198,7 +198,7 @@ class ViT(Backbone):
         batches, order = sort_images(images, self.patch_embed.projection.in_channels,
                                      self.patch_size)
         embedded, grids = zip(*map(self._embed, batches), strict=True)
-        row = Row(tuple(map(len, batches)), grids, self.num_prefix_tokens, order)
+        row = Row(tuple(map(len, batches)), grids, self.num_prefix_tokens)
         tokens, outs = join(embedded), []
         for position in range(-1, self._last + 1):
             tokens, row, _ = self._step(position, tokens, row, None)
@@ -210,8 +210,8 @@ class ViT(Backbone):
             return tuple(outs)
         pooled = [self._pool(part, None) for part in row.parts(tokens)]
         if self.dist_token is None:
-            return (torch.cat(pooled)[list(order)],)
-        return (tuple(torch.cat(parts)[list(order)] for parts in zip(*pooled, strict=True)),)
+            return (torch.cat(pooled)[order],)
+        return (tuple(torch.cat(parts)[order] for parts in zip(*pooled, strict=True)),)
 
     def _check_list(self, img_shapes: ImgShapes | None) -> None:
         """Raise ValueError for what a list of images cannot be combined with."""

@@ -248,16 +248,16 @@ class DetrEncoder(BaseModule):
         """The valid tokens if the layers skip padded ones; else None."""
         if mask is None or self.skip_padding is False or self._is_compiled():
             return None
-        encodings = [layer.self_attn.rel_pos_encoding for layer in self.layers]
         if self.skip_padding is None:
             # On a GPU the number of tokens would need a synchronisation.
             if mask.device.type != 'cpu' or float(mask.float().mean()) < SKIP_SHARE:
                 return None
-        needs_grids = any(encoding is not None for encoding in encodings)
-        packing = packing_of(mask, hw_shapes[0] if needs_grids and hw_shapes else None)
-        if not packing.lengths or (needs_grids and packing.grids is None):
-            return None
-        return packing
+        grid = None
+        if any(layer.self_attn.rel_pos_encoding is not None for layer in self.layers):
+            if hw_shapes is None:
+                return None
+            grid = hw_shapes[0]
+        return packing_of(mask, grid)
 
     def _is_compiled(self) -> bool:
         """Whether a layer is compiled: packed layers would need a graph for each batch."""

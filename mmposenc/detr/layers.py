@@ -2,24 +2,23 @@
 the usual ones."""
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.attend import Options, attend, checked_form
+from ..attention.attend import attend, checked_form
 from ..attention.linear import check_heads, join_heads
 from ..attention.multihead import build_relative_encoding
 from ..backbones.layers import DropPath
 from ..backbones.mlp import mlp
 from ..backbones.modules import BaseModule, ModuleList
-from ..encodings.base import RelativeConfig, RelativeEncoding
+from ..encodings.base import RelativeConfig
 from ..functional.grids import GridLike
-from ..functional.packing import Packing
+from ..functional.packing import Packing, Row
 
 
 def build_norm(cfg: dict[str, Any], embed_dims: int) -> nn.Module:
@@ -81,10 +80,6 @@ def check_batch_first(batch_first: bool) -> None:
 
 
 # DETR's attention and feed-forward network with mmcv's names of parameters.
-
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class MultiheadAttention(BaseModule):
@@ -170,8 +165,7 @@ class MultiheadAttention(BaseModule):
         dropout_p = self.attn.dropout if self.training else 0.0
         weights = None
         if packing is not None:
-            out = attend_packed(q, k, v, packing, self.rel_pos_encoding, dropout_p=dropout_p,
-                                form=self.form)
+            out = self._attend_row(packing.row, q, k, v, dropout_p)
         else:
             out, weights = attend(
                 q, k, v, self.rel_pos_encoding, hw_shape, key_padding_mask=key_padding_mask,
@@ -189,27 +183,16 @@ class MultiheadAttention(BaseModule):
         return [F.linear(x, weight, bias).view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
                 for x, weight, bias in zip((query, key, value), weights, biases, strict=True)]
 
+    def _attend_row(self, row: Row, q: Tensor, k: Tensor, v: Tensor, dropout_p: float) -> Tensor:
+        """Attention (1, heads, N, head_dims) of the images of a row, each to itself; tokens are the
+        outer dimension in memory, as in projections."""
+        def of_image(q: Tensor, grid: GridLike, k: Tensor, v: Tensor) -> Tensor:
+            out, _ = attend(*(x.transpose(1, 2) for x in (q, k, v)), self.rel_pos_encoding, grid,
+                            form=self.form, dropout_p=dropout_p)
+            return out.transpose(1, 2)
 
-def attend_packed(q: Tensor, k: Tensor, v: Tensor, packing: Packing,
-                  rel_pos_encoding: RelativeEncoding | None = None, **options: Unpack[Options]
-                  ) -> Tensor:
-    """Attention of the valid tokens of several images in one sequence; each image attends to
-    itself.
-
-    Args:
-        q, k, v: (1, heads, N, head_dims), N = sum(packing.lengths).
-        packing: numbers of tokens of the images, and for an encoding also their grids.
-        rel_pos_encoding: a ``cellwise`` encoding, or None.
-
-    Returns:
-        (1, heads, N, head_dims), with tokens as the outer dimension in memory, as in projections.
-    """
-    grids: Sequence[GridLike | None] = packing.grids or [None] * len(packing.lengths)
-    images = zip(*(torch.split(x.transpose(1, 2), packing.lengths, 1) for x in (q, k, v)),
-                 strict=True)
-    outs = [attend(*(x.transpose(1, 2) for x in image), rel_pos_encoding, grid, **options)[0]
-            for image, grid in zip(images, grids, strict=True)]
-    return torch.cat([out.transpose(1, 2) for out in outs], 1).transpose(1, 2)
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return row.each(of_image, q, k=k, v=v).transpose(1, 2)
 
 
 def _allowed(attn_mask: Tensor | None, num_heads: int) -> Tensor | None:

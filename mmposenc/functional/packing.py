@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,20 +12,109 @@ from .grids import whole_cells
 from .masking import pad_map, valid_extents
 
 
+# No NamedTuple, whose numbers compiled code would look at: every list of sizes would be a graph.
+@dataclass(frozen=True)
+class Row:
+    """Where images are in a row of tokens (1, N, C) ("Patch n' Pack": NaViT, Dehghani et al.,
+    NeurIPS 2023, Sec. 2.1). Neighbours with one grid are a part of the row: a part is a batch, and
+    a view.
+
+    Attributes:
+        counts: number of images in each part.
+        grids: (rows, columns) of each part.
+        prefix: tokens before those of the grid in each image.
+    """
+
+    counts: tuple[int, ...]
+    grids: tuple[tuple[int, int], ...]
+    prefix: int = 0
+
+    def parts(self, x: Tensor) -> list[Tensor]:
+        """The batches (n, L, ...) of a row (1, N, ...)."""
+        sizes = [n * (self.prefix + rows * cols)
+                 for n, (rows, cols) in zip(self.counts, self.grids, strict=True)]
+        return [part.view(n, -1, *x.shape[2:])
+                for part, n in zip(torch.split(x, sizes, 1), self.counts, strict=True)]
+
+    def change_grids(self, change: Callable[[tuple[int, int]], tuple[int, int]]) -> Row:
+        """The row with the grids that ``change`` returns."""
+        return replace(self, grids=tuple(map(change, self.grids)))
+
+    # Compiled code goes on before and after it.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def each(self, run: Callable[..., Tensor], x: Tensor, **others: Tensor | None) -> Tensor:
+        """Run a module for each part.
+
+        Args:
+            run: takes tokens (n, L, ...), their grid (H, W), and ``others`` by name.
+            x: the row.
+            others: further rows, or None.
+
+        Returns:
+            The results as a row.
+        """
+        rows = {name: self.parts(row) for name, row in others.items() if row is not None}
+        return join([run(part, grid, **{name: parts[index] for name, parts in rows.items()})
+                     for index, (part, grid) in enumerate(
+                         zip(self.parts(x), self.grids, strict=True))])
+
+
+def join(parts: Sequence[Tensor]) -> Tensor:
+    """Batches (n, L, ...) as a row (1, N, ...)."""
+    return torch.cat([part.flatten(0, 1) for part in parts])[None]
+
+
+def sort_images(images: Sequence[Tensor], channels: int, cell: int
+                ) -> tuple[list[Tensor], list[int]]:
+    """Batches of the images that have the same grid.
+
+    Args:
+        images: each (channels, H, W), or several of one size as (n, channels, H, W).
+        channels: what the model takes.
+        cell: pixels of a side of a cell. The last row and column of cells are filled with zeros.
+
+    Returns:
+        Batches (n, channels, H, W), and the place of each image in them.
+
+    Raises:
+        ValueError: there are no images, or they have other shapes, dtypes or devices.
+    """
+    if not len(images):
+        raise ValueError('x is an empty list; it must hold at least one image')
+    parts: dict[tuple[int, int], list[tuple[Tensor, range]]] = {}
+    count = 0
+    for index, image in enumerate(images):
+        shape = tuple(image.shape)
+        if len(shape) not in (3, 4) or shape[-3] != channels or 0 in shape:
+            raise ValueError(f'x[{index}] has shape {shape}; ({channels}, H, W) or (n, {channels}, '
+                             f'H, W) with at least one pixel is required')
+        for name in ('dtype', 'device'):
+            if getattr(image, name) != getattr(images[0], name):
+                raise ValueError(f'x[{index}] has {name} {getattr(image, name)}, but x[0] '
+                                 f'{getattr(images[0], name)}; they must be equal')
+        sides = (whole_cells(shape[-2], cell) * cell, whole_cells(shape[-1], cell) * cell)
+        batch = pad_map(image.reshape(-1, *shape[-3:]), sides)
+        parts.setdefault(sides, []).append((batch, range(count, count + len(batch))))
+        count += len(batch)
+    in_row = [number for part in parts.values() for _, numbers in part for number in numbers]
+    order = sorted(range(count), key=in_row.__getitem__)
+    return [torch.cat([batch for batch, _ in part]) for part in parts.values()], order
+
+
+# The valid tokens of a padded batch.
+
+
 class Packing(NamedTuple):
     """Where the valid tokens of a padded batch (B, L) are.
 
     Attributes:
         numbers: (N,) long, places in the flattened batch, image by image.
-        lengths: how many each image has; images without one are left out.
-        grids: (rows, columns) of each image's valid cells, or None where they were not asked for
-            or are no rectangle at the first cell.
+        row: the images, without those that have no valid token.
         shape: (B, L).
     """
 
     numbers: Tensor
-    lengths: list[int]
-    grids: list[tuple[int, int]] | None
+    row: Row
     shape: tuple[int, int]
 
     def pack(self, x: Tensor) -> Tensor:
@@ -40,21 +128,25 @@ class Packing(NamedTuple):
         return out.view(*self.shape, -1)
 
 
-def packing_of(padding_mask: Tensor, hw_shape: tuple[int, int] | None = None) -> Packing:
-    """The valid tokens of a batch.
+def packing_of(padding_mask: Tensor, hw_shape: tuple[int, int] | None = None) -> Packing | None:
+    """The valid tokens of a batch; None where there are none, or those of an image are no rectangle
+    at the first cell.
 
     Args:
         padding_mask: (B, L) bool, True = padding.
-        hw_shape: (H, W) with H * W = L; None where the images' own grids are not asked for.
+        hw_shape: (H, W) with H * W = L; None where the images' own grids are not asked for: the
+            tokens of each then are one row.
     """
     valid = ~padding_mask
-    lengths = [count for count in valid.sum(1).tolist() if count]
-    grids = None
-    if hw_shape is not None:
-        with suppress(ValueError):  # valid cells that are no rectangle
+    if hw_shape is None:
+        grids = [(1, count) for count in valid.sum(1).tolist() if count]
+    else:
+        try:
             grids = valid_extents(padding_mask[valid.any(1)].view(-1, *hw_shape))
-    return Packing(valid.flatten().nonzero()[:, 0], lengths, grids,
-                   (padding_mask.shape[0], padding_mask.shape[1]))
+        except ValueError:
+            return None
+    return Packing(valid.flatten().nonzero()[:, 0], Row((1,) * len(grids), tuple(grids)),
+                   (padding_mask.shape[0], padding_mask.shape[1])) if grids else None
 
 
 class _Pack(torch.autograd.Function):
@@ -84,102 +176,3 @@ class _Unpack(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         index, = ctx.saved_tensors
         return _Pack.apply(grad, index), None, None  # type: ignore[no-untyped-call]
-
-
-# Images of several sizes in a list.
-
-
-@dataclass(frozen=True)
-class Row:
-    """Where the images of a list are in a row of tokens (1, N, C) ("Patch n' Pack": NaViT, Dehghani
-    et al., NeurIPS 2023, Sec. 2.1). Images with one grid follow each other and are a part of the
-    row: a part is a batch, and a view.
-
-    Attributes:
-        counts: number of images in each part.
-        grids: (rows, columns) of each part.
-        prefix: tokens before those of the grid in each image.
-        order: place in the row of each image of the list.
-    """
-
-    counts: tuple[int, ...]
-    grids: tuple[tuple[int, int], ...]
-    prefix: int
-    order: tuple[int, ...]
-
-    @property
-    def lengths(self) -> list[int]:
-        """Tokens of an image of each part."""
-        return [self.prefix + rows * cols for rows, cols in self.grids]
-
-    def parts(self, x: Tensor) -> list[Tensor]:
-        """The batches (n, L, C) of a row (1, N, C)."""
-        sizes = [n * length for n, length in zip(self.counts, self.lengths, strict=True)]
-        return [part.view(n, -1, x.shape[-1])
-                for part, n in zip(torch.split(x, sizes, 1), self.counts, strict=True)]
-
-    def change_grids(self, change: Callable[[tuple[int, int]], tuple[int, int]]) -> Row:
-        """The row with the grids that ``change`` returns."""
-        return replace(self, grids=tuple(map(change, self.grids)))
-
-    # Compiled code goes on before and after it: every list of sizes would be a graph.
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def each(self, run: Callable[..., Tensor], x: Tensor, **others: Tensor | None) -> Tensor:
-        """Run a module for each part.
-
-        Args:
-            run: takes tokens (n, L, C), their grid (H, W), and ``others`` by name.
-            x: the row.
-            others: further rows, or None.
-
-        Returns:
-            The results as a row.
-        """
-        rows = {name: self.parts(row) for name, row in others.items() if row is not None}
-        return join([run(part, grid, **{name: parts[index] for name, parts in rows.items()})
-                     for index, (part, grid) in enumerate(
-                         zip(self.parts(x), self.grids, strict=True))])
-
-
-def join(parts: Sequence[Tensor]) -> Tensor:
-    """Batches (n, L, C) as a row (1, N, C)."""
-    return torch.cat([part.flatten(0, 1) for part in parts])[None]
-
-
-def sort_images(images: Sequence[Tensor], channels: int, cell: int
-                ) -> tuple[list[Tensor], tuple[int, ...]]:
-    """Batches of the images that have the same grid.
-
-    Args:
-        images: each (channels, H, W), or several of one size as (n, channels, H, W).
-        channels: what the model takes.
-        cell: pixels of a side of a cell. The last row and column of cells are filled with zeros.
-
-    Returns:
-        Batches (n, channels, H, W), and the place of each image in them.
-
-    Raises:
-        ValueError: there are no images, or they have other shapes, dtypes or devices.
-    """
-    if not len(images):
-        raise ValueError('x is an empty list; it must hold at least one image')
-    batches: dict[tuple[int, int], list[Tensor]] = {}
-    numbers: dict[tuple[int, int], list[int]] = {}
-    count = 0
-    for index, image in enumerate(images):
-        shape = tuple(image.shape)
-        if len(shape) not in (3, 4) or shape[-3] != channels or 0 in shape:
-            raise ValueError(f'x[{index}] has shape {shape}; ({channels}, H, W) or (n, {channels}, '
-                             f'H, W) with at least one pixel is required')
-        for name in ('dtype', 'device'):
-            if getattr(image, name) != getattr(images[0], name):
-                raise ValueError(f'x[{index}] has {name} {getattr(image, name)}, but x[0] '
-                                 f'{getattr(images[0], name)}; they must be equal')
-        sides = (whole_cells(shape[-2], cell) * cell, whole_cells(shape[-1], cell) * cell)
-        batch = pad_map(image.reshape(-1, *shape[-3:]), sides)
-        batches.setdefault(sides, []).append(batch)
-        numbers.setdefault(sides, []).extend(range(count, count + len(batch)))
-        count += len(batch)
-    in_row = [number for each in numbers.values() for number in each]
-    order = sorted(range(count), key=in_row.__getitem__)
-    return [torch.cat(batch) for batch in batches.values()], tuple(order)
