@@ -77,13 +77,16 @@ def sort_images(images: Sequence[Tensor], channels: int, cell: int
         Batches (n, channels, H, W), and the place of each image in them.
 
     Raises:
-        ValueError: there are no images, or they have other shapes, dtypes or devices.
+        ValueError: there are no images, or they are no tensors or have other shapes, dtypes or
+            devices.
     """
     if not len(images):
         raise ValueError('x is an empty list; it must hold at least one image')
     parts: dict[tuple[int, int], list[tuple[Tensor, range]]] = {}
     count = 0
     for index, image in enumerate(images):
+        if not isinstance(image, Tensor):
+            raise ValueError(f'x[{index}] is a {type(image).__name__}; it must be a tensor')
         shape = tuple(image.shape)
         if len(shape) not in (3, 4) or shape[-3] != channels or 0 in shape:
             raise ValueError(f'x[{index}] has shape {shape}; ({channels}, H, W) or (n, {channels}, '

@@ -74,6 +74,7 @@ def test_naflex(table, aspect):
 @pytest.mark.parametrize('batch, message', [
     ([], 'x is an empty list'),
     ([torch.zeros(3, 8, 8), torch.zeros(1, 8, 8)], r'x\[1\] has shape \(1, 8, 8\); \(3, H, W\)'),
+    ([torch.zeros(3, 8, 8), torch.zeros(3, 8).numpy()], r'x\[1\] is a ndarray; it must be'),
     ([torch.zeros(8, 8)], r'x\[0\] has shape \(8, 8\)'),
     ([torch.zeros(3, 0, 8)], 'at least one pixel'),
     ([torch.zeros(3, 8, 8), torch.zeros(3, 8, 8).half()], r'x\[1\] has dtype torch.float16, but'),
