@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..checkpoint.config_json import vit_of
 from ..checkpoint.vit_archs import ARCHS, SIZES
@@ -128,6 +129,8 @@ class ViT(Backbone):
             mlp_encodings=given.mlps, **given.attention)
             for index, rate in enumerate(self._drop_paths(layers)))
         self._share([self.blocks])
+        # Looked for once: a model that has none is not searched for each list of images.
+        self._has_batch_norm = any(isinstance(each, _BatchNorm) for each in self.modules())
         self._make_output(dims, layers, pool, out_indices, final_norm, norm_eps, neck_channels)
         self._finish(self.blocks)
 
@@ -222,8 +225,8 @@ class ViT(Backbone):
             raise ValueError('x is a list of images of several sizes, which cannot be exported or '
                              'compiled as one graph; compile the blocks (mmposenc.CompileHook), or '
                              'give a padded batch with img_shapes and mask_padding=True')
-        if any(isinstance(each, nn.modules.batchnorm._BatchNorm) and each.training
-               for each in self.modules()):
+        if self._has_batch_norm and any(isinstance(each, _BatchNorm) and each.training
+                                        for each in self.modules()):
             raise ValueError('x is a list of images of several sizes, and an encoding has a '
                              'BatchNorm (norm_act=True), which would see images of one size at a '
                              'time in training; give a padded batch with img_shapes and '
