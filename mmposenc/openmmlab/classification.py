@@ -13,7 +13,7 @@ from mmpretrain.models import DeiTClsHead, ImageClassifier
 from torch import Tensor, nn
 
 from ..checkpoint.mmengine_loading import CheckpointLoader
-from ..functional.image_sizes import note_img_shapes
+from ..functional.image_sizes import note_img_shapes, one_batch
 from ..registry import MODELS
 
 
@@ -27,21 +27,23 @@ class ClsDataPreprocessor(MMPretrainClsDataPreprocessor):  # type: ignore[misc]
         kwargs: arguments of mmpretrain's class.
 
     Raises:
-        ValueError: ``pack=True`` with ``batch_augments``, which mix images of one size.
+        ValueError: ``pack=True`` with ``batch_augments``, which mix images of one size, or with
+            ``pad_size_divisor``.
     """
 
     def __init__(self, pack: bool = False, **kwargs: Any) -> None:
+        for name, none, why in (('batch_augments', None, 'Mixup and CutMix mix images of one size'),
+                                ('pad_size_divisor', 1, 'nothing is padded')):
+            if pack and (value := kwargs.get(name) or none) != none:
+                raise ValueError(f'pack=True with {name}={value!r}: {why}; leave {name} out')
         super().__init__(**kwargs)
-        if pack and self.batch_augments is not None:
-            raise ValueError(f"pack=True with batch_augments={kwargs['batch_augments']!r}: Mixup "
-                             f'and CutMix mix images of one size; leave batch_augments out')
         self.pack = pack
 
     def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
         """As in mmpretrain; with ``pack`` the inputs are a list of images (3, H, W), else the
         batch's attribute ``img_shapes`` lists their sizes."""
         images, samples = data['inputs'], data.get('data_samples')
-        if self.batch_augments is not None:
+        if self.batch_augments is not None and training:
             return super().forward(data, training)  # type: ignore[no-any-return]
         if not self.pack:
             shapes = [tuple(image.shape[-2:]) for image in images]
@@ -115,7 +117,7 @@ class TorchvisionClassifier(BaseModule):
 
     def forward(self, inputs: Tensor, data_samples: Any = None, mode: str = 'tensor') -> Tensor:
         """Images (B, 3, H, W) to logits (B, num_classes)."""
-        return self.model(inputs)  # type: ignore[no-any-return]
+        return self.model(one_batch(inputs))  # type: ignore[no-any-return]
 
 
 def rename_timm_regnet(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

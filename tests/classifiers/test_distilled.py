@@ -123,6 +123,8 @@ def test_what_does_not_fit_is_named(tmp_path) -> None:
     with pytest.raises(ValueError, match='alpha=2.0 must be in'):
         build(Teacher(), head=dict(type='mmposenc.DistillationHead', num_classes=3, in_channels=8,
                                    alpha=2.0))
+    with pytest.raises(ValueError, match=r'x is a list of images \(pack=True\), which only'):
+        TorchvisionClassifier('squeezenet1_1')([torch.randn(3, 32, 32)])
     with pytest.raises(ValueError, match="name='regnet' must be a model"):
         TorchvisionClassifier('regnet')
     torch.save({'fc.weight': torch.zeros(3, 3)}, tmp_path / 'wrong.pth')

@@ -45,3 +45,14 @@ def test_images_of_a_classifier_stay_unpadded():
     torch.testing.assert_close(batch['inputs'], [torch.full((3, *size), 2.) for size in SIZES])
     with pytest.raises(ValueError, match='pack=True with batch_augments=.*leave batch_augments'):
         MODELS.build(dict(cfg, batch_augments=dict(augments=dict(type='Mixup', alpha=0.8))))
+    with pytest.raises(ValueError, match='pack=True with pad_size_divisor=32: nothing is padded'):
+        MODELS.build(dict(cfg, pad_size_divisor=32))
+
+
+def test_sizes_are_noted_where_images_are_not_mixed():
+    mixes = MODELS.build(dict(type='mmposenc.ClsDataPreprocessor', num_classes=2,
+                              batch_augments=dict(augments=dict(type='Mixup', alpha=0.8))))
+    for training in (False, True):
+        inputs = mixes(dict(inputs=[torch.zeros(3, *size) for size in SIZES],
+                            data_samples=list(map(cls_sample, SIZES))), training)['inputs']
+        assert getattr(inputs, 'img_shapes', None) == (None if training else SIZES)
