@@ -180,6 +180,16 @@ def test_a_section_that_nothing_reads(whole, slip, meant) -> None:
         check_sections(whole, ('train',))
 
 
+def test_stacked_images_that_should_stay_apart(whole) -> None:
+    whole.train_dataloader.collate_fn = dict(type='mmengine.default_collate')
+    whole.model.data_preprocessor.pack = False
+    check_sections(whole, ('train',))
+    whole.model.data_preprocessor.pack = True
+    check_sections(whole, ('val',))
+    with pytest.raises(ValueError, match=r'^train_dataloader\.collate_fn=.*pack=True stacks'):
+        check_sections(whole, ('train',))
+
+
 def test_what_mmengine_would_pass_over_or_tell_after_an_epoch(whole) -> None:
     whole.default_hooks.checkpoint.file_client_args = None  # handed on when it saves
     check_silent_arguments(whole)
