@@ -186,7 +186,7 @@ def kinds_of_trouble(folder: Path, picture: bytes) -> tuple[dict[str, str], list
     return {'pipe.jpg': 'it is a pipe, not a file', 'pipe.mp4': 'it is a pipe, not a file',
             'socket.png': 'it is a socket', 'device.png': 'it is a device',
             'nowhere.png': 'No such file', 'loop.png': 'symbolic links', 'empty.webp': 'is empty',
-            'text.gif': 'cannot identify', 'text.avi': 'as a video',
+            'text.gif': 'recognises no picture', 'text.avi': 'as a video',
             'cut.png': 'broken image', odd: 'is empty'}, [*good, 'folder.jpg/in.png']
 
 

@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 import pytest
 from mmengine.registry import TRANSFORMS
-from PIL import Image
+from PIL import Image, ImageOps
 
 import mmposenc  # noqa: F401
 from mmposenc.openmmlab.datasets.image_files import (
@@ -69,7 +69,7 @@ def test_files(tmp_path) -> None:
     assert 'truncated' in found[cut]
     assert found[missing] == 'No such file or directory'
     assert found[empty] == 'the file is empty'
-    assert broken(b'no image at all') != ''
+    assert broken(b'no image at all') == 'Pillow recognises no picture in it'
 
 
 def decoded(data) -> np.ndarray:
@@ -137,3 +137,17 @@ def test_a_gigapixel_image_is_refused_before_it_is_decoded(tmp_path, size) -> No
         load(dict(img_path=str(path)))
     assert tracemalloc.get_traced_memory()[1] < 20e6
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize('kind', ['JPEG', 'PNG', 'TIFF', 'WEBP'])
+def test_each_orientation_is_applied_and_known(kind, tmp_path) -> None:
+    path, exif = tmp_path / 'a', Image.Exif()
+    load = TRANSFORMS.build(dict(type='mmposenc.LoadImageFromFile'))
+    for way in range(1, 9):
+        exif[0x0112] = way
+        path.write_bytes(encoded(kind, exif=exif.tobytes()))
+        shown = np.asarray(ImageOps.exif_transpose(Image.open(path)))
+        found = load(dict(img_path=str(path)))
+        assert found['img_shape'] == found['ori_shape'] == found['img'].shape[:2]
+        np.testing.assert_allclose(found['img'][..., ::-1], shown, atol=2)  # of JPEG's decoders
+        assert broken_file(str(path), shown.shape[1::-1]) == ''

@@ -184,7 +184,7 @@ MAPS = [
     (lambda path: png(path, LABELS * 200), 'holds the label 200 in'),
     (lambda path: path.write_bytes(b''), 'the file is empty'),
     (lambda path: path.write_bytes(b'\x89PNG\r\n\x1a\n'), 'labels/1.png'),
-    (lambda path: path.write_text('no picture'), 'cannot identify image'),
+    (lambda path: path.write_text('no picture'), 'recognises no picture'),
     (lambda path: path.write_bytes(path.read_bytes()[:-60]), 'labels/1.png'),
     (lambda path: path.unlink(), 'missing, for the image'),
     (lambda path: [path.unlink(), path.mkdir()], 'it is a folder, not a file'),

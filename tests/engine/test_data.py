@@ -23,7 +23,8 @@ def labelled(root: Path, kind: str, parts: tuple[str, ...] = ()) -> Path:
     """A folder as ``prepare --from`` makes it, of four pictures with one of three classes each."""
     source = root / 'source'
     for i, part in enumerate([*parts, 'train', 'val', 'train', 'val']):
-        labels = picture(source / 'images' / part / f'p{i}.jpg', i)
+        suffix = ('jpg', 'PNG')[i // 2 % 2]
+        labels = picture(source / 'images' / part / f'p{i}.{suffix}', i)
         place = source / 'labels' / part / f'p{i}'
         place.parent.mkdir(parents=True, exist_ok=True)
         if kind == 'masks':
@@ -37,7 +38,7 @@ def labelled(root: Path, kind: str, parts: tuple[str, ...] = ()) -> Path:
 
 def folders_of_classes(root: Path) -> Path:
     for i, part in enumerate(('train', 'val') * 3):
-        picture(root / 'mine' / part / NAMES[i // 2] / f'p{i}.png', i)
+        picture(root / 'mine' / part / NAMES[i // 2] / f'p{i}.{("png", "webp", "TIFF")[i // 2]}', i)
     return root / 'mine'
 
 
@@ -97,6 +98,13 @@ def test_what_cannot_be_filled_in_is_refused(tmp_path, name, text, said) -> None
     with pytest.raises(ValueError) as error:
         use_data(load_config(f'mmposenc::detection/{config}.py'), str(folder))
     assert said in str(error.value)
+
+
+def test_a_hidden_folder_is_no_class(tmp_path) -> None:
+    (folders_of_classes(tmp_path) / 'train' / '.cache').mkdir()
+    cfg = load_config('mmposenc::classification/small/deit-micro-peg_1xb32-40e_mnist5k.py')
+    with pytest.raises(ValueError, match='train/.cache is a hidden folder, which would be a class'):
+        use_data(cfg, str(tmp_path / 'mine'))
 
 
 @pytest.mark.slow

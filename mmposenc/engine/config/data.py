@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from mmengine.config import Config
 
+from ..prepare.labels import PICTURES
 from ..prepare.own import ADE_PARTS
 from .nodes import data_sets, heads_of, listed
 
@@ -41,6 +42,9 @@ def use_data(cfg: Config, folder: str) -> None:
                          f'{_SCOPES[scope]}')
     named = {part: _classes(root, scope, part) for part in dict.fromkeys(parts.values())}
     classes = named['train']
+    if hidden := [name for name in classes if scope == 'mmpretrain' and name.startswith('.')]:
+        raise ValueError(f'--data {folder}: train/{hidden[0]} is a hidden folder, which would be a '
+                         'class; delete it')
     if not classes:
         raise ValueError(f'--data {folder}: train holds no folders; {scope} needs {_SCOPES[scope]}')
     for part, names in named.items():
@@ -96,13 +100,14 @@ def _places(root: Path, scope: str, part: str) -> dict[str, Any]:
         return dict(type='mmposenc.CocoDataset', data_root=f'{root}/', ann_file=f'{part}.json',
                     data_prefix=dict(img=f'{part}/'))
     if scope == 'mmpretrain':
-        return dict(type='CustomDataset', data_root=str(root), ann_file='', data_prefix=part)
+        return dict(type='CustomDataset', data_root=str(root), ann_file='', data_prefix=part,
+                    extensions=tuple(sorted(PICTURES)))
     name = ADE_PARTS[part]
-    suffixes = sorted({path.suffix for path in (root / 'images' / name).rglob('*')
-                       if path.is_file()})
-    if len(suffixes) != 1:
-        raise ValueError(f'--data {root}: images/{name} has files {", ".join(suffixes) or "none"}; '
-                         'they must have one ending')
+    suffixes = sorted({path.suffix for path in (root / 'images' / name).rglob('[!.]*')
+                       if path.suffix.lower() in PICTURES})
+    if not suffixes:
+        raise ValueError(f'--data {root}: images/{name} has no picture '
+                         f'({", ".join(sorted(PICTURES))})')
     prefix = dict(img_path=f'images/{name}', seg_map_path=f'annotations/{name}')
     return dict(type='mmposenc.SegDataset', data_root=f'{root}/', ann_file='', data_prefix=prefix,
-                img_suffix=suffixes[0], seg_map_suffix='.png', reduce_zero_label=False)
+                img_suffix=tuple(suffixes), seg_map_suffix='.png', reduce_zero_label=False)

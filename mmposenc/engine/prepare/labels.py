@@ -20,7 +20,7 @@ from mmposenc.openmmlab.datasets.label_maps import map_problem, pair_problem
 
 from .common import PrepareError
 
-PICTURES = {'.bmp', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp'}
+PICTURES = {'.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp'}
 #: Folders that say what a file is, not which picture it belongs to.
 _ROLES = {'images', 'img', 'imgs', 'jpegimages'}
 _LABEL_ROLES = {'annotations', 'labels', 'masks', 'segmentationclass'}
@@ -84,7 +84,8 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> Fo
         where = ' in a folder annotations, labels or masks' * (kind == 'masks')
         raise PrepareError(f'{source} holds {len(pictures)} pictures and {len(labels)} '
                            f'{KINDS[kind]} files of labels{where}')
-    found.problems += [f'{labels[key]}: there is no picture of this name'
+    found.problems += [f'{labels[key]}: there is no picture of this name '
+                       f'({" ".join(sorted(PICTURES))})'
                        for key in labels.keys() - pictures.keys()]
     bare = 0
     for key, path in pictures.items():

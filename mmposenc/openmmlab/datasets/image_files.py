@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 #: How many files of a folder are opened if opening all would take too long.
 SAMPLES = 16
@@ -153,14 +153,30 @@ def size_shown(file: io.IOBase, max_pixels: int = MAX_PIXELS) -> Size:
         warnings.simplefilter('ignore', Image.DecompressionBombWarning)
         with Image.open(file) as image:  # type: ignore[arg-type]
             width, height = image.size
+            if image.format == 'TIFF':  # whose size Pillow turns itself, in newer versions
+                width, height = (image.tag_v2[key] for key in (256, 257))  # type: ignore
             turned = image.getexif().get(_ORIENTATION) in _TURNED
     if width * height > max_pixels:
         raise ValueError(f'it has {width}x{height} pixels, at most {max_pixels:,} are read')
     return (height, width) if turned else (width, height)
 
 
+def turned(data: bytes, pixels: np.ndarray) -> np.ndarray:
+    """Pixels (H, W, ...) as the EXIF orientation has them, which OpenCV ignores in a WebP."""
+    if data[8:12] != b'WEBP':
+        return pixels
+    with Image.open(io.BytesIO(data)) as image:
+        way = image.getexif().get(_ORIENTATION, 1)
+    pixels = pixels.swapaxes(0, 1) if way in _TURNED else pixels
+    rows, cols = (slice(None, None, -1 if way in ways else 1) for ways in ((3, 4, 7, 8),
+                                                                           (2, 3, 6, 7)))
+    return np.ascontiguousarray(pixels[rows, cols])
+
+
 def reason(error: Exception) -> str:
     """The message of an error without the name of the file."""
+    if isinstance(error, UnidentifiedImageError):  # its message names a buffer
+        return 'Pillow recognises no picture in it'
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) if isinstance(error, ValueError) else f'{type(error).__name__}: {error}'

@@ -9,7 +9,7 @@ from mmcv.transforms import LoadImageFromFile as _LoadImageFromFile
 
 from mmposenc.command_line import describe
 
-from .image_files import MAX_PIXELS, breaks_off, broken, check_file, reason
+from .image_files import MAX_PIXELS, breaks_off, broken, check_file, reason, turned
 
 
 class NamedErrors:
@@ -35,6 +35,9 @@ class NamedErrors:
 
 
 # Reading images.
+
+#: Decoders and modes that apply the EXIF orientation.
+_TURNING = (('cv2', 'color'), ('cv2', 'grayscale'))
 
 
 class LoadImageFromFile(_LoadImageFromFile):
@@ -67,6 +70,9 @@ class LoadImageFromFile(_LoadImageFromFile):
                 loaded = super().transform(results)
                 if loaded is not None and breaks_off(data, loaded['img']):
                     problem = 'it is truncated in the middle, although it has an end marker'
+                if loaded and (self.imdecode_backend, self.color_type) in _TURNING:
+                    loaded['img'] = turned(data, loaded['img'])
+                    loaded['img_shape'] = loaded['ori_shape'] = loaded['img'].shape[:2]
         except Exception as error:  # OpenCV and mmcv may raise anything
             problem = reason(error)
         if not problem:

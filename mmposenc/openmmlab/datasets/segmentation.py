@@ -56,6 +56,8 @@ class SegDataset(NamedErrors, BaseSegDataset):
     :class:`~mmposenc.openmmlab.datasets.LoadSegAnnotations`, which checks every map that it reads.
 
     Args:
+        img_suffix: the end of the names of images, or several of which each occurs in the
+            folder of a data set without ``ann_file``.
         check_images: check before training that every image has a label map of its size with one
             channel of 8 bits, and that a sample of the maps has only labels of the classes. Only
             the sample is read completely.
@@ -72,7 +74,13 @@ class SegDataset(NamedErrors, BaseSegDataset):
             self.METAINFO = self.metainfo
 
     def load_data_list(self) -> list[dict]:
-        data_list: list[dict] = super().load_data_list()
+        data_list: list[dict] = []
+        given = self.img_suffix  # mmseg takes one, and cuts as many letters off each name
+        for self.img_suffix in (given,) if isinstance(given, str) else given:
+            data_list += super().load_data_list()
+        self.img_suffix = given
+        if not isinstance(given, str):
+            data_list.sort(key=lambda info: info['img_path'])
         if not data_list:
             raise ValueError(self._no_images())
         classes = self._metainfo.get('classes')
