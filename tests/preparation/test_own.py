@@ -101,7 +101,8 @@ BAD = {
                 (labelme(shape_type='circle'), "shape_type='circle' is not read"),
                 (labelme(points=[[1, 2], [float('nan'), 3]]), 'not finite'),
                 (labelme(points='ab'), 'shape 1'), (labelme(label='ring'), "class 'ring'"),
-                ('[]', 'list'), ('', 'Expecting value'), ('[' * 100_000, 'recursion'),
+                ('[]', 'list'), ('{}', "lacks 'shapes'"), ('', 'Expecting value'),
+                ('[' * 100_000, 'recursion'),
                 (LABELME.replace('48', '40'), 'is for a picture of 64x40')]}
 
 
@@ -166,7 +167,7 @@ def test_masks_keep_their_labels(tmp_path):
     total = sum(part['cell'] for part in counts.values())
     assert total == 2 * 640 + 48 * 64 and sum(part['pictures'] for part in counts.values()) == 3
     assert (tmp_path / 'out' / 'classes.txt').read_text() == 'ground\ncell\n'
-    assert lines[0] == 'classes: ground, cell'
+    assert lines[0] == 'classes: ground, cell' and '128 unlabelled (255)' in lines[1]
 
 
 @pytest.mark.parametrize('bad, said', [
@@ -201,6 +202,8 @@ def test_groups_stay_together_and_parts_of_the_source_are_kept():
         assert len(split(many, 0.3, group_by)['val']) == number
     told = split(pictures('train/x_1', 'training/x_2', 'valid/x_3', 'test/x_4'))
     assert {part: len(held) for part, held in told.items()} == {'train': 2, 'val': 1, 'test': 1}
+    with pytest.raises(PrepareError, match='must be in a folder train, val or test, as others are'):
+        split(pictures('train/1', 'loose', 'val/2'))
     with pytest.raises(PrepareError, match='1 groups; two are needed'):
         split(pictures('a_1', 'a_2'), group_by='prefix')
 
@@ -243,11 +246,36 @@ def test_nothing_is_overwritten_and_broken_pictures_are_reported(tmp_path, capsy
     assert 'train: 2 pictures, 0 square, 2 disc' in capsys.readouterr().out
 
 
-def test_numbers_need_names(tmp_path):
+@pytest.mark.parametrize('text, said', [
+    ('names: 3\n', 'names must be a list'), ('- a\n', 'names must be a list'),
+    ('names: a, b\n', "they are 'a, b'"), ('names: [a, yes]\n', r"they are \['a', True\]; in YAML"),
+    ('names: {1: a, 2: b}\n', 'from 0 on with a name each .lacks 0'),
+    ('names: [a, " a"]\n', r"classes \['a', 'a'\] must be words, and no two the same"),
+    ('names: [ä]\n'.encode('latin-1'), "can't decode"), ('lr: 3\n', 'the classes by --classes')])
+def test_numbers_need_names(tmp_path, text, said):
     source = folder(tmp_path, 'yolo', {'a': '', 'b': ''})
-    (source / 'data.yaml').write_text('names: 3\n')
-    with pytest.raises(PrepareError, match='names must be a list'):
+    write(source / 'data.yaml', text)
+    with pytest.raises(PrepareError, match=said):
         read_labels('yolo', source)
+    write(source / 'classes.txt', 'ä'.encode('latin-1'))
+    if text == 'lr: 3\n':
+        with pytest.raises(PrepareError, match='classes.txt must be text in UTF-8'):
+            read_labels('yolo', source)
+
+
+def test_files_of_tools_and_of_windows_are_understood(tmp_path):
+    source = folder(tmp_path, 'yolo', {'a': GOOD['yolo'][1], 'b': ''})
+    write(source / 'data.yaml', f'names: {({str(i): f"{i}" for i in range(10, -1, -1)})}')
+    write(source / 'a.yaml', 'lr: 3')
+    write(source / 'README.dataset.txt', 'made by a tool')
+    found = read_labels('yolo', source)
+    assert not found.problems and found.classes == [str(i) for i in range(11)]
     (source / 'data.yaml').unlink()
-    with pytest.raises(PrepareError, match='name the classes by --classes'):
-        read_labels('yolo', source)
+    write(source / 'classes.txt', b'\xef\xbb\xbfsquare\r\ndisc\r\n')
+    assert read_labels('yolo', source).classes == ['square', 'disc']
+
+
+def test_labels_without_objects_are_refused(tmp_path):
+    source = folder(tmp_path, 'voc', dict.fromkeys('ab', '<annotation></annotation>'))
+    with pytest.raises(PrepareError, match='hold no object'):
+        prepare_own('voc', source, tmp_path / 'out')

@@ -87,7 +87,7 @@ def _classes(root: Path, scope: str, part: str) -> list[str]:
         return sorted(path.name for path in (root / part).iterdir() if path.is_dir())
     path = root / (f'{part}.json' if scope == 'mmdet' else 'classes.txt')
     try:
-        text = path.read_text(encoding='utf-8')
+        text = path.read_text(encoding='utf-8-sig')
         return [each['name'] for each in json.loads(text)['categories']] if scope == 'mmdet' else [
             line.strip() for line in text.splitlines() if line.strip()]
     except (OSError, ValueError, LookupError, TypeError) as error:

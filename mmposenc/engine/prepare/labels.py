@@ -24,7 +24,7 @@ PICTURES = {'.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp'}
 #: Folders that say what a file is, not which picture it belongs to.
 _ROLES = {'images', 'img', 'imgs', 'jpegimages'}
 _LABEL_ROLES = {'annotations', 'labels', 'masks', 'segmentationclass'}
-_LISTS = {'classes.txt', 'labels.txt', 'readme.txt', 'train.txt', 'val.txt', 'test.txt'}
+_LISTS = {'classes.txt', 'labels.txt', 'train.txt', 'val.txt', 'test.txt'}
 #: The value of pixels without a label.
 VOID = 255
 
@@ -70,11 +70,14 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> Fo
             source, else those that occur, by the alphabet.
 
     Raises:
-        PrepareError: no such folder, no pictures or labels in it, or numbers without names.
+        PrepareError: no such folder, no pictures or labels in it, numbers without names, or names
+            that are no list of different words.
     """
     if not source.is_dir():
         raise PrepareError(f'{source} is not a folder')
-    named = classes or _named_classes(source)
+    named = [name.strip() for name in classes or _named_classes(source)]
+    if not all(named) or len({*named}) < len(named):
+        raise PrepareError(f'{source}: classes {named} must be words, and no two the same')
     if not named and kind in ('yolo', 'masks'):
         raise PrepareError(f'{source}: its labels are numbers; name the classes by --classes, or '
                            'in a data.yaml or classes.txt there')
@@ -106,17 +109,30 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> Fo
 
 
 def _named_classes(source: Path) -> list[str]:
-    for path in (*source.glob('*.yaml'), *source.glob('*.yml')):
+    for path in sorted((*source.glob('*.yaml'), *source.glob('*.yml'))):
         import yaml
         try:
-            names = (yaml.safe_load(path.read_text(encoding='utf-8')) or {}).get('names') or []
-            return [str(names[key]) for key in sorted(names)] if isinstance(names, dict) else [
-                str(name) for name in names]
-        except (yaml.YAMLError, UnicodeDecodeError, AttributeError, TypeError) as error:
-            raise PrepareError(f'{path}: names must be a list of classes ({error})') from error
+            names = (yaml.safe_load(path.read_text(encoding='utf-8-sig')) or {}).get('names') or []
+            if isinstance(names, dict):
+                numbered = {int(key): name for key, name in names.items()}
+                names = [numbered[number] for number in range(len(names))]
+            if not isinstance(names, list) or {*map(type, names)} - {str, int, float}:
+                raise TypeError(f'they are {names!r}; in YAML yes, no and null need quotes')
+        except (yaml.YAMLError, AttributeError, TypeError, ValueError, KeyError) as error:
+            raise PrepareError(f'{path}: names must be a list of classes, or their numbers from 0 '
+                               f'on with a name each ({_told(error)})') from error
+        if names:
+            return [str(name) for name in names]
     path = source / 'classes.txt'
-    lines = path.read_text(encoding='utf-8').splitlines() if path.is_file() else []
+    try:
+        lines = path.read_text(encoding='utf-8-sig').splitlines() if path.is_file() else []
+    except UnicodeDecodeError as error:
+        raise PrepareError(f'{path} must be text in UTF-8 ({error})') from error
     return [line.strip() for line in lines if line.strip()]
+
+
+def _told(error: Exception) -> str:
+    return f'lacks {error}' if isinstance(error, KeyError) else str(error) or type(error).__name__
 
 
 def _files(kind: str, source: Path, problems: list[str]) -> tuple[dict[str, Path], ...]:
@@ -129,7 +145,9 @@ def _files(kind: str, source: Path, problems: list[str]) -> tuple[dict[str, Path
             continue
         suffix, roles = path.suffix.lower(), {folder.lower() for folder in folders}
         is_map = kind == 'masks' and bool(roles & _LABEL_ROLES)
-        if suffix == KINDS[kind] and name.lower() not in _LISTS and (kind != 'masks' or is_map):
+        if name.lower() in _LISTS or name.lower().startswith('readme.'):
+            continue
+        if suffix == KINDS[kind] and (kind != 'masks' or is_map):
             among = labels
         elif suffix in PICTURES and not is_map:
             among = pictures
@@ -170,10 +188,10 @@ def _read_things(kind: str, picture: Picture, found: Found) -> bool:
                     raise ValueError(f'class {thing.name!r} is not among {found.classes}')
                 picture.things.append(_inside(thing, picture.size))
             except (ValueError, TypeError, LookupError, AttributeError) as error:
-                found.problems.append(f'{picture.labels}{where}: {error}')
+                found.problems.append(f'{picture.labels}{where}: {_told(error)}')
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError,
             ElementTree.ParseError) as error:
-        found.problems.append(f'{picture.labels}: {error or type(error).__name__}')
+        found.problems.append(f'{picture.labels}: {_told(error)}')
         return False
     return True
 

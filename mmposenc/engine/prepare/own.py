@@ -41,7 +41,7 @@ def prepare_own(kind: str, source: Path, out: Path, classes: list[str] | None = 
 
     Raises:
         PrepareError: something can't be used, ``out`` holds files or one folder lies in the other,
-            or there are too few groups for two parts.
+            nothing is labelled, or :func:`split` refuses.
     """
     inner, outer = out.resolve(), source.resolve()
     if inner == outer or inner in outer.parents or outer in inner.parents:
@@ -54,6 +54,8 @@ def prepare_own(kind: str, source: Path, out: Path, classes: list[str] | None = 
     if found.problems and not skip_bad:
         raise PrepareError(f'{len(found.problems)} problems in {source}, listed above; mend them, '
                            'or leave out what they name by --skip-bad')
+    if not found.classes:
+        raise PrepareError(f'{source}: its labels hold no object')
     parts = split(found.pictures, val, group_by, seed)
     write = _write_maps if kind == 'masks' else _write_coco
     counts: Counts = build_folder(
@@ -79,12 +81,15 @@ def split(pictures: list[Picture], val: float = 0.2, group_by: str | None = None
         seed: of the draw.
 
     Raises:
-        PrepareError: there are less than two groups.
+        PrepareError: there are less than two groups, or only some pictures are in such folders.
     """
     named = [next((SPLITS[name] for name in each.key.lower().split('/')[:-1] if name in SPLITS), '')
             for each in pictures]
     parts: Parts = {'train': [], 'val': []}
-    if {'train', 'val'} <= {*named} and all(named):
+    if {'train', 'val'} <= {*named}:
+        if '' in named:
+            raise PrepareError(f'{pictures[named.index("")].path} must be in a folder train, val '
+                               'or test, as others are')
         for name, each in zip(named, pictures, strict=True):
             parts.setdefault(name, []).append(each)
         return parts
@@ -160,7 +165,9 @@ def _write_maps(folder: Path, part: str, pictures: list[Picture], classes: list[
         Image.fromarray(labels).save(place)
         pixels.update(Counter(labels.ravel().tolist()))
     (folder / 'classes.txt').write_text(''.join(f'{name}\n' for name in classes), encoding='utf-8')
-    return {'pictures': len(pictures), **{name: pixels[i] for i, name in enumerate(classes)}}
+    unlabelled = {f'unlabelled ({VOID})': pixels[VOID]} if pixels[VOID] else {}
+    return {'pictures': len(pictures), **{name: pixels[i] for i, name in enumerate(classes)},
+            **unlabelled}
 
 
 def _copy(path: Path, to: Path) -> None:
