@@ -69,6 +69,9 @@ def test_files(tmp_path) -> None:
     assert 'truncated' in found[cut]
     assert found[missing] == 'No such file or directory'
     assert found[empty] == 'the file is empty'
+    Image.fromarray(np.ones((9, 9), np.float32)).save(good, 'TIFF')
+    with pytest.raises(ValueError, match="good.jpg: imdecode_backend='cv2' cannot decode it"):
+        TRANSFORMS.build(dict(type='mmposenc.LoadImageFromFile'))(dict(img_path=good))
     assert broken(b'no image at all') == 'Pillow recognises no picture in it'
 
 

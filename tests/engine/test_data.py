@@ -12,7 +12,7 @@ from tinytasks import picture
 from mmposenc.engine import load_config
 from mmposenc.engine.config.checks import check_num_classes
 from mmposenc.engine.config.data import use_data
-from mmposenc.engine.config.nodes import data_sets, heads_of
+from mmposenc.engine.config.nodes import data_sets, heads_of, pipelines
 from mmposenc.engine.prepare.own import prepare_own
 
 PHASES = ('train', 'val', 'test')
@@ -52,7 +52,10 @@ def folders_of_classes(root: Path) -> Path:
 def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
     cfg = load_config(f'mmposenc::{config}')
     folder = folders_of_classes(tmp_path) if kind == 'folders' else labelled(tmp_path, kind)
+    if kind == 'masks':
+        pipelines(cfg, 'train')[0][1].reduce_zero_label = True
     use_data(cfg, str(folder))
+    assert 'reduce_zero_label' not in str(pipelines(cfg, 'train'))
     assert {head.num_classes for _, head in heads_of(cfg)} == {3}
     check_num_classes(cfg, PHASES)
     expected = sorted(NAMES) if kind == 'folders' else NAMES

@@ -10,7 +10,7 @@ from mmengine.config import Config
 
 from ..prepare.labels import PICTURES
 from ..prepare.own import ADE_PARTS
-from .nodes import data_sets, heads_of, listed
+from .nodes import data_sets, heads_of, listed, pipelines
 
 _SCOPES = {'mmdet': 'train.json and val.json with the folders train and val',
            'mmseg': 'images and annotations with the folders training and validation, and '
@@ -59,6 +59,8 @@ def use_data(cfg: Config, folder: str) -> None:
                     node.pop(key, None)
                 node.update(_places(root, scope, part))
                 node['metainfo'] = dict(classes=tuple(classes), palette=colours)
+        for step in (step for steps in pipelines(cfg, phase) for step in steps):
+            step.pop('reduce_zero_label', None)  # which mmseg's configs of ADE20K set here, too
         for metric in listed(cfg.get(f'{phase}_evaluator') or []):
             if metric.get('ann_file'):
                 metric['ann_file'] = str(root / f'{part}.json')

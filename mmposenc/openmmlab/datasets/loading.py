@@ -73,6 +73,8 @@ class LoadImageFromFile(_LoadImageFromFile):
                 if loaded and (self.imdecode_backend, self.color_type) in _TURNING:
                     loaded['img'] = turned(data, loaded['img'])
                     loaded['img_shape'] = loaded['ori_shape'] = loaded['img'].shape[:2]
+        except AssertionError:  # mmcv's, where a decoder gives nothing: of pixels of 32 bits
+            problem = f'imdecode_backend={self.imdecode_backend!r} cannot decode it'
         except Exception as error:  # OpenCV and mmcv may raise anything
             problem = reason(error)
         if not problem:
