@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import signal
+from unittest import mock
 
 import pytest
 import tinyrunner
@@ -73,7 +74,7 @@ def test_an_interrupted_run_continues_exactly(tmp_path, whole, at, place) -> Non
     assert status.value.code == 128 + signal.SIGTERM
     assert sorted(path.name for path in tmp_path.glob('*.pth')) == ['interrupted.pth']
     meta = load_checkpoint(tmp_path / 'interrupted.pth')['meta']
-    assert (meta['epoch'], meta['iter'], meta['data']) == place
+    assert (meta['epoch'], meta['iter'], meta['data']) == place and meta['images_a_step'] == 1
     validations = Signal()
     again = runner(tmp_path, validations, resume=True)
     again.train()
@@ -110,3 +111,7 @@ def test_the_place_of_a_checkpoint_that_mmengine_wrote(tmp_path) -> None:
         loop._epoch, loop._iter = epoch, iteration
         loop.continue_at({'epoch': epoch, 'iter': iteration})
         assert (loop._pass, loop._batch) == place
+    with mock.patch.object(run.logger, 'warning') as warning:
+        loop.continue_at({'data': dict(epoch=1, batch=1), 'images_a_step': 2})
+    assert (loop._pass, loop._batch) == (1, 2)  # batches of one image
+    assert 'trained with 2 images a step, and now there are 1' in warning.call_args.args[0]

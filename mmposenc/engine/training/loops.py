@@ -41,6 +41,12 @@ class _Exact:
             return {'epoch': epoch, 'batch': 0}  # the epoch ends before its counter moves
         return {'epoch': self._pass, 'batch': self._batch + iteration - self._iter}
 
+    @property
+    def images_a_step(self) -> int | None:
+        """Of all processes; None where the loader does not say."""
+        size = getattr(self.dataloader.batch_sampler, 'batch_size', None)
+        return size and size * get_world_size()
+
     def is_validated(self, epoch: int, iteration: int) -> bool:
         """Whether the weights of this epoch and iteration need no validation any more."""
         return (epoch, iteration) == (self._epoch, self._iter) and not self._validation_is_due
@@ -58,6 +64,12 @@ class _Exact:
             else:
                 place = dict(zip(('epoch', 'batch'), divmod(self._iter, length), strict=True))
         self._pass, self._batch = place['epoch'], place['batch']
+        before, now = meta.get('images_a_step'), self.images_a_step
+        if before and now and before != now:  # batches are counted
+            self._batch = self._batch * before // now
+            self.runner.logger.warning(
+                f'the checkpoint was trained with {before} images a step, and now there are {now}: '
+                'iterations are counted on as they are, and the pass continues at the same image')
         self._validation_is_due = not meta.get('validated', False)
         if reason := why_not_exact(self.dataloader):
             self.runner.logger.warning('the resumed run may differ from one that was not '

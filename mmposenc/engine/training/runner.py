@@ -122,6 +122,7 @@ class CheckpointRunner(_Runner):
         meta.setdefault('iter', self.iter + (not by_epoch))
         if isinstance(loop, (EpochBasedTrainLoop, IterBasedTrainLoop)):
             meta['data'] = loop.place(meta['epoch'], meta['iter'])
+            meta['images_a_step'] = loop.images_a_step
             meta['validated'] = loop.is_validated(meta['epoch'], meta['iter'])
         if '://' in str(out_dir):
             super().save_checkpoint(out_dir, filename, *args, meta=meta, by_epoch=by_epoch,
