@@ -172,7 +172,7 @@ class AxisHalves(Term):
         """(B, heads, Lq, Hk) and (B, heads, Lq, Wk), zero for prefix queries, and (B, heads, Lq, 1)
         of pairs with a prefix token. ``scale`` is that of the queries; vectors take it, as they are
         few. One matrix product for each row (column) of queries with the vectors it needs."""
-        shape = (*q.shape[:2], self.rows.shape[-3], self.cols.shape[-3], -1)
+        shape = (*q.shape[:2], self.rows.shape[-3], self.cols.shape[-3], q.shape[-1])
         cells, dims = q[:, :, self.prefix:].reshape(shape), q.shape[-1] // 2
         by_row, by_col = (cells[..., :dims], cells[..., dims:]) if self.halves else (cells, cells)
         head = 'h' if self.rows.dim() == 4 else ''

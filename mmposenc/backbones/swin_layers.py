@@ -100,10 +100,10 @@ class PatchMerging(nn.Module):
     def forward(self, x: Tensor, hw_shape: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
         """(B, H*W, C), zero on padding, to (B, H'*W', 2 C) and (H', W'), halves rounded up."""
         height, width = self.out_hw_shape(hw_shape)
-        cells = x.view(x.shape[0], *hw_shape, -1)
+        cells = x.view(x.shape[0], *hw_shape, x.shape[-1])
         cells = F.pad(cells, (0, 0, 0, 2 * width - hw_shape[1], 0, 2 * height - hw_shape[0]))
-        cells = cells.view(x.shape[0], height, 2, width, 2, -1).permute(0, 1, 3, 4, 2, 5)
-        joined = cells.reshape(x.shape[0], height * width, -1)
+        cells = cells.view(x.shape[0], height, 2, width, 2, x.shape[-1]).permute(0, 1, 3, 4, 2, 5)
+        joined = cells.reshape(x.shape[0], height * width, 4 * x.shape[-1])
         out = (self.norm(self.reduction(joined)) if self.post_norm
                else self.reduction(self.norm(joined)))
         return out, (height, width)

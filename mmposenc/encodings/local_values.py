@@ -59,7 +59,7 @@ class LocalValues(Term):
                     strict=True), 1):
                 at = ((torch.arange(queries, device=v.device) + 0.5) / stride).long()
                 found = found.index_select(axis, at.clamp(max=keys - 1))
-        found = found.reshape(batch, -1, heads, dims).transpose(1, 2)
+        found = found.reshape(batch, self.query.num_cells, heads, dims).transpose(1, 2)
         if self.by_query:
             found = found * q[:, :, self.prefix:]
         return F.pad(found, (0, 0, self.prefix, 0))

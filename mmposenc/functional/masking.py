@@ -45,7 +45,7 @@ def tokens_to_map(tokens: Tensor, hw_shape: tuple[int, ...]) -> Tensor:
     The result is channels_last: ``transpose(1, 2).view(B, C, H, W)`` names the same numbers but
     loses that layout at batch 1, where convolutions then take a path up to ten times slower.
     """
-    return tokens.view(tokens.shape[0], *hw_shape, -1).movedim(-1, 1)
+    return tokens.view(tokens.shape[0], *hw_shape, tokens.shape[-1]).movedim(-1, 1)
 
 
 def map_to_tokens(feature_map: Tensor) -> Tensor:

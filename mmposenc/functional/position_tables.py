@@ -43,9 +43,9 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
     if extents is None:
         if known_equal(from_hw, to_hw):
             return table
-        if table.is_meta:  # where products are counted; the papers' counts leave this out
-            return table.new_empty(1, to_hw[0] * to_hw[1], table.shape[-1])
         extents = whole_extents(to_hw, table.device)
+    if table.is_meta:  # where products are counted; the papers' counts leave this out
+        return table.new_empty(len(extents), to_hw[0] * to_hw[1], table.shape[-1])
     if mode == 'cut':
         return _cut(table, extents, to_hw)
     sizes = extents.double()

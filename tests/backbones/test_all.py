@@ -145,6 +145,8 @@ def test_every_trained_parameter_gets_a_gradient_recomputed_or_not(name):
     for key, grad in grads[0].items():
         assert grad is not None and grad.abs().sum() > 0, key
         torch.testing.assert_close(grads[1][key], grad)
+    assert [out.shape for out in flat(model.eval()(x[:0]))] == [
+        out[:0].shape for out in flat(model(x))]
     masking = MODELS[name](mask_padding=True).eval()
     masking.load_state_dict(model.state_dict())
     for one, other in zip(flat(model.eval()(x)), flat(masking(x, [(64, 96)] * 2)), strict=True):

@@ -1,4 +1,5 @@
 """The examples that other tests run over."""
+import copy
 import inspect
 
 import examples
@@ -21,12 +22,16 @@ def test_every_encoding_has_an_example():
 
 @pytest.mark.parametrize('name', examples.TOKEN_OPTIONS)
 def test_token_encodings_change_tokens(name):
-    """Of the grid, not of the prefix; gradients are right, with padding, and none is missing."""
+    """Of the grid, not of the prefix; gradients are right, with padding, and none is missing. A
+    batch may be empty, or on the meta device."""
     encoding = examples.token(name, (2, 3)).double()
     randomize(encoding, 0.5)
     before = shapes(encoding)
     encoding.eval()(torch.randn(1, 8, 8, dtype=torch.double), (2, 4))
     assert shapes(encoding) == before  # nothing depends on the size of the last input
+    for images, device in ((0, 'cpu'), (2, 'meta')):
+        x = torch.zeros(images, 8, 8, dtype=torch.double, device=device)
+        assert copy.deepcopy(encoding).to(device)(x, (2, 4)).shape == x.shape
     x = torch.randn(2, 7, 8, dtype=torch.double, requires_grad=True)
     mask = torch.zeros(2, 2, 3, dtype=torch.bool)
     mask[1, :, 2] = True
@@ -112,4 +117,5 @@ def test_relative_encodings_change_attention(name, grids, prefix):
     out, _ = attend(q, k, v, encoding, *grids)
     assert shapes(encoding) == before
     assert not torch.allclose(out, attend(q, k, v)[0])
+    assert attend(q[:0], k[:0], v[:0], encoding, *grids)[0].shape == out[:0].shape
     check_gradients(encoding, *grids)

@@ -38,7 +38,7 @@ def window_mean(x: Tensor, weights: Tensor, hw_shape: tuple[int, int], window_si
         (B, H*W, C).
     """
     tokens = torch.cat((x * weights[..., None], weights[..., None]), -1)
-    sums = tokens.view(x.shape[0], *hw_shape, -1).permute(0, 3, 1, 2)
+    sums = tokens.view(x.shape[0], *hw_shape, tokens.shape[-1]).permute(0, 3, 1, 2)
     half = window_size // 2
     # Both sums are divided by the same number, the side, with the zeros beyond the border counted.
     sums = F.avg_pool2d(sums, (window_size, 1), 1, (half, 0))

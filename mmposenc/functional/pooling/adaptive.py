@@ -185,7 +185,7 @@ def _facts(weight_logits: Tensor, sigma: Tensor, groups: Sequence[Group] = ()
     Raises:
         ValueError: for a bad value.
     """
-    if not may_read(weight_logits):
+    if not may_read(weight_logits) or not len(weight_logits):
         return math.inf, False, list(groups)
     logits = weight_logits.detach()
     absent = logits == -math.inf
