@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.grids import Grid
@@ -67,8 +68,11 @@ class FIRE(OffsetBiasEncoding):
         longest = distance.flatten().amax(0)  # ONNX requires an axis
         extent = torch.maximum((self.length_factor * self.init_length).abs(), longest)
         fraction = self._psi(distance) / (self._psi(extent) + 1e-6)
-        with full_precision(fraction):  # bfloat16 would round several cells to one fraction
-            bias: Tensor = self.mlp(fraction[..., None])
+        bias = fraction[..., None]
+        with full_precision(bias):  # bfloat16 would round several cells to one fraction
+            for layer in self.mlp:
+                bias = (F.linear(bias, layer.weight.to(bias.dtype), layer.bias.to(bias.dtype))
+                        if isinstance(layer, nn.Linear) else layer(bias))
         return bias.permute(2, 0, 1)
 
     def _psi(self, distance: Tensor) -> Tensor:

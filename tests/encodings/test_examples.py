@@ -118,4 +118,8 @@ def test_relative_encodings_change_attention(name, grids, prefix):
     assert shapes(encoding) == before
     assert not torch.allclose(out, attend(q, k, v)[0])
     assert attend(q[:0], k[:0], v[:0], encoding, *grids)[0].shape == out[:0].shape
+    half = [x.bfloat16() for x in (q, k, v)]
+    near, _ = attend(*half, copy.deepcopy(encoding).bfloat16(), *grids)
+    assert near.dtype == torch.bfloat16
+    assert (near - out).abs().mean() < 0.1 * out.abs().mean()
     check_gradients(encoding, *grids)
