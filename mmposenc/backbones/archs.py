@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -88,9 +89,20 @@ def takes_arch(archs: Mapping[str, _Options], sizes: Sequence[str],
             if told and arch is None and all(given.get(name) is None for name in sizes):
                 given = _of_repository(given, told)
                 arch = given.pop('arch', None)
+            _check_sequences(type(self), given)
             init(self, arch, **arch_options(archs, sizes, arch, given))
         return wrapped
     return decorated
+
+
+def _check_sequences(kind: type, given: _Options) -> None:
+    """Raise ValueError for a single number or name where several are taken: each letter of a name
+    would count as one."""
+    for name, parameter in inspect.signature(kind).parameters.items():
+        value = given.get(name)
+        if str(parameter.annotation).startswith('Sequence[') and value is not None and (
+                isinstance(value, str) or not isinstance(value, Sequence)):
+            raise ValueError(f'{name}={value!r} must be a list or tuple, such as [{value!r}]')
 
 
 def _of_repository(given: _Options, told: Callable[[str], _Options]) -> _Options:

@@ -15,6 +15,7 @@ from ..command_line import suggest
 from ..encodings.base import RelativeConfig
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions, split_places
 from ..encodings.sharing import share_encodings
+from ..functional.grids import as_grid
 from .checkpoints import load_pretrained
 from .freezing import store_matrices
 from .lora import add_lora
@@ -96,7 +97,8 @@ class Backbone(BaseModule):
         # Deleted after the model is built: an encoding given as a module must have one owner.
         self._given = SimpleNamespace(
             in_channels=in_channels, placed=placed, mlps=mlps, sharing=rel_pos_sharing,
-            side=(img_size, img_size) if isinstance(img_size, int) else tuple(img_size),
+            side=as_grid(img_size if isinstance(img_size, Sequence) else (img_size, img_size),
+                         'img_size').hw,
             drop=drop_rate, drop_path=drop_path_rate,
             attention=dict(rel_pos_encoding=rel_pos_encoding, attn_drop=attn_drop_rate, form=form),
             freezing=(trainable, lora, frozen_dtype))
@@ -123,8 +125,9 @@ class Backbone(BaseModule):
                 not out_indices or not all(0 <= i < count for i in out_indices)):
             raise ValueError(f'out_indices={tuple(out_indices)} must be {parts} from 0 to '
                              f'{count - 1}')
-        if not -1 <= self.frozen_stages <= count:
-            raise ValueError(f'frozen_stages={self.frozen_stages} must be from -1 to {count}')
+        if not isinstance(self.frozen_stages, int) or not -1 <= self.frozen_stages <= count:
+            raise ValueError(f'frozen_stages={self.frozen_stages!r} must be a whole number from '
+                             f'-1 to {count}')
 
     def _drop_paths(self, count: int) -> list[float]:
         """The rate of each block, rising evenly from 0."""

@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ..checkpoint.config_json import vit_of
 from ..checkpoint.vit_archs import ARCHS, SIZES
 from ..encodings.sharing import shared_encodings
-from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images
+from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
 from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
 from ..functional.packing import Row, join, sort_images
 from ..functional.tracing import is_compiling
@@ -182,7 +182,7 @@ class ViT(Backbone):
         """
         if not isinstance(x, Tensor):
             return self._forward_list(x, img_shapes)
-        full_hw = self.patch_embed.out_hw_shape(x.shape[-2:])
+        full_hw = self.patch_embed.out_hw_shape(one_batch(x).shape[-2:])
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
         x, mask = mask_images(x, shapes, self.patch_size)
         tokens, hw_shape = self._embed(x)

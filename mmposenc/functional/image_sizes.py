@@ -28,12 +28,14 @@ def one_batch(x: Any) -> Tensor:
     """x, after a check that it is a batch.
 
     Raises:
-        ValueError: x is a list of images.
+        ValueError: x is a list of images, or has other axes.
     """
     if not isinstance(x, Tensor):
         raise ValueError('x is a list of images (pack=True), which only mmposenc.ViT takes, and '
                          'not with FeatureCacheHook; give a padded batch with img_shapes and '
                          'mask_padding=True')
+    if x.dim() != 4:
+        raise ValueError(f'x has shape {tuple(x.shape)}; (B, channels, H, W) is required')
     return x
 
 

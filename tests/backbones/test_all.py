@@ -292,6 +292,7 @@ WRONG = dict(
     patch_size=0, mlp_ratio=0, num_layers=0, mlp_hidden_dims=0, register_tokens=-1, key_cells=0,
     neck_channels=0, window_size=(0, 0), drop_rate=1.0, attn_drop_rate=-0.1, drop_path_rate=1.0,
     out_indices=(12,), frozen_stages=13, global_blocks=(12,), num_heads=(1, 2), pool='max',
+    img_size=(32,), positions=0, trainable='peg', conv_projection=1,
     mlp='glu', act='silu', qkv_bias='q', window_bias='cpb', form='fast', rel_pos_sharing='blocks')
 
 
@@ -300,10 +301,14 @@ WRONG = dict(
 def test_wrong_numbers_and_names_are_told(kind, others):
     """All but others, which mean something else or are told otherwise."""
     arguments = inspect.signature(kind).parameters
-    for name in (WRONG.keys() & arguments.keys()) - others:
+    given = [(name, WRONG[name]) for name in (WRONG.keys() & arguments.keys()) - others]
+    for name, value in [*given, ('out_indices', 1), ('frozen_stages', '1')]:
+        more = dict(pos_encoding=PEG) if name == 'positions' else {}
         with torch.device('meta'), pytest.raises(ValueError) as error:
-            kind('tiny', **{name: WRONG[name]})
-        assert f'{name}={WRONG[name]!r}' in str(error.value)
+            kind('tiny', **{name: value}, **more)
+        assert f'{name}={value!r}' in str(error.value)
+    with torch.device('meta'), pytest.raises(ValueError, match=r'x has shape \(3, 32, 32\); \(B'):
+        kind('tiny')(torch.zeros(3, 32, 32))
 
 
 BAD = {
