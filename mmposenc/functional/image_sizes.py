@@ -76,6 +76,9 @@ def checked_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> list[t
     Raises:
         ValueError: if they do not fit the batch.
     """
+    if any(not hasattr(each, '__len__') or len(each) < 2 for each in shapes):
+        raise ValueError(f'img_shapes={shapes!r} must hold one (height, width) for each of '
+                         f'{len(batch)} images')
     checked = [(int(s[0]), int(s[1])) for s in shapes]
     height, width = batch.shape[-2:]
     if len(checked) != len(batch) or not all(0 < h <= height and 0 < w <= width
