@@ -9,6 +9,7 @@ import difflib
 import logging
 import os
 import re
+import signal
 import sys
 import traceback
 import warnings
@@ -96,17 +97,32 @@ def reported(args: argparse.Namespace) -> Iterator[None]:
     and keep the output of libraries off the console.
 
     The traceback goes to the log file of the run, when there is one; ``--traceback`` shows it.
+    Ctrl-C and SIGTERM end the program without one, and with the status that shells give them;
+    files that are half written are removed as after an error.
     """
     before, stdout, showwarning = _log_files(), sys.stdout, warnings.showwarning
     if hasattr(stdout, 'reconfigure'):  # a file name may not be valid in the console's encoding
         stdout.reconfigure(errors='backslashreplace')
     sys.stdout, warnings.showwarning = Prints(stdout), _warn  # type: ignore[assignment]
     try:
+        terminate = signal.signal(signal.SIGTERM, _end)
+    except ValueError:  # not the main thread: leave the signal to whoever has it
+        terminate = None
+    try:
         yield
+    except KeyboardInterrupt as stop:
+        print('stopped', file=sys.stderr)
+        raise SystemExit(128 + signal.SIGINT) from stop
     except Exception as error:
         raise SystemExit(_report(error, args, _log_files() - before)) from error
     finally:
         sys.stdout, warnings.showwarning = stdout, showwarning
+        if terminate is not None:
+            signal.signal(signal.SIGTERM, terminate)
+
+
+def _end(signum: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + signum)
 
 
 def _report(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:

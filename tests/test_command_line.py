@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 
 import pytest
 
@@ -23,6 +24,17 @@ def test_the_traceback_is_shown_where_it_is_asked_for(capsys) -> None:
     with pytest.raises(SystemExit), reported(argparse.Namespace(traceback=True)):
         raise ValueError('wrong')
     assert 'Traceback' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_without_a_traceback(signum, capsys) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as stop, reported(ARGS):
+        if signum == signal.SIGINT:  # ignored where the tests run in the background
+            raise KeyboardInterrupt
+        signal.raise_signal(signum)
+    assert stop.value.code == 128 + signum and signal.getsignal(signal.SIGTERM) == before
+    assert capsys.readouterr().err == 'stopped\n' * (signum == signal.SIGINT)
 
 
 def test_one_line_more_is_counted_as_one(tmp_path) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import signal
 import sys
 import time
 from pathlib import Path
@@ -141,15 +140,12 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     words = sys.argv[1:] if argv is None else ['compare', *argv]
     command = shlex.join(['mmposenc', *words])
-    before = signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
-    try:
-        with reported(args):
+    with reported(args):
+        try:
             status = run(args, command)
-    except KeyboardInterrupt:
-        print('stopped; run the same command again to resume', file=sys.stderr)
-        status = 130
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        except KeyboardInterrupt:
+            print('stopped; run the same command again to resume', file=sys.stderr)
+            status = 130
     sys.exit(status)
 
 

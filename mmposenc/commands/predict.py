@@ -6,9 +6,7 @@
 Writes predictions.json, pictures/ and, in segmentation, masks/ (docs/predict.md).
 """
 import argparse
-import signal
 import sys
-from typing import Any
 
 from ..command_line import Parser, reported
 from ..command_options import add_config
@@ -32,27 +30,16 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def stop(signum: int, frame: Any) -> None:
-    """End the run as Ctrl-C does, so that predictions.json is complete."""
-    raise SystemExit(128 + signum)
-
-
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        with reported(args):
-            from ..engine.apps.prediction import predict
-            from ..engine.config.options import read_config
-            cfg = read_config(args)
-            found = predict(
-                cfg, args.checkpoint, args.source, args.out, score_thr=args.score_thr,
-                batch_size=args.batch_size, pictures=not args.no_pictures, device=args.device,
-                overwrite=args.overwrite, strict=args.strict)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with reported(args):
+        from ..engine.apps.prediction import predict
+        from ..engine.config.options import read_config
+        cfg = read_config(args)
+        found = predict(
+            cfg, args.checkpoint, args.source, args.out, score_thr=args.score_thr,
+            batch_size=args.batch_size, pictures=not args.no_pictures, device=args.device,
+            overwrite=args.overwrite, strict=args.strict)
     print(f'results: {args.out}/predictions.json'
           + f', pictures: {args.out}/pictures' * (not args.no_pictures))
     if found.skipped:
