@@ -12,7 +12,7 @@ from mmengine.dataset import pseudo_collate
 from mmengine.registry import MODELS, VISUALIZERS, init_default_scope
 from mmengine.runner import set_random_seed
 
-from ..config.checks import check_files, check_folder, check_sections
+from ..config.checks import check_files, check_pictures, check_sections
 from ..config.models import preprocessor_config
 from ..config.nodes import build_data_set
 from ..config.testing import VISUALIZERS_OF, scope_of
@@ -50,7 +50,7 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
         raise ValueError(f'number={number} must be at least 1, or -1 for all')
     if seed is not None and not 0 <= seed < 2 ** 32:
         raise ValueError(f'seed={seed} must be from 0 to {2 ** 32 - 1}')
-    check_folder(str(output_dir), 'output_dir')
+    check_pictures(cfg, phase, str(output_dir), 'output_dir')
     check_sections(cfg, ())
     check_files(cfg, (phase,))
     init_default_scope(scope)

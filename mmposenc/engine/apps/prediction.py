@@ -211,6 +211,11 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     folder = Path(out)
     scope = _check(cfg, checkpoint, folder, score_thr, batch_size, overwrite)
     sources = find_sources(source, without=folder)
+    read = Path(source).resolve()
+    for own in ((folder / name).resolve() for name in ('pictures', 'masks')):
+        if own in (read, *read.parents):
+            raise ValueError(f'out={str(out)!r}: results would replace the files of '
+                             f'source={source!r}, which lie in {own}; give another folder')
     place = device_of(device)
     init_default_scope(scope)
     reader = Reader(cfg)

@@ -208,6 +208,22 @@ def check_folder(path: str, name: str) -> None:
         raise ValueError(f'{name} {path}: {place} may not be written to')
 
 
+def check_pictures(cfg: Config, phase: str, path: str, name: str) -> None:
+    """Checks that drawn pictures, which are named as their images are, do not replace these.
+
+    Raises:
+        ValueError: names the option and the data set whose folder it is.
+    """
+    check_folder(path, name)
+    for key, node in data_sets(cfg, phase):
+        prefix = node.get('data_prefix') or {}
+        for value in prefix.values() if isinstance(prefix, dict) else [prefix]:
+            images = osp.join(node.get('data_root') or '', value or '')
+            if osp.exists(path) and osp.exists(images) and osp.samefile(path, images):
+                raise ValueError(f'{name} {path}: pictures would replace files of {key}, which '
+                                 f'lie there; give another folder')
+
+
 def check_no_study(cfg: Config) -> None:
     """Raises ValueError if a config would train in the folder of a run of ``mmposenc compare`` and
     change its results. The study's own config, with which such runs start, is allowed."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
-from .checks import check_folder
+from .checks import check_folder, check_pictures
 from .nodes import bare_type, listed, with_pipelines
 
 #: By scope: the library's visualizer.
@@ -69,7 +69,7 @@ def set_out(cfg: Config, out: str) -> None:
 def set_show_dir(cfg: Config, show_dir: str) -> None:
     """Makes a test draw its predictions, one picture per image, into a folder."""
     scope = scope_of(cfg)
-    check_folder(show_dir, '--show-dir')
+    check_pictures(cfg, 'test', show_dir, '--show-dir')
     folder = osp.abspath(show_dir)  # mmdet would put a relative one below the work directory
     options = {'mmdet': {'draw': True, 'test_out_dir': folder},
                'mmseg': {'type': 'mmposenc.SegVisualizationHook', 'draw': True,
