@@ -73,7 +73,7 @@ def add_config(parser: argparse.ArgumentParser, example: str, *, optional: bool 
     """Add ``config`` and ``--cfg-options`` to a parser."""
     parser.add_argument('config', nargs='?' if optional else None,
                         help='a file, or mmposenc::<name>, mmdet::<name>, or timm:<model>, a '
-                        'classifier on the folder of --data')
+                        "classifier of timm's")
     parser.add_argument('--cfg-options', nargs='+', action='extend', type=_key_value,
                         metavar='KEY=VALUE',
                         help=f'override the config: {example}, key="[a,b]" or key=a,b for lists')

@@ -15,8 +15,8 @@ from ..command_options import config_parser
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = config_parser(__doc__, 'custom_hooks.0.views=2', prog='mmposenc cache')
-    parser.add_argument('--folder', help='folder of the features (default: that of the config, or '
-                        'work_dirs/features)')
+    parser.add_argument('--folder', help='folder of the features (default: that of the '
+                        "config's mmposenc.FeatureCacheHook)")
     parser.add_argument('--work-dir', help='folder of the log (default: work_dir of the config, or '
                         'work_dirs/<name of the config>)')
     return parser.parse_args(argv)
@@ -30,4 +30,4 @@ def main(argv: list[str] | None = None) -> None:
         cfg = read_config(args)
         engine.set_work_dir(cfg, args.work_dir)
         counts = engine.cache_features(cfg, args.folder)
-    print(', '.join(f'{count} {what}' for what, count in counts.items()))
+    print(', '.join(f'{count} {what}' for what, count in counts.items() if count))

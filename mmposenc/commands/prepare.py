@@ -73,9 +73,13 @@ def _parse_own(parser: argparse.ArgumentParser, argv: list[str] | None) -> argpa
 
 
 def _share(text: str) -> float:
-    if not 0 < float(text) < 1:
-        raise argparse.ArgumentTypeError(f'{text!r} must be between 0 and 1')
-    return float(text)
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(f'{text!r} must be a number between 0 and 1')
+    return share
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -12,6 +12,7 @@ import argparse
 import tempfile
 
 from ..command_line import Parser, reported
+from ..command_options import refuse_without
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -25,7 +26,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         help='json of mmposenc test; its numbers go into the model card')
     parser.add_argument('--private', action='store_true', help='make a new repository private')
     parser.add_argument('--overwrite', action='store_true', help='replace files in the folder')
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.target.startswith('hf://'):
+        refuse_without(parser, args, 'a folder', 'overwrite')
+    else:
+        refuse_without(parser, args, 'hf://OWNER/NAME', 'private')
+    return args
 
 
 def main(argv: list[str] | None = None) -> None:

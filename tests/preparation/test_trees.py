@@ -108,6 +108,7 @@ def test_a_second_run_changes_nothing_and_what_is_missing_is_made_again(setup):
     cache, out, source = setup
     lines = []
     first = prepare_trees(out, cache, source=source, log=lines.append)
+    assert lines[-1] == f'written: {out}'
     before = {path: path.stat().st_mtime_ns for path in out.rglob('*')}
     content = (cache / NAME).read_bytes()
     (cache / NAME).unlink()  # a finished result needs neither cache nor network

@@ -29,7 +29,7 @@ FILES = {
     # The metrics of two tests: cut off, a word.
     'm1/1/1.json': '{"a": ',
     'm3/1/1.json': '{"coco/bbox_mAP": "x", "coco/bbox_mAP_50": null}',
-    'note.txt': 'x', 'own.py': 'class A: pass\n', 'list.yaml': '- 1\n',
+    'pictures/a.jpg': '', 'note.txt': 'x', 'own.py': 'class A: pass\n', 'list.yaml': '- 1\n',
     'key.yaml': 'name: x\npos_encodin: peg\n',
     'twice.yaml': '- {name: a, pos_encoding: peg}\n- {name: a}\n', 'cut/study.json': '{',
     'old/study.json': '{"schema": 99}', 'part/study.json': '{"schema": 1}'}
@@ -67,9 +67,11 @@ DETECTOR = {
     'test {config} {checkpoint}': [
         ('--out {dir}/out.txt', '--out'), ('--out {dir}/folder.pkl', '--out'),
         ('--show-dir {dir}/data.csv', '--show-dir'),
+        ('--show-dir {images}', 'would replace files of test_dataloader.dataset'),
         ('--tta --cfg-options default_scope=mmfoo', 'mmfoo')],
     'browse': [
-        ('{config} --output-dir {dir}/data.csv', 'data.csv')],
+        ('{config} --output-dir {dir}/data.csv', 'data.csv'),
+        ('{config} --output-dir {images}', 'would replace files of train_dataloader.dataset')],
     'browse {config} --output-dir out': [
         ('--number 0', 'number=0 must be at least 1'), ('--seed -1', 'seed=-1 must be from 0'),
         ('--phase val --cfg-options val_dataloader=None', "phase='val'")],
@@ -78,6 +80,7 @@ DETECTOR = {
         ('a={dir}/m3', 'm3 has no coco/bbox_mAP'),
         ('a={dir}/m3 a={dir}/m3', '2 tests have 1 names')],
     'prepare': [
+        ('--from yolo {images} --out {dir}/out --val a', "'a' must be a number between 0 and 1"),
         ('fashion nowhere --out {dir}/out', 'lacks'),
         ('trees --out {dir}', 'holds files that were not prepared'), ('coco nowhere', 'nowhere'),
         ('mnist5k --out out --cache {dir}/data.csv', 'data.csv is a file; give another folder'),
@@ -85,6 +88,7 @@ DETECTOR = {
     'predict': [
         ('', 'SOURCE, config, checkpoint, --out'),
         ('{images} {config} {checkpoint} --out {dir}/data.csv/x', 'data.csv is no folder'),
+        ('{dir}/pictures {config} {checkpoint} --out {dir}', 'results would replace the files of'),
         ('nowhere {config} {checkpoint} --out out', "source='nowhere'"),
         ('{dir}/folder.pkl {config} {checkpoint} --out out', 'neither a picture nor a video'),
         ('{dir}/data.csv {config} {checkpoint} --out out', 'must be a folder, a picture'),
@@ -170,6 +174,9 @@ CLASSIFIER = {
         ('auto w.pth nofolder/x.pth', 'nofolder is not a folder'),
         ('auto w.pth w.pth', 'w.pth exists; give --overwrite'),
         ('auto other.pth x.pth --to timm', 'none of the models of timm')],
+    'push cls.py': [
+        ('x --private', '--private does nothing without hf://OWNER/NAME'),
+        ('hf://a/b --overwrite', '--overwrite does nothing without a folder')],
     'export': [
         ('cls.py other.pth x.pt2', 'other.pth does not fit'), ('cls.py w.pth x', 'x must end in'),
         ('cls.py w.pth x.pt2 --size 31', 'size=(31, 31) must be at least (32, 32)'),

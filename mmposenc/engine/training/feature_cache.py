@@ -198,6 +198,10 @@ class FeatureCacheHook(Hook):
         self.detach(runner.model)
         counts = ', '.join(f'{count} {what}' for what, count in self.store.counts.items())
         runner.logger.info(f'Features in {self.folder}: {counts}')
+        self.warn(runner)
+
+    def warn(self, runner: Any) -> None:
+        """Say so if the folder was too small."""
         if self.store.counts['no room']:
             runner.logger.warning(
                 f'max_gb={self.max_gb:g} was too little for all features; raise it, take fewer '
@@ -365,6 +369,7 @@ def fill(runner: Any, say: Callable[[str], None] = print) -> dict[str, int]:
             bar.advance('views', done + 1,
                         f'of {total}, {hook.store.used_bytes / GIGABYTE:.2f} GB')
     hook.detach(model)
+    hook.warn(runner)
     return hook.store.counts
 
 
