@@ -53,7 +53,8 @@ def _section(title: str, lines: list[str], count: int, most: int = 20) -> str:
     if not lines:
         return ''
     shown = lines[:most] + [f'... and {len(lines) - most} more lines'] * (len(lines) > most)
-    return '\n'.join([f'{count} {title}:', *(f'  {line}' for line in shown)])
+    # The first with its title: a console shows no more than two lines of an error.
+    return '\n  '.join([f'{count} {title}: {shown[0]}', *shown[1:]])
 
 
 def _grouped(names: Iterable[str], depth: int = 3) -> list[str]:

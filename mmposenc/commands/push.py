@@ -43,9 +43,12 @@ def main(argv: list[str] | None = None) -> None:
         from ..engine.apps import repository
         from ..engine.apps.report import read_metrics
         from ..engine.apps.results import load
+        from ..engine.config.checks import check_folder
         named = hub.is_name(args.target)
         if named:
             hub.check_upload(args.target)
+        else:
+            check_folder(args.target, 'TARGET')
         if args.checkpoint is None and not Path(args.model).is_dir():
             raise ValueError(f'MODEL={args.model!r} is not the folder of a training: give the '
                              f'weights by --checkpoint')

@@ -64,12 +64,10 @@ def test_mismatch_groups_names() -> None:
     other['neck.conv.bias'] = torch.zeros(1)
     lines = mismatch(state, other).splitlines()
     assert lines == [
-        '4 in the model but not in the checkpoint:',
-        '  backbone.1.{weight, bias, running_mean, running_var} (4)',
-        '2 in the checkpoint but not in the model:',
-        '  neck.conv.{weight, bias} (2)',
-        '1 of another shape:',
-        '  head.weight: (7, 3) in the checkpoint, (5, 3) in the model']
+        '4 in the model but not in the checkpoint: '
+        'backbone.1.{weight, bias, running_mean, running_var} (4)',
+        '2 in the checkpoint but not in the model: neck.conv.{weight, bias} (2)',
+        '1 of another shape: head.weight: (7, 3) in the checkpoint, (5, 3) in the model']
 
 
 def test_counters_of_batches_do_not_matter_and_long_lists_are_cut() -> None:

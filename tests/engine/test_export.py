@@ -179,6 +179,14 @@ def test_missing_packages(tmp_path, monkeypatch):
         export(config(detr()), None, tmp_path / 'model.onnx')
 
 
+@pytest.mark.parametrize('channels, options, named', [
+    (1, {}, 'grey'), (3, {}, 'BGR'), (3, dict(bgr_to_rgb=True), 'RGB')])
+def test_the_file_names_its_channels(channels, options, named):
+    cfg = config(dict(backbone=dict(in_channels=channels),
+                      data_preprocessor=dict(type='DetDataPreprocessor', **options)))
+    assert module._normalisation(cfg, False)[1]['channels'] == named
+
+
 def test_three_numbers_are_no_size(capsys):
     with pytest.raises(SystemExit):
         parse_args(['config.py', 'none', 'model.onnx', '--size', '1', '2', '3'])

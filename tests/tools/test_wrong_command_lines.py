@@ -175,6 +175,7 @@ CLASSIFIER = {
         ('auto w.pth w.pth', 'w.pth exists; give --overwrite'),
         ('auto other.pth x.pth --to timm', 'none of the models of timm')],
     'push cls.py': [
+        ('note.txt --checkpoint w.pth', 'TARGET note.txt: '),
         ('x --private', '--private does nothing without hf://OWNER/NAME'),
         ('hf://a/b --overwrite', '--overwrite does nothing without a folder')],
     'export': [

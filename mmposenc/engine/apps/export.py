@@ -187,7 +187,8 @@ def _normalisation(cfg: Config, inside: bool
     mean, std = (list(own.get(name) or ()) for name in ('mean', 'std'))
     if inside and not mean:
         raise ValueError('--normalise: data_preprocessor of the config has no mean and std')
-    channels = 'RGB' if own.get('bgr_to_rgb') or own.get('to_rgb') else 'BGR'
+    channels = ('grey' if image_channels(cfg) == 1 else
+                'RGB' if own.get('bgr_to_rgb') or own.get('to_rgb') else 'BGR')
     notes = dict(input='pixels from 0 to 255' if inside else 'normalised', channels=channels,
                  mean=mean, std=std, pad_size_divisor=own.get('pad_size_divisor', 1))
     return ((mean, std) if inside else None), notes
