@@ -82,7 +82,8 @@ def some_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
 
 def split_heads(x: Tensor, num_heads: int, parts: int = 1) -> tuple[Tensor, ...]:
     """(B, L, parts * C) to ``parts`` tensors (B, heads, L, head_dims)."""
-    return x.unflatten(-1, (parts, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+    split: Tensor = x.unflatten(-1, (parts, num_heads, -1))  # type: ignore[no-untyped-call]
+    return split.permute(2, 0, 3, 1, 4).unbind(0)
 
 
 def join_heads(out: Tensor) -> Tensor:

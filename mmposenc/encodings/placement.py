@@ -72,7 +72,7 @@ class PlacedEncodings(nn.Module):
         if wanted == 'mlp' or module.default_positions == 'mlp':
             raise ValueError(f"{type(module).__name__} is placed inside MLPs (positions='mlp'), "
                              f'which only the backbones PVT, Swin and ViT of mmposenc support')
-        if isinstance(wanted, str) or not isinstance(wanted, Sequence):
+        if not isinstance(wanted, Sequence) or isinstance(wanted, str):
             raise ValueError(f"positions={wanted!r} must be 'every', or 'mlp', or block numbers")
         _check_positions(tuple(wanted), self.num_blocks)
         return tuple(wanted)

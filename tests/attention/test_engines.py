@@ -224,13 +224,12 @@ def test_score_mods(name, grids, prefix, monkeypatch):
     from torch.nn.attention import flex_attention
     monkeypatch.setattr(flex_attention, '_validate_device', lambda *args: None)
     torch._dynamo.reset()
-    encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix, head_dims=8,
-                                 num_heads=3)
+    encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix, head_dims=8)
     own = encoding.terms(Grid(*grids[0]), grids[1] or Grid(*grids[0]))
     if not all(flex.has_score_mod(term) for term in own):
         assert not flex.fits(Problem((torch.zeros(1, 1, 1, 1),) * 3, own))
         return
-    inputs = random_inputs(encoding, *grids, dtype=torch.float32)
+    inputs = random_inputs(encoding, *grids, batch=2 if prefix else 3, dtype=torch.float32)
     mask = None
     if prefix and encoding.cellwise:
         mask = some_padding(encoding, inputs[1], *grids)

@@ -248,9 +248,9 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
             skip.refuse()
     found = (f', {boxes} objects that score more than {thr:g}' if boxes else
              f': nothing was found that scores more than {thr:g} (--score-thr)')
-    own = least_score(cfg)
-    if not boxes and own and own[1] > thr:
-        found += f'; the model drops what scores less than {own[0]}={own[1]:g}'
+    least = least_score(cfg)
+    if not boxes and least and least[1] > thr:
+        found += f'; the model drops what scores less than {least[0]}={least[1]:g}'
     say(f'{file.number} image{"s" * (file.number != 1)} predicted{found * (scope == "mmdet")}')
     return Prediction(file.number, file.skipped)
 
