@@ -12,9 +12,8 @@ from typing import Any
 import yaml
 
 from mmposenc.command_line import Parser, reported, suggest
-from mmposenc.engine.apps.papers import as_number
 from mmposenc.lab.compare.page.exports import csv_rows
-from mmposenc.operators.papers import Table, models, tables
+from mmposenc.operators.papers import Number, Table, config_of, models, tables
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Columns that metafiles have, and what they call them.
@@ -30,6 +29,46 @@ MODEL: Keys = ({}, {'base': str, 'changes': dict, 'counted': dict})
 COUNTED: Keys = ({'params': int}, {'macs': int, 'macs_with_means': int})
 #: Numbers that YAML reads as text: 5.7M, 80.5 ± 0.1, 9x9.
 WRITTEN = re.compile(r'\d+(\.\d+)?([MG]|x\d+| ± \d+(\.\d+)?)?')
+UNITS = {'M': 10 ** 6, 'G': 10 ** 9}
+
+
+def count(name: str) -> dict[str, int]:
+    """Parameters of a model, and of a classifier the multiply-accumulates of one image, to a
+    million: values of iRPE as in its release; ContextPool without its means, as in its paper, and
+    also with them."""
+    import torch
+
+    from mmposenc.backbones import count_macs
+    from mmposenc.encodings import ContextPool
+    from mmposenc.engine.config.config import load_config
+    from mmposenc.engine.config.models import build_model
+    cfg = load_config(str(config_of(name)))
+    cfg.model.pop('teacher', None)
+    # mmdet's ResNet reads numbers from tensors while it is built.
+    on_cpu = 'ResNet' in cfg.model.get('backbone', {}).get('type', '')
+    with torch.device('cpu' if on_cpu else 'meta'):
+        model = build_model(cfg)
+    counted = {'params': sum(p.numel() for p in model.parameters())}
+    dataset = cfg.test_dataloader.dataset
+    size = next((step.crop_size for step in dataset.get('pipeline', ())
+                 if step.type == 'CenterCrop'), 32 if dataset.type == 'CIFAR10' else None)
+    if size is not None:
+        pooled = any(isinstance(module, ContextPool) for module in model.modules())
+        for name, means in (('macs', False), ('macs_with_means', True))[:1 + pooled]:
+            macs = count_macs(model, (size, size), values_as_released=True, pooled_means=means)
+            counted[name] = round(macs / 1e6) * 10 ** 6
+    return counted
+
+
+def as_number(said: Number) -> tuple[float, float] | None:
+    """A count as a paper gives it, and the unit of its last digit: '22.05M' is 22,050,000 to
+    10,000. None where there is none."""
+    if isinstance(said, int):
+        return said, 1
+    if not isinstance(said, str) or said[-1] not in UNITS:
+        return None
+    digits, unit = said[:-1], UNITS[said[-1]]
+    return float(digits) * unit, unit / 10 ** len(digits.partition('.')[2])
 
 
 def check_files(configs: Path) -> None:

@@ -5,7 +5,6 @@
     mmposenc papers cpvt/table6 --row 3 --out my.py  # the complete config of a row
     mmposenc train paper::cpvt/table6/3              # train a row
     mmposenc compare CONFIG --table cpvt/table6      # compare its encodings in a small model
-    mmposenc papers --check                          # build every model and compare counts
 """
 from __future__ import annotations
 
@@ -22,24 +21,18 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('table', nargs='?', help="such as 'cpvt/table6'; default: list them")
     parser.add_argument('--row', type=COUNT, help='row of the table, from 1: print its config')
     parser.add_argument('--out', metavar='FILE', help='write the config of --row there')
-    parser.add_argument('--check', action='store_true',
-                        help='build the models and compare their counts with the stored ones')
     args = parser.parse_args(argv)
     if args.row is None:
         refuse_without(parser, args, '--row', 'out')
     if args.row is not None and args.table is None:
         parser.error('--row needs a table')
-    if args.check and args.table is not None:
-        parser.error('--check checks all tables: leave TABLE out')
     return args
 
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
-        if args.check:
-            _check()
-        elif args.row is not None:
+        if args.row is not None:
             _config(f'{args.table}/{args.row}', args.out)
         elif args.table is not None:
             _table(args.table)
@@ -100,15 +93,3 @@ def _config(name: str, out: str | None) -> None:
     else:
         cfg.dump(out)
         print(f'wrote {out}')
-
-
-def _check() -> None:
-    from ..engine.apps.papers import differences_to_papers, stale_counts
-    from ..operators.papers import tables
-    stale, others = list(stale_counts()), list(differences_to_papers())
-    for line in [*stale, *others]:
-        print(line)
-    rows = sum(len(table.rows) for table in tables().values())
-    print(f'{len(stale) + len(others)} differences in {len(tables())} tables of {rows} rows')
-    if stale:
-        sys.exit('error: counts in configs/models.yaml differ from those of the models')
