@@ -1,13 +1,9 @@
-"""Kills trainings at every kind of moment, resumes them, and compares with one never killed.
-
-    python tests/kills.py --kills 60
-
-tests/engine/test_resume.py does the same with fewer. The trainings are children of one process that
-has imported everything; a kill is a SIGKILL that the child sends itself.
+"""Kills trainings at every kind of moment, resumes them, and compares with one never killed, for
+tests/engine/test_resume.py. The trainings are children of one process that has imported everything;
+a kill is a SIGKILL that the child sends itself.
 """
 from __future__ import annotations
 
-import argparse
 import gc
 import importlib
 import json
@@ -15,7 +11,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import tempfile
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -47,11 +42,6 @@ SCHEDULES: dict[str, dict[str, Any]] = {
         'default_hooks.checkpoint.by_epoch': False, 'default_hooks.checkpoint.interval': 2,
         'log_processor.by_epoch': False},
 }
-#: Before an iteration, inside the nth write, between its rename and the note of it, before the
-#: nth removal of an old file, in the nth batch of validations.
-MOMENTS = [('iteration', 1), ('write', 2), ('iteration', 7), ('renamed', 2), ('validation', 3),
-           ('iteration', 4), ('remove', 1), ('iteration', 10), ('write', 4), ('iteration', 2),
-           ('validation', 9), ('renamed', 3), ('iteration', 11), ('write', 3), ('iteration', 5)]
 
 
 def prepare() -> None:
@@ -209,34 +199,3 @@ class Children:
         if status:
             assert self.train(name, schedule, resume=True) == 0
         return int(status != 0)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--kills', type=int, default=60)
-    wanted = parser.parse_args().kills
-    sys.path[:0] = [str(ROOT / 'tests')]
-    with tempfile.TemporaryDirectory() as folder:
-        children, kills, wrong, number = Children(Path(folder)), 0, 0, 0
-        whole = {}
-        for schedule in SCHEDULES:
-            assert children.train(schedule, schedule) == 0
-            whole[schedule] = result(Path(folder, schedule))
-        plan = [(schedule, moment) for moment in MOMENTS for schedule in SCHEDULES]
-        while kills < wanted:
-            schedule, (kind, when) = plan[number % len(plan)]
-            when += number // len(plan)
-            name, number = f'run{number}', number + 1
-            if not children.kill_and_resume(name, schedule, (kind, when)):
-                continue
-            kills += 1
-            found = differences(whole[schedule], result(Path(folder, name)))
-            wrong += bool(found)
-            print(f'{kills} {schedule}: {kind} {when}: {found[:3] or "equal to the bit"}',
-                  flush=True)
-    print(f'{kills} kills, {wrong} with a difference')
-    sys.exit(bool(wrong))
-
-
-if __name__ == '__main__':
-    main()

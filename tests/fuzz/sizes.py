@@ -1,7 +1,5 @@
 """Images of any size through a detector and a segmentor, in training and in a test.
 
-    python tests/fuzz/sizes.py [NUMBER]     # 1,000 when nothing is given
-
 Sides from 32 to 1,333 pixels, up to 1:20. Nothing raises, nothing is NaN.
 """
 from __future__ import annotations
@@ -69,9 +67,3 @@ def run(name: str, number: int, seed: int = 0) -> None:
                 found, = model(**data, mode='predict')
             assert finite(found), f'{name} {size}'
             assert name == 'detector' or found.pred_sem_seg.data.shape[-2:] == size, f'{size}'
-
-
-if __name__ == '__main__':
-    torch.set_num_threads(1)
-    for each in MODELS:
-        run(each, int(sys.argv[1]) if len(sys.argv) > 1 else 1000)

@@ -1,4 +1,4 @@
-"""A sample of what the scripts beside this file try at length."""
+"""Options and sizes at random; a larger number tries more."""
 from __future__ import annotations
 
 import pytest

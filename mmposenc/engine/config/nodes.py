@@ -9,10 +9,7 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.registry import DATASETS
 
-
-def listed(given: Any) -> list[Any]:
-    """One, or several in a list or tuple."""
-    return list(given) if isinstance(given, (list, tuple)) else [given]
+from mmposenc.encodings.build import listed
 
 
 def numbered(key: str, given: Any) -> Iterator[tuple[str, Any]]:
