@@ -9,7 +9,7 @@ from device import Device
 from torch import nn
 
 from mmposenc.attention import attend
-from mmposenc.attention.fast import flex, fused
+from mmposenc.attention.fast import flex
 from mmposenc.encodings import TokenEncoding, build_encoding
 from mmposenc.functional import Grid
 from mmposenc.operators.deterministic import deterministic_forms
@@ -31,7 +31,7 @@ def forms(encoding, query, key):
     """The engines that can run it."""
     terms = encoding.terms(Grid(*query), key or Grid(*query))
     able = {'flex': all(flex.has_score_mod(term) for term in terms), 'pieces': True,
-            'fused': fused.only_channels(terms), 'definition': True}
+            'definition': True}
     return [form for form, yes in able.items() if yes]
 
 

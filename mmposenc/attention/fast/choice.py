@@ -8,7 +8,7 @@ from mmposenc.functional.linear import onednn_is_faster
 
 from ..terms import KeyVectors, Problem, split
 from . import flex
-from .fused import is_mask, only_channels
+from .fused import is_mask
 from .sizes import bytes_of, is_reduced, is_trained, on_cpu, pairs_of
 from .writers import has_writer
 
@@ -34,7 +34,7 @@ def fastest(problem: Problem) -> str:
     if not on_cpu(problem):
         if not as_defined and _has_many_look_ups(problem):
             return 'pieces'
-        if is_plain or only_channels(problem.terms):
+        if is_plain:
             return 'fused'
         if as_defined:
             return 'definition'
