@@ -19,11 +19,11 @@ import examples  # noqa: E402
 #: Form, and MiB at the peak: 50x84 tokens of two images in 8 heads of 32 channels, float32.
 PEAKS = {
     'none': ('fused', 58), 'IRPE product k': ('flex', 83), 'IRPE product qkv': ('pieces', 167),
-    'IRPE cross k': ('flex', 90), 'IRPE product bias': ('flex', 59),
+    'IRPE cross k': ('flex', 141), 'IRPE product bias': ('flex', 59),
     'RelativePositionBias': ('flex', 59), 'LogSpacedCPB': ('flex', 90), 'ShawRPE': ('flex', 206),
     'ShawRPE with values': ('pieces', 142), 'HuangRPE': ('flex', 354),
-    'TransformerXLRPE': ('flex', 90), 'SASARPE': ('flex', 90),
-    'QueryRelative2D': ('flex', 90), 'QueryRelative1D': ('pieces', 102)}
+    'TransformerXLRPE': ('flex', 167), 'SASARPE': ('flex', 136),
+    'QueryRelative2D': ('flex', 141), 'QueryRelative1D': ('pieces', 102)}
 
 
 #: Most MiB at the peak of PVT's first stage at 800x1344, 64 queries a key: an eighth of what all
