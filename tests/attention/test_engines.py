@@ -180,7 +180,7 @@ def test_regions(encoding, joint):
             close(run('auto', regions=regions), expected)
             with torch.no_grad():
                 close(run('auto', grad=False, regions=regions), expected[:1])
-    if encoding in (None, 'RelativePositionBias', 'SASARPE'):
+    if encoding in (None, 'RelativePositionBias'):
         close(run('fused', regions=regions), expected)
         padding = torch.zeros(windows, 12, dtype=torch.bool)
         padding[:, 5] = True
