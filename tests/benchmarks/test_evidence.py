@@ -43,14 +43,6 @@ def test_a_question_is_welchs_test(evidence):
     assert found['means'] == pytest.approx([273.5 / 3, 61.0])
 
 
-@pytest.mark.parametrize('paper, expected', [
-    ('72.4, 68.2 (Table 5)', 4.2), ('not asked', None), ('80.05, 80.54 (Table 2)', .49),
-    ('80.8 and 80.9; 80.4 and 80.5 (Table 1)', .4), ('66.8, 65.6 at 160 of 224 (Table 2)', 1.2),
-    ('not asked; it is after every block', None), ('72.3 (block 3), 72.4 (Table 6)', .1)])
-def test_the_effect_of_a_paper(evidence, paper, expected):
-    assert evidence.effect(paper) == expected
-
-
 def test_an_encoding_of_both_sides_counts_on_both(evidence):
     found = asked(evidence, one=['peg', 'wide'], other=['none', 'wide'])
     half = asked(evidence, one='peg', other='none')
@@ -86,53 +78,6 @@ def test_unfinished_runs_and_missing_encodings_have_no_answer(evidence):
     found = evidence.tables(plan, {'x': results()})
     assert found['answered.csv'].splitlines()[1].startswith('q (1),x,"91.2, 61.0",+30.2 ± ')
     assert found['overview.csv'].splitlines()[1:] == ['PEG,91.2 (1.3)', 'ONE,50.0']
-
-
-def test_a_study_is_kept_without_what_tables_do_not_need(evidence):
-    given = results()
-    given['runs'][0]['status'] = 'failed'
-    given['runs'][-1]['status'] = 'waiting'
-    kept = json.loads(evidence.one_line_each(evidence.kept(given)))
-    assert [each['name'] for each in kept['encodings']] == ['peg', 'none', 'wide']
-    assert len(kept['runs']) == 8 and 'curve' not in kept['runs'][0]
-    assert evidence.study_rows(kept)[1:3] == [
-        ['peg', 'PEG', '1234', '2', '91.8 (1.1)', '1x'], ['none', 'NONE', '1234', '3', '61.0 (1.0)',
-                                                        '']]
-
-
-def test_curves_that_a_study_has_are_kept_as_a_table(evidence):
-    given = results()
-    for run in given['runs']:
-        run['by_epoch'] = [[5, 10.0 * run['seed']], [10, 50.0]]
-    kept = json.loads(evidence.one_line_each(evidence.kept(given)))
-    assert evidence.learning_rows(kept)[:2] == [
-        ['name', '5 epochs', '10 epochs'], ['peg', '10.0 (10.0)', '50.0 (0.0)']]
-    made = evidence.tables({'questions': [], 'columns': [], 'encodings': []}, {'x': kept})
-    assert len(made['x-epochs.csv'].splitlines()) == 5
-
-
-def test_the_claims_with_an_answer_and_what_a_shorter_study_said(evidence):
-    question = dict(of='a', ask='q', paper='1.0, 2.0', at=1, one='peg', other='none', expect='more')
-    close = dict(one=[50., 50.1, 49.9], other=[50., 50.1, 50.2])
-    plan = {'columns': [], 'encodings': [], 'questions': [
-        {**question, 'study': 'long', 'before': 'x'},
-        *({**question, 'study': 'close', 'one': 'one', 'other': 'other', 'expect': each}
-          for each in ('more', 'same'))]}
-    made = evidence.tables(plan, {'x': results(), 'long': results(), 'close': results(close)})
-    assert [line.rpartition(',')[2] for line in made['answered.csv'].splitlines()[1:]] == [
-        '**yes**', 'level within 1', 'yes: level within 1']
-    assert made['questions.csv'].splitlines()[1].endswith(',x: better by 30.2')
-    made = evidence.tables(plan, {'x': results(), 'close': results(close),
-                                  'long': results({'peg': [1., 2.], 'none': [1., 2.]})})
-    assert made['questions.csv'].splitlines()[1].startswith('a,q,"1.0, 2.0","x, 1x"')
-
-
-def test_the_first_table_of_the_page(evidence):
-    plan = [{'ask': 'Which?', 'says': {
-        '': ['x', 1, 'peg', 'none'], 'wide': ['x', 1, 'wide', 'none'],
-        'late': ['gone', 1, 'peg', 'none']}}]
-    assert evidence.first_rows(plan, {'x': results()})[1] == [
-        'Which?', 'better by 30.2; wide: better by 20.5', '91.2, 61.0; 81.5, 61.0', '3']
 
 
 @pytest.mark.slow

@@ -1,10 +1,8 @@
 """How benchmarks measure: paired medians, peaks, and what cannot run. A GPU's part against a clock
 and an allocator made of paper."""
 import argparse
-import resource
 import time
 import warnings
-from unittest import mock
 
 import pytest
 import torch
@@ -83,67 +81,6 @@ def test_the_peak_of_a_cpu_is_what_a_call_adds(measure):
     held = torch.ones(2 ** 24)  # 64 MiB, there before
     found = measure.peak_memory(lambda: held * 2, 'cpu') / 2 ** 20
     assert 60 < found < 70
-
-
-def test_what_is_timed_behind_a_peak_keeps_its_memory(measure):
-    """A buffer below malloc's limits is not asked for anew in each call (20,480 pages)."""
-    def run():
-        torch.ones(2 ** 21)  # 8 MiB, 2,048 pages
-
-    measure.peak_memory(run, 'cpu')
-    run()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(10):
-        run()
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 10000
-
-
-class Paper:
-    """torch.cuda with a clock of 1 ms a call, and 100 bytes held before each call of 60 more."""
-
-    def __init__(self):
-        self.now, self.calls, self.held, self.peak = 0.0, 0, 0, 0
-
-    def run(self):
-        self.calls += 1
-        self.now += 1.0
-        self.held = max(self.held, 100)  # a workspace, once
-        self.peak = max(self.peak, self.held + 60)
-
-    def event(self, enable_timing):
-        assert enable_timing
-        paper = self
-
-        class Event:
-            def record(self):
-                self.at = paper.now
-
-            def synchronize(self):
-                pass
-
-            def elapsed_time(self, other):
-                return other.at - self.at
-        return Event()
-
-    def patches(self):
-        return mock.patch.multiple(
-            torch.cuda, Event=self.event, synchronize=lambda: None, empty_cache=lambda: None,
-            memory_allocated=lambda: self.held, max_memory_allocated=lambda: self.peak,
-            reset_peak_memory_stats=lambda: setattr(self, 'peak', self.held))
-
-
-def test_on_a_gpu_a_sample_is_20_ms_of_calls_between_events(measure):
-    paper = Paper()
-    with paper.patches():
-        found = measure.paired_times({'a': paper.run}, 2, 'cuda')
-    assert found['a'].seconds == pytest.approx(1e-3)
-    assert paper.calls == measure.WARM_UP + 1 + 2 * 20  # one tells how many make a sample
-
-
-def test_on_a_gpu_the_workspace_is_not_counted(measure):
-    paper = Paper()
-    with paper.patches():
-        assert measure.peak_memory(paper.run, 'cuda') == 60
 
 
 def test_a_threshold_is_where_it_starts_to_pay():

@@ -13,23 +13,6 @@ def power():
     return load_script('benchmarks', 'statistics_power')
 
 
-def test_seeds_in_common(power):
-    noise = np.random.default_rng(0)
-    own, seed = noise.normal(size=(4000, 3)), noise.normal(size=3)
-    share = seed.var(ddof=1) / (1 + seed.var(ddof=1))
-    assert power.seed_share(own) == pytest.approx(0, abs=.01)
-    assert power.seed_share(own + seed) == pytest.approx(share, rel=.1)
-    assert len(power.read(ROOT / 'docs' / 'studies')) >= 12
-
-
-def test_what_is_drawn(power):
-    values = power.drawn(np.random.default_rng(0), np.array([1., 2., 3.]), 20_000, (5,))
-    assert [np.mean(list(each.values())) for each in values.values()] == pytest.approx(
-        [5, 0, 0], abs=.1)
-    assert [np.std(list(each.values())) for each in values.values()] == pytest.approx(
-        [1, 2, 3], rel=.03)
-
-
 def test_a_clear_study_ends_early_and_an_open_one_does_not(power):
     noise = np.random.default_rng(0)
     clear = power.drawn(noise, np.full(4, .1), 10, (50,))

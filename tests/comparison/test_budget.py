@@ -167,11 +167,3 @@ def test_the_parts_of_all_are_put_together(tmp_path, monkeypatch, jobs, said):
         assert found.costs == {'none': COST._replace(step=1.0, extras=15.0),
                                'peg': COST._replace(step=2.0, extras=15.0)}
         assert found.jobs == 2 and told[-1] == '  2 of 2 encodings timed'
-
-
-@pytest.mark.slow
-def test_processes_of_their_own_time_what_they_are_given(tmp_path):
-    tiny = tiny_study(tmp_path, epochs=1)
-    found = timing.measure(tiny, LocalWorkers(2), print)
-    assert set(found.costs) == {'none', 'peg'}
-    assert all(cost.step > 0 and cost.start > 0 for cost in found.costs.values())

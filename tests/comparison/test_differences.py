@@ -7,7 +7,6 @@ import pytest
 from madeup_studies import seeded
 from scipy import stats
 
-from mmposenc.lab.compare.statistics import differences
 from mmposenc.lab.compare.statistics.differences import (
     Contrast,
     contrast,
@@ -117,20 +116,6 @@ def test_what_is_out_is_out_by_its_row(higher):
                 assert (told['verdict'] == 'worse') == (place.by is not None)
                 out += place.by is not None
     assert out
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('spreads', [(1,) * 8, (7,) + (.4,) * 7, (.4,) + (7,) * 7])
-@pytest.mark.parametrize('count', [3, 10])
-def test_the_true_best_is_out_in_one_study_of_twenty_at_most(spreads, count, monkeypatch):
-    monkeypatch.setattr(differences, 'DRAWS', 1000)
-    noise, lost, total = random.Random(0), 0, 1500
-    for _ in range(total):
-        values = drawn(noise, spreads, count)
-        reach = reaches(values, ['e0'], 1)['e0']
-        lost += any(found.mean / found.error > reach for found in (
-            contrast(values, {name: 1, 'e0': -1}) for name in values if name != 'e0'))
-    assert lost / total < .05 + 3 * math.sqrt(.05 * .95 / total)
 
 
 def test_how_much_can_be_seen():

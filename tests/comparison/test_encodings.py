@@ -10,10 +10,9 @@ import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
-from scripts import run_python
 from tinytasks import classifier_config, segmentor_config
 
-from mmposenc import engine, own_classes
+from mmposenc import engine
 from mmposenc.encodings import ENCODINGS
 from mmposenc.engine.config.models import build_model
 from mmposenc.lab.compare.study.applying import apply, check_builds, check_fits
@@ -279,25 +278,6 @@ def test_encodings_of_a_frozen_backbone_are_trained():
         'blocks.0.attn.rel_pos_encoding.table_k'}
     assert any(name.startswith('pos_encodings') for name in trained)
     MODELS.build(apply(base, entry('none')).model.backbone)  # nothing to train is no error
-
-
-@pytest.mark.slow
-def test_an_encoding_of_a_file_trains_in_another_process(tmp_path, monkeypatch):
-    """The ALiBi of CONTRIBUTING.md, in a file and by a dotted name of the current folder."""
-    (tmp_path / 'project').mkdir()
-    write(tmp_path / 'project' / 'own.py', ALIBI)
-    monkeypatch.chdir(tmp_path / 'project')
-    by_file, by_name = read_entries(['own.py:ALiBi', 'own.ALiBi'])
-    assert by_file.slug == 'own.py-ALiBi' and by_name.slug == 'own.ALiBi'
-    assert by_file.changes == by_name.changes
-    assert (own_classes.class_of_file(by_file.changes['rel_pos_encoding']['type'])
-            is own_classes.class_of_file('own.py:ALiBi'))
-    cfg = apply(engine.load_config(str(classifier_config(tmp_path))), by_name)
-    cfg.dump(str(tmp_path / 'run.py'))
-    (tmp_path / 'elsewhere').mkdir()
-    run_python('-m', 'mmposenc', 'train', tmp_path / 'run.py', '--work-dir', 'out',
-               folder=tmp_path / 'elsewhere')
-    assert (tmp_path / 'elsewhere' / 'out' / 'epoch_1.pth').is_file()
 
 
 def test_a_model_that_cannot_be_built_is_told_before_any_run(tmp_path):

@@ -146,27 +146,6 @@ def test_resampling_images_gives_the_variance_of_a_mean_of_images():
     assert told['covariance'][0][1] == pytest.approx(exact[0, 1], abs=.05 * exact[0, 0])
 
 
-def some_boxes(rng, count):
-    """Of images that are more or less easy."""
-    ease, truths = rng.normal(0, 1, count), rng.integers(1, 5, (count, 2))
-    image = np.repeat(np.arange(count), 6)
-    label, score, left = rng.integers(0, 2, len(image)), rng.random(len(image)), truths.copy()
-    hit = np.zeros((len(image), 3), bool)
-    for n in np.argsort(-score):
-        place = image[n], label[n]
-        if left[place] and rng.normal(ease[image[n]] + 2 * score[n] - .5, .5) > 0:
-            left[place] -= 1
-            hit[n] = rng.random() < np.array([1, .8, .5])
-    return Boxes(image, label, score, hit, np.zeros_like(hit), truths)
-
-
-def test_resampling_images_gives_the_spread_of_ap_over_test_sets():
-    rng = np.random.default_rng(0)
-    over_sets = [some_boxes(rng, 36)(np.ones((1, 36)))[0] for _ in range(400)]
-    drawn = [resampled(some_boxes(rng, 36), 36, 200).var(ddof=1) * 36 / 35 for _ in range(25)]
-    assert math.sqrt(np.mean(drawn)) == pytest.approx(np.std(over_sets, ddof=1), rel=.15)
-
-
 def test_what_is_in_the_seeds_spread_already_is_not_counted_twice():
     """All images alike, each answer by chance: images add nothing to what seeds say."""
     rng = np.random.default_rng(1)
