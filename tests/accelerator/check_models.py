@@ -259,29 +259,6 @@ def test_whole_models(name, deterministic):
     check_step(found, expected)
 
 
-#: Of each kind of model one that the list above has not.
-FAMILIES = (
-    'classification/context_pool/deform-resnet-50_8xb32_in1k.py',
-    'classification/deit/deit-s_8xb128_in1k.py',
-    'detection/conditional_detr/conditional-detr_r50-peg_8xb2-50e_coco.py',
-    'detection/dab_detr/dab-detr_r50_8xb2-50e_coco.py',
-    'detection/ddq/ddq-detr-4scale_r50-peg_8xb2-12e_coco.py',
-    'detection/dino/dino-4scale_swin-t-peg_8xb2-12e_coco.py',
-    'detection/mask2former/mask2former_r50-peg_8xb2-lsj-50e_coco.py',
-    'detection/mask_rcnn/mask-rcnn_deit-s-peg_sfp_1x_coco.py',
-    'detection/context_pool/retinanet_cp-pvt-s_fpn_1x_coco.py',
-    'segmentation/mask2former/mask2former_r50-peg_8xb2-160k_ade20k-512x512.py')
-
-
-@pytest.mark.parametrize('name', FAMILIES)
-def test_families_train_with_deterministic_algorithms(name, deterministic):
-    cfg = shrink(load_config(str(ROOT / 'configs' / name)))
-    model = revert_sync_batchnorm(build(cfg)).train()
-    with Device() as gpu:
-        _, gradients = losses(gpu.module(model), collated(samples(cfg, 2)), CUDA)
-        assert all(to_cpu(g).isfinite().all() for g in gradients.values() if g is not None)
-
-
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float16'])
 def test_a_step_of_mixed_precision(dtype, monkeypatch):
     """Through the wrapper that ``--amp`` takes: parameters in float32 and finite; the loss is

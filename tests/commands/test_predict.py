@@ -282,7 +282,7 @@ def test_a_video(detector, tmp_path) -> None:
     assert 'picture' not in alone['images'][0] and not (tmp_path / 'one' / 'pictures').exists()
 
 
-def test_sources_and_results_that_can_not_be(detector, tmp_path, monkeypatch) -> None:
+def test_sources_and_results_that_can_not_be(detector, tmp_path, capfd) -> None:
     (tmp_path / 'old').mkdir()
     (tmp_path / 'old' / 'predictions.json').write_text('{}')
     (tmp_path / 'broken.png').write_bytes(b'\x89PNG nothing')
@@ -296,6 +296,10 @@ def test_sources_and_results_that_can_not_be(detector, tmp_path, monkeypatch) ->
         assert message in str(stop.value.code)
     assert not json.loads((tmp_path / 'out' / 'predictions.json').read_text())['complete']
     assert predict(detector, one, tmp_path / 'old', '--overwrite')['complete']
+    predict(detector, one, tmp_path / 'none', '--score-thr', '0', '--cfg-options',
+            'model.test_cfg.score_thr=0.99')
+    assert ('nothing was found that scores more than 0 (--score-thr); the model drops what scores '
+            'less than model.test_cfg.score_thr=0.99') in capfd.readouterr().out
 
 
 def test_pictures_that_the_python_call_takes(detector, tmp_path) -> None:

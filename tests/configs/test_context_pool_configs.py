@@ -8,7 +8,6 @@ import torch
 from tinymodels import build, shrink
 
 import mmposenc  # noqa: F401
-from mmposenc.encodings import ContextPool
 from mmposenc.engine import load_config
 
 pytest.importorskip('mmpretrain')
@@ -16,31 +15,6 @@ pytest.importorskip('mmpretrain')
 
 def load(name: str):
     return load_config(f'mmposenc::classification/context_pool/{name}')
-
-
-@pytest.mark.parametrize('name, ratio', [
-    ('cp-vit-b_8xb128_in1k-384px', 0.1), ('cp-vit-b-ratio-0.2_8xb128_in1k', 0.2),
-    ('cp-resnet-50_8xb32_in1k', 0.05)])
-def test_ratios_of_sizes(name: str, ratio: float) -> None:
-    """Where pools are, and how many: by what they count, in test_papers.py."""
-    with torch.device('cpu' if 'resnet' in name else 'meta'):
-        model = build(load(f'{name}.py'), initialize=False)
-    assert {module.ratio for module in model.modules() if isinstance(module, ContextPool)} == {
-        ratio}
-
-
-@pytest.mark.parametrize('name', [
-    'vit-b_8xb128_in1k-384px.py', 'cp-vit-b-10_8xb128_in1k-384px.py',
-    'cp-vit-b-sequence_8xb128_in1k-384px.py', 'cp-swin-b_8xb128_in1k-384px.py'])
-def test_models_at_384_start_from_the_run_at_224(name: str) -> None:
-    """The same model but its size."""
-    cfg, first = (load(each) for each in (name, name.replace('-384px', '')))
-    start = f"work_dirs/{name.removesuffix('-384px.py')}/epoch_{first.train_cfg.max_epochs}.pth"
-    for part in (cfg.model.backbone, cfg.model.head):
-        assert part.init_cfg.type == 'Pretrained' and part.init_cfg.checkpoint == start
-    kept = {'num_layers', 'pos_encoding', 'arch'}
-    assert {key: cfg.model.backbone.get(key) for key in kept} == {
-        key: first.model.backbone.get(key) for key in kept}
 
 
 @pytest.mark.parametrize('name', ['cp-vit-b', 'cp-swin-b'])

@@ -52,13 +52,6 @@ def test_float16_on_a_cpu_is_refused() -> None:
         wrapper(nn.Linear(2, 2), dtype='float16')
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a GPU')
-def test_scaling_on_a_gpu_is_for_float16_alone() -> None:
-    model = nn.Linear(4, 2).cuda()
-    assert wrapper(model).loss_scaler.is_enabled()
-    assert not wrapper(model, dtype='bfloat16').loss_scaler.is_enabled()
-
-
 @cpu_only
 def test_which_kernels_have_a_side_that_meets_padding_alone() -> None:
     """By kernels with a single one, whose sums are zero then."""

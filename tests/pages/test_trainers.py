@@ -6,7 +6,6 @@ from types import ModuleType
 import pytest
 import torch
 from running import run_page
-from torch import nn
 
 PAGE = 'docs/trainers.md'
 TRAINERS = ('transformers', 'accelerate', 'lightning')
@@ -47,40 +46,6 @@ def test_tables_have_no_weight_decay(names):
     assert decayed | free == set(of.values()) and not decayed & free
     assert all('rel_pos_encoding' not in name for name in decayed)
     assert any('attn.rel_pos_encoding' in name for name in free)
-
-
-def test_timm_makes_trains_and_saves_it(names, tmp_path):
-    """What its train.py calls: the model by name, groups by layer, an average, a saver."""
-    timm = pytest.importorskip('timm')
-    from timm.optim import create_optimizer_v2
-    from timm.utils import CheckpointSaver, ModelEmaV3
-    options = dict(num_classes=3, img_size=32, patch_size=8, embed_dim=48, depth=2)
-    torch.manual_seed(0)
-    model = timm.create_model('vit_tiny_peg', **options)
-    optimizer = create_optimizer_v2(model, 'adamw', lr=1e-3, weight_decay=0.05, layer_decay=0.8)
-    decay = {id(each): group['weight_decay'] for group in optimizer.param_groups
-             for each in group['params']}
-    assert len(decay) == len(list(model.parameters()))
-    tables = [each for name, each in model.named_parameters() if 'rel_pos_encoding' in name]
-    assert tables and not any(decay[id(each)] for each in tables)
-    average = ModelEmaV3(model, decay=0.5)
-    start = nn.functional.cross_entropy(model(names['images']), names['labels'])
-    for _ in range(12):
-        loss = nn.functional.cross_entropy(model(names['images']), names['labels'])
-        optimizer.zero_grad()
-        loss.backward()
-        assert all(each.grad is not None for each in model.parameters())
-        optimizer.step()
-        average.update(model)
-    assert loss < 0.5 * start
-    saver = CheckpointSaver(model, optimizer, model_ema=average, checkpoint_dir=str(tmp_path),
-                            recovery_dir=str(tmp_path))
-    saver.save_checkpoint(0, metric=1.0)
-    again = timm.create_model('vit_tiny_peg', checkpoint_path=str(tmp_path / 'last.pth.tar'),
-                              **options)
-    with torch.no_grad():
-        torch.testing.assert_close(again.eval()(names['images']),
-                                   average.module.eval()(names['images']))
 
 
 @needs('transformers')

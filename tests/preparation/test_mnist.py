@@ -72,15 +72,6 @@ def test_every_digit_is_in_one_split_with_its_own_label(tmp_path, source):
     assert (out / 'LICENSE').read_bytes() == b'BSD'
 
 
-def test_another_seed_splits_anew(tmp_path, source):
-    cache, out = tmp_path / 'cache', tmp_path / 'out'
-    prepare_mnist5k(out, cache, quiet, source)
-    first = (out / FILES['test'][0]).read_bytes()
-    prepare_mnist5k(out, cache, quiet, dataclasses.replace(source, seed=1))
-    assert (out / FILES['test'][0]).read_bytes() != first
-    assert sorted(path.name for path in tmp_path.iterdir()) == ['cache', 'out']
-
-
 CLOTHES = IdxSource('Clothes', {'train': (3, 1), 'test': (2, 9)}, {'train': 6, 'test': 4})
 
 

@@ -8,8 +8,6 @@ import pytest
 from scripts import load_tool
 from tinydata import tiny_detector
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def call(main):
     """``main`` with command-line arguments, '--cfg-options' last. mmengine keeps one logger and

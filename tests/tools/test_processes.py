@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import os
-import pty
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,18 +54,3 @@ def test_what_slurm_is_asked_for(tmp_path, tool, given, passed, gpus, per_node) 
         '--time=8:00:00', '--exclusive', sys.executable, '-u',
         '-m', 'mmposenc', tool, 'my config.py', *passed, '--launcher', 'slurm',
         '--cfg-options', 'a=1', 'OMP_NUM_THREADS=1']
-
-
-@pytest.mark.slow
-def test_terminal_gets_a_bar_and_the_log_does_not(detector, tmp_path, monkeypatch, capfd) -> None:
-    for name, value in {**ENV, 'COLUMNS': '120', 'TERM': 'xterm'}.items():
-        monkeypatch.setenv(name, value)
-    status = pty.spawn([sys.executable, str(ROOT / 'tools' / 'test.py'), str(detector['config']),
-                        str(detector['checkpoint']), '--work-dir', str(tmp_path)])
-    shown = capfd.readouterr().out
-    assert status == 0, shown[-3000:]
-    text = re.sub(r'\x1b\[[0-9;?]*[a-zA-Z]', '', shown)
-    assert re.search(r'test .*4/4 eta', text)
-    assert 'Epoch(test)' in text  # above the bar
-    log = next(tmp_path.glob('*/*.log')).read_text()
-    assert 'Epoch(test)' in log and '\x1b' not in log and ' eta ' not in log
