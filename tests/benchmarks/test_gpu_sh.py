@@ -46,3 +46,48 @@ def test_parts_measure_on_the_gpu():
     for part in 'bc':
         for name, command in listed(part).items():
             assert command[-2:] == ['--device', 'cuda'] and '--dtype' in command, name
+
+
+@pytest.mark.parametrize('args, expected', [
+    ((), 'needs a part a, b, c or d'), (('e', 'OUT'), "got 'e'"), (('a',), 'needs a folder OUT'),
+    (('--fast', 'a', 'OUT'), "unknown option '--fast'"), (('a', 'OUT', 'x'), "got also 'x'")])
+def test_wrong_arguments(args, expected):
+    done = gpu_sh(*args)
+    assert done.returncode == 2 and expected in done.stderr
+
+
+@pytest.fixture
+def fake_python(tmp_path):
+    """Prints a table for every command, notes its arguments, and fails for pytest."""
+    path = tmp_path / 'python'
+    path.write_text('#!/usr/bin/env bash\n'
+                    f'echo "$*" >> {tmp_path}/calls\n'
+                    'case "$*" in *"-m pytest"*) echo "no kernel"; exit 1 ;; esac\n'
+                    'echo "A GPU; torch 2: \\`python benchmarks/x.py\\`"\n'
+                    'echo; echo "noise"; echo "| a | b |"\n')
+    path.chmod(0o755)
+    return path
+
+
+def test_a_part_writes_tables_and_repeats_what_failed(tmp_path, fake_python):
+    out = tmp_path / 'out'
+    done = gpu_sh('--tiny', 'a', out, PYTHON=str(fake_python))
+    assert done.returncode == 1 and 'a-encodings failed (1' in done.stdout
+    assert 'no kernel' in done.stdout and '1 commands failed' in done.stdout
+    text = (out / 'a.md').read_text()
+    assert '## a-environment.md' in text and '| a | b |' in text and 'noise' not in text
+    first = (tmp_path / 'calls').read_text().count('\n')
+    again = gpu_sh('--tiny', 'a', out, PYTHON=str(fake_python))
+    assert 'a-environment is done' in again.stdout
+    # The check for a GPU, and what failed.
+    assert (tmp_path / 'calls').read_text().count('\n') == first + 2
+
+
+def test_a_part_that_is_done_runs_nothing(tmp_path, fake_python):
+    out = tmp_path / 'out'
+    for _ in range(2):
+        done = gpu_sh('--tiny', 'c', out, PYTHON=str(fake_python))
+        assert done.returncode == 0 and '0 commands failed' in done.stdout
+    assert done.stdout.count(' is done') == len(listed('c'))
+    assert all('--tiny' in line for line in (tmp_path / 'calls').read_text().splitlines()
+               if 'benchmarks/' in line)

@@ -215,6 +215,17 @@ def test_theme_follows_the_reader_and_the_button(pages, browser):
 
 
 @needs_browser
+def test_words_of_charts_stay_in_them(pages, browser):
+    browser.open(pages['full'])
+    browser.run('for (const each of document.querySelectorAll("details")) each.open = true')
+    outside = browser.run('''[...document.querySelectorAll('.chart svg text')].filter((text) => {
+        const box = text.getBoundingClientRect(), all = text.closest('svg').getBoundingClientRect();
+        return box.left < all.left - 1 || box.right > all.right + 1 || box.bottom > all.bottom + 1;
+    }).map((text) => text.textContent)''')
+    assert outside == []
+
+
+@needs_browser
 def test_first_stop_of_the_keyboard_is_the_answer(pages, browser):
     browser.open(pages['full'])
     browser.press('Tab')
@@ -224,6 +235,64 @@ def test_first_stop_of_the_keyboard_is_the_answer(pages, browser):
     outline = "getComputedStyle(document.activeElement).outlineStyle"
     browser.press('Tab')
     assert browser.run(outline) != 'none'
+
+
+@needs_browser
+def test_legend_fades_what_is_not_chosen_in_every_chart(pages, browser):
+    browser.open(pages['full'])
+    browser.run("document.querySelector('.legend button').click()")
+    faded = ("[...new Set([...document.querySelectorAll('svg .faded')]"
+             ".map(e => e.dataset.style))].sort()")
+    assert browser.run(faded) == ['1', '2']
+    same = "[...document.querySelectorAll('.legend li:first-child button')].map(e => e.ariaPressed)"
+    assert set(browser.run(same)) == {'true'}
+    browser.run("document.querySelector('.legend button').click()")
+    assert browser.run(faded) == []
+
+
+@needs_browser
+def test_pictures_open_large_by_keyboard(pages, browser):
+    browser.open(pages['full'], 1600)
+    width = "document.querySelector('#figures img').getBoundingClientRect().width"
+    small = browser.run(width)
+    browser.run("document.querySelector('#figures .enlarge').focus()")
+    browser.press('Enter')
+    assert browser.run(width) > 1.5 * small
+    browser.press('Space')
+    assert browser.run(width) == small
+
+
+@needs_browser
+def test_of_many_encodings_some_stand_out_at_first(pages, browser):
+    browser.open(pages['many'])
+    seen = "[...new Set([...document.querySelectorAll('svg [data-style]:not(.faded)')].map(e => e"
+    # All sizes have one order: the base, and the last, which is recommended and best everywhere.
+    assert browser.run(f"{seen}.dataset.style))].sort()") == ['0', '11']
+    browser.open(pages['full'])
+    assert browser.run("document.querySelectorAll('.faded').length") == 0
+
+
+@needs_browser
+def test_paper_shows_the_tables_of_every_size_and_is_light(pages, browser, tmp_path):
+    browser.open(pages['full'], dark=True)
+    browser.run("addEventListener('beforeprint', () => { window.printed = [...document"
+                ".querySelectorAll('details.printed')].map(e => e.open) })")
+    browser.pdf(tmp_path / 'page.pdf')
+    assert (tmp_path / 'page.pdf').read_bytes().startswith(b'%PDF')
+    # The tables of two sizes, and three measures.
+    assert browser.run('window.printed') == [True] * 5
+    assert browser.run("document.querySelectorAll('details[open]').length") == 0
+    browser.send('Emulation.setEmulatedMedia', media='print', features=[
+        dict(name='prefers-color-scheme', value='dark')])
+    assert browser.run('getComputedStyle(document.body).backgroundColor') == 'rgb(255, 255, 255)'
+    # The width of A4 without its margins.
+    browser.send('Emulation.setDeviceMetricsOverride', width=688, height=900, deviceScaleFactor=1,
+                 mobile=False)
+    browser.run('for (const each of document.querySelectorAll("details")) each.open = true')
+    assert browser.run('document.documentElement.scrollWidth') == 688
+    wide = '''[...document.querySelectorAll('.scroll')].filter((box) => box.offsetParent
+        && box.scrollWidth > box.clientWidth).map((box) => box.innerText.slice(0, 60))'''
+    assert browser.run(wide) == []
 
 
 @needs_browser
