@@ -228,7 +228,7 @@ def test_score_mods(name, grids, prefix, monkeypatch):
     if not all(flex.has_score_mod(term) for term in own):
         assert not flex.fits(Problem((torch.zeros(1, 1, 1, 1),) * 3, own))
         return
-    inputs = random_inputs(encoding, *grids, batch=2 if prefix else 3, dtype=torch.float32)
+    inputs = random_inputs(encoding, *grids, dtype=torch.float32)
     mask = None
     if prefix and encoding.cellwise:
         mask = some_padding(encoding, inputs[1], *grids)

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from mmposenc.attention import attend
 from mmposenc.attention.fast import flex
 from mmposenc.attention.fast.choice import fold_vectors
-from mmposenc.attention.terms import Problem
+from mmposenc.attention.terms import DenseBias, Problem
 from mmposenc.functional import Grid
 from mmposenc.functional.grids import grid_offsets
 
@@ -172,3 +172,9 @@ def test_score_mods_read_each_trained_tensor_once_and_say_how_large_they_are(nam
     assert len(reads.trained) == len(set(reads.trained))
     assert bool(reads.trained) == any(getattr(x, 'requires_grad', False) for term in problem.terms
                                       for x in vars(term).values())
+
+
+def test_a_bias_of_one_image_and_head_is_everyones():
+    bias, (b, h, i, j) = torch.randn(1, 1, 4, 5), torch.ones(3, 3, 4, 5).nonzero().T
+    mod = flex.score_mod(DenseBias(bias), torch.zeros(3, 3, 4, 2), torch.zeros(3, 3, 5, 2), 1.0)
+    assert torch.equal(mod(b, h, i, j), bias[0, 0, i, j])
