@@ -17,8 +17,7 @@ from mmengine.dataset import Compose, pseudo_collate
 from mmengine.registry import TRANSFORMS, VISUALIZERS, init_default_scope
 from torch import nn
 
-from mmposenc.command_line import describe
-
+from ...command_line import describe
 from ..config.checks import check_checkpoint, check_folder, check_num_classes, check_sections
 from ..config.models import build_model, device_of, image_channels, load_weights
 from ..config.nodes import bare_type, pipelines, type_name
@@ -212,7 +211,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     scope = _check(cfg, checkpoint, folder, score_thr, batch_size, overwrite)
     sources = find_sources(source, without=folder)
     read = Path(source).resolve()
-    for own in ((folder / name).resolve() for name in ('pictures', 'masks')):
+    for own in (folder / 'pictures').resolve(), (folder / 'masks').resolve():
         if own in (read, *read.parents):
             raise ValueError(f'out={str(out)!r}: results would replace the files of '
                              f'source={source!r}, which lie in {own}; give another folder')
