@@ -297,9 +297,9 @@ def test_sources_and_results_that_can_not_be(detector, tmp_path, capfd) -> None:
     assert not json.loads((tmp_path / 'out' / 'predictions.json').read_text())['complete']
     assert predict(detector, one, tmp_path / 'old', '--overwrite')['complete']
     predict(detector, one, tmp_path / 'none', '--score-thr', '0', '--cfg-options',
-            'model.test_cfg.score_thr=0.99')
+            'model.test_cfg.score_thr=1')
     assert ('nothing was found that scores more than 0 (--score-thr); the model drops what scores '
-            'less than model.test_cfg.score_thr=0.99') in capfd.readouterr().out
+            'less than model.test_cfg.score_thr=1') in capfd.readouterr().out
 
 
 def test_pictures_that_the_python_call_takes(detector, tmp_path) -> None:
