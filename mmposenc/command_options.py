@@ -36,6 +36,19 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
     return number_of
 
 
+def number_between(least: float, most: float, required: str) -> Callable[[str], float]:
+    """An argparse type: a number between two others, neither of them."""
+    def number_of(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = least
+        if not least < number < most:
+            raise argparse.ArgumentTypeError(f'{text!r} must be a number {required}')
+        return number
+    return number_of
+
+
 #: argparse types: a count, an index, a side in pixels, a seed.
 COUNT, INDEX = whole_number(1), whole_number(0)
 SIDE, SEED = whole_number(1, 2 ** 16), whole_number(0, 2 ** 32 - 1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: bash tools/quickstart.sh [arguments of `mmposenc quickstart`]
-# Sets up the environment, then fetches a small data set, trains a small model on it (about
-# eight minutes on two cores), tests it and draws what it finds; --help says more. Data and results go to
+# Sets up the environment, then fetches a small data set, trains a small model on it (about eight
+# minutes on two cores), tests it and draws what it finds; --help says more. Data and results go to
 # the current folder. Run again after an interruption, it goes on where it stopped.
 #   MMPOSENC_VENV   the virtual environment (default: .venv; see tools/setup_env.sh)
 set -euo pipefail

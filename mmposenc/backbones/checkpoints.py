@@ -192,11 +192,12 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
         name = str(checkpoint) if name is None else name
         checkpoint = read_checkpoint(str(checkpoint))
     name = 'checkpoint' if name is None else name
-    state, is_release = _converted(checkpoint, prefix, name)
+    whole = unwrap(checkpoint, name).state_dict
+    state, is_release = _converted(whole, prefix, name)
     # Before tokens are removed: rows of a table belong to them.
     state = fit_encodings(backbone, state, name, is_release)
     state = _leave_out_classifier(backbone, state, name)
-    if rounds_periods(unwrap(checkpoint, name).state_dict) and any(
+    if rounds_periods(whole) and any(
             getattr(module, 'round_periods', True) is False for module in backbone.modules()):
         print_log(f'{name} was trained with periods rounded to bfloat16: '
                   'rel_pos_encoding.round_periods=True has its features', 'current',
@@ -236,10 +237,9 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
                   logging.WARNING if is_release else logging.INFO)
 
 
-def _converted(checkpoint: Mapping[str, Any], prefix: str | None, name: str
+def _converted(whole: Mapping[str, Tensor], prefix: str | None, name: str
                ) -> tuple[dict[str, Tensor], bool]:
     """The backbone's weights under this project's names, and whether they had others."""
-    whole = unwrap(checkpoint, name).state_dict
     state = _select(whole, prefix, name)
     try:
         source = recognise(whole if prefix is None else state)

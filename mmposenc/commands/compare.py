@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..command_line import Parser, in_a_line, reported
-from ..command_options import COUNT, INDEX, SEED, SIDE, add_config
+from ..command_options import COUNT, INDEX, SEED, SIDE, add_config, number_between
 
 #: Seconds of the units of a time.
 _UNITS = {'s': 1, 'min': 60, 'm': 60, 'h': 3600, 'd': 86400}
@@ -36,15 +36,8 @@ def seconds_of(text: str) -> float:
     return seconds
 
 
-def size_of(text: str) -> float:
-    """A factor above 0."""
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = 0.0
-    if not 0 < factor < 100:
-        raise argparse.ArgumentTypeError(f'{text!r} must be a number above 0, such as 1.5')
-    return factor
+#: A factor above 0.
+size_of = number_between(0, 100, 'above 0, such as 1.5')
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

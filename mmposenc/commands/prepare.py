@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..command_line import Parser, reported
-from ..command_options import SEED
+from ..command_options import SEED, number_between
 from ..engine.prepare.copies import check_ade20k, check_coco
 from ..engine.prepare.labels import KINDS
 from ..engine.prepare.mnist import IDX_SOURCES, prepare_idx, prepare_mnist5k
@@ -63,23 +63,14 @@ def _parse_own(parser: argparse.ArgumentParser, argv: list[str] | None) -> argpa
     parser.add_argument('--out', type=Path, required=True, help='a new folder')
     parser.add_argument('--classes', type=lambda text: text.split(','), metavar='A,B',
                         help='class names in the order of the labels (default: as in the folder)')
-    parser.add_argument('--val', type=_share, default=0.2, help='share for validation if there are '
-                        'no folders train and val (%(default)s)')
+    parser.add_argument('--val', type=number_between(0, 1, 'between 0 and 1'), default=0.2,
+                        help='share for validation if there are no folders train and val '
+                        '(%(default)s)')
     parser.add_argument('--group-by', choices=GROUPS, help='do not split images of one folder, or '
                         "with one name before their last '_' or '-', between train and val")
     parser.add_argument('--seed', type=SEED, default=0, help='of the split')
     parser.add_argument('--skip-bad', action='store_true', help='leave out files with errors')
     return parser.parse_args(argv)
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = 0.0
-    if not 0 < share < 1:
-        raise argparse.ArgumentTypeError(f'{text!r} must be a number between 0 and 1')
-    return share
 
 
 def main(argv: list[str] | None = None) -> None:
