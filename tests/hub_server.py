@@ -25,7 +25,7 @@ class Hub:
 
     def __init__(self):
         self.repos, self.private, self.gated = {}, set(), set()
-        self.published, self.cut, self.asked, self.blobs = {}, {}, [], {}
+        self.published, self.cut, self.asked = {}, {}, []
 
     def etag(self, repo, file):
         data = self.repos[repo][file]
@@ -111,53 +111,6 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.close()
         else:
             self.answer(206 if first else 200, rest, **headers)
-
-    def do_PUT(self):
-        data = self.rfile.read(int(self.headers['Content-Length']))
-        self.hub.blobs[hashlib.sha256(data).hexdigest()] = data
-        self.answer(200)
-
-    def do_POST(self):
-        path = unquote(urlsplit(self.path).path)
-        sent = self.rfile.read(int(self.headers.get('Content-Length') or 0))
-        self.hub.asked.append(('POST', path, None))
-        if self.headers.get('Authorization') != f'Bearer {self.hub.token}':
-            self.answer(401)
-        elif path == '/api/repos/create':
-            told = json.loads(sent)
-            repo = f'{told["organization"]}/{told["name"]}'
-            self.hub.repos.setdefault(repo, {})
-            if told.get('private') or told.get('visibility') == 'private':
-                self.hub.private.add(repo)
-            self.answer(200, dict(url=f'{self.server.address}/{repo}', name=repo))
-        elif path == '/api/validate-yaml':
-            self.answer(200, dict(errors=[], warnings=[]))
-        elif '/preupload/' in path:
-            self.answer(200, dict(files=[
-                dict(path=each['path'], shouldIgnore=False, uploadMode='lfs' if each[
-                    'path'].endswith('.safetensors') else 'regular')
-                for each in json.loads(sent)['files']]))
-        elif path.endswith('/info/lfs/objects/batch'):
-            self.answer(200, dict(transfer='basic', objects=[
-                dict(each, actions=dict(upload=dict(href=f'{self.server.address}/blobs/put')))
-                for each in json.loads(sent)['objects']]),
-                **{'Content-Type': 'application/vnd.git-lfs+json'})
-        elif '/commit/' in path:
-            self.commit('/'.join(path.split('/')[3:5]), sent)
-        else:
-            self.answer(404)
-
-    def commit(self, repo, sent):
-        import base64
-        for line in sent.decode().splitlines():
-            told = json.loads(line)
-            if told['key'] == 'file':
-                self.hub.repos[repo][told['value']['path']] = base64.b64decode(
-                    told['value']['content'])
-            if told['key'] == 'lfsFile':
-                self.hub.repos[repo][told['value']['path']] = self.hub.blobs[told['value']['oid']]
-        self.answer(200, dict(success=True, commitOid=COMMIT,
-                              commitUrl=f'{self.server.address}/{repo}/commit/{COMMIT}'))
 
 
 @contextmanager

@@ -145,38 +145,6 @@ def library(name: str) -> tuple[Any, Any]:
     return huggingface_hub, errors
 
 
-def check_upload(name: str) -> None:
-    """Looks, before a model is built, whether it can be uploaded.
-
-    Raises:
-        ValueError: a name with a revision or a file, or of timm.
-        OSError: there is no token.
-    """
-    wanted = read_name(name)
-    if wanted[1:] != (None, None) or not name.startswith('hf://'):
-        raise ValueError(f'{name!r} must be hf://OWNER/NAME to upload to')
-    if library(name)[0].get_token() is None:
-        raise OSError(f'{name}: to upload, {_LOG_IN}')
-
-
-def upload(name: str, folder: str, *, private: bool = False) -> str:
-    """Upload the files of a folder as a new version of a repository, which is made where there is
-    none; returns its address.
-
-    Raises:
-        OSError: the server refuses it.
-    """
-    hub, errors = library(name)
-    wanted, api = read_name(name), hub.HfApi()
-    try:
-        api.create_repo(wanted.repo, private=private, exist_ok=True)
-        api.upload_folder(repo_id=wanted.repo, folder_path=folder,
-                          commit_message='Upload by mmposenc')
-    except Exception as error:  # its HTTP library has errors of its own
-        raise OSError(f'{name} could not be uploaded: {describe(error)}') from error
-    return f'{hub.constants.ENDPOINT}/{wanted.repo}'
-
-
 def _not_reached(name: str, hub: Any) -> str:
     place = hub.constants.HF_HUB_CACHE
     if hub.constants.HF_HUB_OFFLINE:

@@ -13,11 +13,13 @@ import torch
 from hub_server import serving
 from safetensors.torch import save
 from scripts import ROOT
+from tinytasks import classifier_config
+from tinyweights import saved
 
 import mmposenc
 from mmposenc.checkpoint import hub, load_checkpoint
 from mmposenc.checkpoint.config_json import vit_of
-from mmposenc.checkpoint.files import read_checkpoint
+from mmposenc.checkpoint.files import read_checkpoint, write_checkpoint
 from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.commands.convert import main as convert
 
@@ -209,7 +211,7 @@ def test_without_the_package(monkeypatch):
 
 
 def test_every_way_in(server, tmp_path, monkeypatch, capsys):
-    """init_cfg of a backbone, mmengine's loader and the converter."""
+    """init_cfg of a backbone, mmengine's loader, the converter and :func:`mmposenc.load`."""
     from mmengine.runner.checkpoint import CheckpointLoader
 
     torch.manual_seed(0)
@@ -220,6 +222,13 @@ def test_every_way_in(server, tmp_path, monkeypatch, capsys):
     assert all(torch.equal(value, state[key]) for key, value in model.state_dict().items())
     assert CheckpointLoader.load_checkpoint('hf://me/vit').keys() == state.keys()
     assert read_checkpoint('hf://me/vit').state_dict.keys() == state.keys()
+    config = classifier_config(tmp_path)
+    trained = saved(config, tmp_path / 'epoch_1.pth', ['bright', 'dark'])
+    shared = tmp_path / 'model.safetensors'
+    write_checkpoint(shared, read_checkpoint(trained).state_dict)
+    server.repos['me/trained'] = {shared.name: shared.read_bytes()}
+    models = [mmposenc.load(config, weights) for weights in (trained, 'hf://me/trained')]
+    torch.testing.assert_close(models[0].state_dict(), models[1].state_dict(), rtol=0, atol=0)
     with pytest.raises(SystemExit, match='no repository me/none'):
         convert(['auto', 'hf://me/none', str(tmp_path / 'out.pth')])
 

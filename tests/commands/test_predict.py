@@ -375,6 +375,8 @@ def test_models_that_load_finds(detector, tmp_path, caplog) -> None:
     assert model.dataset_meta['classes'] == ('square', 'disc') and not model.training
     with pytest.raises(FileNotFoundError, match='there is no checkpoint'):
         mmposenc.load(detector['config'], tmp_path / 'none.pth')
+    with pytest.raises(ValueError, match=r"names weights.*load\(CONFIG, 'hf://me/tiny'\)"):
+        mmposenc.load('hf://me/tiny')
     with pytest.raises(ValueError, match="device='nonsense'"):
         mmposenc.load(detector['config'], device='nonsense')
 

@@ -174,10 +174,6 @@ CLASSIFIER = {
         ('auto w.pth nofolder/x.pth', 'nofolder is not a folder'),
         ('auto w.pth w.pth', 'w.pth exists; give --overwrite'),
         ('auto other.pth x.pth --to timm', 'none of the models of timm')],
-    'push cls.py': [
-        ('note.txt --checkpoint w.pth', 'TARGET note.txt: '),
-        ('x --private', '--private does nothing without hf://OWNER/NAME'),
-        ('hf://a/b --overwrite', '--overwrite does nothing without a folder')],
     'export': [
         ('cls.py other.pth x.pt2', 'other.pth does not fit'), ('cls.py w.pth x', 'x must end in'),
         ('cls.py w.pth x.pt2 --size 31', 'size=(31, 31) must be at least (32, 32)'),

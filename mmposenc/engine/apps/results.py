@@ -22,7 +22,6 @@ from ..config.config import load_config
 from ..config.models import build_model, device_of, load_weights, start_weights
 from ..config.testing import scope_of
 from ..training.checkpoints import latest_checkpoint
-from . import repository
 from .pictures import PICTURES, Source, find_sources, write_picture
 from .prediction import Artist, Predictor, Reader, check_score_thr
 from .records import class_names, palette, record_of
@@ -36,9 +35,9 @@ def load(model: str | Path | Config | dict[str, Any], checkpoint: str | Path | N
 
     Args:
         model: a config (a file, ``mmposenc::...``, a ``Config`` or dict), or the folder of a
-            training, whose newest checkpoint is taken; or what ``mmposenc push`` left: a folder or
-            ``hf://owner/name``, of which no code runs.
-        checkpoint: the weights; None: those of the folder, of a config as training starts.
+            training, whose newest checkpoint is taken. A config is a program: it is run.
+        checkpoint: the weights, a file or ``hf://owner/name``; None: those of the folder, of a
+            config as training starts.
         device: 'cpu', 'cuda:1'; None: an accelerator, where there is one.
 
     Returns:
@@ -47,14 +46,15 @@ def load(model: str | Path | Config | dict[str, Any], checkpoint: str | Path | N
 
     Raises:
         FileNotFoundError: no such config, folder or checkpoint.
-        ValueError: they do not fit each other, or a folder is none of a training.
+        ValueError: they do not fit each other, a folder is none of a training, or ``model`` is a
+            name of weights.
     """
     place = device_of(device)
     if isinstance(model, (dict, Config)):
         cfg = model if isinstance(model, Config) else Config(model)
-    elif hub.is_name(model) or (Path(model) / repository.WEIGHTS).is_file():
-        cfg, weights = repository.read(model)
-        checkpoint = checkpoint or weights
+    elif hub.is_name(model):
+        raise ValueError(f'model={str(model)!r} names weights, and a config is required too: '
+                         f'load(CONFIG, {str(model)!r})')
     elif Path(model).is_dir():
         config, newest = _of_training(Path(model))
         cfg, checkpoint = load_config(config), checkpoint or newest
