@@ -1,39 +1,23 @@
 """Stands in for ``mmcv._ext`` where mmcv was installed without compiled operators.
 
-The operators that models of mmdet and mmseg use run in pure PyTorch; every other one exists, and
-says what it lacks (:mod:`.missing`).
+The operators that most models of mmdet and mmseg need run in pure PyTorch. Every other one can be
+imported, and raises an error that names the remedy when it is called (:mod:`.missing`).
 """
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from . import (
-    carafe,
-    deform_attn,
-    deform_conv,
-    focal_loss,
-    masked_conv,
-    nms,
-    psa_mask,
-    roi_align,
-    sync_bn,
-)
+from . import deform_attn, focal_loss, nms, roi_align, sync_bn
 from .missing import missing
 
 NOT_COMPILED = 'not compiled (mmposenc.operators)'
 
 #: By the module that has them; functions are called as mmcv's operators are.
 _FORMS: dict[ModuleType, str] = {
-    carafe: 'carafe_forward carafe_backward',
     deform_attn: 'ms_deform_attn_forward ms_deform_attn_backward',
-    deform_conv: 'deform_conv_forward deform_conv_backward_input deform_conv_backward_parameters '
-                 'modulated_deform_conv_forward modulated_deform_conv_backward',
     focal_loss: 'sigmoid_focal_loss_forward sigmoid_focal_loss_backward',
-    masked_conv: 'masked_im2col_forward masked_col2im_forward',
-    nms: 'nms softnms nms_match line_nms_forward',
-    psa_mask: 'psamask_forward psamask_backward',
-    roi_align: 'roi_align_forward roi_align_backward '
-               'deform_roi_pool_forward deform_roi_pool_backward',
+    nms: 'nms softnms',
+    roi_align: 'roi_align_forward roi_align_backward',
     sync_bn: 'sync_bn_forward_mean sync_bn_forward_var sync_bn_forward_output '
              'sync_bn_backward_param sync_bn_backward_data',
 }

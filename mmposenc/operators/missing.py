@@ -1,4 +1,4 @@
-"""Operators without a PyTorch form, and their error when a layer is built or called."""
+"""Operators that only a compiled mmcv has, and their error when a layer is built or called."""
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -10,16 +10,27 @@ from typing import Any, NoReturn
 ON_CPU = {
     'active_rotated_filter_backward', 'active_rotated_filter_forward', 'bbox_overlaps',
     'bezier_align_backward', 'bezier_align_forward', 'box_iou_quadri', 'box_iou_rotated',
-    'contour_expand', 'dynamic_voxelize_forward', 'hard_voxelize_forward', 'nms_quadri',
-    'nms_rotated', 'pixel_group', 'points_in_boxes_cpu_forward', 'roi_align_rotated_backward',
-    'roi_align_rotated_forward', 'rotated_feature_align_backward', 'rotated_feature_align_forward'}
+    'contour_expand', 'deform_conv_backward_input', 'deform_conv_backward_parameters',
+    'deform_conv_forward', 'dynamic_voxelize_forward', 'hard_voxelize_forward',
+    'modulated_deform_conv_backward', 'modulated_deform_conv_forward', 'nms_match', 'nms_quadri',
+    'nms_rotated', 'pixel_group', 'points_in_boxes_cpu_forward', 'psamask_backward',
+    'psamask_forward', 'roi_align_rotated_backward', 'roi_align_rotated_forward',
+    'rotated_feature_align_backward', 'rotated_feature_align_forward'}
 #: Layers of mmcv.ops that no device runs without the operator named here.
 LAYERS = {
     'BezierAlign': 'bezier_align_forward',
     'BorderAlign': 'border_align_forward',
+    'CARAFE': 'carafe_forward',
+    'CARAFENaive': 'carafe_naive_forward',
+    'CARAFEPack': 'carafe_forward',
     'Correlation': 'correlation_forward',
+    'DeformConv2d': 'deform_conv_forward',
+    'DeformRoIPool': 'deform_roi_pool_forward',
     'DynamicScatter': 'dynamic_point_to_voxel_forward',
+    'MaskedConv2d': 'masked_im2col_forward',
+    'ModulatedDeformConv2d': 'modulated_deform_conv_forward',
     'PrRoIPool': 'prroi_pool_forward',
+    'PSAMask': 'psamask_forward',
     'QueryAndGroup': 'group_points_forward',
     'RiRoIAlignRotated': 'riroi_align_rotated_forward',
     'RoIAlignRotated': 'roi_align_rotated_forward',
@@ -35,7 +46,11 @@ LAYERS = {
 
 
 def build_recipe() -> str:
-    """The command that replaces the installed mmcv by the same version with its operators."""
+    """The command that replaces the installed mmcv by the same version with its operators.
+
+    It takes half an hour or more, and needs a C++ compiler; with FORCE_CUDA=1 before it, and nvcc,
+    it builds the operators for CUDA too.
+    """
     for name in ('onedl-mmcv', 'mmcv', 'mmcv-lite'):
         try:
             release = version(name)
@@ -48,24 +63,19 @@ def build_recipe() -> str:
 
 
 def refuse(operator: str, layer: str | None = None) -> NoReturn:
-    """Raises a NotImplementedError that says what is missing and what would help."""
-    needs = f', which {layer} needs,' if layer else ''
+    """Raises a NotImplementedError that says in one line what is missing and what would help."""
     if operator in ON_CPU:
-        cure = ('A build of mmcv with its operators has it, for a CPU too. It needs a C++ compiler '
-                '(for CUDA also nvcc and FORCE_CUDA=1) and half an hour or more:')
+        remedy = 'Install an mmcv with compiled operators: '
     else:
-        cure = ('mmcv has it only for CUDA: on a CPU nothing runs it. For a GPU, build mmcv with '
-                'its operators, which needs a C++ compiler and nvcc, and half an hour or more:\n'
-                '    FORCE_CUDA=1 \\')
+        remedy = ('On a CPU nothing runs it, as mmcv has it only for CUDA. For a GPU, install an '
+                  'mmcv with compiled operators: FORCE_CUDA=1 ')
     raise NotImplementedError(
-        f'the mmcv operator {operator!r}{needs} is not available: this mmcv was installed without '
-        'compiled operators, and mmposenc has PyTorch forms of those that models of mmdet and '
-        'mmseg use, not of RoIPool and of operators for rotated boxes, points, GANs, scene text '
-        f'and video. {cure}\n    {build_recipe()}')
+        f'{layer or "this model"} needs the mmcv operator {operator!r}, which the installed mmcv '
+        f'was built without and mmposenc does not replace. {remedy}{build_recipe()}')
 
 
 def missing(operator: str) -> Callable[..., NoReturn]:
-    """An operator that says what it lacks when it is called."""
+    """An operator that can be imported, and is refused when it is called."""
     def call(*args: Any, **kwargs: Any) -> NoReturn:
         refuse(operator)
 

@@ -1,4 +1,4 @@
-"""RoIAlign: features of a region, sampled bilinearly on a regular grid, or on bins that are moved.
+"""RoIAlign: features of a region, sampled bilinearly on a regular grid.
 
 Every output bin is a weighted sum of pixels, whatever its number of samples; embedding_bag adds
 such sums up in one pass, without a tensor of all the samples."""
@@ -17,7 +17,7 @@ MAX_SAMPLES = 1 << 20  # of one pass: bounds the index tensors to some 100 MB
 class Grid(NamedTuple):
     """Where the bins of K regions are sampled; the last axis is y, x."""
     image: Tensor  # (K,) long
-    start: Tensor  # (K, 1, 2), or (K, bins, 2) where each bin has its own
+    start: Tensor  # (K, 2)
     bin_size: Tensor  # (K, 2)
     samples: Tensor  # (K, 2) long, samples a bin
 
@@ -57,7 +57,7 @@ def make_grid(rois: Tensor, num_images: int, size: tuple[int, int], spatial_scal
         samples = torch.full_like(extent, sampling_ratio, dtype=torch.long)
     else:  # about one sample a pixel; the compiled kernel rounds up in float32
         samples = bin_size.float().ceil().long()
-    return Grid(image, start[:, None], bin_size, samples)
+    return Grid(image, start, bin_size, samples)
 
 
 def interpolate(coordinate: Tensor, size: int) -> Taps:
@@ -86,11 +86,10 @@ def sample(grid: Grid, size: tuple[int, int], height: int, width: int) -> Sample
     run, place = count_up(per_bin)
     roi, cell = run // bins, run % bins
     samples, bin_size = grid.samples[roi], grid.bin_size[roi]
-    start = grid.start.expand(-1, bins, -1).reshape(-1, 2)[run]
     inner = torch.stack([place // samples[:, 1], place % samples[:, 1]], 1)
     outer = torch.stack([cell // size[1], cell % size[1]], 1)
     # In the order of operations of mmcv's kernel, so that a sample on the edge stays there.
-    at = start + outer * bin_size + (inner + 0.5) * bin_size / samples
+    at = grid.start[roi] + outer * bin_size + (inner + 0.5) * bin_size / samples
     y, x = interpolate(at[:, 0], height), interpolate(at[:, 1], width)
     first = grid.image[roi] * (height * width)
     pixels = torch.stack([row * width + column + first
@@ -206,84 +205,3 @@ def roi_align_backward(grad_output: Tensor, rois: Tensor, argmax_y: Tensor, argm
                      spatial_scale, sampling_ratio, aligned)
     result = average_backward(grad_output.to(dtype), grid, grad_input.shape)
     grad_input.add_(result.permute(0, 3, 1, 2).to(grad_input.dtype))
-
-
-def extents(grid: Grid, size: tuple[int, int]) -> Tensor:
-    """Height and width of each region in cells, (K, 2)."""
-    return torch.stack([grid.bin_size[:, axis] * size[axis] for axis in (0, 1)], 1)
-
-
-def moved_grid(rois: Tensor, offset: Tensor, num_images: int, size: tuple[int, int],
-               spatial_scale: float, sampling_ratio: int, gamma: float) -> Grid:
-    """The grid of RoIAlign (aligned), each bin moved by a share of its region."""
-    grid = make_grid(rois, num_images, size, spatial_scale, sampling_ratio, aligned=True)
-    if not offset.numel():
-        return grid
-    bins = size[0] * size[1]
-    if offset.shape != (len(rois), 2, *size):
-        raise ValueError(f'offset must have shape {(len(rois), 2, *size)}, got '
-                         f'{tuple(offset.shape)}')
-    moves = gamma * extents(grid, size)[:, None] * offset.view(-1, 2, bins).permute(0, 2, 1).flip(2)
-    return grid._replace(start=grid.start + moves)
-
-
-def deform_roi_pool_forward(input: Tensor, rois: Tensor, offset: Tensor, output: Tensor,
-                            pooled_height: int, pooled_width: int, spatial_scale: float,
-                            sampling_ratio: int, gamma: float) -> None:
-    """Writes the pooled features of every region into ``output``.
-
-    Deformable convolutional networks (Dai et al., ICCV 2017), equation 6, with the samples of
-    RoIAlign.
-
-    Args:
-        input: (N, C, H, W).
-        rois: (K, 5) as image index, x1, y1, x2, y2, in units of the image.
-        offset: (K, 2, pooled_height, pooled_width), how far each bin is moved, in x and in y, as a
-            share of its region times gamma; or empty.
-        output: (K, C, pooled_height, pooled_width), overwritten.
-        spatial_scale: size of the map over size of the image.
-        sampling_ratio: samples a bin and axis; 0 takes about one a pixel.
-
-    Raises:
-        ValueError: for a region of negative size or of an image that is not there.
-    """
-    if len(rois) == 0:
-        return
-    size, dtype = (pooled_height, pooled_width), compute_dtype(input)
-    grid = moved_grid(rois.to(dtype), offset.to(dtype), len(input), size, spatial_scale,
-                      sampling_ratio, gamma)
-    table = input.to(dtype).permute(0, 2, 3, 1).reshape(-1, input.shape[1])
-    for piece in chunks(grid, size[0] * size[1]):
-        samples = sample(Grid(*(field[piece] for field in grid)), size, *input.shape[2:])
-        found = means_of_bins(table, samples)
-        output[piece] = found.view(-1, *size, input.shape[1]).permute(0, 3, 1, 2).to(output.dtype)
-
-
-def deform_roi_pool_backward(grad_output: Tensor, input: Tensor, rois: Tensor, offset: Tensor,
-                             grad_input: Tensor, grad_offset: Tensor, pooled_height: int,
-                             pooled_width: int, spatial_scale: float, sampling_ratio: int,
-                             gamma: float) -> None:
-    """Adds the gradient by the features and writes that by the moves.
-
-    Derivatives by the moves are those of what is computed; the compiled kernel has others where a
-    sample is held at the edge of the map.
-    """
-    if len(rois) == 0:
-        return
-    size, dtype = (pooled_height, pooled_width), compute_dtype(input)
-    grad = grad_output.to(dtype)
-    grid = moved_grid(rois.to(dtype), offset.to(dtype), len(input), size, spatial_scale,
-                      sampling_ratio, gamma)
-    grad_input.add_(average_backward(grad, grid, input.shape).permute(0, 3, 1, 2))
-    if not offset.numel():
-        return
-    table = input.to(dtype).permute(0, 2, 3, 1).reshape(-1, input.shape[1])
-    for piece in chunks(grid, size[0] * size[1]):
-        start = grid.start[piece].clone().requires_grad_()
-        own = Grid(*(field[piece] for field in grid))._replace(start=start)
-        with torch.enable_grad():
-            out = means_of_bins(table, sample(own, size, *input.shape[2:]))
-        rows = grad[piece].permute(0, 2, 3, 1).reshape(out.shape)
-        of_start, = torch.autograd.grad(out, start, rows)
-        moved = (of_start * gamma * extents(own, size)[:, None]).flip(2).permute(0, 2, 1)
-        grad_offset[piece] = moved.reshape(-1, 2, *size).to(grad_offset.dtype)

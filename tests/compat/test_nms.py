@@ -1,19 +1,14 @@
-"""Suppression of boxes (greedy, by groups, soft) and of lanes, against loops over single ones."""
+"""Suppression of boxes, greedy and soft, against loops over single ones."""
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from compat_checks import DEVICES, DTYPES, disjoint_boxes, iou_by_hand, random_boxes
-from compat_loops import greedy, naive_nms
+from compat_loops import naive_nms
 
 from mmposenc.operators import nms as module
-from mmposenc.operators.nms import line_nms_forward, nms, nms_match, softnms
-
-
-def naive_match(dets, iou_threshold):
-    boxes, threshold = dets.numpy()[:, :4], dets.numpy().dtype.type(iou_threshold)
-    return greedy(dets[:, 4], lambda i, j: iou_by_hand(boxes[i], boxes[j]) >= threshold)
+from mmposenc.operators.nms import nms, softnms
 
 
 def naive_softnms(boxes, scores, iou_threshold, sigma, min_score, method, offset):
@@ -51,12 +46,10 @@ def naive_softnms(boxes, scores, iou_threshold, sigma, min_score, method, offset
 @pytest.mark.parametrize('dtype', DTYPES)
 @pytest.mark.parametrize('rounded', [False, True])
 @pytest.mark.parametrize('iou_threshold', [0.0, 0.3, 0.7, 1.0])
-def test_greedy_choices_and_groups_are_those_of_loops(dtype, rounded, iou_threshold, monkeypatch):
+def test_greedy_choices_are_those_of_the_loop(dtype, rounded, iou_threshold, monkeypatch):
     """In one block of boxes and in many, on every device there is."""
     boxes, scores = random_boxes(100, dtype, rounded=rounded)
-    dets = torch.cat([boxes, scores[:, None]], 1)
     expected = [naive_nms(boxes, scores, iou_threshold, offset) for offset in (0, 1)]
-    groups = naive_match(dets, iou_threshold)
     for device in DEVICES:
         for block in (module.BLOCK, 7):
             monkeypatch.setattr(module, 'BLOCK', block)
@@ -64,7 +57,6 @@ def test_greedy_choices_and_groups_are_those_of_loops(dtype, rounded, iou_thresh
                      for offset in (0, 1)]
             assert [each.tolist() for each in found] == expected
             assert found[0].device.type == device and found[0].dtype == torch.long
-        assert nms_match(dets.to(device), iou_threshold) == groups
 
 
 @pytest.mark.parametrize('boxes, iou_threshold, offset, expected', [
@@ -79,12 +71,6 @@ def test_greedy_choices_and_groups_are_those_of_loops(dtype, rounded, iou_thresh
 def test_edges_of_overlap_and_equal_scores(boxes, iou_threshold, offset, expected):
     boxes = torch.tensor(boxes, dtype=torch.float32).view(-1, 4)
     assert nms(boxes, torch.full((len(boxes),), 0.5), iou_threshold, offset).tolist() == expected
-
-
-def test_groups_join_at_exactly_the_threshold():
-    dets = torch.tensor([[0., 0, 2, 2, 0.9], [0, 0, 1, 2, 0.8]])
-    assert nms_match(dets, 0.5) == [[0, 1]]
-    assert nms_match(dets[:0], 0.5) == []
 
 
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
@@ -114,7 +100,6 @@ def soft(boxes, scores, dets, method=1):
 
 @pytest.mark.parametrize('call', [
     lambda boxes, scores: nms(boxes, scores, 0.5, 0),
-    lambda boxes, scores: nms_match(torch.cat([boxes, scores[:, None]], 1), 0.5),
     lambda boxes, scores: soft(boxes, scores, torch.zeros(5, 5))])
 def test_nan_scores_are_an_error(call):
     boxes, scores = random_boxes(5)
@@ -170,57 +155,8 @@ def test_mmcvs_functions_use_them():
         inds = (labels == label).nonzero()[:, 0]
         by_class += inds[naive_nms(boxes[inds], scores[inds], 0.5, 0)].tolist()
     assert kept.tolist() == sorted(by_class, key=lambda i: -scores[i].item())
-    dets = torch.cat([boxes, scores[:, None]], 1)
-    assert [group.tolist() for group in ops.nms_match(dets, 0.4)] == naive_match(dets, 0.4)
     for number, method in enumerate(('naive', 'linear', 'gaussian')):
         dets, kept = ops.soft_nms(boxes, scores, 0.3, 0.5, 0.05, method)
         expected, indices = naive_softnms(boxes, scores, 0.3, 0.5, 0.05, number, 0)
         assert kept.tolist() == indices
         torch.testing.assert_close(dets, expected)
-
-
-def lanes(count, seed=0):
-    """Lanes that start low or high and lie close to some others; scores with equal ones."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.rand(count, 1, generator=generator) * 60 + torch.rand(
-        count, 72, generator=generator) * 4
-    start = torch.rand(count, generator=generator) * 0.6
-    length = torch.randint(0, 60, (count,), generator=generator).float()
-    scores = (torch.rand(count, generator=generator) * 20).round() / 20
-    first = torch.stack([1 - scores, scores, start, x[:, 0], length], 1)
-    return torch.cat([first, x], 1), scores
-
-
-def near(a, b, overlap):
-    """Mean distance over the rows of both; false without such rows."""
-    spans = [(int(float(lane[2]) * 71 + 0.5), int(lane[4])) for lane in (a, b)]
-    first = max(start for start, _ in spans)
-    last = min(min(start + length - 1 for start, length in spans), 71)
-    if last < first:
-        return False
-    return float((a[5 + first:6 + last] - b[5 + first:6 + last]).abs().mean()) < overlap
-
-
-@pytest.mark.parametrize('count, overlap, top_k', [
-    (40, 3.0, 100), (40, 10.0, 100), (40, 3.0, 4), (40, 0.0, 100), (0, 3.0, 4)])
-def test_lanes_equal_the_greedy_loop(count, overlap, top_k):
-    boxes, scores = lanes(count)
-    kept = [best for best, *_ in greedy(scores, lambda i, j: near(boxes[i], boxes[j], overlap))]
-    kept = kept[:top_k]
-    rank = sorted(range(count), key=lambda i: -float(scores[i]))
-    parent = [0] * count
-    for number, best in enumerate(kept, 1):  # the last one kept that is near
-        for i in rank[rank.index(best):]:
-            if i == best or near(boxes[best], boxes[i], overlap):
-                parent[i] = number
-    keep, number, parents = line_nms_forward(boxes, scores, overlap, top_k)
-    assert int(number) == len(kept) and number.shape == ()
-    assert keep.tolist() == kept + [0] * (count - len(kept)) and parents.tolist() == parent
-
-
-@pytest.mark.parametrize('change, message', [
-    (lambda boxes, scores: (boxes[:, :-1], scores), r'boxes must have shape \(N, 77\)'),
-    (lambda boxes, scores: (boxes, scores * torch.nan), 'scores must not be NaN')])
-def test_bad_lanes(change, message):
-    with pytest.raises(ValueError, match=message):
-        line_nms_forward(*change(*lanes(3)), 3.0, 4)

@@ -1,4 +1,4 @@
-"""Operators that pool regions, mmcv's and torchvision's, against loops over samples."""
+"""RoIAlign, mmcv's and torchvision's, against a loop over samples."""
 import math
 from types import SimpleNamespace
 
@@ -14,16 +14,6 @@ from mmposenc.operators.roi_align import roi_align_backward, roi_align_forward
 mmcv, vision = pytest.importorskip('mmcv.ops'), pytest.importorskip('torchvision.ops')
 SIZE, SCALE = (3, 2), 0.25
 
-
-def deform_loop(x, rois, moves, ratio, gamma):
-    """RoIAlign of bins that are moved by shares of their region."""
-    extents = (rois[:, 3:] - rois[:, 1:3]) * SCALE  # x, y
-    moves = gamma * extents[..., None, None] * moves[:len(rois)]
-    return naive_roi_align(x, rois, SIZE, SCALE, ratio, True, moves.flip(1))
-
-
-MOVES = torch.randn(8, 2, *SIZE, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
 #: The operator and its loop; each takes a map and regions.
 OPERATORS = {
     **{f'mmcv align {ratio} {aligned}': (
@@ -34,12 +24,7 @@ OPERATORS = {
         lambda x, rois, *how: vision.roi_align(x, rois, SIZE, SCALE, *how),
         lambda x, rois, ratio, aligned: naive_roi_align(
             x, rois, SIZE, SCALE, max(ratio, 0), aligned), (ratio, aligned))
-       for ratio, aligned in ((-1, False), (2, True))},
-    **{f'deformable {scale} {ratio}': (
-        lambda x, rois, ratio, moves: mmcv.deform_roi_pool(
-            x, rois, moves[:len(rois)].to(x), SIZE, SCALE, ratio, 0.3),
-        lambda x, rois, ratio, moves: deform_loop(x, rois, moves, ratio, 0.3),
-        (ratio, scale * MOVES)) for scale in (0, 1, 20) for ratio in (0, 2)}}
+       for ratio, aligned in ((-1, False), (2, True))}}
 
 
 def case(seed, dtype, hw):
@@ -51,9 +36,8 @@ def case(seed, dtype, hw):
 
 
 @pytest.mark.parametrize('hw', [(9, 6), (1, 5), (4, 1)])
-@pytest.mark.parametrize('name, dtype', [
-    (name, dtype) for name in OPERATORS for dtype in DTYPES
-    if not name.startswith('deformable') or dtype == torch.float64])  # as its loop
+@pytest.mark.parametrize('dtype', DTYPES)
+@pytest.mark.parametrize('name', OPERATORS)
 def test_equals_its_loop(name, hw, dtype, monkeypatch):
     """Maps in another order of memory; in pieces, whose gradient is that of the whole; none of
     none."""
@@ -77,12 +61,7 @@ def test_gradient(name):
     operator, _, how = OPERATORS[name]
     x, rois = case(1, torch.float64, (4, 3))
     x.requires_grad_()
-    if 'deformable' in name:
-        ratio, moves = how
-        assert torch.autograd.gradcheck(lambda x, moves: operator(x, rois, ratio, moves),
-                                        (x, moves.clone().requires_grad_()), fast_mode=True)
-    else:
-        assert torch.autograd.gradcheck(lambda x: operator(x, rois, *how), x, fast_mode=True)
+    assert torch.autograd.gradcheck(lambda x: operator(x, rois, *how), x, fast_mode=True)
 
 
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
@@ -109,23 +88,11 @@ def test_bad_regions_are_errors(roi, message):
 def test_arguments_that_do_not_fit_are_errors():
     x, rois = random_case(2, torch.float64, (4, 5))
     rois = rois[:1]
-    with pytest.raises(ValueError, match=r'offset must have shape \(1, 2, 3, 2\), got'):
-        mmcv.deform_roi_pool(x, rois, MOVES[:1, :, :2], SIZE)
     rois[0, 1] = rois[0, 3] + 1
     with pytest.raises(ValueError, match='rois must have x2 >= x1 and y2 >= y1'):
         mmcv.roi_align(x, rois, SIZE)
     with pytest.raises(NotImplementedError, match="pool_mode='avg', or build mmcv:"):
         mmcv.roi_align(x, rois, SIZE, SCALE, 2, 'max')
-
-
-def test_regions_without_moves_are_aligned_and_packs_train():
-    x, rois = random_case(3, torch.float64, (6, 7))
-    torch.testing.assert_close(mmcv.deform_roi_pool(x, rois, None, SIZE, SCALE, 2),
-                               mmcv.roi_align(x, rois, SIZE, SCALE, 2))
-    for pack in (mmcv.DeformRoIPoolPack, mmcv.ModulatedDeformRoIPoolPack):
-        layer = pack(SIZE, 3, 8, SCALE, 2).double()
-        layer(x, rois).sum().backward()
-        assert layer.offset_fc[-1].weight.grad.any()
 
 
 def test_torchvision_takes_boxes_by_image():
