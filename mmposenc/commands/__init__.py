@@ -26,7 +26,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     'complexity': ('complexity', 'count parameters, multiply-accumulates and activations'),
     'browse': ('browse', 'draw the training images after augmentation'),
     'prepare': ('prepare', 'download a data set, check a local one, or convert your own labels'),
-    'cache': ('cache', 'compute the features of a frozen backbone before training'),
     'export': ('export', 'write a model as an ONNX file or an exported program'),
     'run': ('run', "run a script, such as one of mmdet's tools, with mmposenc imported first"),
     'show-metrics': ('show_metrics', 'print the results of tests as a table'),

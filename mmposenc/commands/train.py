@@ -16,8 +16,6 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         help='mixed precision: float16 on a GPU, bfloat16 on a CPU')
     parser.add_argument('--auto-scale-lr', action='store_true', help='scale the learning rate by '
                         'the total batch size / auto_scale_lr.base_batch_size')
-    parser.add_argument('--feature-cache', metavar='FOLDER', help='store the features of the '
-                        'frozen backbone there (mmposenc.FeatureCacheHook)')
     parser.add_argument('--resume', nargs='?', const='auto', metavar='auto|CHECKPOINT',
                         help="resume a run from a checkpoint; 'auto', the default: from its latest")
     parser.add_argument('--no-save-on-interrupt', action='store_true',
@@ -35,7 +33,6 @@ def main(argv: list[str] | None = None) -> None:
         from ..engine.config.options import read_run_config
         cfg = read_run_config(args)
         engine.prepare_training(cfg, amp=args.amp, compiled=args.compile,
-                                feature_cache=args.feature_cache,
                                 auto_scale_lr=args.auto_scale_lr, resume=args.resume,
                                 allow_mismatch=args.allow_mismatch,
                                 save_on_interrupt=not args.no_save_on_interrupt,

@@ -19,7 +19,6 @@ _MODULES = {
     'NotFinite': 'engine.training.finite',
     'browse': 'engine.apps.browse',
     'build_runner': 'engine.training.launch',
-    'cache_features': 'engine.training.launch',
     'leave_process_group': 'engine.training.launch',
     'load_config': 'engine.config.config',
     'override': 'engine.config.options',

@@ -20,7 +20,7 @@ from mmposenc.lab.figures.paper_figures import FIGURES
 
 SCRIPTS = {'train': 'train', 'test': 'test', 'convert': 'convert_checkpoint',
            'figures': 'visualize_encoding', 'browse': 'browse_dataset', 'prepare': 'prepare_data',
-           'cache': 'cache_features', 'show-metrics': 'show_metrics'}
+           'show-metrics': 'show_metrics'}
 
 
 def said(capsys, run, words) -> tuple[object, str]:

@@ -100,12 +100,7 @@ DETECTOR = {
         ('--score-thr nan', 'score_thr=nan must be at least 0'),
         ('--batch-size 0', 'batch_size=0 must be at least 1'), ('--device gpu', "device='gpu'"),
         ('--cfg-options model.bbox_head.num_classes=7', 'num_classes: 7'),
-        ('--cfg-options test_dataloader.dataset.pipeline.1.type=Foo', 'Foo is not in the')],
-    'cache {config}': [
-        ('--folder {dir}/data.csv/x', 'data.csv is no folder'),
-        ('--folder out', 'the backbone trains 92 of its parameters'),
-        ('', 'no mmposenc.FeatureCacheHook in custom_hooks'),
-        ('--folder out --cfg-options custom_hooks=abc', "custom_hooks='abc' must be a list")]}
+        ('--cfg-options test_dataloader.dataset.pipeline.1.type=Foo', 'Foo is not in the')]}
 #: Of a classifier in the folder of FILES, by the words that they begin with.
 CLASSIFIER = {
     'compare': [

@@ -6,46 +6,41 @@ import hashlib
 import json
 import logging
 import os
-import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from mmengine.config import Config
-from mmengine.dataset import pseudo_collate
+from mmengine.dist import get_world_size
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import mmposenc
+from mmposenc.checkpoint.rules import shown
 from mmposenc.functional.image_sizes import one_batch, set_img_shapes
 
 from ..config.checks import check_folder
 from ..config.nodes import custom_hook
-from ..console import Bar
 from .processes import plain_model
-
-#: How many writes may pass before the folder is measured again: other processes write to it too.
-_MEASURED_EVERY = 64
 
 
 class FeatureStore:
     """Features in bfloat16, by two hashes: of the weights that made them and of the image.
 
-    A file is read only if it says both hashes and its checksum is that of these and its tensors;
-    any other (damaged, cut short, renamed, of other weights) is ignored and written again. Features
-    that can't be written (a full disk, a folder in place of a file) are not kept, and a warning
-    gives the first reason. Nothing that is read can run code (safetensors).
+    A damaged file is written again. Features that cannot be written (a full disk, a folder in place
+    of a file) are not kept, and a warning gives the first reason. No file can run code
+    (safetensors).
 
     Args:
         folder: made when it is not there.
-        max_bytes: files are written while all of the folder stays below it (several processes
-            may pass it by a few files). Nothing is deleted to make room.
+        max_bytes: files are written while all of the folder stays below it; the processes of a
+            training share the room. Nothing is deleted to make room.
 
     Raises:
         ValueError: for a folder that is a file, or a link that leads nowhere.
@@ -55,14 +50,15 @@ class FeatureStore:
         self.folder = Path(folder).expanduser()
         check_folder(str(self.folder), 'folder of kept features')
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.max_bytes = max_bytes
-        self.used_bytes = self._measured()
+        used = sum(path.lstat().st_size for path in self.folder.rglob('*.safetensors'))
+        #: Bytes that this process may still write.
+        self.room = (max_bytes - used) // get_world_size()
         #: How many features were read, damaged, written, or not kept.
         self.counts = dict.fromkeys(('read', 'damaged', 'written', 'no room', 'not kept'), 0)
 
     def path(self, weights: str, image: str) -> Path:
         """Where features lie."""
-        return self.folder / weights[:16] / image[:2] / f'{image[:32]}.safetensors'
+        return self.folder / weights[:32] / f'{image}.safetensors'
 
     def read(self, weights: str, image: str) -> list[Tensor] | None:
         """The features that ``weights`` made of ``image``, or None."""
@@ -70,16 +66,12 @@ class FeatureStore:
         if not os.path.isfile(path):
             return None
         try:
-            with safe_open(path, framework='pt') as file:
-                about = file.metadata() or {}
-                tensors = [file.get_tensor(name) for name in sorted(file.keys())]
+            tensors = load_file(path)
         except (SafetensorError, OSError, ValueError):
-            about, tensors = {}, []
-        if about == _about(weights, image, tensors):
-            self.counts['read'] += 1
-            return tensors
-        self.counts['damaged'] += 1
-        return None
+            self.counts['damaged'] += 1
+            return None
+        self.counts['read'] += 1
+        return [tensors[name] for name in sorted(tensors)]
 
     def write(self, weights: str, image: str, tensors: Sequence[Tensor]) -> None:
         """Keep features, unless the folder is full.
@@ -88,20 +80,17 @@ class FeatureStore:
             weights, image: hexadecimal hashes.
             tensors: at most 100, of any shapes; kept in bfloat16.
         """
-        kept = [tensor.detach().to('cpu', torch.bfloat16).contiguous() for tensor in tensors]
-        path = self.path(weights, image)
-        old = _size(path)
-        new = sum(tensor.nbytes for tensor in kept) + 1024 + 128 * len(kept)  # and the header
-        if sum(self.counts.values()) % _MEASURED_EVERY == 0:
-            self.used_bytes = self._measured()
-        if self.used_bytes - old + new > self.max_bytes:
+        kept = {f'{i:02d}': tensor.detach().to('cpu', torch.bfloat16).contiguous()
+                for i, tensor in enumerate(tensors)}
+        size = sum(tensor.nbytes + 128 for tensor in kept.values())  # 128 for its header
+        if size > self.room:
             self.counts['no room'] += 1
             return
-        partial = path.with_name(f'{path.name}.{os.getpid()}.partial')
+        path = self.path(weights, image)
+        partial = path.with_name(f'{image}.{os.getpid()}.partial')
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            save_file({f'{i:02d}': tensor for i, tensor in enumerate(kept)}, partial,
-                      _about(weights, image, kept))
+            save_file(kept, partial)
             # No flush to the disk: what a power cut damages is computed again.
             os.replace(partial, path)
         except (SafetensorError, OSError) as error:
@@ -112,53 +101,23 @@ class FeatureStore:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
             return
-        self.used_bytes += _size(path) - old
+        self.room -= size
         self.counts['written'] += 1
 
-    def _measured(self) -> int:
-        """Bytes of all files, including those that a killed process left half written."""
-        return sum(_size(Path(folder, name)) for folder, _, names in os.walk(self.folder)
-                   for name in names)
 
-
-def _size(path: Path) -> int:
-    """Bytes of a file, or of a link itself; 0 if there is none, or it was just removed."""
-    try:
-        about = path.lstat()
-    except OSError:
-        return 0
-    return 0 if stat.S_ISDIR(about.st_mode) else about.st_size
-
-
-def hash_tensors(tensors: Iterable[Tensor], *more: str) -> str:
-    """SHA-256 of tensors' types, shapes and values, in hexadecimal.
+def hash_tensors(tensors: Mapping[str, Tensor], words: str = '') -> str:
+    """SHA-256 of tensors' names, types, shapes and values, in hexadecimal.
 
     Args:
-        tensors: on any device.
-        more: further words that count.
+        tensors: on any device, in any order.
+        words: text that counts too.
     """
-    digest = hashlib.sha256(repr(more).encode())
-    for tensor in tensors:
-        plain = tensor.detach().cpu().contiguous()
-        digest.update(f'{plain.dtype} {tuple(plain.shape)}'.encode())
-        if plain.numel():
-            digest.update(memoryview(plain.reshape(-1).view(torch.uint8).numpy()))
+    digest = hashlib.sha256(words.encode())
+    for name in sorted(tensors):
+        plain = tensors[name].detach().cpu().contiguous()
+        digest.update(f'{name} {plain.dtype} {tuple(plain.shape)}'.encode())
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
-
-
-def hash_weights(state_dict: Mapping[str, Tensor], *more: str) -> str:
-    """SHA-256 of a state dict, names included; ``more`` as in :func:`hash_tensors`."""
-    names = sorted(state_dict)
-    return hash_tensors((state_dict[name] for name in names), *names, *more)
-
-
-def _about(weights: str, image: str, tensors: Sequence[Tensor]) -> dict[str, str]:
-    """The metadata of a file."""
-    return {'weights': weights, 'image': image,
-            'checksum': hash_tensors(tensors, weights, image)}
-
-
-GIGABYTE = 10 ** 9
 
 
 class FeatureCacheHook(Hook):
@@ -189,45 +148,27 @@ class FeatureCacheHook(Hook):
 
     def before_train(self, runner: Any) -> None:
         """Put the folder between the model and its backbone."""
-        cached = self.attach(runner.model, (runner.cfg.get('model') or {}).get('backbone'))
+        model = plain_model(runner.model)
+        backbone = getattr(model, 'backbone', None)
+        if not isinstance(backbone, nn.Module):
+            raise ValueError(f'{type(model).__name__} has no backbone to keep features of')
+        # Not before: a config is tested with its hooks, and needs no folder then.
+        self.store = FeatureStore(self.folder, int(self.max_gb * 10 ** 9))
+        settings = (runner.cfg.get('model') or {}).get('backbone')
+        cached = CachedFeatures(backbone, self.store, settings)
+        backbone.forward = cached  # type: ignore[method-assign]
         runner.logger.info(f'Features of the frozen backbone are kept in {self.folder} '
-                           f'(weights {cached.weights[:16]})')
+                           f'(weights {cached.weights[:32]})')
 
     def after_train(self, runner: Any) -> None:
-        """Take it away, and say what it was good for."""
-        self.detach(runner.model)
+        """Take it away, and say what it was good for, or that it was too small."""
+        del plain_model(runner.model).backbone.forward
         counts = ', '.join(f'{count} {what}' for what, count in self.store.counts.items())
         runner.logger.info(f'Features in {self.folder}: {counts}')
-        self.warn(runner)
-
-    def warn(self, runner: Any) -> None:
-        """Say so if the folder was too small."""
         if self.store.counts['no room']:
             runner.logger.warning(
                 f'max_gb={self.max_gb:g} was too little for all features; raise it, take fewer '
                 f'views, or delete folders of other weights in {self.folder}')
-
-    def attach(self, model: nn.Module, settings: Any = None) -> CachedFeatures:
-        """Let the backbone of a model read from the folder.
-
-        Args:
-            model: has ``backbone``.
-            settings: the backbone's config, which counts as its weights do.
-        """
-        plain = plain_model(model)
-        backbone = getattr(plain, 'backbone', None)
-        if not isinstance(backbone, nn.Module):
-            raise ValueError(f'{type(plain).__name__} has no backbone to keep features of')
-        # Not before: a config is tested with its hooks, and needs no folder then.
-        self.store = FeatureStore(self.folder, int(self.max_gb * GIGABYTE))
-        cached = CachedFeatures(backbone, self.store, settings)
-        backbone.forward = cached  # type: ignore[method-assign]
-        return cached
-
-    def detach(self, model: nn.Module) -> None:
-        """Undo :meth:`attach`."""
-        plain = plain_model(model)
-        vars(plain.backbone).pop('forward', None)
 
 
 class CachedFeatures:
@@ -240,7 +181,7 @@ class CachedFeatures:
     Args:
         backbone: every parameter must be frozen; returns a tensor or several.
         store: where features are kept.
-        settings: the backbone's config; ``init_cfg`` does not count.
+        settings: the backbone's config, which counts as its weights do, except ``init_cfg``.
 
     Raises:
         ValueError: names parameters that are trained.
@@ -249,133 +190,61 @@ class CachedFeatures:
     def __init__(self, backbone: nn.Module, store: FeatureStore, settings: Any = None) -> None:
         trained = [name for name, value in backbone.named_parameters() if value.requires_grad]
         if trained:
-            shown = ', '.join(trained[:4]) + (', ...' if len(trained) > 4 else '')
             raise ValueError(
-                f'the backbone trains {len(trained)} of its parameters ({shown}), so its features '
-                'change and cannot be kept; freeze all of it (frozen_stages, and final_norm=False '
-                'where the last norm would be trained), or train without the cache')
-        self.backbone, self.store = backbone, store
-        self.compute = backbone.forward
+                f'the backbone trains {len(trained)} of its parameters ({shown(trained)}), so its '
+                'features change and cannot be kept; freeze all of it (frozen_stages, and '
+                'final_norm=False for a trained last norm), or train without the cache')
+        self.backbone, self.store, self.compute = backbone, store, backbone.forward
         self.masks = bool(getattr(backbone, 'mask_padding', False))
-        self.weights = hash_weights(backbone.state_dict(), type(backbone).__name__,
-                                    _settings(settings), mmposenc.__version__)
-        self.grids: dict[tuple[int, int], list[tuple[int, ...]]] = {}
-        self.on_meta: nn.Module | None = None
+        options = {key: value for key, value in (settings or {}).items() if key != 'init_cfg'}
+        self.weights = hash_tensors(backbone.state_dict(), json.dumps(
+            [type(backbone).__name__, mmposenc.__version__, options], sort_keys=True, default=str))
+        #: Gives the shapes of features; nothing is computed.
+        self.on_meta = copy.deepcopy(backbone).to('meta').eval() if self.masks else None
 
     def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
         """The features of a batch (B, C, H, W), as the backbone returns them."""
         if not self.backbone.training or args or kwargs:
             return self.compute(x, *args, **kwargs)
         full_hw = (one_batch(x).shape[-2], x.shape[-1])
-        noted = getattr(x, 'img_shapes', None) if self.masks else None
-        extents = [(int(s[0]), int(s[1])) for s in noted] if noted else [full_hw] * len(x)
+        sizes = getattr(x, 'img_shapes', None) if self.masks else None
+        extents = [(int(s[0]), int(s[1])) for s in sizes] if sizes else [full_hw] * len(x)
         images = [self._features(image[None, :, :height, :width])
                   for image, (height, width) in zip(x, extents, strict=True)]
         if any(extent != full_hw for extent in extents):
-            images = [_pad(each, self._shapes(full_hw, x.shape[1])) for each in images]
+            with torch.no_grad():
+                outs = _tensors(self.on_meta(set_img_shapes(x[:1].to('meta'), [full_hw])))
+            images = [[_pad(each, out.shape[1:]) for each, out in zip(image, outs, strict=True)]
+                      for image in images]
         return tuple(torch.stack(maps).to(x) for maps in zip(*images, strict=True))
 
-    def _features(self, image: Tensor) -> list[Tensor]:
+    def _features(self, image: Tensor) -> Sequence[Tensor]:
         """Features of one image (1, C, H, W), without the batch dimension."""
         image = image.contiguous()  # strides may change the last bit of a convolution
-        key = hash_tensors([image])
-        found = self.store.read(self.weights, key)
-        if found is None:
+        key = hash_tensors({'': image})
+        features = self.store.read(self.weights, key)
+        if features is None:
+            self.backbone.eval()
             with torch.no_grad(), torch.autocast(image.device.type, torch.bfloat16):
-                found = [each[0].bfloat16() for each in self._run(self.compute, image)]
-            self.store.write(self.weights, key, found)
-        return [each.to(image.device) for each in found]
-
-    def _run(self, compute: Callable[..., Any], image: Tensor) -> Sequence[Tensor]:
-        """The backbone in evaluation mode; only its flag matters, what is frozen keeps its own."""
-        was_training = [module for module in self.backbone.modules() if module.training]
-        self.backbone.eval()
-        try:
-            if self.masks:
-                image = set_img_shapes(image, [image.shape[-2:]])
-            outs = compute(image)
-        finally:
-            for module in was_training:
-                module.training = True
-        return _tensors(outs)
-
-    def _shapes(self, hw_shape: tuple[int, int], channels: int) -> list[tuple[int, ...]]:
-        """Shapes of the features of an image that fills a batch; nothing is computed."""
-        if hw_shape not in self.grids:
-            if self.on_meta is None:
-                clone = copy.copy(self.backbone)
-                vars(clone).pop('forward', None)
-                self.on_meta = copy.deepcopy(clone).to('meta').eval()
-            image = torch.empty(1, channels, *hw_shape, device='meta')
-            with torch.no_grad():
-                outs = _tensors(self.on_meta(set_img_shapes(image, [hw_shape])))
-            self.grids[hw_shape] = [tuple(each.shape[1:]) for each in outs]
-        return self.grids[hw_shape]
+                outs = _tensors(self.compute(set_img_shapes(image, [image.shape[-2:]])))
+            self.backbone.train()
+            features = [each[0].bfloat16() for each in outs]
+            self.store.write(self.weights, key, features)
+        return [each.to(image.device) for each in features]
 
 
-def use_feature_cache(cfg: Config, folder: str | None = None) -> None:
-    """Put the hook into a config, as ``--feature-cache`` asks for it, and give its training set the
-    hook's number of views; a hook that is there keeps its options.
-
-    Args:
-        cfg: changed in place. Without the hook and without ``folder`` nothing is.
-        folder: of the features.
+def add_few_views(cfg: Config) -> None:
+    """Give the training set of a config with the hook the hook's number of views; changed in place.
     """
-    hook = custom_hook(cfg, 'mmposenc.FeatureCacheHook', add=folder is not None)
+    hook = custom_hook(cfg, 'mmposenc.FeatureCacheHook', add=False)
     if hook is None:
         return
-    if folder is not None:
-        hook['folder'] = folder
     parent = cfg.train_dataloader
     while isinstance(parent.dataset.get('dataset'), dict):
         parent = parent.dataset
     if 'FewViews' not in str(parent.get('type')):
         views = hook.get('views', 4)
         parent.dataset = dict(type='mmposenc.FewViews', views=views, dataset=parent.dataset)
-
-
-def fill(runner: Any, say: Callable[[str], None] = print) -> dict[str, int]:
-    """Compute the features of all views of a training set.
-
-    Args:
-        runner: of a config with the hook, see :func:`use_feature_cache`; it trains nothing.
-        say: takes a line every ten seconds, where no bar is drawn in a terminal.
-
-    Returns:
-        What became of the features.
-
-    Raises:
-        ValueError: for a config without the hook; or the backbone trains, or there is none.
-    """
-    hook = next((each for each in runner.hooks if isinstance(each, FeatureCacheHook)), None)
-    if hook is None:
-        raise ValueError('the config has no mmposenc.FeatureCacheHook in custom_hooks; name a '
-                         'folder for the features')
-    dataset = runner.train_dataloader.dataset
-    while not hasattr(dataset, 'views'):
-        dataset = dataset.dataset
-    runner._init_model_weights()
-    runner.load_or_resume()
-    model = runner.model.train()
-    hook.attach(model, runner.cfg.model.get('backbone'))
-    total = len(dataset) * dataset.views
-    say(f'features of {type(model.backbone).__name__} for {len(dataset)} images, {dataset.views} '
-        f'views of each, to {hook.folder}; log in {runner.logger.log_file}')
-    with closing(Bar(say=say)) as bar:
-        bar.begin('views', total, logger=runner.logger)
-        for done in range(total):
-            sample = dataset.view(*divmod(done, dataset.views))
-            model.backbone(model.data_preprocessor(pseudo_collate([sample]), True)['inputs'])
-            bar.advance('views', done + 1,
-                        f'of {total}, {hook.store.used_bytes / GIGABYTE:.2f} GB')
-    hook.detach(model)
-    hook.warn(runner)
-    return hook.store.counts
-
-
-def _settings(settings: Any) -> str:
-    kept = {key: value for key, value in (settings or {}).items() if key != 'init_cfg'}
-    return json.dumps(kept, sort_keys=True, default=str)
 
 
 def _tensors(outs: Any) -> Sequence[Tensor]:
@@ -385,7 +254,7 @@ def _tensors(outs: Any) -> Sequence[Tensor]:
     return tuple(outs)
 
 
-def _pad(maps: Sequence[Tensor], shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
-    """Maps (C, H, W) with zeros to the right and below."""
-    return [F.pad(each, (0, shape[-1] - each.shape[-1], 0, shape[-2] - each.shape[-2]))
-            if each.dim() == 3 else each for each, shape in zip(maps, shapes, strict=True)]
+def _pad(features: Tensor, shape: Sequence[int]) -> Tensor:
+    """A map (C, H, W) with zeros to the right and below, up to a shape; a vector as it is."""
+    height, width = features.shape[-2:] if features.dim() == 3 else shape[-2:]
+    return F.pad(features, (0, shape[-1] - width, 0, shape[-2] - height))

@@ -1,4 +1,4 @@
-"""Training, testing and filling a feature cache from a config; start reading here."""
+"""Training and testing from a config; start reading here."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from ..config.nodes import custom_hook
 from ..config.options import check_silent_arguments
 from ..config.testing import set_out, set_show_dir, set_tta
 from .checkpoints import latest_checkpoint
-from .feature_cache import fill, use_feature_cache
+from .feature_cache import add_few_views
 from .lock import check_unlocked
 from .trackers import add_trackers
 
@@ -55,17 +55,15 @@ def leave_process_group() -> None:
 
 
 def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
-                     feature_cache: str | None = None, auto_scale_lr: bool = False,
-                     resume: str | None = None, allow_mismatch: bool = False,
-                     save_on_interrupt: bool = True, trackers: Sequence[str] = ()) -> None:
+                     auto_scale_lr: bool = False, resume: str | None = None,
+                     allow_mismatch: bool = False, save_on_interrupt: bool = True,
+                     trackers: Sequence[str] = ()) -> None:
     """Puts the options of ``mmposenc train`` into a config, and checks what it names.
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain with a work_dir; changed in place.
         amp: mixed precision: float16 with loss scaling on a GPU, bfloat16 on a CPU.
         compiled: torch.compile for the model's blocks, see :class:`.compiling.CompileHook`.
-        feature_cache: a folder for the features of a frozen backbone, see
-            :class:`.feature_cache.FeatureCacheHook`.
         auto_scale_lr: scale the learning rate by the batch size over auto_scale_lr.base_batch_size.
         resume: a checkpoint to continue from, or 'auto' for the latest in the work directory.
         allow_mismatch: let ``load_from`` and ``resume`` load only what fits the model.
@@ -85,7 +83,7 @@ def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
         _use_amp(cfg)
     if compiled:
         custom_hook(cfg, 'mmposenc.CompileHook')
-    use_feature_cache(cfg, feature_cache)
+    add_few_views(cfg)
     if auto_scale_lr:
         cfg.auto_scale_lr = {**(cfg.get('auto_scale_lr') or {}), 'enable': True}
     if resume is None and cfg.get('resume'):
@@ -122,24 +120,6 @@ def train(cfg: Config, **options: Any) -> MMEngineRunner:
     runner = build_runner(cfg)
     runner.train()
     return runner
-
-
-def cache_features(cfg: Config, folder: str | None = None) -> dict[str, int]:
-    """Computes the features of a frozen backbone for all views of the training set.
-
-    Args:
-        cfg: as :func:`prepare_training` takes it.
-        folder: of the features; None: the one of the config's FeatureCacheHook.
-
-    Returns:
-        What became of them: how many were read, damaged, written, had no room or were not kept.
-
-    Raises:
-        ValueError, FileNotFoundError: as :func:`prepare_training`; also when the backbone trains,
-            or there is no folder.
-    """
-    prepare_training(cfg, feature_cache=folder)
-    return fill(build_runner(cfg))
 
 
 def _use_amp(cfg: Config) -> None:

@@ -192,9 +192,6 @@ class FewViews(RepeatDataset):
         self.views, self.seed = views, seed
 
     def __getitem__(self, idx: int) -> Any:
-        return self.view(idx, int(np.random.randint(self.views)))
-
-    def view(self, idx: int, number: int) -> Any:
-        """Image ``idx`` as augmented in way ``number``."""
-        seed_all(place_seed(self.seed, idx, number))
+        """Image ``idx`` as augmented in one of the ways."""
+        seed_all(place_seed(self.seed, idx, int(np.random.randint(self.views))))
         return super().__getitem__(idx)
