@@ -97,7 +97,7 @@ def test_a_model_of_mmdet_says_what_it_needs_when_it_is_built():
     pytest.importorskip('mmdet.models')
     if sys.modules['mmcv._ext'].__spec__.origin != 'mmposenc.operators.ext':
         pytest.skip('mmcv is compiled')
-    cfg = dict(type='mmdet.ResNet', depth=18, dcn=dict(type='DCNv2', deform_groups=1),
+    cfg = dict(type='mmdet.ResNet', depth=50, dcn=dict(type='DCNv2', deform_groups=1),
                stage_with_dcn=(False, False, False, True))
     with pytest.raises(NotImplementedError, match=(
             "ModulatedDeformConv2dPack needs the mmcv operator 'modulated_deform_conv_forward', "
