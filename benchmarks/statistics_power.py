@@ -12,7 +12,7 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import stdev
 from unittest import mock
 
 import numpy as np
@@ -22,7 +22,6 @@ from mmposenc.lab.compare.page.exports import csv_rows
 from mmposenc.lab.compare.statistics import differences
 from mmposenc.lab.compare.statistics.differences import ERROR, Values, contrast, judged, places
 from mmposenc.lab.compare.statistics.images import Shares, by_images, image_spread, resampled
-from mmposenc.lab.compare.statistics.rounds import replay, rounds_of
 from mmposenc.lab.compare.statistics.summary import factors, values_at
 
 DOCS = Path(__file__).resolve().parents[1] / 'docs'
@@ -171,44 +170,9 @@ def with_images(draws: int) -> str:
     return csv_rows(lines)
 
 
-def until(values: Values, rounds: Sequence[int], margin: float = 1.) -> tuple[str, list[str], int]:
-    """A study that adds seeds until it is decided: why it ended, what was left, how many runs."""
-    left, runs = list(values), []
-    for n in rounds:
-        runs += [dict(encoding=name, seed=seed, status='finished') for seed in range(n)
-                 for name in left if dict(encoding=name, seed=seed, status='finished') not in runs]
-        results = dict(rounds=rounds, metric=dict(higher_is_better=True), runs=runs)
-        told = replay(results, {name: {run['seed']: own[run['seed']] for run in runs
-                                       if run['encoding'] == name}
-                                for name, own in values.items()}, margin)
-        left = [name for name, place in told.places.items() if place.by is None]
-        if told.reason:
-            break
-    return told.reason, left, len(runs)
-
-
-def stopping(draws: int) -> str:
-    """--until-decided with 3 to 10 seeds: how often the best is lost, or level said falsely."""
-    lines = [['encodings; spreads; the truth', 'best lost, %', 'level, %', 'one left, %',
-              'seeds an encoding']]
-    rounds = rounds_of(3, 10)
-    for count, kind, gaps, truth in (
-            (4, 'equal', (0,), 'all the same'), (8, 'equal', (0,), 'all the same'),
-            (8, REAL, (0,), 'all the same'), (8, 'best .4, others 7', (0,), 'all the same'),
-            (4, 'equal', (1,), 'one ahead by the margin'),
-            (8, REAL, (5,), 'one ahead by 5'), (8, REAL, (10,), 'one ahead by 10')):
-        told = [until(each, rounds) for each in studies(kind, count, rounds[-1], gaps, draws)]
-        shares = [np.mean(['e0' not in left for _, left, _ in told]),
-                  np.mean(['level' in reason for reason, _, _ in told]),
-                  np.mean([len(left) == 1 for _, left, _ in told])]
-        lines.append([f'{count}; {kind}; {truth}', *(f'{100 * share:.1f}' for share in shares),
-                      f'{fmean(runs for _, _, runs in told) / count:.1f}'])
-    return csv_rows(lines)
-
-
 #: Names of files -> what makes them.
 TABLES = {'errors-best': errors, 'errors-power': power, 'errors-two': questions,
-          'errors-images': with_images, 'errors-until-decided': stopping}
+          'errors-images': with_images}
 
 
 def main() -> None:

@@ -66,13 +66,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                       'tenth as long with a tenth of the learning rate, and test there again')
     what.add_argument('--margin', type=size_of, metavar='POINTS',
                       help='smaller differences count as equal; default 1')
-    what.add_argument('--until-decided', action='store_true', help='add seeds to encodings that '
-                      'can still be best, until one is left or all that are left count as equal')
-    what.add_argument('--most-seeds', type=COUNT, metavar='N', default=10,
-                      help='largest number of seeds for --until-decided; default 10')
     parser.add_argument('--budget', type=seconds_of, metavar='TIME', help='90s, 30min, 2h: the '
                         'wall time of the whole study on this machine with its --jobs; the length '
-                        'of training (with --until-decided the number of seeds) is chosen to fit')
+                        'of training is chosen to fit')
     what.add_argument('--lengths', type=size_of, nargs='+', metavar='FACTOR', default=[],
                       help='train each encoding for these multiples of the length: 1 2 shows '
                       'whether an encoding only learns faster')
@@ -117,10 +113,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                      'each class in them')
     if args.seeds is not None and args.seed_list is not None:
         parser.error('give --seeds or --seed-list')
-    if args.budget and (args.epochs or args.iterations) and not args.until_decided:
+    if args.budget and (args.epochs or args.iterations):
         parser.error('--budget chooses the length of trainings: give it, --epochs or --iterations')
-    if args.until_decided and args.seed_list:
-        parser.error('--until-decided counts seeds from 0: give --seeds, how many it begins with')
     if args.submitit and args.jobs:
         parser.error('--jobs is for this machine; with --submitit the cluster decides')
     if args.budget and args.submitit and args.submitit[0] == 'slurm':
@@ -145,7 +139,6 @@ def main(argv: list[str] | None = None) -> None:
 def run(args: argparse.Namespace, command: str) -> int:
     """Plan and run the study; returns the exit status."""
     from ..lab.compare.running import planning
-    from ..lab.compare.running.deciding import next_round
     from ..lab.compare.statistics.formats import seconds_text
     from ..lab.compare.study.study import read_study
 
@@ -161,13 +154,6 @@ def run(args: argparse.Namespace, command: str) -> int:
             return 0
         print(planning.headline(planned), flush=True)
         carry_out(study, workers)
-        while study.rounds:
-            more, reason = next_round(study, workers.jobs or len(study.runs()))
-            print(reason, flush=True)
-            if more is None:
-                break
-            study = more
-            carry_out(study, workers)
         from ..lab.compare.running.extras import time_models
         time_models(study)
     status = finish(study)

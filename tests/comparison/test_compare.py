@@ -4,12 +4,10 @@ import errno
 import io
 import json
 import logging
-import random
 import re
 import signal
 import sys
 import time
-from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -132,80 +130,6 @@ def test_other_settings_are_refused(here):
         with pytest.raises(SystemExit, match=f'--out out holds a study .* {message}'):
             compare.main([*ASKED, *words, *planned, *more])
     assert len(here.started) == 2
-
-
-class Made(Here):
-    """Runs that are over at once, with made-up values; of which the n-th is killed."""
-
-    means = {'none': 70., 'peg': 90., 'sincos': 89.95}
-
-    def __init__(self, killed=None, spread=1.0):
-        super().__init__()
-        self.killed, self.spread = killed, spread
-
-    def start(self, started):
-        return [self._start(run) for run in started]
-
-    def _start(self, run):
-        if len(self.started) == self.killed:
-            self.killed = None
-            raise KeyboardInterrupt
-        self.started.append((run.entry.name, run.seed))
-        noise = random.Random(f'{run.entry.name} {run.seed}').gauss(0, self.spread)
-        write_json(run.record_file, {
-            **runs.new_record(run), 'status': 'finished', 'seconds': 60.0, 'tests': [
-                {'factor': 1.0, 'value': self.means[run.entry.name] + noise, 'by_class': {},
-                 'by_size': {}}]})
-        if run.first:
-            write_json(run.folder / 'costs.json', {'for': [1.0], 'content': [], 'note': ''})
-        return self
-
-    def stop(self, signum):
-        """Those that were started are over, if nobody has looked yet."""
-
-
-UNTIL = ('cls.py', '--encodings', 'none', 'peg', 'sincos', '--out', 'out', '--pictures', '0',
-         '--no-figures', '--no-diagnosis', '--until-decided', '--most-seeds', '6')
-
-
-@pytest.mark.parametrize('spread, margin, budget, ends', [
-    (.1, .5, None, 'all that can be best are level'),
-    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
-        (1.0, 1, None, 'The largest number of seeds'),
-        (.001, .01, None, 'no other can be the best'),
-        (1.0, 1, '7min', 'do not fit in the budget')))])
-def test_until_it_is_decided_and_killed_between(
-        monkeypatch, here, capsys, spread, margin, budget, ends):
-    asked = [*UNTIL, '--margin', str(margin), *(['--budget', budget] if budget else [])]
-    made = {}
-    for out, killed in (('whole', None), ('parts', 7)):
-        made[out] = Made(killed, spread)
-        monkeypatch.setattr(planning, 'workers_of', lambda args, out=out: made[out])
-        asked[asked.index('--out') + 1] = out
-        status = call(*asked, status=None)
-        if status == 130:
-            status = call('--out', out, status=None)  # as the command says
-        assert status == 0 and ends in capsys.readouterr().out
-    assert made['parts'].started == made['whole'].started  # none twice, and the same ones
-    counts = Counter(name for name, _ in made['whole'].started)
-    held = [json.loads((Path(out) / 'results.json').read_text()) for out in made]
-    assert held[0]['decided'] == held[1]['decided']
-    assert counts['none'] == 3 and held[0]['decided']['places']['none']['by'] is not None
-    if 'level' in ends:
-        assert counts['peg'] == counts['sincos'] == 3
-    if budget:
-        assert max(counts.values()) < 6 and held[0]['decided']['reason'] == ''
-    elif 'largest' in ends:
-        assert counts['peg'] == 6 and 'can still be best' in held[0]['recommendation']['confidence']
-
-
-def test_until_decided_needs_three_seeds_and_a_larger_last_look(here, capsys):
-    for words, message in ((('--seeds', '2'), '--seeds 2 and last at --most-seeds 6: these must'),
-                           (('--seeds', '7'), '--seeds 7 and last at --most-seeds 6'),
-                           (('--seed-list', '3'), 'counts seeds from 0: give --seeds')):
-        with pytest.raises(SystemExit) as ended:
-            compare.main([*UNTIL, *words])
-        assert message in f'{ended.value} {capsys.readouterr().err}'
 
 
 @pytest.mark.parametrize('text, seconds', [('90s', 90), ('30min', 1800), ('2h', 7200),

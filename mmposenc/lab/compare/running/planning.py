@@ -20,9 +20,8 @@ from mmposenc.engine.config.nodes import tested_size
 from mmposenc.engine.config.options import read_config
 from mmposenc.engine.training.launch import prepare_training
 
-from ..statistics.differences import ERROR, LEAST_RUNS, visible
+from ..statistics.differences import LEAST_RUNS, visible
 from ..statistics.formats import seconds_text
-from ..statistics.rounds import rounds_of, shares
 from ..study.applying import apply, check_builds, check_fits
 from ..study.encodings import Entry, lengthened, read_entries
 from ..study.lengths import Length, length_of, set_length
@@ -110,7 +109,7 @@ def plan(args: argparse.Namespace, command: str, workers: Workers
             check_same_config(old, given)
         study, estimate = _asked(args, command, cfg, old, folder, entries), None
         study = replace(study, entries=tuple(_check(cfg, study, old, args.encodings)))
-        chosen = study.seconds is not None and old is None and not study.rounds
+        chosen = study.seconds is not None and old is None
         if args.dry_run or chosen:
             if load > cores() / 4:
                 print(f'other programs run here (a load of {load:.1f} on {cores()} cores): what is '
@@ -142,13 +141,10 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
         name != 'time' or not args.submitit))
     pictures = (4 if old is None else old.pictures) if args.pictures is None else args.pictures
     margin = args.margin or (1.0 if old is None else old.margin)
-    rounds = () if old is None else old.rounds
-    if args.until_decided:
-        rounds = rounds or rounds_of(len(seeds), args.most_seeds)
     new = Study(
         folder, args.config or (old.config if old else ''), command,
         time.strftime('%Y-%m-%dT%H:%M:%S%z'), tuple(entries), tuple(dict.fromkeys(seeds)),
-        tuple(sorted({1.0, *args.sizes})), length, args.budget, pictures, extras, margin, rounds,
+        tuple(sorted({1.0, *args.sizes})), length, args.budget, pictures, extras, margin,
         rates=read_tune(args.tune), finetune=args.finetune or (old is not None and old.finetune))
     study = new if old is None else joined(old, new)
     if study.finetune and not study.finetuned():
@@ -263,10 +259,10 @@ def listing(planned: Plan) -> str:
 
 def seen(study: Study) -> str:
     """The smallest difference that a plan can tell, in words."""
-    count, others = (study.rounds or (len(study.seeds),))[-1], len(study.entries) - 1
+    count, others = len(study.seeds), len(study.entries) - 1
     if count < LEAST_RUNS or not others:
         return f'no difference can be told: that takes two encodings of {LEAST_RUNS} seeds'
-    gap = visible(count, others, 1, shares(study.rounds)[-1] if study.rounds else ERROR)
+    gap = visible(count, others, tails=1)
     return (f'with {count} seeds of {others + 1} encodings one that is {gap:.1f} standard '
             'deviations of a run behind\nthe best is told in four of five studies (these were 0.3 '
             'to 8 points in docs/evidence.md)')

@@ -105,19 +105,18 @@ def judged(found: Contrast, higher_is_better: bool, margin: float,
     return row
 
 
-def places(values: Values, higher_is_better: bool, error: float = ERROR) -> dict[str, Place]:
+def places(values: Values, higher_is_better: bool) -> dict[str, Place]:
     """How each encoding stands: multiple comparisons with the best (Hsu 1981).
 
     One is ruled out where the upper bound of its mean minus another's is below 0. The chance that
-    the true best is ruled out is at most ``error``. What has fewer than three runs never is.
+    the true best is ruled out is at most 5%. What has fewer than three runs never is.
 
     Args:
         values: at one size.
         higher_is_better: of the metric.
-        error: of all comparisons with the best together.
     """
     sign, found = 1 if higher_is_better else -1, {}
-    reach = reaches(values, values, 1, error)
+    reach = reaches(values, values, 1)
     for name in values:
         bounds = {}
         for other in reach if name in reach else ():
@@ -129,12 +128,11 @@ def places(values: Values, higher_is_better: bool, error: float = ERROR) -> dict
     return found
 
 
-def reaches(values: Values, names: Iterable[str], tails: int, error: float = ERROR,
-            ) -> dict[str, float]:
+def reaches(values: Values, names: Iterable[str], tails: int) -> dict[str, float]:
     r"""encoding -> how many standard errors the bounds of its differences from all others reach.
 
     So many that, were all means equal, the largest :math:`(\bar x_j - \bar x_i) /
-    \sqrt{s_i^2 / n_i + s_j^2 / n_j}` over all j would be beyond it with a chance of ``error``.
+    \sqrt{s_i^2 / n_i + s_j^2 / n_j}` over all j would be beyond it with a chance of 5%.
     That is drawn with the spreads seen (parametric bootstrap: Krishnamoorthy, Lu and Mathew 2007),
     always with the same random numbers.
 
@@ -142,7 +140,6 @@ def reaches(values: Values, names: Iterable[str], tails: int, error: float = ERR
         values: at one size; encodings with fewer than three runs are left out.
         names: for which of them.
         tails: 1, or 2 for the largest :math:`|t|`.
-        error: as above.
     """
     runs = {name: list(seeds.values()) for name, seeds in values.items()
             if len(seeds) >= LEAST_RUNS}
@@ -158,17 +155,16 @@ def reaches(values: Values, names: Iterable[str], tails: int, error: float = ERR
             with np.errstate(invalid='ignore'):  # two encodings without any spread
                 t = (means - means[:, [index]]) / np.sqrt(drawn + drawn[:, [index]])
             t = np.nan_to_num(np.abs(t) if tails == 2 else t)
-            found[name] = float(np.quantile(np.delete(t, index, 1).max(1), 1 - error))
+            found[name] = float(np.quantile(np.delete(t, index, 1).max(1), 1 - ERROR))
     return found
 
 
-def visible(n: int, tests: int = 1, tails: int = 2, error: float = ERROR, power: float = .8,
-            ) -> float:
+def visible(n: int, tests: int = 1, tails: int = 2, power: float = .8) -> float:
     """The smallest difference of two means of ``n`` runs each that is found with a chance of
     ``power``, in standard deviations of a run; of several tests by Šidák's correction."""
     from scipy import optimize, stats
     freedom = 2 * (n - 1)
-    t = stats.t.isf((1 - (1 - error) ** (1 / tests)) / tails, freedom)
+    t = stats.t.isf((1 - (1 - ERROR) ** (1 / tests)) / tails, freedom)
     most = 2 * (t + 40) / math.sqrt(n)
     return float(optimize.brentq(
         lambda gap: stats.nct.sf(t, freedom, gap * math.sqrt(n / 2)) - power, 0, most))

@@ -25,7 +25,6 @@ from .differences import (
 )
 from .formats import BEST, CAN_BE, cost, margin_text, names_in_words, value_text
 from .images import by_images
-from .rounds import replay
 
 
 def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,24 +35,17 @@ def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
         results: as in results.json, schema 1; it is not changed.
 
     Returns:
-        A copy with the three keys (and 'decided' of a study that runs until it is decided); what
-        was there under them is replaced.
+        A copy with the three keys; what was there under them is replaced.
 
     Raises:
         ValueError: another schema, a missing key, or a run that is there twice.
     """
     check(results)
     higher, margin = results['metric']['higher_is_better'], margin_of(results)
-    summary, differences, told = [], [], dict(results)
+    summary, differences = [], []
     for factor in factors(results):
         values = values_at(results, factor)
-        if results.get('rounds') and factor == trained_factor(results):
-            decision = replay(results, values, margin)
-            stand = decision.places
-            told['decided'] = {**decision._asdict(), 'places': {
-                name: place._asdict() for name, place in stand.items()}}
-        else:
-            stand = places(values, higher)
+        stand = places(values, higher)
         left = [name for name, place in stand.items() if place.by is None]
         word = BEST if len(left) == 1 < len(values) else CAN_BE
         summary += [dict(encoding=name, factor=factor, **interval(
@@ -62,7 +54,7 @@ def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
         spread = next((each for each in (results.get('images') or {}).get('sizes', ())
                        if each['factor'] == factor), None)
         differences += compare(values, base_of(results), higher, factor, margin, stand, spread)
-    told.update(summary=summary, differences=differences)
+    told = {**results, 'summary': summary, 'differences': differences}
     return {**told, 'recommendation': recommend(told)}
 
 
@@ -292,8 +284,6 @@ def _certainty(results: Mapping[str, Any], known: Sequence[str], can: Sequence[s
     if worse:
         verb = 'are' if len(worse) > 1 else 'is'
         parts.append(f'{names_in_words([label[name] for name in worse])} {verb} worse.')
-    if reason := (results.get('decided') or {}).get('reason'):
-        parts.append(reason)
-    elif len(can) > 1:
+    if len(can) > 1:
         parts.append('More seeds may tell.')
     return ' '.join(parts)

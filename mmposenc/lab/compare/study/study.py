@@ -39,8 +39,6 @@ class Study:
         pictures: test images that are drawn with predictions.
         extras: of 'diagnosis', 'figures' and 'time'.
         margin: points; encodings closer than that are level.
-        rounds: of a study that goes on until it is decided, how many seeds there are at each look.
-        left_out: (encoding, seeds) of those that got no more seeds.
         rates: factors of the learning rate that are tried for each encoding; () tunes nothing.
         finetune: train on for a short while at each other size, and test there again.
     """
@@ -57,8 +55,6 @@ class Study:
     pictures: int = 0
     extras: tuple[str, ...] = ()
     margin: float = 1.0
-    rounds: tuple[int, ...] = ()
-    left_out: tuple[tuple[str, int], ...] = ()
     rates: tuple[float, ...] = ()
     finetune: bool = False
 
@@ -73,10 +69,8 @@ class Study:
 
     def runs(self) -> list[Run]:
         """All trainings, those of the first seed first: all encodings are seen early."""
-        most = dict(self.left_out)
         return [Run(self.folder / 'runs' / entry.slug / f'seed{seed}', entry, seed, index == 0)
-                for index, seed in enumerate(self.seeds) for entry in self.entries
-                if index < most.get(entry.name, len(self.seeds))]
+                for index, seed in enumerate(self.seeds) for entry in self.entries]
 
     def tunings(self) -> list[Run]:
         """The trainings that choose a learning rate for each encoding, which come first."""
@@ -137,7 +131,6 @@ def read_study(folder: Path) -> Study:
             raise ValueError(f'it is of another schema than {SCHEMA}')
         told['entries'] = tuple(Entry(**each) for each in told['entries'])
         told['length'] = Length(*told['length'])
-        told['left_out'] = tuple(map(tuple, told.get('left_out', ())))
         given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value
                                  for key, value in told.items()}
         return Study(folder=folder, **given)
@@ -177,7 +170,7 @@ def joined(old: Study, new: Study) -> Study:
         old, entries=old.entries + tuple(e for e in new.entries if e.name not in known),
         seeds=tuple(dict.fromkeys((*old.seeds, *new.seeds))),
         sizes=tuple(sorted({*old.sizes, *new.sizes})), pictures=new.pictures, extras=new.extras,
-        margin=new.margin, rounds=new.rounds, finetune=new.finetune)
+        margin=new.margin, finetune=new.finetune)
     if all(getattr(both, name) == getattr(old, name)
            for name in ('entries', 'seeds', 'sizes', 'finetune')):
         return both
