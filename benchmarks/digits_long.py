@@ -129,7 +129,7 @@ def collect(args: argparse.Namespace, entries: list[Entry]) -> dict[str, Any]:
                    'higher_is_better': True},
         'sizes': [{'factor': size, 'trained': size == 1, 'hw': [round(SIDE * size)] * 2}
                   for size in sizes],
-        'budget': {'epochs': args.epochs, 'seconds': None}, 'environment': environment(),
+        'length': {'epochs': args.epochs}, 'environment': environment(),
         'encodings': [{**asdict(entry), 'parameters': parameters[entry.name]}
                       for entry in entries if entry.name in parameters],
         'runs': runs}

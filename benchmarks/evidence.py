@@ -55,7 +55,7 @@ def kept(results: Mapping[str, Any]) -> dict[str, Any]:
     known = {run['encoding'] for run in runs}
     encodings = [{key: each[key] for key in ('name', 'label', 'changes', 'parameters')}
                  for each in results['encodings'] if each['name'] in known]
-    same = ('schema', 'title', 'config', 'command', 'metric', 'sizes', 'budget', 'environment')
+    same = ('schema', 'title', 'config', 'command', 'metric', 'sizes', 'length', 'environment')
     return {**{key: results[key] for key in same}, 'metric': {**results['metric'], 'unit': '%'},
             'encodings': encodings, 'runs': runs}
 

@@ -33,7 +33,7 @@ def study(values, *, encodings=None, metric=METRIC, **more):
     return dict(dict(
         schema=1, title='Digits', config='configs/small.py', task='classification',
         created='2026-11-22T07:00:00+00:00', command='mmposenc compare configs/small.py',
-        metric=dict(metric), budget=dict(epochs=40, seconds=None),
+        metric=dict(metric), length=dict(epochs=40),
         sizes=[dict(factor=f, hw=[int(32 * f)] * 2, trained=f == 1.0) for f in sizes],
         environment=dict(torch='2.13.0', python='3.11', device='cpu', cores=2),
         encodings=encodings or [encoding(name) for name in values], runs=runs,

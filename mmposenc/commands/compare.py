@@ -1,7 +1,7 @@
 """Compare position encodings on a data set: which one for my data?
 
     mmposenc compare CONFIG --encodings none learned peg irpe-k --seeds 3 --sizes 0.75 1 1.5 \\
-        --budget 2h --jobs 2 --out work_dirs/study
+        --jobs 2 --out work_dirs/study
     mmposenc compare CONFIG --table cpvt/table6    # the encodings of a paper's table
     mmposenc compare timm:vit_small_patch16_224 --data DIR --encodings none learned peg
 
@@ -11,7 +11,6 @@ Markdown and report.html. Run the same command again to resume. docs/compare.md 
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
 import sys
 import time
@@ -20,21 +19,6 @@ from typing import Any
 
 from ..command_line import Parser, in_a_line, reported
 from ..command_options import COUNT, INDEX, SEED, SIDE, add_config, number_between
-
-#: Seconds of the units of a time.
-_UNITS = {'s': 1, 'min': 60, 'm': 60, 'h': 3600, 'd': 86400}
-
-
-def seconds_of(text: str) -> float:
-    """'90s', '30min', '2h', '1.5d', '1h30m' in seconds."""
-    parts = re.findall(r'(\d+(?:\.\d+)?)(min|[smhd])', text)
-    if not parts or ''.join(number + unit for number, unit in parts) != text:
-        raise argparse.ArgumentTypeError(f'{text!r} must be a time such as 90s, 30min, 2h or 1h30m')
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if not seconds:
-        raise argparse.ArgumentTypeError(f'{text!r} must be a time above 0')
-    return seconds
-
 
 #: A factor above 0.
 size_of = number_between(0, 100, 'above 0, such as 1.5')
@@ -66,9 +50,6 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                       'tenth as long with a tenth of the learning rate, and test there again')
     what.add_argument('--margin', type=size_of, metavar='POINTS',
                       help='smaller differences count as equal; default 1')
-    parser.add_argument('--budget', type=seconds_of, metavar='TIME', help='90s, 30min, 2h: the '
-                        'wall time of the whole study on this machine with its --jobs; the length '
-                        'of training is chosen to fit')
     what.add_argument('--lengths', type=size_of, nargs='+', metavar='FACTOR', default=[],
                       help='train each encoding for these multiples of the length: 1 2 shows '
                       'whether an encoding only learns faster')
@@ -88,7 +69,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     how.add_argument('--gpus-per-run', type=COUNT, metavar='N', default=1)
     how.add_argument('--submitit', nargs='+', metavar='WORD', help='slurm (or local), then '
                      'options of submitit: slurm_partition=gpu timeout_min=600')
-    how.add_argument('--dry-run', action='store_true', help='list the runs and their time')
+    how.add_argument('--dry-run', action='store_true', help='check everything, list the runs '
+                     'with their parameters and multiply-accumulates, and write nothing')
     how.add_argument('--report-only', action='store_true', help='train nothing; only write the '
                      'report of the results in --out')
     how.add_argument('--pictures', type=INDEX, metavar='N', help='number of test images to draw '
@@ -113,13 +95,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                      'each class in them')
     if args.seeds is not None and args.seed_list is not None:
         parser.error('give --seeds or --seed-list')
-    if args.budget and (args.epochs or args.iterations):
-        parser.error('--budget chooses the length of trainings: give it, --epochs or --iterations')
     if args.submitit and args.jobs:
         parser.error('--jobs is for this machine; with --submitit the cluster decides')
-    if args.budget and args.submitit and args.submitit[0] == 'slurm':
-        parser.error('--budget times trainings on this machine, which does not train: with '
-                     '--submitit slurm give --epochs or --iterations')
     return args
 
 
@@ -139,28 +116,20 @@ def main(argv: list[str] | None = None) -> None:
 def run(args: argparse.Namespace, command: str) -> int:
     """Plan and run the study; returns the exit status."""
     from ..lab.compare.running import planning
-    from ..lab.compare.statistics.formats import seconds_text
+    from ..lab.compare.running.extras import time_models
     from ..lab.compare.study.study import read_study
 
-    started, estimate = time.monotonic(), None
     if args.report_only:
-        study = read_study(planning.folder_of(args))
-    else:
-        workers = planning.workers_of(args)
-        planned = planning.plan(args, command, workers)
-        study, estimate = planned.study, planned.estimate
-        if args.dry_run:
-            print(planning.listing(planned))
-            return 0
-        print(planning.headline(planned), flush=True)
-        carry_out(study, workers)
-        from ..lab.compare.running.extras import time_models
-        time_models(study)
-    status = finish(study)
-    if study.seconds is not None and estimate is not None:  # the study was not resumed
-        print(f'{seconds_text(time.monotonic() - started)} in all; the budget was '
-              f'{seconds_text(study.seconds)}')
-    return status
+        return finish(read_study(planning.folder_of(args)))
+    workers = planning.workers_of(args)
+    study, cfg = planning.plan(args, command)
+    if args.dry_run:
+        print(planning.listing(study, cfg))
+        return 0
+    print(planning.headline(study), flush=True)
+    carry_out(study, workers)
+    time_models(study)
+    return finish(study)
 
 
 def carry_out(study: Any, workers: Any) -> None:

@@ -20,8 +20,7 @@ from tinytasks import classifier_config
 from mmposenc.commands import compare, train
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.lab.compare.page import report, results
-from mmposenc.lab.compare.running import planning, progress, runs, schedule, timing, workers
-from mmposenc.lab.compare.running.timing import Cost, Estimate
+from mmposenc.lab.compare.running import planning, progress, runs, schedule, workers
 from mmposenc.lab.compare.study import files
 from mmposenc.lab.compare.study.files import write_json
 from mmposenc.lab.compare.study.metrics import Metric
@@ -124,7 +123,6 @@ def test_other_settings_are_refused(here):
     planned = ['--cfg-options', 'default_hooks.progress=None', 'train_cfg.max_epochs=1']
     for words, message in (
             (('--epochs', '3'), "the length is another: '1 epoch' there, '3 epochs' now"),
-            (('--budget', '2h'), "the budget is another: 'no seconds' there, '7200 seconds' now"),
             ((), 'train_dataloader.batch_size of the config is another: 2 there, 1 now')):
         more = [] if words else ['train_dataloader.batch_size=1']
         with pytest.raises(SystemExit, match=f'--out out holds a study .* {message}'):
@@ -132,25 +130,12 @@ def test_other_settings_are_refused(here):
     assert len(here.started) == 2
 
 
-@pytest.mark.parametrize('text, seconds', [('90s', 90), ('30min', 1800), ('2h', 7200),
-                                           ('1h30m', 5400), ('1.5d', 129600)])
-def test_times(text, seconds):
-    assert compare.seconds_of(text) == seconds
-
-
-def test_a_dry_run_lists_and_a_budget_chooses(here, monkeypatch, capsys):
-    cost = Cost(1.0, 1.0, 2, 0.5, 0.5)
-    monkeypatch.setattr(timing, 'measure', lambda study, workers, say: Estimate(
-        {entry.name: cost for entry in study.entries}, workers.jobs, study.base()))
-    monkeypatch.setattr(planning.time, 'monotonic', lambda: 0.0)  # checks take nothing of it
-    options = ['--cfg-options', 'train_cfg.max_epochs=50', 'default_hooks.progress=None']
-    with pytest.raises(SystemExit):
-        compare.main([*ASKED, '--seeds', '2', '--budget', '1min', '--dry-run', *options])
+def test_a_dry_run_lists_the_runs_and_writes_nothing(here, capsys):
+    call(*ASKED, '--seeds', '2', '--sizes', '2', '--epochs', '10', '--dry-run')
     told = capsys.readouterr().out
-    # Two runs each, two at once: 2 * (1 + 2 n + n / 2 + 1 / 2) is 53 for n = 10, and 57 fit.
-    assert '4 runs of 10 epochs each: seeds 0, 1; sizes 1' in told
-    assert 'about 53 s with 2 at once' in told
+    assert '4 runs of 10 epochs each: seeds 0, 1; sizes 1, 2' in told
     assert 'no difference can be told: that takes two encodings of 3 seeds' in told
+    assert re.search(r'peg +[0-9,]+ +[0-9.]+ +[0-9.]+\n', told)  # parameters, MACs at both sizes
     assert here.started == [] and not Path('out').exists()
 
 
@@ -243,7 +228,7 @@ def test_a_crash_is_noted_and_its_log_is_shown(tmp_path, before, exit_status, af
 
 def test_a_study_remembers_what_was_asked(tmp_path):
     study = tiny_study(tmp_path, names=['peg+irpe-k', 'none'], seeds=(3, 1), sizes=(0.5, 1.0),
-                       seconds=60.0, pictures=3, extras=('figures',))
+                       pictures=3, extras=('figures',))
     assert read_study(study.folder) == study
     assert study.base().to_dict()['default_scope'] == 'mmpretrain'
     with pytest.raises(FileNotFoundError, match='holds no study'):
@@ -255,7 +240,7 @@ def test_a_second_command_says_that_it_waits_for_the_first(tmp_path, monkeypatch
     monkeypatch.setattr('mmposenc.lab.compare.study.study.time',
                         SimpleNamespace(sleep=lambda seconds: first.release()))
     with planning_lock(tmp_path):
-        assert 'another command checks and times the study in' in capsys.readouterr().err
+        assert f'another command has the study in {tmp_path} in hand' in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def waiting(folder):
     bare = dict(name='none', label='none', changes={}, parameters=None, costs=[])
     return study({'none': {1.0: [1.]}}, encodings=[bare], runs=[
         run('none', 0, {}, status='waiting', curve=[], train_seconds=None,
-            train_cpu_seconds=None, peak_bytes=None)], environment={}, budget={}, command='')
+            train_cpu_seconds=None, peak_bytes=None)], environment={}, length={}, command='')
 
 
 def boxes(folder):

@@ -122,8 +122,6 @@ CLASSIFIER = {
         ('--seed-list 1 --seeds 2', '--seeds or --seed-list'),
         ('--sizes inf', "--sizes: 'inf' must"),
         ('--sizes 0.01', '(--sizes 0.01): an image of 0x0 is smaller'),
-        ('--budget "2 hours"', "--budget: '2 hours' must be a time"),
-        ('--budget 2h --epochs 3', '--budget chooses the length of trainings: give it'),
         ('--iterations 5', '--iterations 5: the config'), ('--submitit slrum', '--submitit slrum'),
         ('--submitit local no_such=1', '--submitit local'),
         ('--submitit local --jobs 2', '--jobs is for this machine'),

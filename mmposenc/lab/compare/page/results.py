@@ -44,7 +44,7 @@ def collect(study: Study) -> dict[str, Any]:
         'sizes': [{'factor': factor, 'trained': factor == 1, 'hw': None if size is None else
                    [round(side * factor) for side in size]} for factor in study.sizes],
         'margin': study.margin,
-        'budget': {study.length.unit: study.length.number, 'seconds': study.seconds},
+        'length': {study.length.unit: study.length.number},
         'environment': _environments([record for _, record in records]),
         'encodings': [_encoding(study, entry, records, extras[entry.name])
                       for entry in study.entries],

@@ -3,15 +3,13 @@ from __future__ import annotations
 
 import argparse
 import copy
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mmengine.config import Config
 
@@ -21,7 +19,6 @@ from mmposenc.engine.config.options import read_config
 from mmposenc.engine.training.launch import prepare_training
 
 from ..statistics.differences import LEAST_RUNS, visible
-from ..statistics.formats import seconds_text
 from ..study.applying import apply, check_builds, check_fits
 from ..study.encodings import Entry, lengthened, read_entries
 from ..study.lengths import Length, length_of, set_length
@@ -31,19 +28,9 @@ from ..study.rates import check_tunable, read_tune, set_rate
 from ..study.rows import PREFIX
 from ..study.sizes import check_sizes, resized
 from ..study.study import Study, check_same_config, joined, planning_lock, read_study, write_study
-from . import timing
 from .extras import costs, first_size
 from .runs import FINETUNE
-from .timing import Estimate
-from .workers import LocalWorkers, SubmittedWorkers, Workers, cores, visible_gpus
-
-
-class Plan(NamedTuple):
-    """A study, its base config, and what its runs take, where that was measured."""
-
-    study: Study
-    cfg: Config
-    estimate: Estimate | None
+from .workers import LocalWorkers, SubmittedWorkers, Workers, visible_gpus
 
 
 def folder_of(args: argparse.Namespace) -> Path:
@@ -76,24 +63,21 @@ def workers_of(args: argparse.Namespace) -> Workers:
                         args.gpus_per_run)
 
 
-def plan(args: argparse.Namespace, command: str, workers: Workers
-         ) -> Plan:
+def plan(args: argparse.Namespace, command: str) -> tuple[Study, Config]:
     """The study that the arguments ask for, checked and written, or what they add to an older one.
 
     Args:
         args: of ``mmposenc compare``.
         command: the call, as a line.
-        workers: who will carry it out.
 
     Returns:
-        The study and its config; with ``--budget`` and ``--dry-run`` what its runs were found to
-        take.
+        The study and its base config.
 
     Raises:
-        ValueError: what does not fit: an encoding, a size, the data, the older study, the budget.
+        ValueError: what does not fit: an encoding, a size, the data, the older study.
         FileNotFoundError: a file that the config names is not there.
     """
-    folder, started, load = folder_of(args), time.monotonic(), os.getloadavg()[0]
+    folder = folder_of(args)
     check_folder(str(folder), '--out')
     given = None if args.config is None else read_config(args)
     entries = lengthened(read_entries(args.encodings), args.lengths) if args.encodings else []
@@ -107,20 +91,11 @@ def plan(args: argparse.Namespace, command: str, workers: Workers
         cfg: Any = given if given is not None or old is None else old.base()
         if old is not None and given is not None:
             check_same_config(old, given)
-        study, estimate = _asked(args, command, cfg, old, folder, entries), None
+        study = _asked(args, command, cfg, old, folder, entries)
         study = replace(study, entries=tuple(_check(cfg, study, old, args.encodings)))
-        chosen = study.seconds is not None and old is None
-        if args.dry_run or chosen:
-            if load > cores() / 4:
-                print(f'other programs run here (a load of {load:.1f} on {cores()} cores): what is '
-                      'timed now holds while they do', file=sys.stderr)
-            estimate = _measured(study, cfg, workers)
-            if chosen:
-                spent = time.monotonic() - started
-                study = replace(study, length=estimate.longest(study, spent))
         if not args.dry_run:
             write_study(study, cfg if old is None else None)
-    return Plan(study, cfg, estimate)
+    return study, cfg
 
 
 def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | None, folder: Path,
@@ -144,7 +119,7 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
     new = Study(
         folder, args.config or (old.config if old else ''), command,
         time.strftime('%Y-%m-%dT%H:%M:%S%z'), tuple(entries), tuple(dict.fromkeys(seeds)),
-        tuple(sorted({1.0, *args.sizes})), length, args.budget, pictures, extras, margin,
+        tuple(sorted({1.0, *args.sizes})), length, pictures, extras, margin,
         rates=read_tune(args.tune), finetune=args.finetune or (old is not None and old.finetune))
     study = new if old is None else joined(old, new)
     if study.finetune and not study.finetuned():
@@ -207,19 +182,8 @@ def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float]
                      f'reasons above; {" ".join(fitting) or "none of them"} would do')
 
 
-def _measured(study: Study, cfg: Config, workers: Workers) -> Estimate:
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-    say(f'timing some steps and tests of each of {len(study.entries)} encodings')
-    with tempfile.TemporaryDirectory(prefix='mmposenc_compare_') as folder:
-        trial = replace(study, folder=Path(folder))
-        write_study(trial, cfg)
-        return timing.measure(trial, workers, say)
-
-
-def headline(planned: Plan) -> str:
-    """The runs of a study, and how long they take where that was measured."""
-    study, _, estimate = planned
+def headline(study: Study) -> str:
+    """The runs of a study in a sentence."""
     tuned = ''
     if study.rates:
         rates = ', '.join(f'{rate:.3g}' for rate in study.rates)
@@ -230,30 +194,19 @@ def headline(planned: Plan) -> str:
             f'{", ".join(f"{factor:g}" for factor in study.sizes)}')
     if study.finetune:
         text += f'; a fine-tune of {study.length.times(FINETUNE)} at each other size'
-    if estimate is None:
-        return text
-    whole = seconds_text(estimate.study_seconds(study, study.length))
-    return f'{text}\nabout {whole} with {estimate.jobs} at once on this machine'
+    return text
 
 
-def listing(planned: Plan) -> str:
+def listing(study: Study, cfg: Config) -> str:
     """What ``--dry-run`` prints."""
-    study, cfg, estimate = planned
-    lines = [headline(planned), '']
+    lines = [headline(study), '']
     head = ''.join(f'{f"MACs (M) {factor:g}x":>16}' for factor in study.sizes)
-    lines.append(f'{"encoding":<28}{"parameters":>14}{head}{"a run":>10}')
+    lines.append(f'{"encoding":<28}{"parameters":>14}{head}')
     for entry in study.entries:
         counted = costs(cfg, entry, study.sizes)
         macs = ''.join(f'{each["macs"] / 1e6:>16,.1f}' if each['macs'] else f'{"-":>16}'
                        for each in counted)
-        taken = '-' if estimate is None else seconds_text(
-            estimate.run_seconds(entry.name, study.length_of(entry),
-                                 finetuned=study.finetuned()))
-        lines.append(f'{entry.name:<28}{counted[0]["parameters"] or 0:>14,}{macs}{taken:>10}')
-    if estimate is not None:
-        extras = max(cost.extras for cost in estimate.costs.values())
-        lines += ['', f'a run: from some steps and test images of each encoding; the first of '
-                  f'each takes about {seconds_text(extras)} more, for what else the report shows']
+        lines.append(f'{entry.name:<28}{counted[0]["parameters"] or 0:>14,}{macs}')
     return '\n'.join([*lines, '', seen(study)])
 
 

@@ -35,7 +35,6 @@ class Study:
         seeds: each encoding is trained with each.
         sizes: factors of the trained size that are tested; 1 is one of them.
         length: of every training.
-        seconds: the budget from which the length was chosen; None where it was given.
         pictures: test images that are drawn with predictions.
         extras: of 'diagnosis', 'figures' and 'time'.
         margin: points; encodings closer than that are level.
@@ -51,7 +50,6 @@ class Study:
     seeds: tuple[int, ...]
     sizes: tuple[float, ...]
     length: Length
-    seconds: float | None = None
     pictures: int = 0
     extras: tuple[str, ...] = ()
     margin: float = 1.0
@@ -163,9 +161,6 @@ def joined(old: Study, new: Study) -> Study:
         raise _refusal(old, 'the length', str(old.length), str(new.length))
     if new.rates and old.rates != new.rates:
         raise _refusal(old, '--tune', old.rates, new.rates)
-    if old.seconds != new.seconds and new.seconds is not None:
-        raise _refusal(old, 'the budget', f'{old.seconds or "no"} seconds',
-                       f'{new.seconds:g} seconds')
     both = replace(
         old, entries=old.entries + tuple(e for e in new.entries if e.name not in known),
         seeds=tuple(dict.fromkeys((*old.seeds, *new.seeds))),
@@ -218,7 +213,7 @@ def planning_lock(folder: Path, wait: float = 0.5) -> Iterator[None]:
             break
         except ValueError:
             if not told:
-                print(f'another command checks and times the study in {folder}; waiting for it',
+                print(f'another command has the study in {folder} in hand; waiting for it',
                       file=sys.stderr, flush=True)
             told = True
             time.sleep(wait)
