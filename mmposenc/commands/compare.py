@@ -46,16 +46,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                       help='these seeds')
     what.add_argument('--sizes', type=size_of, nargs='+', metavar='FACTOR', default=[],
                       help='test at these multiples of the training size; default 1')
-    what.add_argument('--finetune', action='store_true', help='train on at each other size, a '
-                      'tenth as long with a tenth of the learning rate, and test there again')
     what.add_argument('--margin', type=size_of, metavar='POINTS',
                       help='smaller differences count as equal; default 1')
-    what.add_argument('--lengths', type=size_of, nargs='+', metavar='FACTOR', default=[],
-                      help='train each encoding for these multiples of the length: 1 2 shows '
-                      'whether an encoding only learns faster')
-    what.add_argument('--tune', nargs='+', metavar='WORD', help='lr: try 3 to 5 learning rates '
-                      'for each encoding with one seed, and train with the best on the validation '
-                      'set; factors may follow: lr 0.3 1 3 (default: a third, 1, 3)')
     long = parser.add_mutually_exclusive_group()
     long.add_argument('--epochs', type=COUNT, metavar='N', help='number of epochs instead of that '
                       "of the config; the schedule is scaled")
@@ -140,7 +132,6 @@ def carry_out(study: Any, workers: Any) -> None:
     from ..lab.compare.running.schedule import carry_out_all
     from ..lab.compare.study.metrics import metric_of
 
-    tune(study, workers)
     jobs = workers.jobs or len(study.runs())
     with Display(study, metric_of(study.base()), jobs) as display:
         def tell(which: Any, event: str) -> None:
@@ -154,25 +145,6 @@ def carry_out(study: Any, workers: Any) -> None:
                 except Exception as error:  # an error of the last report is not caught
                     display.say(f'the report could not be written yet: {in_a_line(error)}')
         carry_out_all(study, workers, lambda each: is_complete(study, each), tell)
-
-
-def tune(study: Any, workers: Any) -> None:
-    """Run the trainings that choose the learning rates, and print the result."""
-    from ..lab.compare.running.progress import short_note
-    from ..lab.compare.running.runs import is_complete, read_record
-    from ..lab.compare.running.schedule import carry_out_all
-
-    def tell(which: Any, event: str) -> None:
-        if which is not None:
-            record = read_record(which)
-            values = [point['metric'] for point in record['curve'] if point['metric'] is not None]
-            value = f': {values[-1]:.4g} in the validation' if values else ''
-            note = f' ({short_note(record)})' if record['note'] else ''
-            text = f'{record["status"]}{value}{note}' if event == 'ended' else event
-            print(f'{which.entry.name}, {which.rate:.3g} times the learning rate: {text}',
-                  flush=True)
-    carry_out_all(study, workers, lambda each: is_complete(study, each), tell,
-                  runs=study.tunings())
 
 
 def finish(study: Any) -> int:
@@ -198,5 +170,5 @@ def finish(study: Any) -> int:
              if (study.folder / name).is_file()]
     print(f'{study.folder}: {", ".join(files)} ({time.strftime("%H:%M")})')
     return int(any(each['status'] == 'failed' or each['status'] == 'finished'
-                   and len(each['tests'] + each['finetuned']) < len(study.tests())
+                   and len(each['tests']) < len(study.sizes)
                    for each in results['runs']))

@@ -30,7 +30,6 @@ from mmposenc.lab.compare.running.recording import cpu_seconds, read_progress
 from mmposenc.lab.compare.running.runs import (
     TAKEN,
     carry_out,
-    finetuned_config,
     is_complete,
     is_over,
     main,
@@ -203,31 +202,6 @@ def test_what_is_made_besides_can_be_killed_or_fail_and_is_made_by_the_next_call
         kept = collect(study)['runs'][0]
         assert (kept['status'], kept['note']) == ('finished', note)
     assert is_complete(study, run)
-
-
-def test_a_short_fine_tune_at_another_size(copied):
-    """It leaves the training and its tests as they were; what fails at a size leaves a note."""
-    study = replace(copied, seeds=(0,), finetune=True, sizes=(0.5, 1.0, 2.0),
-                    entries=copied.entries[:1])
-    run, = study.runs()
-    before = read_record(run)
-    assert is_over(replace(study, finetune=False, sizes=(1.0, 2.0)), before)
-    assert not is_over(study, before)
-    cfg, trained = finetuned_config(study, run, 2.0), run_config(study, run, 'train')
-    assert cfg.train_cfg.max_epochs == 1
-    assert cfg.optim_wrapper.optimizer.lr == pytest.approx(trained.optim_wrapper.optimizer.lr / 10)
-    record = carry_out(study, run)
-    assert [each['factor'] for each in record['finetuned']] == [2.0]
-    assert record['note'].count('no fine-tune at 0.5x: ') == 1
-    for key in ('tests', 'curve', 'train_seconds', 'checkpoint'):
-        assert record[key] == before[key]
-    result = write_results(study)['runs'][0]
-    assert result['finetuned'] == record['finetuned']
-    assert 'after a fine-tune over image size' in (study.folder / 'report.html').read_text()
-    checkpoint = load_checkpoint(str(run.folder / 'finetune/2/epoch_1.pth'))['state_dict']
-    old = load_checkpoint(str(study.folder / record['checkpoint']))['state_dict']
-    assert checkpoint.keys() == old.keys()
-    assert 0 < max((checkpoint[key] - old[key]).abs().max() for key in old) < .1
 
 
 def test_models_are_timed_once_and_what_can_not_be_timed_is_said(copied, capsys, monkeypatch):

@@ -13,7 +13,7 @@ from tinytasks import segmentor_config
 
 from mmposenc import engine
 from mmposenc.engine.config import nodes as config_sizes
-from mmposenc.engine.config.nodes import pipelines, trained_size
+from mmposenc.engine.config.nodes import trained_size
 from mmposenc.lab.compare.study.sizes import check_sizes, needed_multiple, resized
 
 SMALL = 'mmposenc::classification/small/'
@@ -26,7 +26,6 @@ NUCLEI = 'mmposenc::segmentation/small/fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128
 ADE = 'mmposenc::segmentation/sem_fpn/fpn_pvt-t_8xb4-40k_ade20k-512x512.py'
 TREES = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees.py'
 BCCD = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_bccd.py'
-MASKS = 'mmposenc::detection/mask2former/mask2former_r50_8xb2-lsj-50e_coco.py'
 LSJ = 'mmposenc::detection/vitdet/mask-rcnn_vitdet-b_sfp_16xb4-lsj-100e_coco.py'
 
 
@@ -120,50 +119,6 @@ def test_wrapped_data_sets_windows_and_canvases():
     assert tuple(found.val_dataloader.dataset.pipeline[1].scale) == (256, 192)
     # ViTDet fills its images up to 1024x1024: the canvas grows with them.
     assert resized(engine.load_config(LSJ), 0.5).model.data_preprocessor.pad_size_divisor == 512
-
-
-@pytest.mark.parametrize(('name', 'sizes'), [
-    (DEIT, [64]), (CIFAR, [2.0, 64]), (IMAGENET, [448]), (TREES, [(800, 800), (640, 640)]),
-    (CAMVID, [(512, 384)]), (ADE, [(4096, 1024), (1024, 1024)]),
-    ('mmposenc::detection/detr/detr_r50_8xb4-50e_coco.py', [
-        [(960, 2666), (1600, 2666)], [(800, 8400), (1200, 8400)], (768, 1200),
-        [(960, 2666), (1600, 2666)]])])
-def test_training_at_another_size(name, sizes):
-    """All sizes that images are given or drawn from, also those of steps inside of steps."""
-    cfg = engine.load_config(name)
-    before = cfg.to_dict()
-    found = []
-
-    def collect(steps):
-        for step in steps:
-            if isinstance(step, list):
-                collect(step)
-                continue
-            collect(step.get('transforms', []))
-            found.extend(step[key] for key in ('scale', 'crop_size', 'scale_factor', 'scales')
-                         if key in step and 'Affine' not in step.type)
-    changed = resized(cfg, 2, 'train')
-    collect(pipelines(changed, 'train')[-1])
-    shown = [[each[0], each[-1]] if isinstance(each, list) else each for each in found]
-    assert shown == sizes
-    assert cfg.to_dict() == before
-    assert changed.test_dataloader.to_dict() == cfg.test_dataloader.to_dict()
-
-
-def test_canvases_and_labels_of_a_training_at_another_size(tmp_path):
-    cfg = engine.load_config(MASKS)
-    found = resized(cfg, 0.5, 'train').model.data_preprocessor
-    assert found.batch_augments[0].size == (512, 512)
-    assert cfg.model.data_preprocessor.batch_augments[0].size == (1024, 1024)
-    cfg = engine.load_config(str(segmentor_config(tmp_path)))
-    changed = resized(cfg, 1.5, 'train')
-    assert changed.model.data_preprocessor.size == (48, 48)
-    init_default_scope('mmseg')
-    sample = DATASETS.build(changed.train_dataloader.dataset)[0]['data_samples']
-    assert sample.gt_sem_seg.data.shape[1:] == (48, 48) == sample.img_shape
-    cfg.train_dataloader.dataset.pipeline.insert(2, ConfigDict(type='Mosaic', img_scale=(32, 32)))
-    with pytest.raises(ValueError, match='--finetune: Mosaic of the training pipeline'):
-        resized(cfg, 1.5, 'train')
 
 
 @pytest.mark.parametrize(('name', 'factors', 'said'), [

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..statistics.formats import cost, value_text
+from ..statistics.formats import cost
 from ..statistics.summary import factors, labels
 from .tables import Cell, Table, differences, overview, parts, runs
 
 CSV_COLUMNS = ('encoding', 'label', 'seed', 'status', 'factor', 'height', 'width', 'metric', 'unit',
-               'value', 'retention', 'rate', 'parameters', 'macs', 'inference_seconds',
+               'value', 'retention', 'parameters', 'macs', 'inference_seconds',
                'train_seconds', 'train_cpu_seconds', 'train_peak_bytes', 'note')
 #: Of an encoding's difference from the base, where results of each image are known.
 IMAGE_COLUMNS = ('minus_base', 'minus_base_low', 'minus_base_high', 'images',
@@ -63,15 +63,7 @@ def results_md(results: Mapping[str, Any]) -> str:
         f'## {escaped(results.get("title") or "Encodings compared")}', '',
         f'**{taken}** ({advice["confidence"]}). {escaped(advice["reason"])} '
         f'{escaped(advice["sure"])}', '',
-        *(markdown(table) for table in tables if table is not None and table.rows),
-        *(f'- {escaped(line)}' for line in tuning(results))])
-
-
-def tuning(results: Mapping[str, Any]) -> list[str]:
-    """A line an encoding of how its learning rate was chosen, where it was."""
-    return [f'{each["label"]}: {told["rate"] or 0:.3g} times the learning rate, of ' + ', '.join(
-        f'{rate:.3g} ({value_text(value, results["metric"])})' for rate, value in told['values'])
-        for each in results['encodings'] if (told := each.get('tuning')) and told['rate']]
+        *(markdown(table) for table in tables if table is not None and table.rows)])
 
 
 def safe_cell(value: Any) -> Any:
@@ -86,9 +78,8 @@ def safe_cell(value: Any) -> Any:
 def results_csv(results: Mapping[str, Any]) -> str:
     """One row a run and image size, and one of a run that has none; what is not known is empty.
 
-    Columns are :data:`CSV_COLUMNS`, one for each object size there is ('value_small', ...),
-    :data:`IMAGE_COLUMNS` where results of each image are known, and 'finetuned' where runs were
-    trained on at other sizes.
+    Columns are :data:`CSV_COLUMNS`, one for each object size there is ('value_small', ...), and
+    :data:`IMAGE_COLUMNS` where results of each image are known.
     """
     encodings = {each['name']: each for each in results['encodings']}
     hw = {each['factor']: each.get('hw') or (None, None) for each in results['sizes']}
@@ -100,14 +91,11 @@ def results_csv(results: Mapping[str, Any]) -> str:
     file = io.StringIO()
     by_images = IMAGE_COLUMNS if (results.get('images') or {}).get('sizes') else ()
     writer = csv.DictWriter(file, [*CSV_COLUMNS, *(f'value_{part}' for part in parts_of),
-                                   *by_images, *['finetuned'] * any(
-                                       run.get('finetuned') for run in results['runs'])],
-                            lineterminator='\n', extrasaction='ignore')
+                                   *by_images], lineterminator='\n', extrasaction='ignore')
     writer.writeheader()
     for run in results['runs']:
         own = encodings[run['encoding']]
         trained = next((test['value'] for test in run['tests'] if test['factor'] == 1.0), None)
-        finetuned = {test['factor']: test['value'] for test in run.get('finetuned') or ()}
         for test in run['tests'] or [dict(factor=None, value=None)]:
             factor = test['factor']
             height, width = hw.get(factor, (None, None))
@@ -118,8 +106,7 @@ def results_csv(results: Mapping[str, Any]) -> str:
                 factor=factor, height=height, width=width, metric=metric['name'],
                 unit=metric.get('unit'), value=test['value'],
                 retention=test['value'] / trained if trained and test['value'] is not None
-                else None, finetuned=finetuned.get(factor),
-                rate=(own.get('tuning') or {}).get('rate'), parameters=own.get('parameters'),
+                else None, parameters=own.get('parameters'),
                 macs=cost(own, factor, 'macs'), inference_seconds=cost(own, factor, 'seconds'),
                 train_seconds=run.get('train_seconds'),
                 train_cpu_seconds=run.get('train_cpu_seconds'),

@@ -99,11 +99,10 @@ def view(results: Mapping[str, Any]) -> dict[str, Any]:
         answer=answer(results), by_size=best_by_size(results) if len(sizes) > 1 else [],
         counts=counts(results),
         overview=tables.overview(results), dots=study_charts.dot_chart(results),
-        tuning=exports.tuning(results),
         differences=[(factor == trained, tables.differences(results, factor))
                      for factor in sorted(sizes, key=lambda factor: (factor != trained, factor))],
         size_chart=study_charts.size_chart(results),
-        retention_charts=study_charts.retention_charts(results),
+        retention_chart=study_charts.retention_chart(results),
         cost_charts=study_charts.cost_charts(results),
         curve_charts=study_charts.curve_charts(results),
         parts=[table for table in (tables.parts(results, 'by_size', 'Object size'),

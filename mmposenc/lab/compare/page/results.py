@@ -11,16 +11,14 @@ from mmposenc.engine.config.nodes import trained_size
 from mmposenc.engine.config.testing import TASKS, scope_of
 
 from ..running.recording import environment
-from ..running.runs import chosen_rate, read_record, tuned
+from ..running.runs import read_record
 from ..running.schedule import is_taken, last_lines
 from ..statistics.images import image_spread
 from ..statistics.summary import summarize
 from ..study.applying import apply
 from ..study.files import read_json, write_json, write_text
 from ..study.images import images_file, read_images
-from ..study.lengths import length_of, set_length
 from ..study.metrics import metric_of
-from ..study.rates import set_rate
 from ..study.study import SCHEMA, Run, Study
 from .report import write_summarized
 
@@ -72,13 +70,9 @@ def _encoding(study: Study, entry: Any, records: list[tuple[Run, dict]], extras:
     parameters = [each['parameters'] for each in (
         *(record for run, record in records if run.entry.name == entry.name), *known.values())
         if each.get('parameters')]
-    rates = [record.get('rate') for run, record in records if run.entry.name == entry.name]
-    tuning = {'values': [[rate, value] for rate, value in tuned(study, entry).items()],
-              'rate': next(filter(None, rates), None)} if study.rates else None
     costs = [{'factor': factor, **{key: known[factor].get(key) for key in _COSTS}}
              for factor in study.sizes]
-    return {**asdict(entry), 'tuning': tuning, 'parameters': next(iter(parameters), None),
-            'costs': costs}
+    return {**asdict(entry), 'parameters': next(iter(parameters), None), 'costs': costs}
 
 
 def _run(run: Run, record: dict[str, Any], extras: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +81,7 @@ def _run(run: Run, record: dict[str, Any], extras: dict[str, Any]) -> dict[str, 
         status = 'waiting'  # it was killed, and goes on with the next call
     kept = {key: record[key] for key in (
         'encoding', 'seed', 'train_seconds', 'train_cpu_seconds', 'peak_bytes', 'curve', 'tests',
-        'finetuned', 'checkpoint')}
+        'checkpoint')}
     notes = [record['note'], *(each['note'] for each in extras.values() if 'note' in each)]
     return {**kept, 'status': status, 'note': '; '.join(filter(None, notes)),
             'log': last_lines(run) if status == 'failed' else []}
@@ -142,18 +136,14 @@ def _disagreement(picture: dict[str, Any]) -> tuple[int, int]:
 
 
 def write_best(study: Study, name: str | None) -> dict[str, str] | None:
-    """Writes best.py, the study's config with the recommended encoding, and its learning rate and
-    length where these were compared; returns its name and the command that trains it. None where
-    nothing is recommended."""
+    """Writes best.py, the study's config with the recommended encoding; returns its name and the
+    command that trains it. None where nothing is recommended."""
     if name is None:
         return None
     entry = next(each for each in study.entries if each.name == name)
     path = study.folder / 'best.py'
     command = shlex.join(['mmposenc', 'train', str(path), '--work-dir', 'work_dirs/best'])
-    cfg, own = apply(study.base(), entry), length_of(study.base())
-    if study.length_of(entry, own) != own:
-        set_length(cfg, study.length_of(entry, own))
-    set_rate(cfg, chosen_rate(study, entry))
+    cfg = apply(study.base(), entry)
     head = f'{Path(study.config).name} with the encoding {" ".join(entry.label.split())}'
     write_text(path, f'# {head}, made by mmposenc compare.\n# {command}\n'
                f'{cfg.pretty_text}')

@@ -92,28 +92,20 @@ def dot_chart(results: Mapping[str, Any]) -> dict[str, Any] | None:
                                for line in list(lines.values())[:12]))
 
 
-def retention_charts(results: Mapping[str, Any]) -> list[Chart]:
-    """What each run keeps of its value at the trained size, over the image size, and what it has
-    after a fine-tune at that size; none of a single size, and where less is better."""
+def retention_chart(results: Mapping[str, Any]) -> Chart | None:
+    """What each run keeps of its value at the trained size, over the image size; None of a single
+    size, and where less is better."""
     if not results['metric']['higher_is_better']:
-        return []
-    at, charts = trained_factor(results), []
-    trained = values_at(results, at)
-    for kind, more in (('tests', ''), ('finetuned', ' after a fine-tune')):
-        if not any(run.get(kind) for run in results['runs']):
-            continue
-        summary = []
-        for factor in factors(results):
-            found = trained if factor == at else values_at(results, factor, kind)
-            for name, seeds in found.items():
-                shares = [value / trained[name][seed] for seed, value in seeds.items()
-                          if trained[name].get(seed, 0) > 0]
-                summary.append(dict(encoding=name, factor=factor, **interval(shares)))
-        metric = dict(name=kind, label=f"share of the trained size's value{more}", unit='',
-                      higher_is_better=True)
-        charts.append(size_chart({**results, 'summary': summary, 'metric': metric},
-                                 f'retention-{kind}'))
-    return [chart for chart in charts if chart is not None]
+        return None
+    trained, summary = values_at(results, trained_factor(results)), []
+    for factor in factors(results):
+        for name, seeds in values_at(results, factor).items():
+            shares = [value / trained[name][seed] for seed, value in seeds.items()
+                      if trained[name].get(seed, 0) > 0]
+            summary.append(dict(encoding=name, factor=factor, **interval(shares)))
+    metric = dict(name='retention', label="share of the trained size's value", unit='',
+                  higher_is_better=True)
+    return size_chart({**results, 'summary': summary, 'metric': metric}, 'retention')
 
 
 def size_chart(results: Mapping[str, Any], id: str = 'over-size') -> Chart | None:

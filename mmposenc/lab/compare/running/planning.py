@@ -20,16 +20,14 @@ from mmposenc.engine.training.launch import prepare_training
 
 from ..statistics.differences import LEAST_RUNS, visible
 from ..study.applying import apply, check_builds, check_fits
-from ..study.encodings import Entry, lengthened, read_entries
+from ..study.encodings import Entry, read_entries
 from ..study.lengths import Length, length_of, set_length
 from ..study.metrics import metric_of
 from ..study.places import find_place
-from ..study.rates import check_tunable, read_tune, set_rate
 from ..study.rows import PREFIX
-from ..study.sizes import check_sizes, resized
+from ..study.sizes import check_sizes
 from ..study.study import Study, check_same_config, joined, planning_lock, read_study, write_study
 from .extras import costs, first_size
-from .runs import FINETUNE
 from .workers import LocalWorkers, SubmittedWorkers, Workers, visible_gpus
 
 
@@ -80,7 +78,7 @@ def plan(args: argparse.Namespace, command: str) -> tuple[Study, Config]:
     folder = folder_of(args)
     check_folder(str(folder), '--out')
     given = None if args.config is None else read_config(args)
-    entries = lengthened(read_entries(args.encodings), args.lengths) if args.encodings else []
+    entries = read_entries(args.encodings) if args.encodings else []
     if not (folder / 'study.json').is_file():  # before the lock, which makes the folder
         if given is None:
             raise FileNotFoundError(f'--out {args.out} holds no study yet: give a config')
@@ -119,21 +117,13 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
     new = Study(
         folder, args.config or (old.config if old else ''), command,
         time.strftime('%Y-%m-%dT%H:%M:%S%z'), tuple(entries), tuple(dict.fromkeys(seeds)),
-        tuple(sorted({1.0, *args.sizes})), length, pictures, extras, margin,
-        rates=read_tune(args.tune), finetune=args.finetune or (old is not None and old.finetune))
-    study = new if old is None else joined(old, new)
-    if study.finetune and not study.finetuned():
-        raise ValueError('--finetune trains on at other sizes: give them as --sizes 1 1.5')
-    return study
+        tuple(sorted({1.0, *args.sizes})), length, pictures, extras, margin)
+    return new if old is None else joined(old, new)
 
 
 def _check(cfg: Config, study: Study, old: Study | None, words: Sequence[str]) -> list[Entry]:
     """Checks all that is known before any work: data, metric, sizes, encodings. Returns the entries
     without rows of a table that the model can't have; those that a word names are refused."""
-    if study.rates:
-        check_tunable(cfg)
-    for factor in study.finetuned():
-        set_rate(resized(cfg, factor, 'train'), FINETUNE)
     find_place(cfg)  # before files: who must fetch them first should know that it is worth it
     metric_of(cfg)
     check_sections(cfg, ('test',))
@@ -164,8 +154,7 @@ def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float]
             check_fits(cfg, entry, sizes, size)
         except ValueError as error:
             refused[entry.name] = error
-    asked = [name for name in refused
-             if name.partition('@')[0] in words or not name.startswith(PREFIX)]
+    asked = [name for name in refused if name in words or not name.startswith(PREFIX)]
     if len(refused) == len(entries):
         asked = list(refused)
     if len(refused) == len(asked) == 1:
@@ -184,17 +173,9 @@ def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float]
 
 def headline(study: Study) -> str:
     """The runs of a study in a sentence."""
-    tuned = ''
-    if study.rates:
-        rates = ', '.join(f'{rate:.3g}' for rate in study.rates)
-        tuned = (f'{len(study.tunings())} runs of one seed choose the learning rates, of {rates} '
-                 "times the config's; then ")
-    text = (f'{tuned}{len(study.runs())} runs of {study.length} each: '
+    return (f'{len(study.runs())} runs of {study.length} each: '
             f'seeds {", ".join(map(str, study.seeds))}; sizes '
             f'{", ".join(f"{factor:g}" for factor in study.sizes)}')
-    if study.finetune:
-        text += f'; a fine-tune of {study.length.times(FINETUNE)} at each other size'
-    return text
 
 
 def listing(study: Study, cfg: Config) -> str:

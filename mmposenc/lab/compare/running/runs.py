@@ -28,12 +28,10 @@ from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.training.processes import plain_model
 
 from ..study.applying import apply
-from ..study.encodings import Entry
 from ..study.files import read_json, write_json
 from ..study.images import images_file, keep_images
 from ..study.lengths import set_length
 from ..study.metrics import details, metric_of, with_details
-from ..study.rates import set_rate
 from ..study.sizes import resized
 from ..study.study import Run, Study, read_study
 from .extras import make_extras, missing
@@ -46,16 +44,13 @@ TAKEN, NOT_FINISHED = 75, 4
 _DEPTH = 2
 #: Seconds that a run has to save itself when the command that started it is gone.
 _GRACE = 30
-#: Of the length and of the learning rate of a training, for which it goes on at another size.
-FINETUNE = 0.1
 
 
 def new_record(run: Run) -> dict[str, Any]:
     """What run.json holds before anything is known."""
     return {'encoding': run.entry.name, 'seed': run.seed, 'status': 'waiting', 'note': '',
             'parameters': None, 'seconds': None, 'train_seconds': None, 'train_cpu_seconds': None,
-            'peak_bytes': None, 'curve': [], 'tests': [], 'finetuned': [], 'checkpoint': None,
-            'rate': run.rate, 'tuning': run.rate is not None}
+            'peak_bytes': None, 'curve': [], 'tests': [], 'checkpoint': None}
 
 
 def read_record(run: Run) -> dict[str, Any]:
@@ -63,16 +58,17 @@ def read_record(run: Run) -> dict[str, Any]:
     return {**new_record(run), **(read_json(run.record_file) or {})}
 
 
-def left_to_test(study: Study, record: dict[str, Any]) -> list[tuple[str, float]]:
-    """Of :meth:`Study.tests` those that a record has not."""
-    return [(kind, factor) for kind, factor in study.tests()
-            if factor not in [test['factor'] for test in record[kind]]]
+def left_to_test(study: Study, record: dict[str, Any]) -> list[float]:
+    """The sizes of a study that a record has no test of; the trained size first."""
+    tested = [test['factor'] for test in record['tests']]
+    return sorted((factor for factor in study.sizes if factor not in tested),
+                  key=lambda factor: factor != 1)
 
 
 def is_over(study: Study, record: dict[str, Any]) -> bool:
     """Whether nothing is left to do: finished at all sizes, or diverged."""
-    return record['status'] == 'diverged' or (record['status'] == 'finished' and (
-        record['tuning'] or not left_to_test(study, record)))
+    return record['status'] == 'diverged' or (
+        record['status'] == 'finished' and not left_to_test(study, record))
 
 
 def is_complete(study: Study, run: Run) -> bool:
@@ -91,8 +87,7 @@ def run_config(study: Study, run: Run, purpose: str) -> Config:
         purpose: 'train', or the name of a test; the work directory below the run's folder.
     """
     cfg = apply(study.base(), run.entry)
-    set_length(cfg, study.length_of(run.entry))
-    set_rate(cfg, chosen_rate(study, run.entry) if run.rate is None else run.rate)
+    set_length(cfg, study.length)
     # mmengine keeps one logger and one visualizer a name.
     name = str(run.folder.resolve() / purpose).strip(os.sep).replace(os.sep, '_')
     cfg.experiment_name = name
@@ -101,46 +96,6 @@ def run_config(study: Study, run: Run, purpose: str) -> Config:
     cfg.randomness = {**(cfg.get('randomness') or {}), 'seed': run.seed}
     cfg.work_dir = str(run.folder / purpose)
     return cfg
-
-
-def tuned(study: Study, entry: Entry) -> dict[float, float | None]:
-    """The validation's metric by the learning rates that were tried for an encoding, as factors;
-    None where the training diverged. Those that are not over are missing."""
-    found: dict[float, float | None] = {}
-    for run in study.tunings():
-        record = read_record(run)
-        if run.entry.name == entry.name and is_over(study, record):
-            values = [point['metric'] for point in record['curve'] if point['metric'] is not None]
-            finished = record['status'] == 'finished' and values
-            found[run.rate or 1.0] = values[-1] if finished else None
-    return found
-
-
-def chosen_rate(study: Study, entry: Entry) -> float:
-    """The factor of the learning rate that an encoding trains with: the best of those that were
-    tried, by the validation; of equal ones the smallest. 1 where nothing is tuned.
-
-    Raises:
-        ValueError: a rate is not tried yet, or none gave a value.
-    """
-    if not study.rates:
-        return 1.0
-    found = tuned(study, entry)
-    left = [rate for rate in study.rates if rate not in found]
-    if left:
-        raise ValueError(f'the learning rate of {entry.name!r} is not chosen: the training with '
-                         f'{left[0]:.4g} times the rate is not over; see '
-                         f'{study.folder / "tuning" / entry.slug}')
-    values = {rate: value for rate, value in found.items() if value is not None}
-    if not values:
-        raise ValueError(f'no learning rate of {entry.name!r} gave a value in the validation')
-    sign = 1 if metric_of(study.base()).higher_is_better else -1
-    return max(sorted(values), key=lambda rate: sign * values[rate])
-
-
-def tested_config(study: Study, run: Run, factor: float) -> Config:
-    """The config of a run's test at a multiple of the trained size, with all that it measures."""
-    return with_details(resized(run_config(study, run, f'test/{factor:g}'), factor))
 
 
 def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
@@ -158,8 +113,7 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
     try:
         if record['checkpoint'] is None:
             _train(study, run, record, launcher)
-        if run.rate is None:
-            _test_all(study, run, record, launcher)
+        _test_all(study, run, record, launcher)
         record['status'] = 'finished'
     except NotFinite as error:
         record.update(status='diverged', note=error.report)
@@ -179,8 +133,6 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
 
 def _train(study: Study, run: Run, record: dict[str, Any], launcher: str) -> None:
     _tell(run, 'start')
-    if run.rate is None and study.rates:
-        record['rate'] = chosen_rate(study, run.entry)
     cfg = run_config(study, run, 'train')
     cfg.launcher = launcher
     metric = metric_of(cfg).name
@@ -206,50 +158,28 @@ def _test_all(study: Study, run: Run, record: dict[str, Any], launcher: str) -> 
     """Tests at the trained size, then whatever else is left; what fails at another size leaves a
     note, and the values at the others stay."""
     failed = []
-    for kind, factor in left_to_test(study, record):
-        what = 'test' if kind == 'tests' else 'fine-tune'
-        _tell(run, f'{what} at {factor:g}x')
+    checkpoint = str(study.folder / record['checkpoint'])
+    for factor in left_to_test(study, record):
+        _tell(run, f'test at {factor:g}x')
         try:
-            checkpoint = str(study.folder / record['checkpoint'])
-            if kind == 'finetuned':
-                checkpoint = _finetune(study, run, factor, checkpoint, launcher)
-            row = _test(study, run, factor, checkpoint, launcher, kind == 'tests')
+            row = _test(study, run, factor, checkpoint, launcher)
         except (Exception, NotFinite) as error:
             if factor == 1:
                 raise
             traceback.print_exc()
-            failed.append(f'no {what} at {factor:g}x: {in_a_line(error)}')
+            failed.append(f'no test at {factor:g}x: {in_a_line(error)}')
             continue
-        record[kind] = sorted([*record[kind], row], key=lambda test: test['factor'])
+        record['tests'] = sorted([*record['tests'], row], key=lambda test: test['factor'])
         _save(run, record)
     record['note'] = '; '.join(failed)
 
 
-def finetuned_config(study: Study, run: Run, factor: float) -> Config:
-    """Trains a run on at another size: a tenth as long, with a tenth of the learning rate."""
-    cfg = resized(run_config(study, run, f'finetune/{factor:g}'), factor, 'train')
-    set_length(cfg, study.length_of(run.entry).times(FINETUNE))
-    set_rate(cfg, FINETUNE)
-    cfg.val_dataloader = cfg.val_cfg = cfg.val_evaluator = None
-    return cfg
-
-
-def _finetune(study: Study, run: Run, factor: float, checkpoint: str, launcher: str) -> str:
-    """Trains on at another size; returns the checkpoint."""
-    cfg = finetuned_config(study, run, factor)
-    cfg.launcher, cfg.load_from, cfg.load_strict = launcher, checkpoint, True
-    engine.prepare_training(cfg, resume='auto' if latest_checkpoint(cfg.work_dir) else None)
-    engine.build_runner(cfg).train()
-    return str(latest_checkpoint(cfg.work_dir))
-
-
-def _test(study: Study, run: Run, factor: float, checkpoint: str, launcher: str, keeps: bool
+def _test(study: Study, run: Run, factor: float, checkpoint: str, launcher: str
           ) -> dict[str, Any]:
-    """What weights give at a size; ``keeps``: the results of each image are kept."""
-    cfg = tested_config(study, run, factor)
+    """What weights give at a size, with all that is measured."""
+    cfg = with_details(resized(run_config(study, run, f'test/{factor:g}'), factor))
     cfg.launcher = launcher
-    if keeps:
-        keep_images(cfg, images_file(run, factor))
+    keep_images(cfg, images_file(run, factor))
     engine.prepare_testing(cfg, checkpoint)
     runner = engine.build_runner(cfg)
     bad: list[str] = []
@@ -303,8 +233,7 @@ def main(argv: list[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return TAKEN
     study = read_study(args.folder.parents[2])
-    run = next(each for each in (*study.runs(), *study.tunings())
-               if each.folder.resolve() == args.folder.resolve())
+    run = next(each for each in study.runs() if each.folder.resolve() == args.folder.resolve())
     record = carry_out(study, run, args.launcher)
     if lock is not None:
         lock.release()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from mmposenc.command_line import in_a_line
@@ -33,7 +33,7 @@ def is_taken(run: Run) -> bool:
 
 def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool],
                   tell: Callable[[Run | None, str], None], wait: float = 0.3,
-                  look: float = 5.0, runs: Sequence[Run] | None = None) -> None:
+                  look: float = 5.0) -> None:
     """Carries out all runs that are not complete, each once; waits for those that others have.
 
     Args:
@@ -45,10 +45,8 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
         wait: seconds between two looks at the runs that this call started.
         look: seconds between two looks at those that wait, unless one ended: only others change
             them, and each look reads all their files.
-        runs: of the study, where they are not those that are compared.
     """
-    waiting = [run for run in (study.runs() if runs is None else runs)
-               if not complete(run)]
+    waiting = [run for run in study.runs() if not complete(run)]
     active: list[tuple[Run, Handle]] = []
     elsewhere: set[Path] = set()
     due = 0.0

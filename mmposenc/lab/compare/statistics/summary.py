@@ -132,17 +132,16 @@ def encoding_of(results: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found
 
 
-def values_at(results: Mapping[str, Any], factor: float, kind: str = 'tests') -> Values:
+def values_at(results: Mapping[str, Any], factor: float) -> Values:
     """encoding -> seed -> value at a size, of finished runs alone; every encoding has an entry.
 
     A run that diverged or failed has no value, and neither has one whose value is not finite.
-    ``kind``: 'tests' of the trained weights, or 'finetuned'.
     """
     values: Values = {each['name']: {} for each in results['encodings']}
     for run in results['runs']:
         if run['status'] != 'finished':
             continue
-        for test in run.get(kind) or ():
+        for test in run['tests']:
             value = test['value']
             if test['factor'] == factor and value is not None and math.isfinite(value):
                 values[run['encoding']][run['seed']] = float(value)

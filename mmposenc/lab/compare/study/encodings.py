@@ -94,8 +94,8 @@ class Entry:
         label: for people.
         changes: what :func:`apply` sets: 'pos_encoding', 'positions', 'rel_pos_encoding',
             'rel_pos_sharing' as a backbone takes them, and 'cfg', dotted keys of the config and
-            their values, for all else; 'length', a factor of the study's, where it is not 1; and
-            'own', a key of :data:`OWN`, where the config's encodings stay and these are added.
+            their values, for all else; and 'own', a key of :data:`OWN`, where the config's
+            encodings stay and these are added.
     """
 
     name: str
@@ -149,14 +149,6 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
                              f'folders of one name, {entry.slug!r}; give one another name in a '
                              f'yaml file')
     return list(seen.values())
-
-
-def lengthened(entries: list[Entry], factors: Sequence[float]) -> list[Entry]:
-    """Each entry trained for each multiple of the study's length, as an entry of its own."""
-    return [entry if factor == 1 else Entry(
-        f'{entry.name}@{factor:g}x', f'{entry.label}, {factor:g} times as long',
-        {**entry.changes, 'length': factor})
-        for entry in entries for factor in dict.fromkeys(factors or [1.0])]
 
 
 def _each_once(entries: list[Entry]) -> Iterator[Entry]:

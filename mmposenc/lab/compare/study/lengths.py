@@ -28,10 +28,6 @@ class Length(NamedTuple):
     def __str__(self) -> str:
         return f'{self.number} {self.unit if self.number != 1 else self.unit.removesuffix("s")}'
 
-    def times(self, factor: float) -> Length:
-        """So many times as long, and one at the least."""
-        return self._replace(number=max(1, round(self.number * factor)))
-
 
 def length_of(cfg: Config) -> Length:
     """How long a config trains.

@@ -12,10 +12,8 @@ from mmposenc.engine.config.models import own_preprocessor
 from mmposenc.engine.config.nodes import (
     Size,
     bare_type,
-    listed,
     pipelines,
     tested_size,
-    trained_size,
     with_pipelines,
 )
 
@@ -29,36 +27,33 @@ _SIZING = ('Resize', 'ResizeEdge', 'ResizeShortestEdge', 'FixScaleResize', 'FixS
            'RandomChoiceResize', 'EfficientNetCenterCrop', 'EfficientNetRandomCrop')
 
 
-def resized(cfg: Config, factor: float, phase: str = 'test') -> Config:
-    """A config whose test, or training, gives images ``factor`` times as large.
+def resized(cfg: Config, factor: float) -> Config:
+    """A config whose test gives images ``factor`` times as large.
 
     Sizes of the pipeline are multiplied and rounded (a pipeline without any gets a Resize behind
     its loading), and so are windows that slide over an image, and a size that the data preprocessor
-    fills up to. In a test label maps and boxes stay as they are, so that predictions are compared
-    at the data set's own size. ``tta_pipeline`` stays, and so does validation.
+    fills up to. Label maps and boxes stay as they are, so that predictions are compared at the data
+    set's own size. ``tta_pipeline`` stays, and so do training and validation.
 
     Args:
-        cfg: with a dataloader of the phase; not changed.
+        cfg: with a test_dataloader; not changed.
         factor: above 0; 1 gives a copy.
-        phase: 'test' or 'train'.
 
     Raises:
         ValueError: for a factor that is not above 0.
     """
     if not (isinstance(factor, (int, float)) and math.isfinite(factor) and factor > 0):
         raise ValueError(f'--sizes {factor!r}: it must be a number above 0')
-    train = phase == 'train'
-    changed, before = copy.deepcopy(cfg), (trained_size if train else tested_size)(cfg)
+    changed = copy.deepcopy(cfg)
     if factor == 1:
         return changed
-    loader = f'{phase}_dataloader'
-    if cfg.get(loader):  # whose parts validation may share
-        changed[loader] = copy.deepcopy(cfg[loader])
-    for node in with_pipelines(changed, phase):
-        node['pipeline'] = _resized_steps(node['pipeline'], factor, train)
-    _resize_preprocessor(changed, factor, before, train)
+    if cfg.get('test_dataloader'):  # whose parts validation may share
+        changed.test_dataloader = copy.deepcopy(cfg.test_dataloader)
+    for node in with_pipelines(changed, 'test'):
+        node['pipeline'] = _resized_steps(node['pipeline'], factor)
+    _resize_preprocessor(changed, factor, tested_size(cfg))
     test_cfg = dict(changed.model.get('test_cfg') or {})
-    if test_cfg.get('mode') == 'slide' and not train:
+    if test_cfg.get('mode') == 'slide':
         changed.model.test_cfg = dict(test_cfg, **{
             key: _times(test_cfg[key], factor) for key in ('crop_size', 'stride')})
     return changed
@@ -141,12 +136,11 @@ def _times(value: Any, factor: float, whole: bool = True) -> Any:
     return max(round(value * factor), 1) if number and 0 < value < math.inf else value
 
 
-def _resized_steps(steps: Sequence[Any], factor: float, train: bool) -> list[Any]:
+def _resized_steps(steps: Sequence[Any], factor: float) -> list[Any]:
     changed = [ConfigDict(copy.deepcopy(dict(step))) for step in steps]
     if not _resize_steps(changed, factor):
-        # In training labels are resized with their images.
-        place = max((i + 1 for i, step in enumerate(changed)
-                     if ('Load' if train else 'LoadImage') in bare_type(step)), default=0)
+        place = max((i + 1 for i, step in enumerate(changed) if 'LoadImage' in bare_type(step)),
+                    default=0)
         changed.insert(place, ConfigDict(
             type='Resize', scale_factor=float(factor), keep_ratio=True))
         pack = changed[-1]
@@ -164,9 +158,6 @@ def _resize_steps(steps: Sequence[Any], factor: float) -> bool:
             found |= _resize_steps(step, factor)
             continue
         kind = bare_type(step)
-        if 'Mosaic' in kind:
-            raise ValueError(f'--finetune: {kind} of the training pipeline puts images together at '
-                             'sizes of its own, which cannot be multiplied')
         found |= _resize_steps(step.get('transforms') or (), factor)
         if kind not in _SIZING or str(step.get('crop_type', '')).startswith('relative'):
             continue
@@ -179,7 +170,7 @@ def _resize_steps(steps: Sequence[Any], factor: float) -> bool:
     return found
 
 
-def _resize_preprocessor(cfg: Config, factor: float, size: Size | None, train: bool) -> None:
+def _resize_preprocessor(cfg: Config, factor: float, size: Size | None) -> None:
     """A size that images are filled up to; a divisor that is as large as the images is one as
     well."""
     owner = cfg.model if cfg.model.get('data_preprocessor') else cfg
@@ -189,11 +180,6 @@ def _resize_preprocessor(cfg: Config, factor: float, size: Size | None, train: b
     divisor, test_cfg = pre.get('pad_size_divisor', 1), dict(pre.get('test_cfg') or {})
     if size is not None and divisor >= max(size):
         pre['pad_size_divisor'] = _times(divisor, factor)
-    if train:
-        pre = copy.deepcopy(pre)
-        for each in (pre, *listed(pre.get('batch_augments') or [])):
-            if each.get('size'):
-                each['size'] = _times(each['size'], factor)
-    elif test_cfg.get('size'):
+    if test_cfg.get('size'):
         pre['test_cfg'] = dict(test_cfg, size=_times(test_cfg['size'], factor))
     owner['data_preprocessor'] = pre

@@ -18,8 +18,6 @@ from .files import finite, read_json, write_json, write_text
 from .lengths import Length
 
 SCHEMA = 1
-#: Of trainings that choose a learning rate: none of those that are compared.
-TUNING_SEED = 10_000
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,6 @@ class Study:
         pictures: test images that are drawn with predictions.
         extras: of 'diagnosis', 'figures' and 'time'.
         margin: points; encodings closer than that are level.
-        rates: factors of the learning rate that are tried for each encoding; () tunes nothing.
-        finetune: train on for a short while at each other size, and test there again.
     """
 
     folder: Path
@@ -53,8 +49,6 @@ class Study:
     pictures: int = 0
     extras: tuple[str, ...] = ()
     margin: float = 1.0
-    rates: tuple[float, ...] = ()
-    finetune: bool = False
 
     @property
     def config_file(self) -> Path:
@@ -70,38 +64,15 @@ class Study:
         return [Run(self.folder / 'runs' / entry.slug / f'seed{seed}', entry, seed, index == 0)
                 for index, seed in enumerate(self.seeds) for entry in self.entries]
 
-    def tunings(self) -> list[Run]:
-        """The trainings that choose a learning rate for each encoding, which come first."""
-        return [Run(self.folder / 'tuning' / entry.slug / f'lr{rate:.4g}', entry, TUNING_SEED,
-                    False, rate) for rate in self.rates for entry in self.entries]
-
-    def tests(self) -> list[tuple[str, float]]:
-        """What is tested: 'tests' of the trained weights and 'finetuned' ones, and at which sizes;
-        the trained size first."""
-        sizes = sorted(self.sizes, key=lambda factor: factor != 1)
-        return [*(('tests', factor) for factor in sizes),
-                *(('finetuned', factor) for factor in self.finetuned())]
-
-    def finetuned(self) -> list[float]:
-        """The sizes at which trained weights are trained on."""
-        return [factor for factor in self.sizes if factor != 1 and self.finetune]
-
-    def length_of(self, entry: Entry, length: Length | None = None) -> Length:
-        """How long an encoding is trained, by ``--lengths``."""
-        length = length or self.length
-        return length.times(entry.changes.get('length', 1))
-
 
 @dataclass(frozen=True)
 class Run:
-    """One training: its folder, encoding and seed, and whether it is the encoding's first; of one
-    that chooses a learning rate the factor that it tries."""
+    """One training: its folder, encoding and seed, and whether it is the encoding's first."""
 
     folder: Path
     entry: Entry
     seed: int
     first: bool
-    rate: float | None = None
 
     @property
     def record_file(self) -> Path:
@@ -159,15 +130,12 @@ def joined(old: Study, new: Study) -> Study:
                            known[entry.name].changes, entry.changes)
     if old.length != new.length:
         raise _refusal(old, 'the length', str(old.length), str(new.length))
-    if new.rates and old.rates != new.rates:
-        raise _refusal(old, '--tune', old.rates, new.rates)
     both = replace(
         old, entries=old.entries + tuple(e for e in new.entries if e.name not in known),
         seeds=tuple(dict.fromkeys((*old.seeds, *new.seeds))),
         sizes=tuple(sorted({*old.sizes, *new.sizes})), pictures=new.pictures, extras=new.extras,
-        margin=new.margin, finetune=new.finetune)
-    if all(getattr(both, name) == getattr(old, name)
-           for name in ('entries', 'seeds', 'sizes', 'finetune')):
+        margin=new.margin)
+    if (both.entries, both.seeds, both.sizes) == (old.entries, old.seeds, old.sizes):
         return both
     return replace(both, command=f'{old.command}\n{new.command}')
 
