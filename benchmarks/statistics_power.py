@@ -21,7 +21,6 @@ from scipy import stats
 from mmposenc.lab.compare.page.exports import csv_rows
 from mmposenc.lab.compare.statistics import differences
 from mmposenc.lab.compare.statistics.differences import ERROR, Values, contrast, judged, places
-from mmposenc.lab.compare.statistics.images import Shares, by_images, image_spread, resampled
 from mmposenc.lab.compare.statistics.summary import factors, values_at
 
 DOCS = Path(__file__).resolve().parents[1] / 'docs'
@@ -138,41 +137,8 @@ def questions(draws: int) -> str:
     return csv_rows(lines)
 
 
-def with_images(draws: int) -> str:
-    """How often 95% intervals hold the truth, 0, of two classifiers: by seeds; by seeds and images.
-
-    An image is right where the sum of an offset, how easy it is, how easy for the encoding, how
-    good the run is and chance is above 0. The truth is that of all seeds and all images.
-    """
-    lines = [['test images', *(f'{n} seeds' for n in (3, 10))]]
-    for count in (100, 1000):
-        cells = []
-        for n in (3, 10):
-            noise, held = np.random.default_rng(3), []
-            for _ in range(draws):
-                easy = 1.2 + noise.standard_normal((1, count))
-                runs = {name: [Shares(row[:, None].astype(float), np.ones((count, 1))) for row in (
-                    easy + .5 * noise.standard_normal((1, count))
-                    + .1 * noise.standard_normal((n, 1))
-                    + .7 * noise.standard_normal((n, count)) > 0)] for name in ('e0', 'e1')}
-                values: Values = {name: {k: 100 * float(one.both.mean())
-                                         for k, one in enumerate(each)}
-                                  for name, each in runs.items()}
-                found = contrast(values, {'e0': 1, 'e1': -1})
-                row = judged(found, True, 1.)
-                told = by_images(row, found, 'e0', 'e1', image_spread(count, {
-                    name: [resampled(one, count, 300) for one in each]
-                    for name, each in runs.items()}))
-                held.append([each is not None and each['low'] <= 0 <= each['high']
-                             for each in (row if found.error else None, told)])
-            cells.append('; '.join(f'{100 * share:.1f}' for share in np.mean(held, 0)))
-        lines.append([str(count), *cells])
-    return csv_rows(lines)
-
-
 #: Names of files -> what makes them.
-TABLES = {'errors-best': errors, 'errors-power': power, 'errors-two': questions,
-          'errors-images': with_images}
+TABLES = {'errors-best': errors, 'errors-power': power, 'errors-two': questions}
 
 
 def main() -> None:

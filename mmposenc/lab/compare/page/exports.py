@@ -14,9 +14,6 @@ from .tables import Cell, Table, differences, overview, parts, runs
 CSV_COLUMNS = ('encoding', 'label', 'seed', 'status', 'factor', 'height', 'width', 'metric', 'unit',
                'value', 'retention', 'parameters', 'macs', 'inference_seconds',
                'train_seconds', 'train_cpu_seconds', 'train_peak_bytes', 'note')
-#: Of an encoding's difference from the base, where results of each image are known.
-IMAGE_COLUMNS = ('minus_base', 'minus_base_low', 'minus_base_high', 'images',
-                 'minus_base_images_low', 'minus_base_images_high')
 
 
 def markdown(table: Table) -> str:
@@ -78,20 +75,16 @@ def safe_cell(value: Any) -> Any:
 def results_csv(results: Mapping[str, Any]) -> str:
     """One row a run and image size, and one of a run that has none; what is not known is empty.
 
-    Columns are :data:`CSV_COLUMNS`, one for each object size there is ('value_small', ...), and
-    :data:`IMAGE_COLUMNS` where results of each image are known.
+    Columns are :data:`CSV_COLUMNS`, and one for each object size there is ('value_small', ...).
     """
     encodings = {each['name']: each for each in results['encodings']}
     hw = {each['factor']: each.get('hw') or (None, None) for each in results['sizes']}
     metric = results['metric']
-    against = {(row['encoding'], row['factor']): row for row in results.get('differences', ())
-               if row['role'] == 'base'}
     parts_of = list(dict.fromkeys(part for run in results['runs'] for test in run['tests']
                                   for part in test.get('by_size') or ()))
     file = io.StringIO()
-    by_images = IMAGE_COLUMNS if (results.get('images') or {}).get('sizes') else ()
-    writer = csv.DictWriter(file, [*CSV_COLUMNS, *(f'value_{part}' for part in parts_of),
-                                   *by_images], lineterminator='\n', extrasaction='ignore')
+    writer = csv.DictWriter(file, [*CSV_COLUMNS, *(f'value_{part}' for part in parts_of)],
+                            lineterminator='\n')
     writer.writeheader()
     for run in results['runs']:
         own = encodings[run['encoding']]
@@ -99,8 +92,6 @@ def results_csv(results: Mapping[str, Any]) -> str:
         for test in run['tests'] or [dict(factor=None, value=None)]:
             factor = test['factor']
             height, width = hw.get(factor, (None, None))
-            found = against.get((own['name'], factor), {})
-            others = found.get('images') or {}
             row: dict[str, Any] = dict(
                 encoding=own['name'], label=own['label'], seed=run['seed'], status=run['status'],
                 factor=factor, height=height, width=width, metric=metric['name'],
@@ -110,10 +101,7 @@ def results_csv(results: Mapping[str, Any]) -> str:
                 macs=cost(own, factor, 'macs'), inference_seconds=cost(own, factor, 'seconds'),
                 train_seconds=run.get('train_seconds'),
                 train_cpu_seconds=run.get('train_cpu_seconds'),
-                train_peak_bytes=run.get('peak_bytes'), minus_base=found.get('mean'),
-                minus_base_low=found.get('low'), minus_base_high=found.get('high'),
-                images=others.get('count'), minus_base_images_low=others.get('low'),
-                minus_base_images_high=others.get('high'), note=run.get('note'),
+                train_peak_bytes=run.get('peak_bytes'), note=run.get('note'),
                 **{f'value_{part}': (test.get('by_size') or {}).get(part) for part in parts_of})
             writer.writerow({key: safe_cell(value) for key, value in row.items()})
     return file.getvalue()

@@ -108,7 +108,6 @@ def view(results: Mapping[str, Any]) -> dict[str, Any]:
         parts=[table for table in (tables.parts(results, 'by_size', 'Object size'),
                                    tables.parts(results, 'by_class', 'Class')) if table],
         diagnosis=diagnosis(results), runs=tables.runs(results), base=label[base_of(results)],
-        images=results.get('images') or {'sizes': [], 'note': 'an earlier version made this study'},
         seeds=len({run['seed'] for run in results['runs']}))
 
 

@@ -13,11 +13,9 @@ from mmposenc.engine.config.testing import TASKS, scope_of
 from ..running.recording import environment
 from ..running.runs import read_record
 from ..running.schedule import is_taken, last_lines
-from ..statistics.images import image_spread
 from ..statistics.summary import summarize
 from ..study.applying import apply
 from ..study.files import read_json, write_json, write_text
-from ..study.images import images_file, read_images
 from ..study.metrics import metric_of
 from ..study.study import SCHEMA, Run, Study
 from .report import write_summarized
@@ -48,7 +46,6 @@ def collect(study: Study) -> dict[str, Any]:
                       for entry in study.entries],
         'runs': [_run(run, record, extras[run.entry.name] if run.first else {})
                  for run, record in records],
-        'images': _images(records, study),
         'pictures': _pictures(made['pictures'], study.pictures),
         'figures': [{'encoding': name, **each} for name, held in made['figures'] for each in held],
         'diagnosis': [{'encoding': name, 'seed': study.seeds[0], **held}
@@ -85,36 +82,6 @@ def _run(run: Run, record: dict[str, Any], extras: dict[str, Any]) -> dict[str, 
     notes = [record['note'], *(each['note'] for each in extras.values() if 'note' in each)]
     return {**kept, 'status': status, 'note': '; '.join(filter(None, notes)),
             'log': last_lines(run) if status == 'failed' else []}
-
-
-def _images(records: list[tuple[Run, dict]], study: Study) -> dict[str, Any]:
-    """What other test images would change, by size; and for which encodings that is not known.
-
-    An encoding counts where every finished run has results of each image that give its value, as
-    far as libraries round it.
-    """
-    rounding = .01 if metric_of(study.base()).unit else .001
-    sizes, lost = [], set()
-    for factor in study.sizes:
-        known: dict[str, list[Any]] = {}
-        for run, record in records:
-            value = next((test['value'] for test in record['tests'] if test['factor'] == factor),
-                         None)
-            if record['status'] == 'finished' and value is not None:
-                held = read_images(images_file(run, factor))
-                if held is None or abs(held.value - value) > rounding:
-                    lost.add(run.entry.name)
-                    held = None
-                known.setdefault(run.entry.name, []).append(held)
-        there = {name: held for name, held in known.items()
-                 if all(each is not None for each in held)}
-        counts = {each.number for held in there.values() for each in held}
-        if len(counts) == 1:
-            sizes.append({'factor': factor, **image_spread(counts.pop(), {
-                name: [each.drawn for each in held] for name, held in there.items()})})
-    names = ', '.join(entry.name for entry in study.entries if entry.name in lost)
-    note = f'results of each image are not kept for {names}' if names else ''
-    return {'sizes': sizes, 'note': note}
 
 
 def _pictures(made: list[tuple[str, list[dict]]], number: int) -> list[dict[str, Any]]:

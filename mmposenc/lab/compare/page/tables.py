@@ -113,42 +113,29 @@ def differences(results: Mapping[str, Any], factor: float) -> Table:
     best = best_at(results, factor)
     rows = {(row['encoding'], row['role']): row for row in results['differences']
             if row['factor'] == factor}
-    wide = any(row.get('images') for row in rows.values())
     lines = []
     for each, own in summary_at(results, factor).items():
         cells = []
         for role, itself in (('best', 'the best mean'), ('base', 'the base')):
             row = rows.get((each, role))
             if row is None:
-                cells += [Cell(UNKNOWN)] * (1 + wide) + [named(itself)]
+                cells += [Cell(UNKNOWN), named(itself)]
                 continue
             text = verdict_text(row, metric)
             if role == 'best' and row['against'] != best:
                 text += f' than {label[row["against"]]}'
-            cells.append(number(row['mean'], interval_text(row, metric, sign=True)))
-            if wide:
-                cells.append(images_cell(row, metric))
-            cells.append(named(text, row['verdict'] if row['verdict'] in ('better', 'worse')
-                               else 'same'))
+            cells += [number(row['mean'], interval_text(row, metric, sign=True)),
+                      named(text, row['verdict'] if row['verdict'] in ('better', 'worse')
+                            else 'same')]
         lines.append((named(label[each]), number(own['mean'], interval_text(own, metric)),
                       number(own['n']), named(own['standing'], best_mark(own)), *cells))
     size = next(each for each in results['sizes'] if each['factor'] == factor)
     trained = ', the trained size' if factor == trained_factor(results) else ''
     return Table(f'What can be best, and differences, at {size_text(size)}{trained}',
                  ('Encoding', 'Mean (95% interval)', 'Seeds', 'Stands',
-                  'Minus the best (95% bounds)', *['By seeds and images'] * wide,
-                  'Against the best', f'Minus {label[base]} (95% interval)',
-                  *['By seeds and images'] * wide, f'Against {label[base]}'),
-                 lines, words=(3, 6, 9) if wide else (3, 5, 7))
-
-
-def images_cell(row: Mapping[str, Any], metric: Mapping[str, Any]) -> Cell:
-    """The interval of a difference by seeds and images, and what images add to its variance."""
-    held = row.get('images')
-    if held is None:
-        return Cell(UNKNOWN)
-    ends = ' to '.join(value_text(held[end], metric, sign=True) for end in ('low', 'high'))
-    return number(held['share'], f'{ends}; images {held["share"]:.0%}')
+                  'Minus the best (95% bounds)', 'Against the best',
+                  f'Minus {label[base]} (95% interval)', f'Against {label[base]}'),
+                 lines, words=(3, 5, 7))
 
 
 def best_mark(row: Mapping[str, Any]) -> str:

@@ -29,7 +29,6 @@ from mmposenc.engine.training.processes import plain_model
 
 from ..study.applying import apply
 from ..study.files import read_json, write_json
-from ..study.images import images_file, keep_images
 from ..study.lengths import set_length
 from ..study.metrics import details, metric_of, with_details
 from ..study.sizes import resized
@@ -179,7 +178,6 @@ def _test(study: Study, run: Run, factor: float, checkpoint: str, launcher: str
     """What weights give at a size, with all that is measured."""
     cfg = with_details(resized(run_config(study, run, f'test/{factor:g}'), factor))
     cfg.launcher = launcher
-    keep_images(cfg, images_file(run, factor))
     engine.prepare_testing(cfg, checkpoint)
     runner = engine.build_runner(cfg)
     bad: list[str] = []

@@ -24,7 +24,6 @@ from .differences import (
     reaches,
 )
 from .formats import BEST, CAN_BE, cost, margin_text, names_in_words, value_text
-from .images import by_images
 
 
 def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,9 +50,7 @@ def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
         summary += [dict(encoding=name, factor=factor, **interval(
             list(seeds.values()), results['metric']),
             standing=word if stand[name].by is None else WORSE) for name, seeds in values.items()]
-        spread = next((each for each in (results.get('images') or {}).get('sizes', ())
-                       if each['factor'] == factor), None)
-        differences += compare(values, base_of(results), higher, factor, margin, stand, spread)
+        differences += compare(values, base_of(results), higher, factor, margin, stand)
     told = {**results, 'summary': summary, 'differences': differences}
     return {**told, 'recommendation': recommend(told)}
 
@@ -166,8 +163,7 @@ def interval(values: Sequence[float], metric: Mapping[str, Any] | None = None) -
 
 
 def compare(values: Values, base: str, higher_is_better: bool, factor: float, margin: float,
-            stand: Mapping[str, Place], spread: Mapping[str, Any] | None = None,
-            ) -> list[dict[str, Any]]:
+            stand: Mapping[str, Place]) -> list[dict[str, Any]]:
     """Differences of every encoding from the base, and from the best at this size.
 
     Args:
@@ -177,7 +173,6 @@ def compare(values: Values, base: str, higher_is_better: bool, factor: float, ma
         factor: the size; goes into the rows.
         margin: what is closer is level.
         stand: of :func:`places`.
-        spread: of :func:`.images.image_spread`, where results of each image are known.
 
     Returns:
         Rows of 'differences'. An encoding that is ruled out is compared with the one that does it,
@@ -190,9 +185,7 @@ def compare(values: Values, base: str, higher_is_better: bool, factor: float, ma
         if best is not None and name != best:
             pairs.append(('best', place.by or best, place.reach))
         for role, other, own in pairs:
-            found = contrast(values, {name: 1, other: -1})
-            row = judged(found, higher_is_better, margin, own)
-            row['images'] = by_images(row, found, name, other, spread) if spread else None
+            row = judged(contrast(values, {name: 1, other: -1}), higher_is_better, margin, own)
             rows.append(dict(encoding=name, against=other, role=role, factor=factor, **row))
     return rows
 
