@@ -5,8 +5,8 @@
     mmposenc compare CONFIG --table cpvt/table6    # the encodings of a paper's table
     mmposenc compare timm:vit_small_patch16_224 --data DIR --encodings none learned peg
 
-Trains the config with each encoding and seed, tests at every size, and writes results.json, a CSV,
-Markdown and report.html. Run the same command again to resume. docs/compare.md says more.
+Trains the config with each encoding and seed, tests at every size, and writes report.html,
+results.csv and best.py. Run the same command again to resume. docs/compare.md says more.
 """
 from __future__ import annotations
 
@@ -165,8 +165,7 @@ def finish(study: Any) -> int:
     advice = (results.get('recommendation') or {}).get('reason')
     if advice:
         print(advice)
-    files = [name for name in ('report.html', 'results.md', 'results.csv', 'results.json',
-                               'best.py')
+    files = [name for name in ('report.html', 'results.csv', 'results.json', 'best.py')
              if (study.folder / name).is_file()]
     print(f'{study.folder}: {", ".join(files)} ({time.strftime("%H:%M")})')
     return int(any(each['status'] == 'failed' or each['status'] == 'finished'

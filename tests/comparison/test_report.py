@@ -9,6 +9,7 @@ from browser import Browser, needs_browser
 from madeup_studies import METRIC, drawn, encoding, run, study
 from PIL import Image
 
+from mmposenc.lab.compare.page import tables
 from mmposenc.lab.compare.page.report import write_reports
 from mmposenc.lab.compare.statistics.summary import summarize
 
@@ -109,7 +110,7 @@ def pages(tmp_path_factory):
     made = {}
     for build in STUDIES:
         folder = tmp_path_factory.mktemp(build.__name__)
-        made[build.__name__] = write_reports(build(folder), folder)[2]
+        made[build.__name__] = write_reports(build(folder), folder)[1]
     return made
 
 
@@ -120,27 +121,40 @@ def browser(tmp_path_factory):
     tab.close()
 
 
-def test_three_files_whole(tmp_path):
+def test_two_files_whole(tmp_path):
     results = study(drawn({'none': {1.0: 80.}, 'peg': {1.0: 96.}}, std=.1))
     before = copy.deepcopy(results)
     files = write_reports(results, tmp_path)
-    assert [file.name for file in files] == ['results.csv', 'results.md', 'report.html']
+    assert [file.name for file in files] == ['results.csv', 'report.html']
     assert sorted(tmp_path.iterdir()) == sorted(files) and results == before
     first = [file.read_bytes() for file in files]
     assert [file.read_bytes() for file in write_reports(summarize(results), tmp_path)] == first
-    assert 'Take peg' in files[2].read_text()
+    assert 'Take peg' in files[1].read_text()
     once = study({'none': {1.0: [80.]}, 'peg': {1.0: [96.]}})  # what was not tested is no advice
-    assert 'Take peg' not in write_reports(once, tmp_path)[2].read_text()
+    assert 'Take peg' not in write_reports(once, tmp_path)[1].read_text()
     with pytest.raises(FileNotFoundError, match=r"folder='.*gone' is not there"):
         write_reports(results, tmp_path / 'gone')
 
 
-@pytest.mark.parametrize('name', ['results.md', 'results.csv'])
-def test_every_number_of_the_tables(pages, name):
-    """Those of the page are the same. Made by ``write_reports(full(folder), folder)``; whoever
-    makes them anew looks at what changed."""
-    assert pages['full'].with_name(name).read_text() == (
-        Path(__file__).parent / 'golden' / name).read_text()
+GOLDEN = Path(__file__).parent / 'golden'
+
+
+def as_text(table):
+    """A table with a line a row; what is marked has a star before it."""
+    rows = [[f'{"*" * (cell.mark == "best")}{cell.text}' for cell in row] for row in table.rows]
+    return '\n'.join([table.caption, *map(' | '.join, [table.columns, *rows]), ''])
+
+
+def test_every_number_of_the_csv_and_of_the_tables(pages):
+    """Made by ``write_reports(full(folder), folder)`` and :func:`as_text`; whoever makes them anew
+    looks at what changed."""
+    assert pages['full'].with_name('results.csv').read_text() == (
+        GOLDEN / 'results.csv').read_text()
+    results = summarize(full(pages['full'].parent))
+    shown = [tables.overview(results), *(tables.differences(results, size) for size in (.5, 1, 2)),
+             tables.parts(results, 'by_size', 'Object size'),
+             tables.parts(results, 'by_class', 'Class'), tables.runs(results)]
+    assert '\n'.join(map(as_text, shown)) == (GOLDEN / 'tables.txt').read_text()
 
 
 def test_the_page_holds_everything_and_no_foreign_script(pages):

@@ -221,7 +221,7 @@ def test_models_are_timed_once_and_what_can_not_be_timed_is_said(copied, capsys,
     costs = [each['costs'] for each in collect(study)['encodings']]
     assert [[at['seconds'] for at in own] for own in costs] == [[.25, .25], [.25, None]]
     write_results(study)
-    assert '| Images a second |' in (study.folder / 'results.md').read_text()
+    assert '>Images a second</th>' in (study.folder / 'report.html').read_text()
 
 
 @pytest.mark.slow

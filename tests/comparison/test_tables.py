@@ -1,4 +1,4 @@
-"""Numbers as they are read; what CSV and Markdown make of words. Whole tables: test_report.py."""
+"""Numbers as they are read; what CSV makes of words. Whole tables are in test_report.py."""
 import csv
 import io
 
@@ -62,14 +62,8 @@ def test_cells_that_a_spreadsheet_would_run_are_text_and_numbers_stay_numbers():
     assert {row['value'] for row in rows} == {'-80.0'}
 
 
-def test_markdown_goes_into_a_page_as_it_is():
-    table = tables.Table('A *caption*', ('Name', 'x|y'), [
-        (tables.Cell('<b>`a`|b\nc'), tables.number(1.0, '1.0', 'best'))])
-    assert exports.markdown(table) == ('A \\*caption\\*:\n\n| Name | x\\|y |\n| --- | ---: |\n'
-                                      '| \\<b\\>\\`a\\`\\|b c | **1.0** |\n')
-
-
 def test_where_nothing_has_run_rows_are_empty():
     results = study({'none': {1.0: [80.]}}, runs=[run('none', 0, {}, status='waiting')])
-    assert '| none | – | 0 |' in exports.results_md(summarize(results))
+    row, = tables.overview(summarize(results)).rows
+    assert [cell.text for cell in row[:3]] == ['none', '–', '0']
     assert len(exports.results_csv(results).splitlines()) == 2

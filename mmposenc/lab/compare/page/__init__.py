@@ -1,3 +1,3 @@
-"""results.json and what is made from it: report.html, results.md and results.csv. Start at
+"""results.json and what is made from it: report.html and results.csv. Start at
 results.py.
 """

@@ -1,4 +1,4 @@
-"""results.csv, results.md and report.html of a study; docs/report.md says how to read them."""
+"""results.csv and report.html of a study; docs/report.md says how to read them."""
 from __future__ import annotations
 
 import base64
@@ -44,7 +44,7 @@ MOST_CELLS = 400
 
 
 def write_reports(results: Mapping[str, Any], folder: str | Path) -> list[Path]:
-    """Writes results.csv, results.md and report.html, each whole or not at all.
+    """Writes results.csv and report.html, each whole or not at all.
 
     Args:
         results: as in results.json (docs/study-files.md); what :func:`summarize` adds is computed
@@ -52,7 +52,7 @@ def write_reports(results: Mapping[str, Any], folder: str | Path) -> list[Path]:
         folder: of the study; files of pictures and figures are relative to it.
 
     Returns:
-        The three files.
+        The two files.
 
     Raises:
         ValueError: the results are not of the schema.
@@ -66,8 +66,7 @@ def write_reports(results: Mapping[str, Any], folder: str | Path) -> list[Path]:
 
 def write_summarized(told: Mapping[str, Any], folder: Path) -> list[Path]:
     """:func:`write_reports` of results that are summarized."""
-    texts = {'results.csv': exports.results_csv(told), 'results.md': exports.results_md(told),
-             'report.html': page(told, folder)}
+    texts = {'results.csv': exports.results_csv(told), 'report.html': page(told, folder)}
     for name, text in texts.items():
         write_text(folder / name, text, safe=False)
     return [folder / name for name in texts]

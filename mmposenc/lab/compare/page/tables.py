@@ -1,4 +1,4 @@
-"""The tables of a study, once for the page and for Markdown."""
+"""The tables of the page of a study."""
 from __future__ import annotations
 
 import math
