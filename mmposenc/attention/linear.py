@@ -6,9 +6,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.linear import linear
+from ..functional.plain_layers import has_formula, is_plain
 from ..functional.tracing import is_exporting
 
 
+@has_formula
 class Linear(nn.Linear):
     """``nn.Linear`` through :func:`mmposenc.functional.linear.linear`: the same parameters, outputs
     and gradients to rounding, in float32 on an AMD processor with AVX-512 in half of the time."""
@@ -18,6 +20,7 @@ class Linear(nn.Linear):
         return linear(x, self.weight, self.bias)
 
 
+@has_formula
 class QVLinear(Linear):
     """A joint projection to queries, keys and values without a bias of keys (BEiT, EVA-02, DINOv3).
 
@@ -67,14 +70,15 @@ def some_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
     """Some of the output channels of a linear layer.
 
     Args:
-        layer: a linear layer, or a wrapper of one, such as LoRA's, which is computed completely.
+        layer: a linear layer. One that is more than its formula
+            (:func:`mmposenc.functional.plain_layers.is_plain`) is computed completely.
         x: (..., in_features).
         channels: the channels.
 
     Returns:
         (..., number of channels).
     """
-    if not isinstance(layer, nn.Linear):
+    if not isinstance(layer, nn.Linear) or not is_plain(layer):
         return layer(x)[..., channels]  # type: ignore[no-any-return]
     bias = layer.joint_bias() if isinstance(layer, QVLinear) else layer.bias
     return F.linear(x, layer.weight[channels], None if bias is None else bias[channels])

@@ -15,6 +15,7 @@ from ..encodings.build import EncodingConfig, build_encoding
 from ..functional.grids import GridLike, whole_cells
 from ..functional.masking import map_to_tokens, pad_map
 from ..functional.packing import Row
+from ..functional.plain_layers import is_plain
 from ..functional.tracing import is_compiling
 from ..functional.windows import Counts, window_counts
 from .mlp import activate, mlp
@@ -175,9 +176,8 @@ class MLP(nn.Module):
                 padding_mask: Tensor | None = None) -> Tensor:
         """(B, L, C) -> (B, L, C); encodings need the grid (H, W) and get the mask (B, H, W)."""
         drops = self.drop.p > 0.0 and self.training
-        # LoRA wraps layers, which then compute more than the product with their weight.
-        plain = isinstance(self.fc1, nn.Linear) and isinstance(self.fc2, nn.Linear)
-        if plain and not drops and self.norm is None and self.pos_encodings is None:
+        only_layers = not drops and self.norm is None and self.pos_encodings is None
+        if only_layers and is_plain(self.fc1, self.fc2, self.drop):
             return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias,
                        activation=self.act)
         hidden = self.fc1(x)

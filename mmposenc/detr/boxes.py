@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..encodings.checks import check_at_least, check_choices, check_positive
 from ..functional.parts import by_rows
+from ..functional.plain_layers import is_plain, layer_dtype
 
 #: Largest number of sines of pairs of boxes that are in memory at once.
 _PAIRS = 2 ** 24
@@ -76,9 +77,11 @@ class PositionRelation(nn.Module):
             waves = torch.arange(0, self.embed_dims, 2, device=boxes.device) / self.embed_dims
             angles = numbers[..., None] * self.scale / self.temperature ** waves
             sines = torch.stack((angles.sin(), angles.cos()), -1).flatten(-3)
+        sines = sines.to(layer_dtype(self.pos_proj))
+        if not is_plain(self.pos_proj):
+            return self.pos_proj(sines.permute(0, 3, 1, 2))  # type: ignore[no-any-return]
         linear = self.pos_proj[0]
-        found = nn.functional.linear(sines.to(linear.weight.dtype), linear.weight.flatten(1),
-                                     linear.bias)
+        found = nn.functional.linear(sines, linear.weight.flatten(1), linear.bias)
         return found.permute(0, 3, 1, 2).relu()
 
 
@@ -106,7 +109,7 @@ class BoxRPB(nn.Module):
         check_choices(mode=(mode, ('linear', 'log')))
         self.stride, self.mode = stride, mode
         self.cpb_mlp1, self.cpb_mlp2 = (nn.Sequential(
-            nn.Linear(2, hidden_dims), nn.ReLU(inplace=True),
+            nn.Linear(2, hidden_dims), nn.ReLU(),
             nn.Linear(hidden_dims, num_heads, bias=False)) for _ in range(2))
         self.reset_parameters()
 
@@ -138,7 +141,7 @@ class BoxRPB(nn.Module):
             away = edges[:, :, None, axis] - cells[:, None] * self.stride  # (B, n, cells, 2)
             if self.mode == 'log':
                 away = away.sign() * torch.log2(away.abs() + 1.0) / math.log2(8)
-            found.append(network(away.to(network[0].weight.dtype)).permute(0, 3, 1, 2))
+            found.append(network(away.to(layer_dtype(network))).permute(0, 3, 1, 2))
         columns, rows = found
         return (rows[..., :, None] + columns[..., None, :]).flatten(-2)
 

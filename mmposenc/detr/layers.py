@@ -2,6 +2,7 @@
 the usual ones."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
@@ -19,6 +20,7 @@ from ..backbones.modules import BaseModule, ModuleList
 from ..encodings.base import RelativeConfig
 from ..functional.grids import GridLike
 from ..functional.packing import Packing, Row
+from ..functional.plain_layers import is_plain
 
 
 def build_norm(cfg: dict[str, Any], embed_dims: int) -> nn.Module:
@@ -46,7 +48,9 @@ def build_activation(cfg: dict[str, Any]) -> nn.Module:
         _need_mmcv('act_cfg', cfg, "dict(type='ReLU') and others of torch.nn")
         from mmcv.cnn import build_activation_layer
         return build_activation_layer(cfg)  # type: ignore[no-any-return]
-    return kind(**{k: v for k, v in cfg.items() if k != 'type'})  # type: ignore[no-any-return]
+    # Not in place: a full backward hook of the layer before it makes that layer's output a view.
+    options = {k: v for k, v in cfg.items() if k not in ('type', 'inplace')}
+    return kind(**options)  # type: ignore[no-any-return]
 
 
 def build_dropout(cfg: dict[str, Any] | None) -> nn.Module:
@@ -80,6 +84,34 @@ def check_batch_first(batch_first: bool) -> None:
 
 
 # DETR's attention and feed-forward network with mmcv's names of parameters.
+
+
+class ProjectedAttention(nn.MultiheadAttention):
+    """The projections of ``nn.MultiheadAttention``, with its names and initial values of
+    parameters, around an attention that the caller computes. It is called as a layer, so that its
+    hooks run."""
+
+    def forward(self, query: Tensor, key: Tensor,  # type: ignore[override]
+                value: Tensor, run: Callable[..., tuple[Tensor, Tensor | None]]
+                ) -> tuple[Tensor, Tensor | None]:
+        """Project, attend and project.
+
+        Args:
+            query: (B, Lq, C).
+            key, value: (B, Lk, C).
+            run: takes q, k and v, each (B, heads, L, head_dims), and returns the output of this
+                shape, and weights or None.
+
+        Returns:
+            The output (B, Lq, C), and the weights.
+        """
+        # Three products: for one joint product the gradients would have to be concatenated.
+        weights = self.in_proj_weight.chunk(3)
+        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        heads = [F.linear(x, weight, bias).view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
+                 for x, weight, bias in zip((query, key, value), weights, biases, strict=True)]
+        out, attention = run(*heads)
+        return self.out_proj(join_heads(out)), attention
 
 
 class MultiheadAttention(BaseModule):
@@ -119,9 +151,8 @@ class MultiheadAttention(BaseModule):
             attn_drop, dropout_layer = dropout, dict(type='Dropout', drop_prob=dropout)
         super().__init__(init_cfg)
         self.embed_dims, self.num_heads, self.batch_first = embed_dims, num_heads, True
-        # Only for its parameters, with names and initial values of mmcv's class.
-        self.attn = nn.MultiheadAttention(embed_dims, num_heads, attn_drop, bias=bias)
-        self.proj_drop = nn.Dropout(proj_drop)
+        self.attn = ProjectedAttention(embed_dims, num_heads, attn_drop, bias=bias)
+        self.attn_drop, self.proj_drop = attn_drop, nn.Dropout(proj_drop)
         self.dropout_layer = build_dropout(dropout_layer)
         self.form = checked_form(form)
         self.rel_pos_encoding = build_relative_encoding(
@@ -161,27 +192,19 @@ class MultiheadAttention(BaseModule):
         same = key is query and key_pos is query_pos
         query = query if query_pos is None else query + query_pos
         key = query if same else key if key_pos is None else key + key_pos
-        q, k, v = self._project(query, key, value)
-        dropout_p = self.attn.dropout if self.training else 0.0
-        weights = None
-        if packing is not None:
-            out = self._attend_row(packing.row, q, k, v, dropout_p)
-        else:
-            out, weights = attend(
+        dropout_p = self.attn_drop if self.training else 0.0
+
+        def run(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
+            if packing is not None:
+                return self._attend_row(packing.row, q, k, v, dropout_p), None
+            return attend(
                 q, k, v, self.rel_pos_encoding, hw_shape, key_padding_mask=key_padding_mask,
-                attn_mask=_allowed(attn_mask, q.shape[1]), need_weights=need_weights,
+                attn_mask=_allowed(attn_mask, self.num_heads), need_weights=need_weights,
                 form=self.form, dropout_p=dropout_p)
-        out = self.attn.out_proj(join_heads(out))
+
+        out, weights = self.attn(query, key, value, run)
         out = identity + self.dropout_layer(self.proj_drop(out))
         return out if weights is None else (out, weights)
-
-    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-        """q, k, v, each (B, heads, L, head_dims)."""
-        # Three products: for one joint product the gradients would have to be concatenated.
-        weights = self.attn.in_proj_weight.chunk(3)
-        biases = (None,) * 3 if self.attn.in_proj_bias is None else self.attn.in_proj_bias.chunk(3)
-        return [F.linear(x, weight, bias).view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
-                for x, weight, bias in zip((query, key, value), weights, biases, strict=True)]
 
     def _attend_row(self, row: Row, q: Tensor, k: Tensor, v: Tensor, dropout_p: float) -> Tensor:
         """Attention (1, heads, N, head_dims) of the images of a row, each to itself; tokens are the
@@ -233,7 +256,7 @@ class FFN(BaseModule):
             raise ValueError(f'num_fcs={num_fcs} must be at least 2')
         self.embed_dims, self.num_fcs = embed_dims, num_fcs
         self.feedforward_channels, self.add_identity = feedforward_channels, add_identity
-        act_cfg = dict(type='ReLU', inplace=True) if act_cfg is None else act_cfg
+        act_cfg = dict(type='ReLU') if act_cfg is None else act_cfg
         sizes = [embed_dims, *[feedforward_channels] * (num_fcs - 1)]
         self.layers = nn.Sequential(
             *(nn.Sequential(nn.Linear(*pair), build_activation(act_cfg), nn.Dropout(ffn_drop))
@@ -258,7 +281,8 @@ class FFN(BaseModule):
         return (x if identity is None else identity) + out
 
     def _is_plain_mlp(self) -> bool:
-        return self.num_fcs == 2 and isinstance(self.layers[0][1], nn.ReLU)
+        return (self.num_fcs == 2 and type(self.layers[0][1]) is nn.ReLU
+                and is_plain(self.layers))
 
 
 class _Factors(nn.Module):

@@ -17,6 +17,7 @@ from ..functional.masking import (
     split_prefix,
     tokens_to_map,
 )
+from ..functional.plain_layers import layer_dtype
 from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean, window_mean
 from ..functional.pooling.adaptive import FORMS, context_pool, full_precision
 from ..functional.pooling.partition import cells_at_stride
@@ -273,7 +274,7 @@ class ContextPool(TokenEncoding):
                 logits = logits.masked_fill(padding, -math.inf)
         kernel, sizes = self._kernel(sigma, logits)
         if self.query_key is not None:
-            both = self.query_key(x.to(self.query_key.weight.dtype)).to(x.dtype)
+            both = self.query_key(x.to(layer_dtype(self.query_key))).to(x.dtype)
             queries, keys = both.chunk(2, -1)
             return nonlocal_pool(x, queries * queries.shape[-1] ** -0.5, keys, padding, sizes,
                                  grid, kernel, self.causal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ..functional.grids import Grid
+from ..functional.plain_layers import layer_dtype
 from .checks import check_at_least
 from .offset_bias import OffsetBiasEncoding, linear_of_offsets, table_of_network
 
@@ -41,7 +42,7 @@ class DynamicPositionBias(OffsetBiasEncoding):
         self.residual = residual
         self.pos_proj = nn.Linear(2, self.pos_dims)
         self.pos1, self.pos2, self.pos3 = (
-            nn.Sequential(nn.LayerNorm(self.pos_dims), nn.ReLU(inplace=True),
+            nn.Sequential(nn.LayerNorm(self.pos_dims), nn.ReLU(),
                           nn.Linear(self.pos_dims, dims))
             for dims in (self.pos_dims, self.pos_dims, num_heads))
         self.reset_parameters()
@@ -66,7 +67,7 @@ class DynamicPositionBias(OffsetBiasEncoding):
 
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
         """The output of the network; see :class:`OffsetBiasEncoding`."""
-        dtype = self.pos_proj.weight.dtype
+        dtype = layer_dtype(self.pos_proj)
         return table_of_network(self._rows, rows.to(dtype), cols.to(dtype), self.pos_dims)
 
     def _rows(self, row: Tensor, col: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.grids import Grid
+from ..functional.plain_layers import is_plain, layer_dtype
 from ..functional.pooling.adaptive import full_precision
 from .checks import check_at_least, check_positive
 from .offset_bias import OffsetBiasEncoding, distances
@@ -70,9 +71,12 @@ class FIRE(OffsetBiasEncoding):
         fraction = self._psi(distance) / (self._psi(extent) + 1e-6)
         bias = fraction[..., None]
         with full_precision(bias):  # bfloat16 would round several cells to one fraction
-            for layer in self.mlp:
-                bias = (F.linear(bias, layer.weight.to(bias.dtype), layer.bias.to(bias.dtype))
-                        if isinstance(layer, nn.Linear) else layer(bias))
+            if is_plain(self.mlp):
+                for layer in self.mlp:
+                    bias = (F.linear(bias, layer.weight.to(bias.dtype), layer.bias.to(bias.dtype))
+                            if isinstance(layer, nn.Linear) else layer(bias))
+            else:
+                bias = self.mlp(bias.to(layer_dtype(self.mlp))).to(bias.dtype)
         return bias.permute(2, 0, 1)
 
     def _psi(self, distance: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..attention.terms import Term
 from ..functional.grids import Grid
+from ..functional.plain_layers import is_plain, layer_dtype
 from .base import RelativeEncoding
 from .checks import check_at_least
 
@@ -28,14 +29,17 @@ class LocalValues(Term):
         query, key: the grids.
         prefix: tokens in front of either grid, which take no part.
         by_query: multiply by the query before it is scaled and rotated.
+        layers: channels and convolutions of the heads, in order, where these must be called
+            (:func:`mmposenc.functional.plain_layers.is_plain`); else empty.
     """
 
-    weight: Tensor
-    bias: Tensor
+    weight: Tensor | None
+    bias: Tensor | None
     query: Grid
     key: Grid
     prefix: int = 0
     by_query: bool = False
+    layers: tuple[tuple[int, nn.Module], ...] = ()
 
     on_values = True
     reads_weights = False
@@ -50,9 +54,15 @@ class LocalValues(Term):
         if padding is not None:
             cells = cells.masked_fill(padding[:, self.prefix:, None], 0.0)
         cells = cells.view(batch, *self.key.hw, heads * dims)
-        found = (self._within(cells, regions) if regions is not None else F.conv2d(
-            cells.permute(0, 3, 1, 2), self.weight.to(v.dtype), self.bias.to(v.dtype),
-            padding=self.weight.shape[-1] // 2, groups=len(self.weight)).permute(0, 2, 3, 1))
+        if self.layers:
+            found = self._call(cells, regions)
+        elif regions is not None:
+            found = self._within(cells, regions)
+        else:
+            assert self.weight is not None and self.bias is not None
+            found = F.conv2d(
+                cells.permute(0, 3, 1, 2), self.weight.to(v.dtype), self.bias.to(v.dtype),
+                padding=self.weight.shape[-1] // 2, groups=len(self.weight)).permute(0, 2, 3, 1)
         if self.key != self.query:
             for axis, (queries, keys, stride) in enumerate(zip(
                     self.query.hw, self.key.hw, (self.key.stride_h, self.key.stride_w),
@@ -64,8 +74,23 @@ class LocalValues(Term):
             found = found * q[:, :, self.prefix:]
         return F.pad(found, (0, 0, self.prefix, 0))
 
+    def _call(self, cells: Tensor, regions: Tensor | None) -> Tensor:
+        """The layers' output (B, H, W, C), of all cells or of each region among zeros."""
+        if regions is not None:
+            own = regions.view(-1, *self.key.hw, 1).repeat(len(cells) // len(regions), 1, 1, 1)
+            out = torch.zeros_like(cells)
+            for region in regions.unique():
+                inside = own == region
+                out = torch.where(inside, self._call(cells * inside, None), out)
+            return out
+        maps = cells.permute(0, 3, 1, 2).split([channels for channels, _ in self.layers], 1)
+        outs = [layer(part.to(layer_dtype(layer)))
+                for (_, layer), part in zip(self.layers, maps, strict=True)]
+        return torch.cat(outs, 1).permute(0, 2, 3, 1).to(cells.dtype)
+
     def _within(self, cells: Tensor, regions: Tensor) -> Tensor:
         """The convolution of (B, H, W, C) in which each cell uses only those of its region."""
+        assert self.weight is not None and self.bias is not None
         (height, width), side = self.key.hw, self.weight.shape[-1]
         reach = side // 2
         regions = regions.view(-1, height, width).repeat(len(cells) // len(regions), 1, 1)
@@ -116,9 +141,8 @@ class LePE(RelativeEncoding):
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """One :class:`LocalValues`; see :class:`RelativeEncoding`."""
-        assert self.get_v.bias is not None
-        return [LocalValues(self.get_v.weight, self.get_v.bias, q_grid, k_grid,
-                            self.num_prefix_tokens)]
+        return [_term([(self.num_heads * self.head_dims, self.get_v)], q_grid, k_grid,
+                      self.num_prefix_tokens, by_query=False)]
 
 
 class CRPE(RelativeEncoding):
@@ -157,6 +181,7 @@ class CRPE(RelativeEncoding):
             windows = {windows: num_heads}
         if sum(windows.values()) != num_heads or min(windows.values()) < 0:
             raise ValueError(f'windows={dict(windows)} must share out num_heads={num_heads}')
+        self.channels = tuple(head_dims * heads for heads in windows.values() if heads)
         self.conv_list = nn.ModuleList(_conv(head_dims * heads, side, 'windows')
                                        for side, heads in windows.items() if heads)
 
@@ -171,12 +196,20 @@ class CRPE(RelativeEncoding):
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """One :class:`LocalValues`, with smaller kernels padded with zeros; see
         :class:`RelativeEncoding`."""
-        side = max(conv.kernel_size[0] for conv in self._convs())
-        weight = torch.cat([
-            nn.functional.pad(conv.weight, ((side - conv.kernel_size[0]) // 2,) * 4)
-            for conv in self._convs()])
-        bias = torch.cat([conv.bias for conv in self._convs() if conv.bias is not None])
-        return [LocalValues(weight, bias, q_grid, k_grid, self.num_prefix_tokens, by_query=True)]
+        return [_term(list(zip(self.channels, self._convs(), strict=True)), q_grid, k_grid,
+                      self.num_prefix_tokens, by_query=True)]
+
+
+def _term(layers: list[tuple[int, nn.Conv2d]], query: Grid, key: Grid, prefix: int, by_query: bool
+          ) -> LocalValues:
+    """The term of convolutions, each with its number of channels."""
+    convs = [conv for _, conv in layers]
+    if not is_plain(*convs):
+        return LocalValues(None, None, query, key, prefix, by_query, tuple(layers))
+    side = max(conv.kernel_size[0] for conv in convs)
+    weights = [F.pad(conv.weight, ((side - conv.kernel_size[0]) // 2,) * 4) for conv in convs]
+    biases = [conv.bias for conv in convs if conv.bias is not None]
+    return LocalValues(torch.cat(weights), torch.cat(biases), query, key, prefix, by_query)
 
 
 def _conv(dims: int, side: int, name: str) -> nn.Conv2d:

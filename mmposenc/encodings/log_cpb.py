@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from ..functional.grids import Grid, GridLike, as_grid
+from ..functional.plain_layers import is_plain, layer_dtype
 from .checks import check_at_least, check_choices
 from .offset_bias import OffsetBiasEncoding, linear_of_offsets, table_of_network
 
@@ -44,10 +45,10 @@ class LogSpacedCPB(OffsetBiasEncoding):
         check_choices(mode=(mode, ('swin', 'cr')))
         check_at_least(1, hidden_dims=hidden_dims)
         self._set_heads(num_heads, num_prefix_tokens, prefix_bias)
-        self.mode = mode
+        self.mode, self.hidden_dims = mode, hidden_dims
         self.window_size = None if window_size is None else as_grid(window_size, 'window_size').hw
         self.cellwise = mode == 'cr' or self.window_size is not None
-        self.cpb_mlp = nn.Sequential(nn.Linear(2, hidden_dims), nn.ReLU(inplace=True),
+        self.cpb_mlp = nn.Sequential(nn.Linear(2, hidden_dims), nn.ReLU(),
                                      nn.Linear(hidden_dims, num_heads, bias=mode == 'cr'))
         self.reset_parameters()
 
@@ -55,8 +56,8 @@ class LogSpacedCPB(OffsetBiasEncoding):
         """Truncated normal with standard deviation 0.02 and zero biases, as the release."""
         for parameter in self.parameters():
             nn.init.trunc_normal_(parameter, std=0.02)
-        for layer in self._layers():
-            if layer.bias is not None:
+        for layer in self.cpb_mlp:
+            if isinstance(layer, nn.Linear) and layer.bias is not None:
                 nn.init.zeros_(layer.bias)
 
     def start_at_zero(self) -> None:
@@ -71,7 +72,7 @@ class LogSpacedCPB(OffsetBiasEncoding):
         if constant and self.num_prefix_tokens and not hasattr(self, 'prefix_bias'):
             raise ValueError('zero_init=True: LogSpacedCPB with prefix_bias=False and prefix '
                              'tokens changes attention whatever its weights')
-        for parameter in self._layers()[1].parameters():
+        for parameter in self.cpb_mlp[2].parameters():
             nn.init.zeros_(parameter)
         if hasattr(self, 'prefix_bias'):
             nn.init.constant_(self.prefix_bias, constant)
@@ -85,16 +86,15 @@ class LogSpacedCPB(OffsetBiasEncoding):
             else:
                 scaled = offset * (8.0 / max(length - 1, 1))
                 log = scaled.sign() * torch.log2(scaled.abs() + 1.0) / 3.0
-            axes.append(log.to(self._layers()[0].weight.dtype))
-        return table_of_network(self._rows, axes[0], axes[1], self._layers()[0].out_features)
-
-    def _layers(self) -> tuple[nn.Linear, nn.Linear]:
-        hidden, out = self.cpb_mlp[0], self.cpb_mlp[2]
-        assert isinstance(hidden, nn.Linear) and isinstance(out, nn.Linear)
-        return hidden, out
+            axes.append(log.to(layer_dtype(self.cpb_mlp)))
+        return table_of_network(self._rows, axes[0], axes[1], self.hidden_dims)
 
     def _rows(self, row: Tensor, col: Tensor) -> Tensor:
         """Bias (rows, cols, heads) of scaled offsets."""
-        hidden, out = self._layers()
-        bias: Tensor = out(linear_of_offsets(hidden, row, col).relu())
+        if is_plain(self.cpb_mlp):
+            hidden, act, out = self.cpb_mlp
+            bias = out(act(linear_of_offsets(hidden, row, col)))
+        else:
+            pairs = torch.stack(torch.broadcast_tensors(row[:, None], col), -1)
+            bias = self.cpb_mlp(pairs)
         return bias if self.mode == 'cr' else 16.0 * torch.sigmoid(bias)

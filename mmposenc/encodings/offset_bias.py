@@ -12,6 +12,7 @@ from ..functional import limits
 from ..functional.bias_tables import resize_table
 from ..functional.grids import Grid, GridLike, as_grid, grid_offsets
 from ..functional.parts import by_rows
+from ..functional.plain_layers import is_plain
 from ..functional.pooling.adaptive import full_precision
 from .base import RelativeEncoding
 from .checks import check_at_least, check_choices
@@ -103,8 +104,12 @@ def table_of_network(network: Callable[[Tensor, Tensor], Tensor], rows: Tensor, 
     return found.permute(2, 0, 1)
 
 
-def linear_of_offsets(layer: torch.nn.Linear, rows: Tensor, cols: Tensor) -> Tensor:
-    """A layer with 2 inputs, applied to one axis at a time: (rows, cols, features)."""
+def linear_of_offsets(layer: torch.nn.Module, rows: Tensor, cols: Tensor) -> Tensor:
+    """A linear layer with 2 inputs, (rows, cols, features); a plain one is applied to one axis at a
+    time."""
+    if not isinstance(layer, torch.nn.Linear) or not is_plain(layer):
+        pairs: Tensor = layer(torch.stack(torch.broadcast_tensors(rows[:, None], cols), -1))
+        return pairs
     by_row = rows[:, None, None] * layer.weight[:, 0]
     return by_row + (cols[None, :, None] * layer.weight[:, 1] + layer.bias)
 

@@ -17,6 +17,7 @@ from ..functional.masking import (
     split_prefix,
     tokens_to_map,
 )
+from ..functional.plain_layers import is_plain
 from ..functional.tracing import autocast_dtype
 from .base import TokenEncoding
 from .checks import check_at_least, check_choices
@@ -204,6 +205,7 @@ class PEG(TokenEncoding):
         # In half precision w + 1 would lose w, so the residual is added separately.
         # (Asking for autocast on the meta device is an error.)
         return (len(self.proj) == 1 and self.padding == 'zeros' and self.residual
+                and is_plain(self.proj)
                 and x.dtype in (torch.float32, torch.float64)
                 and (x.is_meta or autocast_dtype(x.device.type) is None))
 

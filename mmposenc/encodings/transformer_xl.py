@@ -4,10 +4,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention.terms import AxisHalves, QueryVector, Term
 from ..functional.grids import Grid, grid_offsets, pick_entries
+from ..functional.plain_layers import is_plain, layer_dtype
 from .base import RelativeEncoding
 from .checks import check_choices, check_positive
 from .sequence_table import sequence_terms
@@ -93,9 +95,16 @@ class TransformerXLRPE(RelativeEncoding):
         The other channels of R are not built: the projection is linear, so that each axis is
         projected separately.
         """
-        dtype = torch.promote_types(self.pos_proj.weight.dtype, torch.float32)
+        own_dtype = layer_dtype(self.pos_proj)
+        dtype = torch.promote_types(own_dtype, torch.float32)
         exponent = torch.arange(0, width, 2, device=offsets.device, dtype=dtype) / width
         angle = offsets.to(dtype)[:, None] * self.temperature ** -exponent
-        encoded: Tensor = torch.cat((angle.sin(), angle.cos()), -1).to(self.pos_proj.weight.dtype)
-        projected = encoded @ self.pos_proj.weight[:, start:start + width].t()
+        encoded: Tensor = torch.cat((angle.sin(), angle.cos()), -1).to(own_dtype)
+        if is_plain(self.pos_proj):
+            projected = encoded @ self.pos_proj.weight[:, start:start + width].t()
+        else:
+            # A last row of zeros finds a constant (an adapter's bias), which counts once.
+            after = self.embed_dims - start - width
+            found = self.pos_proj(F.pad(encoded, (start, after, 0, 1)))
+            projected = found[:-1] - found[-1:] if start else found[:-1]
         return projected.view(-1, self.num_heads, self.head_dims).transpose(0, 1)

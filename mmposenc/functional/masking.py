@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .cells import over_valid_cells
 from .grids import whole_cells
+from .plain_layers import is_plain
 from .tracing import is_compiling, may_read
 
 
@@ -67,7 +68,7 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
     """
     if padding_mask is None or not norm.training:
         return norm(x)  # type: ignore[no-any-return]
-    if type(norm) is nn.BatchNorm2d:
+    if isinstance(norm, nn.BatchNorm2d) and is_plain(norm):
         momentum = _count_batch(norm)
         return weighted_batch_norm(x, padding_mask, norm.running_mean, norm.running_var,
                                    norm.weight, norm.bias, momentum, norm.eps)
@@ -138,6 +139,11 @@ def masked_group_norm(norm: nn.GroupNorm, x: Tensor, padding_mask: Tensor | None
     """
     if padding_mask is None:
         return norm(x)  # type: ignore[no-any-return]
+    if not is_plain(norm):
+        sides = (x.shape[2], x.shape[3])
+        images = zip(x.split(1), valid_extents(padding_mask), strict=True)
+        return torch.cat([pad_map(norm(image[..., :rows, :cols]), sides)
+                          for image, (rows, cols) in images])
     valid = (~padding_mask)[:, None, None].to(x.dtype)  # (B, 1, 1, H, W)
     grouped = x.reshape(x.shape[0], norm.num_groups, -1, *x.shape[2:])
     count = valid.sum((2, 3, 4), keepdim=True).clamp(min=1) * grouped.shape[2]

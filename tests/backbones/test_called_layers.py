@@ -1,0 +1,249 @@
+"""Every layer with weights is called unless it is torch's own and nothing hangs on the call: hooks
+run, and wrappers without a ``weight`` have the effect that they have anywhere."""
+import copy
+
+import examples
+import pytest
+import torch
+from tinybackbones import BUILD, images, randomize
+from torch import nn
+from torch.nn.utils import parametrizations, prune
+
+from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, WindowAttention
+from mmposenc.detr import BoxRPB, DetrEncoder, HybridEncoder, PositionRelation
+from mmposenc.functional.masking import extents_to_mask, masked_batch_norm, masked_group_norm
+from mmposenc.functional.plain_layers import is_plain, layer_dtype
+
+LAYERS = (nn.Linear, nn.modules.conv._ConvNd, nn.MultiheadAttention)
+GRID = (5, 6)
+
+
+class Doubled(nn.Module):
+    """Twice a layer, which alone knows its weights."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.base_layer = layer
+
+    def forward(self, *args):
+        return 2 * self.base_layer(*args)
+
+
+def double(layer):
+    """The same, done to the weights."""
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter *= 2
+
+
+def layers_of(module, kinds=LAYERS):
+    """Names of layers, of which an attention counts for its projections."""
+    found = [name for name, each in module.named_modules() if isinstance(each, kinds)]
+    return [name for name in found if not name.endswith('.out_proj')]
+
+
+def attention(name):
+    encoding = examples.relative(name, GRID, num_prefix_tokens=1)
+    module = MultiheadAttention(8, 2, num_prefix_tokens=1, rel_pos_encoding=encoding)
+    return randomize(module).double().eval(), lambda m: m(tokens(8, 1), GRID)
+
+
+def token_encoding(name):
+    module = randomize(examples.token(name, GRID)).double().eval()
+    return module, lambda m: m(tokens(8), GRID)
+
+
+def windows(name):
+    module = ShiftWindowAttention(8, 2, (3, 4), (1, 2), rel_pos_encoding=examples.small(name),
+                                  pad_small_map=True)
+    return randomize(module).double().eval(), lambda m: m(tokens(8), GRID)
+
+
+def backbone(name):
+    options = dict(vit=dict(rel_pos_encoding=dict(type='LogSpacedCPB', hidden_dims=8)),
+                   pvt=dict(pos_encoding=dict(type='PEG')),
+                   swin=dict(rel_pos_encoding=dict(type='FIRE', hidden_dims=8)))[name]
+    return (randomize(BUILD[name](**options)).double().eval(),
+            lambda m: torch.cat([out.flatten(1) for out in m(images().double())], 1))
+
+
+def detr(name):
+    torch.manual_seed(0)
+    boxes = torch.rand(2, 2, 7, 4).double()
+    mask = extents_to_mask([GRID, (3, 4)], GRID, torch.device('cpu'))
+    ffn = dict(embed_dims=8, feedforward_channels=12)
+    encoder = dict(num_layers=2, layer_cfg=dict(
+        self_attn_cfg=dict(embed_dims=8, num_heads=2), ffn_cfg=ffn))
+    module, run = {
+        'encoder': (lambda: DetrEncoder(**encoder),
+                    lambda m: m(tokens(8), None, mask.flatten(1))),
+        'hybrid': (lambda: HybridEncoder((4, 4), out_channels=8, num_blocks=1),
+                   lambda m: torch.cat([out.flatten(1) for out in m(
+                       (maps(4, (10, 12)), maps(4, GRID)))], 1)),
+        'relation': (lambda: PositionRelation(2), lambda m: m(*boxes)),
+        'box bias': (lambda: BoxRPB(2, hidden_dims=8),
+                     lambda m: m(boxes[0], GRID, torch.tensor(GRID)))}[name]
+    return randomize(module()).double().eval(), run
+
+
+def tokens(dims, prefix=0):
+    torch.manual_seed(1)
+    return torch.randn(2, prefix + GRID[0] * GRID[1], dims).double()
+
+
+def maps(dims, grid):
+    torch.manual_seed(1)
+    return torch.randn(2, dims, *grid).double()
+
+
+CASES = {
+    **{f'attention, {name}': (attention, name) for name in examples.RELATIVE},
+    **{f'tokens, {name}': (token_encoding, name) for name in examples.TOKEN_OPTIONS
+       if 'random' not in name},
+    **{f'windows, {name}': (windows, name) for name in ('LePE', 'CRPE', 'DynamicPositionBias')},
+    **{f'backbone, {name}': (backbone, name) for name in BUILD},
+    **{f'detr, {name}': (detr, name) for name in ('encoder', 'hybrid', 'relation', 'box bias')}}
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_hooks_run_and_change_nothing(case):
+    make, name = CASES[case]
+    module, run = make(name)
+    expected, called = run(module), set()
+    names = layers_of(module, (*LAYERS, nn.LayerNorm, nn.modules.batchnorm._BatchNorm))
+    for each in names:
+        module.get_submodule(each).register_forward_hook(lambda *_, each=each: called.add(each))
+    torch.testing.assert_close(run(module), expected)
+    assert called == set(names)
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_a_wrapper_of_any_layer(case):
+    """Without ``weight``, ``bias``, sizes or any other attribute of the layer."""
+    make, name = CASES[case]
+    module, run = make(name)
+    for each in layers_of(module, LAYERS[:2]):
+        wrapped, changed = copy.deepcopy(module), copy.deepcopy(module)
+        owner, _, last = each.rpartition('.')
+        setattr(wrapped.get_submodule(owner), last, Doubled(wrapped.get_submodule(each)))
+        double(changed.get_submodule(each))
+        torch.testing.assert_close(run(wrapped), run(changed),
+                                   msg=lambda text, each=each: f'{each}: {text}')
+
+
+@pytest.mark.parametrize('name', ['vit', 'pvt', 'swin'])
+def test_full_backward_hooks_everywhere(name):
+    model, run = backbone(name)
+    for module in model.modules():
+        module.register_full_backward_hook(lambda *_: None)
+    run(model.train()).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize('act', [None, dict(type='ReLU', inplace=True), dict(type='GELU')])
+def test_full_backward_hooks_in_detr(act):
+    ffn = dict(embed_dims=8, feedforward_channels=12, **({} if act is None else dict(act_cfg=act)))
+    encoder = DetrEncoder(num_layers=1, layer_cfg=dict(
+        self_attn_cfg=dict(embed_dims=8, num_heads=2), ffn_cfg=ffn)).double()
+    for module in encoder.modules():
+        module.register_full_backward_hook(lambda *_: None)
+    encoder(tokens(8).requires_grad_()).sum().backward()
+    assert all(parameter.grad is not None for parameter in encoder.parameters())
+
+
+def test_pruned_joint_projection_of_detr():
+    """Pruning writes the weight in a hook of the attention, of whose output DETR takes the rest."""
+    encoder = DetrEncoder(num_layers=1, layer_cfg=dict(
+        self_attn_cfg=dict(embed_dims=8, num_heads=2),
+        ffn_cfg=dict(embed_dims=8, feedforward_channels=12))).double()
+    attn = encoder.layers[0].self_attn.attn
+    prune.l1_unstructured(attn, 'in_proj_weight', 0.5)
+    with torch.no_grad():
+        attn.in_proj_weight_orig.mul_(3)
+    for _ in range(2):  # a stale weight belongs to the first graph
+        encoder(tokens(8)).sum().backward()
+    torch.testing.assert_close(attn.in_proj_weight,
+                               attn.in_proj_weight_orig * attn.in_proj_weight_mask)
+
+
+def test_pruned_layers_train_and_reload():
+    def pruned(seed):
+        model, run = backbone('vit')
+        torch.manual_seed(seed)
+        for name in layers_of(model):
+            layer = model.get_submodule(name)
+            nn.init.normal_(layer.weight, std=0.2)
+            prune.random_unstructured(layer, 'weight', 0.5)
+        return model, run
+
+    (one, run), (two, _) = pruned(1), pruned(2)
+    two.load_state_dict(one.state_dict())
+    torch.testing.assert_close(run(two), run(one), atol=0, rtol=0)
+    for _ in range(2):
+        run(one).sum().backward()
+
+
+@pytest.mark.parametrize('change', [
+    lambda layer: prune.identity(layer, 'weight'), parametrizations.weight_norm,
+    parametrizations.spectral_norm, lambda layer: layer.register_forward_hook(lambda *_: None),
+    lambda layer: layer.register_forward_pre_hook(lambda *_: None),
+    lambda layer: layer.register_full_backward_hook(lambda *_: None),
+    lambda layer: setattr(layer, 'forward', layer.forward),
+    lambda layer: setattr(layer, 'weight', nn.Parameter(layer.weight.as_subclass(Marked)))])
+def test_what_is_plain(change):
+    layer = nn.Linear(2, 2)
+    network = nn.Sequential(layer, nn.ReLU())
+    assert is_plain(network, layer)
+    change(layer)
+    assert not is_plain(network) and not is_plain(layer)
+
+
+class Marked(torch.Tensor):
+    """A tensor of a class of its own, such as those of quantized weights."""
+
+
+def test_subclasses_and_global_hooks_are_not_plain():
+    class Adapted(nn.Linear):
+        pass
+
+    assert not is_plain(Adapted(2, 2))
+    handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
+    assert not is_plain(nn.Linear(2, 2))
+    handle.remove()
+    assert is_plain(nn.Linear(2, 2))
+
+
+def test_dtype_of_a_layer():
+    layer = nn.Linear(2, 2).bfloat16()
+    assert layer_dtype(Doubled(layer)) == torch.bfloat16
+    prune.identity(layer, 'weight')
+    assert layer_dtype(layer) == torch.bfloat16 and layer_dtype(nn.Identity()) == torch.float32
+
+
+@pytest.mark.parametrize('norm, call', [
+    (lambda: nn.BatchNorm2d(4), masked_batch_norm), (lambda: nn.GroupNorm(2, 4),
+                                                     masked_group_norm)])
+def test_hooks_of_norms_with_padding(norm, call):
+    """Their own statistics are those of valid cells."""
+    plain = randomize(norm()).double()
+    hooked, seen = copy.deepcopy(plain), []
+    hooked.register_forward_hook(lambda *_: seen.append(1))
+    mask = extents_to_mask([GRID, (3, 4)], GRID, torch.device('cpu'))
+    x = maps(4, GRID)
+    torch.testing.assert_close(call(hooked, x, mask), call(plain, x, mask))
+    torch.testing.assert_close(hooked.state_dict(), plain.state_dict())
+    assert seen
+
+
+@pytest.mark.parametrize('name', ['LePE', 'CRPE'])
+def test_convolutions_of_values_in_regions(name):
+    module = WindowAttention(8, 2, (3, 4), rel_pos_encoding=examples.small(name))
+    module = randomize(module).double()
+    regions = torch.tensor([[0, 0, 1, 1] * 3, [5] * 4 + [2] * 8, [3] * 12])
+    torch.manual_seed(1)
+    x = torch.randn(6, 12, 8).double()
+    expected = module(x, regions)
+    for layer in module.rel_pos_encoding.children():
+        for each in layer.modules():
+            each.register_forward_hook(lambda *_: None)
+    torch.testing.assert_close(module(x, regions), expected)
