@@ -37,7 +37,7 @@ def study(values, *, encodings=None, metric=METRIC, **more):
         sizes=[dict(factor=f, hw=[int(32 * f)] * 2, trained=f == 1.0) for f in sizes],
         environment=dict(torch='2.13.0', python='3.11', device='cpu', cores=2),
         encodings=encodings or [encoding(name) for name in values], runs=runs,
-        pictures=[], figures=[], diagnosis=[]), **more)
+        pictures=[], figures=[]), **more)
 
 
 def seeded(*values, first=0):

@@ -67,13 +67,11 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                      'report of the results in --out')
     how.add_argument('--pictures', type=INDEX, metavar='N', help='number of test images to draw '
                      'with predictions; default 4')
-    for name, what_for in (('diagnosis', 'the diagnosis of each encoding'),
-                           ('figures', 'the figures of each encoding'),
-                           ('time', 'the speed of the models, measured one after the other when '
-                                    'all are trained')):
-        how.add_argument(f'--{name}', action=argparse.BooleanOptionalAction,
-                         help=f'with or without {what_for}; default with'
-                         + ', without for --submitit' * (name == 'time'))
+    how.add_argument('--figures', action=argparse.BooleanOptionalAction,
+                     help='with or without the figures of each encoding; default with')
+    how.add_argument('--time', action=argparse.BooleanOptionalAction,
+                     help='with or without the speed of the models, measured one after the other '
+                     'when all are trained; default with, without for --submitit')
     args = parser.parse_args(argv)
     args.encodings += [f'paper::{table}' for table in args.table]
     if args.config is None and args.out is None:

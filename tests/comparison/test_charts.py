@@ -1,5 +1,4 @@
 """Charts: where points lie, what they say, and colours that can be told apart."""
-import base64
 import csv
 import io
 import itertools
@@ -8,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from madeup_studies import drawn, encoding, run, study
-from PIL import Image
 
 from mmposenc.lab.compare.page import charts, study_charts
 from mmposenc.lab.compare.page.charts import Axis, Line, Style, line_chart
@@ -118,16 +116,6 @@ def test_bars_that_share_an_x_are_apart():
     assert np.diff(first) == pytest.approx([charts.DODGE / 4] * 4, abs=.11)
 
 
-def test_heat_map_is_a_pixel_a_cell():
-    address, low, high = charts.heat_map([[0.0, 1.0, None], [0.5, math.nan, 1.0]])
-    assert (low, high) == (0, 1)
-    picture = np.array(Image.open(io.BytesIO(base64.b64decode(address.partition(',')[2]))))
-    assert picture.shape == (2, 3, 4)
-    assert picture[0, 2, 3] == picture[1, 1, 3] == 0
-    assert (picture[0, 1] == picture[1, 2]).all() and (picture[0, 0] != picture[0, 1]).any()
-    assert charts.heat_map([[None]]) is None
-
-
 def test_thinning_keeps_both_ends():
     assert charts.thinned(3) == [0, 1, 2]
     kept = charts.thinned(10_001)
@@ -171,19 +159,6 @@ def test_curves_are_means_and_what_diverged_is_a_line_of_its_own():
                                                        'none: 21 (20 to 22) at 20']
     assert mean['band'] and lost['lost'] and lost['label'] == 'none, seed 3, diverged'
     assert len(lost['marks']) == 1 and loss.x.label == 'iteration'
-
-
-def test_charts_of_a_measure_are_one_for_each_line():
-    told = summarize(study({'none': {1.0: [1.]}, 'peg': {1.0: [1.]}}))
-    series = [dict(label='rows', x=[1, 2], y=[.1, None]),
-              dict(label='heads', x=['a', 'b'], y=[.1, None])]
-    measures = {name: dict(title='Shift', xlabel='pixels', ylabel='error', series=series)
-                for name in ('none', 'peg')}
-    rows, heads = study_charts.measure_charts(told, 'shift', measures)
-    assert (rows.title, heads.title) == ('rows', 'heads')
-    assert [line['label'] for line in rows.lines] == ['none', 'peg']
-    assert [[cell.text for cell in row] for row in heads.table.rows] == [['a', '0.1', '0.1'],
-                                                                        ['b', '–', '–']]
 
 
 def test_what_is_kept_of_the_trained_sizes_value() -> None:

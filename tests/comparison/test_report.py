@@ -18,21 +18,6 @@ SVG = ('<svg xmlns="http://www.w3.org/2000/svg" width="40" height="30"><text y="
        '<image href="https://example.com/a.png"/></svg>')
 
 
-def measures(value):
-    cells = [[math.cos(a - b) for a in range(24)] for b in range(24)]
-    return [
-        dict(name='shift', title='Error under shifts', definition='|f(x)|', unit='share',
-             value=value, series=[dict(label='cells', x=[0, 1], y=[-.08125, value / 1e3 - .08125])],
-             map=None,
-             xlabel='shift', ylabel='error', text='all alike'),
-        dict(name='distance', title='Distance', definition='d', unit='pixels', value=None,
-             series=None, map=dict(rows=['block 0'], columns=['a', 'b'], values=[[1.5, None]]),
-             xlabel='', ylabel='', text=f'of {value}'),
-        dict(name='similarity', title='Similarity', definition='s', unit='', value=None,
-             series=None, map=dict(rows=None, columns=None, values=cells), xlabel='', ylabel='',
-             text='')]
-
-
 def full(folder):
     """Everything that a page can hold."""
     names = ('none', 'peg', HOSTILE)
@@ -55,9 +40,7 @@ def full(folder):
         figures=[dict(encoding='peg', title='Kernels', file='figure.svg', text='Nine weights',
                       untrained=True),
                  dict(encoding='none', title='Outside', file='../secret.png', text='x',
-                      untrained=False)],
-        diagnosis=[dict(encoding=name, seed=0, trained=name == 'peg', measures=measures(n / 10))
-                   for n, name in enumerate(names)])
+                      untrained=False)])
     return results
 
 
@@ -293,8 +276,7 @@ def test_paper_shows_the_tables_of_every_size_and_is_light(pages, browser, tmp_p
                 ".querySelectorAll('details.printed')].map(e => e.open) })")
     browser.pdf(tmp_path / 'page.pdf')
     assert (tmp_path / 'page.pdf').read_bytes().startswith(b'%PDF')
-    # The tables of two sizes, and three measures.
-    assert browser.run('window.printed') == [True] * 5
+    assert browser.run('window.printed') == [True] * 2  # the tables of two sizes
     assert browser.run("document.querySelectorAll('details[open]').length") == 0
     browser.send('Emulation.setEmulatedMedia', media='print', features=[
         dict(name='prefers-color-scheme', value='dark')])

@@ -225,19 +225,17 @@ def test_models_are_timed_once_and_what_can_not_be_timed_is_said(copied, capsys,
 
 
 @pytest.mark.slow
-def test_figures_diagnosis_and_times_are_in_the_results_and_on_the_page(copied):
-    study = replace(copied, seeds=(0,), extras=('figures', 'diagnosis', 'time'))
+def test_figures_and_times_are_in_the_results_and_on_the_page(copied):
+    study = replace(copied, seeds=(0,), extras=('figures', 'time'))
     all_of(study)
     extras.time_models(study)
     results = write_results(study)
     assert [run['note'] for run in results['runs']] == ['', '']
     assert 'peg' in {each['encoding'] for each in results['figures']}
-    assert [(each['encoding'], each['seed'], each['trained']) for each in results['diagnosis']] == [
-        ('none', 0, True), ('peg', 0, True)]
     assert all(cost['seconds'] > 0 and cost['macs'] > 0
                for each in results['encodings'] for cost in each['costs'])
     page = (study.folder / 'report.html').read_text()
-    assert 'id="diagnosis"' in page and 'id="figures"' in page
+    assert 'id="figures"' in page
     assert "is not in the study" not in page and 'Against seconds an image' in page
 
 

@@ -144,7 +144,7 @@ def test_sizes_and_numbers_are_timms():
 
 
 @pytest.mark.parametrize('name, less', [
-    ('vit_tiny_patch16_224', ['--no-figures', '--no-diagnosis', '--pictures', '0']),
+    ('vit_tiny_patch16_224', ['--no-figures', '--pictures', '0']),
     pytest.param('vit_tiny_patch16_224', [], marks=pytest.mark.slow),
     pytest.param('swin_tiny_patch4_window7_224', [], marks=pytest.mark.slow)])
 def test_the_command_trains_and_compares(folder, name, less, monkeypatch):

@@ -7,8 +7,6 @@ ticks.
 """
 from __future__ import annotations
 
-import base64
-import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -220,27 +218,6 @@ def _drawn(line: Line, across: Scale, up: Scale, x: Axis, y: Axis, bands: bool, 
     path = ' '.join(f'{mark["x"]},{mark["y"]}' for mark in marks) if len(marks) > 1 else ''
     return dict(label=line.label, style=line.style, marks=marks, markers=line.markers,
                 lost=line.lost, path=path, band=' '.join(upper + lower[::-1]) if whole else '')
-
-
-def heat_map(values: Sequence[Sequence[float | None]]) -> tuple[str, float, float] | None:
-    """A picture of a matrix as a data URI, one pixel a cell, and the values of its darkest and
-    lightest cells; cells without a number are transparent. None where none has one."""
-    import numpy as np
-    from matplotlib import colormaps, image
-    cells = np.array([[math.nan if v is None else v for v in row] for row in values], float)
-    if not np.isfinite(cells).any():
-        return None
-    low, high = (float(edge(cells[np.isfinite(cells)])) for edge in (np.min, np.max))
-    colored = colormaps['viridis']((cells - low) / (high - low or 1.))
-    colored[~np.isfinite(cells), 3] = 0
-    file = io.BytesIO()
-    image.imsave(file, colored, format='png')
-    return data_uri(file.getvalue(), 'image/png'), low, high
-
-
-def data_uri(content: bytes, kind: str) -> str:
-    """Bytes of a file as an address that holds them."""
-    return f'data:{kind};base64,{base64.b64encode(content).decode()}'
 
 
 def thinned(count: int, most: int = 200) -> list[int]:

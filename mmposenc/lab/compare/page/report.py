@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 import mimetypes
 from collections import Counter
 from collections.abc import Mapping
@@ -35,12 +34,10 @@ from ..statistics.summary import (
 )
 from ..study.files import write_text
 from . import exports, study_charts, tables
-from .charts import COLORS, FRAME, data_uri, heat_map
+from .charts import COLORS, FRAME
 
 #: The most lines of a chart that can be distinguished.
 _LINES = 8
-#: Matrices with more cells are pictures, and not tables.
-MOST_CELLS = 400
 
 
 def write_reports(results: Mapping[str, Any], folder: str | Path) -> list[Path]:
@@ -106,7 +103,7 @@ def view(results: Mapping[str, Any]) -> dict[str, Any]:
         curve_charts=study_charts.curve_charts(results),
         parts=[table for table in (tables.parts(results, 'by_size', 'Object size'),
                                    tables.parts(results, 'by_class', 'Class')) if table],
-        diagnosis=diagnosis(results), runs=tables.runs(results), base=label[base_of(results)],
+        runs=tables.runs(results), base=label[base_of(results)],
         seeds=len({run['seed'] for run in results['runs']}))
 
 
@@ -179,81 +176,4 @@ def inlined(folder: Path, file: str) -> str | None:
     inside = path.is_relative_to(folder.resolve())
     if not kind.startswith('image/') or not inside or not path.is_file():
         return None
-    return data_uri(path.read_bytes(), kind)
-
-
-def diagnosis(results: Mapping[str, Any]) -> dict[str, Any] | None:
-    """One table of all values, and every measure with its charts and matrices; None without any.
-
-    Of several seeds of an encoding it is the first.
-    """
-    label = labels(results)
-    found: dict[str, Mapping[str, Any]] = {}
-    for each in results.get('diagnosis') or []:
-        if each['encoding'] in label:
-            found.setdefault(each['encoding'], each)
-    by_name: dict[str, dict[str, Any]] = {}
-    for name, each in found.items():
-        for measure in each['measures']:
-            by_name.setdefault(measure['name'], {})[name] = measure
-    if not by_name:
-        return None
-    return dict(table=_values(found, by_name, label),
-                measures=[_measure(results, name, measures) for name, measures in by_name.items()])
-
-
-def _values(found: Mapping[str, Mapping[str, Any]], by_name: Mapping[str, Mapping[str, Any]],
-            label: Mapping[str, str]) -> tables.Table:
-    """A row for each measure that has a number, and a column an encoding."""
-    rows = []
-    for measures in by_name.values():
-        first = next(iter(measures.values()))
-        values = [measures.get(name, {}).get('value') for name in found]
-        if values.count(None) < len(values):
-            rows.append((tables.named(first['title']), tables.Cell(first.get('unit') or ''),
-                         *(tables.number(value, '{:.3g}'.format) for value in values)))
-    heads = [label[name] + ' (untrained)' * (not each['trained']) for name, each in found.items()]
-    return tables.Table('One number a measure', ('Measure', 'Unit', *heads), rows, words=(1,))
-
-
-def _measure(results: Mapping[str, Any], name: str, measures: Mapping[str, Mapping[str, Any]],
-             ) -> dict[str, Any]:
-    label = labels(results)
-    first = next(iter(measures.values()))
-    charts = study_charts.measure_charts(results, name, measures)
-    notes: dict[str, list[str]] = {}
-    for encoding, each in measures.items():
-        notes.setdefault(each.get('text') or '', []).append(label[encoding])
-    return dict(
-        title=first['title'], definition=first.get('definition') or '',
-        unit=first.get('unit') or '',
-        # A note of all encodings needs no names.
-        notes=[(', '.join(names) if len(notes) > 1 else '', text)
-               for text, names in notes.items() if text],
-        charts=charts[:study_charts.MOST_CHARTS], more=charts[study_charts.MOST_CHARTS:],
-        maps=[dict(_map(each['map']), label=label[encoding])
-              for encoding, each in measures.items() if each.get('map')])
-
-
-def _map(matrix: Mapping[str, Any]) -> dict[str, Any]:
-    """A matrix: a table whose cells are shaded, or a picture where it has very many."""
-    values = matrix['values']
-    picture = heat_map(values)
-    shape = f'{len(values)} × {len(values[0]) if values else 0}'
-    if picture is None:
-        return dict(cells=[], columns=[], address=None, text=f'{shape}, no number in it')
-    address, low, high = picture
-    text = f'{shape}, from {low:.3g} (dark) to {high:.3g} (light)'
-    if len(values) * len(values[0]) > MOST_CELLS:
-        return dict(cells=[], columns=[], address=address, text=text)
-
-    def cell(value: float | None) -> tuple[str, int]:
-        if value is None or not math.isfinite(value):
-            return UNKNOWN, 0
-        return f'{value:.3g}', round(100 * (value - low) / (high - low or 1))
-
-    def names(key: str, count: int) -> list[str]:
-        return list(map(str, matrix.get(key) or range(count)))
-    return dict(address=None, text=shape, columns=names('columns', len(values[0])),
-                cells=[(name, [cell(value) for value in row])
-                       for name, row in zip(names('rows', len(values)), values, strict=True)])
+    return f'data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}'

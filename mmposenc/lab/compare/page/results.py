@@ -29,9 +29,9 @@ def collect(study: Study) -> dict[str, Any]:
     base = study.base()
     records = [(run, read_record(run)) for run in study.runs()]
     extras = {run.entry.name: {name: read_json(run.folder / f'{name}.json') or {} for name in (
-        'costs', 'pictures', 'figures', 'diagnosis', 'times')} for run, _ in records if run.first}
+        'costs', 'pictures', 'figures', 'times')} for run, _ in records if run.first}
     made = {what: [(name, own[what]['content']) for name, own in extras.items()
-                   if own[what].get('content')] for what in ('pictures', 'figures', 'diagnosis')}
+                   if own[what].get('content')] for what in ('pictures', 'figures')}
     size = trained_size(base)
     return {
         'schema': SCHEMA, 'title': Path(study.config).stem, 'config': study.config,
@@ -47,9 +47,7 @@ def collect(study: Study) -> dict[str, Any]:
         'runs': [_run(run, record, extras[run.entry.name] if run.first else {})
                  for run, record in records],
         'pictures': _pictures(made['pictures'], study.pictures),
-        'figures': [{'encoding': name, **each} for name, held in made['figures'] for each in held],
-        'diagnosis': [{'encoding': name, 'seed': study.seeds[0], **held}
-                      for name, held in made['diagnosis']]}
+        'figures': [{'encoding': name, **each} for name, held in made['figures'] for each in held]}
 
 
 def _environments(records: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""The charts of a study: accuracy over size and against cost, learning curves, diagnosis."""
+"""The charts of a study: accuracy over size and against cost, and learning curves."""
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 from ..statistics.differences import LEAST_RUNS
@@ -31,8 +32,6 @@ from .charts import (
 )
 from .tables import Cell, Table, mebibytes, named, number, run_mean
 
-#: The most charts of one measure side by side; more are in a list that opens.
-MOST_CHARTS = 12
 #: Rows of a table of a curve.
 MOST_ROWS = 40
 
@@ -198,9 +197,12 @@ def _curve_chart(results: Mapping[str, Any], key: str, title: str, y: Axis) -> C
         means[each] = {at: [curve[at] for curve in finished if at in curve]
                        for at in sorted({at for curve in finished for at in curve})}
         lines += [_mean_line(label[each], style[each], means[each]), *lost]
-    table = numbers(f'{title}, mean over seeds', step, y.text, [
-        (label[each], {at: math.fsum(values) / len(values) for at, values in points.items()})
-        for each, points in means.items()])
+    steps = sorted({at for points in means.values() for at in points})
+    shown = [steps[n] for n in thinned(len(steps), MOST_ROWS)]
+    cut = f' ({len(shown)} of {len(steps)} rows)' if len(shown) < len(steps) else ''
+    table = Table(f'{title}, mean over seeds{cut}', (step, *(label[each] for each in means)), [
+        (Cell(f'{at:g}', at), *(number(fmean(points[at]) if at in points else None, y.text)
+                                for points in means.values())) for at in shown])
     return line_chart(f'curve-{key}', title, lines, Axis(step), y, bands=True, table=table,
                       note='Lines are means over seeds, areas reach from the least to the greatest '
                       'of them. Of a run that diverged there is a line of its own.')
@@ -209,51 +211,6 @@ def _curve_chart(results: Mapping[str, Any], key: str, title: str, y: Axis) -> C
 def _mean_line(label: str, style: Style, points: Mapping[float, list[float]]) -> Line:
     at = [list(points)[n] for n in thinned(len(points))]
     several = any(len(points[x]) > 1 for x in at)
-    return Line(label, style, at, [math.fsum(points[x]) / len(points[x]) for x in at],
+    return Line(label, style, at, [fmean(points[x]) for x in at],
                 [min(points[x]) for x in at] if several else (),
                 [max(points[x]) for x in at] if several else (), markers=len(at) <= 12)
-
-
-def numbers(caption: str, head: str, text: Callable[[float], str],
-            lines: Sequence[tuple[str, Mapping[Any, float | None]]]) -> Table:
-    """The points of lines, by their names: a row for each x, a column for each line."""
-    steps = list(dict.fromkeys(at for _, points in lines for at in points))
-    if all(isinstance(at, (int, float)) for at in steps):
-        steps.sort()
-    rows = [(Cell(f'{at:g}' if isinstance(at, (int, float)) else str(at), at),
-             *(number(points.get(at), text) for _, points in lines))
-            for at in (steps[n] for n in thinned(len(steps), MOST_ROWS))]
-    cut = f' ({len(rows)} of {len(steps)} rows)' if len(rows) < len(steps) else ''
-    return Table(caption + cut, (head, *(name for name, _ in lines)), rows)
-
-
-def measure_charts(results: Mapping[str, Any], id: str, measures: Mapping[str, Mapping[str, Any]],
-                   ) -> list[Chart]:
-    """One chart for each line that a measure has (blocks, rows and columns), of all encodings.
-
-    Args:
-        results: of a study.
-        id: of the measure.
-        measures: encoding -> the measure of that name.
-    """
-    style, label = styles(results), labels(results)
-    by_name: dict[str, dict[str, Any]] = {}
-    for encoding, each in measures.items():
-        for series in each.get('series') or []:
-            by_name.setdefault(series['label'], {})[encoding] = series
-    measure, charts = next(iter(measures.values())), []
-    title, xlabel = measure['title'], measure.get('xlabel')
-    for n, (name, found) in enumerate(by_name.items()):
-        lines = []
-        for encoding, series in found.items():  # words along x are counted
-            named = not all(isinstance(at, (int, float)) for at in series['x'])
-            lines.append(Line(label[encoding], style[encoding],
-                              range(len(series['x'])) if named else series['x'], series['y']))
-        chart = line_chart(
-            f'measure-{id}-{n}', name or title, lines, Axis(xlabel or ''),
-            Axis(measure.get('ylabel') or measure.get('unit') or '', '{:.3g}'.format),
-            table=numbers(f'{title}: {name}' if name else title, xlabel or 'x', '{:.4g}'.format, [
-                (label[encoding], dict(zip(series['x'], series['y'], strict=True)))
-                for encoding, series in found.items()]))
-        charts += [chart] if chart else []
-    return charts

@@ -1,4 +1,4 @@
-"""What is made once an encoding, with its first trained model: costs, pictures, figures, diagnosis.
+"""What is made once an encoding, with its first trained model: costs, pictures and figures.
 
 None of it may end a study: what can't be made leaves a note for the report. Pictures are what the
 model predicts for some test images, next to the ground truth.
@@ -27,7 +27,6 @@ from mmposenc.engine.apps.records import class_names, record_of
 from mmposenc.engine.config.models import build_model, device_of, load_weights, own_preprocessor
 from mmposenc.engine.config.nodes import build_data_set, tested_size
 from mmposenc.engine.config.testing import scope_of
-from mmposenc.lab.diagnose.config_models import diagnose_config
 
 from ..study.applying import apply
 from ..study.encodings import Entry
@@ -45,7 +44,7 @@ _SCORE, _LONGEST = 0.3, 640
 def wanted(study: Study) -> dict[str, Any]:
     """The extras that a study wants, and what each of them depends on."""
     found = {'costs': list(study.sizes), 'pictures': study.pictures,
-             'figures': 'figures' in study.extras, 'diagnosis': 'diagnosis' in study.extras}
+             'figures': 'figures' in study.extras}
     return {name: depends for name, depends in found.items() if depends}
 
 
@@ -69,8 +68,7 @@ def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
     if checkpoint is not None:
         makers.update(pictures=lambda: draw_predictions(cfg, checkpoint, study.pictures,
                                                         study.folder, run.entry.slug),
-                      figures=lambda: _figures(study, run, cfg, checkpoint),
-                      diagnosis=lambda: diagnose_config(cfg, checkpoint))
+                      figures=lambda: _figures(study, run, cfg, checkpoint))
     for name in missing(study, run):
         if name not in makers:
             continue

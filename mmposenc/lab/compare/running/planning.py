@@ -107,7 +107,7 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
         if (number := getattr(args, unit)) is not None:
             length = Length(unit, number)
     set_length(copy.deepcopy(cfg), length)
-    extras = tuple(name for name in ('diagnosis', 'figures', 'time') if (
+    extras = tuple(name for name in ('figures', 'time') if (
         getattr(args, name) if getattr(args, name) is not None else
         name in old.extras if old is not None else
         # The machine that submits jobs is not the one that trains.

@@ -34,7 +34,7 @@ class Study:
         sizes: factors of the trained size that are tested; 1 is one of them.
         length: of every training.
         pictures: test images that are drawn with predictions.
-        extras: of 'diagnosis', 'figures' and 'time'.
+        extras: of 'figures' and 'time'.
         margin: points; encodings closer than that are level.
     """
 
