@@ -10,7 +10,6 @@ import mmposenc  # noqa: F401
 # isort: split
 import torch
 from timm.layers import SwiGLUPacked
-from timm.models.beit import Beit
 from timm.models.eva import Eva
 from timm.models.pvt_v2 import PyramidVisionTransformerV2
 from timm.models.swin_transformer import SwinTransformer
@@ -20,7 +19,7 @@ from timm.models.vision_transformer_sam import VisionTransformerSAM
 from torch import Tensor, nn
 
 State = dict[str, Tensor]
-DIMS = 128  # heads of 64 channels, as RoPE-ViT's
+DIMS = 128
 SIZES = dict(img_size=32, patch_size=16, embed_dim=DIMS, depth=3, num_heads=2, num_classes=0)
 
 
@@ -86,12 +85,6 @@ def hugging_face(kind: str, *more: tuple[str, str], extra: tuple[str, ...] = ())
 hf_dinov2 = hugging_face('dinov2', ('mlp.fc1', 'mlp.weights_in'), ('mlp.fc2', 'mlp.weights_out'),
                          extra=('dinov2.embeddings.mask_token', 'classifier.weight'))
 hf_vit = hugging_face('vit', *HF_BLOCK, extra=('vit.pooler.dense.bias',))
-hf_beit = hugging_face(
-    'beit', (r'gamma_(\d)', r'lambda_\1'), (r'attn\.(q|v)_bias', r'attn.a.\1.bias'),
-    (r'a\.q\.', 'a.query.'), (r'a\.v\.', 'a.value.'), ('^fc_norm', 'pooler.layernorm'),
-    (r'attn\.(relative_position_)', r'attn.a.relative_position_bias.\1'),
-    (r'^rel_pos_bias', 'encoder.relative_position_bias'),
-    (r'^mask_token', 'embeddings.mask_token'), *HF_BLOCK)
 
 
 def flat_tokens(state: State) -> State:
@@ -116,17 +109,11 @@ def clip(state: State) -> State:
     state = renamed(flat_tokens(state), (r'^blocks\.(\d+)\.norm', r'transformer.resblocks.\1.ln_'),
                     ('^blocks', 'transformer.resblocks'), (r'qkv\.', 'in_proj_'),
                     ('attn.proj', 'attn.out_proj'), ('mlp.fc1', 'mlp.c_fc'),
-                    (r'gamma_(\d)', r'ls_\1.gamma'), ('mlp.fc2', 'mlp.c_proj'),
-                    ('cls_token', 'class_embedding'),
+                    ('mlp.fc2', 'mlp.c_proj'), ('cls_token', 'class_embedding'),
                     ('pos_embed', 'positional_embedding'), ('norm_pre', 'ln_pre'),
                     ('^norm', 'ln_post'), ('patch_embed.proj', 'conv1'), ('^', 'visual.'))
     return state | zeros('visual.proj', 'token_embedding.weight', 'positional_embedding',
                          'transformer.resblocks.0.mlp.c_fc.weight')
-
-
-def clip_alone(state: State) -> State:
-    return {name.removeprefix('visual.'): value for name, value in clip(state).items()
-            if name.startswith('visual.') and name != 'visual.proj'}
 
 
 open_clip = named(('^', 'visual.trunk.'),
@@ -165,32 +152,6 @@ def dinov3_huggingface(state: State) -> State:
 def dinov3_renewed(state: State) -> State:
     """As newer versions of transformers name what a model holds."""
     return renamed(dinov3_huggingface(state), ('^layer', 'model.layer'))
-
-
-def eva02_release(state: State) -> State:
-    """baaivision/EVA: angles as buffers, other names in the MLP."""
-    packed = not any('fc1_g' in name for name in state)
-    state = renamed(state, ('fc1_g', 'w1'), ('fc1_x', 'w2'), (r'mlp\.norm', 'mlp.ffn_ln'),
-                    (r'([qv])_proj\.bias', r'\1_bias'), ('fc1', 'w12' if packed else 'w1'),
-                    ('fc2', 'w3'), (r'attn\.norm', 'attn.inner_attn_ln'))
-    return state | zeros('rope.freqs_cos', 'rope.freqs_sin', 'blocks.0.attn.rope.freqs_cos',
-                         'mask_token', 'lm_head.weight')
-
-
-def rope_vit_release(state: State) -> State:
-    """naver-ai/rope-vit: frequencies of all heads in one row."""
-    if 'rope.freqs' not in state:
-        return state
-    freqs = {'freqs': state['rope.freqs'].flatten(2)}
-    return {name: value for name, value in state.items() if name != 'rope.freqs'} | freqs | zeros(
-        'freqs_t_x', 'freqs_t_y')
-
-
-def with_buffers(state: State) -> State:
-    """BEiT's own file holds offsets, and what pretraining alone has."""
-    index = {name.replace('bias_table', 'index'): torch.zeros(2, 2, dtype=torch.long)
-             for name in state if name.endswith('position_bias_table')}
-    return state | index | zeros('mask_token', 'lm_head.weight', 'cls_pt_layers.0.gamma_1')
 
 
 swin_official = named(
@@ -281,14 +242,6 @@ EVA = partial(Eva, **SIZES, use_rot_pos_emb=True)
 DINOV3 = partial(EVA, rope_type='dinov3', rope_rotate_half=True, num_reg_tokens=4,
                  use_abs_pos_emb=False, use_fc_norm=False, init_values=1.0)
 GATED = partial(DINOV3, swiglu_mlp=True, swiglu_align_to=8)
-PERCEPTION = partial(EVA, attn_type='rope', use_pre_transformer_norm=True, use_fc_norm=False)
-EVA02 = partial(EVA, swiglu_mlp=True, use_fc_norm=False)
-EVA_CLIP = partial(EVA02, qkv_fused=False, scale_mlp=True)
-ROPE_VIT = partial(EVA, attn_type='rope', init_values=1.0, use_abs_pos_emb=False,
-                   use_fc_norm=False)
-BEIT = partial(Beit, **dict(SIZES, num_classes=5), use_abs_pos_emb=False, init_values=0.1)
-TABLES = partial(BEIT, use_rel_pos_bias=True)
-SHARED = partial(BEIT, use_shared_rel_pos_bias=True, use_fc_norm=False)
 SWIN = dict(img_size=32, patch_size=4, embed_dim=12, depths=(2, 1), num_heads=(2, 4),
             window_size=4, num_classes=5)
 V1, V2 = partial(SwinTransformer, **SWIN), partial(SwinTransformerV2, **SWIN)
@@ -296,8 +249,7 @@ SAMS = partial(VisionTransformerSAM, **dict(SIZES, patch_size=4), use_rel_pos=Tr
                global_attn_indexes=(1,), neck_chans=6)
 TEXT = r'visual\.proj|(token_|position|transformer).*'
 HF_TEXT = r'text_model\..*|logit_scale'
-PRETRAINING = r'.*(mask|periods|local_cls|lm_head|freqs_).*'
-BUFFERS = r'.*(mask_token|lm_head\.weight|cls_pt_.*|relative_position_index)'
+PRETRAINING = r'.*(mask|periods|local_cls).*'
 SWIN_BUFFERS = r'.*(attn_mask|position_index|coords_table|mask_token)'
 PVT_V2 = partial(PyramidVisionTransformerV2, depths=(1, 2, 1, 1), embed_dims=(8, 8, 16, 16),
                  num_heads=(1, 1, 2, 2), mlp_ratios=(2, 2, 2, 2), num_classes=5)
@@ -314,13 +266,6 @@ CASES = {
     'hf clip': (CLIP, hf_clip, 'huggingface-clip', HF_TEXT),
     'hf siglip': (SIGLIP, hf_clip, 'huggingface-clip', HF_TEXT),
     'clip': (CLIP, clip, 'clip', TEXT),
-    'perception encoder, core': (
-        partial(PERCEPTION, global_pool='map', use_post_transformer_norm=True),
-        lambda state: clip(state) | zeros('visual.attn_pool.probe'), 'clip',
-        rf'visual\.attn_pool.*|{TEXT}'),
-    'perception encoder, lang': (
-        partial(PERCEPTION, class_token=False, use_post_transformer_norm=False, init_values=0.1),
-        clip_alone, 'clip', 'none'),
     'open_clip of timm': (VITS, open_clip, 'clip', r'visual\.head.*|text.*'),
     **{f'dinov3 {name}, {kind}': (model, rename, 'eva', PRETRAINING)
        for kind, model in (('', DINOV3), ('no bias', partial(DINOV3, qkv_bias=False)),
@@ -328,21 +273,9 @@ CASES = {
        for name, rename in (
            ('release', dinov3_release), ('huggingface', dinov3_huggingface),
            ('newer huggingface', dinov3_renewed))},
-    'eva02 release, packed': (EVA02, eva02_release, 'eva', PRETRAINING),
-    'eva02 release': (EVA_CLIP, eva02_release, 'eva', PRETRAINING),
-    'eva02 clip release': (partial(EVA_CLIP, scale_attn_inner=True), eva02_release, 'eva',
-                           PRETRAINING),
-    'rope-vit release, axial': (ROPE_VIT, rope_vit_release, 'eva', PRETRAINING),
-    'rope-vit release, mixed': (partial(ROPE_VIT, rope_type='mixed'), rope_vit_release, 'eva',
-                                PRETRAINING),
     **{f'pvt v2 {name}': (PVT_V2, rename, source, '') for name, rename, source in (
         ('release', pvt_v2_release, 'pvt'), ('of a file', HF_FILE, 'huggingface-segformer'),
         ('of a model', HF_MODEL, 'huggingface-segformer'))},
-    'beit release': (TABLES, with_buffers, 'beit', BUFFERS),
-    'beit release, shared': (SHARED, with_buffers, 'beit', BUFFERS),
-    'hf beit': (TABLES, lambda state: hf_beit(with_buffers(state)), 'huggingface-beit', BUFFERS),
-    'hf beit, shared': (SHARED, lambda state: hf_beit(with_buffers(state)), 'huggingface-beit',
-                        BUFFERS),
     **{f'swin {version}{name}': (model, rename, source, SWIN_BUFFERS)
        for version, model, kind in (('v1', V1, 'swin'), ('v2', V2, 'swinv2'))
        for name, rename, source in (('', swin_official, 'swin'), (', hf', hf_swin(kind), 'swin'),

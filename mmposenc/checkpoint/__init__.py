@@ -85,8 +85,9 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
         state_dict: the release's, without a wrapper such as ``{'model': ...}``.
         source: 'deit' (also DeiT III, MAE and timm's; a distilled model becomes that of a
             DeiTClsHead, ``head.layers.*``), 'dinov2', 'huggingface-vit' (also DeiT and Dinov2),
-            'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'eva' (DINOv3,
-            EVA-02 and RoPE-ViT, also timm's and DINOv3 of Hugging Face), 'naflex' (timm's
+            'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'eva' (DINOv3's
+            release, Hugging Face's DINOv3, and timm's DINOv3, EVA-02, RoPE-ViT and Perception
+            Encoder), 'beit' and 'relpos' (timm's), 'naflex' (timm's
             NaFlexViT, of SigLIP 2 and C-RADIO too), 'sam' (also timm's,
             Hugging Face's, and ViTDet's), 'irpe-deit', 'pvt' (also PVT v2 and SegFormer), 'twins'
             (also timm's), 'timm-pvt-v2', 'huggingface-segformer', 'swin' (V1 and V2, also timm's

@@ -1,15 +1,13 @@
-"""Weights of BEiT and BEiT v2 under the names of their release, which are timm's, and of Hugging
-Face and mmpretrain; and of timm's ViTs with relative positions (vit_relpos, vit_srelpos), for
-:class:`mmposenc.backbones.ViT` in an ImageClassifier."""
+"""Weights of timm's BEiT and BEiT v2, and of its ViTs with relative positions (vit_relpos,
+vit_srelpos), for :class:`mmposenc.backbones.ViT` in an ImageClassifier."""
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import torch
 
-from .rules import Pair, Rule, Source, State, joined, same, to_ours
-from .vit import HEAD, MM, QV_BIASES, SCALES, TABLE, TRUNK
-from .vit_names import HF, hf_layer
+from .rules import Pair, Rule, Source, State, same, to_ours
+from .vit import HEAD, QV_BIASES, SCALES, TABLE, TRUNK
 
 _BIAS = 'rel_pos_encoding.relative_position_bias_table'
 _PREFIX = 'rel_pos_encoding.prefix_bias'
@@ -29,32 +27,6 @@ BEIT = (
     _with_class_token('blocks.{n}.attn.relative_position_bias_table', 'backbone.blocks.{n}.attn.'),
     _with_class_token('rel_pos_bias.relative_position_bias_table', 'backbone.'),
 )
-_DROPPED = (
-    Rule(r'(?:.*\.)?relative_position_index', None,
-         'offsets of the pairs on the grid, computed from its size'),
-    Rule(r'(decode_head|auxiliary_head|fpn\d)\..*', None,
-         'of a segmentor, whose parts after the backbone are others here'),
-    Rule(r'(?:embeddings\.)?mask_token', None, 'stands for masked patches, only in pretraining'),
-    Rule(r'lm_head\..*', None, 'the head of pretraining, which names visual words'),
-    Rule(r'cls_pt_.*', None, 'layers of only pretraining (BEiT v2, Sec. 2.4)'),
-)
-_LAYER = 'encoder.layer.{n}'
-_ATTENTION = f'{_LAYER}.attention.attention'
-_HF = (
-    *HF, *hf_layer(_LAYER),
-    joined(tuple(f'{_ATTENTION}.{part}.weight' for part in ('query', 'key', 'value')),
-           'blocks.{n}.attn.qkv.weight'),
-    *(Pair(f'{_ATTENTION}.{theirs}', f'blocks.{{n}}.attn.{ours}') for theirs, ours in (
-        ('query.bias', 'q_bias'), ('value.bias', 'v_bias'),
-        ('relative_position_bias.relative_position_bias_table', 'relative_position_bias_table'))),
-    Pair(f'{_LAYER}.attention.output.dense.{{p}}', 'blocks.{n}.attn.proj.{p}'),
-    Pair(f'{_LAYER}.lambda_{{m}}', 'blocks.{n}.gamma_{m}'),
-    Pair('encoder.relative_position_bias.relative_position_bias_table',
-         'rel_pos_bias.relative_position_bias_table'),
-    Pair('pooler.layernorm.{p}', 'fc_norm.{p}'),
-)
-
-
 def relpos_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
     """The names of timm's VisionTransformerRelPos, and ours.
 
@@ -81,15 +53,8 @@ def _relpos_rules(state: State) -> tuple[Rule, ...]:
     return to_ours(relpos_pairs(state))
 
 
-#: The releases of BEiT and BEiT v2, and timm's. Tables keep their sizes; loading resizes them.
-_TIMM = Source('beit', (*to_ours(BEIT), *_DROPPED))
 SOURCES = (
-    _TIMM,
-    # Also Data2VecVision, with or without a head.
-    Source('huggingface-beit', (*to_ours(_HF), *_DROPPED), [(r'^(beit|data2vec_vision)\.', '')],
-           then=_TIMM),
-    # BEiTViT, and mmseg's BEiT.
-    Source('mmpretrain-beit', (*to_ours(MM), *_DROPPED), [(r'^backbone\.', '')], then=_TIMM),
+    Source('beit', to_ours(BEIT)),
     # VisionTransformerRelPos, of networks or of tables, shared by blocks or not.
     Source('relpos', _relpos_rules),
 )

@@ -33,7 +33,7 @@ _TIMM = {
 #: Hugging Face's model types, and the archs, of which sizes choose one.
 _TYPES = {'dinov2': r'dinov2-\w+', 'dinov2_with_registers': r'dinov2-\w+-reg',
           'dinov3_vit': r'dinov3-[\w-]+', 'siglip': r'siglip-\w+', 'clip': r'clip-\w+',
-          'beit': r'beit-\w+', 'vit': r'tiny|small|base|large', 'deit': r'tiny|small|base|large'}
+          'vit': r'tiny|small|base|large', 'deit': r'tiny|small|base|large'}
 _ACTS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh': 'gelu_tanh'}
 #: Arguments that a repository gives timm's model, and ours (None: no part of the features). With
 #: any other it is another model.

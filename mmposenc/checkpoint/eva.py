@@ -1,5 +1,5 @@
 """Weights of timm's Eva, the class of DINOv3, EVA-02 and RoPE-ViT there, for
-:class:`mmposenc.backbones.ViT` in an ImageClassifier; and the names of their releases, and of
+:class:`mmposenc.backbones.ViT` in an ImageClassifier; and the names of DINOv3's release and of
 Hugging Face's DINOv3, which are first made timm's."""
 from __future__ import annotations
 
@@ -95,45 +95,22 @@ _HUGGINGFACE = (
         f'.{match[2]}': tensor}),
 )
 
-_EVA02 = (
-    Rule(r'mask_token|lm_head\..*', None, _MASK),
-    Rule(r'(?:blocks\.\d+\.attn\.)?rope\.freqs_(?:cos|sin)', None, _ANGLES),
-    *to_ours((Pair('blocks.{n}.mlp.ffn_ln.{p}', 'blocks.{n}.mlp.norm.{p}'),
-              Pair('blocks.{n}.attn.inner_attn_ln.{p}', 'blocks.{n}.attn.norm.{p}'),
-              Pair('blocks.{n}.mlp.w12.{p}', 'blocks.{n}.mlp.fc1.{p}'), *_GATED)),
-    # Biases of the projections that stand apart have other names in timm.
-    Rule(r'(blocks\.\d+\.attn)\.([qv])_bias', lambda match, tensor, state: {
-        f'{match[1]}.{match[2]}' + ('_proj.bias' if 'blocks.0.attn.q_proj.weight' in state
-                                    else '_bias'): tensor}),
-)
-
-#: Heads of 64 channels, as all of RoPE-ViT's have.
-_PLANES = 32
-_ROPE_VIT = (
-    Rule(r'freqs_t_[xy]', None, 'positions, which are counted for each image'),
-    Rule(r'freqs', lambda match, tensor, state: {
-        'rope.freqs': tensor.unflatten(-1, (-1, _PLANES))}),
-)
 _POOL = Rule(r'attn_pool\..*', None,
              'a head that pools by attention, which maps do not go through')
 
 
 def _as_timm(state: State) -> tuple[Rule, ...]:
-    """From the names of a release, or of Hugging Face's DINOv3, to timm's, which stay."""
+    """From the names of DINOv3's release, or of Hugging Face's, to timm's, which stay."""
     rules: tuple[Rule, ...] = ()
     if 'storage_tokens' in state:
         rules = _DINOV3
     elif 'layer.0.attention.q_proj.weight' in state:
         rules = _HUGGINGFACE
-    elif 'freqs' in state:
-        rules = _ROPE_VIT
-    elif any(re.search(r'rope\.freqs_cos|mlp\.w\d+\.|mlp\.ffn_ln\.', name) for name in state):
-        rules = _EVA02
     return (*rules, Rule(r'.*', r'\g<0>'))
 
 
-#: DINOv3, EVA-02 and RoPE-ViT, also timm's. A key's bias, where DINOv3's file holds one, is
-#: dropped: the release masks it.
+#: DINOv3's release, Hugging Face's DINOv3, and timm's Eva. A key's bias, where DINOv3's file holds
+#: one, is dropped: the release masks it.
 SOURCES = (Source('eva', _as_timm, [(r'^model\.', '')], then=Source(
     'eva', lambda timm: (*to_ours(eva_pairs(timm)), _POOL))),)
 

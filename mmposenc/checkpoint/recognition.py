@@ -4,23 +4,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, DINOv3, EVA-02, '
-             'Perception Encoder, RoPE-ViT, BEiT, NaFlexViT, SAM, ViTDet, iRPE-DeiT, PVT, PVT v2, '
-             'SegFormer, Twins, Swin, DETR, iRPE-DETR and Deformable DETR, and the models of timm, '
-             'mmpretrain, mmdet and Hugging Face that docs/weights.md lists')
+SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINO, DINOv2, DINOv3, CLIP, SigLIP, SAM, '
+             'ViTDet, iRPE-DeiT, PVT, PVT v2, SegFormer, Twins, Swin, DETR, iRPE-DETR and '
+             "Deformable DETR, and timm's of the models that docs/weights.md lists")
 
 #: A name that only files of one source have, and the source: these decide, whatever else there is.
 _MARKS = (
     # Files of FSDP hold blocks in chunks, as Twins does without a layer scale.
     (r'(teacher\.)?(backbone\.)?blocks\.\d+\.\d+\.ls1\.gamma', 'dinov2'),
-    (r'layers\.\d+\.attn\.relative_position_bias_table', 'mmpretrain-beit'),
-    (r'(?:\w+\.)?encoder\.(?:layer\.\d+\.attention\.attention\.)?'
-     r'relative_position_bias\.relative_position_bias_table', 'huggingface-beit'),
     (r'(?:blocks\.\d+\.attn|rel_pos_bias)\.relative_position_bias_table', 'beit'),
     (r'(?:blocks\.\d+\.attn\.|shared_)rel_pos\..*', 'relpos'),
     (r'embeds\.proj\.weight', 'naflex'),
-    (r'storage_tokens|(model\.)?layer\.\d+\.attention\.q_proj\.weight|(rope\.)?freqs|'
-     r'(blocks\.\d+\.attn\.)?rope\.freqs_cos|blocks\.\d+\.attn\.[qk]_proj\.weight', 'eva'),
+    (r'storage_tokens|(model\.)?layer\.\d+\.attention\.q_proj\.weight|rope\.freqs|'
+     r'blocks\.\d+\.attn\.[qk]_proj\.weight', 'eva'),
+)
+#: Models whose weights load in timm's names alone: a name that other files of theirs have, what
+#: these are, and one of timm's models.
+_ONLY_OF_TIMM = (
+    (r'(.*\.)?rope\.freqs_(cos|sin)', "EVA-02's release", 'eva02_base_patch14_224.mim_in22k'),
+    (r'freqs(_t_[xy])?', "RoPE-ViT's release", 'vit_base_patch16_rope_mixed_224.naver_in1k'),
+    (r'(blocks\.\d+\.attn|rel_pos_bias)\.relative_position_index|'
+     r'layers\.\d+\.attn\.relative_position_bias_table|(.*\.)?relative_position_bias\.'
+     r'relative_position_bias_table|(.*\.)?encoder\.layer\.\d+\.lambda_1',
+     "BEiT or Data2Vec from elsewhere than timm", 'beit_base_patch16_224.in22k_ft_in22k_in1k'),
 )
 #: A name that files of this source have, and the source.
 _SIGNS = (
@@ -56,7 +62,6 @@ _FOREIGN = (
     (r'stages\.\d\.blocks\.\d+\.attn\.(logit_scale|meta_mlp\..*)',
      "timm's own Swin V2 (swinv2_cr); of Swin V2, the release's loads, timm's swinv2_* too"),
     (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
-    (r'(.*\.)?encoder\.layer\.\d+\.lambda_1', "Hugging Face's BEiT or Data2Vec"),
     (r'layers\.\d+\.attn\.attn\.in_proj_weight', "mmseg's VisionTransformer"),
     (r'blocks\.63\.attn\.q_bias', "EVA-02-CLIP's enormous model, whose norms stand behind "
      'attention and MLP'),
@@ -72,18 +77,21 @@ def recognise(names: Iterable[str]) -> str | None:
 
     Raises:
         ValueError: for a network that is close to a supported one and is not it, with what parts
-            them and what is supported.
+            them and what is supported; for one that loads in timm's names alone, with a name.
     """
     plain = [name.removeprefix('module.') for name in names]
     if not any(name.startswith('transformer.') for name in plain):  # no DETR of a release
         inner = [name.removeprefix('backbone.') for name in plain if name.startswith('backbone.')]
         plain = inner or plain
+    for pattern, who, of_timm in _ONLY_OF_TIMM:
+        if _has(pattern, plain):
+            raise ValueError(f"these are weights of {who}, which load in timm's names alone: give "
+                             f"checkpoint='timm://{of_timm}', or another of timm's models of them")
     marked = _first(_MARKS, plain)
     if marked is not None:
         return marked
-    perception_encoder = _perception_encoder(plain)
-    if perception_encoder is not None:
-        return perception_encoder
+    if _is_perception_encoder(plain):
+        return 'eva'
     foreign = _first(_FOREIGN, plain) or _by_absence(plain)
     if foreign is not None:
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')
@@ -98,18 +106,11 @@ def recognise(names: Iterable[str]) -> str | None:
     return source
 
 
-def _perception_encoder(names: list[str]) -> str | None:
-    """The source of timm's file or the release's: a norm before the blocks, a table, and a head
-    that pools by attention or no norm behind the blocks."""
-    plain = [name.removeprefix('visual.') for name in names]
-    for source, before, table, behind, pool in (
-            ('eva', 'norm_pre', 'pos_embed', 'norm|fc_norm', 'attn_pool'),
-            ('clip', 'ln_pre', 'positional_embedding', 'ln_post', r'attn_pool\.probe')):
-        if f'{before}.weight' in plain and table in plain and (
-                _has(rf'{pool}.*', plain)
-                or not _has(rf'({behind})\.weight|attn_pool\..*', plain)):
-            return source
-    return None
+def _is_perception_encoder(names: list[str]) -> bool:
+    """Whether these are timm's: a norm before the blocks, a table, and a head that pools by
+    attention or no norm behind the blocks."""
+    return {'norm_pre.weight', 'pos_embed'} <= set(names) and (
+        _has(r'attn_pool\..*', names) or not _has(r'(norm|fc_norm)\.weight', names))
 
 
 def _by_absence(names: list[str]) -> str | None:
@@ -118,7 +119,8 @@ def _by_absence(names: list[str]) -> str | None:
     pools = _has(r'(.*\.)?attn_pool\..*', names)
     if _has(r'(.*\.)?(norm_pre|ln_pre)\.weight', names) and (
             pools or not _has(r'(.*\.)?(norm|ln_post)\.weight', names)):
-        return 'CoCa (a norm before the blocks, and a head that pools by attention)'
+        return ("CoCa, or Perception Encoder's release, which loads in timm's names alone "
+                "(checkpoint='timm://vit_pe_core_base_patch16_224.fb')")
     if {'fc_norm.weight', 'pos_embed'} <= set(names) and not _has(
             r'cls_token|reg_token|blocks\.0\.(ls1\.gamma|gamma_1|attn\.(qkv\.bias|q_bias))', names):
         return 'a ViT with its norms behind attention and MLP (vit_base_patch16_rpn)'

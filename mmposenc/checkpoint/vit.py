@@ -102,15 +102,13 @@ _IRPE = tuple(Pair(f'blocks.{{n}}.attn.{theirs}', f'backbone.blocks.{{n}}.attn.{
               for theirs, ours in TABLES)
 
 
-#: mmpretrain's names of ViT and BEiT, and mmseg's of BEiT, and timm's; heads are those of
-#: LinearClsHead, VisionTransformerClsHead and DeiTClsHead.
-MM = (
+#: mmpretrain's names of ViT, and timm's; heads are those of LinearClsHead,
+#: VisionTransformerClsHead and DeiTClsHead.
+_MM = (
     Pair('patch_embed.projection.{p}', 'patch_embed.proj.{p}'),
-    *(Pair(name, name) for name in (
-        'cls_token', 'dist_token', 'pos_embed', 'rel_pos_bias.relative_position_bias_table')),
+    *(Pair(name, name) for name in ('cls_token', 'dist_token', 'pos_embed')),
     *(Pair(f'layers.{{n}}.{theirs}', f'blocks.{{n}}.{ours or theirs}') for theirs, ours in (
-        ('attn.qkv.{p}', ''), ('attn.q_bias', ''), ('attn.v_bias', ''), ('attn.proj.{p}', ''),
-        ('attn.relative_position_bias_table', ''), ('gamma_{m}', ''), ('ln{m}.{p}', 'norm{m}.{p}'),
+        ('attn.qkv.{p}', ''), ('attn.proj.{p}', ''), ('ln{m}.{p}', 'norm{m}.{p}'),
         ('ffn.layers.0.0.{p}', 'mlp.fc1.{p}'), ('ffn.layers.1.{p}', 'mlp.fc2.{p}'),
         ('attn.gamma1.weight', 'ls1.gamma'), ('attn.gamma1.scale', 'ls1.gamma'),
         ('ffn.gamma2.weight', 'ls2.gamma'), ('ffn.gamma2.scale', 'ls2.gamma'))),
@@ -139,5 +137,5 @@ SOURCES = (
     Source('irpe-deit', lambda state: to_ours((*vit_pairs(state), *_IRPE))),
     Source('naflex', _naflex_rules),
     # VisionTransformer and DistilledVisionTransformer, alone or as the backbone of a classifier.
-    Source('mmpretrain-vit', to_ours(MM), [(r'^backbone\.', '')], then=VIT),
+    Source('mmpretrain-vit', to_ours(_MM), [(r'^backbone\.', '')], then=VIT),
 )

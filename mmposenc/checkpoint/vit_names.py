@@ -34,39 +34,27 @@ def _attention(there: str, query: str, key: str, value: str, out: str) -> tuple[
             Pair(f'{there}.{out}.{{p}}', 'blocks.{n}.attn.proj.{p}'))
 
 
-#: Hugging Face's names of ViTs, and of BEiT.
-HF = (
+_HF = (
     Pair('embeddings.cls_token', 'cls_token'),
     Pair('embeddings.position_embeddings', 'pos_embed'),
     Pair('embeddings.patch_embeddings.projection.{p}', 'patch_embed.proj.{p}'),
     Pair('layernorm.{p}', 'norm.{p}'),
     Pair('classifier.{p}', 'head.{p}'),
-)
-
-
-def hf_layer(layer: str) -> tuple[Pair, ...]:
-    """Norms and MLP of a layer of ViT and BEiT."""
-    return tuple(Pair(f'{layer}.{theirs}.{{p}}', f'blocks.{{n}}.{ours}.{{p}}') for theirs, ours in (
-        ('layernorm_before', 'norm1'), ('layernorm_after', 'norm2'),
-        ('intermediate.dense', 'mlp.fc1'), ('output.dense', 'mlp.fc2')))
-
-
-_HF = (
-    *HF,
     Pair('embeddings.distillation_token', 'dist_token'),
     Pair('embeddings.register_tokens', 'reg_token'),
     Pair('cls_classifier.{p}', 'head.{p}'),
     Pair('distillation_classifier.{p}', 'head_dist.{p}'),
     *(pair for layer in ('encoder.layer.{n}', 'layers.{n}') for pair in (
-        *hf_layer(layer),
         *_attention(f'{layer}.attention', 'attention.query', 'attention.key', 'attention.value',
                     'output.dense'),
         # As transformers 5 holds them in memory; files have the names above.
         *_attention(f'{layer}.attention', 'q_proj', 'k_proj', 'v_proj', 'o_proj'),
         *(Pair(f'{layer}.{name}.{{p}}', f'blocks.{{n}}.{ours}.{{p}}') for name, ours in (
-            ('norm1', 'norm1'), ('norm2', 'norm2'), ('mlp.fc1', 'mlp.fc1'),
-            ('mlp.fc2', 'mlp.fc2'), ('mlp.weights_in', 'mlp.fc1'),
-            ('mlp.weights_out', 'mlp.fc2'), ('mlp.down_proj', 'mlp.fc2'))),
+            ('layernorm_before', 'norm1'), ('layernorm_after', 'norm2'),
+            ('intermediate.dense', 'mlp.fc1'), ('output.dense', 'mlp.fc2'),
+            ('norm1', 'norm1'), ('norm2', 'norm2'), ('mlp.fc1', 'mlp.fc1'), ('mlp.fc2', 'mlp.fc2'),
+            ('mlp.weights_in', 'mlp.fc1'), ('mlp.weights_out', 'mlp.fc2'),
+            ('mlp.down_proj', 'mlp.fc2'))),
         joined((f'{layer}.mlp.gate_proj.{{p}}', f'{layer}.mlp.up_proj.{{p}}'),
                'blocks.{n}.mlp.fc1.{p}'),
         Pair(f'{layer}.layer_scale{{m}}.lambda1', 'blocks.{n}.ls{m}.gamma'))),
@@ -104,10 +92,8 @@ _CLIP = (
     Pair('transformer.resblocks.{n}.attn.out_proj.{p}', 'blocks.{n}.attn.proj.{p}'),
     Pair('transformer.resblocks.{n}.mlp.c_fc.{p}', 'blocks.{n}.mlp.fc1.{p}'),
     Pair('transformer.resblocks.{n}.mlp.c_proj.{p}', 'blocks.{n}.mlp.fc2.{p}'),
-    Pair('transformer.resblocks.{n}.ls_{m}.gamma', 'blocks.{n}.ls{m}.gamma'),
 )
-_CLIP_RULES = (*to_ours(_CLIP), Rule('proj', None, _PROJECTION),
-               Rule(r'attn_pool\..*', None, _POOL))  # Perception Encoder's
+_CLIP_RULES = (*to_ours(_CLIP), Rule('proj', None, _PROJECTION))
 
 
 def behind(*anchors: str) -> Callable[[State], dict[str, str]]:

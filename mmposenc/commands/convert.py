@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 #: The sources that ``checkpoint/`` knows.
 SOURCES = ('pvt', 'twins', 'timm-pvt-v2', 'huggingface-segformer', 'mmdet-pvt', 'mm-twins', 'deit',
            'irpe-deit', 'naflex', 'mmpretrain-vit', 'eva', 'dinov2', 'huggingface-vit',
-           'huggingface-clip', 'clip', 'irpe-detr', 'deformable-detr', 'beit', 'huggingface-beit',
-           'mmpretrain-beit', 'relpos', 'swin', 'mmpretrain-swin', 'mmdet-swin', 'sam')
+           'huggingface-clip', 'clip', 'irpe-detr', 'deformable-detr', 'beit', 'relpos', 'swin',
+           'mmpretrain-swin', 'mmdet-swin', 'sam')
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""DINOv3, EVA-02 and RoPE-ViT: rounded periods, what files need, and what has no rule."""
+"""DINOv3: rounded periods, what files need, and what has no rule."""
 from functools import partial
 
 import pytest

@@ -10,23 +10,36 @@ import torch
 from golden import load_golden
 from renamings import deit_iii
 from scripts import load_tool
+from timm import list_pretrained
 from timm.models.vision_transformer import VisionTransformer
 from tinybackbones import randomize
 
 from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
-from mmposenc.checkpoint import SOURCES, convert, recognise
+from mmposenc.checkpoint import SOURCES, convert, recognise, recognition
 
 #: Names by which random-weight models of timm 1.0.31, onedl-mmpretrain 1.3.6, onedl-mmdetection
 #: 3.5.1, onedl-mmsegmentation 1.4.2 and transformers are told, and what the message says.
 FOREIGN = {
     'timm swinv2_cr': ('stages.0.blocks.0.attn.meta_mlp.fc1.weight', 'Swin V2'),
     'timm qk_norm': ('blocks.0.attn.q_norm.weight', 'qk_norm'),
-    'transformers BEiT': ('encoder.layer.0.lambda_1', "Hugging Face's BEiT"),
     'mmseg VisionTransformer': ('layers.0.attn.attn.in_proj_weight', "mmseg's VisionTransformer"),
     'DINO': ('label_enc.weight', 'a release of DINO'),
+    'Perception Encoder': ('visual.ln_pre.weight', "Perception Encoder's release, .*timm://vit_pe_"),
+}
+#: A name that files of models have that load in timm's names alone, what they are, and whose.
+ONLY_OF_TIMM = {
+    'EVA-02': ('blocks.0.attn.rope.freqs_cos', "EVA-02's release", 'eva02_base'),
+    'EVA-02 of CLIP': ('visual.rope.freqs_sin', "EVA-02's release", 'eva02_base'),
+    'RoPE-ViT': ('freqs', "RoPE-ViT's release", 'vit_base_patch16_rope_mixed'),
+    'BEiT': ('blocks.0.attn.relative_position_index', 'BEiT or Data2Vec', 'beit_base'),
+    'BEiT, pretrained': ('rel_pos_bias.relative_position_index', 'BEiT or Data2Vec', 'beit_base'),
+    'mmpretrain BEiT': ('backbone.layers.0.attn.relative_position_bias_table', 'BEiT', 'beit_base'),
+    'transformers BEiT': ('beit.encoder.layer.0.lambda_1', 'BEiT or Data2Vec', 'beit_base'),
+    'transformers BEiT, shared': (
+        'beit.encoder.relative_position_bias.relative_position_bias_table', 'BEiT', 'beit_base'),
 }
 #: What else such files have, by which they were once taken for another's.
-BESIDE = ('patch_embed.proj.weight', 'cls_token', 'blocks.0.norm1.weight', 'norm.weight')
+BESIDE = ('patch_embed.proj.weight', 'cls_token', 'blocks.0.norm1.weight')
 GOLDEN = {'deit_plain': 'deit', 'deit_irpe_product_ctx_qkv': 'irpe-deit',
           'pvt_peg_gap_11': 'twins', 'pvt_plain_21': 'pvt', 'swin_plain_41': 'swin'}
 SMALL_DEIT = dict(embed_dims=12, num_layers=2, num_heads=3, mlp_ratio=2, patch_size=8, img_size=32)
@@ -46,6 +59,19 @@ def test_other_networks_are_refused_on_both_roads(kind, tmp_path) -> None:
         with pytest.raises(SystemExit, match=f'error: .*{message}'):
             main([source, str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth')])
     assert not (tmp_path / 'out.pth').exists()
+
+
+@pytest.mark.parametrize('kind', ONLY_OF_TIMM)
+def test_models_of_timm_are_named_where_others_names_do_not_load(kind) -> None:
+    name, said, of_timm = ONLY_OF_TIMM[kind]
+    message = f"weights of {said}.*, which load in timm's names alone: give .*timm://{of_timm}"
+    with pytest.raises(ValueError, match=message):
+        load_pretrained(DeiT(**SMALL_DEIT), {key: torch.zeros(2) for key in (*BESIDE, name)})
+
+
+def test_models_that_messages_name_are_in_timms_list() -> None:
+    named = {name for *_, name in recognition._ONLY_OF_TIMM} | {'vit_pe_core_base_patch16_224.fb'}
+    assert named <= set(list_pretrained())
 
 
 def test_a_network_without_a_name_of_ours_is_refused(tmp_path) -> None:
@@ -138,5 +164,5 @@ def test_deit_iii_says_what_it_needs_and_loads_with_it(tmp_path, capsys) -> None
 
 
 def test_sources_have_signs() -> None:
-    from mmposenc.checkpoint.recognition import _MARKS, _SIGNS
-    assert {source for _, source in _MARKS + _SIGNS} == set(SOURCES) - {'mmdet-swin'}
+    signs = recognition._MARKS + recognition._SIGNS
+    assert {source for _, source in signs} == set(SOURCES) - {'mmdet-swin'}

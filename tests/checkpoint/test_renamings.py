@@ -49,7 +49,6 @@ def test_a_row_of_the_class_token_beside_registers_goes_back_into_it() -> None:
 @pytest.mark.parametrize('case, arch, options', [
     ('dinov3 huggingface, ', 'dinov3-small', {}),
     ('dinov3 release, gated', 'dinov3-small-plus', {}),
-    ('eva02 release', 'eva02-base', {}), ('rope-vit release, mixed', 'rope-vit-base-mixed', {}),
     ('sam', 'sam-base', dict(window_size=3, global_blocks=(1,), neck_channels=6, patch_size=4))])
 def test_a_file_becomes_a_model(case, arch, options) -> None:
     """By init_cfg's road, told by its names alone."""

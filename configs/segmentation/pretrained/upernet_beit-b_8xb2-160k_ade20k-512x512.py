@@ -5,7 +5,7 @@
 #     bash tools/dist_train.sh \
 #         configs/segmentation/pretrained/upernet_beit-b_8xb2-160k_ade20k-512x512.py 8 \
 #         --cfg-options model.backbone.init_cfg.type=Pretrained \
-#         model.backbone.init_cfg.checkpoint=CHECKPOINT
+#         model.backbone.init_cfg.checkpoint=timm://beit_base_patch16_224.in22k_ft_in22k
 _base_ = [
     '../../_base_/models/upernet_dinov2.py', '../../_base_/datasets/ade20k_512x512.py',
     '../../_base_/schedules/layer-decay_seg_160k.py']

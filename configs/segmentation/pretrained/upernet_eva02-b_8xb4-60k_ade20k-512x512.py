@@ -1,19 +1,18 @@
-# UperNet on EVA-02-B, patches of 16 (its release's eva02_B_pt_in21k_p14to16).
+# UperNet on EVA-02-B, patches of 14 as in timm's file (the release's recipe has patches of 16).
 # Recipe: EVA-02's segmentation release, 60k steps of 32 images.
 # Reference: metafile.yml; not trained here.
 #
 #     bash tools/dist_train.sh \
 #         configs/segmentation/pretrained/upernet_eva02-b_8xb4-60k_ade20k-512x512.py 8 \
 #         --cfg-options model.backbone.init_cfg.type=Pretrained \
-#         model.backbone.init_cfg.checkpoint=CHECKPOINT
+#         model.backbone.init_cfg.checkpoint=timm://eva02_base_patch14_224.mim_in22k
 _base_ = [
     '../../_base_/models/upernet_dinov2.py', '../../_base_/datasets/ade20k_512x512.py',
     '../../_base_/schedules/layer-decay_seg_160k.py']
 train_dataloader = dict(batch_size=4)
 model = dict(
     backbone=dict(
-        arch='eva02-base', patch_size=16, img_size=512, out_indices=(3, 5, 7, 11),
-        final_norm=False, drop_path_rate=0.15),
+        arch='eva02-base', out_indices=(3, 5, 7, 11), final_norm=False, drop_path_rate=0.15),
     neck=dict(embed_dim=768),
     decode_head=dict(in_channels=[768, 768, 768, 768], channels=768),
     auxiliary_head=dict(in_channels=768))
