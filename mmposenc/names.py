@@ -70,7 +70,6 @@ CLASSES: dict[str, dict[str, str]] = {
         'ProgressBarHook': 'engine.console',
         'SeedHook': 'engine.training.seeding',
         'SegVisualizationHook': 'engine.apps.seg_visualization',
-        'TrackerHook': 'lab.figures.tracker_hook',
     },
     'metric': {
         'ClassIoUMetric': 'openmmlab.segmentation',
@@ -83,11 +82,6 @@ CLASSES: dict[str, dict[str, str]] = {
     'runner': {
         'FlexibleRunner': 'engine.training.sharding',
         'Runner': 'engine.training.runner',
-    },
-    'vis_backend': {
-        'MLflowVisBackend': 'engine.training.trackers',
-        'TensorboardVisBackend': 'engine.training.trackers',
-        'WandbVisBackend': 'engine.training.trackers',
     },
     'strategy': {'FSDP2Strategy': 'engine.training.sharding'},
 }

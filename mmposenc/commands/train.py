@@ -20,9 +20,6 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         help="resume a run from a checkpoint; 'auto', the default: from its latest")
     parser.add_argument('--no-save-on-interrupt', action='store_true',
                         help='end the run on SIGINT and SIGTERM without a checkpoint')
-    parser.add_argument('--tracker', action='append', default=[], dest='trackers',
-                        choices=['tensorboard', 'wandb', 'mlflow'], help='also write scalars, '
-                        'config and images to this tracker (docs/trackers.md); may be repeated')
     return parse_run(parser, argv)
 
 
@@ -35,7 +32,6 @@ def main(argv: list[str] | None = None) -> None:
         engine.prepare_training(cfg, amp=args.amp, compiled=args.compile,
                                 auto_scale_lr=args.auto_scale_lr, resume=args.resume,
                                 allow_mismatch=args.allow_mismatch,
-                                save_on_interrupt=not args.no_save_on_interrupt,
-                                trackers=args.trackers)
+                                save_on_interrupt=not args.no_save_on_interrupt)
         engine.build_runner(cfg).train()
     engine.leave_process_group()

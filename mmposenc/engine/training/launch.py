@@ -1,7 +1,6 @@
 """Training and testing from a config; start reading here."""
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from mmengine.config import Config
@@ -27,7 +26,6 @@ from ..config.testing import set_out, set_show_dir, set_tta
 from .checkpoints import latest_checkpoint
 from .feature_cache import add_few_views
 from .lock import check_unlocked
-from .trackers import add_trackers
 
 DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
                  'epoch_seed': {'type': 'mmposenc.SeedHook'},
@@ -56,8 +54,7 @@ def leave_process_group() -> None:
 
 def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
                      auto_scale_lr: bool = False, resume: str | None = None,
-                     allow_mismatch: bool = False, save_on_interrupt: bool = True,
-                     trackers: Sequence[str] = ()) -> None:
+                     allow_mismatch: bool = False, save_on_interrupt: bool = True) -> None:
     """Puts the options of ``mmposenc train`` into a config, and checks what it names.
 
     Args:
@@ -68,7 +65,6 @@ def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
         resume: a checkpoint to continue from, or 'auto' for the latest in the work directory.
         allow_mismatch: let ``load_from`` and ``resume`` load only what fits the model.
         save_on_interrupt: save a checkpoint when SIGINT or SIGTERM ends the run.
-        trackers: of 'tensorboard', 'wandb', 'mlflow'; see :func:`.trackers.add_trackers`.
 
     Raises:
         ValueError: an option that the config can't serve, or another training in the work_dir.
@@ -76,7 +72,6 @@ def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
     """
     check_no_study(cfg)
     check_unlocked(cfg.work_dir)
-    add_trackers(cfg, trackers)
     phases = ('train', 'val') if cfg.get('val_dataloader') else ('train',)
     _check(cfg, phases)
     if amp or str(cfg.optim_wrapper.get('type')).endswith('AmpOptimWrapper'):

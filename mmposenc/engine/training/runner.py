@@ -235,7 +235,7 @@ class Runner(CheckpointRunner):
 
     @contextmanager
     def _tidy(self) -> Iterator[None]:
-        """Gives back the signals and the terminal and closes trackers, also after an error."""
+        """Gives back the signals and the terminal, also after an error."""
         try:
             with naming_the_lost(self._log_dir):
                 yield

@@ -4,7 +4,7 @@ A figure is a function of a Subject (a model and one image) and a Choice (which 
 both in subjects.py. Start at ``FIGURES`` of paper_figures.py, the table of all that ``draw_figure``
 draws. What figures share: maps.py computes, recording.py notes attention while a model runs,
 panels.py draws maps and writes files. model_figures.py draws all of one model. With OpenMMLab,
-encoding_figures.py does both for the model of a config, and tracker_hook.py during a training.
+encoding_figures.py does both for the model of a config.
 """
 from .maps import bias_map, bucket_map
 from .panels import Panel, draw_panels, save_figure
