@@ -1,19 +1,16 @@
 """Random pairs of sizes: does each family give for an image in a batch what it gives alone?
 
     python benchmarks/padding_pairs.py [--pairs 20] [--families RetinaNet DINO] [--backbones PVT]
-    python benchmarks/padding_pairs.py --configs mmdet [--families yolox sparse_rcnn] [--losses]
+    python benchmarks/padding_pairs.py --configs mmdet [--families yolox sparse_rcnn]
 
 The narrow models of the tests with random weights, by the tests' own comparison (boxes to 1e-3
 pixels, scores to 1e-5, the same labels and masks), with 1e3 in the padding. Sides are drawn from 33
-to 160 pixels. What differs is printed; the last line counts.
+to 160 pixels. Pairs that differ are printed; the last line counts.
 
 With ``--configs`` one config of every folder of mmdet's or mmseg's (that of the smallest network by
 its name), at its own width: one pair, or one of sides that are multiples of 32 where the model can
-not take an image of other sides alone. What is printed: whether it is the same, whether backbone
-and neck see whole batches ('batch') or images ('one by one'), and whether it trains. With
-``--losses`` those that train are trained for a step in float64: two images of one size against the
-model's own loss, and two sizes with and without more cells beyond the images; the largest
-difference of losses and of gradients, over the norm of all, is printed.
+not take an image of other sides alone. A line says whether the results are the same, and whether
+backbone and neck process whole batches ('batch') or images ('one by one').
 """
 from __future__ import annotations
 
@@ -21,19 +18,18 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
 
 sys.path[:0] = [str(Path(__file__).parent.parent / 'tests' / part) for part in ('', 'padding')]
-import losscases  # noqa: E402
 import tinyfamilies  # noqa: E402
-from test_models import FAMILIES, assert_batch_is_images, kept_out  # noqa: E402
+from test_prediction import FAMILIES, assert_batch_is_images, kept_out  # noqa: E402
 
-from mmposenc.padding import keep_padding_out, losses  # noqa: E402
-from mmposenc.padding.losses import why_not  # noqa: E402
+from mmposenc.padding import keep_padding_out  # noqa: E402
 
 #: Parts of the names of configs of small networks, the smallest first.
 SMALL = ('b0', 'r18', 'tiny', '-t_', '-s_', 's12', 'r50', 'hr18', 'w18', '-b')
@@ -51,10 +47,9 @@ def main() -> None:
                         default=list(tinyfamilies.BACKBONES))
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--configs', choices=['mmdet', 'mmseg'])
-    parser.add_argument('--losses', action='store_true')
     args = parser.parse_args()
     if args.configs:
-        of_configs(args.configs, args.families, of_losses if args.losses else of_config)
+        of_configs(args.configs, args.families)
         return
     done = differ = 0
     for backbone in args.backbones:
@@ -75,7 +70,7 @@ def main() -> None:
     print(f'{done - differ} of {done} pairs of sizes are the same')
 
 
-def of_configs(scope: str, families: list[str] | None, find: Callable[[Path], str]) -> None:
+def of_configs(scope: str, families: list[str] | None) -> None:
     folder, found = tinyfamilies.config_folders()[scope], []
     for family in families or sorted(path.name for path in folder.iterdir()
                                      if path.is_dir() and path.name != '_base_'):
@@ -86,7 +81,7 @@ def of_configs(scope: str, families: list[str] | None, find: Callable[[Path], st
         said = 'no configs'
         for path in configs[:3]:  # some can not be built as they stand
             try:
-                said = find(path)
+                said = of_config(path)
                 break
             except Exception as error:
                 said = f'not built: {type(error).__name__}: {error}'[:200]
@@ -98,7 +93,7 @@ def of_configs(scope: str, families: list[str] | None, find: Callable[[Path], st
 
 @torch.no_grad()
 def of_config(path: Path) -> str:
-    """What is found of the model of a config."""
+    """Whether predictions of a config's model depend on the batch."""
     model = keep_padding_out(tinyfamilies.of_config(path))
     for sizes, pair in PAIRS.items():
         try:
@@ -113,47 +108,35 @@ def of_config(path: Path) -> str:
         except AssertionError as error:
             said = in_float64(path, pair, f'different: {error}'.partition('\n')[0])
         break
-    reader = model.reads_padding()
-    said += ', batch' if reader is None else f', one by one ({reader[:160]})'
+    reason = model.predict.reads_padding()
+    return f'{said}, batch' if reason is None else f'{said}, one by one ({reason[:160]})'
+
+
+class Doubled(TorchFunctionMode):
+    """Within it, code that asks for float32 by name gets float64."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        def wide(value):
+            return torch.float64 if value is torch.float32 else value
+        func = torch.Tensor.double if func is torch.Tensor.float else func
+        return func(*map(wide, args), **{key: wide(each) for key, each in (kwargs or {}).items()})
+
+
+@contextmanager
+def float64() -> Iterator[None]:
+    """All of mmdet's and mmseg's code in float64."""
+    torch.set_default_dtype(torch.float64)
     try:
-        model.train()
-        model.refuse_training()
-        return f'{said}, {why_not(model) or "trains"}'
-    except ValueError as error:
-        return f'{said}, refused ({str(error)[:160]})'
-
-
-def of_losses(path: Path) -> str:
-    """What is found of the loss of a config's model."""
-    with losscases.float64():
-        model = losscases.training(tinyfamilies.of_config(path))
-        want = losscases.found(model, losscases.SIZES, losscases.EMPTY)
-        model = keep_padding_out(model)
-        if (reason := why_not(model)) is not None:
-            return reason
-        filled, one_size = losses._filled, losses._one_size
-        try:
-            losses._one_size = lambda images: False
-            one = losscases.found(model, losscases.SIZES, losscases.EMPTY, border=32)
-            two = losscases.found(model, losscases.PAIR, junk=1e3)
-            losses._filled = lambda maps, fill: filled([*maps, F.pad(maps[0][:0], (0, 9, 0, 9))],
-                                                       fill)
-            more = losscases.found(model, losscases.PAIR, junk=1e3)
-        finally:
-            losses._filled, losses._one_size = filled, one_size
-    return 'same to ' + ', '.join(f'{difference(*pair):.0e}' for pair in ((one, want), (more, two)))
-
-
-def difference(got: losscases.Found, want: losscases.Found) -> float:
-    norm = sum(float(grad.square().sum()) for grad in want[1].values()) ** 0.5
-    return max(abs(got[0] - want[0]) / abs(want[0]),
-               *(float((got[1][key] - grad).norm()) / norm for key, grad in want[1].items()))
+        with Doubled():
+            yield
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def in_float64(path: Path, pair: list[tuple[int, int, int]], said: str) -> str:
     """Whether what differs is rounding."""
     try:
-        with losscases.float64():
+        with float64():
             assert_batch_is_images(keep_padding_out(tinyfamilies.of_config(path)), pair)
         return f'same in float64 ({said})'
     except Exception as error:

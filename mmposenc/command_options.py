@@ -108,8 +108,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--allow-mismatch', action='store_true', help='load the matching weights '
                         'of a checkpoint that does not fit the model, instead of stopping')
     parser.add_argument('--compile', action='store_true', help='torch.compile for the blocks of '
-                        'the model, or for whole networks with KeepPaddingOut '
-                        '(mmposenc.CompileHook); the first steps are slower')
+                        'the model (mmposenc.CompileHook); the first steps are slower')
     parser.add_argument('--launcher', choices=['none', 'pytorch', 'slurm', 'mpi'], default='none')
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0,
                         help=argparse.SUPPRESS)

@@ -5,6 +5,8 @@ do, and ``is_compiling`` or ``is_exporting`` only where it chooses a form.
 """
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor
 
@@ -19,6 +21,13 @@ def _never() -> bool:
 
 
 is_exporting = getattr(torch.compiler, 'is_exporting', _never)
+
+
+def uncompiled() -> AbstractContextManager[object]:
+    """A context in which compiled modules run as they are written; torch before 2.6 has none."""
+    if hasattr(torch.compiler, 'set_stance'):
+        return torch.compiler.set_stance('force_eager')  # type: ignore[no-any-return]
+    return nullcontext()
 
 
 def may_read(x: Tensor) -> bool:

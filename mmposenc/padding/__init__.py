@@ -1,9 +1,9 @@
-"""Keeps padding out of networks of mmdet and mmseg: results do not depend on the batch.
+"""Keeps padding out of predictions of mmdet's and mmseg's models: they do not depend on the batch.
 
 :func:`keep_padding_out` changes a model of mmdet or mmseg; in a config,
 ``custom_hooks=[dict(type='mmposenc.KeepPaddingOut')]`` does so for a run.
 """
-from .extents import KeptOut
-from .models import keep_padding_out
+from .context import IgnorePadding
+from .prediction import keep_padding_out
 
-__all__ = ['KeptOut', 'keep_padding_out']
+__all__ = ['IgnorePadding', 'keep_padding_out']

@@ -1,105 +1,79 @@
-"""Forms of layers that do not call torch functions which a mode can replace; each is a mixin before
-the class of its layer."""
+"""Layers that mask padding themselves, in an :class:`~.context.IgnorePadding`: one hook tells the
+layer what is padding, another tells the context which cells of the layer's maps are valid."""
 from __future__ import annotations
 
-import copyreg
-from abc import ABCMeta
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-import torch
-import torch.distributed as dist
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from ..functional.cells import over_valid_cells
-from .extents import KeptOut, convolved
+from ..functional.cells import Extents
+from ..functional.grids import whole_cells
+from ..functional.tracing import is_compiling
+from .context import IgnorePadding, convolved
 
-#: Attributes of a detector or segmentor that hold heads whose ``forward`` maps maps to maps.
-HEADS = ('bbox_head', 'rpn_head', 'mask_head', 'decode_head', 'auxiliary_head')
-#: mmcv's deformable convolutions that compute their offsets themselves.
-DEFORMABLE = ('DeformConv2dPack', 'ModulatedDeformConv2dPack')
-
-
-def parts(model: nn.Module, names: Sequence[str]) -> list[nn.Module]:
-    """The modules in these attributes; a list of modules gives each of them."""
-    found = [getattr(model, name, None) for name in names]
-    return [part for value in found if isinstance(value, nn.Module)
-            for part in (value if isinstance(value, nn.ModuleList) else [value])]
+#: Returns the arguments of a layer that masks padding, and the valid cells of its maps.
+Masked = tuple[tuple[Any, ...], dict[str, Any], list[Extents]]
 
 
-def put_forms(model: nn.Module) -> None:
-    """Replace the classes of a model's layers by classes with these forms, in place."""
-    for module in model.modules():
-        form: type[nn.Module] | None = None
-        if type(module) is nn.SyncBatchNorm:
-            form = SyncBatchNorm
-        elif type(module).__name__ in DEFORMABLE:
-            form = DeformableConv
-        elif type(module).__name__ == 'HybridEncoder':
-            form = HybridEncoder
-        if form is not None:
-            module.__class__ = derived(form, type(module))
+def backbone_of_ours(context: IgnorePadding, layer: Any, batch: Tensor, **kwargs: Any) -> Masked:
+    """A backbone with ``mask_padding=True`` takes the sizes of the images."""
+    extents = [[(whole_cells(rows, stride), whole_cells(cols, stride))
+                for rows, cols in context.images] for stride in layer.strides]
+    return (batch,), {**kwargs, 'img_shapes': context.images}, extents
 
 
-def derived(first: type, cls: type) -> type:
-    """A class that inherits from both: only the class of a module changes, and it can be copied and
-    pickled."""
-    return _Derived(cls.__name__, (first, cls), {'__module__': cls.__module__})
+def hybrid_encoder(context: IgnorePadding, layer: Any, inputs: Sequence[Tensor],
+                   padding_mask: Tensor | None = None) -> Masked:
+    """RT-DETR's neck takes a mask of its finest map."""
+    return (inputs, context.mask(inputs[0])), {}, [context.extents(x) for x in inputs]
 
 
-class _Derived(ABCMeta):
-    """The class of such classes, which are pickled as the two that they inherit from."""
+def deformable_conv(context: IgnorePadding, layer: Any, x: Tensor) -> Masked:
+    """mmcv's deformable convolutions read zeros outside of a map; here on padding, too."""
+    extents = convolved(context.extents(x), layer.weight.shape[2:], layer.stride, layer.padding,
+                        layer.dilation)
+    return (context.cleared(x),), {}, [extents]
 
 
-def _reduced(cls: Any) -> Any:
-    return derived, cls.__bases__
+#: By the name of a layer's class. (mmcv's layers compute their offsets themselves.)
+MASKING: dict[str, Callable[..., Masked]] = {
+    'HybridEncoder': hybrid_encoder, 'DeformConv2dPack': deformable_conv,
+    'ModulatedDeformConv2dPack': deformable_conv}
 
 
-copyreg.pickle(_Derived, _reduced)
+def register_hooks(model: nn.Module) -> None:
+    """Register hooks on a model's layers of these classes, and on its backbone if it is one of this
+    project."""
+    backbone = getattr(model, 'backbone', None)
+    for layer in model.modules():
+        mask = MASKING.get(type(layer).__name__)
+        if layer is backbone and hasattr(layer, 'mask_padding'):
+            mask = backbone_of_ours
+        if mask is not None:
+            layer.register_forward_pre_hook(partial(_enter, mask), with_kwargs=True)
+            layer.register_forward_hook(_leave)
 
 
-class SyncBatchNorm(nn.Module):
-    """The form of torch's SyncBatchNorm: statistics of valid cells over all processes. (A single
-    process calls ``F.batch_norm``.)"""
-
-    def forward(self, input: Tensor) -> Tensor:
-        kept = KeptOut.current()
-        shared = self.training and dist.is_initialized() and dist.get_world_size() > 1
-        if kept is None or not shared or kept.mask(input) is None:
-            return super().forward(input)  # type: ignore[misc, no-any-return]
-        extents = kept.extents(input)
-        return kept.remember(over_valid_cells(super().forward, input, extents),  # type: ignore[misc]
-                         extents)
+def _enter(mask: Callable[..., Masked], layer: nn.Module, args: tuple[Any, ...],
+           kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Tell a layer what is padding; until it returns, torch's functions read everything."""
+    context = None if is_compiling() else IgnorePadding.current()
+    if context is None or context.masking_layer is not None:
+        return None
+    args, kwargs, extents = mask(context, layer, *args, **kwargs)
+    context.masking_layer = (layer, extents)
+    return args, kwargs
 
 
-class DeformableConv(nn.Module):
-    """The form of mmcv's deformable convolutions, with and without modulation: they read zeros on
-    padding, as they do outside of a map."""
-
-    stride: Any
-    padding: Any
-    dilation: Any
-    weight: Tensor
-
-    def forward(self, x: Tensor) -> Tensor:
-        kept = KeptOut.current()
-        if kept is None:
-            return super().forward(x)  # type: ignore[misc, no-any-return]
-        extents = kept.extents(x)
-        with torch._C.DisableTorchFunction():  # the form in PyTorch uses refused functions
-            out: Tensor = super().forward(kept.cleared(x))  # type: ignore[misc]
-        return kept.remember(out, convolved(extents, self.weight.shape[2:], self.stride,
-                                            self.padding, self.dilation))
-
-
-class HybridEncoder(nn.Module):
-    """The form of this project's neck that takes a mask."""
-
-    def forward(self, inputs: Sequence[Tensor], padding_mask: Tensor | None = None
-                ) -> tuple[Tensor, ...]:
-        kept = KeptOut.current()
-        if kept is None:
-            return super().forward(inputs, padding_mask)  # type: ignore[misc, no-any-return]
-        mask = kept.mask(inputs[0])
-        with torch._C.DisableTorchFunction():
-            return super().forward(inputs, mask)  # type: ignore[misc, no-any-return]
+def _leave(layer: nn.Module, args: Any, out: Any) -> Any:
+    """Record the valid cells of the layer's maps."""
+    context = None if is_compiling() else IgnorePadding.current()
+    if context is None or context.masking_layer is None or context.masking_layer[0] is not layer:
+        return None
+    extents, context.masking_layer = context.masking_layer[1], None
+    maps, structure = tree_flatten(out)
+    return tree_unflatten([context.remember(x, cells)
+                           for x, cells in zip(maps, extents, strict=True)], structure)

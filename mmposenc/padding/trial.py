@@ -1,115 +1,115 @@
 """Finds by a trial on noise whether the networks of a model read padding."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
-from unittest import mock
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from .extents import KeptOut
-from .images import as_alone, own_cells
+from ..functional.tracing import uncompiled
+from .context import IgnorePadding
+from .images import padded_as_alone, valid_cells
 
 #: Sizes in pixels of two images, whose halves are rounded at every stride, and of a batch of them,
 #: in which even a map of stride 128 has padding.
 IMAGES = [(97, 250), (225, 122)]
 BATCH = (256, 256)
+#: Computes the maps of a model's networks for a batch (B, C, H, W), in nested lists.
+Maps = Callable[[Any, Tensor, 'IgnorePadding | None'], Any]
 
 
-class Poisoned(KeptOut):
-    """A :class:`KeptOut` that writes NaN into the padding of every map: a layer that reads padding
-    returns NaN, even with a weight of zero."""
+class Poisoned(IgnorePadding):
+    """An :class:`IgnorePadding` that writes NaN into the padding of every map: a layer that reads
+    padding returns NaN, even with a weight of zero."""
 
-    def remember(self, x: Tensor, cells: Any) -> Tensor:
+    def remember(self, x: Tensor, extents: Any) -> Tensor:
         """The map, with NaN in its padding."""
-        mask = self.mask(super().remember(x, cells))
+        mask = self.mask(super().remember(x, extents))
         return x if mask is None else x.masked_fill(mask[:, None], torch.nan)
 
-    def own(self, maps: Any) -> list[Tensor]:
+    def valid(self, maps: Any) -> list[Tensor]:
         """The valid cells of each image in nested lists of maps."""
-        return [own for i in range(len(self.images))
-                for own in tree_leaves(own_cells(maps, i, self))]
+        return [cells for i in range(len(self.images))
+                for cells in tree_leaves(valid_cells(maps, i, self))]
 
 
-def what_reads_padding(model: Any, maps: Callable[[Tensor, KeptOut | None], Any]) -> str | None:
+def why_padding_is_read(model: Any, maps: Maps) -> str | None:
     """Why maps of an image in a batch differ from those of the image alone, in words; None if they
     do not.
 
-    Two images of noise go through the model's networks in a batch with NaN as padding. In
-    evaluation mode, where no layer is random, each also goes through alone. Statistics and random
-    states do not change.
+    Two images of noise go through the model's networks: in a batch with NaN as padding, and each
+    alone. Random states do not change.
 
     Args:
-        model: a model of mmdet or mmseg.
-        maps: computes the maps of its networks for a batch (B, C, H, W), in nested lists.
+        model: a model of mmdet or mmseg in evaluation mode.
+        maps: computes the maps of its networks.
     """
     like, mean = next(model.parameters()), getattr(model.data_preprocessor, 'mean', None)
-    before = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    kept = Poisoned(IMAGES, BATCH)
-    seen = _Seen(kept)
-    alone: list[Any] = []
-    try:
-        with ExitStack() as stack:
-            for each in (torch.no_grad(), seen.watching(model),
-                         # Other processes may not run the trial now.
-                         mock.patch.object(torch.distributed, 'is_initialized', lambda: False),
-                         torch.random.fork_rng([like.device] if like.is_cuda else []),
-                         torch.autocast(like.device.type, enabled=False),
-                         torch.backends.cudnn.flags(enabled=True, allow_tf32=False)):
-                stack.enter_context(each)  # type: ignore[arg-type]
-            if hasattr(torch.compiler, 'set_stance'):
-                stack.enter_context(torch.compiler.set_stance('force_eager'))
-            noise = torch.randn(len(IMAGES), 3 if mean is None else mean.numel(), *BATCH,
-                                generator=torch.Generator().manual_seed(0)).to(like)
-            batched = kept.own(maps(kept.remember(noise.clone(), IMAGES), kept))
-            for image, (rows, cols) in zip(noise, [] if model.training else IMAGES, strict=False):
-                one = as_alone(image[None, :, :rows, :cols], model.data_preprocessor)
-                full = (one.shape[-2], one.shape[-1])
-                by = KeptOut([(rows, cols)], full) if full != (rows, cols) else None
-                alone += tree_leaves(own_cells(maps(one, by), 0, by))
-    except Exception as error:  # a layer may raise anything
-        return f'{seen.last}: {error}'
-    finally:
-        for buffer, value in before:
-            buffer.copy_(value)
-    if not all(own.isfinite().all() for own in batched):
-        return f'{seen.reader or seen.last} reads padding'
+    context = Poisoned(IMAGES, BATCH)
+    watch = _Watch(context)
+    noise = torch.randn(len(IMAGES), 3 if mean is None else mean.numel(), *BATCH,
+                        generator=torch.Generator().manual_seed(0)).to(like)
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(torch.random.fork_rng([like.device] if like.is_cuda else []))
+        stack.enter_context(torch.autocast(like.device.type, enabled=False))
+        stack.enter_context(torch.backends.cudnn.flags(enabled=True, allow_tf32=False))
+        stack.enter_context(uncompiled())
+        watch.register(model)
+        stack.callback(watch.remove)
+        try:
+            batched = context.valid(maps(model, context.remember(noise, IMAGES), context))
+            alone = [each for image, size in zip(noise, IMAGES, strict=True)
+                     for each in _maps_alone(model, maps, image, size)]
+        except Exception as error:  # a layer may raise anything
+            return f'{watch.last_layer}: {error}'
+    if not all(cells.isfinite().all() for cells in batched):
+        return f'{watch.reader or watch.last_layer} reads padding'
     rounding = torch.finfo(like.dtype).eps ** 0.5
     if not all(one.shape == other.shape and (one - other).abs().max() <= rounding * one.abs().max()
-               for one, other in zip(alone, batched, strict=False)):
+               for one, other in zip(alone, batched, strict=True)):
         return 'maps of an image are others where its batch is larger'
     return None
 
 
-class _Seen:
+def _maps_alone(model: Any, maps: Maps, image: Tensor, size: tuple[int, int]) -> list[Tensor]:
+    """Valid cells of the maps of an image (C, H, W), of which ``size`` is no padding."""
+    alone = padded_as_alone(image[None, :, :size[0], :size[1]], model.data_preprocessor)
+    hw_shape = (alone.shape[-2], alone.shape[-1])
+    context = IgnorePadding([size], hw_shape) if hw_shape != size else None
+    return tree_leaves(valid_cells(maps(model, alone, context), 0, context))
+
+
+class _Watch:
     """Records the layer that was called last, and the first layer with NaN in valid cells."""
 
-    def __init__(self, kept: Poisoned) -> None:
-        self.kept = kept
-        self.last, self.reader = 'backbone', ''
+    def __init__(self, context: Poisoned) -> None:
+        self.context = context
+        self.last_layer, self.reader = 'backbone', ''
+        self._handles: list[Any] = []
 
-    @contextmanager
-    def watching(self, model: Any) -> Iterator[None]:
-        hooks = []
+    def register(self, model: nn.Module) -> None:
+        """Watch the layers of a model."""
         for name, module in model.named_modules():
             label = f'{name or "the model"} ({type(module).__module__}.{type(module).__name__})'
-            hooks += [module.register_forward_pre_hook(partial(self._enter, label)),
-                      module.register_forward_hook(partial(self._leave, label))]
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
+            self._handles += [module.register_forward_pre_hook(partial(self._enter, label)),
+                              module.register_forward_hook(partial(self._leave, label))]
+
+    def remove(self) -> None:
+        """Watch them no longer."""
+        for handle in self._handles:
+            handle.remove()
 
     def _enter(self, label: str, module: Any, args: Any) -> None:
-        self.last = label
+        self.last_layer = label
 
     def _leave(self, label: str, module: Any, args: Any, out: Any) -> None:
         maps = [x for x in tree_leaves(out) if isinstance(x, Tensor) and x.dim() == 4
-                and len(x) == len(IMAGES) and self.kept.cells_at((x.shape[-2], x.shape[-1]))]
-        if not self.reader and not all(own.isfinite().all() for own in self.kept.own(maps)):
+                and len(x) == len(IMAGES) and self.context.extents_at((x.shape[-2], x.shape[-1]))]
+        if not self.reader and not all(cells.isfinite().all()
+                                       for cells in self.context.valid(maps)):
             self.reader = label

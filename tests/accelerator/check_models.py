@@ -3,7 +3,6 @@ import copy
 
 import pytest
 import tinydetr
-import tinyfamilies
 import torch
 from compare import close, close_gradients, compare, draw, off_zero
 from device import CUDA, Device, to_cpu
@@ -16,7 +15,6 @@ from mmposenc.backbones import PVT, CPResNet, DeiT, Swin
 from mmposenc.engine import load_config
 from mmposenc.functional import limits
 from mmposenc.operators.deterministic import deterministic_forms
-from mmposenc.padding import KeptOut, keep_padding_out
 
 PEG, POOL, IRPE = (dict(type=f'mmposenc.{name}') for name in ('PEG', 'ContextPool', 'IRPE'))
 LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
@@ -123,48 +121,6 @@ def test_half_precision(name, dtype, monkeypatch):
             assert parameter.grad is None or to_cpu(parameter.grad).isfinite().all()
     for out, expected in zip(outs, model(x, sizes), strict=True):
         close(to_cpu(out), expected.detach(), 0.05, 'output')
-
-
-@pytest.mark.parametrize('norm', ['BatchNorm', 'GroupNorm'])
-def test_padding_kept_out_of_a_resnet_and_its_pyramid(norm):
-    """No wait: how far images reach is known to the host."""
-    model = tinyfamilies.build('RetinaNet', 'ResNet-50')
-    net = nn.Sequential(model.backbone, model.neck)
-    model.backbone.norm_eval = False
-    if norm == 'GroupNorm':
-        for conv in model.neck.fpn_convs:
-            conv.conv = nn.Sequential(conv.conv, nn.GroupNorm(2, 64))
-
-    def maps(net, x):
-        with KeptOut([(96, 128), (70, 100)], (96, 128)):
-            return net(x)
-    assert not compare(net.train(), maps, [draw(2, 3, 96, 128)])
-
-
-def test_a_detector_whose_padding_is_kept_out(deterministic):
-    """Losses and gradients of a training step are the CPU's; what waits are mmdet's losses."""
-    model = keep_padding_out(tinyfamilies.build('RetinaNet', 'ResNet-50')).train()
-    model.refuse_training()  # its trial, which draws on the device
-    data = tinyfamilies.batch(model, [(64, 96, 0), (90, 64, 1)], training=True)
-
-    def step(model, data):
-        loss, found = model.parse_losses(model(**data, mode='loss'))
-        loss.backward()
-        return found, {name: p.grad for name, p in model.named_parameters()}
-    expected = step(copy.deepcopy(model), copy.deepcopy(data))
-    with Device() as gpu:
-        moved, sent = gpu.module(model), copy.deepcopy(data)
-        moved.data_preprocessor._device = CUDA
-        sent['inputs'] = gpu.tensor(data['inputs'])
-        for sample in sent['data_samples']:
-            sample.gt_instances = sample.gt_instances.to(CUDA)
-        gpu.waits.clear()
-        found = step(moved, sent)
-        own = {wait.where for wait in gpu.report() if wait.where.startswith('mmposenc/padding')}
-        # Where mmdet's own losses are called.
-        assert len({where for where in own if '/losses.py' in where}) <= 1
-        assert not [where for where in own if '/losses.py' not in where]
-    check_step(found, expected)
 
 
 def check_step(found, expected):

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import copy
 import re
-from contextlib import nullcontext
 
 import pytest
 import torch
@@ -11,8 +10,8 @@ from golden import assert_released, load_golden
 from tinybackbones import randomize
 
 from mmposenc.detr import HybridEncoder
-from mmposenc.padding import KeptOut
-from mmposenc.padding.layers import put_forms
+from mmposenc.padding import IgnorePadding
+from mmposenc.padding.layers import register_hooks
 
 SIZES = dict(in_channels=(4, 6, 8), out_channels=8, expansion=0.5)
 
@@ -96,31 +95,42 @@ def test_an_image_in_a_padded_batch_gives_what_it_gives_alone(name):
             assert not out[image, :, rows:].any() and not out[image, :, :, cols:].any()
 
 
-@pytest.mark.parametrize('kept_out', [False, True])
-def test_training_does_not_see_how_much_padding_there_is(kept_out):
-    """Whether it gets a mask or padding is kept out of it; with layers that are computed again."""
+def test_training_does_not_see_how_much_padding_there_is():
+    """With layers that are computed again."""
     model = build(dict(layers(rel_pos_encoding=dict(type='LePE')), num_cp=1))
-    images, found = maps(2, 9, 12), []
+    images, results = maps(2, 9, 12), []
     for more in (0, 7):
         twin = copy.deepcopy(model).train()
-        batch = [torch.cat((each, torch.full((2, channels, larger.shape[2] - each.shape[2],
-                                              each.shape[3]), 3.0, dtype=torch.float64)), 2)
-                 for each, larger, channels in zip(images, maps(2, 9 + more, 12), (4, 6, 8),
-                                                   strict=True)]
         mask = torch.zeros(2, 9 + more, 12, dtype=torch.bool)
         mask[:, 9:] = True
-        kept = KeptOut([(9, 12)] * 2, (9 + more, 12))
-        for each, own in zip(batch, images, strict=True):
-            kept.remember(each, [tuple(own.shape[-2:])] * 2)
-        if kept_out:
-            put_forms(twin)
-        with kept if kept_out else nullcontext():
-            outs = twin(batch, mask if more and not kept_out else None)
+        outs = twin(in_larger_maps(images, 9 + more, 12), mask if more else None)
         valid = [out[:, :, :side] for out, side in zip(outs, (9, 5, 3), strict=True)]
         sum(out.square().sum() for out in valid).backward()
-        found.append(valid + [p.grad for p in twin.parameters()]
-                     + [value for key, value in twin.state_dict().items() if 'running' in key])
-    torch.testing.assert_close(*found)
+        results.append(valid + [p.grad for p in twin.parameters()]
+                       + [value for key, value in twin.state_dict().items() if 'running' in key])
+    torch.testing.assert_close(*results)
+
+
+def test_a_context_that_ignores_padding_passes_the_mask_on():
+    model, images = build().eval(), maps(2, 9, 12)
+    batch, context = in_larger_maps(images, 16, 12), IgnorePadding([(9, 12)] * 2, (16, 12))
+    for each, image in zip(batch, images, strict=True):
+        context.remember(each, [tuple(image.shape[-2:])] * 2)
+    want = model(images)
+    register_hooks(model)
+    with context:
+        outs = model(batch)
+    for out, expected in zip(outs, want, strict=True):
+        torch.testing.assert_close(out[:, :, :expected.shape[2]], expected)
+
+
+def in_larger_maps(images, height, width):
+    """The maps of images as the first rows of those of a higher batch, with threes below."""
+    batch = [torch.full_like(larger[:, :1], 3.0).expand(-1, each.shape[1], -1, -1).clone()
+             for each, larger in zip(images, maps(len(images[0]), height, width), strict=True)]
+    for larger, each in zip(batch, images, strict=True):
+        larger[:, :, :each.shape[2]] = each
+    return batch
 
 
 def test_a_program_for_any_size():

@@ -9,8 +9,6 @@ import torch.fx.experimental._config as shape_config
 from mmengine.hooks import Hook
 from torch import nn
 
-from mmposenc.padding.compiled import compile_networks
-
 #: Classes whose modules are compiled, each on its own: one graph takes all sizes and paddings, and
 #: modules of one size share it. Larger parts compile for minutes: sizes become nested formulas.
 #: Blocks that take padded batches image by image (encodings that follow each image's extent, with
@@ -53,8 +51,7 @@ class CompileHook(Hook):
 
 def compile_regions(model: nn.Module, regions: Sequence[str] = REGIONS, **options: Any
                     ) -> dict[str, int]:
-    """Compile the modules of some classes in place; where padding is kept out of a model, the
-    networks that see a whole batch as one (:func:`~mmposenc.padding.compiled.compile_networks`).
+    """Compile the modules of some classes in place.
 
     Args:
         model: any model, wrapped for several processes or not.
@@ -73,16 +70,11 @@ def compile_regions(model: nn.Module, regions: Sequence[str] = REGIONS, **option
     shape_config.use_duck_shape = False
     torch._dynamo.config.cache_size_limit = max(MAX_GRAPHS, torch._dynamo.config.cache_size_limit)
     found: dict[str, int] = {}
-    whole = [network for module in model.modules()
-             for network in compile_networks(module, **options)]
-    inside = {id(part) for network in whole for part in network.modules()}
     for module in model.modules():
         name = type(module).__name__
-        if name in regions and id(module) not in inside:
+        if name in regions:
             module.compile(**options)
-        elif not any(module is network for network in whole):
-            continue
-        found[name] = found.get(name, 0) + 1
+            found[name] = found.get(name, 0) + 1
     if not found:
         raise ValueError(f'regions={tuple(regions)}: {type(model).__name__} has no module of these '
                          f'classes; name some of its own')

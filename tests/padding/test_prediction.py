@@ -1,4 +1,4 @@
-"""Predictions and losses of a padded batch against those of each image alone."""
+"""Predictions of a padded batch against those of each image alone."""
 import copy
 import pickle
 import random
@@ -8,15 +8,17 @@ from types import SimpleNamespace
 import pytest
 import tinyfamilies as families
 import torch
-from losscases import assert_close, float64
 from mmdet.models import DetTTAModel
 from mmengine.config import ConfigDict
 from mmengine.registry import MODELS, DefaultScope
+from mmengine.runner.activation_checkpointing import turn_on_activation_checkpointing
 from mmengine.structures import PixelData
 from tinydetr import short
+from torch._dynamo.testing import CompileCounter
 
+from mmposenc.engine.training.compiling import compile_regions
 from mmposenc.padding import keep_padding_out
-from mmposenc.padding.images import as_alone, image_sizes
+from mmposenc.padding.images import image_sizes, padded_as_alone
 
 PAIR = [(97, 122, 0), (128, 86, 1)]
 FAMILIES = [*families.DETECTORS, *families.SEGMENTORS]
@@ -60,7 +62,7 @@ def test_any_head_predicts(name):
     """
     model = kept_out(name, 'ResNet-50')
     assert_batch_is_images(model, PAIR)
-    assert model.reads_padding() is None
+    assert model.predict.reads_padding() is None
 
 
 OWN = {'PIDNet': r'BatchNorm2d\): The size of tensor', 'HRNet': '^EncoderDecoder: maps of an image',
@@ -72,14 +74,14 @@ OWN = {'PIDNet': r'BatchNorm2d\): The size of tensor', 'HRNet': '^EncoderDecoder
 @pytest.mark.parametrize('name', short(OWN))
 def test_any_backbone_predicts(name, monkeypatch):
     """Image by image where it reads padding, or rounds sides its own way, which is told once."""
-    told = []
+    messages = []
     monkeypatch.setattr('mmposenc.backbones.modules.print_log',
-                        lambda line, *args: told.append(line))
+                        lambda line, *args: messages.append(line))
     model = kept_out(name, 'own')
     pair = [(96, 128, 0), (128, 64, 1)] if name == 'PIDNet' else PAIR
     assert_batch_is_images(model, pair)
     assert_batch_is_images(model, pair[::-1])
-    assert [re.search(OWN[name], line) is not None for line in told] == [True]
+    assert [re.search(OWN[name], line) is not None for line in messages] == [True]
 
 
 @pytest.mark.slow
@@ -113,38 +115,26 @@ def test_pairs_of_any_sizes(name):
                                        for i in range(2)])
 
 
-@pytest.mark.parametrize('name', short(['UperNet', 'RTMDet'], 'RTMDet'))
-def test_training_norms_read_no_padding(name):
-    """BatchNorms of backbone and head train: losses, gradients and running statistics do not
-    depend on how much padding there is nor on what it holds."""
-    results = []
-    with float64():
-        for junk in (None, 1e3):
-            model = kept_out(name, 'ResNet-50').train()
-            if junk is not None:
-                setattr(model.data_preprocessor, *(
-                    ('pad_size_divisor', 64) if name == 'RTMDet' else ('size_divisor', 48)))
-            loss = families.losses_of(model, [(64, 96, 0), (90, 64, 1)], junk)
-            loss.backward()
-            results.append((loss.item(), {key: torch.zeros_like(p) if p.grad is None else p.grad
-                                          for key, p in model.named_parameters()},
-                            list(model.buffers())))
-    assert_close(results[0][:2], results[1][:2])
-    torch.testing.assert_close(results[0][2], results[1][2])
-
-
-def test_it_is_the_model_without_padding():
-    """Without padding, and one image a batch, nothing changes."""
-    pair = [(64, 96, 0)]
+def test_without_padding_and_in_training_it_is_the_model():
     model, plain = kept_out('RetinaNet', 'ResNet-50'), families.build('RetinaNet', 'ResNet-50')
     assert list(model.state_dict()) == list(plain.state_dict())
     plain.test_cfg.score_thr = 0.0
     with torch.no_grad():
-        a, b = (m(**families.batch(m, pair), mode='predict')[0].pred_instances
+        a, b = (m(**families.batch(m, [(64, 96, 0)]), mode='predict')[0].pred_instances
                 for m in (model, plain))
     assert torch.equal(a.bboxes, b.bboxes) and torch.equal(a.scores, b.scores)
-    a, b = (families.losses_of(m.train(), pair) for m in (model, plain))
-    assert a.item() == b.item()
+    gradients = []
+    for each in (model.train(), plain.train()):
+        families.losses_of(each, PAIR, junk=1e3).backward()
+        gradients.append([p.grad for p in each.parameters()] + list(each.buffers()))
+    torch.testing.assert_close(*gradients, rtol=0, atol=0)
+
+
+def test_a_model_that_trains_predicts_image_by_image():
+    """With batch statistics of each image alone, as mmengine never does."""
+    model = kept_out('Semantic FPN', 'ResNet-50').train()
+    model.decode_head.dropout = None
+    assert_batch_is_images(model, PAIR)
 
 
 def test_a_sample_says_of_its_batch_what_it_said():
@@ -194,30 +184,63 @@ def test_maps_of_a_backbone_of_ours_go_through_the_detectors_own_method():
     class Scaled(type(model)):
         def extract_feat(self, batch_inputs):
             return tuple(3 * level for level in super().extract_feat(batch_inputs))
-    model.__class__ = Scaled
-    assert_batch_is_images(keep_padding_out(model), [(96, 128, 0), (128, 96, 1)])
+    scaled = Scaled.__new__(Scaled)
+    scaled.__dict__.update(model.__dict__)
+    assert_batch_is_images(keep_padding_out(scaled), [(96, 128, 0), (128, 96, 1)])
 
 
-def test_what_padding_can_not_be_kept_out_of_predicts_and_does_not_train():
-    def refused(model, says):
+def test_networks_that_read_padding_predict_image_by_image():
+    def predicts(model, reason):
         assert_batch_is_images(model, PAIR)
-        with pytest.raises(ValueError, match=says):
-            families.losses_of(model.train(), PAIR)
+        assert re.search(reason, model.predict.reads_padding())
     model = kept_out('RetinaNet', 'PVT')
     model.backbone.mask_padding = False
-    refused(model, '^PVT has mask_padding=False; set mask_padding=True')
+    predicts(model, '^PVT has mask_padding=False; set mask_padding=True')
     model = kept_out('RetinaNet', 'PVT')
     with DefaultScope.overwrite_default_scope('mmdet'):
         model.backbone = MODELS.build(dict(type='PyramidVisionTransformer', num_layers=[1] * 4,
                                            embed_dims=8, num_heads=[1, 2, 4, 8])).eval()
-    refused(model, r'^backbone.* was not computed from .* use mmposenc.PVT with mask_padding=True '
-                   'instead of PyramidVisionTransformer')
-    model = kept_out('Semantic FPN', 'ResNet-50')
-    model.decode_head.register_forward_pre_hook(
-        lambda module, maps: ([x + x.mean((2, 3), True) for x in maps[0]],))
-    refused(model, r'^decode_head.* reads padding: KeepPaddingOut cannot train EncoderDecoder')
+    predicts(model, r'^backbone.* was not computed from ')
     with pytest.raises(ValueError, match='Linear must be a detector'):
         keep_padding_out(torch.nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize('rule', [None, dict(size_divisor=32), dict(size=(160, 140))])
+@pytest.mark.parametrize('mode', ['whole', 'slide'])
+def test_images_one_by_one_are_padded_as_in_a_test(rule, mode):
+    """Not as in training; the result is that of the model without the hook for each image."""
+    test_cfg = dict(mode=mode, crop_size=(48, 48), stride=(32, 32))
+    plain = families.build('PSPNet', 'PVT', test_cfg=test_cfg)
+    plain.backbone.mask_padding = False
+    plain.data_preprocessor.size_divisor = plain.data_preprocessor.pad_size_divisor = 64
+    plain.data_preprocessor.test_cfg = rule
+    model = keep_padding_out(copy.deepcopy(plain))
+    with torch.no_grad():
+        batched = model(**families.batch(model, PAIR, junk=1e3), mode='predict')
+        for image, result in zip(PAIR, batched, strict=True):
+            families.assert_same(plain(**families.batch(plain, [image]), mode='predict')[0], result)
+
+
+@pytest.mark.parametrize('backbone', ['ResNet-50', 'PVT'])
+def test_a_compiled_model_predicts_uncompiled(backbone, fresh_compiler):
+    """Where padding is ignored; without padding compiled blocks run."""
+    counter, model = CompileCounter(), kept_out('RetinaNet', backbone)
+    compile_regions(model, backend=counter, dynamic=True)
+    assert_batch_is_images(model, [(97, 128, 0), (96, 122, 1)])
+    assert counter.frame_count == 0
+    with torch.no_grad():
+        model(**families.batch(model, [(128, 128, 0)]), mode='predict')
+    assert counter.frame_count > 0
+
+
+def test_layers_that_are_computed_again_predict():
+    """A prediction has no backward pass, so they are computed once."""
+    model, plain = kept_out('RetinaNet', 'ResNet-50'), kept_out('RetinaNet', 'ResNet-50')
+    turn_on_activation_checkpointing(model, ['backbone.layer2', 'neck'])
+    with torch.no_grad():
+        results = [m(**families.batch(m, PAIR), mode='predict') for m in (plain, model)]
+    for a, b in zip(*results, strict=True):
+        families.assert_same(a, b)
 
 
 def test_sizes_that_do_not_fit_the_batch_are_told():
@@ -229,8 +252,10 @@ def test_sizes_that_do_not_fit_the_batch_are_told():
 
 @pytest.mark.parametrize('options, shape', [
     (dict(pad_size_divisor=4, pad_value=2.0), (8, 12)),
-    (dict(test_cfg=dict(size=(6, 20)), pad_val=2.0), (6, 20))])
-def test_an_image_alone_is_filled_up_as_its_preprocessor_does(options, shape):
-    out = as_alone(torch.ones(1, 1, 5, 9), SimpleNamespace(**options))
+    (dict(pad_size_divisor=4, test_cfg=None), (5, 9)),
+    (dict(pad_size_divisor=4, test_cfg=dict(size_divisor=3)), (6, 9)),
+    (dict(test_cfg=dict(size=(6, 20)), pad_value=2.0), (6, 20))])
+def test_an_image_alone_is_padded_as_its_preprocessor_does(options, shape):
+    out = padded_as_alone(torch.ones(1, 1, 5, 9), SimpleNamespace(**options))
     assert out.shape[2:] == shape and out[..., :5, :9].eq(1).all()
-    assert out.sum() == 45 + 2 * (out.numel() - 45)
+    assert out.sum() == 45 + options.get('pad_value', 0) * (out.numel() - 45)
