@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from ..functional.grids import GridLike, as_grid, check_tokens
 from ..functional.masking import extents_of, join_prefix, known_equal, split_prefix
-from ..functional.pooling.adaptive import full_precision
 from ..functional.position_tables import (
     INTERPOLATIONS,
     resampling,
@@ -14,6 +13,7 @@ from ..functional.position_tables import (
     sincos_2d,
     whole_extents,
 )
+from ..functional.tracing import full_precision
 from .base import TokenEncoding, set_zeros
 from .checks import check_at_least, check_choices, check_positive
 

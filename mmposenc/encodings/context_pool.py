@@ -19,8 +19,9 @@ from ..functional.masking import (
 )
 from ..functional.plain_layers import layer_dtype
 from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean, window_mean
-from ..functional.pooling.adaptive import FORMS, context_pool, full_precision
+from ..functional.pooling.adaptive import FORMS, context_pool
 from ..functional.pooling.partition import cells_at_stride
+from ..functional.tracing import full_precision
 from .base import TokenEncoding
 from .checks import check_at_least, check_choices
 

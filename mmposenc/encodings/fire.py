@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..functional.grids import Grid
 from ..functional.plain_layers import is_plain, layer_dtype
-from ..functional.pooling.adaptive import full_precision
+from ..functional.tracing import full_precision
 from .checks import check_at_least, check_positive
 from .offset_bias import OffsetBiasEncoding, distances
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..functional.pooling.adaptive import full_precision
+from ..functional.tracing import full_precision
 from .absolute import _AddedTable
 from .checks import check_at_least, check_positive
 

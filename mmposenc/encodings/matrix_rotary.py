@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from ..attention.terms import Term
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
-from ..functional.pooling.adaptive import full_precision
 from ..functional.rotary import cell_coordinates, matrix_exp
+from ..functional.tracing import full_precision
 from .base import RelativeEncoding
 from .checks import check_choices
 

@@ -13,7 +13,7 @@ from ..functional.bias_tables import resize_table
 from ..functional.grids import Grid, GridLike, as_grid, grid_offsets
 from ..functional.parts import by_rows
 from ..functional.plain_layers import is_plain
-from ..functional.pooling.adaptive import full_precision
+from ..functional.tracing import full_precision
 from .base import RelativeEncoding
 from .checks import check_at_least, check_choices
 

@@ -8,7 +8,7 @@ from .grid_cache import CACHE
 from .grids import Grid, grid_offsets
 from .masking import known_equal
 from .position_tables import resampling
-from .tracing import is_compiling
+from .tracing import full_precision, is_compiling
 
 #: How a table is resampled along each of its two axes.
 RESIZINGS = ('bicubic', 'geometric', 'geometric-cubic')
@@ -69,7 +69,7 @@ def resize_table(table: Tensor, targets: tuple[int, int], mode: str) -> Tensor:
         rows, cols = (
             torch.where(own, torch.eye(target, size, dtype=dtype, device=table.device), weights)
             for size, target, weights in zip(sizes, targets, (rows, cols), strict=True))
-    with torch.autocast(table.device.type, enabled=False):
+    with full_precision(table):
         return (rows @ table.to(dtype) @ cols.t()).to(table.dtype)
 
 

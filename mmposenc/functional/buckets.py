@@ -123,8 +123,10 @@ def offset_buckets(method: str, rows: Tensor, cols: Tensor, params: BucketParams
     elif params.quantization == 'squared':
         distance = squared
     else:
-        # Whole strides: there are more offsets along an axis than the largest one is long.
-        longest = None if may_read(squared) else rows.shape[0] + cols.shape[0]
+        # An accelerator would have to be waited for. There are more offsets along an axis than the
+        # largest one is long.
+        reads = squared.device.type == 'cpu' and may_read(squared)
+        longest = None if reads else rows.shape[0] + cols.shape[0]
         distance = distance_rank(squared, longest)
     return index_function(distance, params) + middle
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .tracing import may_read
+from .tracing import is_compiling
 
 
 class Grid(NamedTuple):
@@ -141,18 +141,25 @@ def axis_offsets(num_queries: int, num_keys: int, query_stride: float = 1.0,
     """
     rows = torch.arange(num_queries, device=device)
     cols = torch.arange(num_keys, device=device)
+    device = rows.device
     if query_stride == int(query_stride) and key_stride == int(key_stride):
         sq, sk = int(query_stride), int(key_stride)
         lowest = sk * (num_keys - 1)
-        values = torch.arange(-lowest, sq * (num_queries - 1) + 1, device=device) + (sq - sk) / 2
-        return values, rows[:, None] * sq - cols * sk + lowest
-    at_rows = (rows + 0.5) * query_stride
-    at_cols = (cols + 0.5) * key_stride
-    offsets = at_rows[:, None] - at_cols
-    if not may_read(offsets):  # nor how many differ
+        values = torch.arange(-lowest, sq * (num_queries - 1) + 1, device=device).float()
+        return values + (sq - sk) / 2, rows[:, None] * sq - cols * sk + lowest
+    if is_compiling():  # whose code is for any number of them
+        offsets = _centres(rows, query_stride)[:, None] - _centres(cols, key_stride)
         return offsets.flatten(), rows[:, None] * num_keys + cols
-    values, index = torch.unique(offsets, return_inverse=True)
-    return values, index
+    # On the CPU: an accelerator would have to be waited for, to know how many differ.
+    at_rows, at_cols = (_centres(torch.arange(number, device='cpu'), stride) for number, stride in (
+        (num_queries, query_stride), (num_keys, key_stride)))
+    values, index = torch.unique(at_rows[:, None] - at_cols, return_inverse=True)
+    return values.to(device), index.to(device)
+
+
+def _centres(cells: Tensor, stride: float) -> Tensor:
+    """Where cells lie in float32, whatever torch's default: bfloat16 rounds from 256 on."""
+    return (cells.float() + 0.5) * stride
 
 
 def grid_offsets(query: Grid, key: Grid, device: torch.device | str | None = None
@@ -192,7 +199,7 @@ def sequence_places(query: Grid, key: Grid, num_prefix_tokens: int,
     """Places (P + Lk,) of keys in the sequence of queries: that of the query cell nearest to the
     key's centre; prefix tokens come first."""
     def nearest(queries: int, keys: int, stride: float) -> Tensor:
-        centres = (torch.arange(keys, device=device) + 0.5) * stride - 0.5
+        centres = _centres(torch.arange(keys, device=device), stride) - 0.5
         return centres.round().long().clamp(0, queries - 1)
 
     row = nearest(query.height, key.height, key.stride_h / query.stride_h)

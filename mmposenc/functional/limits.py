@@ -2,8 +2,8 @@
 
 Sizes are in bytes in all, or in pairs of a query and a key of one head. Rows are those of
 docs/results.md ("What an encoding costs" where nothing else is named), measured on one core with
-1 MiB of second-level cache. What is "not measured on a GPU" is what `benchmarks/gpu.sh b` measures
-there (benchmarks/thresholds.py).
+1 MiB of second-level cache. What is "not measured on a GPU" is what `benchmarks/gpu.sh b` shows
+there, form by form.
 """
 from __future__ import annotations
 
@@ -14,20 +14,8 @@ ROWS_BYTES = 1536 * 1024
 #: Pairs below which pieces of a training are half as large, and the bytes of weights kept: there
 #: tokens are most of the memory (windows of 7 x 7 and 8 x 8).
 WINDOW_PAIRS, WINDOW_KEPT_BYTES = 128 * 128, 8 * 1024 * 1024
-#: The same on an accelerator, where a call costs more than its arithmetic (by the stand-in, not
-#: measured on a GPU).
-ACCELERATOR_PIECE_BYTES = 64 * 1024 * 1024
-
-#: Queries a key from which an accelerator takes smaller pieces instead of look-ups of all queries
-#: (PVT's spatial reduction, stages 1 and 2), and their bytes: look-ups weigh as much as the queries
-#: there, and pieces of so few keys still hold thousands of queries (by the stand-in, not measured
-#: on a GPU).
-REDUCED_FROM = 16
-ACCELERATOR_REDUCED_PIECE_BYTES = 16 * 1024 * 1024
-
-#: Pairs from which an accelerator takes FlexAttention, which computes blocks of 128 x 128: a window
-#: of 7 x 7 cells would fill 15 % (by arithmetic, not measured on a GPU).
-FLEX_FROM = 128 * 128
+#: The same on an accelerator, where a call costs more than its arithmetic (not measured on a GPU).
+ACCELERATOR_PIECE_BYTES = 16 * 1024 * 1024
 
 #: Bytes of hidden features of a network of offsets (log CPB) that training keeps; more of them are
 #: computed again, so many at a time (by the stand-in, not measured on a GPU).
@@ -46,7 +34,7 @@ PLAIN_HALF_FROM = 128 * 128
 #: Bytes of all logits up to which the definition is no slower than pieces on a CPU.
 DEFINITION_BYTES = 1024 * 1024
 #: The same on an accelerator: the definition takes up to 5.7 times as much, which is to stay under
-#: 64 MiB (by the stand-in, docs/results_gpu.md; not measured on a GPU).
+#: 64 MiB (not measured on a GPU).
 ACCELERATOR_DEFINITION_BYTES = 11 * 1024 * 1024
 
 #: Pairs from which look-ups are read a row of keys at a time instead of by an index of all pairs:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .masking import known_equal
-from .tracing import may_read
+from .tracing import full_precision, may_read
 
 INTERPOLATIONS = ('bicubic', 'bilinear', 'bicubic_antialias', 'bilinear_antialias',
                   'bilinear_corners', 'cut')
@@ -54,7 +54,7 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
         sizes = torch.where(native[:, None], sizes, sizes + offset)
     rows, cols = (resampling(side, sizes[:, axis], length, mode, table.dtype)
                   for axis, (side, length) in enumerate(zip(from_hw, to_hw, strict=True)))
-    with torch.autocast(table.device.type, enabled=False):
+    with full_precision(table):
         by_col = torch.einsum('bxv,uvc->buxc', cols, table.view(*from_hw, -1))
         return torch.einsum('byu,buxc->byxc', rows, by_col).flatten(1, 2)
 
@@ -95,7 +95,7 @@ def resize_axis_table(table: Tensor, length: int) -> Tensor:
     if table.is_meta:
         return table.new_empty(*table.shape[:-2], length, table.shape[-1])
     target = torch.full((1,), length, dtype=torch.float64, device=table.device)
-    with torch.autocast(table.device.type, enabled=False):
+    with full_precision(table):
         return resampling(source, target, length, 'bilinear', table.dtype)[0] @ table
 
 

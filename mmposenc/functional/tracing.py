@@ -36,6 +36,11 @@ def may_read(x: Tensor) -> bool:
     return not (is_compiling() or x.is_meta)
 
 
+def full_precision(like: Tensor) -> AbstractContextManager[object]:
+    """A region without autocast, which the meta device has not."""
+    return nullcontext() if like.is_meta else torch.autocast(like.device.type, enabled=False)
+
+
 def autocast_dtype(device: str) -> torch.dtype | None:
     """What autocast computes in on a type of devices; None where it is off."""
     if hasattr(torch, 'get_autocast_dtype'):

@@ -19,8 +19,14 @@ def host_shapes(spatial_shapes: Tensor) -> list[tuple[int, int]]:
     noted: list[tuple[int, int]] | None = getattr(spatial_shapes, 'host_shapes', None)
     if noted is None:
         noted = [(height, width) for height, width in spatial_shapes.tolist()]
-        spatial_shapes.host_shapes = noted  # type: ignore[attr-defined]
+        note_host_shapes(spatial_shapes, noted)
     return noted
+
+
+def note_host_shapes(spatial_shapes: Tensor, shapes: list[tuple[int, int]]) -> Tensor:
+    """Store what :func:`host_shapes` returns on the tensor itself, where the numbers are known."""
+    spatial_shapes.host_shapes = shapes  # type: ignore[attr-defined]
+    return spatial_shapes
 
 
 def ms_deform_attn_forward(value: Tensor, spatial_shapes: Tensor, level_start_index: Tensor,

@@ -218,17 +218,18 @@ def test_autocast(name, form):
     (((4, 6), Grid(3, 2, 4 / 3, 3.0)), 1), period=6))
 def test_score_mods(name, grids, prefix, monkeypatch):
     """FlexAttention, eager: the definition's output and gradients; with prefix tokens, of an image
-    that is padded and one that is whole. The other pairs of grid and prefix:
-    tests/accelerator/check_encodings.py."""
+    that is padded and one that is whole."""
     from torch.nn.attention import flex_attention
     monkeypatch.setattr(flex_attention, '_validate_device', lambda *args: None)
     torch._dynamo.reset()
     encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix, head_dims=8)
-    own = encoding.terms(Grid(*grids[0]), grids[1] or Grid(*grids[0]))
-    if not all(flex.has_score_mod(term) for term in own):
-        assert not flex.fits(Problem((torch.zeros(1, 1, 1, 1),) * 3, own))
-        return
+    own = [term for term in encoding.terms(Grid(*grids[0]), grids[1] or Grid(*grids[0]))
+           if term.reads_weights]
     inputs = random_inputs(encoding, *grids, dtype=torch.float32)
+    if not all(flex.has_score_mod(term) for term in own):
+        with pytest.raises(ValueError, match="form='flex' cannot compute terms of the kind"):
+            attend(*inputs, encoding, *grids, form='flex')
+        return
     mask = None
     if prefix and encoding.cellwise:
         mask = some_padding(encoding, inputs[1], *grids)
@@ -279,22 +280,19 @@ def test_choice(monkeypatch):
     assert (12 * 12) ** 2 < limits.MASK_BELOW <= (20 * 20) ** 2
 
 
-def test_on_an_accelerator_the_choice_saves_memory():
-    """By device alone: tensors of the meta device stand in for it."""
-    def choose(name, prefix=0, **options):
-        encoding = None if name is None else examples.relative(name, (50, 84),
+def test_choice_on_an_accelerator():
+    """SDPA, with terms of small grids as its mask, or pieces. The meta device stands for it."""
+    def choose(name, grid=(50, 84), prefix=0, **options):
+        encoding = None if name is None else examples.relative(name, grid,
                                                                num_prefix_tokens=prefix)
-        q = torch.zeros(2, 8, prefix + 4200, 32, device='meta')
-        own = () if encoding is None else encoding.terms(Grid(50, 84), Grid(50, 84))
-        problem = Problem((q, q, q), list(own), Grid(50, 84), Grid(50, 84), **options)
-        with mock.patch.object(flex, 'fits', lambda problem: all(
-                flex.has_score_mod(term) for term in problem.terms)):
-            return choice.fastest(problem)
+        q = torch.zeros(2, 8, prefix + grid[0] * grid[1], 32, device='meta')
+        own = () if encoding is None else encoding.terms(Grid(*grid), Grid(*grid))
+        return choice.fastest(Problem((q, q, q), list(own), Grid(*grid), Grid(*grid), **options))
 
-    assert choose(None) == 'fused' and choose('QueryRelative2D') == 'flex'
-    assert choose('IRPE product k') == 'flex' and choose('RelativePositionBias') == 'flex'
-    assert choose('IRPE product qkv') == 'pieces'
-    assert choose('ShawRPE with values') == 'pieces'
+    assert choose(None) == choose(None, dropout_p=0.1) == choose(None, (2, 3)) == 'fused'
+    assert choose(None, regions=torch.zeros(1, 4200, device='meta')) == 'fused'
+    for name in ('IRPE product k', 'IRPE product qkv', 'RelativePositionBias', 'QueryRelative2D'):
+        assert choose(name) == 'pieces' and choose(name, (7, 7), 1) == 'definition'
 
 
 #: What each kind of term has beside its definition, by which every form can be left to it.

@@ -7,9 +7,8 @@ from mmposenc.functional import limits
 from mmposenc.functional.linear import onednn_is_faster
 
 from ..terms import KeyVectors, Problem, split
-from . import flex
 from .fused import is_mask
-from .sizes import bytes_of, is_reduced, is_trained, on_cpu, pairs_of
+from .sizes import bytes_of, is_trained, on_cpu, pairs_of
 from .writers import has_writer
 
 
@@ -27,32 +26,25 @@ def fold_vectors(problem: Problem) -> Problem:
 
 
 def fastest(problem: Problem) -> str:
-    """The form that is fastest, of those that can compute it and hold in memory."""
-    is_plain = not problem.terms and problem.dropout_p == 0.0
-    small = limits.DEFINITION_BYTES if on_cpu(problem) else limits.ACCELERATOR_DEFINITION_BYTES
-    as_defined = bytes_of(problem) <= small or not all(has_writer(x) for x in problem.terms)
-    if not on_cpu(problem):
-        if not as_defined and _has_many_look_ups(problem):
-            return 'pieces'
-        if is_plain:
-            return 'fused'
-        if as_defined:
-            return 'definition'
-        many = pairs_of(problem) >= limits.FLEX_FROM
-        return 'flex' if many and flex.fits(problem) else 'pieces'
-    if as_defined:
+    """The form that is fastest, of those that can compute it and hold in memory.
+
+    On an accelerator scaled_dot_product_attention has the terms as its mask and chooses among its
+    own kernels, unless all pairs would be large.
+    """
+    on_gpu, trains = not on_cpu(problem), is_trained(problem)
+    no_dropout = problem.dropout_p == 0.0
+    few = limits.ACCELERATOR_DEFINITION_BYTES if on_gpu else limits.DEFINITION_BYTES
+    if on_gpu and not problem.terms:
+        return 'fused'
+    if bytes_of(problem) <= few or not all(has_writer(term) for term in problem.terms):
         return 'definition'
-    trains = is_trained(problem)
-    if is_plain and (problem.regions is None or not trains):
-        return 'pieces' if problem.regions is None and _plain_pieces_pay(problem) else 'fused'
-    few = pairs_of(problem) < limits.MASK_BELOW and not trains and problem.dropout_p == 0.0
-    return 'fused' if few and all(is_mask(term) for term in problem.terms) else 'pieces'
-
-
-def _has_many_look_ups(problem: Problem) -> bool:
-    """Whether queries are so many that what other forms look up for each of them weighs more than
-    pieces."""
-    return is_reduced(problem) and any(term.reads_queries for term in problem.terms)
+    if on_gpu:
+        return 'pieces'
+    if not problem.terms and no_dropout and problem.regions is None:
+        return 'pieces' if _plain_pieces_pay(problem) else 'fused'
+    if trains or not no_dropout or not all(is_mask(term) for term in problem.terms):
+        return 'pieces'
+    return 'fused' if not problem.terms or pairs_of(problem) < limits.MASK_BELOW else 'pieces'
 
 
 def _plain_pieces_pay(problem: Problem) -> bool:

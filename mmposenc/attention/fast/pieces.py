@@ -15,12 +15,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from mmposenc.functional import limits
+from mmposenc.functional.tracing import full_precision
 
 from ..terms import Problem, of_one_region, split
 from .dropout import Dropout
 from .layout import Cut, Layout, Piece, groups
 from .products import add_product
-from .sizes import bytes_of, is_reduced, is_trained, on_cpu, pairs_of, refuse
+from .sizes import bytes_of, is_trained, on_cpu, pairs_of, refuse
 from .table_writers import reads_rows
 from .writers import LogitWriter, ValueWriter, Work, Writer, has_writer
 from .writers import writer as writer_of
@@ -54,7 +55,7 @@ def pieces(problem: Problem) -> Tensor:
     """
     refuse('pieces', [term for term in problem.terms if not has_writer(term)])
     dtype = problem.qkv[0].dtype
-    with torch.autocast(problem.qkv[0].device.type, enabled=False):
+    with full_precision(problem.qkv[0]):
         # Half precision has no fast products on a CPU; bfloat16 has.
         work = torch.float32 if dtype == torch.float16 and on_cpu(problem) else dtype
         qkv = tuple(x.to(work) for x in problem.qkv)
@@ -82,8 +83,7 @@ def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
     keep = trains and bytes_of(problem) <= (
         limits.KEPT_BYTES if pairs >= limits.WINDOW_PAIRS else limits.WINDOW_KEPT_BYTES)
     several, one = (limits.PIECE_BYTES, limits.ROWS_BYTES) if on_cpu(problem) else (
-        limits.ACCELERATOR_REDUCED_PIECE_BYTES if is_reduced(problem)
-        else limits.ACCELERATOR_PIECE_BYTES,) * 2
+        limits.ACCELERATOR_PIECE_BYTES, limits.ACCELERATOR_PIECE_BYTES)
     if trains and pairs < limits.WINDOW_PAIRS:
         several //= 2
     return Call(tuple(w for w in writers if isinstance(w, LogitWriter)),
@@ -138,8 +138,7 @@ def attend_in_pieces(call: Call, qkv: tuple[Tensor, ...]) -> Tensor:
 def without_autocast(direction: Callable[..., Any]) -> Callable[..., Any]:
     """All of it in the dtype of its tensors, whatever the caller's context says."""
     def run(ctx: Any, *args: Any) -> Any:
-        device = next(x.device.type for x in args if isinstance(x, Tensor))
-        with torch.autocast(device, enabled=False):
+        with full_precision(next(x for x in args if isinstance(x, Tensor))):
             return direction(ctx, *args)
     return run
 

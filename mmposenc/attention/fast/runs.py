@@ -178,18 +178,20 @@ def row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) -> 
 
 
 def _row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) -> RowPatterns:
-    rows, row_index, cols, col_index = buckets.offsets(device)
+    # On the CPU: an accelerator would have to be waited for, to know how many patterns there are.
+    rows, row_index, cols, col_index = buckets.offsets(torch.device('cpu'))
     if buckets.method == 'product':
         axis = 2 * int(buckets.params.beta) + 1
         row_ids, col_ids = (index_function(each, buckets.params) + axis // 2
                             for each in (rows, cols))
         columns = F.one_hot(col_ids[col_index], axis).transpose(1, 2).to(dtype)
-        return RowPatterns('product', row_ids[row_index], columns.contiguous(), axis)
+        return RowPatterns('product', row_ids[row_index].to(device),
+                           columns.contiguous().to(device), axis)
     table = offset_buckets(buckets.method, rows, cols, buckets.params)
     patterns, which = torch.unique(table, dim=0, return_inverse=True)
     runs = patterns[:, col_index].transpose(0, 1).flatten(1)  # (Wq, P * Wk)
     columns = F.one_hot(runs, buckets.num_offset_buckets).transpose(1, 2).to(dtype).contiguous()
-    return RowPatterns('dense', which[row_index], columns, patterns.shape[0])
+    return RowPatterns('dense', which[row_index].to(device), columns.to(device), patterns.shape[0])
 
 
 def with_prefix(pattern: Tensor, num_patterns: int, extra_rows: int) -> Tensor:

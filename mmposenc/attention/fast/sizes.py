@@ -6,8 +6,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mmposenc.functional import limits
-
 from ..terms import Problem, Term, split
 
 
@@ -28,12 +26,6 @@ def bytes_of(problem: Problem) -> int:
     """Bytes of the logits of all heads of all images."""
     q, k, _ = split(problem.qkv)
     return q.shape[:3].numel() * k.shape[2] * q.element_size()
-
-
-def is_reduced(problem: Problem) -> bool:
-    """Whether keys are far fewer than queries."""
-    q, k, _ = split(problem.qkv)
-    return q.shape[2] >= limits.REDUCED_FROM * k.shape[2]
 
 
 def on_cpu(problem: Problem) -> bool:

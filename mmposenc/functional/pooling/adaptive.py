@@ -3,13 +3,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
 from ..grids import GridLike, as_grid, check_tokens
-from ..tracing import is_compiling, is_exporting, may_read
+from ..tracing import full_precision, is_compiling, is_exporting, may_read
 from .blockwise import pool_in_blocks
 from .kernels import (
     KERNELS,
@@ -122,11 +121,6 @@ def context_pool_error_bound(weight_logits: Tensor, sigma: Tensor, hw_shape: Gri
             torch.bmm(rows - rows_out, weights) * cols_out).sum(-1)
         shares.append(out / (along * cols).sum(-1))
     return torch.cat(shares, 1).masked_fill(~torch.isfinite(logits), 0)
-
-
-def full_precision(like: Tensor) -> AbstractContextManager[object]:
-    """A region without autocast, which the meta device has not."""
-    return nullcontext() if like.is_meta else torch.autocast(like.device.type, enabled=False)
 
 
 def _choose(x: Tensor) -> str:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ..tracing import full_precision
 from .kernels import axis_weights
 from .partition import Block, Group, Options, block_elements, blocks, cells_at_stride
 
@@ -68,7 +69,7 @@ class _Pool(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weights, sigma = ctx.saved_tensors
-        with torch.autocast(x.device.type, enabled=False):
+        with full_precision(x):
             work = _Work(x, weights, sigma, ctx.options)
             every = ctx.options.every
             if every:

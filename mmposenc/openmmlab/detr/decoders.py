@@ -84,7 +84,8 @@ class MultiScaleDeformableAttention(MMCVDeformable):
         args = (value, spatial_shapes, level_start_index,
                 self._locations(offsets, reference_points, spatial_shapes), weights,
                 self.im2col_step)
-        if value.device.type == 'cpu' or value.dtype == torch.bfloat16:  # mmcv has no kernel
+        # For these mmcv has no kernel.
+        if value.device.type in ('cpu', 'meta') or value.dtype == torch.bfloat16:
             out = ms_deform_attn_forward(*args)
         else:
             out = MultiScaleDeformableAttnFunction.apply(*args)

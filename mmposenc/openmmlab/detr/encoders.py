@@ -8,6 +8,7 @@ from mmdet.models.layers.transformer.utils import MLP
 from torch import Tensor
 
 from mmposenc.detr.encoders import DetrEncoder, HWShapes, check_levels
+from mmposenc.operators.deform_attn import note_host_shapes
 
 from .decoders import DeformableEncoderLayer
 
@@ -79,6 +80,7 @@ class DeformableEncoder(DetrEncoder):
         """
         shapes = check_levels(query, spatial_shapes.tolist() if hw_shapes is None else hw_shapes,
                               self.num_levels)
+        note_host_shapes(spatial_shapes, shapes)
         points = reference_points
         if points is None:
             points = self.get_encoder_reference_points(shapes, valid_ratios, device=query.device)

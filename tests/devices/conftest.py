@@ -1,0 +1,30 @@
+"""The meta device goes the ways of an accelerator."""
+import importlib
+import sys
+
+import pytest
+
+from mmposenc.attention.fast.choice import fastest
+from mmposenc.functional import limits, tracing
+
+ATTEND = importlib.import_module('mmposenc.attention.attend')
+
+
+@pytest.fixture(autouse=True)
+def numbers_are_read(monkeypatch):
+    """Where an accelerator would be waited for, an error: but for ContextPool, which has to be."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith('mmposenc.') and not name.endswith('pooling.adaptive') and (
+                hasattr(module, 'may_read')):
+            monkeypatch.setattr(module, 'may_read', lambda x: not tracing.is_compiling())
+
+
+@pytest.fixture
+def accelerated(large, monkeypatch):
+    """Attention in the forms of small grids, or of ``large`` ones."""
+    monkeypatch.setattr(ATTEND, 'choose',
+                        lambda problem, form='auto': fastest(problem) if form == 'auto' else form)
+    if large:
+        for name in ('ACCELERATOR_DEFINITION_BYTES', 'RUNS_FROM', 'RUNS_WITH_VALUES_FROM',
+                     'SHIFTS_FROM', 'HALVES_FROM'):
+            monkeypatch.setattr(limits, name, 0)

@@ -1,0 +1,35 @@
+"""Every backbone on another device, with every kind of encoding, padded or not."""
+import pytest
+import tinybackbones
+import torch
+from on_device import check
+
+from mmposenc.backbones import CPResNet
+
+ENCODINGS = {
+    'none': {}, **{name: dict(pos_encoding=dict(type=f'mmposenc.{name.split()[0]}', **options))
+                   for name, options in {
+        'PEG': {}, 'PEG with BatchNorm': dict(norm_act=True), 'LearnedPositionEmbedding': {},
+        'SinCosPositionEncoding': dict(normalize=True), 'ContextPool': {}}.items()},
+    **{name: dict(rel_pos_encoding=dict(type=f'mmposenc.{name}', **options))
+       for name, options in {
+        'IRPE': dict(rpe_on='qkv'), 'SASARPE': {}, 'LogSpacedCPB': {}, 'RotaryEmbedding': {},
+        'GTA': {}, 'LePE': {}}.items()}}
+
+
+@pytest.mark.usefixtures('accelerated')
+@pytest.mark.parametrize('large', [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize('encoding', ENCODINGS)
+@pytest.mark.parametrize('name', tinybackbones.BUILD)
+def test_transformers(name, encoding, large):
+    """How far images reach is known to the host, so that it does not wait for the mask."""
+    torch.manual_seed(0)
+    for sizes in (None, [(32, 48), (21, 30)]):
+        model = tinybackbones.randomized(tinybackbones.BUILD[name](
+            mask_padding=sizes is not None, **ENCODINGS[encoding])).train()
+        check(model, lambda m, x, sizes=sizes: m(x, sizes), [tinybackbones.images()])
+
+
+def test_context_pool_resnet():
+    torch.manual_seed(0)
+    check(CPResNet(20), lambda m, x: m(x), [torch.randn(2, 3, 32, 32)])
