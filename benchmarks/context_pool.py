@@ -1,6 +1,6 @@
-"""ContextPool against its formula as one would write it: time, memory, and the block without it.
+"""ContextPool against its formula as one would write it: time and memory.
 
-    python benchmarks/context_pool.py [--repeats 9] [--case 14x14 ...] [--large] [--block]
+    python benchmarks/context_pool.py [--repeats 9] [--case 14x14 ...]
     python benchmarks/context_pool.py --device cuda --dtype bfloat16      # never tried
 
 The naive form is the paper's equation in (L, L) tensors: distances of all pairs of cells,
@@ -15,16 +15,7 @@ from __future__ import annotations
 import argparse
 
 import torch
-from measure import (
-    add_arguments,
-    header,
-    kinds,
-    paired_times,
-    parse,
-    peak_memory,
-    row,
-    seconds,
-)
+from measure import add_arguments, header, kinds, paired_times, parse, peak_memory, row
 from torch import Tensor
 
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
@@ -34,7 +25,6 @@ from mmposenc.functional import context_pool
 CASES = {'14x14': (8, 14, 14, 384), '14x14, narrow': (8, 14, 14, 64),
          '24x24': (4, 24, 24, 768), '24x24, narrow': (4, 24, 24, 64),
          '50x84': (1, 50, 84, 256), '50x84, narrow': (1, 50, 84, 64), 'tiny': (1, 4, 5, 8)}
-LARGE = (1, 200, 336, 64)
 
 
 def inputs(batch: int, height: int, width: int, channels: int, args: argparse.Namespace
@@ -99,82 +89,21 @@ def compare(case: str, args: argparse.Namespace) -> None:
               flush=True)
 
 
-def large(args: argparse.Namespace) -> None:
-    """What the naive form has no memory for, in seconds and MiB."""
-    size = CASES['tiny'] if args.tiny else LARGE
-    leaves = inputs(*size, args)
-    print(f'\n| {size[1]}x{size[2]}, C={size[3]} | forward | forward+backward | extra memory |\n'
-          '|---|---|---|---|')
-    for form in ('exact', 'windowed'):
-        with row(form):
-            both = kinds({form: lambda form=form: context_pool(
-                *leaves, size[1:3], form=form, truncate=args.truncate)}, leaves,
-                torch.randn_like(leaves[0]))
-            cells = [f'{seconds(kind[form], 1, args.device):.3f} s' for kind in both.values()]
-            peak = peak_memory(both['training'][form], args.device)
-            print(f'| {form} | ' + ' | '.join(cells) + f' | {peak / 2 ** 20:.0f} MiB |',
-                  flush=True)
-
-
-def linear(args: argparse.Namespace) -> None:
-    """Peak memory of training against the number of tokens."""
-    print('\n| tokens | extra memory, exact, forward+backward | bytes a token and channel |')
-    print('|---|---|---|')
-    for height, width in ((4, 5),) if args.tiny else ((25, 42), (50, 84), (100, 84), (100, 168)):
-        with row(height * width):
-            leaves = inputs(1, height, width, 64, args)
-            run = kinds({'exact': lambda leaves=leaves, hw=(height, width): context_pool(
-                *leaves, hw, form='exact', truncate=args.truncate)}, leaves,
-                torch.randn_like(leaves[0]))['training']['exact']
-            peak = peak_memory(run, args.device)
-            print(f'| {height * width} | {peak / 2 ** 20:.1f} MiB | '
-                  f'{peak / (height * width * 64):.1f} |', flush=True)
-
-
-def block(args: argparse.Namespace) -> None:
-    """A ViT-B block on 14 x 14 tokens with and without ContextPool behind it."""
-    from mmposenc.backbones.vit_layers import ViTBlock
-    from mmposenc.encodings import ContextPool
-    torch.manual_seed(0)
-    place = dict(device=args.device, dtype=getattr(torch, args.dtype))
-    part = ViTBlock(768, 12, 3072, num_prefix_tokens=1).eval().to(**place)
-    batch = 1 if args.tiny else 8
-    x = torch.randn(batch, 197, 768, requires_grad=True, **place)
-    runs = {'without': lambda: part(x, (14, 14))}
-    for hidden in (192, 26):
-        pool = ContextPool(768, hidden_dims=hidden).eval().to(**place)
-        runs[f'{hidden} hidden channels'] = lambda pool=pool: pool(
-            part(x, (14, 14)), (14, 14), num_prefix_tokens=1)
-    print(f'\n| 14x14, ViT-B block, B={batch} | with ContextPool / without |\n|---|---|')
-    for name, kind in kinds(runs, [x], torch.randn_like(x)).items():
-        times = paired_times(kind, args.repeats, args.device)
-        for width in list(runs)[1:]:
-            print(f'| {name}, {width} | {times[width].ratio:.3f} '
-                  f"({1e3 * times['without'].seconds:.0f} ms without) |", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_arguments(parser, repeats=9)
     parser.add_argument('--case', choices=sorted(CASES), nargs='*')
     parser.add_argument('--truncate', type=float, default=5.0)
-    parser.add_argument('--large', action='store_true', help='200x336 tokens (minutes)')
-    parser.add_argument('--linear', action='store_true', help='memory against tokens')
-    parser.add_argument('--block', action='store_true', help='a block with and without it')
     args = parse(parser)
     cases = args.case
     if cases is None:
         cases = [case for case in CASES if (case == 'tiny') == args.tiny]
     print(header(args))
-    if cases:
-        print('| case | form | forward | forward+backward | memory forward | memory both |')
-        print('|---|---|---|---|---|---|')
+    print('| case | form | forward | forward+backward | memory forward | memory both |')
+    print('|---|---|---|---|---|---|')
     for case in cases:
         with row(case):
             compare(case, args)
-    for wanted, table in ((args.linear, linear), (args.large, large), (args.block, block)):
-        if wanted:
-            table(args)
 
 
 if __name__ == '__main__':

@@ -4,10 +4,9 @@
 # within ten minutes (or is ended: its rows so far are kept), and is done once: run the part again
 # after an interruption. Logs and tables (.log, .md) go to the folder OUT, all tables of a part to
 # OUT/<part>.md. A row that cannot run says "failed"; so does a command, which a second run repeats.
-#   a   the tests that run on a GPU: every encoding, attention, backbone, DETR and whole model
-#       against the CPU, and the tests that train
-#   b   forms of attention by size and dtype, the thresholds of mmposenc/functional/limits.py,
-#       DETR's layers (with dropout), ContextPool
+#   a   the tests that run on a GPU: every encoding, backbone and encoder of DETR against the CPU
+#       (tests/devices), and the tests that train
+#   b   forms of attention by size and dtype, DETR's layer (with dropout), ContextPool
 #   c   training and inference of whole models against mmdet, timm and all pairs, eager and compiled
 #   d   real trainings: the quickstart in float32 and AMP, MNIST-5k and CamVid (prepare the data
 #       before: tools/prepare_data.py trees and mnist5k; CAMVID=folder of CamVid)
@@ -71,12 +70,10 @@ item() {
 bench() { item "$1" "$python" "benchmarks/$2.py" "${@:3}" "${on[@]}"; }
 
 part_a() {
-    local only=()
     item a-environment "$python" -m torch.utils.collect_env
-    [ -z "$tiny" ] || only=(-k memory)
-    item a-encodings "$python" -m pytest -q --all tests/accelerator -k "${only[1]:-encodings}"
+    item a-devices env "MMPOSENC_DEVICE=$([ -n "$tiny" ] && echo meta || echo cuda)" \
+        "$python" -m pytest -q --all tests/devices
     [ -z "$tiny" ] || return 0
-    item a-models "$python" -m pytest -q --all tests/accelerator -k models
     # mmengine trains on a GPU where there is one.
     item a-engine "$python" -m pytest -q tests/engine
     item a-tools "$python" -m pytest -q tests/tools/test_detection.py tests/tools/test_other_tasks.py
@@ -95,16 +92,10 @@ part_b() {
         bench "$1-$2-$3" relative forms --rows "$2" --batch "${batches[$2]}" --dtype "$3" "${@:4}"
     }
     for dtype in bfloat16 float32; do
-        for length in 1050 4200; do forms b-forms "$length" $dtype "${first[@]}"; done
-        bench b-thresholds-$dtype thresholds --dtype $dtype --only ACCELERATOR FLEX
-        bench b-thresholds-more-$dtype thresholds --dtype $dtype \
-            --only OFFSET RUNS SHIFTS HALVES
-        bench b-context-pool-$dtype context_pool --dtype $dtype --block --large
-        bench b-detr-$dtype detr --dtype $dtype --dropout 0.1
-    done
-    for dtype in bfloat16 float32; do
-        for length in 67200 197 577; do forms b-forms "$length" $dtype "${first[@]}"; done
+        for length in 1050 4200 67200 197 577; do forms b-forms "$length" $dtype "${first[@]}"; done
         for length in 1050 4200; do forms b-forms-more "$length" $dtype "${second[@]}"; done
+        bench b-context-pool-$dtype context_pool --dtype $dtype
+        bench b-detr-$dtype detr --dtype $dtype --dropout 0.1
         bench b-targets-$dtype relative targets --dtype $dtype
     done
     for length in 1050 4200 197; do forms b-forms "$length" float16 "${first[@]}"; done

@@ -30,13 +30,11 @@ from measure import (
     parse,
     peak_memory,
     row,
-    seconds,
 )
 from mmengine.logging import MMLogger
 from torch import Tensor, nn
 
 from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
-from mmposenc.encodings import PEG
 from mmposenc.engine.training.compiling import compile_regions
 
 LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
@@ -63,19 +61,6 @@ def swin(height: int, width: int) -> Models:
                              img_size=(height, width))
     # timm lets tokens attend to the zeros that fill up the last windows.
     ours = Swin('tiny', pool='gap', drop_path_rate=0.0, mask_window_padding=False)
-    load_pretrained(ours, peer.state_dict())
-    return {'timm': peer, 'ours': ours}
-
-
-def swin_v2(height: int, width: int) -> Models:
-    import timm
-    peer = timm.create_model('swinv2_tiny_window8_256', num_classes=0, drop_path_rate=0.0,
-                             img_size=(height, width))
-    ours = Swin('v2-tiny', pool='gap', drop_path_rate=0.0, mask_window_padding=False)
-    # Norms behind branches start at zero, with which all models are equal.
-    for name, parameter in peer.named_parameters():
-        if 'norm' in name and 'weight' in name:
-            nn.init.ones_(parameter)
     load_pretrained(ours, peer.state_dict())
     return {'timm': peer, 'ours': ours}
 
@@ -167,7 +152,6 @@ class Case(NamedTuple):
 CASES = {'PVT-tiny 800x1344': Case(pvt, 1, 800, 1344), 'PVT-tiny 512': Case(pvt, 2, 512, 512),
          'PVT-tiny 224': Case(pvt, 8, 224, 224), 'Swin-T 800x1344': Case(swin, 1, 800, 1344),
          'Swin-T 224': Case(swin, 8, 224, 224),
-         'Swin V2-T 256': Case(swin_v2, 8, 256, 256, checked=256),
          'DeiT-S 224': Case(deit, 8, 224, 224),
          'DeiT-S of four sizes': Case(own_sizes, 4, 224, 256, checked=256),
          'DETR-R50 800x1344': Case(detr, 2, 800, 1344, True),
@@ -269,26 +253,6 @@ def measure(name: str, args: argparse.Namespace) -> None:
                   f'{peaks[model, dtype] / (peaks[peer, dtype] or 1):.2f} |', flush=True)
 
 
-def peg_share(args: argparse.Namespace) -> None:
-    """Time of PVT-tiny's four PEGs alone, forward and backward, over that of its training step: the
-    difference of two whole steps is too small to read off."""
-    height, width, batch = (96, 128, 1) if args.tiny else (800, 1344, args.batch or 1)
-    model = PVT('tiny', pos_encoding=dict(type='mmposenc.PEG')).to(args.device)
-    images, spent = torch.randn(batch, 3, height, width, device=args.device), 0.0
-    for stage, dims in enumerate((64, 128, 320, 512)):
-        grid = (height // (4 * 2 ** stage), width // (4 * 2 ** stage))
-        peg = PEG(dims).to(args.device)
-        tokens = torch.randn(batch, grid[0] * grid[1], dims, device=args.device,
-                             requires_grad=True)
-        spent += seconds(model_step(peg, lambda p=peg, x=tokens, g=grid: p(x, g).square().mean(),
-                                    'training', args.device, torch.float32, [tokens]),
-                         9, args.device)
-    step = model_step(model, loss_of(model, images, False, 'training'), 'training', args.device,
-                      torch.float32)
-    print(f'\nPVT-tiny {height}x{width}: the four PEGs take '
-          f'{spent / seconds(step, args.repeats, args.device):.1%} of a training step')
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_arguments(parser, repeats=9, dtypes=('float32', 'bfloat16'))
@@ -300,7 +264,6 @@ def main() -> None:
                         'them; ratios are to the first')
     parser.add_argument('--compile', action='store_true', help='also every model compiled')
     parser.add_argument('--no-memory', action='store_true')
-    parser.add_argument('--peg-share', action='store_true', help='what PEGs take of a step')
     args = parse(parser)
     MMLogger.get_current_instance().setLevel('ERROR')  # which weights an encoding adds
     print(header(args))
@@ -310,8 +273,6 @@ def main() -> None:
     for name in args.case or CASES:
         with row(name):
             measure(name, args)
-    if args.peg_share:
-        peg_share(args)
 
 
 if __name__ == '__main__':

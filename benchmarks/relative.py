@@ -16,8 +16,8 @@ table is read with a flattened index; for values, a (heads, L, L, head_dims) wei
 
 forms: times are multiples of scaled_dot_product_attention without an encoding; 'differs' is the
 largest difference from the definition over the largest output. A form that cannot run, or that
-gives something else, is a row that says so. On a CPU FlexAttention is not compiled and has no
-backward pass.
+gives something else, is a row that says so. 'flex' is compiled on a GPU; on a CPU it is not, and
+has no backward pass.
 
 cost: every encoding in turn with attention without one and with iRPE on keys. A token encoding is
 called once before attention, on the tokens of all heads (ConvMLP on a hidden layer four times as
@@ -271,7 +271,6 @@ FORM_NAMES = ('IRPE product k', 'IRPE product bias', 'RelativePositionBias', 'SA
               'IRPE cross k', 'LogSpacedCPB', 'ShawRPE', 'TransformerXLRPE', 'HuangRPE',
               'QueryRelative2D', 'RotaryEmbedding2D', 'IRPE product qkv')
 FORMS = ('definition', 'auto', 'pieces', 'fused', 'flex')
-COMPILED = 'definition, compiled'
 #: Most that 'differs' may say.
 MOST = {'float32': 1e-4, 'bfloat16': 3e-2, 'float16': 5e-3}
 
@@ -293,8 +292,6 @@ def measure(name: str, size: Size, args: argparse.Namespace) -> None:
     inputs, encoding = make_inputs(size, args), make_encoding(name, size, args)
     runs = {'SDPA': F.scaled_dot_product_attention,
             **{form: ours(encoding, size, form) for form in FORMS}}
-    if args.device == 'cuda':
-        runs[COMPILED] = torch.compile(runs['definition'], dynamic=False)
     with torch.no_grad():
         expected = runs['definition'](*inputs[:3])
         differs = {form: difference(lambda run=run: run(*inputs[:3]), expected,

@@ -72,7 +72,7 @@ def fake_python(tmp_path):
 def test_a_part_writes_tables_and_repeats_what_failed(tmp_path, fake_python):
     out = tmp_path / 'out'
     done = gpu_sh('--tiny', 'a', out, PYTHON=str(fake_python))
-    assert done.returncode == 1 and 'a-encodings failed (1' in done.stdout
+    assert done.returncode == 1 and 'a-devices failed (1' in done.stdout
     assert 'no kernel' in done.stdout and '1 commands failed' in done.stdout
     text = (out / 'a.md').read_text()
     assert '## a-environment.md' in text and '| a | b |' in text and 'noise' not in text
