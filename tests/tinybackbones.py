@@ -37,7 +37,8 @@ def randomize(model, std=0.2):
 
 def flat(outs):
     """What a backbone gives, the two tokens of a distilled one apart."""
-    return [*outs[0]] if isinstance(outs[0], tuple) else [*outs]
+    two = isinstance(outs[0], tuple) or outs[0].dim() == 3  # mmpretrain's are a tuple
+    return [*outs[0]] if two else [*outs]
 
 
 def total(outs):
@@ -83,8 +84,21 @@ def check_padding_is_not_seen(model, sizes, batch_hw):
 
 
 def of_each(model, batch):
-    """Of a list of images the results of each."""
-    return [list(image) for out in [flat(model(batch))] for image in zip(*out, strict=True)]
+    """Of a list of images the results of each; of maps the cells of the image, beyond which they
+    are zero."""
+    sizes = [image.shape[-2:] for image in batch for _ in range(len(image[None].flatten(0, -4)))]
+    found = []
+    for out in flat(model(batch)):
+        if out.dim() == 2:
+            found.append(list(out))
+            continue
+        lost = -(-max(h for h, _ in sizes) // model.patch_size) - out.shape[2]
+        found.append([])
+        for image, sides in zip(out, sizes, strict=True):
+            rows, cols = (-(-side // model.patch_size) - lost for side in sides)
+            assert not image[:, rows:].any() and not image[:, :, cols:].any()
+            found[-1].append(image[:, :rows, :cols])
+    return [list(image) for image in zip(*found, strict=True)]
 
 
 def check_list(model, batch):

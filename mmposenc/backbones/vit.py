@@ -161,7 +161,7 @@ class ViT(Backbone):
             nn.init.trunc_normal_(token, std=0.02)
 
     def forward(self, x: Tensor | Sequence[Tensor], img_shapes: ImgShapes | None = None
-                ) -> tuple[Any, ...]:
+                ) -> tuple[Tensor, ...]:
         """Extract features.
 
         Args:
@@ -173,9 +173,11 @@ class ViT(Backbone):
                 :meth:`mmposenc.backbones.PVT.forward`; only with a padded batch.
 
         Returns:
-            A tuple with (B, embed_dims); with ``distilled`` with a pair (class token, distillation
-            token) for mmpretrain's DeiTClsHead; with ``out_indices`` of maps (B, embed_dims, H',
-            W'), for a list of images each a list of (embed_dims, H', W') of every image.
+            A tuple of tensors. With ``out_indices`` a map (B, embed_dims, H', W') for each; in the
+            maps of a list of images, H' and W' are the largest, and cells outside an image are
+            zero, as with ``mask_padding``. Without ``out_indices`` one tensor (B, embed_dims); with
+            ``distilled`` it is (2, B, embed_dims), class tokens, then distillation tokens, which
+            mmpretrain's DeiTClsHead unpacks.
 
         Raises:
             ValueError: sizes do not fit the batch, or images of a list do not fit each other.
@@ -195,7 +197,7 @@ class ViT(Backbone):
         return tuple(outs) if self.out_indices is not None else (self._pool(tokens, mask),)
 
     def _forward_list(self, images: Sequence[Tensor], img_shapes: ImgShapes | None
-                      ) -> tuple[Any, ...]:
+                      ) -> tuple[Tensor, ...]:
         """:meth:`forward` of images of several sizes."""
         self._check_list(img_shapes)
         batches, order = sort_images(images, self.patch_embed.projection.in_channels,
@@ -206,15 +208,14 @@ class ViT(Backbone):
         for position in range(-1, self._last + 1):
             tokens, row, _ = self._step(position, tokens, row, None)
             if self.out_indices is not None and position in self.out_indices:
-                maps = [each for part, grid in zip(row.parts(tokens), row.grids, strict=True)
-                        for each in self._map(part, grid, None, position)]
-                outs.append([maps[place] for place in order])
+                full = (max(rows for rows, _ in row.grids), max(cols for _, cols in row.grids))
+                maps = [pad_map(self._map(part, grid, None, position), full)
+                        for part, grid in zip(row.parts(tokens), row.grids, strict=True)]
+                outs.append(torch.cat(maps)[order])
         if self.out_indices is not None:
             return tuple(outs)
         pooled = [self._pool(part, None) for part in row.parts(tokens)]
-        if self.dist_token is None:
-            return (torch.cat(pooled)[order],)
-        return (tuple(torch.cat(parts)[order] for parts in zip(*pooled, strict=True)),)
+        return (torch.cat(pooled, -2)[..., order, :],)
 
     def _check_list(self, img_shapes: ImgShapes | None) -> None:
         """Raise ValueError for what a list of images cannot be combined with."""
@@ -265,14 +266,14 @@ class ViT(Backbone):
             out = self.neck(out, mask)
         return out if mask is None else out.masked_fill(mask[:, None], 0)
 
-    def _pool(self, tokens: Tensor, mask: Tensor | None) -> Any:
+    def _pool(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
         if self.fc_norm is not None:
             return self.fc_norm(masked_mean(tokens[:, self.num_prefix_tokens:], mask))
         assert self.norm is not None
         if self.pool == 'gap':
             return masked_mean(self.norm(tokens[:, self.num_prefix_tokens:]), mask)
         normed = self.norm(tokens[:, :2])
-        return normed[:, 0] if self.dist_token is None else (normed[:, 0], normed[:, 1])
+        return normed[:, 0] if self.dist_token is None else normed.transpose(0, 1)
 
     def _prefix(self) -> list[nn.Parameter]:
         """Tokens before the patches, in order."""

@@ -19,7 +19,7 @@ from ..backbones.mlp import mlp
 from ..backbones.modules import BaseModule, ModuleList
 from ..encodings.base import RelativeConfig
 from ..functional.grids import GridLike
-from ..functional.packing import Packing, Row
+from ..functional.packing import Row
 from ..functional.plain_layers import is_plain
 
 
@@ -161,8 +161,8 @@ class MultiheadAttention(BaseModule):
     def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
                 identity: Tensor | None = None, query_pos: Tensor | None = None,
                 key_pos: Tensor | None = None, attn_mask: Tensor | None = None,
-                key_padding_mask: Tensor | None = None, *, hw_shape: GridLike | None = None,
-                packing: Packing | None = None, need_weights: bool = False, **_: Any
+                key_padding_mask: Tensor | None = None, *,
+                hw_shape: GridLike | Row | None = None, need_weights: bool = False, **_: Any
                 ) -> Tensor | tuple[Tensor, Tensor]:
         """identity + attention.
 
@@ -176,9 +176,9 @@ class MultiheadAttention(BaseModule):
                 logits.
             key_padding_mask: (B, Lk) bool, True = padding. For an image of only padding the
                 attention is zero.
-            hw_shape: (H, W) of queries and keys; required with a relative encoding.
-            packing: queries and keys are (1, N, C), the valid tokens of several images, each of
-                which attends to itself; given instead of masks and ``hw_shape``.
+            hw_shape: (H, W) of queries and keys; required with a relative encoding. A
+                :class:`~mmposenc.functional.packing.Row`: queries and keys are (1, N, C), tokens of
+                several images, each of which attends to itself; there are no masks then.
             need_weights: also return the weights (B, heads, Lq, Lk).
 
         Raises:
@@ -195,8 +195,8 @@ class MultiheadAttention(BaseModule):
         dropout_p = self.attn_drop if self.training else 0.0
 
         def run(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
-            if packing is not None:
-                return self._attend_row(packing.row, q, k, v, dropout_p), None
+            if isinstance(hw_shape, Row):
+                return self._attend_row(hw_shape, q, k, v, dropout_p), None
             return attend(
                 q, k, v, self.rel_pos_encoding, hw_shape, key_padding_mask=key_padding_mask,
                 attn_mask=_allowed(attn_mask, self.num_heads), need_weights=need_weights,

@@ -103,7 +103,9 @@ def _arguments(cls: type, cfg: dict[str, Any], defaults: dict[str, Any]) -> dict
     """Arguments of the config, else defaults of the caller, else sizes that follow from its grid.
     """
     sizes = required_sizes(cls, defaults)
-    known = {name: value for name, value in defaults.items() if _takes(cls, name)}
+    required = _required(cls)
+    known = {name: value for name, value in defaults.items()
+             if _takes(cls, name) and not (value is None and name in required)}
     given = {name: value for name, value in cfg.items() if name != 'type'}
     return {**sizes, **known, **given}
 

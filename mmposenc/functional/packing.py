@@ -1,9 +1,9 @@
-"""Images of several sizes as one row of tokens, without padding."""
+"""Images of several sizes as one row of tokens, without padding: a list of images, or the valid
+tokens of a padded batch."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from .masking import pad_map, valid_extents
 
 
 # No NamedTuple, whose numbers compiled code would look at: every list of sizes would be a graph.
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
     """Where images are in a row of tokens (1, N, C) ("Patch n' Pack": NaViT, Dehghani et al.,
     NeurIPS 2023, Sec. 2.1). Neighbours with one grid are a part of the row: a part is a batch, and
@@ -23,11 +23,47 @@ class Row:
         counts: number of images in each part.
         grids: (rows, columns) of each part.
         prefix: tokens before those of the grid in each image.
+        places: (N,) long, places of the tokens in a flattened padded batch; None for a list.
+        shape: (B, L) of that batch.
     """
 
     counts: tuple[int, ...]
     grids: tuple[tuple[int, int], ...]
     prefix: int = 0
+    places: Tensor | None = None
+    shape: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def of_batch(cls, padding_mask: Tensor, hw_shape: tuple[int, int] | None = None) -> Row | None:
+        """The row of a padded batch's valid tokens, image by image, without images that have none;
+        None if there are no valid tokens, or those of an image are no rectangle at the first cell.
+
+        Args:
+            padding_mask: (B, L) bool, True = padding.
+            hw_shape: (H, W) with H * W = L; None if the images' own grids are not needed: the
+                tokens of each then count as one row of cells.
+        """
+        valid = ~padding_mask
+        if hw_shape is None:
+            grids = [(1, count) for count in valid.sum(1).tolist() if count]
+        else:
+            try:
+                grids = valid_extents(padding_mask[valid.any(1)].view(-1, *hw_shape))
+            except ValueError:
+                return None
+        return cls((1,) * len(grids), tuple(grids), places=valid.flatten().nonzero()[:, 0], shape=(
+            padding_mask.shape[0], padding_mask.shape[1])) if grids else None
+
+    def pack(self, x: Tensor) -> Tensor:
+        """Tokens (B, L, C) of the padded batch -> (1, N, C)."""
+        assert self.places is not None
+        return x.flatten(0, 1).index_select(0, self.places)[None]
+
+    def unpack(self, x: Tensor) -> Tensor:
+        """Tokens (1, N, C) -> (B, L, C) of the padded batch, zeros at the padding."""
+        assert self.places is not None
+        zeros = x.new_zeros(self.shape[0] * self.shape[1], x.shape[2])
+        return zeros.index_copy(0, self.places, x[0]).view(*self.shape, -1)
 
     def parts(self, x: Tensor) -> list[Tensor]:
         """The batches (n, L, ...) of a row (1, N, ...)."""
@@ -102,80 +138,3 @@ def sort_images(images: Sequence[Tensor], channels: int, cell: int
     in_row = [number for part in parts.values() for _, numbers in part for number in numbers]
     order = sorted(range(count), key=in_row.__getitem__)
     return [torch.cat([batch for batch, _ in part]) for part in parts.values()], order
-
-
-# The valid tokens of a padded batch.
-
-
-class Packing(NamedTuple):
-    """Where the valid tokens of a padded batch (B, L) are.
-
-    Attributes:
-        numbers: (N,) long, places in the flattened batch, image by image.
-        row: the images, without those that have no valid token.
-        shape: (B, L).
-    """
-
-    numbers: Tensor
-    row: Row
-    shape: tuple[int, int]
-
-    def pack(self, x: Tensor) -> Tensor:
-        """Tokens (B, L, C) -> (1, N, C)."""
-        return _Pack.apply(x.flatten(0, 1), self.numbers)[None]  # type: ignore[no-any-return, no-untyped-call]
-
-    def unpack(self, x: Tensor) -> Tensor:
-        """Tokens (1, N, C) -> (B, L, C), zeros at the padding."""
-        out: Tensor = _Unpack.apply(  # type: ignore[no-untyped-call]
-            x[0], self.numbers, self.shape[0] * self.shape[1])
-        return out.view(*self.shape, -1)
-
-
-def packing_of(padding_mask: Tensor, hw_shape: tuple[int, int] | None = None) -> Packing | None:
-    """The valid tokens of a batch; None where there are none, or those of an image are no rectangle
-    at the first cell.
-
-    Args:
-        padding_mask: (B, L) bool, True = padding.
-        hw_shape: (H, W) with H * W = L; None where the images' own grids are not asked for: the
-            tokens of each then are one row.
-    """
-    valid = ~padding_mask
-    if hw_shape is None:
-        grids = [(1, count) for count in valid.sum(1).tolist() if count]
-    else:
-        try:
-            grids = valid_extents(padding_mask[valid.any(1)].view(-1, *hw_shape))
-        except ValueError:
-            return None
-    return Packing(valid.flatten().nonzero()[:, 0], Row((1,) * len(grids), tuple(grids)),
-                   (padding_mask.shape[0], padding_mask.shape[1])) if grids else None
-
-
-class _Pack(torch.autograd.Function):
-    """Rows by number. Every number occurs once, so that gradients are copied, not added."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor) -> Tensor:
-        ctx.save_for_backward(index)
-        ctx.rows = x.shape[0]
-        return x.index_select(0, index)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        index, = ctx.saved_tensors
-        return _Unpack.apply(grad, index, ctx.rows), None  # type: ignore[no-untyped-call]
-
-
-class _Unpack(torch.autograd.Function):
-    """The rows back among zeros."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, rows: int) -> Tensor:
-        ctx.save_for_backward(index)
-        return x.new_zeros(rows, *x.shape[1:]).index_copy_(0, index, x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        index, = ctx.saved_tensors
-        return _Pack.apply(grad, index), None, None  # type: ignore[no-untyped-call]

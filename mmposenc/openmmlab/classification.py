@@ -187,7 +187,8 @@ class DistillationHead(DeiTClsHead):
         """Both losses, weighted.
 
         Args:
-            feats: outputs of the backbone; the last is a pair (class token, distillation token).
+            feats: outputs of the backbone; the last is (2, B, C), class tokens, then distillation
+                tokens.
             data_samples: samples with labels, or with scores if the batch is mixed (Mixup).
             teacher_labels: (B,) long, the teacher's classes.
 

@@ -12,7 +12,7 @@ from mmposenc.functional.masking import (
     pad_map,
     tokens_to_map,
 )
-from mmposenc.functional.packing import packing_of
+from mmposenc.functional.packing import Row
 
 
 def test_tokens_to_map_is_a_channels_last_view():
@@ -95,8 +95,8 @@ def test_cells_that_are_no_rectangle_have_no_grid_to_pack():
     for cell in ((0, 0), (1, 1), (1, 2)):
         mask = extents_to_mask([(2, 3), (2, 2)], (2, 3), torch.device('cpu'))
         mask[0, cell[0], cell[1]] = True
-        assert packing_of(mask.flatten(1), (2, 3)) is None, cell
-    assert packing_of(mask.flatten(1)).row.grids == ((1, 5), (1, 4))
+        assert Row.of_batch(mask.flatten(1), (2, 3)) is None, cell
+    assert Row.of_batch(mask.flatten(1)).grids == ((1, 5), (1, 4))
     right = torch.ones(1, 2, 3, dtype=torch.bool)
     right[:, :, 1:] = False  # a rectangle, but not at the first cell
-    assert packing_of(right.flatten(1), (2, 3)) is None
+    assert Row.of_batch(right.flatten(1), (2, 3)) is None

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 from mmposenc.encodings.placement import PlacedEncodings
 from mmposenc.functional.image_sizes import ImgShapes, set_img_shapes
 from mmposenc.functional.masking import split_prefix, tokens_to_map
+from mmposenc.functional.packing import Row
 
 from ..figures.recording import given_arguments, watched
 from ..figures.subjects import Subject
@@ -161,7 +162,8 @@ def _watch_encoder(name: str, encoder: Any, found: list[FeatureMap],
 
     def collect(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given = given_arguments(module, args, kwargs)
-        if given.get('kwargs', {}).get('packing') is None:  # packed tokens have no grid
+        # Tokens without their padding have no grid.
+        if not isinstance(given.get('kwargs', {}).get('hw_shape'), Row):
             inputs.append(given['query'].detach())
 
     def give(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:

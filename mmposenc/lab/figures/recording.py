@@ -22,6 +22,7 @@ from mmposenc.attention import (
 from mmposenc.attention.terms import Term
 from mmposenc.encodings.base import RelativeEncoding
 from mmposenc.functional.grids import Grid, as_grid, key_grid
+from mmposenc.functional.packing import Row
 from mmposenc.functional.windows import window_counts
 
 from .maps import Array, on_grid, query_index
@@ -207,7 +208,7 @@ def _watch(name: str, module: nn.Module, maps: dict[nn.Module, Placed], terms: l
     def ask(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         terms.clear()
         given = given_arguments(module, args, kwargs)
-        if given.get('packing') is not None:
+        if isinstance(given.get('hw_shape'), Row):
             raise ValueError(f'{name} leaves padded tokens out, so its weights lie on no grid: '
                              f'give an image without padding, or the encoder skip_padding=False')
         return args, {**kwargs, 'need_weights': _has_grid(module, given)}

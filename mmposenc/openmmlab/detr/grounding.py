@@ -17,7 +17,7 @@ from torch import Tensor
 from mmposenc.backbones.layers import run_block
 from mmposenc.detr.encoders import HWShapes
 from mmposenc.detr.layers import MultiheadAttention, ffn_and_norms
-from mmposenc.functional.packing import Packing
+from mmposenc.functional.packing import Row
 
 from .decoders import DinoDecoder, MultiScaleDeformableAttention
 from .detectors import Deformable
@@ -90,7 +90,7 @@ class GroundingEncoder(DeformableEncoder):
             del self._words, self._text
 
     def _encode(self, x: Tensor, position: int, hw_shapes: HWShapes | None, mask: Tensor | None,
-                packing: Packing | None) -> tuple[Tensor, Tensor | None]:
+                row: Row | None) -> tuple[Tensor, Tensor | None]:
         layer = position + 1
         if layer < self.num_layers:
             x, text = run_block(self.fusion_layers[layer], x, self._text, mask,
@@ -100,7 +100,7 @@ class GroundingEncoder(DeformableEncoder):
             self._text = words(
                 query=text, query_pos=self._words.pos, key_padding_mask=None,
                 attn_mask=self._words.blocked.repeat(words.self_attn.num_heads, 1, 1))
-        return super()._encode(x, position, hw_shapes, mask, packing)
+        return super()._encode(x, position, hw_shapes, mask, row)
 
 
 class GroundingDecoderLayer(GroundingDinoTransformerDecoderLayer):
