@@ -14,7 +14,7 @@ from mmposenc.engine.config.timm import timm_config
 from mmposenc.lab.compare.running import planning
 from mmposenc.lab.compare.study.applying import apply, check_fits
 from mmposenc.lab.compare.study.encodings import read_entries
-from mmposenc.lab.compare.study.places import build_backbone
+from mmposenc.lab.compare.study.insertion import build_backbone
 from mmposenc.lab.diagnose.features import Examined
 from mmposenc.openmmlab.timm_backbone import TimmBackbone
 

@@ -21,9 +21,9 @@ from mmposenc.engine.training.launch import prepare_training
 from ..statistics.differences import LEAST_RUNS, visible
 from ..study.applying import apply, check_builds, check_fits
 from ..study.encodings import Entry, read_entries
+from ..study.insertion import find_insertion
 from ..study.lengths import Length, length_of, set_length
 from ..study.metrics import metric_of
-from ..study.places import find_place
 from ..study.rows import PREFIX
 from ..study.sizes import check_sizes
 from ..study.study import Study, check_same_config, joined, planning_lock, read_study, write_study
@@ -124,7 +124,7 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
 def _check(cfg: Config, study: Study, old: Study | None, words: Sequence[str]) -> list[Entry]:
     """Checks all that is known before any work: data, metric, sizes, encodings. Returns the entries
     without rows of a table that the model can't have; those that a word names are refused."""
-    find_place(cfg)  # before files: who must fetch them first should know that it is worth it
+    find_insertion(cfg)  # before files: who must fetch them first should know that it is worth it
     metric_of(cfg)
     check_sections(cfg, ('test',))
     check_files(cfg, ('test',))
@@ -146,7 +146,7 @@ def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float]
                    words: Sequence[str]) -> list[str]:
     """Looks at all entries before it says which do not fit: with each reason, those that have it.
     Returns names of rows of a table among them, if there are others."""
-    place = find_place(cfg).type
+    model = find_insertion(cfg).type
     size = first_size(cfg) if entries and tested_size(cfg) is None else None
     refused: dict[str, ValueError] = {}
     for entry in entries:
@@ -167,7 +167,7 @@ def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float]
     if not asked:
         return list(refused)
     fitting = [entry.name for entry in entries if entry.name not in refused]
-    raise ValueError(f'--encodings: {len(refused)} of {len(entries)} do not fit {place}, for the '
+    raise ValueError(f'--encodings: {len(refused)} of {len(entries)} do not fit {model}, for the '
                      f'reasons above; {" ".join(fitting) or "none of them"} would do')
 
 

@@ -22,7 +22,7 @@ from mmposenc.openmmlab.detr.positions import LEARNED_GRID
 from mmposenc.registry import MODELS
 
 from .encodings import Entry, changes_of
-from .places import Place, arguments_of, build_backbone, class_of, find_place
+from .insertion import Insertion, build_backbone, find_insertion
 from .rows import own_encodings
 from .sizes import resized
 
@@ -41,34 +41,35 @@ def apply(cfg: Config, entry: Entry) -> Config:
         entry: what to put there.
 
     Raises:
-        ValueError: nothing takes encodings, the place can't have these, or the config lacks what
+        ValueError: nothing takes encodings, what does can't have these, or the config lacks what
             else the entry changes.
     """
-    place = find_place(cfg)
+    insertion = find_insertion(cfg)
     changed = copy.deepcopy(cfg)
     node: Any = changed.model
-    for key in place.path:  # configs share parts: what is changed becomes the model's own
+    for key in insertion.path:  # configs share parts: what is changed becomes the model's own
         node[key] = dict(node[key])
         node = node[key]
-    put = {'backbone': _into_backbone, 'pool': _into_pool, 'encoder': _into_encoder}[place.kind]
+    put = {'backbone': _into_backbone, 'pool': _into_pool, 'encoder': _into_encoder}
     try:
-        put(changed, node, place, _with_own(cfg, place, entry.changes))
-        _resize_own(cfg, node, place, entry.changes)
+        put[insertion.kind](changed, node, insertion, _with_own(cfg, insertion, entry.changes))
+        _resize_own(cfg, node, insertion, entry.changes)
         override(changed, entry.changes['cfg'])
     except ValueError as error:
         text = str(error).replace('--cfg-options ', 'cfg ')
-        raise ValueError(f'encoding {entry.name!r} does not fit {place.type}: {text}') from error
-    _leave_without_decay(changed, place)
+        raise ValueError(f'encoding {entry.name!r} does not fit {insertion.type}: {text}'
+                         ) from error
+    _leave_without_decay(changed, insertion.path)
     if changed.get('load_from') and not changed.get('resume') and changed.get('load_strict', True):
         changed.load_strict = BUT_ENCODINGS
     return changed
 
 
-def _with_own(cfg: Config, place: Place, changes: dict[str, Any]) -> dict[str, Any]:
+def _with_own(cfg: Config, insertion: Insertion, changes: dict[str, Any]) -> dict[str, Any]:
     """The changes of an entry, with the config's own encodings before its own where they stay."""
-    if 'own' not in changes or 'keep_own' in arguments_of(cfg, cfg.model.backbone.get('type')):
+    if 'own' not in changes or 'keep_own' in insertion.takes:
         return changes  # a model of timm keeps them by itself
-    own, added = own_encodings(cfg), listed(changes['pos_encoding'] or [])
+    own, added = own_encodings(cfg, insertion), listed(changes['pos_encoding'] or [])
     if own.positions is not None and added:
         raise ValueError(f'the encodings of the config stand at positions={own.positions}, and a '
                          'sum with keep or resize has no places of its own')
@@ -82,12 +83,12 @@ def _with_own(cfg: Config, place: Place, changes: dict[str, Any]) -> dict[str, A
     return {**merged, 'own': changes['own'], 'added': changes}
 
 
-def _resize_own(cfg: Config, node: Any, place: Place, changes: dict[str, Any]) -> None:
+def _resize_own(cfg: Config, node: Any, insertion: Insertion, changes: dict[str, Any]) -> None:
     """Has the config's own tables made for the size of training, where an entry asks for it."""
     if changes.get('own') != 'resize':
         return
-    size, takes = trained_size(cfg), arguments_of(cfg, node.get('type'))
-    if place.kind != 'backbone' or 'img_size' not in takes or size is None:
+    size = trained_size(cfg)
+    if 'img_size' not in insertion.takes or size is None:
         raise ValueError('resize: its own tables are for images of any size, or training has no '
                          'one size; keep leaves them as they are')
     made_for = node.get('img_size', ARCHS.get(node.get('arch'), {}).get('img_size'))
@@ -97,8 +98,8 @@ def _resize_own(cfg: Config, node: Any, place: Place, changes: dict[str, Any]) -
     node['img_size'] = size
 
 
-def _into_backbone(cfg: Config, node: Any, place: Place, changes: dict[str, Any]) -> None:
-    takes = arguments_of(cfg, node['type'])
+def _into_backbone(cfg: Config, node: Any, insertion: Insertion, changes: dict[str, Any]) -> None:
+    takes = insertion.takes
     node.update({key: copy.deepcopy(changes[key]) for key in
                  ('pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing')})
     if 'keep_own' in takes and 'own' in changes:
@@ -115,8 +116,7 @@ def _into_backbone(cfg: Config, node: Any, place: Place, changes: dict[str, Any]
     if ('img_size' in takes and size and not pretrained and 'own' not in changes
             and 'img_size' not in {*node, *arch}):
         node['img_size'] = size  # the grid that tables are made for
-    own = issubclass(class_of(cfg, node['type']), Backbone)
-    if pretrained and own and node['init_cfg'].get('strict', True):
+    if pretrained and issubclass(insertion.cls, Backbone) and node['init_cfg'].get('strict', True):
         node['init_cfg'] = dict(node['init_cfg'], strict=BUT_ENCODINGS)
     if 'trainable' in takes and node.get('frozen_stages', -1) >= 0:
         new = [name for name, key in (('pos_encodings', 'pos_encoding'),
@@ -136,7 +136,7 @@ def _parts(relative: dict[str, Any] | None) -> list[dict[str, Any]]:
     return [part for each in relative['encodings'] for part in _parts(each)]
 
 
-def _into_pool(cfg: Config, node: Any, place: Place, changes: dict[str, Any]) -> None:
+def _into_pool(cfg: Config, node: Any, insertion: Insertion, changes: dict[str, Any]) -> None:
     from mmposenc.openmmlab.resnet import CONTEXT_POOL
     given = changes['pos_encoding']
     if changes['rel_pos_encoding'] or changes['positions'] or not (
@@ -148,11 +148,11 @@ def _into_pool(cfg: Config, node: Any, place: Place, changes: dict[str, Any]) ->
     node['context_pool'] = given and {**CONTEXT_POOL, **given}
 
 
-def _into_encoder(cfg: Config, node: Any, place: Place, changes: dict[str, Any]) -> None:
+def _into_encoder(cfg: Config, node: Any, insertion: Insertion, changes: dict[str, Any]) -> None:
     owner: Any = cfg.model
-    for key in place.path[:-1]:
+    for key in insertion.path[:-1]:
         owner = owner[key]
-    owner['type'] = f"mmposenc.{place.type.rpartition('.')[2]}"
+    owner['type'] = f"mmposenc.{insertion.type.rpartition('.')[2]}"
     tokens = listed(changes['pos_encoding'] or [])
     absolute = [cfg for cfg in tokens if changes['positions'] is None
                 and MODELS.get(cfg['type']).default_positions == (-1,)]
@@ -180,7 +180,7 @@ def _into_encoder(cfg: Config, node: Any, place: Place, changes: dict[str, Any])
     node['layer_cfg'] = dict(layer, self_attn_cfg=attention)
 
 
-def _leave_without_decay(cfg: Config, place: Place) -> None:
+def _leave_without_decay(cfg: Config, path: tuple[str, ...]) -> None:
     """Tables and kernels of positions take no weight decay, whatever the config names; they keep
     the learning rate of the part that they stand in."""
     optim = cfg.get('optim_wrapper') or {}
@@ -189,7 +189,7 @@ def _leave_without_decay(cfg: Config, place: Place) -> None:
         return
     paramwise = dict(optim.get('paramwise_cfg') or {})
     keys = dict(paramwise.get('custom_keys') or {})
-    around = [key for key in keys if key in '.'.join(place.path) and 'lr_mult' in keys[key]]
+    around = [key for key in keys if key in '.'.join(path) and 'lr_mult' in keys[key]]
     rate = {'lr_mult': keys[max(around, key=len)]['lr_mult']} if around else {}
     new = {key: dict(decay_mult=decay, **rate) for key, decay in NO_DECAY.items()
            if key not in keys and key.partition('.')[0] not in keys}
@@ -212,13 +212,13 @@ def check_fits(cfg: Config, entry: Entry, sizes: Sequence[float],
     Raises:
         ValueError: names the encoding, what it does not fit, the size, and what is required.
     """
-    place, changed = find_place(cfg), apply(cfg, entry)
+    insertion, changed = find_insertion(cfg), apply(cfg, entry)
     height, width = tested_size(changed) or size or trained_size(changed) or (224, 224)
     pixels = {factor: tested_size(resized(changed, factor))
               or (round(height * factor), round(width * factor)) for factor in sizes}
     changed.model.pop('init_cfg', None)
     # What else an entry changes may be what a neck or head takes.
-    whole = place.kind == 'encoder' or bool(entry.changes['cfg'])
+    whole = insertion.kind == 'encoder' or bool(entry.changes['cfg'])
     error = _first_error(changed, whole, pixels, 'meta')
     if error is not None and not isinstance(error[0], ValueError):
         # A model that needs numbers, as deformable attention does. No encoding that it takes has a
@@ -226,7 +226,7 @@ def check_fits(cfg: Config, entry: Entry, sizes: Sequence[float],
         small = (min(height, SMALL), min(width, SMALL))
         error = _first_error(changed, whole, {1.0: small}, 'cpu')
     if error is not None:
-        raise ValueError(f'encoding {entry.name!r} does not fit {place.type}{error[1]}: '
+        raise ValueError(f'encoding {entry.name!r} does not fit {insertion.type}{error[1]}: '
                          f'{describe(error[0])}') from error[0]
 
 

@@ -16,7 +16,7 @@ from mmposenc.engine.config.nodes import listed
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.operators import papers
 
-from .places import Place, arguments_of, class_of, find_place
+from .insertion import Insertion, find_insertion
 
 #: How a word of ``--encodings`` that names a table or a row begins.
 PREFIX = 'paper::'
@@ -58,64 +58,57 @@ def encodings_of(cfg: Config) -> Encodings:
     Raises:
         ValueError: nothing of the model takes encodings, or it differs in something that is none.
     """
-    place, given = _given(cfg)
-    for key, value in given.items():
-        if key not in _READ | _SIZES | {'type'}:
-            raise ValueError(f'{".".join(place.path)}.{key}={value!r} is no encoding')
-    found = own_encodings(cfg)
+    insertion = find_insertion(cfg)
+    for key, value in insertion.options.items():
+        if key not in _READ | _SIZES:
+            raise ValueError(f'{".".join(insertion.path)}.{key}={value!r} is no encoding')
+    found = own_encodings(cfg, insertion)
     return found._replace(tokens=[_of_any_size(each) for each in found.tokens],
                           relative=[_of_any_size(each) for each in found.relative])
 
 
-def own_encodings(cfg: Config) -> Encodings:
+def own_encodings(cfg: Config, insertion: Insertion) -> Encodings:
     """The encodings of a config's model as they stand in it: those that it names, defaults, and
     what an ``arch`` brings.
 
-    Raises:
-        ValueError: nothing of the model takes encodings.
+    Args:
+        cfg: the config.
+        insertion: of its model.
     """
-    place, given = _given(cfg)
-    if place.kind == 'pool':
+    if insertion.kind == 'pool':
         from mmposenc.openmmlab.resnet import CONTEXT_POOL
-        pool = given.get('context_pool', CONTEXT_POOL)
+        pool = insertion.options.get('context_pool', CONTEXT_POOL)
         return Encodings([pool] if pool else [], [])
-    found = _of_encoder(cfg, given) if place.kind == 'encoder' else _of_backbone(cfg, given)
+    found = (_of_encoder(cfg, insertion.options) if insertion.kind == 'encoder'
+             else _of_backbone(cfg, insertion))
     positions = list(found.positions) if isinstance(found.positions, tuple) else found.positions
     return found._replace(positions=positions)
 
 
-def _given(cfg: Config) -> tuple[Place, dict[str, Any]]:
-    """Where a config's model takes encodings, and what the config says there."""
-    place = find_place(cfg)
-    node: Any = cfg.model
-    for key in place.path:
-        node = node[key]
-    return place, node.to_dict()
-
-
-def _of_backbone(cfg: Config, given: dict[str, Any]) -> Encodings:
-    takes, relative = arguments_of(cfg, cfg.model.backbone.type), []
+def _of_backbone(cfg: Config, insertion: Insertion) -> Encodings:
+    options, takes, relative = insertion.options, insertion.takes, []
     if 'window_bias' in takes:
-        bias = given.get('window_bias')
+        bias = options.get('window_bias')
         if bias is None:
-            bias = SWINS.get(given.get('arch') or '', {}).get('window_bias', True)
+            bias = SWINS.get(options.get('arch') or '', {}).get('window_bias', True)
         relative += _WINDOW_BIASES[bias]
     elif {'class_token', 'sr_ratios'} & takes:  # a ViT or PVT, whose arch may bring encodings
         archs = VITS if 'class_token' in takes else PVTS
-        of_class = getattr(class_of(cfg, cfg.model.backbone.type), 'arch', None)
-        given = arch_options(archs, (), given.pop('arch', of_class), given)
-    if given.get('rel_pos_encoding'):
-        relative.append(given['rel_pos_encoding'])
+        arch = options.get('arch', getattr(insertion.cls, 'arch', None))
+        options = arch_options(archs, (), arch, {
+            key: value for key, value in options.items() if key != 'arch'})
+    if options.get('rel_pos_encoding'):
+        relative.append(options['rel_pos_encoding'])
     settings = {}
     if 'window_bias' not in takes and scope_of(cfg) == 'mmpretrain':  # others have no choice
-        settings[_POOL] = given.get('pool', 'cls')
-    return Encodings(listed(given.get('pos_encoding') or []), relative, given.get('positions'),
-                     given.get('rel_pos_sharing', 'layer'), settings)
+        settings[_POOL] = options.get('pool', 'cls')
+    return Encodings(listed(options.get('pos_encoding') or []), relative, options.get('positions'),
+                     options.get('rel_pos_sharing', 'layer'), settings)
 
 
-def _of_encoder(cfg: Config, given: dict[str, Any]) -> Encodings:
-    absolute, tokens = given.get('encoder_pos', 'sine'), listed(given.get('pos_encoding') or [])
-    positions = given.get('positions')
+def _of_encoder(cfg: Config, options: dict[str, Any]) -> Encodings:
+    absolute = options.get('encoder_pos', 'sine')
+    tokens, positions = listed(options.get('pos_encoding') or []), options.get('positions')
     names = {'sine': 'mmposenc.SinCosPositionEncoding',
              'learned': 'mmposenc.LearnedPositionEmbedding'}
     if absolute is not None:
@@ -125,11 +118,11 @@ def _of_encoder(cfg: Config, given: dict[str, Any]) -> Encodings:
                              'entry has one list of places')
         positions = None
         tokens.insert(0, dict(type=names[absolute]) if absolute in names else absolute)
-    attention = (given.get('layer_cfg') or {}).get('self_attn_cfg') or {}
+    attention = (options.get('layer_cfg') or {}).get('self_attn_cfg') or {}
     relative = attention.get('rel_pos_encoding')
     key_pos = (cfg.model.get('decoder') or {}).get('key_pos', 'sine')
     return Encodings(tokens, [relative] if relative else [], positions,
-                     given.get('rel_pos_sharing', 'layer'),
+                     options.get('rel_pos_sharing', 'layer'),
                      {'model.decoder.key_pos': key_pos} if key_pos != 'sine' else {})
 
 

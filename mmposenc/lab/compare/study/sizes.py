@@ -17,7 +17,7 @@ from mmposenc.engine.config.nodes import (
     with_pipelines,
 )
 
-from .places import arguments_of, build_backbone
+from .insertion import build_backbone, class_and_arguments
 
 #: Arguments of a step of a test that are pixels, or a factor.
 _PIXELS = ('scale', 'crop_size', 'size', 'max_size', 'width', 'height', 'img_scale', 'scales',
@@ -106,7 +106,7 @@ def _near(size: Size, multiple: int, factor: float) -> list[float]:
 
 def needed_multiple(cfg: Config) -> int:
     """Pixels of a cell of the model's coarsest map, where nothing fills images up to it; else 1."""
-    if 'pos_encoding' not in arguments_of(cfg, cfg.model.backbone.type):
+    if 'pos_encoding' not in class_and_arguments(cfg, cfg.model.backbone.type)[1]:
         return 1  # others take any size, as ResNets do
     backbone = build_backbone(cfg)
     need = max(backbone.strides or (backbone.patch_size,))

@@ -1,11 +1,11 @@
-"""Where a config takes encodings: a backbone, or the encoder of a DETR."""
+"""Where a config's model takes encodings: in a backbone, or in the encoder of a DETR."""
 from __future__ import annotations
 
 import copy
 from typing import Any, NamedTuple
 
 import torch
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
 from mmengine.registry import MODELS as ROOT
 from mmengine.registry import init_default_scope
 
@@ -21,35 +21,47 @@ PIXEL_DECODERS = tuple(name for name, module in CLASSES['model'].items()
                        if module == 'openmmlab.detr.pixel_decoders')
 
 
-class Place(NamedTuple):
-    """A part of a model that takes encodings: 'backbone', 'pool' (a ResNet whose pooling they
-    replace) or 'encoder'; its keys below ``model``; and its type, for messages."""
+class Insertion(NamedTuple):
+    """The part of a config's model that takes encodings.
+
+    Attributes:
+        kind: 'backbone', 'pool' (a ResNet whose pooling they replace) or 'encoder'.
+        path: its keys below ``model``.
+        type: of it, or of the detector around an encoder, for messages.
+        cls: the class of a backbone; None of an encoder.
+        takes: the arguments of that class.
+        options: a copy of what the config says there.
+    """
 
     kind: str
     path: tuple[str, ...]
     type: str
+    cls: Any
+    takes: set[str]
+    options: dict[str, Any]
 
 
-def find_place(cfg: Config) -> Place:
+def find_insertion(cfg: Config) -> Insertion:
     """What of a config's model takes encodings: its backbone, else the encoder of a DETR.
 
     Raises:
         ValueError: nothing does.
     """
-    scope_of(cfg)
     backbone = cfg.model.get('backbone') or {}
-    takes = arguments_of(cfg, backbone.get('type'))
-    if {'pos_encoding', 'rel_pos_encoding'} <= takes:
-        return Place('backbone', ('backbone',), type_name(backbone))
-    if 'context_pool' in takes:
-        return Place('pool', ('backbone',), type_name(backbone))
+    cls, takes = class_and_arguments(cfg, backbone.get('type'))
+    for kind, needed in (('backbone', {'pos_encoding', 'rel_pos_encoding'}),
+                         ('pool', {'context_pool'})):
+        if needed <= takes:
+            return Insertion(kind, ('backbone',), type_name(backbone), cls, takes,
+                             backbone.to_dict())
     for path, known in (((), DETECTORS), (('panoptic_head', 'pixel_decoder'), PIXEL_DECODERS),
                         (('decode_head', 'pixel_decoder'), PIXEL_DECODERS)):
         node: Any = cfg.model
         for key in path:
             node = node.get(key) if isinstance(node, dict) else None
         if isinstance(node, dict) and bare_type(node) in known:
-            return Place('encoder', (*path, 'encoder'), type_name(node))
+            return Insertion('encoder', (*path, 'encoder'), type_name(node), None, set(),
+                             node.get('encoder', ConfigDict()).to_dict())
     raise ValueError(
         f'nothing in the model of this config takes position encodings: its backbone is '
         f'{type_name(backbone) or None!r}, its type {type_name(cfg.model)!r}. Needed: a backbone '
@@ -65,15 +77,8 @@ def build_backbone(cfg: Config, device: str = 'meta') -> Any:
         return ROOT.build(copy.deepcopy(cfg.model.backbone)).eval()
 
 
-def class_of(cfg: Config, kind: Any) -> Any:
-    """The class of a type in the config's model, or None."""
-    if isinstance(kind, str):
-        with ROOT.switch_scope_and_registry(scope_of(cfg)) as local:
-            return local.get(kind)
-    return kind
-
-
-def arguments_of(cfg: Config, kind: Any) -> set[str]:
-    """The arguments of a class of the config's model."""
-    found = class_of(cfg, kind)
-    return accepted_arguments(found) or set() if found is not None else set()
+def class_and_arguments(cfg: Config, kind: Any) -> tuple[Any, set[str]]:
+    """The class of a type in the config's model, or None, and its arguments."""
+    with ROOT.switch_scope_and_registry(scope_of(cfg)) as local:
+        found = local.get(kind) if isinstance(kind, str) else kind
+    return found, accepted_arguments(found) or set() if found is not None else set()
