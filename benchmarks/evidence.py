@@ -29,8 +29,8 @@ from mmposenc.lab.compare.statistics.differences import (
     WORSE,
     contrast,
     judged,
-    places,
     seeds_needed,
+    standings,
 )
 from mmposenc.lab.compare.statistics.formats import verdict_text
 from mmposenc.lab.compare.statistics.summary import factors, interval, values_at
@@ -75,7 +75,7 @@ def study_rows(results: Mapping[str, Any]) -> list[list[str]]:
     rows = [['name', 'encoding', 'parameters', 'seeds',
              *(f'{size:g}x' + (' (trained)' if size == 1 else '') for size in sizes),
              'can still be best at']]
-    leading = {size: places(values_at(results, size), True) for size in sizes}
+    leading = {size: standings(values_at(results, size), True) for size in sizes}
     for each in results['encodings']:
         cells = [interval(list(values_at(results, size)[each['name']].values())) for size in sizes]
         best = [f'{size:g}x' for size in sizes if leading[size][each['name']].by is None]

@@ -20,7 +20,7 @@ from scipy import stats
 
 from mmposenc.lab.compare.page.exports import csv_rows
 from mmposenc.lab.compare.statistics import differences
-from mmposenc.lab.compare.statistics.differences import ERROR, Values, contrast, judged, places
+from mmposenc.lab.compare.statistics.differences import ERROR, Values, contrast, judged, standings
 from mmposenc.lab.compare.statistics.summary import factors, values_at
 
 DOCS = Path(__file__).resolve().parents[1] / 'docs'
@@ -112,7 +112,7 @@ def power(draws: int) -> str:
     for gap in (2, 5, 10):
         cells = []
         for n in SEEDS:
-            found = [[place.by is not None for place in list(places(each, True).values())[1:]]
+            found = [[stand.by is not None for stand in list(standings(each, True).values())[1:]]
                      for each in studies(REAL, 8, n, (gap,), draws)]
             cells.append(f'{100 * np.mean(found):.0f}; {100 * np.mean(np.all(found, 1)):.0f}')
         lines.append([f'{gap} points', *cells])

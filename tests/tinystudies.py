@@ -77,7 +77,7 @@ class Here:
 def in_another_folder(study: Study, name: str | Path) -> Study:
     """The same study beside it, or at a whole path, with nothing done yet."""
     other = replace(study, folder=study.folder.parent / name)
-    write_study(other, study.base())
+    write_study(other, study.base)
     return other
 
 

@@ -128,10 +128,9 @@ def carry_out(study: Any, workers: Any) -> None:
     from ..lab.compare.running.progress import Display
     from ..lab.compare.running.runs import is_complete
     from ..lab.compare.running.schedule import carry_out_all
-    from ..lab.compare.study.metrics import metric_of
 
     jobs = workers.jobs or len(study.runs())
-    with Display(study, metric_of(study.base()), jobs) as display:
+    with Display(study, jobs) as display:
         def tell(which: Any, event: str) -> None:
             if which is None:
                 display.tick()
@@ -150,9 +149,8 @@ def finish(study: Any) -> int:
     run or a test failed."""
     from ..lab.compare.page.results import collect, write_results
     from ..lab.compare.running.progress import plain_console, short_note, states, table
-    from ..lab.compare.study.metrics import metric_of
 
-    plain_console(file=sys.stdout).print(table(study, states(study), metric_of(study.base()), 1))
+    plain_console(file=sys.stdout).print(table(study, states(study), 1))
     kinds = {'failed': 'failed', 'diverged': 'diverged, left out of the means',
              'finished': 'finished, but some tests are missing'}
     for each in collect(study)['runs']:

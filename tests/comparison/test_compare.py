@@ -201,7 +201,7 @@ def test_the_table_shows_what_is_on_the_disk(tmp_path):
     first, second, *_ = study.runs()
     screen = io.StringIO()
     console = Console(file=screen, width=100, force_terminal=True)
-    with progress.Display(study, METRIC, 1, console) as display:
+    with progress.Display(study, 1, console) as display:
         finished = {'status': 'finished', 'tests': [{'factor': 1.0, 'value': 43.21}]}
         write_json(first.record_file, {**runs.new_record(first), **finished})
         display.tick(at_once=True)
@@ -230,7 +230,7 @@ def test_a_study_remembers_what_was_asked(tmp_path):
     study = tiny_study(tmp_path, names=['peg+irpe-k', 'none'], seeds=(3, 1), sizes=(0.5, 1.0),
                        pictures=3, extras=('figures',))
     assert read_study(study.folder) == study
-    assert study.base().to_dict()['default_scope'] == 'mmpretrain'
+    assert study.base.to_dict()['default_scope'] == 'mmpretrain'
     with pytest.raises(FileNotFoundError, match='holds no study'):
         read_study(tmp_path)
 

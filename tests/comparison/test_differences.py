@@ -11,9 +11,9 @@ from mmposenc.lab.compare.statistics.differences import (
     Contrast,
     contrast,
     judged,
-    places,
     reaches,
     seeds_needed,
+    standings,
     visible,
 )
 
@@ -67,7 +67,7 @@ def test_values_without_spread_are_not_tested(values):
     study = {'a': seeded(*values), 'b': seeded(.7, .7, .7)}
     told = judged(contrast(study, {'a': 1, 'b': -1}), True, 1.)
     assert (told['verdict'], told['low'], told['error']) == ('cannot tell', None, 0)
-    assert {place.by for place in places(study, True).values()} == {None}
+    assert {standing.by for standing in standings(study, True).values()} == {None}
 
 
 @pytest.mark.parametrize('mean, error, verdict', [
@@ -105,16 +105,16 @@ def test_what_is_out_is_out_by_its_row(higher):
     noise, out = random.Random(0), 0
     for _ in range(8):
         values = drawn(noise, (1, .2, 3, 1), 3, (80, 84, 86, 79))
-        stand = places(values, higher)
+        stand = standings(values, higher)
         best = (max if higher else min)(values, key=lambda name: np.mean(
             list(values[name].values())))  # noqa: B023
         assert stand[best].by is None
-        for name, place in stand.items():
+        for name, standing in stand.items():
             if name != best:
-                told = judged(contrast(values, {name: 1, place.by or best: -1}), higher, 1.,
-                              place.reach)
-                assert (told['verdict'] == 'worse') == (place.by is not None)
-                out += place.by is not None
+                told = judged(contrast(values, {name: 1, standing.by or best: -1}), higher, 1.,
+                              standing.reach)
+                assert (told['verdict'] == 'worse') == (standing.by is not None)
+                out += standing.by is not None
     assert out
 
 

@@ -39,7 +39,6 @@ from mmposenc.lab.compare.running.runs import (
 from mmposenc.lab.compare.running.schedule import carry_out_all, is_taken
 from mmposenc.lab.compare.running.workers import LocalWorkers
 from mmposenc.lab.compare.study.applying import apply
-from mmposenc.lab.compare.study.metrics import metric_of
 
 
 def all_of(study):
@@ -106,8 +105,8 @@ def test_the_recommended_config_is_the_users_and_trains(copied, tmp_path, monkey
     assert head.startswith('# cls.py with the encoding ') and str(copied.folder) not in text
     entry, = (each for each in copied.entries if f'encoding {each.label}, ' in head)
     cfg = engine.load_config(str(best))
-    assert cfg.model.to_dict() == apply(copied.base(), entry).model.to_dict()
-    assert cfg.train_dataloader.to_dict() == copied.base().train_dataloader.to_dict()
+    assert cfg.model.to_dict() == apply(copied.base, entry).model.to_dict()
+    assert cfg.train_dataloader.to_dict() == copied.base.train_dataloader.to_dict()
     assert take['command'] == f'mmposenc train {best} --work-dir work_dirs/best'
     train.main([*take['command'].split()[2:], '--cfg-options', 'train_cfg.max_epochs=1'])
     assert Path('work_dirs/best/epoch_1.pth').is_file()
@@ -180,7 +179,7 @@ def test_a_size_that_can_not_be_tested_costs_that_test_alone(copied, capfd):
     assert [(row['factor'], row['n']) for row in results['summary']] == [(0.5, 0), (1, 1), (2, 1)]
     assert not is_over(study, record)  # the next call tries that test again
     state, = progress.states(study)
-    assert progress.cell(state, metric_of(study.base())) == f'{state.value:.1f}'
+    assert progress.cell(state, study.metric) == f'{state.value:.1f}'
 
 
 def test_what_is_made_besides_can_be_killed_or_fail_and_is_made_by_the_next_call(

@@ -6,7 +6,7 @@ import pytest
 from madeup_studies import drawn, run, seeded, study
 from scipy import stats
 
-from mmposenc.lab.compare.statistics.differences import contrast, places, reaches
+from mmposenc.lab.compare.statistics.differences import contrast, reaches, standings
 from mmposenc.lab.compare.statistics.summary import (
     base_of,
     best_of,
@@ -47,7 +47,7 @@ def test_roles_base_and_best():
     values = {'none': seeded(80, 81.5, 80.2), 'peg': seeded(95, 96.1, 95.4),
               'learned': seeded(90.2, 92, 90.1), 'irpe': seeded(94, 96.5, 95.2),
               'once': seeded(50.)}
-    stand = places(values, True)
+    stand = standings(values, True)
     rows = {(row['role'], row['encoding']): row
             for row in compare(values, 'none', True, 1.0, 1.0, stand)}
     assert {name for role, name in rows if role == 'base'} == {'peg', 'learned', 'irpe', 'once'}
@@ -72,7 +72,7 @@ def test_verdicts_and_intervals_say_the_same():
             {'none': {1.0: 80.}, 'a': {1.0: 83.}, 'b': {1.0: 80.}}, std=.2, shared=.2,
             seed=number).items()}
         higher = number % 2 == 0
-        for row in compare(values, 'none', higher, 1.0, 1.0, places(values, higher)):
+        for row in compare(values, 'none', higher, 1.0, 1.0, standings(values, higher)):
             assert (row['verdict'] in ('better', 'worse')) == (not row['low'] <= 0 <= row['high'])
             assert (row['verdict'] == 'better') == (row['low'] > 0 if higher else row['high'] < 0)
             assert (row['verdict'] == 'level') == (
@@ -87,7 +87,7 @@ def test_lower_may_be_better_and_the_base_the_best():
     for higher, told in ((False, [('best', 'none', 'worse'), ('base', 'peg', 'better')]),
                          (True, [('base', 'peg', 'worse'), ('best', 'peg', 'worse')])):
         assert [(row['role'], row['encoding'], row['verdict']) for row in compare(
-            values, 'none', higher, 1.0, .01, places(values, higher))] == told
+            values, 'none', higher, 1.0, .01, standings(values, higher))] == told
 
 
 def test_how_each_stands_at_each_size():

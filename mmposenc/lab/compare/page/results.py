@@ -16,7 +16,6 @@ from ..running.schedule import is_taken, last_lines
 from ..statistics.summary import summarize
 from ..study.applying import apply
 from ..study.files import read_json, write_json, write_text
-from ..study.metrics import metric_of
 from ..study.study import SCHEMA, Run, Study
 from .report import write_summarized
 
@@ -26,17 +25,16 @@ _COSTS = ('hw', 'macs', 'activations', 'seconds', 'peak_bytes')
 
 def collect(study: Study) -> dict[str, Any]:
     """results.json without what the report adds; docs/study-files.md names every key."""
-    base = study.base()
     records = [(run, read_record(run)) for run in study.runs()]
     extras = {run.entry.name: {name: read_json(run.folder / f'{name}.json') or {} for name in (
         'costs', 'pictures', 'figures', 'times')} for run, _ in records if run.first}
     made = {what: [(name, own[what]['content']) for name, own in extras.items()
                    if own[what].get('content')] for what in ('pictures', 'figures')}
-    size = trained_size(base)
+    size = trained_size(study.base)
     return {
         'schema': SCHEMA, 'title': Path(study.config).stem, 'config': study.config,
-        'task': TASKS[scope_of(base)], 'created': study.created, 'command': study.command,
-        'metric': asdict(metric_of(base)),
+        'task': TASKS[scope_of(study.base)], 'created': study.created, 'command': study.command,
+        'metric': asdict(study.metric),
         'sizes': [{'factor': factor, 'trained': factor == 1, 'hw': None if size is None else
                    [round(side * factor) for side in size]} for factor in study.sizes],
         'margin': study.margin,
@@ -108,7 +106,7 @@ def write_best(study: Study, name: str | None) -> dict[str, str] | None:
     entry = next(each for each in study.entries if each.name == name)
     path = study.folder / 'best.py'
     command = shlex.join(['mmposenc', 'train', str(path), '--work-dir', 'work_dirs/best'])
-    cfg = apply(study.base(), entry)
+    cfg = apply(study.base, entry)
     head = f'{Path(study.config).name} with the encoding {" ".join(entry.label.split())}'
     write_text(path, f'# {head}, made by mmposenc compare.\n# {command}\n'
                f'{cfg.pretty_text}')

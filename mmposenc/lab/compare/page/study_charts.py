@@ -9,7 +9,6 @@ from typing import Any
 
 from ..statistics.differences import LEAST_RUNS
 from ..statistics.formats import (
-    cost,
     count_text,
     first_upper,
     interval_text,
@@ -30,7 +29,7 @@ from .charts import (
     thinned,
     ticks_in_words,
 )
-from .tables import Cell, Table, mebibytes, named, number, run_mean
+from .tables import Cell, Table, costs_of, named, number
 
 #: Rows of a table of a curve.
 MOST_ROWS = 40
@@ -133,22 +132,17 @@ def size_chart(results: Mapping[str, Any], id: str = 'over-size') -> Chart | Non
 
 def cost_charts(results: Mapping[str, Any]) -> list[Chart]:
     """The metric at the trained size against everything that is known of the costs."""
-    trained = trained_factor(results)
     # Encodings may differ in the third digit.
     large, small = partial(count_text, digits=4), '{:.4g}'.format
-    kinds: list[tuple[str, Callable[[float], str], Callable[[Any], float | None]]] = [
-        ('parameters', large, lambda each: each.get('parameters')),
-        ('multiply-accumulates an image', large, lambda each: cost(each, trained, 'macs')),
-        ('seconds an image', seconds_text, lambda each: cost(each, trained, 'seconds')),
-        ('peak memory of inference, MiB', small,
-         lambda each: mebibytes(cost(each, trained, 'peak_bytes'))),
-        ('CPU time of a training', seconds_text,
-         lambda each: run_mean(results, each['name'], 'train_cpu_seconds')),
-        ('peak memory of a training, MiB', small,
-         lambda each: mebibytes(run_mean(results, each['name'], 'peak_bytes')))]
-    charts = [_cost_chart(results, f'cost-{n}', label, text,
-                          {each['name']: of(each) for each in results['encodings']})
-              for n, (label, text, of) in enumerate(kinds)]
+    kinds = (('parameters', 'parameters', large),
+             ('macs', 'multiply-accumulates an image', large),
+             ('seconds', 'seconds an image', seconds_text),
+             ('mebibytes', 'peak memory of inference, MiB', small),
+             ('train_seconds', 'CPU time of a training', seconds_text),
+             ('train_mebibytes', 'peak memory of a training, MiB', small))
+    costs = costs_of(results)
+    charts = [_cost_chart(results, f'cost-{kind}', label, text, costs[kind])
+              for kind, label, text in kinds]
     return [chart for chart in charts if chart is not None]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from ..statistics.formats import (
@@ -60,11 +61,33 @@ def number(value: float | None, text: str | Callable[[float], str] = str, mark: 
     return Cell(text, None if value is None else float(value), mark)
 
 
-def run_mean(results: Mapping[str, Any], encoding: str, key: str) -> float | None:
-    """The mean of 'train_seconds', ... over the finished runs of an encoding that know it."""
+def costs_of(results: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
+    """Kind of cost -> encoding -> its number at the trained size; None where it is not known.
+
+    Kinds are 'parameters', 'macs' and 'seconds' of an image, 'images_a_second', 'mebibytes' of a
+    pass, and means over finished runs: 'train_seconds' of the CPU, 'train_mebibytes' at the peak.
+    """
+    trained, found = trained_factor(results), {}
+    for each in results['encodings']:
+        name, seconds = each['name'], cost(each, trained, 'seconds')
+        found[name] = dict(
+            parameters=each.get('parameters'), macs=cost(each, trained, 'macs'),
+            seconds=seconds, images_a_second=1 / seconds if seconds else None,
+            mebibytes=_mebibytes(cost(each, trained, 'peak_bytes')),
+            train_seconds=_run_mean(results, name, 'train_cpu_seconds'),
+            train_mebibytes=_mebibytes(_run_mean(results, name, 'peak_bytes')))
+    return {kind: {name: own[kind] for name, own in found.items()}
+            for kind in next(iter(found.values()))}
+
+
+def _run_mean(results: Mapping[str, Any], encoding: str, key: str) -> float | None:
     known = [run[key] for run in results['runs'] if run['encoding'] == encoding
              and run['status'] == 'finished' and run.get(key) is not None]
-    return interval(known)['mean']
+    return fmean(known) if known else None
+
+
+def _mebibytes(count: float | None) -> float | None:
+    return None if count is None else count / 2 ** 20
 
 
 def overview(results: Mapping[str, Any]) -> Table:
@@ -72,19 +95,12 @@ def overview(results: Mapping[str, Any]) -> Table:
     best mean at the trained size first."""
     metric, trained = results['metric'], trained_factor(results)
     sizes = {factor: summary_at(results, factor) for factor in factors(results)}
-    kinds: list[tuple[str, Callable[[Any], float | None], Callable[[Any], str]]] = [
-        ('Parameters', lambda each: each.get('parameters'), grouped),
-        ('MACs', lambda each: cost(each, trained, 'macs'), count_text),
-        ('Images a second', lambda each: per_second(cost(each, trained, 'seconds')),
-         '{:.3g}'.format),
-        ('Training, CPU', lambda each: run_mean(results, each['name'], 'train_cpu_seconds'),
-         seconds_text),
-        ('Training, MiB', lambda each: mebibytes(run_mean(results, each['name'], 'peak_bytes')),
-         '{:.4g}'.format)]
-    columns = [(head, {each['name']: of(each) for each in results['encodings']}, text)
-               for head, of, text in kinds]
-    columns = [column for column in columns if set(column[1].values()) != {None}]
-    label = labels(results)
+    label, costs = labels(results), costs_of(results)
+    columns = [(head, costs[kind], text) for head, kind, text in (
+        ('Parameters', 'parameters', grouped), ('MACs', 'macs', count_text),
+        ('Images a second', 'images_a_second', '{:.3g}'.format),
+        ('Training, CPU', 'train_seconds', seconds_text),
+        ('Training, MiB', 'train_mebibytes', '{:.4g}'.format)) if {*costs[kind].values()} != {None}]
     rows = [(named(label[each]),
              *(number(at[each]['mean'], interval_text(at[each], metric), best_mark(at[each]))
                for at in sizes.values()),
@@ -95,16 +111,6 @@ def overview(results: Mapping[str, Any]) -> Table:
     return Table(first_upper(f'{metric["label"]}{unit} by image size: mean over seeds (its 95% '
                              'interval); bold: can still be best'),
                  ('Encoding', *heads, 'Seeds', *(head for head, _, _ in columns)), rows)
-
-
-def per_second(seconds: float | None) -> float | None:
-    """So many in a second."""
-    return 1 / seconds if seconds else None
-
-
-def mebibytes(count: float | None) -> float | None:
-    """Of so many bytes."""
-    return None if count is None else count / 2 ** 20
 
 
 def differences(results: Mapping[str, Any], factor: float) -> Table:

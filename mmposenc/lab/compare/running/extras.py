@@ -62,9 +62,9 @@ def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
         study, run: which; the encoding's first run.
         checkpoint: the trained weights; None where training left none: then only costs.
     """
-    cfg = apply(study.base(), run.entry)
+    cfg = apply(study.base, run.entry)
     makers: dict[str, Callable[[], Any]] = {
-        'costs': lambda: costs(study.base(), run.entry, study.sizes)}
+        'costs': lambda: costs(study.base, run.entry, study.sizes)}
     if checkpoint is not None:
         makers.update(pictures=lambda: draw_predictions(cfg, checkpoint, study.pictures,
                                                         study.folder, run.entry.slug),
@@ -136,7 +136,7 @@ def time_models(study: Study) -> None:
 def times(study: Study, entry: Entry) -> list[dict[str, Any]]:
     """Seconds of a pass of one image at every size, and the accelerator's peak memory. Where one
     can't be taken, the reason is printed: no error ends a study that is trained."""
-    cfg, found = apply(study.base(), entry), []
+    cfg, found = apply(study.base, entry), []
     for factor in study.sizes:
         told: dict[str, Any] = {'factor': factor}
         try:

@@ -86,7 +86,7 @@ def plan(args: argparse.Namespace, command: str) -> tuple[Study, Config]:
             raise ValueError('--encodings: name what is to be compared, such as none learned peg')
     with nullcontext() if args.dry_run else planning_lock(folder):
         old = read_study(folder) if (folder / 'study.json').is_file() else None
-        cfg: Any = given if given is not None or old is None else old.base()
+        cfg: Any = given if given is not None or old is None else old.base
         if old is not None and given is not None:
             check_same_config(old, given)
         study = _asked(args, command, cfg, old, folder, entries)

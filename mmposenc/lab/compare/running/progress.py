@@ -103,8 +103,9 @@ def cell(state: State, metric: Metric) -> str:
     return ', '.join(parts)
 
 
-def table(study: Study, runs: list[State], metric: Metric, jobs: int) -> Table:
+def table(study: Study, runs: list[State], jobs: int) -> Table:
     """A row an encoding, a column a seed."""
+    metric = study.metric
     made = Table(title=metric.label, caption=summary(runs, jobs), title_justify='left',
                  caption_justify='left')
     made.add_column('encoding', overflow='fold')
@@ -143,14 +144,13 @@ class Display:
     """Shows how a study stands until it is closed.
 
     Args:
-        study, metric: what is shown.
+        study: what is shown.
         jobs: how many runs there are at once.
         console: where, of :func:`plain_console`; by default the standard output.
     """
 
-    def __init__(self, study: Study, metric: Metric, jobs: int, console: Console | None = None
-                 ) -> None:
-        self.study, self.metric, self.jobs = study, metric, jobs
+    def __init__(self, study: Study, jobs: int, console: Console | None = None) -> None:
+        self.study, self.jobs = study, jobs
         self.console = console or plain_console(file=sys.stdout)
         self.live: Live | None = None
         self.looked = 0.0
@@ -172,7 +172,7 @@ class Display:
         now = time.monotonic()
         if self.live is not None and (at_once or now - self.looked >= _LOOK):
             self.looked = now
-            self.live.update(table(self.study, states(self.study), self.metric, self.jobs))
+            self.live.update(table(self.study, states(self.study), self.jobs))
 
     def tell(self, run: Run, event: str) -> None:
         """A line of what happened to a run, where there is no table."""
@@ -184,7 +184,8 @@ class Display:
         if event == 'ended':
             status = state.record['status']
             if status == 'finished':
-                status += f', {self.metric.label} {value_text(state.value, vars(self.metric))}'
+                metric = self.study.metric
+                status += f', {metric.label} {value_text(state.value, vars(metric))}'
             text = ': '.join(filter(None, [status, short_note(state.record)]))
         # A run that has just been started does not hold its lock yet, so none are counted.
         self.say(f'{run.entry.name} seed {run.seed}: {text} '

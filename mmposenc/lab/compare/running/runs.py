@@ -30,7 +30,7 @@ from mmposenc.engine.training.processes import plain_model
 from ..study.applying import apply
 from ..study.files import read_json, write_json
 from ..study.lengths import set_length
-from ..study.metrics import details, metric_of, with_details
+from ..study.metrics import details, with_details
 from ..study.sizes import resized
 from ..study.study import Run, Study, read_study
 from .extras import make_extras, missing
@@ -85,7 +85,7 @@ def run_config(study: Study, run: Run, purpose: str) -> Config:
         study, run: which.
         purpose: 'train', or the name of a test; the work directory below the run's folder.
     """
-    cfg = apply(study.base(), run.entry)
+    cfg = apply(study.base, run.entry)
     set_length(cfg, study.length)
     # mmengine keeps one logger and one visualizer a name.
     name = str(run.folder.resolve() / purpose).strip(os.sep).replace(os.sep, '_')
@@ -134,11 +134,10 @@ def _train(study: Study, run: Run, record: dict[str, Any], launcher: str) -> Non
     _tell(run, 'start')
     cfg = run_config(study, run, 'train')
     cfg.launcher = launcher
-    metric = metric_of(cfg).name
     resume = 'auto' if latest_checkpoint(cfg.work_dir) else None  # else load_from counts
     engine.prepare_training(cfg, resume=resume)
     runner = engine.build_runner(cfg)
-    hook = RecordHook(run, metric, study.length.unit == 'epochs')
+    hook = RecordHook(run, study.metric.name, study.length.unit == 'epochs')
     runner.register_hook(hook)
     runner.train()
     costs = hook.costs()
@@ -187,7 +186,7 @@ def _test(study: Study, run: Run, factor: float, checkpoint: str, launcher: str
     bad = [name for names in all_gather_object(bad) for name in names]
     if bad or not math.isfinite(value):  # else the first class of all would be a prediction
         raise NotFinite('predictions are not finite: '
-                        + (f'the output of {bad[0]}' if bad else f'{metric_of(cfg).name}={value}'))
+                        + (f'the output of {bad[0]}' if bad else f'{study.metric.name}={value}'))
     return {'factor': factor, 'value': value, 'by_class': by_class, 'by_size': by_size}
 
 

@@ -67,7 +67,7 @@ def best_of(values: Values, higher_is_better: bool) -> str | None:
     return (max if higher_is_better else min)(means, key=lambda name: means[name], default=None)
 
 
-class Place(NamedTuple):
+class Standing(NamedTuple):
     """How an encoding stands among others: which one rules it out, if any, and how many standard
     errors its bounds against the others reach (None where it was not tested)."""
 
@@ -105,7 +105,7 @@ def judged(found: Contrast, higher_is_better: bool, margin: float,
     return row
 
 
-def places(values: Values, higher_is_better: bool) -> dict[str, Place]:
+def standings(values: Values, higher_is_better: bool) -> dict[str, Standing]:
     """How each encoding stands: multiple comparisons with the best (Hsu 1981).
 
     One is ruled out where the upper bound of its mean minus another's is below 0. The chance that
@@ -124,7 +124,7 @@ def places(values: Values, higher_is_better: bool) -> dict[str, Place]:
             if other != name and gap.error and gap.mean is not None:
                 bounds[other] = gap.mean + reach[name] * gap.error
         by = min(bounds, key=lambda other: bounds[other], default=None)
-        found[name] = Place(by if by is not None and bounds[by] < 0 else None, reach.get(name))
+        found[name] = Standing(by if by is not None and bounds[by] < 0 else None, reach.get(name))
     return found
 
 

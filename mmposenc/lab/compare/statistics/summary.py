@@ -15,13 +15,13 @@ from .differences import (
     MARGIN,
     SAME,
     WORSE,
-    Place,
+    Standing,
     Values,
     best_of,
     contrast,
     judged,
-    places,
     reaches,
+    standings,
 )
 from .formats import BEST, CAN_BE, cost, margin_text, names_in_words, value_text
 
@@ -44,8 +44,8 @@ def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
     summary, differences = [], []
     for factor in factors(results):
         values = values_at(results, factor)
-        stand = places(values, higher)
-        left = [name for name, place in stand.items() if place.by is None]
+        stand = standings(values, higher)
+        left = [name for name, each in stand.items() if each.by is None]
         word = BEST if len(left) == 1 < len(values) else CAN_BE
         summary += [dict(encoding=name, factor=factor, **interval(
             list(seeds.values()), results['metric']),
@@ -163,7 +163,7 @@ def interval(values: Sequence[float], metric: Mapping[str, Any] | None = None) -
 
 
 def compare(values: Values, base: str, higher_is_better: bool, factor: float, margin: float,
-            stand: Mapping[str, Place]) -> list[dict[str, Any]]:
+            stand: Mapping[str, Standing]) -> list[dict[str, Any]]:
     """Differences of every encoding from the base, and from the best at this size.
 
     Args:
@@ -172,7 +172,7 @@ def compare(values: Values, base: str, higher_is_better: bool, factor: float, ma
         higher_is_better: of the metric.
         factor: the size; goes into the rows.
         margin: what is closer is level.
-        stand: of :func:`places`.
+        stand: of :func:`standings`.
 
     Returns:
         Rows of 'differences'. An encoding that is ruled out is compared with the one that does it,
@@ -180,10 +180,10 @@ def compare(values: Values, base: str, higher_is_better: bool, factor: float, ma
     """
     best, rows = best_of(values, higher_is_better), []
     reach = reaches(values, [base], 2).get(base)
-    for name, place in stand.items():
+    for name, standing in stand.items():
         pairs = [('base', base, reach)] if name != base else []
         if best is not None and name != best:
-            pairs.append(('best', place.by or best, place.reach))
+            pairs.append(('best', standing.by or best, standing.reach))
         for role, other, own in pairs:
             row = judged(contrast(values, {name: 1, other: -1}), higher_is_better, margin, own)
             rows.append(dict(encoding=name, against=other, role=role, factor=factor, **row))

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from mmposenc.engine.training.lock import WorkDirLock
 from .encodings import Entry
 from .files import finite, read_json, write_json, write_text
 from .lengths import Length
+from .metrics import Metric, metric_of
 
 SCHEMA = 1
 
@@ -55,9 +57,15 @@ class Study:
         """The base config with its options in it; every run begins with it."""
         return self.folder / 'config.py'
 
+    @cached_property
     def base(self) -> Config:
-        """The base config, read again."""
+        """The base config, which nobody changes."""
         return Config.fromfile(self.config_file)
+
+    @cached_property
+    def metric(self) -> Metric:
+        """The number that encodings are compared by."""
+        return metric_of(self.base)
 
     def runs(self) -> list[Run]:
         """All trainings, those of the first seed first: all encodings are seen early."""
@@ -142,7 +150,7 @@ def joined(old: Study, new: Study) -> Study:
 
 def check_same_config(study: Study, cfg: Config) -> None:
     """Raises ValueError, naming what differs, unless a config is the one of the study."""
-    old, new = _flat(study.base().to_dict()), _flat(Config.fromstring(cfg.pretty_text, '.py')
+    old, new = _flat(study.base.to_dict()), _flat(Config.fromstring(cfg.pretty_text, '.py')
                                                     .to_dict())
     differ = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     if differ:
