@@ -3,10 +3,13 @@ import contextlib
 import gc
 import sys
 
+import process_state
 import pytest
 
 #: Modules there were when objects were last frozen.
 _frozen = 0
+#: What ran before the tests, or was already reported.
+_running: set[str] = set()
 
 
 def pytest_addoption(parser):
@@ -54,8 +57,25 @@ def pytest_runtest_setup(item):
         _frozen = len(sys.modules)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item):
-    """A training within a test leaves torch as its config has it."""
-    if 'torch' in sys.modules:
-        sys.modules['torch'].use_deterministic_algorithms(False)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """A test finds the process as the first one did, and leaves it so."""
+    parts = process_state.remember()
+    process_state.seed()
+    try:
+        return (yield)
+    finally:
+        for restore in parts:
+            restore()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item, nextitem):
+    """What a test leaves running is an error of that test."""
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        found = process_state.running() - _running
+        if found:
+            _running.update(found)
+            pytest.fail(f'left running: {", ".join(sorted(found))}', pytrace=False)
+    return result
