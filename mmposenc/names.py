@@ -73,6 +73,7 @@ CLASSES: dict[str, dict[str, str]] = {
     },
     'metric': {
         'ClassIoUMetric': 'openmmlab.segmentation',
+        'CocoMetric': 'openmmlab.coco_metric',
         'DumpSegResults': 'openmmlab.segmentation',
     },
     'optim_wrapper': {'AmpOptimWrapper': 'engine.training.amp'},

@@ -32,11 +32,9 @@ def build(root, classes=('square', 'disc'), **kwargs):
 def warnings(caplog):
     """What mmengine's print_log says, as a list."""
     from mmengine.logging import MMLogger
-    logger = MMLogger.get_instance('test_coco', log_level='WARNING')
-    logger.addHandler(caplog.handler)
+    MMLogger.get_instance('test_coco', log_level='WARNING').addHandler(caplog.handler)
     with caplog.at_level(logging.WARNING):
         yield lambda: [record.getMessage() for record in caplog.records]
-    logger.removeHandler(caplog.handler)
 
 
 def test_a_good_data_set_equals_mmdets(root, warnings) -> None:
@@ -72,6 +70,30 @@ def test_category_that_is_not_a_class(root, warnings) -> None:
     assert any("4 of category 'disc'" in message for message in warnings())
     with pytest.raises(ValueError, match="unknown_categories='ignore' must be 'error' or 'drop'"):
         build(root, unknown_categories='ignore')
+
+
+def test_a_class_without_an_object_is_named_before_training(root, warnings) -> None:
+    rewrite(root, lambda data: [ann.update(category_id=1) for ann in data['annotations']] and None)
+    build(root, test_mode=True)
+    assert warnings() == []
+    build(root)
+    assert warnings() == [f"{root}/annotations.json has no object of 'disc'; a model trained on it "
+                          'will not find any']
+
+
+@pytest.mark.parametrize('crowd', [0, 1])
+def test_masks_as_run_lengths_are_trained_on(root, warnings, crowd) -> None:
+    """mmdet ignores them where poly2mask is False; of crowds it ignores all."""
+    run_lengths = {'size': [44, 64], 'counts': [100, 50, 44 * 64 - 150]}
+    rewrite(root, put('annotations', 1, segmentation=run_lengths, iscrowd=crowd))
+    dataset = build(root, pipeline=[
+        dict(type='mmposenc.LoadImageFromFile'),
+        dict(type='mmdet.LoadAnnotations', with_bbox=True, with_mask=True, poly2mask=False)])
+    loaded = dataset[0]
+    assert loaded['gt_ignore_flags'].tolist() == [False, bool(crowd)]
+    if not crowd:
+        assert loaded['gt_masks'].masks[1].sum() == 50
+    assert ('poly2mask=True' in ''.join(warnings())) == (not crowd)
 
 
 def test_classes_that_would_shift_the_labels(root) -> None:

@@ -75,6 +75,20 @@ def test_files(tmp_path) -> None:
     assert broken(b'no image at all') == 'Pillow recognises no picture in it'
 
 
+@pytest.mark.parametrize('kind', ['PNG', 'TIFF'])
+@pytest.mark.parametrize('color, bits', [('color', 12), ('grayscale', 12), ('color', 16)])
+def test_twelve_bits_in_sixteen_keep_their_grey_levels(tmp_path, kind, color, bits) -> None:
+    levels = np.arange(2 ** 12, dtype=np.uint16).reshape(64, 64) << bits - 12
+    path = tmp_path / f'deep.{kind}'
+    path.write_bytes(encoded(kind, levels))
+    for to_float32 in (False, True):
+        load = TRANSFORMS.build(dict(type='mmposenc.LoadImageFromFile', color_type=color,
+                                     to_float32=to_float32))
+        image = load(dict(img_path=str(path)))['img']
+        np.testing.assert_array_equal(image[..., 0] if color == 'color' else image,
+                                      levels >> bits - 8)
+
+
 def decoded(data) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(data)))
 

@@ -98,6 +98,28 @@ def test_no_image_says_where_it_looked(root):
         build(root, img_suffix='.png')
 
 
+@pytest.fixture
+def warnings(caplog):
+    """What mmengine's print_log says, as a list."""
+    from mmengine.logging import MMLogger
+    MMLogger.get_instance('test_segmentation', log_level='WARNING').addHandler(caplog.handler)
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize('labels, options, unseen', [
+    ([0, 255], dict(reduce_zero_label=False), "'road', 'tree'"),  # masks of 0 and 255
+    ([0, 1], dict(), "'road', 'tree'"),  # 0 is ignored, too
+    ([0, 1, 2], dict(reduce_zero_label=False), ''), ([1, 2, 3], dict(), ''),
+    ([0, 1, 2], dict(test_mode=True), '')])
+def test_a_class_without_a_pixel_is_named_before_training(root, warnings, labels, options, unseen):
+    for i in range(4):
+        save(root, i, np.resize(labels, (8, 12)))
+    build(root, **options)
+    found = [message for message in warnings() if 'has pixels of' in message]
+    assert len(found) == bool(unseen)
+    assert all(f'pixels of {unseen} (pixels of the value 255' in message for message in found)
+
+
 def test_ade20k_has_its_classes(tmp_path):
     for kind, suffix in (('images', 'jpg'), ('labels', 'png')):
         (tmp_path / kind).mkdir()

@@ -127,6 +127,20 @@ def test_classes_that_the_type_of_a_data_set_knows() -> None:
     check_num_classes(cfg, ('val',))
 
 
+def test_classes_in_a_file_are_its_lines(tmp_path) -> None:
+    """mmengine reads a file where it is given a path."""
+    names = tmp_path / 'classes.txt'
+    names.write_text('sky\nroad\ntree\n')
+    cfg = segmentation(dict(num_classes=3))
+    for key in ('train_dataloader.dataset.dataset', 'val_dataloader.dataset'):
+        cfg.merge_from_dict({f'{key}.metainfo.classes': str(names)})
+    check_num_classes(cfg, ('train', 'val'))
+    cfg.merge_from_dict({'val_dataloader.dataset.metainfo.classes': 'sky'})
+    with pytest.raises(ValueError, match=r"metainfo\.classes='sky' must be a list of names or the "
+                                         r"path of a file .*write \('sky',\)"):
+        check_num_classes(cfg, ('train', 'val'))
+
+
 def classification(root: Path, **options: object) -> Config:
     loaders = {f'{phase}_dataloader': dict(dataset=dict(
         type='CustomDataset', data_root=str(root), data_prefix=phase, **options))

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from mmengine.config import Config
-from mmengine.registry import DATASETS
+from mmengine.fileio import list_from_file
+from mmengine.registry import DATASETS, DefaultScope
 
 from mmposenc.encodings.build import listed
 
@@ -70,6 +71,11 @@ def metainfo_of(dataset: Any, scope: str | None, key: str) -> Any:
     """Its ``classes`` or ``palette``: those of the config, else of its class, such as
     ADE20KDataset; or None."""
     given = (dataset.get('metainfo') or {}).get(key)
+    if isinstance(given, str):  # of which mmengine reads the lines
+        if not os.path.isfile(given):
+            raise ValueError(f'metainfo.{key}={given!r} must be a list of names or the path of a '
+                             f'file with a name a line; of one name write ({given!r},)')
+        return list_from_file(given)
     if given or not isinstance(dataset.get('type'), str):
         return given
     with DATASETS.switch_scope_and_registry(scope) as registry:
@@ -186,9 +192,41 @@ def _within(size: Size) -> Size:
     return size if long <= 2 * short else (short, round(short * 4 / 3))
 
 
+#: This project's classes in the place of mmdet's, which read annotations without checks, and the
+#: arguments with which they leave to the user what mmdet leaves to him.
+_CHECKED = {'CocoDataset': dict(type='mmposenc.CocoDataset', unknown_categories='drop',
+                                check_images=False),
+            'CocoMetric': dict(type='mmposenc.CocoMetric')}
+
+
+def checked(described: Any) -> Any:
+    """A described data set or metric, and those inside it, with mmdet's CocoDataset and CocoMetric
+    replaced by this project's, which check what they read and evaluate what was loaded.
+
+    Args:
+        described: a dict, a list of them, or something that is built already, which is returned.
+    """
+    if isinstance(described, (list, tuple)):
+        return [checked(each) for each in described]
+    if not isinstance(described, dict):
+        return described
+    found = {key: checked(value) if key in ('dataset', 'datasets', 'metrics') else value
+             for key, value in described.items()}
+    kind, scope = found.get('type'), DefaultScope.get_current_instance()
+    name = bare_type(found)
+    if isinstance(kind, str):
+        is_mmdets = kind == f'mmdet.{name}' or (
+            kind == name and scope is not None and scope.scope_name == 'mmdet')
+    else:
+        is_mmdets = getattr(kind, '__module__', '').startswith('mmdet.')
+    if is_mmdets and name in _CHECKED:
+        found = {**_CHECKED[name], **found, 'type': _CHECKED[name]['type']}
+    return found
+
+
 def build_data_set(described: Any) -> Any:
     """A data set of the default scope, with its annotations read: some read them when asked."""
-    dataset = DATASETS.build(described)
+    dataset = DATASETS.build(checked(described))
     if hasattr(dataset, 'full_init'):
         dataset.full_init()
     return dataset

@@ -23,6 +23,7 @@ from mmposenc.checkpoint.integrity import seal, whole_file
 from mmposenc.checkpoint.mismatch import mismatch
 from mmposenc.operators.deterministic import deterministic_forms
 
+from ..config.nodes import checked
 from ..console import ConsoleHook, quiet
 from .checkpoints import INTERRUPTED, CheckpointHook, latest_checkpoint, not_finite, note_checkpoint
 from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
@@ -211,6 +212,19 @@ class Runner(CheckpointRunner):
                             'IterBasedTrainLoop': IterBasedTrainLoop}.get(kind, loop.get('type'))
         return super().build_train_loop(loop)
 
+    @staticmethod
+    def build_dataloader(dataloader: Any, *args: Any, **kwargs: Any) -> Any:
+        return _Runner.build_dataloader(checked(dataloader), *args, **kwargs)
+
+    def build_evaluator(self, evaluator: Any) -> Any:
+        return super().build_evaluator(checked(evaluator))
+
+    def build_val_loop(self, loop: Any) -> Any:
+        return _evaluating_what_it_loads(super().build_val_loop(loop))
+
+    def build_test_loop(self, loop: Any) -> Any:
+        return _evaluating_what_it_loads(super().build_test_loop(loop))
+
     def train(self) -> torch.nn.Module:
         lock = WorkDirLock(self.work_dir) if is_main_process() else None
         try:
@@ -282,6 +296,22 @@ class Runner(CheckpointRunner):
                 else 'there is no checkpoint yet, so --resume auto starts from the beginning')
         at = f'in epoch {self.epoch + 1}, after iteration {self.iter}'
         self.logger.warning(f'{reason} {at}; {hint}')
+
+
+def _evaluating_what_it_loads(loop: Any) -> Any:
+    """A loop whose metrics take their ground truth from its data set."""
+    names: set[tuple[str, str]] = set()
+    for metric in loop.evaluator.metrics:
+        if not hasattr(metric, 'take_truth'):
+            continue
+        for name in ((metric.prefix, each) for each in metric.metrics):
+            if name in names:
+                raise ValueError(f'two CocoMetric of the evaluator have prefix={name[0]!r} and '
+                                 f'metric={name[1]!r}, so their results would have one name; give '
+                                 'each its own prefix')
+            names.add(name)
+        metric.take_truth(loop.dataloader.dataset)
+    return loop
 
 
 def _plain(kind: Any) -> str:

@@ -216,7 +216,8 @@ class CocoDataset(NamedErrors, _CocoDataset):
     - a mask that cannot be read, if the pipeline loads masks.
 
     Boxes without area and annotations of images that are not in the file are left out; a warning
-    counts them.
+    counts them. Another names classes that no object has. Where masks are run lengths, masks are
+    loaded as bitmaps whatever ``poly2mask`` says: mmdet ignores such objects if it is False.
 
     Args:
         unknown_categories: 'error', or 'drop' to train on some of the file's categories; a warning
@@ -248,13 +249,12 @@ class CocoDataset(NamedErrors, _CocoDataset):
         self.dropped.clear()
         self._names: dict[int, str] | None = None
         data_list = super().load_data_list()
-        if not self.test_mode and not any(info['instances'] for info in data_list):
-            dropped = ', '.join(f'{count} {what}' for what, count in self.dropped.items())
-            raise ValueError(f'{self.ann_file} has no annotation to train on'
-                             + (f'; dropped: {dropped}' if dropped else ''))
-        if self.dropped:
-            counts = ', '.join(f'{count} {what}' for what, count in self.dropped.items())
-            _warn(f'{self.ann_file}: dropped annotations: {counts}')
+        dropped = ', '.join(f'{count} {what}' for what, count in self.dropped.items())
+        if not self.test_mode:
+            self._check_labels(data_list, dropped)
+        if dropped:
+            _warn(f'{self.ann_file}: dropped annotations: {dropped}')
+        self._load_run_lengths(data_list)
         if self.check_images:
             data_list = self._without_broken_images(data_list)
         return data_list
@@ -269,6 +269,28 @@ class CocoDataset(NamedErrors, _CocoDataset):
         for ann in raw_data_info['raw_ann_info']:
             self._check_annotation(ann, image)
         return super().parse_data_info(raw_data_info)
+
+    def _check_labels(self, data_list: list[dict], dropped: str) -> None:
+        """Name the classes that training will not see."""
+        labels = {instance['bbox_label'] for info in data_list for instance in info['instances']}
+        if not labels:
+            raise ValueError(f'{self.ann_file} has no annotation to train on'
+                             + (f'; dropped: {dropped}' if dropped else ''))
+        classes = self.metainfo['classes']
+        if unseen := [name for label, name in enumerate(classes) if label not in labels]:
+            _warn(f'{self.ann_file} has no object of {", ".join(map(repr, unseen))}; a model '
+                  'trained on it will not find any')
+
+    def _load_run_lengths(self, data_list: list[dict]) -> None:
+        """Load all masks as bitmaps where some are run lengths: with ``poly2mask=False`` mmdet
+        would ignore those objects."""
+        for step in self.pipeline.transforms:
+            if getattr(step, 'with_mask', False) and not getattr(step, 'poly2mask', True) and any(
+                    isinstance(instance.get('mask'), dict) and not instance['ignore_flag']
+                    for info in data_list for instance in info['instances']):
+                step.poly2mask = True
+                _warn(f'{self.ann_file} has masks as run lengths, so masks are loaded as bitmaps '
+                      '(poly2mask=True)')
 
     def _check_classes(self, names: dict[int, str]) -> None:
         classes = list(self.metainfo['classes'])
@@ -290,8 +312,10 @@ class CocoDataset(NamedErrors, _CocoDataset):
             self.dropped['marked to be ignored'] += 1
         elif width <= 0 or height <= 0:
             self.dropped['with a box of zero area'] += 1
-        elif width < 1 or height < 1 or ann['area'] <= 0:
+        elif width < 1 or height < 1:
             self.dropped['with a box thinner than a pixel'] += 1
+        elif ann['area'] <= 0:
+            self.dropped['with an area of zero'] += 1
         elif (left >= image['width'] or top >= image['height'] or left + width <= 0
                 or top + height <= 0):
             self.dropped['with a box outside the image'] += 1

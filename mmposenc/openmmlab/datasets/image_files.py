@@ -173,6 +173,27 @@ def turned(data: bytes, pixels: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(pixels[rows, cols])
 
 
+def eight_bits(data: bytes, pixels: np.ndarray, color: str) -> np.ndarray:
+    """Pixels whose grey levels are kept where a file has 16 bits a channel and uses 12 of them.
+
+    OpenCV takes the upper 8 of 16 bits. A camera's 12 bits are the lower ones, of which it would
+    leave 16 grey levels.
+
+    Args:
+        data: the file, a PNG or TIFF.
+        pixels: (H, W, ...), 0 to 255, as OpenCV decodes it.
+        color: 'color' or 'grayscale', the way in which it was decoded.
+    """
+    if not data.startswith((b'\x89PNG', b'II', b'MM')) or pixels.max(initial=0) > 4095 // 256:
+        return pixels
+    import cv2
+    flag = cv2.IMREAD_COLOR if color == 'color' else cv2.IMREAD_GRAYSCALE
+    deep = cv2.imdecode(np.frombuffer(data, np.uint8), flag | cv2.IMREAD_ANYDEPTH)
+    if deep is None or deep.dtype != np.uint16 or deep.shape != pixels.shape:
+        return pixels
+    return (deep >> 4).astype(pixels.dtype)
+
+
 def reason(error: Exception) -> str:
     """The message of an error without the name of the file."""
     if isinstance(error, UnidentifiedImageError):  # its message names a buffer

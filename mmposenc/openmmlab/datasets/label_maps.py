@@ -15,7 +15,7 @@ MODES = ('L', 'P', '1')
 
 
 def check_pairs(pairs: Sequence[tuple[str, str]], num_labels: int | None = None,
-                ignore_index: int = 255) -> None:
+                ignore_index: int = 255) -> set[int]:
     """Check that label maps exist, are complete, have 8 bits and the size of their images.
 
     The beginning and the end of each file are read, and all pixels of a sample of the maps, to find
@@ -26,27 +26,36 @@ def check_pairs(pairs: Sequence[tuple[str, str]], num_labels: int | None = None,
         num_labels: the labels are 0 to ``num_labels - 1``; None: they are not checked.
         ignore_index: a label that may occur too.
 
+    Returns:
+        the labels of the sample, without ``ignore_index``; empty if labels are not checked.
+
     Raises:
         ValueError: it lists up to 20 files and what is wrong with each.
     """
+    labels: set[int] = set()
     with ThreadPoolExecutor(max_workers=16) as pool:  # limited by the disk
         found = [text for text in pool.map(pair_problem, pairs, chunksize=64) if text]
     if not found and num_labels is not None:
         for path in sample([path for _, path in pairs]):
-            if text := map_problem(path, num_labels, ignore_index):
+            if text := map_problem(path, num_labels, ignore_index, labels):
                 found.append(text)
     if found:
         shown = '\n'.join(f'  {text}' for text in found[:20])
         raise ValueError(f'{len(found)} of {len(pairs)} label maps cannot be used:\n'
                          f'{shown}\n(check_images=False in the data set skips this check)')
+    return labels - {ignore_index}
 
 
-def map_problem(path: str, num_labels: int, ignore_index: int = 255) -> str:
+def map_problem(path: str, num_labels: int, ignore_index: int = 255,
+                seen: set[int] | None = None) -> str:
     """What is wrong with the pixels of a label map, which are all read; an empty string if nothing
-    is."""
+    is. The labels of the map are added to ``seen``."""
     try:
         with Image.open(path) as image:
-            text = label_problem(np.asarray(image), num_labels, ignore_index)
+            pixels = np.asarray(image)
+        if seen is not None:
+            seen.update(np.unique(pixels).tolist())
+        text = label_problem(pixels, num_labels, ignore_index)
     except (OSError, SyntaxError, ValueError) as error:
         text = str(error)
     return text and f'{path}: {text}'

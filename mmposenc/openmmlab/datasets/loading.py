@@ -9,7 +9,15 @@ from mmcv.transforms import LoadImageFromFile as _LoadImageFromFile
 
 from mmposenc.command_line import describe
 
-from .image_files import MAX_PIXELS, breaks_off, broken, check_file, reason, turned
+from .image_files import (
+    MAX_PIXELS,
+    breaks_off,
+    broken,
+    check_file,
+    eight_bits,
+    reason,
+    turned,
+)
 
 
 class NamedErrors:
@@ -44,7 +52,8 @@ class LoadImageFromFile(_LoadImageFromFile):
     """mmcv's LoadImageFromFile, which refuses truncated files.
 
     OpenCV decodes half a JPEG to an image whose rest is grey, and training would use it. With
-    ``ignore_empty=True`` such an image is skipped (training draws another one).
+    ``ignore_empty=True`` such an image is skipped (training draws another one). A picture of 12
+    bits in a file of 16 keeps its grey levels.
 
     Args:
         max_pixels: larger images are refused before they are decoded.
@@ -71,7 +80,8 @@ class LoadImageFromFile(_LoadImageFromFile):
                 if loaded is not None and breaks_off(data, loaded['img']):
                     problem = 'it is truncated in the middle, although it has an end marker'
                 if loaded and (self.imdecode_backend, self.color_type) in _TURNING:
-                    loaded['img'] = turned(data, loaded['img'])
+                    loaded['img'] = turned(
+                        data, eight_bits(data, loaded['img'], self.color_type))
                     loaded['img_shape'] = loaded['ori_shape'] = loaded['img'].shape[:2]
         except AssertionError:  # mmcv's, where a decoder gives nothing: of pixels of 32 bits
             problem = f'imdecode_backend={self.imdecode_backend!r} cannot decode it'

@@ -1,14 +1,16 @@
 """Data sets of label maps and their loading, with checks."""
 from __future__ import annotations
 
+import logging
 import os.path as osp
 from typing import Any
 
+from mmengine.logging import print_log
 from mmseg.datasets import ADE20KDataset as _ADE20KDataset
 from mmseg.datasets import BaseSegDataset
 from mmseg.datasets.transforms import LoadAnnotations
 
-from .image_files import check_file
+from .image_files import SAMPLES, check_file
 from .label_maps import check_pairs, label_problem
 from .loading import NamedErrors
 
@@ -93,8 +95,23 @@ class SegDataset(NamedErrors, BaseSegDataset):
             # Files hold all labels of METAINFO, before reduce_zero_label.
             names = self.METAINFO.get('classes') or classes
             num_labels = len(names) + self.reduce_zero_label if names else None
-            check_pairs(pairs, num_labels, self.ignore_index)
+            labels = check_pairs(pairs, num_labels, self.ignore_index)
+            if classes and not self.test_mode and not self.label_map:
+                self._name_unseen(labels, len(pairs))
         return data_list
+
+    def _name_unseen(self, labels: set[int], num_maps: int) -> None:
+        """Warn of classes that no label map has. Where only a sample of many maps was read, other
+        maps may have them, unless the sample has a single class."""
+        offset, classes = int(self.reduce_zero_label), self._metainfo['classes']
+        seen = {label - offset for label in labels if label >= offset}
+        unseen = [name for i, name in enumerate(classes) if i not in seen]
+        where = 'no label map' if num_maps <= SAMPLES else f'none of {SAMPLES} label maps'
+        if unseen and (num_maps <= SAMPLES or len(seen) < 2):
+            print_log(f'{where} of {self.data_prefix.get("seg_map_path")} has pixels of '
+                      f'{", ".join(map(repr, unseen))} (pixels of the value {self.ignore_index} '
+                      'are ignored' + (', and so is 0: reduce_zero_label=True)' if offset else ')'),
+                      'current', logging.WARNING)
 
     def _no_images(self) -> str:
         folder = self.data_prefix.get('img_path')

@@ -1,0 +1,195 @@
+"""A detector that predicts what its data set loaded has an AP of 1, whatever the file looks like."""
+from __future__ import annotations
+
+import codecs
+import json
+import os
+
+import pytest
+import torch
+from mmengine.registry import DATASETS, METRICS, DefaultScope
+from scopes import scope_fixture
+from tinydata import make_coco, read_annotations
+
+import mmposenc  # noqa: F401
+from mmposenc.engine.config.nodes import checked
+
+scope = scope_fixture('mmdet')
+CLASSES = ('square', 'disc')
+
+
+def build(root, **options):
+    import mmdet.datasets.transforms  # noqa: F401  (registers the pipeline's steps)
+    return DATASETS.build(checked(dict(
+        type='CocoDataset', data_root=str(root), ann_file='annotations.json', test_mode=True,
+        data_prefix=dict(img='images/'), metainfo=dict(classes=CLASSES), pipeline=[], **options)))
+
+
+def rewritten(root, change):
+    """A data set after ``change(annotation, its number)`` of every annotation."""
+    data = read_annotations(root)
+    for number, annotation in enumerate(data['annotations']):
+        change(annotation, number)
+    (root / 'annotations.json').write_text(json.dumps(data))
+    return build(root)
+
+
+def samples(dataset):
+    """What a perfect detector predicts, as dicts of data samples."""
+    for index in range(len(dataset)):
+        info = dataset[index]
+        boxes = [instance['bbox'] for instance in info['instances']]
+        labels = [instance['bbox_label'] for instance in info['instances']]
+        yield dict(img_id=info['img_id'], img_path=info['img_path'],
+                   ori_shape=(info['height'], info['width']), pred_instances=dict(
+                       bboxes=torch.tensor(boxes).reshape(-1, 4), labels=torch.tensor(labels),
+                       scores=torch.full((len(boxes),), 0.9)))
+
+
+def score(dataset, **options):
+    """AP of a perfect detector by the metric of a config."""
+    metric = METRICS.build(checked(dict(type='CocoMetric', **options)))
+    metric.dataset_meta = dataset.metainfo
+    metric.take_truth(dataset)
+    metric.process({}, list(samples(dataset)))
+    return metric.evaluate(len(dataset))
+
+
+@pytest.fixture
+def root(tmp_path):
+    return make_coco(tmp_path / 'data')
+
+
+@pytest.mark.parametrize('change', [
+    lambda ann, i: ann.update(id=i),
+    lambda ann, i: (ann.pop('area'), ann.pop('iscrowd')),
+    lambda ann, i: ann.update(ignore=int(i in (1, 4))),
+    lambda ann, i: ann.update(area=0 if i == 3 else ann['area']),
+    lambda ann, i: ann.update(bbox=[3, 4, 0, 9] if i == 2 else ann['bbox']),
+    lambda ann, i: ann.update(bbox=[900, 4, 9, 9] if i == 5 else ann['bbox']),
+    lambda ann, i: ann.update(iscrowd=int(i == 6))])
+def test_odd_annotations(root, change) -> None:
+    assert score(rewritten(root, change))['coco/bbox_mAP'] == 1
+
+
+def test_byte_order_mark(root) -> None:
+    file = root / 'annotations.json'
+    file.write_bytes(codecs.BOM_UTF8 + file.read_bytes())
+    assert score(build(root))['coco/bbox_mAP'] == 1
+
+
+def test_part_of_the_images(root) -> None:
+    assert score(build(root, indices=2))['coco/bbox_mAP'] == 1
+
+
+def test_the_evaluator_names_another_file(root, tmp_path, caplog) -> None:
+    from mmengine.logging import MMLogger
+    other = make_coco(tmp_path / 'other', images=6, seed=5) / 'annotations.json'
+    MMLogger.get_instance('another_file').addHandler(caplog.handler)
+    assert score(build(root), ann_file=str(other))['coco/bbox_mAP'] == 1
+    message, = [record.getMessage() for record in caplog.records if str(other) in record.message]
+    assert str(root / 'annotations.json') in message
+
+
+def test_a_missed_and_a_wrong_box_count_as_in_mmdet(root) -> None:
+    """Where both readings agree, the numbers are mmdet's."""
+    from mmdet.evaluation import CocoMetric
+    dataset, found = build(root), []
+    metrics = [CocoMetric(str(root / 'annotations.json'), classwise=True), METRICS.build(dict(
+        type='mmposenc.CocoMetric', ann_file=str(root / 'annotations.json'), classwise=True))]
+    metrics[1].take_truth(dataset)
+    for metric in metrics:
+        predictions = list(samples(dataset))
+        predictions[1]['pred_instances']['bboxes'] += 3
+        predictions[2]['pred_instances']['labels'] = torch.tensor([1, 0])
+        metric.dataset_meta = dataset.metainfo
+        metric.process({}, predictions)
+        found.append(metric.evaluate(len(dataset)))
+    assert found[0] == found[1]
+    assert 0.1 < found[0]['coco/bbox_mAP'] < 0.9
+
+
+def test_without_a_data_set_the_file_is_read(root) -> None:
+    metric = METRICS.build(dict(type='mmposenc.CocoMetric',
+                                ann_file=str(root / 'annotations.json')))
+    dataset = build(root)
+    metric.dataset_meta = dataset.metainfo
+    metric.process({}, list(samples(dataset)))
+    assert metric.evaluate(len(dataset))['coco/bbox_mAP'] == 1
+
+
+def joined(*roots):
+    return DATASETS.build(checked(dict(type='ConcatDataset', datasets=[
+        dict(type='CocoDataset', data_root=str(root), ann_file='annotations.json', test_mode=True,
+             data_prefix=dict(img='images/'), metainfo=dict(classes=CLASSES), pipeline=[])
+        for root in roots])))
+
+
+def test_several_data_sets_of_the_same_ids_together(root, tmp_path) -> None:
+    other = make_coco(tmp_path / 'other', images=3, seed=5)
+    assert score(joined(root, other))['coco/bbox_mAP'] == 1
+
+
+def test_a_metric_for_each_of_several_data_sets(root, tmp_path) -> None:
+    other = make_coco(tmp_path / 'other', images=3, seed=5)
+    dataset = joined(root, other)
+    for number, path in enumerate((root, other)):
+        metric = METRICS.build(dict(type='mmposenc.CocoMetric',
+                                    ann_file=str(path / 'annotations.json')))
+        metric.dataset_meta = dataset.metainfo
+        metric.take_truth(dataset)
+        predictions = list(samples(dataset))
+        for prediction in predictions[:4] if number else predictions[4:]:  # of the other one
+            prediction['pred_instances']['bboxes'] += 30
+        metric.process({}, predictions)
+        assert metric.evaluate(len(dataset))['coco/bbox_mAP'] == 1
+
+
+def test_one_image_in_two_data_sets_is_refused(root) -> None:
+    metric = METRICS.build(dict(type='mmposenc.CocoMetric'))
+    with pytest.raises(ValueError, match=r'shape_0\.jpg is in two data sets'):
+        metric.take_truth(joined(root, root))
+
+
+@pytest.mark.parametrize('scope_name, kind, expected', [
+    ('mmdet', 'CocoMetric', 'mmposenc.CocoMetric'), ('mmseg', 'CocoMetric', 'CocoMetric'),
+    ('mmseg', 'mmdet.CocoMetric', 'mmposenc.CocoMetric'), ('mmdet', 'VOCMetric', 'VOCMetric')])
+def test_which_classes_are_replaced(scope_name, kind, expected) -> None:
+    with DefaultScope.overwrite_default_scope(scope_name):
+        assert checked([dict(type=kind)]) == [dict(type=expected)]
+
+
+def test_the_runner_evaluates_what_it_loads(root, tmp_path) -> None:
+    """A config of mmdet's own classes, ids from 0 and another file in the evaluator."""
+    from tinyrunner import runner
+
+    from mmposenc.engine.training.runner import Runner
+    data = read_annotations(root)
+    for number, annotation in enumerate(data['annotations']):
+        annotation['id'] = number
+    (root / 'annotations.json').write_text(json.dumps(data))
+    other = make_coco(tmp_path / 'other', seed=3) / 'annotations.json'
+    run = runner(tmp_path / 'work', default_scope='mmdet', test_cfg=dict(), test_dataloader=dict(
+        batch_size=2, sampler=dict(type='DefaultSampler', shuffle=False),
+        dataset=dict(type='CocoDataset', data_root=str(root), ann_file='annotations.json',
+                     data_prefix=dict(img='images/'), metainfo=dict(classes=CLASSES),
+                     test_mode=True, pipeline=[])),
+        test_evaluator=[dict(type='CocoMetric', ann_file=str(other))])
+    assert isinstance(run, Runner)
+    loop = run.build_test_loop(run._test_loop)
+    metric, = loop.evaluator.metrics
+    metric.process({}, list(samples(loop.dataloader.dataset)))
+    assert loop.evaluator.evaluate(4)['coco/bbox_mAP'] == 1
+    assert os.path.samefile(loop.dataloader.dataset.ann_file, root / 'annotations.json')
+
+
+def test_two_metrics_of_one_name_are_refused(root, tmp_path) -> None:
+    from tinyrunner import runner
+    metrics = [dict(type='CocoMetric', ann_file=str(root / 'annotations.json'))] * 2
+    run = runner(tmp_path / 'work', default_scope='mmdet', test_cfg=dict(), test_dataloader=dict(
+        batch_size=2, sampler=dict(type='DefaultSampler', shuffle=False),
+        dataset=dict(type='CocoDataset', data_root=str(root), ann_file='annotations.json',
+                     data_prefix=dict(img='images/'), metainfo=dict(classes=CLASSES),
+                     test_mode=True, pipeline=[])), test_evaluator=metrics)
+    with pytest.raises(ValueError, match="prefix='coco' and metric='bbox'.*its own prefix"):
+        run.build_test_loop(run._test_loop)
