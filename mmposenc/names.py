@@ -62,7 +62,6 @@ CLASSES: dict[str, dict[str, str]] = {
         'CheckpointHook': 'engine.training.checkpoints',
         'ClsVisualizationHook': 'engine.apps.cls_visualization',
         'CompileHook': 'engine.training.compiling',
-        'EpochSeedHook': 'engine.training.seeding',
         'FeatureCacheHook': 'engine.training.feature_cache',
         'GradientCheckHook': 'engine.training.processes',
         'KeepPaddingOut': 'engine.training.padding_out',

@@ -12,8 +12,6 @@ from mmposenc.names import CLASSES
 MM = ('mmdet', 'mmseg', 'mmpretrain')
 for library in MM:
     pytest.importorskip(library)
-#: Older names of a class.
-ALIASES = {'DeiT': 'ViT', 'EpochSeedHook': 'SeedHook'}
 ALL = [(kind, name, module) for kind, table in CLASSES.items() for name, module in table.items()]
 
 
@@ -27,7 +25,7 @@ def registries(package, kind):
 @pytest.mark.parametrize(('kind', 'name', 'module'), ALL)
 def test_a_name_is_a_class_that_every_registry_finds(kind, name, module):
     cls = getattr(import_module(f'mmposenc.{module}'), name)
-    assert inspect.isclass(cls) and cls.__name__ == ALIASES.get(name, name)
+    assert inspect.isclass(cls) and cls.__name__ == {'DeiT': 'ViT'}.get(name, name)
     assert cls.__module__ == f'mmposenc.{module}'
     for package in ('mmengine', 'mmposenc', *MM):
         for registry in registries(package, kind):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-import warnings
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -144,36 +143,19 @@ def config_of(name: str) -> Path:
     entry = models().get(name, {})
     if 'base' in entry:
         return _written(name)
-    found = _file(name)
+    found = next(iter(folder().glob(f'*/*/{name}.py')), None)
     if found is None:
         raise ValueError(f'no model {name!r} in configs/models.yaml, nor a config of that name')
     return found
 
 
-def _file(name: str) -> Path | None:
-    return next(iter(folder().glob(f'*/*/{name}.py')), None)
-
-
-@cache
-def old_names() -> dict[str, str]:
-    """What configs were called before, and the names they have now."""
-    found: dict[str, str] = yaml.safe_load((folder() / 'old_names.yaml').read_text())
-    return found
-
-
 def find_changed(path: str) -> Path | None:
-    """The config of a path in configs/ where there is no file: an entry of configs/models.yaml, or
-    with a warning what has another name now."""
+    """The config of a path in configs/ where there is no file: an entry of configs/models.yaml."""
     given = Path(path)
-    name = old_names().get(given.stem, given.stem)
-    entry, file = models().get(name, {}), _file(name)
-    place = entry['folder'] if 'base' in entry else file and file.parent.relative_to(folder())
-    if place is None or not path.endswith(f'{place}/{given.name}'):
+    entry = models().get(given.stem, {})
+    if 'base' not in entry or not path.endswith(f'{entry["folder"]}/{given.name}'):
         return None
-    if name != given.stem:
-        warnings.warn(f'{given.name} is called {name}.py now, and is found by its old name in this '
-                      'version only', UserWarning, stacklevel=3)
-    return config_of(name)
+    return config_of(given.stem)
 
 
 @cache

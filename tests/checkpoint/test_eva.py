@@ -3,7 +3,7 @@ from functools import partial
 
 import pytest
 import torch
-from renamings import DINOV3, dinov3_huggingface, dinov3_release
+from published import DINOV3, published
 from tinybackbones import randomize
 from torch import nn
 
@@ -22,7 +22,7 @@ def test_periods_of_dinov3s_release_are_rounded(rounded, monkeypatch, tmp_path, 
         nn.LayerNorm, eps=1e-5)), 0.3).double().eval()
     if rounded:
         theirs.rope.periods = theirs.rope.periods.bfloat16().to(theirs.rope.periods)
-    state = dinov3_release(dict(theirs.state_dict())) | {'rope_embed.periods': theirs.rope.periods}
+    state = {**published('dinov3', theirs.state_dict()), 'rope_embed.periods': theirs.rope.periods}
     said = []
     monkeypatch.setattr(checkpoints, 'print_log', lambda text, *_: said.append(text))
     x = torch.randn(1, 3, 64, 96, dtype=torch.float64)
@@ -45,7 +45,7 @@ def test_bad_input():
     state = DINOV3().state_dict()
     with pytest.raises(ValueError, match="source='eva' has no rule for 1 of .*blocks.0.attn.gate"):
         convert({**state, 'blocks.0.attn.gate.weight': torch.zeros(1)}, 'eva')
-    apart = dinov3_huggingface(state)
+    apart = published('dinov3, hugging face', state)
     del apart['layer.1.attention.k_proj.weight']
     with pytest.raises(ValueError, match='is there without blocks.1.attn.k_proj.weight'):
         convert(apart, 'eva')

@@ -8,7 +8,7 @@ import mmposenc  # noqa: F401
 import pytest
 import torch
 from golden import load_golden
-from renamings import deit_iii
+from published import published
 from scripts import load_tool
 from timm import list_pretrained
 from timm.models.vision_transformer import VisionTransformer
@@ -140,7 +140,7 @@ def test_this_projects_own_names_are_no_sources() -> None:
 
 
 def test_deit_iii_says_what_it_needs_and_loads_with_it(tmp_path, capsys) -> None:
-    state = deit_iii(randomize(VisionTransformer(
+    state = published('deit iii', randomize(VisionTransformer(
         img_size=32, patch_size=8, embed_dim=12, depth=2, num_heads=3, mlp_ratio=2, num_classes=0,
         init_values=1.0, no_embed_class=True)).state_dict())
     with pytest.raises(ValueError, match='unexpected: blocks.0.ls1.gamma.*The file needs .*'

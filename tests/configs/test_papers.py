@@ -1,8 +1,7 @@
-"""Papers' tables: rows are models, their counts are what the models have, and old names work."""
+"""Papers' tables: rows are models, and their counts are what the models have."""
 from __future__ import annotations
 
 import re
-import warnings
 
 import pytest
 from mmengine.config import Config
@@ -103,14 +102,6 @@ def test_every_row_has_its_model() -> None:
             assert row.not_here or row.model in known, row.name
 
 
-def test_old_names_are_of_configs_and_stand_for_nothing_else() -> None:
-    """A model or a file has the new name, and none the old one."""
-    files = {path.stem for path in papers.folder().glob('*/*/*.py')}
-    for old, new in papers.old_names().items():
-        assert new in files | set(papers.models()), old
-        assert old not in files | set(papers.models()), old
-
-
 def test_a_row_changes_what_it_says_and_nothing_else() -> None:
     base = load_config('mmposenc::classification/cpvt/cpvt-ti_8xb128_in1k.py')
     row = load_config('paper::cpvt/table14/2')
@@ -119,21 +110,14 @@ def test_a_row_changes_what_it_says_and_nothing_else() -> None:
     assert row.to_dict() == base.to_dict()
 
 
-def test_old_file_names_are_found_and_inherited_from(tmp_path) -> None:
+def test_entries_are_found_as_files_are_and_inherited_from(tmp_path) -> None:
     by_row = load_config('paper::cpvt/table14/2').to_dict()
-    for name in ('cpvt-ti-k7_8xb128_in1k', 'cpvt-ti-k7_in1k'):
-        name = f'classification/cpvt/{name}.py'
-        mine = tmp_path / 'mine.py'
-        mine.write_text(f"_base_ = 'mmposenc::{name}'\n")
-        for read, given in ((load_config, f'configs/{name}'), (load_config, f'mmposenc::{name}'),
-                            (Config.fromfile, f'mmposenc::{name}'), (Config.fromfile, mine)):
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter('always')
-                assert read(given).to_dict() == by_row
-            told = [str(each.message) for each in caught if 'old name' in str(each.message)]
-            assert told == ([] if '8xb128' in name else [
-                'cpvt-ti-k7_in1k.py is called cpvt-ti-k7_8xb128_in1k.py now, and is found by its '
-                'old name in this version only'])
+    name = 'classification/cpvt/cpvt-ti-k7_8xb128_in1k.py'
+    mine = tmp_path / 'mine.py'
+    mine.write_text(f"_base_ = 'mmposenc::{name}'\n")
+    for read, given in ((load_config, f'configs/{name}'), (load_config, f'mmposenc::{name}'),
+                        (Config.fromfile, f'mmposenc::{name}'), (Config.fromfile, mine)):
+        assert read(given).to_dict() == by_row
     with pytest.raises(FileNotFoundError,
                        match=r"no config file 'configs/other/cpvt-ti-k7_8xb128_in1k"):
         load_config('configs/other/cpvt-ti-k7_8xb128_in1k.py')

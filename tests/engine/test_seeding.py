@@ -11,7 +11,7 @@ import torch
 from mmengine.dataset import DefaultSampler, InfiniteSampler
 from torch.utils.data import BatchSampler, DataLoader
 
-from mmposenc.engine import EpochSeedHook
+from mmposenc.engine import SeedHook
 from mmposenc.engine.training.seeding import (
     SeededDataset,
     place_seed,
@@ -32,7 +32,7 @@ def test_seeds_differ_by_run_place_and_process() -> None:
 def test_an_iteration_draws_the_same_whatever_came_before() -> None:
     def draws(iteration: int) -> list[float]:
         run = SimpleNamespace(seed=7, rank=0, iter=iteration)
-        EpochSeedHook().before_train_iter(run, 0)
+        SeedHook().before_train_iter(run, 0)
         return [random.random(), np.random.rand(), torch.rand(1).item()]
     first = [draws(i) for i in (0, 1, 2)]
     torch.rand(5)

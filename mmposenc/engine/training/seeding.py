@@ -26,9 +26,6 @@ class SeedHook(Hook):
         seed_all(iteration_seed(runner))
 
 
-EpochSeedHook = SeedHook  # its name in configs, from when seeds were by epoch
-
-
 def iteration_seed(runner: Any) -> int:
     """The seed of the iteration that a runner is in."""
     return place_seed(runner.seed, runner.iter, runner.rank)
