@@ -133,7 +133,8 @@ part_d() {
             rows+=("$how, seed $seed, block=$work/block" "$how, seed $seed, other plot=$work/plot")
         done
     done
-    item d-quickstart "$python" tools/show_metrics.py "${rows[@]}"
+    item d-quickstart "$python" -c 'import sys; from mmposenc.engine.apps.report import metrics_table
+print(metrics_table(dict(row.rsplit("=", 1) for row in sys.argv[1:])))' "${rows[@]}"
     # Encodings at other sizes, with five seeds: studies of docs/evidence.md.
     compare() {  # NAME CONFIG WORDS...
         item "d-$1" "$python" -m mmposenc compare "configs/$2.py" --seed-list "${more[@]}" \

@@ -28,7 +28,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     'prepare': ('prepare', 'download a data set, check a local one, or convert your own labels'),
     'export': ('export', 'write a model as an ONNX file or an exported program'),
     'run': ('run', "run a script, such as one of mmdet's tools, with mmposenc imported first"),
-    'show-metrics': ('show_metrics', 'print the results of tests as a table'),
 }
 
 

@@ -19,8 +19,7 @@ from mmposenc.engine.config import options
 from mmposenc.lab.figures.paper_figures import FIGURES
 
 SCRIPTS = {'train': 'train', 'test': 'test', 'convert': 'convert_checkpoint',
-           'figures': 'visualize_encoding', 'browse': 'browse_dataset', 'prepare': 'prepare_data',
-           'show-metrics': 'show_metrics'}
+           'figures': 'visualize_encoding', 'browse': 'browse_dataset', 'prepare': 'prepare_data'}
 
 
 def said(capsys, run, words) -> tuple[object, str]:

@@ -1,4 +1,4 @@
-"""Tables of tests' metrics; what is wrong with them: tests/tools/test_wrong_command_lines.py."""
+"""Tables of tests' metrics, which the quickstart prints."""
 import json
 
 import pytest
@@ -29,3 +29,9 @@ def test_the_table_of_segmentation(tmp_path):
     write(tmp_path / 'b', '1', COCO)
     with pytest.raises(ValueError, match=r'a has no coco/bbox_mAP, .*; it has aAcc, mIoU, mAcc'):
         metrics_table({'strip': tmp_path / 'a', 'boxes': tmp_path / 'b'})
+    write(tmp_path / 'c', '1', {'coco/bbox_mAP': 'x', 'coco/bbox_mAP_50': None})
+    with pytest.raises(ValueError, match='c has no coco/bbox_mAP'):
+        metrics_table({'text': tmp_path / 'c'})
+    (tmp_path / 'c' / '1' / '1.json').write_text('{"a": ')
+    with pytest.raises(ValueError, match='c/1/1.json does not hold the metrics of a test'):
+        metrics_table({'cut': tmp_path / 'c'})

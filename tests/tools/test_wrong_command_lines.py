@@ -27,8 +27,6 @@ FILES = {
     'raises.py': 'x = 1 / 0\n', 'cut.json': '{"images": [', 'text.jpg': 'no image',
     'data.csv': 'a,b\n',
     # The metrics of two tests: cut off, a word.
-    'm1/1/1.json': '{"a": ',
-    'm3/1/1.json': '{"coco/bbox_mAP": "x", "coco/bbox_mAP_50": null}',
     'pictures/a.jpg': '', 'note.txt': 'x', 'own.py': 'class A: pass\n', 'list.yaml': '- 1\n',
     'key.yaml': 'name: x\npos_encodin: peg\n',
     'twice.yaml': '- {name: a, pos_encoding: peg}\n- {name: a}\n', 'cut/study.json': '{',
@@ -75,10 +73,6 @@ DETECTOR = {
     'browse {config} --output-dir out': [
         ('--number 0', 'number=0 must be at least 1'), ('--seed -1', 'seed=-1 must be from 0'),
         ('--phase val --cfg-options val_dataloader=None', "phase='val'")],
-    'show-metrics': [
-        ('x', 'NAME=WORK_DIR'), ('a={dir}/m1', 'm1/1/1.json does not hold the metrics'),
-        ('a={dir}/m3', 'm3 has no coco/bbox_mAP'),
-        ('a={dir}/m3 a={dir}/m3', '2 tests have 1 names')],
     'prepare': [
         ('--from yolo {images} --out {dir}/out --val a', "'a' must be a number between 0 and 1"),
         ('fashion nowhere --out {dir}/out', 'lacks'),

@@ -22,20 +22,11 @@ def latest_metrics(work_dir: str | Path) -> dict[str, float]:
                    if path.stem == path.parent.name)
     if not files:
         raise FileNotFoundError(f'{work_dir} holds no metrics of a test (<time>/<time>.json)')
-    return read_metrics(files[-1])
-
-
-def read_metrics(path: str | Path) -> dict[str, float]:
-    """The numbers of a json file that ``mmposenc test`` leaves in its folder.
-
-    Raises:
-        ValueError: it holds something else.
-    """
     try:
-        return {name: float(value) for name, value in json.loads(Path(path).read_text()).items()
+        return {name: float(value) for name, value in json.loads(files[-1].read_text()).items()
                 if isinstance(value, (int, float)) and not isinstance(value, bool)}
     except (ValueError, AttributeError) as error:
-        raise ValueError(f'{path} does not hold the metrics of a test: {error}') from error
+        raise ValueError(f'{files[-1]} does not hold the metrics of a test: {error}') from error
 
 
 def metrics_table(work_dirs: dict[str, str | Path]) -> str:
