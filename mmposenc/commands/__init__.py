@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     'diagnose': ('diagnose', 'measure how a model depends on position, without training'),
     'complexity': ('complexity', 'count parameters, multiply-accumulates and activations'),
     'browse': ('browse', 'draw the training images after augmentation'),
-    'prepare': ('prepare', 'download a data set, check a local one, or convert your own labels'),
+    'prepare': ('prepare', 'download a small data set or weights, or convert your own labels'),
     'export': ('export', 'write a model as an ONNX file or an exported program'),
     'run': ('run', "run a script, such as one of mmdet's tools, with mmposenc imported first"),
 }

@@ -13,9 +13,7 @@ from mmposenc.engine.prepare.own import prepare_own, split
 VOC = ('<annotation><size><width>64</width><height>48</height></size><object><name>disc</name>'
        '<bndbox><xmin>25</xmin><ymin>13</ymin><xmax>40</xmax><ymax>36</ymax></bndbox></object>'
        '</annotation>')
-LABELME = json.dumps(dict(imageWidth=64, imageHeight=48, shapes=[
-    dict(label='disc', shape_type='rectangle', points=[[40, 12], [24, 36]])]))
-GOOD = {'yolo': ('txt', '1 0.5 0.5 0.25 0.5\n'), 'voc': ('xml', VOC), 'labelme': ('json', LABELME)}
+GOOD = {'yolo': ('txt', '1 0.5 0.5 0.25 0.5\n'), 'voc': ('xml', VOC)}
 
 
 def snapshot(root):
@@ -75,12 +73,6 @@ def voc(**changes):
     return text
 
 
-def labelme(**changes):
-    told = json.loads(LABELME)
-    told['shapes'][0].update(changes)
-    return json.dumps(told)
-
-
 BOMB = '<!DOCTYPE a [<!ENTITY b "bbbb">' + ''.join(
     f'<!ENTITY c{i} "&b;&b;&b;">' for i in range(9)) + ']><annotation>&c8;</annotation>'
 #: What a file holds, and what is said behind its name.
@@ -96,14 +88,7 @@ BAD = {
             (voc(xmin=''), 'object 1: could not convert'), (voc(name=''), 'class'),
             (voc(name='ring'), "class 'ring' is not among"), (voc(width=48), 'is for a picture of'),
             (voc(xmax='1e400'), 'not finite'), ('', 'no element found'), (VOC[:80], 'unclosed'),
-            (BOMB, 'DOCTYPE'), (VOC.encode('utf-16'), "can't decode")],
-    'labelme': [(labelme(points=[[1, 1]]), 'are no outline'), (labelme(label=7), 'class 7 must be'),
-                (labelme(shape_type='circle'), "shape_type='circle' is not read"),
-                (labelme(points=[[1, 2], [float('nan'), 3]]), 'not finite'),
-                (labelme(points='ab'), 'shape 1'), (labelme(label='ring'), "class 'ring'"),
-                ('[]', 'list'), ('{}', "lacks 'shapes'"), ('', 'Expecting value'),
-                ('[' * 100_000, 'recursion'),
-                (LABELME.replace('48', '40'), 'is for a picture of 64x40')]}
+            (BOMB, 'DOCTYPE'), (VOC.encode('utf-16'), "can't decode")]}
 
 
 @pytest.mark.parametrize('kind, text, said', [(kind, *each) for kind in BAD for each in BAD[kind]])

@@ -75,10 +75,9 @@ DETECTOR = {
         ('--phase val --cfg-options val_dataloader=None', "phase='val'")],
     'prepare': [
         ('--from yolo {images} --out {dir}/out --val a', "'a' must be a number between 0 and 1"),
-        ('fashion nowhere --out {dir}/out', 'lacks'),
-        ('trees --out {dir}', 'holds files that were not prepared'), ('coco nowhere', 'nowhere'),
+        ('trees --out {dir}', 'holds files that were not prepared'),
         ('mnist5k --out out --cache {dir}/data.csv', 'data.csv is a file; give another folder'),
-        ('mnist {dir} --out {dir}', 'is the folder to read and the folder to write')],
+        ('--from yolo nowhere --out {dir}/out', 'nowhere is not a folder')],
     'predict': [
         ('', 'SOURCE, config, checkpoint, --out'),
         ('{images} {config} {checkpoint} --out {dir}/data.csv/x', 'data.csv is no folder'),

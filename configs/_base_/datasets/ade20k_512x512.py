@@ -1,5 +1,5 @@
-# ADE20K (150 classes) in data/ade/ADEChallengeData2016, crops of 512x512;
-# tools/prepare_data.py ade20k PATH checks a copy. Label 0 is unlabelled.
+# ADE20K (150 classes) in data/ade/ADEChallengeData2016, crops of 512x512.
+# Label 0 is unlabelled.
 default_scope = 'mmseg'
 data_root = 'data/ade/ADEChallengeData2016'
 

@@ -1,4 +1,4 @@
-# COCO 2017 detection in data/coco; tools/prepare_data.py coco PATH checks a copy.
+# COCO 2017 detection in data/coco.
 default_scope = 'mmdet'
 data_root = 'data/coco/'
 

@@ -1,10 +1,9 @@
-"""Labels as tools write them, YOLO, VOC, labelme and PNG masks, read without trust.
+"""Labels as tools write them, YOLO, VOC and PNG masks, read without trust.
 
 Nothing raises for a label: each that can't be used is a line with its file.
 """
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -275,26 +274,7 @@ def _read_voc(text: str, size: Size, classes: list[str]) -> _Reads:
         yield f': object {number}', lambda each=each: read(each)
 
 
-def _read_labelme(text: str, size: Size, classes: list[str]) -> _Reads:
-    """Polygons, and rectangles of two corners."""
-    labels = json.loads(text)
-
-    def read(each: dict[str, Any]) -> Thing:
-        kind, corners = each.get('shape_type', 'polygon'), each['points']
-        if kind not in ('polygon', 'rectangle'):
-            raise ValueError(f'shape_type={kind!r} is not read; polygon and rectangle are')
-        numbers = [float(number) for x, y in corners for number in (x, y)]
-        if kind == 'rectangle' and len(numbers) == 4:  # drawn from any corner
-            xs, ys = sorted(numbers[::2]), sorted(numbers[1::2])
-            return _of_corners(each['label'], [xs[0], ys[0], xs[1], ys[1]], False)
-        return _of_corners(each['label'], numbers, True)
-
-    _check_size((labels.get('imageWidth'), labels.get('imageHeight')), size)
-    for number, each in enumerate(labels['shapes'], 1):
-        yield f': shape {number}', lambda each=each: read(each)
-
-
 READERS: dict[str, Callable[[str, Size, list[str]], _Reads]] = {
-    'yolo': _read_yolo, 'voc': _read_voc, 'labelme': _read_labelme}
+    'yolo': _read_yolo, 'voc': _read_voc}
 #: Formats of labels, and the suffix of their files.
-KINDS = {'yolo': '.txt', 'voc': '.xml', 'labelme': '.json', 'masks': '.png'}
+KINDS = {'yolo': '.txt', 'voc': '.xml', 'masks': '.png'}
