@@ -17,7 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     'quickstart': ('quickstart', 'fetch data, train, test and draw: a first run in minutes'),
     'train': ('train', 'train a detector, segmentor or classifier'),
     'test': ('test', 'test a trained model, and draw its predictions'),
-    'predict': ('predict', 'predict images, folders of them, or videos'),
+    'predict': ('predict', 'predict images, or folders of them'),
     'compare': ('compare', 'compare position encodings on a data set'),
     'papers': ('papers', "list papers' tables, write the config of a row, check counts"),
     'convert': ('convert', "convert an official checkpoint, or write weights under timm's names"),

@@ -1,4 +1,4 @@
-"""Predict images, folders of images, or videos.
+"""Predict images, or folders of images.
 
     mmposenc predict photo.jpg CONFIG work_dirs/NAME/epoch_12.pth --out predicted
     mmposenc predict photos/ CONFIG CHECKPOINT --out predicted --score-thr 0.5
@@ -14,7 +14,7 @@ from ..command_options import add_config
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(__doc__, prog='mmposenc predict')
-    parser.add_argument('source', metavar='SOURCE', help='an image, a video or a folder of them')
+    parser.add_argument('source', metavar='SOURCE', help='an image, or a folder of them')
     add_config(parser, 'model.test_cfg.nms.iou_threshold=0.4')
     parser.add_argument('checkpoint', help='the weights')
     parser.add_argument('--out', required=True, metavar='DIR', help='folder of the results')
@@ -22,7 +22,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         'higher score are written and drawn; default 0.3')
     parser.add_argument('--batch-size', type=int, default=1, metavar='N', help='number of images '
                         'of one size that go through the model at once; default 1')
-    parser.add_argument('--no-pictures', action='store_true', help='write no pictures or videos')
+    parser.add_argument('--no-pictures', action='store_true', help='write no pictures')
     parser.add_argument('--device', help="'cpu', 'cuda:1'; default: a GPU if there is one")
     parser.add_argument('--overwrite', action='store_true', help='replace the results in DIR')
     parser.add_argument('--strict', action='store_true',

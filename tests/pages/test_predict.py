@@ -1,4 +1,4 @@
-"""docs/predict.md: its first command with a tiny model, then its Python. Folders and videos:
+"""docs/predict.md: its first command with a tiny model, then its Python. Folders:
 tests/commands/test_predict.py."""
 from __future__ import annotations
 

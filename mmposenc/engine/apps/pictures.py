@@ -1,4 +1,4 @@
-"""Pictures and videos on disk, and what the visualizers of the three libraries draw onto them."""
+"""Pictures on disk, and what the visualizers of the three libraries draw onto them."""
 from __future__ import annotations
 
 import os
@@ -11,35 +11,31 @@ import cv2
 import numpy as np
 
 from mmposenc.checkpoint.integrity import whole_file
-from mmposenc.openmmlab.datasets.image_files import check_file
 
 PICTURES = ('.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
 #: Bytes of a name without its suffix, with room for '_2', '.jpg' and '.partial' below 255.
 _LONGEST = 230
-VIDEOS = ('.avi', '.m4v', '.mkv', '.mov', '.mp4', '.mpeg', '.mpg', '.webm')
 
 
 class Source(NamedTuple):
-    """A picture or a video.
+    """A picture.
 
     Attributes:
         path: the file.
         file: its path below the folder that was given, with slashes; its name, if it was given.
         name: the same without the suffix, cut where it is very long, with a number where
             two files would share it.
-        is_video: whether it has frames.
-        pixels: RGB or grey bytes of a picture that is in memory; None: it is read from the file.
+        pixels: RGB or grey bytes, if it is in memory; None: it is read from the file.
     """
 
     path: Path
     file: str
     name: str
-    is_video: bool
     pixels: np.ndarray | None = None
 
 
 def find_sources(source: str, *, without: Path | None = None) -> list[Source]:
-    """The picture or video that a path names, or all below a folder, sorted by their paths.
+    """The picture that a path names, or all below a folder, sorted by their paths.
 
     Hidden files and folders are skipped, and links to folders are not followed.
 
@@ -49,19 +45,18 @@ def find_sources(source: str, *, without: Path | None = None) -> list[Source]:
 
     Raises:
         FileNotFoundError: there is no such file or folder.
-        ValueError: the file is neither a picture nor a video, or the folder has none.
+        ValueError: the file is no picture, or the folder has none.
     """
-    root, kinds = Path(source), ', '.join([*PICTURES, *VIDEOS])
+    root, kinds = Path(source), ', '.join(PICTURES)
     if root.is_dir():
         found = sorted(_below(root, without))
         if not found:
-            raise ValueError(f'source={source!r}: the folder has neither a picture nor a video '
-                             f'({kinds})')
+            raise ValueError(f'source={source!r}: the folder has no picture ({kinds})')
         return _named([(path, path.relative_to(root)) for path in found])
     if not root.exists():
         raise FileNotFoundError(f'source={source!r}: there is no such file or folder')
-    if root.suffix.lower() not in PICTURES + VIDEOS:
-        raise ValueError(f'source={source!r} must be a folder, a picture or a video ({kinds})')
+    if root.suffix.lower() not in PICTURES:
+        raise ValueError(f'source={source!r} must be a folder or a picture ({kinds})')
     return _named([(root, Path(root.name))])
 
 
@@ -71,7 +66,7 @@ def _below(root: Path, without: Path | None) -> Iterator[Path]:
         folders[:] = [name for name in folders if not name.startswith('.')
                       and (without is None or (here / name).resolve() != without.resolve())]
         for name in files:
-            if not name.startswith('.') and Path(name).suffix.lower() in PICTURES + VIDEOS:
+            if not name.startswith('.') and Path(name).suffix.lower() in PICTURES:
                 yield here / name
 
 
@@ -84,7 +79,7 @@ def _named(files: list[tuple[Path, Path]]) -> list[Source]:
         if len(last) > _LONGEST:
             relative = relative.with_name(last[:_LONGEST].decode(errors='ignore') + '.cut')
         name = unused_name(relative.with_suffix('').as_posix(), taken)
-        sources.append(Source(path, file, name, path.suffix.lower() in VIDEOS))
+        sources.append(Source(path, file, name))
     return sources
 
 
@@ -96,67 +91,6 @@ def unused_name(name: str, taken: set[str]) -> str:
         found = f'{name}_{number}'
     taken.add(found)
     return found
-
-
-def read_video(path: Path) -> tuple[float, Iterator[np.ndarray]]:
-    """Frames a second, 25 where the file does not say, and the frames: BGR bytes (H, W, 3).
-
-    Raises:
-        ValueError: OpenCV finds no frames in it; of a file without any, when they are asked for.
-    """
-    check_file(str(path))
-    capture = cv2.VideoCapture(str(path))
-    if not capture.isOpened():
-        raise ValueError('OpenCV cannot read it as a video')
-
-    def frames() -> Iterator[np.ndarray]:
-        found = False
-        while (frame := capture.read()[1]) is not None:
-            found = True
-            yield frame
-        if not found:
-            raise ValueError('OpenCV finds no frame in it')
-    return capture.get(cv2.CAP_PROP_FPS) or 25.0, frames()
-
-
-class VideoWriter:
-    """An .mp4 that has its name when it is complete.
-
-    Args:
-        path: of the file; before, it is ``<name>.partial.mp4``.
-        rate: frames a second.
-
-    Raises:
-        RuntimeError: this OpenCV cannot write one.
-    """
-
-    def __init__(self, path: Path, rate: float) -> None:
-        self.path, self.rate = path, rate
-        self.partial = path.with_suffix('.partial.mp4')
-        self._writer: cv2.VideoWriter | None = None
-
-    def add(self, image: np.ndarray) -> None:
-        """Appends RGB bytes (H, W, 3), of the size of the first."""
-        if self._writer is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            size = image.shape[1], image.shape[0]
-            code = cv2.VideoWriter_fourcc(*'mp4v')  # type: ignore[attr-defined]
-            self._writer = cv2.VideoWriter(str(self.partial), code, self.rate, size)
-            if not self._writer.isOpened():
-                raise RuntimeError(f'{self.path}: this build of OpenCV writes no videos (mp4v); '
-                                   '--no-pictures leaves them out')
-        self._writer.write(np.ascontiguousarray(image[..., ::-1]))
-
-    def close(self, *, keep: bool = True) -> None:
-        """Ends the file; it is renamed, or deleted."""
-        if self._writer is None:
-            return
-        self._writer.release()
-        self._writer = None
-        if keep:
-            os.replace(self.partial, self.path)
-        else:
-            self.partial.unlink(missing_ok=True)
 
 
 def write_picture(path: Path, pixels: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Predictions on pictures and videos that belong to no data set."""
+"""Predictions on pictures that belong to no data set."""
 from __future__ import annotations
 
 import contextlib
@@ -23,34 +23,24 @@ from ..config.models import build_model, device_of, image_channels, load_weights
 from ..config.nodes import bare_type, pipelines, type_name
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
 from ..console import Bar, least_score
-from .pictures import (
-    Source,
-    VideoWriter,
-    draw,
-    find_sources,
-    read_video,
-    rgb_bytes,
-    write_picture,
-)
+from .pictures import Source, draw, find_sources, rgb_bytes, write_picture
 from .records import PredictionsFile, class_names, palette, record_of
 
 
 class Item(NamedTuple):
-    """A picture or a frame that was loaded.
+    """A picture that was loaded.
 
     Attributes:
         source: the file.
-        about: what json says of it: file, width, height; frame and seconds.
+        about: what json says of it: file, width, height.
         pixels: (H, W, 3) RGB bytes.
         packed: the model's input.
-        rate: frames a second of its video; 0 of a picture.
     """
 
     source: Source
     about: dict[str, Any]
     pixels: np.ndarray
     packed: dict[str, Any]
-    rate: float = 0.0
 
 
 class Reader:
@@ -80,7 +70,7 @@ class Reader:
 
     def items(self, sources: list[Source], skip: Callable[[Source, Exception], None]
               ) -> Iterator[Item]:
-        """Every picture and frame that can be read.
+        """Every picture that can be read.
 
         Args:
             sources: files, in this order.
@@ -88,39 +78,30 @@ class Reader:
         """
         for source in sources:
             try:
-                yield from self._frames(source) if source.is_video else [self._picture(source)]
+                yield self._item(source)
             except Exception as error:  # decoders and transforms raise what they like
                 skip(source, error)
 
-    def _picture(self, source: Source) -> Item:
-        loaded = (self.load({'img_path': str(source.path), 'img_id': 0}) if source.pixels is None
-                  else self._loaded(source, 0, _bgr(source.pixels)))
-        return self._item(source, {'file': source.file}, loaded)
-
-    def _frames(self, source: Source) -> Iterator[Item]:
-        rate, frames = read_video(source.path)
-        for number, frame in enumerate(frames):
-            about = {'file': source.file, 'frame': number, 'seconds': number / rate}
-            yield self._item(source, about, self._loaded(source, number, frame), rate=rate)
-
-    def _loaded(self, source: Source, number: int, image: np.ndarray) -> dict[str, Any]:
-        """BGR bytes (H, W, 3) as the first step of the pipeline leaves a file of them."""
+    def _in_memory(self, source: Source, pixels: np.ndarray) -> dict[str, Any]:
+        """Bytes as the first step of the pipeline leaves a file of them."""
+        image = _bgr(pixels)
         if self.load.color_type == 'grayscale':
             image = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
         if self.load.to_float32:
             image = image.astype(np.float32)
-        return {'img_path': str(source.path), 'img_id': number, 'img': image,
+        return {'img_path': str(source.path), 'img_id': 0, 'img': image,
                 'img_shape': image.shape[:2], 'ori_shape': image.shape[:2]}
 
-    def _item(self, source: Source, about: dict[str, Any], loaded: dict[str, Any],
-              rate: float = 0.0) -> Item:
+    def _item(self, source: Source) -> Item:
+        loaded = (self.load({'img_path': str(source.path), 'img_id': 0}) if source.pixels is None
+                  else self._in_memory(source, source.pixels))
         image = loaded['img']
         pixels = rgb_bytes(image)
         if self.held and image.ndim == 3:
             loaded['img'] = np.ascontiguousarray(image[..., ::-1])
         height, width = image.shape[:2]
-        return Item(source, {**about, 'width': width, 'height': height}, pixels,
-                     self.steps(loaded), rate)
+        about = {'file': source.file, 'width': width, 'height': height}
+        return Item(source, about, pixels, self.steps(loaded))
 
 
 def _bgr(pixels: np.ndarray) -> np.ndarray:
@@ -145,7 +126,7 @@ class Predictor:
 
     def __call__(self, sources: list[Source], skip: Callable[[Source, Exception], None]
                  ) -> Iterator[tuple[Item, Any]]:
-        """Every picture and frame with the model's sample of it, on the CPU.
+        """Every picture with the model's sample of it, on the CPU.
 
         Args:
             sources: files and arrays, in this order.
@@ -174,7 +155,7 @@ _NO_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Prediction(NamedTuple):
-    """How many pictures and frames were predicted, and the files that could not be read."""
+    """How many pictures were predicted, and the files that could not be read."""
 
     done: int
     skipped: list[dict[str, str]]
@@ -184,12 +165,12 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
             score_thr: float | None = None, batch_size: int = 1, pictures: bool = True,
             device: str | None = None, overwrite: bool = False, strict: bool = False,
             say: Callable[[str], None] = print) -> Prediction:
-    """Predicts pictures, folders of them or videos, and writes what was predicted.
+    """Predicts a picture, or a folder of them, and writes what was predicted.
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain; its test pipeline reads the pictures.
         checkpoint: the weights.
-        source: a picture, a video, or a folder with any of them below.
+        source: a picture, or a folder with any below.
         out: a folder for ``predictions.json``, ``pictures/`` and, in segmentation, ``masks/``.
         score_thr: boxes must score more; None is 0.3. Detection only.
         batch_size: pictures of one size, so that none is padded, that pass the model at once.
@@ -229,14 +210,13 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
              'classes': names, **({'score_thr': thr} if scope == 'mmdet' else {})}
     number_of = {each.path: i for i, each in enumerate(sources, 1)}
     start, boxes, bar = time.monotonic(), 0, Bar(say=say)
-    with (PredictionsFile(folder, about) as file, _Outputs(folder, artist) as outputs,
-          contextlib.closing(bar)):
+    with PredictionsFile(folder, about) as file, contextlib.closing(bar):
         bar.begin('files', len(sources))
         skip = _Skipped(file, strict, say)
         for item, sample in predictor(sources, skip):
             try:
                 record, labels = record_of(scope, sample, names, thr)
-                file.add({**item.about, **outputs.write(item, sample, labels), **record})
+                file.add({**item.about, **_write(folder, artist, item, sample, labels), **record})
                 boxes += len(record.get('objects', ()))
             except Exception as error:  # numbers that are not finite, a path that is too long
                 skip(item.source, error)
@@ -265,10 +245,8 @@ class _Skipped:
             raise error
         if self.strict:
             raise ValueError(f'{source.path}: {describe(error)}') from error
-        skipped = self.file.skipped
-        if not skipped or skipped[-1]['file'] != source.file:  # once of a video
-            skipped.append({'file': source.file, 'reason': describe(error)})
-            self.say(f'skipped {source.path}: {describe(error)}')
+        self.file.skipped.append({'file': source.file, 'reason': describe(error)})
+        self.say(f'skipped {source.path}: {describe(error)}')
 
     def refuse(self) -> None:
         """Raises ValueError, where no file is left."""
@@ -359,42 +337,14 @@ class Artist:
         return self._drawn
 
 
-class _Outputs:
-    """The files other than predictions.json; a video is ended when the next file begins."""
-
-    def __init__(self, folder: Path, artist: Artist | None) -> None:
-        self.folder, self.artist = folder, artist
-        self.video: VideoWriter | None = None
-
-    def write(self, item: Item, sample: Any, labels: np.ndarray | None) -> dict[str, str]:
-        """Writes what belongs to one picture or frame; returns its files for json."""
-        names: dict[str, str] = {}
-        if labels is not None:
-            frame = f'/{item.about["frame"]:06d}' if item.source.is_video else ''
-            names['mask'] = f'masks/{item.source.name}{frame}.png'
-            write_picture(self.folder / names['mask'], labels)
-        if self.artist is None:
-            return names
-        drawn = self.artist.draw(item.pixels, sample)
-        if not item.source.is_video:
-            names['picture'] = f'pictures/{item.source.name}.jpg'
-            write_picture(self.folder / names['picture'], drawn)
-            return names
-        names['picture'] = f'pictures/{item.source.name}.mp4'
-        path = self.folder / names['picture']
-        if self.video is None or self.video.path != path:
-            self._end()
-            self.video = VideoWriter(path, item.rate)
-        self.video.add(drawn)
-        return names
-
-    def _end(self, keep: bool = True) -> None:
-        if self.video is not None:
-            self.video.close(keep=keep)
-        self.video = None
-
-    def __enter__(self) -> _Outputs:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._end(keep=kind is None)
+def _write(folder: Path, artist: Artist | None, item: Item, sample: Any,
+           labels: np.ndarray | None) -> dict[str, str]:
+    """Writes the label map and the drawn picture; returns their names for json."""
+    names: dict[str, str] = {}
+    if labels is not None:
+        names['mask'] = f'masks/{item.source.name}.png'
+        write_picture(folder / names['mask'], labels)
+    if artist is not None:
+        names['picture'] = f'pictures/{item.source.name}.jpg'
+        write_picture(folder / names['picture'], artist.draw(item.pixels, sample))
+    return names

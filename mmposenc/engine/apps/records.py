@@ -135,7 +135,7 @@ class PredictionsFile:
         self._file.write(json.dumps(about, ensure_ascii=False)[:-1] + ',\n"images": [')
 
     def add(self, record: dict[str, Any]) -> None:
-        """Appends what was predicted for a picture or a frame."""
+        """Appends what was predicted for a picture."""
         try:
             line = json.dumps(record, ensure_ascii=False, allow_nan=False)
         except ValueError as error:

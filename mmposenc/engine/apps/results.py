@@ -96,14 +96,14 @@ def predict(model: nn.Module | str | Path | Config | dict[str, Any],
 
     Args:
         model: of :func:`load`, or what :func:`load` takes.
-        pictures: a file; RGB or grey bytes, (H, W, 3) or (H, W); a picture of PIL; a video or a
-            folder; or a list of these.
+        pictures: a file; RGB or grey bytes, (H, W, 3) or (H, W); a picture of PIL; a folder; or a
+            list of these.
         checkpoint, device: as :func:`load` takes them, where ``model`` is none yet.
         score_thr: boxes must score more; None is 0.3. Detection only.
         batch_size: pictures of one size that pass the model at once.
 
     Returns:
-        A :class:`Result` of one picture; of a video, a folder or a list a list of them.
+        A :class:`Result` of one picture; of a folder or a list a list of them.
 
     Raises:
         FileNotFoundError: no such file or folder.
@@ -128,7 +128,7 @@ def predict(model: nn.Module | str | Path | Config | dict[str, Any],
     found = [Result(item.about['file'], item.pixels, sample, names, artist)
              for item, sample in predictor(sources, _refuse)]
     folder = not many and isinstance(pictures, (str, Path)) and Path(pictures).is_dir()
-    return found if many or folder or sources[0].is_video else found[0]
+    return found if many or folder else found[0]
 
 
 def _sources(picture: Any, number: int) -> list[Source]:
@@ -145,7 +145,7 @@ def _sources(picture: Any, number: int) -> list[Source]:
         raise ValueError(f'pictures[{number}]: {what} is no picture; give a file, a picture of '
                          f'PIL, or an array of uint8, (H, W) or RGB (H, W, 3)')
     name, picture = f'picture {number}', picture[..., 0] if shape[2:] == (1,) else picture
-    return [Source(Path(name), name, name, False, picture)]
+    return [Source(Path(name), name, name, picture)]
 
 
 def _refuse(source: Source, error: Exception) -> NoReturn:
