@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from ..checkpoint import convert_with_report, look_alikes, needed_options, recognise
 from ..checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
-from ..checkpoint.eva import rounds_periods
 from ..checkpoint.files import unwrap
 from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown
@@ -27,6 +26,7 @@ from ..encodings.decomposed import DecomposedRPE
 from ..encodings.relative_bias import RelativePositionBias
 from ..functional.bias_tables import resize_bias_table
 from ..functional.position_tables import resize_axis_table, resize_position_table
+from .computed import fit_biases_of_keys, other_positions
 from .modules import print_log, read_checkpoint
 
 _BIAS = 'relative_position_bias_table'
@@ -193,15 +193,21 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
         checkpoint = read_checkpoint(str(checkpoint))
     name = 'checkpoint' if name is None else name
     whole = unwrap(checkpoint, name).state_dict
-    state, is_release = _converted(whole, prefix, name)
+    state, computed = _converted(whole, prefix, name)
+    is_release = computed is not None
+    try:
+        for different in other_positions(backbone, computed or {}):
+            print_log(f'{name}: {different}', 'current', logging.WARNING)
+    except ValueError as error:
+        raise ValueError(f'{name}: {error}') from error
     # Before tokens are removed: rows of a table belong to them.
     state = fit_encodings(backbone, state, name, is_release)
-    state = _leave_out_classifier(backbone, state, name)
-    if rounds_periods(whole) and any(
-            getattr(module, 'round_periods', True) is False for module in backbone.modules()):
-        print_log(f'{name} was trained with periods rounded to bfloat16: '
-                  'rel_pos_encoding.round_periods=True has its features', 'current',
+    state, left_out = fit_biases_of_keys(backbone, state)
+    if left_out:
+        print_log(f'{name}: the biases of the keys in {shown(left_out, 2)} are left out, and '
+                  'rotary positions turn them: qkv_bias=True has its features', 'current',
                   logging.WARNING)
+    state = _leave_out_classifier(backbone, state, name)
     own = backbone.state_dict()
     if strict == BUT_ENCODINGS:
         state = _leave_out_encodings(own, state, name)
@@ -238,23 +244,24 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
 
 
 def _converted(whole: Mapping[str, Tensor], prefix: str | None, name: str
-               ) -> tuple[dict[str, Tensor], bool]:
-    """The backbone's weights under this project's names, and whether they had others."""
+               ) -> tuple[dict[str, Tensor], Mapping[str, Tensor] | None]:
+    """The backbone's weights under this project's names; and, where they had others, what a file
+    holds that the model computes by itself."""
     state = _select(whole, prefix, name)
     try:
         source = recognise(whole if prefix is None else state)
         if source is None:
-            return state, False
+            return state, None
         if source.endswith('detr'):
             raise ValueError('these are weights of a whole detector: convert them with '
                              f'`mmposenc convert {source}`, and give the result to load_from')
-        converted = convert_with_report(state, source).state_dict
+        converted, _, computed = convert_with_report(state, source)
         if alike := '; '.join(f'{who} ({" ".join(options)})'
                               for who, options in look_alikes(converted).items()):
             print_log(f'{name}: models with the same names and shapes of weights but other options '
                       f'exist; check that these options are yours: {alike}', 'current',
                       logging.WARNING)
-        return _select(converted, 'backbone.', name), True
+        return _select(converted, 'backbone.', name), computed
     except ValueError as error:
         raise ValueError(f'{name}: {error}') from error
     except (ArithmeticError, LookupError, RuntimeError, TypeError) as error:

@@ -52,6 +52,18 @@ def _rows(count: int, kept: Sequence[int], tensor: Tensor) -> Tensor:
     return tensor[torch.tensor(kept)] if tensor.shape[0] == count else tensor
 
 
+def _refuse_tables(match: re.Match[str], table: Tensor, state: State) -> dict[str, Tensor]:
+    raise ValueError(f'{match[0]} is a learned table of rows or columns, which no encoder of DETR '
+                     'has here; files with sine positions are supported')
+
+
+def _check_copy(match: re.Match[str], copy: Tensor, state: State) -> dict[str, Tensor]:
+    first = state.get(match[1])
+    if first is None or not torch.equal(first, copy):
+        raise ValueError(f'{match[0]} must be equal to {match[1]}, as the decoder shares it')
+    return {}
+
+
 _DETR = (
     *to_ours((
         *_COMMON, *_attention(f'{_ENCODER}self_attn', f'{_ENCODER}self_attn'),
@@ -68,8 +80,7 @@ _DETR = (
         Pair('bbox_embed.layers.1.{p}', 'bbox_head.reg_ffn.layers.1.{p}'),
         Pair('bbox_embed.layers.2.{p}', 'bbox_head.fc_reg.{p}'))),
     _BODY,
-    Rule(r'backbone\.1\.(?:row|col)_embed\.weight', None,
-         "a learned position table of rows and columns; 'learned' here is one of cells"),
+    Rule(r'backbone\.1\.(?:row|col)_embed\.weight', None, check=_refuse_tables),
 )
 
 
@@ -113,8 +124,9 @@ _DEFORMABLE = (
                f'bbox_head.reg_branches.{{n}}.{2 * layer}.{{p}}') for layer in range(3)))),
     Rule(r'input_proj\.(\d+)\.([01])\.(weight|bias)', _projection),
     Rule(r'class_embed\.(\d+)\.(weight|bias)', _classes),
-    Rule(r'decoder\.(?:class|bbox)_embed\..*', None,
-         'the same tensors as bbox_embed and class_embed, which the decoder holds once more'),
+    Rule(r'decoder\.((?:class|bbox)_embed\..*)', None,
+         'the same tensors as bbox_embed and class_embed, which the decoder holds once more',
+         _check_copy),
     _BODY,
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .rules import Pair, Rule, Source, State, joined, same, to_ours
+from .rules import Pair, Rule, Source, State, joined, same, shown, to_ours
 from .vit import HEAD, QV_BIASES, SCALES, TABLE, TOKENS, TRUNK
 from .vit_options import is_gated
 
@@ -53,14 +53,20 @@ def eva_pairs(state: Mapping[str, Tensor]) -> tuple[Pair, ...]:
 
 
 _MASK = 'of pretraining with masked patches'
-_ANGLES = 'angles, which are computed for each image'
 
 
-def _query_and_value(match: re.Match[str], bias: Tensor, state: Mapping[str, Tensor]
-                     ) -> dict[str, Tensor]:
-    """DINOv3's release holds a bias of the keys too, which a mask of zeros takes away."""
-    query, _, value = bias.chunk(3)
-    return {f'{match.group(1)}.q_bias': query, f'{match.group(1)}.v_bias': value}
+def _masked(match: re.Match[str], bias: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """DINOv3's release multiplies biases by a mask, where the file has one. As published it takes
+    those of the keys away; a model of which any is left has all three."""
+    def masked(name: str) -> Tensor:
+        mask = state.get(f'{name}_mask')
+        return state[name] if mask is None else state[name] * mask
+
+    biases = [masked(name) for name in state if name.endswith('.attn.qkv.bias')]
+    if any(bool(each.chunk(3)[1].any()) for each in biases):
+        return {match[0]: masked(match[0])}
+    query, _, value = masked(match[0]).chunk(3)
+    return {f'{match[1]}.q_bias': query, f'{match[1]}.v_bias': value}
 
 
 #: Of an MLP with gates, as both releases name its layers.
@@ -68,17 +74,19 @@ _GATED = tuple(Pair(f'blocks.{{n}}.mlp.{theirs}.{{p}}', f'blocks.{{n}}.mlp.{ours
                for theirs, ours in (('w1', 'fc1_g'), ('w2', 'fc1_x'), ('w3', 'fc2')))
 _DINOV3 = (
     Rule(r'mask_token', None, _MASK),
-    Rule(r'rope_embed\.periods', None, 'computed from theta'),
-    Rule(r'.*\.qkv\.bias_mask', None, 'zeros for the keys, which have no bias here'),
+    Rule(r'rope_embed\.periods', None, 'computed from theta',
+         lambda match, periods, state: {'periods': periods}),
+    Rule(r'.*\.qkv\.bias_mask', None, 'a factor of the biases'),
     Rule(r'local_cls_norm\..*', None, 'a norm of small crops in pretraining'),
-    Rule(r'(blocks\.\d+\.attn)\.qkv\.bias', _query_and_value),
+    Rule(r'(blocks\.\d+\.attn)\.qkv\.bias', _masked),
     *to_ours((Pair('storage_tokens', 'reg_token'),
               Pair('blocks.{n}.ls{m}.gamma', 'blocks.{n}.gamma_{m}'), *_GATED)),
 )
 
 _HUGGINGFACE = (
     Rule(r'embeddings\.mask_token', None, _MASK),
-    Rule(r'rope_embeddings\..*', None, _ANGLES),
+    Rule(r'rope_embeddings\.(original_)?inv_freq', None, 'computed from theta',
+         lambda match, frequencies, state: {'periods': 1 / frequencies}),
     *to_ours((
         Pair('embeddings.cls_token', 'cls_token'), Pair('embeddings.register_tokens', 'reg_token'),
         Pair('embeddings.patch_embeddings.{p}', 'patch_embed.proj.{p}'),
@@ -109,14 +117,36 @@ def _as_timm(state: State) -> tuple[Rule, ...]:
     return (*rules, Rule(r'.*', r'\g<0>'))
 
 
-#: DINOv3's release, Hugging Face's DINOv3, and timm's Eva. A key's bias, where DINOv3's file holds
-#: one, is dropped: the release masks it.
+#: DINOv3's release, Hugging Face's DINOv3, and timm's Eva.
 SOURCES = (Source('eva', _as_timm, [(r'^model\.', '')], then=Source(
     'eva', lambda timm: (*to_ours(eva_pairs(timm)), _POOL))),)
 
 
-def rounds_periods(state_dict: Mapping[str, Any]) -> bool:
-    """Whether a file of DINOv3's release holds periods in bfloat16, or rounded to it."""
-    periods = next((value for name, value in state_dict.items()
-                    if name.endswith('rope_embed.periods')), None)
-    return periods is not None and torch.equal(periods.float(), periods.bfloat16().float())
+def rotary_options(periods: Tensor) -> dict[str, Any]:
+    """Options of :class:`mmposenc.encodings.RotaryEmbedding` that give the periods of a file.
+
+    Args:
+        periods: (n,) of one axis, in any dtype.
+
+    Raises:
+        ValueError: no options give them.
+    """
+    periods = periods.double()
+    numbers = torch.arange(len(periods), dtype=torch.float64)
+    nearest = periods.bfloat16().double()
+    rounded = torch.allclose(nearest, periods, rtol=1e-6, atol=0)  # 1 over an inverse is not exact
+    theta = float(periods[-1]) ** (len(periods) / max(len(periods) - 1, 1))
+    ends = tuple(float(f'{float(end):.6g}') for end in (periods[0], periods[-1]))
+    bases = [float(f'{theta:.{digits}g}') for digits in (1, 2, 3, 6)]
+    series: list[tuple[dict[str, Any], Tensor]] = [
+        ({'theta': base}, base ** (numbers / len(periods))) for base in bases]
+    if min(ends) > 0:
+        share = numbers / max(len(periods) - 1, 1)
+        series.append(({'periods': ends}, ends[0] * (ends[1] / ends[0]) ** share))
+    for options, exact in series:
+        if torch.allclose(exact, periods, rtol=1e-5, atol=0):
+            return {**options, 'round_periods': False}
+        if rounded and torch.equal(exact.bfloat16().double(), nearest):
+            return {**options, 'round_periods': True}
+    raise ValueError(f'rotary positions have periods {shown([f"{each:.5g}" for each in periods])}, '
+                     'which are no geometric series; no options give them')

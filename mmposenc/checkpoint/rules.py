@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -23,19 +24,25 @@ class Rule(NamedTuple):
     """Parameters whose name matches ``pattern`` as a whole.
 
     ``target`` is a template for ``re.Match.expand``, a function for what no template can say, or
-    None to drop the parameter for ``reason``.
+    None to drop the parameter for ``reason``. A dropped parameter that the model computes by itself
+    has a ``check``: it raises a ValueError where the file has other values, or returns, by names of
+    its own, values that only the model can be compared with (:attr:`Converted.computed`).
     """
 
     pattern: str
     target: str | Rename | None
     reason: str = ''
+    check: Rename | None = None
 
 
 class Converted(NamedTuple):
-    """A converted state dict, and the source's names that were dropped, each with its reason."""
+    """A converted state dict, the source's names that were dropped, each with its reason, and what
+    the model must compute by itself: 'periods' of rotary positions, and names of modules with the
+    (H, W) of the window that their offsets are counted in."""
 
     state_dict: dict[str, Tensor]
     dropped: dict[str, str]
+    computed: Mapping[str, Tensor] = MappingProxyType({})
 
 
 def apply_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source: str,
@@ -48,13 +55,14 @@ def apply_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
     Raises:
         ValueError: naming every parameter that no rule matches, or names that collide.
     """
-    (converted, dropped), unknown = match_rules(state_dict, rules, source)
+    (converted, dropped, computed), unknown = match_rules(state_dict, rules, source)
     in_file = {name: name for name in state_dict} | dict(file_names or {})
     if unknown:
         raise ValueError(f'source={source!r} has no rule for {len(unknown)} of '
                          f'{len(state_dict)} parameters: '
                          f'{shown(sorted(in_file[name] for name in unknown))}; {SUPPORTED}')
-    return Converted(converted, {in_file[name]: reason for name, reason in dropped.items()})
+    return Converted(converted, {in_file[name]: reason for name, reason in dropped.items()},
+                     computed)
 
 
 def match_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source: str
@@ -62,6 +70,7 @@ def match_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
     """As :func:`apply_rules`, and also returns the names that no rule matches."""
     converted: dict[str, Tensor] = {}
     dropped: dict[str, str] = {}
+    computed: dict[str, Tensor] = {}
     unknown = []
     patterns = [(re.compile(rule.pattern), rule) for rule in rules]
     for name, tensor in state_dict.items():
@@ -71,6 +80,8 @@ def match_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
             unknown.append(name)
         elif rule.target is None:
             dropped[name] = rule.reason
+            if rule.check is not None:
+                computed.update(rule.check(match, tensor, state_dict))
         else:
             made = ({match.expand(rule.target): tensor} if isinstance(rule.target, str)
                     else rule.target(match, tensor, state_dict))
@@ -79,7 +90,7 @@ def match_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
                 raise ValueError(f'source={source!r}: {name} becomes {clash[0]}, which another '
                                  f'parameter became before')
             converted.update(made)
-    return Converted(converted, dropped), sorted(unknown)
+    return Converted(converted, dropped, computed), sorted(unknown)
 
 
 State = Mapping[str, Tensor]
@@ -124,12 +135,13 @@ class Source(NamedTuple):
             raise ValueError(f'{same} are names of the same weights')
         state: State = {name: state_dict[old] for name, old in in_file.items()}
         rules = self.rules(state) if callable(self.rules) else self.rules
-        converted, dropped = apply_rules(state, rules, self.name, in_file)
+        converted, dropped, computed = apply_rules(state, rules, self.name, in_file)
         if self.then is not None:
-            converted, others = self.then(converted)
+            converted, others, more = self.then(converted)
             dropped |= {in_file.get(name, name): reason for name, reason in others.items()}
+            computed = {**computed, **more}
         outside = [name for name in state_dict if name not in new]
-        return Converted(converted, dict.fromkeys(outside, self.outside) | dropped)
+        return Converted(converted, dict.fromkeys(outside, self.outside) | dropped, computed)
 
 
 #: What stands for a part of a name in a template: numbers n and m, a kind of parameter p, encoder
@@ -202,7 +214,7 @@ def _pattern(text: str) -> str:
                   re.escape(text))
 
 
-def shown(names: Sequence[str], most: int = 8) -> str:
+def shown(names: Sequence[Any], most: int = 8) -> str:
     """The first of many names, and how many more there are."""
     rest = [f'and {len(names) - most} more'] * (len(names) > most)
-    return ', '.join([*names[:most], *rest])
+    return ', '.join([*map(str, names[:most]), *rest])

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from torch import Tensor
 
 from .rules import Pair, Rule, Source, State, joined, to_ours
+from .swin_buffers import check_index, check_mask, window_of_coordinates
 
 _THEIRS, _OURS = 'layers.{n}.blocks.{m}.', 'backbone.stages.{n}.blocks.{m}.'
 _PAIRS = (
@@ -34,10 +35,12 @@ _ONE_WAY = (
                f'{_OURS}attn.w_msa.qkv.weight'),
         joined(tuple(f'{_THEIRS}attn.{part}.bias' for part in ('query', 'key', 'value')),
                f'{_OURS}attn.w_msa.qkv.bias'))),
-    Rule(_BLOCK + r'attn\.(relative_position_index|relative_coords_table)', None,
-         'offsets of the pairs in a window, computed from its size'),
+    Rule(_BLOCK + r'attn\.relative_position_index', None,
+         'offsets of the pairs in a window, computed from its size', check_index),
+    Rule(_BLOCK + r'attn\.relative_coords_table', None,
+         'offsets of the pairs in a window, computed from its size', window_of_coordinates),
     Rule(_BLOCK + r'(attn\.)?attn_mask', None,
-         'mask of the shifted windows, computed from the size of the map'),
+         'mask of the shifted windows, computed from the size of the map', check_mask),
     Rule(r'embeddings\.mask_token', None, 'stands for hidden patches only in pretraining'),
     Rule(r'(norm\d\.(?:weight|bias))', r'backbone.\1'),  # of the maps of detectors
 )

@@ -2,9 +2,13 @@
 timm's, and then read by timm's table (:mod:`mmposenc.checkpoint.vit`)."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
-from .rules import Pair, Rule, Source, State, joined, to_ours
+import torch
+from torch import Tensor
+
+from .rules import Pair, Rule, Source, State, joined, shown, to_ours
 from .vit import VIT
 
 _MASK = 'it stood for masked patches in pretraining, and no image has any'
@@ -68,6 +72,14 @@ def _row(name: str, to: str) -> Pair:
     return Pair(name, to, lambda tensor: tensor.view(1, -1, tensor.shape[-1]))
 
 
+def _in_order(match: re.Match[str], numbers: Tensor, state: State) -> dict[str, Tensor]:
+    """Rows of the table are taken as they are."""
+    if not torch.equal(numbers.flatten(), torch.arange(numbers.numel()).to(numbers)):
+        numbers = numbers.flatten()
+        raise ValueError(f'{match[0]} must be 0, 1, 2, ..., got {shown(numbers.tolist())}')
+    return {}
+
+
 _HF_CLIP = (
     _row('embeddings.class_embedding', 'cls_token'),
     _row('embeddings.position_embedding.weight', 'pos_embed'),
@@ -79,7 +91,7 @@ _HF_CLIP = (
     Pair('encoder.layers.{n}.mlp.fc{m}.{p}', 'blocks.{n}.mlp.fc{m}.{p}'),
 )
 _HF_CLIP_RULES = (*to_ours(_HF_CLIP), Rule(r'head\..*', None, _POOL),
-                  Rule(r'embeddings\.position_ids', None, 'the numbers 0, 1, 2, ...'))
+                  Rule(r'embeddings\.position_ids', None, 'the numbers 0, 1, 2, ...', _in_order))
 
 _CLIP = (
     _row('class_embedding', 'cls_token'),

@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> None:
     output = Path(args.output)
     with reported(args):
         from ..checkpoint import look_alikes, needed_options, read_checkpoint, write_checkpoint
-        from ..checkpoint.eva import rounds_periods
+        from ..checkpoint.eva import rotary_options
         from ..checkpoint.needs import BACKBONE
         from ..checkpoint.rules import shown
         from ..checkpoint.shapes import check_numbers
@@ -58,6 +58,8 @@ def main(argv: list[str] | None = None) -> None:
             raise ValueError(f'{output.absolute().parent} is not a folder')
         file = read_checkpoint(args.input)
         converted, metadata = convert_file(args, file.state_dict)
+        periods = converted.computed.get('periods')
+        rotary = {} if periods is None else rotary_options(periods)
         check_numbers({name: value for name, value in converted.state_dict.items()
                        if not name.endswith('num_batches_tracked')}, args.input)
         write_checkpoint(output, converted.state_dict,
@@ -70,8 +72,8 @@ def main(argv: list[str] | None = None) -> None:
     for reason, names in reasons.items():
         print(f'dropped, {reason}: {shown(names)}')
     if args.to == 'mmposenc' and (needs := needed_options(converted.state_dict)):
-        if rounds_periods(file.state_dict):
-            needs.append(f'{BACKBONE}rel_pos_encoding.round_periods=True')
+        needs += [f'{BACKBONE}rel_pos_encoding.{name}={value}'.replace(' ', '')
+                  for name, value in rotary.items() if value not in (100.0, False)]
         print(f'the model for these weights needs {" ".join(needs)}')
         for who, options in look_alikes(converted.state_dict).items():
             inferred = ' '.join(f'{BACKBONE}{option}' for option in options)

@@ -165,19 +165,23 @@ class RotaryEmbedding(RelativeEncoding):
             raise ValueError(f'theta={self.theta} must be > 1 with scaling={self.scaling!r}')
         return as_grid(grid_shape, 'grid_shape', any_axes=True).hw
 
-    def _axis_freqs(self, like: Tensor, side: tuple[int, int] = (1, 1)) -> Tensor:
-        """Frequencies (planes of an axis,); ``side`` has the cells of the axis and those of it in
-        training."""
+    def axis_periods(self, device: torch.device | None = None) -> Tensor:
+        """Periods (planes of an axis,) of mode 'axial', float64; frequencies are 1, or 2 pi, over
+        them."""
         planes = self.head_dims // (2 * self.dims)
-        numbers = torch.arange(planes, device=like.device, dtype=torch.float64)
+        numbers = torch.arange(planes, device=device, dtype=torch.float64)
         if self.periods is None:
             periods = self.theta ** (numbers / planes)
         else:
             least, most = self.periods
-            share = numbers / max(planes - 1, 1)
-            periods = least * (most / least) ** share
-        if self.round_periods:
-            periods = periods.bfloat16().double()
+            periods = least * (most / least) ** (numbers / max(planes - 1, 1))
+        return periods.bfloat16().double() if self.round_periods else periods
+
+    def _axis_freqs(self, like: Tensor, side: tuple[int, int] = (1, 1)) -> Tensor:
+        """Frequencies (planes of an axis,); ``side`` has the cells of the axis and those of it in
+        training."""
+        periods = self.axis_periods(like.device)
+        planes = len(periods)
         turn = 1.0 if self.periods is None and self.normalize is None else 2 * math.pi
         freqs = (turn / periods).to(like.dtype)
         if self.scaling is None:

@@ -1,0 +1,77 @@
+"""What a file holds and a backbone computes by itself, or has in another form."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from ..checkpoint.eva import rotary_options
+from ..encodings.log_cpb import LogSpacedCPB
+from ..encodings.rotary import RotaryEmbedding
+
+
+def other_positions(backbone: nn.Module, computed: Mapping[str, Tensor]) -> Iterator[str]:
+    """Where a backbone computes other positions than a file was trained with: what is different,
+    with the options that have the file's.
+
+    Args:
+        backbone: what the file is loaded into.
+        computed: of the file (:attr:`mmposenc.checkpoint.Converted.computed`).
+
+    Raises:
+        ValueError: no options have the file's positions.
+    """
+    modules = dict(backbone.named_modules())
+    if 'periods' in computed:
+        yield from _other_periods(list(modules.values()), computed['periods'])
+    windows = {name: tuple(window.tolist()) for name, window in computed.items() if name in modules}
+    others = {str(window): name for name, window in windows.items()
+              if isinstance(modules[name], LogSpacedCPB)
+              and modules[name].window_size not in (None, window)}
+    if others:
+        yield (f'biases of {", ".join(others.values())} were trained with offsets in windows of '
+               f'{", ".join(others)}, and here are counted in others: pretrained_window_size with '
+               'these sides, one for each stage, has its features')
+
+
+def _other_periods(modules: list[nn.Module], periods: Tensor) -> Iterator[str]:
+    rotary = [module for module in modules
+              if isinstance(module, RotaryEmbedding) and module.mode == 'axial']
+    if not rotary:
+        yield 'it was trained with rotary positions, and this model has none'
+        return
+    own = rotary[0].axis_periods().cpu()
+    if own.shape != periods.shape:
+        raise ValueError(f'heads have {4 * len(periods)} channels in the file, '
+                         f'{rotary[0].head_dims} here; give num_heads')
+    if torch.allclose(own, periods.double().cpu(), rtol=1e-5, atol=0):
+        return
+    options = ' '.join(f'rel_pos_encoding.{name}={value}'.replace(' ', '')
+                       for name, value in rotary_options(periods).items()
+                       if getattr(rotary[0], name) != value)
+    yield ('it was trained with other periods of rotary positions than this model has: '
+           f'{options} has its features')
+
+
+def fit_biases_of_keys(backbone: nn.Module, state: Mapping[str, Tensor]
+                       ) -> tuple[dict[str, Tensor], list[str]]:
+    """Biases of queries, keys and values in the form that a backbone has them: in one tensor, or
+    without those of the keys. And the names of biases of which those of the keys, not all zero,
+    were left out.
+
+    Without positions a bias of the keys changes nothing, as it adds the same number to all logits
+    of a query. Rotary positions turn it.
+    """
+    own, fitted, left_out = backbone.state_dict(), dict(state), []
+    for name in state:
+        module, _, part = name.rpartition('.')
+        if part == 'bias' and name not in own and f'{module}.q_bias' in own:
+            query, key, value = fitted.pop(name).chunk(3)
+            fitted |= {f'{module}.q_bias': query, f'{module}.v_bias': value}
+            left_out += [name] * bool(key.any())
+        elif part == 'q_bias' and name not in own and f'{module}.bias' in own and (
+                f'{module}.v_bias' in state):
+            query, value = fitted.pop(name), fitted.pop(f'{module}.v_bias')
+            fitted[f'{module}.bias'] = torch.cat((query, torch.zeros_like(query), value))
+    return fitted, left_out

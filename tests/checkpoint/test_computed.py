@@ -1,0 +1,157 @@
+"""What a file holds and the model computes by itself: compared, and refused or said."""
+import logging
+
+import pytest
+import torch
+from published import DINOV3, coordinates, models, offset_index, published, shifted_mask
+from tinybackbones import randomize
+from torch import nn
+
+from mmposenc.backbones import Swin, ViT, checkpoints, load_pretrained
+from mmposenc.checkpoint import convert, recognise
+from mmposenc.checkpoint.eva import rotary_options
+
+ROPE = dict(type='RotaryEmbedding2D', axes='yx', planes='halves', normalize='separate')
+PLANES = torch.arange(16, dtype=torch.float64)
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """The warnings of loading."""
+    lines = []
+    monkeypatch.setattr(checkpoints, 'print_log', lambda text, _, level=logging.INFO: (
+        lines.append(text) if level == logging.WARNING else None))
+    return lines
+
+
+def dinov3(**options):
+    return ViT('dinov3-small', **{**dict(embed_dims=128, num_layers=3, num_heads=2, img_size=32),
+                                  **options}).double().eval()
+
+
+def release(periods=None, mask=None):
+    """A file of DINOv3's form; with other periods, another mask, or none of them."""
+    state = published('dinov3', randomize(DINOV3(), 0.3).double().state_dict())
+    if periods is not None:
+        state['rope_embed.periods'] = periods
+    for name in [name for name in state if name.endswith('bias_mask')]:
+        if mask:
+            state[name] = torch.tensor(mask).repeat_interleave(128)
+        elif mask == ():
+            del state[name]
+    return state
+
+
+@pytest.mark.parametrize('options', [
+    dict(theta=1000.0), dict(theta=30.0), dict(periods=(0.05, 2.0)),
+    dict(theta=100.0, round_periods=True)])
+@pytest.mark.parametrize('kind', ['dinov3', 'dinov3, hugging face'])
+def test_other_periods_are_a_warning_with_the_options_that_have_them(kind, options, said):
+    """Also as Hugging Face saves them, inverted."""
+    told = dinov3(rel_pos_encoding=dict(ROPE, **options))
+    periods = told.blocks[0].attn.rel_pos_encoding.axis_periods()
+    assert rotary_options(periods).items() >= options.items()
+    state = published(kind, randomize(DINOV3(), 0.3).double().state_dict())
+    if kind == 'dinov3':
+        state['rope_embed.periods'] = periods
+    else:
+        state['rope_embeddings.inv_freq'] = 1 / periods
+    load_pretrained(told, state)
+    assert not said
+    load_pretrained(dinov3(), state)
+    changed = [f'rel_pos_encoding.{name}={value}'.replace(' ', '')
+               for name, value in options.items() if (name, value) != ('theta', 100.0)]
+    assert len(said) == 1 and f'{" ".join(changed)} has its features' in said[0]
+
+
+def test_periods_of_other_heads_of_no_series_and_of_no_rotary_positions(said):
+    with pytest.raises(ValueError, match='x.pth: heads have 64 channels in the file, 32 here; give '
+                                         'num_heads'):
+        load_pretrained(dinov3(num_heads=4), release(), name='x.pth')
+    with pytest.raises(ValueError, match='have periods 1, 3, .*, which are no geometric series'):
+        load_pretrained(dinov3(), release(2 * PLANES + 1))
+    load_pretrained(dinov3(rel_pos_encoding=None), release())
+    assert 'was trained with rotary positions, and this model has none' in said[0]
+
+
+@pytest.mark.parametrize('mask', [(1., 0, 1), (0., 0, 0), (1., 1, 1), ()], ids=str)
+def test_biases_are_those_of_the_files_mask(mask, said):
+    """Of a file without a mask they are taken as they are, those of the keys too."""
+    state = release(mask=mask)
+    factor = torch.tensor(mask or (1., 1, 1)).repeat_interleave(128)
+    told, plain = dinov3(qkv_bias=True), dinov3()
+    load_pretrained(told, state)
+    assert not said
+    for number, block in enumerate(told.blocks):
+        assert torch.equal(block.attn.qkv.bias, state[f'blocks.{number}.attn.qkv.bias'] * factor)
+    load_pretrained(plain, state)
+    assert [text.endswith('qkv_bias=True has its features') for text in said] == [True] * (
+        factor[128:256].any())
+    x = torch.randn(1, 3, 32, 48, dtype=torch.float64)
+    off = float((told(x)[0] - plain(x)[0]).abs().max())
+    assert off > 1e-2 if said else off < 1e-12
+
+
+def swin(kind, **options):
+    """A file of timm's Swin with windows of 4, and ours."""
+    build, = models(kind)
+    v2 = dict(cosine=True, post_norm=True, qkv_bias='qv', window_bias='log_cpb')
+    ours = Swin(embed_dims=12, num_layers=(2, 1), num_heads=(2, 4), window_size=4,
+                **(v2 if 'v2' in kind else {}), **options)
+    return published(kind, dict(randomize(build()).state_dict())), ours
+
+
+@pytest.mark.parametrize('part, value, said', [
+    ('attn.relative_position_index', offset_index(4), None),
+    ('attn.relative_position_index', offset_index(4).T, 'query minus key'),
+    ('attn.relative_position_index', offset_index(4).view(4, 4, 16).mT.reshape(16, 16), 'row by r'),
+    ('attn_mask', shifted_mask(3, 4), None),
+    ('attn_mask', shifted_mask(2, 4).roll(1, 0), 'shifted by half a side'),
+    ('attn_mask', 0 * shifted_mask(2, 4), 'shifted by half a side')])
+def test_offsets_and_masks_of_swin(part, value, said):
+    state, ours = swin('swin')
+    state[f'layers.0.blocks.1.{part}'] = value
+    if said is None:
+        load_pretrained(ours, state)
+        return
+    with pytest.raises(ValueError, match=f'layers.0.blocks.1.{part} .*{said}'):
+        load_pretrained(ours, state)
+
+
+def test_windows_that_offsets_are_counted_in(said):
+    """Windows of 4, pretrained in windows of 3."""
+    state, ours = swin('swin v2, hugging face')
+    name = 'swinv2.encoder.layers.0.blocks.0.attention.self.relative_coords_table'
+    load_pretrained(ours, state)
+    assert not said
+    state[name] = coordinates(4, 3)
+    load_pretrained(ours, state)
+    assert len(said) == 1 and 'stages.0.blocks.0' in said[0] and (
+        'in windows of (3, 3), and here are counted in others: pretrained_window_size' in said[0])
+    said.clear()
+    load_pretrained(swin('swin v2, hugging face', pretrained_window_size=3)[1], state)
+    assert not said
+    state[name] = coordinates(4, 3) ** 3
+    with pytest.raises(ValueError, match='holds other coordinates than logarithms of offsets'):
+        load_pretrained(ours, state)
+
+
+def test_numbers_of_clips_positions():
+    state = published('clip, hugging face', models('clip, hugging face')[0]().state_dict())
+    state['vision_model.embeddings.position_ids'] = torch.arange(5)[None]
+    convert(state, recognise(state))
+    state['vision_model.embeddings.position_ids'] = torch.arange(5).flip(0)[None]
+    with pytest.raises(ValueError, match=r'embeddings.position_ids must be 0, 1, 2, .*got 4, 3, 2'):
+        convert(state, recognise(state))
+
+
+def test_what_detr_shares_and_does_not_have():
+    weight = torch.randn(91, 4)
+    state = {'class_embed.0.weight': weight, 'transformer.decoder.class_embed.0.weight': weight}
+    found = convert(state, 'deformable-detr')
+    assert list(found) == ['bbox_head.cls_branches.0.weight']
+    state['transformer.decoder.class_embed.0.weight'] = weight + 1
+    with pytest.raises(ValueError, match='decoder.class_embed.0.weight must be equal to class_emb'):
+        convert(state, 'deformable-detr')
+    with pytest.raises(ValueError, match='row_embed.weight is a learned table of rows or columns'):
+        convert({'backbone.1.row_embed.weight': nn.Embedding(50, 4).weight}, 'irpe-detr')
