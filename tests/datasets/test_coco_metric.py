@@ -1,4 +1,4 @@
-"""A detector that predicts what its data set loaded has an AP of 1, whatever the file looks like."""
+"""A detector that predicts what its data set loaded has an AP of 1, whatever is in the file."""
 from __future__ import annotations
 
 import codecs
