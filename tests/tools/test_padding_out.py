@@ -15,7 +15,7 @@ def hooked(detector, tmp_path_factory):
 
 def test_detections_do_not_depend_on_the_batch(detector, hooked, test, tmp_path):
     def detections(config, batch_size):
-        out = tmp_path / 'out.pkl'
+        out = tmp_path / f'{config.parent.name}_{batch_size}.pkl'
         test(config, detector['checkpoint'], '--work-dir', tmp_path, '--out', out,
              '--cfg-options', f'test_dataloader.batch_size={batch_size}',
              'model.test_cfg.score_thr=0')

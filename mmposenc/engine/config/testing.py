@@ -54,6 +54,8 @@ def set_out(cfg: Config, out: str) -> None:
     check_folder(osp.dirname(out) if pickled else out, '--out')
     if pickled and osp.isdir(out):
         raise ValueError(f'--out {out} is a folder; give a file in it')
+    if pickled and osp.lexists(out):
+        raise ValueError(f'--out {out} exists; delete it, or give another file')
     if pickled:
         kind = {'mmdet': 'DumpDetResults', 'mmseg': 'mmposenc.DumpSegResults',
                 'mmpretrain': 'DumpResults'}[scope]

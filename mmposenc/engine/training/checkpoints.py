@@ -48,6 +48,15 @@ def latest_checkpoint(work_dir: str | Path) -> str | None:
     return None
 
 
+def check_no_training(work_dir: str | Path) -> None:
+    """Raise ValueError if a training that begins anew would replace checkpoints of another one."""
+    found = sorted(path.name for path in Path(work_dir).glob('*.pth')
+                   if _NAMES.fullmatch(path.name) or path.name.startswith('best_'))
+    if found:
+        raise ValueError(f'{work_dir} has checkpoints of a training ({found[-1]}), which a new one '
+                         'would replace; --resume continues it, another --work-dir keeps it')
+
+
 def _noted(folder: Path) -> str | None:
     """The file that ``last_checkpoint`` names: one in the folder if it has that name, because
     mmengine writes absolute paths, and folders are copied."""

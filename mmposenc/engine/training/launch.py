@@ -23,7 +23,7 @@ from ..config.checks import (
 from ..config.nodes import custom_hook
 from ..config.options import check_silent_arguments
 from ..config.testing import set_out, set_show_dir, set_tta
-from .checkpoints import latest_checkpoint
+from .checkpoints import check_no_training, latest_checkpoint
 from .feature_cache import add_few_views
 from .lock import check_unlocked
 
@@ -32,6 +32,9 @@ DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
                  'not_finite': {'type': 'mmposenc.NotFiniteHook'},
                  'average_loss': {'type': 'mmposenc.AverageLossHook'},
                  'gradient_check': {'type': 'mmposenc.GradientCheckHook'}}
+
+#: What a runner that only tests does not have.
+_TRAINING = ('train_cfg', 'train_dataloader', 'optim_wrapper', 'param_scheduler')
 
 
 def build_runner(cfg: Config) -> MMEngineRunner:
@@ -72,6 +75,8 @@ def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
     """
     check_no_study(cfg)
     check_unlocked(cfg.work_dir)
+    if resume is None and not cfg.get('resume'):
+        check_no_training(cfg.work_dir)
     phases = ('train', 'val') if cfg.get('val_dataloader') else ('train',)
     _check(cfg, phases)
     if amp or str(cfg.optim_wrapper.get('type')).endswith('AmpOptimWrapper'):
@@ -175,6 +180,8 @@ def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
         custom_hook(cfg, 'mmposenc.CompileHook')
     if out is not None:
         set_out(cfg, out)
+    for key in _TRAINING:  # so that the runner's copy of the config is none to train with
+        cfg[key] = None
 
 
 def test(cfg: Config, checkpoint: str, **options: Any) -> dict[str, float]:

@@ -31,6 +31,9 @@ from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
 from .processes import join_on_a_cpu, naming_the_lost, open_log, plain_model, synchronized
 
+#: The first line of a config that a runner writes.
+_DUMPED = '# Written by mmposenc: the config of this run with all that it inherits.'
+
 
 class CheckpointRunner(_Runner):
     """The part of :class:`~mmposenc.engine.training.runner.Runner` for checkpoints."""
@@ -212,6 +215,17 @@ class Runner(CheckpointRunner):
                             'IterBasedTrainLoop': IterBasedTrainLoop}.get(kind, loop.get('type'))
         return super().build_train_loop(loop)
 
+    @master_only
+    def dump_config(self) -> None:
+        """Write the resolved config: a training's as ``NAME.py`` into the work directory, where
+        other commands look for it, unless another file has that name; a test's beside its log."""
+        name = f'{Path(self.cfg.filename).stem if self.cfg.filename else self.timestamp}.py'
+        path = Path(self.work_dir, name)
+        if self._train_loop is None or (path.exists() and not _is_dumped(path)):
+            path = Path(self._log_dir, name)
+        with whole_file(path) as partial:
+            partial.write_text(f'{_DUMPED}\n{self.cfg.pretty_text}\n', encoding='utf-8')
+
     @staticmethod
     def build_dataloader(dataloader: Any, *args: Any, **kwargs: Any) -> Any:
         return _Runner.build_dataloader(checked(dataloader), *args, **kwargs)
@@ -296,6 +310,12 @@ class Runner(CheckpointRunner):
                 else 'there is no checkpoint yet, so --resume auto starts from the beginning')
         at = f'in epoch {self.epoch + 1}, after iteration {self.iter}'
         self.logger.warning(f'{reason} {at}; {hint}')
+
+
+def _is_dumped(path: Path) -> bool:
+    """Whether a file is a config that a runner wrote, and not one of the user's."""
+    with open(path, 'rb') as file:
+        return file.read(len(_DUMPED)) == _DUMPED.encode()
 
 
 def _evaluating_what_it_loads(loop: Any) -> Any:
