@@ -3,6 +3,8 @@ import pickle
 
 import pytest
 
+import mmposenc
+
 
 @pytest.fixture(scope='module')
 def hooked(detector, tmp_path_factory):
@@ -28,6 +30,12 @@ def test_detections_do_not_depend_on_the_batch(detector, hooked, test, tmp_path)
     assert difference(alone, batched, 'bboxes') < 1e-3
     assert difference(alone, batched, 'scores') < 1e-5
     assert difference(alone, plain, 'scores') > 1e-5  # what it is for
+
+
+def test_a_loaded_model_predicts_as_in_a_test(detector, hooked):
+    kinds = [type(mmposenc.load(config, detector['checkpoint']).predict).__name__
+             for config in (hooked, detector['config'])]
+    assert kinds == ['Prediction', 'method']
 
 
 def test_a_run_trains_with_the_models_own_loss(hooked, train, tmp_path):

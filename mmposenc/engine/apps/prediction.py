@@ -19,7 +19,7 @@ from torch import nn
 
 from ...command_line import describe
 from ..config.checks import check_checkpoint, check_folder, check_num_classes, check_sections
-from ..config.models import build_model, device_of, image_channels, load_weights
+from ..config.models import build_to_predict, device_of, image_channels, load_weights
 from ..config.nodes import bare_type, pipelines, type_name
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
 from ..console import Bar, least_score
@@ -199,7 +199,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     place = device_of(device)
     init_default_scope(scope)
     reader = Reader(cfg)
-    model = build_model(cfg)
+    model = build_to_predict(cfg)
     names = class_names(cfg, load_weights(model, checkpoint))
     predictor = Predictor(model.to(place), reader, batch_size)
     thr = 0.3 if score_thr is None else score_thr

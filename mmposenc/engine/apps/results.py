@@ -19,7 +19,7 @@ from mmposenc.command_line import describe
 
 from ..config.checks import check_checkpoint
 from ..config.config import load_config
-from ..config.models import build_model, device_of, load_weights, start_weights
+from ..config.models import build_to_predict, device_of, load_weights, start_weights
 from ..config.testing import scope_of
 from ..training.checkpoints import latest_checkpoint
 from .pictures import PICTURES, Source, find_sources, write_picture
@@ -63,7 +63,7 @@ def load(model: str | Path | Config | dict[str, Any], checkpoint: str | Path | N
     meta: dict[str, Any] = {}
     if checkpoint is not None:
         check_checkpoint(str(checkpoint), 'checkpoint')
-    built: Any = build_model(cfg)
+    built: Any = build_to_predict(cfg)
     if checkpoint is None:
         start_weights(built)
         print_log('checkpoint=None: the model has the weights that training starts with; its '

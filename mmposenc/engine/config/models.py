@@ -21,8 +21,9 @@ from mmposenc.checkpoint import load_checkpoint
 from mmposenc.checkpoint.mismatch import mismatch
 from mmposenc.command_line import describe
 from mmposenc.functional.image_sizes import ImgShapes, set_img_shapes
+from mmposenc.padding import keep_padding_out
 
-from .nodes import listed
+from .nodes import custom_hook, listed
 from .testing import scope_of
 
 
@@ -53,6 +54,15 @@ def build_model(cfg: Config) -> nn.Module:
         model.setdefault('data_preprocessor', copy.deepcopy(cfg.data_preprocessor))
     built: nn.Module = MODELS.build(model)
     return built
+
+
+def build_to_predict(cfg: Config) -> nn.Module:
+    """The model of :func:`build_model`, with the predictions that it has in a test: with
+    ``KeepPaddingOut`` among the config's hooks, padding is kept out of them."""
+    model = build_model(cfg)
+    if custom_hook(cfg, 'KeepPaddingOut', add=False) is not None:
+        keep_padding_out(model)
+    return model
 
 
 def build_bare(cfg: Config, device: str = 'cpu', *, seed: int = 0) -> nn.Module:
