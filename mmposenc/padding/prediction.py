@@ -93,7 +93,7 @@ class Prediction:
             return predict(  # type: ignore[no-any-return]
                 model, batch_inputs, batch_data_samples, *args, **kwargs)
         results = []
-        # Layers that are random, or that update statistics, are no matter of padding.
+        # In training mode a trial would change statistics.
         whole = not model.training and not _slides(model) and self.reads_padding() is None
         for alone, image, sample in (_maps_of_batch if whole else _one_by_one)(
                 model, batch_inputs, images, batch_data_samples):
@@ -107,8 +107,8 @@ class Prediction:
         """Why maps of backbone and neck depend on padding, in words; None if they do not. If images
         are therefore predicted one by one, it is logged once."""
         if not self._tried:
-            self._tried = True
             self._reason = _known_reason(self.model) or why_padding_is_read(self.model, _maps)
+            self._tried = True
             if self._reason is not None:
                 from ..backbones.modules import print_log
                 print_log(f'{type(self.model).__name__}: {self._reason}. Images of a batch are '
