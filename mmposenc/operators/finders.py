@@ -47,6 +47,11 @@ def know_this_package(module: ModuleType) -> None:
     module.MODULE2PACKAGE.setdefault('mmposenc', 'mmposenc')
 
 
+def load_without_running_code(module: ModuleType) -> None:
+    """``mmengine.runner.checkpoint``: its functions read files by this project's safe one."""
+    importlib.import_module('mmposenc.checkpoint.mmengine_loading')
+
+
 def find_configs(module: ModuleType) -> None:
     """``mmengine.config.config``: ``package::name`` in ``_base_`` and in ``Config.fromfile``.
 
@@ -121,6 +126,7 @@ HOOKS: dict[str, Callable[[ModuleType], None]] = {
     'mmengine.config.utils': know_this_package,
     'mmengine.hub.hub': install_nothing,
     'mmengine.logging': hide_onedl_line,
+    'mmengine.runner.checkpoint': load_without_running_code,
     'mmpretrain.datasets.transforms.utils': lambda module: find_our_loading(
         module, 'get_transform_idx'),
     'mmseg.apis.mmseg_inferencer': lambda module: find_our_loading(

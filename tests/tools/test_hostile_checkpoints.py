@@ -1,6 +1,7 @@
 """No checkpoint runs code, whoever reads it."""
 from __future__ import annotations
 
+import os
 import pathlib
 import pickle
 import shutil
@@ -8,9 +9,9 @@ import shutil
 import pytest
 import torch
 from mmengine.registry import MODELS, DefaultScope
-from scripts import load_tool
+from scripts import load_tool, run_python
 
-import mmposenc.engine  # noqa: F401  (importing it makes mmengine's loading safe)
+import mmposenc  # noqa: F401  (importing it makes mmengine's loading safe)
 from mmposenc.checkpoint import read_checkpoint
 
 REFUSED = r'evil\.pth is refused: to read it, code .*weights_only=False.*use weights\.pth'
@@ -97,6 +98,24 @@ def test_functions_of_mmengine(evil) -> None:
     refused(mmengine.runner.load_checkpoint, torch.nn.Linear(1, 1), evil)
     refused(CheckpointLoader.load_checkpoint, evil)
     refused(_load_checkpoint, evil)
+
+
+@pytest.mark.parametrize('imports', [
+    'import mmposenc; from mmengine.runner import load_checkpoint',
+    'from mmengine.runner.checkpoint import load_checkpoint; import mmposenc.engine',
+    'import mmengine, mmposenc.registry; from mmengine.runner import load_checkpoint'])
+def test_functions_of_mmengine_in_any_order_of_imports(evil, imports) -> None:
+    """In a process of its own: here others have imported everything already."""
+    assert 'evil.pth is refused' in run_python('-W', 'ignore', '-c', f"""
+import os
+os.chdir({os.path.dirname(evil)!r})
+import torch
+{imports}
+try:
+    load_checkpoint(torch.nn.Linear(1, 1), {evil!r})
+except ValueError as error:
+    print(error)
+""")
 
 
 @pytest.mark.parametrize('scheme', ['http://', 'torchvision://', 'mmcls://', 'open-mmlab://'])

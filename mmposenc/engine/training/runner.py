@@ -17,7 +17,6 @@ from mmengine.model.test_time_aug import BaseTTAModel
 from mmengine.runner import Runner as _Runner
 from torch import distributed as dist
 
-from mmposenc.checkpoint import mmengine_loading  # noqa: F401  (no checkpoint runs code)
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
 from mmposenc.checkpoint.integrity import seal, whole_file
 from mmposenc.checkpoint.mismatch import mismatch
