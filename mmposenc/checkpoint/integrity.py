@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import struct
 import zipfile
 import zlib
@@ -93,16 +94,24 @@ def put_in_place(partial: Path, path: Path) -> None:
 
 
 @contextmanager
-def whole_file(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
-    """Gives the block another name to write to, ``<name>.partial``. The file takes its own name
-    when the block ends well, and is deleted after an error.
+def whole_file(path: str | Path, *, durable: bool = True, suffix: str = '.partial'
+               ) -> Iterator[Path]:
+    """Gives the block an empty file to write to. It takes its own name when the block ends well,
+    and is deleted after an error.
 
     Args:
         path: the file.
         durable: wait until the disk has it, so that a power cut cannot damage it.
+        suffix: how the other name ends, ``<name>.<random digits><suffix>``.
     """
     path = Path(path)
-    partial = path.with_name(f'{path.name}.partial')
+    # Nobody can have put a file or a link there: what 'x' opens did not exist before.
+    partial = path.with_name(f'{path.name}.{secrets.token_hex(4)}{suffix}')
+    try:
+        open(partial, 'x').close()
+    except OSError as error:  # a full disk, or a folder that cannot be written
+        error.filename = str(path)
+        raise
     try:
         yield partial
         if durable:

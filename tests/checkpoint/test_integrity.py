@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from mmposenc.checkpoint import load_checkpoint
-from mmposenc.checkpoint.integrity import damage, seal
+from mmposenc.checkpoint.files import write_checkpoint
+from mmposenc.checkpoint.integrity import damage, seal, whole_file
 
 CONTENT = {'meta': {'iter': 3}, 'state_dict': {'w': torch.arange(500.), 'b': torch.ones(3)}}
 
@@ -78,3 +79,28 @@ def test_files_of_old_torch_have_nothing_to_check(path) -> None:
     assert torch.equal(load_checkpoint(path)['state_dict']['w'], CONTENT['state_dict']['w'])
     seal(path)
     assert torch.load(path, weights_only=True)['meta'] == CONTENT['meta']
+
+
+@pytest.mark.parametrize('name', ['x.safetensors', 'x.pth'])
+def test_files_and_links_beside_a_file_are_not_touched(name, tmp_path) -> None:
+    """What a program writes to before it renames has a name that nobody can have taken."""
+    mine, beside = tmp_path / 'mine.txt', tmp_path / f'{name}.partial'
+    mine.write_text('mine')
+    beside.symlink_to(mine)
+    write_checkpoint(tmp_path / name, {'w': torch.ones(2)})
+    assert beside.is_symlink() and mine.read_text() == 'mine'
+    assert torch.equal(load_checkpoint(tmp_path / name).get('state_dict', load_checkpoint(
+        tmp_path / name))['w'], torch.ones(2))
+    beside.unlink()
+    beside.write_text('mine too')
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to(mine)  # replaced, not followed
+    write_checkpoint(tmp_path / name, {'w': torch.ones(2)})
+    assert beside.read_text() == 'mine too' and mine.read_text() == 'mine'
+    assert {path.name for path in tmp_path.iterdir()} == {'mine.txt', name, beside.name}
+
+
+def test_what_cannot_be_written_is_named_as_the_user_named_it(tmp_path) -> None:
+    with pytest.raises(OSError) as error, whole_file(tmp_path / 'none' / 'x.pth'):
+        pass
+    assert error.value.filename == str(tmp_path / 'none' / 'x.pth')

@@ -13,7 +13,7 @@ import torch
 from mmengine.config import Config
 from torch import Tensor, nn
 
-from mmposenc.checkpoint.integrity import put_in_place
+from mmposenc.checkpoint.integrity import whole_file
 from mmposenc.command_options import OPSET, TOLERANCE
 
 from ..config.checks import check_checkpoint, check_folder
@@ -94,8 +94,7 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
         notes['classes'] = list(classes)
     program = _program(raw, example, fixed_size)
     notes.update(_limits(program))
-    partial = path.with_name(f'{path.stem}.partial{path.suffix}')
-    try:
+    with whole_file(path, suffix=f'.partial{path.suffix}') as partial:
         write = _write_onnx if path.suffix == '.onnx' else _write_pt2
         write(program, partial, notes, opset)
         sizes = [(images, *each) for each in _sizes(size, fixed_size, notes)
@@ -103,9 +102,6 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
         reader = read_onnx if path.suffix == '.onnx' else read_pt2
         difference = _compare(raw, reader(partial), sizes, channels, 255.0 if normalise else 1.0,
                               tolerance)
-        put_in_place(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
     return Exported(path, difference, sizes, notes)
 
 

@@ -130,8 +130,9 @@ class PredictionsFile:
         self.partial = folder / 'predictions.json.partial'
         self.skipped: list[dict[str, str]] = []
         self.number = 0
+        self.partial.unlink(missing_ok=True)  # of a run that was killed; a link is not followed
         # Of a name that is not UTF-8, json gets \\udcXX, which Python reads as the same name.
-        self._file = open(self.partial, 'w', encoding='utf-8', errors='backslashreplace')
+        self._file = open(self.partial, 'x', encoding='utf-8', errors='backslashreplace')
         self._file.write(json.dumps(about, ensure_ascii=False)[:-1] + ',\n"images": [')
 
     def add(self, record: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import mmposenc
+from mmposenc.checkpoint.integrity import whole_file
 from mmposenc.checkpoint.rules import shown
 from mmposenc.functional.image_sizes import one_batch, set_img_shapes
 
@@ -87,19 +87,16 @@ class FeatureStore:
             self.counts['no room'] += 1
             return
         path = self.path(weights, image)
-        partial = path.with_name(f'{image}.{os.getpid()}.partial')
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            save_file(kept, partial)
-            # No flush to the disk: what a power cut damages is computed again.
-            os.replace(partial, path)
+            # Not durable: what a power cut damages is computed again.
+            with whole_file(path, durable=False) as partial:
+                save_file(kept, partial)
         except (SafetensorError, OSError) as error:
             if not self.counts['not kept']:
                 print_log(f'{path}: {error}; training continues, and computes features that cannot '
                           'be kept each time', 'current', logging.WARNING)
             self.counts['not kept'] += 1
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
             return
         self.room -= size
         self.counts['written'] += 1

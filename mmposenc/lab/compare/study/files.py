@@ -21,7 +21,9 @@ def write_text(path: Path, text: str, *, safe: bool = True) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f'{path.name}.{socket.gethostname()}.{os.getpid()}.partial')
     try:
-        partial.write_text(text, encoding='utf-8')
+        partial.unlink(missing_ok=True)  # of a process that was killed; a link is not followed
+        with open(partial, 'x', encoding='utf-8') as file:
+            file.write(text)
         if safe:
             from mmposenc.checkpoint.integrity import put_in_place  # whose package imports torch
             put_in_place(partial, path)
