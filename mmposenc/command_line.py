@@ -132,7 +132,7 @@ def _report(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
             file.write(f'\n{full}')
     if getattr(args, 'traceback', False):
         print(full, file=sys.stderr)
-    lines = describe(error).splitlines() or ['']
+    lines = [printable(line) for line in describe(error).splitlines()] or ['']
     rank = os.environ.get('RANK', '0')
     lines[0] = f'error: {lines[0]}' if rank == '0' else f'error in process {rank}: {lines[0]}'
     if logs:
@@ -156,15 +156,22 @@ def describe(error: BaseException) -> str:
     text = re.sub(r'^(class `\w+` in \S+\.py: )+', '', text)  # mmengine's registries add these
     plain = isinstance(error, _PLAIN) or kind in ('PrepareError', 'ProcessLost', 'ValueError')
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        text, plain = f'{error.filename}: {error.strerror}', True
+        text, plain = f'{printable(error.filename)}: {error.strerror}', True
     if isinstance(error, KeyError) and len(text) > 2:
         text = text[1:-1] if text[0] == text[-1] and text[0] in '\'"' else text
     return text if plain and text else f'{kind}: {text}' if text else kind
 
 
 def in_a_line(error: BaseException) -> str:
-    """The message of an exception on one line."""
-    return ' '.join(describe(error).split())
+    """The message of an exception on one line, without control characters."""
+    return printable(' '.join(describe(error).split()))
+
+
+def printable(text: object) -> str:
+    """Text for a console: a control character, which the name of a file may hold to move the cursor
+    or to forge a line, is written as an escape such as \\x1b or \\n."""
+    return ''.join(each if each.isprintable() else each.encode('unicode_escape').decode()
+                   for each in str(text))
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

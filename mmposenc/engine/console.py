@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.file_proxy import FileProxy
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..command_line import Prints, of_a_library
+from ..command_line import Prints, of_a_library, printable
 
 #: Functions of LoggerHook whose lines are not those of an interval.
 _SUMMARIES = 'after_test_epoch', 'after_run'
@@ -71,10 +71,11 @@ class _Filter(logging.Filter):
 
 
 class _Line(logging.Formatter):
-    """The time and the message, with "warning:" or "error:" before it if it is one."""
+    """The time and the message, with "warning:" or "error:" before it if it is one; control
+    characters are escapes."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = super().format(record)
+        line = '\n'.join(map(printable, super().format(record).split('\n')))
         kind = '' if record.levelno < logging.WARNING else f'{record.levelname.lower()}: '
         return f'{line[:9]}{kind}{line[9:]}'
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 import sys
+from argparse import Namespace
 
 import pytest
 from scripts import ROOT, load_tool, run_python
@@ -10,7 +11,7 @@ from scripts import ROOT, load_tool, run_python
 import mmposenc
 from mmposenc import command_options
 from mmposenc.checkpoint import SOURCES
-from mmposenc.command_line import reported
+from mmposenc.command_line import printable, reported
 from mmposenc.command_options import USUAL
 from mmposenc.commands import COMMANDS, convert, export, figures, main
 from mmposenc.engine.apps import export as engine_export
@@ -68,6 +69,14 @@ def test_an_unknown_command(capsys) -> None:
     assert status == 2 and "error: there is no command 'trian'; did you mean 'train'?" in text
     assert f'known are {", ".join(COMMANDS)}' in text and len(text.splitlines()) == 2
     assert "'?x'\n(known" in said(capsys, main, ['?x'])[1]
+
+
+def test_names_of_files_do_not_reach_the_console_as_commands() -> None:
+    assert printable('a\x1b[2J\nb\u202e\udcff ä') == r'a\x1b[2J\nb\u202e\udcff ä'
+    for error in (ValueError('broken image a\x1b[2J.jpg'), OSError(2, 'not there', 'a\x1b[2J.jpg')):
+        with pytest.raises(SystemExit, match=r'a\\x1b\[2J\.jpg') as stop, reported(Namespace()):
+            raise error
+        assert '\x1b' not in str(stop.value)
 
 
 def test_help_and_wrong_arguments_load_neither_torch_nor_openmmlab() -> None:

@@ -177,7 +177,7 @@ def kinds_of_trouble(folder: Path, picture: bytes) -> tuple[dict[str, str], list
     (folder / 'empty.webp').write_bytes(b'')
     (folder / 'text.gif').write_text('no picture')
     (folder / 'cut.png').write_bytes(picture[:-200])
-    odd = os.fsdecode(b'empty \xff.jpg')
+    odd = os.fsdecode(b'empty \xff\x1b[2J\nwarning: forged.jpg')
     (folder / odd).write_bytes(b'')
     (folder / 'folder.jpg').mkdir()
     (folder / 'folder.jpg' / 'in.png').write_bytes(picture)
@@ -206,7 +206,10 @@ def test_one_bad_file_ends_nothing(detector, tmp_path, monkeypatch, capfd) -> No
         assert record['objects'] == told['images'][0]['objects']
         Image.open(tmp_path / 'out' / record['picture']).load()
     assert len({record['picture'] for record in told['images']}) == len(good)
-    assert f"skipped {tmp_path / 'odd' / 'cut.png'}: " in capfd.readouterr().out
+    printed = capfd.readouterr().out
+    assert f"skipped {tmp_path / 'odd' / 'cut.png'}: " in printed
+    assert '\x1b' not in printed and '\nwarning: forged' not in printed
+    assert 'empty \\udcff\\x1b[2J\\nwarning: forged.jpg: ' in printed
 
 
 def test_a_picture_that_the_model_can_not_take(detector, tmp_path, monkeypatch) -> None:
@@ -256,6 +259,12 @@ def test_sources_and_results_that_can_not_be(detector, tmp_path, capfd) -> None:
     (tmp_path / 'old' / 'predictions.json').write_text('{}')
     (tmp_path / 'broken.png').write_bytes(b'\x89PNG nothing')
     one = detector['images'] / 'shape_0.jpg'
+    (tmp_path / 'mine.txt').write_text('mine')
+    (tmp_path / 'linked' / 'pictures').mkdir(parents=True)
+    for name in ('predictions.json', 'pictures/shape_0.jpg'):
+        (tmp_path / 'linked' / f'{name}.partial').symlink_to(tmp_path / 'mine.txt')
+    assert predict(detector, one, tmp_path / 'linked')['complete']
+    assert (tmp_path / 'mine.txt').read_text() == 'mine'  # links are not followed
     for source, out, words, message in [
             (one, 'old', [], 'holds predictions.json of another run'),
             (tmp_path / 'broken.png', 'out', ['--strict'], f'{tmp_path}/broken.png: '),

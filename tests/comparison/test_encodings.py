@@ -109,7 +109,7 @@ def test_a_file_has_entries_with_options(tmp_path):
     ('[{name: "peg 5"}, {name: "peg:5"}]', "folders of one name, 'peg-5'"),
     ('name: x\ncfg: {modell.backbone.pool: gap}',
      "'x'.* cfg modell.backbone.pool: .*did you mean 'model'"),
-    ('[', 'is no yaml file'),
+    ('[', 'is no YAML'),
 ])
 def test_bad_files(tmp_path, text, said):
     with pytest.raises(ValueError, match=said):

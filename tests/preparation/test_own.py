@@ -1,5 +1,6 @@
 """Labels of other tools: the same boxes from each, and nothing hostile gets through."""
 import json
+import time
 
 import numpy as np
 import pytest
@@ -246,6 +247,26 @@ def test_numbers_need_names(tmp_path, text, said):
     if text == 'lr: 3\n':
         with pytest.raises(PrepareError, match='classes.txt must be text in UTF-8'):
             read_labels('yolo', source)
+
+
+LAUGHS = 'a0: &a0 [x, x]\n' + ''.join(
+    f'a{i}: &a{i} [{", ".join([f"*a{i - 1}"] * 9)}]\n' for i in range(1, 12)) + 'names: *a11\n'
+
+
+@pytest.mark.parametrize('text, said', [
+    (LAUGHS, r'data.yaml: line 2 has an alias, \*a0; write out what it stands for'),
+    ('a: &a {b: 1}\nc: {<<: *a}\nnames: [d]\n', 'line 2 has an alias'),
+    ('names: ' + '[' * 100_000, 'deeper than 50 levels'),
+    ('names: ' + '{a: ' * 100_000, 'deeper than 50 levels'),
+    ('names: [a]\n' + '#' * 1_000_000, 'must be a file of at most 1,000,000 bytes'),
+    ('names: [' + '9' * 5_000 + ']', 'Exceeds the limit')])
+def test_yaml_that_grows_is_refused(tmp_path, text, said):
+    source = folder(tmp_path, 'yolo', {'a': '', 'b': ''})
+    write(source / 'data.yaml', text)
+    start = time.process_time()
+    with pytest.raises(PrepareError, match=said):
+        read_labels('yolo', source)
+    assert time.process_time() - start < 5
 
 
 def test_files_of_tools_and_of_windows_are_understood(tmp_path):

@@ -17,7 +17,7 @@ from mmengine.dataset import Compose, pseudo_collate
 from mmengine.registry import TRANSFORMS, VISUALIZERS, init_default_scope
 from torch import nn
 
-from ...command_line import describe
+from ...command_line import describe, in_a_line, printable
 from ..config.checks import check_checkpoint, check_folder, check_num_classes, check_sections
 from ..config.models import build_to_predict, device_of, image_channels, load_weights
 from ..config.nodes import bare_type, pipelines, type_name
@@ -221,7 +221,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
             except Exception as error:  # numbers that are not finite, a path that is too long
                 skip(item.source, error)
             bar.advance('files', number_of[item.source.path],
-                        f'of {len(sources)}: {item.source.file}, '
+                        f'of {len(sources)}: {printable(item.source.file)}, '
                         f'{file.number / (time.monotonic() - start):.2f} images/s')
         if not file.number:
             skip.refuse()
@@ -244,15 +244,15 @@ class _Skipped:
         if isinstance(error, OSError) and error.errno in _NO_DISK:
             raise error
         if self.strict:
-            raise ValueError(f'{source.path}: {describe(error)}') from error
+            raise ValueError(f'{printable(source.path)}: {describe(error)}') from error
         self.file.skipped.append({'file': source.file, 'reason': describe(error)})
-        self.say(f'skipped {source.path}: {describe(error)}')
+        self.say(f'skipped {printable(source.path)}: {in_a_line(error)}')
 
     def refuse(self) -> None:
         """Raises ValueError, where no file is left."""
         first, *others = self.file.skipped
         more = f' (and {len(others)} more)' if others else ''
-        raise ValueError(f'{first["file"]}{more}: {first["reason"]}')
+        raise ValueError(f'{printable(first["file"])}{more}: {first["reason"]}')
 
 
 def _predicted(model: nn.Module, batch: list[Item],

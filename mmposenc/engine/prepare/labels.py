@@ -16,6 +16,7 @@ from PIL import Image
 
 from mmposenc.openmmlab.datasets.image_files import Size, broken_file, size_shown
 from mmposenc.openmmlab.datasets.label_maps import map_problem, pair_problem
+from mmposenc.user_yaml import read_yaml
 
 from .common import PrepareError
 
@@ -109,15 +110,14 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> Fo
 
 def _named_classes(source: Path) -> list[str]:
     for path in sorted((*source.glob('*.yaml'), *source.glob('*.yml'))):
-        import yaml
         try:
-            names = (yaml.safe_load(path.read_text(encoding='utf-8-sig')) or {}).get('names') or []
+            names = (read_yaml(path) or {}).get('names') or []
             if isinstance(names, dict):
                 numbered = {int(key): name for key, name in names.items()}
                 names = [numbered[number] for number in range(len(names))]
             if not isinstance(names, list) or {*map(type, names)} - {str, int, float}:
                 raise TypeError(f'they are {names!r}; in YAML yes, no and null need quotes')
-        except (yaml.YAMLError, AttributeError, TypeError, ValueError, KeyError) as error:
+        except (AttributeError, TypeError, ValueError, KeyError) as error:
             raise PrepareError(f'{path}: names must be a list of classes, or their numbers from 0 '
                                f'on with a name each ({_told(error)})') from error
         if names:

@@ -11,6 +11,8 @@ from typing import Any
 
 from PIL import Image
 
+from mmposenc.command_line import printable
+
 from .common import Log, PrepareError, build_folder
 from .labels import VOID, Picture, label_map, read_labels
 
@@ -50,7 +52,7 @@ def prepare_own(kind: str, source: Path, out: Path, classes: list[str] | None = 
         raise PrepareError(f'--out {out} exists; give another folder')
     found = read_labels(kind, source, classes)
     for line in (*found.problems, *found.notes):
-        log(line)
+        log(printable(line))
     if found.problems and not skip_bad:
         raise PrepareError(f'{len(found.problems)} problems in {source}, listed above; mend them, '
                            'or leave out what they name by --skip-bad')
@@ -61,11 +63,12 @@ def prepare_own(kind: str, source: Path, out: Path, classes: list[str] | None = 
     counts: Counts = build_folder(
         out, dict(source=kind), lambda folder: {part: write(folder, part, pictures, found.classes)
                                                 for part, pictures in parts.items()})
-    log(f'classes: {", ".join(found.classes)}')
+    log(printable(f'classes: {", ".join(found.classes)}'))
     for part, numbers in counts.items():
-        log(f'{part}: ' + ', '.join(f'{number:,} {what}' for what, number in numbers.items()))
+        log(printable(f'{part}: ' + ', '.join(f'{number:,} {what}'
+                                              for what, number in numbers.items())))
         if lacking := [name for name in found.classes if not numbers[name]]:
-            log(f'warning: {part} has nothing of {", ".join(lacking)}')
+            log(printable(f'warning: {part} has nothing of {", ".join(lacking)}'))
     return counts
 
 

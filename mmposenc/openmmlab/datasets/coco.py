@@ -13,6 +13,8 @@ from mmdet.datasets import CocoDataset as _CocoDataset
 from mmdet.datasets.api_wrappers import COCO
 from mmengine.logging import print_log
 
+from mmposenc.command_line import printable
+
 from .image_files import broken_files, check_file
 from .loading import NamedErrors
 
@@ -348,7 +350,8 @@ class CocoDataset(NamedErrors, _CocoDataset):
         problems = broken_files(paths, [(info['width'], info['height']) for info in data_list])
         if not problems:
             return data_list
-        shown = '\n'.join(f'  {path}: {problem}' for path, problem in list(problems.items())[:20])
+        shown = '\n'.join(f'  {printable(path)}: {problem}'
+                          for path, problem in list(problems.items())[:20])
         count = f'{len(problems)} of {len(paths)} images of {self.ann_file} are broken'
         if not self.skip_broken_images:
             raise ValueError(f'{count}:\n{shown}\nRepair them, or set skip_broken_images=True in '

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from PIL import Image
 
+from mmposenc.command_line import printable
+
 from .image_files import broken_file, sample, size_shown
 
 #: PIL modes with one channel of 8 bits; with a palette, the indices are the labels.
@@ -80,7 +82,7 @@ def pair_problem(pair: tuple[str, str]) -> str:
         return f'{label_path}: missing, for the image {image_path}'
     for path in pair:
         if problem := broken_file(path):
-            return f'{path}: {problem}'
+            return f'{printable(path)}: {problem}'
     with Image.open(label_path) as labels:
         mode, size = labels.mode, labels.size
     with open(image_path, 'rb') as file:

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from mmposenc import encodings
 from mmposenc.command_line import suggest
 from mmposenc.encodings import ENCODINGS, RelativeEncoding, TokenEncoding
 from mmposenc.encodings.build import wrong_contract
 from mmposenc.engine.config.nodes import listed
 from mmposenc.own_classes import class_by_name, class_of_file, is_file_class
+from mmposenc.user_yaml import read_yaml
 
 from .rows import PREFIX, rows_of, said
 
@@ -274,10 +273,7 @@ def read_file(path: Path) -> list[Entry]:
     """
     if not path.is_file():
         raise FileNotFoundError(f'--encodings: there is no file {str(path)!r}')
-    try:
-        content = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f'{path} is no yaml file: {error}') from error
+    content = read_yaml(path)
     many = content if isinstance(content, list) else [content]
     if not many or not all(isinstance(each, dict) for each in many):
         raise ValueError(f'{path} must hold an entry (a mapping with a name) or a list of them')
