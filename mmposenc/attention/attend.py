@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.masking import check_mask
-from ..functional.tracing import is_exporting, may_read
+from ..functional.tracing import is_exporting, is_transforming, may_read
 from .fast.choice import fastest, fold_vectors
 from .fast.flex import flex
 from .fast.fused import fused
@@ -144,9 +144,12 @@ def _weighted(problem: Problem, options: Options) -> tuple[Tensor, Tensor | None
 
 def choose(problem: Problem, form: str = 'auto') -> str:
     """The form to run. The sizes of pieces are numbers, which an exported program does not know; a
-    compiler fuses look-ups itself; and on the meta device the definition's operations are counted.
+    compiler fuses look-ups itself; on the meta device the definition's operations are counted; and
+    ``torch.func`` transforms nothing else.
     """
-    if is_exporting() or form == 'auto' and not may_read(problem.qkv[0]):
+    if is_exporting() or is_transforming():
+        return 'definition'
+    if form == 'auto' and not may_read(problem.qkv[0]):
         return 'definition'
     return fastest(problem) if form == 'auto' else form
 

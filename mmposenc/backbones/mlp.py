@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..attention.fast.dropout import Dropout
 from ..functional.linear import linear, outer
-from ..functional.tracing import autocast_dtype, is_compiling
+from ..functional.tracing import autocast_dtype, is_compiling, is_transforming
 
 #: Rows of a chunk, and its largest number of hidden values: 1024 x 512 float32 values are 2 MiB,
 #: which fit in a core's cache; so do 256 x 2048 (DETR: benchmarks/detr.py --dropout 0.1).
@@ -126,7 +126,9 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
 
 def _choose_form(x: Tensor, weight1: Tensor, dtype: torch.dtype, activation: str,
                  dropout_p: float) -> str:
-    if is_compiling() or x.device.type != 'cpu' or dtype not in CHUNKED_DTYPES:
+    if is_compiling() or is_transforming():
+        return 'stored'
+    if x.device.type != 'cpu' or dtype not in CHUNKED_DTYPES:
         return 'stored'
     if dtype == x.dtype != weight1.dtype and autocast_dtype('cpu') is None:
         return 'stored'  # it raises the error for different dtypes
@@ -164,7 +166,8 @@ class _ChunkedMLP(torch.autograd.Function):
         ctx.dtypes = [None, *(w.dtype for w in (weight1, bias1, weight2, bias2)), None, None, None]
         ctx.activation, ctx.dropout = activation, dropout
         drawn = None if dropout is None else dropout.start()
-        weight1, bias1, weight2, bias2 = (w.to(x.dtype) for w in (weight1, bias1, weight2, bias2))
+        given = (x, weight1, bias1, weight2, bias2)
+        weight1, bias1, weight2, bias2 = (w.to(x.dtype) for w in given[1:])
         out = x.new_empty(x.shape[0], weight2.shape[0])
         kept = x.new_empty(x.shape[0], weight1.shape[0]) if keep else None
         step = _chunk_rows(x.shape[0], weight1.shape[0])
@@ -176,13 +179,15 @@ class _ChunkedMLP(torch.autograd.Function):
             if drawn is not None:
                 _drop(hidden, drawn)
             out[part] = linear(hidden, weight2, bias2)
-        ctx.save_for_backward(x, weight1, bias1, weight2, kept)
+        ctx.save_for_backward(*given, kept)
         return out
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight1, bias1, weight2, kept = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph=True
+            return _differentiable_gradients(ctx, grad_out)
+        x, *given, kept = ctx.saved_tensors
+        weight1, bias1, weight2, _ = (w.to(x.dtype) for w in given)
         grad_out = grad_out.contiguous()
         need_x, need_1, _, need_2, *_ = ctx.needs_input_grad
         grad_x = torch.empty_like(x) if need_x else None
@@ -215,3 +220,20 @@ class _ChunkedMLP(torch.autograd.Function):
         grads = (grad_x, grad_w1, grad_b1, grad_w2, grad_out.sum(0, dtype=total), *3 * (None,))
         return tuple(grad if grad is None or dtype is None else grad.to(dtype)
                      for grad, dtype in zip(grads, ctx.dtypes, strict=True))
+
+
+def _differentiable_gradients(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
+    """The gradients of :class:`_ChunkedMLP` by autograd, with a stored hidden layer."""
+    # Views: the gradient of x is to have no part by weights that were computed from x.
+    views = [tensor.view_as(tensor) for tensor in ctx.saved_tensors[:5]]
+    x, weight1, bias1, weight2, bias2 = (view.to(views[0].dtype) for view in views)
+    hidden = activate(linear(x, weight1, bias1), ctx.activation)
+    if ctx.dropout is not None:
+        drawn = ctx.dropout.start()
+        step = _chunk_rows(x.shape[0], weight1.shape[0])
+        factors = [drawn.draw(torch.empty_like(part)) for part in hidden.detach().split(step)]
+        hidden = hidden * torch.cat(factors) * drawn.scale
+    needed = [view for view, need in zip(views, ctx.needs_input_grad, strict=False) if need]
+    grads = iter(torch.autograd.grad(linear(hidden, weight2, bias2), needed, grad_out,
+                                     create_graph=True))
+    return tuple(next(grads) if need else None for need in ctx.needs_input_grad)

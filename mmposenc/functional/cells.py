@@ -35,12 +35,15 @@ class _Picked(torch.autograd.Function):
     """Valid cells (C, N) of a map (B, C, H, W)."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, extents: Extents) -> Tensor:
-        ctx.layout = (extents, *_layout(x))
+    def forward(x: Tensor, extents: Extents) -> Tensor:
         cells = x.new_empty(x.shape[1], sum(rows * cols for rows, cols in extents))
         for image, own, (rows, cols) in zip(x, _images(cells, extents), extents, strict=True):
             own.copy_(image[:, :rows, :cols])
         return cells
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Extents], output: Tensor) -> None:
+        ctx.layout = (inputs[1], *_layout(inputs[0]))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
@@ -51,15 +54,18 @@ class _Spread(torch.autograd.Function):
     """A map (B, C, H, W) of valid cells (C, N), with zeros around them."""
 
     @staticmethod
-    def forward(ctx: Any, cells: Tensor, extents: Extents, shape: torch.Size,
+    def forward(cells: Tensor, extents: Extents, shape: torch.Size,
                 memory_format: torch.memory_format) -> Tensor:
-        ctx.extents = extents
         x = torch.empty(shape, dtype=cells.dtype, device=cells.device, memory_format=memory_format)
         for image, own, (rows, cols) in zip(x, _images(cells, extents), extents, strict=True):
             image[:, :rows, :cols] = own
             image[:, rows:] = 0
             image[:, :rows, cols:] = 0
         return x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.extents = inputs[1]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .tracing import autocast_dtype, is_compiling
+from .tracing import autocast_dtype, is_compiling, is_transforming
 
 #: Multiply-adds from which a call of oneDNN pays: below, it costs more than it saves
 #: (measured of products 64x128x128 and 197x64x64).
@@ -46,8 +46,9 @@ def outer(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN computes x W^T, and faster; not while a model is compiled or traced."""
-    if is_compiling() or torch.jit.is_tracing():  # type: ignore[no-untyped-call]
+    """Whether oneDNN computes x W^T, and faster; not while a model is compiled,
+    traced or transformed."""
+    if is_compiling() or is_transforming() or torch.jit.is_tracing():  # type: ignore[no-untyped-call]
         return False
     if (x.dtype != torch.float32 or weight.dtype != torch.float32 or x.device.type != 'cpu'
             or weight.device.type != 'cpu' or x.numel() * weight.shape[0] < MIN_PRODUCT):

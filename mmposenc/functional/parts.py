@@ -7,19 +7,20 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from .tracing import is_exporting
+from .tracing import is_exporting, is_transforming
 
 
 def by_rows(function: Callable[[Tensor], Tensor], rows: Tensor, step: int, *, dim: int = 0,
             out_dim: int = 0) -> Tensor:
     """``function(rows)``; of more rows than ``step`` some at a time, computed again backward.
 
-    An exported program has all of them at once: how many parts there are would be part of it.
+    An exported program has all of them at once: how many parts there are would be part of it. So
+    have ``torch.func.grad`` and the like, which know no checkpoints.
 
     Args:
         function: of rows along ``dim``, which are those of its result along ``out_dim``.
     """
-    if is_exporting() or step >= rows.shape[dim]:
+    if is_exporting() or is_transforming() or step >= rows.shape[dim]:
         return function(rows)
     return torch.cat([checkpoint(function, some, use_reentrant=False, preserve_rng_state=False)
                       for some in torch.split(rows, max(1, step), dim)], out_dim)

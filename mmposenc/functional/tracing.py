@@ -32,13 +32,20 @@ def uncompiled() -> AbstractContextManager[object]:
 
 def may_read(x: Tensor) -> bool:
     """Whether the numbers of a tensor may decide what runs: not while a model is compiled or
-    exported, whose code is for all of them, and not on the meta device, which has none."""
-    return not (is_compiling() or x.is_meta)
+    exported, whose code is for all of them, not under ``vmap``, and not on the meta device, which
+    has none."""
+    return not (is_compiling() or is_transforming() or x.is_meta)
 
 
 def full_precision(like: Tensor) -> AbstractContextManager[object]:
     """A region without autocast, which the meta device has not."""
     return nullcontext() if like.is_meta else torch.autocast(like.device.type, enabled=False)
+
+
+def is_transforming() -> bool:
+    """Whether code runs inside ``torch.func.grad``, ``vmap`` and the like, which take torch's own
+    operators only."""
+    return not is_compiling() and torch._C._are_functorch_transforms_active()
 
 
 def autocast_dtype(device: str) -> torch.dtype | None:

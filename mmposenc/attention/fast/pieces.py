@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from mmposenc.functional import limits
+from mmposenc.functional.second_order import first_order_only
 from mmposenc.functional.tracing import full_precision
 
 from ..terms import Problem, of_one_region, split
@@ -173,7 +173,8 @@ class _Attention(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @first_order_only("attention in pieces has no second derivatives: build the attention or the "
+                      "backbone with form='definition'")
     @without_autocast
     def backward(ctx: Any, grad: Tensor  # type: ignore[override]
                  ) -> tuple[Tensor | None, ...]:

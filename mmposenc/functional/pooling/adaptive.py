@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..grids import GridLike, as_grid, check_tokens
-from ..tracing import full_precision, is_compiling, is_exporting, may_read
+from ..tracing import full_precision, is_compiling, is_exporting, is_transforming, may_read
 from .blockwise import pool_in_blocks
 from .kernels import (
     KERNELS,
@@ -125,7 +125,7 @@ def context_pool_error_bound(weight_logits: Tensor, sigma: Tensor, hw_shape: Gri
 
 def _choose(x: Tensor) -> str:
     # An exported program takes any number of tokens, and a comparison would fix which.
-    if x.is_meta or is_exporting() or (
+    if x.is_meta or is_exporting() or is_transforming() or (
             is_compiling() and x.shape[1] <= COMPILED_TOKENS):
         return 'definition'
     return 'exact' if x.shape[1] <= EXACT_TOKENS else 'windowed'

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from ..second_order import first_order_only
 from ..tracing import full_precision
 from .kernels import axis_weights
 from .partition import Block, Group, Options, block_elements, blocks, cells_at_stride
@@ -66,7 +66,8 @@ class _Pool(torch.autograd.Function):
         return torch.where(weights[:, work.queries, None] > 0, out, x[:, work.queries])
 
     @staticmethod
-    @once_differentiable
+    @first_order_only("context pooling by blocks has no second derivatives: use ContextPool(form="
+                      "'definition')")
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weights, sigma = ctx.saved_tensors
         with full_precision(x):

@@ -1,0 +1,51 @@
+"""Backward passes that have no derivative themselves say so."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Backward = Callable[..., tuple[Tensor | None, ...]]
+
+
+def first_order_only(advice: str) -> Callable[[Backward], Backward]:
+    """A decorator of an autograd function's ``backward`` that computes without autograd. Whoever
+    differentiates its gradients gets an error.
+
+    torch's ``once_differentiable`` gives this error only if the incoming gradient has a derivative;
+    of a constant one, as in a Hessian times a vector, the second derivative would be zero.
+
+    Args:
+        advice: what the error says: what has no second derivative, and what to use instead.
+    """
+    def decorate(backward: Backward) -> Backward:
+        @functools.wraps(backward)
+        def run(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+            with torch.no_grad():
+                found = backward(ctx, *grads)
+            if not torch.is_grad_enabled():  # no create_graph=True
+                return found
+            known = [grad for grad in found if grad is not None]
+            sources = [x for x in (*ctx.saved_tensors, *grads) if x is not None]
+            refusing = iter(_Refused.apply(  # type: ignore[no-untyped-call]
+                advice, len(known), *known, *sources))
+            return tuple(None if grad is None else next(refusing) for grad in found)
+        return run
+    return decorate
+
+
+class _Refused(torch.autograd.Function):
+    """Gradients as they are; their derivative by anything that they were computed from is an
+    error."""
+
+    @staticmethod
+    def forward(ctx: Any, advice: str, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.advice = advice
+        return tuple(grad.clone() for grad in tensors[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, ...]:
+        raise RuntimeError(ctx.advice)

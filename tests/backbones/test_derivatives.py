@@ -1,0 +1,96 @@
+"""Second derivatives are right or an error, whatever the size; torch.func works at every size."""
+import examples
+import pytest
+import torch
+from tinybackbones import BUILD, randomize
+from torch.func import functional_call, grad, vmap
+
+from mmposenc.attention import attend
+from mmposenc.backbones import mlp as module
+from mmposenc.backbones.mlp import mlp
+from mmposenc.functional.pooling.adaptive import context_pool
+
+hvp = torch.autograd.functional.hvp
+
+
+@pytest.mark.parametrize('form, activation, dropout', [
+    *(('chunked', activation, 0.0) for activation in module.ACTIVATIONS), ('kept', 'relu', 0.0),
+    ('chunked', 'relu', 0.5), ('kept', 'relu', 0.5)])
+def test_second_derivatives_of_the_mlp(form, activation, dropout, monkeypatch):
+    monkeypatch.setattr(module, 'CHUNK_ROWS', 4)  # several chunks, the last one partial
+    torch.manual_seed(0)
+    first = 7 * (2 if activation == 'swiglu' else 1)
+    shapes = [(3, 3, 5), (first, 5), (first,), (4, 7), (4,)]
+    args = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+
+    def run(*args):
+        torch.manual_seed(1)
+        return mlp(*args, form=form, activation=activation, dropout_p=dropout)
+
+    assert torch.autograd.gradcheck(run, args) and torch.autograd.gradgradcheck(run, args)
+
+
+def test_second_derivatives_of_an_mlp_whose_weights_are_computed_from_its_input():
+    def run(x, form):
+        weight = x.t() @ x
+        return mlp(x, weight, x[0], weight.sin(), x[1], form=form, activation='gelu')
+
+    torch.manual_seed(0)
+    x = torch.randn(6, 5, dtype=torch.float64)
+    found, expected = (hvp(lambda x, form=form: run(x, form).square().sum(), x, x.cos())[1]
+                       for form in ('chunked', 'stored'))
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize('name', ['IRPE product k', 'DynamicPositionBias'])
+def test_second_derivatives_of_attention(name):
+    """Also where the incoming gradient is constant, and of the tables alone."""
+    grid = (5, 6)
+    encoding = randomize(examples.relative(name, grid)).double()
+    q, k, v, direction = torch.randn(4, 1, 2, 30, 4, dtype=torch.float64)
+
+    def energy(q, form):
+        return attend(q, k, v, encoding, grid, form=form)[0].pow(3).sum()
+
+    def total(q, form):
+        return attend(q, k, v, encoding, grid, form=form)[0].sum() + q.pow(3).sum()
+
+    for function in (energy, total):
+        expected = hvp(lambda q, f=function: f(q, 'definition'), q, direction)[1]
+        assert (expected - 6 * q * direction).abs().max() > 1e-3
+        with pytest.raises(RuntimeError, match="no second derivatives.*form='definition'"):
+            hvp(lambda q, f=function: f(q, 'pieces'), q, direction)
+    first = torch.autograd.grad(total(q.requires_grad_(), 'pieces'), q, create_graph=True)[0]
+    torch.testing.assert_close(first, torch.autograd.grad(total(q, 'definition'), q)[0])
+
+
+def test_second_derivatives_of_context_pooling():
+    torch.manual_seed(0)
+    x, direction = torch.randn(2, 1, 30, 4, dtype=torch.float64)
+    logits, sigma = torch.randn(2, 1, 30, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match=r"no second derivatives.*form='definition'"):
+        hvp(lambda logits: context_pool(x, logits, sigma.exp(), (5, 6), form='exact').sum(),
+            logits, direction[..., 0])
+    assert hvp(lambda logits: context_pool(x, logits, sigma.exp(), (5, 6), form='definition').sum(),
+               logits, direction[..., 0])[1].any()
+
+
+@pytest.mark.parametrize('kind, options', [
+    ('vit', dict(rel_pos_encoding=dict(type='LogSpacedCPB'))),
+    ('vit', dict(rel_pos_encoding=dict(type='IRPE'), pos_encoding=dict(type='ContextPool'))),
+    ('pvt', dict(pos_encoding=dict(type='PEG'))), ('swin', dict())])
+def test_torch_func_at_a_large_size(kind, options):
+    model = randomize(BUILD[kind](img_size=192, **options), 0.1).eval().double()
+    parameters = dict(model.named_parameters())
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 192, 192, dtype=torch.float64)
+
+    def loss(parameters, x):
+        return sum(out.square().mean() for out in functional_call(model, parameters, (x,)))
+
+    loss(parameters, x).backward()
+    found = grad(loss)(parameters, x)
+    each = vmap(grad(lambda p, image: loss(p, image[None])), in_dims=(None, 0))(parameters, x)
+    for name, parameter in parameters.items():
+        torch.testing.assert_close(found[name], parameter.grad, msg=lambda t, n=name: f'{n}: {t}')
+        torch.testing.assert_close(each[name].mean(0), parameter.grad)
