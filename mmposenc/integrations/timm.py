@@ -4,7 +4,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, nn
 
 try:
@@ -13,7 +15,7 @@ try:
     from timm.models.swin_transformer_v2 import SwinTransformerV2Stage
     from timm.models.vision_transformer import VisionTransformer
 
-    from .timm_attention import ENCODED, GridNote, drop_own_bias
+    from .timm_attention import CALL, ENCODED, drop_own_bias, grid_of_call
 except ImportError as error:
     raise ImportError(f'mmposenc.integrations.timm needs timm (1.0.31 or a compatible release) and '
                       f'torchvision: pip install -U timm ({error})') from error
@@ -23,9 +25,12 @@ from ..encodings.base import RelativeConfig, position_tables
 from ..encodings.build import listed
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings
+from ..functional.tracing import is_compiling, is_transforming
 
 _Model = TypeVar('_Model', bound=nn.Module)
-_GRID = '_mmposenc_grid'
+#: The grid of the tokens in a memory. A block that is recomputed in the backward pass gets the same
+#: memory, maybe as another tensor and in another thread, after the model has seen other images.
+_GRIDS: WeakKeyDictionary[torch.UntypedStorage, tuple[int, int] | None] = WeakKeyDictionary()
 
 
 def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
@@ -70,21 +75,19 @@ def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
     placed = [] if pos_encoding is None else _place(pos_encoding, positions, stacks, bool(stages))
     if rel_pos_encoding is not None:
         _encode_attention(model, stacks, rel_pos_encoding, rel_pos_sharing)
-    note = GridNote()
     for attention in attentions:
         attention.__class__ = ENCODED[type(attention)]
-        attention.note = note
         if rel_pos_encoding is None:
             attention.rel_pos_encoding = None
         if drop_rel_pos and stages:
             drop_own_bias(attention)
     for stack in plain:
-        _note_grids(stack, note)
+        _note_grids(stack)
         stack.pos_embed = None if drop_pos_embed else stack.pos_embed
         if drop_rel_pos:
             stack.rope = None
     for stack, encodings in zip(stacks, placed, strict=False):
-        _install(stack, encodings, note)
+        _install(stack, encodings)
     for each in model.modules():
         if hasattr(each, 'no_weight_decay'):
             names = partial(_no_weight_decay, each, each.no_weight_decay)
@@ -183,40 +186,54 @@ def _encode_attention(model: nn.Module, stacks: Sequence[Any],
     for attn, encoding in zip(attentions, built, strict=True):
         attn.rel_pos_encoding = encoding
     try:
-        share_encodings(sharing, model, [stack.blocks for stack in stacks])
+        share_encodings(sharing, model, stacks)
     except ValueError:
         for attn in attentions:
             del attn.rel_pos_encoding
         raise
 
 
-def _note_grids(model: Any, note: GridNote) -> None:
-    model.patch_embed.register_forward_pre_hook(partial(_note_grid, note))
+def _note_grids(model: Any) -> None:
+    model.patch_embed.register_forward_pre_hook(_note_grid)
     for block in model.blocks:
-        block.register_forward_pre_hook(partial(_recall_grid, note))
+        block.register_forward_pre_hook(_take_grid)
+        block.register_forward_hook(_pass_grid)
 
 
-def _note_grid(note: GridNote, patch_embed: Any, args: tuple[Any, ...]) -> None:
-    note.grid = tuple(patch_embed.dynamic_feat_size(tuple(args[0].shape[-2:])))
+def _note_grid(patch_embed: Any, args: tuple[Any, ...]) -> None:
+    CALL.grid = tuple(patch_embed.dynamic_feat_size(tuple(args[0].shape[-2:])))
+    CALL.embedded = CALL.grid
 
 
-def _recall_grid(note: GridNote, block: nn.Module, args: tuple[Any, ...]) -> None:
-    """Store the grid on the tensor: a block that is recomputed in the backward pass gets the same
-    tensor, while the model may have seen other images since."""
-    note.grid = getattr(args[0], _GRID, note.grid)
-    setattr(args[0], _GRID, note.grid)
+def _take_grid(block: nn.Module, args: tuple[Any, ...]) -> None:
+    """Set the grid of a block's tokens: that of the embedded images for the first one; that of the
+    tokens' memory for the others, and in the backward pass."""
+    if is_compiling() or is_transforming():  # one model, one call
+        return
+    memory, grid = args[0].untyped_storage(), CALL.embedded
+    CALL.embedded = None
+    if grid is None or torch._C._current_graph_task_id() != -1:
+        grid = _GRIDS.get(memory)
+    _GRIDS[memory] = CALL.grid = grid
 
 
-def _install(stack: Any, placed: PlacedEncodings, note: GridNote) -> None:
+def _pass_grid(block: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
+    if not (is_compiling() or is_transforming()):
+        _GRIDS[out.untyped_storage()] = CALL.grid
+
+
+def _install(stack: Any, placed: PlacedEncodings) -> None:
     """Apply encodings in hooks of the blocks, so that they run whatever code calls the blocks."""
     stack.pos_encodings = placed
     plain = hasattr(stack, 'patch_embed')
-    encode: Callable[..., Tensor] = partial(_encode_tokens, placed, note,
+    encode: Callable[..., Tensor] = partial(_encode_tokens, placed,
                                             stack.num_prefix_tokens) if plain else partial(
                                                 _encode_map, placed)
     for index, block in enumerate(stack.blocks):
         if placed.encodings(index):
             block.register_forward_hook(partial(_after, encode, index))
+            if plain:
+                block.register_forward_hook(_pass_grid)
     if placed.encodings(-1):
         first = getattr(stack, 'norm_pre', stack.blocks[0])
         first.register_forward_pre_hook(partial(_before, encode))
@@ -232,10 +249,9 @@ def _before(encode: Callable[..., Tensor], block: nn.Module, args: tuple[Any, ..
     return (encode(args[0], -1), *args[1:])
 
 
-def _encode_tokens(placed: PlacedEncodings, note: GridNote, num_prefix_tokens: int, x: Tensor,
-                   position: int) -> Tensor:
-    assert note.grid is not None
-    return placed(x, note.grid, position,  # type: ignore[no-any-return]
+def _encode_tokens(placed: PlacedEncodings, num_prefix_tokens: int, x: Tensor, position: int
+                   ) -> Tensor:
+    return placed(x, grid_of_call(), position,  # type: ignore[no-any-return]
                   num_prefix_tokens=num_prefix_tokens)[0]
 
 

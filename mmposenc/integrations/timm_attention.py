@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import threading
 from typing import Any
 
 import torch
@@ -17,11 +17,30 @@ from ..attention.cosine import scaled_cosines
 from ..encodings.base import RelativeEncoding
 
 
-@dataclass
-class GridNote:
-    """The grid of the current images; timm's blocks get only tokens."""
+class _Call(threading.local):
+    """The grid of the images of each thread's current call; timm's blocks get only tokens.
+
+    grid: of the tokens that are computed. embedded: of images that no block has seen yet.
+    """
 
     grid: tuple[int, int] | None = None
+    embedded: tuple[int, int] | None = None
+
+
+CALL = _Call()
+
+
+def grid_of_call() -> tuple[int, int]:
+    """The grid of the current images.
+
+    Raises:
+        ValueError: this thread has not called a model on images.
+    """
+    grid = CALL.grid
+    if grid is None:
+        raise ValueError('the grid of the tokens is not known yet: call the whole model on '
+                         'images, not a single block')
+    return grid
 
 
 class Encoded:
@@ -43,14 +62,10 @@ class GridAttention(Encoded):
     ignored.
     """
 
-    note: GridNote
-
     def forward(self: Any, x: Tensor, rope: Tensor | None = None, attn_mask: Tensor | None = None,
                 is_causal: bool = False) -> Tensor:
         """(B, L, C) -> (B, L, C); arguments are timm's."""
-        if self.note.grid is None:
-            raise ValueError('the grid of the tokens is not known yet: call the whole model on '
-                             'images, not a single block')
+        grid = grid_of_call()
         q, k, v = _project(self, x)
         q, k = self.q_norm(q), self.k_norm(k)
         if rope is not None:
@@ -58,7 +73,7 @@ class GridAttention(Encoded):
         groups = q.shape[1] // k.shape[1]
         if groups > 1:
             k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-        out = self._attend(q, k, v, self.note.grid,
+        out = self._attend(q, k, v, grid,
                            _causal(attn_mask, x) if is_causal else attn_mask)
         out = self.norm(out)
         if getattr(self, 'gate', None) is not None:

@@ -2,6 +2,8 @@
 import copy
 import pickle
 import sys
+import threading
+from functools import partial
 
 # Before timm: it provides torchvision's operators where they are not compiled.
 import mmposenc  # noqa: F401
@@ -205,6 +207,75 @@ def test_recomputed_blocks_know_the_grid_of_their_own_images():
         sum(model(images(*size)).square().sum() for size in ((16, 48), (48, 16))).backward()
         results += [p.grad.clone() for p in model.parameters()]
     torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize('every', [1, 2])
+def test_recomputed_reentrantly(every, monkeypatch):
+    """The recomputed tokens are other tensors then, and the backward pass may be any later one."""
+    from timm.layers import set_reentrant_ckpt
+    from timm.models import vision_transformer
+    original = vision_transformer.checkpoint_seq
+    monkeypatch.setattr(vision_transformer, 'checkpoint_seq', partial(original, every=every))
+    model = filled(add_encoding(build('vit_tiny_patch16_224', dynamic_img_size=True),
+                                dict(type='mmposenc.PEG', kernel_size=3), IRPE)).train()
+    wanted, found = [], []
+    set_reentrant_ckpt(True)
+    try:
+        for results, recompute in ((wanted, False), (found, True)):
+            model.set_grad_checkpointing(recompute)
+            model.zero_grad()
+            outs = [model(images(*size)) for size in ((16, 48), (48, 16), (16, 48))]
+            model(images(48, 16))
+            for out in reversed(outs):
+                out.square().sum().backward()
+            results += [p.grad.clone() for p in model.parameters()]
+    finally:
+        set_reentrant_ckpt(False)
+    torch.testing.assert_close(found, wanted)
+
+
+def test_threads_with_images_of_other_shapes():
+    model = filled(add_encoding(build('vit_tiny_patch16_224', dynamic_img_size=True),
+                                dict(type='mmposenc.PEG'), dict(type='mmposenc.RotaryEmbedding2D')))
+    batches = [images(16, 64), images(64, 16)]
+    with torch.no_grad():
+        wanted, found = [model(batch) for batch in batches], []
+
+    def work(number):
+        with torch.no_grad():
+            found.extend((number, model(batches[number])) for _ in range(30))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work, args=(number % 2,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(found) == 120
+    for number, out in found:
+        torch.testing.assert_close(out, wanted[number])
+
+
+@pytest.mark.parametrize('name', ['swin_tiny_patch4_window7_224', 'swinv2_tiny_window8_256'])
+def test_a_swin_whose_attentions_share(name):
+    """It equals one whose attentions have copies."""
+    encoding = dict(IRPE, method='quantization')
+    own = filled(add_encoding(build(name), None, encoding))
+    shared = filled(add_encoding(build(name), None, encoding, rel_pos_sharing='stage'))
+    weights = shared.state_dict()
+    owners = [key.rpartition('rel_pos_encoding.') for key in weights if 'rel_pos_encoding' in key]
+    assert {owner for owner, _, _ in owners} == {'layers.0.', 'layers.1.'}
+    for key in own.state_dict():
+        if 'rel_pos_encoding' in key:
+            owner = next(owner for owner, _, _ in owners if key.startswith(owner))
+            weights[key] = weights[f'{owner}rel_pos_encoding.{key.rpartition(".")[2]}']
+    own.load_state_dict({key: weights[key] for key in own.state_dict()})
+    with torch.no_grad():
+        torch.testing.assert_close(shared(images()), own(images()))
 
 
 @pytest.mark.slow
