@@ -5,7 +5,7 @@ images stay in memory and are moved as a batch. Linear layers of blocks begin wi
 with DeiT's 0.02, made for more than 48 channels, the first epochs teach nothing.
 
 Each run is a json file of its own: a call goes on where the last one was, and several may share a
-folder. Every call writes results.json, which benchmarks/evidence.py reads.
+folder. Every call writes results.json with all of them, which benchmarks/evidence.py reads.
 
     mmposenc prepare mnist5k
     python benchmarks/digits_long.py --encodings none learned peg configs/studies/irpe.yaml
@@ -34,7 +34,6 @@ from mmposenc import engine
 from mmposenc.lab.compare.page.results import environment
 from mmposenc.lab.compare.study.applying import apply
 from mmposenc.lab.compare.study.encodings import Entry, read_entries
-from mmposenc.lab.compare.study.study import SCHEMA
 
 CONFIG = 'configs/classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 SIDE, STD, WARM_UP = 32, 78.6, 120
@@ -115,19 +114,18 @@ def train(entry: Entry, seed: int, args: argparse.Namespace, data: Any) -> dict[
 
 
 def collect(args: argparse.Namespace, entries: list[Entry]) -> dict[str, Any]:
-    """What results.json of mmposenc compare holds, of the runs that are there."""
+    """The runs that are there, as the package collects those of ``mmposenc compare``."""
     texts = [path.read_text() for path in sorted((args.out / 'runs').glob('*.json'))]
     runs = sorted((json.loads(text) for text in texts if text),
                   key=lambda run: (run['encoding'], run['seed']))
     parameters = {run['encoding']: run.pop('parameters') for run in runs}
     sizes = sorted({test['factor'] for run in runs for test in run['tests']})
     return {
-        'schema': SCHEMA, 'title': args.out.name, 'config': CONFIG,
+        'title': args.out.name, 'config': CONFIG, 'task': 'classification',
         'command': f'python benchmarks/digits_long.py --encodings {" ".join(args.encodings)} '
                    f'--patch {args.patch} --scales {args.scales[0]:g} {args.scales[1]:g}',
-        'metric': {'name': 'accuracy/top1', 'label': 'top-1 accuracy', 'unit': '%',
-                   'higher_is_better': True},
-        'sizes': [{'factor': size, 'trained': size == 1, 'hw': [round(SIDE * size)] * 2}
+        'metric': {'name': 'accuracy/top1', 'label': 'top-1 accuracy', 'unit': '%'},
+        'sizes': [{'factor': size, 'hw': [round(SIDE * size)] * 2}
                   for size in sizes],
         'length': {'epochs': args.epochs}, 'environment': environment(),
         'encodings': [{**asdict(entry), 'parameters': parameters[entry.name]}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ import yaml
 from scipy import stats
 
 from mmposenc.lab.compare.page.exports import csv_rows
+from mmposenc.lab.compare.page.report import page
+from mmposenc.lab.compare.page.results import collect
 from mmposenc.lab.compare.statistics.differences import (
     BETTER,
     ERROR,
@@ -33,7 +34,8 @@ from mmposenc.lab.compare.statistics.differences import (
     standings,
 )
 from mmposenc.lab.compare.statistics.formats import verdict_text
-from mmposenc.lab.compare.statistics.summary import factors, interval, values_at
+from mmposenc.lab.compare.statistics.summary import factors, interval, summarize, values_at
+from mmposenc.lab.compare.study.study import read_study
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / 'docs' / 'studies'
@@ -44,8 +46,8 @@ PERCENT = {'unit': '%'}
 
 
 def kept(results: Mapping[str, Any]) -> dict[str, Any]:
-    """What tables need of results.json, in points: no losses, no values by class, no pictures."""
-    points = 1 if results['metric'].get('unit') == '%' else 100  # COCO's AP is a share of 1
+    """What tables need of results, in points: no losses, no values by class, no pictures."""
+    points = 1 if results['metric']['unit'] == '%' else 100  # COCO's AP is a share of 1
     runs = [{'encoding': run['encoding'], 'seed': run['seed'], 'status': run['status'],
              'note': run['note'], 'train_cpu_seconds': run['train_cpu_seconds'],
              'tests': [{'factor': each['factor'], 'value': round(points * each['value'], 4)}
@@ -55,9 +57,25 @@ def kept(results: Mapping[str, Any]) -> dict[str, Any]:
     known = {run['encoding'] for run in runs}
     encodings = [{key: each[key] for key in ('name', 'label', 'changes', 'parameters')}
                  for each in results['encodings'] if each['name'] in known]
-    same = ('schema', 'title', 'config', 'command', 'metric', 'sizes', 'length', 'environment')
+    same = ('title', 'config', 'task', 'command', 'metric', 'sizes', 'length', 'environment')
     return {**{key: results[key] for key in same}, 'metric': {**results['metric'], 'unit': '%'},
             'encodings': encodings, 'runs': runs}
+
+
+def read(folder: Path) -> Any:
+    """The results of a study of ``mmposenc compare``, or of benchmarks/digits_long.py."""
+    path = folder / 'results.json'
+    return json.loads(path.read_text()) if path.is_file() else collect(read_study(folder))
+
+
+def report(results: Mapping[str, Any]) -> str:
+    """The page of a study, of what is kept of it: without learning curves, costs and pictures."""
+    encodings = [{**each, 'costs': []} for each in results['encodings']]
+    runs = [{'curve': [], 'log': [], 'train_seconds': None, 'peak_bytes': None, **run, 'tests': [
+        {'by_class': {}, 'by_size': {}, **test} for test in run['tests']]}
+        for run in results['runs']]
+    return page(summarize({'created': '', 'margin': MARGIN, 'pictures': [], 'figures': [],
+                           'take': None, **results, 'encodings': encodings, 'runs': runs}), KEPT)
 
 
 def one_line_each(results: Mapping[str, Any]) -> str:
@@ -75,7 +93,7 @@ def study_rows(results: Mapping[str, Any]) -> list[list[str]]:
     rows = [['name', 'encoding', 'parameters', 'seeds',
              *(f'{size:g}x' + (' (trained)' if size == 1 else '') for size in sizes),
              'can still be best at']]
-    leading = {size: standings(values_at(results, size), True) for size in sizes}
+    leading = {size: standings(values_at(results, size)) for size in sizes}
     for each in results['encodings']:
         cells = [interval(list(values_at(results, size)[each['name']].values())) for size in sizes]
         best = [f'{size:g}x' for size in sizes if leading[size][each['name']].by is None]
@@ -146,7 +164,7 @@ def ask(question: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, An
     margin = max(MARGIN, effect(question['paper']) or 0)
     tested = both.n >= LEAST_RUNS and both.error
     p = 2 * stats.t.sf(abs(both.mean) / both.error, both.freedom) if tested else None
-    return {**judged(both, True, margin), 'p': p, 'means': means, 'expect': expect,
+    return {**judged(both, margin), 'p': p, 'means': means, 'expect': expect,
             'needs': seeds_needed(both, margin, same=not expect) if tested else None}
 
 
@@ -275,18 +293,15 @@ def main() -> None:
     args = parser.parse_args()
     plan = yaml.safe_load(PLAN.read_text())
     for name in plan['studies'] if args.studies else []:
-        path = args.studies / name / 'results.json'
-        if path.is_file():
-            KEPT.mkdir(exist_ok=True)
-            results = kept(json.loads(path.read_text()))
+        if (args.studies / name).is_dir():
+            results = kept(read(args.studies / name))
             if results['runs']:
                 (KEPT / f'{name}.json').write_text(one_line_each(results))
-    if args.studies:  # one whole report, as an example
-        shutil.copy(args.studies / plan['report'] / 'report.html', KEPT / f"{plan['report']}.html")
     studies = {name: json.loads((KEPT / f'{name}.json').read_text()) for name in plan['studies']
                if (KEPT / f'{name}.json').is_file()}
     for name, text in tables(plan, studies).items():
         (KEPT / name).write_text(text)
+    (KEPT / f"{plan['report']}.html").write_text(report(studies[plan['report']]))
 
 
 if __name__ == '__main__':

@@ -112,7 +112,7 @@ def power(draws: int) -> str:
     for gap in (2, 5, 10):
         cells = []
         for n in SEEDS:
-            found = [[stand.by is not None for stand in list(standings(each, True).values())[1:]]
+            found = [[stand.by is not None for stand in list(standings(each).values())[1:]]
                      for each in studies(REAL, 8, n, (gap,), draws)]
             cells.append(f'{100 * np.mean(found):.0f}; {100 * np.mean(np.all(found, 1)):.0f}')
         lines.append([f'{gap} points', *cells])
@@ -128,7 +128,7 @@ def questions(draws: int) -> str:
             noise, found = np.random.default_rng(2), []
             for _ in range(draws):
                 told = [judged(contrast(drawn(noise, np.array(spreads), n, (gap,)),
-                                        {'e0': 1, 'e1': -1}), True, 1.)['verdict']
+                                        {'e0': 1, 'e1': -1}), 1.)['verdict']
                         for gap in (0, 1, 0)]
                 found.append((told[0] in ('better', 'worse'), told[1] == 'level',
                               told[2] == 'level'))

@@ -4,14 +4,14 @@ from __future__ import annotations
 import math
 import random
 
-METRIC = dict(name='accuracy/top1', label='top-1 accuracy', unit='%', higher_is_better=True)
+METRIC = dict(name='accuracy/top1', label='top-1 accuracy', unit='%')
 SIZES = (0.75, 1.0, 1.5, 2.0)
 
 
 def run(encoding, seed, values, status='finished', **more):
     """A run with a value (or None) at each factor of ``values``."""
     return dict(dict(
-        encoding=encoding, seed=seed, status=status, note='', train_seconds=92.0 + seed,
+        encoding=encoding, seed=seed, status=status, note='', log=[], train_seconds=92.0 + seed,
         train_cpu_seconds=91.0 + seed, peak_bytes=400 << 20, checkpoint=None,
         curve=[dict(epoch=n, loss=2.3 * math.exp(-n / 9), metric=50 + n if n % 2 == 0 else None)
                for n in range(1, 11)],
@@ -31,13 +31,13 @@ def study(values, *, encodings=None, metric=METRIC, **more):
     runs = [run(name, seed, {factor: at[factor][seed] for factor in at if seed < len(at[factor])})
             for name, at in values.items() for seed in range(max(map(len, at.values())))]
     return dict(dict(
-        schema=1, title='Digits', config='configs/small.py', task='classification',
+        title='Digits', config='configs/small.py', task='classification',
         created='2026-11-22T07:00:00+00:00', command='mmposenc compare configs/small.py',
         metric=dict(metric), length=dict(epochs=40),
-        sizes=[dict(factor=f, hw=[int(32 * f)] * 2, trained=f == 1.0) for f in sizes],
+        sizes=[dict(factor=f, hw=[int(32 * f)] * 2) for f in sizes],
         environment=dict(torch='2.13.0', python='3.11', device='cpu', cores=2),
         encodings=encodings or [encoding(name) for name in values], runs=runs,
-        pictures=[], figures=[]), **more)
+        pictures=[], figures=[], margin=1.0, take=None), **more)
 
 
 def seeded(*values, first=0):

@@ -123,7 +123,7 @@ def run(args: argparse.Namespace, command: str) -> int:
 
 
 def carry_out(study: Any, workers: Any) -> None:
-    """Train and test the remaining runs, and keep results.json and the report up to date."""
+    """Train and test the remaining runs, and keep the report up to date."""
     from ..lab.compare.page.results import write_results
     from ..lab.compare.running.progress import Display
     from ..lab.compare.running.runs import is_complete
@@ -161,7 +161,7 @@ def finish(study: Any) -> int:
     advice = (results.get('recommendation') or {}).get('reason')
     if advice:
         print(advice)
-    files = [name for name in ('report.html', 'results.csv', 'results.json', 'best.py')
+    files = [name for name in ('report.html', 'results.csv', 'best.py')
              if (study.folder / name).is_file()]
     print(f'{study.folder}: {", ".join(files)} ({time.strftime("%H:%M")})')
     return int(any(each['status'] == 'failed' or each['status'] == 'finished'

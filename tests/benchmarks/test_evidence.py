@@ -20,7 +20,7 @@ def evidence():
 
 def results(values=VALUES, **more):
     return dict(
-        schema=1, title='t', config='c', command='mmposenc compare', budget={},
+        title='t', config='c', task='classification', command='mmposenc compare', budget={},
         metric={'unit': '%'},
         environment={}, sizes=[{'factor': 1.0}],
         encodings=[dict(name=name, label=name.upper(), changes={}, parameters=1234, costs=[])
@@ -89,6 +89,8 @@ def test_the_page_shows_the_tables_of_the_studies_that_are_kept(evidence):
     for name, text in evidence.tables(PLAN, studies).items():
         assert (ROOT / 'docs' / 'studies' / name).read_text() == text, name
         assert f'studies/{name}' in page, name
+    assert evidence.report(studies['digits']) == (
+        ROOT / 'docs' / 'studies' / 'digits.html').read_text()
 
 
 @pytest.fixture(scope='module')

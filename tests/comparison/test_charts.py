@@ -172,6 +172,4 @@ def test_what_is_kept_of_the_trained_sizes_value() -> None:
     found = list(csv.DictReader(io.StringIO(results_csv(results))))
     assert [row['retention'] for row in found] == [
         '1.0', '0.5', '1.0', '0.25', '1.0', '1.1', '', '']
-    less = {**results, 'metric': {**results['metric'], 'higher_is_better': False}}
-    assert study_charts.retention_chart(less) is None
     assert study_charts.retention_chart(summarize(study({'none': {1.0: [50.0]}}))) is None

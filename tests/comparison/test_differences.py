@@ -32,7 +32,7 @@ def test_two_encodings_are_welchs_test(count):
     expected = stats.ttest_ind(one, other, equal_var=False)
     values['e1'] = seeded(*other, first=7)
     found = contrast(values, {'e0': 1, 'e1': -1})
-    told, bounds = judged(found, True, 1.), expected.confidence_interval(.95)
+    told, bounds = judged(found, 1.), expected.confidence_interval(.95)
     assert (told['low'], told['high']) == pytest.approx((bounds.low, bounds.high), rel=1e-9)
     assert found.mean / found.error == pytest.approx(expected.statistic)
     assert (told['verdict'] in ('better', 'worse')) == (expected.pvalue < .05)
@@ -52,7 +52,7 @@ def test_a_mean_of_several_against_one():
 
 
 def test_few_runs_have_no_verdict():
-    told = judged(contrast({'a': seeded(90, 92), 'b': seeded(80, 81)}, {'a': 1, 'b': -1}), True, 1)
+    told = judged(contrast({'a': seeded(90, 92), 'b': seeded(80, 81)}, {'a': 1, 'b': -1}), 1)
     assert (told['n'], told['verdict'], told['mean']) == (2, 'cannot tell', 10.5)
     assert told['low'] < 10.5 < told['high']
     values = {'a': seeded(90.), 'b': seeded(80., 81., 82.), 'c': {}}
@@ -65,9 +65,9 @@ def test_few_runs_have_no_verdict():
                                     np.float32([.8, .8, .8]).astype(float).tolist()])
 def test_values_without_spread_are_not_tested(values):
     study = {'a': seeded(*values), 'b': seeded(.7, .7, .7)}
-    told = judged(contrast(study, {'a': 1, 'b': -1}), True, 1.)
+    told = judged(contrast(study, {'a': 1, 'b': -1}), 1.)
     assert (told['verdict'], told['low'], told['error']) == ('cannot tell', None, 0)
-    assert {standing.by for standing in standings(study, True).values()} == {None}
+    assert {standing.by for standing in standings(study).values()} == {None}
 
 
 @pytest.mark.parametrize('mean, error, verdict', [
@@ -75,7 +75,7 @@ def test_values_without_spread_are_not_tested(values):
 def test_level_is_two_one_sided_tests(mean, error, verdict):
     """Of a study of 6 runs each: bounds of 90% within the margin; a difference that is found is
     told as one, be it small."""
-    told = judged(Contrast(6, mean, error, 10), True, 1.)
+    told = judged(Contrast(6, mean, error, 10), 1.)
     assert told['verdict'] == verdict
     inside = stats.t.cdf((1 - abs(mean)) / error, 10) > .95
     assert (verdict == 'level') == (inside and abs(mean) / error < stats.t.isf(.025, 10))
@@ -100,18 +100,17 @@ def test_the_reach_is_dunnetts_where_spreads_are_equal():
     assert cover == pytest.approx(.95, abs=.006)
 
 
-@pytest.mark.parametrize('higher', [True, False])
-def test_what_is_out_is_out_by_its_row(higher):
+def test_what_is_out_is_out_by_its_row():
     noise, out = random.Random(0), 0
     for _ in range(8):
         values = drawn(noise, (1, .2, 3, 1), 3, (80, 84, 86, 79))
-        stand = standings(values, higher)
-        best = (max if higher else min)(values, key=lambda name: np.mean(
+        stand = standings(values)
+        best = max(values, key=lambda name: np.mean(
             list(values[name].values())))  # noqa: B023
         assert stand[best].by is None
         for name, standing in stand.items():
             if name != best:
-                told = judged(contrast(values, {name: 1, standing.by or best: -1}), higher, 1.,
+                told = judged(contrast(values, {name: 1, standing.by or best: -1}), 1.,
                               standing.reach)
                 assert (told['verdict'] == 'worse') == (standing.by is not None)
                 out += standing.by is not None

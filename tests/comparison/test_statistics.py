@@ -9,13 +9,11 @@ from scipy import stats
 from mmposenc.lab.compare.statistics.differences import contrast, reaches, standings
 from mmposenc.lab.compare.statistics.summary import (
     base_of,
-    best_of,
     candidates,
     compare,
     interval,
     summarize,
     summary_at,
-    trained_factor,
     values_at,
 )
 
@@ -47,9 +45,9 @@ def test_roles_base_and_best():
     values = {'none': seeded(80, 81.5, 80.2), 'peg': seeded(95, 96.1, 95.4),
               'learned': seeded(90.2, 92, 90.1), 'irpe': seeded(94, 96.5, 95.2),
               'once': seeded(50.)}
-    stand = standings(values, True)
+    stand = standings(values)
     rows = {(row['role'], row['encoding']): row
-            for row in compare(values, 'none', True, 1.0, 1.0, stand)}
+            for row in compare(values, 'none', 1.0, 1.0, stand)}
     assert {name for role, name in rows if role == 'base'} == {'peg', 'learned', 'irpe', 'once'}
     assert {name for role, name in rows if role == 'best'} == {'none', 'learned', 'irpe', 'once'}
     assert {row['against'] for (role, _), row in rows.items() if role == 'best'} == {'peg'}
@@ -71,23 +69,13 @@ def test_verdicts_and_intervals_say_the_same():
         values = {name: seeded(*at[1.0]) for name, at in drawn(
             {'none': {1.0: 80.}, 'a': {1.0: 83.}, 'b': {1.0: 80.}}, std=.2, shared=.2,
             seed=number).items()}
-        higher = number % 2 == 0
-        for row in compare(values, 'none', higher, 1.0, 1.0, standings(values, higher)):
+        for row in compare(values, 'none', 1.0, 1.0, standings(values)):
             assert (row['verdict'] in ('better', 'worse')) == (not row['low'] <= 0 <= row['high'])
-            assert (row['verdict'] == 'better') == (row['low'] > 0 if higher else row['high'] < 0)
+            assert (row['verdict'] == 'better') == (row['low'] > 0)
             assert (row['verdict'] == 'level') == (
                 row['low'] <= 0 <= row['high'] and row['low'] > -1 and row['high'] < 1)
             seen.add(row['verdict'])
     assert seen == {'better', 'worse', 'level', 'cannot tell'}
-
-
-def test_lower_may_be_better_and_the_base_the_best():
-    values = {'none': seeded(4.0, 4.2, 4.1), 'peg': seeded(2.0, 2.3, 2.1)}
-    assert best_of(values, False) == 'peg'
-    for higher, told in ((False, [('best', 'none', 'worse'), ('base', 'peg', 'better')]),
-                         (True, [('base', 'peg', 'worse'), ('best', 'peg', 'worse')])):
-        assert [(row['role'], row['encoding'], row['verdict']) for row in compare(
-            values, 'none', higher, 1.0, .01, standings(values, higher))] == told
 
 
 def test_how_each_stands_at_each_size():
@@ -125,25 +113,8 @@ def test_runs_that_did_not_finish_have_no_part_in_means():
     assert {row['verdict'] for row in rows} == {'cannot tell'}
 
 
-def test_base_and_trained_size():
-    results = study({'peg': {.5: [1.], 1.0: [2.]}, 'none': {.5: [1.], 1.0: [2.]}})
-    assert base_of(results) == 'none' and trained_factor(results) == 1.0
+def test_the_base_is_none_or_the_first():
+    results = study({'peg': {1.0: [2.]}, 'none': {1.0: [2.]}})
+    assert base_of(results) == 'none'
     results['encodings'][1]['name'] = 'other'
     assert base_of(results) == 'peg'
-    results['sizes'] = [dict(factor=.5, trained=True), dict(factor=1.0, trained=False)]
-    assert trained_factor(results) == .5
-    results['sizes'] = [dict(factor=f, trained=False) for f in (.5, .75, 2.0)]
-    assert trained_factor(results) == .75
-
-
-@pytest.mark.parametrize('change, message', [
-    (dict(schema=2), r"results\['schema'\] is 2; this version reads 1"),
-    (dict(sizes=[]), "need an entry each"),
-    (dict(runs=[run('peg', 0, {}), run('peg', 0, {})]), "encoding 'peg', seed 0 twice"),
-    (dict(runs=[run('pge', 0, {})]), "names the encoding 'pge'"),
-])
-def test_results_that_are_not_of_the_schema(change, message):
-    with pytest.raises(ValueError, match=message):
-        summarize({**study({'none': {1.0: [1.]}, 'peg': {1.0: [1.]}}), **change})
-    with pytest.raises(ValueError, match="has no 'metric'"):
-        summarize(dict(schema=1, sizes=[1], encodings=[1], runs=[]))

@@ -1,5 +1,4 @@
 """Models of timm: the backbone is timm's to the bit, and the command compares them on a folder."""
-import json
 import os
 import re
 from pathlib import Path
@@ -11,10 +10,12 @@ from tinytasks import picture
 
 from mmposenc.commands import compare
 from mmposenc.engine.config.timm import timm_config
+from mmposenc.lab.compare.page.results import collect
 from mmposenc.lab.compare.running import planning
 from mmposenc.lab.compare.study.applying import apply, check_fits
 from mmposenc.lab.compare.study.encodings import read_entries
 from mmposenc.lab.compare.study.insertion import build_backbone
+from mmposenc.lab.compare.study.study import read_study
 from mmposenc.lab.diagnose.features import Examined
 from mmposenc.openmmlab.timm_backbone import TimmBackbone
 
@@ -157,7 +158,7 @@ def test_the_command_trains_and_compares(folder, name, less, monkeypatch):
                       'learned+peg', '--seeds', '1', '--sizes', '2', '--epochs', '1',
                       *less, '--cfg-options', *sizes])
     assert not ended.value.code
-    told = json.loads(Path(f'work_dirs/compare_timm_{name}/results.json').read_text())
+    told = collect(read_study(Path(f'work_dirs/compare_timm_{name}')))
     assert [(run['status'], len(run['tests']), run['note']) for run in told['runs']] == [
         ('finished', 2, '')] * 2
 

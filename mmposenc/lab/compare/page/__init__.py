@@ -1,3 +1,3 @@
-"""results.json and what is made from it: report.html and results.csv. Start at
+"""What is known of a study, and what is made of it: report.html, results.csv and best.py. Start at
 results.py.
 """

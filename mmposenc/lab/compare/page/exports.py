@@ -35,10 +35,10 @@ def results_csv(results: Mapping[str, Any]) -> str:
     Columns are :data:`CSV_COLUMNS`, and one for each object size there is ('value_small', ...).
     """
     encodings = {each['name']: each for each in results['encodings']}
-    hw = {each['factor']: each.get('hw') or (None, None) for each in results['sizes']}
+    hw = {each['factor']: each['hw'] or (None, None) for each in results['sizes']}
     metric = results['metric']
     parts_of = list(dict.fromkeys(part for run in results['runs'] for test in run['tests']
-                                  for part in test.get('by_size') or ()))
+                                  for part in test['by_size']))
     file = io.StringIO()
     writer = csv.DictWriter(file, [*CSV_COLUMNS, *(f'value_{part}' for part in parts_of)],
                             lineterminator='\n')
@@ -46,19 +46,19 @@ def results_csv(results: Mapping[str, Any]) -> str:
     for run in results['runs']:
         own = encodings[run['encoding']]
         trained = next((test['value'] for test in run['tests'] if test['factor'] == 1.0), None)
-        for test in run['tests'] or [dict(factor=None, value=None)]:
+        for test in run['tests'] or [dict(factor=None, value=None, by_size={})]:
             factor = test['factor']
             height, width = hw.get(factor, (None, None))
             row: dict[str, Any] = dict(
                 encoding=own['name'], label=own['label'], seed=run['seed'], status=run['status'],
                 factor=factor, height=height, width=width, metric=metric['name'],
-                unit=metric.get('unit'), value=test['value'],
+                unit=metric['unit'], value=test['value'],
                 retention=test['value'] / trained if trained and test['value'] is not None
-                else None, parameters=own.get('parameters'),
+                else None, parameters=own['parameters'],
                 macs=cost(own, factor, 'macs'), inference_seconds=cost(own, factor, 'seconds'),
-                train_seconds=run.get('train_seconds'),
-                train_cpu_seconds=run.get('train_cpu_seconds'),
-                train_peak_bytes=run.get('peak_bytes'), note=run.get('note'),
-                **{f'value_{part}': (test.get('by_size') or {}).get(part) for part in parts_of})
+                train_seconds=run['train_seconds'],
+                train_cpu_seconds=run['train_cpu_seconds'],
+                train_peak_bytes=run['peak_bytes'], note=run['note'],
+                **{f'value_{part}': test['by_size'].get(part) for part in parts_of})
             writer.writerow({key: safe_cell(value) for key, value in row.items()})
     return file.getvalue()

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..statistics.differences import LEAST_RUNS
+from ..statistics.differences import LEAST_RUNS, TRAINED
 from ..statistics.formats import (
     BEST,
     UNKNOWN,
@@ -28,9 +28,7 @@ from ..statistics.summary import (
     encoding_of,
     factors,
     labels,
-    summarize,
     summary_at,
-    trained_factor,
 )
 from ..study.files import write_text
 from . import exports, study_charts, tables
@@ -40,33 +38,15 @@ from .charts import COLORS, FRAME
 _LINES = 8
 
 
-def write_reports(results: Mapping[str, Any], folder: str | Path) -> list[Path]:
+def write_report(results: Mapping[str, Any], folder: Path) -> None:
     """Writes results.csv and report.html, each whole or not at all.
 
     Args:
-        results: as in results.json (docs/study-files.md); what :func:`summarize` adds is computed
-            again.
+        results: of :func:`~..statistics.summary.summarize`.
         folder: of the study; files of pictures and figures are relative to it.
-
-    Returns:
-        The two files.
-
-    Raises:
-        ValueError: the results are not of the schema.
-        FileNotFoundError: there is no such folder.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(f'folder={str(folder)!r} is not there')
-    return write_summarized(summarize(results), folder)
-
-
-def write_summarized(told: Mapping[str, Any], folder: Path) -> list[Path]:
-    """:func:`write_reports` of results that are summarized."""
-    texts = {'results.csv': exports.results_csv(told), 'report.html': page(told, folder)}
-    for name, text in texts.items():
-        write_text(folder / name, text, safe=False)
-    return [folder / name for name in texts]
+    write_text(folder / 'results.csv', exports.results_csv(results), safe=False)
+    write_text(folder / 'report.html', page(results, folder), safe=False)
 
 
 def page(results: Mapping[str, Any], folder: Path) -> str:
@@ -86,17 +66,16 @@ def page(results: Mapping[str, Any], folder: Path) -> str:
 def view(results: Mapping[str, Any]) -> dict[str, Any]:
     """All that the template shows; a section without content is empty or None."""
     sizes = factors(results)
-    trained = trained_factor(results)
     style, label = study_charts.styles(results), labels(results)
     first = stand_out(results)
     return dict(
-        results=results, title=results.get('title') or 'Encodings compared', label=label,
+        results=results, title=results['title'], label=label,
         legend=[(label[name], style[name], name in first) for name in style],
         answer=answer(results), by_size=best_by_size(results) if len(sizes) > 1 else [],
         counts=counts(results),
         overview=tables.overview(results), dots=study_charts.dot_chart(results),
-        differences=[(factor == trained, tables.differences(results, factor))
-                     for factor in sorted(sizes, key=lambda factor: (factor != trained, factor))],
+        differences=[(factor == TRAINED, tables.differences(results, factor))
+                     for factor in sorted(sizes, key=lambda factor: (factor != TRAINED, factor))],
         size_chart=study_charts.size_chart(results),
         retention_chart=study_charts.retention_chart(results),
         cost_charts=study_charts.cost_charts(results),
@@ -118,7 +97,7 @@ def stand_out(results: Mapping[str, Any]) -> set[str]:
 
 def answer(results: Mapping[str, Any]) -> dict[str, Any]:
     """The recommendation, and the numbers next to it."""
-    advice, metric, trained = results['recommendation'], results['metric'], trained_factor(results)
+    advice, metric, trained = results['recommendation'], results['metric'], TRAINED
     name, label = advice['encoding'], labels(results)
     facts: list[tuple[str, str, str]] = []
     told = dict(advice, facts=facts, head='No recommendation yet',
@@ -139,7 +118,7 @@ def answer(results: Mapping[str, Any]) -> dict[str, Any]:
                verdict_text(row, metric)) for row in at
               if row['role'] == 'base' and row['encoding'] == name and row['mean'] is not None]
     encoding = encoding_of(results, name)
-    costs = (('Parameters', tables.grouped(encoding.get('parameters')), ''),
+    costs = (('Parameters', tables.grouped(encoding['parameters']), ''),
              ('Multiply-accumulates', count_text(tables.cost(encoding, trained, 'macs')),
               'an image at the trained size'))
     facts.extend(fact for fact in costs if fact[1] != UNKNOWN)
@@ -156,7 +135,7 @@ def best_by_size(results: Mapping[str, Any]) -> list[dict[str, str]]:
             continue
         near = [label[name] for name in candidates(results, size['factor']) if name != best]
         mean = summary_at(results, size['factor'])[best]['mean']
-        trained = ', trained' if size['factor'] == trained_factor(results) else ''
+        trained = ', trained' if size['factor'] == TRAINED else ''
         rows.append(dict(size=size_text(size) + trained, best=label[best],
                          value=value_text(mean, metric, unit=True),
                          near=names_in_words(near) if near else 'no other'))

@@ -1,4 +1,4 @@
-"""results.json: all that a study knows by now, in one file."""
+"""All that a study knows by now, from the files of its runs; and the report that is made of it."""
 from __future__ import annotations
 
 import re
@@ -15,16 +15,16 @@ from ..running.runs import read_record
 from ..running.schedule import is_taken, last_lines
 from ..statistics.summary import summarize
 from ..study.applying import apply
-from ..study.files import read_json, write_json, write_text
-from ..study.study import SCHEMA, Run, Study
-from .report import write_summarized
+from ..study.files import read_json, write_text
+from ..study.study import Run, Study
+from .report import write_report
 
 #: What may be known of a cost.
 _COSTS = ('hw', 'macs', 'activations', 'seconds', 'peak_bytes')
 
 
 def collect(study: Study) -> dict[str, Any]:
-    """results.json without what the report adds; docs/study-files.md names every key."""
+    """All that is known of a study by now; statistics are not made yet."""
     records = [(run, read_record(run)) for run in study.runs()]
     extras = {run.entry.name: {name: read_json(run.folder / f'{name}.json') or {} for name in (
         'costs', 'pictures', 'figures', 'times')} for run, _ in records if run.first}
@@ -32,10 +32,10 @@ def collect(study: Study) -> dict[str, Any]:
                    if own[what].get('content')] for what in ('pictures', 'figures')}
     size = trained_size(study.base)
     return {
-        'schema': SCHEMA, 'title': Path(study.config).stem, 'config': study.config,
+        'title': Path(study.config).stem, 'config': study.config,
         'task': TASKS[scope_of(study.base)], 'created': study.created, 'command': study.command,
         'metric': asdict(study.metric),
-        'sizes': [{'factor': factor, 'trained': factor == 1, 'hw': None if size is None else
+        'sizes': [{'factor': factor, 'hw': None if size is None else
                    [round(side * factor) for side in size]} for factor in study.sizes],
         'margin': study.margin,
         'length': {study.length.unit: study.length.number},
@@ -85,8 +85,8 @@ def _pictures(made: list[tuple[str, list[dict]]], number: int) -> list[dict[str,
     found: dict[str, dict[str, Any]] = {}
     for name, each in ((name, each) for name, held in made for each in held):
         picture = found.setdefault(each['id'], {
-            **{key: each[key] for key in ('id', 'title', 'source')},
-            'entries': [{'truth': True, **each['truth']}]})
+            'id': each['id'], 'title': each['title'],
+            'entries': [{'encoding': None, **each['truth']}]})
         picture['entries'].append({'encoding': name, **each['predicted']})
     chosen = sorted(found.values(), key=_disagreement, reverse=True)[:number]
     return [each for each in found.values() if each in chosen]
@@ -114,16 +114,12 @@ def write_best(study: Study, name: str | None) -> dict[str, str] | None:
 
 
 def write_results(study: Study) -> dict[str, Any]:
-    """Writes results.json and, with it, the report; returns the results.
+    """Writes results.csv, report.html and best.py; returns the results.
 
     Raises:
-        OSError: a file could not be written. What else a report may raise comes after results.json.
+        OSError: a file could not be written.
     """
-    results = collect(study)
-    try:
-        results = summarize(results)
-        results['take'] = write_best(study, results['recommendation']['encoding'])
-    finally:
-        write_json(study.folder / 'results.json', results, safe=False)
-    write_summarized(results, study.folder)
+    results = summarize(collect(study))
+    results['take'] = write_best(study, results['recommendation']['encoding'])
+    write_report(results, study.folder)
     return results

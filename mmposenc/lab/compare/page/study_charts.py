@@ -7,7 +7,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from ..statistics.differences import LEAST_RUNS
+from ..statistics.differences import LEAST_RUNS, TRAINED
 from ..statistics.formats import (
     count_text,
     first_upper,
@@ -15,7 +15,7 @@ from ..statistics.formats import (
     seconds_text,
     value_text,
 )
-from ..statistics.summary import factors, interval, labels, summary_at, trained_factor, values_at
+from ..statistics.summary import factors, interval, labels, summary_at, values_at
 from .charts import (
     RIGHT,
     WIDTH,
@@ -43,9 +43,9 @@ def styles(results: Mapping[str, Any]) -> dict[str, Style]:
 def metric_axis(results: Mapping[str, Any]) -> Axis:
     """The scale of the metric; shares stay within what can be."""
     metric = results['metric']
-    percent = metric.get('unit') == '%'
+    percent = metric['unit'] == '%'
     known = [row['mean'] for row in results['summary'] if row['mean'] is not None]
-    label = f'{metric["label"]}, {metric["unit"]}' if metric.get('unit') else metric['label']
+    label = f'{metric["label"]}, {metric["unit"]}' if metric['unit'] else metric['label']
     return Axis(first_upper(label), lambda value: value_text(value, metric), lambda v: f'{v:.6g}',
                 limits=(0 if all(mean >= 0 for mean in known) else -math.inf,
                         100 if percent else math.inf))
@@ -62,9 +62,9 @@ def ends(rows: Sequence[Mapping[str, Any]]
 def dot_chart(results: Mapping[str, Any]) -> dict[str, Any] | None:
     """Every seed's value at the trained size, with the mean and its interval: a row an encoding,
     the best mean first. None where no run has finished."""
-    trained, label, style = trained_factor(results), labels(results), styles(results)
-    values, axis, left, row_height = values_at(results, trained), metric_axis(results), 126, 20
-    summary = summary_at(results, trained)
+    label, style, axis = labels(results), styles(results), metric_axis(results)
+    values, summary, left, row_height = (values_at(results, TRAINED), summary_at(results, TRAINED),
+                                         126, 20)
     lines = {each: Line(label[each], style[each], (), list(values[each].values()), *ends([row]))
              for each, row in summary.items() if values[each]}
     if not lines:
@@ -92,17 +92,14 @@ def dot_chart(results: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def retention_chart(results: Mapping[str, Any]) -> Chart | None:
     """What each run keeps of its value at the trained size, over the image size; None of a single
-    size, and where less is better."""
-    if not results['metric']['higher_is_better']:
-        return None
-    trained, summary = values_at(results, trained_factor(results)), []
+    size."""
+    trained, summary = values_at(results, TRAINED), []
     for factor in factors(results):
         for name, seeds in values_at(results, factor).items():
             shares = [value / trained[name][seed] for seed, value in seeds.items()
                       if trained[name].get(seed, 0) > 0]
             summary.append(dict(encoding=name, factor=factor, **interval(shares)))
-    metric = dict(name='retention', label="share of the trained size's value", unit='',
-                  higher_is_better=True)
+    metric = dict(name='retention', label="share of the trained size's value", unit='')
     return size_chart({**results, 'summary': summary, 'metric': metric}, 'retention')
 
 
@@ -148,7 +145,7 @@ def cost_charts(results: Mapping[str, Any]) -> list[Chart]:
 
 def _cost_chart(results: Mapping[str, Any], id: str, label: str, text: Callable[[float], str],
                 known: Mapping[str, float | None]) -> Chart | None:
-    summary = summary_at(results, trained_factor(results))
+    summary = summary_at(results, TRAINED)
     style, labeled = styles(results), labels(results)
     lines = [Line(labeled[each], style[each], [value], [summary[each]['mean']],
                   *ends([summary[each]])) for each, value in known.items() if value is not None]
@@ -180,9 +177,9 @@ def _curve_chart(results: Mapping[str, Any], key: str, title: str, y: Axis) -> C
         for run in results['runs']:
             if run['encoding'] != each:
                 continue
-            points = run.get('curve') or []
+            points = run['curve']
             step = 'iteration' if any('iteration' in point for point in points) else step
-            curve = {point[step]: point[key] for point in points if point.get(key) is not None}
+            curve = {point[step]: point[key] for point in points if point[key] is not None}
             if run['status'] == 'finished':
                 finished.append(curve)
             elif run['status'] == 'diverged':

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from ..statistics.differences import TRAINED
 from ..statistics.formats import (
     BEST,
     CAN_BE,
@@ -27,7 +28,6 @@ from ..statistics.summary import (
     interval,
     labels,
     summary_at,
-    trained_factor,
 )
 
 
@@ -67,13 +67,13 @@ def costs_of(results: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     Kinds are 'parameters', 'macs' and 'seconds' of an image, 'images_a_second', 'mebibytes' of a
     pass, and means over finished runs: 'train_seconds' of the CPU, 'train_mebibytes' at the peak.
     """
-    trained, found = trained_factor(results), {}
+    found = {}
     for each in results['encodings']:
-        name, seconds = each['name'], cost(each, trained, 'seconds')
+        name, seconds = each['name'], cost(each, TRAINED, 'seconds')
         found[name] = dict(
-            parameters=each.get('parameters'), macs=cost(each, trained, 'macs'),
+            parameters=each['parameters'], macs=cost(each, TRAINED, 'macs'),
             seconds=seconds, images_a_second=1 / seconds if seconds else None,
-            mebibytes=_mebibytes(cost(each, trained, 'peak_bytes')),
+            mebibytes=_mebibytes(cost(each, TRAINED, 'peak_bytes')),
             train_seconds=_run_mean(results, name, 'train_cpu_seconds'),
             train_mebibytes=_mebibytes(_run_mean(results, name, 'peak_bytes')))
     return {kind: {name: own[kind] for name, own in found.items()}
@@ -82,7 +82,7 @@ def costs_of(results: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
 
 def _run_mean(results: Mapping[str, Any], encoding: str, key: str) -> float | None:
     known = [run[key] for run in results['runs'] if run['encoding'] == encoding
-             and run['status'] == 'finished' and run.get(key) is not None]
+             and run['status'] == 'finished' and run[key] is not None]
     return fmean(known) if known else None
 
 
@@ -93,7 +93,7 @@ def _mebibytes(count: float | None) -> float | None:
 def overview(results: Mapping[str, Any]) -> Table:
     """Every encoding with its mean and interval at every size, and what is known of its costs; the
     best mean at the trained size first."""
-    metric, trained = results['metric'], trained_factor(results)
+    metric = results['metric']
     sizes = {factor: summary_at(results, factor) for factor in factors(results)}
     label, costs = labels(results), costs_of(results)
     columns = [(head, costs[kind], text) for head, kind, text in (
@@ -105,9 +105,9 @@ def overview(results: Mapping[str, Any]) -> Table:
              *(number(at[each]['mean'], interval_text(at[each], metric), best_mark(at[each]))
                for at in sizes.values()),
              number(row['n']), *(number(own[each], text) for _, own, text in columns))
-            for each, row in sizes[trained].items()]
-    unit = f', {metric["unit"]}' if metric.get('unit') else ''
-    heads = [f'{factor:g}×' + (' (trained)' if factor == trained else '') for factor in sizes]
+            for each, row in sizes[TRAINED].items()]
+    unit = f', {metric["unit"]}' if metric['unit'] else ''
+    heads = [f'{factor:g}×' + (' (trained)' if factor == TRAINED else '') for factor in sizes]
     return Table(first_upper(f'{metric["label"]}{unit} by image size: mean over seeds (its 95% '
                              'interval); bold: can still be best'),
                  ('Encoding', *heads, 'Seeds', *(head for head, _, _ in columns)), rows)
@@ -136,7 +136,7 @@ def differences(results: Mapping[str, Any], factor: float) -> Table:
         lines.append((named(label[each]), number(own['mean'], interval_text(own, metric)),
                       number(own['n']), named(own['standing'], best_mark(own)), *cells))
     size = next(each for each in results['sizes'] if each['factor'] == factor)
-    trained = ', the trained size' if factor == trained_factor(results) else ''
+    trained = ', the trained size' if factor == TRAINED else ''
     return Table(f'What can be best, and differences, at {size_text(size)}{trained}',
                  ('Encoding', 'Mean (95% interval)', 'Seeds', 'Stands',
                   'Minus the best (95% bounds)', 'Against the best',
@@ -165,11 +165,11 @@ def parts(results: Mapping[str, Any], key: str, what: str) -> Table | None:
     Returns:
         None where no finished run has any.
     """
-    metric, trained = results['metric'], trained_factor(results)
+    metric = results['metric']
     found: dict[str, dict[str, list[float]]] = {}
     for run in results['runs']:
         for test in run['tests'] if run['status'] == 'finished' else ():
-            for part, value in (test.get(key) or {}).items() if test['factor'] == trained else ():
+            for part, value in test[key].items() if test['factor'] == TRAINED else ():
                 known = found.setdefault(part, {}).setdefault(run['encoding'], [])
                 if value is not None and math.isfinite(value):
                     known.append(value)
@@ -180,7 +180,7 @@ def parts(results: Mapping[str, Any], key: str, what: str) -> Table | None:
         means = {each['name']: interval(by_encoding.get(each['name'], []))['mean']
                  for each in results['encodings']}
         have = [mean for mean in means.values() if mean is not None]
-        best = (max if metric['higher_is_better'] else min)(have, default=None)
+        best = max(have, default=None)
         spread = max(have) - min(have) if have else None
         rows.append((named(part),
                      *(number(mean, value_text(mean, metric),
@@ -194,17 +194,15 @@ def parts(results: Mapping[str, Any], key: str, what: str) -> Table | None:
 
 def runs(results: Mapping[str, Any]) -> Table:
     """Every run: how it ended, its value at the trained size, what it took."""
-    metric, trained = results['metric'], trained_factor(results)
-    label = labels(results)
-    rows = []
+    metric, label, rows = results['metric'], labels(results), []
     for run in results['runs']:
         mark = 'worse' if run['status'] in ('diverged', 'failed') else ''
-        value = next((test['value'] for test in run['tests'] if test['factor'] == trained), None)
+        value = next((test['value'] for test in run['tests'] if test['factor'] == TRAINED), None)
         rows.append((named(label[run['encoding']]), number(run['seed']),
                      named(run['status'], mark), number(value, value_text(value, metric)),
-                     number(run.get('train_seconds'), seconds_text),
-                     number(run.get('train_cpu_seconds'), seconds_text),
-                     Cell(run.get('note') or '', run.get('note') or None)))
+                     number(run['train_seconds'], seconds_text),
+                     number(run['train_cpu_seconds'], seconds_text),
+                     Cell(run['note'], run['note'] or None)))
     return Table('Every run of this study', (
         'Encoding', 'Seed', 'Status', first_upper(metric['label']), 'Training, wall',
         'Training, CPU', 'Note'),

@@ -174,7 +174,7 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
         name: of the encoding, as a part of file names.
 
     Returns:
-        For each image its id, title and source, and file (from ``folder``) and text of the truth
+        For each image its id and title, and file (from ``folder``) and text of the truth
         and of what was predicted.
     """
     scope, place = scope_of(cfg), device_of(None)
@@ -190,7 +190,6 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
         pixels, source = original(dataset, index)
         key = f'image{index}'
         told: dict[str, Any] = {'id': key, 'title': source or f'test image {index}'}
-        told['source'] = told['title']
         for what, suffix, words in (('truth', 'truth', truth_text), ('predicted', name,
                                                                      predicted_text)):
             path = folder / 'pictures' / f'{key}_{suffix}.jpg'

@@ -17,6 +17,7 @@ LEAST_RUNS = 3    # fewer runs of an encoding than this are not tested
 SPREAD = 1e-6     # of the values: what is less is the rounding of metrics in float32
 DRAWS = 10_000    # of a parametric bootstrap
 MARGIN = 1.0      # points: what is closer than this is level
+TRAINED = 1.0     # the size of training, as a factor of itself
 BETTER, WORSE, SAME, OPEN = 'better', 'worse', 'level', 'cannot tell'
 
 #: encoding -> seed -> value
@@ -61,10 +62,10 @@ def contrast(values: Values, weights: Mapping[str, float]) -> Contrast:
                     square ** 2 / math.fsum(part ** 2 / free for part, free in parts))
 
 
-def best_of(values: Values, higher_is_better: bool) -> str | None:
+def best_of(values: Values) -> str | None:
     """The encoding with the best mean; the first of equal ones; None where nothing is known."""
     means = {name: fmean(seeds.values()) for name, seeds in values.items() if seeds}
-    return (max if higher_is_better else min)(means, key=lambda name: means[name], default=None)
+    return max(means, key=lambda name: means[name], default=None)
 
 
 class Standing(NamedTuple):
@@ -75,16 +76,14 @@ class Standing(NamedTuple):
     reach: float | None
 
 
-def judged(found: Contrast, higher_is_better: bool, margin: float,
-           reach: float | None = None) -> dict[str, Any]:
+def judged(found: Contrast, margin: float, reach: float | None = None) -> dict[str, Any]:
     """A row of what a contrast says: n, mean, error, low, high, margin and verdict.
 
     'better' and 'worse' where the interval leaves out 0; else 'level' where it lies within the
     margin (two one-sided tests, TOST); else 'cannot tell'.
 
     Args:
-        found: the contrast.
-        higher_is_better: of the metric.
+        found: the contrast, of a metric of which more is better.
         margin: what is closer is level.
         reach: standard errors of the interval, of one of several contrasts. If None it stands
             alone: 95% by Student's t, and 90% within the margin, so that either errs in 5%.
@@ -99,28 +98,27 @@ def judged(found: Contrast, higher_is_better: bool, margin: float,
     row.update(low=found.mean - wide * found.error, high=found.mean + wide * found.error)
     if found.n >= LEAST_RUNS:
         if abs(found.mean) > wide * found.error:
-            row['verdict'] = BETTER if (found.mean > 0) == higher_is_better else WORSE
+            row['verdict'] = BETTER if found.mean > 0 else WORSE
         elif abs(found.mean) + inner * found.error < margin:
             row['verdict'] = SAME
     return row
 
 
-def standings(values: Values, higher_is_better: bool) -> dict[str, Standing]:
+def standings(values: Values) -> dict[str, Standing]:
     """How each encoding stands: multiple comparisons with the best (Hsu 1981).
 
     One is ruled out where the upper bound of its mean minus another's is below 0. The chance that
     the true best is ruled out is at most 5%. What has fewer than three runs never is.
 
     Args:
-        values: at one size.
-        higher_is_better: of the metric.
+        values: at one size; more is better.
     """
-    sign, found = 1 if higher_is_better else -1, {}
+    found = {}
     reach = reaches(values, values, 1)
     for name in values:
         bounds = {}
         for other in reach if name in reach else ():
-            gap = contrast(values, {name: sign, other: -sign})
+            gap = contrast(values, {name: 1, other: -1})
             if other != name and gap.error and gap.mean is not None:
                 bounds[other] = gap.mean + reach[name] * gap.error
         by = min(bounds, key=lambda other: bounds[other], default=None)

@@ -17,9 +17,9 @@ def value_text(value: float | None, metric: Mapping[str, Any], *, sign: bool = F
     """A value of the metric; with its sign where it is a difference, with its unit on demand."""
     if value is None:
         return UNKNOWN
-    decimals = 1 if metric.get('unit') == '%' else 3
+    decimals = 1 if metric['unit'] == '%' else 3
     text = f'{value:{"+" if sign else ""}.{decimals}f}'.replace('-', _MINUS)
-    return f'{text} {metric["unit"]}' if unit and metric.get('unit') else text
+    return f'{text} {metric["unit"]}' if unit and metric['unit'] else text
 
 
 def interval_text(row: Mapping[str, Any], metric: Mapping[str, Any], *, sign: bool = False) -> str:
@@ -76,7 +76,7 @@ def first_upper(text: str) -> str:
 
 def size_text(size: Mapping[str, Any]) -> str:
     """An image size: '1.5 times (48 x 48)'."""
-    pixels = f' ({size["hw"][0]} × {size["hw"][1]})' if size.get('hw') else ''
+    pixels = f' ({size["hw"][0]} × {size["hw"][1]})' if size['hw'] else ''
     return f'{size["factor"]:g} times{pixels}'
 
 
@@ -94,7 +94,7 @@ def names_in_words(names: Sequence[str], last: str = 'and') -> str:
 
 def cost(encoding: Mapping[str, Any], factor: float, key: str) -> float | None:
     """'macs', 'seconds', ... of an encoding at a size; None where it is not known."""
-    for each in encoding.get('costs') or []:
+    for each in encoding['costs']:
         if each['factor'] == factor:
             value: float | None = each.get(key)
             return value

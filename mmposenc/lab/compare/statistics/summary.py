@@ -12,8 +12,8 @@ from typing import Any
 from .differences import (
     ERROR,
     LEAST_RUNS,
-    MARGIN,
     SAME,
+    TRAINED,
     WORSE,
     Standing,
     Values,
@@ -27,70 +27,32 @@ from .formats import BEST, CAN_BE, cost, margin_text, names_in_words, value_text
 
 
 def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
-    """The results of a study with 'summary', 'differences' and 'recommendation'
-    (docs/study-files.md).
-
-    Args:
-        results: as in results.json, schema 1; it is not changed.
-
-    Returns:
-        A copy with the three keys; what was there under them is replaced.
-
-    Raises:
-        ValueError: another schema, a missing key, or a run that is there twice.
-    """
-    check(results)
-    higher, margin = results['metric']['higher_is_better'], margin_of(results)
+    """The results of a study, of :func:`..page.results.collect`, with 'summary' (a row for each
+    encoding and size), 'differences' (a row for each comparison) and 'recommendation'."""
+    margin = margin_of(results)
     summary, differences = [], []
     for factor in factors(results):
         values = values_at(results, factor)
-        stand = standings(values, higher)
+        stand = standings(values)
         left = [name for name, each in stand.items() if each.by is None]
         word = BEST if len(left) == 1 < len(values) else CAN_BE
         summary += [dict(encoding=name, factor=factor, **interval(
             list(seeds.values()), results['metric']),
             standing=word if stand[name].by is None else WORSE) for name, seeds in values.items()]
-        differences += compare(values, base_of(results), higher, factor, margin, stand)
+        differences += compare(values, base_of(results), factor, margin, stand)
     told = {**results, 'summary': summary, 'differences': differences}
     return {**told, 'recommendation': recommend(told)}
 
 
 def margin_of(results: Mapping[str, Any]) -> float:
     """How close is level, in the metric's unit; results have it in points."""
-    points = float(results.get('margin', MARGIN))
-    return points if results['metric'].get('unit') == '%' else points / 100
-
-
-def check(results: Mapping[str, Any]) -> None:
-    """Raises ValueError where results are not what the schema says."""
-    if results.get('schema') != 1:
-        raise ValueError(f"results['schema'] is {results.get('schema')!r}; this version reads 1")
-    missing = [key for key in ('metric', 'sizes', 'encodings', 'runs') if key not in results]
-    if missing:
-        raise ValueError(f'results has no {", ".join(map(repr, missing))}')
-    if not results['sizes'] or not results['encodings']:
-        raise ValueError("results['sizes'] and results['encodings'] need an entry each")
-    names = [each['name'] for each in results['encodings']]
-    seen = set()
-    for run in results['runs']:
-        key = run['encoding'], run['seed']
-        if run['encoding'] not in names:
-            raise ValueError(f"results['runs'] names the encoding {run['encoding']!r}; "
-                             f"results['encodings'] has {', '.join(map(repr, names))}")
-        if key in seen:
-            raise ValueError(f"results['runs'] holds encoding {key[0]!r}, seed {key[1]} twice")
-        seen.add(key)
+    points = results['margin']
+    return points if results['metric']['unit'] == '%' else points / 100
 
 
 def factors(results: Mapping[str, Any]) -> list[float]:
     """The image sizes of a study, as multiples of the trained size, ascending."""
     return sorted(each['factor'] for each in results['sizes'])
-
-
-def trained_factor(results: Mapping[str, Any]) -> float:
-    """The size of training: what says so, else 1, else the one nearest to 1."""
-    trained = [each['factor'] for each in results['sizes'] if each.get('trained')]
-    return float(trained[0] if trained else min(factors(results), key=lambda f: abs(f - 1)))
 
 
 def base_of(results: Mapping[str, Any]) -> str:
@@ -101,9 +63,8 @@ def base_of(results: Mapping[str, Any]) -> str:
 
 def summary_at(results: Mapping[str, Any], factor: float) -> dict[str, Mapping[str, Any]]:
     """encoding -> its row of 'summary' at a size; the best mean first, those without one last."""
-    sign = -1 if results['metric']['higher_is_better'] else 1
     rows = [row for row in results['summary'] if row['factor'] == factor]
-    rows.sort(key=lambda row: math.inf if row['mean'] is None else sign * row['mean'])
+    rows.sort(key=lambda row: math.inf if row['mean'] is None else -row['mean'])
     return {row['encoding']: row for row in rows}
 
 
@@ -156,20 +117,19 @@ def interval(values: Sequence[float], metric: Mapping[str, Any] | None = None) -
         std = stdev(values)
         half = float(stats.t.isf(ERROR / 2, n - 1)) * std / math.sqrt(n)
         told.update(std=std, low=told['mean'] - half, high=told['mean'] + half)
-        most = 100 if metric and metric.get('unit') == '%' else 1
+        most = 100 if metric and metric['unit'] == '%' else 1
         if metric and min(values) >= 0 and max(values) <= most:
             told.update(low=max(told['low'], 0.), high=min(told['high'], float(most)))
     return told
 
 
-def compare(values: Values, base: str, higher_is_better: bool, factor: float, margin: float,
+def compare(values: Values, base: str, factor: float, margin: float,
             stand: Mapping[str, Standing]) -> list[dict[str, Any]]:
     """Differences of every encoding from the base, and from the best at this size.
 
     Args:
         values: at one size.
         base: an encoding.
-        higher_is_better: of the metric.
         factor: the size; goes into the rows.
         margin: what is closer is level.
         stand: of :func:`standings`.
@@ -178,14 +138,14 @@ def compare(values: Values, base: str, higher_is_better: bool, factor: float, ma
         Rows of 'differences'. An encoding that is ruled out is compared with the one that does it,
         every other with the best mean; such intervals are two one-sided bounds.
     """
-    best, rows = best_of(values, higher_is_better), []
+    best, rows = best_of(values), []
     reach = reaches(values, [base], 2).get(base)
     for name, standing in stand.items():
         pairs = [('base', base, reach)] if name != base else []
         if best is not None and name != best:
             pairs.append(('best', standing.by or best, standing.reach))
         for role, other, own in pairs:
-            row = judged(contrast(values, {name: 1, other: -1}), higher_is_better, margin, own)
+            row = judged(contrast(values, {name: 1, other: -1}), margin, own)
             rows.append(dict(encoding=name, against=other, role=role, factor=factor, **row))
     return rows
 
@@ -204,10 +164,10 @@ def recommend(results: Mapping[str, Any]) -> dict[str, Any]:
         best), and confidence: 'best' where it is the only one and no run of it diverged, else 'can
         still be best'.
     """
-    metric, label, trained = results['metric'], labels(results), trained_factor(results)
-    values = values_at(results, trained)
+    metric, label = results['metric'], labels(results)
+    values = values_at(results, TRAINED)
     known = [name for name in values if values[name]]
-    can = [name for name in candidates(results, trained) if name in known]
+    can = [name for name in candidates(results, TRAINED) if name in known]
     told: dict[str, Any] = dict(encoding=None, candidates=can, confidence=CAN_BE)
     if not known:
         return {**told, 'reason': 'No run has finished with a value at the trained size.',
@@ -215,13 +175,12 @@ def recommend(results: Mapping[str, Any]) -> dict[str, Any]:
     first = next((name for name in can if not diverged(results, name)), can[0])
     level = [first, *(name for name in can if name != first and not diverged(results, name)
                       and any(row['encoding'] == name and row['against'] == first
-                              and row['verdict'] == SAME and row['factor'] == trained
+                              and row['verdict'] == SAME and row['factor'] == TRAINED
                               for row in results['differences']))]
     taken = min(level, key=lambda name: _cost(results, name))
     mean = interval(list(values[first].values()))
     seeds = f'mean of {mean["n"]} seeds' if mean['n'] > 1 else 'one seed'
-    best = 'highest' if metric['higher_is_better'] else 'lowest'
-    reason = (f'{label[first]} has the {best} {metric["label"]} at the trained size, '
+    reason = (f'{label[first]} has the highest {metric["label"]} at the trained size, '
               f'{value_text(mean["mean"], metric, unit=True)} ({seeds}).')
     if first != can[0]:
         reason = f'{_lost(results, can[0])} It is not taken. Of the others {reason}'
@@ -256,14 +215,14 @@ def _lost(results: Mapping[str, Any], name: str) -> str:
 def _cost(results: Mapping[str, Any], name: str) -> tuple[float, float]:
     """Multiply-accumulates at the trained size, then parameters; what is not known comes last."""
     encoding = encoding_of(results, name)
-    macs, unknown = cost(encoding, trained_factor(results), 'macs'), float('inf')
+    macs, unknown = cost(encoding, TRAINED, 'macs'), float('inf')
     return (unknown if macs is None else macs,
-            unknown if encoding.get('parameters') is None else encoding['parameters'])
+            unknown if encoding['parameters'] is None else encoding['parameters'])
 
 
 def _certainty(results: Mapping[str, Any], known: Sequence[str], can: Sequence[str]) -> str:
     """What is ruled out at the trained size, and what is not."""
-    label, values = labels(results), values_at(results, trained_factor(results))
+    label, values = labels(results), values_at(results, TRAINED)
     if len(known) == 1:
         return 'Nothing is sure: there is nothing to compare it with.'
     if sum(len(values[name]) >= LEAST_RUNS for name in known) < 2:

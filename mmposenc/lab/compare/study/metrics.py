@@ -20,19 +20,17 @@ IOU = ('IoUMetric', 'ClassIoUMetric')
 
 @dataclass(frozen=True)
 class Metric:
-    """The number that encodings are compared by.
+    """The number that encodings are compared by; of all that are known here more is better.
 
     Attributes:
         name: its key in the results of a test.
         label: for people.
         unit: '%', or '' for numbers from 0 to 1.
-        higher_is_better: whether more is better.
     """
 
     name: str
     label: str
     unit: str = ''
-    higher_is_better: bool = True
 
 
 #: By class of the evaluator: prefix of the results, key, label, unit.
