@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from .encoding_names import GRIDS
 from .rules import Converted, Pair, match_rules, shown, to_theirs
 
 _REASON = "no weight of the backbone or of a linear head: timm's models have no place for it"
+_GRID = "timm's files say no grid: its model is built with the same img_size"
 
 
 class Family(NamedTuple):
@@ -34,6 +36,8 @@ def back_to_timm(state_dict: Mapping[str, Tensor], families: Mapping[str, Family
     """
     if not any(name.startswith('backbone.') for name in state_dict):
         state_dict = {f'backbone.{name}': value for name, value in state_dict.items()}
+    grids = {name: _GRID for name in state_dict if name.endswith(GRIDS)}
+    state_dict = {name: value for name, value in state_dict.items() if name not in grids}
     best: list[str] | None = None
     for source, family in families.items():
         if family.mark and not any(re.fullmatch(family.mark, name) for name in state_dict):
@@ -46,7 +50,7 @@ def back_to_timm(state_dict: Mapping[str, Tensor], families: Mapping[str, Family
         if not homeless:  # only then shapes matter, too
             converted, others = match_rules(state_dict, rules, source)
             return Converted(dict(family.finish(converted.state_dict)),
-                             dict.fromkeys(others, _REASON))
+                             dict.fromkeys(others, _REASON) | grids)
         best = homeless if best is None or len(homeless) < len(best) else best
     what = 'these are weights of none' if best is None else f'{shown(best)} have no place in any'
     raise ValueError(f'{what} of the models of timm that are supported: '

@@ -7,6 +7,10 @@ import re
 #: are left out, and those of the model that the file has not are new.
 BUT_ENCODINGS = 'but encodings'
 
+#: Ends of the names of grids that stand beside tables
+#: (:class:`mmposenc.encodings.saved_grid.SavesGrid`).
+GRIDS = ('.grid_shape', '.window_size')
+
 _ENCODING = re.compile(r'(^|\.)(\w*pos_encodings|rel_pos_encoding|context_pools)\.')
 
 

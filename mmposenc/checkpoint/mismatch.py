@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from .encoding_names import GRIDS
 from .recognition import recognise
 
 
@@ -29,6 +30,11 @@ def mismatch(model: Mapping[str, Tensor], checkpoint: Mapping[str, Any]) -> str:
     reshaped = [f'{name}: {tuple(checkpoint[name].shape)} in the checkpoint, '
                 f'{tuple(value.shape)} in the model' for name, value in model.items()
                 if name in checkpoint and checkpoint[name].shape != value.shape]
+    # Of tables whose shape does not tell it.
+    reshaped += [f'{name}: {tuple(checkpoint[name].tolist())} in the checkpoint, '
+                 f'{tuple(value.tolist())} in the model' for name, value in model.items()
+                 if name.endswith(GRIDS) and name in checkpoint
+                 and checkpoint[name].tolist() != value.tolist()]
     parts = [_section('in the model but not in the checkpoint', _grouped(missing), len(missing)),
              _section('in the checkpoint but not in the model', _grouped(unexpected),
                       len(unexpected)),

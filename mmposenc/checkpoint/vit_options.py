@@ -76,7 +76,10 @@ def _facts(state: State) -> dict[str, Any]:
         'register_tokens', 'blocks.0.mlp.fc2.weight'))
     facts: dict[str, Any] = dict(embed_dims=dims, num_layers=layers, patch_size=patch)
     bias = _find(state, 'relative_position_bias_table')
-    if TABLE in state:
+    grid = state.get(f'{TABLE.rpartition(".")[0]}.grid_shape')
+    if grid is not None:
+        facts['img_size'] = f'({int(grid[0]) * patch},{int(grid[1]) * patch})'
+    elif TABLE in state:
         facts['img_size'] = int(state[TABLE].shape[1] ** 0.5) * patch
     elif ROWS in state:
         facts['img_size'] = state[ROWS].shape[1] * patch

@@ -16,6 +16,7 @@ from ..functional.position_tables import (
 from ..functional.tracing import full_precision
 from .base import TokenEncoding, set_zeros
 from .checks import check_at_least, check_choices, check_positive
+from .saved_grid import SavesGrid
 
 
 class _AddedTable(TokenEncoding):
@@ -54,7 +55,7 @@ class _AddedTable(TokenEncoding):
         raise NotImplementedError
 
 
-class LearnedPositionEmbedding(_AddedTable):
+class LearnedPositionEmbedding(SavesGrid, _AddedTable):
     """A learned vector for each cell of a training grid, resized to any other grid (ViT, Sec. 3.1).
 
     Args:
@@ -80,6 +81,8 @@ class LearnedPositionEmbedding(_AddedTable):
     Differs from mmdet's AbsolutePositionEmbedding: a table of the same size is not resampled, and
     an image in a padded batch gets the table of its own size, not of the batch's.
     """
+
+    grid_name = 'grid_shape'
 
     def __init__(self, embed_dims: int, grid_shape: GridLike, *, interpolation: str = 'bicubic',
                  interpolation_offset: float = 0.0, keep_aspect: bool = False,

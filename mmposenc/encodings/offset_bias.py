@@ -16,6 +16,7 @@ from ..functional.plain_layers import is_plain
 from ..functional.tracing import full_precision
 from .base import RelativeEncoding
 from .checks import check_at_least, check_choices
+from .saved_grid import SavesGrid
 
 
 class OffsetBiasEncoding(RelativeEncoding):
@@ -50,12 +51,13 @@ class OffsetBiasEncoding(RelativeEncoding):
                            getattr(self, 'prefix_bias', None), self.num_prefix_tokens)]
 
 
-class WindowTable(OffsetBiasEncoding):
+class WindowTable(SavesGrid, OffsetBiasEncoding):
     """Base class of learned tables for the offsets in a window, with or without their signs.
 
     Args: as for :class:`RelativePositionBias`.
     """
 
+    grid_name = 'window_size'
     #: Values of ``resize`` other than None.
     resizings: tuple[str, ...]
     #: Whether offsets have signs; if not, the table has an entry for each distance.

@@ -6,6 +6,7 @@ import torch
 from tinybackbones import randomize
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT, checkpoints, load_pretrained
+from mmposenc.functional.bias_tables import resize_bias_table
 from mmposenc.functional.position_tables import resize_position_table
 
 SIZES = dict(embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
@@ -48,6 +49,17 @@ def test_another_architecture_is_an_error_that_names_everything(tmp_path):
     assert 'unexpected: stages.0.pos_encodings.at.after0.0.proj.0.bias' in message
     assert 'stages.0.blocks.0.attn.q.weight: (4, 4) in the file, (8, 8) here' in message
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize('build', [
+    lambda patch: DeiT(**{**DEIT, 'patch_size': patch}, img_size=4 * patch, pos_encoding=LEARNED),
+    lambda patch: Swin(**SWIN, patch_size=patch, window_size=4)])
+def test_other_patches_are_not_sent_to_strict(build):
+    """A first layer of random weights would make all others useless."""
+    with pytest.raises(ValueError, match='Patches have 8 x 8 pixels in the file, 4 x 4 here: give '
+                                         'patch_size=8, as') as error:
+        load_pretrained(build(4), build(8).state_dict())
+    assert 'strict' not in str(error.value)
 
 
 def test_not_strict_loads_what_fits(tmp_path):
@@ -119,18 +131,76 @@ def test_a_distilled_file_fits_a_model_without_tokens():
 
 
 def test_a_square_table_and_a_grid_of_as_many_cells(said):
-    """Which of both a file has, no weight shows: squares in releases, here the same as it was."""
+    """Releases do not say which of both a file has: squares are usual, and a warning says so."""
     from mmposenc.checkpoint import convert_back
     source = DeiT(**DEIT, img_size=32, pos_encoding=LEARNED)
     table = source.pos_encodings.encodings(-1)[0].pos_embed
-    for state, cells in (
-            (source.state_dict(), table[:, 1:]),
-            (convert_back(dict(source.state_dict())).state_dict,
-             resize_position_table(table[:, 1:], (4, 4), (2, 8)))):
+    cells = resize_position_table(table[:, 1:], (4, 4), (2, 8))
+    for state, warned in ((source.state_dict(), False),
+                          (convert_back(dict(source.state_dict())).state_dict, True)):
         model = DeiT(**DEIT, img_size=(16, 64), pos_encoding=LEARNED)
         load_pretrained(model, state)
         torch.testing.assert_close(model.pos_encodings.encodings(-1)[0].pos_embed[:, 1:], cells)
-        assert 'may be of 4 x 4 or 2 x 8 cells' in said.pop(0)[1]
+        assert ('may be of 4 x 4 or 2 x 8 cells' in said[0][1]) == warned
+        assert '4 x 4 cells is resized to 2 x 8' in said[-1][1]
+        said.clear()
+
+
+@pytest.mark.parametrize('size', [(16, 64), (64, 16), (32, 32), (24, 80)], ids=str)
+def test_tables_of_oblong_grids_are_read_on_their_own_grid(size, said, tmp_path):
+    """Portrait, landscape and square have as many rows; the grid is in the file, in every kind."""
+    from mmposenc.checkpoint import read_checkpoint, write_checkpoint
+    source = DeiT(**DEIT, img_size=(16, 64), pos_encoding=LEARNED)
+    for suffix in ('pth', 'safetensors'):
+        file = tmp_path / f'x.{suffix}'
+        write_checkpoint(file, source.state_dict())
+        state = read_checkpoint(file).state_dict
+        assert state['pos_encodings.at.before.0.grid_shape'].tolist() == [2, 8]
+        model = DeiT(**DEIT, img_size=size, pos_encoding=LEARNED)
+        load_pretrained(model, state)
+        grid = (size[0] // 8, size[1] // 8)
+        torch.testing.assert_close(
+            model.pos_encodings.encodings(-1)[0].pos_embed[:, 1:], resize_position_table(
+                source.pos_encodings.encodings(-1)[0].pos_embed[:, 1:], (2, 8), grid))
+        assert [text for _, text in said if 'img_size=(16, 64) keeps it' in text] == [
+            text for _, text in said] and bool(said) == (size != (16, 64))
+        said.clear()
+
+
+@pytest.mark.parametrize('window', [(2, 6), (6, 2), (3, 4)], ids=str)
+def test_biases_of_oblong_windows_are_read_in_their_own_window(window):
+    """Those of 2 x 6 and 6 x 2 cells have as many offsets."""
+    source = Swin(**SWIN, window_size=(2, 6), pool='gap')
+    torch.nn.init.normal_(source.state_dict()[BIAS])
+    model = Swin(**SWIN, window_size=window, pool='gap')
+    load_pretrained(model, source.state_dict())
+    table = source.state_dict()[BIAS]
+    expected = resize_bias_table(table.t().reshape(2, 3, 11), window, 'bicubic')
+    torch.testing.assert_close(model.state_dict()[BIAS], expected.flatten(1).t())
+
+
+@pytest.mark.parametrize('build', [
+    lambda size: DeiT(**DEIT, img_size=size, pos_encoding=LEARNED),
+    lambda size: Swin(**SWIN, window_size=tuple(side // 8 for side in size)),
+    lambda size: Swin(**SWIN, window_size=tuple(side // 8 for side in size), rel_pos_encoding=dict(
+        type='UndirectedPositionBias'), window_bias=False)])
+def test_whole_checkpoints_of_another_orientation_do_not_fit(build):
+    """Also for plain torch, which resume, test and predict load with."""
+    from mmposenc.checkpoint.mismatch import mismatch
+    state, model, square = build((16, 64)).state_dict(), build((64, 16)), build((32, 32))
+    with pytest.raises(RuntimeError, match=r'is \(2, 8\) in the file, \(8, 2\) here'):
+        model.load_state_dict(state)
+    report = mismatch(model.state_dict(), state)
+    assert '(2, 8) in the checkpoint, (8, 2) in the model' in report
+    if 'Undirected' in str(square):  # as many distances; of offsets there are others
+        with pytest.raises(RuntimeError, match=r'is \(2, 8\) in the file, \(4, 4\) here'):
+            square.load_state_dict(state)
+        with pytest.raises(ValueError, match=r'is \(2, 8\), \(8, 2\) here; Undirected.*keeps its'):
+            load_pretrained(model, state)
+    build((16, 64)).load_state_dict(state)
+    with pytest.raises(RuntimeError, match='Missing key'):
+        model.load_state_dict({key: value for key, value in state.items()
+                               if not key.endswith(('grid_shape', 'window_size'))})
 
 
 def test_tables_of_rows_and_columns_are_resized_each():
