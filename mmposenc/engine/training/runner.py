@@ -29,6 +29,7 @@ from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
 from .processes import join_on_a_cpu, naming_the_lost, open_log, plain_model, synchronized
+from .resuming import ConfigsOwn, changes, settings_of
 
 #: The first line of a config that a runner writes.
 _DUMPED = '# Written by mmposenc: the config of this run with all that it inherits.'
@@ -58,14 +59,31 @@ class CheckpointRunner(_Runner):
         return checkpoint
 
     def resume(self, filename: str, *args: Any, **kwargs: Any) -> None:
+        self.optim_wrapper = self.build_optim_wrapper(self.optim_wrapper)
+        if self.param_schedulers is not None:
+            self.param_schedulers = self.build_param_scheduler(self.param_schedulers)
+        configs_own = ConfigsOwn(self)
         super().resume(filename, *args, **kwargs)
         checkpoint, self._loaded = self._loaded, {}
         if isinstance(self._train_loop, (EpochBasedTrainLoop, IterBasedTrainLoop)):
             self._train_loop.continue_at(checkpoint['meta'])
+        self._use_changed_settings(checkpoint['meta'], configs_own)
         self._saved_iter = self.iter
         for name, parameter in plain_model(self.model).named_parameters():
             if name in checkpoint.get('gradients', {}):
                 parameter.grad = checkpoint['gradients'][name].to(parameter)
+
+    def _use_changed_settings(self, meta: dict[str, Any], configs_own: ConfigsOwn) -> None:
+        """Let the config win where it says something else of optimizer and schedule than the
+        training that is resumed; mmengine puts the checkpoint's values back in silence."""
+        before = meta.get('settings')
+        changed = before and changes(before, settings_of(self.cfg))
+        if not changed:
+            return
+        self.logger.warning("the resumed training had other settings; from here on the config's are "
+                            f'used: {"; ".join(changed)}')
+        by_epoch = isinstance(self._train_loop, EpochBasedTrainLoop)
+        configs_own.put_back(self, self.epoch, len(self.train_dataloader) if by_epoch else None)
 
     def call_hook(self, fn_name: str, **kwargs: Any) -> None:
         if fn_name == 'after_load_checkpoint' and 'state_dict' not in kwargs['checkpoint']:
@@ -126,6 +144,7 @@ class CheckpointRunner(_Runner):
         if isinstance(loop, (EpochBasedTrainLoop, IterBasedTrainLoop)):
             meta['data'] = loop.place(meta['epoch'], meta['iter'])
             meta['images_a_step'] = loop.images_a_step
+            meta['settings'] = settings_of(self.cfg)
             meta['validated'] = loop.is_validated(meta['epoch'], meta['iter'])
         if '://' in str(out_dir):
             super().save_checkpoint(out_dir, filename, *args, meta=meta, by_epoch=by_epoch,

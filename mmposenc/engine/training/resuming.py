@@ -1,0 +1,95 @@
+"""Settings of a resumed training that its config changes: schedule, rate, weight decay."""
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+#: Sections of a config whose values a checkpoint would put back. A schedule that does not say where
+#: it ends has the length of the training.
+_SECTIONS = ('optim_wrapper', 'param_scheduler', 'train_cfg')
+
+
+def settings_of(cfg: Mapping[str, Any]) -> dict[str, str]:
+    """What a config says of optimizer and schedule, to be saved in a checkpoint.
+
+    Returns:
+        the text of each value by its dotted key, such as ``optim_wrapper.optimizer.lr``.
+    """
+    return {key: value for section in _SECTIONS for key, value in _flat(section, cfg.get(section))}
+
+
+def _flat(key: str, node: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(node, Mapping):
+        children: Any = node.items()
+    elif isinstance(node, (list, tuple)) and any(isinstance(each, Mapping) for each in node):
+        children = enumerate(node)
+    else:
+        yield key, node.__name__ if isinstance(node, type) else repr(node)
+        return
+    for name, child in children:
+        yield from _flat(f'{key}.{name}', child)
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The settings that differ, as ``KEY: BEFORE -> NOW``."""
+    return [f'{key}: {before.get(key, "none")} -> {now.get(key, "none")}'
+            for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]
+
+
+class ConfigsOwn:
+    """Optimizer and schedulers as the config builds them, to be put over what a checkpoint holds.
+
+    Args:
+        runner: a runner before it loads the checkpoint.
+    """
+
+    def __init__(self, runner: Any) -> None:
+        self._groups = [{name: copy.deepcopy(value) for name, value in group.items()
+                         if name != 'params'} for group in _groups(runner)]
+        self._schedulers = [copy.deepcopy(scheduler.state_dict())
+                            for scheduler in _schedulers(runner)]
+
+    def put_back(self, runner: Any, epochs: int, epoch_length: int | None) -> None:
+        """Give the optimizer the config's settings and the values of its schedule at this point.
+
+        Momentum and other state of the optimizer stay those of the checkpoint.
+
+        Args:
+            runner: the runner after it has loaded the checkpoint, at the iteration of which the
+                schedule is wanted.
+            epochs: number of complete epochs.
+            epoch_length: iterations of an epoch; None where the training has no epochs.
+        """
+        for group, own in zip(_groups(runner), self._groups, strict=True):
+            group.update(copy.deepcopy(own))
+        schedulers = [each for each in _schedulers(runner)
+                      if not getattr(each, 'need_val_args', False)]  # it follows past results
+        for scheduler, state in zip(_schedulers(runner), self._schedulers, strict=True):
+            if scheduler in schedulers:
+                scheduler.load_state_dict(copy.deepcopy(state))
+        with warnings.catch_warnings():  # of a step of a schedule before one of the optimizer
+            warnings.simplefilter('ignore')
+            for iteration in range(1, runner.iter + 1):
+                ends = epoch_length and iteration % epoch_length == 0 \
+                    and iteration // epoch_length <= epochs
+                for scheduler in schedulers:
+                    if not scheduler.by_epoch:
+                        scheduler.step()
+                for scheduler in schedulers:
+                    if scheduler.by_epoch and ends:
+                        scheduler.step()
+
+
+def _groups(runner: Any) -> list[dict[str, Any]]:
+    return _joined(runner.optim_wrapper.param_groups)
+
+
+def _schedulers(runner: Any) -> list[Any]:
+    return _joined(runner.param_schedulers or [])
+
+
+def _joined(found: Any) -> list[Any]:
+    """A list; of several optimizers mmengine has one for each name."""
+    return [each for part in found.values() for each in part] if isinstance(found, dict) else found
