@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.masking import check_mask
-from ..functional.tracing import is_exporting, is_transforming, may_read
+from ..functional.tracing import is_compiling, is_exporting, is_transforming, may_read
 from .fast.choice import fastest, fold_vectors
 from .fast.flex import flex
 from .fast.fused import fused
@@ -50,14 +50,15 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
         q_grid, k_grid: grids of the query and key cells, without prefix tokens; required with an
             encoding. ``k_grid=None``: the query grid; (Hk, Wk): a grid over the same area.
             (length,) is a sequence; (frames, H, W) a video, for encodings with ``takes_frames``.
-        key_padding_mask: (B, Lk) bool, True = padding. The output of an image without valid keys is
-            zero.
+        key_padding_mask: (B, Lk) bool, True = padding, whatever keys and values hold there. The
+            output of an image without valid keys is zero.
         query_padding_mask: (B, Lq) bool, True = padding; used only if the encoding is not
             ``cellwise``, and required then if padded keys have another grid.
         attn_mask: if floating, added to the logits; if bool, True = may attend (as in
-            ``F.scaled_dot_product_attention``); broadcastable to (B, heads, Lq, Lk).
-        regions: (n, L) whole numbers, row b % n for image b: tokens attend only to tokens with
-            their own number.
+            ``F.scaled_dot_product_attention``); broadcastable to (B, heads, Lq, Lk). The output of
+            a query that may attend to no key is zero.
+        regions: (n, L) whole numbers, n a divisor of B, row b % n for image b: tokens attend only
+            to tokens with their own number.
         dropout_p: dropout rate of the attention weights; use 0 outside of training.
         need_weights: also return the attention weights (after dropout).
         form: 'auto': the fastest (:mod:`mmposenc.attention.fast`); 'definition': over all pairs;
@@ -84,6 +85,7 @@ def attend_qkv(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_gri
         raise ValueError(f"form={form!r} gives no weights (need_weights=True); use 'auto' or "
                          f"'definition'")
     grids = None if encoding is None else _check_grids(q, k, encoding, q_grid, k_grid)
+    _check_masks(q, k, options.get('attn_mask'), options.get('regions'))
     padding = options.get('key_padding_mask')
     if padding is None:
         return _run(qkv, encoding, grids, None, options)
@@ -96,6 +98,9 @@ def attend_qkv(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_gri
             parts := valid_keys(q, padding, encoding, grids)) is not None:
         out, weights = attend_by_image(_run, (q, k, v), encoding, parts, options)
     else:
+        # Their weights are zero, which times infinity would be NaN.
+        hidden = options['key_padding_mask'][:, None, :, None]  # type: ignore[index]
+        qkv = (q, k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0))
         out, weights = _run(qkv, encoding, grids, padding, options)
     # An image of only padding gets no gradient.
     nobody = ~has_key[:, None, None, None]
@@ -116,25 +121,48 @@ def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
             q, k, v = split(qkv)
             v = encoding.turn_values(v, *grids)
             problem = problem._replace(qkv=(*encoding.rotate(q, k, *grids), v))
-        terms = encoding.terms(*grids)
+        terms = [term.within(problem.regions) for term in encoding.terms(*grids)]
         of_values = [term for term in terms if not term.reads_weights]
         problem = problem._replace(terms=[term for term in terms if term.reads_weights],
                                    query=grids[0], key=grids[1], prefix=encoding.num_prefix_tokens)
-    out, weights = _weighted(problem, options)
+    opened, without_keys = open_queries(problem)
+    out, weights = _weighted(opened, options)
     if encoding is not None and grids is not None and encoding.has_rotation:
         out = encoding.turn_back(out, *grids)
     q, _, v = split(qkv)
     for term in of_values:
         out = out + term.output(q, v, padding, problem.regions)
+    if without_keys is not None:
+        out = out.masked_fill(without_keys, 0.0)
+        weights = None if weights is None else weights.masked_fill(without_keys, 0.0)
     return out, weights
+
+
+def open_queries(problem: Problem) -> tuple[Problem, Tensor | None]:
+    """The problem in which queries that may attend to no key attend to some, so that no softmax is
+    over nothing; and which they are, (B or 1, heads or 1, Lq, 1), to clear what they get. None
+    where every query has a key: one of its image, or of its region."""
+    mask, by_key = problem.attn_mask, problem.key_padding is not None
+    if mask is None and not (by_key and problem.regions is not None):
+        return problem, None
+    others = problem._replace(attn_mask=None).mask(None, torch.bool)
+    if problem.regions is not None and by_key:  # in one mask, which can be opened
+        problem = problem._replace(regions=None, key_padding=None)
+        mask = others if mask is None else mask & others if mask.dtype == torch.bool else (
+            mask.masked_fill(~others, float('-inf')))
+    q, k, _ = split(problem.qkv)
+    mask = mask.expand(torch.broadcast_shapes(mask.shape, (1, 1, q.shape[2], k.shape[2])))
+    keep = mask if mask.dtype == torch.bool else mask != float('-inf')
+    keep = keep if others is None else keep & others
+    without_keys = ~keep.any(-1, keepdim=True)
+    if mask.dtype == torch.bool:
+        return problem._replace(attn_mask=mask | without_keys), without_keys
+    bias = DenseBias(mask.masked_fill(without_keys, 0.0))
+    return problem._replace(terms=[*problem.terms, bias], attn_mask=None), without_keys
 
 
 def _weighted(problem: Problem, options: Options) -> tuple[Tensor, Tensor | None]:
     """The weighted sum of values, in the requested form."""
-    mask = problem.attn_mask
-    if mask is not None and mask.is_floating_point():
-        bias = DenseBias(mask[(None,) * (4 - mask.dim())])
-        problem = problem._replace(terms=[*problem.terms, bias], attn_mask=None)
     if options.get('need_weights', False):
         return definition(problem, need_weights=True)
     form = options.get('form', 'auto')
@@ -198,6 +226,28 @@ def checked_form(form: str) -> str:
     if form not in FORMS:
         raise ValueError(f'form={form!r} must be one of {", ".join(FORMS)}')
     return form
+
+
+def _check_masks(q: Tensor, k: Tensor, attn_mask: Tensor | None, regions: Tensor | None) -> None:
+    """Raise ValueError if a mask has another kind of numbers, or does not fit."""
+    if is_compiling():  # sizes that are compared would be part of the graph
+        return
+    batch, heads, queries, keys = *q.shape[:3], k.shape[2]
+    if attn_mask is not None:
+        if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
+            raise ValueError(f'attn_mask has dtype {attn_mask.dtype}; bool (True = may attend) or '
+                             f'floating numbers (added to the logits) are required')
+        sides = zip(reversed(attn_mask.shape), (keys, queries, heads, batch), strict=False)
+        if attn_mask.dim() > 4 or any(side not in (1, full) for side, full in sides):
+            raise ValueError(f'attn_mask has shape {tuple(attn_mask.shape)}, which is not '
+                             f'broadcastable to (B, heads, Lq, Lk) = '
+                             f'{(batch, heads, queries, keys)}')
+    if regions is not None and (regions.is_floating_point() or regions.dim() != 2
+                                or not queries == keys == regions.shape[1]
+                                or batch % regions.shape[0]):
+        raise ValueError(f'regions has shape {tuple(regions.shape)} and dtype {regions.dtype}; '
+                         f'whole numbers (n, L) are required, n a divisor of B = {batch} and L = '
+                         f'{queries} queries = {keys} keys')
 
 
 def _check_padding(k: Tensor, key_padding_mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -39,6 +39,11 @@ class Term:
         """The definition of a term of the output (B, heads, Lq, head_dims), by the weights."""
         raise NotImplementedError
 
+    def within(self, regions: Tensor | None) -> Term:
+        """The term where tokens only see those of their region, as in a :class:`Problem`: for terms
+        in which other tokens than the pair take part."""
+        return self
+
     def output(self, q: Tensor, v: Tensor, padding: Tensor | None, regions: Tensor | None
                ) -> Tensor:
         """The definition of a term of the output without attention weights, from queries and values

@@ -74,7 +74,8 @@ class PositionRelation(nn.Module):
             apart = torch.log((places - others).abs() / (sizes + near) + 1.0)
             larger = torch.log((sizes + near) / (other_sizes + near))
             numbers = torch.cat((apart, larger), -1)
-            waves = torch.arange(0, self.embed_dims, 2, device=boxes.device) / self.embed_dims
+            waves = torch.arange(0, self.embed_dims, 2, device=boxes.device).float()
+            waves = waves / self.embed_dims
             angles = numbers[..., None] * self.scale / self.temperature ** waves
             sines = torch.stack((angles.sin(), angles.cos()), -1).flatten(-3)
         sines = sines.to(layer_dtype(self.pos_proj))
@@ -137,7 +138,7 @@ class BoxRPB(nn.Module):
         edges = torch.stack((centres - sizes / 2, centres + sizes / 2), -1) * whole[..., None]
         found = []
         for axis, network in enumerate((self.cpb_mlp1, self.cpb_mlp2)):
-            cells = torch.arange(hw_shape[1 - axis], device=boxes.device) + 0.5
+            cells = torch.arange(hw_shape[1 - axis], device=boxes.device).float() + 0.5
             away = edges[:, :, None, axis] - cells[:, None] * self.stride  # (B, n, cells, 2)
             if self.mode == 'log':
                 away = away.sign() * torch.log2(away.abs() + 1.0) / math.log2(8)

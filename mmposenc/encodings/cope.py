@@ -1,13 +1,15 @@
 """CoPE: positions that are counted by gates computed from queries and keys."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..attention.terms import Term
+from ..attention.terms import Term, of_one_region
 from ..functional.grids import Grid, sequence_places
 from ..functional.tracing import is_compiling
 from .base import RelativeEncoding
@@ -22,10 +24,13 @@ class ContextualTable(Term):
     Args:
         table: ([heads], 2, n, head_dims), for keys up to the query and for later ones.
         before: (Lq, Lk) bool, the keys up to the query.
+        regions: (n, L), as in a :class:`~..attention.terms.Problem`: only gates of keys of the
+            query's region are added up.
     """
 
     table: Tensor
     before: Tensor
+    regions: Tensor | None = None
 
     reads_queries = True
     reads_keys = True
@@ -33,12 +38,25 @@ class ContextualTable(Term):
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
         """See :class:`Term`. Some queries at a time fit in cache, which is four times as fast."""
         rows = q.shape[-2] if is_compiling() else 64
-        return torch.cat([self._dense(*some, k) for some in zip(
-            torch.split(q, rows, -2), torch.split(self.before, rows), strict=True)], -2)
+        parts = zip(torch.split(q, rows, -2), torch.split(self.before, rows), self._allowed(
+            q.shape[0], rows), strict=False)
+        return torch.cat([self._dense(*some, k) for some in parts], -2)
 
-    def _dense(self, q: Tensor, before: Tensor, k: Tensor) -> Tensor:
+    def _allowed(self, batch: int, rows: int) -> Iterable[Tensor | None]:
+        """Pairs of one region of some queries at a time, (B, 1, rows, Lk); None for all."""
+        if self.regions is None:
+            return itertools.repeat(None)
+        pairs = of_one_region(self.regions).repeat(batch // len(self.regions), 1, 1)
+        return torch.split(pairs[:, None], rows, -2)
+
+    def within(self, regions: Tensor | None) -> Term:
+        """See :class:`Term`."""
+        return replace(self, regions=regions)
+
+    def _dense(self, q: Tensor, before: Tensor, allowed: Tensor | None, k: Tensor) -> Tensor:
         dtype, n = torch.promote_types(q.dtype, torch.float32), self.table.shape[-2]
         gates = (q @ k.transpose(-2, -1)).to(dtype).sigmoid()
+        gates = gates if allowed is None else gates * allowed
         past = gates * before
         along = past.cumsum(-1)
         past = along[..., -1:] - along + past  # from key j to the query
@@ -58,8 +76,8 @@ class CoPE(RelativeEncoding):
     The attention of the paper is causal. On a grid, tokens are counted in raster order, prefix
     tokens first. For keys before the query the count runs from j to the query, as in the paper. For
     keys after it the count runs from the next token to j, with a second table. Keys on a coarser
-    grid count at the cell of their centre. Tokens that an attention mask excludes (not padding) are
-    counted.
+    grid count at the cell of their centre. Padding and tokens of other regions (shifted windows)
+    are not counted; those that an attention mask excludes are.
 
     Args:
         head_dims: channels of a head.

@@ -67,7 +67,7 @@ class LocalValues(Term):
             for axis, (queries, keys, stride) in enumerate(zip(
                     self.query.hw, self.key.hw, (self.key.stride_h, self.key.stride_w),
                     strict=True), 1):
-                at = ((torch.arange(queries, device=v.device) + 0.5) / stride).long()
+                at = ((torch.arange(queries, device=v.device).float() + 0.5) / stride).long()
                 found = found.index_select(axis, at.clamp(max=keys - 1))
         found = found.reshape(batch, self.query.num_cells, heads, dims).transpose(1, 2)
         if self.by_query:
@@ -93,7 +93,8 @@ class LocalValues(Term):
         assert self.weight is not None and self.bias is not None
         (height, width), side = self.key.hw, self.weight.shape[-1]
         reach = side // 2
-        regions = regions.view(-1, height, width).repeat(len(cells) // len(regions), 1, 1)
+        regions = regions[:, self.prefix:].reshape(-1, height, width)
+        regions = regions.repeat(len(cells) // len(regions), 1, 1)
         around = F.pad(cells, (0, 0, *(reach,) * 4))
         beside = F.pad(regions, (reach,) * 4)  # any number: values outside the map are zero
         out = self.bias.to(cells.dtype).expand_as(cells)
@@ -123,8 +124,8 @@ class LePE(RelativeEncoding):
         ValueError: for bad sizes or an even kernel.
 
     Differs from the release: supports any grid, keys on a coarser grid (:class:`LocalValues`),
-    padding, and shifted windows. Dropout of the attention weights and ``attn_mask`` do not affect
-    it.
+    padding, and shifted windows. Dropout of the attention weights does not affect it, nor does
+    ``attn_mask``, unless it leaves a query no key at all.
     """
 
     cellwise = True

@@ -145,9 +145,10 @@ def masked_group_norm(norm: nn.GroupNorm, x: Tensor, padding_mask: Tensor | None
         return torch.cat([pad_map(norm(image[..., :rows, :cols]), sides)
                           for image, (rows, cols) in images])
     valid = (~padding_mask)[:, None, None].to(x.dtype)  # (B, 1, 1, H, W)
-    grouped = x.reshape(x.shape[0], norm.num_groups, -1, *x.shape[2:])
+    grouped = x.masked_fill(padding_mask[:, None], 0).reshape(
+        x.shape[0], norm.num_groups, -1, *x.shape[2:])
     count = valid.sum((2, 3, 4), keepdim=True).clamp(min=1) * grouped.shape[2]
-    mean = (grouped * valid).sum((2, 3, 4), keepdim=True) / count
+    mean = grouped.sum((2, 3, 4), keepdim=True) / count
     centred = (grouped - mean) * valid
     variance = centred.square().sum((2, 3, 4), keepdim=True) / count
     out: Tensor = (centred * (variance + norm.eps).rsqrt()).flatten(1, 2)
@@ -160,9 +161,9 @@ def masked_mean(tokens: Tensor, padding_mask: Tensor | None) -> Tensor:
     """Mean over the valid tokens of each image: (B, L, C) and (B, L) or (B, H, W) -> (B, C)."""
     if padding_mask is None:
         return tokens.mean(dim=1)
-    weight = (~padding_mask.flatten(1)).to(tokens.dtype)
-    # A product, not masked_fill and sum: one pass, and padding holding NaN is a caller's bug.
-    return torch.einsum('bl,blc->bc', weight, tokens) / weight.sum(1, keepdim=True)
+    hidden = padding_mask.flatten(1)
+    total = tokens.masked_fill(hidden[..., None], 0).sum(1)
+    return total / (~hidden).sum(1, keepdim=True).to(tokens.dtype)
 
 
 def adaptive_means(x: Tensor, cells: int, padding_mask: Tensor | None = None) -> Tensor:
@@ -176,6 +177,7 @@ def adaptive_means(x: Tensor, cells: int, padding_mask: Tensor | None = None) ->
     cols: Any = torch.full((batch,), width, device=x.device)
     if padding_mask is not None:
         rows, cols = filled(padding_mask).unbind(1)
+        x = x.masked_fill(padding_mask[:, None], 0)
     return torch.einsum('bih,bchw,bjw->bcij', _boxes(rows, height, cells, x.dtype), x,
                         _boxes(cols, width, cells, x.dtype))
 

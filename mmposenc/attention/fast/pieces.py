@@ -17,7 +17,7 @@ from mmposenc.functional import limits
 from mmposenc.functional.second_order import first_order_only
 from mmposenc.functional.tracing import full_precision
 
-from ..terms import Problem, of_one_region, split
+from ..terms import Problem, split
 from .dropout import Dropout
 from .layout import Cut, Layout, Piece, groups
 from .products import add_product
@@ -79,7 +79,7 @@ def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
         hidden = layout.arrange(~problem.attn_mask[(None,) * (4 - problem.attn_mask.dim())], -1)
         hides.append(lambda piece: piece.of(hidden))
     if problem.regions is not None:
-        hides.append(_hide_regions(problem.regions))
+        hides.append(_hide_regions(problem.regions, layout))
     keep = trains and bytes_of(problem) <= (
         limits.KEPT_BYTES if pairs >= limits.WINDOW_PAIRS else limits.WINDOW_KEPT_BYTES)
     several, one = (limits.PIECE_BYTES, limits.ROWS_BYTES) if on_cpu(problem) else (
@@ -95,19 +95,22 @@ def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
                 Dropout(problem.dropout_p, q.device) if problem.dropout_p > 0.0 else None, keep)
 
 
-def _hide_regions(regions: Tensor) -> Hide:
+def _hide_regions(regions: Tensor, layout: Layout) -> Hide:
     """Pairs of a piece that may not meet; window b has the regions b % len(regions)."""
     if regions.device.type == 'cpu':
         several = (regions != regions[:, :1]).any(1).tolist()
     else:  # would have to wait for the numbers
         several = [True] * len(regions)
 
+    of_keys = layout.arrange(regions, -1)
+
     def hide(piece: Piece) -> Tensor | None:
         own = [window % len(several) for window in range(piece.images.start, piece.images.stop)]
         if not any(several[window] for window in own):
             return None
         which = torch.arange(piece.images.start, piece.images.stop, device=regions.device)
-        return ~of_one_region(regions[which % len(several)])[:, None, piece.queries]
+        queries, keys = (x[which % len(several)] for x in (regions[:, piece.queries], of_keys))
+        return (queries[:, :, None] != keys[:, None])[:, None]
     return hide
 
 

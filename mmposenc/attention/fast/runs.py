@@ -224,7 +224,7 @@ class Spread:
 
     def sums(self, logits: Tensor, wk: int) -> Tensor:
         """Runs (number of runs, Wk): the sum of the logit rows each was copied to."""
-        return F.embedding_bag(self.order, logits.view(-1, wk), self.starts, mode='sum')
+        return F.embedding_bag(self.order, logits.reshape(-1, wk), self.starts, mode='sum')
 
 
 def spread_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int, lead: int = 0

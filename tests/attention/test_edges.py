@@ -1,0 +1,278 @@
+"""Edges of attention: queries without keys, what stands in padding, every kind of mask, regions
+with prefix tokens; with every encoding, in every form."""
+from dataclasses import replace
+
+import examples
+import pytest
+import torch
+from relative_checks import PIECES, close, naive_logits, pieces_of, random_inputs, results
+
+from mmposenc.attention import MultiheadAttention, SpatialReductionAttention, attend
+from mmposenc.backbones import Swin
+from mmposenc.encodings import TokenEncoding, build_encoding
+from mmposenc.functional import Grid
+from mmposenc.functional.grid_cache import CACHE
+from mmposenc.functional.grids import sequence_places
+from mmposenc.functional.masking import masked_group_norm, masked_mean
+
+GRID = (3, 4)
+#: Of each class one, and those whose terms differ.
+NAMES = [None, *{cfg['type']: name for name, cfg in examples.RELATIVE.items()}.values(),
+         'IRPE product qkv', 'ShawRPE with values', 'CombinedRPE of convolutions']
+
+
+def encoded(name, prefix=0):
+    """An encoding, and random inputs of two images."""
+    encoding = None if name is None else examples.relative(name, GRID, num_prefix_tokens=prefix)
+    if encoding is None:
+        torch.manual_seed(0)
+        return None, [*torch.randn(3, 2, 2, prefix + 12, 4, dtype=torch.float64)]
+    return encoding, random_inputs(encoding, GRID, None)
+
+
+def step(encoding, inputs, **options):
+    """Output and all gradients."""
+    if encoding is not None:
+        return results(encoding, inputs, GRID, None, **options)
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    out, _ = attend(*leaves, **options)
+    return [out, *torch.autograd.grad(out.cos().sum(), leaves)]
+
+
+def in_every_form(encoding, inputs, **options):
+    """By the definition, and in pieces of two sizes."""
+    expected = step(encoding, inputs, form='definition', **options)
+    for cut in (PIECES[1], PIECES[3]):
+        with pieces_of(**cut):
+            close(step(encoding, inputs, form='pieces', **options), expected)
+    return expected
+
+
+@pytest.mark.parametrize('floating', [False, True])
+@pytest.mark.parametrize('name', NAMES)
+def test_a_query_without_keys_gives_zero(name, floating):
+    """And others what they give without it, with gradients that are numbers; also where the keys
+    that its mask leaves are padding."""
+    encoding, inputs = encoded(name)
+    mask = torch.ones(12, 12, dtype=torch.bool)
+    mask[3], mask[5, :9] = False, False
+    padding = torch.zeros(2, 12, dtype=torch.bool)
+    padding[0, 8:] = True  # the last row of the map, and all that query 5 may attend to
+    allowed = mask.clone()
+    allowed[3] = True
+
+    def given(mask):
+        return mask if not floating else torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)
+
+    for hidden in (None, padding):
+        found = in_every_form(encoding, inputs, attn_mask=given(mask), key_padding_mask=hidden)
+        assert all(x.isfinite().all() for x in found)
+        empty = [(image, 3) for image in (0, 1)] + [(0, 5)] * (hidden is not None)
+        for image, query in empty:
+            assert not found[0][image, :, query].any()
+        others = [query for query in range(12) if query not in (3, 5)]
+        expected = step(encoding, inputs, attn_mask=given(allowed), key_padding_mask=hidden)[0]
+        close(found[0][:, :, others], expected[:, :, others])
+    weights = attend(*inputs, encoding, encoding and GRID, attn_mask=given(mask),
+                     need_weights=True)[1]
+    assert not weights[:, :, 3].any() and weights.isfinite().all()
+
+
+def test_a_query_whose_region_is_padding_gives_zero():
+    encoding, inputs = encoded('IRPE product qkv')
+    regions = torch.tensor([[0] * 8 + [1] * 4])
+    padding = (regions == 1).expand(2, -1).clone()
+    padding[1] = False
+    found = in_every_form(encoding, inputs, regions=regions, key_padding_mask=padding)
+    assert all(x.isfinite().all() for x in found) and not found[0][0, :, 8:].any()
+
+
+@pytest.mark.parametrize('value', [float('nan'), float('inf')])
+@pytest.mark.parametrize('name', NAMES)
+def test_what_padded_tokens_hold_reaches_nobody(name, value):
+    encoding, (q, k, v) = encoded(name)
+    padding = torch.zeros(2, 12, dtype=torch.bool)
+    padding[0, 8:] = True
+    hidden = padding[:, None, :, None]
+    grid = encoding and GRID
+    expected = attend(q, k, v, encoding, grid, key_padding_mask=padding)[0]
+    bad = [x.masked_fill(hidden, value) for x in (q, k, v)]
+    forms = ('auto', 'definition', 'pieces')
+    for form in forms:
+        found = attend(*bad, encoding, grid, key_padding_mask=padding, form=form)[0]
+        close(found[~hidden.expand_as(found)], expected[~hidden.expand_as(found)])
+
+
+def test_what_padding_holds_reaches_no_gradient():
+    """Of a module, whose weights meet the padded tokens too."""
+    torch.manual_seed(0)
+    x, padding = torch.randn(2, 12, 8), torch.zeros(2, 12, dtype=torch.bool)
+    padding[0, 8:] = True
+    module = MultiheadAttention(8, 2, rel_pos_encoding=dict(type='IRPE'))
+    grads = []
+    for value in (0.0, float('nan')):
+        module.zero_grad()
+        out = module(x.masked_fill(padding[..., None], value), GRID, padding)
+        out[~padding].square().sum().backward()
+        grads.append([p.grad for p in module.parameters()])
+    torch.testing.assert_close(*grads)
+
+
+@pytest.mark.parametrize('name', examples.TOKEN)
+def test_what_padding_holds_reaches_no_cell(name):
+    encoding = build_encoding(dict(examples.TOKEN[name]), TokenEncoding, name, embed_dims=8,
+                              grid_shape=GRID).eval()
+    torch.manual_seed(0)
+    x, padding = torch.randn(2, 12, 8), torch.zeros(2, *GRID, dtype=torch.bool)
+    padding[0, 2:] = True
+    valid = ~padding.flatten(1)
+    found = [encoding(x.masked_fill(~valid[..., None], value), GRID, padding_mask=padding)[valid]
+             for value in (0.0, float('nan'))]
+    torch.testing.assert_close(*found)
+
+
+def test_norms_and_means_do_not_meet_padding():
+    torch.manual_seed(0)
+    x, padding = torch.randn(2, 4, 3, 5), torch.zeros(2, 3, 5, dtype=torch.bool)
+    padding[0, :, 3:] = True
+    bad = x.masked_fill(padding[:, None], float('nan'))
+    norm = torch.nn.GroupNorm(2, 4)
+    close(masked_group_norm(norm, bad, padding)[:1, :, :, :3], norm(x[:1, :, :, :3]),
+          atol=1e-5, rtol=1e-5)
+    means = masked_mean(bad.flatten(2).transpose(1, 2), padding)
+    close(means[0], x[0, :, :, :3].mean((1, 2)), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize('name', [None, 'IRPE product qkv'])
+def test_masks_of_every_broadcastable_shape(name):
+    encoding, inputs = encoded(name, prefix=1)
+    length = 13
+    shapes = [(), *((a, b, c, d)[start:] for start in range(4) for a in (1, 2) for b in (1, 2)
+                    for c in (1, length) for d in (1, length))]
+    torch.manual_seed(1)
+    for shape in sorted(set(shapes)):
+        for mask in (torch.rand(shape) > 0.3, torch.randn(shape, dtype=torch.float64)):
+            full = mask.expand(2, 2, length, length)
+            expected = step(encoding, inputs, form='definition', attn_mask=full)
+            close(step(encoding, inputs, attn_mask=mask), expected)
+            with pieces_of(**PIECES[1]):
+                close(step(encoding, inputs, form='pieces', attn_mask=mask), expected)
+
+
+@pytest.mark.parametrize('options, message', [
+    (dict(attn_mask=torch.ones(12, 12, dtype=torch.long)), 'attn_mask has dtype torch.int64; bool'),
+    (dict(attn_mask=torch.ones(12, 12, dtype=torch.uint8), need_weights=True), 'dtype torch.uint8'),
+    (dict(attn_mask=torch.ones(3, 12, 12)), r'shape \(3, 12, 12\), which is not broadcastable'),
+    (dict(attn_mask=torch.ones(1, 1, 1, 12, 12)), 'is not broadcastable'),
+    (dict(regions=torch.zeros(3, 12, dtype=torch.long)), r'regions has shape \(3, 12\)'),
+    (dict(regions=torch.zeros(2, 11, dtype=torch.long)), 'L = 12 queries = 12 keys'),
+    (dict(regions=torch.zeros(2, 12)), 'dtype torch.float32; whole numbers')])
+def test_masks_that_do_not_fit(options, message):
+    with pytest.raises(ValueError, match=message):
+        attend(*encoded(None)[1], **options)
+
+
+@pytest.mark.parametrize('prefix', [1, 5])
+@pytest.mark.parametrize('name', [name for name in NAMES if name not in (
+    'LePE', 'CRPE', 'CoPE per head', 'CombinedRPE of convolutions')])
+def test_regions_with_prefix_tokens(name, prefix):
+    """They are a mask of the pairs of one region, in every form."""
+    encoding, inputs = encoded(name, prefix)
+    regions = torch.randint(0, 3, (1, prefix + 12), generator=torch.Generator().manual_seed(3))
+    mask = (regions[:, :, None] == regions[:, None])[:, None]
+    close(in_every_form(encoding, inputs, regions=regions),
+          step(encoding, inputs, form='definition', attn_mask=mask))
+
+
+@pytest.mark.parametrize('name', ['LePE', 'CRPE'])
+@pytest.mark.parametrize('prefix', [0, 4])
+def test_convolutions_of_values_stay_in_a_region(name, prefix):
+    """Upper and lower rows apart, as if each half were a map of its own."""
+    encoding, inputs = encoded(name, prefix)
+    regions = torch.tensor([[0] * (prefix + 4) + [1] * 8])
+    found = in_every_form(encoding, inputs, regions=regions)[0]
+    mask = (regions[:, :, None] == regions[:, None])[:, None]
+    expected = attend(*inputs, attn_mask=mask)[0]
+    for rows, cells in (((0, 1), slice(prefix, prefix + 4)), ((1, 3), slice(prefix + 4, None))):
+        own = (rows[1] - rows[0], 4)
+        whole, = encoding.terms(Grid(*GRID), Grid(*GRID))
+        half = replace(whole, query=Grid(*own), key=Grid(*own), prefix=0)
+        q, _, v = (x[:, :, cells] for x in inputs)
+        expected[:, :, cells] += half.output(q, v)
+    close(found, expected)
+
+
+@pytest.mark.parametrize('prefix', [0, 2])
+def test_cope_counts_the_gates_of_its_region(prefix):
+    """A loop over the tokens between query and key."""
+    encoding, (q, k, v) = encoded('CoPE', prefix)
+    regions = torch.randint(0, 2, (2, prefix + 12), generator=torch.Generator().manual_seed(3))
+    scale, table = 4 ** -0.5, encoding.table.detach()
+    places = sequence_places(Grid(*GRID), Grid(*GRID), prefix).tolist()
+
+    def pair(b, h, i, j):
+        before = places[j] <= i
+        between = range(j, i + 1) if before else range(i + 1, j + 1)
+        count = sum(torch.sigmoid(q[b, h, i] @ k[b, h, l] * scale) for l in between  # noqa: E741
+                    if regions[b, l] == regions[b, i])
+        count = torch.as_tensor(count, dtype=q.dtype).clamp(max=table.shape[-2] - 1)
+        lower = int(count)
+        upper = min(lower + 1, table.shape[-2] - 1)
+        own = table[0 if before else 1]
+        vector = own[lower] + (count - lower) * (own[upper] - own[lower])
+        return q[b, h, i] @ vector
+
+    logits = naive_logits(pair, q, k) + q @ k.transpose(-2, -1) * scale
+    same = (regions[:, :, None] == regions[:, None])[:, None]
+    expected = logits.masked_fill(~same, -torch.inf).softmax(-1) @ v
+    close(in_every_form(encoding, [q, k, v], regions=regions)[0], expected)
+
+
+def test_cope_in_shifted_windows_does_not_see_the_batch():
+    torch.manual_seed(0)
+    model = Swin(embed_dims=16, num_layers=(2, 2), num_heads=(2, 2), window_size=3,
+                 window_bias=False, img_size=32, mask_padding=True, drop_path_rate=0.0,
+                 rel_pos_encoding=dict(type='mmposenc.CoPE')).double().eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    small, large = (torch.randn(1, 3, *size).double() for size in ((19, 20), (30, 27)))
+    batch = torch.nn.functional.pad(small, (0, 7, 0, 11))
+    both = model(torch.cat((batch, large)), [(19, 20), (30, 27)])
+    for found, alone in zip(both, model(small, [(19, 20)]), strict=True):
+        close(found[:1, :, :alone.shape[2], :alone.shape[3]], alone)
+
+
+def test_linear_attention_of_pvt_does_not_see_padding():
+    """Its keys are means of each image's own cells."""
+    torch.manual_seed(0)
+    for encoding in (None, dict(type='mmposenc.IRPE')):
+        module = SpatialReductionAttention(8, 2, key_cells=2, rel_pos_encoding=encoding).double()
+        x, padding = torch.randn(2, 30, 8).double(), torch.zeros(2, 5, 6, dtype=torch.bool)
+        padding[0, 3:], padding[0, :, 4:] = True, True
+        x = x.masked_fill(padding.flatten(1)[..., None], float('nan'))
+        valid = ~padding[0].flatten()
+        close(module(x, (5, 6), padding)[0, valid], module(x[:1, valid], (3, 4))[0])
+
+
+@pytest.fixture
+def half_by_default():
+    torch.set_default_dtype(torch.bfloat16)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures('half_by_default')
+@pytest.mark.parametrize('name', NAMES[1:])
+def test_torchs_default_dtype_rounds_no_offset(name):
+    """bfloat16 knows no whole number between 256 and 258."""
+    grid, key = (300, 1), Grid(150, 1, 2.0, 1.0)
+    torch.set_default_dtype(torch.float32)
+    encoding = examples.relative(name, grid)
+    inputs = random_inputs(encoding, grid, key, batch=1, dtype=torch.float32)
+    with torch.no_grad():
+        expected = attend(*inputs, encoding, grid, key, form='definition')[0]
+        torch.set_default_dtype(torch.bfloat16)
+        CACHE.clear()
+        for form in ('definition', 'pieces'):
+            found = attend(*inputs, encoding, grid, key, form=form)[0]
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
