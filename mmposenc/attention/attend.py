@@ -85,7 +85,7 @@ def attend_qkv(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_gri
         raise ValueError(f"form={form!r} gives no weights (need_weights=True); use 'auto' or "
                          f"'definition'")
     grids = None if encoding is None else _check_grids(q, k, encoding, q_grid, k_grid)
-    _check_masks(q, k, options.get('attn_mask'), options.get('regions'))
+    _check_masks(q, k, options)
     padding = options.get('key_padding_mask')
     if padding is None:
         return _run(qkv, encoding, grids, None, options)
@@ -113,7 +113,9 @@ def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
          ) -> tuple[Tensor, Tensor | None]:
     """Attention of all images in one form: rotations, the weighted sum with the terms that take
     part in it, then the terms that do not."""
-    problem = Problem(qkv, key_padding=padding, attn_mask=options.get('attn_mask'),
+    mask = options.get('attn_mask')
+    mask = None if mask is None else mask[(None,) * (4 - mask.dim())]
+    problem = Problem(qkv, key_padding=padding, attn_mask=mask,
                       regions=options.get('regions'), dropout_p=options.get('dropout_p', 0.0))
     of_values: list[Term] = []  # added to the output whatever the weights
     if encoding is not None and grids is not None:
@@ -142,23 +144,31 @@ def open_queries(problem: Problem) -> tuple[Problem, Tensor | None]:
     """The problem in which queries that may attend to no key attend to some, so that no softmax is
     over nothing; and which they are, (B or 1, heads or 1, Lq, 1), to clear what they get. None
     where every query has a key: one of its image, or of its region."""
-    mask, by_key = problem.attn_mask, problem.key_padding is not None
-    if mask is None and not (by_key and problem.regions is not None):
+    both = problem.regions is not None and problem.key_padding is not None
+    if problem.attn_mask is None and not both:
         return problem, None
-    others = problem._replace(attn_mask=None).mask(None, torch.bool)
-    if problem.regions is not None and by_key:  # in one mask, which can be opened
-        problem = problem._replace(regions=None, key_padding=None)
-        mask = others if mask is None else mask & others if mask.dtype == torch.bool else (
-            mask.masked_fill(~others, float('-inf')))
     q, k, _ = split(problem.qkv)
-    mask = mask.expand(torch.broadcast_shapes(mask.shape, (1, 1, q.shape[2], k.shape[2])))
-    keep = mask if mask.dtype == torch.bool else mask != float('-inf')
-    keep = keep if others is None else keep & others
-    without_keys = ~keep.any(-1, keepdim=True)
+    others = problem._replace(attn_mask=None).mask(None, torch.bool)
+    mask = _joined(problem.attn_mask, others)
+    assert mask is not None
+    without_keys = ~(mask if mask.dtype == torch.bool else mask != float('-inf')).any(
+        -1, keepdim=True)
+    if both:  # in one mask, which can be opened
+        problem = problem._replace(regions=None, key_padding=None)
+    elif problem.attn_mask is not None:
+        mask = problem.attn_mask
+    mask = mask.expand(*mask.shape[:2], q.shape[2], k.shape[2])
     if mask.dtype == torch.bool:
         return problem._replace(attn_mask=mask | without_keys), without_keys
     bias = DenseBias(mask.masked_fill(without_keys, 0.0))
     return problem._replace(terms=[*problem.terms, bias], attn_mask=None), without_keys
+
+
+def _joined(mask: Tensor | None, keep: Tensor | None) -> Tensor | None:
+    """A mask, bool or floating, that also leaves out what ``keep`` does not keep."""
+    if mask is None or keep is None:
+        return keep if mask is None else mask
+    return mask & keep if mask.dtype == torch.bool else mask.masked_fill(~keep, float('-inf'))
 
 
 def _weighted(problem: Problem, options: Options) -> tuple[Tensor, Tensor | None]:
@@ -228,8 +238,12 @@ def checked_form(form: str) -> str:
     return form
 
 
-def _check_masks(q: Tensor, k: Tensor, attn_mask: Tensor | None, regions: Tensor | None) -> None:
+def _check_masks(q: Tensor, k: Tensor, options: Options) -> None:
     """Raise ValueError if a mask has another kind of numbers, or does not fit."""
+    attn_mask, regions = options.get('attn_mask'), options.get('regions')
+    query_padding = options.get('query_padding_mask')
+    if query_padding is not None:
+        check_mask(query_padding, (q.shape[0], q.shape[2]), 'query_padding_mask')
     if is_compiling():  # sizes that are compared would be part of the graph
         return
     batch, heads, queries, keys = *q.shape[:3], k.shape[2]

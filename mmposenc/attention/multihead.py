@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from ..functional.grids import Grid, GridLike, check_tokens
-from ..functional.masking import check_mask
 from .attend import Options, attend_qkv, checked_form
 from .cosine import CosineScale
 from .linear import (
@@ -104,10 +103,6 @@ class MultiheadAttention(nn.Module):
         """
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens, any_axes=True)
         check_x_qk(x, x_qk)
-        if key_padding_mask is not None:  # whatever stands there, NaN too
-            check_mask(key_padding_mask, (x.shape[0], x.shape[1]), 'key_padding_mask')
-            x, x_qk = (each if each is None else each.masked_fill(key_padding_mask[..., None], 0.0)
-                       for each in (x, x_qk))
         return self._attend(self._project(x, x_qk, grid, key_padding_mask), grid,
                             key_padding_mask=key_padding_mask, need_weights=need_weights)
 

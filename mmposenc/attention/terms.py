@@ -271,7 +271,7 @@ class Problem(NamedTuple):
         terms: the terms of the encodings.
         query, key, prefix: grids of the cells, and number of prefix tokens, if there are terms.
         key_padding: (B, Lk) bool, True = padding; every image has a valid key.
-        attn_mask: bool, True = may attend, broadcastable to (B, heads, Lq, Lk).
+        attn_mask: (B or 1, heads or 1, Lq or 1, Lk) bool, True = may attend.
         regions: (n, L) whole numbers, row b % n for image b; tokens attend only to tokens with
             their own number.
         dropout_p: dropout rate of the weights.

@@ -224,7 +224,10 @@ def _allowed(attn_mask: Tensor | None, num_heads: int) -> Tensor | None:
         return None
     if attn_mask.dim() == 3:
         attn_mask = attn_mask.unflatten(0, (-1, num_heads))
-    return attn_mask if attn_mask.is_floating_point() else ~attn_mask.bool()
+    if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
+        raise ValueError(f'attn_mask has dtype {attn_mask.dtype}; bool (True = masked) or floating '
+                         f'numbers (added to the logits) are required')
+    return ~attn_mask if attn_mask.dtype == torch.bool else attn_mask
 
 
 class FFN(BaseModule):

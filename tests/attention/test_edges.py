@@ -7,7 +7,14 @@ import pytest
 import torch
 from relative_checks import PIECES, close, naive_logits, pieces_of, random_inputs, results
 
-from mmposenc.attention import MultiheadAttention, SpatialReductionAttention, attend
+from mmposenc.attention import (
+    ConvProjectionAttention,
+    MultiheadAttention,
+    PlainWindowAttention,
+    ShiftWindowAttention,
+    SpatialReductionAttention,
+    attend,
+)
 from mmposenc.backbones import Swin
 from mmposenc.encodings import TokenEncoding, build_encoding
 from mmposenc.functional import Grid
@@ -103,19 +110,23 @@ def test_what_padded_tokens_hold_reaches_nobody(name, value):
         close(found[~hidden.expand_as(found)], expected[~hidden.expand_as(found)])
 
 
-def test_what_padding_holds_reaches_no_gradient():
-    """Of a module, whose weights meet the padded tokens too."""
+@pytest.mark.parametrize('kind, options', [
+    (MultiheadAttention, dict(rel_pos_encoding=dict(type='IRPE'))),
+    (MultiheadAttention, dict(rel_pos_encoding=dict(type='CoPE'))), (ConvProjectionAttention, {}),
+    (PlainWindowAttention, dict(window_size=2)),
+    (ShiftWindowAttention, dict(window_size=2, shift_size=1)), (SpatialReductionAttention, {}),
+    *((SpatialReductionAttention, options) for options in (
+        dict(sr_ratio=2), dict(sr_ratio=3, ceil_mode=True), dict(key_cells=2)))])
+def test_what_padding_holds_reaches_no_token_of_a_module(kind, options):
     torch.manual_seed(0)
-    x, padding = torch.randn(2, 12, 8), torch.zeros(2, 12, dtype=torch.bool)
-    padding[0, 8:] = True
-    module = MultiheadAttention(8, 2, rel_pos_encoding=dict(type='IRPE'))
-    grads = []
-    for value in (0.0, float('nan')):
-        module.zero_grad()
-        out = module(x.masked_fill(padding[..., None], value), GRID, padding)
-        out[~padding].square().sum().backward()
-        grads.append([p.grad for p in module.parameters()])
-    torch.testing.assert_close(*grads)
+    x, padding = torch.randn(2, 12, 8), torch.zeros(2, *GRID, dtype=torch.bool)
+    padding[0, 2:], padding[0, :, 3:] = True, True
+    hidden = padding.flatten(1)
+    module = kind(8, 2, **options)
+    of_map = kind in (ShiftWindowAttention, SpatialReductionAttention)
+    found = [module(x.masked_fill(hidden[..., None], value), GRID,
+                    padding if of_map else hidden)[~hidden] for value in (0.0, float('nan'))]
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize('name', examples.TOKEN)
@@ -166,6 +177,7 @@ def test_masks_of_every_broadcastable_shape(name):
     (dict(attn_mask=torch.ones(1, 1, 1, 12, 12)), 'is not broadcastable'),
     (dict(regions=torch.zeros(3, 12, dtype=torch.long)), r'regions has shape \(3, 12\)'),
     (dict(regions=torch.zeros(2, 11, dtype=torch.long)), 'L = 12 queries = 12 keys'),
+    (dict(query_padding_mask=torch.zeros(2, 12)), 'query_padding_mask has shape'),
     (dict(regions=torch.zeros(2, 12)), 'dtype torch.float32; whole numbers')])
 def test_masks_that_do_not_fit(options, message):
     with pytest.raises(ValueError, match=message):

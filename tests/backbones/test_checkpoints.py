@@ -82,6 +82,7 @@ def test_not_strict_loads_what_fits(tmp_path):
         state['stages.1.blocks.0.mlp.fc1.bias'])}, rf'finite floating-point numbers are required, '
         rf'others are in stages\.1\.blocks\.0\.mlp\.fc1\.bias \({kind}\)') for change, kind in (
         (lambda bias: bias * torch.nan, 'NaN or infinite'), (lambda bias: bias / 0, 'NaN or .*'),
+        (lambda bias: torch.full_like(bias, torch.inf), 'NaN or infinite'),
         (lambda bias: bias.char(), 'strided, int8'), (lambda bias: bias > 0, 'strided, bool'),
         (lambda bias: bias + 0j, 'strided, complex64'), (lambda bias: bias.to('meta'), 'no values'),
         (torch.Tensor.to_sparse, 'sparse_coo, float32')))])

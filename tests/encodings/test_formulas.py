@@ -15,7 +15,7 @@ from relative_checks import (
 )
 
 from mmposenc.backbones import ViT
-from mmposenc.encodings import DecomposedRPE, QueryAbsolute1D, QueryRelative1D
+from mmposenc.encodings import DecomposedRPE, LookHere, QueryAbsolute1D, QueryRelative1D
 from mmposenc.functional import as_grid, key_grid
 
 
@@ -120,6 +120,16 @@ def test_lookheres_slopes_fall_with_depth():
     for block, factor in zip(blocks, (1.5, 1.0, 0.5), strict=True):
         encoding = block.attn.rel_pos_encoding
         torch.testing.assert_close(encoding.slopes, encoding.head_slopes * factor)
+
+
+@pytest.mark.parametrize('heads, slopes', [
+    (6, [0.5] * 4 + [0.25, 0.0625]), (9, [0.5] * 6 + [0.25, 0.0625, 0.015625]),
+    (12, [0.5] * 8 + [0.25, 0.0625, 0.015625, 0.00390625])])
+def test_lookheres_slopes_by_head(heads, slopes):
+    """A third of the heads look everywhere; the release has models of 6 and 12 heads."""
+    encoding = LookHere(heads)
+    assert encoding.head_slopes.tolist() == slopes
+    assert (encoding.sides == 0).all(-1).all(-1).sum() == heads // 3
 
 
 def test_one_cell():

@@ -76,7 +76,7 @@ def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
         padding = layout.arrange(problem.key_padding[:, None, None], -1, True)
         hides.append(lambda piece: piece.of(padding))
     if problem.attn_mask is not None:
-        hidden = layout.arrange(~problem.attn_mask[(None,) * (4 - problem.attn_mask.dim())], -1)
+        hidden = layout.arrange(~problem.attn_mask, -1)
         hides.append(lambda piece: piece.of(hidden))
     if problem.regions is not None:
         hides.append(_hide_regions(problem.regions, layout))
