@@ -1,6 +1,7 @@
 """Edges of attention: queries without keys, what stands in padding, every kind of mask, regions
 with prefix tokens; with every encoding, in every form."""
 from dataclasses import replace
+from unittest import mock
 
 import examples
 import pytest
@@ -17,7 +18,7 @@ from mmposenc.attention import (
 )
 from mmposenc.backbones import Swin
 from mmposenc.encodings import TokenEncoding, build_encoding
-from mmposenc.functional import Grid
+from mmposenc.functional import Grid, limits
 from mmposenc.functional.grid_cache import CACHE
 from mmposenc.functional.grids import sequence_places
 from mmposenc.functional.masking import masked_group_norm, masked_mean
@@ -288,3 +289,12 @@ def test_torchs_default_dtype_rounds_no_offset(name):
         for form in ('definition', 'pieces'):
             found = attend(*inputs, encoding, grid, key, form=form)[0]
             torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize('name', ['IRPE product qkv', 'ShawRPE with values'])
+def test_kept_weights_of_several_heads_and_some_queries(name):
+    """They lie apart in memory."""
+    encoding, inputs = encoded(name)
+    expected = step(encoding, inputs, form='definition')
+    with pieces_of(10 ** 6, long=True, keep=True), mock.patch.object(limits, 'ROWS_BYTES', 8 * 60):
+        close(step(encoding, inputs, form='pieces'), expected)
