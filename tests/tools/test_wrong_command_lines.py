@@ -83,7 +83,7 @@ DETECTOR = {
         ('{images} {config} {checkpoint} --out {dir}/data.csv/x', 'data.csv is no folder'),
         ('{dir}/pictures {config} {checkpoint} --out {dir}', 'results would replace the files of'),
         ('nowhere {config} {checkpoint} --out out', "source='nowhere'"),
-        ('{dir}/folder.pkl {config} {checkpoint} --out out', 'must be a folder or a picture'),
+        ('{dir}/folder.pkl {config} {checkpoint} --out out', 'the folder has no picture'),
         ('{dir}/data.csv {config} {checkpoint} --out out', 'must be a folder or a picture'),
         ('{images} {dir}/pipe.py {checkpoint} --out out', 'pipe.py'),
         ('{images} {config} {dir}/pipe.pth --out out', 'pipe.pth'),
