@@ -5,7 +5,7 @@ import pytest
 import torch
 from tinybackbones import randomize
 
-from mmposenc.backbones import PVT, DeiT, Swin, ViT, checkpoints, load_pretrained
+from mmposenc.backbones import PVT, DeiT, Swin, ViT, checkpoints, fitting, load_pretrained
 from mmposenc.functional.bias_tables import resize_bias_table
 from mmposenc.functional.position_tables import resize_position_table
 
@@ -254,8 +254,9 @@ def test_a_classifiers_swin_becomes_a_detectors_and_back():
 def said(monkeypatch):
     """(level, text) of each line that loading weights logs."""
     lines = []
-    monkeypatch.setattr(checkpoints, 'print_log', lambda text, logger, level=logging.INFO:
-                        lines.append((level, text)))
+    for module in (checkpoints, fitting):
+        monkeypatch.setattr(module, 'print_log', lambda text, logger, level=logging.INFO:
+                            lines.append((level, text)))
     return lines
 
 

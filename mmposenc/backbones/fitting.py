@@ -1,0 +1,179 @@
+"""Encodings of a pretrained file, fitted to the blocks, grids and windows of a backbone."""
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from ..checkpoint.rules import shown
+from ..encodings.absolute import FactorizedPositionEmbedding, LearnedPositionEmbedding
+from ..encodings.decomposed import DecomposedRPE
+from ..encodings.relative_bias import RelativePositionBias
+from ..encodings.saved_grid import SavesGrid
+from ..functional.bias_tables import resize_bias_table
+from ..functional.position_tables import resize_axis_table, resize_position_table
+from .modules import print_log
+
+_BIAS = 'relative_position_bias_table'
+#: Of encodings with a table for each axis.
+_AXIS_TABLES = ('row_table', 'col_table', 'pos_embed_y', 'pos_embed_x')
+
+
+def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str, is_release: bool
+                  ) -> dict[str, Tensor]:
+    """The weights of a file with their encodings where the backbone has them, in its sizes.
+
+    Args:
+        backbone: what they will be loaded into.
+        state: all weights, in this project's names.
+        file: its name, for what is logged about tables that are resized.
+        is_release: whether the names were others, as in releases, whose tables are squares.
+    """
+    state = _move_biases(backbone, _unshare(backbone, state))
+    fitted = _resize_tables(backbone, state, file, is_release)
+    if resized := [key for key, value in state.items() if not key.endswith('.pos_embed')
+                   and key in fitted and value.shape != fitted[key].shape]:
+        print_log(f'{file}: resized to the grid or window here: {shown(resized)}', 'current')
+    return fitted
+
+
+def _unshare(backbone: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """An encoding that all blocks share, as in BEiT's pretraining, becomes that of each block where
+    they have one each, as in BEiT's fine-tuning."""
+    own = backbone.state_dict()
+    shared = [key for key in state if key.startswith('rel_pos_encoding.') and key not in own]
+    copies = {name: state[key] for key in shared for name in own if name.endswith(f'.attn.{key}')}
+    return {**{key: value for key, value in state.items() if key not in shared or not copies},
+            **copies}
+
+
+def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Biases of a plain Swin stand first where the backbone adds another encoding to them."""
+    own = set(backbone.state_dict()) | {
+        f'{name}.{module.grid_name}' for name, module in backbone.named_modules()
+        if isinstance(module, SavesGrid)}
+    moved = {}
+    for key, value in state.items():
+        combined = re.sub(r'\brel_pos_encoding\.', 'rel_pos_encoding.encodings.0.', key)
+        moved[combined if key not in own and combined in own else key] = value
+    return moved
+
+
+def _resize_tables(backbone: nn.Module, state: dict[str, Tensor], file: str, is_release: bool
+                   ) -> dict[str, Tensor]:
+    """Fit learned tables to the backbone's grids and prefix tokens, biases to its windows."""
+    state = dict(state)
+    for name, module in backbone.named_modules():
+        if isinstance(module, SavesGrid):
+            state = _fit_saved_grid(name, module, state, file, is_release,
+                                    getattr(backbone, 'patch_size', None))
+        if isinstance(module, (DecomposedRPE, FactorizedPositionEmbedding)):
+            for part in _AXIS_TABLES:
+                if (key := f'{name}.{part}') in state:
+                    state[key] = _fit_axis(state[key], key, part, module, file)
+    return state
+
+
+def _fit_axis(table: Tensor, key: str, part: str, module: nn.Module, file: str) -> Tensor:
+    """A table of one axis with as many rows as the module's."""
+    wanted = module.get_parameter(part).shape[-2]
+    coordinates, sides = (getattr(module, each, None) for each in ('coordinates', 'grid_shape'))
+    if coordinates == 'aspect' and len(set(sides or ())) > 1 and table.shape[-2] != wanted:
+        raise ValueError(f'{file}: {key} has {table.shape[-2]} cells, {wanted} here; a square '
+                         "img_size is required to resize tables with coordinates='aspect'")
+    return table[:, :wanted] if coordinates == 'absolute' else resize_axis_table(table, wanted)
+
+
+def _fit_saved_grid(name: str, module: SavesGrid, state: dict[str, Tensor], file: str,
+                    is_release: bool, patch_size: int | None) -> dict[str, Tensor]:
+    """The weights with the module's table on its grid.
+
+    Of this project's files a table without a grid is of a square. Others say no grid: a table that
+    has the module's shape and is no square is taken as it is.
+    """
+    grid_key, own = f'{name}.{module.grid_name}', getattr(module, module.grid_name)
+    saved = state.pop(grid_key, None)
+    grid = None if saved is None else (int(saved[0]), int(saved[1]))
+    if isinstance(module, LearnedPositionEmbedding) and f'{name}.pos_embed' in state:
+        state |= _fit_table(f'{name}.pos_embed', state, module, patch_size, file, grid, is_release)
+    elif isinstance(module, RelativePositionBias) and f'{name}.{_BIAS}' in state:
+        state[f'{name}.{_BIAS}'] = _fit_biases(state[f'{name}.{_BIAS}'], module, grid, is_release)
+    elif grid not in (None, own):
+        raise ValueError(f'{file}: {grid_key} is {grid}, {own} here; {type(module).__name__} keeps '
+                         'its grid')
+    if own[0] != own[1] and any(f'{name}.{part}' in state for part, _ in module.named_parameters()):
+        state[grid_key] = torch.tensor(own)
+    return state
+
+
+def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmbedding,
+               patch_size: int | None, file: str, grid: tuple[int, int] | None, is_release: bool
+               ) -> dict[str, Tensor]:
+    """A table of a grid, or of a square, with or without prefix tokens, on the module's grid, and
+    the tokens that rows were added to; nothing where it is no such table, or fits.
+
+    A table of cells only, as DeiT III's, adds nothing to prefix tokens: zeros stand for them.
+    """
+    table, rows, own = state[key], module.num_prefix_embeds, module.grid_shape
+    if table.dim() != 3:
+        return {}
+    prefix_tokens = [(name, place) for name in ('cls_token', 'dist_token', 'register_tokens')
+                     if name in state for place in range(state[name].shape[1])]
+    if grid is None:
+        found = next((prefix for prefix in (0, rows, 1, 2, len(prefix_tokens))
+                      if math.isqrt(max(table.shape[1] - prefix, 0)) ** 2 == table.shape[1] - prefix
+                      and table.shape[1] > prefix and (not prefix or prefix >= rows)), None)
+        if found is None:
+            return {}
+        grid = (math.isqrt(table.shape[1] - found),) * 2
+    else:
+        found = table.shape[1] - grid[0] * grid[1]
+    same = table.shape == module.pos_embed.shape
+    if same and grid == own:
+        return {}
+    height, width = grid
+    if same and is_release:
+        print_log(f'{file}: {key} may be of {height} x {width} or {own[0]} x {own[1]} cells, and '
+                  f'is taken as {height} x {width}', 'current', logging.WARNING)
+    if own != grid:
+        keeps = ''
+        if patch_size:
+            size = height * patch_size if height == width else (
+                height * patch_size, width * patch_size)
+            keeps = f'; img_size={size} keeps it as it is'
+        print_log(f'{file}: {key} of {height} x {width} cells is resized to {own[0]} x {own[1]}, '
+                  f'the grid of img_size, and once more for images of another size{keeps}',
+                  'current')
+    extents = torch.full((1, 2), max(own)) if module.keep_aspect else None
+    cells = resize_position_table(table[:, found:], grid, own, module.interpolation,
+                                  module.interpolation_offset, extents)
+    kept = table[:, :min(found, rows)]
+    if found < rows:
+        kept = table.new_zeros(1, rows, table.shape[-1])
+    tokens = {name: state[name].clone() for name, _ in prefix_tokens[rows:found]}
+    for row in range(rows, min(found, len(prefix_tokens))):
+        name, place = prefix_tokens[row]
+        tokens[name][:, place] += table[:, row]
+    return {key: torch.cat((kept, cells), dim=1), **tokens}
+
+
+def _fit_biases(table: Tensor, module: RelativePositionBias, window: tuple[int, int] | None,
+                is_release: bool) -> Tensor:
+    """Biases of a window, or of a square one, resized as the module does, or by default as Swin's
+    release; the table itself where it is none or fits."""
+    same = table.shape == module.relative_position_bias_table.shape
+    if window is None:
+        side = math.isqrt(table.shape[0])
+        if table.dim() != 2 or side * side != table.shape[0] or not side % 2 or (
+                same and is_release):
+            return table
+        window = ((side + 1) // 2,) * 2
+    if same and window == module.window_size:
+        return table
+    offsets = table.t().unflatten(1, (2 * window[0] - 1, 2 * window[1] - 1))
+    return resize_bias_table(offsets, module.window_size,
+                             module.resize or 'bicubic').flatten(1).t()
