@@ -78,6 +78,7 @@ CLASSES: dict[str, dict[str, str]] = {
     'optim_wrapper': {'AmpOptimWrapper': 'engine.training.amp'},
     'optimizer wrapper constructor': {
         'LayerDecayOptimWrapperConstructor': 'engine.training.layer_decay',
+        'OptimWrapperConstructor': 'engine.training.layer_decay',
     },
     'runner': {
         'FlexibleRunner': 'engine.training.sharding',

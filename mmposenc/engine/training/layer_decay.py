@@ -1,8 +1,10 @@
-"""Learning rates that fall from the head of a model to the first layers of its backbone."""
+"""Rates and weight decay of single parameters, as paramwise_cfg asks for them."""
 from __future__ import annotations
 
+import logging
 from typing import Any
 
+from mmengine.logging import MMLogger
 from mmengine.optim import DefaultOptimWrapperConstructor
 from torch import nn
 
@@ -12,7 +14,47 @@ _NO_DECAY = ('norm_decay_mult', 'bias_decay_mult', 'flat_decay_mult')
 _TABLES = ('pos_embed', '_token', '_tokens', 'logit_scale')
 
 
-class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
+class OptimWrapperConstructor(DefaultOptimWrapperConstructor):
+    """mmengine's DefaultOptimWrapperConstructor, whose ``custom_keys`` change only what they name.
+
+    In mmengine a key with a ``lr_mult`` alone, such as ``backbone=dict(lr_mult=0.1)``, switches the
+    weight decay of norms and biases on, which ``norm_decay_mult`` and its like had switched off.
+    Here a key without ``decay_mult`` leaves weight decay as it is without the key.
+
+    Args:
+        optim_wrapper_cfg: the optimizer's wrapper.
+        paramwise_cfg: as in mmengine.
+    """
+
+    def add_params(self, params: list[dict], module: nn.Module, prefix: str = '',
+                   is_dcn_module: int | float | None = None) -> None:
+        """Add a group for each parameter of a module, as in mmengine."""
+        super().add_params(params, module, prefix, is_dcn_module)
+        keys = self.paramwise_cfg.get('custom_keys', {})
+        if prefix or all('decay_mult' in key for key in keys.values()) or self.base_wd is None:
+            return
+        decays = self._decays(module)
+        for group in params:
+            group['weight_decay'] = decays[id(group['params'][0])]
+
+    def _decays(self, model: nn.Module) -> dict[int, float]:
+        """Weight decay of each parameter by its id, without the keys that do not name it."""
+        given, logger = self.paramwise_cfg, MMLogger.get_current_instance()
+        keys = {name: key for name, key in given['custom_keys'].items() if 'decay_mult' in key}
+        groups: list[dict] = []
+        level = logger.level
+        try:  # mmengine would log each parameter a second time
+            logger.setLevel(logging.ERROR)
+            self.paramwise_cfg = {**given, 'custom_keys': keys}
+            DefaultOptimWrapperConstructor.add_params(self, groups, model)
+        finally:
+            self.paramwise_cfg = given
+            logger.setLevel(level)
+        return {id(group['params'][0]): group.get('weight_decay', self.base_wd)
+                for group in groups}
+
+
+class LayerDecayOptimWrapperConstructor(OptimWrapperConstructor):
     """Layer-wise learning-rate decay (BEiT, Bao et al., ICLR 2022, Appendix H), for a backbone in
     any model of mmdet, mmseg or mmpretrain.
 
@@ -63,7 +105,8 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
                     group['weight_decay'] = 0.0
 
     def _is_table(self, name: str, tables: dict[str, nn.Parameter]) -> bool:
-        custom = any(key in f'.{name}' for key in self.paramwise_cfg.get('custom_keys', {}))
+        custom = any(key in f'.{name}' and 'decay_mult' in rule
+                     for key, rule in self.paramwise_cfg.get('custom_keys', {}).items())
         return self.base_wd is not None and not custom and (
             name in tables or name.endswith(_TABLES))
 

@@ -26,6 +26,7 @@ from ..config.nodes import checked
 from ..console import ConsoleHook, quiet
 from .checkpoints import INTERRUPTED, CheckpointHook, latest_checkpoint, not_finite, note_checkpoint
 from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
+from .layer_decay import OptimWrapperConstructor
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
 from .processes import join_on_a_cpu, naming_the_lost, open_log, plain_model, synchronized
@@ -80,8 +81,8 @@ class CheckpointRunner(_Runner):
         changed = before and changes(before, settings_of(self.cfg))
         if not changed:
             return
-        self.logger.warning("the resumed training had other settings; from here on the config's are "
-                            f'used: {"; ".join(changed)}')
+        self.logger.warning('the resumed training had other settings; those of the config are used '
+                            f'from here on: {"; ".join(changed)}')
         by_epoch = isinstance(self._train_loop, EpochBasedTrainLoop)
         configs_own.put_back(self, self.epoch, len(self.train_dataloader) if by_epoch else None)
 
@@ -221,6 +222,20 @@ class Runner(CheckpointRunner):
         if isinstance(hook, dict) and _plain(hook.get('type')) == 'CheckpointHook':
             hook = {**hook, 'type': CheckpointHook}
         super().register_hook(hook, priority)
+
+    def build_optim_wrapper(self, optim_wrapper: Any) -> Any:
+        if isinstance(optim_wrapper, dict) and 'optimizer' in optim_wrapper and _plain(
+                optim_wrapper.get('constructor')) in ('', 'DefaultOptimWrapperConstructor'):
+            optim_wrapper = {**optim_wrapper, 'constructor': OptimWrapperConstructor}
+        return super().build_optim_wrapper(optim_wrapper)
+
+    def scale_lr(self, optim_wrapper: Any, auto_scale_lr: dict | None = None) -> None:
+        """Scale the rate by the images of a step, over all batches that it accumulates."""
+        counts = getattr(optim_wrapper, '_accumulative_counts', 1)
+        if auto_scale_lr and 'base_batch_size' in auto_scale_lr:
+            auto_scale_lr = {**auto_scale_lr,
+                             'base_batch_size': auto_scale_lr['base_batch_size'] / counts}
+        super().scale_lr(optim_wrapper, auto_scale_lr)
 
     def build_train_loop(self, loop: Any) -> Any:
         if isinstance(loop, dict):
