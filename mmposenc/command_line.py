@@ -16,18 +16,16 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, TextIO
+from typing import Any
 
 #: Exceptions whose message is enough; for others the type is printed too.
 _PLAIN = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError,
           PermissionError)
 _WIDTH = 600
-#: Packages whose output goes to the log file, not to the console.
-LIBRARIES = {'mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain', 'pycocotools',
-             'faster_coco_eval'}
-#: Modules that only pass a message on: the function that calls them is the one that logs.
-_BETWEEN = {'logging', 'mmengine.logging', 'mmengine.logging.logger',
-            'mmposenc.operators.finders'}
+#: What pycocotools and mmdet print while they read annotations and evaluate.
+_COCO = re.compile(r'loading annotations into|creating index|index created|loading and preparing|'
+                   r'running per image|evaluate annotation type|accumulating|done \(t=|'
+                   r' ?average (?:precision|recall) ', re.I)
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,37 +44,23 @@ class Parser(argparse.ArgumentParser):
 
 
 class Prints:
-    """A standard output that sends what libraries print to the log file of the run.
+    """A standard output that sends what libraries print of COCO's files to the log of the run."""
 
-    Without a log file it is dropped. Lines that contain 'warning' or 'error' are printed.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream, self.passed = stream, False
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.dropped = stream, False
 
     def write(self, text: str) -> int:
-        if of_a_library(sys._getframe(1)):
-            for handler in _log_handlers(_loggers()[-1:]):
-                if handler.stream is not None:
-                    handler.stream.write(text)
-            # print() writes the line end in a separate call.
-            self.passed = bool(re.search('warning|error', text, re.I)) or (
-                self.passed and not text.strip())
-            if not self.passed:
-                return len(text)
-        return self.stream.write(text)
+        # print() writes the line end in a separate call.
+        self.dropped = bool(_COCO.match(text)) or self.dropped and text == '\n'
+        if not self.dropped:
+            return self.stream.write(text)
+        for handler in _log_handlers(_loggers()[-1:]):
+            if handler.stream is not None:
+                handler.stream.write(text)
+        return len(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
-
-
-def of_a_library(frame: FrameType | None) -> bool:
-    """Whether the code that prints or logs belongs to one of :data:`LIBRARIES`; frames of the
-    logging modules themselves are skipped."""
-    while frame and frame.f_globals.get('__name__') in _BETWEEN:
-        frame = frame.f_back
-    name = str(frame.f_globals.get('__name__')) if frame else ''
-    return name.partition('.')[0] in LIBRARIES
 
 
 def _warn(message: Warning | str, category: type[Warning], filename: str, lineno: int,
@@ -96,7 +80,8 @@ def reported(args: argparse.Namespace) -> Iterator[None]:
     """End the program with ``error: ...`` in at most three lines and status 1 if the body raises,
     and keep the output of libraries off the console.
 
-    The traceback goes to the log file of the run, when there is one; ``--traceback`` shows it.
+    The traceback goes to the log file of the run, when there is one, and to torchrun's report;
+    ``--traceback`` shows it.
     Ctrl-C and SIGTERM end the program without one, and with the status that shells give them;
     files that are half written are removed as after an error.
     """
@@ -130,6 +115,9 @@ def _report(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
     for path in logs:
         with open(path, 'a', errors='backslashreplace') as file:
             file.write(f'\n{full}')
+    if 'TORCHELASTIC_ERROR_FILE' in os.environ:  # torchrun shows that of the first that failed
+        from torch.distributed.elastic.multiprocessing.errors import get_error_handler
+        get_error_handler().record_exception(error)
     if getattr(args, 'traceback', False):
         print(full, file=sys.stderr)
     lines = [printable(line) for line in describe(error).splitlines()] or ['']
@@ -154,7 +142,7 @@ def describe(error: BaseException) -> str:
     if 'Traceback (most recent call last)' in text and told:  # raised in a data loader's worker
         kind, text = told[-1][1], text[told[-1].end():].strip()
     text = re.sub(r'^(class `\w+` in \S+\.py: )+', '', text)  # mmengine's registries add these
-    plain = isinstance(error, _PLAIN) or kind in ('PrepareError', 'ProcessLost', 'ValueError')
+    plain = isinstance(error, _PLAIN) or kind in ('PrepareError', 'ValueError')
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         text, plain = f'{printable(error.filename)}: {error.strerror}', True
     if isinstance(error, KeyError) and len(text) > 2:

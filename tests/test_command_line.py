@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 
 import pytest
@@ -42,6 +43,17 @@ def test_one_line_more_is_counted_as_one(tmp_path) -> None:
     said = command_line._report(ValueError('first\nsecond\nthird'), ARGS, {log})
     assert said == f'error: first\nsecond\n(1 more line; the full message is in {log})'
     assert 'third' in open(log).read()
+
+
+def test_torchrun_has_the_error_for_its_report(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv('TORCHELASTIC_ERROR_FILE', str(tmp_path / 'error.json'))
+    monkeypatch.setenv('RANK', '3')
+    with pytest.raises(SystemExit, match='^error in process 3: a label of its own$'):
+        with reported(ARGS):
+            raise ValueError('a label of its own')
+    message = json.loads((tmp_path / 'error.json').read_text())['message']
+    assert message['message'] == 'ValueError: a label of its own'
+    assert 'test_command_line.py' in message['extraInfo']['py_callstack']
 
 
 @pytest.mark.parametrize('error, text', [

@@ -74,10 +74,14 @@ if TYPE_CHECKING or find_spec('mmengine') is None:
         return load_checkpoint(name)
 else:
     require(__name__)
-    from mmengine.logging import print_log
+    from mmengine.logging import MMLogger
     from mmengine.model import BaseModule, ModuleList
 
     from ..checkpoint.mmengine_loading import CheckpointLoader
+
+    def print_log(message: str, logger: str | None = None, level: int = logging.INFO) -> None:
+        """A line in the log of the run, and on its console."""
+        MMLogger.get_current_instance().log(level, message)
 
     def read_checkpoint(name: str) -> Any:
         """The content of a file or an address, read without running code from it."""

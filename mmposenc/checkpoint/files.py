@@ -10,7 +10,7 @@ from safetensors.torch import save_file as save_safetensors
 from torch import Tensor
 
 from .hub import is_name
-from .integrity import seal, whole_file
+from .integrity import whole_file
 from .loading import load_checkpoint
 from .rules import shown
 
@@ -93,4 +93,3 @@ def write_checkpoint(path: str | Path, state_dict: Mapping[str, Tensor],
             save_safetensors(weights, partial, {'format': 'pt', **(metadata or {})})
         else:
             torch.save(dict(state_dict=weights, meta=dict(metadata or {})), partial)
-            seal(partial)

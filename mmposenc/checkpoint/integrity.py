@@ -1,62 +1,27 @@
-"""Whether the bytes of a file are those that were written: whole at any time, and later."""
+"""Whether a checkpoint file is whole, and writing files so that they always are."""
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import struct
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
-
-#: A zip file may end in a comment, which all readers of torch's files ignore. Ours holds the
-#: CRC of all bytes before it.
-_SEAL = re.compile(rb'mmposenc crc32 ([0-9a-f]{8})')
-_SEAL_LENGTH = len(b'mmposenc crc32 01234567')
-#: The end of a zip file without a comment: its record of 22 bytes ends in the comment's length.
-_END = struct.Struct('<4s16xH')
-_CHUNK = 1 << 22
-
-
-def seal(path: str | Path) -> None:
-    """Note the CRC of a file of torch.save in the file itself.
-
-    The zip format has a CRC of each tensor, but none of the table that says which tensor lies
-    where; with the seal :func:`damage` finds any changed bit.
-    """
-    with open(path, 'r+b') as file:
-        file.seek(-_END.size, 2)
-        signature, comment = _END.unpack(file.read(_END.size))
-        if signature != b'PK\5\6' or comment:
-            return  # no file that torch.save wrote, or sealed already
-        file.seek(-2, 2)
-        file.write(struct.pack('<H', _SEAL_LENGTH))
-        crc = _crc(file, file.tell())
-        file.write(b'mmposenc crc32 %08x' % crc)
 
 
 def damage(path: str | Path) -> str | None:
     """What is wrong with a checkpoint file of torch.save, or None.
 
-    A file that this project wrote is checked whole, another zip file by the CRCs of its parts.
-    Files of torch before 1.6 are no zip files and have nothing to be checked by.
+    torch.load does not compare the CRC that the zip format has of each tensor. Files of torch
+    before 1.6 are no zip files and have nothing to be checked by.
     """
-    path = Path(path)
     with open(path, 'rb') as file:
         start = file.read(2)
-        if start == b'\x80\x02':
-            return None  # a bare pickle, of torch before 1.6
-        length = file.seek(0, 2)
-        if length == 0:
-            return 'it is empty'
-        file.seek(max(0, length - _SEAL_LENGTH))
-        sealed = _SEAL.fullmatch(file.read())
-        if sealed:
-            whole = _crc(file, length - _SEAL_LENGTH) == int(sealed[1], 16)
-            return None if whole else 'its CRC is not the one it was written with'
+    if start == b'\x80\x02':
+        return None  # a bare pickle, of torch before 1.6
+    if not start:
+        return 'it is empty'
     try:
         with zipfile.ZipFile(path) as archive:
             if any('/code/' in name for name in archive.namelist()):
@@ -64,25 +29,10 @@ def damage(path: str | Path) -> str | None:
             if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
                 return 'its parts are compressed, which those of torch.save never are'
             broken = archive.testzip()
-            comment = archive.comment
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError,
             ValueError, struct.error) as error:
         return f'it is cut short or no checkpoint ({error})'
-    if broken is not None:
-        return f'the CRC of its part {broken} is wrong'
-    if comment:  # torch writes none: it is a seal that lost a part
-        return 'its own CRC is unreadable'
-    return None
-
-
-def _crc(file: BinaryIO, length: int) -> int:
-    """CRC of the first ``length`` bytes; the file is then read up to there."""
-    crc = 0
-    file.seek(0)
-    while length > 0 and (chunk := file.read(min(_CHUNK, length))):
-        crc = zlib.crc32(chunk, crc)
-        length -= len(chunk)
-    return crc
+    return None if broken is None else f'the CRC of its part {broken} is wrong'
 
 
 def put_in_place(partial: Path, path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 import torch
-from mmengine.logging import HistoryBuffer, print_log  # noqa: F401  (files may hold one)
+from mmengine.logging import HistoryBuffer, MMLogger  # noqa: F401  (files may hold one)
 from mmengine.runner import checkpoint as _mmengine
 from mmengine.runner.checkpoint import CheckpointLoader
 
@@ -23,7 +23,7 @@ from . import hub, load_checkpoint
 
 
 def _log(line: str) -> None:
-    print_log(line, 'current')
+    MMLogger.get_current_instance().info(line)
 
 
 hub.say = _log
@@ -44,7 +44,7 @@ def load_url(url: str, model_dir: str | None = None, map_location: Any = None,
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         found = torch.hub.HASH_REGEX.search(path.name) if check_hash else None
-        print_log(f'downloading {url} to {path}', 'current')
+        _log(f'downloading {url} to {path}')
         try:
             torch.hub.download_url_to_file(url, str(path), found and found.group(1), progress)
         except (OSError, RuntimeError) as error:

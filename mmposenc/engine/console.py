@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
+import os.path as osp
 import re
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,19 @@ from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
 from mmengine.model import is_model_wrapper
 from rich.console import Console
-from rich.file_proxy import FileProxy
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
-from ..command_line import Prints, of_a_library, printable
+from ..command_line import Prints, printable
 
+#: Packages whose lines go to the log file, not to the console.
+_LIBRARIES = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
 #: Functions of LoggerHook whose lines are not those of an interval.
 _SUMMARIES = 'after_test_epoch', 'after_run'
 #: Warnings and errors of libraries that users cannot act on, or that are worded better here.
@@ -52,7 +60,7 @@ class _Filter(logging.Filter):
         if record.levelno >= logging.WARNING and (_NO_BOXES in text or _FOR_THE_FILE.search(text)):
             return False
         if record.levelno < logging.WARNING:
-            return (not of_a_library(sys._getframe(1))
+            return (not _of_a_library(record)
                     or record.module == 'logger_hook' and not text.startswith('Exp name')
                     and record.funcName.startswith('after') and record.funcName not in _SUMMARIES)
         if record.levelno > logging.WARNING:
@@ -70,6 +78,26 @@ class _Filter(logging.Filter):
         return lines
 
 
+def _of_a_library(record: logging.LogRecord) -> bool:
+    """Whether the line that logs, or mmengine's print_log, lies in one of the libraries."""
+    folders = [osp.dirname(str(sys.modules[name].__file__)) for name in _LIBRARIES
+               if name in sys.modules]
+    return record.pathname.startswith(tuple(folder + os.sep for folder in folders))
+
+
+class _StandardOutput(logging.StreamHandler):
+    """Writes to what the standard output is now: while a bar is drawn, above it."""
+
+    def __init__(self, level: int) -> None:
+        logging.Handler.__init__(self, level)
+        self.addFilter(_Filter())
+        self.setFormatter(_Line('%(asctime)s %(message)s', '%H:%M:%S'))
+
+    @property
+    def stream(self) -> Any:
+        return sys.stdout
+
+
 class _Line(logging.Formatter):
     """The time and the message, with "warning:" or "error:" before it if it is one; control
     characters are escapes."""
@@ -83,12 +111,10 @@ class _Line(logging.Formatter):
 def quiet(logger: logging.Logger) -> logging.Logger:
     """Gives the console the lines above; at the level DEBUG it gets everything, as mmengine has it.
     """
-    for handler in logger.handlers:
-        if type(handler) is logging.StreamHandler and handler.level > logging.DEBUG:
-            if isinstance(handler.stream, Prints):  # which would look for the library again
-                handler.stream = handler.stream.stream
-            handler.filters[:] = [_Filter()]
-            handler.setFormatter(_Line('%(asctime)s %(message)s', '%H:%M:%S'))
+    logger.handlers[:] = [
+        _StandardOutput(handler.level)
+        if type(handler) is logging.StreamHandler and handler.level > logging.DEBUG else handler
+        for handler in logger.handlers]
     return logger
 
 
@@ -195,67 +221,19 @@ def threshold(cfg: Any) -> str:
             if found else '')
 
 
-class Bar:
-    """How far something is, and the time that remains: drawn in the terminal of the first process;
-    elsewhere as a line every ten seconds, if somebody takes it.
+def progress_bar(console: Console | None = None) -> Progress:
+    """A bar with the time that remains, in the terminal of the first process; elsewhere nothing is
+    drawn. What is printed goes above it.
 
     Args:
         console: where to draw; by default the standard output.
-        say: takes the lines.
     """
-
-    def __init__(self, console: Console | None = None,
-                 say: Callable[[str], None] | None = None) -> None:
-        stdout: Any = sys.stdout
-        self.console = console or Console(
-            file=stdout.stream if isinstance(stdout, Prints) else stdout)
-        self.bar: Progress | None = None
-        self.tasks: dict[str, Any] = {}
-        self.redirected: list[tuple[Any, Any]] = []
-        self.say, self.said_at = say, time.monotonic()
-
-    def begin(self, name: str, total: int, done: int = 0,
-              logger: logging.Logger | None = None) -> None:
-        """Draws a bar. What is printed and what the logger says goes above it."""
-        if not self.console.is_terminal or not is_main_process():
-            return
-        if self.bar is None:
-            self.bar = Progress(
-                TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(),
-                TextColumn('eta'), TimeRemainingColumn(), TextColumn('{task.fields[info]}'),
-                console=self.console, refresh_per_second=4, redirect_stdout=False)
-            self.bar.start()
-            atexit.register(self.close)  # an error must not leave the terminal without its cursor
-            above = FileProxy(self.console, self.console.file)
-            # The logger keeps the stream it was made with.
-            for owner in [sys.stdout, *(logger.handlers if logger else ())]:
-                if type(owner) is logging.StreamHandler or isinstance(owner, Prints):
-                    self.redirected.append((owner, owner.stream))
-                    owner.stream = above
-        self.tasks[name] = self.bar.add_task(name, total=total, completed=done, info='')
-
-    def advance(self, name: str, done: int, info: str = '') -> None:
-        """Updates how much is done."""
-        if self.bar is not None:
-            self.bar.update(self.tasks[name], completed=done, info=info)
-        elif self.say and time.monotonic() > self.said_at + 10:
-            self.said_at = time.monotonic()
-            self.say(f'{name} {done} {info}')
-
-    def end(self, name: str) -> None:
-        """Removes a bar."""
-        if self.bar is not None and name in self.tasks:
-            self.bar.refresh()
-            self.bar.remove_task(self.tasks.pop(name))
-
-    def close(self) -> None:
-        """Gives the terminal back."""
-        while self.redirected:
-            owner, owner.stream = self.redirected.pop()
-        if self.bar is not None:
-            self.bar.stop()
-        self.bar, self.tasks = None, {}
-        atexit.unregister(self.close)
+    console = console or Console()
+    return Progress(
+        TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(), TextColumn('eta'),
+        TimeRemainingColumn(), TextColumn('{task.fields[info]}', markup=False),
+        console=console, refresh_per_second=4,
+        disable=not (console.is_terminal and is_main_process()))
 
 
 class ProgressBarHook(Hook):
@@ -265,33 +243,48 @@ class ProgressBarHook(Hook):
     priority = 'LOW'
 
     def __init__(self, console: Console | None = None) -> None:
-        self.bar = Bar(console)
+        self.bar = progress_bar(console)
+        self.tasks: dict[str, TaskID] = {}
 
     def before_train(self, runner: Any) -> None:
-        self.bar.begin('train', runner.max_iters, runner.iter, runner.logger)
+        self._begin('train', runner.max_iters, runner.iter)
+
+    def _begin(self, name: str, total: int, done: int = 0) -> None:
+        if not self.bar.disable and not self.bar.live.is_started:
+            self.bar.start()
+            atexit.register(self.bar.stop)  # an error must not leave the terminal without a cursor
+            sys.stdout = Prints(sys.stdout)  # type: ignore[assignment]
+        self.tasks[name] = self.bar.add_task(name, total=total, completed=done, info='')
 
     def _before_epoch(self, runner: Any, mode: str = 'train') -> None:
         if mode != 'train':
-            loader = getattr(runner, f'{mode}_dataloader')
-            self.bar.begin(mode, len(loader), logger=runner.logger)
+            self._begin(mode, len(getattr(runner, f'{mode}_dataloader')))
 
     def _after_iter(self, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None,
                     mode: str = 'train') -> None:
+        if self.bar.disable:
+            return
         if mode != 'train':
-            self.bar.advance(mode, batch_idx + 1)
-        elif self.bar.tasks:
-            epochs = runner.max_epochs
-            info = f'epoch {runner.epoch + 1}/{epochs} ' if epochs > 1 else ''
-            if outputs and 'loss' in outputs:
-                info += f'loss {outputs["loss"].detach().item():.4f}'
-            self.bar.advance('train', runner.iter + 1, info)
+            self.bar.update(self.tasks[mode], completed=batch_idx + 1)
+            return
+        info = f'epoch {runner.epoch + 1}/{runner.max_epochs} ' * (runner.max_epochs > 1)
+        if outputs and 'loss' in outputs:
+            info += f'loss {outputs["loss"].detach().item():.4f}'
+        self.bar.update(self.tasks['train'], completed=runner.iter + 1, info=info)
 
     def _after_epoch(self, runner: Any, mode: str = 'train') -> None:
         if mode != 'train':
-            self.bar.end(mode)
+            self._end(mode)
 
     def after_train(self, runner: Any) -> None:
-        self.bar.end('train')
+        self._end('train')
+
+    def _end(self, name: str) -> None:
+        self.bar.remove_task(self.tasks.pop(name))
+        self.bar.refresh()
 
     def after_run(self, runner: Any) -> None:
-        self.bar.close()
+        self.bar.stop()
+        atexit.unregister(self.bar.stop)
+        while self.tasks:
+            self.bar.remove_task(self.tasks.popitem()[1])

@@ -1,15 +1,14 @@
-"""Every changed bit of a checkpoint is noticed."""
+"""A damaged checkpoint is refused in one line; files are written whole."""
 from __future__ import annotations
 
 import random
-import zipfile
 
 import pytest
 import torch
 
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.checkpoint.files import write_checkpoint
-from mmposenc.checkpoint.integrity import damage, seal, whole_file
+from mmposenc.checkpoint.integrity import damage, whole_file
 
 CONTENT = {'meta': {'iter': 3}, 'state_dict': {'w': torch.arange(500.), 'b': torch.ones(3)}}
 
@@ -20,54 +19,30 @@ def path(tmp_path):
     return tmp_path / 'x.pth'
 
 
-def flip(path, bit: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(data)
-
-
-def test_300_of_300_bit_flips_are_noticed_in_a_file_of_ours(path) -> None:
-    seal(path)
-    assert damage(path) is None
-    whole = path.read_bytes()
-    rng = random.Random(0)
-    bits = rng.sample(range(8 * len(whole)), 260) + list(range(8 * len(whole) - 40, 8 * len(whole)))
-    for bit in bits:
-        flip(path, bit)
-        assert damage(path), bit
-        path.write_bytes(whole)
-    with pytest.raises(ValueError, match='x.pth cannot be read, its CRC is not the one'):
-        flip(path, 8 * 3000)
-        load_checkpoint(path)
-
-
-def test_flips_in_any_other_file_are_noticed_or_change_nothing(path) -> None:
-    whole, rng = path.read_bytes(), random.Random(1)
-    for bit in rng.sample(range(8 * len(whole)), 100):
-        flip(path, bit)
-        if damage(path) is None:
+def test_flipped_bits_are_noticed_or_change_nothing(path) -> None:
+    whole, rng, passed = path.read_bytes(), random.Random(1), 0
+    for bit in rng.sample(range(8 * len(whole)), 300):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        if damage(path) is not None:
+            with pytest.raises(ValueError, match='x.pth cannot be read, it|the CRC of its part'):
+                load_checkpoint(path)
+            continue
+        passed += 1
+        try:
             read = load_checkpoint(path)
-            assert torch.equal(read['state_dict']['w'], CONTENT['state_dict']['w'])
-            assert read['meta'] == CONTENT['meta']
-        path.write_bytes(whole)
-
-
-def test_a_sealed_file_is_still_torchs(path) -> None:
-    plain = path.stat().st_size
-    seal(path)
-    sealed = path.read_bytes()
-    seal(path)
-    assert path.read_bytes() == sealed and len(sealed) == plain + 23
-    for options in ({}, {'mmap': True}):
-        read = torch.load(path, weights_only=True, **options)
+        except ValueError as error:
+            assert f'{path} ' in str(error)
+            continue
         assert torch.equal(read['state_dict']['w'], CONTENT['state_dict']['w'])
-    with zipfile.ZipFile(path) as archive:
-        assert archive.testzip() is None
+        assert torch.equal(read['state_dict']['b'], CONTENT['state_dict']['b'])
+        assert read['meta'] == CONTENT['meta']
+    assert passed < 100  # those in what zip files repeat, and in the padding
 
 
 @pytest.mark.parametrize('size', [0, 1, 100, 2000, -1, -30])
 def test_files_cut_short_are_noticed(path, size) -> None:
-    seal(path)
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(ValueError, match='x.pth cannot be read, it'):
         load_checkpoint(path)
@@ -77,8 +52,6 @@ def test_files_of_old_torch_have_nothing_to_check(path) -> None:
     torch.save(CONTENT, path, _use_new_zipfile_serialization=False)
     assert damage(path) is None
     assert torch.equal(load_checkpoint(path)['state_dict']['w'], CONTENT['state_dict']['w'])
-    seal(path)
-    assert torch.load(path, weights_only=True)['meta'] == CONTENT['meta']
 
 
 @pytest.mark.parametrize('name', ['x.safetensors', 'x.pth'])

@@ -186,8 +186,8 @@ def test_configs_that_are_right_pass(name: str) -> None:
 
 
 @pytest.mark.parametrize('slip, meant', [
-    ('optim_wraper', 'optim_wrapper'), ('modle', 'model'), ('train_cgf', 'train_cfg'),
-    ('defaults_hooks', 'default_hooks')])
+    ('optim_wraper', 'optim_wrapper'), ('train_dataloadre', 'train_dataloader'),
+    ('custom_hook', 'custom_hooks'), ('defaults_hooks', 'default_hooks')])
 def test_a_section_that_nothing_reads(whole, slip, meant) -> None:
     whole[slip] = dict(lr=1)
     with pytest.raises(ValueError, match=f"'{slip}', which nothing reads; did you mean '{meant}'"):

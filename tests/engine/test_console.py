@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import io
-import logging
 import re
 import sys
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import mmengine
 import pytest
 import torch
 from mmengine.logging import MMLogger, print_log
@@ -19,8 +19,8 @@ from tinytasks import classifier_config
 
 from mmposenc.command_line import reported
 from mmposenc.commands import main
-from mmposenc.engine import ProgressBarHook, console
-from mmposenc.engine.console import Bar, quiet, threshold
+from mmposenc.engine import ProgressBarHook
+from mmposenc.engine.console import quiet, threshold
 
 
 @pytest.mark.parametrize('name, made', [('detector', tiny_detector),
@@ -47,7 +47,7 @@ def test_training_and_testing_take_few_lines(name, made, tmp_path, monkeypatch, 
     assert all('Average Precision' not in line and 'Config' not in line for line in lines)
     log = next(Path('work').glob('*/*.log')).read_text()
     for line in ('System environment:', 'Config:', 'Hooks will be executed', begins[1],
-                 *(['Average Precision'] if 'data/ann' in log else [])):
+                 *(['Average Precision', 'creating index'] if 'data/ann' in log else [])):
         assert line in log
     if name == 'detector':
         assert re.search(r' \d+ more like: backbone\S+ is skipped since', told)
@@ -73,38 +73,37 @@ def test_who_is_heard(tmp_path, capsys) -> None:
     """Libraries are heard in the log alone, and this project and its users everywhere."""
     log = tmp_path / 'run.log'
     logger = quiet(MMLogger('heard', log_file=str(log)))
-    library = {'__name__': 'mmdet.evaluation.metrics', 'print_log': print_log, 'logger': logger}
-    own = {**library, '__name__': 'own_hooks'}
-    for speaker in (library, own):
-        exec("print_log('a note of ' + __name__, logger)\nlogger.error('an error of ' + __name__)"
-             "\nfor i in range(3): logger.warning(f'weight.{i} of {__name__.upper()} is odd')",
-             speaker)
+    speak = """logger.info('a note of ' + name)\nlogger.error('an error of ' + name)
+for i in range(3): logger.warning(f'weight.{i} of {name.upper()} is odd')"""
+    for name, file in (('mmengine', mmengine.__file__), ('own_hooks', tmp_path / 'own_hooks.py')):
+        exec(compile(speak, file, 'exec'), {'logger': logger, 'name': name})
+    print_log('a note by print_log', logger)
     out = capsys.readouterr().out.splitlines()
     assert [line[9:] for line in out] == [
-        'error: an error of mmdet.evaluation.metrics',
-        'warning: weight.0 of MMDET.EVALUATION.METRICS is odd', 'a note of own_hooks',
-        'error: an error of own_hooks', 'warning: weight.0 of OWN_HOOKS is odd']
-    assert quiet.__module__ and logger.handlers[0].filters[0].again() == [
-        '2 more like: weight.0 of MMDET.EVALUATION.METRICS is odd',
-        '2 more like: weight.0 of OWN_HOOKS is odd']
+        'error: an error of mmengine', 'warning: weight.0 of MMENGINE is odd',
+        'a note of own_hooks', 'error: an error of own_hooks',
+        'warning: weight.0 of OWN_HOOKS is odd']
+    assert logger.handlers[0].filters[0].again() == [
+        '2 more like: weight.0 of MMENGINE is odd', '2 more like: weight.0 of OWN_HOOKS is odd']
     assert logger.handlers[0].filters[0].again() == []
     written = log.read_text()
     assert all(f'{what} of {who}' in written for what in ('a note', 'an error')
-               for who in ('mmdet.evaluation.metrics', 'own_hooks'))
-    assert written.count('is odd') == 6
+               for who in ('mmengine', 'own_hooks'))
+    assert written.count('is odd') == 6 and 'a note by print_log' in written
 
 
-def test_prints_of_libraries_go_to_the_log(tmp_path, capsys, monkeypatch) -> None:
+def test_prints_while_coco_is_read_go_to_the_log(tmp_path, capsys, monkeypatch) -> None:
     logger = quiet(MMLogger('prints', log_file=str(tmp_path / 'run.log')))
     monkeypatch.setattr(MMLogger, '_instance_dict', {'prints': logger})
     with reported(SimpleNamespace()):
-        exec("print('creating index...')\nprint('a warning')", {'__name__': 'pycocotools.coco'})
-        print('a line of the user')
+        print('creating index...')
+        print('Done (t=0.01s)')
+        print('a line of the user\n')
         warnings.warn('odd sizes', stacklevel=1)
         warnings.warn('old', DeprecationWarning, stacklevel=1)
-    assert capsys.readouterr().out.splitlines()[:2] == ['a warning', 'a line of the user']
+    assert capsys.readouterr().out.splitlines()[:2] == ['a line of the user', '']
     written = (tmp_path / 'run.log').read_text()
-    assert written.startswith('creating index...\na warning\n')
+    assert written.startswith('creating index...\nDone (t=0.01s)\n')
     assert 'odd sizes (' in written and 'old' not in written
 
 
@@ -119,40 +118,44 @@ def test_the_threshold_is_named(test_cfg, told) -> None:
 
 
 def runner(**kwargs) -> SimpleNamespace:
-    logger = logging.getLogger('test_progress')
-    logger.handlers = [logging.StreamHandler(sys.stderr)]
-    return SimpleNamespace(epoch=0, iter=0, max_epochs=2, max_iters=8, logger=logger,
-                           val_dataloader=[0] * 3, test_dataloader=[0] * 5, **kwargs)
+    return SimpleNamespace(epoch=0, iter=0, max_epochs=2, max_iters=8, val_dataloader=[0] * 3,
+                           test_dataloader=[0] * 5, **kwargs)
 
 
 def drawn(console: Console) -> str:
     return re.sub(r'\x1b\[[0-9;?]*[a-zA-Z]', '', console.file.getvalue())
 
 
-def test_terminal_shows_how_far_and_how_long() -> None:
+def test_terminal_shows_how_far_and_how_long(tmp_path) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    hook, run = ProgressBarHook(console), runner()
-    stream = run.logger.handlers[0].stream
+    logger = quiet(MMLogger('bar', log_file=str(tmp_path / 'run.log')))
+    hook, run, stdout = ProgressBarHook(console), runner(), sys.stdout
     hook.before_train(run)
-    assert run.logger.handlers[0].stream is not stream  # lines go above the bar
-    run.logger.warning('a line')
+    logger.warning('a line')  # above the bar
+    print('one more')
+    print('creating index...')
     run.iter, run.epoch = 5, 1
     hook.after_train_iter(run, 1, outputs={'loss': torch.tensor(1.25, requires_grad=True)})
     hook.before_val_epoch(run)
     hook.after_val_iter(run, 1)
-    hook.bar.bar.refresh()
+    hook.bar.refresh()
     hook.after_val_epoch(run)
     hook.after_train(run)
     hook.after_run(run)
     text = drawn(console)
     assert re.search(r'train .*6/8 eta .*epoch 2/2 loss 1\.2500', text)
-    assert re.search(r'val .*2/3', text) and 'a line\n' in text.replace('\r', '')
-    assert run.logger.handlers[0].stream is stream
-    assert hook.bar.bar is None
+    assert re.search(r'val .*2/3', text) and 'creating index' not in text
+    assert 'warning: a line\n' in text.replace('\r', '') and 'one more\n' in text
+    assert sys.stdout is stdout and not hook.tasks
     assert '\x1b[?25h' in console.file.getvalue()  # the cursor is back
+    hook.before_test_epoch(run)  # the hook may be used again
+    hook.after_test_iter(run, 3)
+    hook.bar.refresh()
+    hook.after_run(run)
+    assert re.search(r'test .*4/5', drawn(console)[len(text):]) and sys.stdout is stdout
 
 
-def test_a_file_gets_nothing_or_a_line_every_ten_seconds(monkeypatch) -> None:
+def test_a_file_gets_nothing() -> None:
     out = Console(file=io.StringIO())
     hook, run = ProgressBarHook(out), runner()
     hook.before_train(run)
@@ -161,10 +164,3 @@ def test_a_file_gets_nothing_or_a_line_every_ten_seconds(monkeypatch) -> None:
     hook.after_test_iter(run, 0)
     hook.after_run(run)
     assert out.file.getvalue() == ''
-    lines, now = [], [0.0]
-    monkeypatch.setattr(console.time, 'monotonic', lambda: now[0])
-    bar = Bar(out, lines.append)
-    for done in range(1, 26):
-        now[0] = float(done)
-        bar.advance('views', done, 'of 25')
-    assert lines == ['views 11 of 25', 'views 22 of 25']

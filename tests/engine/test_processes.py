@@ -42,15 +42,3 @@ def assert_equal(one: dict, several: dict) -> None:
 def test_torch_names_weights_without_a_gradient(results) -> None:
     assert 'find_unused_parameters=True' in results[2]['said']
     assert 'backbone.norm0.bias, backbone.norm0.weight' in results[2]['said']
-
-
-def test_those_that_are_left_name_the_process_that_is_gone(tmp_path) -> None:
-    """And its log; whoever lost the connection to another one that had lost it passes that on."""
-    run_python(ROOT / 'tests/lost_process.py', tmp_path)
-    for how, said in (('killed', 'is gone without an error: it was killed, for its memory perhaps'),
-                      ('raised', 'ended with ValueError: a label of its own')):
-        log, = tmp_path.glob(f'{how}/*/process_1.txt')
-        assert ('a label of its own' in log.read_text()) == (how == 'raised')
-        for rank in (0, 2):
-            text = (tmp_path / f'{how}{rank}.txt').read_text()
-            assert f'process 1 of this run {said}; its log is {log}' in text

@@ -55,9 +55,9 @@ DETECTOR = {
         ('model.bbox_head.num_classes=7', 'model.bbox_head.num_classes: 7'),
         ('load_from=no.pth', "load_from: there is no checkpoint 'no.pth'"),
         ('train_dataloader=None', 'train_dataloader'),
-        ('custom_hooks=[3]', 'custom_hooks=[3] must be a list of dicts'),
+        ('custom_hooks=[3]', 'hook should be an instance of Hook or dict, but got 3'),
         ('train_dataloader.dataset.ann_file={dir}/pipe.json', 'pipe.json'),
-        ('train_dataloader.batch_size=two', "train_dataloader.batch_size='two' must be a number"),
+        ('train_dataloader.batch_size=two', 'batch_size=two'),
         ('train_cfg.max_epochs=0', 'train_cfg.max_epochs=0 must be a number of at least 1')],
     'test': [
         ('{config} nowhere.pth', 'nowhere.pth'), ('{config}', 'checkpoint'),

@@ -1,7 +1,6 @@
 """Predictions on pictures that belong to no data set."""
 from __future__ import annotations
 
-import contextlib
 import errno
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from ..config.checks import check_checkpoint, check_folder, check_num_classes, c
 from ..config.models import build_to_predict, device_of, image_channels, load_weights
 from ..config.nodes import bare_type, pipelines, type_name
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
-from ..console import Bar, least_score
+from ..console import least_score, progress_bar
 from .pictures import Source, draw, find_sources, rgb_bytes, write_picture
 from .records import PredictionsFile, class_names, palette, record_of
 
@@ -209,9 +208,9 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     about = {'task': TASKS[scope], 'config': str(cfg.filename), 'checkpoint': str(checkpoint),
              'classes': names, **({'score_thr': thr} if scope == 'mmdet' else {})}
     number_of = {each.path: i for i, each in enumerate(sources, 1)}
-    start, boxes, bar = time.monotonic(), 0, Bar(say=say)
-    with PredictionsFile(folder, about) as file, contextlib.closing(bar):
-        bar.begin('files', len(sources))
+    said, boxes = time.monotonic(), 0
+    with PredictionsFile(folder, about) as file, progress_bar() as bar:
+        task = bar.add_task('files', total=len(sources), info='')
         skip = _Skipped(file, strict, say)
         for item, sample in predictor(sources, skip):
             try:
@@ -220,9 +219,11 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
                 boxes += len(record.get('objects', ()))
             except Exception as error:  # numbers that are not finite, a path that is too long
                 skip(item.source, error)
-            bar.advance('files', number_of[item.source.path],
-                        f'of {len(sources)}: {printable(item.source.file)}, '
-                        f'{file.number / (time.monotonic() - start):.2f} images/s')
+            done, name = number_of[item.source.path], printable(item.source.file)
+            bar.update(task, completed=done, info=name)
+            if bar.disable and time.monotonic() > said + 10:
+                said = time.monotonic()
+                say(f'{done} of {len(sources)} files: {name}')
         if not file.number:
             skip.refuse()
     found = (f', {boxes} objects that score more than {thr:g}' if boxes else

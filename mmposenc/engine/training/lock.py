@@ -50,15 +50,10 @@ def check_unlocked(work_dir: str | Path) -> None:
         _acquire(work_dir, seconds=0.1).release()
 
 
-def file_lock(path: Path, seconds: float = 0) -> FileLock:
-    """A lock that the system lets go of when the process ends; not taken yet."""
-    return FileLock(path, seconds, thread_local=False, poll_interval=0.005, fallback_to_soft=False)
-
-
 def _acquire(work_dir: str | Path, seconds: float) -> FileLock:
     """The lock; not held where the file system has none."""
     path = (Path(work_dir) / _NAME).resolve()
-    lock = file_lock(path, seconds)
+    lock = FileLock(path, seconds, thread_local=False, poll_interval=0.005, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:

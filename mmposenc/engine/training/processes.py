@@ -1,17 +1,10 @@
 """What makes several processes equal one process on the same images."""
 from __future__ import annotations
 
-import logging
-import re
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock
 from mmengine.device import get_device
 from mmengine.hooks import Hook
 from mmengine.model import is_model_wrapper
@@ -20,13 +13,6 @@ from torch import distributed as dist
 from torch.distributed.nn.functional import all_reduce
 
 from mmposenc.encodings import PEG
-
-from .lock import file_lock
-
-#: Locks of this process; a lock is released when its object or the process ends.
-_HELD: list[FileLock] = []
-#: Words in the errors of torch's backends when another process has ended.
-_DISCONNECTED = re.compile('gloo|nccl|connection|timed out', re.I)
 
 
 class CPUSyncBatchNorm(nn.BatchNorm2d):
@@ -78,82 +64,6 @@ def join_on_a_cpu(launcher: str, timeout: float | None = None) -> None:
         raise ValueError(f'env_cfg.dist_cfg.timeout={timeout!r} must be seconds, above 0')
     dist.init_process_group(
         'gloo', timeout=None if timeout is None else timedelta(seconds=timeout))
-
-
-class ProcessLost(RuntimeError):
-    """Another process of a distributed run ended before this one."""
-
-
-def open_log(logger: logging.Logger, folder: str, rank: int) -> None:
-    """Gives a process its log file, and a lock for as long as it lives, however it ends.
-
-    Args:
-        logger: of the run; mmengine opens a file only for the first process.
-        folder: of the run's logs.
-        rank: of this process.
-    """
-    if rank:
-        file = logging.FileHandler(_log(folder, rank))
-        file.setFormatter(logging.Formatter('%(asctime)s - %(levelname)s - %(message)s'))
-        logger.addHandler(file)
-    lock = file_lock(_lock(folder, rank))
-    with suppress(OSError):  # a file system without locks: no process will be named
-        lock.acquire()
-        _HELD.append(lock)
-
-
-@contextmanager
-def naming_the_lost(folder: str, patience: float = 5.0) -> Iterator[None]:
-    """Turns a lost connection into :class:`ProcessLost`, which says what ended first and where its
-    log is.
-
-    Args:
-        folder: of the run's logs, see :func:`open_log`.
-        patience: seconds to look for the process that ended.
-    """
-    try:
-        yield
-    except Exception as error:
-        if not dist.is_initialized() or not _DISCONNECTED.search(str(error)):
-            raise
-        others = [rank for rank in range(dist.get_world_size()) if rank != dist.get_rank()]
-        until = time.monotonic() + patience
-        while not (ended := [rank for rank in others if _ended(folder, rank)]):
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.1)
-        raise ProcessLost(_first(folder, ended)) from error
-
-
-def _log(folder: str, rank: int) -> Path:
-    return Path(folder, f'process_{rank}.txt' if rank else f'{Path(folder).name}.log')
-
-
-def _lock(folder: str, rank: int) -> Path:
-    return Path(folder, f'process_{rank}.lock')
-
-
-def _ended(folder: str, rank: int) -> bool:
-    with suppress(OSError), file_lock(_lock(folder, rank)):
-        return True
-    return False
-
-
-def _first(folder: str, ended: list[int]) -> str:
-    """Which of the ended processes ended first, by their logs."""
-    said = ''
-    for rank in ended:
-        log = _log(folder, rank)
-        _, failed, text = log.read_text(errors='replace').rpartition('Traceback (most recent')
-        if not failed:
-            return (f'process {rank} of this run is gone without an error: it was killed, for its '
-                    f'memory perhaps; its log is {log}')
-        error = text.strip().splitlines()[-1]
-        _, relayed, first = error.partition(f'{ProcessLost.__name__}: ')
-        if not relayed:
-            return f'process {rank} of this run ended with {error}; its log is {log}'
-        said = first
-    return said
 
 
 def synchronized(model: nn.Module) -> nn.Module:

@@ -18,7 +18,7 @@ from mmengine.runner import Runner as _Runner
 from torch import distributed as dist
 
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
-from mmposenc.checkpoint.integrity import seal, whole_file
+from mmposenc.checkpoint.integrity import whole_file
 from mmposenc.checkpoint.mismatch import mismatch
 from mmposenc.operators.deterministic import deterministic_forms
 
@@ -29,7 +29,7 @@ from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
 from .layer_decay import OptimWrapperConstructor
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
-from .processes import join_on_a_cpu, naming_the_lost, open_log, plain_model, synchronized
+from .processes import join_on_a_cpu, plain_model, synchronized
 from .resuming import ConfigsOwn, changes, settings_of
 
 #: The first line of a config that a runner writes.
@@ -156,7 +156,6 @@ class CheckpointRunner(_Runner):
             with whole_file(path) as partial:
                 super().save_checkpoint(out_dir, partial.name, *args, meta=meta,
                                         by_epoch=by_epoch, **kwargs)
-                seal(partial)
         except OSError as error:
             raise OSError(f'the checkpoint {path} cannot be written: {error.strerror or error}; '
                           'earlier ones are complete, and --resume continues from them') from error
@@ -179,8 +178,7 @@ class Runner(CheckpointRunner):
       in the config: without saving); a second one ends it at once. An error saves too, when
       weights and optimizer are those of a complete iteration.
     - One training a work directory.
-    - Distributed runs work on CPUs, through gloo. Each process has a log; when one ends early,
-      the others name it and its log.
+    - Distributed runs work on CPUs, through gloo.
     """
 
     def setup_env(self, env_cfg: dict) -> None:
@@ -189,10 +187,7 @@ class Runner(CheckpointRunner):
         super().setup_env(env_cfg)
 
     def build_logger(self, *args: Any, **kwargs: Any) -> Any:
-        logger = quiet(super().build_logger(*args, **kwargs))
-        if self.distributed:
-            open_log(logger, self._log_dir, self.rank)
-        return logger
+        return quiet(super().build_logger(*args, **kwargs))
 
     def wrap_model(self, model_wrapper_cfg: dict | None, model: torch.nn.Module
                    ) -> torch.nn.Module:
@@ -298,8 +293,7 @@ class Runner(CheckpointRunner):
     def _tidy(self) -> Iterator[None]:
         """Gives back the signals and the terminal, also after an error."""
         try:
-            with naming_the_lost(self._log_dir):
-                yield
+            yield
         finally:
             for hook in self.hooks:
                 if getattr(hook, 'ends_after_errors', False):
