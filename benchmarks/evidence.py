@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,13 +26,13 @@ from mmposenc.lab.compare.statistics.differences import (
     BETTER,
     ERROR,
     LEAST_RUNS,
-    MARGIN,
     SAME,
     WORSE,
+    Contrast,
     contrast,
     judged,
-    seeds_needed,
     standings,
+    visible,
 )
 from mmposenc.lab.compare.statistics.formats import verdict_text
 from mmposenc.lab.compare.statistics.summary import factors, interval, summarize, values_at
@@ -43,6 +44,7 @@ PLAN = ROOT / 'benchmarks' / 'evidence.yaml'
 #: What a paper says of the first of two -> the sign that agrees with it.
 EXPECTED = {'more': 1, 'less': -1, 'same': 0}
 PERCENT = {'unit': '%'}
+MARGIN = 1.0  # points: what is closer than this is level
 
 
 def kept(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,6 +152,20 @@ def effect(paper: str) -> float | None:
         return None
     one, other = (sum(side) / len(side) for side in sides)
     return round(abs(one - other), 4)
+
+
+def seeds_needed(found: Contrast, gap: float, same: bool = False) -> int | None:
+    """So many seeds of each encoding find a gap in four of five studies with the spreads seen (or,
+    with ``same``, find that a true difference of 0 is within the gap); None where the spread is not
+    known."""
+    if not found.error or not gap:
+        return None
+    spread = found.error * math.sqrt(found.n / 2)
+    tails, power = (1, .9) if same else (2, .8)
+    n = LEAST_RUNS
+    while spread * visible(n, tails=tails, power=power) > gap:
+        n = max(n + 1, int(n * 1.02))
+    return n
 
 
 def ask(question: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 import yaml
@@ -41,6 +42,13 @@ def test_a_question_is_welchs_test(evidence):
     assert found['p'] == pytest.approx(expected.pvalue)
     assert found['low'] == pytest.approx(expected.confidence_interval(.95).low)
     assert found['means'] == pytest.approx([273.5 / 3, 61.0])
+
+
+def test_the_seeds_that_an_answer_needs(evidence):
+    found = evidence.Contrast(3, 0., math.sqrt(2 / 3), 4.)  # a standard deviation of 1
+    assert evidence.seeds_needed(found, 1.) == 17 and evidence.seeds_needed(found, 3.) == 4
+    assert evidence.seeds_needed(found, 1., same=True) == 18
+    assert evidence.seeds_needed(evidence.Contrast(3, 0., 0., None), 1.) is None
 
 
 def test_an_encoding_of_both_sides_counts_on_both(evidence):

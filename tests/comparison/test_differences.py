@@ -12,7 +12,6 @@ from mmposenc.lab.compare.statistics.differences import (
     contrast,
     judged,
     reaches,
-    seeds_needed,
     standings,
     visible,
 )
@@ -121,7 +120,3 @@ def test_how_much_can_be_seen():
     """As textbooks have it: 17 runs a group for .8 power at one standard deviation, two-sided."""
     assert visible(17) == pytest.approx(1., abs=.01)
     assert visible(10, tails=1) < visible(10) < visible(10, tests=8) < visible(3, tests=8)
-    found = Contrast(3, 0., math.sqrt(2 / 3), 4.)  # a standard deviation of 1
-    assert seeds_needed(found, 1.) == 17 and seeds_needed(found, 3.) == 4
-    assert seeds_needed(found, 1., same=True) == 18
-    assert seeds_needed(Contrast(3, 0., 0., None), 1.) is None

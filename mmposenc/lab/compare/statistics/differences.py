@@ -16,7 +16,6 @@ ERROR = 0.05      # the chance of a false statement, in a family of comparisons
 LEAST_RUNS = 3    # fewer runs of an encoding than this are not tested
 SPREAD = 1e-6     # of the values: what is less is the rounding of metrics in float32
 DRAWS = 10_000    # of a parametric bootstrap
-MARGIN = 1.0      # points: what is closer than this is level
 TRAINED = 1.0     # the size of training, as a factor of itself
 BETTER, WORSE, SAME, OPEN = 'better', 'worse', 'level', 'cannot tell'
 
@@ -166,17 +165,3 @@ def visible(n: int, tests: int = 1, tails: int = 2, power: float = .8) -> float:
     most = 2 * (t + 40) / math.sqrt(n)
     return float(optimize.brentq(
         lambda gap: stats.nct.sf(t, freedom, gap * math.sqrt(n / 2)) - power, 0, most))
-
-
-def seeds_needed(found: Contrast, gap: float, same: bool = False) -> int | None:
-    """So many seeds of each encoding find a gap in four of five studies with the spreads seen (or,
-    with ``same``, find that a true difference of 0 is within the gap); None where the spread is not
-    known."""
-    if not found.error or not gap:
-        return None
-    spread = found.error * math.sqrt(found.n / 2)
-    tails, power = (1, .9) if same else (2, .8)
-    n = LEAST_RUNS
-    while spread * visible(n, tails=tails, power=power) > gap:
-        n = max(n + 1, int(n * 1.02))
-    return n

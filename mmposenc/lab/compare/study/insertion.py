@@ -47,7 +47,7 @@ def find_insertion(cfg: Config) -> Insertion:
     Raises:
         ValueError: nothing does.
     """
-    backbone = cfg.model.get('backbone') or {}
+    backbone = cfg.model.get('backbone') or ConfigDict()
     cls, takes = class_and_arguments(cfg, backbone.get('type'))
     for kind, needed in (('backbone', {'pos_encoding', 'rel_pos_encoding'}),
                          ('pool', {'context_pool'})):
