@@ -57,7 +57,7 @@ def test_recall_by_class():
     samples = [DataSample().set_gt_label(int(label)).set_pred_score(score).set_pred_label(
         score.argmax()).to_dict() for label, score in zip(labels, scores, strict=True)]
     found = evaluate(with_details(cfg), samples, [])
-    value, by_class, by_size = details(cfg, found)
+    value, by_class, by_size = details(cfg, metric_of(cfg), found)
     assert value == pytest.approx(100 * 4 / 6) and by_size == {}
     names = list(by_class)
     assert len(names) == 3 and '3' in names[2]  # 2 and 4 to 9 do not occur
@@ -74,7 +74,7 @@ def test_iou_by_class():
     found = evaluate(with_details(cfg), [
         dict(gt_sem_seg=dict(data=t), pred_sem_seg=dict(data=p))
         for t, p in zip(truth, guess, strict=True)], classes)
-    value, by_class, _ = details(cfg, found)
+    value, by_class, _ = details(cfg, metric_of(cfg), found)
     expected = {}
     for label in range(3):
         both = either = 0
@@ -116,7 +116,7 @@ def test_ap_by_class_and_by_size_of_boxes(tmp_path):
             bboxes=torch.tensor([[x, y, x + w, y + h] for (x, y, w, h), _ in own]),
             labels=torch.tensor([label for _, label in own]), scores=torch.ones(len(own)))))
     found = evaluate(with_details(cfg), samples, ['RBC', 'WBC', 'Platelets'])
-    value, by_class, by_size = details(cfg, found)
+    value, by_class, by_size = details(cfg, metric_of(cfg), found)
     half = 51 / 101  # COCO reads precision at 101 recalls, 51 of which are at most a half
     assert by_class == pytest.approx(dict(RBC=1, WBC=half), abs=1e-3)
     assert value == pytest.approx((1 + half) / 2, abs=1e-3)
@@ -125,10 +125,11 @@ def test_ap_by_class_and_by_size_of_boxes(tmp_path):
 
 def test_classes_that_no_box_has_are_left_out():
     cfg = engine.load_config(BCCD)
-    assert details(cfg, {'coco/bbox_mAP': 0.5, 'coco/RBC_precision': 0.5,
-                         'coco/WBC_precision': float('nan'), 'coco/bbox_mAP_s': -1.0,
-                         'coco/bbox_mAP_l': 0.25}) == (0.5, {'RBC': 0.5}, {'large': 0.25})
-    assert details(cfg, {}) == (0.0, {}, {})  # not a single box
+    assert details(cfg, metric_of(cfg), {
+        'coco/bbox_mAP': 0.5, 'coco/RBC_precision': 0.5, 'coco/WBC_precision': float('nan'),
+        'coco/bbox_mAP_s': -1.0, 'coco/bbox_mAP_l': 0.25}) == (
+            0.5, {'RBC': 0.5}, {'large': 0.25})
+    assert details(cfg, metric_of(cfg), {}) == (0.0, {}, {})  # not a single box
 
 
 @pytest.mark.parametrize('name', ['val_evaluator', 'test_evaluator'])
@@ -145,7 +146,7 @@ def test_a_rank_beyond_the_classes_is_named(name):
 def test_what_cannot_be_compared_is_named():
     cfg = engine.load_config(DEIT)
     with pytest.raises(ValueError, match="gave no 'accuracy/top1'; it gave mIoU"):
-        details(cfg, {'mIoU': 1})
+        details(cfg, metric_of(cfg), {'mIoU': 1})
     cfg.test_evaluator = dict(type='ConfusionMatrix')
     with pytest.raises(ValueError, match="type='ConfusionMatrix': which of its numbers"):
         metric_of(cfg)

@@ -182,7 +182,7 @@ def _test(study: Study, run: Run, factor: float, checkpoint: str, launcher: str
     bad: list[str] = []
     with watched(plain_model(runner.model), bad, _DEPTH):
         metrics = runner.test()
-    value, by_class, by_size = details(cfg, metrics)
+    value, by_class, by_size = details(cfg, study.metric, metrics)
     bad = [name for names in all_gather_object(bad) for name in names]
     if bad or not math.isfinite(value):  # else the first class of all would be a prediction
         raise NotFinite('predictions are not finite: '

@@ -105,23 +105,23 @@ def with_details(cfg: Config) -> Config:
     return changed
 
 
-def details(cfg: Config, metrics: dict[str, Any]
+def details(cfg: Config, metric: Metric, metrics: dict[str, Any]
             ) -> tuple[float, dict[str, float], dict[str, float]]:
     """What a test says.
 
     Args:
-        cfg: the config, with or without :func:`with_details`.
+        cfg: the config of the test, with or without :func:`with_details`.
+        metric: of :func:`metric_of`.
         metrics: what the test returned.
 
     Returns:
-        The number of :func:`metric_of`; by class the recall (classification), AP (boxes) or IoU, in
+        The number of the metric; by class the recall (classification), AP (boxes) or IoU, in
         the same unit; by object size AP of 'small', 'medium' and 'large' boxes, in COCO's sense.
         What does not occur in the data is left out. A detector without any box has 0.
 
     Raises:
         ValueError: the results lack the number.
     """
-    metric = metric_of(cfg)
     if not metrics and scope_of(cfg) == 'mmdet':
         return 0.0, {}, {}  # not a single box: mmdet's metric then says nothing
     if metric.name not in metrics:
