@@ -63,7 +63,6 @@ CLASSES: dict[str, dict[str, str]] = {
         'ClsVisualizationHook': 'engine.apps.cls_visualization',
         'CompileHook': 'engine.training.compiling',
         'FeatureCacheHook': 'engine.training.feature_cache',
-        'GradientCheckHook': 'engine.training.processes',
         'KeepPaddingOut': 'engine.training.padding_out',
         'NotFiniteHook': 'engine.training.finite',
         'ProgressBarHook': 'engine.console',

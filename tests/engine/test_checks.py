@@ -204,6 +204,15 @@ def test_stacked_images_that_should_stay_apart(whole) -> None:
         check_sections(whole, ('train',))
 
 
+def test_a_static_graph_with_accumulated_gradients_is_refused(whole) -> None:
+    whole.model_wrapper_cfg = dict(type='MMDistributedDataParallel', static_graph=True)
+    check_sections(whole, ('train',))
+    whole.optim_wrapper.accumulative_counts = 4
+    with pytest.raises(ValueError, match='static_graph=True with optim_wrapper.accumulative_counts='
+                                         '4: '):
+        check_sections(whole, ('train',))
+
+
 def test_what_mmengine_would_pass_over_or_tell_after_an_epoch(whole) -> None:
     whole.default_hooks.checkpoint.file_client_args = None  # handed on when it saves
     check_silent_arguments(whole)

@@ -1,21 +1,10 @@
 """Options of several processes that are refused, and the time limit of the config."""
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
-from mmposenc.engine.training.processes import GradientCheckHook, join_on_a_cpu
-
-
-def test_a_static_graph_with_accumulated_gradients_is_refused() -> None:
-    """torch 2.13 ends in an internal assertion there."""
-    runner = SimpleNamespace(model=SimpleNamespace(static_graph=True),
-                             optim_wrapper=SimpleNamespace(_accumulative_counts=4))
-    with pytest.raises(ValueError, match='static_graph=True with optim_wrapper.accumulative_counts='
-                                         '4: '):
-        GradientCheckHook().before_train(runner)
+from mmposenc.engine.training.processes import join_on_a_cpu
 
 
 @pytest.mark.parametrize('timeout, seconds', [(None, None), (90, 90.0)])

@@ -159,6 +159,11 @@ def _check_values(cfg: Config) -> None:
         value = at(cfg, key)
         if value is not None and (not isinstance(value, (int, float)) or value < least):
             raise ValueError(f'{key}={value!r} must be a number of at least {least}')
+    counts = at(cfg, 'optim_wrapper.accumulative_counts') or 1
+    if at(cfg, 'model_wrapper_cfg.static_graph') and counts > 1:  # an assertion in torch's backward
+        raise ValueError(f'model_wrapper_cfg.static_graph=True with optim_wrapper.'
+                         f'accumulative_counts={counts}: torch cannot do both; leave one of them '
+                         'out')
 
 
 def check_checkpoint(path: str, name: str) -> None:

@@ -30,8 +30,7 @@ from .lock import check_unlocked
 DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
                  'epoch_seed': {'type': 'mmposenc.SeedHook'},
                  'not_finite': {'type': 'mmposenc.NotFiniteHook'},
-                 'average_loss': {'type': 'mmposenc.AverageLossHook'},
-                 'gradient_check': {'type': 'mmposenc.GradientCheckHook'}}
+                 'average_loss': {'type': 'mmposenc.AverageLossHook'}}
 
 #: What a runner that only tests does not have.
 _TRAINING = ('train_cfg', 'train_dataloader', 'optim_wrapper', 'param_scheduler')

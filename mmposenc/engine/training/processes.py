@@ -103,15 +103,3 @@ class AverageLossHook(Hook):
         values = torch.stack([outputs[name].detach().float().reshape(()) for name in names])
         dist.all_reduce(values)
         outputs.update(zip(names, values / runner.world_size, strict=True))
-
-
-class GradientCheckHook(Hook):
-    """Refuses gradients that are accumulated in a static graph: torch notes the graph in the first
-    backward pass, which then sends nothing, and ends in an assertion of its own."""
-
-    def before_train(self, runner: Any) -> None:
-        counts = getattr(runner.optim_wrapper, '_accumulative_counts', 1)
-        if getattr(runner.model, 'static_graph', False) and counts > 1:
-            raise ValueError(f'model_wrapper_cfg.static_graph=True with '
-                             f'optim_wrapper.accumulative_counts={counts}: torch can\'t do both; '
-                             'leave one of them out')
