@@ -34,6 +34,7 @@ ALSO_NEEDED = {
     'mmposenc.engine.apps.cls_visualization': 'mmpretrain',
     'mmposenc.engine.apps.seg_visualization': 'mmseg',
     'mmposenc.openmmlab.classification': 'mmpretrain',
+    'mmposenc.openmmlab.coco_metric': 'mmdet',
     'mmposenc.openmmlab.datasets.coco': 'mmdet',
     'mmposenc.openmmlab.datasets.segmentation': 'mmseg',
     'mmposenc.openmmlab.detection': 'mmdet',
