@@ -11,6 +11,7 @@ from mmposenc.engine.config.checks import (
     check_class_folders,
     check_files,
     check_num_classes,
+    check_save_best,
     check_sections,
 )
 from mmposenc.engine.config.options import check_silent_arguments
@@ -224,3 +225,29 @@ def test_what_mmengine_would_pass_over_or_tell_after_an_epoch(whole) -> None:
         constructor='mmposenc.LayerDecayOptimWrapperConstructor')
     with pytest.raises(ValueError, match="did you mean 'layer_decay_rate'"):
         check_silent_arguments(whole)
+
+
+COCO, ACCURACY = dict(type='CocoMetric'), dict(type='Accuracy', topk=(1, 3))
+
+
+@pytest.mark.parametrize('wanted, evaluator, message', [
+    ('bbox_mAP', COCO, r"'bbox_mAP': .*; did you mean 'bbox_mAP.*coco/bbox_mAP|'coco/bbox_mAP'"),
+    ('coco/segm_mAP', COCO, "no such metric"), ('mIOU', dict(type='mmposenc.IoUMetric'), "'mIoU'"),
+    ('accuracy/top5', ACCURACY, 'it gives accuracy/top1, accuracy/top3'),
+    (['coco/bbox_mAP', 'mIoU'], [COCO], "save_best='mIoU'"), ('x/mIoU', dict(
+        type='IoUMetric', prefix='y'), 'y/mIoU')])
+def test_the_metric_of_the_best_checkpoint_is_not_there(wanted, evaluator, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_save_best(Config(dict(val_evaluator=evaluator, default_hooks=dict(
+            checkpoint=dict(save_best=wanted)))))
+
+
+@pytest.mark.parametrize('wanted, evaluator', [
+    (None, COCO), ('auto', COCO), ('coco/bbox_mAP', COCO), ('coco/segm_mAP_50', dict(
+        type='mmdet.CocoMetric', metric=['bbox', 'segm'])), ('coco/cat_precision', dict(
+            COCO, classwise=True)), ('anything', dict(type='Mine')), ('anything', [COCO, dict(
+                type='Mine')]), ('mDice', dict(type='IoUMetric', iou_metrics=['mIoU', 'mDice'])),
+    ('accuracy/top3', ACCURACY), ('any/top1', dict(ACCURACY, prefix='any')), ('x', None)])
+def test_the_metric_of_the_best_checkpoint_may_be_there(wanted, evaluator) -> None:
+    check_save_best(Config(dict(val_evaluator=evaluator, default_hooks=dict(
+        checkpoint=dict(save_best=wanted)))))

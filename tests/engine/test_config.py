@@ -31,6 +31,40 @@ def test_load_by_package_and_by_file(tmp_path) -> None:
     assert load_config(segmentor).model.type == 'EncoderDecoder'
 
 
+BASE = """epochs = 2
+lr = 0.25
+steps = [dict(type='A', scale=(4, 6)), dict(type='B')]
+name = 'nothing uses it'
+train_cfg = dict(max_epochs=epochs)
+train_dataloader = dict(dataset=dict(pipeline=steps))
+optim_wrapper = dict(optimizer=dict(type='SGD', lr=lr))
+"""
+
+
+@pytest.mark.parametrize('child, key', [
+    ('epochs = 3', 'train_cfg.max_epochs'),
+    ("steps = [dict(type='C')]", 'train_dataloader.dataset.pipeline'),
+    ('lr = 0.5\nother = lr_of = 3', 'optim_wrapper.optimizer.lr')])
+def test_a_variable_of_the_base_that_changes_nothing(tmp_path, child, key) -> None:
+    (tmp_path / 'base.py').write_text(BASE)
+    mine = tmp_path / 'mine.py'
+    mine.write_text(f"_base_ = ['base.py']\n{child}\n")
+    name = child.split(' ')[0]
+    with pytest.raises(ValueError, match=f'mine.py sets {name}, a variable of its base base.py.*'
+                                         f'such as {key}'):
+        load_config(str(mine))
+
+
+@pytest.mark.parametrize('child', [
+    'epochs = 2', "steps = [dict(type='C')]\ntrain_dataloader = dict(dataset=dict(pipeline=steps))",
+    'mine = 3', "name = 'also not'", 'train_cfg = dict(max_epochs=5)',
+    'steps = {{_base_.steps}}\ntrain_dataloader = dict(dataset=dict(pipeline=steps))'])
+def test_variables_that_are_used_or_nobodys(tmp_path, child) -> None:
+    (tmp_path / 'base.py').write_text(BASE)
+    (tmp_path / 'mine.py').write_text(f"_base_ = 'base.py'\n{child}\n")
+    assert load_config(str(tmp_path / 'mine.py')).optim_wrapper.optimizer.lr == 0.25
+
+
 def test_loading_a_config_installs_nothing(monkeypatch) -> None:
     """mmengine would: it knows the forks' packages under other names."""
     monkeypatch.setattr('mmengine.utils.package_utils.call_command',

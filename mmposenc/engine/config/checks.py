@@ -10,8 +10,19 @@ from typing import Any
 
 from mmengine.config import Config
 
+from mmposenc.command_line import suggest
+
 from .config import LIVE_KEYS
-from .nodes import at, class_folders, data_sets, heads_of, metainfo_of, numbered
+from .nodes import (
+    at,
+    bare_type,
+    class_folders,
+    data_sets,
+    heads_of,
+    listed,
+    metainfo_of,
+    numbered,
+)
 
 #: Keys that must be dicts if they are given, and the smallest values of numbers. Only mistakes that
 #: would pass without an error, stop a run after hours or give an error without a name.
@@ -229,3 +240,46 @@ def check_no_study(cfg: Config) -> None:
                 f'work_dir={cfg.work_dir!r} is a run of the study in {study}, whose results a '
                 f'training there would change. Give another --work-dir; mmposenc compare --out '
                 f'{study} goes on with the study')
+
+
+#: For each metric, the names of its results without their prefix: by the words of an option, and
+#: the option's default. Metrics that are not here may give any names.
+_RESULTS = {
+    'CocoMetric': ('metric', 'bbox', {
+        'bbox': ('bbox_mAP', 'bbox_mAP_50', 'bbox_mAP_75', 'bbox_mAP_s', 'bbox_mAP_m',
+                 'bbox_mAP_l'),
+        'segm': ('segm_mAP', 'segm_mAP_50', 'segm_mAP_75', 'segm_mAP_s', 'segm_mAP_m',
+                 'segm_mAP_l'),
+        'proposal': ('AR@100', 'AR@300', 'AR@1000', 'AR_s@1000', 'AR_m@1000', 'AR_l@1000')}),
+    'IoUMetric': ('iou_metrics', 'mIoU', {
+        'mIoU': ('aAcc', 'mIoU', 'mAcc'), 'mDice': ('aAcc', 'mDice', 'mAcc'),
+        'mFscore': ('aAcc', 'mFscore', 'mPrecision', 'mRecall')}),
+    'Accuracy': ('topk', 1, {1: ('top1',), 2: ('top2',), 3: ('top3',), 5: ('top5',)})}
+_PREFIXES = {'CocoMetric': 'coco', 'Accuracy': 'accuracy'}
+#: Options with which a metric gives further names.
+_OTHERS = ('classwise', 'metric_items', 'thrs')
+
+
+def check_save_best(cfg: Config) -> None:
+    """Checks that validation gives the metric by which the best checkpoint is chosen.
+
+    mmengine finds out after the first validation that gives results, with a KeyError.
+
+    Raises:
+        ValueError: names the key, its value and the metrics that validation gives.
+    """
+    wanted = at(cfg, 'default_hooks.checkpoint.save_best')
+    evaluators = cfg.get('val_evaluator') or []
+    names: list[str] = []
+    for metric in [evaluators] if isinstance(evaluators, dict) else evaluators:
+        kind = bare_type(metric) if isinstance(metric, dict) else ''
+        if kind not in _RESULTS or any(metric.get(key) for key in _OTHERS):
+            return
+        option, usual, results = _RESULTS[kind]
+        prefix = metric.get('prefix') or _PREFIXES.get(kind)
+        for word in listed(metric.get(option, usual)):
+            names += [f'{prefix}/{name}' if prefix else name for name in results.get(word, ())]
+    for name in listed(wanted or []):
+        if names and name != 'auto' and name not in names:
+            raise ValueError(f'default_hooks.checkpoint.save_best={name!r}: validation gives no '
+                             f'such metric{suggest(name, names)}; it gives {", ".join(names)}')

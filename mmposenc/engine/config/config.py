@@ -12,6 +12,7 @@ from mmposenc.operators.configs import find_config
 from mmposenc.operators.papers import find_changed
 
 from .timm import PREFIX, timm_config
+from .variables import check_variables
 
 #: What mmengine's runner and the tools read from the top level of a config. Everything else at
 #: the top level is a variable of the config file, already substituted when the file was read.
@@ -32,6 +33,7 @@ def load_config(name: str) -> Config:
 
     Raises:
         FileNotFoundError: there is no such config.
+        ValueError: it cannot be read, or sets a variable of its base without effect.
     """
     if name.startswith(PREFIX):
         return timm_config(name)
@@ -42,7 +44,9 @@ def load_config(name: str) -> Config:
         if changed is not None:
             return _read(changed)
         raise FileNotFoundError(f'no config file {name!r}')
-    return _read(Path(name))
+    cfg = _read(Path(name))
+    check_variables(Path(name), LIVE_KEYS)
+    return cfg
 
 
 def _read(path: Path) -> Config:

@@ -18,6 +18,7 @@ from ..config.checks import (
     check_folder,
     check_no_study,
     check_num_classes,
+    check_save_best,
     check_sections,
 )
 from ..config.nodes import custom_hook
@@ -103,6 +104,7 @@ def _check(cfg: Config, phases: tuple[str, ...]) -> None:
     check_folder(cfg.work_dir, '--work-dir')
     if 'train' in phases:
         check_silent_arguments(cfg)
+        check_save_best(cfg)
     check_files(cfg, phases)
     check_num_classes(cfg, phases)
     check_class_folders(cfg, phases)
