@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from ..attention.window import PlainWindowAttention
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from ..encodings.build import EncodingConfig, build_encoding
+from ..functional.constants import Constants
 from ..functional.grids import GridLike, whole_cells
 from ..functional.masking import map_to_tokens, pad_map
 from ..functional.packing import Row
@@ -21,7 +22,7 @@ from ..functional.windows import Counts, window_counts
 from .mlp import activate, mlp
 
 
-class DropPath(nn.Module):
+class DropPath(Constants):
     """Stochastic depth (Huang et al. 2016): in training, drop the residual branch of random images
     and scale the others by 1 / (1 - drop_prob).
 
@@ -35,8 +36,12 @@ class DropPath(nn.Module):
             raise ValueError(f'drop_prob={drop_prob} must be in [0, 1)')
         # A tensor: blocks share compiled code although their rates differ.
         self.keep: Tensor
-        self.register_buffer('keep', torch.ones(()), persistent=False)
-        self.drop_prob = drop_prob
+        self._drop_prob, self.drops = drop_prob, drop_prob > 0.0
+        self.make_constants()
+
+    def constants(self) -> dict[str, Any]:
+        """The probability that a branch is kept."""
+        return dict(keep=1.0 - self._drop_prob)
 
     @property
     def drop_prob(self) -> float:
@@ -46,7 +51,7 @@ class DropPath(nn.Module):
     @drop_prob.setter
     def drop_prob(self, drop_prob: float) -> None:
         self._drop_prob, self.drops = drop_prob, drop_prob > 0.0
-        self.keep.fill_(1.0 - drop_prob)
+        self.make_constants(self.keep.device, self.keep.dtype)
 
     def forward(self, x: Tensor, hw_shape: GridLike | None = None) -> Tensor:
         """(B, ...) -> (B, ...); the grid is not used."""

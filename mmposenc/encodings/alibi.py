@@ -2,15 +2,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
-import torch
 from torch import Tensor
 
+from ..functional.constants import Constants
 from ..functional.grids import Grid
 from .offset_bias import OffsetBiasEncoding, distances
 
 
-class ALiBi2D(OffsetBiasEncoding):
+class ALiBi2D(Constants, OffsetBiasEncoding):
     """logit[i, j] -= m_head * d_ij, with d the Euclidean distance of two cells (Press et al., ICLR
     2022, Sec. 3; for images: CROMA, Fuller et al., NeurIPS 2023, Sec. 3).
 
@@ -30,7 +31,11 @@ class ALiBi2D(OffsetBiasEncoding):
     def __init__(self, num_heads: int, *, num_prefix_tokens: int = 0) -> None:
         super().__init__()
         self._set_heads(num_heads, num_prefix_tokens, prefix_bias=False)
-        self.register_buffer('slopes', torch.tensor(_slopes(num_heads)), persistent=False)
+        self.make_constants()
+
+    def constants(self) -> dict[str, Any]:
+        """The slopes of the heads."""
+        return dict(slopes=_slopes(self.num_heads))
 
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
         """Minus slope times distance; see :class:`OffsetBiasEncoding`."""

@@ -1,9 +1,11 @@
 """LookHere: each head attends in one direction."""
 from __future__ import annotations
 
-import torch
+from typing import Any
+
 from torch import Tensor
 
+from ..functional.constants import Constants
 from ..functional.grids import Grid
 from .checks import check_at_least, check_choices
 from .offset_bias import OffsetBiasEncoding, distances
@@ -21,7 +23,7 @@ _VIEWS = {
 _UNSEEN = -1e4
 
 
-class LookHere(OffsetBiasEncoding):
+class LookHere(Constants, OffsetBiasEncoding):
     """logit[i, j] -= m_layer * m_head * d_ij with d the Euclidean distance of two cells, or -inf
     if key j is outside the field of view of the head (Fuller et al., NeurIPS 2024, Sec. 3).
 
@@ -46,7 +48,6 @@ class LookHere(OffsetBiasEncoding):
 
     cellwise = True
     sides: Tensor
-    head_slopes: Tensor
     slopes: Tensor
 
     def __init__(self, num_heads: int, *, field_of_view: int = 180,
@@ -61,19 +62,23 @@ class LookHere(OffsetBiasEncoding):
         if free > num_heads:
             raise ValueError(f'undirected_heads={free} must be at most num_heads={num_heads}')
         views = _VIEWS[field_of_view].split()
-        sides = [[_COMPASS[side] for side in views[head % 8].split('-')]
-                 for head in range(num_heads - free)] + [[(0, 0)] * 2] * free
-        slopes = ([0.5 ** (head // 8 + 1) for head in range(num_heads - free)]
-                  + [0.25 ** (head * 4 // max(free, 4) + 1) for head in range(free)])
-        self.layer_slopes = layer_slopes
-        self.register_buffer('sides', torch.tensor(sides, dtype=torch.float32), persistent=False)
-        self.register_buffer('head_slopes', torch.tensor(slopes), persistent=False)
-        self.register_buffer('slopes', torch.tensor(slopes), persistent=False)
+        self._directions = [[_COMPASS[side] for side in views[head % 8].split('-')]
+                            for head in range(num_heads - free)] + [[(0, 0)] * 2] * free
+        self._head_slopes = ([0.5 ** (head // 8 + 1) for head in range(num_heads - free)]
+                             + [0.25 ** (head * 4 // max(free, 4) + 1) for head in range(free)])
+        self.layer_slopes, self._layer_slope = layer_slopes, 1.0
+        self.make_constants()
+
+    def constants(self) -> dict[str, Any]:
+        """Two directions of each head, and its slope in this layer."""
+        return dict(sides=self._directions,
+                    slopes=[self._layer_slope * slope for slope in self._head_slopes])
 
     def at_depth(self, index: int, count: int) -> None:
         """Use the slope of attention layer ``index`` of ``count``."""
         first, last = self.layer_slopes
-        self.slopes = self.head_slopes * (first + (last - first) * index / max(count - 1, 1))
+        self._layer_slope = first + (last - first) * index / max(count - 1, 1)
+        self.make_constants(self.slopes.device, self.slopes.dtype)
 
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
         """Minus slope times distance, and the mask; see :class:`OffsetBiasEncoding`."""

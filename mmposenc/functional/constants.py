@@ -1,0 +1,46 @@
+"""Buffers that numbers of a module determine."""
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class Constants(nn.Module):
+    """A base class of modules with tensors of fixed numbers, which are not saved.
+
+    They are made again after all that loses or rounds them: ``to_empty``, a conversion to half
+    precision (they are at least float32), and whenever weights are loaded; on the CPU if these are
+    assigned to a model on the meta device.
+    """
+
+    @abstractmethod
+    def constants(self) -> dict[str, Any]:
+        """The numbers, or nested lists of them, by name of the buffer."""
+
+    def make_constants(self, device: torch.device | None = None,
+                       dtype: torch.dtype | None = None) -> None:
+        """Make the buffers; by default on the default device, in float32."""
+        for name, numbers in self.constants().items():
+            self.register_buffer(name, torch.tensor(
+                numbers, dtype=dtype or torch.float32, device=device), persistent=False)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        super()._apply(fn, recurse)
+        like = self._buffers[next(iter(self.constants()))]
+        assert like is not None
+        self.make_constants(like.device, torch.promote_types(like.dtype, torch.float32))
+        return self
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any,
+                              *args: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
+        like = self._buffers[next(iter(self.constants()))]
+        assert like is not None
+        gets_memory = like.is_meta and local_metadata.get('assign_to_params_buffers')
+        self.make_constants(torch.device('cpu') if gets_memory else like.device, like.dtype)
+
+
+__all__ = ['Constants']

@@ -1,0 +1,72 @@
+"""Models that are built on the meta device, or were in half precision, have their fixed numbers."""
+import copy
+
+import examples
+import pytest
+import torch
+from tinybackbones import BUILD, images, randomize
+
+from mmposenc.backbones.layers import DropPath
+from mmposenc.functional.constants import Constants
+
+
+def make(name=None, **options):
+    encoding = name and dict(examples.small(name), **(
+        dict(layer_slopes=(1.5, 0.5)) if 'LookHere' in name else {}))
+    return BUILD['vit'](img_size=(32, 48), rel_pos_encoding=encoding, drop_path_rate=0.3, **options)
+
+
+def lose(model):
+    """What memory of a new process may hold."""
+    for buffer in model.buffers():
+        buffer.fill_(7)
+
+
+@pytest.mark.parametrize('name', [None, *examples.RELATIVE])
+@pytest.mark.parametrize('way', ['to_empty', 'assign'])
+def test_weights_are_all_that_a_model_needs(name, way):
+    model = randomize(make(name)).eval()
+    with torch.device('meta'):
+        other = make(name).eval()
+    if way == 'assign':
+        other.load_state_dict(model.state_dict(), assign=True)
+        other.to('cpu')
+    else:
+        other.to_empty(device='cpu')
+        lose(other)
+        other.load_state_dict(model.state_dict())
+    torch.testing.assert_close(other(images()), model(images()), atol=0, rtol=0)
+    torch.testing.assert_close(dict(other.named_buffers()), dict(model.named_buffers()))
+
+
+@pytest.mark.parametrize('name', ['ALiBi2D', 'LookHere 90', 'RotaryEmbedding2D', 'KERPLE log'])
+@pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
+def test_half_precision_leaves_no_trace(name, dtype):
+    model = BUILD['vit'](embed_dims=48, num_heads=12, rel_pos_encoding=examples.small(name),
+                         drop_path_rate=0.3)
+    back = copy.deepcopy(model).to(dtype).float()
+    back.load_state_dict(model.state_dict())
+    for buffer, other in zip(model.buffers(), back.buffers(), strict=True):
+        torch.testing.assert_close(other, buffer, atol=0, rtol=0)
+    doubled = copy.deepcopy(model).double()
+    slopes = dict(doubled.named_buffers()).get('blocks.0.attn.rel_pos_encoding.slopes')
+    if name == 'ALiBi2D':
+        assert slopes.tolist() == doubled.blocks[0].attn.rel_pos_encoding.constants()['slopes']
+
+
+def test_the_rate_of_drop_path():
+    layer = DropPath(0.25).to(torch.bfloat16)
+    assert layer.keep.item() == 0.75 and not layer.state_dict()
+    layer.drop_prob = 0.1
+    torch.testing.assert_close(layer.keep, torch.tensor(0.9))
+    layer.to_empty(device='meta')
+    assert layer.keep.is_meta
+
+
+def test_every_buffer_that_is_not_saved_can_be_made_again():
+    for name in examples.RELATIVE:
+        model = make(name)
+        saved = model.state_dict()
+        for prefix, module in model.named_modules():
+            own = {f'{prefix}.{key}' for key, _ in module.named_buffers(recurse=False)}
+            assert own <= saved.keys() or isinstance(module, Constants), prefix
