@@ -79,6 +79,7 @@ class PVT(Backbone):
         num_stages, given = len(num_layers), self._given
         self._check_parts('stages', num_stages, out_indices)
         self.out_indices, self.pool = tuple(out_indices), pool
+        self._last = max(self.out_indices) if pool is None else num_stages - 1
         self.patch_sizes = tuple(patch_sizes)
 
         drop_paths, grid = iter(self._drop_paths(sum(num_layers))), given.side
@@ -142,12 +143,12 @@ class PVT(Backbone):
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
         x, mask = mask_images(x, shapes, self.patch_sizes[0])
         outs = []
-        for index, stage in enumerate(self.stages):
+        for index, stage in enumerate(self.stages[:self._last + 1]):
             with self._precision(index, x):
                 tokens, hw_shape, mask = stage(x, mask)
             tokens = self._full(tokens, index)
             full_hw = stage.out_hw_shape(full_hw)
-            if self.pool is not None and index == len(self.stages) - 1:
+            if self.pool is not None and index == self._last:
                 return (self._pool(tokens, mask),)
             x = tokens_to_map(tokens, hw_shape)
             if mask is not None:
@@ -155,7 +156,7 @@ class PVT(Backbone):
                 # Padding is at the right and bottom: a cell is padding if its first part is.
             if index in self.out_indices:
                 outs.append(pad_map(x, full_hw))
-            if mask is not None and index + 1 < len(self.stages):
+            if mask is not None and index < self._last:
                 mask = every_cell(mask, self.patch_sizes[index + 1])
         return tuple(outs)
 
@@ -170,6 +171,9 @@ class PVT(Backbone):
         return tokens[:, 0] if self.pool == 'cls' else masked_mean(tokens, mask)
 
     def _freeze(self) -> None:
+        # In distributed training, trained parameters that are not used raise an error.
+        for stage in self.stages[self._last + 1:]:
+            stage.requires_grad_(False)
         frozen: list[nn.Module] = [*self.stages[:max(self.frozen_stages, 0)]]
         if self.frozen_stages == len(self.stages):
             frozen += shared_encodings(self)
