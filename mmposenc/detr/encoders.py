@@ -1,7 +1,7 @@
 """DETR's encoder with position encodings, for one or several feature levels."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -200,9 +200,11 @@ class DetrEncoder(BaseModule):
                          dict(hw_shape=None if shapes is None else shapes[0]))
 
     def _run(self, x: Tensor, query_pos: Tensor | None, mask: Tensor | None,
-             hw_shapes: HWShapes | None, need_weights: bool, kwargs: dict[str, Any]
+             hw_shapes: HWShapes | None, need_weights: bool, kwargs: dict[str, Any],
+             before: Callable[[int, Tensor], Tensor] | None = None
              ) -> Tensor | tuple[Tensor, list[Tensor]]:
-        """Run all layers, each with ``kwargs``, and the encodings between them."""
+        """Run all layers, each with ``kwargs``, and the encodings between them; ``before`` takes
+        the number of the next layer and its tokens, and returns tokens to encode."""
         weights: list[Tensor] = []
         if mask is not None and (mask.dtype != torch.bool or mask.shape != x.shape[:2]):
             raise ValueError(f'key_padding_mask has shape {tuple(mask.shape)} and dtype '
@@ -213,6 +215,8 @@ class DetrEncoder(BaseModule):
             x, kwargs = row.pack(x), dict(hw_shape=row)
         elif need_weights:
             kwargs['need_weights'] = True
+        if before is not None:
+            x = before(0, x)
         x, kwargs['x_qk'] = self._encode(x, -1, hw_shapes, mask, row)
         for index, layer in enumerate(self.layers):
             args = (x, self._layer_pos(x, query_pos), None if row is not None else mask)
@@ -221,6 +225,8 @@ class DetrEncoder(BaseModule):
             if need_weights:
                 out, layer_weights = out
                 weights.append(layer_weights)
+            if before is not None and index + 1 < self.num_layers:
+                out = before(index + 1, out)
             x, kwargs['x_qk'] = self._encode(out, index, hw_shapes, mask, row)
         x = x if row is None else row.unpack(x)
         return (x, weights) if need_weights else x

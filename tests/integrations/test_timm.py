@@ -2,7 +2,6 @@
 import copy
 import pickle
 import sys
-import threading
 from functools import partial
 
 # Before timm: it provides torchvision's operators where they are not compiled.
@@ -12,6 +11,7 @@ import mmposenc  # noqa: F401
 import pytest
 import timm
 import torch
+from concurrent_calls import in_threads
 
 from mmposenc.backbones import Swin, ViT, load_pretrained
 from mmposenc.encodings import PEG, RelativePositionBias, position_tables
@@ -238,25 +238,13 @@ def test_threads_with_images_of_other_shapes():
     model = filled(add_encoding(build('vit_tiny_patch16_224', dynamic_img_size=True),
                                 dict(type='mmposenc.PEG'), dict(type='mmposenc.RotaryEmbedding2D')))
     batches = [images(16, 64), images(64, 16)]
-    with torch.no_grad():
-        wanted, found = [model(batch) for batch in batches], []
 
-    def work(number):
+    def run(batch):
         with torch.no_grad():
-            found.extend((number, model(batches[number])) for _ in range(30))
+            return model(batch)
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=work, args=(number % 2,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert len(found) == 120
-    for number, out in found:
+    wanted = [run(batch) for batch in batches]
+    for number, out in in_threads(run, batches, times=30):
         torch.testing.assert_close(out, wanted[number])
 
 

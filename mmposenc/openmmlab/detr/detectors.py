@@ -112,7 +112,7 @@ class Encoded:
             cells = (hw_shape, sides)
         boxes = Boxes(self.decoder, self.bbox_head, self._reference(kwargs),
                       getattr(self, 'with_box_refine', self.decoder_knows_boxes), cells)
-        with boxes.given():
+        with boxes.of_this_call():
             return super().forward_decoder(**kwargs)  # type: ignore[misc, no-any-return]
 
     def _reference(self: Any, decoded: dict[str, Any]) -> Tensor | None:

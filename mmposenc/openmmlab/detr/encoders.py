@@ -1,6 +1,7 @@
 """Encoders of the DETR family that use layers of mmdet."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from mmdet.models.layers.transformer import DeformableDetrTransformerEncoder
@@ -57,7 +58,8 @@ class DeformableEncoder(DetrEncoder):
     def forward(self, query: Tensor, query_pos: Tensor | None,  # type: ignore[override]
                 key_padding_mask: Tensor | None, spatial_shapes: Tensor, level_start_index: Tensor,
                 valid_ratios: Tensor, reference_points: Tensor | None = None, *,
-                hw_shapes: HWShapes | None = None) -> Tensor:
+                hw_shapes: HWShapes | None = None,
+                before: Callable[[int, Tensor], Tensor] | None = None) -> Tensor:
         """Encode.
 
         Args:
@@ -71,6 +73,8 @@ class DeformableEncoder(DetrEncoder):
                 the centre of its own cell.
             hw_shapes: ``spatial_shapes`` as Python numbers, which saves a synchronisation with a
                 GPU.
+            before: takes the number of each layer and the tokens before it and before its
+                encodings, and returns other tokens; or None.
 
         Returns:
             Memory (B, L, C).
@@ -87,4 +91,4 @@ class DeformableEncoder(DetrEncoder):
         return self._run(  # type: ignore[return-value]
             query, query_pos, key_padding_mask, shapes, False,
             dict(spatial_shapes=spatial_shapes, level_start_index=level_start_index,
-                 reference_points=points))
+                 reference_points=points), before)

@@ -1,7 +1,7 @@
 """Grounding DINO: a detector whose encoder and decoder also attend to a text."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from mmdet.models.detectors import GroundingDINO as MMGroundingDINO
@@ -15,21 +15,11 @@ from mmengine.model import ModuleList
 from torch import Tensor
 
 from mmposenc.backbones.layers import run_block
-from mmposenc.detr.encoders import HWShapes
 from mmposenc.detr.layers import MultiheadAttention, ffn_and_norms
-from mmposenc.functional.packing import Row
 
 from .decoders import DinoDecoder, MultiScaleDeformableAttention
 from .detectors import Deformable
 from .encoders import DeformableEncoder
-
-
-class _Words(NamedTuple):
-    """Masks and positions of a text's tokens."""
-
-    padding: Tensor
-    blocked: Tensor
-    pos: Tensor
 
 
 class GroundingEncoder(DeformableEncoder):
@@ -59,13 +49,15 @@ class GroundingEncoder(DeformableEncoder):
         self.fusion_layers = ModuleList(
             SingleScaleBiAttentionBlock(**self.fusion_layer_cfg) for _ in layers)
 
-    def forward(self, *args: Any, memory_text: Tensor,  # type: ignore[override]
+    def forward(self, query: Tensor, query_pos: Tensor | None,  # type: ignore[override]
+                key_padding_mask: Tensor | None, *args: Any, memory_text: Tensor,
                 text_attention_mask: Tensor, text_self_attention_masks: Tensor,
                 position_ids: Tensor | None = None, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Encode image and text.
 
         Args:
-            args, kwargs: arguments of :class:`DeformableEncoder`.
+            query, query_pos, key_padding_mask, args, kwargs: arguments of
+                :class:`DeformableEncoder`.
             memory_text: text tokens (B, T, C).
             text_attention_mask: (B, T) bool, True = padding.
             text_self_attention_masks: (B, T, T) bool, True where a token may attend to another.
@@ -82,25 +74,20 @@ class GroundingEncoder(DeformableEncoder):
             position_ids = position_ids.expand(memory_text.shape[:2])
         pos = get_text_sine_pos_embed(position_ids[..., None], num_pos_feats=self.embed_dims,
                                       exchange_xy=False)
-        self._words = _Words(text_attention_mask, ~text_self_attention_masks, pos)
-        self._text = memory_text
-        try:
-            return super().forward(*args, **kwargs), self._text
-        finally:
-            del self._words, self._text
+        texts, blocked = [memory_text], ~text_self_attention_masks
 
-    def _encode(self, x: Tensor, position: int, hw_shapes: HWShapes | None, mask: Tensor | None,
-                row: Row | None) -> tuple[Tensor, Tensor | None]:
-        layer = position + 1
-        if layer < self.num_layers:
-            x, text = run_block(self.fusion_layers[layer], x, self._text, mask,
-                                self._words.padding,
-                                recompute=layer < self.num_cp and self.training)
-            words = self.text_layers[layer]
-            self._text = words(
-                query=text, query_pos=self._words.pos, key_padding_mask=None,
-                attn_mask=self._words.blocked.repeat(words.self_attn.num_heads, 1, 1))
-        return super()._encode(x, position, hw_shapes, mask, row)
+        def fuse(number: int, x: Tensor) -> Tensor:
+            x, text = run_block(self.fusion_layers[number], x, texts[-1], key_padding_mask,
+                                text_attention_mask,
+                                recompute=number < self.num_cp and self.training)
+            words = self.text_layers[number]
+            texts.append(words(
+                query=text, query_pos=pos, key_padding_mask=None,
+                attn_mask=blocked.repeat(words.self_attn.num_heads, 1, 1)))
+            return x
+
+        memory = super().forward(query, query_pos, key_padding_mask, *args, before=fuse, **kwargs)
+        return memory, texts[-1]
 
 
 class GroundingDecoderLayer(GroundingDinoTransformerDecoderLayer):

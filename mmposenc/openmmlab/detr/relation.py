@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -20,17 +21,25 @@ from mmposenc.registry import MODELS
 
 from .decoders import DeformableDecoderLayer, DetrDecoderLayer
 
+#: The boxes of this thread's current call: mmdet's decoders hand nothing down to their layers.
+BOXES: ContextVar[Boxes] = ContextVar('BOXES')
+
 
 class Boxed:
     """A mixin for decoder layers: it takes masks from :class:`Boxes` and passes it the queries.
     ``__call__`` is outside the compiled graph."""
 
+    #: The layer's place in its decoder.
+    number: int
+
     def __call__(self: Any, query: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        boxes: Boxes
-        boxes, number = self.__dict__['given_boxes']
-        kwargs = boxes.masks(number, kwargs)
+        boxes = BOXES.get(None)
+        if boxes is None:
+            raise RuntimeError('a decoder with relation or box_bias was called outside of its '
+                               'detector, or is recomputed as a whole: recompute its layers')
+        kwargs = boxes.masks(self.number, kwargs)
         query = super().__call__(query, *args, **kwargs)  # type: ignore[misc]
-        boxes.move(number, query)
+        boxes.move(self.number, query)
         return query
 
 
@@ -75,8 +84,8 @@ def add_relations(decoder: Any, relation: dict[str, Any] | None, box_bias: dict[
         decoder.box_bias = ModuleList(
             MODELS.build({'num_heads': heads, **box_bias}) if starts or number else nn.Identity()
             for number in range(len(layers)))
-    for layer in layers:
-        layer.__class__ = BOXED[type(layer)]
+    for number, layer in enumerate(layers):
+        layer.__class__, layer.number = BOXED[type(layer)], number
 
 
 def _check(name: str, cfg: Any, kind: type[nn.Module], heads: int, first: int, layers: int
@@ -120,15 +129,13 @@ class Boxes:
         return self.reference is not None and self.reference.shape[-1] == 4
 
     @contextmanager
-    def given(self) -> Iterator[None]:
-        """Make this object known to the layers while the decoder runs."""
-        for number, layer in enumerate(self.decoder.layers):
-            layer.__dict__['given_boxes'] = self, number
+    def of_this_call(self) -> Iterator[None]:
+        """Make this object known to the layers while the decoder runs in this thread."""
+        token = BOXES.set(self)
         try:
             yield
         finally:
-            for layer in self.decoder.layers:
-                del layer.__dict__['given_boxes']
+            BOXES.reset(token)
 
     def masks(self, number: int, kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a layer with the biases of its attentions."""
