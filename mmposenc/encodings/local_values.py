@@ -79,11 +79,11 @@ class LocalValues(Term):
         if regions is not None:
             own = regions.view(-1, *self.key.hw, 1).repeat(len(cells) // len(regions), 1, 1, 1)
             out = torch.zeros_like(cells)
-            for region in regions.unique():
+            for region in regions.unique():  # type: ignore[no-untyped-call]
                 inside = own == region
                 out = torch.where(inside, self._call(cells * inside, None), out)
             return out
-        maps = cells.permute(0, 3, 1, 2).split([channels for channels, _ in self.layers], 1)
+        maps = torch.split(cells.permute(0, 3, 1, 2), [each for each, _ in self.layers], 1)
         outs = [layer(part.to(layer_dtype(layer)))
                 for (_, layer), part in zip(self.layers, maps, strict=True)]
         return torch.cat(outs, 1).permute(0, 2, 3, 1).to(cells.dtype)

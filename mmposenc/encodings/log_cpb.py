@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from ..functional.grids import Grid, GridLike, as_grid
 from ..functional.plain_layers import is_plain, layer_dtype
 from .checks import check_at_least, check_choices
-from .offset_bias import OffsetBiasEncoding, linear_of_offsets, table_of_network
+from .offset_bias import OffsetBiasEncoding, linear_of_offsets, offset_pairs, table_of_network
 
 
 class LogSpacedCPB(OffsetBiasEncoding):
@@ -95,6 +95,5 @@ class LogSpacedCPB(OffsetBiasEncoding):
             hidden, act, out = self.cpb_mlp
             bias = out(act(linear_of_offsets(hidden, row, col)))
         else:
-            pairs = torch.stack(torch.broadcast_tensors(row[:, None], col), -1)
-            bias = self.cpb_mlp(pairs)
+            bias = self.cpb_mlp(offset_pairs(row, col))
         return bias if self.mode == 'cr' else 16.0 * torch.sigmoid(bias)

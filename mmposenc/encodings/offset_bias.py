@@ -106,12 +106,16 @@ def table_of_network(network: Callable[[Tensor, Tensor], Tensor], rows: Tensor, 
     return found.permute(2, 0, 1)
 
 
+def offset_pairs(rows: Tensor, cols: Tensor) -> Tensor:
+    """Pairs (rows, cols, 2) of a row and a column offset."""
+    return torch.stack((rows[:, None].expand(-1, len(cols)), cols.expand(len(rows), -1)), -1)
+
+
 def linear_of_offsets(layer: torch.nn.Module, rows: Tensor, cols: Tensor) -> Tensor:
     """A linear layer with 2 inputs, (rows, cols, features); a plain one is applied to one axis at a
     time."""
     if not isinstance(layer, torch.nn.Linear) or not is_plain(layer):
-        pairs: Tensor = layer(torch.stack(torch.broadcast_tensors(rows[:, None], cols), -1))
-        return pairs
+        return layer(offset_pairs(rows, cols))  # type: ignore[no-any-return]
     by_row = rows[:, None, None] * layer.weight[:, 0]
     return by_row + (cols[None, :, None] * layer.weight[:, 1] + layer.bias)
 

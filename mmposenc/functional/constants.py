@@ -28,7 +28,7 @@ class Constants(nn.Module):
                 numbers, dtype=dtype or torch.float32, device=device), persistent=False)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         like = self._buffers[next(iter(self.constants()))]
         assert like is not None
         self.make_constants(like.device, torch.promote_types(like.dtype, torch.float32))

@@ -141,7 +141,7 @@ def masked_group_norm(norm: nn.GroupNorm, x: Tensor, padding_mask: Tensor | None
         return norm(x)  # type: ignore[no-any-return]
     if not is_plain(norm):
         sides = (x.shape[2], x.shape[3])
-        images = zip(x.split(1), valid_extents(padding_mask), strict=True)
+        images = zip(torch.split(x, 1), valid_extents(padding_mask), strict=True)
         return torch.cat([pad_map(norm(image[..., :rows, :cols]), sides)
                           for image, (rows, cols) in images])
     valid = (~padding_mask)[:, None, None].to(x.dtype)  # (B, 1, 1, H, W)

@@ -179,7 +179,7 @@ class _Attention(torch.autograd.Function):
     @first_order_only("attention in pieces has no second derivatives: build the attention or the "
                       "backbone with form='definition'")
     @without_autocast
-    def backward(ctx: Any, grad: Tensor  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor
                  ) -> tuple[Tensor | None, ...]:
         *tensors, kept = ctx.saved_tensors
         qkv, inputs = tuple(tensors[:ctx.num_qkv]), tuple(tensors[ctx.num_qkv:])
