@@ -2,6 +2,10 @@
 from __future__ import annotations
 
 import copy
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +14,52 @@ from ..attention.terms import Term
 from ..encodings.context_pool import ContextPool
 from ..encodings.irpe import IRPE
 from ..functional.grids import Grid
+
+
+def multiply_accumulates(run: Callable[[], object], inside: Sequence[nn.Module] = ()
+                         ) -> tuple[int, int]:
+    """Count the multiply-accumulates of matrix products and convolutions by torch's counter.
+
+    Fused attention runs as two products, so that it counts the same on every device.
+
+    Args:
+        run: runs a model once, whose parameters take no gradients: torch's counter fails on some
+            that do.
+        inside: modules of which the share is wanted; none of them inside another.
+
+    Returns:
+        The number of all, and of those inside the modules; norms, activations, sums and softmax
+        count zero.
+    """
+    # Here: torch before 2.3 has no sdpa_kernel.
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    # An operator that only a CPU uses, and that torch has no formula for.
+    pointwise = getattr(torch.ops.mkldnn, '_linear_pointwise', None)
+    counter = FlopCounterMode(display=False, custom_mapping=(
+        {} if pointwise is None else {pointwise: _linear_flops}))
+    starts, shares = [0], [0]
+
+    def begin(*_: Any) -> None:
+        starts.append(counter.get_total_flops())
+
+    def end(*_: Any) -> None:
+        shares.append(counter.get_total_flops() - starts.pop())
+
+    with ExitStack() as stack:
+        for module in inside:
+            stack.callback(module.register_forward_pre_hook(begin).remove)
+            stack.callback(module.register_forward_hook(end, always_call=True).remove)
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        stack.enter_context(counter)
+        run()
+    return counter.get_total_flops() // 2, sum(shares) // 2
+
+
+def _linear_flops(x_shape: Sequence[int], *_: Any, out_shape: Sequence[int], **__: Any) -> int:
+    return 2 * math.prod(out_shape) * x_shape[-1]
 
 
 def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int = 3,
@@ -34,7 +84,7 @@ def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int 
     Returns:
         The number; norms, activations, sums and softmax count zero.
     """
-    counted = copy.deepcopy(model).to('meta').eval()
+    counted = copy.deepcopy(model).to('meta').eval().requires_grad_(False)
     extra = [0]
     for module in counted.modules():
         if values_as_released and isinstance(module, IRPE) and 'v' in module.rpe_on:
@@ -42,10 +92,7 @@ def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int 
         if not pooled_means and isinstance(module, ContextPool) and module.weights != 'nonlocal':
             module._pool = _no_mean  # type: ignore[method-assign, assignment]
     image = torch.empty(1, in_channels, *hw_shape, device='meta')
-    from .operators import OperatorCounter  # torch before 2.3 has not what it needs
-    with OperatorCounter(counted) as counter, torch.no_grad():
-        counted(image)
-    return sum(counter.macs.values()) + extra[0]
+    return multiply_accumulates(lambda: counted(image))[0] + extra[0]
 
 
 def _no_mean(x: Tensor, *args: object) -> Tensor:

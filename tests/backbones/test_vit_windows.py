@@ -1,11 +1,9 @@
 """The plain transformer in windows, as SAM's image encoder and ViTDet have them."""
-import pytest
 import torch
 from tinybackbones import randomize
 
 from mmposenc.attention import PlainWindowAttention
 from mmposenc.backbones import ViT
-from mmposenc.lab.figures import record_attention
 
 SIZES = dict(patch_size=4, embed_dims=16, num_layers=4, num_heads=2)
 SAM = dict(**SIZES, img_size=28, pool=None, final_norm=False, window_size=3, global_blocks=(1, 3),
@@ -45,14 +43,3 @@ def test_vitdets_arch():
         assert isinstance(block.attn, PlainWindowAttention) != is_global
         assert len(block.attn.rel_pos_encoding.row_table) == (127 if is_global else 27)
     assert model.norm is None and model.out_indices == (11,)
-
-
-def test_figures_show_the_window_that_holds_a_place():
-    """10 rows of 11 cells in windows of 3: row 7, column 4 lies in window (2, 1) at (1, 1)."""
-    model = randomize(ViT(**SAM)).double().eval()
-    with record_attention(model, (0.7, 0.4)) as records, torch.no_grad():
-        model(torch.randn(1, 3, 40, 44, dtype=torch.float64))
-    assert [record.window for record in records] == [(2, 1), None, (2, 1), None]
-    assert records[0].cell == (1, 1) and records[0].hw_shape == records[0].key_shape == (3, 3)
-    assert records[1].cell == (7, 4) and records[1].hw_shape == (10, 11)
-    assert records[0].terms is not None and records[0].weights.sum((1, 2)) == pytest.approx(1.0)

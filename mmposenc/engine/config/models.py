@@ -103,7 +103,9 @@ def start_weights(model: Any) -> None:
 def _without_pretrained(init_cfg: Any) -> Any:
     """An init_cfg without its Pretrained parts; None if nothing is left."""
     cfgs = listed(init_cfg)
-    left = [cfg for cfg in cfgs if cfg.get('type') not in ('Pretrained', PretrainedInit)]
+    # mmdet's PVT takes a checkpoint without a type.
+    left = [cfg for cfg in cfgs if cfg.get('type', 'Pretrained') not in ('Pretrained',
+                                                                         PretrainedInit)]
     return init_cfg if len(left) == len(cfgs) else left or None
 
 

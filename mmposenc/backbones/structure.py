@@ -1,0 +1,240 @@
+"""Where the position encodings of a built model sit, those of other libraries too.
+
+``mmposenc inspect``, ``train`` and ``test`` print :func:`encoding_lines`; torch is enough for it.
+"""
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from ..encodings import CombinedRPE, LogSpacedCPB, PlacedEncodings, RelativePositionBias
+from ..encodings.base import RelativeEncoding, TokenEncoding
+from .swin import Swin
+
+#: Classes of encodings that are none of this project's two kinds: SinePositionalEncoding,
+#: ConditionalPositionEncoding, RotaryEmbeddingCat, RelPosBias; BoxRPB of a DETR's decoder.
+_CLASSES = re.compile('^(?!.*(Attention|Block|Layer)).*(Posit|Pos(Enc|Conv|Emb)|RelPos|Rotary|'
+                      'Ro[pP][eE]|BoxRPB|PEG)')
+#: Modules and tables (parameters, buffers) of other libraries by the names that they have there.
+_MODULES = re.compile(r'cpb_mlp|pos_block')
+_TABLES = re.compile(r'pos_?emb|posit\w*_(emb|enc|bias)|rel_pos_|attention_biases$|'
+                     r'(patch|pixel)_pos$')
+
+
+@dataclass
+class Kind:
+    """One kind of position encoding in a model.
+
+    Attributes:
+        text: what and where: 'PEG after block 0 of stages 0 to 3'.
+        noun: what there are several of: 'module' or 'table'.
+        modules: the encodings, by name in the model; of a table the module that holds it.
+        parameters: by name in the model.
+        attentions: names of the attentions that a relative encoding acts in.
+        foreign: whether it is another library's.
+    """
+
+    text: str
+    noun: str = 'module'
+    modules: dict[str, nn.Module] = field(default_factory=dict)
+    parameters: dict[str, nn.Parameter] = field(default_factory=dict)
+    attentions: list[str] = field(default_factory=list)
+    foreign: bool = False
+
+    def add(self, name: str, module: nn.Module) -> None:
+        """Add one more encoding of this kind, with all of its parameters."""
+        self.modules[name] = module
+        self.parameters.update((f'{name}.{key}', each) for key, each in module.named_parameters())
+
+    @property
+    def line(self) -> str:
+        """The kind in a line: where it is, how many there are, how many parameters they have."""
+        where = f' in {counted(len(self.attentions), "attention")}' if self.attentions else ''
+        total = sum({id(each): each.numel() for each in self.parameters.values()}.values())
+        size = f': {counted(len(self.modules), self.noun)}, {counted(total, "parameter")}'
+        return self.text.format(where=where) + (size if total else '')
+
+
+def counted(number: int, noun: str) -> str:
+    """'1 module', '2,304 parameters'."""
+    return f'{number:,} {noun}{"" if number == 1 else "s"}'
+
+
+def encoding_lines(model: nn.Module) -> list[str]:
+    """One line for each kind of position encoding in a model.
+
+    Args:
+        model: a backbone, or a model of mmdet, mmseg, mmpretrain or timm.
+
+    Returns:
+        Lines such as 'PEG after block 0 of stages 0 to 3: 4 modules, 2,304 parameters' and
+        'RotaryEmbedding in 12 attentions'; none for a model without position encodings.
+    """
+    return [kind.line for kind in encoding_kinds(model)] + _swins(model)
+
+
+def encoding_kinds(model: nn.Module) -> list[Kind]:
+    """The kinds of position encodings in a model, see :func:`encoding_lines`."""
+    kinds = [*_placed(model), *_in_mlps(model), *_relative(model)]
+    own = [name for kind in kinds for name in kind.modules]
+    return kinds + _foreign(model, own)
+
+
+def is_attention(module: nn.Module) -> bool:
+    """Whether a module is an attention of this project, with or without a relative encoding."""
+    return (hasattr(module, 'rel_pos_encoding')
+            and 'need_weights' in inspect.signature(module.forward).parameters)
+
+
+def _placed(model: nn.Module) -> list[Kind]:
+    """Token encodings between blocks: those at the same blocks of several stages are one kind."""
+    kinds: dict[tuple[str, ...], Kind] = {}
+    stages: dict[tuple[str, ...], list[int]] = {}
+    for name, placed in model.named_modules():
+        if not isinstance(placed, PlacedEncodings):
+            continue
+        stage = re.search(r'\bstages\.(\d+)\.', name)
+        block = 'layer' if re.search(r'pos_encodings\.\d+$', name) else 'block'
+        positions: dict[str, list[int]] = {}
+        found: dict[str, list[tuple[str, nn.Module]]] = {}
+        names = {module: key for key, module in placed.named_modules(prefix=name)}
+        for position in range(-1, placed.num_blocks):
+            for encoding in placed.encodings(position):
+                kind = type(encoding).__name__
+                positions.setdefault(kind, []).append(position)
+                found.setdefault(kind, []).append((names[encoding], encoding))
+        for kind, encodings in found.items():
+            key = kind, _between(positions[kind], block), _owner(name)
+            kinds.setdefault(key, Kind(''))
+            for each in encodings:
+                kinds[key].add(*each)
+            stages.setdefault(key, []).extend([] if stage is None else [int(stage[1])])
+    for (kind, where, owner), found_kind in kinds.items():
+        numbers = stages[kind, where, owner]
+        of_stages = f' of {_range("stage", numbers)}' if numbers else ''
+        found_kind.text = f'{kind} {where}{of_stages}{owner}'
+    return list(kinds.values())
+
+
+def _in_mlps(model: nn.Module) -> list[Kind]:
+    """Token encodings inside MLPs."""
+    inside = {module for placed in model.modules() if isinstance(placed, PlacedEncodings)
+              for module in placed.modules()}
+    kinds: dict[tuple[str, str], Kind] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, TokenEncoding) and module not in inside:
+            key = type(module).__name__, _owner(name)
+            kinds.setdefault(key, Kind('')).add(name, module)
+    for (kind, owner), found in kinds.items():
+        found.text = f'{kind} in {counted(len(found.modules), "MLP")}{owner}'
+    return list(kinds.values())
+
+
+def _relative(model: nn.Module) -> list[Kind]:
+    """Relative encodings, with the attentions that they act in."""
+    names = {module: name for name, module in model.named_modules()}
+    own_table = any(isinstance(module, Swin) for module in names)
+    kinds: dict[tuple[str, str], Kind] = {}
+    for name, module in model.named_modules():
+        encoding = getattr(module, 'rel_pos_encoding', None)
+        if isinstance(encoding, RelativeEncoding) and is_attention(module):
+            key = relative_name(encoding), _owner(name)
+            kind = kinds.setdefault(key, Kind(f'{key[0]}{{where}}{key[1]}'))
+            kind.attentions.append(name)
+            kind.add(names[encoding], encoding)
+    for (label, owner), kind in kinds.items():
+        if own_table and label in ('RelativePositionBias', 'LogSpacedCPB'):
+            kind.text = f"{label} (Swin's own table){{where}}{owner}"
+    return list(kinds.values())
+
+
+def relative_name(encoding: nn.Module) -> str:
+    """The class of a relative encoding, of a sum all classes: 'RelativePositionBias + IRPE'."""
+    parts: Iterable[Any] = [encoding]
+    if isinstance(encoding, CombinedRPE):
+        parts = encoding.encodings
+    return ' + '.join(type(part).__name__ for part in parts)
+
+
+def _swins(model: nn.Module) -> list[str]:
+    """What became of the table of a Swin of this project, where its attentions have none."""
+    for swin in model.modules():
+        if isinstance(swin, Swin):
+            encodings = [each for each in swin.modules() if isinstance(each, RelativeEncoding)]
+            if not any(isinstance(each, RelativePositionBias | LogSpacedCPB) for each in encodings):
+                return [f"Swin's own table: {'replaced' if encodings else 'left out'}"]
+    return []
+
+
+def _foreign(model: nn.Module, own: list[str]) -> list[Kind]:
+    """Encodings that are none of this project's two kinds, by the names of classes and tables."""
+    kinds: dict[tuple[str, ...], Kind] = {}
+    done = list(own)
+    for name, module in model.named_modules():
+        if any(f'{name}.'.startswith(f'{each}.') for each in done):
+            continue
+        attribute = name.rpartition('.')[2]
+        if name and (_CLASSES.search(type(module).__name__) or _MODULES.fullmatch(attribute)):
+            done.append(name)
+            text = f'{_class_of_part(model, name)}{type(module).__name__} ({attribute})'
+            kinds.setdefault(('', text), Kind(text, foreign=True)).add(name, module)
+            continue
+        for key, table in _tables(module):
+            several = f'{{where}} {type(module).__name__}' if '.' in name else ''
+            text = f'{_class_of_part(model, name)}{key}{several}'
+            kind = kinds.setdefault((key, text), Kind(text, 'table', foreign=True))
+            kind.modules[f'{name}.{key}'] = module
+            if isinstance(table, nn.Parameter):
+                kind.parameters[f'{name}.{key}'] = table
+    for (key, _), kind in kinds.items():
+        if key:
+            kind.text = kind.text.replace('{where}', f' in {len(kind.modules)}')
+    return list(kinds.values())
+
+
+def _tables(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    for key, table in (*module.named_parameters(recurse=False),
+                       *module.named_buffers(recurse=False)):
+        if _TABLES.search(key) and table.is_floating_point():
+            yield key, table
+
+
+def _class_of_part(model: nn.Module, name: str) -> str:
+    """"SwinTransformer's own ": the class of the part of a model that holds a module."""
+    part = model.get_submodule(name.partition('.')[0])
+    return '' if part is model.get_submodule(name) and _CLASSES.search(
+        type(part).__name__) else f"{type(part).__name__}'s own "
+
+
+def _owner(name: str) -> str:
+    """' of the encoder' for a part of a model other than its backbone, else ''."""
+    path = re.sub(r'\.?\b(stages|blocks|layers|pos_encodings)\..*$|\.?\bpos_encodings$', '', name)
+    path = re.sub(r'^(module\.)?backbone\b\.?', '', path)
+    return f' of the {path}' if path and not is_root(path) else ''
+
+
+def is_root(path: str) -> bool:
+    """Whether what is left of a name is an attention or encoding that is the model itself."""
+    return path in ('attn', 'w_msa', 'rel_pos_encoding')
+
+
+def _between(positions: list[int], block: str) -> str:
+    """'before block 0', 'after blocks 0 to 2', or both."""
+    after = sorted({position for position in positions if position >= 0})
+    parts = [f'before {block} 0'] if -1 in positions else []
+    return ' and '.join(parts + ([f'after {_range(block, after)}'] if after else []))
+
+
+def _range(noun: str, numbers: list[int]) -> str:
+    """'block 0', 'stages 0 to 3', 'blocks 2, 5, 8'."""
+    some = sorted(set(numbers))
+    if len(some) == 1:
+        return f'{noun} {some[0]}'
+    if len(some) > 2 and some == list(range(some[0], some[-1] + 1)):
+        return f'{noun}s {some[0]} to {some[-1]}'
+    return f'{noun}s {", ".join(map(str, some))}'

@@ -1,0 +1,48 @@
+"""Show where the position encodings of a model sit, what they cost and what they do.
+
+    mmposenc inspect CONFIG                               # where they sit; counts
+    mmposenc inspect CONFIG --out inspected               # and pictures of them
+    mmposenc inspect CONFIG CHECKPOINT --out inspected --image photo.jpg    # and measures
+
+CONFIG may be one of mmdet, mmseg or mmpretrain. Without a checkpoint the weights are random, and
+nothing is measured. docs/inspect.md says what each picture shows.
+"""
+import argparse
+import contextlib
+import sys
+
+from ..command_line import reported
+from ..command_options import SEED, SIDE, USUAL, config_parser, refuse_without, sides
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = config_parser(__doc__, 'model.backbone.arch=small', prog='mmposenc inspect')
+    parser.add_argument('checkpoint', nargs='?', help='weights of the model')
+    parser.add_argument('--size', type=SIDE, nargs='+', metavar='N', help="size of the model's "
+                        f'input: H W, or one number for a square; default {USUAL}')
+    parser.add_argument('--out', metavar='DIR', help='write pictures and numbers.json into this '
+                        'folder')
+    parser.add_argument('--image', nargs='+', default=[], metavar='FILE', help='pictures; default: '
+                        "some of the config's test data, else noise")
+    parser.add_argument('--at', type=float, nargs=2, default=(0.5, 0.5), metavar=('Y', 'X'),
+                        help='place of the token whose attention is drawn, as fractions of height '
+                        'and width; default the middle')
+    parser.add_argument('--seed', type=SEED, default=0, help='seed of noise, crops and random '
+                        'weights')
+    args = parser.parse_args(argv)
+    args.size = None if args.size is None else sides(parser, args.size)
+    if args.out is None:
+        refuse_without(parser, args, '--out', 'image', 'at', 'seed')
+    return args
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    # The output of libraries must not mix with the lines on standard output.
+    with reported(args), contextlib.redirect_stdout(sys.stderr):
+        from ..engine.config.options import read_config
+        from ..lab.inspect.report import inspect_config
+        cfg = read_config(args)
+        lines = inspect_config(cfg, args.checkpoint, size=args.size, images=args.image,
+                               at=tuple(args.at), out=args.out, seed=args.seed)
+    print('\n'.join(lines))

@@ -1,0 +1,122 @@
+"""Parameters and multiply-accumulates of the model of a config, with and without encodings."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from mmengine.config import Config
+from torch import Tensor, nn
+
+from mmposenc.backbones.complexity import multiply_accumulates
+from mmposenc.backbones.structure import encoding_kinds, encoding_lines, is_attention
+from mmposenc.command_line import describe
+from mmposenc.encodings.base import TokenEncoding
+from mmposenc.engine.config.models import build_bare, noise, pass_once
+from mmposenc.engine.config.testing import scope_of
+
+
+class Counts(NamedTuple):
+    """What a model takes for one image of one size, heads included.
+
+    Attributes:
+        hw_shape: (H, W) of the model's input in pixels.
+        parameters, macs: of the model as it is.
+        parameters_without, macs_without: of the model without its position encodings; of
+            multiply-accumulates None if that is not wanted, or the model does not run without them.
+        model: the model's class, and its backbone's.
+        encodings: a line for each kind.
+        note: what a reader must know of the counts, or ''.
+    """
+
+    hw_shape: tuple[int, int]
+    parameters: int
+    macs: int
+    parameters_without: int
+    macs_without: int | None
+    model: str
+    encodings: list[str]
+    note: str = ''
+
+
+def count(cfg: Config, hw_shape: tuple[int, int], *, without: bool = True) -> Counts:
+    """Count what the model of a config takes for one image.
+
+    Attention and encodings are counted by their definition, over all pairs. Post-processing, such
+    as the suppression of boxes, is no part of it. Models that look at their numbers (proposals
+    of a region proposal network) can't run on the meta device; they run on the CPU with random
+    weights, and their second stages are counted for the proposals that these give.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain, of this project's models or others.
+        hw_shape: (H, W) of the input, after the preprocessor's padding.
+        without: count the model without its encodings too.
+
+    Raises:
+        ValueError: a size below 1.
+    """
+    if min(hw_shape) < 1:
+        raise ValueError(f'size={tuple(hw_shape)} must be at least (1, 1)')
+    image = noise(cfg, hw_shape)
+    try:
+        model = build_bare(cfg, 'meta')
+        macs = _macs(cfg, model, image.to('meta'))
+        device, note = 'meta', ''
+    except Exception as error:  # whatever a model does that needs numbers
+        model = _with_definitions(build_bare(cfg))
+        macs = _macs(cfg, model, image)
+        reason = describe(error).splitlines()[0]
+        device, note = 'cpu', f'counted in a pass of random weights on the CPU ({reason})'
+    kinds = encoding_kinds(model)
+    every = {id(each): each.numel() for each in model.parameters()}
+    of_encodings = {id(each) for kind in kinds for each in kind.parameters.values()}
+    others = sum(number for key, number in every.items() if key not in of_encodings)
+    stays = [name for kind in kinds for name, module in kind.modules.items()
+             if not getattr(module, 'keeps_grid', True)]
+    macs_without = None
+    if stays and without:
+        changes = f'{stays[0]} changes the grid, so the model does not run without it'
+        note = f'{note}; {changes}' if note else changes
+    elif without:
+        other = build_bare(cfg, device)
+        other = _with_definitions(other) if device == 'cpu' else other
+        macs_without = macs_left(cfg, other, image.to(device))
+    on = f' on {type(model.backbone).__name__}' if hasattr(model, 'backbone') else ''
+    return Counts(hw_shape, sum(every.values()), macs, others, macs_without,
+                  f'{type(model).__name__}{on}', encoding_lines(model), note)
+
+
+def _macs(cfg: Config, model: nn.Module, image: Tensor, inside: Sequence[nn.Module] = ()) -> int:
+    model.requires_grad_(False)
+    total, share = multiply_accumulates(lambda: pass_once(scope_of(cfg), model, image), inside)
+    return total - share
+
+
+def macs_left(cfg: Config, model: nn.Module, image: Tensor) -> int:
+    """The multiply-accumulates of a model without its encodings: those of this project are left
+    out, and of other libraries' encodings the share is taken off. The model is changed."""
+    foreign = [module for kind in encoding_kinds(model) for module in kind.modules.values()
+               if kind.foreign and kind.noun == 'module']
+    leave_out(model)
+    return _macs(cfg, model, image, foreign)
+
+
+def leave_out(model: nn.Module) -> None:
+    """Take all of this project's encodings out of a model, which must not be used otherwise."""
+    for module in model.modules():
+        if isinstance(module, TokenEncoding):
+            module.forward = _unchanged  # type: ignore[method-assign]
+        elif is_attention(module):
+            setattr(module, 'rel_pos_encoding', None)  # noqa: B010  (no attribute of a Module)
+
+
+def _unchanged(x: Tensor, *_: Any, **__: Any) -> Tensor:
+    return x
+
+
+def _with_definitions(model: nn.Module) -> nn.Module:
+    """A model whose attention is computed by its definition, so that a CPU counts what any device
+    does."""
+    for module in model.modules():
+        if getattr(module, 'form', None) == 'auto':
+            setattr(module, 'form', 'definition')  # noqa: B010  (no declared attribute of a Module)
+    return model

@@ -1,0 +1,171 @@
+"""Pictures: their sentences, their numbers, and how maps and lines are drawn."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Array = NDArray[Any]
+#: Names of all pictures that an inspection may write.
+NAMES = ('kernels', 'similarity', 'offsets', 'buckets', 'attention', 'attention_distance',
+         'shift_error', 'position_probe')
+
+
+@dataclass
+class Picture:
+    """A picture of what an encoding does.
+
+    Attributes:
+        name: of its file, one of :data:`NAMES`.
+        title: what it shows, for a heading.
+        sentence: how to read it.
+        draw: makes the figure.
+        unit: of the numbers.
+        numbers: what is shown, as numbers, text, lists and dicts.
+    """
+
+    name: str
+    title: str
+    sentence: str
+    draw: Callable[[], Figure]
+    unit: str = ''
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Panel:
+    """One map (rows, columns) of a figure.
+
+    Attributes:
+        title: above the map.
+        values: the map; NaN stays white.
+        ticks: the values at the first and last row, and at the first and last column; None: no
+            ticks.
+        star: row and column of a place that is marked, in cells.
+        categories: whether numbers are names: each has a colour of a list that repeats.
+        photo: (h, w, 3) from 0 to 1 below the map.
+    """
+
+    title: str
+    values: Array
+    ticks: tuple[tuple[float, float], tuple[float, float]] | None = None
+    star: tuple[float, float] | None = None
+    categories: bool = False
+    photo: Array | None = None
+
+
+def draw_maps(panels: Sequence[Panel], unit: str, xlabel: str, ylabel: str, *,
+              diverging: bool = False, columns: int = 4, inches: float = 2.4) -> Figure:
+    """Draw maps side by side with one range of colours.
+
+    Args:
+        panels: the maps.
+        unit: of the colour bar; there is none for categories.
+        xlabel, ylabel: of the axes.
+        diverging: colours in both directions from 0.
+        columns: in a row.
+        inches: width and height of a panel.
+    """
+    from matplotlib.figure import Figure  # draws without a display and without global state
+
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(columns * inches + 0.6, rows * (inches + 0.4)), layout='constrained')
+    axes = np.atleast_1d(figure.subplots(rows, columns)).ravel()
+    finite = [each.values[np.isfinite(each.values)] for each in panels]
+    top = max((float(np.abs(each).max()) for each in finite if each.size), default=0.0) or 1.0
+    image = None
+    for axis, panel in zip(axes, panels, strict=False):
+        if panel.categories:
+            axis.imshow(panel.values % 20, cmap='tab20', vmin=0, vmax=19, interpolation='nearest')
+        else:
+            image = _draw_map(axis, panel, (-top if diverging else 0.0, top))
+        _finish(axis, panel, xlabel, ylabel)
+    for axis in axes[len(panels):]:
+        axis.remove()
+    if image is not None:
+        figure.colorbar(image, ax=list(axes[:len(panels)]), label=unit, shrink=0.8)
+    return figure
+
+
+def _draw_map(axis: Axes, panel: Panel, limits: tuple[float, float]) -> Any:
+    rows, columns = panel.values.shape
+    extent = (-0.5, columns - 0.5, rows - 0.5, -0.5)
+    if panel.photo is not None:
+        grey = panel.photo.mean(-1)
+        axis.imshow(grey, cmap='gray', vmin=-0.3, vmax=1.0, extent=extent)
+    return axis.imshow(panel.values, interpolation='nearest', vmin=limits[0], vmax=limits[1],
+                       cmap='viridis' if limits[0] == 0 else 'RdBu_r', extent=extent,
+                       alpha=1.0 if panel.photo is None else 0.6)
+
+
+def _finish(axis: Axes, panel: Panel, xlabel: str, ylabel: str) -> None:
+    rows, columns = panel.values.shape
+    if panel.star is not None:
+        axis.plot(panel.star[1], panel.star[0], marker='*', markersize=8, markerfacecolor='red',
+                  markeredgecolor='white')
+    axis.set_title(panel.title, fontsize=7)
+    axis.set_xlabel(xlabel, fontsize=7)
+    axis.set_ylabel(ylabel, fontsize=7)
+    axis.tick_params(labelsize=6)
+    for place, number, ends in ((axis.yaxis, rows, panel.ticks and panel.ticks[0]),
+                                (axis.xaxis, columns, panel.ticks and panel.ticks[1])):
+        labels = [f'{each:g}' for each in ends or ()][:number]
+        place.set_ticks([0, number - 1][:len(labels)], labels=labels)
+
+
+def draw_lines(series: Sequence[dict[str, Any]], xlabel: str, ylabel: str,
+               dots: Sequence[Sequence[float | None]] = ()) -> Figure:
+    """Draw lines.
+
+    Args:
+        series: each ``dict(label, x, y)``.
+        xlabel, ylabel: of the axes.
+        dots: several values at each x of the first line, such as those of heads.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(5.0, 3.4), layout='constrained')
+    axes = figure.add_subplot()
+    for each in series:
+        axes.plot(each['x'], np.array(each['y'], float), marker='o', markersize=3,
+                  label=each['label'])
+    for x, values in zip(series[0]['x'] if series else (), dots, strict=False):
+        numbers = [value for value in values if value is not None]
+        axes.plot([x] * len(numbers), numbers, '.', color='grey', markersize=4)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.grid(alpha=0.3)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if len(series) > 1:
+        axes.legend(fontsize=7)
+    return figure
+
+
+def tile_sheet(maps: Array) -> Array:
+    """Maps (R, C, h, w) side by side as one map, with a cell of NaN between them."""
+    tiles = np.pad(maps.astype(float), ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=np.nan)
+    rows, columns, height, width = tiles.shape
+    return tiles.swapaxes(1, 2).reshape(rows * height, columns * width)[:-1, :-1]
+
+
+def plain(values: Any) -> Any:
+    """Arrays and numbers as lists and numbers of six digits; None for NaN and infinity, which json
+    cannot store."""
+    if isinstance(values, dict):
+        return {key: plain(each) for key, each in values.items()}
+    if isinstance(values, list | tuple):
+        return [plain(each) for each in values]
+    if isinstance(values, np.ndarray):
+        return plain(values.tolist())
+    if isinstance(values, float):
+        return float(f'{values:.6g}') if math.isfinite(values) else None
+    return values

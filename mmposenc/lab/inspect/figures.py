@@ -1,0 +1,281 @@
+"""Pictures of what encodings do: kernels, similarity of positions, biases and buckets by offset,
+attention of one token."""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mmposenc.backbones.structure import encoding_kinds, relative_name
+from mmposenc.encodings import IRPE
+from mmposenc.encodings.base import RelativeEncoding
+from mmposenc.functional.grids import Grid, grid_offsets
+
+from .drawing import Array, Panel, Picture, draw_maps, tile_sheet
+from .recording import AttentionCall, Subject
+
+#: At most so many kernels, heads, encodings, and maps of buckets of a model are drawn.
+KERNELS, HEADS, ENCODINGS, METHODS = 48, 8, 4, 6
+#: Additions below it stand for minus infinity: the head does not attend to the key.
+UNSEEN = -1e3
+#: At most so many prefix tokens stand in front of a square table of another library.
+PREFIX = 5
+#: Rows and columns of the cells whose similarity to all others is drawn.
+REFERENCES = 5
+
+
+def draw_all(subject: Subject, image: Tensor, photo: Array | None, at: tuple[float, float]
+             ) -> list[Picture]:
+    """All pictures that apply to a model.
+
+    Args:
+        subject: the model.
+        image: (1, C, H, W), as it takes it.
+        photo: (h, w, 3) from 0 to 1, the image for readers; None is noise.
+        at: the place of the token whose attention is drawn, as fractions of height and width.
+    """
+    calls = subject.calls(image)
+    found = [kernels(subject.model), similarity(subject, image, calls), offsets(calls),
+             buckets(calls), attention(calls, photo, at)]
+    return [each for each in found if each is not None]
+
+
+def kernels(model: nn.Module) -> Picture | None:
+    """The kernels of the convolutions of each kind of encoding, of the first module of a kind."""
+    found: dict[str, Array] = {}
+    panels = []
+    for kind in encoding_kinds(model):
+        for name, module in list(kind.modules.items())[:1]:
+            for key, weight in module.named_parameters():
+                if weight.dim() == 4 and weight.shape[-1] > 1 and len(found) < ENCODINGS:
+                    maps = weight.detach().float().cpu().flatten(0, 1)[:KERNELS].numpy()
+                    label = type(module).__name__
+                    found[f'{label}, {name}.{key}'] = maps
+                    panels.append(Panel(_title(label, f'{name}.{key}'), tile_sheet(_in_rows(maps))))
+    if not found:
+        return None
+    return Picture(
+        'kernels', 'Kernels', f'Each small square is the kernel of one channel, at most {KERNELS} '
+        'of them: red adds a neighbour, blue subtracts it.',
+        lambda: draw_maps(panels, 'weight', '', '', diverging=True, columns=2, inches=3.6),
+        'weight', dict(found))
+
+
+def _in_rows(maps: Array) -> Array:
+    """(N, k, k) in rows of about 4 : 3, the last one filled up with NaN."""
+    columns = math.ceil(math.sqrt(len(maps) * 4 / 3))
+    filled = np.pad(maps, ((0, -len(maps) % columns), (0, 0), (0, 0)), constant_values=np.nan)
+    rows: Array = filled.reshape(-1, columns, *maps.shape[1:])
+    return rows
+
+
+def _title(*lines: str) -> str:
+    """A title whose lines fit."""
+    return '\n'.join(line[start:start + 40] for line in lines for start in range(0, len(line), 40))
+
+
+def similarity(subject: Subject, image: Tensor, calls: list[AttentionCall]) -> Picture | None:
+    """Cosine similarity of the positions of some cells and of all cells, for each kind of encoding
+    (ViT, Dosovitskiy et al., ICLR 2021, Fig. 7)."""
+    found: dict[str, tuple[str, tuple[int, int], Array]] = {}
+    for kind, name, hw_shape, vectors in (*_token_positions(subject, image),
+                                          *_relative_positions(calls)):
+        if vectors.any() and len(vectors) > 1 and len(found) < ENCODINGS:
+            found.setdefault(kind, (name, hw_shape, vectors.numpy()))
+    if not found:
+        return None
+    panels, numbers = [], {}
+    for kind, (name, hw_shape, codes) in found.items():
+        cells = reference_cells(hw_shape)
+        index = [[row * hw_shape[1] + column for row, column in line] for line in cells]
+        maps = cosines(codes)[np.array(index)].reshape(*np.shape(index), *hw_shape)
+        panels.append(Panel(_title(kind, name), tile_sheet(maps)))
+        numbers[kind] = dict(module=name, cells=cells, maps=maps)
+    return Picture(
+        'similarity', 'Similarity of positions', 'Each tile compares one of '
+        f'{REFERENCES} x {REFERENCES} cells with all cells: red cells have a position like its '
+        'own, white ones have nothing in common with it.',
+        lambda: draw_maps(panels, 'cosine', '', '', diverging=True, columns=2, inches=4.0),
+        'cosine', numbers)
+
+
+def _token_positions(subject: Subject, image: Tensor
+                     ) -> Iterator[tuple[str, str, tuple[int, int], Tensor]]:
+    """What token encodings add to the tokens, and tables of other libraries (1, P + H * W, C)."""
+    for each in subject.additions(image):
+        yield type(each.module).__name__, each.name, each.hw_shape, each.added
+    for kind in encoding_kinds(subject.model):
+        for name, table in kind.parameters.items() if kind.noun == 'table' else ():
+            side = math.isqrt(table.shape[-2]) if table.dim() == 3 and len(table) == 1 else 0
+            if side > 1 and table.shape[-2] - side * side <= PREFIX:
+                vectors = table.detach()[0, -side * side:].float().cpu()
+                yield kind.text.partition(' in ')[0], name, (side, side), vectors
+
+
+def _relative_positions(calls: list[AttentionCall]
+                        ) -> Iterator[tuple[str, str, tuple[int, int], Tensor]]:
+    """All that is added to the logits of a cell, of every head and key."""
+    for call in calls:
+        if call.added is not None:
+            prefix = call.num_prefix_tokens
+            image = len(call.cells) // 2 if len(call.added) > 1 else 0
+            added = call.added[image, :, prefix:, prefix:].float().cpu()
+            added = added.nan_to_num(neginf=0.0)
+            yield (relative_name(_encoding(call)), call.name, call.grid.hw,
+                   added.transpose(0, 1).flatten(1))
+
+
+def _encoding(call: AttentionCall) -> RelativeEncoding:
+    encoding = call.module.rel_pos_encoding
+    assert isinstance(encoding, RelativeEncoding)
+    return encoding
+
+
+def reference_cells(hw_shape: tuple[int, int], count: int = REFERENCES
+                    ) -> list[list[tuple[int, int]]]:
+    """``count`` x ``count`` cells spread evenly over a grid, or all rows (columns) where it has no
+    more."""
+    rows, columns = ([int((place + 0.5) * side / number) for place in range(number)]
+                     for side in hw_shape for number in (min(count, side),))
+    return [[(row, column) for column in columns] for row in rows]
+
+
+def cosines(vectors: Array) -> Array:
+    """(L, L) cosines of vectors (L, C); 0 for a vector of zeros."""
+    units = functional.normalize(torch.from_numpy(vectors).double(), eps=1e-300)
+    found: Array = (units @ units.T).clamp(-1.0, 1.0).numpy()
+    return found
+
+
+def offsets(calls: list[AttentionCall]) -> Picture | None:
+    """What each kind of relative encoding does by the offset of the key from the query, for each
+    head of the first attention: the number added to the logit, or for rotary encodings the cosine
+    of the angle between a query and a key that were equal before they were turned."""
+    panels, numbers, units = [], {}, []
+    for call in _first_of_kinds(calls):
+        encoding = _encoding(call)
+        prefix = call.num_prefix_tokens
+        if call.added is not None:
+            image = len(call.cells) // 2 if len(call.added) > 1 else 0
+            pairs, what = call.added[image, :, prefix:, prefix:], 'added to the logit'
+        elif encoding.has_rotation:
+            pairs, what = rotary_cosines(encoding, call.grid, call.key), 'cosine'
+        else:
+            continue
+        rows, columns, table = by_offset(pairs.float().cpu().numpy(), call.grid, call.key)
+        table = np.where(table < UNSEEN, np.nan, table)
+        name = relative_name(encoding)
+        star = float(np.abs(rows).argmin()), float(np.abs(columns).argmin())
+        ticks = (float(rows[0]), float(rows[-1])), (float(columns[0]), float(columns[-1]))
+        panels += [Panel(f'{name}\nhead {head}', values, ticks, star)
+                   for head, values in enumerate(table[:HEADS])]
+        units.append(what)
+        numbers[name] = dict(module=call.name, what=what, rows=rows, columns=columns, table=table)
+    if not panels:
+        return None
+    return Picture(
+        'offsets', 'Relative encodings by offset', 'The star is the query; each cell is a key at '
+        'that offset, and its colour what the encoding does for the pair: the mean over the pairs '
+        'of this image with that offset. Keys that a head does not attend to are white.',
+        lambda: draw_maps(panels, ' or '.join(dict.fromkeys(units)), 'key - query, columns',
+                          'key - query, rows', diverging=True),
+        ' or '.join(dict.fromkeys(units)), numbers)
+
+
+def _first_of_kinds(calls: list[AttentionCall]) -> list[AttentionCall]:
+    first: dict[str, AttentionCall] = {}
+    for call in calls:
+        if call.module.rel_pos_encoding is not None:
+            first.setdefault(relative_name(_encoding(call)), call)
+    return list(first.values())[:ENCODINGS]
+
+
+@torch.no_grad()
+def rotary_cosines(encoding: RelativeEncoding, grid: Grid, key: Grid) -> Tensor:
+    """(heads, L, Lk): the cosine between one vector turned at every query and at every key; all of
+    its channels are equal, so that each plane has the same share."""
+    prefix = encoding.num_prefix_tokens
+    some = next(encoding.parameters(), torch.zeros(()))
+    q, k = (some.new_full((1, encoding.num_heads, prefix + cells, encoding.head_dims),
+                          encoding.head_dims ** -0.5) for cells in (grid.num_cells, key.num_cells))
+    q, k = encoding.rotate(q, k, grid, key)
+    return functional.cosine_similarity(q[0, :, prefix:, None], k[0, :, None, prefix:], dim=-1)
+
+
+def by_offset(pairs: Array, query: Grid, key: Grid) -> tuple[Array, Array, Array]:
+    """The mean over all pairs of cells with the same offset.
+
+    Args:
+        pairs: (heads, L, Lk).
+        query, key: the grids, the key's in cells of the query's.
+
+    Returns:
+        Offsets (Dr,) of rows and (Dc,) of columns, key minus query, ascending, and (heads, Dr, Dc);
+        NaN for offsets that no pair has.
+    """
+    rows, row_index, columns, column_index = (each.numpy() for each in grid_offsets(query, key))
+    place = (row_index[:, None, :, None] * len(columns) + column_index[None, :, None, :]).ravel()
+    size = len(rows) * len(columns)
+    count = np.bincount(place, minlength=size)
+    with np.errstate(invalid='ignore'):
+        table = np.stack([np.bincount(place, each.ravel(), size) / count for each in pairs])
+    # Offsets of the project are query minus key; a map around the query has the opposite ones.
+    table = table.reshape(len(pairs), len(rows), len(columns))[:, ::-1, ::-1]
+    return 0.0 - rows[::-1], 0.0 - columns[::-1], table
+
+
+def buckets(calls: list[AttentionCall]) -> Picture | None:
+    """The bucket of every key for the query in the middle, for each different iRPE (Wu et al., ICCV
+    2021, Fig. 6 to 9)."""
+    panels: list[Panel] = []
+    numbers: dict[str, Any] = {}
+    for call in calls:
+        encoding: Any = call.module.rel_pos_encoding
+        for part in () if encoding is None else encoding.modules():
+            if not isinstance(part, IRPE):
+                continue
+            row, column = call.grid.height // 2, call.grid.width // 2
+            query, prefix = row * call.grid.width + column, part.num_prefix_tokens
+            for axis, ids in zip(part.axes, part.bucket_ids(call.grid, call.key), strict=True):
+                name = f'{part.method}{axis.replace("_", ", ")}, {call.grid.height} x ' \
+                    f'{call.grid.width}'
+                if name in numbers or len(panels) == METHODS:
+                    continue
+                maps = ids[prefix + query, prefix:].view(call.key.hw).cpu().numpy()
+                star = ((row + 0.5) / call.key.stride_h - 0.5,
+                        (column + 0.5) / call.key.stride_w - 0.5)
+                ends = (0, call.key.height - 1), (0, call.key.width - 1)
+                panels.append(Panel(f'iRPE, {name}', maps, ends, star, categories=True))
+                numbers[name] = dict(module=call.name, query=[row, column], buckets=maps)
+    if not panels:
+        return None
+    return Picture(
+        'buckets', "iRPE's buckets", 'Keys of one colour share a bucket, so that the query (star) '
+        'cannot tell their offsets apart; colours repeat after 20.',
+        lambda: draw_maps(panels, '', 'key, columns', 'key, rows', columns=5), 'bucket', numbers)
+
+
+def attention(calls: list[AttentionCall], photo: Array | None, at: tuple[float, float]
+              ) -> Picture | None:
+    """The attention of one token, mean of the heads, over the photo: in the first layer, one in
+    the middle, and the last."""
+    chosen = [calls[index] for index in sorted({0, len(calls) // 2, len(calls) - 1})
+              ] if calls else []
+    panels, numbers = [], {}
+    for call in chosen:
+        weights = call.of_token(at).numpy()
+        star = tuple(place * side - 0.5 for place, side in zip(at, weights.shape, strict=True))
+        panels.append(Panel(_title(call.name), weights, star=star, photo=photo))
+        numbers[call.name] = weights
+    if not panels:
+        return None
+    return Picture(
+        'attention', 'Attention of one token', 'The colour is the weight that the token at the '
+        'star gives to each cell, mean of the heads.',
+        lambda: draw_maps(panels, 'attention weight', '', '', columns=3, inches=3.4),
+        'attention weight', dict(at=list(at), weights=numbers))

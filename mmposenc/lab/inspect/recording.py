@@ -1,0 +1,351 @@
+"""What is recorded of a model while it runs: attention, what encodings add, maps after blocks."""
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from operator import add
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from mmposenc.attention import (
+    PlainWindowAttention,
+    ShiftWindowAttention,
+    SpatialReductionAttention,
+    WindowAttention,
+)
+from mmposenc.attention.terms import Term
+from mmposenc.backbones.structure import is_attention
+from mmposenc.encodings.base import RelativeEncoding, TokenEncoding
+from mmposenc.encodings.placement import PlacedEncodings
+from mmposenc.functional.grids import Grid, as_grid, key_grid
+from mmposenc.functional.masking import split_prefix, tokens_to_map
+from mmposenc.functional.packing import Row
+from mmposenc.functional.windows import Windows
+
+
+@dataclass
+class AttentionCall:
+    """One call of an attention on a grid.
+
+    Attributes:
+        name, module: which.
+        weights: (B or B * windows, heads, P + L, P + Lk), after the softmax.
+        added: what its encoding added to the logits, (1 or as weights, 1 or heads, P + L, P + Lk),
+            or None.
+        grid, key: the grids of queries and keys; in windows both are the window.
+        windows: how the map was cut into windows, or None.
+    """
+
+    name: str
+    module: nn.Module
+    weights: Tensor
+    added: Tensor | None
+    grid: Grid
+    key: Grid
+    windows: Windows | None = None
+
+    @property
+    def num_prefix_tokens(self) -> int:
+        """P, the tokens in front of the grid."""
+        return int(getattr(self.module, 'num_prefix_tokens', 0))
+
+    @property
+    def map_shape(self) -> tuple[int, int]:
+        """(H, W) of the whole map."""
+        return self.grid.hw if self.windows is None else self.windows.hw_shape
+
+    @property
+    def cells(self) -> Tensor:
+        """(windows, L): the number of each query's cell on the map, row by row; -1 for the zeros
+        that fill up the last windows. Without windows there is one row."""
+        height, width = self.map_shape
+        numbers = torch.arange(1, 1 + height * width).view(1, -1, 1)
+        return (numbers if self.windows is None else self.windows.cut(numbers))[..., 0] - 1
+
+    def places(self) -> tuple[Tensor, Tensor]:
+        """Row and column of each query (windows, L, 2) and key (windows, Lk, 2), in cells of the
+        map."""
+        width = self.map_shape[1]
+        cells = self.cells
+        queries = torch.stack((cells // width, cells % width), -1).float()
+        if self.windows is not None or self.key == self.grid:
+            return queries, queries
+        rows, cols = (((torch.arange(side) + 0.5) * stride - 0.5) for side, stride in
+                      ((self.key.height, self.key.stride_h), (self.key.width, self.key.stride_w)))
+        return queries, torch.stack(torch.meshgrid(rows, cols, indexing='ij'), -1).view(1, -1, 2)
+
+    def of_token(self, at: tuple[float, float]) -> Tensor:
+        """The weights of the token at a place of the first image, mean of the heads.
+
+        Args:
+            at: the place as fractions of height and width.
+
+        Returns:
+            (H, W) of the map with NaN outside of the token's window; (Hk, Wk) for reduced keys.
+        """
+        height, width = self.map_shape
+        number = int(at[0] * height) * width + int(at[1] * width)
+        window, token = (self.cells == number).nonzero()[0].tolist()
+        prefix = self.num_prefix_tokens
+        weights = self.weights[window, :, prefix + token, prefix:].mean(0).float().cpu()
+        if self.windows is None:
+            return weights.view(self.key.hw)
+        cells = self.cells[window]
+        found = torch.full((height * width,), math.nan)
+        found[cells[cells >= 0]] = weights[cells >= 0]
+        return found.view(height, width)
+
+
+@contextmanager
+def watch_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> Iterator[None]:
+    """Record every attention on a grid inside a model as it runs.
+
+    What the model computes does not change; attention is explicit meanwhile, which takes (L, Lk)
+    numbers.
+
+    Args:
+        model: anything that contains attentions of this project.
+        note: called with each call, in the order in which they run.
+
+    Raises:
+        ValueError: while the model runs, for layers that leave padded tokens out.
+    """
+    windows: dict[nn.Module, Windows] = {}
+    added: list[Tensor] = []  # of the attention that runs
+    encodings: dict[RelativeEncoding, None] = {}  # several attentions may share one
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            if isinstance(module, ShiftWindowAttention):
+                stack.callback(module.register_forward_pre_hook(
+                    partial(_note_windows, windows), with_kwargs=True).remove)
+            elif is_attention(module):
+                stack.callback(module.register_forward_pre_hook(
+                    partial(_ask_for_weights, name, added), with_kwargs=True).remove)
+                stack.callback(module.register_forward_hook(
+                    partial(_take_weights, name, added, windows, note), with_kwargs=True).remove)
+                if module.rel_pos_encoding is not None:
+                    encodings[module.rel_pos_encoding] = None
+        for encoding in encodings:
+            recorded = partial(_recorded_terms, encoding.terms, added)
+            encoding.terms = recorded  # type: ignore[method-assign, assignment]
+            stack.callback(delattr, encoding, 'terms')
+        yield
+
+
+def arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name."""
+    return inspect.signature(module.forward).bind(*args, **kwargs).arguments
+
+
+def _note_windows(windows: dict[nn.Module, Windows], module: Any, args: tuple[Any, ...],
+                  kwargs: dict[str, Any]) -> None:
+    grid = as_grid(arguments(module, args, kwargs)['hw_shape'])
+    windows[module.w_msa] = Windows(grid.hw, module.window_size, module._shift(grid.hw))
+
+
+def _ask_for_weights(name: str, added: list[Tensor], module: nn.Module, args: tuple[Any, ...],
+                     kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    added.clear()
+    given = arguments(module, args, kwargs)
+    if isinstance(given.get('hw_shape'), Row):
+        raise ValueError(f'{name} leaves padded tokens out, so its weights lie on no grid: '
+                         f'give an image without padding, or the encoder skip_padding=False')
+    return args, {**kwargs, 'need_weights': _has_grid(module, given)}
+
+
+def _take_weights(name: str, added: list[Tensor], windows: dict[nn.Module, Windows],
+                  note: Callable[[AttentionCall], None], module: Any, args: tuple[Any, ...],
+                  kwargs: dict[str, Any], output: Any) -> Any:
+    given = arguments(module, args, kwargs)
+    if not _has_grid(module, given):
+        return output
+    out, weights = output
+    cut = windows.get(module)
+    if isinstance(module, PlainWindowAttention):
+        cut = Windows(as_grid(given['hw_shape']).hw, module.window_size)
+    in_windows = isinstance(module, WindowAttention | PlainWindowAttention)
+    grid = as_grid(module.window_size if in_windows else given['hw_shape'])
+    key = grid
+    if isinstance(module, SpatialReductionAttention):
+        key = key_grid(grid, module.reduced_grid(grid))
+    note(AttentionCall(name, module, weights.detach(), reduce(add, added) if added else None,
+                       grid, key, cut))
+    return out
+
+
+def _has_grid(module: nn.Module, given: dict[str, Any]) -> bool:
+    """False in a decoder, whose queries are objects."""
+    return isinstance(module, WindowAttention) or given.get('hw_shape') is not None
+
+
+def _recorded_terms(original: Callable[[Grid, Grid], list[Term]], added: list[Tensor],
+                    q_grid: Grid, k_grid: Grid) -> list[Term]:
+    """The terms of an encoding; what they add to the logits is recorded."""
+    return [each if each.on_values else _RecordedTerm(each, added)
+            for each in original(q_grid, k_grid)]
+
+
+class _RecordedTerm(Term):
+    """A term whose definition is recorded, for every query and key."""
+
+    def __init__(self, term: Term, added: list[Tensor]) -> None:
+        self.term, self.added = term, added
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """See :class:`Term`."""
+        logits = self.term.dense(q, k)
+        self.added.append(logits.detach().expand(-1, -1, q.shape[-2], k.shape[-2]))
+        return logits
+
+
+class Addition(NamedTuple):
+    """What one token encoding added to the tokens (H * W, C) of the first image."""
+
+    name: str
+    module: nn.Module
+    hw_shape: tuple[int, int]
+    added: Tensor
+
+
+@contextmanager
+def watch_tokens(model: nn.Module) -> Iterator[list[Addition]]:
+    """Record what every token encoding inside a model adds; those that change the grid add nothing
+    and are left out.
+
+    Yields:
+        The list that additions are appended to, in the order in which the encodings run.
+    """
+    found: list[Addition] = []
+
+    def take(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
+             out: Tensor) -> None:
+        given = arguments(module, args, kwargs)
+        before, after = (split_prefix(x[:1].detach(), given.get('num_prefix_tokens', 0))[1]
+                         for x in (given['x'], out))
+        if before.shape == after.shape:
+            hw_shape = as_grid(given['hw_shape']).hw
+            found.append(Addition(name, module, hw_shape, (after - before)[0].float().cpu()))
+
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            if isinstance(module, TokenEncoding):
+                stack.callback(module.register_forward_hook(
+                    partial(take, name), with_kwargs=True).remove)
+        yield found
+
+
+@dataclass
+class Subject:
+    """A model that is inspected, and how it is run.
+
+    Attributes:
+        model: a backbone, or a whole detector if it has an encoder of this project.
+        run: runs it once on images (B, C, H, W).
+        has_encoder: whether its last map is the memory of a DETR's encoder.
+    """
+
+    model: nn.Module
+    run: Callable[[Tensor], object]
+    has_encoder: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.has_encoder = any(map(is_encoder, self.model.modules()))
+
+    @torch.no_grad()
+    def maps(self, images: Tensor) -> dict[str, Tensor]:
+        """The maps of tokens (B, C, h, w) after each block, by name, in the order in which blocks
+        run; of a backbone of another library those that it returns.
+
+        Raises:
+            ValueError: the model has no blocks of this project and returns no maps.
+        """
+        found: dict[str, Tensor] = {}
+        with ExitStack() as stack:
+            _watch_maps(self.model, (images.shape[-2], images.shape[-1]), found, stack)
+            self.run(images)
+        if not found:
+            raise ValueError(f'model={type(self.model).__name__} has no blocks of this project and '
+                             f'no backbone that returns maps (B, C, H, W)')
+        return {name: values.float() for name, values in found.items()}  # frozen stages: halves
+
+    @torch.no_grad()
+    def calls(self, images: Tensor) -> list[AttentionCall]:
+        """The calls of attention on a grid in one pass over images (B, C, H, W)."""
+        found: list[AttentionCall] = []
+        with watch_attention(self.model, found.append):
+            self.run(images)
+        return found
+
+    @torch.no_grad()
+    def additions(self, images: Tensor) -> list[Addition]:
+        """What token encodings add in one pass over images (B, C, H, W)."""
+        with watch_tokens(self.model) as found:
+            self.run(images)
+        return found
+
+
+def is_encoder(module: nn.Module) -> bool:
+    """Whether a module is a DETR encoder of this project, by its attributes: importing its class
+    would import OpenMMLab."""
+    levels = getattr(module, 'pos_encodings', None)
+    return isinstance(levels, nn.ModuleList) and isinstance(levels[0], PlacedEncodings)
+
+
+def _watch_maps(model: nn.Module, hw_shape: tuple[int, int], found: dict[str, Tensor],
+                stack: ExitStack) -> None:
+    in_encoders = {placed for module in model.modules() if is_encoder(module)
+                   for placed in module.modules()}
+
+    def take_placed(name: str, module: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
+        given = arguments(module, args, kwargs)
+        tokens, grid, _ = out
+        stage, position = name.rpartition('pos_encodings')[0], given['position']
+        cells = split_prefix(tokens.detach(), given.get('num_prefix_tokens', 0))[1]
+        label = f'{stage}blocks.{position}' if position >= 0 else f'{stage}input'.replace('.', ' ')
+        found[label] = tokens_to_map(cells.contiguous(), grid)
+
+    def take_timm(name: str, module: nn.Module, args: Any, out: Tensor) -> None:
+        found[name] = backbone.block_map(out.detach(), hw_shape)[0]
+
+    def take_outputs(module: nn.Module, args: Any, out: Any) -> None:
+        maps = [each for each in tree_leaves(out) if isinstance(each, Tensor) and each.dim() == 4]
+        found.update((f'map {index}', each.detach()) for index, each in enumerate(maps))
+
+    backbone: Any = getattr(model, 'backbone', model)
+    placed = {name: module for name, module in model.named_modules()
+              if isinstance(module, PlacedEncodings) and module not in in_encoders}
+    if hasattr(backbone, 'block_map'):  # timm's models may have no encodings of this project
+        for name, block in backbone.blocks():
+            stack.callback(block.register_forward_hook(partial(take_timm, name)).remove)
+    elif placed:
+        for name, module in placed.items():
+            stack.callback(module.register_forward_hook(
+                partial(take_placed, name), with_kwargs=True).remove)
+    else:
+        stack.callback(backbone.register_forward_hook(take_outputs).remove)
+    for name, module in model.named_modules():
+        if is_encoder(module):
+            stack.callback(module.register_forward_hook(
+                partial(_take_memory, name, found), with_kwargs=True).remove)
+
+
+def _take_memory(name: str, found: dict[str, Tensor], module: nn.Module, args: Any, kwargs: Any,
+                 out: Any) -> None:
+    """The memory of a DETR's encoder as maps, the finest level last."""
+    given = arguments(module, args, kwargs)
+    grids: Any = given.get('hw_shapes')
+    grids = given.get('spatial_shapes') if grids is None else grids
+    grids = grids.tolist() if isinstance(grids, Tensor) else grids
+    grids = [grids] if isinstance(grids[0], int) else grids
+    memory = (out[0] if isinstance(out, tuple) else out).detach()
+    levels = memory.split([height * width for height, width in grids], 1)
+    for level in reversed(range(len(grids))):
+        label = f'{name} level {level}' if len(grids) > 1 else name
+        found[label] = tokens_to_map(levels[level].contiguous(), tuple(grids[level]))

@@ -1,0 +1,247 @@
+"""Inspects the model of a config: lines for the terminal, pictures and numbers in a folder."""
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mmcv
+import numpy as np
+import torch.nn.functional as F
+from mmengine.config import Config
+from mmengine.registry import DATASETS, init_default_scope
+from torch import Tensor
+
+from mmposenc.engine.config.checks import check_checkpoint, check_files, check_folder
+from mmposenc.engine.config.models import (
+    as_inputs,
+    build_bare,
+    check_pictures,
+    load_weights,
+    noise,
+    pass_once,
+    read_picture,
+)
+from mmposenc.engine.config.nodes import build_data_set, data_sets, usual_size
+from mmposenc.engine.config.testing import scope_of
+
+from .counts import Counts, count
+from .drawing import NAMES, Array, Picture, plain
+from .figures import draw_all
+from .probes import measure_all
+from .recording import Subject, is_encoder
+
+#: Images from the config's test data, or of noise; and the longer side of a photo in pictures.
+IMAGES, PHOTO = 4, 512
+#: What numbers.json says of itself.
+COMMAND = 'mmposenc inspect'
+
+
+@dataclass
+class Inputs:
+    """What a model is run on.
+
+    Attributes:
+        images: (B, C, H, W), as the model takes them.
+        photo: the first image for readers, (h, w, 3) from 0 to 1; None for noise.
+        names: the images in words, or why they are noise.
+    """
+
+    images: Tensor
+    photo: Array | None
+    names: str
+
+
+def inspect_config(cfg: Config, checkpoint: str | None = None, *,
+                   size: tuple[int, int] | None = None, images: Sequence[str] = (),
+                   at: tuple[float, float] = (0.5, 0.5), out: str | None = None,
+                   seed: int = 0) -> list[str]:
+    """Inspect the model of a config.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain, of this project's models or others.
+        checkpoint: weights of the whole model; None leaves them random and measures nothing.
+        size: (H, W) of the input in pixels; None: the config's usual size.
+        images: files of pictures; by default some of the config's test data, else noise.
+        at: the place of the token whose attention is drawn, as fractions of height and width.
+        out: folder of pictures and ``numbers.json``; None writes nothing.
+        seed: of noise, crops and random weights.
+
+    Returns:
+        Lines for a reader: where encodings sit, counts, and a sentence for each picture.
+
+    Raises:
+        ValueError: a size below 1, a place outside the image, a checkpoint that does not fit, a
+            picture that cannot be read, or a folder with files that are not of an inspection.
+        FileNotFoundError: a picture or the checkpoint does not exist.
+    """
+    scope_of(cfg)  # an error without one
+    if not all(0.0 <= each < 1.0 for each in at):
+        raise ValueError(f'at={at} must be two fractions of height and width in [0, 1)')
+    check_pictures(images)
+    if checkpoint is not None:
+        check_checkpoint(checkpoint, 'checkpoint')
+    if out is not None:
+        check_out(Path(out))
+    counts = count(cfg, size or usual_size(cfg))
+    lines = counted_lines(counts)
+    if out is None:
+        return lines
+    subject, inputs = build_subject(cfg, checkpoint, images=images, size=size, seed=seed)
+    pictures = draw_all(subject, inputs.images[:1], inputs.photo, at)
+    if checkpoint is not None:
+        pictures += measure_all(subject, inputs.images, seed)
+    about = dict(
+        command=COMMAND, config=cfg.filename, checkpoint=checkpoint,
+        model=counts.model, encodings=counts.encodings, counted_at=list(counts.hw_shape),
+        parameters=counts.parameters, parameters_without=counts.parameters_without,
+        macs=counts.macs, macs_without=counts.macs_without,
+        images=inputs.names, input=list(inputs.images.shape[-2:]))
+    write(Path(out), about, pictures)
+    height, width = inputs.images.shape[-2:]
+    weights = 'random weights' if checkpoint is None else Path(checkpoint).name
+    lines += ['', f'pictures of {weights} on {inputs.names}, {height} x {width} pixels, in {out}:']
+    return lines + [f'{each.name}.png: {each.sentence}' for each in pictures]
+
+
+def counted_lines(counts: Counts) -> list[str]:
+    """Where the encodings sit, and what the model takes with and without them."""
+    height, width = counts.hw_shape
+    without = ('' if counts.macs_without is None
+               else f', {in_words(counts.macs_without)} without encodings')
+    lines = [counts.model, *(counts.encodings or ['no position encodings']),
+             f'parameters: {counts.parameters:,}, {counts.parameters_without:,} without encodings',
+             f'multiply-accumulates for one image of {height} x {width} pixels: '
+             f'{in_words(counts.macs)}{without}']
+    return [*lines, counts.note] if counts.note else lines
+
+
+def in_words(macs: int) -> str:
+    """A number of multiply-accumulates: '4.509 G', '5.214 M'."""
+    return f'{macs / 1e9:.3f} G' if macs >= 1e9 else f'{macs / 1e6:.3f} M'
+
+
+def check_out(folder: Path) -> None:
+    """Check that a folder can be written into, and that no file there that is not of an earlier
+    inspection would be replaced.
+
+    Raises:
+        ValueError: names the option, the folder and the file.
+    """
+    check_folder(str(folder), '--out')
+    own = own_files(folder)
+    for name in [f'{each}.png' for each in NAMES] + ['numbers.json']:
+        path = folder / name
+        if path.is_symlink() or (path.exists() and name not in own):
+            raise ValueError(f'--out {folder}: {name} is there and was not written by {COMMAND}; '
+                             f'give another folder')
+
+
+def own_files(folder: Path) -> list[str]:
+    """Names of the files that an earlier inspection wrote into a folder."""
+    try:
+        about = json.loads((folder / 'numbers.json').read_text())
+        if about['command'] != COMMAND:
+            return []
+        names = [f'{name}.png' for name in about['pictures'] if name in NAMES]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [*names, 'numbers.json']
+
+
+def write(folder: Path, about: dict[str, Any], pictures: Sequence[Picture]) -> None:
+    """Write pictures and ``numbers.json``, in place of those of an earlier inspection."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in own_files(folder):
+        (folder / name).unlink(missing_ok=True)
+    about = {**about, 'pictures': {
+        each.name: plain(dict(file=f'{each.name}.png', title=each.title, sentence=each.sentence,
+                              unit=each.unit, **each.numbers)) for each in pictures}}
+    text = json.dumps(about, indent=1, allow_nan=False)
+    for each in pictures:
+        each.draw().savefig(folder / f'{each.name}.png', dpi=130)
+    (folder / 'numbers.json').write_text(f'{text}\n')
+
+
+def build_subject(cfg: Config, checkpoint: str | None, *, images: Sequence[str] = (),
+                  size: tuple[int, int] | None = None, seed: int = 0) -> tuple[Subject, Inputs]:
+    """The model of a config, ready to run, and what it is run on.
+
+    Args:
+        cfg, checkpoint, images, size, seed: see :func:`inspect_config`; sides are rounded to whole
+            cells of the coarsest map.
+    """
+    scope = scope_of(cfg)
+    init_default_scope(scope)
+    model: Any = build_bare(cfg, seed=seed)
+    if checkpoint is not None:
+        load_weights(model, checkpoint)
+    side = cell_side(model)
+    height, width = (max(1, round(each / side)) * side for each in size or usual_size(cfg))
+    pictures, names = (list(images), f'{len(images)} images') if images else data_images(cfg)
+    batch, photo = noise(cfg, (height, width), count=IMAGES, seed=seed), None
+    if pictures:
+        pixels = [read_picture(cfg, each) if isinstance(each, str) else each for each in pictures]
+        batch, photo = as_inputs(cfg, pixels, (height, width)), as_photo(pixels[0])
+        right, below = width - batch.shape[-1], height - batch.shape[-2]
+        if min(right, below) < 0:  # a preprocessor may pad to a multiple of some number
+            batch = F.pad(batch, (0, right, 0, below))
+    if any(map(is_encoder, model.modules())):
+        subject = Subject(model, lambda images: pass_once(scope, model, images))
+    else:
+        subject = Subject(model.backbone, model.backbone)
+    return subject, Inputs(batch, photo, names)
+
+
+def cell_side(model: Any) -> int:
+    """Pixels that the sides of an image must be multiples of so that no map of a model holds cells
+    in part: the side of a cell in the coarsest map, 32 where nothing says it, and what images are
+    padded to."""
+    backbone, side = model.backbone, 32
+    if hasattr(backbone, 'patch_sizes'):
+        side = math.prod(backbone.patch_sizes)
+    elif isinstance(getattr(backbone, 'patch_size', None), int):
+        # A pyramid halves its map from stage to stage.
+        side = backbone.patch_size * 2 ** max(len(getattr(backbone, 'stages', ())) - 1, 0)
+    preprocessor = getattr(model, 'data_preprocessor', None)
+    padded = [getattr(preprocessor, name, None) for name in ('pad_size_divisor', 'size_divisor')]
+    return math.lcm(side, *(int(each) for each in padded if each))
+
+
+def data_images(cfg: Config) -> tuple[list[Any], str]:
+    """Some pictures, spread over the test data, as files or pixels, and what they are; or none and
+    the reason."""
+    phase = 'test' if cfg.get('test_dataloader') else 'val'
+    if not cfg.get(f'{phase}_dataloader'):
+        return [], 'noise (the config has no test data)'
+    offline = copy.deepcopy(cfg)
+    with DATASETS.switch_scope_and_registry(scope_of(cfg)) as registry:
+        for _, node in data_sets(offline, phase):
+            if 'download' in inspect.signature(registry.get(node.type)).parameters:
+                node.download = False  # an inspection does not start a download
+    try:
+        check_files(cfg, (phase,))
+        dataset = build_data_set(offline[f'{phase}_dataloader'].dataset)
+    except (FileNotFoundError, RuntimeError):  # RuntimeError: not downloaded
+        return [], 'noise (the test data is not there)'
+    chosen = min(IMAGES, len(dataset))
+    infos = [dataset.get_data_info(index * len(dataset) // chosen) for index in range(chosen)]
+    # Data sets that store pixels store RGB, and files are read blue first.
+    pictures = [np.asarray(each['img'])[..., ::-1] if np.ndim(each.get('img')) == 3
+                else np.asarray(each['img']) if 'img' in each else str(each['img_path'])
+                for each in infos]
+    return pictures, f'{chosen} of the test images'
+
+
+def as_photo(pixels: Array) -> Array:
+    """(h, w, 3) red first, from 0 to 1, of a picture as it was read."""
+    longest = max(pixels.shape[:2])
+    if longest > PHOTO:
+        pixels = mmcv.imrescale(pixels, PHOTO / longest)
+    colors: Array = pixels[..., ::-1] if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, 2)
+    return colors / 255.0
