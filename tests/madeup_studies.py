@@ -20,7 +20,7 @@ def run(encoding, seed, values, status='finished', **more):
 
 
 def encoding(name, parameters=60_000, label=None, macs=1e6):
-    costs = [dict(factor=factor, hw=None, macs=macs and macs * factor ** 2, activations=None,
+    costs = [dict(factor=factor, hw=None, macs=macs and macs * factor ** 2,
                   seconds=None, peak_bytes=None) for factor in SIZES]
     return dict(name=name, label=label or name, changes={}, parameters=parameters, costs=costs)
 

@@ -6,7 +6,7 @@ from scripts import ROOT, run_python
 
 MM = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
 TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'padding', 'engine.prepare',
-              'openmmlab.datasets', 'lab.figures', 'lab.diagnose')
+              'openmmlab.datasets')
 
 # With None in sys.modules a package can neither be found nor imported.
 BLOCK = f'import sys\nfor name in {MM}: sys.modules[name] = None\n'

@@ -2,7 +2,7 @@
 
     config/     configs: found, overridden, checked; their models, data and images
     training/   launch.py is where to start; the runner, its loops, hooks and checkpoints
-    apps/       uses of a config other than training: predictions, export, complexity
+    apps/       uses of a config other than training: predictions, export
     prepare/    data sets on disk; needs neither torch nor OpenMMLab
 
 The names below are what commands and scripts call. Each is imported when it is asked for.

@@ -28,6 +28,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from ..backbones.structure import encoding_lines
 from ..command_line import Prints, printable
 
 #: Packages whose lines go to the log file, not to the console.
@@ -151,7 +152,7 @@ class ConsoleHook(Hook):
                 f'{what} {type(model).__name__}{on}: {count / 1e6:.2f} million parameters'
                 + f', {trained / 1e6:.2f} of them trained' * (trained < count)
                 + f'; on {runner.world_size} x {get_device()}{threads}',
-                *lines):
+                *encoding_lines(model), *lines):
             runner.logger.info(line)
         self._log_repeated(runner)
 

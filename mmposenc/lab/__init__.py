@@ -1,8 +1,7 @@
 """Questions about position encodings, on top of everything else.
 
     compare/    which encoding for my data: trains and tests several, and writes a report
-    diagnose/   what a model knows of positions, measured without training
-    figures/    pictures of what encodings do; arrays and figures need only torch
+    inspect/    where encodings of a model sit, what they cost, what they do
 
 Each is a command of the same name, in mmposenc.commands.
 """

@@ -13,14 +13,13 @@ from mmposenc import command_options
 from mmposenc.checkpoint import SOURCES
 from mmposenc.command_line import printable, reported
 from mmposenc.command_options import USUAL
-from mmposenc.commands import COMMANDS, convert, export, figures, main
+from mmposenc.commands import COMMANDS, convert, export, main
 from mmposenc.engine.apps import export as engine_export
 from mmposenc.engine.config import nodes as config_sizes
 from mmposenc.engine.config import options
-from mmposenc.lab.figures.paper_figures import FIGURES
 
 SCRIPTS = {'train': 'train', 'test': 'test', 'convert': 'convert_checkpoint',
-           'figures': 'visualize_encoding', 'browse': 'browse_dataset', 'prepare': 'prepare_data'}
+           'browse': 'browse_dataset', 'prepare': 'prepare_data'}
 
 
 def said(capsys, run, words) -> tuple[object, str]:
@@ -102,12 +101,10 @@ for name in COMMANDS:
 
 def test_what_help_lists_is_what_the_commands_can_do() -> None:
     """Help can't ask the modules that know: they load torch."""
-    assert figures.FIGURES == tuple(FIGURES) and convert.SOURCES == tuple(SOURCES)
+    assert convert.SOURCES == tuple(SOURCES)
     assert export.OPSET == engine_export.OPSET
     side, pixels = config_sizes._SIDE, config_sizes._MOST
     assert f'{side} x {side}' in USUAL and f'{pixels ** .5:.0f} x {pixels ** .5:.0f}' in USUAL
-    for name in FIGURES:
-        assert f'\n    {name} ' in figures.__doc__
 
 
 def test_options_of_the_config_are_read_as_mmengine_reads_them(tmp_path, capsys) -> None:

@@ -7,7 +7,6 @@ import time
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -209,7 +208,7 @@ def test_models_are_timed_once_and_what_can_not_be_timed_is_said(copied, capsys,
     def measured(cfg, size, place):
         if cfg.model.backbone.pos_encoding and size == (64, 64):
             raise RuntimeError('no memory')
-        return SimpleNamespace(seconds=0.25, peak_bytes=None)
+        return dict(seconds=0.25, peak_bytes=None)
     monkeypatch.setattr(extras, 'measure_time', measured)
     extras.time_models(study)
     assert 'peg at 2x is not timed: RuntimeError: no memory' in capsys.readouterr().err

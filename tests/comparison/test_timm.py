@@ -16,7 +16,7 @@ from mmposenc.lab.compare.study.applying import apply, check_fits
 from mmposenc.lab.compare.study.encodings import read_entries
 from mmposenc.lab.compare.study.insertion import build_backbone
 from mmposenc.lab.compare.study.study import read_study
-from mmposenc.lab.diagnose.features import Examined
+from mmposenc.lab.inspect.recording import Subject
 from mmposenc.openmmlab.timm_backbone import TimmBackbone
 
 import timm  # isort: skip
@@ -100,12 +100,11 @@ def test_weights_of_timm_are_read_and_new_encodings_stay(tmp_path):
 
 
 @pytest.mark.parametrize('name', MODELS)
-def test_a_diagnosis_sees_the_map_behind_each_block(name):
+def test_an_inspection_sees_the_map_behind_each_block(name):
     model = backbone(name, pos_encoding=PEG)
-    maps = Examined(model).maps(torch.randn(2, 3, 32, 32))
-    blocks = 4 if 'swin' in name else 2
-    assert [each.values.shape[-1] for each in maps] == (
-        [8, 8, 4, 4] if 'swin' in name else [4, 4]) and len(maps) == blocks
+    maps = Subject(model, model).maps(torch.randn(2, 3, 32, 32))
+    assert [values.shape[-1] for values in maps.values()] == (
+        [8, 8, 4, 4] if 'swin' in name else [4, 4])
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def test_commands_of_a_page_are_understood(page):
 
 
 #: Pages that take seconds.
-LONG = ('docs/complexity.md', 'docs/visualization.md')
+LONG = ('docs/inspect.md',)
 
 
 @pytest.mark.parametrize('page', [

@@ -14,7 +14,6 @@ from browser import Browser, needs_browser
 from running import ROOT
 
 from mmposenc import attention, backbones, checkpoint, detr, encodings, functional
-from mmposenc.lab import figures as visualization
 from mmposenc.names import CLASSES
 
 pytestmark = pytest.mark.slow
@@ -88,7 +87,7 @@ def test_every_public_name_is_in_the_api(site, pages):
               for name, module in table.items()}
     assert wanted <= found
     names = {name.rpartition('.')[2] for name in found}
-    for room in (attention, checkpoint, encodings, functional, visualization, backbones, detr):
+    for room in (attention, checkpoint, encodings, functional, backbones, detr):
         public = {name for name in room.__all__ if callable(getattr(room, name))}
         assert public <= names, room
 

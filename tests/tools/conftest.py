@@ -41,12 +41,6 @@ def browse():
 
 
 @pytest.fixture(scope='session')
-def visualize():
-    main = load_tool('visualize_encoding').main
-    return lambda *args: main([str(arg) for arg in args])
-
-
-@pytest.fixture(scope='session')
 def detector(tmp_path_factory, train) -> dict[str, Path]:
     """Data, config, work directory and checkpoint of a tiny RetinaNet-PVT + PEG, trained for two
     epochs of two iterations."""

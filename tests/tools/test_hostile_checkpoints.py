@@ -13,6 +13,7 @@ from scripts import load_tool, run_python
 
 import mmposenc  # noqa: F401  (importing it makes mmengine's loading safe)
 from mmposenc.checkpoint import read_checkpoint
+from mmposenc.commands import inspect
 
 REFUSED = r'evil\.pth is refused: to read it, code .*weights_only=False.*use weights\.pth'
 
@@ -47,9 +48,9 @@ def test_the_mark_would_be_left(tmp_path, monkeypatch) -> None:
     assert pathlib.Path('mark').exists()
 
 
-def test_testing_figures_and_conversion(evil, detector, test, visualize) -> None:
+def test_testing_inspecting_and_conversion(evil, detector, test) -> None:
     refused(test, detector['config'], evil, '--work-dir', 'work')
-    refused(visualize, detector['config'], evil, '--output-dir', 'figures')
+    refused(inspect.main, [str(detector['config']), str(evil), '--out', 'inspected'])
     refused(load_tool('convert_checkpoint').main, ['deit', evil, 'out.pth'])
     refused(read_checkpoint, evil)
 

@@ -121,37 +121,16 @@ CLASSIFIER = {
         ('--out note.txt/x --dry-run', 'error: --out note.txt/x: '),
         ('--cfg-options test_evaluator.type=Foo', "test_evaluator.type='Foo'"),
         ('--cfg-options test_dataloader.dataset.data_root=/no', 'test_dataloader.dataset.data_')],
-    'figures': [
-        ('cls.py', '--output-dir --figure --gallery')],
-    'figures cls.py': [
-        ('--output-dir note.txt', '--output-dir note.txt'),
-        ('--output-dir o --gallery g', '--gallery: not allowed'),
-        ('--output-dir o --out x.png', '--out does nothing without --figure'),
-        ('--output-dir o --at 0 0 --at 1 1', 'one place is required'),
-        ('--gallery g --width 3', '--width does nothing without --figure'),
-        ('--gallery g --name ../x', "name='../x'"), ('--gallery g --page x.txt', "page='x.txt'"),
-        ('--figure kernels', '--figure kernels needs --out')],
-    'figures cls.py --figure kernels --out': [
-        ('x.jpg', "--out='x.jpg' must end in"),
-        ('x.png --width 0.5', 'width=0.5 must'),
-        ('x.png --save-arrays x.txt', "--save-arrays='x.txt'")],
-    'figures cls.py --out x.png --figure': [
-        ('matrix --against no.py', "'no.py'"),
-        ('matrix --against a b c', '--against takes a config and at most one checkpoint'),
-        ('overlay --image no.jpg', "image: there is no file 'no.jpg'"),
-        ('overlay --image text.jpg', 'text.jpg can not be read'),
-        ('overlay --image a.jpg --size 30 32', 'size=(30, 32) must be multiples of 32')],
-    'diagnose': [
-        ('empty.py', 'default_scope=None'),
+    'inspect': [
+        ('empty.py', 'default_scope=None'), ('cls.py --size 1', 'an image of 1x1 is smaller'),
         ('cls.py --size 1000000000', "--size: '1000000000' must be a whole number from 1 to 65536"),
-        ('cls.py --output-dir note.txt/x', '--output-dir note.txt/x'),
-        ('cls.py --format svg', '--format does nothing without --output-dir')],
-    'complexity': [
-        ('cls.py', '--size'), ('cls.py --size 1', 'an image of 1x1 is smaller'),
-        ('cls.py --size 32 --time --device gpu', "device='gpu'"),
-        ('cls.py --size 32 --device cpu', '--device does nothing without --time'),
-        ('cls.py --size 32 --plot x.png', '--plot needs two sizes'),
-        ('cls.py --size 32 --size 64 --plot x.txt', "--plot='x.txt'")],
+        ('cls.py --size 1 2 3', '--size 1 2 3: give H W, or one number'),
+        ('cls.py --at 0 0', '--at does nothing without --out'),
+        ('cls.py no.pth', 'no.pth'), ('cls.py other.pth --out o', 'other.pth does not fit'),
+        ('cls.py --out o --at 0 1', 'at=(0.0, 1.0) must be two fractions'),
+        ('cls.py --out note.txt/x', '--out note.txt/x'),
+        ('cls.py --out o --image no.jpg', "image: there is no file 'no.jpg'"),
+        ('cls.py --out o --image text.jpg', 'text.jpg can not be read')],
     'convert': [
         ('auto no.pth x.pth', 'no.pth is no file'), ('auto text.pth x.pth', 'text.pth cannot be'),
         ('auto other.pth x.pth', 'other.pth is of an unknown source'),

@@ -1,4 +1,4 @@
-"""Uses of a config other than training: predictions, export, complexity, pictures of inputs,
+"""Uses of a config other than training: predictions, export, pictures of inputs,
 tables of results.
 """
 from mmposenc.installed import require

@@ -148,7 +148,7 @@ def tested_size(cfg: Config) -> Size | None:
 
 
 def usual_size(cfg: Config) -> Size:
-    """(H, W) of the images that figures and measures of a config's model are made of, where nobody
+    """(H, W) of the images that pictures and counts of a config's model are made of, where nobody
     says: as many pixels as it trains with, or those of 512 x 512 in the same ratio where it trains
     with more; else the ``img_size`` of its backbone, else 224 x 224.
     """

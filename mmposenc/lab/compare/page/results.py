@@ -20,7 +20,7 @@ from ..study.study import Run, Study
 from .report import write_report
 
 #: What may be known of a cost.
-_COSTS = ('hw', 'macs', 'activations', 'seconds', 'peak_bytes')
+_COSTS = ('hw', 'macs', 'seconds', 'peak_bytes')
 
 
 def collect(study: Study) -> dict[str, Any]:

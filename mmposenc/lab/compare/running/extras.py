@@ -5,7 +5,9 @@ model predicts for some test images, next to the ground truth.
 """
 from __future__ import annotations
 
+import statistics
 import sys
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -20,13 +22,21 @@ from mmengine.dataset import pseudo_collate
 from mmengine.registry import init_default_scope
 
 from mmposenc.command_line import in_a_line
-from mmposenc.engine.apps.complexity import count, measure_time
 from mmposenc.engine.apps.pictures import rgb_bytes, write_picture
 from mmposenc.engine.apps.prediction import Artist
 from mmposenc.engine.apps.records import class_names, record_of
-from mmposenc.engine.config.models import build_model, device_of, load_weights, own_preprocessor
+from mmposenc.engine.config.models import (
+    build_bare,
+    build_model,
+    device_of,
+    load_weights,
+    noise,
+    own_preprocessor,
+    pass_once,
+)
 from mmposenc.engine.config.nodes import build_data_set, tested_size
 from mmposenc.engine.config.testing import scope_of
+from mmposenc.lab.inspect.counts import count
 
 from ..study.applying import apply
 from ..study.encodings import Entry
@@ -37,6 +47,8 @@ from ..study.study import Run, Study, planning_lock
 #: So many times as many pictures are looked at as are shown, so that the page can show those on
 #: which encodings disagree. Small ones cost little.
 _LOOKED_AT = {'mmpretrain': 6}
+#: Timed passes, after one that is not timed.
+_PASSES = 5
 #: Boxes must score more to be drawn, and pictures are not longer.
 _SCORE, _LONGEST = 0.3, 640
 
@@ -82,7 +94,7 @@ def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
 
 
 def costs(base: Config, entry: Entry, factors: tuple[float, ...]) -> list[dict[str, Any]]:
-    """Parameters, multiply-accumulates and activations of the model at every size.
+    """Parameters and multiply-accumulates of the model at every size.
 
     Args:
         base: the study's config.
@@ -91,11 +103,11 @@ def costs(base: Config, entry: Entry, factors: tuple[float, ...]) -> list[dict[s
     """
     cfg, found = apply(base, entry), []
     for factor in factors:
-        size, told = input_size(cfg, factor), dict.fromkeys(('parameters', 'macs', 'activations'))
-        if size is not None:
-            whole = count(cfg, size).parts[0]
-            told = {key: getattr(whole, key) for key in told}
-        found.append({'factor': factor, 'hw': size, **told})
+        size = input_size(cfg, factor)
+        counts = None if size is None else count(cfg, size, without=False)
+        found.append({'factor': factor, 'hw': size,
+                      'parameters': None if counts is None else counts.parameters,
+                      'macs': None if counts is None else counts.macs})
     return found
 
 
@@ -142,24 +154,58 @@ def times(study: Study, entry: Entry) -> list[dict[str, Any]]:
         try:
             size = input_size(cfg, factor)
             if size is not None:
-                timing = measure_time(cfg, size, device_of(None))
-                told.update(seconds=timing.seconds, peak_bytes=timing.peak_bytes)
+                told.update(measure_time(cfg, size, device_of(None)))
         except Exception as error:
             print(f'{entry.name} at {factor:g}x is not timed: {in_a_line(error)}', file=sys.stderr)
         found.append(told)
     return found
 
 
-def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> Any:
-    from mmposenc.lab.figures import encoding_figures
+def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device) -> dict[str, Any]:
+    """Times passes of one random image, with random weights, without post-processing.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain.
+        hw_shape: (H, W) of the input in pixels.
+        device: where it runs.
+
+    Returns:
+        ``seconds``: the median of some passes; ``peak_bytes``: of an accelerator's memory, on a
+        CPU None.
+    """
+    model = build_bare(cfg).to(device)
+    image = noise(cfg, hw_shape).to(device)
+    backend: Any = None if device.type == 'cpu' else getattr(torch, device.type)
+    seconds = []
+    if backend is not None:
+        backend.reset_peak_memory_stats(device)
+    with torch.no_grad():
+        for _ in range(1 + _PASSES):
+            start = time.perf_counter()
+            pass_once(scope_of(cfg), model, image)
+            if backend is not None:
+                backend.synchronize(device)
+            seconds.append(time.perf_counter() - start)
+    peak = None if backend is None else int(backend.max_memory_allocated(device))
+    return dict(seconds=statistics.median(seconds[1:]), peak_bytes=peak)
+
+
+def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> list[dict[str, Any]]:
+    """Pictures of the encodings of a trained model, with the first test image as the photo."""
+    from mmposenc.lab.inspect.figures import draw_all
+    from mmposenc.lab.inspect.report import build_subject
     folder = study.folder / 'figures' / run.entry.slug
     folder.mkdir(parents=True, exist_ok=True)
     photo = folder / 'photo.png'
     write_picture(photo, original(test_set(cfg), 0)[0])
-    made = encoding_figures.figures_of(cfg, checkpoint, folder, str(photo),
-                                       title=f'{run.entry.label}, seed {run.seed}')
-    return [{**each, 'file': str((folder / Path(each['file']).name).relative_to(study.folder))}
-            for each in made]
+    subject, inputs = build_subject(cfg, checkpoint, images=[str(photo)])
+    drawn = []
+    for each in draw_all(subject, inputs.images, inputs.photo, (0.5, 0.5)):
+        path = folder / f'{each.name}.png'
+        each.draw().savefig(path, dpi=110)
+        drawn.append(dict(title=each.title, file=str(path.relative_to(study.folder)),
+                          text=each.sentence, untrained=False))
+    return drawn
 
 
 def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, name: str
