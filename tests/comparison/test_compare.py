@@ -24,7 +24,7 @@ from mmposenc.lab.compare.running import planning, progress, runs, schedule, wor
 from mmposenc.lab.compare.study import files
 from mmposenc.lab.compare.study.files import write_json
 from mmposenc.lab.compare.study.metrics import Metric
-from mmposenc.lab.compare.study.study import planning_lock, read_study
+from mmposenc.lab.compare.study.study import check_no_others, planning_lock, read_study
 
 METRIC = Metric('accuracy/top1', 'top-1 accuracy', '%')
 
@@ -233,6 +233,34 @@ def test_a_study_remembers_what_was_asked(tmp_path):
     assert study.base.to_dict()['default_scope'] == 'mmpretrain'
     with pytest.raises(FileNotFoundError, match='holds no study'):
         read_study(tmp_path)
+
+
+@pytest.mark.parametrize('name', ['config.py', 'results.csv', 'report.html', 'best.py', 'runs'])
+def test_a_folder_that_is_no_study_is_left_as_it_is(tmp_path, name):
+    cfg = tiny_study(tmp_path / 'other').base
+    (tmp_path / 'mine.txt').write_text('of no interest')
+    check_no_others(tmp_path, cfg)
+    (tmp_path / 'config.py').write_text(cfg.pretty_text)  # of a call that was killed
+    check_no_others(tmp_path, cfg)
+    (tmp_path / 'config.py').unlink()
+    (tmp_path / name).write_text('mine')
+    with pytest.raises(ValueError, match=f'holds no study .study.json., but {name}, which a study'):
+        check_no_others(tmp_path, cfg)
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to('nowhere')
+    with pytest.raises(ValueError, match=name):
+        check_no_others(tmp_path, cfg)
+
+
+@pytest.mark.parametrize('options', [(), ('--dry-run',)])
+def test_compare_does_not_replace_the_users_files(tmp_path, monkeypatch, options):
+    config = classifier_config(tmp_path)
+    mine = config.rename(tmp_path / 'config.py')
+    monkeypatch.chdir(tmp_path)
+    text = mine.read_text()
+    with pytest.raises(SystemExit, match='--out . holds no study .study.json., but config.py'):
+        compare.main(['config.py', '--encodings', 'none', 'peg', '--out', '.', *options])
+    assert mine.read_text() == text and not (tmp_path / 'planning').exists()
 
 
 def test_a_second_command_says_that_it_waits_for_the_first(tmp_path, monkeypatch, capsys):

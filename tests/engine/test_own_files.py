@@ -67,6 +67,21 @@ def test_a_new_training_does_not_replace_an_old_one(config, tmp_path) -> None:
     assert Config.fromfile(work_dir / 'mine.py').train_cfg.max_epochs == 2
 
 
+def test_links_in_the_place_of_our_files_are_replaced(config, tmp_path) -> None:
+    work_dir, elsewhere = tmp_path / 'work', tmp_path / 'elsewhere'
+    train(config, elsewhere)
+    work_dir.mkdir()
+    files = [elsewhere / name for name in ('last_checkpoint', 'mine.py')]
+    before = [path.read_text() for path in files]
+    for path in files:
+        (work_dir / path.name).symlink_to(path)
+    train(config, work_dir, **{'optim_wrapper.optimizer.lr': 0.00077})
+    assert [path.read_text() for path in files] == before
+    assert (work_dir / 'last_checkpoint').read_text() == 'epoch_1.pth'
+    assert 'lr=0.00077' in (work_dir / 'mine.py').read_text()
+    assert not any((work_dir / path.name).is_symlink() for path in files)
+
+
 def test_results_do_not_replace_a_file(config, tmp_path) -> None:
     (tmp_path / 'results.pkl').write_bytes(b'mine')
     (tmp_path / 'epoch_1.pth').write_bytes(b'PK')

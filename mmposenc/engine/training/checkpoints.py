@@ -156,6 +156,9 @@ class CheckpointHook(_CheckpointHook):
     def _save_checkpoint_with_step(self, runner: Any, step: int, meta: dict) -> None:
         if not runner.may_save():
             return
+        marker = Path(runner.work_dir, 'last_checkpoint')
+        if is_main_process() and marker.is_symlink():
+            marker.unlink()  # mmengine would write into the file that it points to
         with self._removing_later():
             super()._save_checkpoint_with_step(runner, step, meta)
             if is_main_process():

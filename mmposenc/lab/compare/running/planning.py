@@ -26,7 +26,15 @@ from ..study.lengths import Length, length_of, set_length
 from ..study.metrics import metric_of
 from ..study.rows import PREFIX
 from ..study.sizes import check_sizes
-from ..study.study import Study, check_same_config, joined, planning_lock, read_study, write_study
+from ..study.study import (
+    Study,
+    check_no_others,
+    check_same_config,
+    joined,
+    planning_lock,
+    read_study,
+    write_study,
+)
 from .extras import costs, first_size
 from .workers import LocalWorkers, SubmittedWorkers, Workers, visible_gpus
 
@@ -84,6 +92,7 @@ def plan(args: argparse.Namespace, command: str) -> tuple[Study, Config]:
             raise FileNotFoundError(f'--out {args.out} holds no study yet: give a config')
         if not entries:
             raise ValueError('--encodings: name what is to be compared, such as none learned peg')
+        check_no_others(folder, given)
     with nullcontext() if args.dry_run else planning_lock(folder):
         old = read_study(folder) if (folder / 'study.json').is_file() else None
         cfg: Any = given if given is not None or old is None else old.base

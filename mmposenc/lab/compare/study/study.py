@@ -1,6 +1,7 @@
 """What a comparison was asked for, and where it lies on disk."""
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from .lengths import Length
 from .metrics import Metric, metric_of
 
 SCHEMA = 1
+#: What a comparison writes into its folder, beside config.py and study.json.
+_RESULTS = ('report.html', 'results.csv', 'best.py', 'runs', 'figures', 'submitit')
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,19 @@ def write_study(study: Study, cfg: Config | None = None) -> None:
     told = asdict(study)
     del told['folder']
     write_json(study.folder / 'study.json', {'schema': SCHEMA, **told})
+
+
+def check_no_others(folder: Path, cfg: Config) -> None:
+    """Raise ValueError if a new study would replace files of a folder that holds none. A config.py
+    that is the study's own is what a call left that was killed before it wrote study.json."""
+    found = [name for name in _RESULTS if os.path.lexists(folder / name)]
+    config = folder / 'config.py'
+    if os.path.lexists(config) and not (
+            config.is_file() and config.read_bytes() == cfg.pretty_text.encode()):
+        found.insert(0, config.name)
+    if found:
+        raise ValueError(f'--out {folder} holds no study (study.json), but {", ".join(found)}, '
+                         f'which a study would write to; give it a folder of its own')
 
 
 def joined(old: Study, new: Study) -> Study:
