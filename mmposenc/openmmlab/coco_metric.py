@@ -118,7 +118,8 @@ def _loaded(dataset: Any, *, by_label: bool) -> dict[str, Any]:
     """
     with get_local_path(dataset.ann_file, backend_args=dataset.backend_args) as path:
         api = CheckedCOCO(path)
-    images, annotations = [], []
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
     for index in range(len(dataset)):
         info = dataset.get_data_info(index)
         image = {**api.load_imgs([info['img_id']])[0], 'img_id': info['img_id']}

@@ -103,8 +103,10 @@ def test_mmdets_checkpoints_fit(name: str, theirs: str) -> None:
 
 
 def _parts(model) -> dict[str, str]:
-    """Modules of encoder and decoder that hold no others, and the dropout of attention."""
-    return {name: repr(module) if not list(module.children()) else str(module.dropout)
+    """Modules of encoder and decoder that hold no others, and the dropout of attention. Ours are
+    not in place, which a full backward hook of the layer before would forbid."""
+    return {name: repr(module).replace('inplace=True', '')
+            if not list(module.children()) else str(module.dropout)
             for coder in (model.encoder, model.decoder) for name, module in coder.named_modules()
             if 'pos_encodings' not in name
             and (not list(module.children()) or isinstance(module, torch.nn.MultiheadAttention))}

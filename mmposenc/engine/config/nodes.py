@@ -194,9 +194,9 @@ def _within(size: Size) -> Size:
 
 #: This project's classes in the place of mmdet's, which read annotations without checks, and the
 #: arguments with which they leave to the user what mmdet leaves to him.
-_CHECKED = {'CocoDataset': dict(type='mmposenc.CocoDataset', unknown_categories='drop',
-                                check_images=False),
-            'CocoMetric': dict(type='mmposenc.CocoMetric')}
+_CHECKED: dict[str, dict[str, Any]] = {
+    'CocoDataset': dict(type='mmposenc.CocoDataset', unknown_categories='drop', check_images=False),
+    'CocoMetric': dict(type='mmposenc.CocoMetric')}
 
 
 def checked(described: Any) -> Any:
