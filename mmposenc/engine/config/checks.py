@@ -244,7 +244,7 @@ def check_no_study(cfg: Config) -> None:
 
 #: For each metric, the names of its results without their prefix: by the words of an option, and
 #: the option's default. Metrics that are not here may give any names.
-_RESULTS = {
+_RESULTS: dict[str, tuple[str, Any, dict[Any, tuple[str, ...]]]] = {
     'CocoMetric': ('metric', 'bbox', {
         'bbox': ('bbox_mAP', 'bbox_mAP_50', 'bbox_mAP_75', 'bbox_mAP_s', 'bbox_mAP_m',
                  'bbox_mAP_l'),
