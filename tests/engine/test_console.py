@@ -42,6 +42,7 @@ def test_training_and_testing_take_few_lines(name, made, tmp_path, monkeypatch, 
     told = '\n'.join(lines[:first])
     begins = re.search(r' (training \w+ on \w+: [\d.]+ million parameters.*)', told)
     assert 'steps' in told and 'images in batches of' in told and 'results in ' in told
+    assert re.search(r' PEG after block 0 of stages 0 to 3: 4 modules, [\d,]+ parameters\n', told)
     last = ' '.join(line[9:] for line in lines[-3:])
     assert re.match(r'result: .*\d.* weights: \S+\.pth log: \S+\.log', last), last
     assert all('Average Precision' not in line and 'Config' not in line for line in lines)
@@ -60,6 +61,7 @@ def test_training_and_testing_take_few_lines(name, made, tmp_path, monkeypatch, 
           *named(f'{name}_test')])
     lines = capfd.readouterr().out.splitlines()
     assert ' testing ' in ' '.join(lines[:3]) and len(lines) < 20, lines
+    assert any(' PEG after block 0 of stages 0 to 3: ' in line for line in lines[:4]), lines
     last = [line[9:].partition(': ')[0] for line in lines[-4:]]
     assert last[1:] == ['predictions', 'pictures', 'log'] and Path('found.pkl').is_file()
     assert list(Path('drawn').rglob('*.*'))

@@ -147,6 +147,16 @@ def test_reduced_keys_and_windows():
     np.testing.assert_allclose(found['table'][1].ravel()[::-1], table[:, 1].detach(), rtol=1e-6)
 
 
+def test_keys_that_a_head_does_not_attend_to_are_no_numbers():
+    model = deit(rel_pos_encoding=dict(type='mmposenc.LookHere', undirected_heads=0))
+    encoding = model.blocks[0].attn.rel_pos_encoding
+    dense = encoding.bias_map((4, 5))[0, :, 1:, 1:].numpy()
+    (found,) = offsets(calls_of(model)).numbers.values()
+    check(found, {(r - row, c - col): np.where(dense < -1e3, np.nan, dense)[
+        :, row * 5 + col, r * 5 + c] for row, col, r, c in np.ndindex(4, 5, 4, 5)})
+    assert np.isnan(found['table']).any() and np.isfinite(found['table'][:, 3, 4]).all()
+
+
 def test_rotary_similarity_is_a_mean_of_cosines():
     """Angles by the paper's formula, one plane at a time."""
     model = deit(rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding', mode='mixed'))
