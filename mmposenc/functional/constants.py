@@ -23,9 +23,10 @@ class Constants(nn.Module):
     def make_constants(self, device: torch.device | None = None,
                        dtype: torch.dtype | None = None) -> None:
         """Make the buffers; by default on the default device, in float32."""
-        for name, numbers in self.constants().items():
-            self.register_buffer(name, torch.tensor(
-                numbers, dtype=dtype or torch.float32, device=device), persistent=False)
+        with torch.inference_mode(False):  # of a model that may be trained later
+            for name, numbers in self.constants().items():
+                self.register_buffer(name, torch.tensor(
+                    numbers, dtype=dtype or torch.float32, device=device), persistent=False)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]

@@ -158,9 +158,9 @@ def drop_own_bias(attention: Any) -> None:
 def _project(attn: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values (B, heads, L, head_dims); keys and values may have fewer heads."""
     if attn.qkv is None:
-        head_dims = attn.q_proj.out_features // attn.num_heads
-        q, k, v = (layer(x).unflatten(2, (-1, head_dims)).transpose(1, 2)
-                   for layer in (attn.q_proj, attn.k_proj, attn.v_proj))
+        separate = [layer(x) for layer in (attn.q_proj, attn.k_proj, attn.v_proj)]
+        head_dims = separate[0].shape[-1] // attn.num_heads
+        q, k, v = (each.unflatten(2, (-1, head_dims)).transpose(1, 2) for each in separate)
         return q, k, v
     if getattr(attn, 'q_bias', None) is None:
         joint = attn.qkv(x)
