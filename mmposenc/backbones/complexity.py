@@ -39,6 +39,7 @@ def multiply_accumulates(run: Callable[[], object], inside: Sequence[nn.Module] 
     pointwise = getattr(torch.ops.mkldnn, '_linear_pointwise', None)
     counter = FlopCounterMode(display=False, custom_mapping=(
         {} if pointwise is None else {pointwise: _linear_flops}))
+    counter.mod_tracker = _Whole()
     starts, shares = [0], [0]
 
     def begin(*_: Any) -> None:
@@ -56,6 +57,19 @@ def multiply_accumulates(run: Callable[[], object], inside: Sequence[nn.Module] 
         stack.enter_context(counter)
         run()
     return counter.get_total_flops() // 2, sum(shares) // 2
+
+
+class _Whole:
+    """In place of torch's tracker of modules, whose hooks on every module would change what is
+    computed: layers with hooks are called one by one."""
+
+    parents = frozenset(('Global',))
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 def _linear_flops(x_shape: Sequence[int], *_: Any, out_shape: Sequence[int], **__: Any) -> int:
