@@ -11,12 +11,15 @@ import os
 import re
 import signal
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
+
+from .console_streams import safe_streams
 
 #: Exceptions whose message is enough; for others the type is printed too.
 _PLAIN = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError,
@@ -56,7 +59,8 @@ class Prints:
             return self.stream.write(text)
         for handler in _log_handlers(_loggers()[-1:]):
             if handler.stream is not None:
-                handler.stream.write(text)
+                with suppress(OSError):  # the handler says so with the next line of the log
+                    handler.stream.write(text)
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
@@ -84,7 +88,14 @@ def reported(args: argparse.Namespace) -> Iterator[None]:
     ``--traceback`` shows it.
     Ctrl-C and SIGTERM end the program without one, and with the status that shells give them;
     files that are half written are removed as after an error.
+    What happens to the standard streams ends nothing, see :func:`.console_streams.safe_streams`.
     """
+    with safe_streams(), _reported(args):
+        yield
+
+
+@contextmanager
+def _reported(args: argparse.Namespace) -> Iterator[None]:
     before, stdout, showwarning = _log_files(), sys.stdout, warnings.showwarning
     if hasattr(stdout, 'reconfigure'):  # a file name may not be valid in the console's encoding
         stdout.reconfigure(errors='backslashreplace')
@@ -99,6 +110,8 @@ def reported(args: argparse.Namespace) -> Iterator[None]:
         print('stopped', file=sys.stderr)
         raise SystemExit(128 + signal.SIGINT) from stop
     except Exception as error:
+        if 'killed by signal: Terminated' in str(error):
+            time.sleep(1)  # a worker got it first: the whole process group does, and ends by _end
         raise SystemExit(_report(error, args, _log_files() - before)) from error
     finally:
         sys.stdout, warnings.showwarning = stdout, showwarning
@@ -112,9 +125,7 @@ def _end(signum: int, frame: FrameType | None) -> None:
 
 def _report(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
     full = ''.join(traceback.format_exception(error))
-    for path in logs:
-        with open(path, 'a', errors='backslashreplace') as file:
-            file.write(f'\n{full}')
+    logs = {path for path in logs if _append(path, f'\n{full}')}
     if 'TORCHELASTIC_ERROR_FILE' in os.environ:  # torchrun shows that of the first that failed
         from torch.distributed.elastic.multiprocessing.errors import get_error_handler
         get_error_handler().record_exception(error)
@@ -134,11 +145,22 @@ def _report(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
     return '\n'.join(cut + [f'({where})'] * (bool(logs) or len(lines) > most))
 
 
+def _append(path: str, text: str) -> bool:
+    """Add to a log file; False where it cannot be written, as on a full disk."""
+    try:
+        with open(path, 'a', encoding='utf-8', errors='backslashreplace') as file:
+            file.write(text)
+    except OSError:
+        return False
+    return True
+
+
 def describe(error: BaseException) -> str:
     """The message of an exception, without the text that worker processes and registries add."""
     text = str(error).strip()
     kind = type(error).__name__
-    told = list(re.finditer(r'^(?:[\w.]+\.)?(\w+(?:Error|Exception|Warning)): ', text, re.M))
+    told = list(re.finditer(r'^(?:[\w.]+\.)?(\w+(?:Error|Exception|Warning))(?:: |$)', text,
+                            re.M))
     if 'Traceback (most recent call last)' in text and told:  # raised in a data loader's worker
         kind, text = told[-1][1], text[told[-1].end():].strip()
     text = re.sub(r'^(class `\w+` in \S+\.py: )+', '', text)  # mmengine's registries add these
@@ -147,7 +169,22 @@ def describe(error: BaseException) -> str:
         text, plain = f'{printable(error.filename)}: {error.strerror}', True
     if isinstance(error, KeyError) and len(text) > 2:
         text = text[1:-1] if text[0] == text[-1] and text[0] in '\'"' else text
-    return text if plain and text else f'{kind}: {text}' if text else kind
+    if not text:
+        return f'{kind}{_raised_at(error)}'
+    return text if plain else f'{kind}: {text}'
+
+
+def _raised_at(error: BaseException) -> str:
+    """Where an error without a message was raised, as the end of a sentence; of one of a loader's
+    worker from the worker's traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    worker = re.findall(r'^  File "(.+)", line (\d+), in .+\n {4}(.*)', str(error), re.M)
+    if not worker and not frames:
+        return ''
+    file, number, line = worker[-1] if worker else (
+        frames[-1].filename, frames[-1].lineno, frames[-1].line)
+    package = file.rpartition('site-packages' + os.sep)[2]
+    return f' in {package}, line {number}' + f': {line}' * bool(line)
 
 
 def in_a_line(error: BaseException) -> str:

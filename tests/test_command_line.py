@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import signal
 
 import pytest
@@ -67,6 +68,23 @@ def test_torchrun_has_the_error_for_its_report(tmp_path, monkeypatch) -> None:
                   'ValueError: broken image a.jpg'), 'broken image a.jpg')])
 def test_what_an_exception_says(error, text) -> None:
     assert describe(error).startswith(text)
+
+
+def test_an_error_without_words_says_where_it_was_raised() -> None:
+    def library():
+        raise AssertionError
+
+    with pytest.raises(SystemExit) as stop, reported(ARGS):
+        library()
+    assert re.fullmatch(r'error: AssertionError in .*test_command_line\.py, line \d+: '
+                        'raise AssertionError', str(stop.value))
+    for words in ('', 'Caught AssertionError in DataLoader worker process 0.\nOriginal Traceback '
+                  '(most recent call last):\n  File "/a/loop.py", line 1, in _loop\n    f()\n'
+                  '  File "/env/site-packages/mmdet/x.py", line 12, in f\n    assert a == b\n'
+                  '           ^^^^^^\nAssertionError'):
+        error = AssertionError(words)
+        assert describe(error) == ('AssertionError' + ' in mmdet/x.py, line 12: assert a == b'
+                                   * bool(words))
 
 
 def test_wrong_arguments_take_two_lines(capsys) -> None:

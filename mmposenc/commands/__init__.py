@@ -47,6 +47,15 @@ def main(argv: list[str] | None = None) -> None:
         SystemExit: with status 2 if there is no such command.
     """
     name, *words = (sys.argv[1:] if argv is None else argv) or ['']
+    if name == 'run':  # the script does with its streams what it wants
+        _main(name, words)
+        return
+    from ..console_streams import safe_streams
+    with safe_streams():
+        _main(name, words)
+
+
+def _main(name: str, words: list[str]) -> None:
     if name in ('', '-h', '--help'):
         print(usage())
         sys.exit(0 if name else 2)

@@ -99,6 +99,40 @@ class _StandardOutput(logging.StreamHandler):
         return sys.stdout
 
 
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A reader that went away is no news; letters that a console lacks are escapes."""
+        error = sys.exc_info()[1]
+        if isinstance(error, UnicodeEncodeError):
+            line = self.format(record).encode(error.encoding, 'backslashreplace')
+            self.stream.write(line.decode(error.encoding) + self.terminator)
+        elif not isinstance(error, OSError):
+            super().handleError(record)
+
+
+class _LogFile(logging.FileHandler):
+    """A log file that says once, in a line, that it cannot be written, and goes on.
+
+    Args:
+        handler: of another class, in whose place it logs.
+    """
+    failed = False
+
+    def __init__(self, handler: logging.FileHandler) -> None:
+        handler.close()
+        super().__init__(handler.baseFilename, 'a', 'utf-8', errors='backslashreplace')
+        self.setLevel(handler.level)
+        self.setFormatter(handler.formatter)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self.failed:
+            self.failed = True
+            print(f'warning: the log {self.baseFilename} cannot be written: '
+                  f'{error.strerror or error}; the work goes on', file=sys.stderr)
+
+
 class _Line(logging.Formatter):
     """The time and the message, with "warning:" or "error:" before it if it is one; control
     characters are escapes."""
@@ -111,11 +145,12 @@ class _Line(logging.Formatter):
 
 def quiet(logger: logging.Logger) -> logging.Logger:
     """Gives the console the lines above; at the level DEBUG it gets everything, as mmengine has it.
-    """
-    logger.handlers[:] = [
-        _StandardOutput(handler.level)
-        if type(handler) is logging.StreamHandler and handler.level > logging.DEBUG else handler
-        for handler in logger.handlers]
+    A log file that cannot be written is named in one line."""
+    for index, handler in enumerate(logger.handlers):
+        if type(handler) is logging.StreamHandler and handler.level > logging.DEBUG:
+            logger.handlers[index] = _StandardOutput(handler.level)
+        elif type(handler) is logging.FileHandler:
+            logger.handlers[index] = _LogFile(handler)
     return logger
 
 

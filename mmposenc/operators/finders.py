@@ -52,6 +52,11 @@ def load_without_running_code(module: ModuleType) -> None:
     importlib.import_module('mmposenc.checkpoint.mmengine_loading')
 
 
+def cache_where_it_can_be_written(module: ModuleType) -> None:
+    """``numba.core.config``: a folder for the cache, where the home has none."""
+    importlib.import_module('mmposenc.operators.numba_cache').provide_folder(module)
+
+
 def find_configs(module: ModuleType) -> None:
     """``mmengine.config.config``: ``package::name`` in ``_base_`` and in ``Config.fromfile``.
 
@@ -131,6 +136,7 @@ HOOKS: dict[str, Callable[[ModuleType], None]] = {
         module, 'get_transform_idx'),
     'mmseg.apis.mmseg_inferencer': lambda module: find_our_loading(
         module.MMSegInferencer, '_get_transform_idx'),
+    'numba.core.config': cache_where_it_can_be_written,
     'torchvision.extension': provide_torchvision_operators,
 }
 

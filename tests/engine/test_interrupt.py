@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -115,3 +118,60 @@ def test_the_place_of_a_checkpoint_that_mmengine_wrote(tmp_path) -> None:
         loop.continue_at({'data': dict(epoch=1, batch=1), 'images_a_step': 2})
     assert (loop._pass, loop._batch) == (1, 2)  # batches of one image
     assert 'trained with 2 images a step, and now there are 1' in warning.call_args.args[0]
+
+
+GROUP = """
+import os, signal, sys, time
+import torch
+import tinyrunner
+
+class Slow(tinyrunner.Data):
+    def __getitem__(self, index):
+        time.sleep(0.05)
+        return super().__getitem__(index)
+
+def loader():
+    return torch.utils.data.DataLoader(Slow(40), num_workers=2)
+
+workers_first, what = sys.argv[2] == 'workers', sys.argv[3]
+
+class Group(tinyrunner.Model):
+    count = 0
+    def forward(self, inputs, mode='tensor'):
+        Group.count += 1
+        if Group.count == 5:
+            if workers_first:
+                import multiprocessing
+                for child in multiprocessing.active_children():
+                    os.kill(child.pid, signal.SIGTERM)
+                if os.fork() == 0:
+                    time.sleep(0.3)
+                    os.kill(os.getppid(), signal.SIGTERM)
+                    os._exit(0)
+            else:
+                os.killpg(0, signal.SIGTERM)
+                time.sleep(0.5)
+        return super().forward(inputs, mode)
+
+from test_interrupt import Metric
+run = tinyrunner.runner(
+    sys.argv[1], epochs=3, model=Group(), train_dataloader=loader(),
+    test_dataloader=loader(), test_cfg=dict(), test_evaluator=[Metric()])
+getattr(run, what)()
+"""
+
+
+@pytest.mark.parametrize('first', ['group', 'workers'])
+@pytest.mark.parametrize('what', ['train', 'test'])
+def test_a_signal_to_the_whole_group_is_an_interrupt(tmp_path, first, what) -> None:
+    (tmp_path / 'group.py').write_text(GROUP)
+    tests = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / 'group.py'), str(tmp_path), first, what],
+        start_new_session=True, capture_output=True, text=True, timeout=300,
+        env={**os.environ, 'PYTHONPATH': f'{tests.parent}{os.pathsep}{tests}'})
+    assert done.returncode == 128 + signal.SIGTERM, done.stdout + done.stderr
+    assert 'Traceback' not in done.stderr
+    if what == 'train' and first == 'group':
+        assert (tmp_path / 'interrupted.pth').is_file()
+        assert 'interrupted by SIGTERM in epoch 1, after iteration 5' in done.stdout

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import time
 from types import FrameType
 from typing import Any
 
@@ -11,6 +13,12 @@ from mmengine.device import get_device
 from mmengine.dist import is_distributed
 from mmengine.hooks import EMAHook, Hook
 from torch import distributed
+
+#: What torch says of a worker that a signal ended; of one that died while nobody looked, only that.
+_WORKER_DIED = re.compile(r'DataLoader worker \(pid.*(killed by signal: (Terminated|Interrupt)|'
+                          r'exited unexpectedly)')
+#: Errors of a batch whose memory a dead worker was to hand over.
+_BATCH_IS_LOST = (ConnectionError, EOFError, FileNotFoundError)
 
 
 class Interrupted(SystemExit):
@@ -54,8 +62,25 @@ class InterruptHook(Hook):
         if self.signum:
             raise StoppedAtOnce(128 + signum)
         self.signum = signum
+        if hasattr(signal, 'SIGCHLD'):
+            # torch raises an error in the middle of whatever runs when a worker dies, and workers
+            # get the signal too where it is sent to the whole process group.
+            self.previous.setdefault(signal.SIGCHLD,
+                                     signal.signal(signal.SIGCHLD, signal.SIG_DFL))
         print(f'\n{signal.Signals(signum).name}: stopping after this iteration; '
               'send it again to stop at once', flush=True)
+
+    def is_cause_of(self, error: BaseException) -> bool:
+        """Whether an error is of a worker that died by a signal that this process got too, or gets
+        within a second: schedulers send it to one process after the other."""
+        if self.signum and isinstance(error, _BATCH_IS_LOST):
+            return True
+        if not isinstance(error, RuntimeError) or not _WORKER_DIED.search(str(error)):
+            return False
+        end = time.monotonic() + 1
+        while not self.signum and time.monotonic() < end:
+            time.sleep(0.01)
+        return bool(self.signum)
 
     def agreed(self) -> int:
         """The signal that all processes have agreed on, or 0.

@@ -272,7 +272,7 @@ class Runner(CheckpointRunner):
         try:
             with self._tidy():
                 try:
-                    with deterministic_forms():
+                    with deterministic_forms(), self._interrupted_with_workers():
                         return super().train()
                 except BaseException as error:
                     self._rescue(error)
@@ -282,11 +282,11 @@ class Runner(CheckpointRunner):
                 lock.release()
 
     def val(self) -> dict:
-        with self._tidy():
+        with self._tidy(), self._interrupted_with_workers():
             return super().val()
 
     def test(self) -> dict:
-        with self._tidy():
+        with self._tidy(), self._interrupted_with_workers():
             return super().test()
 
     @contextmanager
@@ -298,6 +298,16 @@ class Runner(CheckpointRunner):
             for hook in self.hooks:
                 if getattr(hook, 'ends_after_errors', False):
                     hook.after_run(self)
+
+    @contextmanager
+    def _interrupted_with_workers(self) -> Iterator[None]:
+        """Lets a signal that ended the loader's workers too end the run as any other does."""
+        try:
+            yield
+        except Exception as error:
+            if self.interrupt.is_cause_of(error):
+                raise Interrupted(128 + self.interrupt.signum) from error
+            raise
 
     def stop_if_interrupted(self) -> None:
         """Called by the training loop between iterations."""
