@@ -19,7 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     'test': ('test', 'test a trained model, and draw its predictions'),
     'predict': ('predict', 'predict images, or folders of them'),
     'compare': ('compare', 'compare position encodings on a data set'),
-    'papers': ('papers', "list papers' tables, write the config of a row, check counts"),
+    'papers': ('papers', "list papers' tables, write the config of a row, count its models"),
     'convert': ('convert', "convert an official checkpoint, or write weights under timm's names"),
     'inspect': ('inspect', 'show where position encodings sit, what they cost and what they do'),
     'browse': ('browse', 'draw the training images after augmentation'),
