@@ -26,10 +26,10 @@ from mmposenc.lab.compare.statistics.summary import factors, values_at
 DOCS = Path(__file__).resolve().parents[1] / 'docs'
 COUNTS, SEEDS = (2, 4, 8, 27), (3, 5, 10)
 #: Standard deviations of k encodings, of which the first is the true best.
-SPREADS = {'equal': lambda k: np.ones(k), '.4 to 7': lambda k: np.geomspace(.4, 7, k),
-           'best 7, others .4': lambda k: np.r_[7, np.full(k - 1, .4)],
-           'best .4, others 7': lambda k: np.r_[.4, np.full(k - 1, 7.)],
-           'every second 7, others .4': lambda k: np.where(np.arange(k) % 2, 7, .4)}
+SPREADS = {'equal': lambda k: np.ones(k), '0.4 to 7': lambda k: np.geomspace(.4, 7, k),
+           'best 7, others 0.4': lambda k: np.r_[7, np.full(k - 1, .4)],
+           'best 0.4, others 7': lambda k: np.r_[.4, np.full(k - 1, 7.)],
+           'every second 7, others 0.4': lambda k: np.where(np.arange(k) % 2, 7, .4)}
 REAL = 'those of the studies'
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trains the studies of docs/evidence.md again and writes their tables. Each command continues where it was stopped.
-# Before it, run `mmposenc prepare` for mnist5k, camvid and bccd.
+# Before it, run `mmposenc prepare mnist5k`, and put CamVid and BCCD where their configs say.
 #
 #     bash benchmarks/studies.sh
 set -e

@@ -18,7 +18,7 @@ WINDOW_PAIRS, WINDOW_KEPT_BYTES = 128 * 128, 8 * 1024 * 1024
 ACCELERATOR_PIECE_BYTES = 16 * 1024 * 1024
 
 #: Bytes of hidden features of a network of offsets (log CPB) that training keeps; more of them are
-#: computed again, so many at a time (by the stand-in, not measured on a GPU).
+#: computed again, so many at a time (not measured on a GPU).
 OFFSET_FEATURES_BYTES = 16 * 1024 * 1024
 
 #: Bytes of attention weights in all that training keeps; more of them are computed again
