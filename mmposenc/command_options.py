@@ -99,12 +99,17 @@ def _key_value(word: str) -> str:
     return word
 
 
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """Add ``--data``."""
+    parser.add_argument('--data', metavar='DIR', help='your own data set, as mmposenc prepare '
+                        '--from writes it; names and number of classes are taken from it')
+
+
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that training and testing share."""
     parser.add_argument('--work-dir', help='folder of logs and results (default: work_dir of the '
                         'config, or work_dirs/<name of the config>)')
-    parser.add_argument('--data', metavar='DIR', help='your own data set, as mmposenc prepare '
-                        '--from writes it; names and number of classes are taken from it')
+    add_data(parser)
     parser.add_argument('--allow-mismatch', action='store_true', help='load the matching weights '
                         'of a checkpoint that does not fit the model, instead of stopping')
     parser.add_argument('--compile', action='store_true', help='torch.compile for the blocks of '

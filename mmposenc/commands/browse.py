@@ -1,15 +1,17 @@
 """Draw the input of the network: training images after augmentation, padding and preprocessing.
 
     mmposenc browse CONFIG --output-dir pictures --number 20
+    mmposenc browse CONFIG --data data/mine --output-dir pictures
 """
 import argparse
 
 from ..command_line import reported
-from ..command_options import config_parser
+from ..command_options import add_data, config_parser
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = config_parser(__doc__, 'train_dataloader.batch_size=4', prog='mmposenc browse')
+    add_data(parser)
     parser.add_argument('--output-dir', required=True, help='folder of the pictures')
     parser.add_argument('--number', type=int, default=20,
                         help='how many images, spread over the data set; -1 for all')

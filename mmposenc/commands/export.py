@@ -15,6 +15,7 @@ from ..command_options import (
     OPSET,
     SIDE,
     TOLERANCE,
+    add_data,
     config_parser,
     refuse_without,
     sides,
@@ -29,6 +30,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = config_parser(__doc__, 'model.backbone.form=definition', 'mmposenc export')
     parser.add_argument('checkpoint', help="the weights; 'none': random weights")
     parser.add_argument('out', help='the file: .onnx, or .pt2 for torch.export.load')
+    add_data(parser)
     parser.add_argument('--size', type=SIDE, nargs='+', default=(256, 320), metavar='N',
                         help='size of the example: height and width, or one number for both; '
                         'default 256 320')

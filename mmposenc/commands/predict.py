@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from ..command_line import Parser, reported
-from ..command_options import add_config
+from ..command_options import add_config, add_data
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -17,6 +17,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('source', metavar='SOURCE', help='an image, or a folder of them')
     add_config(parser, 'model.test_cfg.nms.iou_threshold=0.4')
     parser.add_argument('checkpoint', help='the weights')
+    add_data(parser)
     parser.add_argument('--out', required=True, metavar='DIR', help='folder of the results')
     parser.add_argument('--score-thr', type=float, metavar='S', help='detection: only boxes with a '
                         'higher score are written and drawn; default 0.3')

@@ -1,6 +1,7 @@
 """--data: a config of another data set trains on a prepared folder."""
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,11 @@ from scripts import load_tool
 from tinydata import detector_config, make_coco
 from tinytasks import picture
 
-from mmposenc.engine import load_config
+from mmposenc.engine import browse, load_config
 from mmposenc.engine.config.checks import check_num_classes
 from mmposenc.engine.config.data import use_data
 from mmposenc.engine.config.nodes import data_sets, heads_of, pipelines
+from mmposenc.engine.config.options import read_config
 from mmposenc.engine.prepare.own import prepare_own
 
 PHASES = ('train', 'val', 'test')
@@ -58,6 +60,9 @@ def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
     assert 'reduce_zero_label' not in str(pipelines(cfg, 'train'))
     assert {head.num_classes for _, head in heads_of(cfg)} == {3}
     check_num_classes(cfg, PHASES)
+    for phase in PHASES:  # visualizers stop at a colour that is a list
+        *_, (_, node) = data_sets(cfg, phase)
+        assert [type(colour) for colour in node.metainfo.palette] == [tuple] * 3
     expected = sorted(NAMES) if kind == 'folders' else NAMES
     for phase, part in zip(PHASES, ('train', 'val', 'val'), strict=True):
         *_, (_, node) = data_sets(cfg, phase)
@@ -75,6 +80,60 @@ def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
         assert cfg.val_evaluator.ann_file == cfg.test_evaluator.ann_file == file
     if kind == 'folders':
         assert max(cfg.val_evaluator.topk) <= 3
+
+
+UNIFORM, OWN = [1.0] * 150, [0.5 + i / 200 for i in range(150)]
+
+
+@pytest.mark.parametrize('weights, expected, said', [
+    ([*UNIFORM, 0.1], [1.0, 1.0, 1.0, 0.1], ''),  # the last is that of no object
+    (UNIFORM, [1.0] * 3, ''),
+    (OWN, None, 'loss_decode.1.class_weight: left out, its 150 weights are those of other'),
+    ([1.0, 2.0], [1.0, 2.0], '')])  # of something else than classes
+def test_weights_of_classes_in_a_head(tmp_path, capsys, weights, expected, said) -> None:
+    cfg = load_config('mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py')
+    cfg.model.decode_head.num_classes = 150
+    cfg.model.decode_head.loss_decode = [dict(type='DiceLoss'), dict(
+        type='CrossEntropyLoss', class_weight=weights, num_classes=150)]
+    use_data(cfg, str(labelled(tmp_path, 'masks')))
+    loss = cfg.model.decode_head.loss_decode[1]
+    assert loss.get('class_weight') == expected and loss.num_classes == 3
+    assert said in capsys.readouterr().out
+
+
+def test_weights_of_as_many_classes_stay(tmp_path) -> None:
+    cfg = load_config('mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py')
+    cfg.model.decode_head.update(num_classes=3, loss_decode=dict(class_weight=[1.0, 2.0, 3.0]))
+    use_data(cfg, str(labelled(tmp_path, 'masks')))
+    assert cfg.model.decode_head.loss_decode.class_weight == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize('command', ['browse', 'predict', 'export', 'train', 'test'])
+def test_commands_take_it(tmp_path, command) -> None:
+    config = detector_config(tmp_path / 'tiny.py', make_coco(tmp_path / 'other'))
+    words = {'browse': ['--output-dir', 'x'], 'predict': ['weights.pth', '--out', 'x'],
+             'export': ['weights.pth', 'x.onnx'], 'train': [], 'test': ['weights.pth']}[command]
+    source = ['photo.jpg'] if command == 'predict' else []
+    args = import_module(f'mmposenc.commands.{command}').parse_args(
+        [*source, str(config), *words, '--data', str(labelled(tmp_path, 'yolo'))])
+    cfg = read_config(args)
+    assert cfg.model.bbox_head.num_classes == 3
+    assert cfg.test_dataloader.dataset.data_root == f'{tmp_path}/mine/'
+
+
+def test_boxes_are_drawn_in_the_colours_of_a_config_that_was_written(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = detector_config(tmp_path / 'tiny.py', make_coco(tmp_path / 'other'))
+    cfg = load_config(str(config))
+    use_data(cfg, str(labelled(tmp_path, 'yolo')))
+    for number, colours in enumerate((None, [[255, 0, 0], [0, 255, 0], [0, 0, 255]])):
+        for phase in PHASES:
+            *_, (_, node) = data_sets(cfg, phase)
+            if colours:  # as a user may write them
+                node.metainfo.palette = colours
+        cfg.dump(f'written{number}.py')
+        written = browse(load_config(f'written{number}.py'), f'pictures{number}')
+        assert len(written) == 2 and all(path.is_file() for path in written)
 
 
 def test_a_part_to_test_with_is_taken(tmp_path) -> None:
@@ -118,5 +177,6 @@ def test_it_trains_and_tests(tmp_path, capsys, monkeypatch) -> None:
     options = [str(config), '--data', str(folder), '--work-dir', 'work']
     load_tool('train').main([*options, '--cfg-options', 'train_dataloader.batch_size=1'])
     assert 'mine: classes square, disc, ring' in capsys.readouterr().out
-    load_tool('test').main([str(config), 'work/epoch_1.pth', *options[1:]])
-    assert list(Path('work').glob('*/*.json'))
+    load_tool('test').main([str(config), 'work/epoch_1.pth', *options[1:], '--show-dir', 'drawn',
+                            '--cfg-options', 'model.test_cfg.score_thr=0'])
+    assert list(Path('work').glob('*/*.json')) and len(list(Path('drawn').iterdir())) == 2

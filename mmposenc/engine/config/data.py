@@ -51,7 +51,8 @@ def use_data(cfg: Config, folder: str) -> None:
         if names != classes:
             raise ValueError(f'--data {folder}: the classes of {part} are {names}, those of train '
                              f'{classes}; they must be the same in the same order')
-    colours = np.random.default_rng(42).integers(0, 256, (len(classes), 3)).tolist()
+    drawn = np.random.default_rng(42).integers(0, 256, (len(classes), 3)).tolist()
+    colours = [tuple(colour) for colour in drawn]  # visualizers take a list for several colours
     for phase, part in parts.items():
         for _, node in data_sets(cfg, phase):
             if not {'dataset', 'datasets'} & set(node):  # no wrapper
@@ -72,10 +73,38 @@ def use_data(cfg: Config, folder: str) -> None:
         if head.get('num_classes') is None:
             raise ValueError(f'--data {folder}: {key} has no num_classes to fill in; write the '
                              'classes into the config instead')
-        head['num_classes'] = len(classes)
+        _fit_head(key, head, head['num_classes'], len(classes))
     if (cfg.get('data_preprocessor') or {}).get('num_classes'):
         cfg.data_preprocessor.num_classes = len(classes)
     print(f'{folder}: classes {", ".join(classes)}')
+
+
+def _fit_head(key: str, node: Any, before: int, now: int) -> None:
+    """Gives a head, and the losses in it, another number of classes.
+
+    Weights of classes that are equal, but for that of the background behind them, become as many
+    as there are classes now. Others are those of other classes: they are left out, and named.
+    """
+    if isinstance(node, (list, tuple)):
+        for number, each in enumerate(node):
+            _fit_head(f'{key}.{number}', each, before, now)
+    if not isinstance(node, dict):
+        return
+    for name, value in list(node.items()):
+        if name == 'num_classes' and value == before:
+            node[name] = now
+        elif name == 'class_weight' and isinstance(value, (list, tuple)):
+            background = len(value) - before
+            if before == now or background not in (0, 1):
+                continue
+            if len(set(value[:before])) == 1:
+                node[name] = [value[0]] * now + list(value[before:])
+            else:
+                del node[name]
+                print(f'{key}.{name}: left out, its {len(value)} weights are those of other '
+                      'classes')
+        else:
+            _fit_head(f'{key}.{name}', value, before, now)
 
 
 def _has(root: Path, scope: str, part: str) -> bool:

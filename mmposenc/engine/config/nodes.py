@@ -201,7 +201,8 @@ _CHECKED: dict[str, dict[str, Any]] = {
 
 def checked(described: Any) -> Any:
     """A described data set or metric, and those inside it, with mmdet's CocoDataset and CocoMetric
-    replaced by this project's, which check what they read and evaluate what was loaded.
+    replaced by this project's, which check what they read and evaluate what was loaded. The colours
+    of a ``palette`` become tuples.
 
     Args:
         described: a dict, a list of them, or something that is built already, which is returned.
@@ -221,6 +222,11 @@ def checked(described: Any) -> Any:
         is_mmdets = getattr(kind, '__module__', '').startswith('mmdet.')
     if is_mmdets and name in _CHECKED:
         found = {**_CHECKED[name], **found, 'type': _CHECKED[name]['type']}
+    metainfo = found.get('metainfo')
+    if isinstance(metainfo, dict) and isinstance(metainfo.get('palette'), (list, tuple)):
+        # Visualizers take a list for several colours, and stop at a colour that is one.
+        colours = [tuple(each) if isinstance(each, list) else each for each in metainfo['palette']]
+        found['metainfo'] = {**metainfo, 'palette': colours}
     return found
 
 
