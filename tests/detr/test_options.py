@@ -274,3 +274,16 @@ def test_layers_of_a_config_by_name(tmp_path) -> None:
     dense['layer_cfg']['type'] = 'mmposenc.PEG'
     with pytest.raises(ValueError, match="type='mmposenc.PEG' must be mmposenc.DetrEncoderLayer"):
         build({**detr(), 'encoder': {**detr()['encoder'], **dense}})
+
+
+@pytest.mark.parametrize('make', [dino, ddq])
+def test_more_queries_than_cells(make):
+    """Two stages take their queries among the cells; DDQ takes as many as there are."""
+    model = build({**make(), 'num_queries': 40, 'test_cfg': dict(max_per_img=5)})
+    assert len(predict(model, images(((256, 320),)))) == 1
+    if make is ddq:
+        predict(model, images(((32, 48),)))
+        return
+    with pytest.raises(ValueError, match=r'num_queries=40 is more than the \d+ cells of the maps '
+                       r'\(\d+x\d+.*\) of images of this size; lower model.num_queries'):
+        predict(model, images(((32, 48),)))

@@ -11,6 +11,7 @@ from mmposenc.engine.config.checks import (
     check_class_folders,
     check_files,
     check_num_classes,
+    check_queries,
     check_save_best,
     check_sections,
 )
@@ -251,3 +252,33 @@ def test_the_metric_of_the_best_checkpoint_is_not_there(wanted, evaluator, messa
 def test_the_metric_of_the_best_checkpoint_may_be_there(wanted, evaluator) -> None:
     check_save_best(Config(dict(val_evaluator=evaluator, default_hooks=dict(
         checkpoint=dict(save_best=wanted)))))
+
+
+@pytest.mark.parametrize('head, sigmoid, test_cfg, said', [
+    ('mmdet.DETRHead', False, dict(max_per_img=21), 'max_per_img=21 is more than the 20 predict'),
+    ('DETRHead', False, dict(max_per_img=20), None),
+    ('DETRHead', False, {}, None),  # all queries
+    ('DETRHead', False, None, 'max_per_img=100 is more than the 20'),  # mmdet's default
+    ('DINOHead', True, dict(max_per_img=61), 'max_per_img=61 .* the 60 predictions of 20 queries .* and 3 cl'),
+    ('DINOHead', True, dict(max_per_img=60), None),
+    ('RetinaHead', True, dict(max_per_img=1000), None)])
+def test_fewer_predictions_than_the_test_takes(head, sigmoid, test_cfg, said) -> None:
+    model = dict(num_queries=20, bbox_head=dict(
+        type=head, num_classes=3, loss_cls=dict(type='FocalLoss', use_sigmoid=sigmoid)))
+    if test_cfg is not None:
+        model['test_cfg'] = test_cfg
+    if said is None:
+        check_queries(Config(dict(model=model)))
+    else:
+        with pytest.raises(ValueError, match=f'model.test_cfg.{said}'):
+            check_queries(Config(dict(model=model)))
+
+
+def test_fewer_masks_than_the_test_takes() -> None:
+    model = dict(panoptic_head=dict(num_queries=10),
+                 panoptic_fusion_head=dict(num_things_classes=2, num_stuff_classes=0),
+                 test_cfg=dict(instance_on=True, max_per_image=21))
+    with pytest.raises(ValueError, match='max_per_image=21 is more than the 20 predictions'):
+        check_queries(Config(dict(model=model)))
+    model['test_cfg']['max_per_image'] = 20
+    check_queries(Config(dict(model=model)))

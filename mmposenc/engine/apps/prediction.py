@@ -17,7 +17,13 @@ from mmengine.registry import TRANSFORMS, VISUALIZERS, init_default_scope
 from torch import nn
 
 from ...command_line import describe, in_a_line, printable
-from ..config.checks import check_checkpoint, check_folder, check_num_classes, check_sections
+from ..config.checks import (
+    check_checkpoint,
+    check_folder,
+    check_num_classes,
+    check_queries,
+    check_sections,
+)
 from ..config.models import build_to_predict, device_of, image_channels, load_weights
 from ..config.nodes import bare_type, pipelines, type_name
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
@@ -278,6 +284,7 @@ def _check(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None, 
     scope = scope_of(cfg)
     check_sections(cfg, ())
     check_num_classes(cfg, ('test',))
+    check_queries(cfg)
     check_checkpoint(checkpoint, 'checkpoint')
     check_folder(str(folder), 'out')
     check_score_thr(scope, score_thr)

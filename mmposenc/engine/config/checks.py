@@ -30,6 +30,9 @@ _DICTS = ('default_hooks', 'randomness', 'visualizer', 'train_dataloader.dataset
           'val_dataloader.dataset', 'test_dataloader.dataset')
 _LEAST = {'train_cfg.max_epochs': 1, 'train_cfg.max_iters': 1, 'train_cfg.val_interval': 1}
 
+#: mmdet's heads of object queries that take the best ``max_per_img`` of all predictions.
+_QUERY_HEADS = ('DETRHead', 'ConditionalDETRHead', 'DABDETRHead', 'DeformableDETRHead', 'DINOHead')
+
 
 def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
     """Checks that the annotation files and image folders of the data sets exist.
@@ -101,6 +104,36 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
         shown = '; '.join(f'{key}: {count}' for key, count in {**heads, **counts}.items())
         raise ValueError('num_classes of the heads and the classes of the data sets must be the '
                          f'same number:\n{shown}')
+
+
+def check_queries(cfg: Config) -> None:
+    """Checks that a model with object queries predicts as many objects as its test asks for.
+
+    Otherwise it would stop at the first image of the first validation.
+
+    Args:
+        cfg: the whole config.
+
+    Raises:
+        ValueError: names both numbers, with their config keys.
+    """
+    model = cfg.model.get('module') or cfg.model
+    head, test_cfg = model.get('bbox_head') or {}, model.get('test_cfg')
+    if isinstance(head, dict) and bare_type(head) in _QUERY_HEADS:
+        loss, queries = head.get('loss_cls') or {}, model.get('num_queries')
+        by_class = loss.get('use_sigmoid', bare_type(loss) == 'FocalLoss')
+        classes = head.get('num_classes') if by_class else 1
+        name, most = 'max_per_img', 100 if test_cfg is None else test_cfg.get('max_per_img')
+    elif 'panoptic_head' in model and (test_cfg or {}).get('instance_on'):
+        fusion, queries = model.get('panoptic_fusion_head') or {}, model.panoptic_head.num_queries
+        classes = fusion.get('num_things_classes', 0) + fusion.get('num_stuff_classes', 0)
+        name, most = 'max_per_image', test_cfg.get('max_per_image', 100)
+    else:
+        return
+    if queries and classes and most and most > queries * classes:
+        raise ValueError(f'model.test_cfg.{name}={most} is more than the {queries * classes} '
+                         f'predictions of {queries} queries (num_queries)'
+                         + f' and {classes} classes' * (classes > 1))
 
 
 def check_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:

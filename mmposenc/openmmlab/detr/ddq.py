@@ -34,6 +34,7 @@ class DDQDETR(Deformable, MMDDQDETR):
     """
 
     decoder_type = DDQDecoder
+    takes_num_queries = False
     no_relations = {**Deformable.no_relations, 'relation': 'DDQ selects other queries in each '
                     'layer, and the boxes of the layer before are not theirs; leave it out'}
 

@@ -177,6 +177,8 @@ class Deformable(Encoded):
     variants."""
 
     encoder_type: type[DetrEncoder] = DeformableEncoder
+    #: Whether two stages take ``num_queries`` tokens for queries, however many there are.
+    takes_num_queries = True
     no_relations = {'box_bias': 'deformable attention has no logits of queries and cells; use '
                                 'decoder.relation'}
 
@@ -238,7 +240,17 @@ class Deformable(Encoded):
     def pre_decoder(self: Any, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Tensor,
                     **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """As in mmdet; with two stages and a backbone that masks padding, padded tokens become
-        proposals only after all valid ones."""
+        proposals only after all valid ones.
+
+        Raises:
+            ValueError: two stages, and fewer tokens than queries, which are chosen among them.
+        """
+        if (self.as_two_stage and self.takes_num_queries and not is_exporting()
+                and memory.shape[1] < self.num_queries):
+            maps = ', '.join(f'{height}x{width}' for height, width in spatial_shapes.tolist())
+            raise ValueError(f'num_queries={self.num_queries} is more than the {memory.shape[1]} '
+                             f'cells of the maps ({maps}) of images of this size; lower '
+                             'model.num_queries, or take larger images')
         if not self.as_two_stage or memory_mask is None or not masks_exactly(self):
             return super().pre_decoder(  # type: ignore[misc, no-any-return]
                 memory, memory_mask, spatial_shapes, **kwargs)
