@@ -46,6 +46,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'ConcatPyramid': 'openmmlab.necks',
         'SimpleFeaturePyramid': 'openmmlab.necks',
         'EncoderDecoder': 'openmmlab.segmentation',
+        'SegTTAModel': 'openmmlab.segmentation',
     },
     'dataset': {
         'ADE20KDataset': 'openmmlab.datasets.segmentation',
@@ -62,8 +63,10 @@ CLASSES: dict[str, dict[str, str]] = {
         'CheckpointHook': 'engine.training.checkpoints',
         'ClsVisualizationHook': 'engine.apps.cls_visualization',
         'CompileHook': 'engine.training.compiling',
+        'DetVisualizationHook': 'engine.apps.det_visualization',
         'FeatureCacheHook': 'engine.training.feature_cache',
         'KeepPaddingOut': 'engine.training.padding_out',
+        'LabelMapsHook': 'engine.apps.label_maps',
         'NotFiniteHook': 'engine.training.finite',
         'ProgressBarHook': 'engine.console',
         'SeedHook': 'engine.training.seeding',

@@ -11,6 +11,19 @@ from PIL import Image
 CLASSES = ('square', 'disc')
 
 
+class Images:
+    """A data set of files that need not be there; None is an image in no file."""
+
+    def __init__(self, paths: list[str | None], data_prefix: Any = 'data/val') -> None:
+        self.paths, self.data_prefix = paths, data_prefix
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def get_data_info(self, index: int) -> dict[str, Any]:
+        return {'img_path': self.paths[index]}
+
+
 def make_coco(root: Path, *, images: int = 4, size: int = 64, seed: int = 0,
               tall: bool = False) -> Path:
     """Writes a COCO data set of bright shapes on noise; returns its folder.

@@ -219,6 +219,8 @@ class ConsoleHook(Hook):
         self._end(runner, {
             'predictions': next((each.out_file_path for each in metrics
                                  if hasattr(each, 'out_file_path')), None),
+            'label maps': next((hook.out_dir for hook in runner.hooks
+                                if type(hook).__name__ == 'LabelMapsHook'), None),
             'pictures': next((folder for hook in _drawing(runner)
                               for name in ('test_out_dir', 'out_dir')
                               if (folder := getattr(hook, name, None))), None)})

@@ -6,7 +6,7 @@ import io
 import logging
 import os.path as osp
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mmdet.datasets import CocoDataset as _CocoDataset
@@ -16,6 +16,7 @@ from mmengine.fileio import get_local_path
 from mmengine.logging import print_log
 
 from .datasets.coco import CheckedCOCO, CocoDataset
+from .datasets.wrapped import leaves
 
 
 class CocoMetric(_CocoMetric):
@@ -52,18 +53,18 @@ class CocoMetric(_CocoMetric):
             ValueError: an image is in two of several data sets, so that its predictions belong to
                 none.
         """
-        leaves = list(_leaves(dataset))
-        if not leaves or not all(_is_coco(leaf) for leaf in leaves):
+        parts_of = list(leaves(dataset))
+        if not parts_of or not all(_is_coco(leaf) for leaf in parts_of):
             return
-        named = [leaf for leaf in leaves if _same_file(leaf.ann_file, self.ann_file)]
+        named = [leaf for leaf in parts_of if _same_file(leaf.ann_file, self.ann_file)]
         if self.ann_file and not named:
-            files = ', '.join(leaf.ann_file for leaf in leaves)
+            files = ', '.join(leaf.ann_file for leaf in parts_of)
             print_log(f'the evaluator names {self.ann_file}, but the data set reads {files}; its '
                       'annotations are the ground truth', 'current', logging.WARNING)
-        chosen = named or leaves
+        chosen = named or parts_of
         parts = [_loaded(leaf, by_label=len(chosen) > 1) for leaf in chosen]
         self._ids = None
-        if len(leaves) > 1:
+        if len(parts_of) > 1:
             self._ids = _renumbered(parts)
         self._coco_api = _api(parts)
 
@@ -82,17 +83,6 @@ class CocoMetric(_CocoMetric):
         several processes put their results together by their number."""
         return super().compute_metrics(  # type: ignore[no-any-return]
             [result for result in results if result[1]['img_id'] is not None])
-
-
-def _leaves(dataset: Any) -> Iterator[Any]:
-    """The data sets inside wrappers such as ConcatDataset and RepeatDataset."""
-    if hasattr(dataset, 'datasets'):
-        for each in dataset.datasets:
-            yield from _leaves(each)
-    elif hasattr(dataset, 'dataset'):
-        yield from _leaves(dataset.dataset)
-    else:
-        yield dataset
 
 
 def _is_coco(dataset: Any) -> bool:

@@ -5,11 +5,13 @@ from typing import Any
 
 import torch
 from mmengine.evaluator import DumpResults
+from mmengine.structures import PixelData
 from mmseg.evaluation import IoUMetric
 from mmseg.models import EncoderDecoder as MMSegEncoderDecoder
 from mmseg.models import SegDataPreProcessor as MMSegDataPreProcessor
+from mmseg.models import SegTTAModel as _SegTTAModel
 from mmseg.utils import stack_batch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..functional.image_sizes import note_img_shapes
 from ..functional.masking import pad_map
@@ -53,6 +55,10 @@ class SegDataPreProcessor(MMSegDataPreProcessor):
 # Sliding windows.
 
 
+#: Sizes of the whole padded image among what is known of it.
+_PADDED_SIZES = 'pad_shape', 'batch_input_shape'
+
+
 class EncoderDecoder(MMSegEncoderDecoder):
     """mmseg's EncoderDecoder (same arguments) for batches of images of several sizes.
 
@@ -69,16 +75,58 @@ class EncoderDecoder(MMSegEncoderDecoder):
                 padding.
             batch_img_metas: one dict for each image; they are not changed.
         """
-        metas = [dict(meta) for meta in batch_img_metas]
+        # mmseg notes the size of a window as 'img_shape' of the first image. Heads such as
+        # Mask2Former's would prefer the size of the padded image, and look at every image.
+        metas = [{key: value for key, value in meta.items() if key not in _PADDED_SIZES}
+                 for meta in batch_img_metas]
         full_hw = (inputs.shape[-2], inputs.shape[-1])
         shapes = getattr(inputs, 'img_shapes', None) or [full_hw] * len(inputs)
         if all(tuple(shape) == full_hw for shape in shapes):
-            return super().slide_inference(inputs, metas)  # type: ignore[no-any-return]
+            same = [metas[0]] * len(inputs)
+            return super().slide_inference(inputs, same)  # type: ignore[no-any-return]
         logits = []
         for image, meta, (height, width) in zip(inputs, metas, shapes, strict=True):
             own = super().slide_inference(image[None, :, :height, :width], [meta])
             logits.append(pad_map(own, full_hw))
         return torch.cat(logits)
+
+
+# Foreground and background: segmentors with one channel.
+
+
+def foreground_threshold(model: Any) -> float | None:
+    """The probability, the sigmoid of the logit, above which a segmentor of one channel takes a
+    pixel for foreground; None for a segmentor with a channel a class, whose largest wins.
+
+    Args:
+        model: a segmentor of mmseg.
+    """
+    head = getattr(model, 'decode_head', None)
+    head = head[-1] if isinstance(head, nn.ModuleList) else head
+    if getattr(head, 'out_channels', None) != 1 or not hasattr(head, 'threshold'):
+        return None
+    return float(head.threshold)
+
+
+class SegTTAModel(_SegTTAModel):
+    """mmseg's SegTTAModel (same arguments), right for a segmentor of one channel too.
+
+    Its views have probabilities where others have logits. mmseg takes the sigmoid of these again,
+    which is above one half for every pixel. Here they are averaged as they are.
+    """
+
+    def merge_preds(self, data_samples_list: list[list[Any]]) -> list[Any]:
+        """Merge the predictions of the views of each image."""
+        threshold = foreground_threshold(self.module)
+        if threshold is None:
+            return super().merge_preds(data_samples_list)  # type: ignore[no-any-return]
+        merged = []
+        for views in data_samples_list:
+            mean = torch.stack([view.seg_logits.data for view in views]).mean(0)
+            views[0].set_data({'seg_logits': PixelData(data=mean),
+                               'pred_sem_seg': PixelData(data=(mean > threshold).long())})
+            merged.append(views[0])
+        return merged
 
 
 # Metrics.

@@ -12,7 +12,7 @@ from mmengine.registry import TASK_UTILS, init_default_scope
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from scripts import NARROW, load_tool, named
-from tinydata import make_nuclei, make_trees
+from tinydata import Images, make_nuclei, make_trees
 
 import mmposenc  # noqa: F401
 from mmposenc.backbones import ViT
@@ -148,6 +148,8 @@ def test_small_pictures_are_not_covered_by_names(tmp_path, side, named):
     drawn = []
     hook = SegVisualizationHook(draw=True, test_out_dir=str(tmp_path))
     hook._visualizer = SimpleNamespace(add_datasample=lambda *args, **kwargs: drawn.append(kwargs))
+    dataset = Images([str(tmp_path / 'a.png')], str(tmp_path))
+    hook.before_test_epoch(SimpleNamespace(test_dataloader=SimpleNamespace(dataset=dataset)))
     hook.after_test_iter(None, 0, {}, [SimpleNamespace(img_path=str(tmp_path / 'a.png'))])
     assert drawn[0]['with_labels'] is named
     assert drawn[0]['out_file'] == str(tmp_path / 'a.png')

@@ -99,6 +99,32 @@ def test_sliding_windows_of_equal_images_are_mmsegs():
     assert metas[0]['img_shape'] == (64, 96)
 
 
+class MetaReader(torch.nn.Module):
+    """A head whose maps have the size that Mask2Former's (the padded image's, else the image's) or
+    MaskFormer's (each image's own) reads from what is known of the images."""
+    align_corners, num_classes, out_channels = False, 3, 3
+
+    def __init__(self, each_image):
+        super().__init__()
+        self.each_image = each_image
+
+    def predict(self, feats, metas, test_cfg):
+        one = metas[0]
+        sizes = [meta['img_shape'] for meta in metas] if self.each_image else [
+            one['pad_shape'] if 'pad_shape' in one else one['img_shape']] * len(metas)
+        return torch.cat([torch.nn.functional.interpolate(feats[0][i:i + 1, :3], tuple(size))
+                          for i, size in enumerate(sizes)])
+
+
+@pytest.mark.parametrize('each_image', [False, True])
+@pytest.mark.parametrize('sizes', [[(50, 90)], [(64, 96), (64, 96)], SIZES])
+def test_sliding_windows_with_heads_that_read_the_sizes_of_images(each_image, sizes):
+    model = build(mode='slide', crop_size=(48, 48), stride=(32, 32))
+    model.decode_head = MetaReader(each_image)
+    for sample, size in zip(predict(model, items(sizes)), sizes, strict=True):
+        assert sample.pred_sem_seg.data.shape == (1, *size)
+
+
 def test_predictions_of_a_padded_batch_have_each_images_size():
     model, data = build(), items()
     for sample, size in zip(predict(model, data), SIZES, strict=True):

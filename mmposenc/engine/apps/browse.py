@@ -16,7 +16,8 @@ from ..config.checks import check_files, check_pictures, check_sections
 from ..config.models import preprocessor_config
 from ..config.nodes import build_data_set
 from ..config.testing import VISUALIZERS_OF, scope_of
-from .pictures import draw, unused_name
+from .image_names import image_names
+from .pictures import draw, rgb_bytes
 
 
 def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number: int = 20,
@@ -29,7 +30,7 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain.
-        output_dir: where the pictures go, under the names of the image files.
+        output_dir: where the pictures go, under the names and folders of the images.
         phase: 'train', 'val' or 'test': which data set, and the preprocessor's mode.
         number: how many images, spread evenly over the data set; -1 for all.
         seed: of the augmentations; None for new ones in every call.
@@ -64,15 +65,14 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
     batch = loader.get('batch_size') or 1
     total = len(dataset) if number < 0 else min(number, len(dataset))
     Path(output_dir).mkdir(parents=True, exist_ok=True)
-    taken: set[str] = set()
-    written = []
+    written: list[Path] = []
     # Spread, since files are often sorted: the first ones may all be of one class or scene.
-    items = (dataset[i * len(dataset) // total] for i in range(total))
+    numbers = [i * len(dataset) // total for i in range(total)]
+    names, items = image_names(dataset, numbers), (dataset[number] for number in numbers)
     while chunk := list(islice(items, batch)):
         data = preprocessor(pseudo_collate(chunk), training=phase == 'train')
         for image, sample in zip(data['inputs'], data['data_samples'], strict=True):
-            stem = Path(str(sample.get('img_path') or 'image')).stem
-            path = Path(output_dir, f'{unused_name(stem, taken)}.png')
+            path = Path(output_dir, f'{names[len(written)][1]}.png')
             pixels, sample = denormalized(image, preprocessor), sample.cpu()
             if scope == 'mmdet':
                 _plain_boxes_and_masks(sample, pixels.shape[:2])
@@ -83,13 +83,14 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
 
 
 def denormalized(image: torch.Tensor, preprocessor: Any) -> np.ndarray:
-    """(3, H, W) as the network gets it -> RGB bytes (H, W, 3)."""
+    """(C, H, W) as the network gets it -> RGB bytes (H, W, 3): one channel as grey, of more than
+    three the first three."""
     image = image.detach().cpu().float()
     if getattr(preprocessor, '_enable_normalize', False):
         image = image * preprocessor.std.cpu() + preprocessor.mean.cpu()
-    pixels = image.round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
+    pixels = rgb_bytes(image.round().permute(1, 2, 0).numpy())
     to_rgb = getattr(preprocessor, '_channel_conversion', getattr(preprocessor, 'to_rgb', False))
-    return np.ascontiguousarray(pixels if to_rgb else pixels[..., ::-1])
+    return np.ascontiguousarray(pixels[..., ::-1]) if to_rgb else pixels
 
 
 def _plain_boxes_and_masks(sample: Any, hw_shape: tuple[int, int]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from mmpretrain.engine.hooks import VisualizationHook
 
+from .image_names import image_names
 from .pictures import draw, rgb_bytes
 
 
@@ -16,13 +17,18 @@ class ClsVisualizationHook(VisualizationHook):
     other, and fails under test-time augmentation, of which this one draws the first view.
     """
 
+    def before_test_epoch(self, runner: Any) -> None:
+        """Name the images."""
+        if self.enable and self.out_dir is not None:
+            self.names = image_names(runner.test_dataloader.dataset)
+            self.by_path = dict(self.names)
+
     def after_test_iter(self, runner: Any, batch_idx: int, data_batch: dict,
                         outputs: Any) -> None:
         """Draws every ``interval``-th image, as the model takes it."""
         if not self.enable or self.out_dir is None:
             super().after_test_iter(runner, batch_idx, data_batch, outputs)
             return
-        root = str(getattr(runner.test_dataloader.dataset, 'img_prefix', ''))
         first = batch_idx * (runner.test_dataloader.batch_size or 1)
         images = data_batch['inputs']
         if images[0].ndim == 4:  # a batch for every view
@@ -34,14 +40,8 @@ class ClsVisualizationHook(VisualizationHook):
             path, pixels = sample.get('img_path'), rgb_bytes(image.permute(1, 2, 0).cpu().numpy())
             if path is None:  # data sets that hold their images hold them as RGB
                 pixels = pixels[..., ::-1].copy()
-            out = Path(self.out_dir) / _name(path or str(number), root)
-            out.parent.mkdir(parents=True, exist_ok=True)
+            name = self.by_path[path] if path else self.names[number][1]
+            out = Path(self.out_dir, f'{name}.png')
             draw('mmpretrain', self._visualizer, out.stem, pixels, sample, truth=True,
                  predicted=True, out_file=str(out))
 
-
-def _name(path: str, root: str) -> Path:
-    """The name of a picture: the image's path below the data set's folder."""
-    name = Path(path)
-    name = name.relative_to(root) if root and name.is_relative_to(root) else Path(name.name)
-    return name.with_suffix('.png')

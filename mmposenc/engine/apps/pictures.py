@@ -12,9 +12,11 @@ import numpy as np
 
 from mmposenc.checkpoint.integrity import whole_file
 
+from .image_names import bare_name, unused_name
+
 PICTURES = ('.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
-#: Bytes of a name without its suffix, with room for '_2', '.jpg' and '.partial' below 255.
-_LONGEST = 230
+#: Those of them that can be written.
+WRITTEN = tuple(kind for kind in PICTURES if kind != '.gif')
 
 
 class Source(NamedTuple):
@@ -74,23 +76,8 @@ def _named(files: list[tuple[Path, Path]]) -> list[Source]:
     taken: set[str] = set()
     sources = []
     for path, relative in files:
-        file = relative.as_posix()
-        last = os.fsencode(relative.stem)
-        if len(last) > _LONGEST:
-            relative = relative.with_name(last[:_LONGEST].decode(errors='ignore') + '.cut')
-        name = unused_name(relative.with_suffix('').as_posix(), taken)
-        sources.append(Source(path, file, name))
+        sources.append(Source(path, relative.as_posix(), unused_name(bare_name(relative), taken)))
     return sources
-
-
-def unused_name(name: str, taken: set[str]) -> str:
-    """The name, with a number where it is taken already; it is then taken too."""
-    found, number = name, 1
-    while found in taken:
-        number += 1
-        found = f'{name}_{number}'
-    taken.add(found)
-    return found
 
 
 def write_picture(path: Path, pixels: np.ndarray) -> None:
@@ -135,6 +122,8 @@ def draw(scope: str, visualizer: Any, name: str, image: np.ndarray, sample: Any,
         out_file: where the picture goes.
     """
     options: dict[str, Any] = dict(draw_gt=truth, draw_pred=predicted, out_file=out_file, step=step)
+    if out_file is not None:
+        Path(out_file).parent.mkdir(parents=True, exist_ok=True)
     if scope == 'mmpretrain':
         side = max(TEXT_SIDE, min(image.shape[:2])) if predicted else max(image.shape[:2])
         visualizer.visualize_cls(image, sample, classes=visualizer.dataset_meta.get('classes'),
@@ -150,8 +139,9 @@ def draw(scope: str, visualizer: Any, name: str, image: np.ndarray, sample: Any,
 
 
 def rgb_bytes(image: np.ndarray) -> np.ndarray:
-    """RGB bytes of a picture as a pipeline loads it: (H, W), (H, W, 1) or BGR (H, W, 3)."""
+    """RGB bytes of a picture as a pipeline loads it: (H, W), or (H, W, channels), of which three
+    are BGR; more are left out, and of less than three the first is grey."""
     pixels = np.clip(image, 0, 255).astype(np.uint8)
-    if pixels.ndim == 2 or pixels.shape[2] == 1:
-        pixels = np.repeat(pixels.reshape(*pixels.shape[:2], 1), 3, axis=2)
+    if pixels.ndim == 2 or pixels.shape[2] < 3:
+        pixels = np.repeat(pixels.reshape(*pixels.shape[:2], -1)[..., :1], 3, axis=2)
     return np.ascontiguousarray(pixels[..., 2::-1])

@@ -75,7 +75,7 @@ def record_of(scope: str, sample: Any, classes: Sequence[str], score_thr: float
     if scope == 'mmdet' and 'pred_instances' in sample:
         return {'objects': _objects(sample.pred_instances, classes, score_thr)}, None
     if scope == 'mmseg' and 'pred_sem_seg' in sample:
-        labels = sample.pred_sem_seg.data[0].numpy()
+        labels = sample.pred_sem_seg.data[0].long().numpy()  # numbers with a point of one channel
         return {'areas': _areas(labels, classes)}, labels.astype(
             np.uint8 if len(classes) <= 256 else np.uint16)
     if scope == 'mmpretrain' and 'pred_score' in sample:

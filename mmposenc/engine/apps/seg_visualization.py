@@ -8,11 +8,12 @@ import mmcv
 from mmengine.fileio import get
 from mmseg.engine.hooks import SegVisualizationHook as _SegVisualizationHook
 
+from .image_names import image_names
 from .pictures import draw
 
 
 class SegVisualizationHook(_SegVisualizationHook):
-    """mmseg's hook, writing ``<test_out_dir>/<image name>.png`` when a folder is given.
+    """mmseg's hook, which in a test writes ``<test_out_dir>/<folder>/<image name>.png``.
 
     mmseg's own numbers its pictures and puts them two folders below the visualizer's save_dir.
 
@@ -25,13 +26,19 @@ class SegVisualizationHook(_SegVisualizationHook):
         super().__init__(*args, **kwargs)
         self.test_out_dir = test_out_dir
 
+    def before_test_epoch(self, runner: Any) -> None:
+        """Name the images."""
+        if self.draw and self.test_out_dir is not None:
+            self.names = dict(image_names(runner.test_dataloader.dataset))
+
     def after_test_iter(self, runner: Any, batch_idx: int, data_batch: dict,
                         outputs: Any) -> None:
+        """Draw the truth and the prediction of each image."""
         if not self.draw or self.test_out_dir is None:
             super().after_test_iter(runner, batch_idx, data_batch, outputs)
             return
         for sample in outputs:
-            name = Path(sample.img_path).stem
+            name = self.names[sample.img_path]
             image = mmcv.imfrombytes(get(sample.img_path, backend_args=self.backend_args),
                                      channel_order='rgb')
             draw('mmseg', self._visualizer, name, image, sample, truth=True, predicted=True,

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import os.path as osp
 from copy import deepcopy
-from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
 from .checks import check_folder, check_pictures
 from .nodes import bare_type, listed, with_pipelines
+from .tta import flip_views, views_of_the_test
 
 #: By scope: the library's visualizer.
 VISUALIZERS_OF = {'mmdet': 'DetLocalVisualizer', 'mmseg': 'SegLocalVisualizer',
@@ -20,7 +20,7 @@ TASKS = {'mmpretrain': 'classification', 'mmdet': 'detection', 'mmseg': 'segment
 TTA_MODELS = {
     'mmdet': {'type': 'DetTTAModel',
               'tta_cfg': {'nms': {'type': 'nms', 'iou_threshold': 0.5}, 'max_per_img': 100}},
-    'mmseg': {'type': 'SegTTAModel'},
+    'mmseg': {'type': 'mmposenc.SegTTAModel'},
     'mmpretrain': {'type': 'AverageClsScoreTTA'},
 }
 
@@ -61,7 +61,8 @@ def set_out(cfg: Config, out: str) -> None:
                 'mmpretrain': 'DumpResults'}[scope]
         evaluators.append(ConfigDict(type=kind, out_file_path=out))
     elif scope == 'mmseg':
-        evaluators[0].update(output_dir=out, keep_results=True)
+        cfg.custom_hooks = [*(cfg.get('custom_hooks') or []),
+                            ConfigDict(type='mmposenc.LabelMapsHook', out_dir=out)]
     else:
         raise ValueError(f'--out {out}: it must end in .pkl or .pickle'
                          ' (a folder is possible in segmentation only)')
@@ -73,23 +74,34 @@ def set_show_dir(cfg: Config, show_dir: str) -> None:
     scope = scope_of(cfg)
     check_pictures(cfg, 'test', show_dir, '--show-dir')
     folder = osp.abspath(show_dir)  # mmdet would put a relative one below the work directory
-    options = {'mmdet': {'draw': True, 'test_out_dir': folder},
+    options = {'mmdet': {'type': 'mmposenc.DetVisualizationHook', 'draw': True,
+                         'test_out_dir': folder},
                'mmseg': {'type': 'mmposenc.SegVisualizationHook', 'draw': True,
                          'test_out_dir': folder},
                'mmpretrain': {'type': 'mmposenc.ClsVisualizationHook', 'enable': True,
                               'out_dir': folder, 'interval': 1}}[scope]
     hooks = cfg.setdefault('default_hooks', ConfigDict())
-    hooks.visualization = {'type': 'DetVisualizationHook', **(hooks.get('visualization') or {}),
-                           **options}
+    given = hooks.get('visualization') or {}
+    if scope == 'mmdet' and bare_type(given) not in ('', 'DetVisualizationHook'):
+        del options['type']  # such as that of referring expressions
+    hooks.visualization = {**given, **options}
 
 
 def set_tta(cfg: Config) -> None:
-    """Tests on several views of each image and merges them: the config's, or else a flip."""
+    """Tests on several views of each image and merges them: the config's, around the size of its
+    test, or else a flip."""
     scope = scope_of(cfg)
     dataset = next(with_pipelines(cfg, 'test'))
-    if 'tta_pipeline' not in cfg:
-        cfg.tta_pipeline = _flip_pipeline(dataset.pipeline)
-    if 'tta_model' not in cfg:
+    if 'tta_pipeline' in cfg:
+        cfg.tta_pipeline, sizes = views_of_the_test(cfg.tta_pipeline, dataset.pipeline)
+        if sizes:
+            print(f'--tta: the views are {sizes}')
+    else:
+        cfg.tta_pipeline = flip_views(dataset.pipeline)
+    if 'tta_model' in cfg:
+        if bare_type(cfg.tta_model) == 'SegTTAModel':
+            cfg.tta_model.type = TTA_MODELS['mmseg']['type']
+    else:
         cfg.tta_model = deepcopy(TTA_MODELS[scope])
         if scope == 'mmdet':
             test_cfg = cfg.model.get('test_cfg') or {}
@@ -98,19 +110,3 @@ def set_tta(cfg: Config) -> None:
                                           if test_cfg.get(key)})
     dataset.pipeline = cfg.tta_pipeline
     cfg.model = ConfigDict(**cfg.tta_model, module=cfg.model)
-
-
-def _flip_pipeline(pipeline: list[Any]) -> list[Any]:
-    """The test pipeline, its end applied twice: without and with a flip."""
-    *start, pack = deepcopy(list(pipeline))
-    if not bare_type(pack).startswith('Pack'):
-        raise ValueError(f"--tta: the test pipeline ends in {pack.get('type')!r}, not in a Pack* "
-                         'transform; give the config a tta_pipeline')
-    if 'meta_keys' in pack:
-        pack['meta_keys'] = tuple(dict.fromkeys([*pack['meta_keys'], 'flip', 'flip_direction']))
-    # Ground truth is read after the flip, so that it is the same in both views.
-    truth = [step for step in start if str(step.get('type')).endswith('LoadAnnotations')]
-    start = [step for step in start if step not in truth]
-    views = [[{'type': 'RandomFlip', 'prob': 0.0}, {'type': 'RandomFlip', 'prob': 1.0}]]
-    return [*start, {'type': 'TestTimeAug',
-                     'transforms': [*views, *([step] for step in truth), [pack]]}]

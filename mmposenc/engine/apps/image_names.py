@@ -1,0 +1,78 @@
+"""Names of what is written for an image of a data set, such as its picture and its label map.
+
+A name is the path of the image below the folder of its data set, without its suffix. Two images
+never share one: where they would, the later of them gets a number.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from mmposenc.openmmlab.datasets.wrapped import leaves
+
+#: Bytes of a name, with room for '_2', '.jpg' and '.partial' below 255.
+_LONGEST = 230
+
+
+def image_names(dataset: Any, indices: Iterable[int] | None = None) -> list[tuple[str, str]]:
+    """The path and the name of images of a data set.
+
+    Args:
+        dataset: a data set or a wrapper, with its annotations read.
+        indices: of the images; None: all, of which one that comes again has its name again.
+
+    Returns:
+        For each image its path as the data set has it, '' if the image is in no file, and its name:
+        the path below the data set's folder, of several data sets below the folder that holds them,
+        without the suffix; of an image in no file its number.
+    """
+    numbers = range(len(dataset)) if indices is None else list(indices)
+    paths = [str(dataset.get_data_info(number).get('img_path') or '') for number in numbers]
+    folders = [folder for folder in map(_folder, leaves(dataset)) if folder]
+    root = _common_folder([os.path.abspath(path) for path in paths if path], folders)
+    taken: set[str] = set()
+    names: dict[str, str] = {}
+    found = []
+    for number, path in zip(numbers, paths, strict=True):
+        name = names.get(path) if indices is None and path else None
+        if name is None:
+            relative = Path(os.path.relpath(os.path.abspath(path), root) if path else str(number))
+            name = names[path] = unused_name(bare_name(relative), taken)
+        found.append((path, name))
+    return found
+
+
+def _folder(dataset: Any) -> str:
+    """The folder of the images of a data set."""
+    prefix = getattr(dataset, 'data_prefix', None) or {}
+    prefix = prefix if isinstance(prefix, dict) else {'img_path': prefix}
+    keys = [key for key in ('img', 'img_path', 'sub_data_root') if prefix.get(key)]
+    folder = prefix[keys[0]] if keys else getattr(dataset, 'data_root', None)
+    return os.path.abspath(folder) if isinstance(folder, str) and folder else ''
+
+
+def _common_folder(paths: list[str], folders: list[str]) -> str:
+    """The folder that holds the data sets' folders of these images, and images of none."""
+    bases = {next((folder for folder in folders if path.startswith(f'{folder}{os.sep}')),
+                  os.path.dirname(path)) for path in paths}
+    return os.path.commonpath(bases) if bases else os.path.abspath(os.curdir)
+
+
+def bare_name(relative: Path) -> str:
+    """A path without its suffix, with slashes, and its last part cut where it is very long."""
+    last = os.fsencode(relative.stem)
+    if len(last) > _LONGEST:
+        relative = relative.with_name(last[:_LONGEST].decode(errors='ignore') + '.cut')
+    return relative.with_suffix('').as_posix()
+
+
+def unused_name(name: str, taken: set[str]) -> str:
+    """The name, with a number where it is taken already; it is then taken too."""
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f'{name}_{number}'
+    taken.add(found)
+    return found

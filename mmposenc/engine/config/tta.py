@@ -1,0 +1,117 @@
+"""The views of test-time augmentation, around what a config is tested with.
+
+A config that changes the pipeline of its test keeps the ``tta_pipeline`` of its base, with the
+base's sizes and ways to read pictures.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+from mmengine.config import ConfigDict
+
+from .nodes import bare_type
+
+Scale = tuple[float, float]
+
+
+def flip_views(pipeline: list[Any]) -> list[Any]:
+    """The test pipeline, its end applied twice: without and with a flip.
+
+    Raises:
+        ValueError: it does not end in a step that packs.
+    """
+    *start, pack = deepcopy(list(pipeline))
+    if not bare_type(pack).startswith('Pack'):
+        raise ValueError(f"--tta: the test pipeline ends in {pack.get('type')!r}, not in a Pack* "
+                         'transform; give the config a tta_pipeline')
+    if 'meta_keys' in pack:
+        pack['meta_keys'] = tuple(dict.fromkeys([*pack['meta_keys'], 'flip', 'flip_direction']))
+    # Ground truth is read after the flip, so that it is the same in both views.
+    truth = [step for step in start if str(step.get('type')).endswith('LoadAnnotations')]
+    start = [step for step in start if step not in truth]
+    views = [[{'type': 'RandomFlip', 'prob': 0.0}, {'type': 'RandomFlip', 'prob': 1.0}]]
+    return [*start, {'type': 'TestTimeAug',
+                     'transforms': [*views, *([step] for step in truth), [pack]]}]
+
+
+def views_of_the_test(tta_pipeline: list[Any], pipeline: list[Any]) -> tuple[list[Any], str]:
+    """A config's views, as large as its test and read as the test reads its pictures.
+
+    Views that have fixed sizes, none of them the test's, are scaled until the one in the middle has
+    the test's; those that are shares of the picture become shares of the test's size.
+
+    Args:
+        tta_pipeline: of the config; it is not changed.
+        pipeline: of its test.
+
+    Returns:
+        The pipeline of the views, and the views' new sizes in words; '' where they stay.
+    """
+    adapted, words = deepcopy(list(tta_pipeline)), ''
+    loading = {bare_type(step): step for step in pipeline if bare_type(step).startswith('Load')}
+    for steps in _lists(adapted):
+        for number, step in enumerate(steps):
+            if bare_type(step) in loading:
+                steps[number] = deepcopy(loading[bare_type(step)])
+        if steps and all(bare_type(step) == 'Resize' for step in steps) and steps is not adapted:
+            steps[:], said = _resized(steps, pipeline)
+            words = said or words
+    return adapted, words
+
+
+def _lists(steps: list[Any]) -> Iterator[list[Any]]:
+    """The steps of a pipeline, and those of each view in it."""
+    yield steps
+    for step in steps:
+        if bare_type(step) == 'TestTimeAug':
+            for each in step['transforms']:
+                yield from _lists(each)
+
+
+def _resized(views: list[Any], pipeline: list[Any]) -> tuple[list[Any], str]:
+    test = next((step for step in reversed(pipeline) if bare_type(step) == 'Resize'), None)
+    fixed = [_pair(step.get('scale')) for step in views]
+    shares = [_pair(step.get('scale_factor')) for step in views]
+    if None not in fixed:
+        own = test and _pair(test.get('scale'))
+        if own is not None and any(_same(own, scale, test) for scale in fixed):
+            return views, ''
+        middle = sorted(fixed, key=math.prod)[len(fixed) // 2]  # type: ignore[arg-type]
+        factors = [(a / middle[0], b / middle[1]) for a, b in fixed]  # type: ignore[index,misc]
+    elif None not in shares and test is not None:
+        factors = shares  # type: ignore[assignment]
+    else:
+        return views, ''
+    if test is None:
+        return ([ConfigDict(type=views[0]['type'], keep_ratio=True, scale_factor=factor)
+                 for factor in factors],
+                ', '.join(f'{math.sqrt(math.prod(factor)):g}' for factor in factors)
+                + ' times the size of a picture, as the test has them')
+    name = 'scale' if test.get('scale') is not None else 'scale_factor'
+    base = _pair(test.get(name))
+    if base is None:
+        return views, ''
+    scaled = [(base[0] * first, base[1] * second) for first, second in factors]
+    if name == 'scale':
+        scaled = [(round(first), round(second)) for first, second in scaled]
+    return ([ConfigDict({**deepcopy(test), name: scale}) for scale in scaled],
+            ', '.join(f'{first:g}x{second:g}' for first, second in scaled)
+            + f'; the test has {name}={test[name]}')
+
+
+def _pair(value: Any) -> Scale | None:
+    """A size or a factor for both axes; None: there is none, or it leaves a side open."""
+    if isinstance(value, (int, float)):
+        value = (value, value)
+    if not isinstance(value, (list, tuple)) or len(value) != 2 or not all(
+            isinstance(side, (int, float)) and 0 < side < math.inf for side in value):
+        return None
+    return float(value[0]), float(value[1])
+
+
+def _same(one: Scale, other: Scale, test: Any) -> bool:
+    """Whether two scales are one; where the ratio is kept, in any order."""
+    return sorted(one) == sorted(other) if test.get('keep_ratio') else one == other

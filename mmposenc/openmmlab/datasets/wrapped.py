@@ -1,0 +1,16 @@
+"""Data sets inside wrappers."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def leaves(dataset: Any) -> Iterator[Any]:
+    """The data sets inside wrappers such as ConcatDataset and RepeatDataset."""
+    if hasattr(dataset, 'datasets'):
+        for each in dataset.datasets:
+            yield from leaves(each)
+    elif hasattr(dataset, 'dataset'):
+        yield from leaves(dataset.dataset)
+    else:
+        yield dataset
