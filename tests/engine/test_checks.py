@@ -259,7 +259,7 @@ def test_the_metric_of_the_best_checkpoint_may_be_there(wanted, evaluator) -> No
     ('DETRHead', False, dict(max_per_img=20), None),
     ('DETRHead', False, {}, None),  # all queries
     ('DETRHead', False, None, 'max_per_img=100 is more than the 20'),  # mmdet's default
-    ('DINOHead', True, dict(max_per_img=61), 'max_per_img=61 .* the 60 predictions of 20 queries .* and 3 cl'),
+    ('DINOHead', True, dict(max_per_img=61), 'max_per_img=61 .* the 60 predictions .* 3 classes'),
     ('DINOHead', True, dict(max_per_img=60), None),
     ('RetinaHead', True, dict(max_per_img=1000), None)])
 def test_fewer_predictions_than_the_test_takes(head, sigmoid, test_cfg, said) -> None:
