@@ -1,6 +1,7 @@
 """Checks every relative encoding passes, against loops over pairs of tokens in plain Python."""
 from __future__ import annotations
 
+import itertools
 import math
 from contextlib import contextmanager
 from unittest import mock
@@ -81,11 +82,8 @@ def random_inputs(encoding, q_grid, k_grid, *, batch=2, dtype=torch.float64, see
 def naive_logits(pair_term, q, k):
     """pair_term(batch, head, i, j) for every pair."""
     out = torch.zeros(q.shape[0], q.shape[1], q.shape[2], k.shape[2], dtype=q.dtype)
-    for b in range(q.shape[0]):
-        for h in range(q.shape[1]):
-            for i in range(q.shape[2]):
-                for j in range(k.shape[2]):
-                    out[b, h, i, j] = pair_term(b, h, i, j)
+    for pair in itertools.product(*map(range, out.shape)):
+        out[pair] = pair_term(*pair)
     return out
 
 

@@ -8,20 +8,11 @@ import pytest
 import torch
 from relative_checks import PIECES, close, naive_logits, pieces_of, random_inputs, results
 
-from mmposenc.attention import (
-    ConvProjectionAttention,
-    MultiheadAttention,
-    PlainWindowAttention,
-    ShiftWindowAttention,
-    SpatialReductionAttention,
-    attend,
-)
-from mmposenc.backbones import Swin
-from mmposenc.encodings import TokenEncoding, build_encoding
+from mmposenc import attention
+from mmposenc.attention import MultiheadAttention, SpatialReductionAttention, attend
 from mmposenc.functional import Grid, limits
 from mmposenc.functional.grid_cache import CACHE
 from mmposenc.functional.grids import sequence_places
-from mmposenc.functional.masking import masked_group_norm, masked_mean
 
 GRID = (3, 4)
 #: Of each class one, and those whose terms differ.
@@ -113,46 +104,20 @@ def test_what_padded_tokens_hold_reaches_nobody(name, value):
 
 @pytest.mark.parametrize('kind, options', [
     (MultiheadAttention, dict(rel_pos_encoding=dict(type='IRPE'))),
-    (MultiheadAttention, dict(rel_pos_encoding=dict(type='CoPE'))), (ConvProjectionAttention, {}),
-    (PlainWindowAttention, dict(window_size=2)),
-    (ShiftWindowAttention, dict(window_size=2, shift_size=1)), (SpatialReductionAttention, {}),
-    *((SpatialReductionAttention, options) for options in (
-        dict(sr_ratio=2), dict(sr_ratio=3, ceil_mode=True), dict(key_cells=2)))])
+    (MultiheadAttention, dict(rel_pos_encoding=dict(type='CoPE'))),
+    (attention.PlainWindowAttention, dict(window_size=2)),
+    (attention.ShiftWindowAttention, dict(window_size=2, shift_size=1)),
+    (SpatialReductionAttention, {})])
 def test_what_padding_holds_reaches_no_token_of_a_module(kind, options):
     torch.manual_seed(0)
     x, padding = torch.randn(2, 12, 8), torch.zeros(2, *GRID, dtype=torch.bool)
     padding[0, 2:], padding[0, :, 3:] = True, True
     hidden = padding.flatten(1)
     module = kind(8, 2, **options)
-    of_map = kind in (ShiftWindowAttention, SpatialReductionAttention)
+    of_map = kind in (attention.ShiftWindowAttention, SpatialReductionAttention)
     found = [module(x.masked_fill(hidden[..., None], value), GRID,
                     padding if of_map else hidden)[~hidden] for value in (0.0, float('nan'))]
     torch.testing.assert_close(*found)
-
-
-@pytest.mark.parametrize('name', examples.TOKEN)
-def test_what_padding_holds_reaches_no_cell(name):
-    encoding = build_encoding(dict(examples.TOKEN[name]), TokenEncoding, name, embed_dims=8,
-                              grid_shape=GRID).eval()
-    torch.manual_seed(0)
-    x, padding = torch.randn(2, 12, 8), torch.zeros(2, *GRID, dtype=torch.bool)
-    padding[0, 2:] = True
-    valid = ~padding.flatten(1)
-    found = [encoding(x.masked_fill(~valid[..., None], value), GRID, padding_mask=padding)[valid]
-             for value in (0.0, float('nan'))]
-    torch.testing.assert_close(*found)
-
-
-def test_norms_and_means_do_not_meet_padding():
-    torch.manual_seed(0)
-    x, padding = torch.randn(2, 4, 3, 5), torch.zeros(2, 3, 5, dtype=torch.bool)
-    padding[0, :, 3:] = True
-    bad = x.masked_fill(padding[:, None], float('nan'))
-    norm = torch.nn.GroupNorm(2, 4)
-    close(masked_group_norm(norm, bad, padding)[:1, :, :, :3], norm(x[:1, :, :, :3]),
-          atol=1e-5, rtol=1e-5)
-    means = masked_mean(bad.flatten(2).transpose(1, 2), padding)
-    close(means[0], x[0, :, :, :3].mean((1, 2)), atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize('name', [None, 'IRPE product qkv'])
@@ -239,32 +204,6 @@ def test_cope_counts_the_gates_of_its_region(prefix):
     same = (regions[:, :, None] == regions[:, None])[:, None]
     expected = logits.masked_fill(~same, -torch.inf).softmax(-1) @ v
     close(in_every_form(encoding, [q, k, v], regions=regions)[0], expected)
-
-
-def test_cope_in_shifted_windows_does_not_see_the_batch():
-    torch.manual_seed(0)
-    model = Swin(embed_dims=16, num_layers=(2, 2), num_heads=(2, 2), window_size=3,
-                 window_bias=False, img_size=32, mask_padding=True, drop_path_rate=0.0,
-                 rel_pos_encoding=dict(type='mmposenc.CoPE')).double().eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.2)
-    small, large = (torch.randn(1, 3, *size).double() for size in ((19, 20), (30, 27)))
-    batch = torch.nn.functional.pad(small, (0, 7, 0, 11))
-    both = model(torch.cat((batch, large)), [(19, 20), (30, 27)])
-    for found, alone in zip(both, model(small, [(19, 20)]), strict=True):
-        close(found[:1, :, :alone.shape[2], :alone.shape[3]], alone)
-
-
-def test_linear_attention_of_pvt_does_not_see_padding():
-    """Its keys are means of each image's own cells."""
-    torch.manual_seed(0)
-    for encoding in (None, dict(type='mmposenc.IRPE')):
-        module = SpatialReductionAttention(8, 2, key_cells=2, rel_pos_encoding=encoding).double()
-        x, padding = torch.randn(2, 30, 8).double(), torch.zeros(2, 5, 6, dtype=torch.bool)
-        padding[0, 3:], padding[0, :, 4:] = True, True
-        x = x.masked_fill(padding.flatten(1)[..., None], float('nan'))
-        valid = ~padding[0].flatten()
-        close(module(x, (5, 6), padding)[0, valid], module(x[:1, valid], (3, 4))[0])
 
 
 @pytest.fixture

@@ -4,17 +4,9 @@ from unittest import mock
 
 import examples
 import pytest
+import relative_checks
 import torch
-from relative_checks import (
-    PIECES,
-    LargestStorage,
-    check_forms,
-    close,
-    pieces_of,
-    random_inputs,
-    results,
-    some_padding,
-)
+from relative_checks import PIECES, close, pieces_of, random_inputs, results, some_padding
 
 from mmposenc.attention import attend, terms
 from mmposenc.attention.attend import FORMS, attend_qkv
@@ -40,14 +32,14 @@ def in_turns(*others, period=2):
 @pytest.mark.parametrize('name, grids, prefix', in_turns(
     *((grids, prefix) for grids in GRIDS for prefix in (0, 2)), period=10))
 def test_pieces(name, grids, prefix):
-    check_forms(examples.relative(name, grids[0], num_prefix_tokens=prefix), *grids)
+    relative_checks.check_forms(examples.relative(name, grids[0], num_prefix_tokens=prefix), *grids)
 
 
 @pytest.mark.parametrize('name, grids', in_turns(
     (((4, 4), None),), (((4, 6), Grid(2, 3, 2.0, 2.0)),), period=4))
 def test_pieces_of_one_head(name, grids):
     """As in PVT's first stage; on a square grid a mixed-up axis would be no error."""
-    check_forms(examples.relative(name, grids[0], num_heads=1), *grids)
+    relative_checks.check_forms(examples.relative(name, grids[0], num_heads=1), *grids)
 
 
 def dropped(encoding, inputs, grids, mask, seed=3):
@@ -140,7 +132,7 @@ def test_nothing_is_as_large_as_all_pairs(name, dropout):
     """Neither saved for the backward pass, nor allocated."""
     encoding = name and examples.relative(name, (20, 30), head_dims=8)
     q, k, v = torch.randn(3, 1, 2, 600, 8).requires_grad_().unbind()
-    with pieces_of(20_000, long=True, keep=False), LargestStorage() as largest:
+    with pieces_of(20_000, long=True, keep=False), relative_checks.LargestStorage() as largest:
         attend(q, k, v, encoding, (20, 30), form='pieces', dropout_p=dropout)[0].sum().backward()
     assert 0 < largest.bytes < 2 * 600 * 600 * 4 / 5
 

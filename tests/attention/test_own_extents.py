@@ -1,26 +1,12 @@
 """An encoding that depends on the size of the grid, in padded batches: each image on its own."""
-import copy
 
 import pytest
 import torch
-import torch.fx.experimental._config as shape_config
-from torch._dynamo.testing import CompileCounter
 
-from mmposenc.attention import (
-    MultiheadAttention,
-    attend,
-)
-from mmposenc.attention import padded as padded_batches
-from mmposenc.backbones import PVT, DeiT
+from mmposenc.attention import MultiheadAttention, attend
 from mmposenc.encodings import CombinedRPE
-from mmposenc.engine.training.compiling import compile_regions
-from mmposenc.functional.masking import (
-    every_cell,
-    extents_to_mask,
-    noted_extents,
-    token_mask,
-    valid_extents,
-)
+from mmposenc.functional import masking
+from mmposenc.functional.masking import extents_to_mask, token_mask, valid_extents
 
 SIZES = [(4, 5), (3, 2), (4, 1), (2, 5)]
 GRID = (4, 5)
@@ -106,33 +92,15 @@ def test_weights_masks_and_an_image_of_padding():
             assert not weights[image][..., mask[image]].any()
 
 
-@pytest.mark.parametrize('name', ['deit', 'pvt'])
-def test_backbones_tell_extents_without_looking(name, monkeypatch):
-    """The mask is never read for it."""
-    def looked(_):
-        raise AssertionError('an accelerator would have been waited for')
-
-    torch.manual_seed(0)
-    cfg = dict(rel_pos_encoding=SHARES, mask_padding=True)
-    model = (DeiT(embed_dims=12, num_layers=2, num_heads=3, patch_size=8, out_indices=(0, 1), **cfg)
-             if name == 'deit' else
-             PVT(embed_dims=(8, 16), num_layers=(1, 1), num_heads=(2, 2), sr_ratios=(2, 1),
-                 mlp_ratios=(2, 2), patch_sizes=(4, 2), out_indices=(0, 1), **cfg))
-    model = model.double().eval()
-    monkeypatch.setattr(padded_batches, 'extents_of_several', looked)
-    x = torch.randn(2, 3, 48, 64, dtype=torch.float64)
-    assert all(out.isfinite().all() for out in model(x, [(40, 64), (33, 20)]))
-
-
 def test_extents_are_noted_on_masks():
     mask = extents_to_mask([(9, 12), (5, 7)], (9, 12), torch.device('cpu'))
-    for made, scale in ((mask, 1), (every_cell(mask, 4), 4)):
-        assert noted_extents(made) == [(-(-9 // scale), -(-12 // scale)),
+    for made, scale in ((mask, 1), (masking.every_cell(mask, 4), 4)):
+        assert masking.noted_extents(made) == [(-(-9 // scale), -(-12 // scale)),
                                        (-(-5 // scale), -(-7 // scale))]
-        assert noted_extents(made) == valid_extents(made)
-        assert noted_extents(token_mask(made, 2)) == noted_extents(made)
-    assert noted_extents(mask.clone()) is None
-    assert noted_extents(token_mask(mask.clone(), 1)) is None
+        assert masking.noted_extents(made) == valid_extents(made)
+        assert masking.noted_extents(token_mask(made, 2)) == masking.noted_extents(made)
+    assert masking.noted_extents(mask.clone()) is None
+    assert masking.noted_extents(token_mask(mask.clone(), 1)) is None
 
 
 def test_bad_input():
@@ -148,26 +116,6 @@ def test_bad_input():
     video.takes_frames = True
     with pytest.raises(ValueError, match=r'key_padding_mask of videos \(q_grid=\(2, 2, 5\)\)'):
         attend(q, q, q, video, (2, 2, 5), key_padding_mask=mask)
-
-
-def test_blocks_are_compiled_around_it(monkeypatch):
-    """In parts, with the numbers of eager blocks; they know the images' sizes without looking at
-    masks, for which a GPU's host would wait."""
-    eager = DeiT(embed_dims=12, num_layers=1, num_heads=3, out_indices=(0,), patch_size=8,
-                 mask_padding=True, rel_pos_encoding=SHARES).eval()
-    model, parts, counts = copy.deepcopy(eager), CompileCounter(), []
-    with torch._dynamo.config.patch(specialize_float=False), shape_config.patch(
-            use_duck_shape=True), torch.no_grad():
-        compile_regions(model, backend=parts, dynamic=True)
-        for size in ((40, 24), (24, 50)):
-            x, sizes = torch.randn(2, 3, 48, 56), [(48, 56), size]
-            expected = eager(x, sizes)[0]
-            with monkeypatch.context() as patch:
-                patch.setattr(padded_batches, 'extents_of_several', None)
-                torch.testing.assert_close(model(x, sizes)[0], expected)
-            counts.append(parts.frame_count)
-    torch._dynamo.reset()
-    assert counts[0] == counts[1] > 1
 
 
 def test_it_can_not_be_exported(monkeypatch):

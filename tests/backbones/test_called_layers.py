@@ -9,7 +9,12 @@ from tinybackbones import BUILD, images, randomize
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
-from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, WindowAttention
+from mmposenc.attention import (
+    ConvProjectionAttention,
+    MultiheadAttention,
+    ShiftWindowAttention,
+    WindowAttention,
+)
 from mmposenc.detr import BoxRPB, DetrEncoder, HybridEncoder, PositionRelation
 from mmposenc.functional.masking import extents_to_mask, masked_batch_norm, masked_group_norm
 from mmposenc.functional.plain_layers import is_plain, layer_dtype
@@ -42,10 +47,18 @@ def layers_of(module, kinds=LAYERS):
     return [name for name in found if not name.endswith('.out_proj')]
 
 
-def attention(name):
-    encoding = examples.relative(name, GRID, num_prefix_tokens=1)
-    module = MultiheadAttention(8, 2, num_prefix_tokens=1, rel_pos_encoding=encoding)
-    return randomize(module).double().eval(), lambda m: m(tokens(8, 1), GRID)
+def attention(name, kind=MultiheadAttention, **given):
+    encoding = name and examples.relative(name, GRID, num_prefix_tokens=1)
+    module = kind(8, 2, num_prefix_tokens=1, rel_pos_encoding=encoding)
+    return randomize(module).double().eval(), lambda m: m(tokens(8, 1), GRID, **given)
+
+
+def attention_of_two(name):
+    return attention(name, x_qk=tokens(8, 1).flip(1))
+
+
+def convolved(name):
+    return attention(name, ConvProjectionAttention)
 
 
 def token_encoding(name):
@@ -71,7 +84,7 @@ def detr(name):
     torch.manual_seed(0)
     boxes = torch.rand(2, 2, 7, 4).double()
     mask = extents_to_mask([GRID, (3, 4)], GRID, torch.device('cpu'))
-    ffn = dict(embed_dims=8, feedforward_channels=12)
+    ffn = dict(embed_dims=8, feedforward_channels=12, act_cfg=dict(type='ReLU', inplace=True))
     encoder = dict(num_layers=2, layer_cfg=dict(
         self_attn_cfg=dict(embed_dims=8, num_heads=2), ffn_cfg=ffn))
     module, run = {
@@ -98,6 +111,7 @@ def maps(dims, grid):
 
 CASES = {
     **{f'attention, {name}': (attention, name) for name in examples.RELATIVE},
+    'other queries and keys': (attention_of_two, None), 'convolved': (convolved, None),
     **{f'tokens, {name}': (token_encoding, name) for name in examples.TOKEN_OPTIONS
        if 'random' not in name},
     **{f'windows, {name}': (windows, name) for name in ('LePE', 'CRPE', 'DynamicPositionBias')},
@@ -118,6 +132,18 @@ def test_hooks_run_and_change_nothing(case):
 
 
 @pytest.mark.parametrize('case', CASES)
+def test_full_backward_hooks_everywhere(case):
+    """They make outputs views, which nothing in place may change."""
+    make, name = CASES[case]
+    module, run = make(name)
+    for each in module.modules():
+        each.register_full_backward_hook(lambda *_: None)
+    if trained := [p for p in module.parameters() if p.requires_grad]:
+        run(module.train()).sum().backward()
+        assert all(p.grad is not None for p in trained)
+
+
+@pytest.mark.parametrize('case', CASES)
 def test_a_wrapper_of_any_layer(case):
     """Without ``weight``, ``bias``, sizes or any other attribute of the layer."""
     make, name = CASES[case]
@@ -129,26 +155,6 @@ def test_a_wrapper_of_any_layer(case):
         double(changed.get_submodule(each))
         torch.testing.assert_close(run(wrapped), run(changed),
                                    msg=lambda text, each=each: f'{each}: {text}')
-
-
-@pytest.mark.parametrize('name', ['vit', 'pvt', 'swin'])
-def test_full_backward_hooks_everywhere(name):
-    model, run = backbone(name)
-    for module in model.modules():
-        module.register_full_backward_hook(lambda *_: None)
-    run(model.train()).sum().backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
-
-
-@pytest.mark.parametrize('act', [None, dict(type='ReLU', inplace=True), dict(type='GELU')])
-def test_full_backward_hooks_in_detr(act):
-    ffn = dict(embed_dims=8, feedforward_channels=12, **({} if act is None else dict(act_cfg=act)))
-    encoder = DetrEncoder(num_layers=1, layer_cfg=dict(
-        self_attn_cfg=dict(embed_dims=8, num_heads=2), ffn_cfg=ffn)).double()
-    for module in encoder.modules():
-        module.register_full_backward_hook(lambda *_: None)
-    encoder(tokens(8).requires_grad_()).sum().backward()
-    assert all(parameter.grad is not None for parameter in encoder.parameters())
 
 
 def test_pruned_joint_projection_of_detr():

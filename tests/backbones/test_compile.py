@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import torch
+from tinybackbones import randomize
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from mmposenc.backbones import PVT, Swin, ViT
@@ -61,23 +62,13 @@ def outputs(model, sizes, seed):
             {name: p.grad for name, p in model.named_parameters() if p.grad is not None})
 
 
-def randomized(kind):
-    """A model whose encodings add something."""
-    torch.manual_seed(0)
-    model = MODELS[kind]().train()
-    for name, parameter in model.named_parameters():
-        if 'rel_pos_encoding' in name:  # starts from zero
-            torch.nn.init.normal_(parameter)
-    return model
-
-
 @pytest.mark.parametrize('kind, backend, batches', [('PVT', 'eager', 4), *(
     pytest.param(*each, 10, marks=pytest.mark.slow) for each in (
         # What a compiler makes of backward passes, two of them show: it takes half of the time.
         ('PVT', 'aot_eager'), ('Swin', 'aot_eager'), ('ViT', 'eager'), ('SAM', 'eager'),
         ('DINOv3', 'eager'), ('PVT v2', 'eager'), ('SVT', 'eager')))])
 def test_few_graphs_for_many_batches(kind, backend, batches):
-    model = randomized(kind)
+    model = randomize(MODELS[kind]()).train()
     eager, names = copy.deepcopy(model), list(model.state_dict())
     counter = CompileCounterWithBackend(backend)
     padded, whole = GRAPHS[kind]

@@ -78,9 +78,3 @@ def test_sizes_as_a_tensor(backbone):
     with torch.no_grad():
         torch.testing.assert_close(model(images, torch.tensor(sizes)), model(images, sizes),
                                    atol=1e-5, rtol=1e-4)
-
-
-def test_wrong_sizes():
-    model = BUILD['pvt'](mask_padding=True).eval()
-    with pytest.raises(ValueError, match=r'img_shapes has shape \(3, 2\); \(B, 2\) = \(2, 2\)'):
-        model(torch.randn(2, 3, 32, 32), torch.ones(3, 2, dtype=torch.long))

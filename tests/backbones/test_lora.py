@@ -8,7 +8,6 @@ import torch
 from mmengine.runner.checkpoint import _load_checkpoint_to_model, get_state_dict
 from tinybackbones import BUILD, STAGES, images, randomize, randomized, total, with_gradients
 
-from mmposenc.attention import ConvProjectionAttention, MultiheadAttention
 from mmposenc.attention.linear import Linear, QVLinear, some_channels
 from mmposenc.backbones import load_pretrained
 
@@ -111,18 +110,6 @@ def test_some_channels_of_a_layer_and_of_one_that_is_wrapped(layer):
     for rows in (slice(4), slice(4, 12), slice(8, None)):
         for each in (layer, torch.nn.Sequential(layer)):
             torch.testing.assert_close(some_channels(each, x, rows), layer(x)[..., rows])
-
-
-@pytest.mark.parametrize('kind', [MultiheadAttention, ConvProjectionAttention])
-def test_attention_calls_a_wrapped_projection(kind):
-    """Whatever wraps it: its own result counts, not the weight inside."""
-    torch.manual_seed(0)
-    attention = kind(8, 2)
-    x, other = torch.randn(1, 6, 8), torch.randn(1, 6, 8)
-    options = dict(x_qk=other) if kind is MultiheadAttention else {}
-    expected = attention(x, (2, 3), **options)
-    attention.qkv = torch.nn.Sequential(attention.qkv)
-    torch.testing.assert_close(attention(x, (2, 3), **options), expected)
 
 
 def test_without_peft_the_error_says_what_to_install(monkeypatch):

@@ -8,14 +8,7 @@ import pytest
 import torch
 from tinybackbones import close, flat, randomize, results
 
-from mmposenc.backbones import (
-    PVT,
-    DeiT,
-    MixVisionTransformer,
-    PVTv2,
-    Swin,
-    load_pretrained,
-)
+from mmposenc.backbones import PVT, DeiT, MixVisionTransformer, PVTv2, Swin, load_pretrained
 from mmposenc.checkpoint import convert, recognise
 
 LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')

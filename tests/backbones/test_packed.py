@@ -3,9 +3,7 @@ import examples
 import pytest
 import torch
 from tinybackbones import BUILD, check_list, of_each, randomize
-from tinytasks import classifier_config
 
-from mmposenc.commands.train import main as train
 from mmposenc.engine.training.compiling import compile_regions
 
 #: Pixels, at 8 a patch: odd sizes, one grid three times, less than a patch, one row, one column.
@@ -110,18 +108,3 @@ def test_compiled_blocks(fresh_compiler):
         model.train()(images(sizes))[0].sum().backward()
         counts.append(len(made))
     assert counts[1:] == counts[:1] * 3, counts
-
-
-def test_a_classifier_trains_on_images_of_several_sizes(tmp_path):
-    from PIL import Image
-    config = classifier_config(tmp_path)
-    for i, file in enumerate(sorted((tmp_path / 'data').rglob('*.png'))):
-        Image.open(file).resize((24 + 8 * i, 40)).save(file)
-    text = config.read_text().replace('default_collate', 'pseudo_collate')
-    config.write_text(text + """
-data_preprocessor.update(type='mmposenc.ClsDataPreprocessor', pack=True)
-model['backbone'] = dict(type='mmposenc.ViT', patch_size=8, embed_dims=8, num_layers=2, num_heads=1,
-                         pos_encoding=dict(type='mmposenc.FactorizedPositionEmbedding'))
-""")
-    train([str(config), '--work-dir', str(tmp_path / 'run')])
-    assert (tmp_path / 'run' / 'epoch_1.pth').exists()

@@ -4,7 +4,6 @@ import torch
 from tinybackbones import randomize
 
 from mmposenc.backbones import Swin, load_pretrained
-from mmposenc.backbones.swin_archs import ARCHS
 
 V1 = dict(embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2, window_size=4,
           drop_path_rate=0.)
@@ -35,21 +34,12 @@ def test_branches_of_v2_start_as_nothing():
 
 def test_explicit_arguments_override_the_arch():
     with torch.device('meta'):
-        model = Swin('v2-base-w12to24')
-        attention = [stage.blocks[1].attn for stage in model.stages]
-        assert [a.window_size[0] for a in attention] == [24, 24, 24, 12]
-        assert [a.shift_size[1] for a in attention] == [12, 12, 12, 6]
-        units = [a.w_msa.rel_pos_encoding.window_size for a in attention]
-        assert units == [(12, 12)] * 3 + [(6, 6)]
         model = Swin('v2-base-w12to24', window_size=8, pretrained_window_size=0, cosine=False,
                      post_norm=False, qkv_bias=True, num_layers=(1, 1, 1, 1))
         attention = model.stages[3].blocks[0].attn
         assert attention.window_size == attention.w_msa.rel_pos_encoding.window_size == (8, 8)
         assert attention.w_msa.cosine is None and attention.w_msa.qkv.bias is not None
         assert model.stages[0].downsample.norm.weight.numel() == 4 * 128
-        plain = Swin('tiny')
-        assert plain.stages[0].blocks[0].attn.window_size == (7, 7)
-    assert len(ARCHS) == 24
 
 
 @pytest.mark.parametrize('options', [V1, V2, dict(V2, rel_pos_sharing='stage')],

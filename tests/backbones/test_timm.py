@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import pytest
 import timm
 import torch
-from timm.layers import LayerNorm, SwiGLUPacked
 from timm.layers.pos_embed_rel import RelPosMlp
 from timm.models import vision_transformer_sam
 from timm.models.beit import Beit
@@ -24,7 +23,6 @@ from timm.models.pvt_v2 import PyramidVisionTransformerV2
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.swin_transformer_v2 import SwinTransformerV2
 from timm.models.twins import Twins
-from timm.models.vision_transformer import VisionTransformer
 from timm.models.vision_transformer_relpos import VisionTransformerRelPos
 from tinybackbones import close, flat, randomize, results, unfilled
 from torch import nn
@@ -79,71 +77,55 @@ def swin_maps(model, x):
     return [maps(model, x, norm=False)[0], model.forward_features(x).permute(0, 3, 1, 2)]
 
 
-SWIGLU = dict(mlp_layer=SwiGLUPacked, act_layer=nn.SiLU, mlp_ratio=3.0)
-VIT = {
-    'small': {}, 'dinov2-small': dict(init_values=1e-5), 'dinov2-giant': dict(
-        init_values=1e-5, **SWIGLU),
-    'dinov2-small-reg': dict(init_values=1e-5, reg_tokens=4, no_embed_class=True),
-    'dinov2-giant-reg': dict(init_values=1e-5, reg_tokens=4, no_embed_class=True, **SWIGLU),
-    'deit3-small': dict(init_values=1e-6, no_embed_class=True),
-    'siglip-so400m': dict(class_token=False, global_pool='avg', fc_norm=False,
-                          act_layer='gelu_tanh'),
-    'clip-base': dict(pre_norm=True, norm_layer=partial(nn.LayerNorm, eps=1e-5),
-                      act_layer='quick_gelu')}
+#: For each arch of ViT the first model of timm that config_json.py knows it by.
+NAMES = {}
+for _name in timm.list_models():
+    _options = config_json._of_timm(_name, {})
+    if _options:
+        NAMES.setdefault(_options['arch'], _name)
 
 
-def vit(name, **view):
-    table = dict(TABLE, **({'num_prefix_embeds': 0} if name == 'deit3-small' else {}))
-    return (partial(VisionTransformer, **SIZES, dynamic_img_size=True, dynamic_img_pad=True,
-                    **VIT[name]),
-            partial(ViT, name, **OURS, pos_encoding=table, **view,
-                    mlp_hidden_dims=36 if 'giant' in name else 96))
+def small(arch, name=None, theirs=(), **options):
+    """timm's model of an arch, and ours, with few channels and timm's way to resize a table."""
+    name = name or NAMES[arch]
+    if 'pos_encoding' in ARCHS[arch]:
+        options['pos_encoding'] = dict(interpolation='bicubic_antialias', interpolation_offset=0.0)
+    elif arch in ('tiny', 'small'):
+        options['pos_encoding'] = TABLE
+    if name.endswith('dinov3'):
+        options['qkv_bias'] = False
+    return (partial(timm.create_model, name, **SIZES, dynamic_img_size=True, **dict(theirs)),
+            partial(ViT, arch, **OURS, **options))
 
 
-DINOV3 = dict(rope_type='dinov3', rope_temperature=100, rope_rotate_half=True, num_reg_tokens=4,
-              use_abs_pos_emb=False, use_fc_norm=False, init_values=1.0,
-              norm_layer=partial(LayerNorm, eps=1e-5))
-EVA02 = dict(swiglu_mlp=True, mlp_ratio=8 / 3, ref_feat_shape=(16, 16))
-ROPE_VIT = dict(attn_type='rope', init_values=1.0, use_abs_pos_emb=False, use_fc_norm=False,
-                rope_grid_indexing='xy', rope_temperature=100.0)
-APE = dict(ROPE_VIT, use_abs_pos_emb=True, no_embed_class=True)
-MIXED = dict(rope_type='mixed', rope_temperature=10.0)
-PE = dict(attn_type='rope', use_pre_transformer_norm=True, use_post_transformer_norm=False,
-          use_fc_norm=False, ref_feat_shape=(3, 5), rope_grid_offset=1., rope_grid_indexing='xy',
-          init_values=0.1, norm_layer=partial(LayerNorm, eps=1e-5))
-#: Our arch and what a small one of its kind needs besides, and timm's arguments.
+def vit(arch, **view):
+    name = 'vit_base_patch16_clip_quickgelu_224' if arch == 'clip-base' else None
+    theirs = dict(dynamic_img_pad=True)
+    if 'siglip' in arch:  # timm has GELU itself in some models of the name
+        theirs |= dict(global_pool='avg', fc_norm=False, act_layer='gelu_tanh')
+    return small(arch, name, theirs, **view)
+
+
+VIT = ('small', 'dinov2-small', 'dinov2-giant', 'dinov2-small-reg', 'dinov2-giant-reg',
+       'deit3-small', 'siglip-so400m', 'clip-base')
+#: By a name of our own: the arch, timm's name where it is another, and what differs in our model.
 EVA = {
-    'dinov3': ('dinov3-small', {}, DINOV3),
-    'dinov3 without bias': ('dinov3-base', dict(qkv_bias=False), dict(DINOV3, qkv_bias=False)),
-    'dinov3 gated': ('dinov3-huge-plus', dict(mlp_hidden_dims=64),
-                     dict(DINOV3, swiglu_mlp=True, swiglu_align_to=8, mlp_ratio=8 / 3)),
-    'eva02 packed': ('eva02-small', dict(mlp_hidden_dims=64), EVA02),
-    'eva02 normed': ('eva02-base', dict(mlp_hidden_dims=64),
-                     dict(EVA02, qkv_fused=False, scale_mlp=True)),
-    'eva02 of CLIP': ('eva02-large', dict(mlp_hidden_dims=64, attn_norm=True),
-                      dict(EVA02, qkv_fused=False, scale_mlp=True, scale_attn_inner=True)),
-    'timm reg gap': ('tiny', dict(
+    **{arch: (arch, None, {}) for arch in (
+        'dinov3-small', 'dinov3-huge-plus', 'eva02-small', 'eva02-base', 'pe-lang-large',
+        'rope-vit-small-axial', 'rope-vit-base-mixed', 'rope-vit-large-axial-ape',
+        'rope-vit-small-mixed-ape')},
+    'dinov3 with bias': ('dinov3-small', 'vit_small_patch16_dinov3_qkvb', {}),
+    'eva02 of CLIP': ('eva02-large', 'eva02_large_patch14_clip_224', dict(attn_norm=True)),
+    'timm reg gap': ('tiny', 'vit_medium_patch16_rope_reg1_gap_256', dict(
         class_token=False, register_tokens=1, layer_scale_init_value=1.0, rel_pos_encoding=dict(
             type='RotaryEmbedding2D', axes='yx', theta=10000.0, reference_grid=(16, 16)),
-        qkv_bias='qv', final_norm='pooled'),
-        dict(class_token=False, num_reg_tokens=1, init_values=1.0, use_abs_pos_emb=False,
-             ref_feat_shape=(16, 16))),
-    'perception encoder': (
-        'pe-lang-large', dict(rel_pos_encoding=dict(reference_grid=(3, 5))), PE),
-    'rope-vit axial': ('rope-vit-small-axial', {}, ROPE_VIT),
-    'rope-vit mixed': ('rope-vit-base-mixed', {}, dict(ROPE_VIT, **MIXED)),
-    'rope-vit axial ape': ('rope-vit-large-axial-ape', {}, APE),
-    'rope-vit mixed ape': ('rope-vit-small-mixed-ape', {}, dict(APE, **MIXED)),
-}
+        qkv_bias='qv', final_norm='pooled', pos_encoding=None))}
 
 
 def eva(kind, **view):
-    arch, own, options = EVA[kind]
-    if arch.startswith('eva02') or arch.endswith('ape'):
-        own = dict(own, pos_encoding=dict(TABLE, num_prefix_embeds=int('eva02' in arch)))
-    sizes = dict(embed_dims=24, num_heads=3)
-    return (partial(Eva, **SIZES, use_rot_pos_emb=True, dynamic_img_size=True, **options),
-            partial(ViT, arch, **{**OURS, **sizes, **own, **view}))
+    arch, name, options = EVA[kind]
+    theirs, ours = small(arch, name, dict(global_pool='avg') if 'CLIP' in kind else {})
+    return theirs, partial(ours, **options, **view)
 
 
 BEIT = partial(Beit, **SIZES, init_values=0.1, use_abs_pos_emb=False)
@@ -243,8 +225,8 @@ CASES = {
     **{f'{name}, pooled': Case(*vit(name), pooled) for name in VIT},
     **{kind: Case(*eva(kind, pool=None), last_map, [*RESIZED, (72, 16)], native=1e-6)
        for kind in EVA},
-    'eva02, pooled': Case(*eva('eva02 packed'), pooled, native=1e-6),
-    'dinov3, pooled': Case(*eva('dinov3'), lambda model, x: [model.forward_features(x)[:, 0]],
+    'eva02, pooled': Case(*eva('eva02-small'), pooled, native=1e-6),
+    'dinov3, pooled': Case(*eva('dinov3-small'), lambda model, x: [model.forward_features(x)[:, 0]],
                            native=1e-6),
     **{name: Case(theirs, partial(ViT, **OURS, **own), pooled,
                   [NATIVE, (56, 56), (40, 24), (8, 64)])
@@ -322,7 +304,9 @@ def exact(model):
 def pair(case, size):
     """timm's model for images of a size, with random weights, and ours with the same."""
     theirs = randomize(case.theirs(), 0.3).double().eval()
-    ours = case.ours().double().eval()
+    hidden = theirs.state_dict().get('blocks.0.mlp.fc2.weight')
+    sizes = {} if hidden is None else dict(mlp_hidden_dims=hidden.shape[1])
+    ours = case.ours(**sizes).double().eval()
     load_pretrained(ours, theirs.state_dict())
     if isinstance(theirs, (Beit, VisionTransformerRelPos)):
         theirs.set_input_size(img_size=size)
@@ -420,12 +404,6 @@ def test_a_place_of_the_class_token_is_part_of_it():
         close(ours(x)[0], expected, 1e-10)
 
 
-#: For each arch of ViT the first model of timm that config_json.py knows it by.
-NAMES = {}
-for _name in timm.list_models():
-    _options = config_json._of_timm(_name, {})
-    if _options:
-        NAMES.setdefault(_options['arch'], _name)
 #: What an arch is told as, where the weights of both look the same.
 TOLD = {'naflex-base-par-gap': 'naflex-base-gap', 'pe-core-tiny': 'tiny', 'pe-core-small': 'small',
         **{f'pe-core-{size}': f'clip-{size}' for size in ('base', 'large')},

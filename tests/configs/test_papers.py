@@ -25,35 +25,30 @@ CP_SWIN_B = 87_768_224 + sum(
     blocks * convs(dims, 18) for blocks, dims in ((2, 128), (2, 256), (18, 512), (1, 1024)))
 #: Published counts, or what a published count and the size of the encoding give.
 PARAMETERS = {
-    'cpvt-ti_8xb128_in1k': 5_681_320, 'cpvt-ti-0-5_8xb128_in1k': 5_681_320 + 4 * 9 * 192,
-    'cpvt-ti-separable_8xb128_in1k': 5_681_320 + 192 ** 2,
-    'cpvt-ti-stacked4-dense_8xb128_in1k': 5_681_320 - 9 * 192 + 4 * (9 * 192 ** 2 + 2 * 192),
-    'cpvt-s_8xb128_in1k': 21_978_472, 'cpvt-b_8xb128_in1k': 86_423_272,
-    'deit-ti_8xb128_in1k': 5_717_416, 'deit-s_8xb128_in1k': 22_050_664,
-    'deit-b_8xb128_in1k': 86_567_656, 'deit-ti-distilled_8xb128_in1k': 5_910_800,
-    'deit-ti-gap_8xb128_in1k': 5_717_416 - 2 * 192,  # the class token and its row of the table
-    'deit-ti-conv-projection_8xb128_in1k': 5_685_352,
-    'deit-ti-shaw8_8xb128_in1k': 5_717_416 - 197 * 192 + 12 * 64 * (17 ** 2 + 1),
-    'deit-ti_irpe-k_8xb128_in1k': 5_755_816, 'deit-s_irpe-k_8xb128_in1k': 22_089_064,
-    'deit-s_irpe-qk_8xb128_in1k': 22_127_464, 'deit-s_irpe-qkv_8xb128_in1k': 22_165_864,
-    'deit-b_irpe-k_8xb128_in1k': 86_606_056, 'deit-b_irpe-qkv_8xb128_in1k': 86_682_856,
-    'pvt-t_8xb128_in1k': 13_229_288, 'pvt-t-peg-gap_8xb128_in1k': 12_849_640,
-    'pvt-s_8xb128_in1k': 24_485_864, 'pvt-s-peg-gap_8xb128_in1k': 24_106_216,
-    'pvt-m_8xb128_in1k': 44_208_104, 'pvt-m-peg-gap_8xb128_in1k': 43_828_456,
-    'swin-t_8xb128_in1k': 28_288_354, 'swin-s_8xb128_in1k': 49_606_258,
-    'swin-b_8xb128_in1k': 87_768_224,
-    'swin-t-none_8xb128_in1k': 28_288_354 - 13 ** 2 * (2 * 3 + 2 * 6 + 6 * 12 + 2 * 24),
-    'swin-t-bias-peg_8xb128_in1k': 28_288_354 + 10 * (96 + 192 + 384 + 768),
-    'svt-b_8xb128_in1k': 56_070_952, 'pvt-v2-b2_8xb128_in1k': 25_362_856,  # timm's
-    'vit-b_8xb128_in1k': 86_567_656, 'vit-b_8xb128_in1k-384px': VIT_B,
-    'cp-vit-b_8xb128_in1k-384px': VIT_B + 11 * convs(768, 26),
-    'cp-vit-b-weights-nonlocal_8xb128_in1k-384px': VIT_B + 11 * (
-        convs(768, 13, 1) + 2 * 768 * 769),
-    'cp-vit-b-10_8xb128_in1k-384px': VIT_B - 2 * (12 * 768 ** 2 + 13 * 768) + 9 * convs(768, 26),
-    'cp-vit-b-wide_8xb128_in1k-384px': VIT_B + convs(768, 192),
-    'cp-swin-b_8xb128_in1k': CP_SWIN_B,
-    'cp-swin-b_8xb128_in1k-384px': CP_SWIN_B  # windows of 12 cells
-    + (23 ** 2 - 13 ** 2) * (2 * 4 + 2 * 8 + 18 * 16 + 2 * 32),
+    **{f'{name}_8xb128_in1k': count for name, count in {
+        'cpvt-ti': 5_681_320, 'cpvt-s': 21_978_472, 'cpvt-b': 86_423_272,
+        'cpvt-ti-0-5': 5_681_320 + 4 * 9 * 192, 'cpvt-ti-separable': 5_681_320 + 192 ** 2,
+        'cpvt-ti-stacked4-dense': 5_681_320 - 9 * 192 + 4 * (9 * 192 ** 2 + 2 * 192),
+        'deit-ti': 5_717_416, 'deit-s': 22_050_664, 'deit-b': 86_567_656,
+        'deit-ti-distilled': 5_910_800, 'deit-ti-conv-projection': 5_685_352,
+        'deit-ti-gap': 5_717_416 - 2 * 192,  # the class token and its row of the table
+        'deit-ti-shaw8': 5_717_416 - 197 * 192 + 12 * 64 * (17 ** 2 + 1),
+        'deit-ti_irpe-k': 5_755_816, 'deit-s_irpe-k': 22_089_064, 'deit-s_irpe-qk': 22_127_464,
+        'deit-s_irpe-qkv': 22_165_864, 'deit-b_irpe-k': 86_606_056, 'deit-b_irpe-qkv': 86_682_856,
+        'pvt-t': 13_229_288, 'pvt-s': 24_485_864, 'pvt-m': 44_208_104,
+        'pvt-t-peg-gap': 12_849_640, 'pvt-s-peg-gap': 24_106_216, 'pvt-m-peg-gap': 43_828_456,
+        'swin-t': 28_288_354, 'swin-s': 49_606_258, 'swin-b': 87_768_224,
+        'swin-t-none': 28_288_354 - 13 ** 2 * (2 * 3 + 2 * 6 + 6 * 12 + 2 * 24),
+        'swin-t-bias-peg': 28_288_354 + 10 * (96 + 192 + 384 + 768), 'cp-swin-b': CP_SWIN_B,
+        'svt-b': 56_070_952, 'pvt-v2-b2': 25_362_856,  # timm's
+        'vit-b': 86_567_656}.items()},
+    **{f'{name}_8xb128_in1k-384px': count for name, count in {
+        'vit-b': VIT_B, 'cp-vit-b': VIT_B + 11 * convs(768, 26),
+        'cp-vit-b-weights-nonlocal': VIT_B + 11 * (convs(768, 13, 1) + 2 * 768 * 769),
+        'cp-vit-b-10': VIT_B - 2 * (12 * 768 ** 2 + 13 * 768) + 9 * convs(768, 26),
+        'cp-vit-b-wide': VIT_B + convs(768, 192),
+        'cp-swin-b': CP_SWIN_B  # windows of 12 cells
+        + (23 ** 2 - 13 ** 2) * (2 * 4 + 2 * 8 + 18 * 16 + 2 * 32)}.items()},
     'cp-resnet-50_8xb32_in1k': 25_557_032 + sum(convs(dims, 16) for dims in (64, 256, 512, 1024)),
     'deform-resnet-50_8xb32_in1k': 25_557_032 + 3 * 18 * (9 * 512 + 1),  # the steps of three layers
     'cp-resnet-44_1xb128_cifar10': 661_338 + convs(16, 40) + convs(32, 40)}
@@ -159,24 +154,20 @@ def test_metafiles_and_pages_are_up_to_date() -> None:
 
 
 @pytest.mark.parametrize('old, new, message', [
-    ('[0-1 tiny, cpvt-ti_8xb128_in1k, 5.7M,', '[0-1 tiny, cpvt-ti_8xb128_in1k,',
-     'cpvt.yaml, table12, row 1 (0-1 tiny): 2 numbers for 3 columns'),
-    ('[0-1 tiny, cpvt-ti_8xb128_in1k, 5.7M,', '[0-1 tiny, cpvt-ti_8xb128_in1k, 5;7M,',
-     "row 1 (0-1 tiny): params='5;7M' must be a number such as"),
-    ('[0-1 tiny, cpvt-ti_8xb128_in1k, 5.7M,', '[0-1 tiny, {nothere: no}, 5.7M,',
-     "row 1 (0-1 tiny): there is no 'not here'"),
-    ('title: One PEG or several', 'titel: One PEG or several', "table12: there is no 'title'"),
-    ('title: One PEG or several', 'title: One\n    note: PEG',
-     "table12: unknown key 'note'; did you"),
-    ('title: One PEG or several', 'title: One\n    decisions: {tiny: PEG}',
-     "cpvt.yaml, table12, decisions: there is no row 'tiny'"),
-    ('title: One PEG or several', 'title: [One]',
-     "cpvt.yaml, table12: title=['One'] must be a str"),
+    (', 5.7M,', ',', 'cpvt.yaml, table12, row 1 (0-1 tiny): 2 numbers for 3 columns'),
+    ('5.7M,', '5;7M,', "row 1 (0-1 tiny): params='5;7M' must be a number such as"),
+    ('cpvt-ti_8xb128_in1k, 5.7M', '{nothere: no}, 5.7M', "(0-1 tiny): there is no 'not here'"),
+    ('title: One PEG', 'titel: One PEG', "table12: there is no 'title'"),
+    ('title: One PEG', 'note: PEG\n    title: One', "table12: unknown key 'note'; did you"),
+    ('title: One PEG', 'decisions: {tiny: PEG}\n    title: One', "there is no row 'tiny'"),
+    ('title: One PEG or several', 'title: [One]', "title=['One'] must be a str"),
     ('venue: CPVT (ICLR 2023)', 'venu: CPVT', "cpvt.yaml: there is no 'venue'")])
 def test_a_table_that_does_not_hold_together_is_named(old, new, message, tmp_path) -> None:
     (tmp_path / 'papers').mkdir()
     text = (ROOT / 'configs/papers/cpvt.yaml').read_text()
-    (tmp_path / 'papers' / 'cpvt.yaml').write_text(text.replace(old, new, 1))
+    at = text.index('[0-1 tiny, cpvt-ti_8xb128_in1k, 5.7M,') if 'cpvt-ti' in old or '5.7M' in old \
+        else 0
+    (tmp_path / 'papers' / 'cpvt.yaml').write_text(text[:at] + text[at:].replace(old, new, 1))
     with pytest.raises(ValueError, match=re.escape(message)):
         TOOL.check_files(tmp_path)
 

@@ -8,26 +8,12 @@ from tinydetr import build, detr
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from mmposenc.engine.training.compiling import compile_regions
+from mmposenc.functional.masking import extents_to_mask
 
 # test_sharing.py compiles an encoder in the short suite
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('fresh_compiler')]
 #: Grids, and the rows and columns that the second image fills.
 BATCHES = (((4, 6), (3, 6)), ((5, 7), (2, 3)), ((7, 3), (7, 2)))
-
-
-def compare(eager, compiled, call):
-    """What ``call(module, tokens, mask, grid)`` returns, and the gradients of all parameters."""
-    for hw, extent in BATCHES:
-        x = torch.randn(2, hw[0] * hw[1], 16, requires_grad=True)  # as from a backbone
-        mask = torch.ones(2, *hw, dtype=torch.bool)
-        mask[0], mask[1, :extent[0], :extent[1]] = False, False
-        results = []
-        for module in (compiled, eager):
-            module.zero_grad()
-            out = call(module, x, mask.flatten(1), hw)
-            out.square().mean().backward()
-            results.append((out.detach(), [p.grad for p in module.parameters()]))
-        torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
 
 
 def test_layers_of_the_decoder():
@@ -40,7 +26,15 @@ def test_layers_of_the_decoder():
     assert compile_regions(compiled, backend=counter, dynamic=True, fullgraph=True) == {
         'DetrDecoderLayer': 3}
     positions = torch.randn(2, 5, 16)
-    compare(eager, compiled, lambda m, x, mask, hw: m(
-        query=torch.zeros(2, 5, 16), key=x, value=x, key_pos=x.detach().flip(1),
-        query_pos=positions, key_padding_mask=mask))
+    for hw, extent in BATCHES:
+        x = torch.randn(2, hw[0] * hw[1], 16, requires_grad=True)  # as from a backbone
+        mask = extents_to_mask([hw, extent], hw, torch.device('cpu')).flatten(1)
+        found = []
+        for module in (compiled, eager):
+            module.zero_grad()
+            out = module(query=torch.zeros(2, 5, 16), key=x, value=x, key_pos=x.detach().flip(1),
+                         query_pos=positions, key_padding_mask=mask)
+            out.square().mean().backward()
+            found.append((out.detach(), [p.grad for p in module.parameters()]))
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
     assert counter.frame_count == 2

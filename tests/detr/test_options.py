@@ -4,27 +4,15 @@ from __future__ import annotations
 import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 
 # isort: split
-import copy
+from functools import partial
 
 import pytest
+import tinydetr as tiny
 import torch
 from mmdet.models.layers.transformer import coordinate_to_encoding, dino_layers
+from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
-from tinydetr import (
-    ENCODERS,
-    IRPE,
-    PEG,
-    build,
-    conditional,
-    dab,
-    ddq,
-    deformable,
-    detr,
-    dino,
-    images,
-    predict,
-    total_loss,
-)
+from tinydetr import ENCODERS, IRPE, PEG, build, deformable, detr, dino, images, predict, total_loss
 
 PEG_QK = dict(type='mmposenc.PEG', apply_to='qk')
 POOL = dict(type='mmposenc.ContextPool', ratio=0.5)
@@ -42,15 +30,15 @@ WAYS = {
                                                            pos_encoding_shared=True)),
     'deformable qk': deformable(encoder=dict(pos_encoding=PEG_QK)),
     'deformable learned': deformable(encoder=dict(encoder_pos='learned'), with_box_refine=True),
-    'conditional irpe': conditional(attn=dict(rel_pos_encoding=IRPE)),
-    'conditional peg': conditional(encoder=dict(encoder_pos=None, pos_encoding=PEG)),
-    'dab irpe, peg': dab(attn=dict(rel_pos_encoding=IRPE), encoder=dict(pos_encoding=PEG)),
-    'dab peg qk': dab(encoder=dict(encoder_pos='learned', pos_encoding=PEG_QK),
+    'conditional irpe': tiny.conditional(attn=dict(rel_pos_encoding=IRPE)),
+    'conditional peg': tiny.conditional(encoder=dict(encoder_pos=None, pos_encoding=PEG)),
+    'dab irpe, peg': tiny.dab(attn=dict(rel_pos_encoding=IRPE), encoder=dict(pos_encoding=PEG)),
+    'dab peg qk': tiny.dab(encoder=dict(encoder_pos='learned', pos_encoding=PEG_QK),
                       key=dict(key_pos='learned')),
     'dino peg': dino(num_queries=7, encoder=dict(encoder_pos=None, pos_encoding=PEG)),
     'dino shared': dino(num_queries=7, encoder=dict(encoder_pos='learned', pos_encoding=PEG,
                                                     pos_encoding_shared=True)),
-    'ddq peg': ddq(num_queries=7, encoder=dict(pos_encoding=PEG, positions=(-1, 0))),
+    'ddq peg': tiny.ddq(num_queries=7, encoder=dict(pos_encoding=PEG, positions=(-1, 0))),
 }
 
 
@@ -124,54 +112,40 @@ def test_an_image_of_one_token(cfg: dict) -> None:
     assert total_loss(model.train(), images(((20, 30), (64, 96)))).isfinite()
 
 
-BAD = {
-    'rel_pos_encoding.*deformable attention has no logits of pairs of tokens; use pos_enc': dino(
-        attn=dict(rel_pos_encoding=IRPE)),
-    'key_pos=None: the decoder of DeformableDETR has no keys': {
-        **deformable(), 'decoder': {**deformable()['decoder'], 'key_pos': None}},
-    'encoder.encoder_pos=None: every layer of the encoder of DAB-DETR': dab(
-        encoder=dict(encoder_pos=None)),
-    'decoder.key_pos=None: cross-attention of Conditional DETR compares': conditional(
-        key=dict(key_pos=None)),
-    'decoder.pos_encoding=.*object queries have no grid': detr(
-        decoder=dict(pos_encoding=PEG)),
-    'num_feature_levels=2, but the decoder has num_levels=3': {
-        **dino(), 'decoder': dino(levels=3)['decoder']},
-    'skip_padding=True: deformable attention samples whole maps': dino(
-        encoder=dict(skip_padding=True)),
-    "encoder.encoder_pos='cosine' must be 'sine', 'learned', None": detr(
-        encoder=dict(encoder_pos='cosine')),
-    "decoder.key_pos=True must be 'sine'": detr(decoder=dict(key_pos=True)),
-    "encoder.encoder_pos={'type': 'mmposenc.PEG'} must be": detr(
-        encoder=dict(encoder_pos=dict(type='mmposenc.PEG'))),
-    r'positions=\(0,\) needs a pos_encoding': detr(encoder=dict(positions=(0,))),
-    "positions=0 must be 'every'": detr(encoder=dict(pos_encoding=PEG, positions=0)),
-    "positions='every' is no place in an encoder of num_layers=1": {**detr(), 'encoder': {
-        **detr()['encoder'], 'num_layers': 1, 'pos_encoding': PEG, 'positions': 'every'}},
-    'encoder has embed_dims=16; it must be 256': conditional(dims=16),
-    'PEG changes the grid': detr(encoder=dict(
-        pos_encoding=dict(type='mmposenc.PEG', padding='none'))),
-    'object queries have no grid': {**detr(), 'decoder': {
-        **detr()['decoder'], 'layer_cfg': {
-            **detr()['decoder']['layer_cfg'],
-            'cross_attn_cfg': dict(embed_dims=16, num_heads=2, rel_pos_encoding=IRPE)}}},
-    'num_feature_levels=2, but the encoder has num_levels=1': {
-        **deformable(), 'num_feature_levels': 2},
-    'attention takes no droput': detr(attn=dict(droput=0.1)),
-    'num_feats=16 must be half of': {**detr(), 'positional_encoding': dict(num_feats=16)},
-    'num_layers=0 must be at least 1': {**detr(), 'encoder': {**detr()['encoder'],
-                                                             'num_layers': 0}},
-    'num_cp=3': detr(encoder=dict(num_cp=3)),
-    'decoder.coordinate_feats=7 must be even and at least 2': {
-        **dino(), 'decoder': {**dino()['decoder'], 'coordinate_feats': 7}},
-}
+#: A detector, what is changed in its config, and what the error says.
+BAD = [
+    (dino, {'encoder.layer_cfg.self_attn_cfg.rel_pos_encoding': IRPE}, 'use pos_encoding'),
+    (deformable, {'decoder.key_pos': None}, 'key_pos=None: the decoder of DeformableDETR has no'),
+    (tiny.dab, {'encoder.encoder_pos': None}, 'encoder.encoder_pos=None: every layer'),
+    (tiny.conditional, {'decoder.key_pos': None}, 'decoder.key_pos=None: cross-attention'),
+    (detr, {'decoder.pos_encoding': PEG}, 'decoder.pos_encoding=.*object queries have no grid'),
+    (detr, {'decoder.layer_cfg.cross_attn_cfg.rel_pos_encoding': IRPE}, 'queries have no grid'),
+    (dino, {'encoder.skip_padding': True}, 'skip_padding=True: deformable attention'),
+    (detr, {'encoder.encoder_pos': 'cosine'}, "encoder.encoder_pos='cosine' must be 'sine', "),
+    (detr, {'encoder.encoder_pos': dict(type='mmposenc.PEG')}, 'encoder.encoder_pos={.*} must be'),
+    (detr, {'decoder.key_pos': True}, "decoder.key_pos=True must be 'sine'"),
+    (detr, {'encoder.positions': (0,)}, r'positions=\(0,\) needs a pos_encoding'),
+    (detr, {'encoder.pos_encoding': PEG, 'encoder.positions': 0}, "positions=0 must be 'every'"),
+    (detr, {'encoder.pos_encoding': PEG, 'encoder.positions': 'every', 'encoder.num_layers': 1},
+     "positions='every' is no place in an encoder of num_layers=1"),
+    (detr, {'encoder.pos_encoding': dict(PEG, padding='none')}, 'PEG changes the grid'),
+    (detr, {'encoder.num_layers': 0}, 'num_layers=0 must be at least 1'),
+    (detr, {'encoder.num_cp': 3}, 'num_cp=3'),
+    (detr, {'encoder.layer_cfg.self_attn_cfg.droput': 0.1}, 'attention takes no droput'),
+    (detr, {'positional_encoding.num_feats': 16}, 'num_feats=16 must be half of'),
+    (partial(tiny.conditional, dims=16), {}, 'encoder has embed_dims=16; it must be 256'),
+    (dino, {'decoder.layer_cfg.cross_attn_cfg.num_levels': 3}, 'but the decoder has num_levels=3'),
+    (deformable, {'num_feature_levels': 2}, '=2, but the encoder has num_levels=1'),
+    (dino, {'decoder.coordinate_feats': 7}, 'decoder.coordinate_feats=7 must be even')]
 
 
-@pytest.mark.parametrize('message', BAD)
-def test_contradictions_are_named(message: str) -> None:
+@pytest.mark.parametrize('make, changes, message', BAD)
+def test_contradictions_are_named(make, changes: dict, message: str) -> None:
     init_default_scope('mmdet')
+    cfg = Config(make())
+    cfg.merge_from_dict(changes)
     with pytest.raises(ValueError, match=message):
-        MODELS.build(copy.deepcopy(BAD[message]))
+        MODELS.build(cfg._cfg_dict)
 
 
 @pytest.mark.parametrize('feats', [6, 16])
@@ -276,12 +250,12 @@ def test_layers_of_a_config_by_name(tmp_path) -> None:
         build({**detr(), 'encoder': {**detr()['encoder'], **dense}})
 
 
-@pytest.mark.parametrize('make', [dino, ddq])
+@pytest.mark.parametrize('make', [dino, tiny.ddq])
 def test_more_queries_than_cells(make):
     """Two stages take their queries among the cells; DDQ takes as many as there are."""
     model = build({**make(), 'num_queries': 40, 'test_cfg': dict(max_per_img=5)})
     assert len(predict(model, images(((256, 320),)))) == 1
-    if make is ddq:
+    if make is tiny.ddq:
         predict(model, images(((32, 48),)))
         return
     with pytest.raises(ValueError, match=r'num_queries=40 is more than the \d+ cells of the maps '

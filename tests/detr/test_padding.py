@@ -2,25 +2,9 @@
 from __future__ import annotations
 
 import pytest
+import tinydetr as tiny
 import torch
-from tinydetr import (
-    ENCODERS,
-    IRPE,
-    PEG,
-    build,
-    conditional,
-    dab,
-    ddq,
-    deformable,
-    detr,
-    dino,
-    grounding,
-    images,
-    predict,
-    short,
-    total_loss,
-    words,
-)
+from tinydetr import ENCODERS, IRPE, PEG, build, deformable, detr, images, predict, total_loss
 
 
 def encode(model, features, sizes, full, **inputs_too):
@@ -80,7 +64,7 @@ def test_encoder_of_detr(case: str, train: bool) -> None:
 
 
 @pytest.mark.parametrize('config, case', [
-    (conditional, 'irpe qkv, form'), (dab, 'irpe bias, peg'), (dab, 'peg on qk')])
+    (tiny.conditional, 'irpe qkv, form'), (tiny.dab, 'irpe bias, peg'), (tiny.dab, 'peg on qk')])
 def test_encoder_of_other_dense_detectors(config, case) -> None:
     """DAB's encoder scales the positions of valid tokens alone, packed or not."""
     encoder, attn = ENCODERS[case]
@@ -102,8 +86,9 @@ def test_encoder_of_deformable_detr(levels: int, shared: bool, encoder_pos) -> N
 
 
 def test_encoder_of_grounding_dino() -> None:
-    model = build(grounding(levels=3, encoder=dict(pos_encoding=PEG, positions=(-1, 0, 1)))).eval()
-    assert_memory_is_the_images(model, [16, 32, 64], (100, 150), (161, 230), text_dict=words)
+    encoder = dict(pos_encoding=PEG, positions=(-1, 0, 1))
+    model = build(tiny.grounding(levels=3, encoder=encoder)).eval()
+    assert_memory_is_the_images(model, [16, 32, 64], (100, 150), (161, 230), text_dict=tiny.words)
 
 
 DETECTORS = {
@@ -119,9 +104,9 @@ DETECTORS = {
     'two stages': lambda: deformable(
         levels=2, dims=256, num_queries=12, with_box_refine=True, as_two_stage=True, encoder=dict(
             pos_encoding=PEG)),
-    'conditional': lambda: conditional(encoder=dict(encoder_pos=None, pos_encoding=PEG),
+    'conditional': lambda: tiny.conditional(encoder=dict(encoder_pos=None, pos_encoding=PEG),
                                        attn=dict(rel_pos_encoding=IRPE)),
-    'dab': lambda: dab(encoder=dict(pos_encoding=PEG), attn=dict(rel_pos_encoding=IRPE)),
+    'dab': lambda: tiny.dab(encoder=dict(pos_encoding=PEG), attn=dict(rel_pos_encoding=IRPE)),
     # the neck's GroupNorm sees no padding either, and its fourth level is made of the third
     'multi, GroupNorm': lambda: deformable(
         levels=4, encoder=dict(pos_encoding=PEG), neck=dict(
@@ -135,7 +120,7 @@ DETECTORS = {
 }
 
 
-@pytest.mark.parametrize('case', short(
+@pytest.mark.parametrize('case', tiny.short(
     DETECTORS, 'detr', 'multi, hybrid encoder', 'dab', 'detr, biases by boxes'))
 def test_boxes_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
     model = build(DETECTORS[case]())
@@ -153,12 +138,12 @@ def test_boxes_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
 
 TWO_STAGES = {
     'two stages': DETECTORS['two stages'],
-    'dino': lambda: dino(num_queries=12, encoder=dict(encoder_pos=None, pos_encoding=PEG)),
-    'ddq': lambda: ddq(num_queries=9, encoder=dict(pos_encoding=PEG)),
+    'dino': lambda: tiny.dino(num_queries=12, encoder=dict(encoder_pos=None, pos_encoding=PEG)),
+    'ddq': lambda: tiny.ddq(num_queries=9, encoder=dict(pos_encoding=PEG)),
 }
 
 
-@pytest.mark.parametrize('case', short(TWO_STAGES, 'dino'))
+@pytest.mark.parametrize('case', tiny.short(TWO_STAGES, 'dino'))
 def test_proposals_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
     """The decoders of DINO and DDQ embed them in units of the padded batch, as their releases do:
     from there on, boxes depend on it."""
@@ -173,7 +158,7 @@ def test_proposals_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
 
 
 @pytest.mark.parametrize('mixed', [False, True])
-@pytest.mark.parametrize('case', short(TWO_STAGES, 'ddq'))
+@pytest.mark.parametrize('case', tiny.short(TWO_STAGES, 'ddq'))
 def test_proposals_of_two_stages_train(case: str, mixed: bool) -> None:
     """Logits of padding are low, and the loss stays finite, in mixed precision too. A new model has
     all names of the weights."""

@@ -5,30 +5,16 @@ import copy
 from functools import partial
 
 import pytest
+import tinydetr as tiny
 import torch
-from tinydetr import (
-    FAMILY,
-    assert_gradients,
-    build,
-    dab,
-    deformable,
-    detr,
-    gradients,
-    grounding,
-    images,
-    predict,
-    resnet,
-    short,
-    total_loss,
-    words,
-)
+from tinydetr import FAMILY, assert_gradients, build, dab, deformable, detr, gradients, images
 
 from mmposenc.detr import DetrEncoder
 
 PADDED = ((64, 64), (45, 61))  # 45 and 61 are no multiples of the stride
 FULL = ((64, 80), (64, 80))
-RESNET = dict(backbone=resnet(out_indices=(3,)), channels=32)
-LEVELS = dict(levels=3, backbone=resnet(out_indices=(2, 3)), channels=[16, 32])
+RESNET = dict(backbone=tiny.resnet(out_indices=(3,)), channels=32)
+LEVELS = dict(levels=3, backbone=tiny.resnet(out_indices=(2, 3)), channels=[16, 32])
 CASES = {
     'DETR': lambda type_: detr(type_, **RESNET),
     'ConditionalDETR': lambda type_: FAMILY['ConditionalDETR'](type_, **RESNET),
@@ -37,11 +23,11 @@ CASES = {
     'DINO': lambda type_: FAMILY['DINO'](type_, num_queries=7, **LEVELS),
     'DDQDETR': lambda type_: FAMILY['DDQDETR'](type_, num_queries=7, **LEVELS),
     'DeformableDETR, single': lambda type_: deformable(
-        type_, backbone=resnet(out_indices=(3,)), channels=[32]),
+        type_, backbone=tiny.resnet(out_indices=(3,)), channels=[32]),
     'DeformableDETR, multi': lambda type_: deformable(type_, **LEVELS),
     'DeformableDETR, refine': lambda type_: deformable(type_, with_box_refine=True, **LEVELS),
     'DeformableDETR, two-stage': lambda type_: deformable(
-        type_, levels=2, backbone=resnet(out_indices=(2, 3)), channels=[16, 32], num_queries=3,
+        type_, levels=2, backbone=tiny.resnet(out_indices=(2, 3)), channels=[16, 32], num_queries=3,
         with_box_refine=True, as_two_stage=True, dims=256),
 }
 
@@ -66,17 +52,17 @@ def test_loss_and_gradients(case: str, sizes) -> None:
     for model in (theirs, ours):
         model.train()
         torch.manual_seed(3)  # the noise of denoising queries
-        losses.append(total_loss(model, data))
+        losses.append(tiny.total_loss(model, data))
         losses[-1].backward()
     torch.testing.assert_close(losses[1], losses[0], atol=1e-5, rtol=1e-5)
     assert_gradients(gradients(ours), gradients(theirs))
 
 
-@pytest.mark.parametrize('case', short(CASES, 'DETR', 'DINO', 'DeformableDETR, refine'))
+@pytest.mark.parametrize('case', tiny.short(CASES, 'DETR', 'DINO', 'DeformableDETR, refine'))
 def test_predictions(case: str) -> None:
     theirs, ours = pair(case)
     data = images(PADDED)
-    for a, b in zip(predict(theirs, data), predict(ours, data), strict=True):
+    for a, b in zip(tiny.predict(theirs, data), tiny.predict(ours, data), strict=True):
         torch.testing.assert_close(b.scores, a.scores, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(b.bboxes, a.bboxes, atol=1e-3, rtol=1e-5)
         assert torch.equal(a.labels, b.labels)
@@ -91,7 +77,7 @@ def test_grounding_dino(sizes, num_cp, monkeypatch) -> None:
     # mmdet 3.5 gives its decoder 256 sines a coordinate where it takes 128, as 3.3 has them.
     monkeypatch.setattr(dino_layers, 'coordinate_to_encoding',
                         lambda boxes, **_: coordinate_to_encoding(boxes, num_feats=128))
-    cfg = partial(grounding, num_queries=7, **LEVELS)
+    cfg = partial(tiny.grounding, num_queries=7, **LEVELS)
     theirs, ours = build(cfg('GroundingDINO')), build({**cfg(), 'encoder': {
         **cfg()['encoder'], 'num_cp': num_cp}}, seed=1)
     ours.load_state_dict(theirs.state_dict())
@@ -99,7 +85,7 @@ def test_grounding_dino(sizes, num_cp, monkeypatch) -> None:
     for model in (theirs, ours):
         model.train()
         torch.manual_seed(3)
-        text = words()
+        text = tiny.words()
         text['embedded'].requires_grad_()
         data = model.data_preprocessor(images(sizes), training=True)
         for sample in data['data_samples']:

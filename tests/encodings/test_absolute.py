@@ -6,15 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mmposenc.encodings import (
-    FactorizedPositionEmbedding,
-    LearnableFourierFeatures,
-    LearnedPositionEmbedding,
-    SinCosPositionEncoding,
-    WindowedPositionEmbedding,
-)
-
-GRIDS = [(3, 4), (1, 6), (5, 1), (6, 8)]
+from mmposenc import encodings
+from mmposenc.encodings import LearnedPositionEmbedding, SinCosPositionEncoding
 
 
 def test_learned_prefix_vectors():
@@ -33,42 +26,10 @@ def gradients(out, parameters):
                                list(parameters))
 
 
-@pytest.mark.parametrize('hw', [*GRIDS, (4, 4)])
-@pytest.mark.parametrize('kind', ['factorized', 'learned'])
-@pytest.mark.parametrize('aspect', [False, True])
-def test_tables_of_naflex(hw, kind, aspect):
-    """timm's, of whole batches and of images that fill a part of them, by their coordinates."""
-    naflex = pytest.importorskip('timm.models.naflexvit')
-    theirs = naflex.NaFlexEmbeds(
-        patch_size=2, embed_dim=3, class_token=False, pos_embed=kind, pos_embed_grid_size=(3, 4),
-        pos_embed_ar_preserving=aspect)
-    ours = (FactorizedPositionEmbedding(3, (3, 4), coordinates='aspect' if aspect else 'fractional')
-            if kind == 'factorized' else LearnedPositionEmbedding(
-                3, (3, 4), keep_aspect=aspect, interpolation='bicubic_antialias'))
-    for name, table in ours.named_parameters():
-        getattr(theirs, name).data = table.data.view_as(getattr(theirs, name))
-    tables = [getattr(theirs, name) for name, _ in ours.named_parameters()]
-    cells = torch.zeros(1, hw[0] * hw[1], 3)
-    expected = cells.clone()
-    getattr(theirs, f'_apply_{kind}_pos_embed')(expected, grid_size=list(hw))
-    out = ours(cells, hw)
-    torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-5)
-    for got, wanted in zip(gradients(out, ours.parameters()), gradients(expected, tables),
-                           strict=True):
-        torch.testing.assert_close(got, wanted.view_as(got), atol=1e-3, rtol=1e-4)
-    at = torch.stack(torch.meshgrid(*map(torch.arange, hw), indexing='ij'), -1).flatten(0, 1)
-    by_coordinates = cells.clone()
-    getattr(theirs, f'_apply_{kind}_naflex_pos_embed')(by_coordinates, patch_coord=at[None])
-    padded = ours(torch.zeros(1, 8 * 9, 3), (8, 9), padding_mask=torch.ones(
-        8, 9).index_put(tuple(at.T), torch.zeros(())).bool()[None])
-    torch.testing.assert_close(padded.view(1, 8, 9, 3)[:, at[:, 0], at[:, 1]], by_coordinates,
-                               atol=1e-6, rtol=1e-5)
-
-
 @pytest.mark.parametrize('windows', [(1, 1), (2, 3), (4, 1)])
 def test_hieras_windows(windows):
     hiera = pytest.importorskip('timm.models.hiera').Hiera
-    ours = WindowedPositionEmbedding(3, (5, 4), window_shape=(3, 2),
+    ours = encodings.WindowedPositionEmbedding(3, (5, 4), window_shape=(3, 2),
                                      interpolation='bicubic_antialias')
     hw = (3 * windows[0], 2 * windows[1])
     x = torch.randn(2, hw[0] * hw[1], 3)
@@ -92,19 +53,13 @@ def test_dropout_drops_while_training_only():
     assert (embedding.eval()(x, (8, 8)) == 0).sum() == 0
 
 
-def test_half_precision_keeps_its_dtype():
-    for encoding in (LearnedPositionEmbedding(4, (2, 2)), SinCosPositionEncoding(4)):
-        x = torch.zeros(1, 6, 4, dtype=torch.bfloat16)
-        out = encoding(x, (2, 3))
-        assert out.dtype == torch.bfloat16
-        torch.testing.assert_close(out.float(), encoding(x.float(), (2, 3)), atol=1e-2, rtol=1e-2)
-
-
 @pytest.mark.parametrize('make, message', [
-    (lambda: FactorizedPositionEmbedding(4, (2, 3), coordinates='absolute')(
+    (lambda: encodings.FactorizedPositionEmbedding(4, (2, 3), coordinates='absolute')(
         torch.zeros(1, 9, 4), (3, 3)), r'hw_shape=\(3, 3\) must fit into grid_shape=\(2, 3\)'),
     (lambda: SinCosPositionEncoding(10), 'embed_dims=10 must be a multiple of 4'),
-    (lambda: LearnableFourierFeatures(6, fourier_dims=7), 'fourier_dims=7 must be even')])
+    (lambda: LearnedPositionEmbedding(4, (2, 2), drop=1.5), 'drop=1.5 must be'),
+    (lambda: LearnedPositionEmbedding(4, (2, 2), interpolation_offset=1.0), 'offset=1.0 must be'),
+    (lambda: encodings.LearnableFourierFeatures(6, fourier_dims=7), 'fourier_dims=7 must be even')])
 def test_bad_arguments_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
@@ -134,7 +89,8 @@ def test_a_cut_table_is_of_the_sequence(hw: tuple[int, int]) -> None:
 def test_fourier_features(hw_shape):
     """Algorithm 1 of the paper, a cell at a time."""
     torch.manual_seed(0)
-    encoding = LearnableFourierFeatures(6, fourier_dims=8, hidden_dims=5, gamma=2.0).double()
+    encoding = encodings.LearnableFourierFeatures(6, fourier_dims=8, hidden_dims=5, gamma=2.0)
+    encoding.double()
     x = torch.randn(2, 1 + hw_shape[0] * hw_shape[1], 6, dtype=torch.float64)
     expected = x.clone()
     first, _, last = encoding.mlp
@@ -151,6 +107,6 @@ def test_fourier_features(hw_shape):
 
 def test_fourier_frequencies_start_as_the_paper_says():
     torch.manual_seed(0)
-    features = LearnableFourierFeatures(4096, gamma=5.0).frequencies
+    features = encodings.LearnableFourierFeatures(4096, gamma=5.0).frequencies
     assert features.shape == (2048, 2)
     torch.testing.assert_close(features.std(), torch.tensor(0.2), atol=0.005, rtol=0)

@@ -3,6 +3,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from tinybackbones import randomize
 
 from mmposenc.attention import MultiheadAttention, attend
@@ -11,15 +12,6 @@ from mmposenc.functional import Grid
 
 SHAPES = {1: (5,), 2: (2, 4), 3: (3, 2, 4)}
 EVERY = pytest.mark.parametrize('dims', SHAPES)
-
-
-def padded(cells, shape, full, value):
-    """Tokens of a smaller grid in the corner of a larger one, and its mask."""
-    out = torch.full((*full, cells.shape[-1]), value, dtype=cells.dtype)
-    mask = torch.ones(full, dtype=torch.bool)
-    corner = tuple(slice(side) for side in shape)
-    out[corner], mask[corner] = cells.view(*shape, -1), False
-    return out.flatten(0, -2), mask
 
 
 @EVERY
@@ -32,7 +24,9 @@ def test_attention_depends_on_offsets_alone_and_not_on_padding(dims, form):
         num_prefix_tokens=1, form=form), 0.5).double()
     x = torch.randn(math.prod(shape) + 1, 24, dtype=torch.float64)
     alone = attention(x[None], shape)[0]
-    tokens, mask = padded(x[1:], shape, full, 5.0)
+    one_more = (0, 1) * dims
+    tokens = F.pad(x[1:].view(*shape, -1), (0, 0, *one_more), value=5.0).flatten(0, -2)
+    mask = F.pad(torch.zeros(shape, dtype=torch.bool), one_more, value=True)
     out = attention(torch.cat((x[:1], tokens))[None], full,
                     torch.cat((mask.new_zeros(1), mask.flatten()))[None])[0]
     torch.testing.assert_close(out[0], alone[0])

@@ -6,11 +6,7 @@ import pytest
 import torch
 from tinybackbones import randomize
 
-from mmposenc.attention import (
-    ConvProjectionAttention,
-    MultiheadAttention,
-    SpatialReductionAttention,
-)
+from mmposenc import attention
 from mmposenc.attention.attend import attend
 from mmposenc.encodings import LogSpacedCPB, TokenEncoding, build_encoding
 from mmposenc.functional.masking import token_mask
@@ -54,7 +50,7 @@ def test_part_of_a_grid(name: str) -> None:
         f'{name}: cellwise={said}; NOT_CELLWISE must list what has False, and nothing else')
 
 
-def attention_of(config, kind=MultiheadAttention):
+def attention_of(config, kind=attention.MultiheadAttention):
     module = randomize(kind(16, HEADS, num_prefix_tokens=1, grid_shape=WHOLE,
                             rel_pos_encoding=config), 0.5).double().eval()
 
@@ -76,20 +72,21 @@ def tokens_of(config):
         out = encoding(tokens, hw, num_prefix_tokens=1, padding_mask=mask)
         assert torch.equal(out[:, :1], tokens[:, :1])
         out = out[:, 1:].unflatten(1, hw)
-        assert mask is None or torch.equal(out[mask], cells[mask])
+        if mask is not None:
+            torch.testing.assert_close(out[mask], cells[mask], rtol=0, atol=0, equal_nan=True)
         return (out,)
     return run
 
 
 def convolved(config):
-    return attention_of(config, ConvProjectionAttention)
+    return attention_of(config, attention.ConvProjectionAttention)
 
 
-def reduced(config, ratio=2):
+def reduced(config, **cells):
     """Cells of several tokens, those at the border cut off."""
-    module = randomize(SpatialReductionAttention(
-        16, HEADS, sr_ratio=ratio, ceil_mode=True, grid_shape=WHOLE, rel_pos_encoding=config),
-                       0.5).double().eval()
+    cells = cells or dict(sr_ratio=2, ceil_mode=True)
+    module = randomize(attention.SpatialReductionAttention(
+        16, HEADS, grid_shape=WHOLE, rel_pos_encoding=config, **cells), 0.5).double().eval()
 
     def run(cells, mask):
         return (module(cells.flatten(1, 2), cells.shape[1:3], mask).unflatten(1, cells.shape[1:3]),)
@@ -97,13 +94,18 @@ def reduced(config, ratio=2):
 
 
 def reduced_more(config):
-    return reduced(config, 3)
+    return reduced(config, sr_ratio=3, ceil_mode=True)
+
+
+def means(config):
+    """PVT v2's linear attention: means of each image's own cells."""
+    return reduced(config, key_cells=2)
 
 
 @pytest.mark.parametrize('build, name', [
     *((tokens_of, name) for name in examples.TOKEN_OPTIONS),
     *((attention_of, name) for name in (None, *examples.RELATIVE)),
-    *((build, name) for build in (convolved, reduced, reduced_more) for name in (
+    *((build, name) for build in (convolved, reduced, reduced_more, means) for name in (
         None, 'IRPE product qkv', 'FIRE', 'RotaryEmbedding2D of DINOv3'))])
 def test_an_image_in_a_padded_batch(build, name: str | None) -> None:
     """It equals the image alone, whatever lies in the padding."""
@@ -114,7 +116,7 @@ def test_an_image_in_a_padded_batch(build, name: str | None) -> None:
     mask = torch.zeros(2, *WHOLE, dtype=torch.bool)
     mask[1, PART[0]:], mask[1, :, PART[1]:] = True, True
     alone = run(batch[1:, :PART[0], :PART[1]], None)
-    for junk in (0., 1e2):
+    for junk in (0., 1e2, float('nan')):
         found = run(batch.masked_fill(mask[..., None], junk), mask)
         for one, other in zip(found, alone, strict=True):
             torch.testing.assert_close(one[1:, :other.shape[1], :other.shape[2]], other)

@@ -1,9 +1,8 @@
 """The sum of several relative encodings."""
 import pytest
 import torch
-from tinybackbones import randomize
+from tinybackbones import BUILD, images, randomize
 
-import mmposenc
 from mmposenc.attention import MultiheadAttention
 from mmposenc.attention.attend import attend
 from mmposenc.encodings import IRPE, CombinedRPE, RotaryEmbedding2D
@@ -52,30 +51,17 @@ def test_rotation_comes_before_the_logit_terms():
     torch.testing.assert_close(attend(q, k, v, both, (3, 4))[0], scores.softmax(-1) @ v)
 
 
-@pytest.mark.parametrize('backbone', [
-    lambda **given: mmposenc.ViT(embed_dims=8, num_layers=2, num_heads=2, pool='gap', **given),
-    lambda **given: mmposenc.Swin(embed_dims=8, depths=(1, 1), num_heads=(2, 2), window_size=2,
-                                  pool='gap', window_bias=False, **given),
-    lambda **given: mmposenc.PVT(embed_dims=(8,), depths=(2,), num_heads=(2,), sr_ratios=(2,),
-                                 mlp_ratios=(2,), patch_sizes=(4,), out_indices=(0,),
-                                 pool='gap', **given)])
+@pytest.mark.parametrize('backbone', BUILD)
 def test_a_list_is_the_sum(backbone):
-    listed, named = (backbone(img_size=32, rel_pos_encoding=each).eval() for each in (
-        [IRPE_QKV, dict(type='RotaryEmbedding2D')],
-        dict(type='CombinedRPE', encodings=[IRPE_QKV, dict(type='RotaryEmbedding2D')])))
-    with torch.no_grad():
-        randomize(listed, 0.3)
-    named.load_state_dict(listed.state_dict())
-    images = torch.randn(2, 3, 32, 48)
-    assert torch.equal(listed(images)[0], named(images)[0])
-
-
-def test_a_list_beside_swins_bias_is_one_sum():
-    model = mmposenc.Swin(embed_dims=8, depths=(1,), num_heads=(2,), window_size=2,
-                          rel_pos_encoding=[IRPE_QKV, SHAW])
-    kinds = [type(each).__name__ for each in
-             model.stages[0].blocks[0].attn.w_msa.rel_pos_encoding.encodings]
-    assert kinds == ['RelativePositionBias', 'IRPE', 'ShawRPE']
+    listed, named = (BUILD[backbone](rel_pos_encoding=each).eval() for each in (
+        [IRPE_QKV, ROTARY], dict(type='CombinedRPE', encodings=[IRPE_QKV, ROTARY])))
+    if backbone != 'swin':  # whose own bias stands beside a sum
+        named.load_state_dict(randomize(listed, 0.3).state_dict())
+        assert torch.equal(listed(images())[0], named(images())[0])
+    else:
+        assert [type(each).__name__ for each in
+                listed.stages[0].blocks[0].attn.w_msa.rel_pos_encoding.encodings] == [
+                    'RelativePositionBias', 'IRPE', 'RotaryEmbedding']
 
 
 @pytest.mark.parametrize(('given', 'told'), [

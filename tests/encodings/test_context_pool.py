@@ -7,24 +7,18 @@ import pytest
 import torch
 import torch.nn.functional as F
 from pooling_checks import loop
-from tinybackbones import BUILD, randomize
+from tinybackbones import randomize
 from torch import nn
 
 from mmposenc.encodings import ContextPool
 from mmposenc.functional import context_pool
+from mmposenc.functional.masking import extents_to_mask
 
 
 def build(**options):
     module = ContextPool(8, **options).double()
     randomize(module, 0.5)
     return module
-
-
-def pad_mask(hw, extents):
-    mask = torch.ones(len(extents), *hw, dtype=torch.bool)
-    for image, (rows, cols) in enumerate(extents):
-        mask[image, :rows, :cols] = False
-    return mask
 
 
 @pytest.mark.parametrize('hw', [(3, 4), (1, 5), (4, 1)])
@@ -67,7 +61,7 @@ def test_one_dimension_is_the_sequence():
 def test_stride_shrinks_the_grid(options):
     module, every = build(stride=2, **options), build(**options)
     x = torch.randn(2, 1 + 35, 8, dtype=torch.float64)
-    mask = pad_mask((5, 7), [(5, 7), (3, 4)])
+    mask = extents_to_mask([(5, 7), (3, 4)], (5, 7), torch.device('cpu'))
     out = module(x, (5, 7), num_prefix_tokens=1, padding_mask=mask)
     full = every(x, (5, 7), num_prefix_tokens=1, padding_mask=mask)
     assert module.out_hw_shape((5, 7)) == (3, 4) and module.out_hw_shape((1, 1)) == (1, 1)
@@ -132,25 +126,6 @@ def test_weights_by_pairs_in_loops():
         torch.testing.assert_close(out[0, i], sums / total)
 
 
-@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize('options', [dict(), dict(weights='nonlocal'),
-                                     dict(locality='adaptive_window'),
-                                     dict(locality='fixed_window')], ids=str)
-def test_half_precision(options, dtype):
-    """Weights and sizes far out of half precision's comfort, by autocast and by conversion."""
-    module = build(**options).float()
-    if module.predictor is not None:
-        nn.init.normal_(module.predictor.conv2.weight, std=20.0)
-    x = (10 * torch.randn(2, 30, 8)).requires_grad_()
-    with torch.autocast('cpu', dtype):
-        out = module(x, (5, 6))
-    out.float().square().mean().backward()
-    assert bool(out.isfinite().all()) and bool(x.grad.isfinite().all())
-    assert all(bool(p.grad.isfinite().all()) for p in module.parameters())
-    half = module.to(dtype)(x.detach().to(dtype), (5, 6))
-    assert half.dtype == dtype and bool(half.isfinite().all())
-
-
 @pytest.mark.parametrize('change, message', [
     (dict(hidden_dims=0), 'hidden_dims=0 must be >= 1'),
     (dict(weights='nonlocal', nonlocal_dims=0), 'nonlocal_dims=0 must be >= 1'),
@@ -163,11 +138,3 @@ def test_half_precision(options, dtype):
 def test_bad_options(change, message):
     with pytest.raises(ValueError, match=message):
         ContextPool(**{'embed_dims': 8, **change})
-
-
-@pytest.mark.parametrize('name, places', [('vit', [3]), ('pvt', [1, 1]), ('swin', [1, 1])])
-def test_after_every_block(name, places):
-    """Sec. 3.2: "After each attention block, we take its outputs ... for use in the next": of
-    each stage but the last all blocks, of that all but one."""
-    model = BUILD[name](pos_encoding=dict(type='mmposenc.ContextPool'))
-    assert [len(stage.pos_encodings.at) for stage in getattr(model, 'stages', [model])] == places

@@ -6,13 +6,7 @@ import pytest
 import torch
 from formulas import FORMULAS, VALUES, build, cope, of
 from golden import assert_released, load_golden
-from relative_checks import (
-    GRIDS,
-    cells,
-    check_formula,
-    check_logits,
-    random_inputs,
-)
+from relative_checks import GRIDS, cells, check_formula, check_logits, random_inputs
 
 from mmposenc.backbones import ViT
 from mmposenc.encodings import DecomposedRPE, LookHere, QueryAbsolute1D, QueryRelative1D
@@ -129,7 +123,7 @@ def test_lookheres_slopes_fall_with_depth():
 def test_lookheres_slopes_by_head(heads, slopes):
     """A third of the heads look everywhere; the release has models of 6 and 12 heads."""
     encoding = LookHere(heads)
-    assert encoding.head_slopes.tolist() == slopes
+    assert encoding.slopes.tolist() == slopes
     assert (encoding.sides == 0).all(-1).all(-1).sum() == heads // 3
 
 

@@ -3,21 +3,14 @@ import pytest
 import torch
 from tinybackbones import BUILD
 
-from mmposenc.encodings import (
-    PEG,
-    ContextPool,
-    LearnedPositionEmbedding,
-    PlacedEncodings,
-    SinCosPositionEncoding,
-    TokenEncoding,
-    build_encoding,
-)
+from mmposenc import encodings
+from mmposenc.encodings import PEG, ContextPool, PlacedEncodings, TokenEncoding, build_encoding
 
 
 def test_each_encoding_has_its_usual_place():
     placed = PlacedEncodings([dict(type='LearnedPositionEmbedding'), dict(type='mmposenc.PEG')],
                              None, 2, embed_dims=4, grid_shape=(3, 3))
-    assert [type(e) for e in placed.encodings(-1)] == [LearnedPositionEmbedding]
+    assert [type(e) for e in placed.encodings(-1)] == [encodings.LearnedPositionEmbedding]
     assert [type(e) for e in placed.encodings(0)] == [PEG]
     assert placed.encodings(1) == []
 
@@ -56,7 +49,8 @@ def test_what_becomes_of_a_grid():
 @pytest.mark.parametrize(('encoding', 'keeps'), [
     (PEG(4), True), (PEG(4, padding='none'), False), (PEG(4, apply_to='qk'), True),
     (ContextPool(4), True), (ContextPool(4, stride=2), False),
-    (SinCosPositionEncoding(4), True), (LearnedPositionEmbedding(4, (3, 3)), True)], ids=str)
+    (encodings.SinCosPositionEncoding(4), True),
+    (encodings.LearnedPositionEmbedding(4, (3, 3)), True)], ids=str)
 def test_encodings_say_whether_they_keep_the_grid(encoding, keeps):
     assert encoding.keeps_grid == (encoding.out_hw_shape((9, 11)) == (9, 11)) == keeps
 
@@ -73,8 +67,6 @@ def test_query_key_encodings_do_not_replace_the_tokens():
 def test_a_module_can_be_given():
     peg = PEG(4)
     assert PlacedEncodings(peg, (0,), 1).encodings(0) == [peg]
-    with pytest.raises(ValueError, match='shared between positions'):
-        PlacedEncodings(PEG(4), (-1, 0), 1)
 
 
 @pytest.mark.parametrize('followed', [False, True])
@@ -103,21 +95,18 @@ def test_every_with_others_and_with_queries_and_keys_alone():
     placed = PlacedEncodings(dict(type='PEG', apply_to='qk'), 'every', 2, embed_dims=4,
                              followed=True)
     assert list(placed.at) == ['after0']
-    with pytest.raises(ValueError, match="positions='all' must be 'every', or 'mlp', or"):
-        PlacedEncodings(dict(type='PEG'), 'all', 2, embed_dims=4)
-    with pytest.raises(ValueError, match='ConvMLP is placed inside MLPs .* PVT, Swin and ViT of'):
-        PlacedEncodings(dict(type='ConvMLP'), None, 2, embed_dims=4)
 
 
-@pytest.mark.parametrize('positions', [(2,), (-2,), (0, 0), ()])
-def test_bad_positions_are_named(positions):
-    with pytest.raises(ValueError, match=r'positions=.* must be different numbers from -1 .* to 1'):
-        PlacedEncodings(dict(type='PEG'), positions, 2, embed_dims=4)
-
-
-def test_query_key_encoding_needs_an_attention_behind_it():
-    with pytest.raises(ValueError, match="apply_to='qk' after the last block"):
-        PlacedEncodings(dict(type='PEG', apply_to='qk'), (1,), 2, embed_dims=4)
+@pytest.mark.parametrize('encoding, positions, message', [
+    *((dict(type='PEG'), positions, 'positions=.* must be different numbers from -1 .* to 1')
+      for positions in ((2,), (-2,), (0, 0), ())),
+    (dict(type='PEG'), 'all', "positions='all' must be 'every', or 'mlp', or"),
+    (dict(type='PEG', apply_to='qk'), (1,), "apply_to='qk' after the last block"),
+    (PEG(4), (-1, 0), 'shared between positions'),
+    (dict(type='ConvMLP'), None, 'ConvMLP is placed inside MLPs .* PVT, Swin and ViT of')])
+def test_bad_positions_are_named(encoding, positions, message):
+    with pytest.raises(ValueError, match=message):
+        PlacedEncodings(encoding, positions, 2, embed_dims=4)
 
 
 @pytest.mark.parametrize('cfg, message', [
@@ -133,6 +122,6 @@ def test_bad_configs_are_named(cfg, message):
 
 
 def test_the_callers_defaults_give_way_to_the_config():
-    built = build_encoding(dict(type=SinCosPositionEncoding, embed_dims=8), TokenEncoding,
+    built = build_encoding(dict(type=encodings.SinCosPositionEncoding, embed_dims=8), TokenEncoding,
                            'pos_encoding', embed_dims=4, grid_shape=(3, 3))
     assert built.embed_dims == 8

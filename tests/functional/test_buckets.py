@@ -6,12 +6,7 @@ import torch
 from golden import load_golden
 
 from mmposenc.functional import Grid, bucket_ids
-from mmposenc.functional.buckets import (
-    METHODS,
-    bucket_params,
-    distance_rank,
-    num_buckets,
-)
+from mmposenc.functional.buckets import METHODS, bucket_params, distance_rank, num_buckets
 
 GRIDS = [(3, 5), (1, 6), (6, 1), (4, 4), (1, 1)]
 

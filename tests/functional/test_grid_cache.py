@@ -3,6 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from relative_checks import results
 from tinybackbones import randomize
 
 from mmposenc.attention import attend
@@ -47,12 +48,10 @@ def test_bounded_and_least_recently_used_goes_first(monkeypatch):
 
 def run(encoding, grid, train):
     torch.manual_seed(1)
-    q, k, v = (torch.randn(1, 2, grid[0] * grid[1], 4, dtype=torch.double, requires_grad=train)
-               for _ in range(3))
-    out, _ = attend(q, k, v, encoding, grid)
-    if not train:
-        return [out]
-    return [out, *torch.autograd.grad(out.square().sum(), (q, k, v, *encoding.parameters()))]
+    qkv = torch.randn(3, 1, 2, grid[0] * grid[1], 4, dtype=torch.double)
+    if train:
+        return results(encoding, qkv, grid, None)
+    return [attend(*qkv, encoding, grid)[0]]
 
 
 @pytest.mark.parametrize('method', ['product', 'cross', 'euclidean'])

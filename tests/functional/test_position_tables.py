@@ -5,11 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mmposenc.functional.position_tables import (
-    INTERPOLATIONS,
-    resize_position_table,
-    sincos_2d,
-)
+from mmposenc.functional.position_tables import INTERPOLATIONS, resize_position_table, sincos_2d
 
 
 @pytest.mark.parametrize('hw', [(3, 5), (1, 7), (6, 1), (4, 4)])

@@ -196,22 +196,10 @@ def test_saving_copying_and_pickling(name):
             torch.testing.assert_close(other(x), expected)
 
 
-def test_recomputed_blocks_know_the_grid_of_their_own_images():
-    """Two batches of other shapes with equally many tokens, before the backward pass of either."""
-    model = filled(add_encoding(build('vit_tiny_patch16_224', dynamic_img_size=True),
-                                dict(type='mmposenc.PEG'), IRPE)).train()
-    wanted, found = [], []
-    for results, recompute in ((wanted, False), (found, True)):
-        model.set_grad_checkpointing(recompute)
-        model.zero_grad()
-        sum(model(images(*size)).square().sum() for size in ((16, 48), (48, 16))).backward()
-        results += [p.grad.clone() for p in model.parameters()]
-    torch.testing.assert_close(found, wanted)
-
-
-@pytest.mark.parametrize('every', [1, 2])
-def test_recomputed_reentrantly(every, monkeypatch):
-    """The recomputed tokens are other tensors then, and the backward pass may be any later one."""
+@pytest.mark.parametrize('every, reentrant', [(1, False), (1, True), (2, True)])
+def test_recomputed_blocks_know_the_grid_of_their_own_images(every, reentrant, monkeypatch):
+    """Batches of other shapes with equally many tokens. Reentrantly, the recomputed tokens are
+    other tensors, and the backward pass may be any later one."""
     from timm.layers import set_reentrant_ckpt
     from timm.models import vision_transformer
     original = vision_transformer.checkpoint_seq
@@ -219,7 +207,7 @@ def test_recomputed_reentrantly(every, monkeypatch):
     model = filled(add_encoding(build('vit_tiny_patch16_224', dynamic_img_size=True),
                                 dict(type='mmposenc.PEG', kernel_size=3), IRPE)).train()
     wanted, found = [], []
-    set_reentrant_ckpt(True)
+    set_reentrant_ckpt(reentrant)
     try:
         for results, recompute in ((wanted, False), (found, True)):
             model.set_grad_checkpointing(recompute)

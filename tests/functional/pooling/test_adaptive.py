@@ -7,7 +7,6 @@ from pooling_checks import GRIDS, loop, make
 
 from mmposenc.functional import context_pool, context_pool_error_bound
 from mmposenc.functional.pooling import adaptive, kernels
-from mmposenc.functional.pooling.partition import cells_at_stride
 
 FORMS = ('definition', 'exact')
 
@@ -52,22 +51,6 @@ def test_error_of_windows_is_within_the_bound(truncate, spread):
         stated = 4 * math.exp(-truncate ** 2 / 2) * (
             1 + math.sqrt(2 * math.pi) * sigma) * (1 + math.sqrt(math.pi / 2) * sigma)
         assert bool((bound <= stated).all())
-
-
-def test_stride_takes_every_so_many_th_cell():
-    x, logits, sigma = make((5, 8))
-    every = context_pool(x, logits, sigma, (5, 8), form='exact')
-    some = context_pool(x, logits, sigma, (5, 8), form='exact', stride=3)
-    torch.testing.assert_close(some, every.view(2, 5, 8, 3)[:, ::3, ::3].flatten(1, 2))
-    assert cells_at_stride((5, 8), 3).tolist() == [0, 3, 6, 24, 27, 30]
-
-
-@pytest.mark.parametrize('kernel', ['gaussian', 'window'])
-@pytest.mark.parametrize('hw', [(3, 4), (1, 6)])
-def test_gradcheck(hw, kernel):
-    leaves = [each.requires_grad_() for each in make(hw, batch=2, channels=2)]
-    assert torch.autograd.gradcheck(lambda *a: context_pool(*a, hw, form='exact', kernel=kernel),
-                                    leaves, fast_mode=True)
 
 
 def test_definition_can_be_differentiated_twice():
