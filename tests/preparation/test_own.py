@@ -153,7 +153,7 @@ def test_masks_keep_their_labels(tmp_path):
     total = sum(part['cell'] for part in counts.values())
     assert total == 2 * 640 + 48 * 64 and sum(part['pictures'] for part in counts.values()) == 3
     assert (tmp_path / 'out' / 'classes.txt').read_text() == 'ground\ncell\n'
-    assert lines[0] == 'classes: ground, cell' and '128 unlabelled (255)' in lines[1]
+    assert lines[0] == 'classes: ground, cell' and '128 unlabelled (255)' in lines[2]
 
 
 @pytest.mark.parametrize('bad, said', [
@@ -192,6 +192,64 @@ def test_groups_stay_together_and_parts_of_the_source_are_kept():
         split(pictures('train/1', 'loose', 'val/2'))
     with pytest.raises(PrepareError, match='1 groups; two are needed'):
         split(pictures('a_1', 'a_2'), group_by='prefix')
+
+
+LISTED = {'train': ['a', 'b'], 'val': ['c'], 'test': ['d']}
+
+
+@pytest.mark.parametrize(('kind', 'lists', 'line'), [
+    ('voc', 'ImageSets/Main', '{}'),
+    ('voc', '', 'JPEGImages/{}.jpg'),
+    ('yolo', '', './images/{}.jpg'),
+    ('yolo', '', '/home/someone/set/images/{}.jpg'),
+    ('yolo', '', 'images\\{}.jpg')])
+def test_lists_say_which_part_a_picture_is_of(tmp_path, kind, lists, line):
+    source = folder(tmp_path, kind, dict.fromkeys('abcde', GOOD[kind][1]),
+                    ('JPEGImages', 'Annotations') if kind == 'voc' else ('images', 'labels'))
+    for part, names in LISTED.items():
+        write(source / lists / f'{part}.txt', '\r\n'.join(map(line.format, names)) + '\n')
+    if kind == 'voc':
+        write(source / lists / 'trainval.txt', 'a\nb\nc\n')
+    messages = []
+    prepare_own(kind, source, tmp_path / 'out', log=messages.append)
+    for part, names in LISTED.items():
+        images = json.loads((tmp_path / 'out' / f'{part}.json').read_text())['images']
+        assert [each['file_name'] for each in images] == [f'{name}.jpg' for name in names]
+    assert messages[1:3] == ['lists (train.txt, val.txt, test.txt) say which part a picture is of',
+                             '1 pictures in no list are left out']
+
+
+def test_lists_beside_the_pictures_of_each_year(tmp_path):
+    source = folder(tmp_path, 'voc', {f'{year}/{name}': VOC for year in ('2007', '2012')
+                                      for name in 'ab'}, ('', ''))
+    for year, (train, val) in {'2007': 'ab', '2012': 'ba'}.items():
+        write(source / year / 'ImageSets/Main/train.txt', train)
+        write(source / year / 'ImageSets/Main/val.txt', val)
+    prepare_own('voc', source, tmp_path / 'out', log=lambda line: None)
+    images = json.loads((tmp_path / 'out/val.json').read_text())['images']
+    assert [each['file_name'] for each in images] == ['2007/b.jpg', '2012/a.jpg']
+
+
+@pytest.mark.parametrize(('train', 'val', 'said'), [
+    ('a\nb\n\nx\n', 'c', "train.txt:4: 'x' is no picture that can be used"),
+    ('a\nb', 'c\nb', "val.txt:2: 'b' is also in the list of train"),
+    ('a\nb', '', 'the list of val names no picture')])
+def test_a_list_that_does_not_fit_is_reported(tmp_path, capsys, train, val, said):
+    source = folder(tmp_path, 'voc', dict.fromkeys('abc', VOC))
+    write(source / 'ImageSets/Main/train.txt', train)
+    write(source / 'ImageSets/Main/val.txt', val)
+    with pytest.raises(SystemExit) as stopped:
+        main(['--from', 'voc', str(source), '--out', str(tmp_path / 'out')])
+    assert said in capsys.readouterr().out + str(stopped.value)
+    assert not (tmp_path / 'out').exists()
+
+
+def test_a_drawn_split_is_said(tmp_path):
+    source, messages = folder(tmp_path, 'voc', dict.fromkeys('abcde', VOC)), []
+    write(source / 'ImageSets/Main/train.txt', 'a')  # without one for validation
+    prepare_own('voc', source, tmp_path / 'out', log=messages.append)
+    assert messages[1] == ('a random share of 0.2 of the pictures is for validation '
+                           '(--val, --group-by)')
 
 
 def test_two_pictures_of_one_name(tmp_path):

@@ -21,10 +21,12 @@ from mmposenc.user_yaml import read_yaml
 from .common import PrepareError
 
 PICTURES = {'.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp'}
-#: Folders that say what a file is, not which picture it belongs to.
-_ROLES = {'images', 'img', 'imgs', 'jpegimages'}
 _LABEL_ROLES = {'annotations', 'labels', 'masks', 'segmentationclass'}
-_LISTS = {'classes.txt', 'labels.txt', 'train.txt', 'val.txt', 'test.txt'}
+#: Folders that say what a file is, not which picture it belongs to.
+ROLES = {'images', 'img', 'imgs', 'jpegimages'} | _LABEL_ROLES
+#: Files that list pictures, and the part that those are of.
+PART_LISTS = {'train.txt': 'train', 'val.txt': 'val', 'valid.txt': 'val', 'test.txt': 'test'}
+_NO_LABELS = {'classes.txt', 'labels.txt', *PART_LISTS}
 #: The value of pixels without a label.
 VOID = 255
 
@@ -144,7 +146,7 @@ def _files(kind: str, source: Path, problems: list[str]) -> tuple[dict[str, Path
             continue
         suffix, roles = path.suffix.lower(), {folder.lower() for folder in folders}
         is_map = kind == 'masks' and bool(roles & _LABEL_ROLES)
-        if name.lower() in _LISTS or name.lower().startswith('readme.'):
+        if name.lower() in _NO_LABELS or name.lower().startswith('readme.'):
             continue
         if suffix == KINDS[kind] and (kind != 'masks' or is_map):
             among = labels
@@ -152,7 +154,7 @@ def _files(kind: str, source: Path, problems: list[str]) -> tuple[dict[str, Path
             among = pictures
         else:
             continue
-        kept = [folder for folder in folders if folder.lower() not in _ROLES | _LABEL_ROLES]
+        kept = [folder for folder in folders if folder.lower() not in ROLES]
         key = '/'.join([*kept, path.stem])
         if key in among:
             problems.append(f'{path}: has the name of {among[key]}, so that labels fit both')

@@ -15,6 +15,7 @@ from mmposenc.command_line import printable
 
 from .common import Log, PrepareError, build_folder
 from .labels import VOID, Picture, label_map, read_labels
+from .lists import listed_parts
 
 #: Folders that say which part a picture is of.
 SPLITS = {'train': 'train', 'training': 'train', 'val': 'val', 'valid': 'val',
@@ -43,7 +44,7 @@ def prepare_own(kind: str, source: Path, out: Path, classes: list[str] | None = 
 
     Raises:
         PrepareError: something can't be used, ``out`` holds files or one folder lies in the other,
-            nothing is labelled, or :func:`split` refuses.
+            nothing is labelled, a list of a part is empty, or :func:`split` refuses.
     """
     inner, outer = out.resolve(), source.resolve()
     if inner == outer or inner in outer.parents or outer in inner.parents:
@@ -51,6 +52,7 @@ def prepare_own(kind: str, source: Path, out: Path, classes: list[str] | None = 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise PrepareError(f'--out {out} exists; give another folder')
     found = read_labels(kind, source, classes)
+    listed = {} if _in_folders(found.pictures) else listed_parts(kind, source, found)
     for line in (*found.problems, *found.notes):
         log(printable(line))
     if found.problems and not skip_bad:
@@ -58,12 +60,24 @@ def prepare_own(kind: str, source: Path, out: Path, classes: list[str] | None = 
                            'or leave out what they name by --skip-bad')
     if not found.classes:
         raise PrepareError(f'{source}: its labels hold no object')
-    parts = split(found.pictures, val, group_by, seed)
+    how_split = []
+    if listed:
+        parts = _by_lists(found.pictures, listed)
+        how_split.append(f'lists ({", ".join(f"{part}.txt" for part in parts)}) say which part a '
+                         'picture is of')
+        if unlisted := len(found.pictures) - sum(map(len, parts.values())):
+            how_split.append(f'{unlisted} pictures in no list are left out')
+    else:
+        parts = split(found.pictures, val, group_by, seed)
+        if not _in_folders(found.pictures):
+            how_split.append(f'a random share of {val:g} of the pictures is for validation '
+                             '(--val, --group-by)')
     write = _write_maps if kind == 'masks' else _write_coco
     counts: Counts = build_folder(
         out, dict(source=kind), lambda folder: {part: write(folder, part, pictures, found.classes)
                                                 for part, pictures in parts.items()})
-    log(printable(f'classes: {", ".join(found.classes)}'))
+    for line in (f'classes: {", ".join(found.classes)}', *how_split):
+        log(printable(line))
     for part, numbers in counts.items():
         log(printable(f'{part}: ' + ', '.join(f'{number:,} {what}'
                                               for what, number in numbers.items())))
@@ -86,10 +100,9 @@ def split(pictures: list[Picture], val: float = 0.2, group_by: str | None = None
     Raises:
         PrepareError: there are less than two groups, or only some pictures are in such folders.
     """
-    named = [next((SPLITS[name] for name in each.key.lower().split('/')[:-1] if name in SPLITS), '')
-            for each in pictures]
     parts: Parts = {'train': [], 'val': []}
-    if {'train', 'val'} <= {*named}:
+    if _in_folders(pictures):
+        named = _folder_parts(pictures)
         if '' in named:
             raise PrepareError(f'{pictures[named.index("")].path} must be in a folder train, val '
                                'or test, as others are')
@@ -111,6 +124,28 @@ def split(pictures: list[Picture], val: float = 0.2, group_by: str | None = None
     held = held or {min(names, key=lambda name: len(groups[name]))}
     for name in sorted(groups):
         parts['val' if name in held else 'train'] += groups[name]
+    return parts
+
+
+def _folder_parts(pictures: list[Picture]) -> list[str]:
+    """The part that a folder of each picture says, or ''."""
+    return [next((SPLITS[name] for name in each.key.lower().split('/')[:-1] if name in SPLITS), '')
+            for each in pictures]
+
+
+def _in_folders(pictures: list[Picture]) -> bool:
+    """Whether folders say which pictures are for training and which for validation."""
+    return {'train', 'val'} <= {*_folder_parts(pictures)}
+
+
+def _by_lists(pictures: list[Picture], listed: dict[str, str]) -> Parts:
+    parts: Parts = {'train': [], 'val': []}
+    for each in pictures:
+        if each.key in listed:
+            parts.setdefault(listed[each.key], []).append(each)
+    for part, members in parts.items():
+        if not members:
+            raise PrepareError(f'the list of {part} names no picture')
     return parts
 
 

@@ -1,0 +1,64 @@
+"""Lists of pictures, ``train.txt`` and ``val.txt``, that say which part each picture is of."""
+from __future__ import annotations
+
+from pathlib import Path
+
+from .labels import PART_LISTS, ROLES, Found
+
+#: The folder of VOC's lists in ``ImageSets``.
+_VOC_FOLDERS = {'voc': 'Main', 'masks': 'Segmentation', 'yolo': 'Main'}
+
+
+def listed_parts(kind: str, source: Path, found: Found) -> dict[str, str]:
+    """Which part each picture is of, by lists in the source or in VOC's ``ImageSets``.
+
+    A line names a picture by its path, or without folder and suffix. A folder counts that has a
+    list for training and one for validation.
+
+    Args:
+        kind: one of :data:`.labels.KINDS`.
+        source: the folder.
+        found: what it holds; lines that name no picture, and pictures of two parts, are added to
+            its problems.
+
+    Returns:
+        'train', 'val' or 'test' by the ``key`` of a picture; empty without such lists.
+    """
+    parts: dict[str, str] = {}
+    keys = {picture.key for picture in found.pictures}
+    for folder in sorted({source, *source.rglob(f'ImageSets/{_VOC_FOLDERS[kind]}')}):
+        lists = {name: part for name, part in PART_LISTS.items() if (folder / name).is_file()}
+        if not {'train', 'val'} <= {*lists.values()}:
+            continue
+        # Keys of the pictures beside ImageSets begin with the folder that holds both.
+        above = () if folder == source else folder.parent.parent.relative_to(source).parts
+        for name, part in lists.items():
+            _read_list(folder / name, part, above, keys, parts, found.problems)
+    return parts
+
+
+def _read_list(path: Path, part: str, above: tuple[str, ...], keys: set[str],
+               parts: dict[str, str], problems: list[str]) -> None:
+    text = path.read_text(encoding='utf-8-sig', errors='replace')
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        key = _key(above, line.strip(), keys)
+        if key is None:
+            problems.append(f'{path}:{number}: {line.strip()!r} is no picture that can be used')
+        elif parts.setdefault(key, part) != part:
+            problems.append(f'{path}:{number}: {line.strip()!r} is also in the list of '
+                            f'{parts[key]}')
+
+
+def _key(above: tuple[str, ...], line: str, keys: set[str]) -> str | None:
+    """The key of the picture that a line names: paths may begin anywhere, and have folders of
+    roles, which keys leave out."""
+    folders = line.replace('\\', '/').split('/')
+    name = folders.pop()
+    for stem in (name, name.rpartition('.')[0]):
+        words = [*above, *(folder for folder in folders if folder.lower() not in ROLES), stem]
+        for start in range(len(words)):
+            if (key := '/'.join(words[start:])) in keys:
+                return key
+    return None
