@@ -42,8 +42,9 @@ def main(argv: list[str] | None = None) -> None:
 
 def _list() -> None:
     from ..operators.papers import tables
+    width = max(map(len, tables())) + 2
     for name, table in tables().items():
-        print(f'{name:<28}{table.source}: {table.title} ({table.here} rows here)')
+        print(f'{name:<{width}}{table.source}: {table.title} ({table.here} rows here)')
 
 
 def _table(name: str) -> None:

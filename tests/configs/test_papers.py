@@ -120,7 +120,9 @@ def test_entries_are_found_as_files_are_and_inherited_from(tmp_path) -> None:
 
 def test_the_command(tmp_path, capsys) -> None:
     commands.main(['papers'])
-    assert 'cpvt/table6' in capsys.readouterr().out
+    listed = {words[0]: words[1] for words in map(str.split, capsys.readouterr().out.splitlines())}
+    assert {*listed} == {*papers.tables()}
+    assert {listed[name] for name in listed if name.startswith('context_pool/')} == {'ContextPool'}
     commands.main(['papers', 'cpvt/table6'])
     out = capsys.readouterr().out
     assert '72.5' in out and '5,819,560' in out and 'cpvt-ti-pos-1-k27_8xb128_in1k' in out
