@@ -1,6 +1,4 @@
 """A headless Chromium, driven over a pipe by its DevTools protocol; no package is needed."""
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Started by tests/engine/test_processes.py: trains each family in 1, 2 and 4 processes on the same
 images, and writes what came out. Processes are forked, so that OpenMMLab is imported once."""
-from __future__ import annotations
-
 import copy
 import gc
 import importlib

@@ -1,6 +1,4 @@
 """The hub's protocol on the loopback address, as much of it as its client asks for."""
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

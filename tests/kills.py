@@ -2,8 +2,6 @@
 tests/engine/test_resume.py. The trainings are children of one process that has imported everything;
 a kill is a SIGKILL that the child sends itself.
 """
-from __future__ import annotations
-
 import gc
 import importlib
 import json

@@ -3,8 +3,6 @@
 Modules, functions and signals that Windows does not have are gone, nothing below /proc can be
 opened, and no folder. It is no Windows: paths, encodings and open files behave as here.
 """
-from __future__ import annotations
-
 import os
 import signal
 import sys

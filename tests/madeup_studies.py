@@ -1,6 +1,4 @@
 """Made-up studies for tests of statistics, tables and the page: nothing in them was measured."""
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,6 +1,4 @@
 """What a config's optimizer does with each parameter."""
-from __future__ import annotations
-
 from mmengine.config import Config
 from mmengine.optim import OptimWrapper
 from mmengine.registry import DefaultScope

@@ -4,8 +4,6 @@ A test that trains, compiles or reads a config changes loggers, flags and regist
 that it runs in. Without this, the next test would find them as they were left, and its result would
 depend on the order of the tests.
 """
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import os
@@ -148,20 +146,20 @@ def _modules() -> Restore:
 
 def _torch() -> Restore:
     import torch
-    state, threads, dtype = torch.get_rng_state(), torch.get_num_threads(), \
-        torch.get_default_dtype()
-    mode, fill = torch.get_deterministic_debug_mode(), \
-        torch.utils.deterministic.fill_uninitialized_memory
-    cudnn = torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
-    gradients = torch.is_grad_enabled()
+    deterministic, cudnn = torch.utils.deterministic, torch.backends.cudnn
+    threads, flags = torch.get_num_threads(), (cudnn.deterministic, cudnn.benchmark)
+    fill = deterministic.fill_uninitialized_memory
+    before = [(put, get()) for get, put in (
+        (torch.get_rng_state, torch.set_rng_state),
+        (torch.get_default_dtype, torch.set_default_dtype),
+        (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+        (torch.is_grad_enabled, torch.set_grad_enabled))]
 
     def restore() -> None:
-        torch.set_rng_state(state)
-        torch.set_default_dtype(dtype)
-        torch.set_deterministic_debug_mode(mode)
-        torch.utils.deterministic.fill_uninitialized_memory = fill
-        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = cudnn
-        torch.set_grad_enabled(gradients)
+        for put, value in before:
+            put(value)
+        deterministic.fill_uninitialized_memory = fill
+        cudnn.deterministic, cudnn.benchmark = flags
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
     return restore

@@ -1,6 +1,4 @@
 """Models of timm, and what released files hold of them under their own names."""
-from __future__ import annotations
-
 import itertools
 import math
 from functools import partial

@@ -1,6 +1,4 @@
 """mmengine's default scope, which is global, for the time of a test."""
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

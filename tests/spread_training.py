@@ -1,8 +1,6 @@
 """Started by tests/engine/test_sharding.py: trains a tiny detector in two processes by
 DistributedDataParallel and by FSDP2, from the start and resumed. Processes are forked, so that
 OpenMMLab is imported once."""
-from __future__ import annotations
-
 import os
 import shutil
 import socket

@@ -1,6 +1,4 @@
 """How the tools speak."""
-from __future__ import annotations
-
 import argparse
 import json
 import re

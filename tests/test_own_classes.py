@@ -1,6 +1,4 @@
 """Classes of files and packages of the user's, by one text that any process can read."""
-from __future__ import annotations
-
 import pytest
 
 from mmposenc.encodings import TokenEncoding, build_encoding

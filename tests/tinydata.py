@@ -1,6 +1,4 @@
 """Small data sets and configs that the tests of the tools train on."""
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

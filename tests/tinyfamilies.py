@@ -1,6 +1,4 @@
 """Detectors and segmentors of mmdet and mmseg, narrow, on a ResNet-50, a PVT or a Swin."""
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,6 +1,4 @@
 """The smallest run there is: a linear layer and dropout, and a few samples."""
-from __future__ import annotations
-
 import itertools
 
 import torch

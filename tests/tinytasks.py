@@ -1,6 +1,4 @@
 """A tiny segmentor and a tiny classifier on PVT + PEG, with their data."""
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -76,17 +74,6 @@ test_evaluator = val_evaluator = dict(type='Accuracy', topk=(1,))
 train_cfg = dict(by_epoch=True, max_epochs=1)
 """
 
-DEIT = """
-model = dict(
-    type='ImageClassifier', _scope_='mmpretrain',
-    backbone=dict(type='mmposenc.DeiT', patch_size=8, embed_dims=16, num_heads=2, mlp_ratio=2,
-                  pool='cls', **BACKBONE),
-    head=dict(type='LinearClsHead', num_classes=3, in_channels=16,
-              loss=dict(type='CrossEntropyLoss')))
-data_preprocessor = dict(num_classes=3, mean=[100., 110., 120.], std=[50., 50., 50.], to_rgb=True)
-default_scope = 'mmpretrain'
-"""
-
 
 def picture(path: Path, seed: int, value: int = 230) -> np.ndarray:
     """A bright square on noise; returns where it is."""
@@ -123,10 +110,3 @@ def classifier_config(root: Path) -> Path:
     config.write_text((CLASSIFIER + COMMON).format(
         root=root / 'data', visualizer='UniversalVisualizer'))
     return config
-
-
-def deit_config(root: Path, **backbone) -> Path:
-    """Writes the config of a tiny classifier without data; returns its file."""
-    path = root / 'tiny.py'
-    path.write_text(DEIT.replace('BACKBONE', repr(backbone)))
-    return path

@@ -1,6 +1,4 @@
 """Weights of a config's model that nobody trained, in a file as training writes it."""
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Backbones and DETR's encoder for tests/test_torch_alone.py, which runs them with and without
 OpenMMLab; only torch and mmposenc are imported here."""
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,6 +1,4 @@
 """benchmarks/evidence.py: questions answered by arithmetic, and the page that holds the answers."""
-from __future__ import annotations
-
 import json
 import math
 
@@ -105,17 +103,6 @@ def test_the_page_shows_the_tables_of_the_studies_that_are_kept(evidence):
 def entries():
     from mmposenc.lab.compare.study.encodings import read_entries
     return read_entries(sorted(map(str, (ROOT / 'configs' / 'studies').glob('*.yaml'))))
-
-
-def test_questions_are_asked_of_the_longest_study():
-    longest = {'digits': 'digits-long', 'digits-scales': 'digits-long-scales',
-               'grid8': 'digits-long'}
-    asked = [(each['study'], each['at'], each['one'], each['other']) for each in PLAN['questions']]
-    for study, at, one, other in asked:
-        if study in longest:
-            kept = json.loads((ROOT / 'docs' / 'studies' / f'{longest[study]}.json').read_text())
-            known = {each['name'] for each in kept['encodings']}
-            assert (longest[study], at, one, other) in asked or not {one, other} <= known
 
 
 def test_questions_name_encodings_that_there_are(entries):

@@ -1,6 +1,4 @@
 """benchmarks/statistics_power.py: what it draws, and that its tables can be made."""
-from __future__ import annotations
-
 import csv
 
 import pytest

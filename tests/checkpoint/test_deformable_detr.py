@@ -1,6 +1,4 @@
 """Files of the official Deformable DETR give, converted, what the official model gives."""
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,4 +1,5 @@
 """Checkpoint files are read without running code, and written whole or not at all."""
+import argparse
 import pathlib
 import zipfile
 
@@ -18,30 +19,23 @@ class Unsafe:
 
 
 def assert_same(a, b):
-    assert a.keys() == b.keys()
-    for key, value in a.items():
-        assert value.dtype == b[key].dtype
-        torch.testing.assert_close(value, b[key], rtol=0, atol=0)
+    torch.testing.assert_close(dict(a), dict(b), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize('wrap', [None, 'state_dict', 'model', 'module'])
 @pytest.mark.parametrize('suffix', ['.pth', '.pt', '.bin', '.tar'])
-def test_reads_what_torch_saves(tmp_path, wrap, suffix):
+@pytest.mark.parametrize('content, ignored', [
+    (STATE, []), ({f'module.{key}': value for key, value in STATE.items()}, []),
+    ({**STATE, 'version': '1.0'}, ['version']), ({'model': {'model': STATE}}, []),
+    # The releases of DETR and Deformable DETR save their options beside the weights.
+    ({'model': STATE, 'args': argparse.Namespace(lr=1)}, ['args']),
+    *(({wrap: STATE, 'epoch': 3, 'optimizer': {'lr': 1.0}}, ['epoch', 'optimizer'])
+      for wrap in ('state_dict', 'model', 'module'))])
+def test_reads_what_torch_saves(tmp_path, content, ignored, suffix):
     path = tmp_path / f'x{suffix}'
-    torch.save(STATE if wrap is None else {wrap: STATE, 'epoch': 3, 'optimizer': {'lr': 1.0}}, path)
+    torch.save(content, path)
     read = read_checkpoint(path)
     assert_same(read.state_dict, STATE)
-    assert read.ignored == ([] if wrap is None else ['epoch', 'optimizer'])
-
-
-def test_prefix_of_parallel_training_is_left_out(tmp_path):
-    torch.save({f'module.{k}': v for k, v in STATE.items()}, tmp_path / 'x.pth')
-    assert_same(read_checkpoint(tmp_path / 'x.pth').state_dict, STATE)
-
-
-def test_what_is_no_tensor_is_reported(tmp_path):
-    torch.save({**STATE, 'version': '1.0'}, tmp_path / 'x.pth')
-    assert read_checkpoint(tmp_path / 'x.pth').ignored == ['version']
+    assert read.ignored == ignored
 
 
 @pytest.mark.parametrize('suffix', ['.pth', '.safetensors'])
@@ -54,30 +48,13 @@ def test_written_files_read_back(tmp_path, suffix):
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
-def test_a_pickle_that_runs_code_is_refused(tmp_path, monkeypatch):
+@pytest.mark.parametrize('args', [Unsafe(), argparse.Namespace(lr=Unsafe())])
+def test_a_pickle_that_runs_code_is_refused(tmp_path, monkeypatch, args):
     monkeypatch.chdir(tmp_path)
-    torch.save({'model': STATE, 'args': Unsafe()}, 'x.pth')
+    torch.save({'model': STATE, 'args': args}, 'x.pth')
     with pytest.raises(ValueError, match=r'x.pth is refused: .*Unsupported global: GLOBAL .*'
                                          r'weights_only=False.*use weights.pth'):
         read_checkpoint('x.pth')
-    assert not (tmp_path / 'ran.txt').exists()
-
-
-def test_options_of_a_training_script_are_passed_over(tmp_path):
-    """The releases of DETR and Deformable DETR save their argparse.Namespace beside the weights."""
-    import argparse
-    torch.save({'model': STATE, 'args': argparse.Namespace(lr=1)}, tmp_path / 'x.pth')
-    read = read_checkpoint(tmp_path / 'x.pth')
-    assert_same(read.state_dict, STATE)
-    assert read.ignored == ['args']
-
-
-def test_options_that_would_run_code_are_refused(tmp_path, monkeypatch):
-    import argparse
-    monkeypatch.chdir(tmp_path)
-    torch.save({'model': STATE, 'args': argparse.Namespace(lr=Unsafe())}, tmp_path / 'x.pth')
-    with pytest.raises(ValueError, match='is refused: .*Unsupported global'):
-        read_checkpoint(tmp_path / 'x.pth')
     assert not (tmp_path / 'ran.txt').exists()
 
 
@@ -114,8 +91,6 @@ def test_bad_paths_and_contents_are_named(tmp_path):
     torch.save({'epoch': 1}, tmp_path / 'empty.pth')
     with pytest.raises(ValueError, match='holds no weights, only epoch'):
         read_checkpoint(tmp_path / 'empty.pth')
-    torch.save({'model': {'model': STATE}}, tmp_path / 'two.pth')
-    assert_same(read_checkpoint(tmp_path / 'two.pth').state_dict, STATE)
     with pytest.raises(ValueError, match='must end in .safetensors or .pth'):
         write_checkpoint(tmp_path / 'x.bin', STATE)
 

@@ -1,6 +1,4 @@
 """Weights by name: huggingface_hub itself against its protocol on the loopback address."""
-from __future__ import annotations
-
 import json
 import pickle
 import subprocess
@@ -85,26 +83,11 @@ def test_a_model_in_pieces(server):
     assert "'one.bin', which is no .safetensors" in refusal('hf://me/bin', ValueError)
 
 
-def no_waiting(monkeypatch):
+def test_a_download_that_breaks_off_goes_on_and_one_that_never_ends_is_told(server, monkeypatch):
     monkeypatch.setattr('huggingface_hub.file_download.time.sleep', lambda seconds: None)
-    monkeypatch.setattr(constants, 'DOWNLOAD_CHUNK_SIZE', 10_000)  # what goes to disk at once
-
-
-def test_an_interrupted_download_goes_on_where_it_was(server, monkeypatch):
-    no_waiting(monkeypatch)
-    server.cut['model.safetensors'] = 2
-    assert loads()
-    starts = [asked[2] for asked in gets(server)]
-    assert starts[0] in (None, 'bytes=0-') and len(starts) == 3
-    assert 0 < int(starts[1][6:-1]) < int(starts[2][6:-1]) < len(
-        server.repos['me/model']['model.safetensors'])
-
-
-def test_a_download_that_never_ends_is_told(server, monkeypatch):
-    no_waiting(monkeypatch)
     server.cut['model.safetensors'] = 99
     assert 'could not be downloaded' in refusal()
-    server.cut.clear()
+    server.cut['model.safetensors'] = 2
     assert loads()
 
 

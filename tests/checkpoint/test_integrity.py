@@ -1,6 +1,4 @@
 """A damaged checkpoint is refused in one line; files are written whole."""
-from __future__ import annotations
-
 import random
 
 import pytest

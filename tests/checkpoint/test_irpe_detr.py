@@ -1,6 +1,4 @@
 """Names of the DETR and iRPE-DETR releases, whole detectors."""
-from __future__ import annotations
-
 import pytest
 import torch
 from golden import load_golden

@@ -1,6 +1,4 @@
 """What a checkpoint may hold, and what it may not."""
-from __future__ import annotations
-
 import pickle
 import struct
 

@@ -1,6 +1,4 @@
 """Weights under every name they are published by become what they become under timm's names."""
-from __future__ import annotations
-
 # Before timm: it provides torchvision's operators where they are not compiled.
 import mmposenc  # noqa: F401
 
@@ -65,3 +63,13 @@ def test_the_pooling_head_of_timm_is_dropped() -> None:
     state = VIT(global_pool='map').state_dict()
     dropped = convert_with_report(state, recognise(state)).dropped
     assert dropped and all(name.startswith('attn_pool') for name in dropped)
+
+
+def test_names_of_no_dinov3() -> None:
+    state = DINOV3().state_dict()
+    with pytest.raises(ValueError, match="source='eva' has no rule for 1 of .*blocks.0.attn.gate"):
+        convert({**state, 'blocks.0.attn.gate.weight': torch.zeros(1)}, 'eva')
+    apart = published('dinov3, hugging face', state)
+    del apart['layer.1.attention.k_proj.weight']
+    with pytest.raises(ValueError, match='is there without blocks.1.attn.k_proj.weight'):
+        convert(apart, 'eva')

@@ -1,6 +1,4 @@
 """Every kind of file is told by its names, or refused with what is supported, on both roads."""
-from __future__ import annotations
-
 # Before timm: it provides torchvision's operators where they are not compiled.
 import mmposenc  # noqa: F401
 
@@ -15,7 +13,7 @@ from timm.models.vision_transformer import VisionTransformer
 from tinybackbones import randomize
 
 from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
-from mmposenc.checkpoint import SOURCES, convert, recognise, recognition
+from mmposenc.checkpoint import SOURCES, convert, needed_options, recognise, recognition
 
 #: Names by which random-weight models of timm 1.0.31, onedl-mmpretrain 1.3.6, onedl-mmdetection
 #: 3.5.1, onedl-mmsegmentation 1.4.2 and transformers are told, and what the message says.
@@ -104,18 +102,6 @@ def test_whole_detectors_are_told_and_sent_to_the_converter() -> None:
         load_pretrained(DeiT(**SMALL_DEIT), {name: torch.zeros(2) for name in names})
 
 
-def test_auto_is_the_source_that_the_names_tell(tmp_path, capsys) -> None:
-    params, _ = load_golden('swin_plain_41')
-    torch.save(params, tmp_path / 'in.pth')
-    main = load_tool('convert_checkpoint').main
-    main(['auto', str(tmp_path / 'in.pth'), str(tmp_path / 'a.pth')])
-    main(['swin', str(tmp_path / 'in.pth'), str(tmp_path / 'b.pth')])
-    a, b = (torch.load(tmp_path / f'{name}.pth') for name in 'ab')
-    assert a['meta'] == b['meta'] and a['meta']['source'] == 'swin'
-    for name, value in a['state_dict'].items():
-        assert torch.equal(value, b['state_dict'][name])
-
-
 def test_a_wrong_source_says_whose_names_these_are() -> None:
     params, _ = load_golden('pvt_plain_21')
     with pytest.raises(ValueError, match="source='deit' has no rule for .*and .* more.*"
@@ -139,7 +125,7 @@ def test_this_projects_own_names_are_no_sources() -> None:
         assert recognise(builds[2](rel_pos_encoding=cfg).state_dict()) is None
 
 
-def test_deit_iii_says_what_it_needs_and_loads_with_it(tmp_path, capsys) -> None:
+def test_deit_iii_says_what_it_needs_and_loads_with_it() -> None:
     state = published('deit iii', randomize(VisionTransformer(
         img_size=32, patch_size=8, embed_dim=12, depth=2, num_heads=3, mlp_ratio=2, num_classes=0,
         init_values=1.0, no_embed_class=True)).state_dict())
@@ -154,13 +140,10 @@ def test_deit_iii_says_what_it_needs_and_loads_with_it(tmp_path, capsys) -> None
     assert with_row.pos_encodings.encodings(-1)[0].pos_embed.shape[1] == 17
     x = torch.randn(2, 3, 32, 32)
     torch.testing.assert_close(with_row(x), without_row(x), rtol=0, atol=0)
-    torch.save(state, tmp_path / 'in.pth')
-    load_tool('convert_checkpoint').main(['auto', str(tmp_path / 'in.pth'),
-                                          str(tmp_path / 'out.pth')])
-    assert ('needs ' + ' '.join(f'model.backbone.{option}' for option in (
+    assert needed_options(convert(state, 'deit')) == [f'model.backbone.{option}' for option in (
         'embed_dims=12', 'num_layers=2', 'pos_encoding.type=mmposenc.LearnedPositionEmbedding',
         'pos_encoding.num_prefix_embeds=0', 'patch_size=8', 'img_size=32',
-        'layer_scale_init_value=1e-6'))) in capsys.readouterr().out
+        'layer_scale_init_value=1e-6', 'mlp_hidden_dims=24')]
 
 
 def test_sources_have_signs() -> None:

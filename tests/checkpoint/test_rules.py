@@ -2,8 +2,8 @@
 import pytest
 import torch
 
-from mmposenc.checkpoint import convert_back
-from mmposenc.checkpoint.rules import Pair, apply_rules, joined, same, to_ours, to_theirs
+from mmposenc.checkpoint import convert, convert_back
+from mmposenc.checkpoint.rules import Pair, Rule, apply_rules, joined, same, to_ours, to_theirs
 
 PAIRS = (*same('blocks.{n}.norm1.{p}'), Pair('a.{n}.{m}', 'backbone.b.{m}.x.{n}'),
          joined(('l{n}.q.{p}', 'l{n}.k.{p}'), 'backbone.{n}.qk.{p}'),
@@ -55,3 +55,22 @@ def test_what_timm_has_no_place_for_is_named() -> None:
                          'head.fc.bias': torch.ones(3), 'neck.bias': torch.ones(1)})
     assert set(back.state_dict) == {'pos_embed', 'head.bias'}
     assert 'no place' in back.dropped['neck.bias']
+
+
+@pytest.mark.parametrize('source, said', [
+    ('pvt', "source='pvt' has no rule for 2 of 3 parameters: block9.q, what.is.this"),
+    ('pvt2', "source='pvt2' must be one of 'pvt', 'twins'")])
+def test_unknown_parameters_and_sources_are_named(source, said) -> None:
+    state = dict.fromkeys(('norm.weight', 'block9.q', 'what.is.this'), torch.zeros(1))
+    with pytest.raises(ValueError, match=said):
+        convert(state, source)
+
+
+def test_dropped_parameters_come_with_a_reason_and_no_two_get_one_name() -> None:
+    rules = (Rule(r'old\..*', None, 'not used since 1.0'), Rule(r'[ab]\.(\d)', r'c.\1'))
+    state = {'old.x': torch.zeros(1), 'a.3': torch.ones(1)}
+    converted = apply_rules(state, rules, 'test')
+    assert converted.dropped == {'old.x': 'not used since 1.0'}
+    assert list(converted.state_dict) == ['c.3']
+    with pytest.raises(ValueError, match='b.3 becomes c.3, which another'):
+        apply_rules({**state, 'b.3': torch.zeros(1)}, rules, 'test')

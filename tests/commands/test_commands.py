@@ -1,6 +1,4 @@
 """The console command: its table, its help, its errors, and the scripts of tools/ beside it."""
-from __future__ import annotations
-
 import re
 import sys
 from argparse import Namespace

@@ -1,6 +1,4 @@
 """mmposenc predict: the three tasks, what is equal to a test, files of every kind, and stops."""
-from __future__ import annotations
-
 import contextlib
 import errno
 import io

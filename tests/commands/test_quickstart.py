@@ -1,6 +1,4 @@
 """`mmposenc quickstart`: what it asks of the other commands, and how it stops and goes on."""
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -40,6 +40,16 @@
   for (const table of all('table')) {
     if (!table.caption && !table.parentElement.ariaLabel) tell('a table without a name', table);
   }
+  for (const text of all('.chart svg text')) {
+    const box = text.getBoundingClientRect();
+    const chart = text.closest('svg').getBoundingClientRect();
+    if (box.left < chart.left - 1 || box.right > chart.right + 1
+        || box.bottom > chart.bottom + 1) tell('words that reach out of their chart', text);
+  }
+  for (const box of all('.scroll')) {
+    const name = document.getElementById(box.getAttribute('aria-labelledby'))?.innerText;
+    if (box.scrollWidth > box.clientWidth && !(box.tabIndex === 0 && name)) tell('no focus to scroll by', box);
+  }
   for (const button of all('button')) if (!button.textContent.trim()) tell('no name', button);
   if (/\b(undefined|nan|None|null|inf)\b/.test(document.querySelector('main').innerText
       .replaceAll(/loss is (nan|inf)|^Not.*$/gm, ''))) tell('a value that is none', document.querySelector('main'));

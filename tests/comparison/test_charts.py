@@ -1,18 +1,17 @@
 """Charts: where points lie, what they say, and colours that can be told apart."""
-import csv
-import io
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
-from madeup_studies import drawn, encoding, run, study
+from madeup_studies import encoding, run, study
 
 from mmposenc.lab.compare.page import charts, study_charts
 from mmposenc.lab.compare.page.charts import Axis, Line, Style, line_chart
-from mmposenc.lab.compare.page.exports import results_csv
 from mmposenc.lab.compare.statistics.summary import summarize
 
+GOLDEN = Path(__file__).parent / 'golden' / 'charts.txt'
 #: Machado et al. 2009, severity 1, on linear RGB.
 VISION = dict(
     all=np.eye(3),
@@ -69,26 +68,6 @@ def test_points_lie_where_their_numbers_are():
     assert all(charts.TOP <= y <= charts.HEIGHT - charts.BOTTOM for y in ys)
 
 
-def test_logarithmic_axis():
-    chart = line_chart('a', 'A', [Line('one', Style(0), [10, 1000, 0], [1, 2, 3]),
-                                  Line('two', Style(1), [100], [1])],
-                       Axis('x', logarithmic=True), Axis('y'))
-    (low, high), (middle,) = ([m['x'] for m in line['marks']] for line in chart.lines)
-    assert middle == pytest.approx((low + high) / 2, abs=.11)
-    assert [tick['text'] for tick in chart.xticks] == ['10', '100', '1000']
-
-
-def test_ticks_read_differently_and_stay_in_the_picture():
-    chart = line_chart('a', 'A', [Line('one', Style(0), [1.0738e6, 1.08e6], [1.8001, 1.8004])],
-                       Axis('x', lambda value: f'{value / 1e6:.3g} M'),
-                       Axis('y', lambda value: f'{value:.3g}'))
-    for ticks in (chart.xticks, chart.yticks):
-        words = [tick['text'] for tick in ticks]
-        assert len(set(words)) == len(words) > 1
-    last = chart.xticks[-1]
-    assert last['middle'] + charts.LETTER * len(last['text']) / 2 <= charts.WIDTH
-
-
 @pytest.mark.parametrize('values, shown', [
     ([math.nan, None, 5.0], 1), ([math.inf, 2.0], 1), ([5.0, 5.0], 2), ([0.0], 1), ([-3.0], 1)])
 def test_what_is_no_number_is_left_out_and_values_without_extent_have_a_scale(values, shown):
@@ -100,76 +79,62 @@ def test_what_is_no_number_is_left_out_and_values_without_extent_have_a_scale(va
     assert line_chart('a', 'A', [Line('one', Style(0), [1], [None])], Axis('x'), Axis('y')) is None
 
 
-def test_scale_follows_points_and_not_endless_intervals_or_lost_runs():
-    lines = [Line('one', Style(0), [1, 2], [90, 95], [-500, 94], [680, 96]),
-             Line('lost', Style(1), [1, 2], [90, 1e9], lost=True)]
-    low, high = charts.extent(lines[:1], Axis('y', limits=(0, 100)))
-    assert 80 < low < 90 and high == 100
-    chart = line_chart('a', 'A', lines, Axis('x'), Axis('y'))
-    assert abs(chart.lines[0]['marks'][0]['y'] - chart.lines[0]['marks'][1]['y']) > 30
-
-
-def test_bars_that_share_an_x_are_apart():
-    lines = [Line(str(n), Style(n), [1, 2], [5, 6], [4, 5], [6, 7]) for n in range(5)]
-    chart = line_chart('a', 'A', lines, Axis('x'), Axis('y'), dodge=True)
-    first = [line['marks'][0]['x'] for line in chart.lines]
-    assert np.diff(first) == pytest.approx([charts.DODGE / 4] * 4, abs=.11)
-
-
 def test_thinning_keeps_both_ends():
     assert charts.thinned(3) == [0, 1, 2]
     kept = charts.thinned(10_001)
     assert len(kept) == 200 and (kept[0], kept[-1]) == (0, 10_000) and kept == sorted(set(kept))
 
 
-def test_charts_of_a_study_have_bars_from_three_seeds_on():
-    values = {'none': {.5: [50., 60.], 1.0: [50., 60.]}, 'peg': {.5: [1.] * 3, 1.0: [1., 2., 3.]}}
-    told = summarize(study(values))
-    for chart in (study_charts.size_chart(told), study_charts.cost_charts(told)[0]):
-        two, three = chart.lines
-        assert all(mark['bar'] is None for mark in two['marks'])
-        assert all(mark['bar'] for mark in three['marks'])
-    first = [line['marks'][0]['text'] for line in study_charts.size_chart(told).lines]
-    assert first[0].startswith('none: 55.0') and first[1].startswith('peg: 1.0')
-    assert study_charts.size_chart(summarize(study({'none': {1.0: [1.]}}))) is None
+def lines_of_all_kinds():
+    """Charts whose scales, ticks and bars are not the usual ones."""
+    one, two, x, y = Style(0), Style(1), Axis('x'), Axis('y')
+    percent = Axis('y', lambda value: f'{value:.3g}', limits=(0, 100))
+    yield line_chart('a', 'Logarithmic', [
+        Line('one', one, [10, 1000, 0], [1, 2, 3]), Line('two', two, [100], [1])],
+        Axis('x', logarithmic=True), y)
+    yield line_chart('a', 'Ticks that would read the same', [
+        Line('one', one, [1.0738e6, 1.08e6], [80.01, 80.04])],
+        Axis('x', lambda value: f'{value / 1e6:.3g} M'), percent)
+    yield line_chart('a', 'Endless intervals, and a run that was lost', [
+        Line('one', one, [1, 2], [90, 95], [-500, 94], [680, 96]),
+        Line('lost', two, [1, 2], [90, 1e9], lost=True)], x, percent)
+    yield line_chart('a', 'Bars that share an x', [
+        Line(str(n), Style(n), [1, 2], [5, 6], [4, 5], [6, 7]) for n in range(5)], x, y, dodge=True)
 
 
-def test_cost_charts_are_of_what_is_known():
+def charts_of_a_study():
+    """Of two seeds and three, of costs that are not all known, of a run that diverged."""
     encodings = [encoding('none', 10, macs=None), encoding('peg', 5000, macs=None)]
-    for each in encodings:
-        each['costs'] = [dict(factor=1.0, seconds=None, macs=None, peak_bytes=2 ** 20)]
-    told = summarize(study(drawn({'none': {1.0: 80.}, 'peg': {1.0: 90.}}), encodings=encodings))
-    for each in told['runs']:
-        each.update(train_cpu_seconds=None, peak_bytes=None)
-    found = study_charts.cost_charts(told)
-    assert [chart.title for chart in found] == ['Against parameters',
-                                                'Against peak memory of inference, MiB']
-    assert found[0].x.logarithmic and not found[1].x.logarithmic
-    assert [cell.text for cell in found[1].table.rows[0]][2] == '1'
+    encodings[1]['costs'] = [dict(factor=1.0, seconds=None, macs=None, peak_bytes=2 ** 20)]
+    results = study({'none': {.5: [50., 60.], 1.0: [50., 60.]},
+                     'peg': {.5: [1.] * 3, 1.0: [1., 2., 3.]}}, encodings=encodings)
+    results['runs'].append(run('none', 3, {}, status='diverged'))
+    for each in results['runs']:
+        lost = each['status'] == 'diverged'
+        each.update(train_cpu_seconds=None, peak_bytes=None, curve=[
+            dict(iteration=10, loss=7. + each['seed'], metric=None),
+            dict(iteration=20, loss=math.nan if lost else 5., metric=50.)])
+    told = summarize(results)
+    return [study_charts.size_chart(told), study_charts.retention_chart(told),
+            *study_charts.cost_charts(told), *study_charts.curve_charts(told)]
 
 
-def test_curves_are_means_and_what_diverged_is_a_line_of_its_own():
-    runs = [run('none', seed, {1.0: 80.}, curve=[
-        dict(iteration=n, loss=n + seed, metric=None) for n in (10, 20)]) for seed in (0, 2)]
-    runs.append(run('none', 3, {}, status='diverged', curve=[
-        dict(iteration=10, loss=7., metric=None), dict(iteration=20, loss=math.nan, metric=None)]))
-    loss, = study_charts.curve_charts(summarize(study({'none': {1.0: [80.]}}, runs=runs)))
-    mean, lost = loss.lines
-    assert [mark['text'] for mark in mean['marks']] == ['none: 11 (10 to 12) at 10',
-                                                       'none: 21 (20 to 22) at 20']
-    assert mean['band'] and lost['lost'] and lost['label'] == 'none, seed 3, diverged'
-    assert len(lost['marks']) == 1 and loss.x.label == 'iteration'
+def as_text(chart):
+    """Ticks, marks and table of a chart, a line each."""
+    rows = [chart.text, *(f'{tick["at"]} {tick["text"]}' for tick in chart.xticks + chart.yticks)]
+    for line in chart.lines:
+        rows.append(f'{line["label"]}, {line["style"]}, {line["band"] or "no band"}')
+        rows += map(str, line['marks'])
+    rows += [' | '.join(cell.text for cell in row) for row in getattr(chart.table, 'rows', [])]
+    return '\n'.join(rows) + '\n'
 
 
-def test_what_is_kept_of_the_trained_sizes_value() -> None:
-    results = summarize(study({
-        'none': {1.0: [50.0, 40.0], 4.0: [25.0, 10.0]},
-        'peg': {1.0: [80.0, 0.0], 4.0: [88.0, 1.0]}}))
-    chart = study_charts.retention_chart(results)
-    rows = [[cell.text for cell in row] for row in chart.table.rows]
-    assert rows[0][1].startswith('1.000 ') and rows[0][2].startswith('0.375 ')
-    assert rows[1] == ['peg', '1.000', '1.100']
-    found = list(csv.DictReader(io.StringIO(results_csv(results))))
-    assert [row['retention'] for row in found] == [
-        '1.0', '0.5', '1.0', '0.25', '1.0', '1.1', '', '']
-    assert study_charts.retention_chart(summarize(study({'none': {1.0: [50.0]}}))) is None
+def test_every_mark_of_charts():
+    """Whoever makes the file anew looks at what changed."""
+    charts = [*lines_of_all_kinds(), *charts_of_a_study()]
+    assert '\n'.join(map(as_text, charts)) == GOLDEN.read_text()
+
+
+def test_one_size_has_no_chart_of_sizes():
+    told = summarize(study({'none': {1.0: [50.0]}}))
+    assert study_charts.size_chart(told) is study_charts.retention_chart(told) is None

@@ -7,14 +7,8 @@ import pytest
 from madeup_studies import seeded
 from scipy import stats
 
-from mmposenc.lab.compare.statistics.differences import (
-    Contrast,
-    contrast,
-    judged,
-    reaches,
-    standings,
-    visible,
-)
+from mmposenc.lab.compare.statistics import differences
+from mmposenc.lab.compare.statistics.differences import contrast, judged, reaches, standings
 
 
 def drawn(noise, spreads, count, means=None):
@@ -74,7 +68,7 @@ def test_values_without_spread_are_not_tested(values):
 def test_level_is_two_one_sided_tests(mean, error, verdict):
     """Of a study of 6 runs each: bounds of 90% within the margin; a difference that is found is
     told as one, be it small."""
-    told = judged(Contrast(6, mean, error, 10), 1.)
+    told = judged(differences.Contrast(6, mean, error, 10), 1.)
     assert told['verdict'] == verdict
     inside = stats.t.cdf((1 - abs(mean)) / error, 10) > .95
     assert (verdict == 'level') == (inside and abs(mean) / error < stats.t.isf(.025, 10))
@@ -118,5 +112,6 @@ def test_what_is_out_is_out_by_its_row():
 
 def test_how_much_can_be_seen():
     """As textbooks have it: 17 runs a group for .8 power at one standard deviation, two-sided."""
+    visible = differences.visible
     assert visible(17) == pytest.approx(1., abs=.01)
     assert visible(10, tails=1) < visible(10) < visible(10, tests=8) < visible(3, tests=8)

@@ -56,14 +56,6 @@ def test_the_same_length_leaves_the_schedule_as_it_is():
     assert cfg.train_cfg.val_interval == 10
 
 
-def test_a_training_of_a_step_has_a_schedule():
-    cfg = by_epoch([dict(type='LinearLR', begin=0, end=5),
-                    dict(type='CosineAnnealingLR', begin=5, end=40, T_max=35)])
-    set_length(cfg, Length('epochs', 1))
-    assert all(each.end > each.begin for each in cfg.param_scheduler)
-    assert cfg.train_cfg.val_interval == 1
-
-
 def test_a_schedule_without_an_end_ends_with_the_training():
     """mmpretrain's cosine: mmengine gives it the end of the training, where it may begin too."""
     for number, begin in ((20, 5), (1, 1)):
@@ -72,6 +64,7 @@ def test_a_schedule_without_an_end_ends_with_the_training():
         set_length(cfg, Length('epochs', number))
         cosine = cfg.param_scheduler[1]
         assert (cosine.begin, cosine.end) == (begin, max(number, begin + 1))
+        assert cfg.train_cfg.val_interval == max(1, number // 4)
 
 
 @pytest.mark.parametrize('cfg, length, message', [

@@ -1,6 +1,4 @@
 """The encodings of a pretrained model: kept, resized, dropped and added to."""
-from __future__ import annotations
-
 import pytest
 import tinydetr
 import torch

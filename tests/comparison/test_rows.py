@@ -1,7 +1,5 @@
 """Rows of papers' tables as entries: put into a row's own model an entry gives that model, and what
 is left out is said."""
-from __future__ import annotations
-
 import copy
 from functools import cache
 

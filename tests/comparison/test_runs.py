@@ -9,14 +9,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
+import tinystudies
 import torch
-from tinystudies import (
-    OWN,
-    carry_out_killed,
-    carry_out_killed_in_extras,
-    in_another_folder,
-    tiny_study,
-)
+from tinystudies import OWN, in_another_folder, tiny_study
 
 from mmposenc import engine
 from mmposenc.checkpoint import load_checkpoint
@@ -24,17 +19,9 @@ from mmposenc.commands import train
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.lab.compare.page import results
 from mmposenc.lab.compare.page.results import collect, write_results
-from mmposenc.lab.compare.running import extras, progress
+from mmposenc.lab.compare.running import extras, progress, runs
 from mmposenc.lab.compare.running.recording import cpu_seconds, read_progress
-from mmposenc.lab.compare.running.runs import (
-    TAKEN,
-    carry_out,
-    is_complete,
-    is_over,
-    main,
-    read_record,
-    run_config,
-)
+from mmposenc.lab.compare.running.runs import carry_out, is_complete, is_over, read_record
 from mmposenc.lab.compare.running.schedule import carry_out_all, is_taken
 from mmposenc.lab.compare.running.workers import LocalWorkers
 from mmposenc.lab.compare.study.applying import apply
@@ -73,7 +60,7 @@ def test_a_study_of_two_encodings_and_two_seeds(finished):
     # The numbers are those of the ordinary commands, on the same config.
     last = study.runs()[-1]
     for test in records[-1]['tests']:
-        cfg = run_config(study, last, 'again')
+        cfg = runs.run_config(study, last, 'again')
         if test['factor'] == 2:
             resize = dict(type='Resize', scale=64)
             cfg.test_dataloader.dataset.pipeline.insert(1, resize)
@@ -139,7 +126,7 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(finished, tmp_path, moment
     one = replace(finished, entries=finished.entries[1:], seeds=(0,))
     other = in_another_folder(one, tmp_path / moment[0])
     run, = other.runs()
-    assert in_a_child(carry_out_killed, other, run, moment) == -signal.SIGKILL
+    assert in_a_child(tinystudies.carry_out_killed, other, run, moment) == -signal.SIGKILL
     assert collect(other)['runs'][0]['status'] == 'waiting'
     assert carry_out(other, run)['status'] == 'finished'
     assert_same(one, other)
@@ -185,7 +172,7 @@ def test_what_is_made_besides_can_be_killed_or_fail_and_is_made_by_the_next_call
     run = study.runs()[0]
     trained = read_record(run)['train_seconds']
     assert is_complete(copied, run) and not is_complete(study, run)
-    assert in_a_child(carry_out_killed_in_extras, study, run) == -signal.SIGKILL
+    assert in_a_child(tinystudies.carry_out_killed_in_extras, study, run) == -signal.SIGKILL
     record = read_record(run)
     assert record['status'] == 'finished' and is_over(study, record)
 
@@ -258,7 +245,7 @@ def test_a_run_that_another_process_has_is_left_alone(tmp_path, capfd):
     try:
         os.read(told, 1)
         assert is_taken(run)
-        assert main([str(run.folder)]) == TAKEN
+        assert runs.main([str(run.folder)]) == runs.TAKEN
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

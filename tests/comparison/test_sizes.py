@@ -1,6 +1,4 @@
 """Sizes of images in training and test, and what comes out of a pipeline at other sizes."""
-from __future__ import annotations
-
 import math
 
 import numpy as np

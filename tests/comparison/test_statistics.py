@@ -6,16 +6,9 @@ import pytest
 from madeup_studies import drawn, run, seeded, study
 from scipy import stats
 
+from mmposenc.lab.compare.statistics import summary
 from mmposenc.lab.compare.statistics.differences import contrast, reaches, standings
-from mmposenc.lab.compare.statistics.summary import (
-    base_of,
-    candidates,
-    compare,
-    interval,
-    summarize,
-    summary_at,
-    values_at,
-)
+from mmposenc.lab.compare.statistics.summary import compare, interval, summarize
 
 
 def test_interval_is_students():
@@ -85,8 +78,8 @@ def test_how_each_stands_at_each_size():
     assert {(row['encoding'], row['factor']): row['standing'] for row in results['summary']} == {
         ('none', 1.0): 'worse', ('peg', 1.0): 'best', ('table', 1.0): 'worse',
         **{(name, 2.0): 'can still be best' for name in ('none', 'peg', 'table')}}
-    assert candidates(results, 1.0) == ['peg'] and len(candidates(results, 2.0)) == 3
-    assert list(summary_at(results, 1.0)) == ['peg', 'none', 'table']
+    assert [len(summary.candidates(results, size)) for size in (1.0, 2.0)] == [1, 3]
+    assert list(summary.summary_at(results, 1.0)) == ['peg', 'none', 'table']
 
 
 def test_summarize_adds_three_keys_and_changes_nothing():
@@ -98,6 +91,9 @@ def test_summarize_adds_three_keys_and_changes_nothing():
     assert [(row['encoding'], row['factor'], row['n']) for row in told['summary']] == [
         ('none', 1.0, 3), ('peg', 1.0, 3), ('none', 1.5, 3), ('peg', 1.5, 3)]
     assert summarize(told) == told
+    assert summary.base_of(results) == 'none'
+    results['encodings'][0]['name'] = 'other'
+    assert summary.base_of(results) == 'other'  # the first
     assert {row['factor'] for row in told['differences']} == {1.0, 1.5}
 
 
@@ -107,14 +103,7 @@ def test_runs_that_did_not_finish_have_no_part_in_means():
     results['runs'][1].update(status='failed')
     results['runs'] += [run('peg', 5, {1.0: float('nan')}), run('peg', 6, {1.0: None}),
                         run('peg', 7, {}, status='waiting'), run('peg', 8, {}, status='running')]
-    assert {name: sorted(seeds) for name, seeds in values_at(results, 1.0).items()} == {
+    assert {name: sorted(seeds) for name, seeds in summary.values_at(results, 1.0).items()} == {
         'none': [2], 'peg': [0, 1, 2]}
     rows = summarize(results)['differences']
     assert {row['verdict'] for row in rows} == {'cannot tell'}
-
-
-def test_the_base_is_none_or_the_first():
-    results = study({'peg': {1.0: [2.]}, 'none': {1.0: [2.]}})
-    assert base_of(results) == 'none'
-    results['encodings'][1]['name'] = 'other'
-    assert base_of(results) == 'peg'

@@ -6,14 +6,7 @@ import pytest
 from madeup_studies import METRIC, encoding, run, study
 
 from mmposenc.lab.compare.page import exports, tables
-from mmposenc.lab.compare.statistics.formats import (
-    count_text,
-    names_in_words,
-    seconds_text,
-    size_text,
-    value_text,
-    verdict_text,
-)
+from mmposenc.lab.compare.statistics import formats
 from mmposenc.lab.compare.statistics.summary import summarize
 
 
@@ -23,19 +16,19 @@ from mmposenc.lab.compare.statistics.summary import summarize
     (.34567, {**METRIC, 'unit': ''}, dict(unit=True), '0.346'), (None, METRIC, {}, '–'),
 ])
 def test_values(value, metric, more, expected):
-    assert value_text(value, metric, **more) == expected
+    assert formats.value_text(value, metric, **more) == expected
 
 
-@pytest.mark.parametrize('format, values, expected', [
-    (count_text, (None, 61450, 1.03e9, 12), ('–', '61.5 k', '1.03 G', '12')),
-    (seconds_text, (.0083, 12.3, 250, 840, 7500), ('8.3 ms', '12.3 s', '250 s', '14 min',
+@pytest.mark.parametrize('words, values, expected', [
+    (formats.count_text, (None, 61450, 1.03e9, 12), ('–', '61.5 k', '1.03 G', '12')),
+    (formats.seconds_text, (.0083, 12.3, 250, 840, 7500), ('8.3 ms', '12.3 s', '250 s', '14 min',
                                                    '2 h 5 min')),
-    (size_text, (dict(factor=1.5, hw=[48, 32]), dict(factor=1.5, hw=None)),
+    (formats.size_text, (dict(factor=1.5, hw=[48, 32]), dict(factor=1.5, hw=None)),
      ('1.5 times (48 × 32)', '1.5 times')),
-    (names_in_words, (['a'], ['a', 'b'], list('abcdefghi'), ['none', 'RoPE, axial', 'PEG']),
+    (formats.names_in_words, (['a'], ['a', 'b'], list('abcdefghi'), ['none', 'RoPE, axial', 'PEG']),
      ('a', 'a and b', 'a, b, c, d, e, f and 3 more', 'none; RoPE, axial; and PEG'))])
-def test_numbers_as_people_read_them(format, values, expected):
-    assert tuple(map(format, values)) == expected
+def test_numbers_as_people_read_them(words, values, expected):
+    assert tuple(map(words, values)) == expected
 
 
 @pytest.mark.parametrize('row, expected', [
@@ -46,7 +39,7 @@ def test_numbers_as_people_read_them(format, values, expected):
     (dict(verdict='cannot tell', low=None, error=None), 'cannot tell: too few runs'),
     (dict(verdict='cannot tell', low=None, error=0.), 'cannot tell: no spread')])
 def test_verdicts(row, expected):
-    assert verdict_text(row, METRIC) == expected
+    assert formats.verdict_text(row, METRIC) == expected
 
 
 def test_cells_that_a_spreadsheet_would_run_are_text_and_numbers_stay_numbers():

@@ -95,13 +95,6 @@ def test_arguments_that_do_not_fit_are_errors():
         mmcv.roi_align(x, rois, SIZE, SCALE, 2, 'max')
 
 
-def test_torchvision_takes_boxes_by_image():
-    x, rois = random_case(0, torch.float64, (9, 6))
-    boxes = [rois[rois[:, 0] == image, 1:] for image in (0, 1)]
-    assert torch.equal(vision.roi_align(x, boxes, SIZE, SCALE), vision.roi_align(
-        x, rois[rois[:, 0].argsort(stable=True)], SIZE, SCALE))
-
-
 def test_torchvisions_kernel_is_taken_where_it_has_loaded(monkeypatch):
     """Averages on an accelerator; backwards only where sums may come in any order."""
     maps, rois = torch.randn(2, 3, 6, 7), torch.tensor([[1.0, 0.0, 1.0, 9.0, 12.0]])

@@ -1,6 +1,4 @@
 """Mixed precision without a GPU."""
-from __future__ import annotations
-
 import itertools
 from contextlib import nullcontext
 

@@ -1,6 +1,4 @@
 """A training that is resumed with another schedule, rate or weight decay uses the config's."""
-from __future__ import annotations
-
 import pytest
 import torch
 from mmengine.hooks import Hook

@@ -1,6 +1,4 @@
 """Checkpoints survive kills, full disks and other trainings."""
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,6 +1,4 @@
 """Pictures of a classifier's test: names, folders and colours."""
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

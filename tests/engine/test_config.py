@@ -1,6 +1,4 @@
 """Finding configs and overriding them."""
-from __future__ import annotations
-
 import pytest
 from mmengine.config import Config
 
@@ -17,18 +15,6 @@ def cfg() -> Config:
                            paramwise_cfg=dict(norm_decay_mult=0.0)),
         env_cfg=dict(dist_cfg=dict(backend='nccl')),
         train_dataloader=dict(dataset=dict(type='X', pipeline=[dict(type='A'), dict(type='B')]))))
-
-
-def test_load_by_package_and_by_file(tmp_path) -> None:
-    by_name = load_config('mmposenc::detection/pvt/retinanet_pvt-s_fpn_1x_coco.py')
-    assert by_name.model.backbone.arch == 'small'
-    (tmp_path / 'mine.py').write_text(f'_base_ = {by_name.filename!r}\nmodel = dict('
-                                      "backbone=dict(arch='medium'))\n")
-    assert load_config(str(tmp_path / 'mine.py')).model.backbone.arch == 'medium'
-    other = load_config('mmdet::retinanet/retinanet_r50_fpn_1x_coco.py')
-    assert other.model.type == 'RetinaNet'
-    segmentor = 'mmseg::fcn/fcn_r50-d8_4xb2-40k_cityscapes-512x1024.py'
-    assert load_config(segmentor).model.type == 'EncoderDecoder'
 
 
 BASE = """epochs = 2
@@ -65,15 +51,6 @@ def test_variables_that_are_used_or_nobodys(tmp_path, child) -> None:
     assert load_config(str(tmp_path / 'mine.py')).optim_wrapper.optimizer.lr == 0.25
 
 
-def test_loading_a_config_installs_nothing(monkeypatch) -> None:
-    """mmengine would: it knows the forks' packages under other names."""
-    monkeypatch.setattr('mmengine.utils.package_utils.call_command',
-                        lambda command: pytest.fail(f'{command} was run'))
-    load_config('mmseg::fcn/fcn_r50-d8_4xb2-40k_cityscapes-512x1024.py')
-    with pytest.raises(FileNotFoundError, match="there is no package 'mmfoo'"):
-        load_config('mmfoo::a.py')
-
-
 @pytest.mark.parametrize('key, value, path', [
     ('optim_wrapper.optimizer.lr', 1.0, 'optim_wrapper.optimizer.lr'),
     ('train_dataloader.dataset.pipeline.1.prob', 0.5, 'train_dataloader.dataset.pipeline'),
@@ -94,9 +71,7 @@ def test_override_takes_what_has_an_effect(cfg, key, value, path) -> None:
 @pytest.mark.parametrize('key, message', [
     ('optm_wrapper.lr', r"optm_wrapper\.lr: the config has no 'optm_wrapper'; did you mean "
                         "'optim_wrapper'"),
-    ('lr', "the config has no 'lr'"),
     ('data_root', "'data_root' is a variable of the config file"),
-    ('env_cfg.dist_cgf.backend', "'env_cfg' has no 'dist_cgf'; did you mean 'dist_cfg'"),
     ('model.test_cfg.nsm.iou_threshold', "'model.test_cfg' has no 'nsm'; did you mean 'nms'"),
     ('train_dataloader.dataset.pipeline.7.prob', "'train_dataloader.dataset.pipeline' has no '7'"),
     ('optim_wrapper.paramwise_cfg.custom_kyes.norm', "'optim_wrapper.paramwise_cfg' has no"),
@@ -121,7 +96,6 @@ def test_work_dir(tmp_path) -> None:
     cfg = load_config(str(path))
     set_work_dir(cfg, None)
     assert cfg.work_dir == 'work_dirs/some_model'
-    set_work_dir(cfg, 'elsewhere')
-    assert cfg.work_dir == 'elsewhere'
-    set_work_dir(cfg, None)
-    assert cfg.work_dir == 'elsewhere'
+    for given in ('elsewhere', None):
+        set_work_dir(cfg, given)
+        assert cfg.work_dir == 'elsewhere'

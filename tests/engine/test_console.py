@@ -1,6 +1,4 @@
 """The console: few lines before the first step, none of them lost to the log, and bars."""
-from __future__ import annotations
-
 import io
 import re
 import sys

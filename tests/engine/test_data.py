@@ -1,6 +1,4 @@
 """--data: a config of another data set trains on a prepared folder."""
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 

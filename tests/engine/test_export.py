@@ -5,12 +5,10 @@ from types import SimpleNamespace
 
 import onnxruntime
 import pytest
-import scripts
 import torch
 from mmengine.config import Config
 from tinydetr import deformable, detr
 
-from mmposenc.commands.export import main, parse_args
 from mmposenc.engine.apps import export as module
 from mmposenc.engine.apps.export import NOTES, export
 from mmposenc.engine.apps.raw_outputs import RawOutputs
@@ -19,10 +17,6 @@ from mmposenc.engine.config.models import build_model
 BACKBONE = dict(type='mmposenc.PVT', embed_dims=(16,), num_layers=(1,), num_heads=(2,),
                 sr_ratios=(2,), mlp_ratios=(1,), patch_sizes=(16,), out_indices=(0,))
 IRPE = dict(rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='k'))
-RETINA = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees.py'
-NARROW = [*(each for each in scripts.NARROW if each.startswith('model.')),
-          'model.neck.out_channels=8', 'model.bbox_head.in_channels=8',
-          'model.bbox_head.feat_channels=8']
 
 
 #: Detectors of one stage with two levels.
@@ -81,21 +75,6 @@ def test_detr_with_a_checkpoint(tmp_path):
         torch.testing.assert_close(torch.from_numpy(ours), other[-1], atol=1e-4, rtol=1e-4)
     raw = path.read_bytes()
     assert b'site-packages' not in raw and b'.py' not in raw  # nothing of this machine
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings('ignore')
-def test_command_writes_a_program(tmp_path, capsys):
-    path = tmp_path / 'retina.pt2'
-    main([RETINA, 'none', str(path), '--size', '96', '128', '--cfg-options', *NARROW])
-    said = capsys.readouterr().out
-    assert 'height: 33 to any' in said and 'cls_score_0' in said and 'normalised' in said
-    program = torch.export.load(path).module()
-    assert program(torch.randn(1, 3, 70, 110))[0].shape[0] == 1
-    before = path.read_bytes()
-    with pytest.raises(SystemExit, match='exists; give --overwrite'):
-        main([RETINA, 'none', str(path)])
-    assert path.read_bytes() == before
 
 
 @pytest.mark.filterwarnings('ignore')
@@ -185,9 +164,3 @@ def test_the_file_names_its_channels(channels, options, named):
     cfg = config(dict(backbone=dict(in_channels=channels),
                       data_preprocessor=dict(type='DetDataPreprocessor', **options)))
     assert module._normalisation(cfg, False)[1]['channels'] == named
-
-
-def test_three_numbers_are_no_size(capsys):
-    with pytest.raises(SystemExit):
-        parse_args(['config.py', 'none', 'model.onnx', '--size', '1', '2', '3'])
-    assert 'error: --size 1 2 3: give H W, or one number' in capsys.readouterr().err

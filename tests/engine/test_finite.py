@@ -1,6 +1,4 @@
 """The guard against losses and gradients that are not finite."""
-from __future__ import annotations
-
 import pytest
 import tinyrunner
 import torch

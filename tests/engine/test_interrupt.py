@@ -1,6 +1,4 @@
 """SIGINT and SIGTERM: what is saved, and that it continues exactly."""
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -76,6 +74,8 @@ def test_an_interrupted_run_continues_exactly(tmp_path, whole, at, place) -> Non
         runner(tmp_path, Signal(**at)).train()
     assert status.value.code == 128 + signal.SIGTERM
     assert sorted(path.name for path in tmp_path.glob('*.pth')) == ['interrupted.pth']
+    log = next(tmp_path.glob('*/*.log')).read_text()
+    assert f'continue from {tmp_path / "interrupted.pth"} with --resume auto' in log
     meta = load_checkpoint(tmp_path / 'interrupted.pth')['meta']
     assert (meta['epoch'], meta['iter'], meta['data']) == place and meta['images_a_step'] == 1
     validations = Signal()

@@ -1,5 +1,5 @@
 """Layer-wise learning rates, in models of all three packages."""
-from __future__ import annotations
+import re
 
 import examples
 import pytest
@@ -20,27 +20,26 @@ BUILD = {
                            out_indices=(0, 1), **o),
     'swin': lambda **o: Swin(embed_dims=16, num_layers=(2, 2), num_heads=(2, 2), window_size=4,
                              **o)}
-#: Powers of the rate by the beginning of a name; the first that fits.
-POWERS = {
-    'deit': [('cls_token', 4), ('patch_embed.', 4), ('pos_encodings.at.before.', 4),
-             ('rel_pos_encoding.', 3), ('blocks.0.', 3), ('pos_encodings.at.after0.', 3),
-             ('blocks.1.', 2), ('pos_encodings.at.after1.', 2), ('blocks.2.', 1),
-             ('pos_encodings.at.after2.', 1), ('norm.', 0)],
-    'pvt': [('stages.0.patch_embed.', 4), ('stages.0.pos_encodings.at.before.', 4),
-            ('stages.0.blocks.0.', 3), ('stages.0.pos_encodings.at.after0.', 3),
-            ('stages.0.rel_pos_encoding.', 3), ('stages.1.patch_embed.', 3),
-            ('stages.1.pos_encodings.at.before.', 3), ('stages.1.rel_pos_encoding.', 2),
-            ('stages.1.blocks.0.', 2), ('stages.1.pos_encodings.at.after0.', 2),
-            ('stages.1.blocks.1.', 1), ('stages.1.pos_encodings.at.after1.', 1)],
-    'swin': [('patch_embed.', 5), ('stages.0.pos_encodings.at.before.', 5),
-             ('rel_pos_encoding.', 4),
-             ('stages.0.blocks.0.', 4), ('stages.0.pos_encodings.at.after0.', 4),
-             ('stages.0.blocks.1.', 3), ('stages.0.pos_encodings.at.after1.', 3),
-             ('stages.0.downsample.', 3), ('stages.1.pos_encodings.at.before.', 3),
-             ('stages.0.rel_pos_encoding.', 4), ('stages.1.rel_pos_encoding.', 2),
-             ('stages.1.blocks.0.', 2), ('stages.1.pos_encodings.at.after0.', 2),
-             ('stages.1.blocks.1.', 1), ('stages.1.pos_encodings.at.after1.', 1),
-             ('norm', 0)]}
+
+
+#: Blocks of each stage.
+DEPTHS = {'deit': (3,), 'pvt': (1, 2), 'swin': (2, 2)}
+
+
+def power(name: str, depths: tuple[int, ...]) -> int:
+    """Of the rate: how many blocks there are from a parameter's to the head."""
+    if re.match(r'head|backbone\.norm', name):
+        return 0
+    stage = re.search(r'stages\.(\d)', name)
+    before = sum(depths[:int(stage[1])]) if stage else 0
+    block = re.search(r'(?:\.blocks\.|\.after)(\d)', name)
+    if block:
+        before += int(block[1]) + 1
+    elif 'rel_pos_encoding' in name:  # of a stage, or of all: as its first block
+        before += 1
+    elif 'downsample' in name:  # as the stage's last block
+        before += depths[int(stage[1])]
+    return sum(depths) + 1 - before
 
 
 def model_of(backbone: nn.Module) -> nn.Module:
@@ -71,9 +70,7 @@ def test_every_part_has_the_rate_of_its_depth(name, sharing):
     scales = layer_scales(model, 0.5)
     assert scales.keys() == dict(model.named_parameters()).keys()
     for parameter, scale in scales.items():
-        power = 0 if parameter.startswith('head') else next(
-            power for start, power in POWERS[name] if parameter.startswith(f'backbone.{start}'))
-        assert scale == 0.5 ** power, parameter
+        assert scale == 0.5 ** power(parameter, DEPTHS[name]), parameter
 
 
 @pytest.mark.parametrize('cfg', [*examples.RELATIVE.values(), *examples.TOKEN.values()], ids=str)
@@ -151,14 +148,11 @@ def test_what_the_user_says_stands_above_the_rule():
     (dict(), 'layer_decay_rate=None must be'), (dict(layer_decay_rate=1.5), '=1.5 must be'),
     (dict(layer_decay_rate='0.7'), "='0.7' must be"),
     (dict(layer_decay_rate=0.7, num_layers=12), 'num_layers=12: backbone has 3 blocks')])
-def test_wrong_options(paramwise, message):
+def test_wrong_options_and_a_model_without_such_a_backbone(paramwise, message):
     with pytest.raises(ValueError, match=message):
         groups(model_of(BUILD['deit']()), OURS, **paramwise)
-
-
-def test_a_model_without_such_a_backbone():
     with pytest.raises(ValueError, match='ModuleDict has no backbone with get_layer_depth'):
-        groups(nn.ModuleDict(dict(backbone=nn.Linear(2, 2))), OURS, layer_decay_rate=0.7)
+        groups(model_of(nn.Linear(2, 2)), OURS, layer_decay_rate=0.7)
 
 
 @pytest.mark.parametrize('constructor, rules', [

@@ -1,6 +1,4 @@
 """Encodings switched on, off and to others by options of the command line."""
-from __future__ import annotations
-
 import pytest
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope

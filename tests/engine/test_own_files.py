@@ -1,6 +1,4 @@
 """Training and testing write beside the user's files, not over them."""
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

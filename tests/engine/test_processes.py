@@ -1,6 +1,4 @@
 """Two and four processes equal one on the same images: weights, buffers, logged losses."""
-from __future__ import annotations
-
 import pytest
 import torch
 from equal_processes import FAMILIES, SPREAD

@@ -1,6 +1,4 @@
 """The runner: weights alone are a checkpoint, and signals go back."""
-from __future__ import annotations
-
 import signal
 
 import pytest

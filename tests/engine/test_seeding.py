@@ -1,6 +1,4 @@
 """Seeds of iterations and samples."""
-from __future__ import annotations
-
 import pickle
 import random
 from types import SimpleNamespace
@@ -12,13 +10,8 @@ from mmengine.dataset import DefaultSampler, InfiniteSampler
 from torch.utils.data import BatchSampler, DataLoader
 
 from mmposenc.engine import SeedHook
-from mmposenc.engine.training.seeding import (
-    SeededDataset,
-    place_seed,
-    seed_all,
-    seeded_loader,
-    why_not_exact,
-)
+from mmposenc.engine.training import seeding
+from mmposenc.engine.training.seeding import place_seed, seeded_loader, why_not_exact
 
 
 def test_seeds_differ_by_run_place_and_process() -> None:
@@ -44,7 +37,7 @@ def test_torch_draws_what_its_own_seed_gives() -> None:
     for seed in (0, 3, 2**31 - 1):
         torch.manual_seed(seed)
         expected = torch.randn(4)
-        seed_all(seed)
+        seeding.seed_all(seed)
         assert torch.equal(torch.randn(4), expected)
         assert torch.initial_seed() == seed
 
@@ -103,7 +96,7 @@ def test_two_processes_draw_what_one_draws() -> None:
 def test_the_data_set_stays_the_one_that_hooks_know() -> None:
     inner = Draws()
     inner.pipeline = 'first'
-    data = pickle.loads(pickle.dumps(SeededDataset(inner)))
+    data = pickle.loads(pickle.dumps(seeding.SeededDataset(inner)))
     data.pipeline = 'second'
     assert data.dataset_within.pipeline == data.pipeline == 'second'
     assert len(data) == 7 and data[3][0] == 3 and not hasattr(data, '__getitems__')

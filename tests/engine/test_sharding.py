@@ -1,6 +1,4 @@
 """FSDP2 through the tools' engine: trained by two processes, saved, resumed, stopped at NaN."""
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

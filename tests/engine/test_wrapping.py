@@ -1,6 +1,4 @@
 """Options of several processes that are refused, and the time limit of the config."""
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,6 +1,4 @@
 """What is built of this project, once a session: as an index would get it, and to be edited."""
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -52,27 +50,13 @@ def sdist_file(tree, tmp_path_factory) -> Path:
     return build('sdist', tree, tmp_path_factory.mktemp('sdist'))
 
 
-def wheel_of(sdist_file: Path, folder: Path) -> Path:
-    with tarfile.open(sdist_file) as archive:
-        archive.extractall(folder)
-    return build('wheel', folder / sdist_file.name.removesuffix('.tar.gz'), folder)
-
-
 @pytest.fixture(scope='session')
 def wheel_file(sdist_file, tmp_path_factory) -> Path:
     """Of the source archive, which so has all that a wheel needs."""
-    return wheel_of(sdist_file, tmp_path_factory.mktemp('wheel'))
-
-
-@pytest.fixture(scope='session')
-def wheel_of_a_clone(tree, tmp_path_factory) -> Path:
-    """Content of the wheel of the source archive of a clone with an origin."""
-    clone, folder = tmp_path_factory.mktemp('clone') / 'tree', tmp_path_factory.mktemp('cloned')
-    shutil.copytree(tree, clone, ignore=IGNORED)
-    subprocess.run(['git', 'init', '-q', str(clone)], check=True)
-    subprocess.run(['git', '-C', str(clone), 'config', 'remote.origin.url',
-                    'git@example.org:me/mmposenc.git'], check=True)
-    return unpack(wheel_of(build('sdist', clone, folder), folder))
+    folder = tmp_path_factory.mktemp('wheel')
+    with tarfile.open(sdist_file) as archive:
+        archive.extractall(folder)
+    return build('wheel', folder / sdist_file.name.removesuffix('.tar.gz'), folder)
 
 
 @pytest.fixture(scope='session')

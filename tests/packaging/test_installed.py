@@ -1,6 +1,4 @@
 """In an environment that has the wheel, and of this checkout nothing."""
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

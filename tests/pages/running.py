@@ -4,8 +4,6 @@ Every ```python block of a page runs as it stands, from top to bottom, in an emp
 blocks of one page share their names. A block with a ``_base_`` is a config besides, to be loaded
 and trained. Commands stand in ```bash blocks and in indented lines.
 """
-from __future__ import annotations
-
 import os
 import re
 import shlex

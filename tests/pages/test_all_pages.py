@@ -20,19 +20,6 @@ def test_of(page: str) -> Path:
 test_of.__test__ = False
 
 
-def test_a_page_runs_from_top_to_bottom(tmp_path, monkeypatch):
-    page = tmp_path / 'page.md'
-    page.write_text('a\n\n```python\nx = 1\nopen("made", "w").close()\n```\n\n```bash\n'
-                    'python a.py \\\n    --b c  # d\n```\n\n```python\ny = x + brought\n```\n\n'
-                    '    mmposenc train c.py\n    no command\n')
-    monkeypatch.setattr('running.ROOT', tmp_path)
-    (tmp_path / 'empty').mkdir()
-    names = run_page('page.md', tmp_path / 'empty', dict(brought=2))
-    assert names['y'] == 3 and (tmp_path / 'empty' / 'made').exists()
-    assert commands('page.md') == [['python', 'a.py', '--b', 'c'],
-                                   ['mmposenc', 'train', 'c.py']]
-
-
 def test_every_block_of_python_is_found():
     for page in all_pages():
         fences = re.findall(r'(?im)^ *```+ *\{?py', (ROOT / page).read_text())

@@ -1,6 +1,4 @@
 """docs/convert-data.md: labels of labelme, through YOLO's, become a data set."""
-from __future__ import annotations
-
 import json
 
 from PIL import Image

@@ -1,7 +1,5 @@
 """docs/predict.md: its first command with a tiny model, then its Python. Folders:
 tests/commands/test_predict.py."""
-from __future__ import annotations
-
 import shutil
 
 import pytest

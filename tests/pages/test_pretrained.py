@@ -1,6 +1,4 @@
 """Every block of docs/pretrained.md does what the page says."""
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,6 +1,4 @@
 """The site: built with warnings as errors and its notebooks run; what it links to is there."""
-from __future__ import annotations
-
 import os
 import re
 import subprocess

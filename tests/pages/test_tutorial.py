@@ -1,6 +1,4 @@
 """docs/tutorial.md: from data to an exported file, with its own commands on tiny data."""
-from __future__ import annotations
-
 import json
 
 import pytest

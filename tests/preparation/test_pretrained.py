@@ -1,6 +1,4 @@
 """Weights out of an ONNX graph that the test writes itself: no network."""
-from __future__ import annotations
-
 import sys
 
 import numpy as np

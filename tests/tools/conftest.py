@@ -1,6 +1,4 @@
 """The tools, called in this process, and a detector that they trained."""
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,6 +1,4 @@
 """browse_dataset.py on a detector."""
-from __future__ import annotations
-
 import numpy as np
 from PIL import Image
 from tinydata import read_annotations

@@ -1,21 +1,14 @@
 """train.py and test.py on a tiny detector."""
-from __future__ import annotations
-
 import json
-import os
 import pickle
 import shutil
-import signal
 
 import numpy as np
 import pytest
 import torch
 import torch.fx.experimental._config as shape_config
 from mmengine.config import Config
-from mmengine.hooks import Hook
 from PIL import Image
-
-from mmposenc.registry import HOOKS
 
 
 def log_of(work_dir) -> str:
@@ -24,40 +17,23 @@ def log_of(work_dir) -> str:
 
 def scalars(work_dir) -> list[dict]:
     lines = max(work_dir.glob('*/vis_data/scalars.json')).read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    return [line for line in map(json.loads, lines) if 'loss' in line]
 
 
 def weights(path) -> dict:
     return torch.load(path, weights_only=False)['state_dict']
 
 
-def test_training_leaves_what_is_needed(detector) -> None:
-    work_dir = detector['work_dir']
-    assert (work_dir / 'epoch_1.pth').is_file() and detector['checkpoint'].is_file()
-    assert (work_dir / 'last_checkpoint').read_text() == 'epoch_2.pth'
-    assert not list(work_dir.glob('*.partial'))
-    assert Config.fromfile(work_dir / 'tiny.py').train_cfg.max_epochs == 2
-    losses = [line['loss'] for line in scalars(work_dir) if 'loss' in line]
-    assert len(losses) == 4 and all(0 < loss < 100 for loss in losses)
-    assert '\x1b' not in log_of(work_dir)  # plain lines
-    assert 'Epoch(train) [2][2/2]' in log_of(work_dir) and 'eta:' in log_of(work_dir)
-
-
 def test_amp_and_auto_scale_lr(detector, train, tmp_path) -> None:
+    """Two images a step where the rate of 1e-4 is meant for sixteen; the same images and weights
+    as in float32, in a shorter format."""
     train(detector['config'], '--work-dir', tmp_path, '--amp', '--auto-scale-lr',
           '--cfg-options', 'param_scheduler=None')
-    saved = Config.fromfile(tmp_path / 'tiny.py')
-    assert saved.optim_wrapper.type == 'mmposenc.AmpOptimWrapper'
-    lines = [line for line in scalars(tmp_path) if 'loss' in line]
-    # Two images a step where the rate of 1e-4 is meant for sixteen.
-    assert lines[0]['lr'] == pytest.approx(1e-4 * 2 / 16)
-    # The same images and weights as in float32, in a shorter format.
-    exact = next(line for line in scalars(detector['work_dir']) if 'loss' in line)['loss']
-    assert lines[0]['loss'] == pytest.approx(exact, rel=2e-2)
-    assert lines[0]['loss'] != exact
-    if not torch.cuda.is_available():
-        optimizer = torch.load(tmp_path / 'epoch_1.pth', weights_only=False)['optimizer']
-        assert optimizer['loss_scaler'] == {}
+    first = scalars(tmp_path)[0]
+    assert first['lr'] == pytest.approx(1e-4 * 2 / 16)
+    exact = scalars(detector['work_dir'])[0]['loss']
+    assert first['loss'] == pytest.approx(exact, rel=2e-2) and first['loss'] != exact
+    assert '\x1b' not in log_of(tmp_path)  # plain lines
 
 
 @pytest.mark.slow
@@ -74,8 +50,7 @@ def test_compiled_blocks_train_as_others(detector, train, tmp_path) -> None:
               '--cfg-options', 'val_cfg=None', 'val_dataloader=None', 'val_evaluator=None')
     assert "Compiles {'FPN': 1}" in log_of(tmp_path)
     assert weights(tmp_path / 'epoch_1.pth').keys() == weights(detector['checkpoint']).keys()
-    compiled, eager = (next(line['loss'] for line in scalars(work) if 'loss' in line)
-                       for work in (tmp_path, detector['work_dir']))
+    compiled, eager = (scalars(work)[0]['loss'] for work in (tmp_path, detector['work_dir']))
     assert compiled == pytest.approx(eager, rel=2e-2)  # in bfloat16
 
 
@@ -147,32 +122,6 @@ def test_checkpoint_of_another_architecture(detector, train, test, tmp_path) -> 
     assert not list(work.glob('*.pth'))
     test(config, other, '--work-dir', tmp_path / 'allowed', '--allow-mismatch')
     assert difference in log_of(tmp_path / 'allowed')
-
-
-@HOOKS.register_module()
-class PressCtrlC(Hook):
-    """In the second epoch."""
-
-    def before_train_iter(self, runner, batch_idx, data_batch=None) -> None:
-        if runner.epoch == 1:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_an_interrupted_run_is_resumed(detector, train, tmp_path) -> None:
-    """That it then ends as one that was not interrupted: tests/engine/test_interrupt.py."""
-    work, options = tmp_path / 'work', ('val_cfg=None', 'val_dataloader=None', 'val_evaluator=None',
-                                        'train_cfg.max_epochs=3')
-    (tmp_path / 'interrupted.py').write_text(
-        f'_base_ = {str(detector["config"])!r}\n'
-        "custom_hooks = [dict(type='mmposenc.PressCtrlC')]\n")
-    with pytest.raises(SystemExit) as status:
-        train(tmp_path / 'interrupted.py', '--work-dir', work, '--cfg-options', *options)
-    assert status.value.code == 128 + signal.SIGINT
-    assert sorted(path.name for path in work.glob('*.pth')) == ['epoch_1.pth', 'interrupted.pth']
-    assert f'continue from {work / "interrupted.pth"} with --resume auto' in log_of(work)
-    train(detector['config'], '--work-dir', work, '--resume', '--cfg-options', *options)
-    assert 'resumed epoch: 1, iter: 3' in log_of(work)
-    assert not (work / 'interrupted.pth').exists() and (work / 'epoch_3.pth').is_file()
 
 
 def test_hooks_switched_off_and_nothing_to_resume(detector, train, tmp_path) -> None:

@@ -1,6 +1,4 @@
 """Training from a folder of features, by the tools."""
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

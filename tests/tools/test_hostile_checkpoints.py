@@ -1,6 +1,4 @@
 """No checkpoint runs code, whoever reads it."""
-from __future__ import annotations
-
 import os
 import pathlib
 import pickle
@@ -39,13 +37,6 @@ def evil(tmp_path, monkeypatch):
 def refused(function, *args, **kwargs) -> None:
     with pytest.raises((ValueError, SystemExit), match=f'(?s){REFUSED}'):
         function(*args, **kwargs)
-
-
-def test_the_mark_would_be_left(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    torch.save(Evil(), 'x.pth')
-    torch.load('x.pth', weights_only=False)
-    assert pathlib.Path('mark').exists()
 
 
 def test_testing_inspecting_and_conversion(evil, detector, test) -> None:

@@ -1,6 +1,4 @@
 """train.py, test.py and browse_dataset.py on a tiny segmentor and a tiny classifier."""
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path

@@ -1,6 +1,4 @@
 """What needs processes of its own: two workers, a terminal."""
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -14,38 +14,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow,
               pytest.mark.skipif(shutil.which('bash') is None, reason='needs bash')]
 
-# In the place of Python: makes environments that hold itself, and notes what pip is asked for.
-FAKE = """#!/usr/bin/env bash
-case "$*" in
-    '-m venv '*) echo venv >> "$NOTES.venv"; mkdir -p "$3/bin"
-                 if [ "${BREAK:-}" = venv ]; then touch "$3/pyvenv.cfg" "$3/half"; kill $$; fi
-                 cp "$0" "$3/bin/python"; touch "$3/pyvenv.cfg" "$3/pip" ;;
-    '-m pip --version') [ -e "$(dirname "$0")/../pip" ] ;;
-    '-m ensurepip') [ -z "${NO_ENSUREPIP:-}" ] && touch "$(dirname "$0")/../pip" ;;
-    '-m pip check') echo 'mmcv 2.3.6 requires opencv-python, which is not installed.'
-                    echo 'twine 7.0.0 requires keyring, which is not installed.'
-                    [ "${BREAK:-}" != check ] || echo 'a 1.0 requires b, which is not there'
-                    exit 1 ;;
-    '-m pip '*) shift 2; echo "$*" >> "$NOTES"
-                case "$*" in *uv.txt) printf "$UV" > "$(dirname "$0")/uv"
-                                      chmod +x "$(dirname "$0")/uv" ;; esac
-                sleep "${SLOW:-0}"
-                if [ -n "${OFFLINE:-}" ]; then
-                    echo 'WARNING: Retrying after NewConnectionError: Network is unreachable'
-                    echo 'ERROR: No matching distribution found for torch'; exit 1
-                fi
-                case "$*" in *"${BREAK:-nothing}"*) echo 'ERROR: no disk'; exit 1 ;; esac ;;
-    '-c import cv2'*) exit 1 ;;
-    '-c import mmposenc'*) echo check >> "$NOTES" ;;
-    *) exec "$REAL" "$@" ;;
-esac
-"""
-# uv, which leaves all to that Python, but for what it would read of the environment.
-UV = """#!/usr/bin/env bash
-env > "$NOTES.env"
-echo uv >> "$NOTES.env"
-exec "$FAKE" -m "$@"
-"""
+FAKES = Path(__file__).parent / 'fakes'
 # The steps without and with test tools; of uv, whose files have been compared with their hashes,
 # without the last.
 MAIN = ['onedl', 'torch', 'opencv', 'editable', 'check']
@@ -61,7 +30,7 @@ def checkout(tmp_path):
     for name in ('setup.py', 'pyproject.toml'):
         shutil.copy(ROOT / name, root / name)
     python = tmp_path / 'fake python'
-    python.write_text(FAKE)
+    shutil.copy(FAKES / 'python.sh', python)
     python.chmod(0o755)
     return root
 
@@ -69,8 +38,8 @@ def checkout(tmp_path):
 def environment(root, **env):
     python = str(root.parent / 'fake python')
     defaults = dict(MMPOSENC_PYTHON=python, FAKE=python, NOTES=str(root.parent / 'notes'),
-                    REAL=sys.executable, MMPOSENC_VENV=str(root / '.venv'), UV=UV,
-                    MMPOSENC_INSTALLER='pip')
+                    REAL=sys.executable, MMPOSENC_VENV=str(root / '.venv'),
+                    MMPOSENC_INSTALLER='pip', UV=(FAKES / 'uv.sh').read_text())
     return {**os.environ, **defaults, **env}
 
 
@@ -115,7 +84,7 @@ def test_installs_in_order_and_once_and_keeps_test_tools_in_step(checkout):
 def with_uv(checkout):
     folder = checkout.parent / 'bin'
     folder.mkdir()
-    (folder / 'uv').write_text(UV)
+    shutil.copy(FAKES / 'uv.sh', folder / 'uv')
     (folder / 'uv').chmod(0o755)
     return dict(MMPOSENC_INSTALLER='uv', PATH=f"{folder}:{os.environ['PATH']}")
 
@@ -165,14 +134,12 @@ def test_settings_of_pip_hold_for_uv(checkout):
            'PIP_FIND_LINKS': '', 'PIP_CERT': '/certs.pem', 'PIP_DEFAULT_TIMEOUT': '7',
            'UV_HTTP_TIMEOUT': '9', 'ALL_PROXY': '', 'SSL_CERT_FILE': '/other.pem'}
     assert run(checkout, **env)[0].returncode == 0
-    seen = seen_by_uv(checkout)
-    assert {name: seen.get(name) for name in (
-        'UV_DEFAULT_INDEX', 'UV_INDEX', 'UV_FIND_LINKS', 'UV_CONSTRAINT', 'SSL_CERT_FILE',
-        'ALL_PROXY', 'UV_HTTP_TIMEOUT', 'UV_INDEX_STRATEGY')} == {
-            'UV_DEFAULT_INDEX': 'https://special', 'UV_INDEX': 'https://one https://two',
-            'UV_FIND_LINKS': 'here,there', 'UV_CONSTRAINT': 'b.txt',
-            'SSL_CERT_FILE': '/certs.pem', 'ALL_PROXY': 'http://proxy', 'UV_HTTP_TIMEOUT': '9',
-            'UV_INDEX_STRATEGY': 'unsafe-best-match'}
+    expected = {
+        'UV_DEFAULT_INDEX': 'https://special', 'UV_INDEX': 'https://one https://two',
+        'UV_FIND_LINKS': 'here,there', 'UV_CONSTRAINT': 'b.txt', 'SSL_CERT_FILE': '/certs.pem',
+        'ALL_PROXY': 'http://proxy', 'UV_HTTP_TIMEOUT': '9',
+        'UV_INDEX_STRATEGY': 'unsafe-best-match'}
+    assert expected.items() <= seen_by_uv(checkout).items()
     change_a_lock(checkout)
     (checkout.parent / 'notes.env').unlink()
     result, done = run(checkout, **env, PIP_ONLY_BINARY=':all:')
@@ -276,19 +243,14 @@ def test_the_other_set_needs_another_place(checkout):
 
 
 def locked(name):
-    """Of a lock file: what is pinned by name and marker, and the hashes under each."""
-    found, key = {}, None
-    for line in (ROOT / 'requirements' / f'{name}.txt').read_text().splitlines():
-        if line.startswith('    --hash=sha256:'):
-            assert re.fullmatch(r'    --hash=sha256:[0-9a-f]{64}( \\)?', line), line
-            found[key][1].append(line)
-        else:  # no option, comment, address of an index or path
-            assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; [\w'<>=!() .]+)? \\", line), line
-            requirement = Requirement(line.rstrip(' \\'))
-            key = requirement.name, str(requirement.marker)
-            found[key] = requirement, []
-    assert all(hashes for _, hashes in found.values())
-    return {key: requirement for key, (requirement, _) in found.items()}
+    """What a lock file pins by name and marker: each has hashes, and nothing else is in it, such as
+    an option, the address of an index or a path."""
+    text = (ROOT / 'requirements' / f'{name}.txt').read_text()
+    pin = r"[a-z0-9-]+==[\w.]+(?: ; [\w'<>=!() .]+)?"
+    hashes = r'(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n'
+    assert re.fullmatch(f'(?:{pin}{hashes})+', text)
+    found = map(Requirement, re.findall(f'({pin}){hashes}', text))
+    return {(each.name, str(each.marker)): each for each in found}
 
 
 def test_locks_fit_each_other_and_what_they_are_made_from():

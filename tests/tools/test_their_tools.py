@@ -1,6 +1,4 @@
 """Scripts of mmdet and mmseg on configs and data sets of this project (docs/their-tools.md)."""
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Wrong command lines: each ends before any work, in at most three lines that name what is wrong,
 with status 1, or 2 for a wrong word. tools/ runs the same code: test_commands.py."""
-from __future__ import annotations
-
 import os
 import shlex
 import time
@@ -25,8 +23,7 @@ from mmposenc.lab.compare.running import schedule
 FILES = {
     'empty.py': '', 'empty.pth': '', 'syntax.py': 'model = dict(\n', 'text.pth': 'no checkpoint',
     'raises.py': 'x = 1 / 0\n', 'cut.json': '{"images": [', 'text.jpg': 'no image',
-    'data.csv': 'a,b\n',
-    # The metrics of two tests: cut off, a word.
+    'data.csv': 'a,b\n', 'there.pt2': '',
     'pictures/a.jpg': '', 'note.txt': 'x', 'own.py': 'class A: pass\n', 'list.yaml': '- 1\n',
     'key.yaml': 'name: x\npos_encodin: peg\n',
     'twice.yaml': '- {name: a, pos_encoding: peg}\n- {name: a}\n', 'cut/study.json': '{',
@@ -141,6 +138,7 @@ CLASSIFIER = {
         ('auto other.pth x.pth --to timm', 'none of the models of timm')],
     'export': [
         ('cls.py other.pth x.pt2', 'other.pth does not fit'), ('cls.py w.pth x', 'x must end in'),
+        ('cls.py w.pth there.pt2', 'there.pt2 exists; give --overwrite'),
         ('cls.py w.pth x.pt2 --size 31', 'size=(31, 31) must be at least (32, 32)'),
         ('cls.py w.pth x.onnx --opset 3', "--opset: '3' must be a whole number from 18 to"),
         ('cls.py w.pth x.pt2 --opset 18',

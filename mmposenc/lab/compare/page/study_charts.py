@@ -64,7 +64,7 @@ def dot_chart(results: Mapping[str, Any]) -> dict[str, Any] | None:
     the best mean first. None where no run has finished."""
     label, style, axis = labels(results), styles(results), metric_axis(results)
     values, summary, left, row_height = (values_at(results, TRAINED), summary_at(results, TRAINED),
-                                         126, 20)
+                                         150, 20)
     lines = {each: Line(label[each], style[each], (), list(values[each].values()), *ends([row]))
              for each, row in summary.items() if values[each]}
     if not lines:
