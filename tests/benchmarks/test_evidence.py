@@ -4,6 +4,7 @@ import math
 
 import pytest
 import yaml
+from madeup_studies import encoding, study
 from scipy import stats
 from scripts import ROOT, load_script
 
@@ -17,16 +18,9 @@ def evidence():
     return load_script('benchmarks', 'evidence')
 
 
-def results(values=VALUES, **more):
-    return dict(
-        title='t', config='c', task='classification', command='mmposenc compare', budget={},
-        metric={'unit': '%'},
-        environment={}, sizes=[{'factor': 1.0}],
-        encodings=[dict(name=name, label=name.upper(), changes={}, parameters=1234, costs=[])
-                   for name in values],
-        runs=[dict(encoding=name, seed=seed, status='finished', note='', train_cpu_seconds=1.0,
-                   curve=[1], checkpoint='a', tests=[dict(factor=1.0, value=value, by_class={})])
-              for name, each in values.items() for seed, value in enumerate(each)], **more)
+def results(values=VALUES):
+    return study({name: {1.0: each} for name, each in values.items()},
+                 encodings=[encoding(name, label=name.upper()) for name in values])
 
 
 def asked(evidence, **question):

@@ -5,17 +5,12 @@ import zipfile
 
 import pytest
 import torch
+from hostile import Call
 
 from mmposenc.checkpoint import read_checkpoint, write_checkpoint
 
+UNSAFE = Call(pathlib.Path.touch, pathlib.Path('ran.txt'))
 STATE = {'a.weight': torch.arange(6.).view(2, 3), 'b': torch.tensor(4)}
-
-
-class Unsafe:
-    """What a pickle may hold: something to run."""
-
-    def __reduce__(self):
-        return pathlib.Path.touch, (pathlib.Path('ran.txt'),)
 
 
 def assert_same(a, b):
@@ -48,7 +43,7 @@ def test_written_files_read_back(tmp_path, suffix):
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize('args', [Unsafe(), argparse.Namespace(lr=Unsafe())])
+@pytest.mark.parametrize('args', [UNSAFE, argparse.Namespace(lr=UNSAFE)])
 def test_a_pickle_that_runs_code_is_refused(tmp_path, monkeypatch, args):
     monkeypatch.chdir(tmp_path)
     torch.save({'model': STATE, 'args': args}, 'x.pth')

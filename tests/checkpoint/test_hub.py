@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import yaml
+from hostile import Call
 from hub_server import serving
 from safetensors.torch import save
 from scripts import ROOT
@@ -26,6 +28,7 @@ from huggingface_hub import constants  # noqa: E402
 
 STATE = {'a': torch.arange(50_000.0), 'b': torch.ones(3)}
 NAME = 'hf://me/model'
+EVIL = pickle.dumps({'a': Call(Path.touch, Path('executed'))})
 SMALL = dict(embed_dims=8, num_layers=1, num_heads=2, patch_size=4, img_size=8, pool='gap')
 
 
@@ -149,18 +152,13 @@ def test_without_a_connection(server, monkeypatch):
     assert waits == [1, 2, 4, 8, 8]  # of one file; the others are looked for in the cache alone
 
 
-class Evil:
-    def __reduce__(self):
-        return Path.touch, (Path('executed'),)
-
-
 def test_a_pickle_is_refused_and_nothing_of_it_runs(server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    server.repos['me/pickle'] = {'pytorch_model.bin': pickle.dumps({'a': Evil()})}
+    server.repos['me/pickle'] = {'pytorch_model.bin': EVIL}
     said = refusal('hf://me/pickle', ValueError)
     assert 'no safetensors, only pytorch_model.bin, which may hold code' in said
     assert 'only .safetensors are read' in refusal('hf://me/pickle/pytorch_model.bin', ValueError)
-    server.repos['me/pickle']['model.safetensors'] = pickle.dumps({'a': Evil()})
+    server.repos['me/pickle']['model.safetensors'] = EVIL
     assert 'no safetensors file' in refusal('hf://me/pickle', ValueError)
     assert not gets(server, '.bin') and not Path('executed').exists()
 
@@ -260,40 +258,13 @@ def test_the_arch_is_that_of_the_repository(server, monkeypatch):
         mmposenc.ViT(init_cfg=dict(type='Pretrained', checkpoint='me/none.pth'))
 
 
-DINOV3 = dict(model_type='dinov3_vit', num_hidden_layers=12, patch_size=16, image_size=224)
-SIZE = dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12)
+TOLD = yaml.safe_load((ROOT / 'tests' / 'golden' / 'config_json.yaml').read_text())
 
 
-@pytest.mark.parametrize(('told', 'found'), [
-    (dict(DINOV3, hidden_size=384, num_attention_heads=6, use_gated_mlp=False),
-     dict(arch='dinov3-small')),
-    (dict(DINOV3, hidden_size=384, num_attention_heads=6, use_gated_mlp=True),
-     dict(arch='dinov3-small-plus')),
-    (dict(model_type='dinov2_with_registers', **SIZE, patch_size=14, image_size=518),
-     dict(arch='dinov2-base-reg')),
-    (dict(model_type='clip', vision_config=dict(
-        model_type='clip_vision_model', **SIZE, patch_size=32, image_size=224,
-        hidden_act='quick_gelu')), dict(arch='clip-base', patch_size=32)),
-    (dict(model_type='siglip', vision_config=dict(
-        model_type='siglip_vision_model', **SIZE, patch_size=16, image_size=384,
-        hidden_act='gelu_pytorch_tanh')), dict(arch='siglip-base', img_size=384)),
-    (dict(model_type='vit', **SIZE, patch_size=16, image_size=224), dict(
-        arch='base', class_token=True, pos_encoding=dict(
-            type='mmposenc.LearnedPositionEmbedding', num_prefix_embeds=1))),
-    (dict(architecture='vit_base_patch32_clip_448', pretrained_cfg=dict(
-        input_size=[3, 448, 448])), dict(
-        arch='clip-base', img_size=448, patch_size=32, act='gelu')),
-    (dict(model_type='vit', **SIZE, hidden_act='quick_gelu', layer_norm_eps=1e-12), dict(
-        arch='base', act='quick_gelu', norm_eps=1e-12, class_token=True, pos_encoding=dict(
-            type='mmposenc.LearnedPositionEmbedding', num_prefix_embeds=1))),
-    (dict(architecture='vit_large_patch14_dinov2', model_args=dict(
-        img_size=224, init_values=1, num_heads=8, num_classes=0)), dict(
-        arch='dinov2-large', img_size=224, layer_scale_init_value=1, num_heads=8)),
-    (dict(architecture='vit_small_patch16_lingbot', pretrained_cfg=dict(
-        input_size=[3, 256, 256])), dict(arch='dinov3-small', img_size=256))])
-def test_what_a_config_json_says(told, found, server):
-    server.repos['me/told'] = {'config.json': json.dumps(told).encode()}
-    assert vit_of('hf://me/told') == found
+@pytest.mark.parametrize('told', TOLD)
+def test_what_a_config_json_says(told, server):
+    server.repos['me/told'] = {'config.json': json.dumps(told['json']).encode()}
+    assert vit_of('hf://me/told') == told['arguments']
 
 
 def test_an_arch_that_is_not_known(server):
@@ -301,8 +272,8 @@ def test_an_arch_that_is_not_known(server):
     server.repos['me/bert'] = {'config.json': b'{"model_type": "bert", "hidden_size": 384}'}
     for name, told in (
             ('acts', dict(architecture='vit_base_patch16_224', model_args=dict(act_layer='relu'))),
-            ('relu', dict(model_type='vit', **SIZE, hidden_act='relu')),
-            ('rope', dict(DINOV3, **SIZE, rope_theta=10000.0))):
+            ('relu', dict(model_type='vit', hidden_act='relu')),
+            ('rope', dict(TOLD[0]['json'], rope_theta=10000.0))):
         server.repos[f'me/{name}'] = {'config.json': json.dumps(told).encode()}
     for name, what in (('cait', 'cait_s24_224'), ('bert', "model_type='bert'"),
                        ('acts', r"vit_base_.* with model_args={'act_layer': 'relu'}"),

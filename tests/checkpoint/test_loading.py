@@ -5,6 +5,7 @@ import struct
 import numpy as np
 import pytest
 import torch
+from hostile import Call
 from mmengine.logging import HistoryBuffer
 from safetensors.torch import save_file
 
@@ -28,14 +29,6 @@ def test_a_training_checkpoint_of_mmengine_is_read(tmp_path) -> None:
     assert read['history'].statistics('max') == 6.0
     assert read['scalars'] == [0.5, 3, 2, True] and read['slice'] == slice(1, 2)
     assert [a.tolist() for a in read['arrays']] == [[0, 1, 2, 3, 4], [[1] * 3] * 2, ['a', 'bc']]
-
-
-class Call:
-    def __init__(self, function, *args) -> None:
-        self.call = function, args
-
-    def __reduce__(self):
-        return self.call
 
 
 @pytest.mark.parametrize('function, args', [

@@ -22,32 +22,21 @@ def test_norms_of_every_stage_keep_their_numbers():
     assert set(converted) == {'backbone.norm0.weight', 'backbone.norm3.weight'}
 
 
-def test_a_merging_of_no_four_cells_is_named():
-    with pytest.raises(ValueError, match=r'downsample.norm.weight has shape \(6,\); a multiple'):
-        convert({'stages.0.downsample.norm.weight': torch.zeros(6)}, 'mmdet-swin')
+LAST = 'swinv2.encoder.layers.0.blocks.1.layernorm_last.weight'
 
 
-def test_absolute_positions_of_the_first_stage_alone_are_refused():
-    with pytest.raises(ValueError, match='absolute_pos_embed'):
-        convert({'absolute_pos_embed': torch.zeros(1, 4, 4)}, 'swin')
-
-
-def test_wrong_shapes_are_named():
-    state = tensors(OFFICIAL | {'layers.0.blocks.1.attn.qkv.weight': (4, 4)})
-    with pytest.raises(ValueError, match=r'w_msa.qkv.weight has \(4, 4\), required is \(12, 4\)'):
-        convert(state, 'swin')
-
-
-def test_what_is_unknown_is_told_by_the_names_of_the_file():
-    name = 'swinv2.encoder.layers.0.blocks.1.layernorm_last.weight'
-    with pytest.raises(ValueError, match=rf'1 of \d+ parameters: {name}'):
-        convert({name: torch.zeros(4)}, 'swin')
-
-
-def test_two_names_of_the_same_weights_are_told():
-    state = tensors(OFFICIAL) | {'head.fc.weight': torch.zeros(5, 8)}
-    with pytest.raises(ValueError, match='head.weight, head.fc.weight are names of the same'):
-        convert(state, 'swin')
+@pytest.mark.parametrize('shapes, source, said', [
+    ({'stages.0.downsample.norm.weight': (6,)}, 'mmdet-swin',
+     r'downsample.norm.weight has shape \(6,\); a multiple'),
+    ({'absolute_pos_embed': (1, 4, 4)}, 'swin', 'absolute_pos_embed'),
+    (OFFICIAL | {'layers.0.blocks.1.attn.qkv.weight': (4, 4)}, 'swin',
+     r'w_msa.qkv.weight has \(4, 4\), required is \(12, 4\)'),
+    ({LAST: (4,)}, 'swin', rf'1 of \d+ parameters: {LAST}'),
+    (OFFICIAL | {'head.fc.weight': (5, 8)}, 'swin',
+     'head.weight, head.fc.weight are names of the same')])
+def test_what_does_not_fit_is_named(shapes, source, said):
+    with pytest.raises(ValueError, match=said):
+        convert(tensors(shapes), source)
 
 
 def test_what_v2_needs_of_a_backbone():

@@ -324,13 +324,14 @@ def test_what_the_python_call_refuses(detector, tmp_path) -> None:
             ([np.zeros((2, 4, 4, 3), np.uint8)], 'is no picture')]:
         with pytest.raises((ValueError, FileNotFoundError), match=told):
             mmposenc.predict(model, source)
-    with pytest.raises(ValueError, match='score_thr=1.5'):
-        mmposenc.predict(model, np.zeros((8, 8), np.uint8), score_thr=1.5)
-    with pytest.raises(ValueError, match='batch_size=0'):
-        mmposenc.predict(model, np.zeros((8, 8), np.uint8), batch_size=0)
+    black = np.zeros((8, 8), np.uint8)
+    for options in (dict(score_thr=1.5), dict(batch_size=0)):
+        (key, value), = options.items()
+        with pytest.raises(ValueError, match=f'{key}={value}'):
+            mmposenc.predict(model, black, **options)
     with pytest.raises(ValueError, match='Linear has no cfg'):
-        mmposenc.predict(torch.nn.Linear(1, 1), np.zeros((8, 8), np.uint8))
-    result = mmposenc.predict(model, np.zeros((8, 8), np.uint8))
+        mmposenc.predict(torch.nn.Linear(1, 1), black)
+    result = mmposenc.predict(model, black)
     with pytest.raises(ValueError, match='must end in one of .bmp'):
         result.save(tmp_path / 'drawn.txt')
     with pytest.raises(RuntimeError, match='no display'):

@@ -47,8 +47,9 @@
         || box.bottom > chart.bottom + 1) tell('words that reach out of their chart', text);
   }
   for (const box of all('.scroll')) {
-    const name = document.getElementById(box.getAttribute('aria-labelledby'))?.innerText;
-    if (box.scrollWidth > box.clientWidth && !(box.tabIndex === 0 && name)) tell('no focus to scroll by', box);
+    const name = box.ariaLabel
+      || document.getElementById(box.getAttribute('aria-labelledby'))?.textContent.trim();
+    if (box.tabIndex !== 0 || !name) tell('no focus to scroll by', box);
   }
   for (const button of all('button')) if (!button.textContent.trim()) tell('no name', button);
   if (/\b(undefined|nan|None|null|inf)\b/.test(document.querySelector('main').innerText

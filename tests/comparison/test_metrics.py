@@ -77,30 +77,25 @@ def test_ap_by_class_and_by_size_of_boxes(tmp_path):
     cfg = engine.load_config(BCCD)
     # RBC is found everywhere, of the two WBC one, Platelets do not occur; 20x20 pixels are small,
     # 50x50 medium, 100x100 large.
-    boxes = [(1, 1, 20), (1, 1, 50), (2, 1, 50), (2, 2, 100)]
-    images = sorted({image for image, _, _ in boxes})
-    spots = {}
-    annotations = []
-    for i, (image, category, side) in enumerate(boxes):
-        spots[i] = [10.0, 10.0 + 120 * i, side, side]
-        annotations.append(dict(id=i + 1, image_id=image, category_id=category, bbox=spots[i],
-                                area=side * side, iscrowd=0))
-    annotations.append(dict(id=9, image_id=1, category_id=2, bbox=[200, 200, 100, 100],
-                            area=10000, iscrowd=0))
-    file = tmp_path / 'val.json'
-    file.write_text(json.dumps(dict(
-        images=[dict(id=i, width=640, height=640, file_name=f'{i}.jpg') for i in images],
-        annotations=annotations,
-        categories=[dict(id=i + 1, name=name) for i, name in
-                    enumerate(('RBC', 'WBC', 'Platelets'))])))
-    cfg.test_evaluator.ann_file = str(file)
+    # Image, category, x, y and side of each box, of which the last is not found.
+    boxes = [(1, 1, 10, 10, 20), (1, 1, 10, 130, 50), (2, 1, 10, 250, 50), (2, 2, 10, 370, 100),
+             (1, 2, 200, 200, 100)]
+    names = ['RBC', 'WBC', 'Platelets']
+    cfg.test_evaluator.ann_file = str(tmp_path / 'val.json')
+    (tmp_path / 'val.json').write_text(json.dumps(dict(
+        images=[dict(id=i, width=640, height=640, file_name=f'{i}.jpg') for i in (1, 2)],
+        annotations=[dict(id=i, image_id=image, category_id=category, bbox=[x, y, side, side],
+                          area=side ** 2, iscrowd=0)
+                     for i, (image, category, x, y, side) in enumerate(boxes, 1)],
+        categories=[dict(id=i, name=name) for i, name in enumerate(names, 1)])))
     samples = []
-    for image in images:
-        own = [(spots[i], boxes[i][1] - 1) for i in spots if boxes[i][0] == image]
+    for image in (1, 2):
+        own = [box for box in boxes[:-1] if box[0] == image]
         samples.append(dict(img_id=image, ori_shape=(640, 640), pred_instances=dict(
-            bboxes=torch.tensor([[x, y, x + w, y + h] for (x, y, w, h), _ in own]),
-            labels=torch.tensor([label for _, label in own]), scores=torch.ones(len(own)))))
-    found = evaluate(with_details(cfg), samples, ['RBC', 'WBC', 'Platelets'])
+            bboxes=torch.tensor([[x, y, x + side, y + side] for *_, x, y, side in own]).float(),
+            labels=torch.tensor([category - 1 for _, category, *_ in own]),
+            scores=torch.ones(len(own)))))
+    found = evaluate(with_details(cfg), samples, names)
     value, by_class, by_size = details(cfg, metric_of(cfg), found)
     half = 51 / 101  # COCO reads precision at 101 recalls, 51 of which are at most a half
     assert by_class == pytest.approx(dict(RBC=1, WBC=half), abs=1e-3)

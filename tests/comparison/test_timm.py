@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hostile import Call
 from tinystudies import Here
 from tinytasks import picture
 
@@ -64,13 +65,6 @@ def test_without_any_nothing_tells_where_a_patch_lies(name):
         assert moved[0].abs().max() < 1e-12 < 1e-6 < moved[1].abs().max()
 
 
-class RunsCode:
-    """What a pickle can hold."""
-
-    def __reduce__(self):
-        return os.getenv, ('HOME',)
-
-
 def test_weights_of_timm_are_read_and_new_encodings_stay(tmp_path):
     """As timm does, with its head and its table of another size."""
     name = 'vit_tiny_patch16_224'
@@ -94,7 +88,7 @@ def test_weights_of_timm_are_read_and_new_encodings_stay(tmp_path):
     torch.save({'cls_token': trained.cls_token}, tmp_path / 'w.pth')
     with pytest.raises(ValueError, match='w.pth does not fit timm:vit_tiny_patch16_224: missing: '):
         backbone(name, init_cfg=init).init_weights()
-    torch.save({'cls_token': RunsCode()}, tmp_path / 'w.pth')
+    torch.save({'cls_token': Call(os.getenv, 'HOME')}, tmp_path / 'w.pth')
     with pytest.raises(ValueError, match='code that it holds would have to run'):
         backbone(name, init_cfg=init).init_weights()
 

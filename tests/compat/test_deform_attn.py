@@ -1,6 +1,6 @@
 import pytest
 import torch
-from compat_checks import DEVICES
+from compat_loops import DEVICES
 
 from mmposenc.operators.deform_attn import ms_deform_attn_backward
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from compat_checks import DEVICES, DTYPES
+from compat_loops import DEVICES, DTYPES
 
 import mmposenc  # noqa: F401  (before mmcv's operators)
 from mmposenc.operators.focal_loss import sigmoid_focal_loss_backward, sigmoid_focal_loss_forward

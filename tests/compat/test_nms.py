@@ -4,8 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from compat_checks import DEVICES, DTYPES, disjoint_boxes, iou_by_hand, random_boxes
-from compat_loops import naive_nms
+from compat_loops import DEVICES, DTYPES, disjoint_boxes, iou_by_hand, naive_nms, random_boxes
 
 from mmposenc.operators import nms as module
 from mmposenc.operators.nms import nms, softnms

@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from compat_checks import DTYPES
-from compat_loops import naive_roi_align, random_case
+from compat_loops import DTYPES, naive_roi_align, random_case
 
 import mmposenc  # noqa: F401  (before mmcv's and torchvision's operators)
 from mmposenc.operators import roi_align as align_module

@@ -1,8 +1,7 @@
 """torchvision's operators, where its binary does not load: numbers, autograd, shapes, compiling."""
 import pytest
 import torch
-from compat_checks import random_boxes
-from compat_loops import naive_nms, random_case
+from compat_loops import naive_nms, random_boxes, random_case
 from scripts import run_python
 
 import mmposenc  # noqa: F401  (before torchvision)

@@ -1,6 +1,5 @@
 """COCO data sets with something wrong in them: every fault is named, counted or refused."""
 import json
-import logging
 import os
 import signal
 
@@ -8,14 +7,9 @@ import numpy as np
 import pytest
 from mmengine.registry import DATASETS, TRANSFORMS
 from PIL import Image
-from tinydata import make_coco, read_annotations
+from tinydata import read_annotations
 
 import mmposenc  # noqa: F401
-
-
-@pytest.fixture
-def root(tmp_path):
-    return make_coco(tmp_path / 'data')
 
 
 def build(root, classes=('square', 'disc'), **kwargs):
@@ -24,15 +18,6 @@ def build(root, classes=('square', 'disc'), **kwargs):
         type='mmposenc.CocoDataset', data_root=str(root), ann_file='annotations.json',
         data_prefix=dict(img='images/'), metainfo=dict(classes=classes),
         **{'pipeline': [dict(type='mmposenc.LoadImageFromFile')], **kwargs}))
-
-
-@pytest.fixture
-def warnings(caplog):
-    """What mmengine's print_log says, as a list."""
-    from mmengine.logging import MMLogger
-    MMLogger.get_instance('test_coco', log_level='WARNING').addHandler(caplog.handler)
-    with caplog.at_level(logging.WARNING):
-        yield lambda: [record.getMessage() for record in caplog.records]
 
 
 def test_a_good_data_set_equals_mmdets(root, warnings) -> None:

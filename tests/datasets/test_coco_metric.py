@@ -59,11 +59,6 @@ def score(dataset, truth=True, **options):
     return metric.evaluate(len(dataset))
 
 
-@pytest.fixture
-def root(tmp_path):
-    return make_coco(tmp_path / 'data')
-
-
 @pytest.mark.parametrize('change', [
     lambda ann, i: ann.update(id=i),
     lambda ann, i: (ann.pop('area'), ann.pop('iscrowd')),

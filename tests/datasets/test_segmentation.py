@@ -92,14 +92,6 @@ def test_no_image_says_where_it_looked(root):
         build(root, img_suffix='.png')
 
 
-@pytest.fixture
-def warnings(caplog):
-    """What mmengine's print_log says, as a list."""
-    from mmengine.logging import MMLogger
-    MMLogger.get_instance('test_segmentation', log_level='WARNING').addHandler(caplog.handler)
-    return lambda: [record.getMessage() for record in caplog.records]
-
-
 @pytest.mark.parametrize('labels, options, unseen', [
     ([0, 255], dict(reduce_zero_label=False), "'road', 'tree'"),  # masks of 0 and 255
     ([0, 1], dict(), "'road', 'tree'"),  # 0 is ignored, too
@@ -202,8 +194,9 @@ def test_label_maps_are_right_or_named(masks, number) -> None:
     with pytest.raises(ValueError, match=f'1 of 3 label maps (.|\n)*labels/1.png.*{message}|'
                                          f'1 of 3 label maps .*\n  .*{message}'):
         two_classes(masks)
-    with pytest.raises(ValueError, match='labels/1.png'):
-        two_classes(masks, check_images=False)[1]
+    if 'bits' not in message:
+        with pytest.raises((ValueError, FileNotFoundError), match='labels/1.png'):
+            two_classes(masks, check_images=False)[1]
     signal.alarm(0)
 
 

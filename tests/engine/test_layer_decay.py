@@ -102,27 +102,26 @@ def test_swin_v2():
     assert found['backbone.stages.1.blocks.1.attn.w_msa.qkv.weight'] == (5e-3, 0.1)
 
 
-@pytest.mark.parametrize('kind', ['mmpretrain.VisionTransformer', 'mmpretrain.BEiTViT',
-                                  'mmpretrain.SwinTransformer', 'mmposenc.DeiT', 'mmposenc.Swin'])
+PLAIN = dict(embed_dims=24, num_layers=3, num_heads=2)
+BEIT = dict(arch=dict(PLAIN, feedforward_channels=48), out_indices=(2,))
+#: Backbones of mmpretrain and ours of the same depth.
+BACKBONES = {
+    'mmpretrain.VisionTransformer': BEIT, 'mmpretrain.BEiTViT': BEIT,
+    'mmpretrain.SwinTransformer': dict(
+        arch=dict(embed_dims=8, depths=[1, 2], num_heads=[1, 2]), out_indices=(1,)),
+    'mmposenc.DeiT': dict(PLAIN, pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding')),
+    'mmposenc.Swin': dict(embed_dims=8, num_layers=(1, 2), num_heads=(1, 2), window_size=4,
+                          pool='gap')}
+
+
+@pytest.mark.parametrize('kind', BACKBONES)
 def test_equal_to_mmpretrain(kind):
     """Group by group, on its own backbones and on ours."""
-    plain = dict(embed_dims=24, num_layers=3, num_heads=2)
-    swin = kind.endswith(('SwinTransformer', '.Swin'))
-    ours = kind.startswith('mmposenc')
-    backbone = dict(type=kind)
-    if ours:
-        backbone.update(plain if not swin else dict(
-            embed_dims=8, num_layers=(1, 2), num_heads=(1, 2), window_size=4, pool='gap'))
-        if not swin:
-            backbone['pos_encoding'] = dict(type='mmposenc.LearnedPositionEmbedding')
-    else:
-        backbone['out_indices'] = (1,) if swin else (2,)
-        backbone['arch'] = (dict(embed_dims=8, depths=[1, 2], num_heads=[1, 2]) if swin
-                            else dict(plain, feedforward_channels=48))
+    backbone = dict(BACKBONES[kind], type=kind)
     with DefaultScope.overwrite_default_scope('mmpretrain'):
         model = MODELS.build(dict(type='mmpretrain.ImageClassifier', backbone=backbone,
                                   head=dict(type='mmpretrain.LinearClsHead', num_classes=4,
-                                            in_channels=16 if swin else 24)))
+                                            in_channels=16 if 'Swin' in kind else 24)))
     options = dict(layer_decay_rate=0.65, norm_decay_mult=0.0, bias_decay_mult=0.0,
                    flat_decay_mult=0.0, custom_keys={
                        '.cls_token': dict(decay_mult=0.0), '.pos_embed': dict(decay_mult=0.0),

@@ -36,7 +36,10 @@ def annotation(name):
 def members():
     found = {'fakeforest-1.0.dist-info/licenses/LICENSE': b'MIT',
              'fakeforest-1.0.dist-info/METADATA':
-                 b'Metadata-Version: 2.1\nName: fakeforest\nVersion: 1.0\n'}
+                 b'Metadata-Version: 2.1\nName: fakeforest\nVersion: 1.0\n',
+             'fakeforest-1.0.dist-info/WHEEL':
+                 b'Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n',
+             'fakeforest-1.0.dist-info/RECORD': b''}
     for name in SIZES:
         buffer = io.BytesIO()
         Image.fromarray(picture(name)).save(buffer, 'PNG')

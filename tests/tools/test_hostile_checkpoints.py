@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+from hostile import Call
 from mmengine.registry import MODELS, DefaultScope
 from scripts import load_tool, run_python
 
@@ -13,14 +14,8 @@ import mmposenc  # noqa: F401  (importing it makes mmengine's loading safe)
 from mmposenc.checkpoint import read_checkpoint
 from mmposenc.commands import inspect
 
+MARK = Call(pathlib.Path.touch, pathlib.Path('mark'))
 REFUSED = r'evil\.pth is refused: to read it, code .*weights_only=False.*use weights\.pth'
-
-
-class Evil:
-    """Leaves a mark when it is unpickled."""
-
-    def __reduce__(self):
-        return pathlib.Path.touch, (pathlib.Path('mark'),)
 
 
 @pytest.fixture
@@ -28,7 +23,7 @@ def evil(tmp_path, monkeypatch):
     """A checkpoint that would leave a mark in the current directory."""
     monkeypatch.chdir(tmp_path)
     state = {'w': torch.zeros(1)}
-    torch.save({'state_dict': state, 'meta': {'seed': 0, 'epoch': 1, 'iter': 2}, 'args': Evil()},
+    torch.save({'state_dict': state, 'meta': {'seed': 0, 'epoch': 1, 'iter': 2}, 'args': MARK},
                'evil.pth')
     yield str(tmp_path / 'evil.pth')
     assert not pathlib.Path('mark').exists()

@@ -9,22 +9,22 @@ from PIL import Image
 from tinytasks import classifier_config, segmentor_config
 
 
+def trained(root: Path, train, write, checkpoint: str, *options: str) -> dict[str, Path]:
+    config = write(root)
+    train(config, '--work-dir', root / 'work', *options)
+    return dict(config=config, checkpoint=root / 'work' / checkpoint)
+
+
 @pytest.fixture(scope='module')
 def segmentor(tmp_path_factory, train) -> dict[str, Path]:
-    pytest.importorskip('mmseg')
     root = tmp_path_factory.mktemp('segmentor')
-    config = segmentor_config(root)
-    train(config, '--work-dir', root / 'work', '--amp')
-    return dict(config=config, checkpoint=root / 'work' / 'iter_2.pth')
+    return trained(root, train, segmentor_config, 'iter_2.pth', '--amp')
 
 
 @pytest.fixture(scope='module')
 def classifier(tmp_path_factory, train) -> dict[str, Path]:
-    pytest.importorskip('mmpretrain')
     root = tmp_path_factory.mktemp('classifier')
-    config = classifier_config(root)
-    train(config, '--work-dir', root / 'work')
-    return dict(config=config, checkpoint=root / 'work' / 'epoch_1.pth')
+    return trained(root, train, classifier_config, 'epoch_1.pth')
 
 
 def metrics(work_dir: Path) -> dict:

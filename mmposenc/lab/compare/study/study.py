@@ -132,6 +132,10 @@ def check_no_others(folder: Path, cfg: Config) -> None:
     """Raise ValueError if a new study would replace files of a folder that holds none. A config.py
     that is the study's own is what a call left that was killed before it wrote study.json."""
     found = [name for name in _RESULTS if os.path.lexists(folder / name)]
+    jobs = folder / 'submitit'
+    if jobs.is_dir() and not jobs.is_symlink() and not any(jobs.iterdir()):
+        # A call left it that ended before a job was queued.
+        found.remove(jobs.name)
     config = folder / 'config.py'
     if os.path.lexists(config) and not (
             config.is_file() and config.read_bytes() == cfg.pretty_text.encode()):
