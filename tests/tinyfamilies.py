@@ -249,19 +249,6 @@ def batch(model: nn.Module, sizes: list[tuple[int, int, int]], junk: float | Non
     return made
 
 
-def losses_of(model: nn.Module, sizes: list[tuple[int, int, int]], junk: float | None = None
-              ) -> Tensor:
-    """The sum of the losses of a :func:`batch`, in the numbers of the model's parameters."""
-    torch.manual_seed(0)  # samplers draw at random
-    return total(model(**batch(model, sizes, junk=junk, training=True), mode='loss'))
-
-
-def total(losses: dict[str, Any]) -> Tensor:
-    """Of a model's losses, the sum that is trained with."""
-    return sum(sum(value) if isinstance(value, list) else value  # type: ignore[return-value]
-               for name, value in losses.items() if 'loss' in name)
-
-
 def assert_same(alone: Any, batched: Any) -> None:
     """Boxes within 1e-3 pixels, scores within 1e-5, the same labels; maps of labels the same, but
     where two logits are closer to each other than the logits of the two runs may be."""

@@ -21,16 +21,15 @@ def spend(seconds):
     return run
 
 
-def test_ratios_are_to_the_first_run(measure):
-    found = measure.paired_times({'a': spend(0.01), 'b': spend(0.03)}, 5, 'cpu')
+def test_runs_are_called_in_turns_and_ratios_are_to_the_first(measure):
+    order = []
+
+    def taking(name, seconds):
+        return lambda: (order.append(name), spend(seconds)())
+    found = measure.paired_times({'a': taking('a', 0.01), 'b': taking('b', 0.03)}, 5, 'cpu')
+    assert ''.join(order) == 'ab' + 'ab' * 5  # warm-up, rounds
     assert found['a'].ratio == 1.0 and found['b'].ratio == pytest.approx(3.0, rel=0.2)
     assert found['a'].seconds == pytest.approx(0.01, rel=0.2)
-
-
-def test_runs_are_called_in_turns(measure):
-    order = []
-    measure.paired_times({name: lambda name=name: order.append(name) for name in 'ab'}, 2, 'cpu')
-    assert ''.join(order) == 'ab' + 'ab' * 2  # warm-up, rounds
 
 
 def test_what_fails_is_said_and_the_rest_measured(measure):

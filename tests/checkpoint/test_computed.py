@@ -72,8 +72,7 @@ def test_other_periods_are_a_warning_with_the_options_that_have_them(
 
 
 def test_periods_of_other_heads_of_no_series_and_of_no_rotary_positions(said):
-    with pytest.raises(ValueError, match='x.pth: heads have 64 channels in the file, 32 here; give '
-                                         'num_heads'):
+    with pytest.raises(ValueError, match='x.pth: heads have 64 .*, 32 here; give num_heads'):
         load_pretrained(dinov3(num_heads=4), release(), name='x.pth')
     with pytest.raises(ValueError, match='have periods 1, 3, .*, which are no geometric series'):
         load_pretrained(dinov3(), release(2 * PLANES + 1))

@@ -142,6 +142,5 @@ def test_a_file_as_the_release_saves_it(tmp_path, capsys) -> None:
 
 
 def test_two_stages_with_one_branch_are_refused() -> None:
-    with pytest.raises(ValueError, match='two stages without box refinement score proposals and '
-                                         'classes by one shared branch of 91 numbers'):
+    with pytest.raises(ValueError, match='without box refinement .*one shared branch of 91'):
         convert(release('two stages, one branch'), 'deformable-detr')

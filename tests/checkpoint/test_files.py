@@ -47,8 +47,7 @@ def test_written_files_read_back(tmp_path, suffix):
 def test_a_pickle_that_runs_code_is_refused(tmp_path, monkeypatch, args):
     monkeypatch.chdir(tmp_path)
     torch.save({'model': STATE, 'args': args}, 'x.pth')
-    with pytest.raises(ValueError, match=r'x.pth is refused: .*Unsupported global: GLOBAL .*'
-                                         r'weights_only=False.*use weights.pth'):
+    with pytest.raises(ValueError, match='x.pth is refused: .*GLOBAL .*weights_only=False'):
         read_checkpoint('x.pth')
     assert not (tmp_path / 'ran.txt').exists()
 

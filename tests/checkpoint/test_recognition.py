@@ -74,12 +74,10 @@ def test_models_that_messages_name_are_in_timms_list() -> None:
 
 def test_a_network_without_a_name_of_ours_is_refused(tmp_path) -> None:
     state = {f'layer1.{i}.conv1.weight': torch.zeros(1) for i in range(20)}
-    with pytest.raises(ValueError, match='ResNet.pth does not fit PVT: missing: .*and 12 more.*'
-                                         'it looks like a ResNet; supported are files of DeiT'):
+    with pytest.raises(ValueError, match='ResNet.pth does not fit PVT: .*like a ResNet; supported'):
         load_pretrained(PVT(arch='tiny'), state, strict=False, name='ResNet.pth')
     torch.save(state, tmp_path / 'in.pth')
-    with pytest.raises(SystemExit, match='in.pth is of an unknown source: it has layer1.0.conv1'
-                                         '.*and 12 more; it looks like a ResNet; supported are'):
+    with pytest.raises(SystemExit, match='in.pth is of an unknown .*like a ResNet; supported'):
         load_tool('convert_checkpoint').main(['auto', str(tmp_path / 'in.pth'),
                                               str(tmp_path / 'out.pth')])
 
@@ -97,15 +95,13 @@ def test_whole_detectors_are_told_and_sent_to_the_converter() -> None:
     assert recognise(names) == 'irpe-detr'
     names[0] = 'transformer.level_embed'
     assert recognise(names) == 'deformable-detr'
-    with pytest.raises(ValueError, match='whole detector: convert them with '
-                                         '`mmposenc convert deformable-detr`'):
+    with pytest.raises(ValueError, match='whole detector: .*`mmposenc convert deformable-detr`'):
         load_pretrained(DeiT(**SMALL_DEIT), {name: torch.zeros(2) for name in names})
 
 
 def test_a_wrong_source_says_whose_names_these_are() -> None:
     params, _ = load_golden('pvt_plain_21')
-    with pytest.raises(ValueError, match="source='deit' has no rule for .*and .* more.*"
-                                         "names are those of source 'pvt'"):
+    with pytest.raises(ValueError, match="'deit' has no rule for .*those of source 'pvt'"):
         convert(params, 'deit')
 
 
@@ -129,8 +125,7 @@ def test_deit_iii_says_what_it_needs_and_loads_with_it() -> None:
     state = published('deit iii', randomize(VisionTransformer(
         img_size=32, patch_size=8, embed_dim=12, depth=2, num_heads=3, mlp_ratio=2, num_classes=0,
         init_values=1.0, no_embed_class=True)).state_dict())
-    with pytest.raises(ValueError, match='unexpected: blocks.0.ls1.gamma.*The file needs .*'
-                                         'layer_scale_init_value=1e-6'):
+    with pytest.raises(ValueError, match='ls1.gamma.*needs .*layer_scale_init_value=1e-6'):
         load_pretrained(DeiT(**SMALL_DEIT, pos_encoding=LEARNED), state)
     scaled = dict(SMALL_DEIT, layer_scale_init_value=1e-6, pool='cls')
     without_row = DeiT(**scaled, pos_encoding=dict(**LEARNED, num_prefix_embeds=0)).eval()

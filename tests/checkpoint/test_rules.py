@@ -44,8 +44,7 @@ def test_places_are_numbers_and_kinds(name) -> None:
 
 def test_what_timm_has_no_place_for_is_named() -> None:
     table = {'pos_encodings.at.before.0.pos_embed': torch.ones(1, 4, 2)}
-    with pytest.raises(ValueError, match='backbone.blocks.0.attn.rel_pos_encoding.table_k have no '
-                                         "place in any of the models of timm .* 'deit'"):
+    with pytest.raises(ValueError, match="rel_pos_encoding.table_k have no place .*'deit'"):
         convert_back({**table, 'blocks.0.attn.rel_pos_encoding.table_k': torch.ones(2)}, 'deit')
     with pytest.raises(ValueError, match='these are weights of none of the models of timm'):
         convert_back({'stages.0.blocks.0.norm1.weight': torch.ones(2)}, 'deit')

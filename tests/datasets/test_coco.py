@@ -45,8 +45,7 @@ def test_boxes_without_area_are_dropped_and_counted(root, warnings) -> None:
 
 
 def test_category_that_is_not_a_class(root, warnings) -> None:
-    with pytest.raises(ValueError, match=r"annotation 2 .* its category 'disc' is not in "
-                                         r"metainfo\.classes: \['square'\]"):
+    with pytest.raises(ValueError, match=r"annotation 2 .*'disc' is not in .*: \['square'\]"):
         build(root, classes=('square',))
     dataset = build(root, classes=('square',), unknown_categories='drop')
     assert [len(dataset.get_data_info(i)['instances']) for i in range(4)] == [1] * 4
@@ -89,8 +88,7 @@ def test_classes_that_would_shift_the_labels(root) -> None:
 def test_truncated_image(root, warnings) -> None:
     path = root / 'images' / 'shape_2.jpg'
     path.write_bytes(path.read_bytes()[:700])
-    with pytest.raises(ValueError, match=r"1 of 4 images of .* are broken:\n  .*shape_2\.jpg: "
-                                         r".*truncated.*\n.*skip_broken_images=True"):
+    with pytest.raises(ValueError, match=r'1 of 4 .*\n  .*shape_2\.jpg: .*\n.*skip_broken'):
         build(root)
     dataset = build(root, skip_broken_images=True)
     assert len(dataset) == 3
@@ -287,8 +285,7 @@ def test_a_turned_picture_is_turned_and_its_size_is_checked(root) -> None:
     path, exif = root / 'images' / 'shape_0.jpg', Image.Exif()
     exif[0x0112] = 6  # 64 x 44 as stored, 44 x 64 as shown
     Image.open(path).save(path, exif=exif)
-    with pytest.raises(ValueError, match=r'shape_0\.jpg: the picture is 44x64 \(its EXIF '
-                                         r'orientation is applied\), but the annotations say'):
+    with pytest.raises(ValueError, match=r'shape_0\.jpg: .* is 44x64 \(its EXIF .* say'):
         build(root)
     rewrite(root, put('images', 0, width=44, height=64))
     assert build(root)[0]['img'].shape[:2] == (64, 44)

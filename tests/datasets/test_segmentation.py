@@ -50,8 +50,7 @@ def test_labels_are_read_as_mmseg_reads_them(root, pipeline):
 
 
 def test_zero_is_a_class_unless_it_is_removed(root):
-    with pytest.raises(ValueError, match=r'0\.png: holds the label 3 in 24 pixels; labels must be '
-                                         'from 0 to 2, or 255 to be ignored'):
+    with pytest.raises(ValueError, match=r'0\.png: holds the label 3 in 24 .*from 0 to 2, or 255'):
         build(root, reduce_zero_label=False)
     dataset = build(root, reduce_zero_label=False, metainfo=dict(classes=(*CLASSES, 'car')))
     assert dataset[0]['gt_seg_map'].max() == 3
@@ -62,8 +61,7 @@ def test_another_size_is_named_while_loading(root):
     for pipeline in (LOAD, RESIZED):
         dataset = build(root, pipeline, check_images=False)
         dataset[0]
-        with pytest.raises(ValueError, match=r'labels/3\.png is 11x8, but its image \S*3\.jpg is '
-                                             '12x8'):
+        with pytest.raises(ValueError, match=r'3\.png is 11x8, but its image .*3\.jpg is 12x8'):
             dataset[3]
 
 
@@ -71,12 +69,10 @@ def test_labels_outside_the_classes(root):
     labels = np.full((8, 12), 1)
     labels[0, :3] = 4, 4, 200
     save(root, 0, labels)
-    with pytest.raises(ValueError, match=r'0\.png: holds labels 4, 200 in 3 pixels; labels must be '
-                                         'from 0 to 3, or 255'):
+    with pytest.raises(ValueError, match=r'0\.png: holds labels 4, 200 .*from 0 to 3, or 255'):
         build(root)
     dataset = build(root, check_images=False)
-    with pytest.raises(ValueError, match=r'0\.png holds labels 3, 199 in 3 pixels; labels must be '
-                                         r'from 0 to 2, or 255 .*\(after reduce_zero_label\)'):
+    with pytest.raises(ValueError, match=r'0\.png holds labels 3, 199 .*0 to 2, .*reduce_zero'):
         dataset[0]
 
 

@@ -64,8 +64,7 @@ def test_a_full_disk_ends_the_run_with_one_line_and_the_old_file(tmp_path, monke
             raise OSError(errno.ENOSPC, 'No space left on device')
         put(self, data, name)
     monkeypatch.setattr(LocalBackend, 'put', full)
-    with pytest.raises(OSError, match=r'epoch_2\.pth cannot be written: No space left on device; '
-                                      'earlier ones are complete, and --resume') as error:
+    with pytest.raises(OSError, match=r'epoch_2\.pth cannot be .*: No space .*--resume') as error:
         runner(tmp_path, max_keep_ckpts=1).train()
     assert '\n' not in str(error.value)
     assert files(tmp_path) == ['epoch_1.pth']

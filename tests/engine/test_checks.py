@@ -47,8 +47,7 @@ def test_evaluators_and_wrapped_data_sets(root) -> None:
         type='ConcatDataset', datasets=[
             dict(type='RepeatDataset', times=2, dataset=cfg.train_dataloader.dataset)])
     (root / 'train.json').unlink()
-    with pytest.raises(FileNotFoundError,
-                       match=r'train_dataloader\.dataset\.datasets\.0\.dataset\.ann_file'):
+    with pytest.raises(FileNotFoundError, match=r'datasets\.0\.dataset\.ann_file'):
         check_files(cfg, ('train',))
 
 
@@ -124,8 +123,7 @@ def test_classes_in_a_file_are_its_lines(tmp_path) -> None:
         cfg.merge_from_dict({f'{key}.metainfo.classes': str(names)})
     check_num_classes(cfg, ('train', 'val'))
     cfg.merge_from_dict({'val_dataloader.dataset.metainfo.classes': 'sky'})
-    with pytest.raises(ValueError, match=r"metainfo\.classes='sky' must be a list of names or the "
-                                         r"path of a file .*write \('sky',\)"):
+    with pytest.raises(ValueError, match=r"classes='sky' must be a list .*write \('sky',\)"):
         check_num_classes(cfg, ('train', 'val'))
 
 
@@ -147,8 +145,7 @@ def test_folders_that_are_classes(tmp_path) -> None:
     with pytest.raises(ValueError, match=r'head\.num_classes: 2; classes of train_dat.*: 3; .*: 2'):
         check_num_classes(cfg, ('train', 'val'))
     for phases in (('train', 'val'), ('val',)):  # a test is compared with the training too
-        with pytest.raises(ValueError, match=r"train_dataloader\.dataset and val_dataloader\.datas"
-                                             r"et must have the same folders.*only one has 'bird'"):
+        with pytest.raises(ValueError, match='train_d.* and val_d.* must have .*one has .bird'):
             checks.check_class_folders(cfg, phases)
     checks.check_class_folders(cfg, ('train',))
     for other in (dict(with_label=False), dict(ann_file='files.txt')):
@@ -196,8 +193,7 @@ def test_a_static_graph_with_accumulated_gradients_is_refused(whole) -> None:
     whole.model_wrapper_cfg = dict(type='MMDistributedDataParallel', static_graph=True)
     check_sections(whole, ('train',))
     whole.optim_wrapper.accumulative_counts = 4
-    with pytest.raises(ValueError, match='static_graph=True with optim_wrapper.accumulative_counts='
-                                         '4: '):
+    with pytest.raises(ValueError, match='static_graph=True with .*accumulative_counts=4: '):
         check_sections(whole, ('train',))
 
 

@@ -115,15 +115,13 @@ def test_a_class_that_is_not_known_changes_nothing() -> None:
 def test_a_list_of_encodings_is_named_by_number() -> None:
     cfg = load_config(PVT)
     cfg.model.backbone.pos_encoding = [dict(type='mmposenc.PEG'), dict(type='mmposenc.ContextPool')]
-    with pytest.raises(ValueError, match=r'pos_encoding is a list of 2; name one by its number, as '
-                                         r'in model\.backbone\.pos_encoding\.0\.type'):
+    with pytest.raises(ValueError, match=r'is a list of 2; name .*\.pos_encoding\.0\.type'):
         override(cfg, {f'{TABLE}.type': 'mmposenc.PEG'})
     override(cfg, {f'{TABLE}.1.type': 'mmposenc.SinCosPositionEncoding'})
     assert cfg.model.backbone.pos_encoding[1].type == 'mmposenc.SinCosPositionEncoding'
 
 
 def test_a_misspelt_section_is_named() -> None:
-    with pytest.raises(ValueError, match="'model.encoder' has no 'pos_encodign'; did you mean "
-                                         "'pos_encoding'"):
+    with pytest.raises(ValueError, match="no 'pos_encodign'; did you mean 'pos_encoding'"):
         override(load_config(DEFORMABLE), {'model.encoder.pos_encodign.type': 'mmposenc.PEG'})
     assert not LIVE_KEYS & set(ENCODINGS)

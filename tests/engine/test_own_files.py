@@ -56,8 +56,7 @@ def test_a_training_in_the_folder_of_its_config(config, tmp_path) -> None:
 def test_a_new_training_does_not_replace_an_old_one(config, tmp_path) -> None:
     work_dir = tmp_path / 'work'
     train(config, work_dir)
-    with pytest.raises(ValueError, match=r'work has checkpoints of a training \(epoch_1\.pth\), .* '
-                                         '--resume continues it, another --work-dir keeps it'):
+    with pytest.raises(ValueError, match=r'\(epoch_1\.pth\), .* --resume .*another --work-dir'):
         train(config, work_dir)
     cfg = read(config, work_dir, **{'train_cfg.max_epochs': 2})
     prepare_training(cfg, resume='auto')
