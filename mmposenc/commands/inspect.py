@@ -12,11 +12,12 @@ import contextlib
 import sys
 
 from ..command_line import reported
-from ..command_options import SEED, SIDE, USUAL, config_parser, refuse_without, sides
+from ..command_options import SEED, SIDE, USUAL, add_data, config_parser, refuse_without, sides
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = config_parser(__doc__, 'model.backbone.arch=small', prog='mmposenc inspect')
+    add_data(parser)
     parser.add_argument('checkpoint', nargs='?', help='weights of the model')
     parser.add_argument('--size', type=SIDE, nargs='+', metavar='N', help="size of the model's "
                         f'input: H W, or one number for a square; default {USUAL}')

@@ -106,11 +106,12 @@ def test_weights_of_as_many_classes_stay(tmp_path) -> None:
     assert cfg.model.decode_head.loss_decode.class_weight == [1.0, 2.0, 3.0]
 
 
-@pytest.mark.parametrize('command', ['browse', 'predict', 'export', 'train', 'test'])
+@pytest.mark.parametrize('command', ['browse', 'predict', 'export', 'inspect', 'train', 'test'])
 def test_commands_take_it(tmp_path, command) -> None:
     config = detector_config(tmp_path / 'tiny.py', make_coco(tmp_path / 'other'))
     words = {'browse': ['--output-dir', 'x'], 'predict': ['weights.pth', '--out', 'x'],
-             'export': ['weights.pth', 'x.onnx'], 'train': [], 'test': ['weights.pth']}[command]
+             'export': ['weights.pth', 'x.onnx'], 'inspect': ['weights.pth'], 'train': [],
+             'test': ['weights.pth']}[command]
     source = ['photo.jpg'] if command == 'predict' else []
     args = import_module(f'mmposenc.commands.{command}').parse_args(
         [*source, str(config), *words, '--data', str(labelled(tmp_path, 'yolo'))])
