@@ -54,4 +54,5 @@ def find_config(name: str) -> Path:
         return changed
     known = [str(file.relative_to(root)) for root in roots for file in root.rglob('*.py')]
     known += papers.changed_names() if package == 'mmposenc' else []
-    raise FileNotFoundError(f'no config {name!r}{suggest(relative, set(known))}')
+    names = {f'{package}::{each}' for each in known}
+    raise FileNotFoundError(f'no config {name!r}{suggest(name, names)}')

@@ -55,7 +55,10 @@ def test_weights_of_a_config(monkeypatch):
 @pytest.mark.parametrize('read', [Config.fromfile, get_config, find_config,
                                   lambda name: Config.fromstring(f'_base_ = {name!r}', '.py')])
 @pytest.mark.parametrize('name, said', [
-    ('mmseg::fcn/fcn_r50-d8_4xb2-40k_cityscapes.py', "no config 'mmseg::fcn/.*did you mean 'fcn/"),
+    ('mmseg::fcn/fcn_r50-d8_4xb2-40k_cityscapes.py',
+     "no config 'mmseg::fcn/.*did you mean 'mmseg::fcn/fcn_r50-d8_4xb2-40k_cityscapes-"),
+    ('mmposenc::retinanet_pvt-t-peg_fpn_1x_coco.py',
+     "did you mean 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'"),
     ('mmfoo::a/b.py', "no config 'mmfoo::a/b.py': there is no package 'mmfoo'"),
     ('../mmseg::a/b.py', "there is no package '../mmseg'")])
 def test_what_is_not_there(read, name, said):
