@@ -3,6 +3,7 @@ of classes."""
 from __future__ import annotations
 
 import struct
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from jupyter_cache import get_cache
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
+from mmposenc.console_streams import safe_streams
 from mmposenc.names import CLASSES
 
 
@@ -72,7 +74,15 @@ def _spread(app: Any, env: Any, docnames: list[str]) -> None:
         docnames.insert(len(docnames) // 3, docnames.pop(0))
 
 
+def _never_silent(app: Any) -> None:
+    """Write a line where the build writes none for long, as commands do."""
+    watch = ExitStack()
+    watch.enter_context(safe_streams())
+    app.connect('build-finished', lambda app, error: watch.close())
+
+
 def setup(app: Any) -> dict[str, bool]:
+    app.connect('builder-inited', _never_silent)
     app.add_transform(FoldersAsText)
     app.add_transform(SharpFigures)
     app.add_directive('classes', Classes)

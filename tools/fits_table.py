@@ -16,6 +16,7 @@ from mmengine.config import Config
 
 from mmposenc import engine
 from mmposenc.command_line import Parser, reported
+from mmposenc.console_streams import doing
 from mmposenc.lab.compare.page.exports import csv_rows
 from mmposenc.lab.compare.study.applying import check_fits
 from mmposenc.lab.compare.study.encodings import NAMES, read_entries
@@ -71,7 +72,11 @@ def table() -> str:
     """The table as CSV."""
     models = list(small_models())
     head = ['name', 'encoding', *(title for title, _ in models)]
-    return csv_rows([head, *(row(models, name) for name in NAMES)])
+    rows = []
+    for index, name in enumerate(NAMES, 1):
+        doing(f'encoding {index} of {len(NAMES)}, {name}')
+        rows.append(row(models, name))
+    return csv_rows([head, *rows])
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -30,6 +30,8 @@ from rich.progress import (
 
 from ..backbones.structure import encoding_lines
 from ..command_line import Prints, printable
+from ..console_streams import doing
+from .first_lines import lower_interval, warm_up_lines, weights_line
 
 #: Packages whose lines go to the log file, not to the console.
 _LIBRARIES = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
@@ -39,6 +41,8 @@ _SUMMARIES = 'after_test_epoch', 'after_run'
 _FOR_THE_FILE = re.compile('deprecated|save_param_scheduler|has been overridden after|'
                            'prefix is not set in metric|out of bounds, the drawn|'
                            '`metrics` is an empty dict')
+#: mmengine's names of phases, in words.
+_PHASES = {'val': 'validation', 'test': 'test'}
 #: Message of mmdet's metrics when no image has a box.
 _NO_BOXES = 'results of the whole dataset is empty'
 
@@ -165,16 +169,22 @@ class ConsoleHook(Hook):
     def before_train(self, runner: Any) -> None:
         loader, val = runner.train_dataloader, runner.val_loop and runner.val_dataloader
         self._begin(runner, 'training', runner.model, [
+            weights_line(runner),
             f'{len(loader.dataset)} images in batches of '
             f'{getattr(loader.batch_sampler, "batch_size", "several")}'
             + (f', {len(val.dataset)} to validate' if val else ''),
             f'{runner.max_iters} steps' + f' in {runner.max_epochs} epochs'
             * (runner.max_epochs > 1) + f', {runner.iter} of them done' * (runner.iter > 0),
-            f'results in {runner.work_dir}, log in {runner.logger.log_file}'])
+            f'results in {runner.work_dir}, log in {runner.logger.log_file}',
+            *lower_interval(runner)])
+        for line in warm_up_lines(runner):
+            runner.logger.warning(line)
 
     def before_test(self, runner: Any) -> None:
+        images = len(runner.test_dataloader.dataset)
+        source = f'weights of {runner._load_from}; ' if runner._load_from else ''
         self._begin(runner, 'testing', getattr(runner.model, 'module', runner.model),
-                    [f'{len(runner.test_dataloader.dataset)} images'])
+                    [f'{source}{images} images'])
 
     def _begin(self, runner: Any, what: str, model: Any, lines: list[str]) -> None:
         self.metrics = {}
@@ -190,6 +200,22 @@ class ConsoleHook(Hook):
                 *encoding_lines(model), *lines):
             runner.logger.info(line)
         self._log_repeated(runner)
+
+    def _before_epoch(self, runner: Any, mode: str = 'train') -> None:
+        self._at_batch(runner, 1, mode)
+
+    def _after_iter(self, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None,
+                    mode: str = 'train') -> None:
+        self._at_batch(runner, batch_idx + 2, mode)
+
+    def _at_batch(self, runner: Any, batch: int, mode: str) -> None:
+        """Tells who watches a run that prints no line where it is."""
+        if mode == 'train':
+            doing(f'training, step {min(runner.iter + (batch > 1) + 1, runner.max_iters)} of '
+                  f'{runner.max_iters}')
+        else:
+            batches = len(getattr(runner, f'{mode}_dataloader'))
+            doing(f'{_PHASES[mode]}, batch {min(batch, batches)} of {batches}')
 
     def _log_repeated(self, runner: Any) -> None:
         for line in [line for each in _filters(runner.logger) for line in each.again()]:

@@ -60,6 +60,7 @@ def test_training_and_testing_take_few_lines(name, made, tmp_path, monkeypatch, 
     lines = capfd.readouterr().out.splitlines()
     assert ' testing ' in ' '.join(lines[:3]) and len(lines) < 20, lines
     assert any(' PEG after block 0 of stages 0 to 3: ' in line for line in lines[:4]), lines
+    assert f'weights of {checkpoint}; ' in ' '.join(lines[:4])
     last = [line[9:].partition(': ')[0] for line in lines[-4:]]
     assert last[1:] == ['predictions', 'pictures', 'log'] and Path('found.pkl').is_file()
     assert list(Path('drawn').rglob('*.*'))
@@ -164,3 +165,22 @@ def test_a_file_gets_nothing() -> None:
     hook.after_test_iter(run, 0)
     hook.after_run(run)
     assert out.file.getvalue() == ''
+
+
+def test_a_silent_run_says_where_it_is(tmp_path, monkeypatch) -> None:
+    """A watcher prints these words when no line came for long."""
+    from mmposenc.engine.console import ConsoleHook
+    said = []
+    monkeypatch.setattr('mmposenc.engine.console.doing', said.append)
+    hook = ConsoleHook()
+    run = SimpleNamespace(iter=0, max_iters=4, val_dataloader=[0] * 2, test_dataloader=[0] * 3)
+    hook.before_train_epoch(run)
+    for run.iter in range(4):
+        hook.after_train_iter(run, run.iter % 2)
+    hook.before_val_epoch(run)
+    hook.after_val_iter(run, 0)
+    hook.before_test_epoch(run)
+    hook.after_test_iter(run, 2)
+    assert said == [*(f'training, step {step} of 4' for step in (1, 2, 3, 4, 4)),
+                    'validation, batch 1 of 2', 'validation, batch 2 of 2',
+                    'test, batch 1 of 3', 'test, batch 3 of 3']

@@ -1,0 +1,84 @@
+"""What the console says of a run before its first step: where the weights come from, and what of
+the schedule cannot be meant."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mmengine.hooks import LoggerHook
+from mmengine.model import is_model_wrapper
+from mmengine.optim.scheduler import ConstantParamScheduler, LinearParamScheduler
+from torch import nn
+
+#: What messages call the parameters of schedules.
+_NAMES = {'lr': 'learning rate'}
+#: Lines that a training at the least has, where it has so many steps.
+_LINES = 5
+
+
+def weights_line(runner: Any) -> str:
+    """Where the weights of a training come from, in one line.
+
+    Args:
+        runner: a runner that has loaded what it loads.
+    """
+    source = runner._load_from
+    if source is not None:
+        return f'continues {source}' if runner._resume else f'starts from the weights of {source}'
+    model = runner.model.module if is_model_wrapper(runner.model) else runner.model
+    files = dict(_files_of_parts(model))
+    if not files:
+        return 'weights: random'
+    parts = ', '.join(f'{name or "model"}: weights of {file}' for name, file in files.items())
+    return parts if '' in files else f'{parts}; all others are random'
+
+
+def _files_of_parts(model: nn.Module) -> Iterator[tuple[str, str]]:
+    """The names of modules whose ``init_cfg`` loads a file, and the files."""
+    for name, module in model.named_modules():
+        cfgs = getattr(module, 'init_cfg', None) or []
+        for cfg in [cfgs] if isinstance(cfgs, dict) else cfgs:
+            if isinstance(cfg, dict) and cfg.get('type') in ('Pretrained', 'PretrainedInit'):
+                yield name, str(cfg.get('checkpoint'))
+
+
+def warm_up_lines(runner: Any) -> list[str]:
+    """A line for each warm-up that the training does not come to the end of."""
+    schedulers = runner.param_schedulers or []
+    if isinstance(schedulers, dict):  # of several optimizers
+        schedulers = [each for part in schedulers.values() for each in part]
+    lines = []
+    for index, scheduler in enumerate(schedulers):
+        length, unit = ((runner.max_epochs, 'epochs') if scheduler.by_epoch
+                        else (runner.max_iters, 'steps'))
+        if not _rises(scheduler) or scheduler.end <= length:
+            continue
+        name = scheduler.param_name
+        lines.append(f'the warm-up of param_scheduler.{index} ({type(scheduler).__name__}, '
+                     f'end={scheduler.end}) is longer than the training of {length} {unit}, which never reaches the '
+                     f'full {_NAMES.get(name, name)}; lower its end, or train for longer')
+    return list(dict.fromkeys(lines))
+
+
+def _rises(scheduler: Any) -> bool:
+    if isinstance(scheduler, LinearParamScheduler):
+        return bool(scheduler.start_factor < scheduler.end_factor)
+    if isinstance(scheduler, ConstantParamScheduler):
+        return bool(scheduler.factor < 1)
+    return 'Warmup' in type(scheduler).__name__  # as mmdet's quadratic one
+
+
+def lower_interval(runner: Any) -> list[str]:
+    """Lets a training that has fewer steps than the interval of its lines have some lines.
+
+    Returns:
+        a line that says so, if it was changed.
+    """
+    lines = []
+    for hook in runner.hooks:
+        if isinstance(hook, LoggerHook) and runner.max_iters < hook.interval:
+            before, hook.interval = hook.interval, max(1, runner.max_iters // _LINES)
+            steps = 'step' if hook.interval == 1 else f'{hook.interval} steps'
+            lines.append(f'a line every {steps}, because the training has fewer than the '
+                         f'{before} of default_hooks.logger.interval')
+    return lines
