@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from mmposenc.checkpoint.integrity import whole_file
 from mmposenc.command_options import OPSET, TOLERANCE
+from mmposenc.console_streams import doing
 
 from ..config.checks import check_checkpoint, check_folder
 from ..config.models import build_model, image_channels, load_weights, preprocessor_config
@@ -92,10 +93,12 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
     notes.update(task=scope_of(cfg), outputs=raw.names(example))
     if classes := (meta.get('dataset_meta') or {}).get('classes'):
         notes['classes'] = list(classes)
+    doing('tracing the model')
     program = _program(raw, example, fixed_size)
     notes.update(_limits(program))
     with whole_file(path, suffix=f'.partial{path.suffix}') as partial:
         write = _write_onnx if path.suffix == '.onnx' else _write_pt2
+        doing(f'writing {path}')
         write(program, partial, notes, opset)
         sizes = [(images, *each) for each in _sizes(size, fixed_size, notes)
                  for images in ((1,) if decode else (1, 3))]
@@ -288,6 +291,7 @@ def _compare(raw: RawOutputs, run: Run, sizes: list[tuple[int, int, int]], chann
     """
     worst = 0.0
     for images, height, width in sizes:
+        doing(f'comparing the file with the model, {images} x {height} x {width}')
         batch = torch.randn(images, channels, height, width,
                             generator=torch.Generator().manual_seed(0))
         batch = batch if scale == 1.0 else (batch.abs() * scale / 4).clamp(max=scale)

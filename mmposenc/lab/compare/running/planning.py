@@ -13,6 +13,7 @@ from typing import Any
 
 from mmengine.config import Config
 
+from mmposenc.console_streams import doing
 from mmposenc.engine.config.checks import check_files, check_folder, check_sections
 from mmposenc.engine.config.nodes import tested_size
 from mmposenc.engine.config.options import read_config
@@ -158,7 +159,8 @@ def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float]
     model = find_insertion(cfg).type
     size = first_size(cfg) if entries and tested_size(cfg) is None else None
     refused: dict[str, ValueError] = {}
-    for entry in entries:
+    for index, entry in enumerate(entries, 1):
+        doing(f'checking encoding {index} of {len(entries)}, {entry.name}')
         try:
             check_fits(cfg, entry, sizes, size)
         except ValueError as error:
