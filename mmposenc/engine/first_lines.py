@@ -55,7 +55,8 @@ def warm_up_lines(runner: Any) -> list[str]:
             continue
         name = scheduler.param_name
         lines.append(f'the warm-up of param_scheduler.{index} ({type(scheduler).__name__}, '
-                     f'end={scheduler.end}) is longer than the training of {length} {unit}, which never reaches the '
+                     f'end={scheduler.end}) is longer than the training of {length} {unit}, '
+                     'which never reaches the '
                      f'full {_NAMES.get(name, name)}; lower its end, or train for longer')
     return list(dict.fromkeys(lines))
 
