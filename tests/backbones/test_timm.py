@@ -18,7 +18,6 @@ from timm.models import vision_transformer_sam
 from timm.models.beit import Beit
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.eva import Eva
-from timm.models.naflexvit import NaFlexVit
 from timm.models.pvt_v2 import PyramidVisionTransformerV2
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.swin_transformer_v2 import SwinTransformerV2
@@ -157,28 +156,16 @@ RELATIVE = {
              rel_pos_encoding=dict(type='mmposenc.LogSpacedCPB', hidden_dims=16,
                                    prefix_bias=False))),
 }
-NAFLEX = partial(NaFlexVit, patch_size=PATCH, embed_dim=24, depth=2, num_heads=3, num_classes=5,
-                 pos_embed_grid_size=(4, 4), dynamic_img_pad=True)
-GAP = dict(global_pool='avg', fc_norm=True, reg_tokens=4, init_values=1e-5)
-RADIO = dict(global_pool='token', class_token=True, reg_tokens=7, final_norm=False,
-             pos_embed_interp_mode='bilinear', pos_embed_ar_preserving=True,
-             pos_embed_antialias=False)
-#: What is compared, and timm's arguments, by our arch.
-TABLES_OF_NAFLEX = {
-    'naflex-base-gap': (pooled, GAP),
-    'naflex-base-par-gap': (pooled, dict(GAP, pos_embed_ar_preserving=True)),
-    'naflex-base-parfac-gap': (
-        pooled, dict(GAP, pos_embed_ar_preserving=True, pos_embed='factorized')),
-    'naflex-base-siglip': (last_map, dict(act_layer='gelu_tanh', pos_embed_interp_mode='bilinear')),
-    'radio-large-v3': (last_map, dict(RADIO, init_values=1e-5)),
-    'radio-huge-v3': (last_map, dict(RADIO, pos_embed_align_corners=True))}
+NAFLEX = ('naflex-base-gap', 'naflex-base-par-gap', 'naflex-base-parfac-gap', 'naflex-base-siglip',
+          'radio-large-v3', 'radio-huge-v3')
 
 
 def naflex(arch):
-    features, options = TABLES_OF_NAFLEX[arch]
-    view = dict(pool=None) if features is last_map else {}
-    return Case(partial(NAFLEX, **options), partial(ViT, arch, **OURS, **view), features,
-                [(40, 24), NATIVE, (24, 64), (8, 40)])
+    pools = arch.endswith('gap')
+    theirs = partial(timm.create_model, NAMES[arch], **{**SIZES, 'img_size': None},
+                     pos_embed_grid_size=(4, 4), dynamic_img_pad=True)
+    return Case(theirs, partial(ViT, arch, **OURS, **({} if pools else dict(pool=None))),
+                pooled if pools else last_map, [(40, 24), NATIVE, (24, 64), (8, 40)])
 
 
 SAM = partial(ViT, img_size=28, patch_size=4, embed_dims=16, num_layers=4, num_heads=2, pool=None,
@@ -235,7 +222,7 @@ CASES = {
                                                         out_indices=(0, 1)),
                              partial(maps, norm=name == 'beit, pretrained'), [(40, 24)])
        for name in ('beit', 'relpos')},
-    **{arch: naflex(arch) for arch in TABLES_OF_NAFLEX},
+    **{arch: naflex(arch) for arch in NAFLEX},
     'sam': Case(partial(TIMM_SAM, neck_chans=6), partial(SAM, neck_channels=6),
                 lambda model, x: [model.forward_features(x)],
                 [(28, 28), (32, 20), (12, 40), (44, 48)], resized=1e-10),
