@@ -1,12 +1,14 @@
 """Backbones and DETR's encoder for tests/test_torch_alone.py, which runs them with and without
-OpenMMLab; only torch and mmposenc are imported here."""
+OpenMMLab; nothing of OpenMMLab is imported here."""
+
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
+from tinybackbones import BUILD
 from torch import Tensor, nn
 
-from mmposenc.backbones import PVT, Swin, ViT
 from mmposenc.detr import DetrEncoder
 
 IRPE = dict(type='mmposenc.IRPE', rpe_on='qkv')
@@ -14,13 +16,7 @@ ENCODINGS: dict[str, Any] = dict(pos_encoding=[dict(type='mmposenc.PEG'),
                                                dict(type='mmposenc.ContextPool')],
                                  rel_pos_encoding=IRPE)
 MODELS: dict[str, Callable[[], nn.Module]] = {
-    'PVT': lambda: PVT(embed_dims=(8, 16), num_layers=(1, 2), num_heads=(1, 2), sr_ratios=(2, 1),
-                       mlp_ratios=(2, 2), patch_sizes=(4, 2), out_indices=(0, 1),
-                       mask_padding=True, **ENCODINGS),
-    'ViT': lambda: ViT(img_size=32, patch_size=8, embed_dims=16, num_layers=2, num_heads=2,
-                       pool=None, register_tokens=2, mask_padding=True, **ENCODINGS),
-    'Swin': lambda: Swin(embed_dims=8, num_layers=(2, 1), num_heads=(1, 2), window_size=3,
-                         out_indices=(0, 1), mask_padding=True, **ENCODINGS),
+    **{name: partial(BUILD[name], mask_padding=True, **ENCODINGS) for name in BUILD},
     'DetrEncoder': lambda: DetrEncoder(
         2, dict(self_attn_cfg=dict(embed_dims=16, num_heads=2, dropout=0.1, rel_pos_encoding=IRPE),
                 ffn_cfg=dict(embed_dims=16, feedforward_channels=24, ffn_drop=0.1)),
