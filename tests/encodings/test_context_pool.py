@@ -111,19 +111,12 @@ def test_weights_by_pairs_in_loops():
     assert module.query_key.weight.shape == (2 * 8, 8)
     assert ContextPool(8, weights='nonlocal', nonlocal_dims=2).query_key.weight.shape == (4, 8)
     x = torch.randn(1, 12, 8, dtype=torch.float64)
-    sigma = module.predict(x, (3, 4)).sigma[0]
-    theta, phi = module.query_key.weight.chunk(2)
-    theta_bias, phi_bias = module.query_key.bias.chunk(2)
+    sigma = module.predict(x, (3, 4)).sigma
+    theta, phi = F.linear(x, module.query_key.weight, module.query_key.bias).chunk(2, -1)
     out = module(x, (3, 4))
     for i in range(12):
-        q = theta @ x[0, i] + theta_bias
-        total, sums = 0.0, torch.zeros(8, dtype=torch.float64)
-        for j in range(12):
-            squared = (i // 4 - j // 4) ** 2 + (i % 4 - j % 4) ** 2
-            logit = q @ (phi @ x[0, j] + phi_bias) / math.sqrt(8)
-            share = torch.exp(logit - squared / (2 * sigma[i] ** 2))
-            total, sums = total + share, sums + share * x[0, j]
-        torch.testing.assert_close(out[0, i], sums / total)
+        logits = (theta[:, i:i + 1] * phi).sum(-1) / math.sqrt(8)
+        torch.testing.assert_close(out[:, i], loop(x, logits, sigma, (3, 4))[:, i])
 
 
 @pytest.mark.parametrize('change, message', [
