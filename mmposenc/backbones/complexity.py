@@ -39,7 +39,7 @@ def multiply_accumulates(run: Callable[[], object], inside: Sequence[nn.Module] 
     pointwise = getattr(torch.ops.mkldnn, '_linear_pointwise', None)
     counter = FlopCounterMode(display=False, custom_mapping=(
         {} if pointwise is None else {pointwise: _linear_flops}))
-    counter.mod_tracker = _Whole()
+    counter.mod_tracker = _Whole()  # type: ignore[assignment]
     starts, shares = [0], [0]
 
     def begin(*_: Any) -> None:
