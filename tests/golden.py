@@ -1,6 +1,4 @@
 """Reads the golden files: outputs of the official releases on small random models."""
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

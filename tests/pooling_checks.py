@@ -1,6 +1,4 @@
 """Inputs of context pooling, and a loop over pairs of tokens from the paper's formula."""
-from __future__ import annotations
-
 import math
 
 import torch

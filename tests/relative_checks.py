@@ -1,6 +1,4 @@
 """Checks every relative encoding passes, against loops over pairs of tokens in plain Python."""
-from __future__ import annotations
-
 import itertools
 import math
 from contextlib import contextmanager

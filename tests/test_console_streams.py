@@ -1,6 +1,4 @@
 """Standard streams that break, and work that is silent for long."""
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,6 +1,4 @@
 """Small detectors, batches and the configs they are built from."""
-from __future__ import annotations
-
 import copy
 from types import SimpleNamespace
 from typing import Any

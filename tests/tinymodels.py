@@ -1,6 +1,4 @@
 """Any shipped config at a few channels and blocks, and batches for it."""
-from __future__ import annotations
-
 import copy
 from typing import Any
 

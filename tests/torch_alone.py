@@ -1,6 +1,5 @@
 """Backbones and DETR's encoder for tests/test_torch_alone.py, which runs them with and without
 OpenMMLab; nothing of OpenMMLab is imported here."""
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

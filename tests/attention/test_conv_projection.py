@@ -1,6 +1,4 @@
 """The convolutional projection written out."""
-from __future__ import annotations
-
 import math
 
 import pytest

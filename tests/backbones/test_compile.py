@@ -1,7 +1,5 @@
 """Models whose blocks are compiled: few graphs for ten batches of other sizes and paddings, with
 the numbers and gradients of eager mode."""
-from __future__ import annotations
-
 import copy
 import shutil
 

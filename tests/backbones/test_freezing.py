@@ -1,6 +1,4 @@
 """What is frozen, what of it is trained all the same, and frozen blocks in bfloat16."""
-from __future__ import annotations
-
 import copy
 import re
 

@@ -1,6 +1,4 @@
 """Low-rank matrices beside frozen weights, by peft, which is no requirement of the tests."""
-from __future__ import annotations
-
 import sys
 
 import pytest

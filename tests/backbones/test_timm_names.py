@@ -4,8 +4,6 @@ features of timm's model, or those of a look-alike that is named.
 Some without ``--all``, with it one of seven. MMPOSENC_ALL=1 takes every name that timm lists,
 which needs ten minutes.
 """
-from __future__ import annotations
-
 import functools
 import os
 import re

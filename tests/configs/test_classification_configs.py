@@ -1,6 +1,4 @@
 """The ImageNet recipes: what papers count, decays, schedules and data. Steps: test_gradients.py."""
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,6 +1,4 @@
 """Detectors and segmentors: the models and recipes of OpenMMLab. Steps: test_gradients.py."""
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,8 +1,6 @@
 """Families of configs, with few channels, train a step and predict: a finite loss, a gradient for
 every trained weight, as several processes need it, and for no other; encodings learn and take no
 weight decay."""
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,6 +1,4 @@
 """Published weights of configs: fetched by training alone, and where a file of them goes."""
-from __future__ import annotations
-
 import urllib.error
 from typing import Any
 

@@ -1,6 +1,4 @@
 """Papers' tables: rows are models, and their counts are what the models have."""
-from __future__ import annotations
-
 import re
 
 import pytest

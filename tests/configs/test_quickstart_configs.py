@@ -1,7 +1,5 @@
 """The configs of the quickstart, made narrow, trained and tested; the command is in tests/commands.
 """
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

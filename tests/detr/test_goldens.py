@@ -1,6 +1,4 @@
 """iRPE's DETR, as released, through the converter."""
-from __future__ import annotations
-
 import pytest
 import torch
 from golden import assert_released, golden_names, load_golden

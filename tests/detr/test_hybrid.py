@@ -1,6 +1,4 @@
 """RT-DETR's hybrid encoder against the release's numbers, and its promises about padding."""
-from __future__ import annotations
-
 import copy
 import re
 

@@ -1,6 +1,4 @@
 """Options, what they do to the model, and bad input."""
-from __future__ import annotations
-
 import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 
 # isort: split

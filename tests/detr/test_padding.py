@@ -1,6 +1,4 @@
 """Padding: what lies there, and how much of it, changes nothing."""
-from __future__ import annotations
-
 import pytest
 import tinydetr as tiny
 import torch

@@ -1,6 +1,4 @@
 """Pixel decoders: mmdet's without encodings, and what encodings do in them."""
-from __future__ import annotations
-
 import copy
 from typing import Any
 

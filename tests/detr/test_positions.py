@@ -1,6 +1,4 @@
 """Which cells of a map are padding, against the pixels that each cell looks at."""
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

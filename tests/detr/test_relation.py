@@ -1,6 +1,4 @@
 """Biases of decoders by boxes: against their formulas, and in every detector."""
-from __future__ import annotations
-
 import math
 import pickle
 

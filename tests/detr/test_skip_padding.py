@@ -1,6 +1,4 @@
 """Layers that go through valid tokens alone give what they give with the padding."""
-from __future__ import annotations
-
 import copy
 
 import pytest

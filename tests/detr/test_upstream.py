@@ -1,6 +1,4 @@
 """With no encoding, results and gradients are mmdet's, and its checkpoints load."""
-from __future__ import annotations
-
 import copy
 from functools import partial
 

@@ -1,6 +1,4 @@
 """Every encoding of ENCODINGS, made for any sizes: what tests and benchmarks run over."""
-from __future__ import annotations
-
 from mmposenc import encodings
 from mmposenc.encodings import RelativeEncoding, TokenEncoding, build_encoding
 from mmposenc.encodings.context_pool import LOCALITIES, WEIGHTS

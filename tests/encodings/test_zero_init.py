@@ -1,6 +1,4 @@
 """Encodings added to a trained model: at first they change nothing, and they train from there."""
-from __future__ import annotations
-
 import examples
 import pytest
 import torch

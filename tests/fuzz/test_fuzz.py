@@ -4,8 +4,6 @@ same from its own state dict, or raises a ValueError that names an argument.
 Options of an encoding are those of its examples, mixed, and wrong ones of the same kind, so that a
 new encoding is tried without a line here.
 """
-from __future__ import annotations
-
 import copy
 import inspect
 import re
