@@ -92,6 +92,9 @@ def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
         if hasattr(each, 'no_weight_decay'):
             names = partial(_no_weight_decay, each, each.no_weight_decay)
             setattr(each, 'no_weight_decay', names)  # noqa: B010  (mypy expects a parameter)
+        if hasattr(each, 'group_matcher'):
+            matcher = partial(_group_matcher, hasattr(each, 'layers'), each.group_matcher)
+            setattr(each, 'group_matcher', matcher)  # noqa: B010
     return model
 
 
@@ -262,5 +265,26 @@ def _encode_map(placed: PlacedEncodings, x: Tensor, position: int) -> Tensor:
 
 
 def _no_weight_decay(model: nn.Module, own: Callable[[], Any]) -> set[str]:
-    """timm's names of parameters without weight decay, and the tables of relative encodings."""
-    return {*own(), *position_tables(model)}
+    """timm's names of parameters without weight decay, and the tables of encodings."""
+    tables = [name for name, _ in model.named_parameters()
+              if 'pos_encodings.' in name and name.endswith('pos_embed')]
+    return {*own(), *position_tables(model), *tables}
+
+
+def _group_matcher(in_stages: bool, own: Callable[..., dict[str, Any]], coarse: bool = False
+                   ) -> dict[str, Any]:
+    """timm's groups of parameters for layer-wise rates, and those of encodings: with the block that
+    they follow, with the first one that shares them, or with what comes before the blocks."""
+    groups = own(coarse=coarse)
+    stage = r'^layers\.(\d+)\.' if in_stages else '^'
+    before = r'layers\.0\.pos_encodings' if in_stages else 'pos_encodings'
+    encodings: list[tuple[str, tuple[int, ...] | None]] = [
+        (stage + r'pos_encodings\.at\.after(\d+)', None),
+        (stage + r'pos_encodings\.at\.before', (0,)),
+        (stage + 'rel_pos_encoding', (0,)),
+        ('^rel_pos_encoding', (0, 0) if in_stages and not coarse else (0,))]
+    if in_stages and coarse:  # a stage is a group
+        encodings = encodings[-1:]
+    blocks = groups['blocks']
+    return {**groups, 'stem': rf'{groups["stem"]}|{before}\.at\.before',
+            'blocks': [*encodings, *([(blocks, None)] if isinstance(blocks, str) else blocks)]}

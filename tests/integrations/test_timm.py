@@ -12,6 +12,10 @@ import pytest
 import timm
 import torch
 from concurrent_calls import in_threads
+from timm.models import group_parameters
+from timm.models.swin_transformer import SwinTransformer
+from timm.models.vision_transformer import VisionTransformer
+from timm.optim import create_optimizer_v2
 
 from mmposenc.backbones import Swin, ViT, load_pretrained
 from mmposenc.encodings import PEG, RelativePositionBias, position_tables
@@ -281,6 +285,53 @@ def test_tables_take_no_weight_decay():
     model = add_encoding(build('vit_tiny_patch16_224'), dict(type='mmposenc.PEG'), IRPE)
     assert {'pos_embed', 'cls_token', *position_tables(model)} <= model.no_weight_decay()
     assert len(position_tables(model)) == 9
+
+
+def depths(model, coarse=False):
+    return group_parameters(model, model.group_matcher(coarse=coarse), reverse=True)
+
+
+@pytest.mark.parametrize('sharing', ['layer', 'all'])
+def test_layer_wise_rates_of_a_vit_are_those_of_the_backbones_here(sharing):
+    token = [dict(type='mmposenc.LearnedPositionEmbedding'), dict(type='mmposenc.PEG')]
+    sizes = dict(num_heads=3, img_size=64, patch_size=16)
+    model = add_encoding(VisionTransformer(embed_dim=48, depth=4, num_classes=5, **sizes), token,
+                         IRPE, rel_pos_sharing=sharing)
+    own = ViT(embed_dims=48, num_layers=4, pos_encoding=token, rel_pos_encoding=IRPE,
+              rel_pos_sharing=sharing, **sizes)
+    found = depths(model)
+    names = [name for name in found if 'encoding' in name]
+    assert len(names) == len([name for name, _ in model.named_parameters() if 'encoding' in name])
+    assert {name: found[name] for name in names} == {
+        name: own.get_layer_depth(f'backbone.{name}')[0] for name in names}
+    assert found['pos_embed'] == 0 and found['blocks.2.norm1.weight'] == 3
+    assert {'pos_encodings.at.before.0.pos_embed', *position_tables(model)} <= \
+        model.no_weight_decay()
+    groups = create_optimizer_v2(model, 'adamw', lr=1.0, weight_decay=0.05, layer_decay=0.5)
+    scales = {id(parameter): group['lr_scale'] for group in groups.param_groups
+              for parameter in group['params']}
+    assert scales[id(model.pos_encodings.at.before[0].pos_embed)] == 0.5 ** 5
+
+
+@pytest.mark.parametrize('sharing', ['layer', 'stage', 'all'])
+def test_layer_wise_rates_of_a_swin_are_those_of_its_blocks(sharing):
+    model = add_encoding(
+        SwinTransformer(img_size=32, patch_size=2, window_size=4, embed_dim=12, depths=(2, 2),
+                        num_heads=(2, 2), num_classes=0), dict(type='mmposenc.PEG'),
+        dict(type='mmposenc.RelativePositionBias'), (-1, 1), rel_pos_sharing=sharing,
+        drop_rel_pos=True)
+    found, coarse = depths(model), depths(model, coarse=True)
+    for stage in range(2):
+        at, block = f'layers.{stage}.pos_encodings.at', f'layers.{stage}.blocks'
+        first, last = (found[f'{block}.{i}.norm1.weight'] for i in range(2))
+        before, after = (found[f'{at}.{where}.0.proj.0.weight'] for where in ('before', 'after1'))
+        assert before == (first if stage else found['patch_embed.proj.weight']) and after == last
+        assert coarse[f'{at}.after1.0.proj.0.weight'] == coarse[f'{block}.0.norm1.weight']
+    shared = [name for name in found if 'rel_pos_encoding' in name and 'blocks' not in name]
+    firsts = [found[f'layers.{stage}.blocks.0.norm1.weight'] for stage in range(2)]
+    assert {found[name] for name in shared} == {
+        'layer': set(), 'stage': {*firsts}, 'all': {firsts[0]}}[sharing]
+    assert all(coarse[name] <= coarse['layers.1.blocks.0.norm1.weight'] for name in shared)
 
 
 BAD = {
