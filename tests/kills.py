@@ -130,8 +130,7 @@ def arm(kind: str, number: int) -> None:
     elif kind == 'remove':
         before(LocalBackend, 'remove', lambda *args: die() if comes() else None)
     elif kind == 'renamed':
-        before(integrity, 'flush', lambda path: die() if Path(path).is_dir() and comes()
-               else None)
+        before(integrity, 'flush', lambda path: die() if Path(path).is_dir() and comes() else None)
 
 
 def result(work_dir: Path) -> dict[str, Any]:

@@ -39,8 +39,7 @@ def run_python(*words: object, folder: Path = ROOT, **env: str) -> str:
 
 def load_script(folder: str, name: str) -> ModuleType:
     """``folder``/``name``.py of the repository, run as a module of its own."""
-    spec = importlib.util.spec_from_file_location(
-        f'{folder}_{name}', ROOT / folder / f'{name}.py')
+    spec = importlib.util.spec_from_file_location(f'{folder}_{name}', ROOT / folder / f'{name}.py')
     module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / folder)  # where a script finds its neighbours

@@ -138,8 +138,7 @@ def drawn(parts: dict[str, Any], scope: str) -> nn.Module:
             nn.init.uniform_(parameter, 0.4, 0.6, generator=generator)
         elif parameter.dim() > 1 and 'pos' not in key:
             size = 0.1 if 'reg' in key else 1.0  # boxes move by little
-            nn.init.normal_(parameter, std=size * parameter[0].numel() ** -0.5,
-                            generator=generator)
+            nn.init.normal_(parameter, std=size * parameter[0].numel() ** -0.5, generator=generator)
     head = getattr(built, 'bbox_head', None)
     for layer in getattr(head, 'rtm_reg', [head.retina_reg] if type(head).__name__ == 'FSAFHead'
                          else []):

@@ -46,8 +46,7 @@ def call(*words, status=0):
     return ended.value.code
 
 
-ASKED = ('cls.py', '--encodings', 'none', 'peg', '--out', 'out', '--pictures', '0',
-         '--no-figures')
+ASKED = ('cls.py', '--encodings', 'none', 'peg', '--out', 'out', '--pictures', '0', '--no-figures')
 
 
 def test_a_study_is_made_grows_and_is_not_repeated(here, capsys):

@@ -73,8 +73,7 @@ def test_tables_stay_as_they_are_or_are_resized_to_the_size_of_training(tmp_path
 def test_the_sines_of_a_detr_are_its_own():
     cfg = Config(dict(default_scope='mmdet', model=tinydetr.detr(
         backbone=tinydetr.resnet(out_indices=(3,)), channels=32)))
-    kept, same = (apply(cfg, entry).model.to_dict()
-                  for entry in read_entries(['keep', 'sincos']))
+    kept, same = (apply(cfg, entry).model.to_dict() for entry in read_entries(['keep', 'sincos']))
     assert kept == same
     both, = read_entries(['keep+irpe-k'])
     check_fits(cfg, both, [1.0], (64, 64))

@@ -112,8 +112,7 @@ def test_the_loss_of_the_curve_is_the_mean_of_the_logged_ones(finished):
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     # The log's numbers are rounded to nothing, but smoothed over the last ones: window 10, so all.
     losses = [line['loss'] for line in lines if 'loss' in line]
-    single = [losses[0]] + [losses[i] * (i + 1) - losses[i - 1] * i
-                            for i in range(1, len(losses))]
+    single = [losses[0]] + [losses[i] * (i + 1) - losses[i - 1] * i for i in range(1, len(losses))]
     expected = [sum(single[:2]) / 2, sum(single[2:]) / 2]
     assert [point['loss'] for point in read_record(run)['curve']] == pytest.approx(
         expected, abs=1e-5)

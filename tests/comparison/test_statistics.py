@@ -39,8 +39,7 @@ def test_roles_base_and_best():
               'learned': seeded(90.2, 92, 90.1), 'irpe': seeded(94, 96.5, 95.2),
               'once': seeded(50.)}
     stand = standings(values)
-    rows = {(row['role'], row['encoding']): row
-            for row in compare(values, 'none', 1.0, 1.0, stand)}
+    rows = {(row['role'], row['encoding']): row for row in compare(values, 'none', 1.0, 1.0, stand)}
     assert {name for role, name in rows if role == 'base'} == {'peg', 'learned', 'irpe', 'once'}
     assert {name for role, name in rows if role == 'best'} == {'none', 'learned', 'irpe', 'once'}
     assert {row['against'] for (role, _), row in rows.items() if role == 'best'} == {'peg'}

@@ -31,8 +31,7 @@ def test_gradients_through_mmcv(device):
     inputs = tuple(x.requires_grad_() for x in (value, locations, weights))
 
     def attention(value, locations, weights):
-        return MultiScaleDeformableAttnFunction.apply(value, shapes, starts, locations, weights,
-                                                      64)
+        return MultiScaleDeformableAttnFunction.apply(value, shapes, starts, locations, weights, 64)
     assert torch.autograd.gradcheck(attention, inputs)
     output = attention(*inputs)
     torch.testing.assert_close(output, multi_scale_deformable_attn_pytorch(

@@ -42,8 +42,7 @@ def test_resizing(options):
 def test_adaptive_means(size):
     agree(deterministic.adaptive_avg_pool2d, F.adaptive_avg_pool2d, maps(2, 3, 5, 7),
           output_size=size)
-    agree(deterministic.adaptive_avg_pool2d, F.adaptive_avg_pool2d, maps(3, 4, 2),
-          output_size=size)
+    agree(deterministic.adaptive_avg_pool2d, F.adaptive_avg_pool2d, maps(3, 4, 2), output_size=size)
 
 
 @pytest.mark.parametrize('align_corners', [False, True])
@@ -69,8 +68,7 @@ def test_cross_entropy(options):
     if 'label_smoothing' not in options:
         agree(deterministic.nll_loss, F.nll_loss, maps(2, 4, 3, 5), target, **options)
     else:
-        agree(deterministic.cross_entropy, F.cross_entropy, maps(2, 4, 3),
-              maps(2, 4, 3).softmax(1))
+        agree(deterministic.cross_entropy, F.cross_entropy, maps(2, 4, 3), maps(2, 4, 3).softmax(1))
 
 
 def test_cumulative_sums():

@@ -76,8 +76,7 @@ def test_layers_that_cannot_run_are_refused_when_they_are_built():
     unrefused = {layer.__name__ for layer in without
                  if not {base.__name__ for base in layer.__mro__} & set(missing.LAYERS)}
     assert unrefused <= {'GroupAll', 'FusedBiasLeakyReLU', 'SyncBatchNorm'}
-    assert set(missing.LAYERS) - known <= {'SoftmaxFocalLoss', 'SparseConvolution',
-                                           'SparseMaxPool'}
+    assert set(missing.LAYERS) - known <= {'SoftmaxFocalLoss', 'SparseConvolution', 'SparseMaxPool'}
     for name, build in {
             'RoIAlignRotated': lambda: ops.RoIAlignRotated((7, 7), 0.5, 2),
             'SubMConv3d': lambda: ops.SubMConv3d(3, 4, 3),

@@ -78,8 +78,7 @@ def test_detr_with_a_checkpoint(tmp_path):
 
 
 @pytest.mark.filterwarnings('ignore')
-@pytest.mark.parametrize('name', [
-    pytest.param('RetinaNet', marks=pytest.mark.slow), 'FCOS'])
+@pytest.mark.parametrize('name', [pytest.param('RetinaNet', marks=pytest.mark.slow), 'FCOS'])
 def test_decoded_boxes_are_those_of_predict(name, tmp_path):
     """Of an image that was not compared at, in their order; limits of numbers and scores hold."""
     torch.manual_seed(0)

@@ -38,8 +38,7 @@ def test_what_is_written_is_read(tmp_path) -> None:
         found = fresh.read(A, B)
         assert len(found) == 2 and all(map(torch.equal, found, features()))
         assert fresh.read(A, C) is None and fresh.read(C, B) is None
-    assert store.counts == {'read': 1, 'damaged': 0, 'written': 1, 'no room': 0,
-                            'not kept': 0}
+    assert store.counts == {'read': 1, 'damaged': 0, 'written': 1, 'no room': 0, 'not kept': 0}
     assert len(files(tmp_path)) == 1  # nothing half written lies about
 
 
@@ -162,8 +161,7 @@ def test_cached_features_are_those_of_the_backbone(tmp_path, masked) -> None:
     expected = backbone(x)
     cached = CachedFeatures(backbone, store)
     first, second = cached(x), cached(x)
-    assert store.counts == {'read': 2, 'damaged': 0, 'written': 2, 'no room': 0,
-                            'not kept': 0}
+    assert store.counts == {'read': 2, 'damaged': 0, 'written': 2, 'no room': 0, 'not kept': 0}
     for out, again, own in zip(first, second, expected, strict=True):
         assert out.shape == own.shape == (2, 16, 7, 6) and out.dtype == own.dtype
         assert torch.equal(out, again)

@@ -63,8 +63,7 @@ def test_pictures_and_labels_are_read_as_in_the_test() -> None:
 
 
 def test_a_config_that_changes_its_test(capsys) -> None:
-    cfg = load_config(
-        'mmposenc::segmentation/small/linear_vit-s14_1xb4-10e_camvid-252x336.py')
+    cfg = load_config('mmposenc::segmentation/small/linear_vit-s14_1xb4-10e_camvid-252x336.py')
     set_tta(cfg)
     _, augmented = cfg.test_dataloader.dataset.pipeline
     assert [step.scale for step in augmented.transforms[0]] == [(252, 189), (336, 252), (420, 315)]
