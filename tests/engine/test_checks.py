@@ -6,7 +6,12 @@ from mmengine.config import Config
 
 from mmposenc.engine import load_config
 from mmposenc.engine.config import checks
-from mmposenc.engine.config.checks import check_files, check_num_classes, check_sections
+from mmposenc.engine.config.checks import (
+    check_files,
+    check_num_classes,
+    check_palettes,
+    check_sections,
+)
 from mmposenc.engine.config.options import check_silent_arguments
 
 
@@ -101,6 +106,22 @@ def test_class_counts_that_disagree_are_all_named(cfg, lines) -> None:
     with pytest.raises(ValueError, match='must be the same number') as error:
         check_num_classes(cfg, ('train', 'val'))
     assert all(line in str(error.value) for line in lines)
+
+
+@pytest.mark.parametrize('palette, fits', [
+    ([(1, 2, 3), (4, 5, 6)], False), (((1, 2, 3),), False), ([[1, 2, 3]] * 3, True),
+    ([[1, 2, 3]] * 4, True), ([], True), (None, True), ('random', True), ((1, 2, 3), True)])
+def test_a_palette_has_a_colour_for_each_class(palette, fits) -> None:
+    cfg = segmentation(dict(num_classes=3))
+    check_palettes(cfg, ('train', 'val'))
+    cfg.val_dataloader.dataset.metainfo.palette = palette
+    check_palettes(cfg, ('train',))
+    if fits:
+        check_palettes(cfg, ('train', 'val'))
+        return
+    with pytest.raises(ValueError, match=r'^val_dataloader\.dataset\.metainfo\.palette has '
+                                         f'{len(palette)} colours for 3 classes; give one'):
+        check_palettes(cfg, ('train', 'val'))
 
 
 def test_classes_that_the_type_of_a_data_set_knows() -> None:

@@ -136,6 +136,29 @@ def check_queries(cfg: Config) -> None:
                          + f' and {classes} classes' * (classes > 1))
 
 
+def check_palettes(cfg: Config, phases: tuple[str, ...]) -> None:
+    """Checks that data sets that name colours have one for each class; libraries stop with a bare
+    assertion when the model is built, or when they draw.
+
+    Args:
+        cfg: the whole config.
+        phases: of 'train', 'val', 'test': the ones about to be used.
+
+    Raises:
+        ValueError: names the data set, and both numbers.
+    """
+    scope = cfg.get('default_scope')
+    for phase in phases:
+        for key, node in data_sets(cfg, phase):
+            palette = (node.get('metainfo') or {}).get('palette')
+            if not isinstance(palette, (list, tuple)) or not palette:
+                continue  # none, or the name of a palette of any length
+            classes = metainfo_of(node, scope, 'classes') or ()
+            if not isinstance(palette[0], int) and len(palette) < len(classes):
+                raise ValueError(f'{key}.metainfo.palette has {len(palette)} colours for '
+                                 f'{len(classes)} classes; give one for each')
+
+
 def check_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
     """Checks that data sets that number their folders have the same ones.
 

@@ -18,6 +18,7 @@ from ..config.checks import (
     check_folder,
     check_no_study,
     check_num_classes,
+    check_palettes,
     check_queries,
     check_save_best,
     check_sections,
@@ -108,6 +109,7 @@ def _check(cfg: Config, phases: tuple[str, ...]) -> None:
         check_save_best(cfg)
     check_files(cfg, phases)
     check_num_classes(cfg, phases)
+    check_palettes(cfg, phases)
     check_queries(cfg)
     check_class_folders(cfg, phases)
 
