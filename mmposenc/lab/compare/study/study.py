@@ -21,8 +21,8 @@ from .lengths import Length
 from .metrics import Metric, metric_of
 
 SCHEMA = 1
-#: What a comparison writes into its folder, beside config.py, study.json and a cluster's logs.
-_RESULTS = ('report.html', 'results.csv', 'best.py', 'runs', 'figures')
+#: What a comparison writes into its folder, beside config.py and study.json.
+_RESULTS = ('report.html', 'results.csv', 'best.py', 'runs', 'figures', 'submitit')
 
 
 @dataclass(frozen=True)
