@@ -200,8 +200,10 @@ def printable(text: object) -> str:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The end of an error message that suggests known names similar to ``name``."""
-    close = difflib.get_close_matches(name, known, n=3)
+    """The end of an error message that suggests known names similar to ``name``, also if they
+    differ in capitals."""
+    names = {each.lower(): each for each in known}
+    close = [names[each] for each in difflib.get_close_matches(name.lower(), names, n=3)]
     return f'; did you mean {" or ".join(map(repr, close))}?' if close else ''
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from ..command_line import suggest
 from ..functional.grids import as_grid
 from ..names import class_of_name
 from ..own_classes import class_of_file, is_file_class
@@ -58,6 +59,11 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
         if missing:
             raise ValueError(f'{argument}={cfg!r} has no {" and no ".join(missing)}; '
                              f'{cls.__name__} requires it')
+        unknown = [name for name in arguments if not _takes(cls, name)]
+        if unknown:
+            known = inspect.signature(cls).parameters
+            raise ValueError(f'{argument}={cfg!r}: {cls.__name__} has no argument {unknown[0]!r}'
+                             f'{suggest(unknown[0], known)}')
         try:
             module = cls(**arguments)
         except TypeError as error:
@@ -161,6 +167,7 @@ def resolve(name: Any, argument: str) -> type:
     from .. import encodings
     cls = name if isinstance(name, type) else find_class(name)
     if not isinstance(cls, type):
-        raise ValueError(f'{argument}: unknown encoding type={name!r}; mmposenc has '
+        similar = suggest(str(name).rpartition('.')[2], encodings.ENCODINGS)
+        raise ValueError(f'{argument}: unknown encoding type={name!r}{similar}; mmposenc has '
                          f'{", ".join(sorted(encodings.ENCODINGS))}')
     return cls

@@ -110,10 +110,13 @@ def test_bad_positions_are_named(encoding, positions, message):
 
 
 @pytest.mark.parametrize('cfg, message', [
-    (dict(type='mmposenc.PEGG', embed_dims=4), "unknown encoding type='mmposenc.PEGG'; mmposenc "
-                                               'has .*LearnedPositionEmbedding'),
+    (dict(type='mmposenc.PEGG', embed_dims=4), "unknown encoding type='mmposenc.PEGG'; did you "
+                                               "mean 'PEG'.*; mmposenc has .*LearnedPositionEmb"),
+    (dict(type='mmposenc.Peg'), "type='mmposenc.Peg'; did you mean 'PEG'"),
+    (dict(type='mmposenc.Xyz'), "type='mmposenc.Xyz'; mmposenc has "),
+    (dict(type='PEG', kernal_size=3), "PEG has no argument 'kernal_size'; did you mean 'kernel_si"),
     (dict(kernel_size=3), "has no 'type'"),
-    (dict(type='PEG', kernel=3), "unexpected keyword argument 'kernel'"),
+    (dict(type='PEG', kernel=3), "PEG has no argument 'kernel'"),
     ('PEG', 'must be a dict with a type, or a module'),
     (torch.nn.Linear(2, 2), 'Linear is no TokenEncoding')])
 def test_bad_configs_are_named(cfg, message):

@@ -1,10 +1,11 @@
 """A bare model starts as training from scratch does."""
 import logging
 
+import pytest
 import torch
 
 from mmposenc import engine
-from mmposenc.engine.config.models import build_bare
+from mmposenc.engine.config.models import build_bare, load_weights
 
 
 def deformable_detr():
@@ -34,3 +35,16 @@ def test_other_ways_to_start_stay_beside_weights_that_are_not_loaded():
     cfg.model.backbone.init_cfg = [dict(type='Pretrained', checkpoint='no/such/file.pth'),
                                    dict(type='Constant', layer='Conv2d', val=.25)]
     assert (build_bare(cfg).backbone.conv1.weight == .25).all()
+
+
+def test_the_config_beside_a_checkpoint_is_named(tmp_path):
+    """Of the training that wrote both; of several nobody knows which."""
+    checkpoint = tmp_path / 'epoch_1.pth'
+    torch.save(dict(state_dict={'x': torch.zeros(1)}), checkpoint)
+    model = torch.nn.Linear(2, 2)
+    (tmp_path / 'mine.py').write_text('')
+    with pytest.raises(ValueError, match=f'it was trained with, {tmp_path}/mine.py:'):
+        load_weights(model, str(checkpoint))
+    (tmp_path / 'other.py').write_text('')
+    with pytest.raises(ValueError, match='it was trained with:'):
+        load_weights(model, str(checkpoint))

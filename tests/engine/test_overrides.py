@@ -125,3 +125,11 @@ def test_a_misspelt_section_is_named() -> None:
     with pytest.raises(ValueError, match="no 'pos_encodign'; did you mean 'pos_encoding'"):
         override(load_config(DEFORMABLE), {'model.encoder.pos_encodign.type': 'mmposenc.PEG'})
     assert not LIVE_KEYS & set(ENCODINGS)
+
+
+def test_a_size_stays_a_tuple() -> None:
+    """The shell has no tuples; Resize takes nothing else for a size."""
+    cfg = overridden(PVT, {'test_dataloader.dataset.pipeline.1.scale': [320, 240],
+                           'model.neck.in_channels': [1, 2, 3, 4]})
+    assert cfg.test_dataloader.dataset.pipeline[1].scale == (320, 240)
+    assert cfg.model.neck.in_channels == [1, 2, 3, 4]

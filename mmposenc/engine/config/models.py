@@ -127,10 +127,17 @@ def load_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
     state = {name.removeprefix('module.'): value for name, value in state.items()}
     if wrong := mismatch(model.state_dict(), state):
         raise ValueError(f'{checkpoint} does not fit the model of the config; use the one that it '
-                         f'was trained with:\n{wrong}')
+                         f'was trained with{written_beside(checkpoint)}:\n{wrong}')
     _load_checkpoint_to_model(model, loaded)
     meta = loaded.get('meta')
     return meta if isinstance(meta, dict) else {}
+
+
+def written_beside(checkpoint: str) -> str:
+    """The config that the training of a checkpoint wrote into its folder, to end a sentence; ''
+    where there is none."""
+    found = sorted(Path(checkpoint).parent.glob('*.py'))
+    return f', {found[0]}' if len(found) == 1 else ''
 
 
 def own_preprocessor(cfg: Config) -> Any:

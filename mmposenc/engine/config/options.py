@@ -109,6 +109,8 @@ def override(cfg: Config, options: dict[str, Any] | None) -> None:
         _check_key(cfg, key)
     for key, value in options.items():
         _open_sections(cfg, key)
+        if isinstance(at(cfg, key), tuple) and isinstance(value, list):
+            options[key] = tuple(value)  # a scale must be one, and the shell has no tuples
         for line in _leave_out(cfg, key, value, set(options)):
             print(f'--cfg-options {key}: {line}')
     cfg.merge_from_dict(options)

@@ -11,6 +11,7 @@ from torch import distributed as dist
 
 from mmposenc.checkpoint import load_checkpoint
 
+from ..config.channels import check_channels
 from ..config.checks import (
     check_checkpoint,
     check_class_folders,
@@ -111,6 +112,8 @@ def _check(cfg: Config, phases: tuple[str, ...]) -> None:
     check_num_classes(cfg, phases)
     check_palettes(cfg, phases)
     check_queries(cfg)
+    if 'train' in phases:
+        check_channels(cfg)
     check_class_folders(cfg, phases)
 
 

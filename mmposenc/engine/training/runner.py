@@ -22,6 +22,7 @@ from mmposenc.checkpoint.integrity import whole_file
 from mmposenc.checkpoint.mismatch import mismatch
 from mmposenc.operators.deterministic import deterministic_forms
 
+from ..config.models import written_beside
 from ..config.nodes import checked
 from ..console import ConsoleHook, quiet
 from .checkpoints import INTERRUPTED, CheckpointHook, latest_checkpoint, not_finite, note_checkpoint
@@ -120,7 +121,8 @@ class CheckpointRunner(_Runner):
             strict, report = bool(others), others or report
         wrong = f'the checkpoint {self._loading} does not fit the model'
         if strict:  # what to do comes first: of many lines few are shown
-            raise ValueError(f'{wrong}; use the config it was trained with, or pass '
+            raise ValueError(f'{wrong}; use the config it was trained with'
+                             f'{written_beside(self._loading)}, or pass '
                              '--allow-mismatch (load_strict=False in the config) to load only '
                              f'what fits\n{report}')
         self.logger.warning(f'{wrong}\n{report}')
