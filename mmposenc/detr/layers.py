@@ -152,7 +152,7 @@ class MultiheadAttention(BaseModule):
         super().__init__(init_cfg)
         self.embed_dims, self.num_heads, self.batch_first = embed_dims, num_heads, True
         self.attn = ProjectedAttention(embed_dims, num_heads, attn_drop, bias=bias)
-        self.attn_drop, self.proj_drop = attn_drop, nn.Dropout(proj_drop)
+        self.proj_drop = nn.Dropout(proj_drop)
         self.dropout_layer = build_dropout(dropout_layer)
         self.form = checked_form(form)
         self.rel_pos_encoding = build_relative_encoding(
@@ -192,7 +192,7 @@ class MultiheadAttention(BaseModule):
         same = key is query and key_pos is query_pos
         query = query if query_pos is None else query + query_pos
         key = query if same else key if key_pos is None else key + key_pos
-        dropout_p = self.attn_drop if self.training else 0.0
+        dropout_p = self.attn.dropout if self.training else 0.0
 
         def run(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
             if isinstance(hw_shape, Row):

@@ -22,7 +22,7 @@ from .metrics import Metric, metric_of
 
 SCHEMA = 1
 #: What a comparison writes into its folder, beside config.py and study.json.
-_RESULTS = ('report.html', 'results.csv', 'best.py', 'runs', 'figures', 'submitit')
+_RESULTS = ('report.html', 'results.csv', 'best.py', 'runs', 'figures')
 
 
 @dataclass(frozen=True)
