@@ -25,10 +25,11 @@ from .console_streams import safe_streams
 _PLAIN = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError,
           PermissionError)
 _WIDTH = 600
-#: What pycocotools and mmdet print while they read annotations and evaluate.
-_COCO = re.compile(r'loading annotations into|creating index|index created|loading and preparing|'
-                   r'running per image|evaluate annotation type|accumulating|done \(t=|'
-                   r' ?average (?:precision|recall) ', re.I)
+#: What pycocotools and mmdet print while they read annotations and evaluate, and mmengine when it
+#: loads a checkpoint.
+_CHATTER = re.compile(r'loading annotations into|creating index|index created|running per image|'
+                      r'loading and preparing|evaluate annotation type|accumulating|done \(t=|'
+                      r' ?average (?:precision|recall) |loads checkpoint by', re.I)
 
 
 class Parser(argparse.ArgumentParser):
@@ -47,14 +48,14 @@ class Parser(argparse.ArgumentParser):
 
 
 class Prints:
-    """A standard output that sends what libraries print of COCO's files to the log of the run."""
+    """A standard output that sends what libraries print of their files to the log of the run."""
 
     def __init__(self, stream: Any) -> None:
         self.stream, self.dropped = stream, False
 
     def write(self, text: str) -> int:
         # print() writes the line end in a separate call.
-        self.dropped = bool(_COCO.match(text)) or self.dropped and text == '\n'
+        self.dropped = bool(_CHATTER.match(text)) or self.dropped and text == '\n'
         if not self.dropped:
             return self.stream.write(text)
         for handler in _log_handlers(_loggers()[-1:]):

@@ -7,6 +7,7 @@ Writes predictions.json, pictures/ and, in segmentation, masks/ (docs/predict.md
 """
 import argparse
 import sys
+from pathlib import Path
 
 from ..command_line import Parser, reported
 from ..command_options import add_config, add_data
@@ -41,8 +42,9 @@ def main(argv: list[str] | None = None) -> None:
             cfg, args.checkpoint, args.source, args.out, score_thr=args.score_thr,
             batch_size=args.batch_size, pictures=not args.no_pictures, device=args.device,
             overwrite=args.overwrite, strict=args.strict)
-    print(f'results: {args.out}/predictions.json'
-          + f', pictures: {args.out}/pictures' * (not args.no_pictures))
+    folders = [f', {name}: {args.out}/{name}' for name in ('pictures', 'masks')
+               if Path(args.out, name).is_dir()]
+    print(f'results: {args.out}/predictions.json{"".join(folders)}')
     if found.skipped:
         sys.exit(f'error: {len(found.skipped)} files could not be predicted; they are named above '
                  f'and in {args.out}/predictions.json')

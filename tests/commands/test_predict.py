@@ -83,11 +83,12 @@ def expected(task: str, sample: dict) -> list[dict]:
 
 
 @pytest.mark.parametrize('task', TASKS)
-def test_the_command_the_python_call_and_a_test_agree(task, detector, tmp_path) -> None:
+def test_the_command_the_python_call_and_a_test_agree(task, detector, tmp_path, capsys) -> None:
     model = detector if task == 'detection' else made(task, tmp_path / 'model')
     words, thr = (['--score-thr', '0'], dict(score_thr=0.0)) if task == 'detection' else ([], {})
     told = predict(model, model['images'], tmp_path / 'out', '--batch-size', '2', *words)
     assert told['task'] == task and told['complete'] and told['skipped'] == []
+    assert (f'masks: {tmp_path}/out/masks' in capsys.readouterr().out) == (task == 'segmentation')
     results = mmposenc.predict(mmposenc.load(model['config'], model['checkpoint']),
                                model['images'], batch_size=4, **thr)
     samples = dumped(model, tmp_path, f'predict_{task}')

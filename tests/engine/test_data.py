@@ -99,6 +99,15 @@ def test_weights_of_classes_in_a_head(tmp_path, capsys, weights, expected, said)
     assert said in capsys.readouterr().out
 
 
+def test_one_of_several_processes_prints_the_classes(tmp_path, capsys, monkeypatch) -> None:
+    folder = str(labelled(tmp_path, 'masks'))
+    for rank, lines in (('0', 1), ('1', 0)):
+        monkeypatch.setenv('RANK', rank)
+        use_data(load_config('mmposenc::segmentation/small/'
+                             'fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py'), folder)
+        assert capsys.readouterr().out.count(f'{folder}: classes') == lines
+
+
 def test_weights_of_as_many_classes_stay(tmp_path) -> None:
     cfg = load_config('mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py')
     cfg.model.decode_head.update(num_classes=3, loss_decode=dict(class_weight=[1.0, 2.0, 3.0]))

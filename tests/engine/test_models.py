@@ -3,6 +3,7 @@ import logging
 
 import pytest
 import torch
+from mmengine.logging import MMLogger
 
 from mmposenc import engine
 from mmposenc.engine.config.models import build_bare, load_weights
@@ -28,6 +29,18 @@ def test_no_weights_are_loaded_and_nothing_is_told(caplog):
         build_bare(cfg)
     assert not caplog.records
     assert logging.root.manager.disable == logging.NOTSET
+
+
+def test_a_backbone_without_its_weights_is_no_warning(caplog):
+    cfg = engine.load_config('mmdet::swin/retinanet_swin-t-p4-w7_fpn_1x_coco.py')
+    cfg.model.backbone.update(depths=[1, 1, 1, 1])
+    logger = MMLogger.get_current_instance()  # does not pass its records on
+    logger.addHandler(caplog.handler)
+    try:
+        build_bare(cfg)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert [each.message for each in caplog.records if each.levelno > logging.DEBUG] == []
 
 
 def test_other_ways_to_start_stay_beside_weights_that_are_not_loaded():

@@ -70,7 +70,9 @@ def test_test_with_everything(detector, test, tmp_path, capsys) -> None:
         assert picture.size == (128, 64)  # ground truth beside the prediction
     metrics = json.loads(next((tmp_path / 'work').glob('*/*.json')).read_text())
     assert 0 <= metrics['coco/bbox_mAP_50'] <= 1
-    assert 'result: coco/bbox_mAP' in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert 'result: coco/bbox_mAP' in output and 'Loads checkpoint' not in output
+    assert 'Loads checkpoint' in log_of(tmp_path / 'work')
 
 
 def test_tta_does_not_tell_left_from_right(detector, test, tmp_path) -> None:

@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mmengine.config import Config
+
+from mmposenc.command_line import printable
 
 from ..prepare.labels import PICTURES
 from ..prepare.own import ADE_PARTS
@@ -76,7 +79,13 @@ def use_data(cfg: Config, folder: str) -> None:
         _fit_head(key, head, head['num_classes'], len(classes))
     if (cfg.get('data_preprocessor') or {}).get('num_classes'):
         cfg.data_preprocessor.num_classes = len(classes)
-    print(f'{folder}: classes {", ".join(classes)}')
+    _report(f'{folder}: classes {", ".join(classes)}')
+
+
+def _report(line: str) -> None:
+    """Prints a line in the first of torchrun's processes, which do not know each other yet."""
+    if os.environ.get('RANK', '0') == '0':
+        print(printable(line))
 
 
 def _fit_head(key: str, node: Any, before: int, now: int) -> None:
@@ -101,8 +110,8 @@ def _fit_head(key: str, node: Any, before: int, now: int) -> None:
                 node[name] = [value[0]] * now + list(value[before:])
             else:
                 del node[name]
-                print(f'{key}.{name}: left out, its {len(value)} weights are those of other '
-                      'classes')
+                _report(f'{key}.{name}: left out, its {len(value)} weights are those of other '
+                        'classes')
         else:
             _fit_head(f'{key}.{name}', value, before, now)
 

@@ -84,16 +84,22 @@ def build_bare(cfg: Config, device: str = 'cpu', *, seed: int = 0) -> nn.Module:
             for module in model.modules():
                 if getattr(module, 'init_cfg', None):
                     module.init_cfg = _without_pretrained(module.init_cfg)
-            start_weights(model)
+            # mmdet's Swin would warn that it has no pretrained weights, which were left out here.
+            start_weights(model, hidden=logging.WARNING)
     return model
 
 
-def start_weights(model: Any) -> None:
+def start_weights(model: Any, hidden: int = logging.INFO) -> None:
     """Gives all parameters the numbers that training starts with: until then some of mmdet's (a
-    level's embedding) are whatever was in the memory before."""
+    level's embedding) are whatever was in the memory before.
+
+    Args:
+        model: of mmdet, mmseg or mmpretrain; changed in place.
+        hidden: messages of this level and below are not logged.
+    """
     level = logging.root.manager.disable
     # mmengine logs every parameter; a higher log level still hides this.
-    logging.disable(max(level, logging.INFO))
+    logging.disable(max(level, hidden))
     try:
         model.init_weights()
     finally:
