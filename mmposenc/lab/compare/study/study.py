@@ -21,7 +21,8 @@ from .lengths import Length
 from .metrics import Metric, metric_of
 
 SCHEMA = 1
-#: What a comparison writes into its folder, beside config.py and study.json.
+#: What a comparison replaces or adds to in its folder, beside config.py and study.json. A cluster's
+#: logs are not of it: their folder is made before the study is, and each job has files of its own.
 _RESULTS = ('report.html', 'results.csv', 'best.py', 'runs', 'figures')
 
 
@@ -132,10 +133,6 @@ def check_no_others(folder: Path, cfg: Config) -> None:
     """Raise ValueError if a new study would replace files of a folder that holds none. A config.py
     that is the study's own is what a call left that was killed before it wrote study.json."""
     found = [name for name in _RESULTS if os.path.lexists(folder / name)]
-    jobs = folder / 'submitit'
-    if jobs.is_dir() and not jobs.is_symlink() and not any(jobs.iterdir()):
-        # A call left it that ended before a job was queued.
-        found.remove(jobs.name)
     config = folder / 'config.py'
     if os.path.lexists(config) and not (
             config.is_file() and config.read_bytes() == cfg.pretty_text.encode()):
