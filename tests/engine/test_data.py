@@ -71,6 +71,9 @@ def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
         paths = [built.get_data_info(i)['img_path'] for i in range(len(built))]
         assert len(paths) == (3 if kind == 'folders' else 2)
         assert all(Path(path).is_file() and part in path for path in paths)
+        with DefaultScope.overwrite_default_scope(cfg.default_scope):
+            sample = built[0]
+        assert sample['inputs'].shape[0] == 3 and sample['data_samples'].img_path == paths[0]
     if kind == 'yolo':
         boxes = [each['bbox'] for i in range(2) for each in built.get_data_info(i)['instances']]
         assert boxes == [[4, 8, 20, 24]] * 2

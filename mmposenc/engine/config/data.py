@@ -63,6 +63,7 @@ def use_data(cfg: Config, folder: str) -> None:
                     node.pop(key, None)
                 node.update(_places(root, scope, part))
                 node['metainfo'] = dict(classes=tuple(classes), palette=colours)
+                _load_files(node)
         for step in (step for steps in pipelines(cfg, phase) for step in steps):
             step.pop('reduce_zero_label', None)  # which mmseg's configs of ADE20K set here, too
         for metric in listed(cfg.get(f'{phase}_evaluator') or []):
@@ -80,6 +81,14 @@ def use_data(cfg: Config, folder: str) -> None:
     if (cfg.get('data_preprocessor') or {}).get('num_classes'):
         cfg.data_preprocessor.num_classes = len(classes)
     _report(f'{folder}: classes {", ".join(classes)}')
+
+
+def _load_files(node: Any) -> None:
+    """Has a data set read files of pictures, where its pipeline was for one that holds arrays, such
+    as MNIST's."""
+    steps = list(node.get('pipeline') or [])
+    if steps and not any('Load' in str(step.get('type')) for step in steps):
+        node['pipeline'] = [dict(type='mmposenc.LoadImageFromFile'), *steps]
 
 
 def _report(line: str) -> None:
