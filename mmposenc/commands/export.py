@@ -9,6 +9,7 @@ outputs are compared with the model at several sizes (docs/export.md).
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from ..command_line import reported
 from ..command_options import (
@@ -68,9 +69,29 @@ def main(argv: list[str] | None = None) -> None:
     number = 'one' if args.decode else 'any number'
     print(f"takes images ({number}, channels {notes['channels']}, height, width), float32, "
           f"{notes['input']}; mean={notes['mean']}, std={notes['std']}")
+    if notes['resize'] or notes['other_steps']:
+        print(f'before, resize pictures as predict does: {_resizing(notes)}')
+    divisor = notes['pad_size_divisor']
+    if divisor > 1 and not args.decode:
+        print(f'and pad normalised images right and below with zeros to a multiple of {divisor}')
     for name in ('height', 'width'):
         least, most = notes[name]
         print(f'{name}: {least} to {"any" if most is None else most}')
     print(f"gives {', '.join(notes['outputs'])}")
+    if 'threshold' in notes:
+        print(f"a pixel is {_second_class(notes)} where sigmoid(logits) > {notes['threshold']:g}")
     print(f'largest difference from the model: {found.difference:.1e}, relative to the output, in '
           f'{len(found.sizes)} batches: {", ".join("x".join(map(str, s)) for s in found.sizes)}')
+
+
+def _resizing(notes: dict[str, Any]) -> str:
+    words = []
+    if resize := notes['resize']:
+        ratio = 'within it, keeping the ratio of the sides' if resize['keep_ratio'] else 'exactly'
+        width, height = resize['scale']
+        words.append(f"to width {width}, height {height} {ratio} ({resize['interpolation']})")
+    return ', then '.join([*words, *notes['other_steps']])
+
+
+def _second_class(notes: dict[str, Any]) -> str:
+    return str(notes['classes'][1]) if len(notes.get('classes', ())) > 1 else 'foreground'

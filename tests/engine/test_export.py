@@ -106,6 +106,21 @@ def test_decoded_boxes_are_those_of_predict(name, tmp_path):
     assert max(counts) > 5 and len(counts) > 1
 
 
+@pytest.mark.parametrize('steps, resize, others', [
+    ([], None, []),
+    ([dict(type='Resize', scale=(400, 300), keep_ratio=True)],
+     dict(scale=[400, 300], keep_ratio=True, interpolation='bilinear'), []),
+    ([dict(type='mmdet.Resize', scale=64, interpolation='area'), dict(type='CenterCrop')],
+     dict(scale=[64, 64], keep_ratio=False, interpolation='area'), ['CenterCrop']),
+    ([dict(type='ResizeEdge', scale=64)], None, ['ResizeEdge'])])
+def test_the_file_says_how_predict_resizes(steps, resize, others):
+    pipeline = [dict(type='mmposenc.LoadImageFromFile'), *steps,
+                dict(type='LoadAnnotations'), dict(type='PackDetInputs')]
+    cfg = config({}, test_dataloader=dict(dataset=dict(pipeline=pipeline)))
+    assert module.resizing(cfg) == dict(resize=resize, other_steps=others)
+    assert module.resizing(config({})) == dict(resize=None, other_steps=[])
+
+
 def test_differences_are_shares_of_the_largest_number_too():
     """Logits of a model that has begun to train: all near -4.6."""
     class Logits(torch.nn.Module):

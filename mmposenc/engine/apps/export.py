@@ -19,6 +19,7 @@ from mmposenc.console_streams import doing
 
 from ..config.checks import check_checkpoint, check_folder
 from ..config.models import build_model, image_channels, load_weights, preprocessor_config
+from ..config.nodes import bare_type, pipelines, type_name
 from ..config.testing import scope_of
 from .raw_outputs import Detections, RawOutputs
 
@@ -90,7 +91,11 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
     if not fixed_size:
         _check_example(raw, size, channels)
     example = torch.ones(1 if decode else 2, channels, *size)
-    notes.update(task=scope_of(cfg), outputs=raw.names(example))
+    notes.update(task=scope_of(cfg), outputs=raw.names(example), **resizing(cfg))
+    if notes['task'] == 'mmseg':
+        from mmposenc.openmmlab.segmentation import foreground_threshold
+        if (threshold := foreground_threshold(model)) is not None:
+            notes['threshold'] = threshold
     if classes := (meta.get('dataset_meta') or {}).get('classes'):
         notes['classes'] = list(classes)
     doing('tracing the model')
@@ -191,6 +196,24 @@ def _normalisation(cfg: Config, inside: bool
     notes = dict(input='pixels from 0 to 255' if inside else 'normalised', channels=channels,
                  mean=mean, std=std, pad_size_divisor=own.get('pad_size_divisor', 1))
     return ((mean, std) if inside else None), notes
+
+
+def resizing(cfg: Config) -> dict[str, Any]:
+    """What ``predict`` does with a picture between reading and normalising it, for whoever runs a
+    file: ``resize`` with scale (width, height), keep_ratio and interpolation, or None; other steps
+    by name."""
+    steps = [step for step in [[], *pipelines(cfg, 'test')][-1]
+             if not bare_type(step).startswith(('Load', 'Pack'))]
+    resize, others = None, []
+    for step in steps:
+        if bare_type(step) != 'Resize' or step.get('scale') is None or resize or others:
+            others.append(type_name(step))
+            continue
+        scale = step['scale'] if isinstance(step['scale'], (list, tuple)) else [step['scale']] * 2
+        resize = dict(scale=[int(min(side, 10 ** 6)) for side in scale],
+                      keep_ratio=bool(step.get('keep_ratio', False)),
+                      interpolation=step.get('interpolation', 'bilinear'))
+    return dict(resize=resize, other_steps=others)
 
 
 def _program(raw: RawOutputs, example: Tensor, fixed_size: bool) -> torch.export.ExportedProgram:
