@@ -204,7 +204,8 @@ def resizing(cfg: Config) -> dict[str, Any]:
     by name."""
     steps = [step for step in [[], *pipelines(cfg, 'test')][-1]
              if not bare_type(step).startswith(('Load', 'Pack'))]
-    resize, others = None, []
+    resize: dict[str, Any] | None = None
+    others: list[str] = []
     for step in steps:
         if bare_type(step) != 'Resize' or step.get('scale') is None or resize or others:
             others.append(type_name(step))
