@@ -73,7 +73,8 @@ def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
         assert all(Path(path).is_file() and part in path for path in paths)
         with DefaultScope.overwrite_default_scope(cfg.default_scope):
             sample = built[0]
-        assert sample['inputs'].shape[0] == 3 and sample['data_samples'].img_path == paths[0]
+        channels = cfg.model.backbone.get('in_channels', 3)
+        assert sample['inputs'].shape[0] == channels and sample['data_samples'].img_path == paths[0]
     if kind == 'yolo':
         boxes = [each['bbox'] for i in range(2) for each in built.get_data_info(i)['instances']]
         assert boxes == [[4, 8, 20, 24]] * 2

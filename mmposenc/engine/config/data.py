@@ -13,7 +13,7 @@ from mmposenc.command_line import printable
 
 from ..prepare.labels import PICTURES
 from ..prepare.own import ADE_PARTS
-from .nodes import data_sets, heads_of, listed, pipelines
+from .nodes import at, data_sets, heads_of, listed, pipelines
 
 _SCOPES = {'mmdet': 'train.json and val.json with the folders train and val',
            'mmseg': 'images and annotations with the folders training and validation, and '
@@ -63,7 +63,7 @@ def use_data(cfg: Config, folder: str) -> None:
                     node.pop(key, None)
                 node.update(_places(root, scope, part))
                 node['metainfo'] = dict(classes=tuple(classes), palette=colours)
-                _load_files(node)
+                _load_files(node, at(cfg, 'model.backbone.in_channels'))
         for step in (step for steps in pipelines(cfg, phase) for step in steps):
             step.pop('reduce_zero_label', None)  # which mmseg's configs of ADE20K set here, too
         for metric in listed(cfg.get(f'{phase}_evaluator') or []):
@@ -83,12 +83,14 @@ def use_data(cfg: Config, folder: str) -> None:
     _report(f'{folder}: classes {", ".join(classes)}')
 
 
-def _load_files(node: Any) -> None:
+def _load_files(node: Any, channels: Any) -> None:
     """Has a data set read files of pictures, where its pipeline was for one that holds arrays, such
-    as MNIST's."""
+    as MNIST's; in grey where the model takes one channel."""
     steps = list(node.get('pipeline') or [])
     if steps and not any('Load' in str(step.get('type')) for step in steps):
-        node['pipeline'] = [dict(type='mmposenc.LoadImageFromFile'), *steps]
+        load = dict(type='mmposenc.LoadImageFromFile',
+                    color_type='grayscale' if channels == 1 else 'color')
+        node['pipeline'] = [load, *steps]
 
 
 def _report(line: str) -> None:
