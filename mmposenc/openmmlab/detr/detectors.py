@@ -17,7 +17,7 @@ from mmposenc.detr.hybrid import HybridEncoder
 from mmposenc.functional.masking import filled, map_to_tokens, token_mask
 
 from ...functional.tracing import is_exporting
-from .decoders import DeformableDecoder, DetrDecoder, DinoDecoder
+from .decoders import DeformableDecoder, DetrDecoder, DinoDecoder, check_decoder
 from .encoders import DABEncoder, DeformableEncoder
 from .neck import ChannelMapper
 from .positions import (
@@ -61,7 +61,7 @@ class Encoded:
         for name, cfg in relations.items():
             if cfg is not None and name in self.no_relations:
                 raise ValueError(f'decoder.{name}={cfg!r}: {self.no_relations[name]}')
-        _check_decoder(decoder_cfg)
+        check_decoder(decoder_cfg)
         encoder = self.encoder_type(**encoder_cfg)
         self._check_encoder(encoder)
         decoder = None if self.decoder_type is None else self.decoder_type(**decoder_cfg)
@@ -287,19 +287,6 @@ def one_layer(coder: Any, cfg: dict[str, Any]) -> ConfigDict:
         layer['cross_attn_cfg'] = dict(sizes)
     kept = {k: cfg[k] for k in ('post_norm_cfg', 'text_layer_cfg', 'fusion_layer_cfg') if k in cfg}
     return ConfigDict(num_layers=1, layer_cfg=layer, **kept)
-
-
-def _check_decoder(cfg: dict[str, Any]) -> None:
-    for name in ('pos_encoding', 'positions', 'encoder_pos'):
-        if name in cfg:
-            raise ValueError(f'decoder.{name}={cfg[name]!r}: object queries have no grid; write it '
-                             f'into the encoder')
-    for name in ('self_attn_cfg', 'cross_attn_cfg'):
-        relative = cfg.get('layer_cfg', {}).get(name, {}).get('rel_pos_encoding')
-        if relative is not None:
-            raise ValueError(f'decoder.layer_cfg.{name}.rel_pos_encoding={relative!r}: object '
-                             f'queries have no grid; write it into '
-                             f'encoder.layer_cfg.self_attn_cfg')
 
 
 # The detectors of mmdet's DETR family whose encoders take position encodings.
