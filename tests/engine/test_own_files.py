@@ -61,7 +61,9 @@ def test_a_new_training_does_not_replace_an_old_one(config, tmp_path) -> None:
     cfg = read(config, work_dir, **{'train_cfg.max_epochs': 2})
     prepare_training(cfg, resume='auto')
     build_runner(cfg).train()
-    assert Config.fromfile(work_dir / 'mine.py').train_cfg.max_epochs == 2
+    dumped = Config.fromfile(work_dir / 'mine.py')
+    assert dumped.train_cfg.max_epochs == 2
+    assert (dumped.resume, dumped.load_from) == (False, None)  # the next training begins anew
 
 
 def test_links_in_the_place_of_our_files_are_replaced(config, tmp_path) -> None:

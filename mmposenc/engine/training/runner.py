@@ -1,6 +1,7 @@
 """mmengine's runner, strict about what is loaded and careful with what is saved."""
 from __future__ import annotations
 
+import copy
 import os.path as osp
 import signal
 from collections.abc import Iterator
@@ -248,13 +249,17 @@ class Runner(CheckpointRunner):
     @master_only
     def dump_config(self) -> None:
         """Write the resolved config: a training's as ``NAME.py`` into the work directory, where
-        other commands look for it, unless another file has that name; a test's beside its log."""
+        other commands look for it, unless another file has that name; a test's beside its log. What
+        a training was resumed from is no part of it: who trains with the file begins anew."""
         name = f'{Path(self.cfg.filename).stem if self.cfg.filename else self.timestamp}.py'
         path = Path(self.work_dir, name)
         if self._train_loop is None or (path.exists() and not _is_dumped(path)):
             path = Path(self._log_dir, name)
+        cfg = copy.deepcopy(self.cfg)
+        if self._resume:
+            cfg.resume, cfg.load_from = False, None
         with whole_file(path) as partial:
-            partial.write_text(f'{_DUMPED}\n{self.cfg.pretty_text}\n', encoding='utf-8')
+            partial.write_text(f'{_DUMPED}\n{cfg.pretty_text}\n', encoding='utf-8')
 
     @staticmethod
     def build_dataloader(dataloader: Any, *args: Any, **kwargs: Any) -> Any:
