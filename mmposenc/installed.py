@@ -32,6 +32,7 @@ NEEDS_NONE = ('mmposenc.backbones.modules', 'mmposenc.backbones.layers', 'mmpose
 #: What modules need in addition to mmengine and mmcv.
 ALSO_NEEDED = {
     'mmposenc.engine.apps.cls_visualization': 'mmpretrain',
+    'mmposenc.engine.apps.det_visualization': 'mmdet',
     'mmposenc.engine.apps.seg_visualization': 'mmseg',
     'mmposenc.openmmlab.classification': 'mmpretrain',
     'mmposenc.openmmlab.coco_metric': 'mmdet',

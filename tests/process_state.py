@@ -53,9 +53,10 @@ def seed() -> None:
 
 def running() -> set[str]:
     """What cannot be put back: threads that keep a process alive, child processes, a process
-    group of torch."""
+    group of torch. Idle threads of a pool, such as torch.compile's, end with the process."""
     found = {f'thread {thread.name}' for thread in threading.enumerate()
-             if not thread.daemon and thread is not threading.main_thread()}
+             if not thread.daemon and thread is not threading.main_thread()
+             and not thread.name.startswith('ThreadPoolExecutor')}
     found |= {f'process {child.name}' for child in multiprocessing.active_children()}
     if 'torch' in sys.modules and sys.modules['torch'].distributed.is_initialized():
         found.add('process group of torch')

@@ -43,6 +43,8 @@ SAME = {
     'segmentation/sem_fpn/fpn_pvt-s-peg-gap_8xb4-80k_ade20k-512x512',
     'segmentation/upernet/upernet_svt-s_8xb2-160k_ade20k-512x512'))
 def test_models_and_recipes_of_openmmlab(name: str, monkeypatch) -> None:
+    # torch.device remembers the functions that it changes, at the first use: not the one below.
+    torch.utils._device._device_constructors()
     # Their backbones read rates of drop path from tensors.
     monkeypatch.setattr(torch, 'linspace', partial(torch.linspace, device='cpu'))
     both = [load(f'{each}.py') for each in (name, SAME[name])]

