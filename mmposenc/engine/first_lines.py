@@ -42,13 +42,16 @@ def _files_of_parts(model: nn.Module) -> Iterator[tuple[str, str]]:
                 yield name, str(cfg.get('checkpoint'))
 
 
+def joined(found: Any) -> list[Any]:
+    """Schedulers or groups of parameters as one list; of several optimizers mmengine has a list for
+    each name."""
+    return [each for part in found.values() for each in part] if isinstance(found, dict) else found
+
+
 def warm_up_lines(runner: Any) -> list[str]:
     """A line for each warm-up that the training does not come to the end of."""
-    schedulers = runner.param_schedulers or []
-    if isinstance(schedulers, dict):  # of several optimizers
-        schedulers = [each for part in schedulers.values() for each in part]
     lines = []
-    for index, scheduler in enumerate(schedulers):
+    for index, scheduler in enumerate(joined(runner.param_schedulers or [])):
         length, unit = ((runner.max_epochs, 'epochs') if scheduler.by_epoch
                         else (runner.max_iters, 'steps'))
         if not _rises(scheduler) or scheduler.end <= length:

@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..first_lines import joined
+
 #: Sections of a config whose values a checkpoint would put back. A schedule that does not say where
 #: it ends has the length of the training.
 _SECTIONS = ('optim_wrapper', 'param_scheduler', 'train_cfg')
@@ -83,13 +85,8 @@ class ConfigsOwn:
 
 
 def _groups(runner: Any) -> list[dict[str, Any]]:
-    return _joined(runner.optim_wrapper.param_groups)
+    return joined(runner.optim_wrapper.param_groups)
 
 
 def _schedulers(runner: Any) -> list[Any]:
-    return _joined(runner.param_schedulers or [])
-
-
-def _joined(found: Any) -> list[Any]:
-    """A list; of several optimizers mmengine has one for each name."""
-    return [each for part in found.values() for each in part] if isinstance(found, dict) else found
+    return joined(runner.param_schedulers or [])
