@@ -31,9 +31,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from mmposenc import engine
+from mmposenc.engine.variants.applying import apply
+from mmposenc.engine.variants.encodings import Entry, read_entries
 from mmposenc.lab.compare.page.results import environment
-from mmposenc.lab.compare.study.applying import apply
-from mmposenc.lab.compare.study.encodings import Entry, read_entries
 
 CONFIG = 'configs/classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 SIDE, STD, WARM_UP = 32, 78.6, 120

@@ -8,8 +8,8 @@ from kills import arm
 from tinytasks import classifier_config
 
 from mmposenc import engine
+from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.lab.compare.running import runs
-from mmposenc.lab.compare.study.encodings import read_entries
 from mmposenc.lab.compare.study.lengths import Length
 from mmposenc.lab.compare.study.study import Study, read_study, write_study
 

@@ -17,9 +17,9 @@ from mmengine.config import Config
 from mmposenc import engine
 from mmposenc.command_line import Parser, reported
 from mmposenc.console_streams import doing
+from mmposenc.engine.variants.applying import check_fits
+from mmposenc.engine.variants.encodings import NAMES, read_entries
 from mmposenc.lab.compare.page.exports import csv_rows
-from mmposenc.lab.compare.study.applying import check_fits
-from mmposenc.lab.compare.study.encodings import NAMES, read_entries
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / 'docs' / 'tables' / 'fits.csv'

@@ -58,7 +58,7 @@ def _test_sizes(cfg: Any, args: argparse.Namespace) -> None:
     from mmengine.dist import is_main_process
 
     from ..engine.config.nodes import tested_size
-    from ..lab.compare.study.sizes import check_sizes, resized
+    from ..engine.variants.sizes import check_sizes, resized
     own = tested_size(cfg)
     if own is None:
         raise ValueError('--sizes: no step of the test pipeline has a size that can be changed')

@@ -2,6 +2,7 @@
 
     config/     configs: found, overridden, checked; their models, data and images
     training/   launch.py is where to start; the runner, its loops, hooks and checkpoints
+    variants/   a config with other encodings, or tested at other sizes
     apps/       uses of a config other than training: predictions, export
     prepare/    data sets on disk; needs neither torch nor OpenMMLab
 

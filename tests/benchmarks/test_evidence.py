@@ -95,12 +95,12 @@ def test_the_page_shows_the_tables_of_the_studies_that_are_kept(evidence):
 
 @pytest.fixture(scope='module')
 def entries():
-    from mmposenc.lab.compare.study.encodings import read_entries
+    from mmposenc.engine.variants.encodings import read_entries
     return read_entries(sorted(map(str, (ROOT / 'configs' / 'studies').glob('*.yaml'))))
 
 
 def test_questions_name_encodings_that_there_are(entries):
-    from mmposenc.lab.compare.study.encodings import NAMES
+    from mmposenc.engine.variants.encodings import NAMES
     known = {entry.name for entry in entries} | set(NAMES)
     for question in PLAN['questions']:
         for side in ('one', 'other'):
@@ -115,7 +115,7 @@ def test_questions_name_encodings_that_there_are(entries):
 def test_entries_of_studies_fit_the_smallest_grid(entries, step):
     pytest.importorskip('mmpretrain')
     from mmposenc import engine
-    from mmposenc.lab.compare.study.applying import check_fits
+    from mmposenc.engine.variants.applying import check_fits
     cfg = engine.load_config(
         str(ROOT / 'configs/classification/small/deit-micro-none_1xb32-40e_mnist5k.py'))
     for entry in entries[::step]:

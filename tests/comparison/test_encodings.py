@@ -13,8 +13,8 @@ from tinytasks import classifier_config, segmentor_config
 from mmposenc import engine
 from mmposenc.encodings import ENCODINGS
 from mmposenc.engine.config.models import build_model
-from mmposenc.lab.compare.study.applying import apply, check_builds, check_fits
-from mmposenc.lab.compare.study.encodings import NAMES, Entry, read_entries
+from mmposenc.engine.variants.applying import apply, check_builds, check_fits
+from mmposenc.engine.variants.encodings import NAMES, Entry, read_entries
 
 CLASSIFICATION = 'mmposenc::classification/'
 DEIT = CLASSIFICATION + 'small/deit-micro-none_1xb32-40e_mnist5k.py'

@@ -6,8 +6,8 @@ from mmengine.config import Config, ConfigDict
 from mmengine.registry import init_default_scope
 
 from mmposenc import engine
-from mmposenc.lab.compare.study.applying import apply, check_fits
-from mmposenc.lab.compare.study.encodings import read_entries
+from mmposenc.engine.variants.applying import apply, check_fits
+from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.registry import MODELS
 
 DEIT = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'

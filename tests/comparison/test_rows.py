@@ -9,10 +9,10 @@ import torch
 from mmposenc import engine
 from mmposenc.encodings import RelativeEncoding, TokenEncoding
 from mmposenc.engine.config.models import build_model
+from mmposenc.engine.variants.applying import apply, check_fits
+from mmposenc.engine.variants.encodings import read_entries
+from mmposenc.engine.variants.rows import encodings_of, rows_of
 from mmposenc.lab.compare.running.planning import _check_all_fit
-from mmposenc.lab.compare.study.applying import apply, check_fits
-from mmposenc.lab.compare.study.encodings import read_entries
-from mmposenc.lab.compare.study.rows import encodings_of, rows_of
 from mmposenc.operators import papers
 
 SMALL = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'

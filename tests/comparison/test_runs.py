@@ -17,6 +17,7 @@ from mmposenc import engine
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.commands import train
 from mmposenc.engine.training.lock import WorkDirLock
+from mmposenc.engine.variants.applying import apply
 from mmposenc.lab.compare.page import results
 from mmposenc.lab.compare.page.results import collect, write_results
 from mmposenc.lab.compare.running import extras, progress, runs
@@ -24,7 +25,6 @@ from mmposenc.lab.compare.running.recording import cpu_seconds, read_progress
 from mmposenc.lab.compare.running.runs import carry_out, is_complete, is_over, read_record
 from mmposenc.lab.compare.running.schedule import carry_out_all, is_taken
 from mmposenc.lab.compare.running.workers import LocalWorkers
-from mmposenc.lab.compare.study.applying import apply
 
 
 def all_of(study):

@@ -3,10 +3,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.lab.compare.running import schedule
 from mmposenc.lab.compare.running.runs import new_record
 from mmposenc.lab.compare.running.schedule import carry_out_all
-from mmposenc.lab.compare.study.encodings import read_entries
 from mmposenc.lab.compare.study.files import write_json
 from mmposenc.lab.compare.study.study import Run
 

@@ -12,7 +12,7 @@ from tinytasks import segmentor_config
 from mmposenc import engine
 from mmposenc.engine.config import nodes as config_sizes
 from mmposenc.engine.config.nodes import trained_size
-from mmposenc.lab.compare.study.sizes import check_sizes, needed_multiple, resized
+from mmposenc.engine.variants.sizes import check_sizes, needed_multiple, resized
 
 SMALL = 'mmposenc::classification/small/'
 DEIT = SMALL + 'deit-micro-none_1xb32-40e_mnist5k.py'

@@ -11,11 +11,11 @@ from tinytasks import picture
 
 from mmposenc.commands import compare
 from mmposenc.engine.config.timm import timm_config
+from mmposenc.engine.variants.applying import apply, check_fits
+from mmposenc.engine.variants.encodings import read_entries
+from mmposenc.engine.variants.insertion import build_backbone
 from mmposenc.lab.compare.page.results import collect
 from mmposenc.lab.compare.running import planning
-from mmposenc.lab.compare.study.applying import apply, check_fits
-from mmposenc.lab.compare.study.encodings import read_entries
-from mmposenc.lab.compare.study.insertion import build_backbone
 from mmposenc.lab.compare.study.study import read_study
 from mmposenc.lab.inspect.recording import Subject
 from mmposenc.openmmlab.timm_backbone import TimmBackbone

@@ -8,7 +8,7 @@ from running import ROOT, all_pages, blocks, commands, configs, run_page
 from training import load, train
 
 from mmposenc.commands import COMMANDS
-from mmposenc.lab.compare.study.encodings import read_entries
+from mmposenc.engine.variants.encodings import read_entries
 
 
 def test_of(page: str) -> Path:

@@ -9,12 +9,12 @@ from typing import Any
 
 from mmposenc.engine.config.nodes import trained_size
 from mmposenc.engine.config.testing import TASKS, scope_of
+from mmposenc.engine.variants.applying import apply
 
 from ..running.recording import environment
 from ..running.runs import read_record
 from ..running.schedule import is_taken, last_lines
 from ..statistics.summary import summarize
-from ..study.applying import apply
 from ..study.files import read_json, write_text
 from ..study.study import Run, Study
 from .report import write_report

@@ -36,12 +36,12 @@ from mmposenc.engine.config.models import (
 )
 from mmposenc.engine.config.nodes import build_data_set, tested_size
 from mmposenc.engine.config.testing import scope_of
+from mmposenc.engine.variants.applying import apply
+from mmposenc.engine.variants.encodings import Entry
+from mmposenc.engine.variants.sizes import resized
 from mmposenc.lab.inspect.counts import count
 
-from ..study.applying import apply
-from ..study.encodings import Entry
 from ..study.files import read_json, write_json
-from ..study.sizes import resized
 from ..study.study import Run, Study, planning_lock
 
 #: So many times as many pictures are looked at as are shown, so that the page can show those on

@@ -18,15 +18,15 @@ from mmposenc.engine.config.checks import check_files, check_folder, check_secti
 from mmposenc.engine.config.nodes import tested_size
 from mmposenc.engine.config.options import read_config
 from mmposenc.engine.training.launch import prepare_training
+from mmposenc.engine.variants.applying import apply, check_builds, check_fits
+from mmposenc.engine.variants.encodings import Entry, read_entries
+from mmposenc.engine.variants.insertion import find_insertion
+from mmposenc.engine.variants.rows import PREFIX
+from mmposenc.engine.variants.sizes import check_sizes
 
 from ..statistics.differences import LEAST_RUNS, visible
-from ..study.applying import apply, check_builds, check_fits
-from ..study.encodings import Entry, read_entries
-from ..study.insertion import find_insertion
 from ..study.lengths import Length, length_of, set_length
 from ..study.metrics import metric_of
-from ..study.rows import PREFIX
-from ..study.sizes import check_sizes
 from ..study.study import (
     Study,
     check_no_others,

@@ -26,12 +26,12 @@ from mmposenc.engine.training.checkpoints import latest_checkpoint
 from mmposenc.engine.training.finite import NotFinite, watched
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.training.processes import plain_model
+from mmposenc.engine.variants.applying import apply
+from mmposenc.engine.variants.sizes import resized
 
-from ..study.applying import apply
 from ..study.files import read_json, write_json
 from ..study.lengths import set_length
 from ..study.metrics import details, with_details
-from ..study.sizes import resized
 from ..study.study import Run, Study, read_study
 from .extras import make_extras, missing
 from .recording import RecordHook, environment, read_progress, write_progress

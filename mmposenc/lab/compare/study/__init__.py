@@ -1,2 +1,1 @@
-"""What is compared: encodings by name, put into a config, at sizes and lengths. Start at study.py.
-"""
+"""What is compared, for how long and by which metric. Start at study.py."""

@@ -14,8 +14,8 @@ from typing import Any
 from mmengine.config import Config
 
 from mmposenc.engine.training.lock import WorkDirLock
+from mmposenc.engine.variants.encodings import Entry
 
-from .encodings import Entry
 from .files import finite, read_json, write_json, write_text
 from .lengths import Length
 from .metrics import Metric, metric_of
