@@ -19,6 +19,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'PVT': 'backbones.pvt',
         'PVTv2': 'backbones.pvt',
         'Swin': 'backbones.swin',
+        'SwinTransformer': 'openmmlab.upstream.swin',
         'ViT': 'backbones.vit',
         'ClsDataPreprocessor': 'openmmlab.classification',
         'DistillationHead': 'openmmlab.classification',

@@ -1,0 +1,133 @@
+"""Backbones under their names in mmdet, mmseg and mmpretrain, with these libraries' arguments.
+
+In a config of theirs only the type changes, ``type='mmposenc.SwinTransformer'``, and any argument
+of this project may be added. Each class is a backbone of this project with one table a library,
+from the library's arguments to ours; defaults are those of the installed library.
+"""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, ClassVar, NamedTuple
+
+from mmengine.registry import DefaultScope
+
+from ...command_line import suggest
+from ...installed import how_to_get
+
+
+class Upstream(NamedTuple):
+    """A class of a library, and all its arguments, those of a config and defaults."""
+
+    kind: type
+    args: Mapping[str, Any]
+
+
+#: For an argument of a library: the name of ours, or a function of its value and the rest that
+#: returns arguments of ours. It raises a ValueError that says what the value must be.
+Change = str | Callable[[Any, Upstream], Mapping[str, Any]]
+Table = Mapping[str, Change]
+
+
+class DropIn:
+    """What makes a backbone take a library's arguments; its first base class.
+
+    Args:
+        options: arguments of the library's class, with its meaning and defaults, and arguments of
+            this project's backbone. A name that both have is the library's. Where libraries have
+            different classes of this name, it is the one that takes all the arguments; of several
+            that of the config's default scope.
+
+    Raises:
+        TypeError: an argument that neither has, or arguments of different libraries.
+        ValueError: a value that this project's backbone cannot honour.
+        ImportError: the library is not installed.
+    """
+
+    #: The table of each library that has a class of this name, all its arguments in it.
+    libraries: ClassVar[Mapping[str, Table]]
+    #: Arguments of ours that equal what all the libraries do without an argument.
+    always: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, **options: Any) -> None:
+        owner = next(each for each in type(self).__mro__ if 'libraries' in vars(each))
+        ours = inspect.signature(type(self)).parameters
+        theirs = {name for table in self.libraries.values() for name in table}
+        for name in options:
+            if name not in theirs and name not in ours:
+                raise TypeError(f'{owner.__name__} got an unexpected keyword argument {name!r}'
+                                f'{suggest(name, {*theirs, *ours})}')
+        library = self._library(theirs & set(options))
+        kind = getattr(import_module(f'{library}.models.backbones'), owner.__name__)
+        table, arguments = self.libraries[library], inspect.signature(kind).parameters
+        defaults = {name: arguments[name].default for name in table if name in arguments}
+        given = {name: options.pop(name) for name in table if name in options}
+        upstream = Upstream(kind, {**defaults, **given})
+        translated: dict[str, Any] = {}
+        for name, value in upstream.args.items():
+            change = table[name]
+            try:
+                translated |= ({change: value} if isinstance(change, str)
+                               else change(value, upstream))
+            except ValueError as error:
+                raise ValueError(f'{owner.__name__}: {name}={value!r} {error}') from None
+        super().__init__(**{**self.always, **translated, **options})
+
+    def _library(self, names: set[str]) -> str:
+        """The library that takes these arguments."""
+        takers = [library for library, table in self.libraries.items() if names <= set(table)]
+        if not takers:
+            which = '; '.join(f'{library} takes no {", ".join(sorted(names - set(table)))}'
+                              for library, table in self.libraries.items())
+            raise TypeError(f'no {type(self).__name__} takes all of these arguments: {which}')
+        installed = [library for library in takers if find_spec(library)]
+        if not installed:
+            raise ImportError(f'{type(self).__name__} with these arguments is a class of '
+                              f'{" and ".join(takers)}, which is not installed'
+                              f'{how_to_get(takers[0])}')
+        current = DefaultScope.get_current_instance()
+        scope = None if current is None else current.scope_name
+        return scope if scope in installed else installed[0]
+
+
+def same(*names: str) -> Table:
+    """Arguments that have the same name and meaning here."""
+    return {name: name for name in names}
+
+
+def only(*values: Any) -> Change:
+    """Values that change nothing here; another one is an error."""
+    def check(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+        if value not in values:
+            raise ValueError(f'must be {" or ".join(map(repr, values))}')
+        return {}
+    return check
+
+
+def no_effect(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    """Any value: the argument has no effect on this network."""
+    return {}
+
+
+def layer_norm(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    """The config of all norms."""
+    eps = {key: each for key, each in (value or {}).items() if key != 'requires_grad'}
+    if eps.pop('type', None) != 'LN' or set(eps) - {'eps'} or not value.get('requires_grad', True):
+        raise ValueError("must be dict(type='LN'), which may have eps")
+    return {'norm_eps': eps.get('eps', 1e-5)}
+
+
+def weights(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    """``init_cfg``, or ``pretrained``, a file."""
+    if not value:
+        return {}
+    if upstream.args['init_cfg'] and value is not upstream.args['init_cfg']:
+        raise ValueError('is another name of init_cfg; give one')
+    return {'init_cfg': dict(type='Pretrained', checkpoint=value) if isinstance(value, str)
+            else value}
+
+
+#: How weights are given.
+WEIGHTS: Table = {'pretrained': weights, 'init_cfg': weights}

@@ -1,0 +1,97 @@
+"""Drop-ins in the configs of the installed libraries: with only the type changed they build, have
+upstream's weights and its results."""
+import inspect
+
+import mmposenc  # noqa: F401  (before OpenMMLab's packages)
+
+# isort: split
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import DefaultScope
+from tinybackbones import flat, randomize
+from upstream_configs import DROP_INS, backbones, drop_in, folder, nodes, upstream
+
+from mmposenc.backbones import load_pretrained
+
+#: One config of each class and library.
+SHORT = {
+    ('mmdet', 'SwinTransformer'): 'swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco.py',
+    ('mmseg', 'SwinTransformer'):
+        'swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
+}
+WEIGHTS = ('init_cfg', 'pretrained')
+
+
+def cut(kind, options):
+    """The arguments with at most two blocks a stage, without weights."""
+    options = {name: value for name, value in options.items() if name not in WEIGHTS}
+    arch = options.get('arch', inspect.signature(kind).parameters.get('arch'))
+    if arch is not None:
+        arch = arch.default if isinstance(arch, inspect.Parameter) else arch
+        options['arch'] = cut(None, kind.arch_zoo[arch] if isinstance(arch, str) else arch)
+    for name in ('depths', 'num_layers'):
+        if name in options:
+            depth = options[name]
+            options[name] = min(depth, 2) if isinstance(depth, int) else [
+                min(each, 2) for each in depth]
+    return options
+
+
+def image(kind, options):
+    """Pixels of a size that the upstream class takes."""
+    side = inspect.signature(kind).parameters.get('img_size')
+    size = (72, 104) if side is None else 2 * (options.get('img_size', side.default),)
+    torch.manual_seed(3)
+    return torch.randn(1, options.get('in_channels', 3), *size, dtype=torch.float64)
+
+
+def check(library, name, options):
+    """The drop-in has the parameters and the results of upstream's class with these arguments."""
+    kind = upstream(library, name)
+    short = cut(kind, options)
+    with DefaultScope.overwrite_default_scope(library):
+        ours, theirs = drop_in(name)(**short), kind(**short)
+        whole = drop_in(name)(**options)
+    weights = next(filter(None, map(options.get, WEIGHTS)), None)
+    assert whole.init_cfg == (dict(type='Pretrained', checkpoint=weights)
+                              if isinstance(weights, str) else weights)
+    randomize(theirs)
+    load_pretrained(ours, theirs.state_dict())
+    assert sum(each.numel() for each in ours.parameters()) == sum(
+        each.numel() for each in theirs.parameters())
+    for model in (ours.double(), theirs.double()):
+        model.eval()
+    with torch.no_grad():
+        x = image(kind, options)
+        for got, wanted in zip(flat(ours(x)), flat(theirs(x)), strict=True):
+            torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_every_class_of_every_library_is_among_them():
+    assert {(library, name) for name in DROP_INS for library in drop_in(name).libraries} == set(
+        SHORT)
+
+
+@pytest.mark.parametrize('library, name', SHORT)
+def test_all_arguments_of_the_installed_class_are_known(library, name):
+    assert set(drop_in(name).libraries[library]) >= set(
+        inspect.signature(upstream(library, name)).parameters)
+
+
+@pytest.mark.parametrize('library, name', SHORT)
+def test_one_config(library, name):
+    model = Config.fromfile(folder(library) / SHORT[library, name]).model
+    node = next(node for node in nodes(model) if node['type'] == name)
+    check(library, name, {key: value for key, value in node.items() if key != 'type'})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('library', sorted({library for library, _ in SHORT}))
+def test_every_config(library):
+    for name, options, files in backbones(library):
+        try:
+            check(library, name, options)
+        except Exception as error:
+            raise AssertionError(f'{len(files)} configs of {library}, such as {files[0]}: {name} '
+                                 f'with {options}') from error
