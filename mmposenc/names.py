@@ -20,6 +20,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'PVTv2': 'backbones.pvt',
         'Swin': 'backbones.swin',
         'SwinTransformer': 'openmmlab.upstream.swin',
+        'SwinTransformerV2': 'openmmlab.upstream.swin',
         'ViT': 'backbones.vit',
         'ClsDataPreprocessor': 'openmmlab.classification',
         'DistillationHead': 'openmmlab.classification',

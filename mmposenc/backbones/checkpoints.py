@@ -59,8 +59,7 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
         name = str(checkpoint) if name is None else name
         checkpoint = read_checkpoint(str(checkpoint))
     name = 'checkpoint' if name is None else name
-    state, computed = _converted(unwrap(checkpoint, name).state_dict, prefix, name)
-    state = _fitted(backbone, state, computed, name)
+    state, is_release = fitted_weights(backbone, unwrap(checkpoint, name).state_dict, prefix, name)
     own = backbone.state_dict()
     if strict == BUT_ENCODINGS:
         state = _leave_out_encodings(own, state, name)
@@ -80,13 +79,26 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
     if encodings:
         print_log(f'{name} was trained without {shown(encodings)}: with zero_init=True a new '
                   f'encoding does not change the outputs at first', 'current',
-                  logging.INFO if computed is None else logging.WARNING)
+                  logging.WARNING if is_release else logging.INFO)
 
 
-def _fitted(backbone: nn.Module, state: dict[str, Tensor], computed: Mapping[str, Tensor] | None,
-            name: str) -> dict[str, Tensor]:
-    """The weights in the form and the sizes that the backbone has them in; what then is other than
-    in the file is a warning."""
+def fitted_weights(backbone: nn.Module, weights: Mapping[str, Tensor], prefix: str | None = None,
+                   name: str = 'checkpoint') -> tuple[dict[str, Tensor], bool]:
+    """Weights under this project's names, in the form and the sizes that the backbone has them in;
+    what then is other than in the file is a warning.
+
+    Args:
+        backbone: what they will be loaded into.
+        weights: of any source that is known.
+        prefix, name: as in :func:`load_pretrained`.
+
+    Returns:
+        The weights, and whether they had other names.
+
+    Raises:
+        ValueError: the weights do not fit each other, or the backbone's positions.
+    """
+    state, computed = _converted(weights, prefix, name)
     try:
         warnings = list(other_positions(backbone, computed or {}))
     except ValueError as error:
@@ -99,7 +111,7 @@ def _fitted(backbone: nn.Module, state: dict[str, Tensor], computed: Mapping[str
                         'positions turn them: qkv_bias=True has its features')
     for warning in warnings:
         print_log(f'{name}: {warning}', 'current', logging.WARNING)
-    return _leave_out_classifier(backbone, state, name)
+    return _leave_out_classifier(backbone, state, name), computed is not None
 
 
 def _differences(backbone: nn.Module, own: Mapping[str, Tensor], state: Mapping[str, Tensor],

@@ -12,7 +12,8 @@ _SIZES: dict[str, dict[str, Any]] = {
     'small': dict(embed_dims=96, num_layers=(2, 2, 18, 2), num_heads=(3, 6, 12, 24)),
     'base': dict(embed_dims=128, num_layers=(2, 2, 18, 2), num_heads=(4, 8, 16, 32)),
     'large': dict(embed_dims=192, num_layers=(2, 2, 18, 2), num_heads=(6, 12, 24, 48))}
-_V2: dict[str, Any] = dict(
+#: What Swin V2 has otherwise than V1.
+V2: dict[str, Any] = dict(
     window_size=8, window_bias='log_cpb', qkv_bias='qv', cosine=True, post_norm=True)
 #: WindowSizes of Swin V2's releases. In the last stage the map at the training size is smaller than
 #: a window; there the window is the map.
@@ -23,7 +24,7 @@ _WINDOWS: dict[str, dict[str, Any]] = {
 
 #: Arguments of :class:`~mmposenc.backbones.Swin` by the name of an arch.
 ARCHS: dict[str, dict[str, Any]] = _SIZES | {
-    f'v2-{name}{suffix}': {**sizes, **_V2, **windows}
+    f'v2-{name}{suffix}': {**sizes, **V2, **windows}
     for name, sizes in _SIZES.items() for suffix, windows in _WINDOWS.items()}
 
 

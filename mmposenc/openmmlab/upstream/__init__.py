@@ -13,7 +13,10 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, NamedTuple
 
 from mmengine.registry import DefaultScope
+from torch import nn
 
+from ...backbones.checkpoints import fitted_weights
+from ...checkpoint import recognise
 from ...command_line import suggest
 from ...installed import how_to_get
 
@@ -21,7 +24,7 @@ from ...installed import how_to_get
 class Upstream(NamedTuple):
     """A class of a library, and all its arguments, those of a config and defaults."""
 
-    kind: type
+    kind: Any
     args: Mapping[str, Any]
 
 
@@ -31,7 +34,7 @@ Change = str | Callable[[Any, Upstream], Mapping[str, Any]]
 Table = Mapping[str, Change]
 
 
-class DropIn:
+class DropIn(nn.Module):
     """What makes a backbone take a library's arguments; its first base class.
 
     Args:
@@ -62,7 +65,8 @@ class DropIn:
         library = self._library(theirs & set(options))
         kind = getattr(import_module(f'{library}.models.backbones'), owner.__name__)
         table, arguments = self.libraries[library], inspect.signature(kind).parameters
-        defaults = {name: arguments[name].default for name in table if name in arguments}
+        defaults = {name: arguments[name].default for name in table if name in arguments
+                    and arguments[name].default is not inspect.Parameter.empty}
         given = {name: options.pop(name) for name in table if name in options}
         upstream = Upstream(kind, {**defaults, **given})
         translated: dict[str, Any] = {}
@@ -74,6 +78,7 @@ class DropIn:
             except ValueError as error:
                 raise ValueError(f'{owner.__name__}: {name}={value!r} {error}') from None
         super().__init__(**{**self.always, **translated, **options})
+        self.register_load_state_dict_pre_hook(_convert)
 
     def _library(self, names: set[str]) -> str:
         """The library that takes these arguments."""
@@ -90,6 +95,17 @@ class DropIn:
         current = DefaultScope.get_current_instance()
         scope = None if current is None else current.scope_name
         return scope if scope in installed else installed[0]
+
+
+def _convert(backbone: Any, state: dict[str, Any], prefix: str, *others: Any) -> None:
+    """Weights of the library's class among those of a model, under the names of this project."""
+    theirs = {name: state[name] for name in state if name.startswith(prefix)}
+    plain = {name.removeprefix(prefix): value for name, value in theirs.items()}
+    if recognise(plain):
+        for name in theirs:
+            del state[name]
+        state |= {f'{prefix}{name}': value
+                  for name, value in fitted_weights(backbone, plain)[0].items()}
 
 
 def same(*names: str) -> Table:

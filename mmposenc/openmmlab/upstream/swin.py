@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...backbones.swin import Swin
+from ...backbones.swin_archs import V2
 from . import WEIGHTS, DropIn, Table, Upstream, layer_norm, no_effect, only, same
 
 
@@ -15,23 +16,66 @@ def _strides(value: Any, upstream: Upstream) -> Mapping[str, Any]:
     return {}
 
 
-def _table(value: bool, upstream: Upstream) -> Mapping[str, Any]:
-    return {'pos_encoding': dict(type='mmposenc.LearnedPositionEmbedding')} if value else {}
+def _arch(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    zoo = upstream.kind.arch_zoo
+    sizes = zoo.get(value.lower()) if isinstance(value, str) else value
+    if sizes is None or sizes.get('extra_norm_every_n_blocks'):
+        known = [name for name in zoo if not zoo[name].get('extra_norm_every_n_blocks')]
+        raise ValueError(f'must be one of {known}, or a dict of sizes without further norms')
+    return {'embed_dims': sizes['embed_dims'], 'num_layers': sizes['depths'],
+            'num_heads': sizes['num_heads']}
 
 
+def _stage_cfgs(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    block = value.get('block_cfgs') if isinstance(value, dict) and len(value) == 1 else value
+    if block and (block is value or set(block) != {'window_size'}):
+        raise ValueError('must be dict(block_cfgs=dict(window_size=...)), or empty')
+    return block or {}
+
+
+def _frozen(value: int, upstream: Upstream) -> Mapping[str, Any]:
+    """mmpretrain counts from 0, and V2's merging belongs to the stage behind it."""
+    trained = [f'stages.{value}.downsample'] if upstream.kind.__name__.endswith('V2') else []
+    return {'frozen_stages': value + 1, 'trainable': trained} if value >= 0 else {}
+
+
+def _windows(name: str) -> Any:
+    """Sides, each of a square window."""
+    return lambda value, upstream: {
+        name: value if isinstance(value, int) else [(side, side) for side in value]}
+
+
+_COMMON: Table = {
+    **same('in_channels', 'patch_size', 'out_indices', 'drop_path_rate', 'with_cp'),
+    'use_abs_pos_embed': only(False), 'init_cfg': WEIGHTS['init_cfg']}
 _DENSE: Table = {
-    **same('in_channels', 'embed_dims', 'patch_size', 'window_size', 'mlp_ratio', 'num_heads',
-           'out_indices', 'qkv_bias', 'drop_rate', 'attn_drop_rate', 'drop_path_rate', 'with_cp',
-           'frozen_stages'),
-    **WEIGHTS, 'pretrain_img_size': 'img_size', 'depths': 'num_layers', 'strides': _strides,
-    'qk_scale': only(None), 'patch_norm': only(True), 'use_abs_pos_embed': _table,
-    'act_cfg': only(dict(type='GELU')), 'norm_cfg': layer_norm,
-    'convert_weights': no_effect}  # a release's file is recognised
+    **_COMMON, **WEIGHTS,
+    **same('embed_dims', 'window_size', 'mlp_ratio', 'num_heads', 'qkv_bias', 'drop_rate',
+           'attn_drop_rate', 'frozen_stages'),
+    'pretrain_img_size': 'img_size', 'depths': 'num_layers', 'strides': _strides,
+    'qk_scale': only(None), 'patch_norm': only(True), 'act_cfg': only(dict(type='GELU')),
+    'norm_cfg': layer_norm, 'convert_weights': no_effect}  # a release's file is recognised
+_CLASSIFIER: Table = {
+    **_COMMON, **same('img_size', 'pad_small_map'), 'arch': _arch,
+    'window_size': _windows('window_size'), 'stage_cfgs': _stage_cfgs, 'frozen_stages': _frozen,
+    'drop_rate': only(0), 'norm_cfg': only(dict(type='LN')), 'patch_cfg': only({}),
+    'interpolate_mode': no_effect,  # of use_abs_pos_embed
+    'norm_eval': no_effect}  # of batch norms
 
 
 class SwinTransformer(DropIn, Swin):
     """Swin Transformer with the arguments of mmdet's and mmseg's class of this name, or of
     mmpretrain's, and those of :class:`~mmposenc.backbones.Swin`."""
 
-    libraries = {'mmdet': _DENSE, 'mmseg': _DENSE}
+    libraries = {'mmdet': _DENSE, 'mmseg': _DENSE,
+                 'mmpretrain': {**_CLASSIFIER, 'out_after_downsample': only(False)}}
     always = {'mask_window_padding': False}
+
+
+class SwinTransformerV2(DropIn, Swin):
+    """Swin Transformer V2 with the arguments of mmpretrain's class of this name, and those of
+    :class:`~mmposenc.backbones.Swin`."""
+
+    libraries = {'mmpretrain': {**_CLASSIFIER, 'pretrained_window_sizes':
+                                _windows('pretrained_window_size')}}
+    always = {**V2, 'mask_window_padding': False}

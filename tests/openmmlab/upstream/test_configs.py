@@ -19,22 +19,23 @@ SHORT = {
     ('mmdet', 'SwinTransformer'): 'swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco.py',
     ('mmseg', 'SwinTransformer'):
         'swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
+    ('mmpretrain', 'SwinTransformer'): 'swin_transformer/swin-base_16xb64_in1k-384px.py',
+    ('mmpretrain', 'SwinTransformerV2'):
+        'swin_transformer_v2/swinv2-base-w16_in21k-pre_16xb64_in1k-256px.py',
 }
 WEIGHTS = ('init_cfg', 'pretrained')
 
 
 def cut(kind, options):
     """The arguments with at most two blocks a stage, without weights."""
-    options = {name: value for name, value in options.items() if name not in WEIGHTS}
-    arch = options.get('arch', inspect.signature(kind).parameters.get('arch'))
-    if arch is not None:
-        arch = arch.default if isinstance(arch, inspect.Parameter) else arch
-        options['arch'] = cut(None, kind.arch_zoo[arch] if isinstance(arch, str) else arch)
-    for name in ('depths', 'num_layers'):
-        if name in options:
-            depth = options[name]
-            options[name] = min(depth, 2) if isinstance(depth, int) else [
-                min(each, 2) for each in depth]
+    def shortened(sizes):
+        return {name: value if name not in ('depths', 'num_layers') else min(value, 2)
+                if isinstance(value, int) else [min(each, 2) for each in value]
+                for name, value in sizes.items()}
+    options = shortened({name: value for name, value in options.items() if name not in WEIGHTS})
+    if hasattr(kind, 'arch_zoo'):
+        arch = options.get('arch', inspect.signature(kind).parameters['arch'].default)
+        options['arch'] = shortened(kind.arch_zoo[arch] if isinstance(arch, str) else arch)
     return options
 
 
@@ -57,6 +58,8 @@ def check(library, name, options):
     assert whole.init_cfg == (dict(type='Pretrained', checkpoint=weights)
                               if isinstance(weights, str) else weights)
     randomize(theirs)
+    models = [torch.nn.ModuleDict(dict(backbone=model)) for model in (ours, theirs)]
+    models[0].load_state_dict(models[1].state_dict())  # of a whole model
     load_pretrained(ours, theirs.state_dict())
     assert sum(each.numel() for each in ours.parameters()) == sum(
         each.numel() for each in theirs.parameters())
