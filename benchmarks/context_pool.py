@@ -3,11 +3,11 @@
     python benchmarks/context_pool.py [--repeats 9] [--case 14x14 ...]
     python benchmarks/context_pool.py --device cuda --dtype bfloat16      # never tried
 
-The naive form is the paper's equation in (L, L) tensors: distances of all pairs of cells,
+The naive implementation is the paper's equation in (L, L) tensors: distances of all pairs of cells,
 exp(-d^2 / (2 sigma^2)), times the weights, divided by their sum, times the tokens.
 Sizes are drawn as an untrained predictor would give them and worse: sigma = 0.1 s (H + W) / 2 with
 s the sigmoid of normal numbers, independent from token to token. "products alone" is one product of
-(L, L) weights that are there already with the tokens, or the three of training: what no exact form
+(L, L) weights that are there already with the tokens, or the three of training: what nothing exact
 can do without.
 """
 from __future__ import annotations
@@ -55,18 +55,18 @@ def naive(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: tuple[int, 
 
 
 def compare(case: str, args: argparse.Namespace) -> None:
-    """One line a form: ratios to the naive form."""
+    """One line for each implementation: ratios to the naive implementation."""
     batch, height, width, channels = CASES[case]
     leaves = inputs(batch, height, width, channels, args)
     hw_shape = (height, width)
     runs = {'naive': lambda: naive(*leaves, hw_shape)}
-    for form in ('exact', 'windowed'):
-        runs[form] = lambda form=form: context_pool(*leaves, hw_shape, form=form,
+    for how in ('exact', 'windowed'):
+        runs[how] = lambda how=how: context_pool(*leaves, hw_shape, implementation=how,
                                                     truncate=args.truncate)
     reference = runs['naive']().detach()
-    for form in ('exact', 'windowed'):
-        error = float((runs[form]().detach() - reference).abs().max())
-        print(f'<!-- {case} {form}: largest difference {error:.1e} -->')
+    for how in ('exact', 'windowed'):
+        error = float((runs[how]().detach() - reference).abs().max())
+        print(f'<!-- {case} {how}: largest difference {error:.1e} -->')
     dense = torch.rand(batch, height * width, height * width, dtype=reference.dtype,
                        device=args.device, requires_grad=True)
     grad = torch.randn_like(leaves[0])
@@ -74,18 +74,18 @@ def compare(case: str, args: argparse.Namespace) -> None:
     products = kinds({'products alone': lambda: dense @ leaves[0]}, [leaves[0], dense], grad)
     timed = {name: paired_times({**kind, **products[name]}, args.repeats, args.device)
              for name, kind in both.items()}
-    peaks = {name: {form: peak_memory(run, args.device) for form, run in kind.items()}
+    peaks = {name: {how: peak_memory(run, args.device) for how, run in kind.items()}
              for name, kind in both.items()}
     cells = [f"{timed[name]['products alone'].ratio:.3f}" for name in timed]
     print(f'| {case}, B={batch}, C={channels} | products alone | ' + ' | '.join(cells)
           + ' | | |', flush=True)
-    for form in ('exact', 'windowed'):
-        cells = [f'{timed[name][form].ratio:.3f}' for name in timed]
+    for how in ('exact', 'windowed'):
+        cells = [f'{timed[name][how].ratio:.3f}' for name in timed]
         for name in peaks:
-            own, other = peaks[name][form], peaks[name]['naive']
+            own, other = peaks[name][how], peaks[name]['naive']
             cells.append(f'{own / 2 ** 20:.0f} / {other / 2 ** 20:.0f} MiB'
                          + (f' = {own / other:.3f}' if other else ''))
-        print(f'| {case}, B={batch}, C={channels} | {form} | ' + ' | '.join(cells) + ' |',
+        print(f'| {case}, B={batch}, C={channels} | {how} | ' + ' | '.join(cells) + ' |',
               flush=True)
 
 
@@ -99,7 +99,7 @@ def main() -> None:
     if cases is None:
         cases = [case for case in CASES if (case == 'tiny') == args.tiny]
     print(header(args))
-    print('| case | form | forward | forward+backward | memory forward | memory both |')
+    print('| case | implementation | forward | forward+backward | memory forward | memory both |')
     print('|---|---|---|---|---|---|')
     for case in cases:
         with row(case):

@@ -6,7 +6,7 @@
 # OUT/<part>.md. A row that cannot run says "failed"; so does a command, which a second run repeats.
 #   a   the tests that run on a GPU: every encoding, backbone and encoder of DETR against the CPU
 #       (tests/devices), and the tests that train
-#   b   forms of attention by size and dtype, DETR's layer (with dropout), ContextPool
+#   b   implementations of attention by size and dtype, DETR's layer (with dropout), ContextPool
 #   c   training and inference of whole models against mmdet, timm and all pairs, eager and compiled
 #   d   real trainings: the quickstart in float32 and AMP, MNIST-5k and CamVid (prepare the data
 #       before: tools/prepare_data.py trees and mnist5k; CAMVID=folder of CamVid)
@@ -88,17 +88,17 @@ part_b() {
     local second=(--only 'IRPE cross k' LogSpacedCPB ShawRPE TransformerXLRPE HuangRPE
                   QueryRelative2D RotaryEmbedding2D)
     local -A batches=([197]=64 [577]=16 [1050]=2 [4200]=2 [67200]=2)
-    forms() {  # NAME LENGTH DTYPE ENCODINGS...
-        bench "$1-$2-$3" relative forms --rows "$2" --batch "${batches[$2]}" --dtype "$3" "${@:4}"
+    implementations() {  # NAME LENGTH DTYPE ENCODINGS...
+        bench "$1-$2-$3" relative implementations --rows "$2" --batch "${batches[$2]}" --dtype "$3" "${@:4}"
     }
     for dtype in bfloat16 float32; do
-        for length in 1050 4200 67200 197 577; do forms b-forms "$length" $dtype "${first[@]}"; done
-        for length in 1050 4200; do forms b-forms-more "$length" $dtype "${second[@]}"; done
+        for length in 1050 4200 67200 197 577; do implementations b "$length" $dtype "${first[@]}"; done
+        for length in 1050 4200; do implementations b-more "$length" $dtype "${second[@]}"; done
         bench b-context-pool-$dtype context_pool --dtype $dtype
         bench b-detr-$dtype detr --dtype $dtype --dropout 0.1
         bench b-targets-$dtype relative targets --dtype $dtype
     done
-    for length in 1050 4200 197; do forms b-forms "$length" float16 "${first[@]}"; done
+    for length in 1050 4200 197; do implementations b "$length" float16 "${first[@]}"; done
 }
 
 part_c() {

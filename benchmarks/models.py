@@ -69,8 +69,9 @@ def deit(height: int, width: int) -> Models:
     import timm
     peer = timm.create_model('deit_small_patch16_224', num_classes=0, drop_path_rate=0.0)
     models = {'timm': peer, 'ours': DeiT('small', pos_encoding=LEARNED)}
-    for name, form in (('ours, iRPE k', 'auto'), ('all pairs, iRPE k', 'definition')):
-        models[name] = DeiT('small', pos_encoding=LEARNED, rel_pos_encoding=IRPE, form=form)
+    for name, how in (('ours, iRPE k', 'auto'), ('all pairs, iRPE k', 'reference')):
+        models[name] = DeiT('small', pos_encoding=LEARNED, rel_pos_encoding=IRPE,
+                            implementation=how)
     for name, model in models.items():
         if name != 'timm':
             load_pretrained(model, peer.state_dict(), strict=name == 'ours')
@@ -122,8 +123,8 @@ def detr(height: int, width: int) -> Models:
     own, theirs = configs('detection/detr/detr_r50_8xb2-150e_coco.py',
                           'detr/detr_r50_8xb2-150e_coco.py')
     models = {'mmdet': detector(theirs), 'ours': detector(own)}
-    for name, form in (('ours, iRPE k', 'auto'), ('all pairs, iRPE k', 'definition')):
-        own.encoder.layer_cfg.self_attn_cfg.update(rel_pos_encoding=IRPE_DETR, form=form)
+    for name, how in (('ours, iRPE k', 'auto'), ('all pairs, iRPE k', 'reference')):
+        own.encoder.layer_cfg.self_attn_cfg.update(rel_pos_encoding=IRPE_DETR, implementation=how)
         models[name] = detector(own)
     return models
 
@@ -132,8 +133,9 @@ def retinanet(height: int, width: int) -> Models:
     own, theirs = configs('detection/pvt/retinanet_pvt-t_fpn_1x_coco.py',
                           'pvt/retinanet_pvt-t_fpn_1x_coco.py')
     models = {'mmdet': detector(theirs), 'ours': detector(own)}
-    for name, form in (('ours, iRPE k', 'auto'), ('all pairs, iRPE k', 'definition')):
-        own.backbone.update(rel_pos_encoding=IRPE, form=form)
+    for name, how in (('ours, iRPE k', 'auto'), ('all pairs, iRPE k', 'reference')):
+        own.backbone.update(rel_pos_encoding=IRPE,
+                            implementation=how)
         models[name] = detector(own)
     return models
 

@@ -2,7 +2,7 @@
 against attention without an encoding.
 
     python benchmarks/relative.py targets            # iRPE against the release's formulation
-    python benchmarks/relative.py forms              # encodings in every form of attention
+    python benchmarks/relative.py implementations   # every encoding in each of them
     python benchmarks/relative.py cost --rows 197 1050 > docs/tables/encoding-cost.csv
     options: --rows 1050 --repeats 7 --threads 1 --device cpu|cuda --dtype float32|bfloat16|float16
 
@@ -14,10 +14,10 @@ head_dims) to the output. --device cuda was never tried.
 targets: the reference is written from the paper the way the release computes it: the look-up of a
 table is read with a flattened index; for values, a (heads, L, L, head_dims) weight is gathered.
 
-forms: times are multiples of scaled_dot_product_attention without an encoding; 'differs' is the
-largest difference from the definition over the largest output. A form that cannot run, or that
-gives something else, is a row that says so. 'flex' is compiled on a GPU; on a CPU it is not, and
-has no backward pass.
+implementations: times are multiples of scaled_dot_product_attention without an encoding; 'differs'
+is the largest difference from the reference over the largest output. An implementation that cannot
+run, or that gives something else, is a row that says so. 'flex' is compiled on a GPU; on a CPU it
+is not, and has no backward pass.
 
 cost: every encoding in turn with attention without one and with iRPE on keys. A token encoding is
 called once before attention, on the tokens of all heads (ConvMLP on a hidden layer four times as
@@ -116,13 +116,13 @@ def make_inputs(size: Size, args: argparse.Namespace) -> Inputs:
     return Inputs(q, k, v, torch.randn_like(q))
 
 
-def ours(encoding: RelativeEncoding | None, size: Size, form: str = 'auto', dropout_p: float = 0.0
+def ours(encoding: RelativeEncoding | None, size: Size, how: str = 'auto', dropout_p: float = 0.0
          ) -> Attention:
     """This project's attention."""
     grids = () if encoding is None else ((size.height, size.width), size.key)
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return attend(q, k, v, encoding, *grids, form=form, dropout_p=dropout_p)[0]
+        return attend(q, k, v, encoding, *grids, implementation=how, dropout_p=dropout_p)[0]
     return run
 
 
@@ -217,7 +217,7 @@ def target_calls(size: Size, options: dict, args: argparse.Namespace) -> list[di
     inputs = make_inputs(size, args)
     runs: dict[str, Attention] = {
         'reference': reference(encoding, size, args.device),
-        'ours': ours(encoding, size, args.form), 'explicit': explicit,
+        'ours': ours(encoding, size, args.implementation), 'explicit': explicit,
         'SDPA': F.scaled_dot_product_attention}
     atol = 2e-5 if args.dtype == 'float32' else 2e-2
     with torch.no_grad():
@@ -265,23 +265,23 @@ def target_name(length: int, options: dict) -> str:
 
 
 #: Also PVT's first stage at 800x1344, whose keys lie on a grid of eighths.
-FORM_SIZES = {**SIZES, 67200: Size(2, 1, 200, 336, 64, 0, Grid(25, 42, 8.0, 8.0))}
+GRID_SIZES = {**SIZES, 67200: Size(2, 1, 200, 336, 64, 0, Grid(25, 42, 8.0, 8.0))}
 #: One of each kind of term; tables on values last.
-FORM_NAMES = ('IRPE product k', 'IRPE product bias', 'RelativePositionBias', 'SASARPE',
+ENCODING_NAMES = ('IRPE product k', 'IRPE product bias', 'RelativePositionBias', 'SASARPE',
               'IRPE cross k', 'LogSpacedCPB', 'ShawRPE', 'TransformerXLRPE', 'HuangRPE',
               'QueryRelative2D', 'RotaryEmbedding2D', 'IRPE product qkv')
-FORMS = ('definition', 'auto', 'pieces', 'fused', 'flex')
+IMPLEMENTATIONS = ('reference', 'auto', 'chunked', 'sdpa', 'flex')
 #: Most that 'differs' may say.
 MOST = {'float32': 1e-4, 'bfloat16': 3e-2, 'float16': 5e-3}
 
 
-def forms(args: argparse.Namespace) -> None:
+def implementations(args: argparse.Namespace) -> None:
     """All of them against SDPA without an encoding."""
     print(header(args))
-    print('| encoding | L | form | forward, ms | / SDPA | training, ms | / SDPA | forward, MiB | '
-          'training, MiB | differs |\n|---|---|---|---|---|---|---|---|---|---|')
-    for length, size in chosen(args, FORM_SIZES).items():
-        for name in FORM_NAMES:
+    print('| encoding | L | implementation | forward, ms | / SDPA | training, ms | / SDPA | '
+          'forward, MiB | training, MiB | differs |\n|---|---|---|---|---|---|---|---|---|---|')
+    for length, size in chosen(args, GRID_SIZES).items():
+        for name in ENCODING_NAMES:
             if not args.only or any(part in name for part in args.only):
                 with row(name, length):
                     measure(name, size, args)
@@ -291,25 +291,25 @@ def measure(name: str, size: Size, args: argparse.Namespace) -> None:
     """The rows of one encoding at one size."""
     inputs, encoding = make_inputs(size, args), make_encoding(name, size, args)
     runs = {'SDPA': F.scaled_dot_product_attention,
-            **{form: ours(encoding, size, form) for form in FORMS}}
+            **{how: ours(encoding, size, how) for how in IMPLEMENTATIONS}}
     with torch.no_grad():
-        expected = runs['definition'](*inputs[:3])
-        differs = {form: difference(lambda run=run: run(*inputs[:3]), expected,
+        expected = runs['reference'](*inputs[:3])
+        differs = {how: difference(lambda run=run: run(*inputs[:3]), expected,
                                     MOST[args.dtype])
-                   for form, run in runs.items() if form != 'SDPA'}
-    right = {form: run for form, run in runs.items()
-             if not isinstance(differs.get(form), Failed)}
-    cells: dict[str, list[str]] = {form: [] for form in right}
-    peaks: dict[str, list[str]] = {form: [] for form in right}
+                   for how, run in runs.items() if how != 'SDPA'}
+    right = {how: run for how, run in runs.items()
+             if not isinstance(differs.get(how), Failed)}
+    cells: dict[str, list[str]] = {how: [] for how in right}
+    peaks: dict[str, list[str]] = {how: [] for how in right}
     for kind in both(right, inputs, encoding):
         found: dict[str, Paired] = paired_times(kind, args.repeats, args.device)
-        for form, run in kind.items():
-            cells[form] += [f'{found[form].seconds * 1e3:.3f}', f'{found[form].ratio:.2f}']
-            peaks[form].append(f'{peak_memory(run, args.device) / 2 ** 20:.0f}')
-    for form in runs:
-        values = [*cells[form], *peaks[form]] if form in right else ['-'] * 6
-        print(f'| {name} | {size.length} | {form} | {" | ".join(values)} | '
-              + ('none' if form == 'SDPA' else f'{differs[form]:.0e}') + ' |', flush=True)
+        for how, run in kind.items():
+            cells[how] += [f'{found[how].seconds * 1e3:.3f}', f'{found[how].ratio:.2f}']
+            peaks[how].append(f'{peak_memory(run, args.device) / 2 ** 20:.0f}')
+    for how in runs:
+        values = [*cells[how], *peaks[how]] if how in right else ['-'] * 6
+        print(f'| {name} | {size.length} | {how} | {" | ".join(values)} | '
+              + ('none' if how == 'SDPA' else f'{differs[how]:.0e}') + ' |', flush=True)
 
 
 #: Ends of the names of examples that have no row in 'cost': they are like a row that is there.
@@ -402,14 +402,14 @@ def cost_cells(name: str, size: Size, args: argparse.Namespace) -> tuple[str, st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    tables = dict(targets=targets, forms=forms, cost=cost)
+    tables = dict(targets=targets, implementations=implementations, cost=cost)
     add_arguments(parser, repeats=7)
     parser.add_argument('table', choices=tables)
-    parser.add_argument('--rows', type=int, nargs='*', choices=list(FORM_SIZES))
-    parser.add_argument('--only', nargs='*', help='parts of the names of encodings, for forms and '
-                        'cost')
+    parser.add_argument('--rows', type=int, nargs='*', choices=list(GRID_SIZES))
+    parser.add_argument('--only', nargs='*', help='parts of the names of encodings, for '
+                        'implementations and cost')
     parser.add_argument('--batch', type=int, help="images, instead of the row's")
-    parser.add_argument('--form', default='auto', help='form of the attention, for targets')
+    parser.add_argument('--implementation', default='auto', help='of the attention, for targets')
     args = parse(parser)
     tables[args.table](args)
 

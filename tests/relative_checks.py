@@ -115,7 +115,7 @@ def check_gradients(encoding, q_grid, k_grid):
             self.encoding = encoding
 
         def forward(self, q, k, v):
-            return attend(q, k, v, self.encoding, q_grid, k_grid, form='definition')[0]
+            return attend(q, k, v, self.encoding, q_grid, k_grid, implementation='reference')[0]
 
     module = Attention()
 
@@ -130,12 +130,12 @@ def check_gradients(encoding, q_grid, k_grid):
 
 
 @contextmanager
-def pieces_of(elements, *, long, keep):
-    """Pieces of at most so many logits of float64, tables read by rows of keys or by pairs, weights
+def chunks_of(elements, *, long, keep):
+    """Chunks of at most so many logits of float64, tables read by rows of keys or by pairs, weights
     kept or computed again; the definition never chosen for being small."""
     least = 0 if long else 10 ** 9
     with mock.patch.multiple(
-            limits, PIECE_BYTES=8 * elements, ROWS_BYTES=8 * elements,
+            limits, CHUNK_BYTES=8 * elements, ROWS_BYTES=8 * elements,
             KEPT_BYTES=2 ** 40 if keep else 0,
             WINDOW_KEPT_BYTES=2 ** 40 if keep else 0, DEFINITION_BYTES=0,
             RUNS_FROM=least, RUNS_WITH_VALUES_FROM=least, SHIFTS_FROM=least, HALVES_FROM=least):
@@ -157,8 +157,8 @@ class LargestStorage(torch.utils._python_dispatch.TorchDispatchMode):
         return out
 
 
-#: Arguments of :func:`pieces_of`: one row or query at a time, some, several heads, all.
-PIECES = [dict(elements=1, long=True, keep=False), dict(elements=100, long=True, keep=True),
+#: Arguments of :func:`chunks_of`: one row or query at a time, some, several heads, all.
+CHUNKS = [dict(elements=1, long=True, keep=False), dict(elements=100, long=True, keep=True),
           dict(elements=600, long=True, keep=False), dict(elements=40, long=False, keep=False),
           dict(elements=10 ** 6, long=False, keep=True)]
 
@@ -193,14 +193,14 @@ def close(got, expected, **tolerance):
     torch.testing.assert_close(got, expected, **(tolerance or dict(atol=1e-10, rtol=1e-8)))
 
 
-def check_forms(encoding, q_grid, k_grid):
-    """Pieces of every size equal the definition, with and without padded keys, forward and
+def check_implementations(encoding, q_grid, k_grid):
+    """Chunks of every size equal the definition, with and without padded keys, forward and
     backward; so does what attention chooses."""
     inputs = random_inputs(encoding, q_grid, k_grid)
     for mask in (None, some_padding(encoding, inputs[1], q_grid, k_grid)):
         expected = results(encoding, inputs, q_grid, k_grid, key_padding_mask=mask,
-                           form='definition')
-        for number, options in enumerate(PIECES):
-            with pieces_of(**options):
+                           implementation='reference')
+        for number, options in enumerate(CHUNKS):
+            with chunks_of(**options):
                 close(results(encoding, inputs, q_grid, k_grid, key_padding_mask=mask,
-                              form='auto' if number == 0 else 'pieces'), expected)
+                              implementation='auto' if number == 0 else 'chunked'), expected)

@@ -28,7 +28,8 @@ ENCODERS = {
     'irpe': (dict(), dict(rel_pos_encoding=IRPE)),
     'irpe bias, peg': (dict(pos_encoding=dict(type='mmposenc.PEG')),
                        dict(rel_pos_encoding={**IRPE, 'mode': 'bias', 'shared_heads': False})),
-    'irpe qkv, form': (dict(), dict(rel_pos_encoding={**IRPE, 'rpe_on': 'qkv'}, form='pieces')),
+    'irpe qkv, chunked': (dict(), dict(rel_pos_encoding={**IRPE, 'rpe_on': 'qkv'},
+                                              implementation='chunked')),
 }
 #: mmdet 3.3's DINO takes 256 channels alone, that of 3.5 any number.
 LEAST_DINO = 256 if digit_version(mmdet_version) < digit_version('3.4') else 1

@@ -1,5 +1,5 @@
 """Attention with a relative encoding, for all attention modules: checks, grids, padding, the choice
-of a form, and the definition that all forms must equal."""
+of an implementation, and the reference that all must equal."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.masking import check_mask
 from ..functional.tracing import is_compiling, is_exporting, is_transforming, may_read
 from .fast.choice import fastest, fold_vectors
+from .fast.chunked import chunked
 from .fast.flex import flex
-from .fast.fused import fused
-from .fast.pieces import pieces
+from .fast.sdpa import sdpa
 from .padded import attend_by_image, attend_on_own_extents, valid_keys
 from .terms import DenseBias, Problem, Term, split
 
@@ -35,13 +35,13 @@ class Options(TypedDict, total=False):
     regions: Tensor | None
     dropout_p: float
     need_weights: bool
-    form: str
+    implementation: str
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding | None = None,
            q_grid: GridLike | None = None, k_grid: GridLike | None = None,
            **options: Unpack[Options]) -> tuple[Tensor, Tensor | None]:
-    """Attention softmax(q k^T * head_dims ** -0.5 + encoding) v, by default in the fastest form.
+    """Attention softmax(q k^T * head_dims ** -0.5 + encoding) v, by default in the fastest way.
 
     Args:
         q: (B, heads, Lq, head_dims), not scaled.
@@ -61,14 +61,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
             to tokens with their own number.
         dropout_p: dropout rate of the attention weights; use 0 outside of training.
         need_weights: also return the attention weights (after dropout).
-        form: 'auto': the fastest (:mod:`mmposenc.attention.fast`); 'definition': over all pairs;
-            'fused', 'pieces' or 'flex'. Weights need 'auto' or 'definition'.
+        implementation: 'auto': the fastest (:mod:`mmposenc.attention.fast`); 'reference': over all
+            pairs; 'sdpa', 'chunked' or 'flex'. Weights need 'auto' or 'reference'.
 
     Returns:
         (B, heads, Lq, head_dims), and the weights (B, heads, Lq, Lk) or None.
 
     Raises:
-        ValueError: shapes, grids, a mask or the form do not fit.
+        ValueError: shapes, grids, a mask or the implementation do not fit.
     """
     return attend_qkv((q, k, v), rel_pos_encoding, q_grid, k_grid, options)
 
@@ -79,11 +79,11 @@ def attend_qkv(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_gri
     gradient then needs no concatenation."""
     refuse_tracing()
     q, k, v = split(qkv)
-    form, need_weights = options.get('form', 'auto'), options.get('need_weights', False)
-    checked_form(form)
-    if need_weights and form not in ('auto', 'definition'):
-        raise ValueError(f"form={form!r} gives no weights (need_weights=True); use 'auto' or "
-                         f"'definition'")
+    implementation = checked_implementation(options.get('implementation', 'auto'))
+    need_weights = options.get('need_weights', False)
+    if need_weights and implementation not in ('auto', 'reference'):
+        raise ValueError(f"implementation={implementation!r} gives no weights "
+                         f"(need_weights=True); use 'auto' or 'reference'")
     grids = None if encoding is None else _check_grids(q, k, encoding, q_grid, k_grid)
     _check_masks(q, k, options)
     padding = options.get('key_padding_mask')
@@ -94,7 +94,7 @@ def attend_qkv(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_gri
     # Each image on a grid of its own; without its padded keys, if that is faster; or with a mask.
     if encoding is not None and grids is not None and not encoding.cellwise:
         out, weights = attend_on_own_extents(_run, (q, k, v), encoding, grids, options)
-    elif form == 'auto' and not need_weights and not has_masks and (
+    elif implementation == 'auto' and not need_weights and not has_masks and (
             parts := valid_keys(q, padding, encoding, grids)) is not None:
         out, weights = attend_by_image(_run, (q, k, v), encoding, parts, options)
     else:
@@ -111,8 +111,8 @@ def attend_qkv(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_gri
 def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
          grids: tuple[Grid, Grid] | None, padding: Tensor | None, options: Options
          ) -> tuple[Tensor, Tensor | None]:
-    """Attention of all images in one form: rotations, the weighted sum with the terms that take
-    part in it, then the terms that do not."""
+    """Attention of all images together: rotations, the weighted sum with the terms that take part
+    in it, then the terms that do not."""
     mask = options.get('attn_mask')
     mask = None if mask is None else mask[(None,) * (4 - mask.dim())]
     problem = Problem(qkv, key_padding=padding, attn_mask=mask,
@@ -172,28 +172,28 @@ def _joined(mask: Tensor | None, keep: Tensor | None) -> Tensor | None:
 
 
 def _weighted(problem: Problem, options: Options) -> tuple[Tensor, Tensor | None]:
-    """The weighted sum of values, in the requested form."""
+    """The weighted sum of values, by the requested implementation."""
     if options.get('need_weights', False):
-        return definition(problem, need_weights=True)
-    form = options.get('form', 'auto')
-    problem = problem if form == 'definition' else fold_vectors(problem)
-    return ENGINES[choose(problem, form)](problem), None
+        return reference(problem, need_weights=True)
+    implementation = options.get('implementation', 'auto')
+    problem = problem if implementation == 'reference' else fold_vectors(problem)
+    return _COMPUTE[choose(problem, implementation)](problem), None
 
 
-def choose(problem: Problem, form: str = 'auto') -> str:
-    """The form to run. The sizes of pieces are numbers, which an exported program does not know; a
-    compiler fuses look-ups itself; on the meta device the definition's operations are counted; and
-    ``torch.func`` transforms nothing else.
+def choose(problem: Problem, implementation: str = 'auto') -> str:
+    """The implementation to run. It is the reference where a program is exported, which does not
+    know the sizes of chunks; where it is compiled, which fuses look-ups by itself; on the meta
+    device, where operations are counted; and under ``torch.func``, which transforms nothing else.
     """
     if is_exporting() or is_transforming():
-        return 'definition'
-    if form == 'auto' and not may_read(problem.qkv[0]):
-        return 'definition'
-    return fastest(problem) if form == 'auto' else form
+        return 'reference'
+    if implementation == 'auto' and not may_read(problem.qkv[0]):
+        return 'reference'
+    return fastest(problem) if implementation == 'auto' else implementation
 
 
-def definition(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
-    """Attention by all logits (B, heads, Lq, Lk); the other forms must equal it."""
+def reference(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
+    """Attention by all logits (B, heads, Lq, Lk); the other implementations must equal it."""
     q, k, v = split(problem.qkv)
     scaled = q * problem.scale
     logits = [term.dense(scaled, k) for term in problem.terms if not term.on_values]
@@ -220,22 +220,23 @@ def use_sdpa(bias: Tensor | None, q: Tensor) -> bool:
     return bias is None or not bias.requires_grad or q.device.type != 'cpu'
 
 
-ENGINES: dict[str, Callable[[Problem], Tensor]] = {
-    'definition': lambda problem: definition(problem)[0], 'fused': fused, 'pieces': pieces,
+_COMPUTE: dict[str, Callable[[Problem], Tensor]] = {
+    'reference': lambda problem: reference(problem)[0], 'sdpa': sdpa, 'chunked': chunked,
     'flex': flex}
-#: Values of ``form``.
-FORMS = ('auto', *ENGINES)
+#: Values of ``implementation``.
+IMPLEMENTATIONS = ('auto', *_COMPUTE)
 
 
-def checked_form(form: str) -> str:
-    """The form, after a check.
+def checked_implementation(implementation: str) -> str:
+    """The implementation, after a check.
 
     Raises:
-        ValueError: there is no such form.
+        ValueError: there is no such implementation.
     """
-    if form not in FORMS:
-        raise ValueError(f'form={form!r} must be one of {", ".join(FORMS)}')
-    return form
+    if implementation not in IMPLEMENTATIONS:
+        raise ValueError(f'implementation={implementation!r} must be one of '
+                         f'{", ".join(IMPLEMENTATIONS)}')
+    return implementation
 
 
 def _check_masks(q: Tensor, k: Tensor, options: Options) -> None:

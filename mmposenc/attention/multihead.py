@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from ..functional.grids import Grid, GridLike, check_tokens
-from .attend import Options, attend_qkv, checked_form
+from .attend import Options, attend_qkv, checked_implementation
 from .cosine import CosineScale
 from .linear import (
     Linear,
@@ -41,7 +41,7 @@ class MultiheadAttention(nn.Module):
         grid_shape: (H, W) for encodings that need the largest grid.
         attn_drop: dropout rate of the attention weights.
         proj_drop: dropout rate of the output.
-        form: how attention is computed, see :func:`mmposenc.attention.attend`.
+        implementation: how attention is computed, see :func:`mmposenc.attention.attend`.
         norm_eps: epsilon of a LayerNorm before the output projection (EVA-02, Fang et al. 2023,
             Sec. 2.1); None: no norm.
         cosine: cosine attention with a learned scale for each head, see
@@ -59,7 +59,7 @@ class MultiheadAttention(nn.Module):
     def __init__(self, embed_dims: int, num_heads: int, *, qkv_bias: bool | str = True,
                  rel_pos_encoding: RelativeConfig | None = None,
                  num_prefix_tokens: int = 0, grid_shape: GridLike | None = None,
-                 attn_drop: float = 0.0, proj_drop: float = 0.0, form: str = 'auto',
+                 attn_drop: float = 0.0, proj_drop: float = 0.0, implementation: str = 'auto',
                  norm_eps: float | None = None, cosine: bool = False) -> None:
         super().__init__()
         check_heads(embed_dims, num_heads)
@@ -69,7 +69,7 @@ class MultiheadAttention(nn.Module):
         self.num_heads = num_heads
         self.head_dims = embed_dims // num_heads
         self.num_prefix_tokens = num_prefix_tokens
-        self.form = checked_form(form)
+        self.implementation = checked_implementation(implementation)
         self.attn_drop = attn_drop
         self.qkv = qkv_projection(embed_dims, qkv_bias)
         self.cosine = CosineScale(num_heads) if cosine else None
@@ -123,7 +123,7 @@ class MultiheadAttention(nn.Module):
         if self.cosine is not None:
             q, k, v = split(qkv)
             qkv = (*self.cosine(q, k), v)
-        options['form'] = self.form
+        options['implementation'] = self.implementation
         options['dropout_p'] = self.attn_drop if self.training else 0.0
         out, weights = attend_qkv(qkv, self.rel_pos_encoding, grid, None, options)
         out = join_heads(out)

@@ -18,7 +18,7 @@ from ..functional.masking import (
     tokens_to_map,
     valid_extents,
 )
-from .attend import attend, checked_form
+from .attend import attend, checked_implementation
 from .linear import Linear, check_heads, join_heads, some_channels, split_heads
 from .multihead import build_relative_encoding
 
@@ -46,7 +46,7 @@ class SpatialReductionAttention(nn.Module):
             Sec. 3.1: 7); ``sr_ratio`` is not used then.
         ceil_mode: keep the last, partial R x R cell of a grid that is not a multiple of R, padded
             with zeros. False: its tokens are no keys, as in PVT.
-        form: how attention is computed, see :func:`mmposenc.attention.attend`.
+        implementation: how attention is computed, see :func:`mmposenc.attention.attend`.
 
     Raises:
         ValueError: sizes are not multiples or not positive.
@@ -61,7 +61,7 @@ class SpatialReductionAttention(nn.Module):
                  num_prefix_tokens: int = 0, grid_shape: GridLike | None = None,
                  attn_drop: float = 0.0, proj_drop: float = 0.0,
                  sr_norm_eps: float = 1e-5, key_cells: int | None = None, ceil_mode: bool = False,
-                 form: str = 'auto') -> None:
+                 implementation: str = 'auto') -> None:
         super().__init__()
         check_heads(embed_dims, num_heads)
         if sr_ratio < 1:
@@ -77,7 +77,7 @@ class SpatialReductionAttention(nn.Module):
         self.sr_ratio = 1 if key_cells else sr_ratio
         self.key_cells = key_cells
         self.num_prefix_tokens = num_prefix_tokens
-        self.attn_drop, self.form = attn_drop, checked_form(form)
+        self.attn_drop, self.implementation = attn_drop, checked_implementation(implementation)
         self.ceil_mode = ceil_mode
         self.q = Linear(embed_dims, embed_dims, bias=qkv_bias)
         self.kv = Linear(embed_dims, 2 * embed_dims, bias=qkv_bias)
@@ -125,7 +125,8 @@ class SpatialReductionAttention(nn.Module):
         key_mask, query_mask = self._masks(padding_mask, key_grid)
         out, weights = attend(
             q, k, v, self.rel_pos_encoding, grid, key_grid, key_padding_mask=key_mask,
-            query_padding_mask=query_mask, need_weights=need_weights, form=self.form,
+            query_padding_mask=query_mask, need_weights=need_weights,
+            implementation=self.implementation,
             dropout_p=self.attn_drop if self.training else 0.0)
         out = self.proj_drop(self.proj(join_heads(out)))
         return out if weights is None else (out, weights)

@@ -1,8 +1,8 @@
 """The terms that relative encodings add to attention, with their definitions over all pairs. A term
 that only one encoding uses is defined in the file of that encoding.
 
-A term defines what is added, not how it is computed. :mod:`.fast` has faster forms for types of
-terms; other types are computed by their definition.
+A term defines what is added, not how it is computed. :mod:`.fast` has faster
+implementations for types of terms; other types are computed by their definition.
 """
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ class QueryVector(Term):
 
 
 class Problem(NamedTuple):
-    """One attention, the input of every form.
+    """One attention, the input of every implementation.
 
     Attributes:
         qkv: q (B, heads, Lq, head_dims), rotated, not scaled; k, v (B, heads, Lk, head_dims); or

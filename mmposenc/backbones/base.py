@@ -48,7 +48,7 @@ class Backbone(BaseModule):
             (iRPE's "shared" means one table for all heads of an attention: ``shared_heads``.)
         drop_rate, attn_drop_rate, drop_path_rate: dropout rates of outputs, of attention weights,
             and of residual branches (stochastic depth, rising from 0 over the blocks).
-        form: how attention is computed, see :func:`mmposenc.attention.attend`.
+        implementation: how attention is computed, see :func:`mmposenc.attention.attend`.
         frozen_stages: number of stages (ViT: blocks) that are not trained; -1 trains all. An
             encoding that they share with later stages is trained.
         trainable: parts of names of parameters that are trained although their stage is frozen,
@@ -80,7 +80,8 @@ class Backbone(BaseModule):
                  pos_encoding: EncodingConfigs = None, positions: Positions = None,
                  rel_pos_encoding: RelativeConfig | None = None, rel_pos_sharing: str = 'layer',
                  drop_rate: float = 0.0, attn_drop_rate: float = 0.0, drop_path_rate: float = 0.1,
-                 form: str = 'auto', frozen_stages: int = -1, trainable: Sequence[str] = (),
+                 implementation: str = 'auto', frozen_stages: int = -1,
+                 trainable: Sequence[str] = (),
                  lora: dict[str, Any] | None = None, frozen_dtype: str | None = None,
                  with_cp: bool = False, mask_padding: bool = False,
                  init_cfg: dict[str, Any] | None = None, **unknown: Any) -> None:
@@ -100,7 +101,8 @@ class Backbone(BaseModule):
             side=as_grid(img_size if isinstance(img_size, Sequence) else (img_size, img_size),
                          'img_size').hw,
             drop=drop_rate, drop_path=drop_path_rate,
-            attention=dict(rel_pos_encoding=rel_pos_encoding, attn_drop=attn_drop_rate, form=form),
+            attention=dict(rel_pos_encoding=rel_pos_encoding, attn_drop=attn_drop_rate,
+                           implementation=implementation),
             freezing=(trainable, lora, frozen_dtype))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -81,8 +81,8 @@ def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int 
     """Count multiply-accumulates of matrix products and convolutions for one image (the "FLOPs" of
     the papers' tables).
 
-    Relative encodings are counted by their definition, not by the form that a device uses; iRPE's
-    'cross' counts as one table of all pairs of a row and a column bucket.
+    Relative encodings are counted by their definition, whatever the implementation; iRPE's 'cross'
+    counts as one table of all pairs of a row and a column bucket.
 
     Args:
         model: a model that takes (1, in_channels, H, W). Its weights are not used; it may be on the

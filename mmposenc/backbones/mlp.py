@@ -21,7 +21,7 @@ MIN_HIDDEN = 2 ** 23
 #: The same limit with dropout: from here on it is not slower and takes a third less memory
 #: (benchmarks/detr.py --rows 25x42 --dropout 0.1).
 MIN_DROPPED = 2 ** 21
-#: Data types that the chunked form supports.
+#: Data types that the chunked implementation supports.
 CHUNKED_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 ACTIVATIONS = ('gelu', 'relu', 'gelu_tanh', 'quick_gelu', 'swiglu')
 #: The factor of CLIP's approximation of GELU, x * sigmoid(1.702 x).
@@ -78,7 +78,7 @@ def _gradient(grad: Tensor, pre: Tensor, activation: str) -> Tensor:
 
 
 def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor,
-        form: str = 'auto', activation: str = 'gelu', dropout_p: float = 0.0) -> Tensor:
+        implementation: str = 'auto', activation: str = 'gelu', dropout_p: float = 0.0) -> Tensor:
     """activate(x W1^T + b1) W2^T + b2.
 
     Args:
@@ -86,13 +86,13 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
         weight1, bias1: (hidden, C), (hidden,); twice as many rows for 'swiglu', see
             :func:`activate`.
         weight2, bias2: (C', hidden), (C',).
-        form: 'stored': the hidden layer is stored for the backward pass. 'chunked': it is computed
-            for some rows at a time, and again in the backward pass; on a CPU the additional matrix
-            product takes less time than writing and reading two hidden layers. 'kept' (only relu):
-            it is stored, and the backward pass runs by rows. 'auto': 'chunked' for large inputs on
-            a CPU outside of torch.compile, 'kept' for smaller ones with relu outside of autocast,
-            else 'stored'. Under autocast rows are computed in its dtype, and gradients of weights
-            are summed in float32.
+        implementation: 'stored': the hidden layer is stored for the backward pass. 'chunked': it is
+            computed for some rows at a time, and again in the backward pass; on a CPU the
+            additional matrix product takes less time than writing and reading two hidden layers.
+            'kept' (only relu): it is stored, and the backward pass runs by rows. 'auto': 'chunked'
+            for large inputs on a CPU outside of torch.compile, 'kept' for smaller ones with relu
+            outside of autocast, else 'stored'. Under autocast rows are computed in its dtype, and
+            gradients of weights are summed in float32.
         activation: one of :data:`ACTIVATIONS`.
         dropout_p: rate of dropout after relu, drawn by rows (:class:`~.dropout.Dropout`) without
             storing a mask.
@@ -101,7 +101,8 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
         (..., C').
 
     Raises:
-        ValueError: an unknown form or activation, or dropout with another activation than relu.
+        ValueError: an unknown implementation or activation, or dropout with another activation than
+            relu.
     """
     if dropout_p and activation != 'relu':
         raise ValueError(f"dropout_p={dropout_p} with activation={activation!r}: dropout is "
@@ -109,23 +110,24 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
     if activation not in ACTIVATIONS:
         raise ValueError(f'activation={activation!r} must be one of {ACTIVATIONS}')
     dtype = _compute_dtype(x)
-    if form == 'auto':
-        form = _choose_form(x, weight1, dtype, activation, dropout_p)
-    if form == 'stored':
+    if implementation == 'auto':
+        implementation = _choose_implementation(x, weight1, dtype, activation, dropout_p)
+    if implementation == 'stored':
         hidden = activate(linear(x, weight1, bias1), activation)
         hidden = F.dropout(hidden, dropout_p) if dropout_p else hidden
         return linear(hidden, weight2, bias2)
-    if form not in ('chunked', 'kept') or (form == 'kept' and activation != 'relu'):
-        raise ValueError(f"form={form!r} must be 'auto', 'stored', 'chunked' or, with "
-                         f"activation='relu', 'kept'")
+    allowed = ('chunked', 'kept') if activation == 'relu' else ('chunked',)
+    if implementation not in allowed:
+        raise ValueError(f"implementation={implementation!r} must be 'auto', 'stored', 'chunked' "
+                         f"or, with activation='relu', 'kept'")
     out: Tensor = _ChunkedMLP.apply(  # type: ignore[no-untyped-call]
         x.reshape(-1, x.shape[-1]).to(dtype), weight1, bias1, weight2, bias2, activation,
-        form == 'kept', Dropout(dropout_p, x.device) if dropout_p else None)
+        implementation == 'kept', Dropout(dropout_p, x.device) if dropout_p else None)
     return out.reshape(*x.shape[:-1], weight2.shape[0])
 
 
-def _choose_form(x: Tensor, weight1: Tensor, dtype: torch.dtype, activation: str,
-                 dropout_p: float) -> str:
+def _choose_implementation(x: Tensor, weight1: Tensor, dtype: torch.dtype, activation: str,
+                           dropout_p: float) -> str:
     if is_compiling() or is_transforming():
         return 'stored'
     if x.device.type != 'cpu' or dtype not in CHUNKED_DTYPES:

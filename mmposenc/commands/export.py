@@ -28,7 +28,7 @@ OPSETS = 18, 22
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = config_parser(__doc__, 'model.backbone.form=definition', 'mmposenc export')
+    parser = config_parser(__doc__, 'model.backbone.implementation=reference', 'mmposenc export')
     parser.add_argument('checkpoint', help="the weights; 'none': random weights")
     parser.add_argument('out', help='the file: .onnx, or .pt2 for torch.export.load')
     add_data(parser)

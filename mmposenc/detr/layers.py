@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.attend import attend, checked_form
+from ..attention.attend import attend, checked_implementation
 from ..attention.linear import check_heads, join_heads
 from ..attention.multihead import build_relative_encoding
 from ..backbones.layers import DropPath
@@ -125,12 +125,12 @@ class MultiheadAttention(BaseModule):
     Args:
         embed_dims, num_heads: channels and heads.
         rel_pos_encoding: config of a :class:`RelativeEncoding`, or None.
-        dropout: mmdet's short form for dropout of attention weights and output, instead of the
+        dropout: mmdet's short option for dropout of attention weights and output, instead of the
             next three arguments.
         attn_drop, proj_drop, dropout_layer: dropout of attention weights, of the projected output,
             and of the residual branch.
         bias: bias of the projections.
-        form: how attention is computed, see :func:`mmposenc.attention.attend`.
+        implementation: how attention is computed, see :func:`mmposenc.attention.attend`.
 
     Raises:
         ValueError: ``embed_dims`` is not a multiple of ``num_heads``, or an option of mmcv's class
@@ -141,7 +141,7 @@ class MultiheadAttention(BaseModule):
                  rel_pos_encoding: RelativeConfig | None = None,
                  dropout: float | None = None, attn_drop: float = 0.0, proj_drop: float = 0.0,
                  dropout_layer: dict[str, Any] | None = None, bias: bool = True,
-                 batch_first: bool = True, form: str = 'auto',
+                 batch_first: bool = True, implementation: str = 'auto',
                  init_cfg: dict[str, Any] | None = None, **unknown: Any) -> None:
         check_heads(embed_dims, num_heads)
         check_batch_first(batch_first)
@@ -154,7 +154,7 @@ class MultiheadAttention(BaseModule):
         self.attn = ProjectedAttention(embed_dims, num_heads, attn_drop, bias=bias)
         self.proj_drop = nn.Dropout(proj_drop)
         self.dropout_layer = build_dropout(dropout_layer)
-        self.form = checked_form(form)
+        self.implementation = checked_implementation(implementation)
         self.rel_pos_encoding = build_relative_encoding(
             rel_pos_encoding, embed_dims // num_heads, num_heads, 0)
 
@@ -200,7 +200,7 @@ class MultiheadAttention(BaseModule):
             return attend(
                 q, k, v, self.rel_pos_encoding, hw_shape, key_padding_mask=key_padding_mask,
                 attn_mask=_allowed(attn_mask, self.num_heads), need_weights=need_weights,
-                form=self.form, dropout_p=dropout_p)
+                implementation=self.implementation, dropout_p=dropout_p)
 
         out, weights = self.attn(query, key, value, run)
         out = identity + self.dropout_layer(self.proj_drop(out))
@@ -211,7 +211,7 @@ class MultiheadAttention(BaseModule):
         outer dimension in memory, as in projections."""
         def of_image(q: Tensor, grid: GridLike, k: Tensor, v: Tensor) -> Tensor:
             out, _ = attend(*(x.transpose(1, 2) for x in (q, k, v)), self.rel_pos_encoding, grid,
-                            form=self.form, dropout_p=dropout_p)
+                            implementation=self.implementation, dropout_p=dropout_p)
             return out.transpose(1, 2)
 
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))

@@ -19,7 +19,7 @@ from ..functional.masking import (
 )
 from ..functional.plain_layers import layer_dtype
 from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean, window_mean
-from ..functional.pooling.adaptive import FORMS, context_pool
+from ..functional.pooling.adaptive import IMPLEMENTATIONS, context_pool
 from ..functional.pooling.partition import cells_at_stride
 from ..functional.tracing import full_precision
 from .base import TokenEncoding
@@ -134,7 +134,7 @@ class ContextPool(TokenEncoding):
         size_norm: 'sigmoid', or 'softmax' over the tokens, which leaves sigma near 0.
         window_size: side of the fixed windows in cells, odd.
         num_random: number of tokens drawn for each token.
-        form, truncate: as for :func:`mmposenc.functional.context_pool`.
+        implementation, truncate: as for :func:`mmposenc.functional.context_pool`.
         stride: compute every ``stride``-th row and column only, which shrinks the grid; replaces
             the pooling and strides of a ConvNet.
         default_positions: where a backbone places it when its own ``positions`` is None; (0,) is
@@ -151,13 +151,13 @@ class ContextPool(TokenEncoding):
                  dims: int = 2, causal: bool = False, weights: str = 'learned',
                  nonlocal_dims: int | None = None, locality: str = 'gaussian',
                  predictor: str = 'conv', size_norm: str = 'sigmoid',
-                 window_size: int = 7, num_random: int = 32, form: str = 'auto',
+                 window_size: int = 7, num_random: int = 32, implementation: str = 'auto',
                  truncate: float = 5.0, stride: int = 1,
                  default_positions: Sequence[int] | str = 'every') -> None:
         super().__init__()
         check_choices(weights=(weights, WEIGHTS), locality=(locality, LOCALITIES),
                       predictor=(predictor, tuple(PREDICTORS)), size_norm=(size_norm, SIZE_NORMS),
-                      dims=(dims, (1, 2)), form=(form, FORMS))
+                      dims=(dims, (1, 2)), implementation=(implementation, IMPLEMENTATIONS))
         check_at_least(1, embed_dims=embed_dims, hidden_dims=hidden_dims, stride=stride,
                        nonlocal_dims=nonlocal_dims, num_random=num_random)
         if not (ratio > 0 and truncate > 0):
@@ -171,7 +171,7 @@ class ContextPool(TokenEncoding):
         self.embed_dims, self.ratio, self.dims, self.causal = embed_dims, ratio, dims, causal
         self.weights, self.locality, self.size_norm = weights, locality, size_norm
         self.window_size, self.num_random = window_size, num_random
-        self.form, self.truncate, self.stride = form, truncate, stride
+        self.implementation, self.truncate, self.stride = implementation, truncate, stride
         self.keeps_grid = stride == 1
         self.default_positions = (default_positions if isinstance(default_positions, str)
                                   else tuple(default_positions))
@@ -280,7 +280,8 @@ class ContextPool(TokenEncoding):
             return nonlocal_pool(x, queries * queries.shape[-1] ** -0.5, keys, padding, sizes,
                                  grid, kernel, self.causal)
         if sigma is not None or self.causal:
-            return context_pool(x, logits, sizes, grid, form=self.form, truncate=self.truncate,
+            return context_pool(x, logits, sizes, grid, implementation=self.implementation,
+                                truncate=self.truncate,
                                 kernel=kernel, causal=self.causal, stride=self.stride)
         weights = (logits - logits.detach().amax(1, keepdim=True)).exp()
         if self.locality == 'none':
@@ -300,7 +301,7 @@ class ContextPool(TokenEncoding):
 
     def extra_repr(self) -> str:
         return (f'{self.embed_dims}, ratio={self.ratio}, weights={self.weights!r}, '
-                f'locality={self.locality!r}, form={self.form!r}')
+                f'locality={self.locality!r}, implementation={self.implementation!r}')
 
 
 def _extents(like: Tensor, grid: tuple[int, int], padding: Tensor | None) -> Tensor:

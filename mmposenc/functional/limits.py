@@ -1,21 +1,21 @@
-"""Every threshold by which attention chooses a formulation, with the measurement that set it.
+"""Every threshold by which attention chooses an implementation, with the measurement that set it.
 
 Sizes are in bytes in all, or in pairs of a query and a key of one head. Rows are those of
 docs/results.md ("What an encoding costs" where nothing else is named), measured on one core with
 1 MiB of second-level cache. What is "not measured on a GPU" is what `benchmarks/gpu.sh b` shows
-there, form by form.
+there, implementation by implementation.
 """
 from __future__ import annotations
 
-#: Bytes of the buffer of logits of a piece: of several heads, and of some queries of one head.
+#: Bytes of the buffer of logits of a chunk: of several heads, and of some queries of one head.
 #: Larger ones leave the cache, smaller ones cost more calls (rows 197 and 1050).
-PIECE_BYTES = 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
 ROWS_BYTES = 1536 * 1024
-#: Pairs below which pieces of a training are half as large, and the bytes of weights kept: there
+#: Pairs below which chunks of a training are half as large, and the bytes of weights kept: there
 #: tokens are most of the memory (windows of 7 x 7 and 8 x 8).
 WINDOW_PAIRS, WINDOW_KEPT_BYTES = 128 * 128, 8 * 1024 * 1024
 #: The same on an accelerator, where a call costs more than its arithmetic (not measured on a GPU).
-ACCELERATOR_PIECE_BYTES = 16 * 1024 * 1024
+ACCELERATOR_CHUNK_BYTES = 16 * 1024 * 1024
 
 #: Bytes of hidden features of a network of offsets (log CPB) that training keeps; more of them are
 #: computed again, so many at a time (not measured on a GPU).
@@ -25,13 +25,13 @@ OFFSET_FEATURES_BYTES = 16 * 1024 * 1024
 #: (row 577: 16 MiB; Swin's windows at 800x1333).
 KEPT_BYTES = 16 * 1024 * 1024
 
-#: Pairs, and keys, from which plain attention in pieces is faster than SDPA on a CPU where oneDNN
+#: Pairs, and keys, from which plain attention in chunks is faster than SDPA on a CPU where oneDNN
 #: is the faster library: SDPA's products are MKL's.
-PLAIN_PIECES_FROM, PLAIN_PIECES_KEYS = 512 * 512, 128
+PLAIN_CHUNKS_FROM, PLAIN_CHUNKS_KEYS = 512 * 512, 128
 #: The same in bfloat16, for which SDPA has no fast kernel on any CPU that was tried.
 PLAIN_HALF_FROM = 128 * 128
 
-#: Bytes of all logits up to which the definition is no slower than pieces on a CPU.
+#: Bytes of all logits up to which the definition is no slower than chunks on a CPU.
 DEFINITION_BYTES = 1024 * 1024
 #: The same on an accelerator: the definition takes up to 5.7 times as much, which is to stay under
 #: 64 MiB (not measured on a GPU).

@@ -1,7 +1,7 @@
 """What torch does with what runs now: compile, export, cast. torch before 2.7 lacks some of it.
 
 Code asks :func:`may_read` where numbers decide what runs, :func:`~.masking.known_equal` where sizes
-do, and ``is_compiling`` or ``is_exporting`` only where it chooses a form.
+do, and ``is_compiling`` or ``is_exporting`` only where it chooses an implementation.
 """
 from __future__ import annotations
 

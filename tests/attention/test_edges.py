@@ -1,12 +1,12 @@
 """Edges of attention: queries without keys, what stands in padding, every kind of mask, regions
-with prefix tokens; with every encoding, in every form."""
+with prefix tokens; with every encoding, in every implementation."""
 from dataclasses import replace
 from unittest import mock
 
 import examples
 import pytest
 import torch
-from relative_checks import PIECES, close, naive_logits, pieces_of, random_inputs, results
+from relative_checks import CHUNKS, chunks_of, close, naive_logits, random_inputs, results
 
 from mmposenc import attention
 from mmposenc.attention import MultiheadAttention, SpatialReductionAttention, attend
@@ -38,12 +38,12 @@ def step(encoding, inputs, **options):
     return [out, *torch.autograd.grad(out.cos().sum(), leaves)]
 
 
-def in_every_form(encoding, inputs, **options):
-    """By the definition, and in pieces of two sizes."""
-    expected = step(encoding, inputs, form='definition', **options)
-    for cut in (PIECES[1], PIECES[3]):
-        with pieces_of(**cut):
-            close(step(encoding, inputs, form='pieces', **options), expected)
+def in_every_implementation(encoding, inputs, **options):
+    """By the definition, and in chunks of two sizes."""
+    expected = step(encoding, inputs, implementation='reference', **options)
+    for cut in (CHUNKS[1], CHUNKS[3]):
+        with chunks_of(**cut):
+            close(step(encoding, inputs, implementation='chunked', **options), expected)
     return expected
 
 
@@ -64,7 +64,8 @@ def test_a_query_without_keys_gives_zero(name, floating):
         return mask if not floating else torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)
 
     for hidden in (None, padding):
-        found = in_every_form(encoding, inputs, attn_mask=given(mask), key_padding_mask=hidden)
+        found = in_every_implementation(encoding, inputs, attn_mask=given(mask),
+                                        key_padding_mask=hidden)
         assert all(x.isfinite().all() for x in found)
         empty = [(image, 3) for image in (0, 1)] + [(0, 5)] * (hidden is not None)
         for image, query in empty:
@@ -82,7 +83,7 @@ def test_a_query_whose_region_is_padding_gives_zero():
     regions = torch.tensor([[0] * 8 + [1] * 4])
     padding = (regions == 1).expand(2, -1).clone()
     padding[1] = False
-    found = in_every_form(encoding, inputs, regions=regions, key_padding_mask=padding)
+    found = in_every_implementation(encoding, inputs, regions=regions, key_padding_mask=padding)
     assert all(x.isfinite().all() for x in found) and not found[0][0, :, 8:].any()
 
 
@@ -96,9 +97,9 @@ def test_what_padded_tokens_hold_reaches_nobody(name, value):
     grid = encoding and GRID
     expected = attend(q, k, v, encoding, grid, key_padding_mask=padding)[0]
     bad = [x.masked_fill(hidden, value) for x in (q, k, v)]
-    forms = ('auto', 'definition', 'pieces')
-    for form in forms:
-        found = attend(*bad, encoding, grid, key_padding_mask=padding, form=form)[0]
+    implementations = ('auto', 'reference', 'chunked')
+    for how in implementations:
+        found = attend(*bad, encoding, grid, key_padding_mask=padding, implementation=how)[0]
         close(found[~hidden.expand_as(found)], expected[~hidden.expand_as(found)])
 
 
@@ -130,10 +131,10 @@ def test_masks_of_every_broadcastable_shape(name):
     for shape in sorted(set(shapes)):
         for mask in (torch.rand(shape) > 0.3, torch.randn(shape, dtype=torch.float64)):
             full = mask.expand(2, 2, length, length)
-            expected = step(encoding, inputs, form='definition', attn_mask=full)
+            expected = step(encoding, inputs, implementation='reference', attn_mask=full)
             close(step(encoding, inputs, attn_mask=mask), expected)
-            with pieces_of(**PIECES[1]):
-                close(step(encoding, inputs, form='pieces', attn_mask=mask), expected)
+            with chunks_of(**CHUNKS[1]):
+                close(step(encoding, inputs, implementation='chunked', attn_mask=mask), expected)
 
 
 @pytest.mark.parametrize('options, message', [
@@ -154,12 +155,12 @@ def test_masks_that_do_not_fit(options, message):
 @pytest.mark.parametrize('name', [name for name in NAMES if name not in (
     'LePE', 'CRPE', 'CoPE per head', 'CombinedRPE of convolutions')])
 def test_regions_with_prefix_tokens(name, prefix):
-    """They are a mask of the pairs of one region, in every form."""
+    """They are a mask of the pairs of one region, in every implementation."""
     encoding, inputs = encoded(name, prefix)
     regions = torch.randint(0, 3, (1, prefix + 12), generator=torch.Generator().manual_seed(3))
     mask = (regions[:, :, None] == regions[:, None])[:, None]
-    close(in_every_form(encoding, inputs, regions=regions),
-          step(encoding, inputs, form='definition', attn_mask=mask))
+    close(in_every_implementation(encoding, inputs, regions=regions),
+          step(encoding, inputs, implementation='reference', attn_mask=mask))
 
 
 @pytest.mark.parametrize('name', ['LePE', 'CRPE'])
@@ -168,7 +169,7 @@ def test_convolutions_of_values_stay_in_a_region(name, prefix):
     """Upper and lower rows apart, as if each half were a map of its own."""
     encoding, inputs = encoded(name, prefix)
     regions = torch.tensor([[0] * (prefix + 4) + [1] * 8])
-    found = in_every_form(encoding, inputs, regions=regions)[0]
+    found = in_every_implementation(encoding, inputs, regions=regions)[0]
     mask = (regions[:, :, None] == regions[:, None])[:, None]
     expected = attend(*inputs, attn_mask=mask)[0]
     for rows, cells in (((0, 1), slice(prefix, prefix + 4)), ((1, 3), slice(prefix + 4, None))):
@@ -203,7 +204,7 @@ def test_cope_counts_the_gates_of_its_region(prefix):
     logits = naive_logits(pair, q, k) + q @ k.transpose(-2, -1) * scale
     same = (regions[:, :, None] == regions[:, None])[:, None]
     expected = logits.masked_fill(~same, -torch.inf).softmax(-1) @ v
-    close(in_every_form(encoding, [q, k, v], regions=regions)[0], expected)
+    close(in_every_implementation(encoding, [q, k, v], regions=regions)[0], expected)
 
 
 @pytest.fixture
@@ -222,11 +223,11 @@ def test_torchs_default_dtype_rounds_no_offset(name):
     encoding = examples.relative(name, grid)
     inputs = random_inputs(encoding, grid, key, batch=1, dtype=torch.float32)
     with torch.no_grad():
-        expected = attend(*inputs, encoding, grid, key, form='definition')[0]
+        expected = attend(*inputs, encoding, grid, key, implementation='reference')[0]
         torch.set_default_dtype(torch.bfloat16)
         CACHE.clear()
-        for form in ('definition', 'pieces'):
-            found = attend(*inputs, encoding, grid, key, form=form)[0]
+        for how in ('reference', 'chunked'):
+            found = attend(*inputs, encoding, grid, key, implementation=how)[0]
             torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -234,6 +235,6 @@ def test_torchs_default_dtype_rounds_no_offset(name):
 def test_kept_weights_of_several_heads_and_some_queries(name):
     """They lie apart in memory."""
     encoding, inputs = encoded(name)
-    expected = step(encoding, inputs, form='definition')
-    with pieces_of(10 ** 6, long=True, keep=True), mock.patch.object(limits, 'ROWS_BYTES', 8 * 60):
-        close(step(encoding, inputs, form='pieces'), expected)
+    expected = step(encoding, inputs, implementation='reference')
+    with chunks_of(10 ** 6, long=True, keep=True), mock.patch.object(limits, 'ROWS_BYTES', 8 * 60):
+        close(step(encoding, inputs, implementation='chunked'), expected)

@@ -6,11 +6,11 @@ import examples
 import pytest
 import relative_checks
 import torch
-from relative_checks import PIECES, close, pieces_of, random_inputs, results, some_padding
+from relative_checks import CHUNKS, chunks_of, close, random_inputs, results, some_padding
 
 from mmposenc.attention import attend, terms
-from mmposenc.attention.attend import FORMS, attend_qkv
-from mmposenc.attention.fast import choice, flex, fused, pieces, writers
+from mmposenc.attention.attend import IMPLEMENTATIONS, attend_qkv
+from mmposenc.attention.fast import choice, chunked, flex, sdpa, writers
 from mmposenc.attention.fast.dropout import Dropout
 from mmposenc.attention.fast.layout import groups
 from mmposenc.attention.terms import KeyVectors, Problem
@@ -31,25 +31,26 @@ def in_turns(*others, period=2):
 
 @pytest.mark.parametrize('name, grids, prefix', in_turns(
     *((grids, prefix) for grids in GRIDS for prefix in (0, 2)), period=10))
-def test_pieces(name, grids, prefix):
-    relative_checks.check_forms(examples.relative(name, grids[0], num_prefix_tokens=prefix), *grids)
+def test_chunks(name, grids, prefix):
+    relative_checks.check_implementations(examples.relative(name, grids[0],
+                                                            num_prefix_tokens=prefix), *grids)
 
 
 @pytest.mark.parametrize('name, grids', in_turns(
     (((4, 4), None),), (((4, 6), Grid(2, 3, 2.0, 2.0)),), period=4))
-def test_pieces_of_one_head(name, grids):
+def test_chunks_of_one_head(name, grids):
     """As in PVT's first stage; on a square grid a mixed-up axis would be no error."""
-    relative_checks.check_forms(examples.relative(name, grids[0], num_heads=1), *grids)
+    relative_checks.check_implementations(examples.relative(name, grids[0], num_heads=1), *grids)
 
 
 def dropped(encoding, inputs, grids, mask, seed=3):
-    """Output and gradients of pieces with dropout, and the weights they kept."""
+    """Output and gradients of chunks with dropout, and the weights they kept."""
     calls = []
-    original = pieces.attend_in_pieces
-    with mock.patch.object(pieces, 'attend_in_pieces',
+    original = chunked.attend_in_chunks
+    with mock.patch.object(chunked, 'attend_in_chunks',
                            lambda call, qkv: calls.append(call) or original(call, qkv)):
         torch.manual_seed(seed)
-        found = results(encoding, inputs, *grids, key_padding_mask=mask, form='pieces',
+        found = results(encoding, inputs, *grids, key_padding_mask=mask, implementation='chunked',
                         dropout_p=0.3)
     return found, kept_pairs(calls[0], *inputs[0].shape[:2])
 
@@ -59,10 +60,10 @@ def kept_pairs(call, num_images, num_heads):
     drop, layout = call.dropout.start(), call.layout
     out = torch.empty(num_images, num_heads, layout.len_q, layout.num_keys)
     for _, parts in groups(num_images, num_heads, layout, call.cut):
-        for piece in parts:
-            shape = (piece.size, piece.queries.stop - piece.queries.start, layout.num_keys)
-            drawn = piece.by_image(drop.draw(torch.empty(shape)))
-            out[piece.images, piece.heads, piece.queries] = drawn
+        for chunk in parts:
+            shape = (chunk.size, chunk.queries.stop - chunk.queries.start, layout.num_keys)
+            drawn = chunk.by_image(drop.draw(torch.empty(shape)))
+            out[chunk.images, chunk.heads, chunk.queries] = drawn
     return layout.restore(out.transpose(-2, -1)).transpose(-2, -1)
 
 
@@ -91,15 +92,15 @@ def test_dropout_equals_the_definition_under_the_same_mask(name, prefix):
     encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix)
     inputs = random_inputs(encoding, *grids)
     for mask in (None, some_padding(encoding, inputs[1], *grids))[:1 + encoding.cellwise]:
-        for options in PIECES:
-            with pieces_of(**options):
+        for options in CHUNKS:
+            with chunks_of(**options):
                 found, kept = dropped(encoding, inputs, grids, mask)
             Dropped.kept = kept.double()
             Dropped.scale = Dropout(0.3, torch.device('cpu'), 0).scale
             with mock.patch.object(torch.nn.functional, 'dropout', lambda x, p: Dropped.apply(x)), (
                     mock.patch('mmposenc.attention.attend.use_sdpa', lambda *args: False)):
                 expected = results(encoding, inputs, *grids, key_padding_mask=mask,
-                                   form='definition', dropout_p=0.3)
+                                   implementation='reference', dropout_p=0.3)
             close(found, expected)
 
 
@@ -123,7 +124,7 @@ def test_dropout_has_its_rate_and_follows_the_seed():
     outs = []
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
-        outs.append(attend(q, q, q, form='pieces', dropout_p=0.5)[0])
+        outs.append(attend(q, q, q, implementation='chunked', dropout_p=0.5)[0])
     assert torch.equal(outs[0], outs[1]) and not torch.equal(outs[0], outs[2])
 
 
@@ -132,8 +133,9 @@ def test_nothing_is_as_large_as_all_pairs(name, dropout):
     """Neither saved for the backward pass, nor allocated."""
     encoding = name and examples.relative(name, (20, 30), head_dims=8)
     q, k, v = torch.randn(3, 1, 2, 600, 8).requires_grad_().unbind()
-    with pieces_of(20_000, long=True, keep=False), relative_checks.LargestStorage() as largest:
-        attend(q, k, v, encoding, (20, 30), form='pieces', dropout_p=dropout)[0].sum().backward()
+    with chunks_of(20_000, long=True, keep=False), relative_checks.LargestStorage() as largest:
+        attend(q, k, v, encoding, (20, 30), implementation='chunked',
+               dropout_p=dropout)[0].sum().backward()
     assert 0 < largest.bytes < 2 * 600 * 600 * 4 / 5
 
 
@@ -153,50 +155,52 @@ def test_regions(encoding, joint):
     qkv = torch.randn(windows, 12, 3, 2, 4, dtype=torch.double, requires_grad=True)
     weights = torch.randn(windows, 2, 12, 4, dtype=torch.double)
 
-    def run(form, grad=True, **masks):
+    def run(how, grad=True, **masks):
         if joint and not masks.get('attn_mask', None) is not None:
             out, _ = attend_qkv((qkv,), made, None if made is None else grid, None,
-                                dict(form=form, **masks))
+                                dict(implementation=how, **masks))
         else:
             q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
-            out, _ = attend(q, k, v, made, None if made is None else grid, form=form, **masks)
+            out, _ = attend(q, k, v, made, None if made is None else grid,
+                            implementation=how, **masks)
         if not grad:
             return [out]
         return [out, *torch.autograd.grad((out * weights).sum(), [qkv, *tables])]
 
-    expected = run('definition', attn_mask=keep)
-    close(run('definition', regions=regions), expected)
-    for options in PIECES:
-        with pieces_of(**options):
-            close(run('pieces', regions=regions), expected)
+    expected = run('reference', attn_mask=keep)
+    close(run('reference', regions=regions), expected)
+    for options in CHUNKS:
+        with chunks_of(**options):
+            close(run('chunked', regions=regions), expected)
             close(run('auto', regions=regions), expected)
             with torch.no_grad():
                 close(run('auto', grad=False, regions=regions), expected[:1])
     if encoding in (None, 'RelativePositionBias'):
-        close(run('fused', regions=regions), expected)
+        close(run('sdpa', regions=regions), expected)
         padding = torch.zeros(windows, 12, dtype=torch.bool)
         padding[:, 5] = True
-        close(run('fused', regions=regions, key_padding_mask=padding),
-              run('definition', regions=regions, key_padding_mask=padding))
+        close(run('sdpa', regions=regions, key_padding_mask=padding),
+              run('reference', regions=regions, key_padding_mask=padding))
         torch.manual_seed(0)
-        dropped = run('fused', grad=False, regions=regions, dropout_p=0.5)[0]
+        dropped = run('sdpa', grad=False, regions=regions, dropout_p=0.5)[0]
         assert not torch.allclose(dropped, expected[0])
 
 
-@pytest.mark.parametrize('name, form', in_turns(('definition',), ('pieces',)))
-def test_autocast(name, form):
+@pytest.mark.parametrize('name, how', in_turns(('reference',), ('chunked',)))
+def test_autocast(name, how):
     """bfloat16 comes out as bfloat16, near float32, with finite gradients; float16 likewise."""
     encoding = examples.relative(name, (7, 9), head_dims=16)
     inputs = random_inputs(encoding, (7, 9), None, dtype=torch.float32)
     with torch.no_grad():
         for parameter in encoding.parameters():
             parameter.mul_(0.2)
-    expected = results(encoding, inputs, (7, 9), None, form='definition')
+    expected = results(encoding, inputs, (7, 9), None, implementation='reference')
     for dtype in (torch.bfloat16, torch.float16):
         for options in (dict(elements=10 ** 6, long=False, keep=True),
                         dict(elements=2000, long=True, keep=False)):
-            with torch.autocast('cpu', dtype=dtype), pieces_of(**options):
-                got = results(encoding, [x.to(dtype) for x in inputs], (7, 9), None, form=form)
+            with torch.autocast('cpu', dtype=dtype), chunks_of(**options):
+                got = results(encoding, [x.to(dtype) for x in inputs], (7, 9), None,
+                              implementation=how)
             assert got[0].dtype == dtype
             for one, other in zip(got, expected, strict=True):
                 assert one.isfinite().all()
@@ -219,28 +223,29 @@ def test_score_mods(name, grids, prefix, monkeypatch):
            if term.reads_weights and not isinstance(term, KeyVectors)]  # added to the keys before
     inputs = random_inputs(encoding, *grids, dtype=torch.float32)
     if not all(flex.has_score_mod(term) for term in own):
-        with pytest.raises(ValueError, match="form='flex' cannot compute terms of the kind"):
-            attend(*inputs, encoding, *grids, form='flex')
+        with pytest.raises(ValueError,
+                           match="implementation='flex' cannot compute terms of the kind"):
+            attend(*inputs, encoding, *grids, implementation='flex')
         return
     mask = None
     if prefix and encoding.cellwise:
         mask = some_padding(encoding, inputs[1], *grids)
         mask[0] = False
-    close(results(encoding, inputs, *grids, form='flex', key_padding_mask=mask),
-          results(encoding, inputs, *grids, form='definition', key_padding_mask=mask),
+    close(results(encoding, inputs, *grids, implementation='flex', key_padding_mask=mask),
+          results(encoding, inputs, *grids, implementation='reference', key_padding_mask=mask),
           atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize('name', ['RelativePositionBias', 'LogSpacedCPB', 'IRPE cross bias'])
 @pytest.mark.parametrize('prefix', [0, 2])
-def test_fused(name, prefix):
+def test_sdpa(name, prefix):
     """Biases as the mask."""
     for grids in GRIDS:
         encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix)
         inputs = random_inputs(encoding, *grids)
         mask = some_padding(encoding, inputs[1], *grids)
-        close(results(encoding, inputs, *grids, form='fused', key_padding_mask=mask),
-              results(encoding, inputs, *grids, form='definition', key_padding_mask=mask))
+        close(results(encoding, inputs, *grids, implementation='sdpa', key_padding_mask=mask),
+              results(encoding, inputs, *grids, implementation='reference', key_padding_mask=mask))
 
 
 def test_choice(monkeypatch):
@@ -254,26 +259,26 @@ def test_choice(monkeypatch):
         return choice.fastest(choice.fold_vectors(Problem(
             (q, q, q), list(own), Grid(*grid), Grid(*grid), **options)))
 
-    assert choose('IRPE product k', (3, 4)) == 'definition'
+    assert choose('IRPE product k', (3, 4)) == 'reference'
     monkeypatch.setattr(limits, 'DEFINITION_BYTES', 0)
-    assert choose(None) == 'fused' and choose(None, dropout_p=0.1) == 'pieces'
-    assert choose(None, dtype=torch.bfloat16) == 'pieces'
-    for faster, engine in ((True, 'pieces'), (False, 'fused')):
+    assert choose(None) == 'sdpa' and choose(None, dropout_p=0.1) == 'chunked'
+    assert choose(None, dtype=torch.bfloat16) == 'chunked'
+    for faster, engine in ((True, 'chunked'), (False, 'sdpa')):
         monkeypatch.setattr(choice, 'onednn_is_faster', lambda faster=faster: faster)
         assert choose(None, (23, 23)) == engine
-    assert choose(None, regions=torch.zeros(1, 400)) == 'fused'
-    assert choose(None, regions=torch.zeros(1, 400), trains=True) == 'pieces'
-    assert choose('IRPE product k') == 'pieces'
-    assert choose('RotaryEmbedding2D') == 'fused' and choose('QueryAbsolute1D') == 'fused'
+    assert choose(None, regions=torch.zeros(1, 400)) == 'sdpa'
+    assert choose(None, regions=torch.zeros(1, 400), trains=True) == 'chunked'
+    assert choose('IRPE product k') == 'chunked'
+    assert choose('RotaryEmbedding2D') == 'sdpa' and choose('QueryAbsolute1D') == 'sdpa'
     with torch.no_grad():
-        assert choose('RelativePositionBias', (12, 12)) == 'fused'
-        assert choose('RelativePositionBias') == 'pieces'
-    assert choose('RelativePositionBias', (12, 12)) == 'pieces'
+        assert choose('RelativePositionBias', (12, 12)) == 'sdpa'
+        assert choose('RelativePositionBias') == 'chunked'
+    assert choose('RelativePositionBias', (12, 12)) == 'chunked'
     assert (12 * 12) ** 2 < limits.MASK_BELOW <= (20 * 20) ** 2
 
 
 def test_choice_on_an_accelerator():
-    """SDPA, with terms of small grids as its mask, or pieces. The meta device stands for it."""
+    """SDPA, with terms of small grids as its mask, or chunks. The meta device stands for it."""
     def choose(name, grid=(50, 84), prefix=0, **options):
         encoding = None if name is None else examples.relative(name, grid,
                                                                num_prefix_tokens=prefix)
@@ -281,19 +286,19 @@ def test_choice_on_an_accelerator():
         own = () if encoding is None else encoding.terms(Grid(*grid), Grid(*grid))
         return choice.fastest(Problem((q, q, q), list(own), Grid(*grid), Grid(*grid), **options))
 
-    assert choose(None) == choose(None, dropout_p=0.1) == choose(None, (2, 3)) == 'fused'
-    assert choose(None, regions=torch.zeros(1, 4200, device='meta')) == 'fused'
+    assert choose(None) == choose(None, dropout_p=0.1) == choose(None, (2, 3)) == 'sdpa'
+    assert choose(None, regions=torch.zeros(1, 4200, device='meta')) == 'sdpa'
     for name in ('IRPE product k', 'IRPE product qkv', 'RelativePositionBias', 'QueryRelative2D'):
-        assert choose(name) == 'pieces' and choose(name, (7, 7), 1) == 'definition'
+        assert choose(name) == 'chunked' and choose(name, (7, 7), 1) == 'reference'
 
 
-#: What each kind of term has beside its definition, by which every form can be left to it.
-#: In pieces a term of the logits without a writer is written out of its definition.
-FAST_FORMS = {
-    'DenseBias': {'fused', 'pieces', 'flex'}, 'OffsetBias': {'fused', 'pieces', 'flex'},
-    'TableByQuery': {'pieces', 'flex'}, 'TableByKey': {'pieces', 'flex'},
-    'TableOnValues': {'pieces'}, 'AxisHalves': {'pieces', 'flex'},
-    'SkewedTable': {'pieces'}, 'KeyVectors': set(), 'QueryVector': {'flex'},
+#: What can compute each kind of term, beside the reference.
+#: In chunks a term of the logits without a writer is written out of its definition.
+FAST_IMPLEMENTATIONS = {
+    'DenseBias': {'sdpa', 'chunked', 'flex'}, 'OffsetBias': {'sdpa', 'chunked', 'flex'},
+    'TableByQuery': {'chunked', 'flex'}, 'TableByKey': {'chunked', 'flex'},
+    'TableOnValues': {'chunked'}, 'AxisHalves': {'chunked', 'flex'},
+    'SkewedTable': {'chunked'}, 'KeyVectors': set(), 'QueryVector': {'flex'},
     'LocalValues': set(), 'ContextualTable': set()}
 
 
@@ -308,24 +313,25 @@ def kinds_of_terms():
     return found
 
 
-def test_every_kind_of_term_has_the_forms_that_it_is_said_to_have():
+def test_every_kind_of_term_has_the_implementations_that_it_is_said_to_have():
     """Registering by type would hide one that is missing: it runs by its definition. Each kind is
-    among the encodings by which the tests above hold every form to the definition."""
+    among the encodings by which the tests above hold every implementation to the definition."""
     kinds = kinds_of_terms()
     kinds.setdefault(terms.DenseBias, [terms.DenseBias(torch.zeros(1, 1, 15, 15))])
     rooms = ('mmposenc.attention.', 'mmposenc.encodings.')
     every = [*terms.Term.__subclasses__(), *terms.Table.__subclasses__()]
     own = {each.__name__ for each in every if each.__module__.startswith(rooms)} - {'Table'}
-    assert {kind.__name__ for kind in kinds} == own == set(FAST_FORMS)
+    assert {kind.__name__ for kind in kinds} == own == set(FAST_IMPLEMENTATIONS)
     for kind, some in kinds.items():
-        has = {'fused': any(fused.is_mask(term) for term in some),
-               'pieces': writers.writer.dispatch(kind) is not writers.writer.dispatch(terms.Term),
+        has = {'sdpa': any(sdpa.is_mask(term) for term in some),
+               'chunked': writers.writer.dispatch(kind) is not writers.writer.dispatch(terms.Term),
                'flex': any(flex.has_score_mod(term) for term in some)}
-        assert {form for form, yes in has.items() if yes} == FAST_FORMS[kind.__name__], kind
+        assert {how for how,
+                yes in has.items() if yes} == FAST_IMPLEMENTATIONS[kind.__name__], kind
 
 
 class Slope(terms.Term):
-    """A kind that no form knows, of the logits or of the output."""
+    """A kind that no implementation knows, of the logits or of the output."""
 
     def __init__(self, on_values):
         self.on_values = on_values
@@ -338,30 +344,31 @@ class Slope(terms.Term):
 
 
 @pytest.mark.parametrize('on_values', [False, True])
-def test_a_kind_that_no_form_knows_runs_by_its_definition(on_values):
+def test_a_kind_that_no_implementation_knows_runs_by_its_definition(on_values):
     class Encoding(RelativeEncoding):
         def terms(self, q_grid, k_grid):
             return [Slope(on_values)]
 
     inputs = random_inputs(Encoding(), (3, 5), None)
-    expected = results(Encoding(), inputs, (3, 5), None, form='definition')
-    with pieces_of(100, long=True, keep=False):
-        close(results(Encoding(), inputs, (3, 5), None, form='auto'), expected)
+    expected = results(Encoding(), inputs, (3, 5), None, implementation='reference')
+    with chunks_of(100, long=True, keep=False):
+        close(results(Encoding(), inputs, (3, 5), None, implementation='auto'), expected)
         if not on_values:
-            close(results(Encoding(), inputs, (3, 5), None, form='pieces'), expected)
-    for form in ('fused', 'flex', *(['pieces'] if on_values else [])):
-        with pytest.raises(ValueError, match=f"form='{form}' cannot compute .* kind Slope"):
-            attend(*inputs, Encoding(), (3, 5), form=form)
+            close(results(Encoding(), inputs, (3, 5), None, implementation='chunked'), expected)
+    for how in ('sdpa', 'flex', *(['chunked'] if on_values else [])):
+        with pytest.raises(ValueError, match=f"='{how}' cannot compute .* kind Slope"):
+            attend(*inputs, Encoding(), (3, 5), implementation=how)
 
 
-def test_bad_forms():
+def test_bad_implementations():
     q = torch.randn(1, 2, 6, 4)
-    with pytest.raises(ValueError, match=f"form='chunked' must be one of {', '.join(FORMS)}"):
-        attend(q, q, q, form='chunked')
-    with pytest.raises(ValueError, match=r"form='pieces' gives no weights \(need_weights=True\)"):
-        attend(q, q, q, form='pieces', need_weights=True)
+    with pytest.raises(ValueError, match=f"'fast' must be one of {', '.join(IMPLEMENTATIONS)}"):
+        attend(q, q, q, implementation='fast')
+    with pytest.raises(ValueError,
+                       match=r"implementation='chunked' gives no weights \(need_weights=True\)"):
+        attend(q, q, q, implementation='chunked', need_weights=True)
     encoding = examples.relative('ShawRPE with values', (2, 3))
-    with pytest.raises(ValueError, match="form='flex' .* TableOnValues"):
-        attend(q, q, q, encoding, (2, 3), form='flex')
-    with pytest.raises(ValueError, match="form='fused' .* TableByQuery"):
-        attend(q, q, q, encoding, (2, 3), form='fused')
+    with pytest.raises(ValueError, match="implementation='flex' .* TableOnValues"):
+        attend(q, q, q, encoding, (2, 3), implementation='flex')
+    with pytest.raises(ValueError, match="implementation='sdpa' .* TableByQuery"):
+        attend(q, q, q, encoding, (2, 3), implementation='sdpa')

@@ -39,8 +39,8 @@ def test_grids_in_turns_are_compiled_twice_at_most():
             mask[0, -3:] = True
             options = dict(key_padding_mask=mask if masked else None)
             with mock.patch.object(flex, 'kernel', lambda kind, run=run: run), torch.no_grad():
-                got = attend(q, k, v, encoding, grid, form='flex', **options)[0]
-                expected = attend(q, k, v, encoding, grid, form='definition', **options)[0]
+                got = attend(q, k, v, encoding, grid, implementation='flex', **options)[0]
+                expected = attend(q, k, v, encoding, grid, implementation='reference', **options)[0]
             torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
         assert 1 <= len(graphs) <= 2
     torch._dynamo.reset()
@@ -63,7 +63,7 @@ def flex_problem(name, *, batch=2, head_dims=16, dtype=torch.float32, device='cp
                           f'{2 ** 31 - 1}')])
 def test_what_the_kernels_for_a_gpu_refuse_is_said_before_they_are_compiled(options, reason):
     problem = flex_problem('IRPE product k', device='meta', **options)
-    with pytest.raises(ValueError, match=f"form='flex' .*{reason}"):
+    with pytest.raises(ValueError, match=f"implementation='flex' .*{reason}"):
         flex.flex(problem)
 
 

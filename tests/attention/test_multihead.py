@@ -112,4 +112,4 @@ def test_padded_keys_stay_where_regions_say_which_tokens_meet(monkeypatch):
     padding[0, 8:] = True
     options = dict(key_padding_mask=padding, regions=torch.arange(24).view(2, 12) % 3)
     torch.testing.assert_close(attend(q, k, v, **options)[0],
-                               attend(q, k, v, form='definition', **options)[0])
+                               attend(q, k, v, implementation='reference', **options)[0])

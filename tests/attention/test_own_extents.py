@@ -35,10 +35,10 @@ def padded(prefix, noted=True):
     return mask if noted else mask.clone()
 
 
-@pytest.mark.parametrize('form', ['auto', 'definition', 'pieces'])
+@pytest.mark.parametrize('how', ['auto', 'reference', 'chunked'])
 @pytest.mark.parametrize('noted', [True, False])
 @pytest.mark.parametrize('prefix', [0, 2])
-def test_attend_equals_each_image_alone(prefix, noted, form):
+def test_attend_equals_each_image_alone(prefix, noted, how):
     """Output and gradients; what padding holds makes no difference."""
     torch.manual_seed(0)
     encoding = shares(prefix)
@@ -46,14 +46,14 @@ def test_attend_equals_each_image_alone(prefix, noted, form):
     mask = padded(prefix, noted)
     # Junk in the padding.
     qkv = qkv.masked_fill(mask[None, :, None, :, None], 1e3).requires_grad_()
-    out, _ = attend(*qkv, encoding, GRID, key_padding_mask=mask, form=form)
+    out, _ = attend(*qkv, encoding, GRID, key_padding_mask=mask, implementation=how)
     leaves = list(encoding.parameters())
     got = torch.autograd.grad(out.square().sum(), [qkv, *leaves])
     grads = [torch.zeros_like(each) for each in (qkv, *leaves)]
     for image, size in enumerate(SIZES):
         own = corner(size, prefix)
         part = qkv[:, image:image + 1][..., own, :].detach().requires_grad_()
-        alone, _ = attend(*part, encoding, size, form=form)
+        alone, _ = attend(*part, encoding, size, implementation=how)
         torch.testing.assert_close(out[image:image + 1, :, own], alone)
         assert not out[image].square().sum((0, 2))[mask[image]].any()
         x, *others = torch.autograd.grad(alone.square().sum(), [part, *leaves])

@@ -1,4 +1,4 @@
-"""What attention keeps between calls; numbers of its pieces: test_engines.py."""
+"""What attention keeps between calls; numbers of its chunks: test_engines.py."""
 import torch
 
 from mmposenc.attention.fast.layout import Kept

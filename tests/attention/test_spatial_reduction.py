@@ -30,7 +30,7 @@ def written_out(module, x, hw, x_qk=None):
     x_qk, dims, encoding = x if x_qk is None else x_qk, module.embed_dims, module.rel_pos_encoding
     grids = () if encoding is None else (encoding, hw, keys)
     out, _ = attend(heads(module.q(x_qk)), heads(module.kv(reduce(x_qk))[..., :dims]),
-                    heads(module.kv(reduce(x))[..., dims:]), *grids, form='definition')
+                    heads(module.kv(reduce(x))[..., dims:]), *grids, implementation='reference')
     return module.proj(out.transpose(1, 2).flatten(2))
 
 

@@ -6,7 +6,7 @@ import math
 import examples
 import pytest
 import torch
-from relative_checks import pieces_of
+from relative_checks import chunks_of
 from tinybackbones import randomize, run
 
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, WindowAttention
@@ -27,7 +27,7 @@ ENCODINGS = {'none': None, **{name: examples.RELATIVE[name] for name in NAMES}}
 @pytest.fixture(params=[False, True], ids=['recompute', 'keep'])
 def small_chunks(request):
     """Several runs of windows even in small tests, of which the last is short."""
-    with pieces_of(2 * 3 * 16 ** 2, long=False, keep=request.param):
+    with chunks_of(2 * 3 * 16 ** 2, long=False, keep=request.param):
         yield
 
 

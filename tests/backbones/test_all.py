@@ -221,11 +221,12 @@ def test_nothing_in_the_state_depends_on_the_last_image(name):
 
 
 @pytest.mark.parametrize('name', BUILD)
-def test_form_reaches_every_attention(name):
-    """Numbers of the forms: tests/attention/test_engines.py; a wrong name: below."""
-    model = BUILD[name](rel_pos_encoding=IRPE, form='pieces')
-    forms = [module.form for module in model.modules() if hasattr(module, 'form')]
-    assert len(forms) >= 3 and set(forms) == {'pieces'}
+def test_implementation_reaches_every_attention(name):
+    """Numbers of the implementations: tests/attention/test_engines.py; a wrong name: below."""
+    model = BUILD[name](rel_pos_encoding=IRPE, implementation='chunked')
+    attentions = [module for module in model.modules() if hasattr(module, 'implementation')]
+    assert len(attentions) >= 3
+    assert {module.implementation for module in attentions} == {'chunked'}
 
 
 @pytest.mark.parametrize('kind', [PVT, Swin, ViT])
@@ -263,7 +264,8 @@ WRONG = dict(
     neck_channels=0, window_size=(0, 0), drop_rate=1.0, attn_drop_rate=-0.1, drop_path_rate=1.0,
     out_indices=(12,), frozen_stages=13, global_blocks=(12,), num_heads=(1, 2), pool='max',
     img_size=(32,), positions=0, trainable='peg', conv_projection=1,
-    mlp='glu', act='silu', qkv_bias='q', window_bias='cpb', form='fast', rel_pos_sharing='blocks')
+    mlp='glu', act='silu', qkv_bias='q', window_bias='cpb', implementation='fast',
+    rel_pos_sharing='blocks')
 
 
 @pytest.mark.parametrize('kind, others', [

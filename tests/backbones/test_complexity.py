@@ -33,5 +33,5 @@ def test_peg_adds_its_convolution_and_the_model_is_left_as_it_was():
     extra = count_macs(model, (224, 160)) - count_macs(plain, (224, 160))
     assert extra == 14 * 10 * 192 * (9 + 12 * 49)
     assert model.training and not any(p.is_meta for p in model.parameters())
-    assert 'choose_form' not in vars(model.blocks[0].attn.rel_pos_encoding)
+    assert 'choose_implementation' not in vars(model.blocks[0].attn.rel_pos_encoding)
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)

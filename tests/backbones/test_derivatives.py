@@ -13,10 +13,10 @@ from mmposenc.functional.pooling.adaptive import context_pool
 hvp = torch.autograd.functional.hvp
 
 
-@pytest.mark.parametrize('form, activation, dropout', [
+@pytest.mark.parametrize('how, activation, dropout', [
     *(('chunked', activation, 0.0) for activation in module.ACTIVATIONS), ('kept', 'relu', 0.0),
     ('chunked', 'relu', 0.5), ('kept', 'relu', 0.5)])
-def test_second_derivatives_of_the_mlp(form, activation, dropout, monkeypatch):
+def test_second_derivatives_of_the_mlp(how, activation, dropout, monkeypatch):
     monkeypatch.setattr(module, 'CHUNK_ROWS', 4)  # several chunks, the last one partial
     torch.manual_seed(0)
     first = 7 * (2 if activation == 'swiglu' else 1)
@@ -25,20 +25,20 @@ def test_second_derivatives_of_the_mlp(form, activation, dropout, monkeypatch):
 
     def run(*args):
         torch.manual_seed(1)
-        return mlp(*args, form=form, activation=activation, dropout_p=dropout)
+        return mlp(*args, implementation=how, activation=activation, dropout_p=dropout)
 
     assert torch.autograd.gradcheck(run, args) and torch.autograd.gradgradcheck(run, args)
 
 
 def test_second_derivatives_of_an_mlp_whose_weights_are_computed_from_its_input():
-    def run(x, form):
+    def run(x, how):
         weight = x.t() @ x
-        return mlp(x, weight, x[0], weight.sin(), x[1], form=form, activation='gelu')
+        return mlp(x, weight, x[0], weight.sin(), x[1], implementation=how, activation='gelu')
 
     torch.manual_seed(0)
     x = torch.randn(6, 5, dtype=torch.float64)
-    found, expected = (hvp(lambda x, form=form: run(x, form).square().sum(), x, x.cos())[1]
-                       for form in ('chunked', 'stored'))
+    found, expected = (hvp(lambda x, how=how: run(x, how).square().sum(), x, x.cos())[1]
+                       for how in ('chunked', 'stored'))
     torch.testing.assert_close(found, expected)
 
 
@@ -49,29 +49,31 @@ def test_second_derivatives_of_attention(name):
     encoding = randomize(examples.relative(name, grid)).double()
     q, k, v, direction = torch.randn(4, 1, 2, 30, 4, dtype=torch.float64)
 
-    def energy(q, form):
-        return attend(q, k, v, encoding, grid, form=form)[0].pow(3).sum()
+    def energy(q, how):
+        return attend(q, k, v, encoding, grid, implementation=how)[0].pow(3).sum()
 
-    def total(q, form):
-        return attend(q, k, v, encoding, grid, form=form)[0].sum() + q.pow(3).sum()
+    def total(q, how):
+        return attend(q, k, v, encoding, grid, implementation=how)[0].sum() + q.pow(3).sum()
 
     for function in (energy, total):
-        expected = hvp(lambda q, f=function: f(q, 'definition'), q, direction)[1]
+        expected = hvp(lambda q, f=function: f(q, 'reference'), q, direction)[1]
         assert (expected - 6 * q * direction).abs().max() > 1e-3
-        with pytest.raises(RuntimeError, match="no second derivatives.*form='definition'"):
-            hvp(lambda q, f=function: f(q, 'pieces'), q, direction)
-    first = torch.autograd.grad(total(q.requires_grad_(), 'pieces'), q, create_graph=True)[0]
-    torch.testing.assert_close(first, torch.autograd.grad(total(q, 'definition'), q)[0])
+        with pytest.raises(RuntimeError, match="no second derivatives.*implementation='reference'"):
+            hvp(lambda q, f=function: f(q, 'chunked'), q, direction)
+    first = torch.autograd.grad(total(q.requires_grad_(), 'chunked'), q, create_graph=True)[0]
+    torch.testing.assert_close(first, torch.autograd.grad(total(q, 'reference'), q)[0])
 
 
 def test_second_derivatives_of_context_pooling():
     torch.manual_seed(0)
     x, direction = torch.randn(2, 1, 30, 4, dtype=torch.float64)
     logits, sigma = torch.randn(2, 1, 30, dtype=torch.float64)
-    with pytest.raises(RuntimeError, match=r"no second derivatives.*form='definition'"):
-        hvp(lambda logits: context_pool(x, logits, sigma.exp(), (5, 6), form='exact').sum(),
+    with pytest.raises(RuntimeError, match=r"no second derivatives.*implementation='reference'"):
+        hvp(lambda logits: context_pool(x, logits, sigma.exp(), (5, 6),
+                                        implementation='exact').sum(),
             logits, direction[..., 0])
-    assert hvp(lambda logits: context_pool(x, logits, sigma.exp(), (5, 6), form='definition').sum(),
+    assert hvp(lambda logits: context_pool(x, logits, sigma.exp(), (5, 6),
+                                           implementation='reference').sum(),
                logits, direction[..., 0])[1].any()
 
 

@@ -11,7 +11,7 @@ from mmposenc.functional import Grid
 
 
 @pytest.fixture(scope='module')
-def forms():
+def script():
     return load_script('benchmarks', 'relative')
 
 
@@ -19,38 +19,40 @@ ARGS = argparse.Namespace(device='cpu', dtype='float32', repeats=1)
 
 
 @pytest.mark.parametrize('name', ['SASARPE', 'IRPE product qkv'])
-def test_forms_are_the_packages_and_agree(forms, name, capsys):
-    """Keys on a grid of their own, too; a form that is not an encoding's is a row that says so."""
-    for size in (forms.Size(1, 2, 3, 4, 8, 1), forms.Size(2, 1, 4, 6, 8, 0, Grid(2, 3, 2.0, 2.0))):
-        forms.measure(name, size, ARGS)
+def test_implementations_are_the_packages_and_agree(script, name, capsys):
+    """Keys on a grid of their own, too; an implementation that is not for an encoding is a row
+    that says so."""
+    other_grid = script.Size(2, 1, 4, 6, 8, 0, Grid(2, 3, 2.0, 2.0))
+    for size in (script.Size(1, 2, 3, 4, 8, 1), other_grid):
+        script.measure(name, size, ARGS)
         rows = {cells[2]: cells[3:] for cells in (
             [cell.strip() for cell in line.strip('|\n').split('|')]
             for line in capsys.readouterr().out.splitlines())}
-        assert list(rows) == ['SDPA', *forms.FORMS]
-        for form in ('definition', 'auto', 'pieces'):
-            assert float(rows[form][-1]) < 1e-4 and float(rows[form][0]) > 0
-        assert 'cannot compute terms' in rows['fused'][-1]
+        assert list(rows) == ['SDPA', *script.IMPLEMENTATIONS]
+        for how in ('reference', 'auto', 'chunked'):
+            assert float(rows[how][-1]) < 1e-4 and float(rows[how][0]) > 0
+        assert 'cannot compute terms' in rows['sdpa'][-1]
         assert rows['flex'][-1].startswith('failed: ')  # a CPU has no backward pass of it
 
 
-def test_the_table_of_targets_runs(forms, monkeypatch, capsys):
-    monkeypatch.setattr(sys, 'argv', [forms.__file__, 'targets', '--tiny'])
-    forms.main()
+def test_the_table_of_targets_runs(script, monkeypatch, capsys):
+    monkeypatch.setattr(sys, 'argv', [script.__file__, 'targets', '--tiny'])
+    script.main()
     out = capsys.readouterr().out
     assert out.splitlines()[2].startswith('|') and 'failed' not in out and '`python ' in out
 
 
-def test_every_encoding_has_a_cost(forms):
+def test_every_encoding_has_a_cost(script):
     """``RotaryEmbedding2D`` is another name of ``RotaryEmbedding``."""
-    configs = {**forms.examples.RELATIVE, **forms.examples.TOKEN}
-    found = {configs[name]['type'] for name in forms.cost_names() if name in configs}
+    configs = {**script.examples.RELATIVE, **script.examples.TOKEN}
+    found = {configs[name]['type'] for name in script.cost_names() if name in configs}
     assert found == set(encodings.ENCODINGS) - {'RotaryEmbedding'}
 
 
-def test_costs_of_what_is_added_to_attention(forms, monkeypatch, capsys):
-    monkeypatch.setattr(sys, 'argv', [forms.__file__, 'cost', '--tiny', '--only', 'PEG', 'SASA',
+def test_costs_of_what_is_added_to_attention(script, monkeypatch, capsys):
+    monkeypatch.setattr(sys, 'argv', [script.__file__, 'cost', '--tiny', '--only', 'PEG', 'SASA',
                                       'BoxRPB', 'PositionRelation'])
-    forms.main()
+    script.main()
     rows = {row['encoding']: row for row in csv.DictReader(capsys.readouterr().out.splitlines())}
     assert list(rows) == ['SASARPE', 'PEG', 'PositionRelation', 'BoxRPB']
     assert rows['BoxRPB']['13: of iRPE k'] == ''

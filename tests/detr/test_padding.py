@@ -62,7 +62,8 @@ def test_encoder_of_detr(case: str, train: bool) -> None:
 
 
 @pytest.mark.parametrize('config, case', [
-    (tiny.conditional, 'irpe qkv, form'), (tiny.dab, 'irpe bias, peg'), (tiny.dab, 'peg on qk')])
+    (tiny.conditional, 'irpe qkv, chunked'), (tiny.dab, 'irpe bias, peg'),
+    (tiny.dab, 'peg on qk')])
 def test_encoder_of_other_dense_detectors(config, case) -> None:
     """DAB's encoder scales the positions of valid tokens alone, packed or not."""
     encoder, attn = ENCODERS[case]

@@ -21,9 +21,9 @@ def numbers_are_read(monkeypatch):
 
 @pytest.fixture
 def accelerated(large, monkeypatch):
-    """Attention in the forms of small grids, or of ``large`` ones."""
+    """Attention in the implementations of small grids, or of ``large`` ones."""
     monkeypatch.setattr(ATTEND, 'choose',
-                        lambda problem, form='auto': fastest(problem) if form == 'auto' else form)
+                        lambda problem, how='auto': fastest(problem) if how == 'auto' else how)
     if large:
         for name in ('ACCELERATOR_DEFINITION_BYTES', 'RUNS_FROM', 'RUNS_WITH_VALUES_FROM',
                      'SHIFTS_FROM', 'HALVES_FROM'):

@@ -105,8 +105,8 @@ POOLS: dict[str, dict] = {'-'.join(map(str, options.values())): options for opti
     dict(dims=1), dict(dims=1, causal=True), dict(dims=1, locality='random_sparse'),
     dict(dims=1, causal=True, locality='fixed_window', window_size=3),
     dict(dims=1, causal=True, locality='none'), dict(dims=1, causal=True, predictor='attention'),
-    dict(dims=1, causal=True, weights='nonlocal'), dict(form='windowed', truncate=2.0),
-    dict(form='definition'), dict(weights='nonlocal', nonlocal_dims=3, hidden_dims=1))}
+    dict(dims=1, causal=True, weights='nonlocal'), dict(implementation='windowed', truncate=2.0),
+    dict(implementation='reference'), dict(weights='nonlocal', nonlocal_dims=3, hidden_dims=1))}
 #: Token encodings with options that change what they compute.
 TOKEN_OPTIONS: dict[str, dict] = {
     **TOKEN, **{f'ContextPool {name}': dict(type='ContextPool', ratio=1.0, **options)

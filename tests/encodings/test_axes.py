@@ -15,13 +15,13 @@ EVERY = pytest.mark.parametrize('dims', SHAPES)
 
 
 @EVERY
-@pytest.mark.parametrize('form', ['auto', 'definition', 'pieces', 'fused'])
-def test_attention_depends_on_offsets_alone_and_not_on_padding(dims, form):
+@pytest.mark.parametrize('how', ['auto', 'reference', 'chunked', 'sdpa'])
+def test_attention_depends_on_offsets_alone_and_not_on_padding(dims, how):
     """Keys anywhere in a video have the weights that keys in its middle have."""
     shape, full = SHAPES[dims], tuple(side + 1 for side in SHAPES[dims])
     attention = randomize(MultiheadAttention(
         24, 2, rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding', dims=dims),
-        num_prefix_tokens=1, form=form), 0.5).double()
+        num_prefix_tokens=1, implementation=how), 0.5).double()
     x = torch.randn(math.prod(shape) + 1, 24, dtype=torch.float64)
     alone = attention(x[None], shape)[0]
     one_more = (0, 1) * dims

@@ -39,10 +39,10 @@ def test_part_of_a_grid(name: str) -> None:
     mask = torch.ones(1, *WHOLE, dtype=torch.bool)
     mask[:, :PART[0], :PART[1]] = False
     whole, _ = attend(q.flatten(2, 3), k.flatten(2, 3), v.flatten(2, 3), encoding, WHOLE,
-                      key_padding_mask=mask.flatten(1), form='definition')
+                      key_padding_mask=mask.flatten(1), implementation='reference')
     whole = whole.unflatten(2, WHOLE)[:, :, :PART[0], :PART[1]]
     q, k, v = (x[:, :, :PART[0], :PART[1]].flatten(2, 3) for x in (q, k, v))
-    part, _ = attend(q, k, v, encoding, PART, form='definition')
+    part, _ = attend(q, k, v, encoding, PART, implementation='reference')
     same = torch.allclose(part.unflatten(2, PART), whole, atol=1e-12)
     assert same == said, (f'{name}: cellwise={said}, but a part of a grid shows {same} (or options '
                           'of SMALL hide there what the size of a grid changes)')

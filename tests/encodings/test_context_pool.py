@@ -31,7 +31,7 @@ def test_is_the_papers_formula(hw):
         maps = act(F.conv2d(maps, conv.weight, conv.bias, padding=1))
     w, s = maps.flatten(2).unbind(1)
     torch.testing.assert_close(module(x, hw), context_pool(
-        x, w, 0.5 * s.sigmoid() * sum(hw) / 2, hw, form='definition'))
+        x, w, 0.5 * s.sigmoid() * sum(hw) / 2, hw, implementation='reference'))
 
 
 @pytest.mark.parametrize('options', [o for o in examples.POOLS.values() if o.get('causal')],

@@ -136,17 +136,17 @@ def test_add_product(turn, beta, onednn):
 
 
 def test_attention_by_onednn_equals_the_definition(onednn, monkeypatch):
-    """Pieces with every product by oneDNN, with a term of each kind."""
+    """Chunks with every product by oneDNN, with a term of each kind."""
     import examples
-    from relative_checks import pieces_of, random_inputs, results
+    from relative_checks import chunks_of, random_inputs, results
     for name in ('IRPE product qkv', 'RelativePositionBias', 'SASARPE', 'QueryRelative1D'):
         encoding = examples.relative(name, (4, 6), head_dims=8, num_prefix_tokens=1)
         inputs = random_inputs(encoding, (4, 6), None, dtype=torch.float32)
-        expected = results(encoding, inputs, (4, 6), None, form='definition')
+        expected = results(encoding, inputs, (4, 6), None, implementation='reference')
         before = len(onednn)
         for options in (dict(elements=200, long=True, keep=False),
                         dict(elements=10 ** 6, long=False, keep=True)):
-            with pieces_of(**options):
-                found = results(encoding, inputs, (4, 6), None, form='pieces')
+            with chunks_of(**options):
+                found = results(encoding, inputs, (4, 6), None, implementation='chunked')
             torch.testing.assert_close(found, expected, atol=2e-4, rtol=1e-3)
         assert len(onednn) > before

@@ -65,7 +65,7 @@ def test_other_libraries_encodings_are_taken_off():
     dict(rel_pos_encoding=dict(type='mmposenc.IRPE', method='product')),
     dict(pos_encoding=dict(type='mmposenc.ContextPool'))])
 def test_the_cpu_counts_what_meta_counts(tmp_path, monkeypatch, backbone):
-    """Whichever form of attention or pooling a CPU runs."""
+    """Whichever implementation of attention or pooling a CPU runs."""
     cfg = engine.load_config(str(detector_config(tmp_path / 'tiny.py', tmp_path)))
     cfg.model.backbone.update(backbone)
     on_meta = count(cfg, (96, 160))

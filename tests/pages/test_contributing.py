@@ -1,7 +1,7 @@
 """The example of CONTRIBUTING.md does what the page says."""
 import pytest
 from formulas import by_distance
-from relative_checks import GRIDS, check_forms, check_formula
+from relative_checks import GRIDS, check_formula, check_implementations
 from running import run_page
 
 
@@ -16,4 +16,4 @@ def test_against_the_formula(alibi, q_grid, k_grid, prefix):
     encoding = alibi(2, num_prefix_tokens=prefix)
     check_formula(encoding, lambda encoding, grids: by_distance(
         encoding, grids, lambda head, d: -d * 2.0 ** -(head + 1)), q_grid, k_grid)
-    check_forms(encoding, q_grid, k_grid)
+    check_implementations(encoding, q_grid, k_grid)

@@ -42,14 +42,14 @@ class AxisWriter(LogitWriter):
         self.hw, self.key_hw = layout.query.hw, layout.key.hw
 
     def _of(self, work: Work, name: str) -> Tensor | None:
-        """An input for the heads of a piece, if it is there."""
+        """An input for the heads of a chunk, if it is there."""
         if name not in self.names:
             return None
-        return pick_heads(self.inputs[self.names.index(name)], work.piece)
+        return pick_heads(self.inputs[self.names.index(name)], work.chunk)
 
     def _add(self, work: Work, name: str, grad: Tensor) -> None:
         if name in self.names:
-            add_by_head(self.grads[self.names.index(name)], work.piece, grad)
+            add_by_head(self.grads[self.names.index(name)], work.chunk, grad)
 
     def begin(self, work: Work) -> None:
         """Products of all queries with rows (heads, Lq, Hk), with columns, and with prefix keys."""
@@ -81,7 +81,7 @@ class AxisWriter(LogitWriter):
 
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
         """As the base."""
-        rows, cols, *others = (x[:, work.piece.queries] for x in self._products)
+        rows, cols, *others = (x[:, work.chunk.queries] for x in self._products)
         grid, prefix = self._grid(logits), logits[..., self.layout.prefix_keys]
         if add:
             grid += rows[..., None]
@@ -94,7 +94,7 @@ class AxisWriter(LogitWriter):
 
     def gradient(self, work: Work, grad: Tensor) -> None:
         """As the base; complete after all queries."""
-        rows, cols, *others = (x[:, work.piece.queries] for x in self._grads)
+        rows, cols, *others = (x[:, work.chunk.queries] for x in self._grads)
         grid = self._grid(grad)
         torch.sum(grid, -1, out=rows)
         torch.sum(grid, -2, out=cols)

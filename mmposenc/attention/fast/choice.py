@@ -1,4 +1,5 @@
-"""Which form is fastest, by what it can compute and by :mod:`mmposenc.functional.limits`."""
+"""Which implementation is fastest, by what each can compute and by the thresholds of
+:mod:`mmposenc.functional.limits`."""
 from __future__ import annotations
 
 import torch
@@ -7,7 +8,7 @@ from mmposenc.functional import limits
 from mmposenc.functional.linear import onednn_is_faster
 
 from ..terms import KeyVectors, Problem, split
-from .fused import is_mask
+from .sdpa import is_mask
 from .sizes import bytes_of, is_trained, on_cpu, pairs_of
 from .writers import has_writer
 
@@ -26,7 +27,7 @@ def fold_vectors(problem: Problem) -> Problem:
 
 
 def fastest(problem: Problem) -> str:
-    """The form that is fastest, of those that can compute it and hold in memory.
+    """The implementation that is fastest, of those that can compute it and hold in memory.
 
     On an accelerator scaled_dot_product_attention has the terms as its mask and chooses among its
     own kernels, unless all pairs would be large.
@@ -35,23 +36,23 @@ def fastest(problem: Problem) -> str:
     no_dropout = problem.dropout_p == 0.0
     few = limits.ACCELERATOR_DEFINITION_BYTES if on_gpu else limits.DEFINITION_BYTES
     if on_gpu and not problem.terms:
-        return 'fused'
+        return 'sdpa'
     if bytes_of(problem) <= few or not all(has_writer(term) for term in problem.terms):
-        return 'definition'
+        return 'reference'
     if on_gpu:
-        return 'pieces'
+        return 'chunked'
     if not problem.terms and no_dropout and problem.regions is None:
-        return 'pieces' if _plain_pieces_pay(problem) else 'fused'
+        return 'chunked' if _plain_chunks_pay(problem) else 'sdpa'
     if trains or not no_dropout or not all(is_mask(term) for term in problem.terms):
-        return 'pieces'
-    return 'fused' if not problem.terms or pairs_of(problem) < limits.MASK_BELOW else 'pieces'
+        return 'chunked'
+    return 'sdpa' if not problem.terms or pairs_of(problem) < limits.MASK_BELOW else 'chunked'
 
 
-def _plain_pieces_pay(problem: Problem) -> bool:
+def _plain_chunks_pay(problem: Problem) -> bool:
     q, k, _ = split(problem.qkv)
-    if k.shape[2] < limits.PLAIN_PIECES_KEYS:
+    if k.shape[2] < limits.PLAIN_CHUNKS_KEYS:
         return False
     if q.dtype == torch.bfloat16:
         return pairs_of(problem) >= limits.PLAIN_HALF_FROM
-    return (q.dtype == torch.float32 and pairs_of(problem) >= limits.PLAIN_PIECES_FROM
+    return (q.dtype == torch.float32 and pairs_of(problem) >= limits.PLAIN_CHUNKS_FROM
             and onednn_is_faster())

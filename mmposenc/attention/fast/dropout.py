@@ -1,4 +1,4 @@
-"""Dropout that is drawn a piece at a time, and again in the backward pass from the same seed."""
+"""Dropout that is drawn a chunk at a time, and again in the backward pass from the same seed."""
 from __future__ import annotations
 
 import torch

@@ -1,4 +1,5 @@
-"""FlexAttention (``form='flex'``): each kind of term as a score_mod, read inside its kernel.
+"""FlexAttention (``implementation='flex'``): each kind of term as a score_mod, read inside its
+kernel.
 
 It runs only when asked for. A type with a score_mod registers it; terms of the output have none.
 """
@@ -37,13 +38,14 @@ def flex(problem: Problem) -> Tensor:
     """
     refuse('flex', [term for term in problem.terms if not has_score_mod(term)])
     if problem.dropout_p > 0.0 or problem.attn_mask is not None or problem.regions is not None:
-        raise ValueError(f"form='flex' takes neither dropout (dropout_p={problem.dropout_p}), "
-                         f"attn_mask nor regions; use 'auto', 'pieces' or 'definition'")
+        raise ValueError(f"implementation='flex' takes neither dropout (dropout_p="
+                         f"{problem.dropout_p}), attn_mask nor regions; use 'auto', 'chunked' or "
+                         f"'reference'")
     (q, k, v), every = split(problem.qkv), list(problem.terms)
     if not on_cpu(problem) and (q.shape[3] < LEAST_CHANNELS or q.dtype == torch.float64):
-        raise ValueError(f"form='flex' cannot be compiled for a GPU with head_dims={q.shape[3]} "
-                         f"and dtype={q.dtype}: at least {LEAST_CHANNELS} and no float64 are "
-                         f"required; use 'auto', 'pieces' or 'definition'")
+        raise ValueError(f"implementation='flex' cannot be compiled for a GPU with head_dims="
+                         f"{q.shape[3]} and dtype={q.dtype}: at least {LEAST_CHANNELS} and "
+                         f"no float64 are required; use 'auto', 'chunked' or 'reference'")
     if problem.key_padding is not None:
         hidden = problem.key_padding[:, None, None]
         every.append(terms.DenseBias(q.new_zeros(()).masked_fill(hidden, float('-inf'))))
@@ -145,8 +147,8 @@ def _(term: terms.QueryVector, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
 def _readable(look_up: Tensor) -> Tensor:
     """A look-up, after a check: a kernel reads it by 32-bit indices, whatever its size."""
     if look_up.numel() > 2 ** 31 - 1:
-        raise ValueError(f"form='flex' would read a look-up of {look_up.numel()} numbers, more "
-                         f"than {2 ** 31 - 1}; use 'auto', 'pieces' or 'definition'")
+        raise ValueError(f"implementation='flex' would read a look-up of {look_up.numel()} "
+                         f"numbers, more than {2 ** 31 - 1}; use 'auto', 'chunked' or 'reference'")
     return look_up
 
 

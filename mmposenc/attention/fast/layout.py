@@ -1,4 +1,4 @@
-"""How one attention is cut into pieces: some images, some heads, some queries at a time."""
+"""How one attention is cut into chunks: some images, some heads, some queries at a time."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -65,11 +65,11 @@ class Layout(NamedTuple):
         return x[..., :self.len_k, :].roll(self.prefix, -2)
 
 
-class Piece(NamedTuple):
+class Chunk(NamedTuple):
     """Some queries of some heads of some images: all heads of several images, or heads of one.
 
     lead: how many of the queries are prefix tokens. first_row, num_rows: rows of the query grid,
-    where pieces consist of whole ones.
+    where chunks consist of whole ones.
     """
 
     images: slice
@@ -81,21 +81,21 @@ class Piece(NamedTuple):
 
     @property
     def num_images(self) -> int:
-        """Images in this piece."""
+        """Images in this chunk."""
         return int(self.images.stop - self.images.start)
 
     @property
     def num_heads(self) -> int:
-        """Heads of each image in this piece."""
+        """Heads of each image in this chunk."""
         return int(self.heads.stop - self.heads.start)
 
     @property
     def size(self) -> int:
-        """Heads of all images in this piece."""
+        """Heads of all images in this chunk."""
         return self.num_images * self.num_heads
 
     def of(self, x: Tensor) -> Tensor:
-        """This piece's part of x (images or 1, heads or 1, queries or 1, n)."""
+        """This chunk's part of x (images or 1, heads or 1, queries or 1, n)."""
         return x[self.images if x.shape[0] > 1 else slice(None),
                  self.heads if x.shape[1] > 1 else slice(None),
                  self.queries if x.shape[2] > 1 else slice(None)]
@@ -106,7 +106,7 @@ class Piece(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """How large pieces may be.
+    """How large chunks may be.
 
     elements: logits of several heads together. row_elements: logits of some queries of one head.
     whole_rows: queries are whole rows of the grid. most_queries: of each head.
@@ -119,7 +119,7 @@ class Cut(NamedTuple):
 
 
 class Kept(Generic[_T]):
-    """Index tensors of pieces, kept for the next heads within one call, up to a size."""
+    """Index tensors of chunks, kept for the next heads within one call, up to a size."""
 
     #: Elements of all of them.
     MOST = 1024 * 1024
@@ -140,35 +140,35 @@ class Kept(Generic[_T]):
 
 
 def groups(num_images: int, num_heads: int, layout: Layout, cut: Cut
-           ) -> Iterator[tuple[Piece, list[Piece]]]:
-    """Images and heads that share keys, as a piece of all their queries, and the pieces of each."""
+           ) -> Iterator[tuple[Chunk, list[Chunk]]]:
+    """Images and heads that share keys, as a chunk of all their queries, and the chunks of each."""
     rows = query_rows(layout, cut)
-    most = max(piece.queries.stop - piece.queries.start for piece in rows) * layout.num_keys
+    most = max(chunk.queries.stop - chunk.queries.start for chunk in rows) * layout.num_keys
     images = max(1, cut.elements // (most * num_heads))
     heads = min(num_heads, max(1, cut.elements // most))
     for image in range(0, num_images, images):
         for head in range(0, num_heads, heads):
             some = slice(image, min(image + images, num_images))
             which = slice(head, min(head + heads, num_heads))
-            yield (Piece(some, which, slice(0, layout.len_q)),
+            yield (Chunk(some, which, slice(0, layout.len_q)),
                    [row._replace(images=some, heads=which) for row in rows])
 
 
-def query_rows(layout: Layout, cut: Cut) -> list[Piece]:
-    """The queries of each piece; images and heads left open."""
+def query_rows(layout: Layout, cut: Cut) -> list[Chunk]:
+    """The queries of each chunk; images and heads left open."""
     nobody = slice(0, 0)
     if not (cut.whole_rows and layout.query is not None):
         step = max(1, min(layout.len_q, cut.row_elements // layout.num_keys,
                           cut.most_queries or layout.len_q))
         step = -(-layout.len_q // -(-layout.len_q // step))
-        return [Piece(nobody, nobody, slice(first, min(first + step, layout.len_q)))
+        return [Chunk(nobody, nobody, slice(first, min(first + step, layout.len_q)))
                 for first in range(0, layout.len_q, step)]
     height, width = layout.query.hw
     step = max(1, min(height, cut.row_elements // (layout.num_keys * width)))
     step = -(-height // -(-height // step))
-    pieces = []
+    chunks = []
     for top in range(0, height, step):
         stop, lead = min(top + step, height), 0 if top else layout.prefix
         queries = slice(layout.prefix + top * width - lead, layout.prefix + stop * width)
-        pieces.append(Piece(nobody, nobody, queries, lead, top, stop - top))
-    return pieces
+        chunks.append(Chunk(nobody, nobody, queries, lead, top, stop - top))
+    return chunks

@@ -45,21 +45,21 @@ class ShiftWriter(LogitWriter):
         """For each row of queries its part of the runs (heads or 1, Wq, Hk, Wk), and of the logits
         with images in front."""
         assert self.layout.key is not None
-        piece, key = work.piece, self.layout.key
-        runs = runs[piece.heads] if runs.shape[0] > 1 else runs
-        cells: Tensor = piece.by_image(logits)[..., self.layout.cells].unflatten(  # type: ignore[no-untyped-call]
+        chunk, key = work.chunk, self.layout.key
+        runs = runs[chunk.heads] if runs.shape[0] > 1 else runs
+        cells: Tensor = chunk.by_image(logits)[..., self.layout.cells].unflatten(  # type: ignore[no-untyped-call]
             -1, key.hw)
         pairs = []
-        for row in range(piece.num_rows):
-            first = self.stride * (self.height - 1 - piece.first_row - row)
+        for row in range(chunk.num_rows):
+            first = self.stride * (self.height - 1 - chunk.first_row - row)
             last = first + self.step * (key.height - 1) + 1
-            at = piece.lead + row * self.width
+            at = chunk.lead + row * self.width
             pairs.append((runs[:, :, first:last:self.step], cells[:, :, at:at + self.width]))
         return pairs
 
     def _with_prefix(self, work: Work, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logits (images, heads, ...) of prefix to cell, cell to prefix, prefix to prefix."""
-        logits, lead = work.piece.by_image(logits), work.piece.lead
+        logits, lead = work.chunk.by_image(logits), work.chunk.lead
         keys = self.layout.prefix_keys
         return (logits[:, :, :lead, self.layout.cells], logits[:, :, lead:, keys],
                 logits[:, :, :lead, keys])
@@ -74,7 +74,7 @@ class ShiftWriter(LogitWriter):
                 target.zero_()
             if len(self.inputs) > 1:
                 bias = self.inputs[1]
-                bias = bias[work.piece.heads] if bias.shape[0] > 1 else bias
+                bias = bias[work.chunk.heads] if bias.shape[0] > 1 else bias
                 target += bias[:, kind, None, None]
 
     def gradient(self, work: Work, grad: Tensor) -> None:
@@ -84,7 +84,7 @@ class ShiftWriter(LogitWriter):
             total += part.sum(0, keepdim=True) if total.shape[0] < part.shape[0] else part
         if len(self.inputs) > 1:
             for kind, part in enumerate(self._with_prefix(work, grad)):
-                add_by_head(self.grads[1][:, kind], work.piece, part.sum((2, 3)).flatten())
+                add_by_head(self.grads[1][:, kind], work.chunk, part.sum((2, 3)).flatten())
 
 
 def offset_runs(table: Tensor, query: Grid, key: Grid) -> Tensor:

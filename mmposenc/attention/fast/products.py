@@ -1,4 +1,4 @@
-"""Products of pieces: in place, and with tables that heads share or have one each."""
+"""Products of chunks: in place, and with tables that heads share or have one each."""
 from __future__ import annotations
 
 import torch
@@ -7,7 +7,7 @@ from torch import Tensor
 from mmposenc.functional import linear as cpu
 from mmposenc.functional.linear import linear, outer
 
-from .layout import Piece
+from .layout import Chunk
 
 
 def add_product(out: Tensor, a: Tensor, b: Tensor, beta: float = 1.0, alpha: float = 1.0) -> None:
@@ -35,8 +35,8 @@ def products_take_onednn(a: Tensor, b: Tensor) -> bool:
             and all(cpu.has_rows(x[0]) for x in (a, b)))
 
 
-def pick_heads(table: Tensor, piece: Piece) -> Tensor:
-    """Tables of the heads of a piece.
+def pick_heads(table: Tensor, chunk: Chunk) -> Tensor:
+    """Tables of the heads of a chunk.
 
     Args:
         table: (1, ...) for all heads, or (number of heads, ...).
@@ -46,40 +46,40 @@ def pick_heads(table: Tensor, piece: Piece) -> Tensor:
     """
     if table.shape[0] == 1:
         return table[0]
-    picked = table[piece.heads]
-    if piece.num_images == 1:
+    picked = table[chunk.heads]
+    if chunk.num_images == 1:
         return picked
-    return picked.expand(piece.num_images, *picked.shape).flatten(0, 1)
+    return picked.expand(chunk.num_images, *picked.shape).flatten(0, 1)
 
 
-def times_table(x: Tensor, table: Tensor, piece: Piece) -> Tensor:
+def times_table(x: Tensor, table: Tensor, chunk: Chunk) -> Tensor:
     """x (heads, L, n) times the tables (1 or heads, n, m) of these heads, (heads, L, m)."""
-    picked = pick_heads(table, piece)
+    picked = pick_heads(table, chunk)
     if picked.dim() == 2:  # One product: its rows are those of all heads.
         return linear(x.reshape(-1, x.shape[2]), picked.t()).view(*x.shape[:2], -1)
     return torch.bmm(x, picked)
 
 
-def add_times_table(out: Tensor, x: Tensor, table: Tensor, piece: Piece) -> None:
+def add_times_table(out: Tensor, x: Tensor, table: Tensor, chunk: Chunk) -> None:
     """Add :func:`times_table` to ``out`` (heads, L, m), which must be contiguous or one head."""
-    picked = pick_heads(table, piece)
+    picked = pick_heads(table, chunk)
     if picked.dim() == 2 and out.is_contiguous():
         add_product(out.view(1, -1, out.shape[2]), x.reshape(1, -1, x.shape[2]), picked[None])
     else:
         out.baddbmm_(x, picked.expand(x.shape[0], -1, -1))
 
 
-def add_by_head(total: Tensor, piece: Piece, x: Tensor) -> None:
+def add_by_head(total: Tensor, chunk: Chunk, x: Tensor) -> None:
     """Add x (heads of all images, ...) to the gradient of a table (1 or number of heads, ...)."""
     if total.shape[0] == 1:
         total[0] += x.sum(0)
     else:
-        total[piece.heads] += piece.by_image(x).sum(0)
+        total[chunk.heads] += chunk.by_image(x).sum(0)
 
 
-def add_table_grad(total: Tensor, piece: Piece, x: Tensor, y: Tensor) -> None:
+def add_table_grad(total: Tensor, chunk: Chunk, x: Tensor, y: Tensor) -> None:
     """Add x^T y, each (heads, L, .), to the gradient of a table (1 or number of heads, ., .)."""
     if total.shape[0] > 1:
-        add_by_head(total, piece, torch.bmm(x.transpose(1, 2), y))
-    else:  # sums over pieces are in float32
+        add_by_head(total, chunk, torch.bmm(x.transpose(1, 2), y))
+    else:  # sums over chunks are in float32
         total[0] += outer(x.flatten(0, 1), y.flatten(0, 1))

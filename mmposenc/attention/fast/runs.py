@@ -17,7 +17,7 @@ from torch import Tensor
 from mmposenc.functional.buckets import Buckets, index_function, offset_buckets
 from mmposenc.functional.grid_cache import CACHE
 
-from .layout import Kept, Layout, Piece
+from .layout import Chunk, Kept, Layout
 
 
 class Runs:
@@ -34,7 +34,7 @@ class Runs:
                                    self.prefix_rows)
         self._plans = Kept[Spread]()
 
-    def read(self, lookup: Tensor, piece: Piece, out: Tensor) -> None:
+    def read(self, lookup: Tensor, chunk: Chunk, out: Tensor) -> None:
         """Write the number of every pair.
 
         Args:
@@ -42,40 +42,40 @@ class Runs:
             out: (heads, lead + rows * Wq, keys), contiguous.
         """
         heads, _, channels = lookup.shape
-        cells = lookup[:, piece.lead:].reshape(heads * piece.num_rows, self.width, channels)
+        cells = lookup[:, chunk.lead:].reshape(heads * chunk.num_rows, self.width, channels)
         cells = cells.transpose(0, 1)
         if not self.prefix_rows:
             runs = self.patterns.expand(cells.contiguous())
         else:
             n = self.patterns.num_patterns
-            runs = lookup.new_empty(self.width, heads * piece.num_rows, self.num_patterns,
+            runs = lookup.new_empty(self.width, heads * chunk.num_rows, self.num_patterns,
                                     self.key_width)
             runs[:, :, :n] = self.patterns.expand(cells[..., :-1].contiguous())
             runs[:, :, n:] = cells[..., -1:, None]
-        self._plan(piece).spread(runs, out)
-        out[:, :piece.lead] = lookup[:, :piece.lead, -1:]
+        self._plan(chunk).spread(runs, out)
+        out[:, :chunk.lead] = lookup[:, :chunk.lead, -1:]
 
-    def sums(self, logits: Tensor, piece: Piece) -> Tensor:
+    def sums(self, logits: Tensor, chunk: Chunk) -> Tensor:
         """The adjoint of :meth:`read`."""
         heads, n = logits.shape[0], self.patterns.num_patterns
-        runs = self._plan(piece).sums(logits, self.key_width)
-        runs = runs.view(self.width, heads * piece.num_rows, self.num_patterns, self.key_width)
+        runs = self._plan(chunk).sums(logits, self.key_width)
+        runs = runs.view(self.width, heads * chunk.num_rows, self.num_patterns, self.key_width)
         cells = self.patterns.contract(runs[:, :, :n]).transpose(0, 1)
         if not self.prefix_rows:
-            return cells.reshape(heads, piece.num_rows * self.width, -1)
+            return cells.reshape(heads, chunk.num_rows * self.width, -1)
         sums = logits.new_zeros(*logits.shape[:2], cells.shape[-1] + 1)
-        grid = sums[:, piece.lead:].unflatten(1, (piece.num_rows, self.width))  # type: ignore[no-untyped-call]
-        shape = (heads, piece.num_rows, self.width, -1)
+        grid = sums[:, chunk.lead:].unflatten(1, (chunk.num_rows, self.width))  # type: ignore[no-untyped-call]
+        shape = (heads, chunk.num_rows, self.width, -1)
         grid[..., :-1] = cells.reshape(shape)
         # Keys that fill up have weight 0, and so has their gradient.
         grid[..., -1] = runs[:, :, n:].sum((2, 3)).t().reshape(shape[:3])
-        sums[:, :piece.lead, -1] = logits[:, :piece.lead].sum(-1)
+        sums[:, :chunk.lead, -1] = logits[:, :chunk.lead].sum(-1)
         return sums
 
-    def _plan(self, piece: Piece) -> Spread:
-        rows = self.pattern[piece.first_row:piece.first_row + piece.num_rows]
-        return self._plans.get((piece.size, piece.first_row), lambda: spread_plan(
-            rows, self.num_patterns, piece.size, self.width, piece.lead), Spread.numel)
+    def _plan(self, chunk: Chunk) -> Spread:
+        rows = self.pattern[chunk.first_row:chunk.first_row + chunk.num_rows]
+        return self._plans.get((chunk.size, chunk.first_row), lambda: spread_plan(
+            rows, self.num_patterns, chunk.size, self.width, chunk.lead), Spread.numel)
 
 
 class RunsByKey:
@@ -102,13 +102,13 @@ class RunsByKey:
             return runs
         return torch.cat([runs, lookup[..., -1].reshape(-1, keys.width)])
 
-    def read(self, runs: Tensor, piece: Piece, out: Tensor) -> None:
+    def read(self, runs: Tensor, chunk: Chunk, out: Tensor) -> None:
         """Write the number of every pair to ``out`` (heads, queries, keys), contiguous."""
-        self._plan(piece).spread(runs, out)
+        self._plan(chunk).spread(runs, out)
 
-    def sums(self, logits: Tensor, piece: Piece) -> Tensor:
+    def sums(self, logits: Tensor, chunk: Chunk) -> Tensor:
         """The adjoint of :meth:`read`."""
-        return self._plan(piece).sums(logits, self.key.width)
+        return self._plan(chunk).sums(logits, self.key.width)
 
     def contract(self, sums: Tensor) -> Tensor:
         """The adjoint of :meth:`expand`: gradients of look-ups (heads, keys, buckets)."""
@@ -126,11 +126,11 @@ class RunsByKey:
         out[..., -1] = sums[rows:].view(heads, -1)
         return out
 
-    def _plan(self, piece: Piece) -> Spread:
-        rows = self.patterns.pattern[:, piece.first_row:piece.first_row + piece.num_rows]
-        return self._plans.get((piece.size, piece.first_row), lambda: transposed_plan(
-            rows, self.patterns.num_patterns, piece.size, self.width, self.prefix_rows,
-            piece.lead), Spread.numel)
+    def _plan(self, chunk: Chunk) -> Spread:
+        rows = self.patterns.pattern[:, chunk.first_row:chunk.first_row + chunk.num_rows]
+        return self._plans.get((chunk.size, chunk.first_row), lambda: transposed_plan(
+            rows, self.patterns.num_patterns, chunk.size, self.width, self.prefix_rows,
+            chunk.lead), Spread.numel)
 
 
 @dataclass(frozen=True)

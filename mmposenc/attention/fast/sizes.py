@@ -1,4 +1,5 @@
-"""Numbers of one attention by which a form is chosen and cut, and the error where one cannot."""
+"""Numbers of one attention by which an implementation is chosen and cut, and the error where it
+cannot compute a term."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -33,13 +34,13 @@ def on_cpu(problem: Problem) -> bool:
     return problem.qkv[0].device.type == 'cpu'
 
 
-def refuse(form: str, terms: Sequence[Term]) -> None:
-    """Refuse terms that a form has no way to compute, if there are any.
+def refuse(implementation: str, terms: Sequence[Term]) -> None:
+    """Refuse terms that an implementation has no way to compute, if there are any.
 
     Raises:
         ValueError: naming their kinds.
     """
     if terms:
         names = ', '.join(sorted({type(term).__name__ for term in terms}))
-        raise ValueError(f"form={form!r} cannot compute terms of the kind {names}; use 'auto', "
-                         f"'pieces' or 'definition'")
+        raise ValueError(f"implementation={implementation!r} cannot compute terms of the kind "
+                         f"{names}; use 'auto', 'chunked' or 'reference'")

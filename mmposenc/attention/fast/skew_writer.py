@@ -20,11 +20,11 @@ class SkewWriter(LogitWriter):
     """q_i . table[j - i + L - 1] + bias[j - i + L - 1] with keys on the query grid; table (heads or
     1, 2 L - 1, head_dims), bias (heads or 1, 2 L - 1).
 
-    A query meets the vectors of all offsets that some query of its piece has; the products by key
+    A query meets the vectors of all offsets that some query of its chunk has; the products by key
     are a view of them, each row one place further to the left.
     """
 
-    #: A piece computes about this many products too many a query
+    #: A chunk computes about this many products too many a query
     #: (docs/results.md, 'query relative 1-D').
     most_queries = 64
 
@@ -34,7 +34,7 @@ class SkewWriter(LogitWriter):
 
     def _used(self, work: Work) -> slice:
         """Rows of the table that some of these queries use."""
-        queries = work.piece.queries
+        queries = work.chunk.queries
         return slice(self.length - queries.stop, 2 * self.length - 1 - queries.start)
 
     def _by_key(self, lookup: Tensor) -> Tensor:
@@ -56,9 +56,9 @@ class SkewWriter(LogitWriter):
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
         """As the base."""
         used = self._used(work)
-        lookup = times_table(work.q, self.inputs[0][:, used].transpose(1, 2), work.piece)
+        lookup = times_table(work.q, self.inputs[0][:, used].transpose(1, 2), work.chunk)
         if len(self.inputs) > 1:
-            bias = pick_heads(self.inputs[1][:, used], work.piece)
+            bias = pick_heads(self.inputs[1][:, used], work.chunk)
             lookup += bias if bias.dim() == 1 else bias[:, None]
         for source, target in self._parts(self._by_key(lookup), logits):
             put(source, target, add)
@@ -69,7 +69,7 @@ class SkewWriter(LogitWriter):
         lookup = grad.new_zeros(*grad.shape[:2], used.stop - used.start)
         for target, source in self._parts(self._by_key(lookup), grad):
             target.copy_(source)
-        add_times_table(work.grad_q, lookup, self.inputs[0][:, used], work.piece)
-        add_table_grad(self.grads[0][:, used], work.piece, lookup, work.q)
+        add_times_table(work.grad_q, lookup, self.inputs[0][:, used], work.chunk)
+        add_table_grad(self.grads[0][:, used], work.chunk, lookup, work.q)
         if len(self.inputs) > 1:
-            add_by_head(self.grads[1][:, used], work.piece, lookup.sum(1))
+            add_by_head(self.grads[1][:, used], work.chunk, lookup.sum(1))

@@ -12,7 +12,7 @@ from mmposenc.functional.buckets import Buckets
 from mmposenc.functional.grid_cache import CACHE
 
 from ..terms import Table, TableByKey, TableByQuery, TableOnValues
-from .layout import Kept, Layout, Piece
+from .layout import Chunk, Kept, Layout
 from .products import add_table_grad, add_times_table, times_table
 from .runs import Runs, RunsByKey
 from .writers import LogitWriter, ValueWriter, Work, Writer, writer
@@ -62,15 +62,15 @@ class QueryTableWriter(LogitWriter):
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
         """As the base."""
         out = work.other if add else logits
-        self.spread.read(times_table(work.q, self.inputs[0], work.piece), work.piece, out)
+        self.spread.read(times_table(work.q, self.inputs[0], work.chunk), work.chunk, out)
         if add:
             logits += out
 
     def gradient(self, work: Work, grad: Tensor) -> None:
         """As the base."""
-        sums = self.spread.sums(grad, work.piece)
-        add_times_table(work.grad_q, sums, self.inputs[0].transpose(1, 2), work.piece)
-        add_table_grad(self.grads[0], work.piece, work.q, sums)
+        sums = self.spread.sums(grad, work.chunk)
+        add_times_table(work.grad_q, sums, self.inputs[0].transpose(1, 2), work.chunk)
+        add_table_grad(self.grads[0], work.chunk, work.q, sums)
 
 
 class KeyTableWriter(LogitWriter):
@@ -82,27 +82,27 @@ class KeyTableWriter(LogitWriter):
 
     def begin(self, work: Work) -> None:
         """Look-ups of all keys."""
-        self._expanded = self.spread.expand(times_table(work.k, self.inputs[0], work.piece))
+        self._expanded = self.spread.expand(times_table(work.k, self.inputs[0], work.chunk))
         self._sums: Tensor | None = None
 
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
         """As the base."""
         out = work.other if add else logits
-        self.spread.read(self._expanded, work.piece, out)
+        self.spread.read(self._expanded, work.chunk, out)
         if add:
             logits += out
 
     def gradient(self, work: Work, grad: Tensor) -> None:
         """As the base; complete after all queries."""
-        sums = self.spread.sums(grad, work.piece)
+        sums = self.spread.sums(grad, work.chunk)
         self._sums = sums if self._sums is None else self._sums.add_(sums)
 
     def end(self, work: Work) -> None:
         """Gradients of keys and table."""
         assert self._sums is not None
         sums = self.spread.contract(self._sums)
-        add_times_table(work.grad_k, sums, self.inputs[0].transpose(1, 2), work.piece)
-        add_table_grad(self.grads[0], work.piece, work.k, sums)
+        add_times_table(work.grad_k, sums, self.inputs[0].transpose(1, 2), work.chunk)
+        add_table_grad(self.grads[0], work.chunk, work.k, sums)
 
 
 class ValueTableWriter(ValueWriter):
@@ -114,16 +114,16 @@ class ValueTableWriter(ValueWriter):
 
     def add(self, work: Work, weights: Tensor, out: Tensor) -> None:
         """As the base."""
-        add_times_table(out, self.spread.sums(weights, work.piece), self.inputs[0], work.piece)
+        add_times_table(out, self.spread.sums(weights, work.chunk), self.inputs[0], work.chunk)
 
     def write_gradient(self, work: Work, grad: Tensor, out: Tensor) -> None:
         """As the base."""
-        lookup = times_table(grad, self.inputs[0].transpose(1, 2), work.piece)
-        self.spread.read(lookup, work.piece, out)
+        lookup = times_table(grad, self.inputs[0].transpose(1, 2), work.chunk)
+        self.spread.read(lookup, work.chunk, out)
 
     def gradient(self, work: Work, weights: Tensor, grad: Tensor) -> None:
         """As the base."""
-        add_table_grad(self.grads[0], work.piece, self.spread.sums(weights, work.piece), grad)
+        add_table_grad(self.grads[0], work.chunk, self.spread.sums(weights, work.chunk), grad)
 
 
 class PairIndex:
@@ -140,17 +140,17 @@ class PairIndex:
         """Look-ups of all keys as :meth:`read` takes them."""
         return lookup
 
-    def read(self, lookup: Tensor, piece: Piece, out: Tensor) -> None:
+    def read(self, lookup: Tensor, chunk: Chunk, out: Tensor) -> None:
         """Write the number of every pair.
 
         Args:
-            lookup: (heads, tokens, buckets) of the piece's queries, or of all keys.
+            lookup: (heads, tokens, buckets) of the chunk's queries, or of all keys.
             out: (heads, queries, keys).
         """
-        index = self._index(piece.queries, 1).expand(out.shape[0], -1)
+        index = self._index(chunk.queries, 1).expand(out.shape[0], -1)
         torch.gather(lookup.flatten(1), 1, index, out=out.view(out.shape[0], -1))
 
-    def sums(self, logits: Tensor, piece: Piece) -> Tensor:
+    def sums(self, logits: Tensor, chunk: Chunk) -> Tensor:
         """The adjoint of :meth:`read`: (heads, queries, keys) to (heads, tokens, buckets).
 
         Neighbours often share a bucket, and each addition would wait for the one before: they are
@@ -159,7 +159,7 @@ class PairIndex:
         heads, queries, keys = logits.shape
         tokens, num = keys if self.by_key else queries, self.buckets.num
         sums = logits.new_zeros(heads, tokens * 2 * num)
-        index = self._index(piece.queries, 2).expand(heads, -1)
+        index = self._index(chunk.queries, 2).expand(heads, -1)
         sums.scatter_add_(1, index, logits.reshape(heads, -1))
         even, odd = sums.view(heads, tokens, 2, num).unbind(2)
         return even + odd

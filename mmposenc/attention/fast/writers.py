@@ -1,4 +1,4 @@
-"""What pieces ask of a term: to write its part of the logits and to take its gradient.
+"""What chunks ask of a term: to write its part of the logits and to take its gradient.
 
 :func:`writer` gives a term's, by its type.
 """
@@ -11,20 +11,20 @@ from typing import NamedTuple, TypeVar
 from torch import Tensor
 
 from ..terms import DenseBias, Term
-from .layout import Layout, Piece
+from .layout import Chunk, Layout
 
 _Writer = TypeVar('_Writer', bound='Writer')
 
 
 class Work(NamedTuple):
-    """One piece, as writers see it.
+    """One chunk, as writers see it.
 
     q: (heads, queries, head_dims), not scaled; k: (heads, keys, head_dims) in the order of the
     layout. grad_q, grad_k: their gradients so far, in backward. other: a buffer as large as the
     logits, free to use while logits are written.
     """
 
-    piece: Piece
+    chunk: Chunk
     q: Tensor
     k: Tensor
     other: Tensor
@@ -33,10 +33,10 @@ class Work(NamedTuple):
 
 
 class Writer:
-    """Base. ``inputs`` may need gradients; all else is plan. Heads of a piece are those of its
+    """Base. ``inputs`` may need gradients; all else is plan. Heads of a chunk are those of its
     images one after the other."""
 
-    #: What the writer needs of the pieces, see :class:`~.layout.Cut`.
+    #: What the writer needs of the chunks, see :class:`~.layout.Cut`.
     whole_rows = False
     most_queries: int | None = None
     #: The term as autograd sees it.
@@ -51,7 +51,7 @@ class Writer:
         return bound
 
     def begin(self, work: Work) -> None:
-        """Called with all queries before the pieces of some heads."""
+        """Called with all queries before the chunks of some heads."""
 
     def end(self, work: Work) -> None:
         """Called after them, in backward."""
@@ -95,7 +95,7 @@ class ValueWriter(Writer):
 
 @functools.singledispatch
 def writer(term: Term, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
-    """What writes a term in pieces. ``@writer.register(TermType)`` gives a type its own; any other
+    """What writes a term in chunks. ``@writer.register(TermType)`` gives a type its own; any other
     is written out of its definition over all pairs.
 
     Args:
@@ -108,7 +108,7 @@ def writer(term: Term, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Wr
 
 
 def has_writer(term: Term) -> bool:
-    """Whether pieces can compute a term: one of the output needs a writer of its own."""
+    """Whether chunks can compute a term: one of the output needs a writer of its own."""
     return not term.on_values or writer.dispatch(type(term)) is not writer.dispatch(Term)
 
 
@@ -125,9 +125,9 @@ class DenseWriter(LogitWriter):
 
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
         """As the base."""
-        put(work.piece.of(self.inputs[0]), work.piece.by_image(logits), add)
+        put(work.chunk.of(self.inputs[0]), work.chunk.by_image(logits), add)
 
     def gradient(self, work: Work, grad: Tensor) -> None:
         """As the base."""
-        total = work.piece.of(self.grads[0])
-        total += work.piece.by_image(grad).sum_to_size(total.shape)
+        total = work.chunk.of(self.grads[0])
+        total += work.chunk.by_image(grad).sum_to_size(total.shape)

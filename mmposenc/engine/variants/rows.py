@@ -28,7 +28,8 @@ _READ = {'type', 'pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_shari
 _SIZES = {'arch', 'depth', 'stage_blocks', 'embed_dims', 'num_layers', 'depths', 'num_heads',
           'mlp_ratio', 'mlp_ratios', 'sr_ratios', 'patch_size', 'patch_sizes', 'img_size',
           'in_channels', 'window_size', 'out_indices', 'final_norm', 'drop_rate', 'attn_drop_rate',
-          'drop_path_rate', 'mask_padding', 'frozen_stages', 'frozen_dtype', 'with_cp', 'form',
+          'drop_path_rate', 'mask_padding', 'frozen_stages', 'frozen_dtype', 'with_cp',
+          'implementation',
           'init_cfg', 'layer_cfg', 'num_cp', 'skip_padding', 'stage_norm', 'window_sizes',
           'mask_window_padding', 'key_cells', 'norm_eps', 'embed_norm_eps', 'num_stages', 'strides'}
 #: Arguments of encodings that a model fills in, by its own sizes.

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .kernels import STABLE_PAIRS, definition, definition_by_rows
+from .kernels import STABLE_PAIRS, reference, reference_by_rows
 
 
 def global_mean(x: Tensor, weights: Tensor) -> Tensor:
@@ -104,5 +104,5 @@ def nonlocal_pool(x: Tensor, queries: Tensor, keys: Tensor, padding: Tensor | No
     if padding is not None:
         logits = logits.masked_fill(padding, -math.inf)
     cells = torch.arange(x.shape[1], device=x.device)
-    run = definition if x.shape[1] ** 2 <= STABLE_PAIRS else definition_by_rows
+    run = reference if x.shape[1] ** 2 <= STABLE_PAIRS else reference_by_rows
     return run(x, logits, sigma, hw_shape, cells, kernel, causal, queries_keys=(queries, keys))

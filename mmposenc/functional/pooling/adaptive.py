@@ -15,13 +15,13 @@ from .kernels import (
     MIN_SIGMA,
     STABLE_PAIRS,
     axis_distances,
-    definition,
-    definition_by_rows,
+    reference,
+    reference_by_rows,
 )
 from .partition import Group, cells_at_stride, find_groups
 
-FORMS = ('auto', 'definition', 'exact', 'windowed')
-#: 'auto' takes the exact form up to so many tokens: its cost grows with their square.
+IMPLEMENTATIONS = ('auto', 'reference', 'exact', 'windowed')
+#: 'auto' takes the exact implementation up to so many tokens: its cost grows with their square.
 EXACT_TOKENS = 16384
 #: Compiled models take the definition, which is plain tensor arithmetic, up to so many tokens.
 COMPILED_TOKENS = 1024
@@ -32,7 +32,7 @@ MAX_RANGE = {torch.float32: 40.0, torch.float64: 300.0}
 
 
 def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, *,
-                 form: str = 'auto', truncate: float = 5.0, kernel: str = 'gaussian',
+                 implementation: str = 'auto', truncate: float = 5.0, kernel: str = 'gaussian',
                  causal: bool = False, stride: int = 1) -> Tensor:
     """y_i = sum_j w_j g_ij x_j / sum_j w_j g_ij with w = exp(weight_logits) and g_ij the Gaussian
     of the distance of cells i and j with deviation sigma_i (ContextPool, Huang et al., ICML 2022,
@@ -44,12 +44,12 @@ def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: Grid
             back as it is.
         sigma: (B, H*W) in cells, >= 0. 0 is the identity, inf the weighted mean of all tokens.
         hw_shape: (H, W).
-        form: 'definition' builds the (L, L) weights and can be differentiated twice. 'exact' equals
-            it to rounding and builds a few of them at a time, in the backward pass again; memory is
-            linear in L. 'windowed' also leaves out what lies further than ``truncate * sigma_i``
-            along a row or column; :func:`context_pool_error_bound` says how much that can change.
-            'auto' is exact up to 16,384 tokens and windowed above.
-        truncate: half-width of the windowed form's windows in units of sigma; others ignore it.
+        implementation: 'reference' builds the (L, L) weights and can be differentiated twice.
+            'exact' equals it to rounding and builds a few of them at a time, in the backward pass
+            again; memory is linear in L. 'windowed' also leaves out what lies further than
+            ``truncate * sigma_i`` along a row or column; :func:`context_pool_error_bound` says how
+            much that can change. 'auto' is exact up to 16,384 tokens and windowed above.
+        truncate: half-width of the windows of 'windowed' in units of sigma; others ignore it.
         kernel: 'gaussian', or 'window': 1 up to a distance of sigma along rows and columns, and a
             ramp of one cell to 0.
         causal: tokens see themselves and those before them; for sequences (H = 1) only.
@@ -61,33 +61,33 @@ def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: Grid
         float32 or float64.
 
     Raises:
-        ValueError: for shapes that disagree, an unknown form or kernel, a negative or NaN sigma, a
-            NaN or inf weight logit, an image without tokens, causal maps.
+        ValueError: for shapes that disagree, an unknown implementation or kernel, a negative or
+            NaN sigma, a NaN or inf weight logit, an image without tokens, causal maps.
 
     There is no release; the decisions are listed in docs/context_pool.md. ``sigma`` has a gradient
-    in every form.
+    in every implementation.
     """
-    height, width = _check(x, weight_logits, sigma, hw_shape, form, truncate, kernel, causal,
-                           stride)
-    if form == 'auto':
-        form = _choose(x)
+    height, width = _check(x, weight_logits, sigma, hw_shape, implementation, truncate, kernel,
+                           causal, stride)
+    if implementation == 'auto':
+        implementation = _choose(x)
     cells = cells_at_stride((height, width), stride, x.device)
     dtype = torch.promote_types(x.dtype, torch.float32)
     logits = weight_logits.to(dtype)
     sizes = (sigma if stride == 1 else sigma[:, cells]).to(dtype)
     with full_precision(x):
-        if form == 'definition':
+        if implementation == 'reference':
             _facts(weight_logits, sigma)
-            out = definition(x.to(dtype), logits, sizes, (height, width), cells, kernel, causal)
+            out = reference(x.to(dtype), logits, sizes, (height, width), cells, kernel, causal)
         else:
             out = _by_value(x.to(dtype), logits, sizes, (height, width), stride, kernel, causal,
-                            truncate if form == 'windowed' else None)
+                            truncate if implementation == 'windowed' else None)
     return out.to(x.dtype)
 
 
 def context_pool_error_bound(weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike,
                              truncate: float = 5.0) -> Tensor:
-    """How far the windowed form can be from the exact one, for each token.
+    """How far the windowed implementation can be from the exact one, for each token.
 
     The windows leave out a share e_i of a token's weights, and what is left is divided by its own
     sum. So y_i is (1 - e_i) times the windowed output plus e_i times a mean of tokens left out: the
@@ -127,14 +127,14 @@ def _choose(x: Tensor) -> str:
     # An exported program takes any number of tokens, and a comparison would fix which.
     if x.is_meta or is_exporting() or is_transforming() or (
             is_compiling() and x.shape[1] <= COMPILED_TOKENS):
-        return 'definition'
+        return 'reference'
     return 'exact' if x.shape[1] <= EXACT_TOKENS else 'windowed'
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], stride: int,
               kernel: str, causal: bool, truncate: float | None) -> Tensor:
-    """The form that the range of the weights allows."""
+    """The implementation that the range of the weights allows."""
     # Found before anything is read, so that an accelerator is waited for once, for all of it.
     found = find_groups(sigma, hw_shape, stride)
     spread, every, groups = _facts(logits, sigma, found)
@@ -147,19 +147,19 @@ def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int
         wide = x.dtype if spread <= MAX_RANGE[x.dtype] else torch.float64
         return pool_in_blocks(x.to(wide), (logits - top).to(wide).exp(), sigma.to(wide), hw_shape,
                               kernel, causal, cut, stride, every, groups).to(x.dtype)
-    return definition_by_rows(x, logits, sigma, hw_shape,
-                              cells_at_stride(hw_shape, stride, x.device), kernel, causal, cut)
+    return reference_by_rows(x, logits, sigma, hw_shape,
+                             cells_at_stride(hw_shape, stride, x.device), kernel, causal, cut)
 
 
-def _check(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, form: str,
+def _check(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, implementation: str,
            truncate: float, kernel: str, causal: bool, stride: int) -> tuple[int, int]:
     height, width = check_tokens(x, hw_shape).hw
     for name, each in (('weight_logits', weight_logits), ('sigma', sigma)):
         if each.shape != x.shape[:2]:
             raise ValueError(f'{name} has shape {tuple(each.shape)}; (B, L) = '
                              f'{tuple(x.shape[:2])} is required')
-    if form not in FORMS:
-        raise ValueError(f'form={form!r} must be one of {FORMS}')
+    if implementation not in IMPLEMENTATIONS:
+        raise ValueError(f'implementation={implementation!r} must be one of {IMPLEMENTATIONS}')
     if kernel not in KERNELS:
         raise ValueError(f'kernel={kernel!r} must be one of {KERNELS}')
     if not truncate > 0:

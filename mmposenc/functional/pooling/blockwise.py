@@ -66,8 +66,8 @@ class _Pool(torch.autograd.Function):
         return torch.where(weights[:, work.queries, None] > 0, out, x[:, work.queries])
 
     @staticmethod
-    @first_order_only("context pooling by blocks has no second derivatives: use ContextPool(form="
-                      "'definition')")
+    @first_order_only("context pooling by blocks has no second derivatives: use "
+                      "ContextPool(implementation='reference')")
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weights, sigma = ctx.saved_tensors
         with full_precision(x):

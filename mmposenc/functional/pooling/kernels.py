@@ -14,7 +14,7 @@ MIN_SIGMA = 1e-3
 #: Cells over which the edge of a window falls from 1 to 0, so that its size has a gradient
 #: (Sukhbaatar et al., ACL 2019, Eq. 4).
 RAMP = 1.0
-#: Pairs of tokens that :func:`definition_by_rows` looks at together.
+#: Pairs of tokens that :func:`reference_by_rows` looks at together.
 STABLE_PAIRS = 2 ** 20
 
 
@@ -84,9 +84,9 @@ def axis_distances(length: int, like: Tensor) -> Tensor:
     return at[:, None] - at
 
 
-def definition(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], cells: Tensor,
-               kernel: str, causal: bool, cut: float = math.inf, part: slice = slice(None),
-               queries_keys: tuple[Tensor, Tensor] | None = None) -> Tensor:
+def reference(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], cells: Tensor,
+              kernel: str, causal: bool, cut: float = math.inf, part: slice = slice(None),
+              queries_keys: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """The rows of softmax(logits_j + log g_ij [+ q_i . k_j]) x of some cells.
 
     Args:
@@ -112,12 +112,12 @@ def definition(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, in
     return torch.where(valid, pooled, x[:, at])
 
 
-def definition_by_rows(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
-                       cells: Tensor, kernel: str, causal: bool, cut: float = math.inf,
-                       queries_keys: tuple[Tensor, Tensor] | None = None) -> Tensor:
-    """:func:`definition` of a few cells at a time, computed again in the backward pass."""
+def reference_by_rows(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
+                      cells: Tensor, kernel: str, causal: bool, cut: float = math.inf,
+                      queries_keys: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    """:func:`reference` of a few cells at a time, computed again in the backward pass."""
     step = max(1, STABLE_PAIRS // x.shape[1])
     return torch.cat([
-        checkpoint(definition, x, logits, sigma, hw_shape, cells, kernel, causal, cut,
+        checkpoint(reference, x, logits, sigma, hw_shape, cells, kernel, causal, cut,
                    slice(first, first + step), queries_keys, use_reentrant=False)
         for first in range(0, len(cells), step)], 1)

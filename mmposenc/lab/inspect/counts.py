@@ -62,7 +62,7 @@ def count(cfg: Config, hw_shape: tuple[int, int], *, without: bool = True) -> Co
         macs = _macs(cfg, model, image.to('meta'))
         device, note = 'meta', ''
     except Exception as error:  # whatever a model does that needs numbers
-        model = _with_definitions(build_bare(cfg))
+        model = _computed_by_reference(build_bare(cfg))
         macs = _macs(cfg, model, image)
         reason = describe(error).splitlines()[0]
         device, note = 'cpu', f'counted in a pass of random weights on the CPU ({reason})'
@@ -78,7 +78,7 @@ def count(cfg: Config, hw_shape: tuple[int, int], *, without: bool = True) -> Co
         note = f'{note}; {changes}' if note else changes
     elif without:
         other = build_bare(cfg, device)
-        other = _with_definitions(other) if device == 'cpu' else other
+        other = _computed_by_reference(other) if device == 'cpu' else other
         macs_without = macs_left(cfg, other, image.to(device))
     on = f' on {type(model.backbone).__name__}' if hasattr(model, 'backbone') else ''
     return Counts(hw_shape, sum(every.values()), macs, others, macs_without,
@@ -113,10 +113,10 @@ def _unchanged(x: Tensor, *_: Any, **__: Any) -> Tensor:
     return x
 
 
-def _with_definitions(model: nn.Module) -> nn.Module:
-    """A model whose attention is computed by its definition, so that a CPU counts what any device
-    does."""
+def _computed_by_reference(model: nn.Module) -> nn.Module:
+    """A model whose attention and pooling are computed by their references, so that a CPU counts
+    what any device does."""
     for module in model.modules():
-        if getattr(module, 'form', None) == 'auto':
-            setattr(module, 'form', 'definition')  # noqa: B010  (no declared attribute of a Module)
+        if getattr(module, 'implementation', None) == 'auto':
+            setattr(module, 'implementation', 'reference')  # noqa: B010  (none of a Module)
     return model

@@ -8,29 +8,30 @@ from pooling_checks import GRIDS, loop, make
 from mmposenc.functional import context_pool, context_pool_error_bound
 from mmposenc.functional.pooling import adaptive, kernels
 
-FORMS = ('definition', 'exact')
+IMPLEMENTATIONS = ('reference', 'exact')
 
 
 @pytest.mark.parametrize('kernel', ['gaussian', 'window'])
-@pytest.mark.parametrize('form', FORMS)
+@pytest.mark.parametrize('how', IMPLEMENTATIONS)
 @pytest.mark.parametrize('hw', GRIDS)
-def test_equals_the_loop(hw, form, kernel):
+def test_equals_the_loop(hw, how, kernel):
     x, logits, sigma = make(hw)
-    torch.testing.assert_close(context_pool(x, logits, sigma, hw, form=form, kernel=kernel),
+    torch.testing.assert_close(context_pool(x, logits, sigma, hw, implementation=how,
+                                            kernel=kernel),
                                loop(x, logits, sigma, hw, kernel), atol=1e-12, rtol=1e-12)
 
 
-@pytest.mark.parametrize('form', FORMS)
-def test_causal_sequence(form):
+@pytest.mark.parametrize('how', IMPLEMENTATIONS)
+def test_causal_sequence(how):
     x, logits, sigma = make((1, 9))
-    out = context_pool(x, logits, sigma, (1, 9), form=form, causal=True)
+    out = context_pool(x, logits, sigma, (1, 9), implementation=how, causal=True)
     torch.testing.assert_close(out, loop(x, logits, sigma, (1, 9), causal=True))
     torch.testing.assert_close(out[:, 0], x[:, 0])
 
 
 def test_windowed_equals_the_loop_with_windows():
     x, logits, sigma = make((5, 6))
-    out = context_pool(x, logits, sigma, (5, 6), form='windowed', truncate=1.5)
+    out = context_pool(x, logits, sigma, (5, 6), implementation='windowed', truncate=1.5)
     torch.testing.assert_close(out, loop(x, logits, sigma, (5, 6), window=1.5))
 
 
@@ -38,8 +39,9 @@ def test_windowed_equals_the_loop_with_windows():
 @pytest.mark.parametrize('spread', [0.0, 1.0])
 def test_error_of_windows_is_within_the_bound(truncate, spread):
     x, logits, sigma = make((20, 30), spread=spread, largest=6)
-    exact = context_pool(x, logits, sigma, (20, 30), form='definition')
-    windowed = context_pool(x, logits, sigma, (20, 30), form='windowed', truncate=truncate)
+    exact = context_pool(x, logits, sigma, (20, 30), implementation='reference')
+    windowed = context_pool(x, logits, sigma, (20, 30), implementation='windowed',
+                            truncate=truncate)
     bound = context_pool_error_bound(logits, sigma, (20, 30), truncate)
     span = x.amax(1, keepdim=True) - x.amin(1, keepdim=True)
     error = ((exact - windowed).abs() / span).amax(-1)
@@ -56,17 +58,17 @@ def test_error_of_windows_is_within_the_bound(truncate, spread):
 def test_definition_can_be_differentiated_twice():
     leaves = [each.requires_grad_() for each in make((2, 3), batch=1, channels=2)]
     assert torch.autograd.gradgradcheck(
-        lambda *a: context_pool(*a, (2, 3), form='definition'), leaves)
+        lambda *a: context_pool(*a, (2, 3), implementation='reference'), leaves)
 
 
 @pytest.mark.parametrize('dtype', [torch.float64, torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize('form', ['definition', 'exact', 'windowed'])
-def test_no_size_is_the_identity_and_no_limit_the_mean(form, dtype):
+@pytest.mark.parametrize('how', ['reference', 'exact', 'windowed'])
+def test_no_size_is_the_identity_and_no_limit_the_mean(how, dtype):
     x, logits, _ = make((6, 7), spread=3.0)
     x, logits = x.to(dtype).requires_grad_(), logits.to(dtype).requires_grad_()
     for value in (0.0, 1e-7, 1e4, math.inf):
         sigma = torch.full_like(logits, value).requires_grad_()
-        out = context_pool(x, logits, sigma, (6, 7), form=form)
+        out = context_pool(x, logits, sigma, (6, 7), implementation=how)
         grads = torch.autograd.grad(out.float().square().sum(), (x, logits, sigma))
         assert out.dtype == dtype and all(bool(g.isfinite().all()) for g in grads)
         if value < 1:
@@ -80,19 +82,19 @@ def test_no_size_is_the_identity_and_no_limit_the_mean(form, dtype):
 
 
 @pytest.mark.parametrize('spread', [20.0, 200.0])
-@pytest.mark.parametrize('form', ['definition', 'exact', 'windowed'])
-def test_weights_far_apart(form, spread):
+@pytest.mark.parametrize('how', ['reference', 'exact', 'windowed'])
+def test_weights_far_apart(how, spread):
     """Neighbours of e^100 or e^1000 times the weight: as factors they would leave 0 / 0."""
     x, logits, sigma = make((4, 5), spread=spread)
     assert (40 if spread == 20 else 300) < float(logits.amax() - logits.amin())
-    expected = context_pool(x, logits, sigma, (4, 5), form='definition')
+    expected = context_pool(x, logits, sigma, (4, 5), implementation='reference')
     leaves = [each.float().requires_grad_() for each in (x, logits, sigma)]
-    out = context_pool(*leaves, (4, 5), form=form, truncate=50.0)
+    out = context_pool(*leaves, (4, 5), implementation=how, truncate=50.0)
     torch.testing.assert_close(out.double(), expected, atol=1e-4, rtol=1e-4)
     grads = torch.autograd.grad(out.square().sum(), leaves)
     assert all(bool(g.isfinite().all()) for g in grads)
     tiny = torch.full_like(sigma, 1e-3).float()
-    torch.testing.assert_close(context_pool(leaves[0], leaves[1], tiny, (4, 5), form=form),
+    torch.testing.assert_close(context_pool(leaves[0], leaves[1], tiny, (4, 5), implementation=how),
                                leaves[0])
 
 
@@ -100,21 +102,21 @@ def test_weights_far_apart(form, spread):
 def test_far_apart_weights_are_cut_into_rows(rows, monkeypatch):
     monkeypatch.setattr(kernels, 'STABLE_PAIRS', 20 * rows)
     leaves = [each.requires_grad_() for each in make((4, 5), spread=200.0)]
-    outs = [context_pool(*leaves, (4, 5), form=form) for form in FORMS]
+    outs = [context_pool(*leaves, (4, 5), implementation=how) for how in IMPLEMENTATIONS]
     grads = [torch.autograd.grad(out.square().sum(), leaves) for out in outs]
     torch.testing.assert_close((outs[0], *grads[0]), (outs[1], *grads[1]))
 
 
-@pytest.mark.parametrize('form', ['definition', 'exact', 'windowed'])
-def test_tokens_without_weight_take_no_part_and_come_back(form):
+@pytest.mark.parametrize('how', ['reference', 'exact', 'windowed'])
+def test_tokens_without_weight_take_no_part_and_come_back(how):
     x, logits, sigma = make((4, 6))
     out_of = torch.zeros(2, 4, 6, dtype=torch.bool)
     out_of[1, 3:] = out_of[1, :, 4:] = True
     masked = logits.masked_fill(out_of.flatten(1), -math.inf)
     x.requires_grad_()
-    out = context_pool(x, masked, sigma, (4, 6), form=form)
+    out = context_pool(x, masked, sigma, (4, 6), implementation=how)
     part = [each[1:].view(1, 4, 6, -1)[:, :3, :4].flatten(1, 2) for each in (x, logits, sigma)]
-    alone = context_pool(part[0], part[1][..., 0], part[2][..., 0], (3, 4), form=form)
+    alone = context_pool(part[0], part[1][..., 0], part[2][..., 0], (3, 4), implementation=how)
     torch.testing.assert_close(out[1].view(4, 6, -1)[:3, :4].flatten(0, 1), alone[0])
     assert torch.equal(out[out_of.flatten(1)], x[out_of.flatten(1)])
     grad, = torch.autograd.grad(out.sum(), x)
@@ -123,13 +125,13 @@ def test_tokens_without_weight_take_no_part_and_come_back(form):
 
 
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize('form', ['definition', 'exact'])
-def test_autocast_changes_nothing(form, dtype):
+@pytest.mark.parametrize('how', ['reference', 'exact'])
+def test_autocast_changes_nothing(how, dtype):
     leaves = [each.float().requires_grad_() for each in make((5, 6))]
-    expected = context_pool(*leaves, (5, 6), form=form)
+    expected = context_pool(*leaves, (5, 6), implementation=how)
     grads = torch.autograd.grad(expected.square().sum(), leaves)
     with torch.autocast('cpu', dtype):
-        out = context_pool(*leaves, (5, 6), form=form)
+        out = context_pool(*leaves, (5, 6), implementation=how)
     found = torch.autograd.grad(out.square().sum(), leaves)
     assert torch.equal(out, expected)
     torch.testing.assert_close(grads, found, atol=1e-5, rtol=1e-5)
@@ -138,10 +140,11 @@ def test_autocast_changes_nothing(form, dtype):
 def test_auto_is_exact_where_that_is_affordable(monkeypatch):
     x, logits, sigma = make((6, 6), largest=1.0)
     assert torch.equal(context_pool(x, logits, sigma, (6, 6)),
-                       context_pool(x, logits, sigma, (6, 6), form='exact'))
+                       context_pool(x, logits, sigma, (6, 6), implementation='exact'))
     monkeypatch.setattr(adaptive, 'EXACT_TOKENS', 35)
     assert torch.equal(context_pool(x, logits, sigma, (6, 6), truncate=2.0),
-                       context_pool(x, logits, sigma, (6, 6), form='windowed', truncate=2.0))
+                       context_pool(x, logits, sigma, (6, 6), implementation='windowed',
+                                    truncate=2.0))
 
 
 def test_compiles_and_runs_on_the_meta_device():
@@ -154,7 +157,7 @@ def test_compiles_and_runs_on_the_meta_device():
 
 
 @pytest.mark.parametrize('change, message', [
-    (dict(form='fast'), "form='fast' must be one of"),
+    (dict(implementation='fast'), "implementation='fast' must be one of"),
     (dict(kernel='box'), "kernel='box' must be one of"),
     (dict(truncate=0.0), 'truncate=0.0 must be positive'),
     (dict(stride=0), 'stride=0 must be at least 1'),

@@ -25,8 +25,9 @@ def small_blocks(monkeypatch):
 @pytest.mark.usefixtures('small_blocks')
 def test_values_and_gradients_of_the_definition(hw, stride, causal, kernel):
     leaves = [each.requires_grad_() for each in make(hw)]
-    outs = [context_pool(*leaves, hw, form=form, causal=causal, kernel=kernel, stride=stride)
-            for form in ('definition', 'exact')]
+    outs = [context_pool(*leaves, hw, implementation=how, causal=causal, kernel=kernel,
+                         stride=stride)
+            for how in ('reference', 'exact')]
     grad = torch.randn_like(outs[0])
     grads = [torch.autograd.grad(out, leaves, grad) for out in outs]
     torch.testing.assert_close((outs[0], *grads[0]), (outs[1], *grads[1]), atol=1e-11, rtol=1e-9)

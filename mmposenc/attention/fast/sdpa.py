@@ -15,13 +15,13 @@ def is_mask(term: Term) -> bool:
     return isinstance(term, OffsetBias | DenseBias)
 
 
-def fused(problem: Problem) -> Tensor:
+def sdpa(problem: Problem) -> Tensor:
     """softmax(q k^T * scale + terms) v by PyTorch's own kernels.
 
     Raises:
         ValueError: for terms that are no masks.
     """
-    refuse('fused', [term for term in problem.terms if not is_mask(term)])
+    refuse('sdpa', [term for term in problem.terms if not is_mask(term)])
     q, k, v = split(problem.qkv)
     biases = [term.dense(q, k) for term in problem.terms]
     bias = sum(biases[1:], biases[0]) if biases else None

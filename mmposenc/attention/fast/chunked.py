@@ -1,8 +1,8 @@
 """Attention over a few queries at a time, without an (Lq, Lk) tensor, for all terms.
 
-A piece's logits are written by its terms; the product of queries and keys is added by the call that
+A chunk's logits are written by its terms; the product of queries and keys is added by the call that
 computes it. Training keeps the weights where they are small, and computes them again in the
-backward pass where they are not. Dropout is drawn a piece at a time, and again in the backward pass
+backward pass where they are not. Dropout is drawn a chunk at a time, and again in the backward pass
 from the same seed.
 """
 from __future__ import annotations
@@ -19,16 +19,16 @@ from mmposenc.functional.tracing import full_precision
 
 from ..terms import Problem, split
 from .dropout import Dropout
-from .layout import Cut, Layout, Piece, groups
+from .layout import Chunk, Cut, Layout, groups
 from .products import add_product
 from .sizes import bytes_of, is_trained, on_cpu, pairs_of, refuse
 from .table_writers import reads_rows
 from .writers import LogitWriter, ValueWriter, Work, Writer, has_writer
 from .writers import writer as writer_of
 
-#: Pairs of a piece that may not meet: bool, broadcastable to (images, heads, queries, keys), or
+#: Pairs of a chunk that may not meet: bool, broadcastable to (images, heads, queries, keys), or
 #: None where all may.
-Hide = Callable[[Piece], Tensor | None]
+Hide = Callable[[Chunk], Tensor | None]
 
 
 class Call(NamedTuple):
@@ -47,24 +47,24 @@ class Call(NamedTuple):
     keep: bool
 
 
-def pieces(problem: Problem) -> Tensor:
+def chunked(problem: Problem) -> Tensor:
     """softmax(q k^T * scale + terms) (v + terms on values), a few queries at a time.
 
     Raises:
         ValueError: for terms of the output without a writer.
     """
-    refuse('pieces', [term for term in problem.terms if not has_writer(term)])
+    refuse('chunked', [term for term in problem.terms if not has_writer(term)])
     dtype = problem.qkv[0].dtype
     with full_precision(problem.qkv[0]):
         # Half precision has no fast products on a CPU; bfloat16 has.
         work = torch.float32 if dtype == torch.float16 and on_cpu(problem) else dtype
         qkv = tuple(x.to(work) for x in problem.qkv)
-        out = attend_in_pieces(_call(problem, *split(qkv)), qkv)
+        out = attend_in_chunks(_call(problem, *split(qkv)), qkv)
     return out.to(dtype)
 
 
 def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
-    """Layout, writers and sizes of pieces."""
+    """Layout, writers and sizes of chunks."""
     pairs, trains = pairs_of(problem), is_trained(problem)
     with_values = any(term.on_values for term in problem.terms)
     long = pairs >= (limits.RUNS_WITH_VALUES_FROM if with_values else limits.RUNS_FROM)
@@ -74,16 +74,16 @@ def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
     hides: list[Hide] = []
     if problem.key_padding is not None:
         padding = layout.arrange(problem.key_padding[:, None, None], -1, True)
-        hides.append(lambda piece: piece.of(padding))
+        hides.append(lambda chunk: chunk.of(padding))
     if problem.attn_mask is not None:
         hidden = layout.arrange(~problem.attn_mask, -1)
-        hides.append(lambda piece: piece.of(hidden))
+        hides.append(lambda chunk: chunk.of(hidden))
     if problem.regions is not None:
         hides.append(_hide_regions(problem.regions, layout))
     keep = trains and bytes_of(problem) <= (
         limits.KEPT_BYTES if pairs >= limits.WINDOW_PAIRS else limits.WINDOW_KEPT_BYTES)
-    several, one = (limits.PIECE_BYTES, limits.ROWS_BYTES) if on_cpu(problem) else (
-        limits.ACCELERATOR_PIECE_BYTES, limits.ACCELERATOR_PIECE_BYTES)
+    several, one = (limits.CHUNK_BYTES, limits.ROWS_BYTES) if on_cpu(problem) else (
+        limits.ACCELERATOR_CHUNK_BYTES, limits.ACCELERATOR_CHUNK_BYTES)
     if trains and pairs < limits.WINDOW_PAIRS:
         several //= 2
     return Call(tuple(w for w in writers if isinstance(w, LogitWriter)),
@@ -96,7 +96,7 @@ def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
 
 
 def _hide_regions(regions: Tensor, layout: Layout) -> Hide:
-    """Pairs of a piece that may not meet; window b has the regions b % len(regions)."""
+    """Pairs of a chunk that may not meet; window b has the regions b % len(regions)."""
     if regions.device.type == 'cpu':
         several = (regions != regions[:, :1]).any(1).tolist()
     else:  # would have to wait for the numbers
@@ -104,17 +104,17 @@ def _hide_regions(regions: Tensor, layout: Layout) -> Hide:
 
     of_keys = layout.arrange(regions, -1)
 
-    def hide(piece: Piece) -> Tensor | None:
-        own = [window % len(several) for window in range(piece.images.start, piece.images.stop)]
+    def hide(chunk: Chunk) -> Tensor | None:
+        own = [window % len(several) for window in range(chunk.images.start, chunk.images.stop)]
         if not any(several[window] for window in own):
             return None
-        which = torch.arange(piece.images.start, piece.images.stop, device=regions.device)
-        queries, keys = (x[which % len(several)] for x in (regions[:, piece.queries], of_keys))
+        which = torch.arange(chunk.images.start, chunk.images.stop, device=regions.device)
+        queries, keys = (x[which % len(several)] for x in (regions[:, chunk.queries], of_keys))
         return (queries[:, :, None] != keys[:, None])[:, None]
     return hide
 
 
-def attend_in_pieces(call: Call, qkv: tuple[Tensor, ...]) -> Tensor:
+def attend_in_chunks(call: Call, qkv: tuple[Tensor, ...]) -> Tensor:
     """softmax(q k^T * scale + terms) (v + terms on values).
 
     Args:
@@ -147,7 +147,7 @@ def without_autocast(direction: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Attention(torch.autograd.Function):
-    """See :func:`attend_in_pieces`."""
+    """See :func:`attend_in_chunks`."""
 
     @staticmethod
     @without_autocast
@@ -160,31 +160,31 @@ class _Attention(torch.autograd.Function):
             q.shape[0], q.shape[2], q.shape[1], q.shape[3]).transpose(1, 2)
         kept = q.new_empty(q.shape[0] * q.shape[1], q.shape[2],
                            call.layout.num_keys) if call.keep else None
-        for work, value in run.pieces():
+        for work, value in run.chunks():
             weights = run.new_weights(work, kept)
             if run.dropout is not None:
                 weights = run.dropout.draw(work.other).mul_(weights)
-            part = _flat(out, work.piece)
+            part = _flat(out, work.chunk)
             add_product(part, weights, value, beta=0.0)
             for writer in run.on_values:
                 writer.add(work, weights, part)
             if run.dropout is not None:
                 part *= run.dropout.scale
-            _put(part, out, work.piece)
+            _put(part, out, work.chunk)
         ctx.save_for_backward(*tensors, kept)
         ctx.call, ctx.counts, ctx.num_qkv = call, counts, num_qkv
         return out
 
     @staticmethod
-    @first_order_only("attention in pieces has no second derivatives: build the attention or the "
-                      "backbone with form='definition'")
+    @first_order_only("attention in chunks has no second derivatives: build the attention or the "
+                      "backbone with implementation='reference'")
     @without_autocast
     def backward(ctx: Any, grad: Tensor
                  ) -> tuple[Tensor | None, ...]:
         *tensors, kept = ctx.saved_tensors
         qkv, inputs = tuple(tensors[:ctx.num_qkv]), tuple(tensors[ctx.num_qkv:])
         run = _Pass(ctx.call, ctx.counts, qkv, inputs, backward=True)
-        for work, value in run.pieces():
+        for work, value in run.chunks():
             run.add_gradients(work, value, grad, kept)
         return (None, None, None, *run.grad_qkv,
                 *(None if not need else x.to(like.dtype) for x, like, need in zip(
@@ -217,12 +217,12 @@ class _Pass:
         self.on_values: list[ValueWriter] = bound[len(call.writers):]  # type: ignore[assignment]
         self._buffers: dict[str, Tensor] = {}
 
-    def pieces(self) -> Iterator[tuple[Work, Tensor]]:
-        """Every piece, and the values of its keys."""
+    def chunks(self) -> Iterator[tuple[Work, Tensor]]:
+        """Every chunk, and the values of its keys."""
         nothing = self.q.new_empty(0)
-        for whole, pieces in groups(self.q.shape[0], self.q.shape[1], self.layout, self.call.cut):
+        for whole, chunks in groups(self.q.shape[0], self.q.shape[1], self.layout, self.call.cut):
             keys = whole._replace(queries=slice(0, self.layout.len_k))
-            # Contiguous: products of other strides are slow, and this is read for every piece.
+            # Contiguous: products of other strides are slow, and this is read for every chunk.
             q = self.q[whole.images, whole.heads].flatten(0, 1).contiguous()
             k, v = self._keys(whole, self.k), self._keys(whole, self.v)
             grad_q = grad_k = grad_v = nothing
@@ -233,9 +233,9 @@ class _Pass:
             group = Work(whole, q, k, nothing, grad_q, grad_k)
             for writer in self.writers:
                 writer.begin(group)
-            for piece in pieces:
-                yield Work(piece, q[:, piece.queries], k, self._buffer('other', piece),
-                           grad_q[:, piece.queries] if self.backward else nothing, grad_k), v
+            for chunk in chunks:
+                yield Work(chunk, q[:, chunk.queries], k, self._buffer('other', chunk),
+                           grad_q[:, chunk.queries] if self.backward else nothing, grad_k), v
             if self.backward:
                 for writer in self.writers:
                     writer.end(group)
@@ -243,34 +243,34 @@ class _Pass:
                 _put(self.layout.restore(grad_k), self.grad_k, keys)
                 _put(self.layout.restore(grad_v), self.grad_v, keys)
 
-    def _keys(self, whole: Piece, x: Tensor) -> Tensor:
+    def _keys(self, whole: Chunk, x: Tensor) -> Tensor:
         """(heads, keys, head_dims) of keys or values, in the order of the layout."""
         return self.layout.arrange(x[whole.images, whole.heads].flatten(0, 1).contiguous(), 1)
 
-    def _new_keys(self, keys: Piece, x: Tensor) -> Tensor:
+    def _new_keys(self, keys: Chunk, x: Tensor) -> Tensor:
         """To write gradients of keys or values to, in the order of the layout."""
         if not self.layout.filled:
             return _flat(x, keys)
         return x.new_empty(keys.size, self.layout.num_keys, x.shape[3])
 
-    def _buffer(self, name: str, piece: Piece) -> Tensor:
-        """(heads, queries, keys); one allocation for all pieces of full size."""
-        shape = (piece.size, piece.queries.stop - piece.queries.start, self.layout.num_keys)
+    def _buffer(self, name: str, chunk: Chunk) -> Tensor:
+        """(heads, queries, keys); one allocation for all chunks of full size."""
+        shape = (chunk.size, chunk.queries.stop - chunk.queries.start, self.layout.num_keys)
         size = shape[0] * shape[1] * shape[2]
         if name not in self._buffers or self._buffers[name].numel() < size:
             self._buffers[name] = self.q.new_empty(size)
         return self._buffers[name][:size].view(shape)
 
-    def _kept(self, piece: Piece, kept: Tensor) -> Tensor:
-        """The place of a piece's weights among those that are kept."""
-        first = piece.images.start * self.q.shape[1] + piece.heads.start
-        return kept[first:first + piece.size, piece.queries]
+    def _kept(self, chunk: Chunk, kept: Tensor) -> Tensor:
+        """The place of a chunk's weights among those that are kept."""
+        first = chunk.images.start * self.q.shape[1] + chunk.heads.start
+        return kept[first:first + chunk.size, chunk.queries]
 
     def new_weights(self, work: Work, kept: Tensor | None) -> Tensor:
-        """Attention weights of a piece, in the buffer or where they are kept."""
-        target = None if kept is None else self._kept(work.piece, kept)
+        """Attention weights of a chunk, in the buffer or where they are kept."""
+        target = None if kept is None else self._kept(work.chunk, kept)
         direct = target is not None and target.is_contiguous()
-        logits = target if target is not None and direct else self._buffer('logits', work.piece)
+        logits = target if target is not None and direct else self._buffer('logits', work.chunk)
         for number, writer in enumerate(self.writers):
             writer.write(work, logits, number > 0)
         add_product(logits, work.q, work.k.transpose(1, 2), float(bool(self.writers)),
@@ -278,23 +278,23 @@ class _Pass:
         if self.layout.fill:
             logits[..., self.layout.len_k:] = float('-inf')
         for hide in self.call.hides:
-            hidden = hide(work.piece)
+            hidden = hide(work.chunk)
             if hidden is not None:
-                work.piece.by_image(logits).masked_fill_(hidden, float('-inf'))
+                work.chunk.by_image(logits).masked_fill_(hidden, float('-inf'))
         torch.softmax(logits, -1, out=logits)
         if target is not None and not direct:
             target.copy_(logits)
         return logits
 
     def add_gradients(self, work: Work, value: Tensor, grad: Tensor, kept: Tensor | None) -> None:
-        """Add what a piece gives to all gradients."""
-        piece = work.piece
-        g = grad[piece.images, piece.heads, piece.queries].flatten(0, 1).contiguous()
-        weights = self.new_weights(work, None) if kept is None else self._kept(piece, kept)
+        """Add what a chunk gives to all gradients."""
+        chunk = work.chunk
+        g = grad[chunk.images, chunk.heads, chunk.queries].flatten(0, 1).contiguous()
+        weights = self.new_weights(work, None) if kept is None else self._kept(chunk, kept)
         dropped, drawn = weights, None
         if self.dropout is not None:
             g = g * self.dropout.scale
-            drawn = self.dropout.draw(self._buffer('drawn', piece))
+            drawn = self.dropout.draw(self._buffer('drawn', chunk))
         grad_logits = work.other
         for number, writer in enumerate(self.on_values):
             if number == 0:
@@ -307,8 +307,8 @@ class _Pass:
         if drawn is not None:
             grad_logits *= drawn
             dropped = drawn.mul_(weights)
-        # What the first piece finds in the sums over queries does not count.
-        beta = float(piece.queries.start > 0)
+        # What the first chunk finds in the sums over queries does not count.
+        beta = float(chunk.queries.start > 0)
         add_product(self._grad_value, dropped.transpose(1, 2), g, beta)
         for writer in self.on_values:
             writer.gradient(work, dropped, g)
@@ -320,15 +320,15 @@ class _Pass:
             term.gradient(work, grad_logits)
 
 
-def _flat(x: Tensor, piece: Piece) -> Tensor:
-    """The piece's place in x (B, heads, L, n) as (heads of all images, queries, n) to write to; a
+def _flat(x: Tensor, chunk: Chunk) -> Tensor:
+    """The chunk's place in x (B, heads, L, n) as (heads of all images, queries, n) to write to; a
     new tensor where that is no view."""
-    part = x[piece.images, piece.heads, piece.queries]
+    part = x[chunk.images, chunk.heads, chunk.queries]
     return part.flatten(0, 1) if part.is_contiguous() else part.new_empty(
-        piece.size, *part.shape[2:])
+        chunk.size, *part.shape[2:])
 
 
-def _put(part: Tensor, x: Tensor, piece: Piece) -> None:
+def _put(part: Tensor, x: Tensor, chunk: Chunk) -> None:
     """Write what :func:`_flat` gave to x, unless it is there."""
     if part.untyped_storage()._cdata != x.untyped_storage()._cdata:
-        x[piece.images, piece.heads, piece.queries] = piece.by_image(part)
+        x[chunk.images, chunk.heads, chunk.queries] = chunk.by_image(part)
