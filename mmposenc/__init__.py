@@ -1,12 +1,12 @@
 """Any position encoding, in any backbone or DETR encoder, by one line of config.
 
 Importing this package imports neither torch nor OpenMMLab. It installs an import hook, so that mmcv
-and torchvision can be imported without their compiled operators (see :mod:`mmposenc.operators`).
+and torchvision can be imported without their compiled operators (see :mod:`mmposenc.compat`).
 Import it before them: ``import mmposenc`` first, or start a script by ``mmposenc run SCRIPT``.
 """
 from typing import Any
 
-from . import operators as compat
+from . import compat
 
 __version__ = "0.1.0"
 

@@ -1,4 +1,4 @@
-"""What the tests of mmposenc.operators share: random cases, and operators as loops written from
+"""What the tests of mmposenc.compat share: random cases, and operators as loops written from
 their definitions."""
 import math
 

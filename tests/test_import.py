@@ -27,7 +27,7 @@ import mmposenc
 assert mmposenc.__version__
 assert not {{'torch', 'torchvision', 'numpy', *{MM}}} & set(sys.modules)
 before = list(sys.meta_path)
-mmposenc.operators.prepare()
+mmposenc.compat.prepare()
 assert sys.meta_path == before
 """)
     assert out == ''

@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _list() -> None:
-    from ..operators.papers import tables
+    from ..catalog.papers import tables
     width = max(map(len, tables())) + 2
     for name, table in tables().items():
         print(f'{name:<{width}}{table.source}: {table.title} ({table.here} rows here)')
@@ -53,7 +53,7 @@ def _table(name: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ..operators.papers import table
+    from ..catalog.papers import table
     shown = table(name)
     print(f'{shown.source}, {name.rpartition("/")[2]}: {shown.title}. {shown.url}')
     drawn = Table(box=box.SIMPLE)

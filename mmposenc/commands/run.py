@@ -39,7 +39,7 @@ def find_script(name: str) -> Path:
         if not Path(name).is_file():
             raise FileNotFoundError(f'there is no script {name!r}')
         return Path(name)
-    from ..operators.configs import package_folder
+    from ..catalog.configs import package_folder
     package, _, relative = name.partition('::')
     folder = package_folder(package)
     for place in (folder / '.mim', folder, folder.parent):

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from mmposenc import engine
+from mmposenc.catalog import papers
 from mmposenc.encodings import RelativeEncoding, TokenEncoding
 from mmposenc.engine.config.models import build_model
 from mmposenc.engine.variants.applying import apply, check_fits
 from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.engine.variants.rows import encodings_of, rows_of
 from mmposenc.lab.compare.running.planning import _check_all_fit
-from mmposenc.operators import papers
 
 SMALL = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 #: Of each kind of model and of each way to leave a row out one.

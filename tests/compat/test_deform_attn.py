@@ -2,7 +2,7 @@ import pytest
 import torch
 from compat_loops import DEVICES
 
-from mmposenc.operators.deform_attn import ms_deform_attn_backward
+from mmposenc.compat.deform_attn import ms_deform_attn_backward
 
 pytest.importorskip('mmcv')
 

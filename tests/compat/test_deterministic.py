@@ -4,8 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from mmposenc.operators import deterministic
-from mmposenc.operators.deterministic import deterministic_forms
+from mmposenc.compat import deterministic
+from mmposenc.compat.deterministic import deterministic_forms
 
 
 def agree(form, theirs, *inputs, **options):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scripts import run_python
 
-from mmposenc.operators import ext, missing
+from mmposenc.compat import ext, missing
 
 
 @cache
@@ -69,7 +69,7 @@ def test_layers_that_cannot_run_are_refused_when_they_are_built():
     """But those that mmcv runs on a CPU without an operator (GroupAll, FusedBiasLeakyReLU, SyncBN
     in evaluation)."""
     ops = pytest.importorskip('mmcv.ops')
-    if sys.modules['mmcv._ext'].__spec__.origin != 'mmposenc.operators.ext':
+    if sys.modules['mmcv._ext'].__spec__.origin != 'mmposenc.compat.ext':
         pytest.skip('mmcv is compiled')
     without = list(layers_without_operators())
     known = {layer.__name__ for layer in without}
@@ -94,7 +94,7 @@ def test_layers_that_cannot_run_are_refused_when_they_are_built():
 def test_a_model_of_mmdet_says_what_it_needs_when_it_is_built():
     registry = pytest.importorskip('mmdet.registry')
     pytest.importorskip('mmdet.models')
-    if sys.modules['mmcv._ext'].__spec__.origin != 'mmposenc.operators.ext':
+    if sys.modules['mmcv._ext'].__spec__.origin != 'mmposenc.compat.ext':
         pytest.skip('mmcv is compiled')
     cfg = dict(type='mmdet.ResNet', depth=50, dcn=dict(type='DCNv2', deform_groups=1),
                stage_with_dcn=(False, False, False, True))
@@ -120,16 +120,16 @@ try:
 except ImportError:
     sys.exit(77)
 import importlib.util
-if importlib.util.find_spec('mmcv._ext').origin != 'mmposenc.operators.ext':
+if importlib.util.find_spec('mmcv._ext').origin != 'mmposenc.compat.ext':
     sys.exit(77)
 import copy, inspect, pickle
 import mmcv._ext as ext
-from mmposenc.operators.nms import nms
+from mmposenc.compat.nms import nms
 assert ext.nms is nms
 assert not hasattr(ext, '__path__') and not hasattr(ext, '__all__')
 inspect.getmodule(ext), repr(ext), dir(ext)
 from mmcv.ops import get_compiling_cuda_version
-assert get_compiling_cuda_version() == 'not compiled (mmposenc.operators)'
+assert get_compiling_cuda_version() == 'not compiled (mmposenc.compat)'
 """)
 
 
@@ -144,5 +144,5 @@ import mmposenc, mmcv
 mmcv.__path__.insert(0, sys.argv[1])
 import mmcv._ext
 assert mmcv._ext.marker == 42 and not hasattr(mmcv._ext, 'nms')
-assert not any(name.startswith('mmposenc.operators.nms') for name in sys.modules)
+assert not any(name.startswith('mmposenc.compat.nms') for name in sys.modules)
 """, tmp_path)

@@ -5,7 +5,7 @@ import torch
 from compat_loops import DEVICES, DTYPES
 
 import mmposenc  # noqa: F401  (before mmcv's operators)
-from mmposenc.operators.focal_loss import sigmoid_focal_loss_backward, sigmoid_focal_loss_forward
+from mmposenc.compat.focal_loss import sigmoid_focal_loss_backward, sigmoid_focal_loss_forward
 
 
 def naive_loss(x, is_target, gamma, alpha):

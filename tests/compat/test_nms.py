@@ -6,8 +6,8 @@ import pytest
 import torch
 from compat_loops import DEVICES, DTYPES, disjoint_boxes, iou_by_hand, naive_nms, random_boxes
 
-from mmposenc.operators import nms as module
-from mmposenc.operators.nms import nms, softnms
+from mmposenc.compat import nms as module
+from mmposenc.compat.nms import nms, softnms
 
 
 def naive_softnms(boxes, scores, iou_threshold, sigma, min_score, method, offset):

@@ -7,8 +7,8 @@ import torch
 from compat_loops import DTYPES, naive_roi_align, random_case
 
 import mmposenc  # noqa: F401  (before mmcv's and torchvision's operators)
-from mmposenc.operators import roi_align as align_module
-from mmposenc.operators.roi_align import roi_align_backward, roi_align_forward
+from mmposenc.compat import roi_align as align_module
+from mmposenc.compat.roi_align import roi_align_backward, roi_align_forward
 
 mmcv, vision = pytest.importorskip('mmcv.ops'), pytest.importorskip('torchvision.ops')
 SIZE, SCALE = (3, 2), 0.25

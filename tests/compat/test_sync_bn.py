@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from mmposenc.operators import sync_bn
+from mmposenc.compat import sync_bn
 
 from mmcv.ops import SyncBatchNorm  # isort: skip  (after mmposenc)
 

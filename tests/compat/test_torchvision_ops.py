@@ -29,7 +29,7 @@ def test_nms_and_batched_nms(iou_threshold):
 def test_the_threshold_is_compared_in_float64():
     """IoU 3 / 10 in float32 is more than .3 and not more than its float32: torchvision drops it,
     mmcv keeps it."""
-    from mmposenc.operators.nms import nms
+    from mmposenc.compat.nms import nms
     boxes = torch.tensor([[0., 0, 10, 1], [0, 0, 3, 1]])
     scores = torch.tensor([0.9, 0.8])
     assert ops.nms(boxes, scores, 0.3).tolist() == [0]
@@ -84,7 +84,7 @@ def test_autocast_and_half_precision():
 
 
 def test_what_has_no_form_says_so():
-    from mmposenc.operators.torchvision_ops import without_form
+    from mmposenc.compat.torchvision_ops import without_form
     with pytest.raises(NotImplementedError, match='torchvision::qnms is not available: the binary'):
         without_form('qnms')(torch.zeros(1, 4))
 

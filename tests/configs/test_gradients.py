@@ -15,9 +15,9 @@ from tinymodels import build, collated, samples, shrink
 from torch import nn
 
 import mmposenc  # noqa: F401
+from mmposenc.catalog import papers
 from mmposenc.encodings import TokenEncoding, position_tables
 from mmposenc.engine import load_config
-from mmposenc.operators import papers
 
 ROOT = Path(__file__).resolve().parents[2] / 'configs'
 #: What a folder has besides the kind of its first config.

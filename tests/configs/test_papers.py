@@ -6,8 +6,8 @@ from mmengine.config import Config
 from scripts import ROOT, load_tool
 
 from mmposenc import commands
+from mmposenc.catalog import papers
 from mmposenc.engine import load_config
-from mmposenc.operators import papers
 
 pytest.importorskip('mmpretrain')
 TOOL = load_tool('model_table')

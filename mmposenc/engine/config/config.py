@@ -7,9 +7,9 @@ from pathlib import Path
 from mmengine.config import Config
 from mmengine.runner import Runner
 
+from mmposenc.catalog.configs import find_config
+from mmposenc.catalog.papers import find_changed
 from mmposenc.command_line import describe
-from mmposenc.operators.configs import find_config
-from mmposenc.operators.papers import find_changed
 
 from .timm import PREFIX, timm_config
 from .variables import check_variables

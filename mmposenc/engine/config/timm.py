@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 from mmengine.config import Config
 
+from mmposenc.catalog.configs import find_config
 from mmposenc.checkpoint.hub import is_name
 from mmposenc.command_line import describe
-from mmposenc.operators.configs import find_config
 from mmposenc.registry import MODELS
 
 PREFIX = 'timm:'

@@ -21,7 +21,7 @@ from torch import distributed as dist
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
 from mmposenc.checkpoint.integrity import whole_file
 from mmposenc.checkpoint.mismatch import mismatch
-from mmposenc.operators.deterministic import deterministic_forms
+from mmposenc.compat.deterministic import deterministic_forms
 
 from ..config.models import written_beside
 from ..config.nodes import checked

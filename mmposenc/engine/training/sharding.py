@@ -15,8 +15,8 @@ from torch.distributed.checkpoint import state_dict as sharded
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
+from mmposenc.compat.deterministic import deterministic_forms
 from mmposenc.encodings import RelativeEncoding
-from mmposenc.operators.deterministic import deterministic_forms
 
 from .processes import join_on_a_cpu, synchronized
 

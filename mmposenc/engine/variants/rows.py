@@ -9,12 +9,12 @@ from mmengine.config import Config
 
 from mmposenc.backbones.archs import arch_options
 from mmposenc.backbones.swin_archs import ARCHS as SWINS
+from mmposenc.catalog import papers
 from mmposenc.checkpoint.pvt_archs import ARCHS as PVTS
 from mmposenc.checkpoint.vit_archs import ARCHS as VITS
 from mmposenc.engine.config.config import load_config
 from mmposenc.engine.config.nodes import listed
 from mmposenc.engine.config.testing import scope_of
-from mmposenc.operators import papers
 
 from .insertion import Insertion, find_insertion
 

@@ -22,13 +22,13 @@ from mmdet.models.layers.transformer import DetrTransformerDecoderLayer as MMDec
 from mmengine.model import ModuleList
 from torch import Tensor, nn
 
+from mmposenc.compat.deform_attn import host_shapes, ms_deform_attn_forward
 from mmposenc.detr.layers import (
     DetrEncoderLayer,
     MultiheadAttention,
     check_batch_first,
     ffn_and_norms,
 )
-from mmposenc.operators.deform_attn import host_shapes, ms_deform_attn_forward
 
 
 class MultiScaleDeformableAttention(MMCVDeformable):

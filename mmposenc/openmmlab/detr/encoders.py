@@ -8,8 +8,8 @@ from mmdet.models.layers.transformer import DeformableDetrTransformerEncoder
 from mmdet.models.layers.transformer.utils import MLP
 from torch import Tensor
 
+from mmposenc.compat.deform_attn import note_host_shapes
 from mmposenc.detr.encoders import DetrEncoder, HWShapes, check_levels
-from mmposenc.operators.deform_attn import note_host_shapes
 
 from .decoders import DeformableEncoderLayer
 

@@ -34,12 +34,12 @@ def hide_onedl_line(module: ModuleType) -> None:
 def provide_torchvision_operators(module: ModuleType) -> None:
     """Gives torchvision its operators where ``torchvision.extension`` could not load them."""
     if not module._has_ops():
-        importlib.import_module('mmposenc.operators.torchvision_ops').provide(module)
+        importlib.import_module('mmposenc.compat.torchvision_ops').provide(module)
 
 
 def refuse_layers_without_operators(module: ModuleType) -> None:
     """Lets layers of ``mmcv.ops`` that cannot run say so when they are built."""
-    importlib.import_module('mmposenc.operators.missing').refuse_layers(module)
+    importlib.import_module('mmposenc.compat.missing').refuse_layers(module)
 
 
 def know_this_package(module: ModuleType) -> None:
@@ -54,7 +54,7 @@ def load_without_running_code(module: ModuleType) -> None:
 
 def cache_where_it_can_be_written(module: ModuleType) -> None:
     """``numba.core.config``: a folder for the cache, where the home has none."""
-    importlib.import_module('mmposenc.operators.numba_cache').provide_folder(module)
+    importlib.import_module('mmposenc.compat.numba_cache').provide_folder(module)
 
 
 def find_configs(module: ModuleType) -> None:
@@ -119,7 +119,7 @@ def find_our_loading(owner: Any, name: str) -> None:
 
 
 def _configs() -> ModuleType:
-    return importlib.import_module('mmposenc.operators.configs')
+    return importlib.import_module('mmposenc.catalog.configs')
 
 
 HOOKS: dict[str, Callable[[ModuleType], None]] = {
@@ -142,13 +142,13 @@ HOOKS: dict[str, Callable[[ModuleType], None]] = {
 
 
 class FallbackLoader(Loader):
-    """Serves ``mmposenc.operators.ext`` under the name ``mmcv._ext``."""
+    """Serves ``mmposenc.compat.ext`` under the name ``mmcv._ext``."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        fallback = importlib.import_module('mmposenc.operators.ext')
+        fallback = importlib.import_module('mmposenc.compat.ext')
         module.__doc__ = fallback.__doc__
         module.__dict__['__getattr__'] = fallback.get_op
 
@@ -160,7 +160,7 @@ class FallbackFinder(MetaPathFinder):
                   target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname != 'mmcv._ext':
             return None
-        return ModuleSpec(fullname, FallbackLoader(), origin='mmposenc.operators.ext')
+        return ModuleSpec(fullname, FallbackLoader(), origin='mmposenc.compat.ext')
 
 
 def followed_by(hook: Callable[[ModuleType], None],

@@ -10,7 +10,7 @@ from typing import Any
 from . import deform_attn, focal_loss, nms, roi_align, sync_bn
 from .missing import missing
 
-NOT_COMPILED = 'not compiled (mmposenc.operators)'
+NOT_COMPILED = 'not compiled (mmposenc.compat)'
 
 #: By the module that has them; functions are called as mmcv's operators are.
 _FORMS: dict[ModuleType, str] = {

@@ -89,7 +89,7 @@ def refuse_layers(ops: ModuleType) -> None:
     Without it a model fails in its first step, after all data were loaded.
     """
     spec = getattr(sys.modules.get('mmcv._ext'), '__spec__', None)
-    if spec is None or spec.origin != 'mmposenc.operators.ext':
+    if spec is None or spec.origin != 'mmposenc.compat.ext':
         return  # compiled
     inside = [module for name, module in sys.modules.items() if name.startswith(ops.__name__ + '.')]
     for name, operator in LAYERS.items():

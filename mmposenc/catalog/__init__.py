@@ -1,0 +1,2 @@
+"""Configs by name: ``mmposenc::detection/...`` and ``mmdet::...`` of installed packages
+(configs.py), and those of the papers' tables, ``paper::...`` (papers.py)."""
