@@ -14,8 +14,8 @@ from jupyter_cache import get_cache
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
-from mmposenc.console_streams import safe_streams
-from mmposenc.names import CLASSES
+from mmposenc.class_index import CLASSES
+from mmposenc.terminal.streams import safe_streams
 
 
 class FoldersAsText(SphinxTransform):
@@ -49,7 +49,7 @@ class SharpFigures(SphinxTransform):
 
 
 class Classes(Directive):
-    """``.. classes:: hook`` documents every class of that registry in mmposenc/names.py,
+    """``.. classes:: hook`` documents every class of that registry in mmposenc/class_index.py,
     ``.. classes:: model openmmlab.detr`` those of some modules: one that is added there is here."""
 
     required_arguments = 1
@@ -62,7 +62,7 @@ class Classes(Directive):
                  if not rooms or module.startswith(tuple(rooms))]
         section = nodes.section()
         section.document = self.state.document
-        self.state.nested_parse(StringList(lines, source='mmposenc/names.py'), 0, section)
+        self.state.nested_parse(StringList(lines, source='mmposenc/class_index.py'), 0, section)
         return section.children
 
 

@@ -20,13 +20,13 @@ def __getattr__(name: str) -> Any:
     ``mmposenc.predict``."""
     if name not in _FUNCTIONS and not name[:1].isupper():
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    from .names import class_of_name, load_class
+    from .class_index import class_of_name, load_class
     return load_class(_FUNCTIONS[name], name) if name in _FUNCTIONS else class_of_name(name)
 
 
 def __dir__() -> list[str]:
+    from .class_index import CLASSES
     from .encodings import ENCODINGS
-    from .names import CLASSES
     classes = {name for table in CLASSES.values() for name in table}
     return sorted({*globals(), *_FUNCTIONS, *classes, *ENCODINGS})
 

@@ -2,7 +2,7 @@
 ``type='mmposenc.PVT'`` without ``custom_imports``."""
 from typing import Any
 
-from .installed import require
+from .dependencies import require
 
 require(__name__)
 
@@ -10,9 +10,9 @@ from mmengine import registry as theirs
 from mmengine.registry import Registry
 
 from . import encodings
+from .class_index import CLASSES, load_class
 from .encodings import build
-from .names import CLASSES, load_class
-from .own_classes import class_of_file, is_file_class
+from .user_classes import class_of_file, is_file_class
 
 
 class LazyRegistry(Registry):

@@ -30,8 +30,8 @@ def pytest_configure(config):
 
     Configs are written as they are: the sum of what mmengine's formatter takes (a second for
     each of the four times a training writes its config) was a third of all trainings."""
-    from mmposenc import console_streams
-    console_streams.SILENCE = 3600.0
+    from mmposenc.terminal import streams
+    streams.SILENCE = 3600.0
     with contextlib.suppress(ImportError):
         from yapf.yapflib import yapf_api
         yapf_api.FormatCode = lambda text, **options: (text, False)

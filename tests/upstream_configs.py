@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from mmposenc.names import CLASSES
+from mmposenc.class_index import CLASSES
 
 #: The modules of the drop-ins, by their names.
 DROP_INS = {name: module for name, module in CLASSES['model'].items()

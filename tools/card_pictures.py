@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mmposenc.command_line import Parser, reported, suggest
 from mmposenc.commands import inspect, train
+from mmposenc.terminal.messages import Parser, reported, suggest
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = """_base_ = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'

@@ -15,11 +15,11 @@ from typing import Any
 from mmengine.config import Config
 
 from mmposenc import engine
-from mmposenc.command_line import Parser, reported
-from mmposenc.console_streams import doing
 from mmposenc.engine.variants.applying import check_fits
 from mmposenc.engine.variants.encodings import NAMES, read_entries
 from mmposenc.lab.compare.page.exports import csv_rows
+from mmposenc.terminal.messages import Parser, reported
+from mmposenc.terminal.streams import doing
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / 'docs' / 'tables' / 'fits.csv'

@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from mmposenc.catalog.papers import Number, Table, config_of, models, tables
-from mmposenc.command_line import Parser, reported, suggest
 from mmposenc.lab.compare.page.exports import csv_rows
+from mmposenc.terminal.messages import Parser, reported, suggest
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Columns that metafiles have, and what they call them.

@@ -1,5 +1,5 @@
 """Backbones that take any position encoding."""
-from ..names import lazy_classes
+from ..class_index import lazy_classes
 from .checkpoints import load_pretrained
 from .complexity import count_macs
 from .layers import LayerNorm2d

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..command_line import suggest
 from ..encodings.base import RelativeConfig
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions, split_places
 from ..encodings.sharing import share_encodings
 from ..functional.grids import as_grid
+from ..terminal.messages import suggest
 from .checkpoints import load_pretrained
 from .freezing import store_matrices
 from .lora import add_lora

@@ -14,7 +14,7 @@ from torch import nn
 
 from ..checkpoint import load_checkpoint
 from ..checkpoint.hub import is_name
-from ..installed import require
+from ..dependencies import require
 
 if TYPE_CHECKING or find_spec('mmengine') is None:
     class BaseModule(nn.Module):

@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 from pathlib import Path
 
-from ..command_line import suggest
+from ..terminal.messages import suggest
 from . import papers
 
 
@@ -22,7 +22,7 @@ def package_folder(package: str) -> Path:
     """
     spec = importlib.util.find_spec(package) if package.isidentifier() else None
     if spec is None or not spec.origin:
-        advice = importlib.import_module('mmposenc.installed').how_to_get(package)
+        advice = importlib.import_module('mmposenc.dependencies').how_to_get(package)
         raise FileNotFoundError(f'there is no package {package!r}{advice}')
     return Path(spec.origin).parent
 

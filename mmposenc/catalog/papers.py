@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from ..command_line import suggest
+from ..terminal.messages import suggest
 
 Number = int | float | str | None
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from ..command_line import describe
+from ..terminal.messages import describe
 
 #: Takes lines for the log; with mmengine its logger.
 say: Callable[[str], None] = logging.getLogger('mmposenc').info

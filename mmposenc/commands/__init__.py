@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> None:
     if name == 'run':  # the script does with its streams what it wants
         _main(name, words)
         return
-    from ..console_streams import safe_streams
+    from ..terminal.streams import safe_streams
     with safe_streams():
         _main(name, words)
 
@@ -63,7 +63,7 @@ def _main(name: str, words: list[str]) -> None:
         print(mmposenc.__version__)
         return
     if name not in COMMANDS:
-        from ..command_line import suggest
+        from ..terminal.messages import suggest
         print(f'error: there is no command {name!r}{suggest(name, COMMANDS)}\n'
               f'(known are {", ".join(COMMANDS)})', file=sys.stderr)
         sys.exit(2)
@@ -74,7 +74,7 @@ def _load(name: str, words: list[str]) -> Callable[[list[str]], None]:
     """The function of a command. If a package is missing, the program ends with one line."""
     import argparse
 
-    from ..command_line import reported
+    from ..terminal.messages import reported
     with reported(argparse.Namespace(traceback='--traceback' in words)):
         main: Callable[[list[str]], None] = importlib.import_module(
             f'{__name__}.{COMMANDS[name][0]}').main

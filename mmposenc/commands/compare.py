@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..command_line import Parser, in_a_line, reported
-from ..command_options import COUNT, INDEX, SEED, SIDE, add_config, number_between
+from ..terminal.messages import Parser, in_a_line, reported
+from ..terminal.options import COUNT, INDEX, SEED, SIDE, add_config, number_between
 
 #: A factor above 0.
 size_of = number_between(0, 100, 'above 0, such as 1.5')

@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..command_line import Parser, reported
+from ..terminal.messages import Parser, reported
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..command_line import reported
-from ..command_options import (
+from ..terminal.messages import reported
+from ..terminal.options import (
     OPSET,
     SIDE,
     TOLERANCE,

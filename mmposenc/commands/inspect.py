@@ -11,8 +11,8 @@ import argparse
 import contextlib
 import sys
 
-from ..command_line import reported
-from ..command_options import SEED, SIDE, USUAL, add_data, config_parser, refuse_without, sides
+from ..terminal.messages import reported
+from ..terminal.options import SEED, SIDE, USUAL, add_data, config_parser, refuse_without, sides
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

@@ -12,8 +12,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..command_line import Parser, reported
-from ..command_options import COUNT, refuse_without
+from ..terminal.messages import Parser, reported
+from ..terminal.options import COUNT, refuse_without
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

@@ -9,8 +9,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..command_line import Parser, reported
-from ..command_options import add_config, add_data
+from ..terminal.messages import Parser, reported
+from ..terminal.options import add_config, add_data
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

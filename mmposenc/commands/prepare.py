@@ -13,14 +13,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ..command_line import Parser, reported
-from ..command_options import SEED, number_between
 from ..engine.prepare.labels import KINDS
 from ..engine.prepare.mnist import prepare_mnist5k
 from ..engine.prepare.nuclei import prepare_nuclei
 from ..engine.prepare.own import GROUPS, prepare_own
 from ..engine.prepare.pretrained import prepare_pretrained
 from ..engine.prepare.trees import prepare_trees
+from ..terminal.messages import Parser, reported
+from ..terminal.options import SEED, number_between
 
 FETCHES: dict[str, tuple[Callable[[Path, Path], object], str]] = {
     'trees': (prepare_trees, 'download and cut the tree crowns (20.6 MB, MIT)'),

@@ -23,8 +23,8 @@ import sys
 import time
 from pathlib import Path
 
-from ..command_line import Parser, reported
-from ..command_options import SEED
+from ..terminal.messages import Parser, reported
+from ..terminal.options import SEED
 
 #: The configs for trees and nuclei. In the same folder lie configs with -block, for another test of
 #: the trees, and with -quick, for training from random weights.
@@ -59,7 +59,7 @@ def _file(text: str) -> Path:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
-        from ..installed import require
+        from ..dependencies import require
         for room in 'mmposenc.openmmlab.detection', 'mmposenc.openmmlab.segmentation':
             require(room)
         task = '' if args.task == 'detection' else f'-{args.task}'

@@ -12,7 +12,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from ..command_line import Parser, reported
+from ..terminal.messages import Parser, reported
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

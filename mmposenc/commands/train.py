@@ -5,8 +5,8 @@
 """
 import argparse
 
-from ..command_line import reported
-from ..command_options import add_run_options, config_parser, parse_run
+from ..terminal.messages import reported
+from ..terminal.options import add_run_options, config_parser, parse_run
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

@@ -9,7 +9,7 @@ microseconds and imports neither torch nor mmcv:
 - numba gets a folder for its cache where the home of the user cannot be written;
 - ``mmposenc::detection/...``, ``mmseg::...`` name configs of what is installed.
 
-A package that needs OpenMMLab asks :mod:`mmposenc.installed` before it imports any of it.
+A package that needs OpenMMLab asks :mod:`mmposenc.dependencies` before it imports any of it.
 """
 import sys
 

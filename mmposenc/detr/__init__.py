@@ -1,5 +1,5 @@
 """DETR's encoder with position encodings, on torch; the detectors need mmdet."""
-from ..names import lazy_classes
+from ..class_index import lazy_classes
 from .boxes import BoxRPB, PositionRelation
 from .encoders import DetrEncoder
 from .hybrid import HybridEncoder

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from ..command_line import suggest
+from ..class_index import class_of_name
 from ..functional.grids import as_grid
-from ..names import class_of_name
-from ..own_classes import class_of_file, is_file_class
+from ..terminal.messages import suggest
+from ..user_classes import class_of_file, is_file_class
 from .base import RelativeConfig, RelativeEncoding, TokenEncoding
 
 EncodingConfig = nn.Module | dict[str, Any]

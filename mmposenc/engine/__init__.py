@@ -8,7 +8,7 @@
 
 The names below are what commands and scripts call. Each is imported when it is asked for.
 """
-from ..names import CLASSES, lazy
+from ..class_index import CLASSES, lazy
 
 #: The classes of this package that configs name, what else is called, and the module of each.
 _MODULES = {

@@ -29,8 +29,8 @@ from rich.progress import (
 )
 
 from ..backbones.structure import encoding_lines
-from ..command_line import Prints, printable
-from ..console_streams import doing
+from ..terminal.messages import Prints, printable
+from ..terminal.streams import doing
 from .first_lines import lower_interval, warm_up_lines, weights_line
 
 #: Packages whose lines go to the log file, not to the console.

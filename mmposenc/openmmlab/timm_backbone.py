@@ -9,12 +9,12 @@ from torch import Tensor
 
 from ..checkpoint.files import read_checkpoint
 from ..checkpoint.rules import shown
-from ..command_line import suggest
 from ..encodings.base import RelativeConfig
 from ..encodings.build import listed
 from ..encodings.placement import EncodingConfigs, Positions
 from ..functional.masking import split_prefix, tokens_to_map
 from ..integrations import timm as integration
+from ..terminal.messages import suggest
 
 import timm  # isort: skip  (after mmposenc has provided torchvision's operators)
 

@@ -13,7 +13,7 @@ from mmengine.config import Config  # noqa: E402
 from mmengine.hub import get_config, hub  # noqa: E402
 
 from mmposenc.catalog.configs import find_config, package_folder  # noqa: E402
-from mmposenc.installed import how_to_get  # noqa: E402
+from mmposenc.dependencies import how_to_get  # noqa: E402
 
 NAMES = {'mmdet': 'retinanet/retinanet_r50_fpn_1x_coco.py',
          'mmseg': 'fcn/fcn_r50-d8_4xb2-40k_cityscapes-512x1024.py',

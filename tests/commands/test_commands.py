@@ -7,14 +7,13 @@ import pytest
 from scripts import ROOT, load_tool, run_python
 
 import mmposenc
-from mmposenc import command_options
 from mmposenc.checkpoint import SOURCES
-from mmposenc.command_line import printable, reported
-from mmposenc.command_options import USUAL
 from mmposenc.commands import COMMANDS, convert, export, main
 from mmposenc.engine.apps import export as engine_export
 from mmposenc.engine.config import nodes as config_sizes
 from mmposenc.engine.config import options
+from mmposenc.terminal.messages import printable, reported
+from mmposenc.terminal.options import USUAL, config_parser
 
 SCRIPTS = {'train': 'train', 'test': 'test', 'convert': 'convert_checkpoint',
            'browse': 'browse_dataset', 'prepare': 'prepare_data'}
@@ -107,7 +106,7 @@ def test_what_help_lists_is_what_the_commands_can_do() -> None:
 
 def test_options_of_the_config_are_read_as_mmengine_reads_them(tmp_path, capsys) -> None:
     (tmp_path / 'config.py').write_text('train_cfg = dict(a=1)\nval_cfg = None\n')
-    parser = command_options.config_parser('what it does', 'a=1')
+    parser = config_parser('what it does', 'a=1')
     args = parser.parse_args([str(tmp_path / 'config.py'), '--cfg-options', 'train_cfg.a=3',
                               'train_cfg.b=[1,(2.5,x)]', '--cfg-options', 'val_cfg.c=p=q',
                               'val_cfg.d=None'])

@@ -15,10 +15,10 @@ from scripts import named
 from tinydata import tiny_detector
 from tinytasks import classifier_config
 
-from mmposenc.command_line import reported
 from mmposenc.commands import main
 from mmposenc.engine import ProgressBarHook
 from mmposenc.engine.console import quiet, threshold
+from mmposenc.terminal.messages import reported
 
 
 @pytest.mark.parametrize('name, made', [('detector', tiny_detector),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tinybackbones import BUILD, flat
 
 from mmposenc import encodings
-from mmposenc.command_line import describe
+from mmposenc.terminal.messages import describe
 
 #: Right values of backbones' options, and a wrong one where there is one.
 SHARED = dict(

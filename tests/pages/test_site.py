@@ -12,7 +12,7 @@ from browser import Browser, needs_browser
 from running import ROOT
 
 from mmposenc import attention, backbones, checkpoint, detr, encodings, functional
-from mmposenc.names import CLASSES
+from mmposenc.class_index import CLASSES
 
 pytestmark = pytest.mark.slow
 pytest.importorskip('myst_nb')

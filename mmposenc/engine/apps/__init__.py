@@ -1,6 +1,6 @@
 """Uses of a config other than training: predictions, export, pictures of inputs,
 tables of results.
 """
-from mmposenc.installed import require
+from mmposenc.dependencies import require
 
 require(__name__)

@@ -14,8 +14,8 @@ from mmengine.config import Config
 from torch import Tensor, nn
 
 from mmposenc.checkpoint.integrity import whole_file
-from mmposenc.command_options import OPSET, TOLERANCE
-from mmposenc.console_streams import doing
+from mmposenc.terminal.options import OPSET, TOLERANCE
+from mmposenc.terminal.streams import doing
 
 from ..config.checks import check_checkpoint, check_folder
 from ..config.models import build_model, image_channels, load_weights, preprocessor_config

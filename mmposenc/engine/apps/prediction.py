@@ -16,7 +16,7 @@ from mmengine.dataset import Compose, pseudo_collate
 from mmengine.registry import TRANSFORMS, VISUALIZERS, init_default_scope
 from torch import nn
 
-from ...command_line import describe, in_a_line, printable
+from ...terminal.messages import describe, in_a_line, printable
 from ..config.checks import (
     check_checkpoint,
     check_folder,

@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 from torch import nn
 
 from mmposenc.checkpoint import hub
-from mmposenc.command_line import describe
+from mmposenc.terminal.messages import describe
 
 from ..config.checks import check_checkpoint
 from ..config.config import load_config

@@ -10,7 +10,7 @@ from typing import Any
 
 from mmengine.config import Config
 
-from mmposenc.command_line import suggest
+from mmposenc.terminal.messages import suggest
 
 from .config import LIVE_KEYS
 from .nodes import (

@@ -9,7 +9,7 @@ from mmengine.runner import Runner
 
 from mmposenc.catalog.configs import find_config
 from mmposenc.catalog.papers import find_changed
-from mmposenc.command_line import describe
+from mmposenc.terminal.messages import describe
 
 from .timm import PREFIX, timm_config
 from .variables import check_variables

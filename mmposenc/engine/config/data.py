@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from mmengine.config import Config
 
-from mmposenc.command_line import printable
+from mmposenc.terminal.messages import printable
 
 from ..prepare.labels import PICTURES
 from ..prepare.own import ADE_PARTS

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.checkpoint.mismatch import mismatch
-from mmposenc.command_line import describe
 from mmposenc.functional.image_sizes import ImgShapes, set_img_shapes
 from mmposenc.padding import keep_padding_out
+from mmposenc.terminal.messages import describe
 
 from .nodes import custom_hook, listed
 from .testing import scope_of

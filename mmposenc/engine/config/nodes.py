@@ -125,7 +125,7 @@ _HEIGHT_FIRST = {'RandomCrop': 'crop_size', 'RandomResizedCrop': 'scale'}
 #: Steps that draw one of several sizes for each image.
 _DRAWN = ('RandomResize', 'RandomChoiceResize', 'RandomChoice', 'Mosaic', 'RandomApply')
 #: Of an image that is looked at, if none is given, and its most pixels: weights of attention are
-#: numbers of pairs of cells. In words: ``USUAL`` of ``command_options.py``.
+#: numbers of pairs of cells. In words: ``USUAL`` of ``terminal/options.py``.
 _SIDE, _MOST = 224, 512 * 512
 
 

@@ -13,9 +13,9 @@ from mmengine.registry import MODELS as ROOT
 from mmengine.registry import OPTIMIZERS
 from mmengine.runner import Runner
 
-from mmposenc.command_line import suggest
 from mmposenc.encodings import RelativeEncoding, TokenEncoding
 from mmposenc.registry import MODELS
+from mmposenc.terminal.messages import suggest
 
 from .config import LIVE_KEYS, load_config, set_work_dir
 from .data import use_data

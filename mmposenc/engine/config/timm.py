@@ -8,8 +8,8 @@ from mmengine.config import Config
 
 from mmposenc.catalog.configs import find_config
 from mmposenc.checkpoint.hub import is_name
-from mmposenc.command_line import describe
 from mmposenc.registry import MODELS
+from mmposenc.terminal.messages import describe
 
 PREFIX = 'timm:'
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from PIL import Image
 
-from mmposenc.command_line import printable
+from mmposenc.terminal.messages import printable
 
 from .common import Log, PrepareError, build_folder
 from .labels import VOID, Picture, label_map, read_labels

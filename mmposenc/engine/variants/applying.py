@@ -11,7 +11,6 @@ from mmengine.config import Config
 from mmposenc.backbones.base import Backbone
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS
 from mmposenc.checkpoint.vit_archs import ARCHS
-from mmposenc.command_line import describe
 from mmposenc.encodings.build import required_sizes
 from mmposenc.engine.config.models import build_bare, image_channels, pass_once
 from mmposenc.engine.config.nodes import listed, tested_size, trained_size
@@ -20,6 +19,7 @@ from mmposenc.engine.config.testing import scope_of
 from mmposenc.functional.image_sizes import set_img_shapes
 from mmposenc.openmmlab.detr.positions import LEARNED_GRID
 from mmposenc.registry import MODELS
+from mmposenc.terminal.messages import describe
 
 from .encodings import Entry, changes_of
 from .insertion import Insertion, build_backbone, find_insertion

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from mmposenc import encodings
-from mmposenc.command_line import suggest
 from mmposenc.encodings import ENCODINGS, RelativeEncoding, TokenEncoding
 from mmposenc.encodings.build import wrong_contract
 from mmposenc.engine.config.nodes import listed
-from mmposenc.own_classes import class_by_name, class_of_file, is_file_class
+from mmposenc.terminal.messages import suggest
+from mmposenc.user_classes import class_by_name, class_of_file, is_file_class
 from mmposenc.user_yaml import read_yaml
 
 from .rows import PREFIX, rows_of, said

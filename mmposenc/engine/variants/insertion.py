@@ -9,10 +9,10 @@ from mmengine.config import Config, ConfigDict
 from mmengine.registry import MODELS as ROOT
 from mmengine.registry import init_default_scope
 
+from mmposenc.class_index import CLASSES
 from mmposenc.engine.config.nodes import bare_type, type_name
 from mmposenc.engine.config.options import accepted_arguments
 from mmposenc.engine.config.testing import scope_of
-from mmposenc.names import CLASSES
 
 #: mmdet's classes whose encoder takes encodings here; those of mmdet itself are replaced by ours.
 DETECTORS = tuple(name for name, module in CLASSES['model'].items()

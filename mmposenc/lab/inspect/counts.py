@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from mmposenc.backbones.complexity import multiply_accumulates
 from mmposenc.backbones.structure import encoding_kinds, encoding_lines, is_attention
-from mmposenc.command_line import describe
 from mmposenc.encodings.base import TokenEncoding
 from mmposenc.engine.config.models import build_bare, noise, pass_once
 from mmposenc.engine.config.testing import scope_of
+from mmposenc.terminal.messages import describe
 
 
 class Counts(NamedTuple):

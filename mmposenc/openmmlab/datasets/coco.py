@@ -13,7 +13,7 @@ from mmdet.datasets import CocoDataset as _CocoDataset
 from mmdet.datasets.api_wrappers import COCO
 from mmengine.logging import print_log
 
-from mmposenc.command_line import printable
+from mmposenc.terminal.messages import printable
 
 from .image_files import broken_files, check_file
 from .loading import NamedErrors

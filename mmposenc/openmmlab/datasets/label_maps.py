@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from PIL import Image
 
-from mmposenc.command_line import printable
+from mmposenc.terminal.messages import printable
 
 from .image_files import broken_file, sample, size_shown
 

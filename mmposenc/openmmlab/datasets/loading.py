@@ -7,7 +7,7 @@ from typing import Any
 import mmengine.fileio as fileio
 from mmcv.transforms import LoadImageFromFile as _LoadImageFromFile
 
-from mmposenc.command_line import describe
+from mmposenc.terminal.messages import describe
 
 from .image_files import (
     MAX_PIXELS,

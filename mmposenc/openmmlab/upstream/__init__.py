@@ -17,8 +17,8 @@ from torch import nn
 
 from ...backbones.checkpoints import fitted_weights
 from ...checkpoint import recognise
-from ...command_line import suggest
-from ...installed import how_to_get
+from ...dependencies import how_to_get
+from ...terminal.messages import suggest
 
 
 class Upstream(NamedTuple):

@@ -21,7 +21,6 @@ from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 from mmengine.registry import init_default_scope
 
-from mmposenc.command_line import in_a_line
 from mmposenc.engine.apps.pictures import rgb_bytes, write_picture
 from mmposenc.engine.apps.prediction import Artist
 from mmposenc.engine.apps.records import class_names, record_of
@@ -40,6 +39,7 @@ from mmposenc.engine.variants.applying import apply
 from mmposenc.engine.variants.encodings import Entry
 from mmposenc.engine.variants.sizes import resized
 from mmposenc.lab.inspect.counts import count
+from mmposenc.terminal.messages import in_a_line
 
 from ..study.files import read_json, write_json
 from ..study.study import Run, Study, planning_lock

@@ -13,7 +13,6 @@ from typing import Any
 
 from mmengine.config import Config
 
-from mmposenc.console_streams import doing
 from mmposenc.engine.config.checks import check_files, check_folder, check_sections
 from mmposenc.engine.config.nodes import tested_size
 from mmposenc.engine.config.options import read_config
@@ -23,6 +22,7 @@ from mmposenc.engine.variants.encodings import Entry, read_entries
 from mmposenc.engine.variants.insertion import find_insertion
 from mmposenc.engine.variants.rows import PREFIX
 from mmposenc.engine.variants.sizes import check_sizes
+from mmposenc.terminal.streams import doing
 
 from ..statistics.differences import LEAST_RUNS, visible
 from ..study.lengths import Length, length_of, set_length

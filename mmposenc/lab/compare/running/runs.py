@@ -21,13 +21,13 @@ from mmengine.config import Config
 from mmengine.dist import all_gather_object, is_main_process
 
 from mmposenc import engine
-from mmposenc.command_line import in_a_line
 from mmposenc.engine.training.checkpoints import latest_checkpoint
 from mmposenc.engine.training.finite import NotFinite, watched
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.training.processes import plain_model
 from mmposenc.engine.variants.applying import apply
 from mmposenc.engine.variants.sizes import resized
+from mmposenc.terminal.messages import in_a_line
 
 from ..study.files import read_json, write_json
 from ..study.lengths import set_length

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from mmposenc.command_line import in_a_line
 from mmposenc.engine.training.lock import check_unlocked
+from mmposenc.terminal.messages import in_a_line
 
 from ..study.files import write_json
 from ..study.study import Run, Study

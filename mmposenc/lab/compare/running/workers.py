@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mmposenc.command_line import in_a_line
+from mmposenc.terminal.messages import in_a_line
 
 from ..study.files import read_json, write_json
 

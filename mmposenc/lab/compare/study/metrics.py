@@ -8,11 +8,11 @@ from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
-from mmposenc.command_line import suggest
 from mmposenc.engine.apps.records import class_names
 from mmposenc.engine.config.checks import check_sections
 from mmposenc.engine.config.nodes import bare_type, listed
 from mmposenc.engine.config.testing import scope_of
+from mmposenc.terminal.messages import suggest
 
 #: Evaluators of mIoU.
 IOU = ('IoUMetric', 'ClassIoUMetric')

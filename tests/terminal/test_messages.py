@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from mmposenc import command_line
-from mmposenc.command_line import Parser, describe, reported
+from mmposenc.terminal import messages
+from mmposenc.terminal.messages import Parser, describe, reported
 
 ARGS = argparse.Namespace()
 
@@ -39,7 +39,7 @@ def test_a_signal_ends_without_a_traceback(signum, capsys) -> None:
 
 def test_one_line_more_is_counted_as_one(tmp_path) -> None:
     log = str(tmp_path / 'run.log')
-    said = command_line._report(ValueError('first\nsecond\nthird'), ARGS, {log})
+    said = messages._report(ValueError('first\nsecond\nthird'), ARGS, {log})
     assert said == f'error: first\nsecond\n(1 more line; the full message is in {log})'
     assert 'third' in open(log).read()
 
@@ -52,7 +52,7 @@ def test_torchrun_has_the_error_for_its_report(tmp_path, monkeypatch) -> None:
             raise ValueError('a label of its own')
     message = json.loads((tmp_path / 'error.json').read_text())['message']
     assert message['message'] == 'ValueError: a label of its own'
-    assert 'test_command_line.py' in message['extraInfo']['py_callstack']
+    assert 'test_messages.py' in message['extraInfo']['py_callstack']
 
 
 @pytest.mark.parametrize('error, text', [
@@ -74,7 +74,7 @@ def test_an_error_without_words_says_where_it_was_raised() -> None:
 
     with pytest.raises(SystemExit) as stop, reported(ARGS):
         library()
-    assert re.fullmatch(r'error: AssertionError in .*test_command_line\.py, line \d+: '
+    assert re.fullmatch(r'error: AssertionError in .*test_messages\.py, line \d+: '
                         'raise AssertionError', str(stop.value))
     for words in ('', 'Caught AssertionError in DataLoader worker process 0.\nOriginal Traceback '
                   '(most recent call last):\n  File "/a/loop.py", line 1, in _loop\n    f()\n'

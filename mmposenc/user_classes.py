@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from .command_line import describe, suggest
+from .terminal.messages import describe, suggest
 
 _MARK = '.py:'
 

@@ -1,6 +1,4 @@
-"""What all commands share: the argument parser, short error messages and a quiet console.
-
-Only the standard library is imported, so that a wrong argument is reported at once.
+"""The argument parser, short error messages and a quiet console.
 """
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from .console_streams import safe_streams
+from .streams import safe_streams
 
 #: Exceptions whose message is enough; for others the type is printed too.
 _PLAIN = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError,
@@ -89,7 +87,7 @@ def reported(args: argparse.Namespace) -> Iterator[None]:
     ``--traceback`` shows it.
     Ctrl-C and SIGTERM end the program without one, and with the status that shells give them;
     files that are half written are removed as after an error.
-    What happens to the standard streams ends nothing, see :func:`.console_streams.safe_streams`.
+    What happens to the standard streams ends nothing, see :func:`.streams.safe_streams`.
     """
     with safe_streams(), _reported(args):
         yield

@@ -6,8 +6,8 @@ import mmengine.registry
 import pytest
 
 import mmposenc.registry
+from mmposenc.class_index import CLASSES
 from mmposenc.encodings import ENCODINGS
-from mmposenc.names import CLASSES
 
 MM = ('mmdet', 'mmseg', 'mmpretrain')
 for library in MM:

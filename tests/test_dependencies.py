@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 import mmposenc
-from mmposenc.installed import ALSO_NEEDED, RELEASES, number, require
-from mmposenc.names import CLASSES
+from mmposenc.class_index import CLASSES
+from mmposenc.dependencies import ALSO_NEEDED, RELEASES, number, require
 
 ONEDL = {'torch': '2.13.0+cpu', 'numpy': '2.2.6', 'onedl-mmengine': '0.10.12',
          'onedl-mmcv': '2.3.6', 'onedl-mmdetection': '3.5.1', 'onedl-mmsegmentation': '1.4.2',

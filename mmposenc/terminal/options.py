@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
-from .command_line import Parser
+from .messages import Parser
 
 #: The default of ``--size`` in words; ``engine/config/nodes.py`` chooses it.
 USUAL = ('the size that the config trains with, reduced to the number of pixels of 512 x 512 if it '

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mmposenc import console_streams
-from mmposenc.command_line import reported
-from mmposenc.console_streams import SafeStream, doing, safe_streams
+from mmposenc.terminal import streams
+from mmposenc.terminal.messages import reported
+from mmposenc.terminal.streams import SafeStream, doing, safe_streams
 
 FULL = 'error: the work is done, but the standard output could not be written: ' \
        'No space left on device\n'
@@ -21,7 +21,7 @@ full_device = pytest.mark.skipif(not Path('/dev/full').exists(), reason='needs /
 WORK = """
 import sys
 from argparse import Namespace
-from mmposenc.command_line import reported
+from mmposenc.terminal.messages import reported
 with reported(Namespace()):
     for i in range(20000):
         print('a line of the work')
@@ -67,7 +67,7 @@ def test_other_errors_and_statuses_stay_what_they_are(capsys) -> None:
 
 
 def test_long_work_is_not_silent(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(console_streams, 'SILENCE', 0.2)
+    monkeypatch.setattr(streams, 'SILENCE', 0.2)
     monkeypatch.delenv('RANK', raising=False)
     with safe_streams():
         for i in range(6):  # lines of its own are enough
@@ -108,10 +108,10 @@ def test_a_log_that_cannot_be_written_is_named_once(tmp_path, capsys) -> None:
 def test_an_error_is_told_where_the_log_cannot_be_written(tmp_path, monkeypatch) -> None:
     from argparse import Namespace
 
-    from mmposenc import command_line
+    from mmposenc.terminal import messages
     (tmp_path / 'run.log').symlink_to('/dev/full')
     logs = iter([set(), {str(tmp_path / 'run.log')}])
-    monkeypatch.setattr(command_line, '_log_files', lambda: next(logs))
+    monkeypatch.setattr(messages, '_log_files', lambda: next(logs))
     with pytest.raises(SystemExit) as stop, reported(Namespace()):
         raise RuntimeError('one\ntwo\nthree\nfour')
     assert str(stop.value) == ('error: RuntimeError: one\ntwo\n(2 more lines; --traceback shows '

@@ -2,8 +2,8 @@
 import pytest
 
 from mmposenc.encodings import TokenEncoding, build_encoding
-from mmposenc.own_classes import class_by_name, class_of_file, is_file_class
 from mmposenc.registry import MODELS
+from mmposenc.user_classes import class_by_name, class_of_file, is_file_class
 
 OWN = 'from mmposenc.encodings import PEG\n\nclass Mine(PEG):\n    number = {}\n'
 

@@ -98,7 +98,7 @@ def load_class(module: str, name: str) -> Any:
     Raises:
         ImportError: the library that the module needs is not installed; it says what to install.
     """
-    from .installed import require
+    from .dependencies import require
     full_name = f'{__package__}.{module}'
     require(full_name)
     return getattr(import_module(full_name), name)
