@@ -50,7 +50,8 @@ class SharpFigures(SphinxTransform):
 
 class Classes(Directive):
     """``.. classes:: hook`` documents every class of that registry in mmposenc/class_index.py,
-    ``.. classes:: model openmmlab.detr`` those of some modules: one that is added there is here."""
+    ``.. classes:: model openmmlab.mmdet.detr`` those of some modules: one that is added there is
+    here."""
 
     required_arguments = 1
     optional_arguments = 9

@@ -12,7 +12,7 @@ from typing import Any
 #: For each registry, the module of each class. registry.py adds the encodings.
 CLASSES: dict[str, dict[str, str]] = {
     'model': {
-        'CPResNet': 'openmmlab.resnet',
+        'CPResNet': 'openmmlab.mmpretrain.resnet',
         'DeiT': 'backbones.vit',
         'LayerNorm2d': 'backbones.layers',
         'MixVisionTransformer': 'backbones.pvt',
@@ -22,43 +22,43 @@ CLASSES: dict[str, dict[str, str]] = {
         'SwinTransformer': 'openmmlab.upstream.swin',
         'SwinTransformerV2': 'openmmlab.upstream.swin',
         'ViT': 'backbones.vit',
-        'ClsDataPreprocessor': 'openmmlab.classification',
-        'DistillationHead': 'openmmlab.classification',
-        'DistilledClassifier': 'openmmlab.classification',
-        'TorchvisionClassifier': 'openmmlab.classification',
+        'ClsDataPreprocessor': 'openmmlab.mmpretrain.classification',
+        'DistillationHead': 'openmmlab.mmpretrain.classification',
+        'DistilledClassifier': 'openmmlab.mmpretrain.classification',
+        'TorchvisionClassifier': 'openmmlab.mmpretrain.classification',
         'TimmBackbone': 'openmmlab.timm_backbone',
-        'DetDataPreprocessor': 'openmmlab.detection',
-        'SegDataPreProcessor': 'openmmlab.segmentation',
+        'DetDataPreprocessor': 'openmmlab.mmdet.detection',
+        'SegDataPreProcessor': 'openmmlab.mmseg.segmentation',
         'BoxRPB': 'detr.boxes',
-        'ChannelMapper': 'openmmlab.detr.neck',
+        'ChannelMapper': 'openmmlab.mmdet.detr.neck',
         'HybridEncoder': 'detr.hybrid',
-        'ConditionalDETR': 'openmmlab.detr.detectors',
-        'DABDETR': 'openmmlab.detr.detectors',
-        'DDQDETR': 'openmmlab.detr.ddq',
-        'DETR': 'openmmlab.detr.detectors',
+        'ConditionalDETR': 'openmmlab.mmdet.detr.detectors',
+        'DABDETR': 'openmmlab.mmdet.detr.detectors',
+        'DDQDETR': 'openmmlab.mmdet.detr.ddq',
+        'DETR': 'openmmlab.mmdet.detr.detectors',
         'DetrEncoderLayer': 'detr.layers',
-        'DINO': 'openmmlab.detr.detectors',
-        'DeformableDETR': 'openmmlab.detr.detectors',
-        'GroundingDINO': 'openmmlab.detr.grounding',
-        'DeformableEncoderLayer': 'openmmlab.detr.decoders',
-        'MSDeformAttnPixelDecoder': 'openmmlab.detr.pixel_decoders',
-        'TransformerEncoderPixelDecoder': 'openmmlab.detr.pixel_decoders',
+        'DINO': 'openmmlab.mmdet.detr.detectors',
+        'DeformableDETR': 'openmmlab.mmdet.detr.detectors',
+        'GroundingDINO': 'openmmlab.mmdet.detr.grounding',
+        'DeformableEncoderLayer': 'openmmlab.mmdet.detr.decoders',
+        'MSDeformAttnPixelDecoder': 'openmmlab.mmdet.detr.pixel_decoders',
+        'TransformerEncoderPixelDecoder': 'openmmlab.mmdet.detr.pixel_decoders',
         'PositionRelation': 'detr.boxes',
-        'RetinaHead': 'openmmlab.detection',
+        'RetinaHead': 'openmmlab.mmdet.detection',
         'ConcatPyramid': 'openmmlab.necks',
         'SimpleFeaturePyramid': 'openmmlab.necks',
-        'EncoderDecoder': 'openmmlab.segmentation',
-        'SegTTAModel': 'openmmlab.segmentation',
+        'EncoderDecoder': 'openmmlab.mmseg.segmentation',
+        'SegTTAModel': 'openmmlab.mmseg.segmentation',
     },
     'dataset': {
-        'ADE20KDataset': 'openmmlab.datasets.segmentation',
-        'CocoDataset': 'openmmlab.datasets.coco',
+        'ADE20KDataset': 'openmmlab.mmseg.datasets',
+        'CocoDataset': 'openmmlab.mmdet.coco_dataset',
         'FewViews': 'engine.training.seeding',
-        'SegDataset': 'openmmlab.datasets.segmentation',
+        'SegDataset': 'openmmlab.mmseg.datasets',
     },
     'transform': {
         'LoadImageFromFile': 'openmmlab.datasets.loading',
-        'LoadSegAnnotations': 'openmmlab.datasets.segmentation',
+        'LoadSegAnnotations': 'openmmlab.mmseg.datasets',
     },
     'hook': {
         'AverageLossHook': 'engine.training.processes',
@@ -75,9 +75,9 @@ CLASSES: dict[str, dict[str, str]] = {
         'SegVisualizationHook': 'engine.apps.seg_visualization',
     },
     'metric': {
-        'ClassIoUMetric': 'openmmlab.segmentation',
-        'CocoMetric': 'openmmlab.coco_metric',
-        'DumpSegResults': 'openmmlab.segmentation',
+        'ClassIoUMetric': 'openmmlab.mmseg.segmentation',
+        'CocoMetric': 'openmmlab.mmdet.coco_metric',
+        'DumpSegResults': 'openmmlab.mmseg.segmentation',
     },
     'optim_wrapper': {'AmpOptimWrapper': 'engine.training.amp'},
     'optimizer wrapper constructor': {
@@ -93,7 +93,7 @@ CLASSES: dict[str, dict[str, str]] = {
 
 
 def load_class(module: str, name: str) -> Any:
-    """Import a class from a module of mmposenc, 'openmmlab.detr.detectors'.
+    """Import a class from a module of mmposenc, 'openmmlab.mmdet.detr.detectors'.
 
     Raises:
         ImportError: the library that the module needs is not installed; it says what to install.
@@ -109,7 +109,7 @@ def lazy_classes(package: str, *modules: str) -> tuple[list[str], Callable[[str]
 
     Args:
         package: full name of the package.
-        modules: prefixes of module names, 'openmmlab.detr'.
+        modules: prefixes of module names, 'openmmlab.mmdet.detr'.
     """
     found = {name: module for table in CLASSES.values() for name, module in table.items()
              if module.startswith(modules)}

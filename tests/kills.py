@@ -53,8 +53,8 @@ def prepare() -> None:
     from mmposenc.engine import AmpOptimWrapper
     for name in ('mmdet.models', 'mmdet.engine', 'mmdet.datasets.transforms', 'mmdet.evaluation',
                  'mmdet.visualization', 'mmposenc.backbones.pvt',
-                 'mmposenc.openmmlab.datasets.coco', 'mmposenc.openmmlab.datasets.loading',
-                 'mmposenc.openmmlab.detection'):
+                 'mmposenc.openmmlab.mmdet.coco_dataset', 'mmposenc.openmmlab.datasets.loading',
+                 'mmposenc.openmmlab.mmdet.detection'):
         importlib.import_module(name)  # after mmposenc; the registries would do it in each child
     runner.collect_env = dict
     Config.pretty_text = property(lambda self: 'text = None\n')

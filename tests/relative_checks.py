@@ -7,7 +7,8 @@ from unittest import mock
 import torch
 
 from mmposenc.attention.attend import attend
-from mmposenc.functional import Grid, as_grid, key_grid, limits
+from mmposenc.attention.fast import thresholds
+from mmposenc.functional import Grid, as_grid, key_grid
 
 #: (query grid, key grid): square, not square, one cell wide, keys pooled, keys at a fraction.
 GRIDS = [
@@ -135,7 +136,7 @@ def chunks_of(elements, *, long, keep):
     kept or computed again; the definition never chosen for being small."""
     least = 0 if long else 10 ** 9
     with mock.patch.multiple(
-            limits, CHUNK_BYTES=8 * elements, ROWS_BYTES=8 * elements,
+            thresholds, CHUNK_BYTES=8 * elements, ROWS_BYTES=8 * elements,
             KEPT_BYTES=2 ** 40 if keep else 0,
             WINDOW_KEPT_BYTES=2 ** 40 if keep else 0, DEFINITION_BYTES=0,
             RUNS_FROM=least, RUNS_WITH_VALUES_FROM=least, SHIFTS_FROM=least, HALVES_FROM=least):

@@ -44,7 +44,10 @@ def test_encodings_are_registered(name):
     ('mmposenc', [*ENCODINGS, *(name for _, name, _ in ALL)]),
     ('mmposenc.backbones', ['CPResNet', 'DeiT', 'PVT', 'Swin', 'ViT']),
     ('mmposenc.detr', ['DDQDETR', 'DETR', 'DINO', 'DeformableDETR', 'DetrEncoder']),
-    ('mmposenc.openmmlab.datasets', ['CocoDataset', 'LoadImageFromFile', 'SegDataset'])])
+    ('mmposenc.openmmlab.datasets', ['LoadImageFromFile']),
+    ('mmposenc.openmmlab.mmdet', ['CocoDataset', 'CocoMetric', 'DETR', 'RetinaHead']),
+    ('mmposenc.openmmlab.mmseg', ['EncoderDecoder', 'SegDataset']),
+    ('mmposenc.openmmlab.mmpretrain', ['CPResNet', 'DistilledClassifier'])])
 def test_packages_offer_their_classes(package, names):
     module = import_module(package)
     for name in names:
@@ -68,7 +71,7 @@ def test_a_class_can_be_inherited_from_and_asked_for_its_arguments():
 
     parameters = inspect.signature(Mine).parameters
     assert {'backbone', 'encoder', 'decoder', 'num_queries'} <= set(parameters)
-    from mmposenc.openmmlab.segmentation import EncoderDecoder
+    from mmposenc.openmmlab.mmseg.segmentation import EncoderDecoder
     assert 'decode_head' in inspect.signature(EncoderDecoder).parameters
 
 

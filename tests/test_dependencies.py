@@ -38,9 +38,9 @@ def test_nothing_installed():
 
 
 @pytest.mark.parametrize(('module', 'library', 'distribution'), [
-    ('mmposenc.openmmlab.detr.detectors', 'mmdet', 'onedl-mmdetection'),
-    ('mmposenc.openmmlab.segmentation', 'mmseg', 'onedl-mmsegmentation'),
-    ('mmposenc.openmmlab.resnet', 'mmpretrain', 'onedl-mmpretrain')])
+    ('mmposenc.openmmlab.mmdet.detr.detectors', 'mmdet', 'onedl-mmdetection'),
+    ('mmposenc.openmmlab.mmseg.segmentation', 'mmseg', 'onedl-mmsegmentation'),
+    ('mmposenc.openmmlab.mmpretrain.resnet', 'mmpretrain', 'onedl-mmpretrain')])
 def test_modules_that_need_one_library_more(module, library, distribution):
     installed = {name: version for name, version in ONEDL.items() if name != distribution}
     check(installed)

@@ -81,7 +81,7 @@ def test_a_class_imports_the_library_that_it_needs_and_no_other():
     run("""
 import sys
 from mmposenc import backbones, detr, engine, openmmlab
-from mmposenc.openmmlab import datasets
+from mmposenc.openmmlab import datasets, mmdet, mmpretrain, mmseg
 from mmposenc.registry import HOOKS, MODELS
 assert None not in (MODELS.get('mmposenc.PVT'), MODELS.get('mmposenc.PEG'),
                     HOOKS.get('mmposenc.ProgressBarHook'))
@@ -90,7 +90,7 @@ sys.modules['mmdet'] = None
 try:
     MODELS.get('mmposenc.DETR')()
 except ImportError as error:
-    assert 'mmposenc.openmmlab.detr.detectors needs mmdet of OpenMMLab' in str(error), error
+    assert 'mmposenc.openmmlab.mmdet.detr.detectors needs mmdet of OpenMMLab' in str(error), error
 else:
     raise AssertionError('built')
 """)
@@ -100,9 +100,9 @@ else:
 @has_openmmlab
 def test_openmmlab_imports_after_mmposenc_and_says_nothing_of_onedl():
     out = run("""
-import sys, mmposenc.openmmlab.datasets
+import sys, mmposenc.openmmlab.mmdet
 from mmengine.config.utils import MODULE2PACKAGE
-mmposenc.openmmlab.datasets.CocoDataset
+mmposenc.openmmlab.mmdet.CocoDataset
 assert {'mmdet', 'mmseg', 'mmpretrain'} & set(sys.modules) == {'mmdet'}
 assert MODULE2PACKAGE['mmposenc'] == 'mmposenc'  # so that both names of a config resolve
 import mmdet.models, mmseg.models, mmpretrain.models

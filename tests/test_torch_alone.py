@@ -95,8 +95,8 @@ refused(lambda: DetrEncoder(1, act), "act_cfg={'type': 'HSwish'")
 drop = dict(layer, ffn_cfg=dict(embed_dims=16, dropout_layer=dict(type='DropBlock')))
 refused(lambda: DetrEncoder(1, drop), "dropout_layer={'type': 'DropBlock'")
 from mmposenc import backbones, detr
-refused(lambda: backbones.CPResNet, 'mmposenc.openmmlab.resnet needs mmengine and mmcv')
-refused(lambda: detr.DETR, 'mmposenc.openmmlab.detr.detectors needs mmengine and mmcv')
+refused(lambda: backbones.CPResNet, 'mmposenc.openmmlab.mmpretrain.resnet needs mmengine and mmcv')
+refused(lambda: detr.DETR, 'mmposenc.openmmlab.mmdet.detr.detectors needs mmengine and mmcv')
 """)
 
 

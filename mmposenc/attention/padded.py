@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..functional import limits
 from ..functional.grids import Grid
 from ..functional.masking import extents_of_several, noted_extents, valid_extents
 from ..functional.tracing import is_compiling, may_read
+from .fast import thresholds
 
 if TYPE_CHECKING:
     from ..encodings.base import RelativeEncoding
@@ -118,8 +118,8 @@ def valid_keys(q: Tensor, padding: Tensor, encoding: RelativeEncoding | None,
     """
     if q.device.type != 'cpu' or not may_read(padding):
         return None
-    if (q.shape[2] * padding.shape[1] < limits.LEAVE_OUT_FROM
-            or float(padding.float().mean()) < limits.LEAVE_OUT_SHARE):
+    if (q.shape[2] * padding.shape[1] < thresholds.LEAVE_OUT_FROM
+            or float(padding.float().mean()) < thresholds.LEAVE_OUT_SHARE):
         return None
     own: list[tuple[Grid, Grid] | None] = [None] * len(padding)
     if encoding is not None and grids is not None:

@@ -7,6 +7,6 @@ from .pvt import PVT, MixVisionTransformer, PVTv2
 from .swin import Swin
 from .vit import DeiT, ViT
 
-_, __getattr__ = lazy_classes(__name__, 'openmmlab.resnet')  # needs mmpretrain
+_, __getattr__ = lazy_classes(__name__, 'openmmlab.mmpretrain.resnet')  # needs mmpretrain
 __all__ = ['CPResNet', 'DeiT', 'LayerNorm2d', 'MixVisionTransformer', 'PVT', 'PVTv2', 'Swin', 'ViT',
            'count_macs', 'load_pretrained']

@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
         from ..dependencies import require
-        for room in 'mmposenc.openmmlab.detection', 'mmposenc.openmmlab.segmentation':
+        for room in 'mmposenc.openmmlab.mmdet.detection', 'mmposenc.openmmlab.mmseg.segmentation':
             require(room)
         task = '' if args.task == 'detection' else f'-{args.task}'
         seed = '' if args.seed is None else f'-seed{args.seed}'

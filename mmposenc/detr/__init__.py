@@ -5,5 +5,5 @@ from .encoders import DetrEncoder
 from .hybrid import HybridEncoder
 from .layers import DetrEncoderLayer
 
-_LAZY, __getattr__ = lazy_classes(__name__, 'openmmlab.detr')
+_LAZY, __getattr__ = lazy_classes(__name__, 'openmmlab.mmdet.detr')
 __all__ = ['BoxRPB', 'DetrEncoder', 'DetrEncoderLayer', 'HybridEncoder', 'PositionRelation', *_LAZY]

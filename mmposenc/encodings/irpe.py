@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..attention.fast import thresholds
 from ..attention.terms import AxisHalves, OffsetBias, TableByKey, TableByQuery, TableOnValues, Term
-from ..functional import limits
 from ..functional.buckets import (
     METHODS,
     Buckets,
@@ -123,7 +123,8 @@ class IRPE(RelativeEncoding):
             return [self._offset_bias(q_grid, k_grid)]
         found: list[Term] = []
         if 'k' in self.rpe_on:
-            if self.method == 'cross' and q_grid.num_cells * k_grid.num_cells >= limits.HALVES_FROM:
+            pairs = q_grid.num_cells * k_grid.num_cells
+            if self.method == 'cross' and pairs >= thresholds.HALVES_FROM:
                 found.append(self._halves(q_grid, k_grid))
             else:
                 found.append(TableByQuery(self._joined('k', -1), self._buckets(q_grid, k_grid)))

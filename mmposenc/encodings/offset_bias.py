@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ..attention.fast import thresholds
 from ..attention.terms import OffsetBias, Term
-from ..functional import limits
 from ..functional.bias_tables import resize_table
 from ..functional.grids import Grid, GridLike, as_grid, grid_offsets
 from ..functional.parts import by_rows
@@ -101,7 +101,7 @@ def table_of_network(network: Callable[[Tensor, Tensor], Tensor], rows: Tensor, 
     features would be large, some rows at a time are computed, and again in the backward pass. It
     runs without autocast, since it is small and many pairs use its output."""
     with full_precision(rows):
-        found = by_rows(lambda some: network(some, cols), rows, limits.OFFSET_FEATURES_BYTES
+        found = by_rows(lambda some: network(some, cols), rows, thresholds.OFFSET_FEATURES_BYTES
                         // (cols.numel() * width * cols.element_size()))
     return found.permute(2, 0, 1)
 

@@ -14,7 +14,7 @@ from ..class_index import CLASSES, lazy
 _MODULES = {
     **{name: module for table in CLASSES.values() for name, module in table.items()
        if module.startswith('engine.')},
-    'DumpSegResults': 'openmmlab.segmentation',
+    'DumpSegResults': 'openmmlab.mmseg.segmentation',
     'EpochBasedTrainLoop': 'engine.training.loops',
     'IterBasedTrainLoop': 'engine.training.loops',
     'NotFinite': 'engine.training.finite',

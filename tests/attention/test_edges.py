@@ -10,7 +10,8 @@ from relative_checks import CHUNKS, chunks_of, close, naive_logits, random_input
 
 from mmposenc import attention
 from mmposenc.attention import MultiheadAttention, SpatialReductionAttention, attend
-from mmposenc.functional import Grid, limits
+from mmposenc.attention.fast import thresholds
+from mmposenc.functional import Grid
 from mmposenc.functional.grid_cache import CACHE
 from mmposenc.functional.grids import sequence_places
 
@@ -236,5 +237,6 @@ def test_kept_weights_of_several_heads_and_some_queries(name):
     """They lie apart in memory."""
     encoding, inputs = encoded(name)
     expected = step(encoding, inputs, implementation='reference')
-    with chunks_of(10 ** 6, long=True, keep=True), mock.patch.object(limits, 'ROWS_BYTES', 8 * 60):
+    with (chunks_of(10 ** 6, long=True, keep=True),
+          mock.patch.object(thresholds, 'ROWS_BYTES', 8 * 60)):
         close(step(encoding, inputs, implementation='chunked'), expected)

@@ -10,12 +10,12 @@ from relative_checks import CHUNKS, chunks_of, close, random_inputs, results, so
 
 from mmposenc.attention import attend, terms
 from mmposenc.attention.attend import IMPLEMENTATIONS, attend_qkv
-from mmposenc.attention.fast import choice, chunked, flex, sdpa, writers
+from mmposenc.attention.fast import choice, chunked, flex, sdpa, thresholds, writers
 from mmposenc.attention.fast.dropout import Dropout
 from mmposenc.attention.fast.layout import groups
 from mmposenc.attention.terms import KeyVectors, Problem
 from mmposenc.encodings import RelativeEncoding
-from mmposenc.functional import Grid, limits
+from mmposenc.functional import Grid
 
 GRIDS = [((3, 5), None), ((1, 6), None), ((5, 1), None), ((4, 6), Grid(2, 3, 2.0, 2.0)),
          ((4, 6), Grid(3, 2, 4 / 3, 3.0))]
@@ -249,7 +249,7 @@ def test_sdpa(name, prefix):
 
 
 def test_choice(monkeypatch):
-    """By sizes, dtype and what is asked for; the limits are those of limits.py."""
+    """By sizes, dtype and what is asked for; the thresholds are those of thresholds.py."""
     def choose(name, grid=(20, 20), **options):
         encoding = None if name is None else examples.relative(name, grid)
         length = grid[0] * grid[1]
@@ -260,7 +260,7 @@ def test_choice(monkeypatch):
             (q, q, q), list(own), Grid(*grid), Grid(*grid), **options)))
 
     assert choose('IRPE product k', (3, 4)) == 'reference'
-    monkeypatch.setattr(limits, 'DEFINITION_BYTES', 0)
+    monkeypatch.setattr(thresholds, 'DEFINITION_BYTES', 0)
     assert choose(None) == 'sdpa' and choose(None, dropout_p=0.1) == 'chunked'
     assert choose(None, dtype=torch.bfloat16) == 'chunked'
     for faster, engine in ((True, 'chunked'), (False, 'sdpa')):
@@ -274,7 +274,7 @@ def test_choice(monkeypatch):
         assert choose('RelativePositionBias', (12, 12)) == 'sdpa'
         assert choose('RelativePositionBias') == 'chunked'
     assert choose('RelativePositionBias', (12, 12)) == 'chunked'
-    assert (12 * 12) ** 2 < limits.MASK_BELOW <= (20 * 20) ** 2
+    assert (12 * 12) ** 2 < thresholds.MASK_BELOW <= (20 * 20) ** 2
 
 
 def test_choice_on_an_accelerator():

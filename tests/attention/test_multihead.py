@@ -9,8 +9,8 @@ from tinybackbones import randomize
 from torch import nn
 
 from mmposenc.attention import MultiheadAttention, attend
+from mmposenc.attention.fast import thresholds
 from mmposenc.encodings import IRPE
-from mmposenc.functional import limits
 
 
 def test_equals_torch_multihead():
@@ -93,8 +93,8 @@ def test_padded_keys_are_left_out_where_that_pays(train, name, prefix, monkeypat
     original = module.valid_keys
     monkeypatch.setattr(module, 'valid_keys', lambda *args: images.append(
         found := original(*args)) or found)
-    for least in (limits.LEAVE_OUT_FROM, 1):
-        monkeypatch.setattr(limits, 'LEAVE_OUT_FROM', least)
+    for least in (thresholds.LEAVE_OUT_FROM, 1):
+        monkeypatch.setattr(thresholds, 'LEAVE_OUT_FROM', least)
         leaves = [x.clone().requires_grad_(train) for x in (q, k, v)]
         out, _ = attend(*leaves, encoding, grid, key_padding_mask=mask)
         results.append([out])
@@ -106,7 +106,7 @@ def test_padded_keys_are_left_out_where_that_pays(train, name, prefix, monkeypat
 
 def test_padded_keys_stay_where_regions_say_which_tokens_meet(monkeypatch):
     """Regions are numbers of all tokens: those of a few keys would fit no query."""
-    monkeypatch.setattr(limits, 'LEAVE_OUT_FROM', 1)
+    monkeypatch.setattr(thresholds, 'LEAVE_OUT_FROM', 1)
     q, k, v = torch.randn(3, 2, 2, 12, 4).unbind()
     padding = torch.zeros(2, 12, dtype=torch.bool)
     padding[0, 8:] = True

@@ -20,7 +20,7 @@ def test_memory_and_decoder_states(stem: str, skip: bool) -> None:
     """With padding, and with the layers going through valid tokens alone."""
     params, rest = load_golden(stem)
     from mmposenc.detr.encoders import DetrEncoder
-    from mmposenc.openmmlab.detr.decoders import DetrDecoder
+    from mmposenc.openmmlab.mmdet.detr.decoders import DetrDecoder
     ffn = dict(embed_dims=32, feedforward_channels=48, num_fcs=2)
     attn = dict(embed_dims=32, num_heads=4)
     encoder = DetrEncoder(2, dict(self_attn_cfg=dict(rel_pos_encoding=options(stem), **attn),

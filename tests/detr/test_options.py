@@ -179,7 +179,7 @@ def test_sines_of_a_box_are_as_many_as_asked(feats: int, monkeypatch: pytest.Mon
 
 def test_batches_come_first() -> None:
     from mmposenc.detr.layers import MultiheadAttention
-    from mmposenc.openmmlab.detr.decoders import MultiScaleDeformableAttention
+    from mmposenc.openmmlab.mmdet.detr.decoders import MultiScaleDeformableAttention
     for attention in (MultiheadAttention, MultiScaleDeformableAttention):
         with pytest.raises(ValueError, match='batch_first=False'):
             attention(16, 2, batch_first=False)

@@ -176,7 +176,7 @@ def test_proposals_of_two_stages_train(case: str, mixed: bool) -> None:
 def test_neck_without_sizes_is_mmdets() -> None:
     from mmdet.models.necks import ChannelMapper as Theirs
 
-    from mmposenc.openmmlab.detr.neck import ChannelMapper
+    from mmposenc.openmmlab.mmdet.detr.neck import ChannelMapper
     args = dict(in_channels=[3, 5], out_channels=8, num_outs=4,
                 norm_cfg=dict(type='GN', num_groups=2))
     ours, theirs = ChannelMapper(**args), Theirs(**args)

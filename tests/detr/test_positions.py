@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 import mmposenc  # noqa: F401  (before mmdet)
 from mmposenc.functional.masking import extents_to_mask
-from mmposenc.openmmlab.detr.positions import exact_mask, padding_masks
+from mmposenc.openmmlab.mmdet.detr.positions import exact_mask, padding_masks
 
 #: Of images in a batch of the size that each test adds: from one pixel to nearly all of it.
 SHARES = ((1, 1), (0.2, 0.7), (0.45, 0.5), (0.62, 0.3), (0.97, 0.99))

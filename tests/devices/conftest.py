@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
+from mmposenc.attention.fast import thresholds
 from mmposenc.attention.fast.choice import fastest
-from mmposenc.functional import limits, tracing
+from mmposenc.functional import tracing
 
 ATTEND = importlib.import_module('mmposenc.attention.attend')
 
@@ -27,4 +28,4 @@ def accelerated(large, monkeypatch):
     if large:
         for name in ('ACCELERATOR_DEFINITION_BYTES', 'RUNS_FROM', 'RUNS_WITH_VALUES_FROM',
                      'SHIFTS_FROM', 'HALVES_FROM'):
-            monkeypatch.setattr(limits, name, 0)
+            monkeypatch.setattr(thresholds, name, 0)

@@ -21,7 +21,7 @@ def test_mmdets_tools_know_our_loading() -> None:
 
 
 def test_mmsegs_tools_find_the_names_of_our_classes(tmp_path) -> None:
-    from mmposenc.openmmlab.datasets import SegDataset
+    from mmposenc.openmmlab.mmseg import SegDataset
     for kind in ('images', 'labels'):
         (tmp_path / kind).mkdir()
         Image.fromarray(np.zeros((4, 4), np.uint8)).save(tmp_path / kind / 'a.png')

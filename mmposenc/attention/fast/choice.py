@@ -1,13 +1,13 @@
 """Which implementation is fastest, by what each can compute and by the thresholds of
-:mod:`mmposenc.functional.limits`."""
+:mod:`mmposenc.attention.fast.thresholds`."""
 from __future__ import annotations
 
 import torch
 
-from mmposenc.functional import limits
 from mmposenc.functional.linear import onednn_is_faster
 
 from ..terms import KeyVectors, Problem, split
+from . import thresholds
 from .sdpa import is_mask
 from .sizes import bytes_of, is_trained, on_cpu, pairs_of
 from .writers import has_writer
@@ -34,7 +34,7 @@ def fastest(problem: Problem) -> str:
     """
     on_gpu, trains = not on_cpu(problem), is_trained(problem)
     no_dropout = problem.dropout_p == 0.0
-    few = limits.ACCELERATOR_DEFINITION_BYTES if on_gpu else limits.DEFINITION_BYTES
+    few = thresholds.ACCELERATOR_DEFINITION_BYTES if on_gpu else thresholds.DEFINITION_BYTES
     if on_gpu and not problem.terms:
         return 'sdpa'
     if bytes_of(problem) <= few or not all(has_writer(term) for term in problem.terms):
@@ -45,14 +45,14 @@ def fastest(problem: Problem) -> str:
         return 'chunked' if _plain_chunks_pay(problem) else 'sdpa'
     if trains or not no_dropout or not all(is_mask(term) for term in problem.terms):
         return 'chunked'
-    return 'sdpa' if not problem.terms or pairs_of(problem) < limits.MASK_BELOW else 'chunked'
+    return 'sdpa' if not problem.terms or pairs_of(problem) < thresholds.MASK_BELOW else 'chunked'
 
 
 def _plain_chunks_pay(problem: Problem) -> bool:
     q, k, _ = split(problem.qkv)
-    if k.shape[2] < limits.PLAIN_CHUNKS_KEYS:
+    if k.shape[2] < thresholds.PLAIN_CHUNKS_KEYS:
         return False
     if q.dtype == torch.bfloat16:
-        return pairs_of(problem) >= limits.PLAIN_HALF_FROM
-    return (q.dtype == torch.float32 and pairs_of(problem) >= limits.PLAIN_CHUNKS_FROM
+        return pairs_of(problem) >= thresholds.PLAIN_HALF_FROM
+    return (q.dtype == torch.float32 and pairs_of(problem) >= thresholds.PLAIN_CHUNKS_FROM
             and onednn_is_faster())

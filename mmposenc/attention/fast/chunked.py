@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mmposenc.functional import limits
 from mmposenc.functional.second_order import first_order_only
 from mmposenc.functional.tracing import full_precision
 
 from ..terms import Problem, split
+from . import thresholds
 from .dropout import Dropout
 from .layout import Chunk, Cut, Layout, groups
 from .products import add_product
@@ -67,7 +67,7 @@ def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
     """Layout, writers and sizes of chunks."""
     pairs, trains = pairs_of(problem), is_trained(problem)
     with_values = any(term.on_values for term in problem.terms)
-    long = pairs >= (limits.RUNS_WITH_VALUES_FROM if with_values else limits.RUNS_FROM)
+    long = pairs >= (thresholds.RUNS_WITH_VALUES_FROM if with_values else thresholds.RUNS_FROM)
     layout = Layout(problem.query, problem.key, problem.prefix, q.shape[2], k.shape[2],
                     filled=long and any(reads_rows(term) for term in problem.terms))
     writers = [writer_of(term, q, k, layout, problem.scale) for term in problem.terms]
@@ -81,10 +81,10 @@ def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
     if problem.regions is not None:
         hides.append(_hide_regions(problem.regions, layout))
     keep = trains and bytes_of(problem) <= (
-        limits.KEPT_BYTES if pairs >= limits.WINDOW_PAIRS else limits.WINDOW_KEPT_BYTES)
-    several, one = (limits.CHUNK_BYTES, limits.ROWS_BYTES) if on_cpu(problem) else (
-        limits.ACCELERATOR_CHUNK_BYTES, limits.ACCELERATOR_CHUNK_BYTES)
-    if trains and pairs < limits.WINDOW_PAIRS:
+        thresholds.KEPT_BYTES if pairs >= thresholds.WINDOW_PAIRS else thresholds.WINDOW_KEPT_BYTES)
+    several, one = (thresholds.CHUNK_BYTES, thresholds.ROWS_BYTES) if on_cpu(problem) else (
+        thresholds.ACCELERATOR_CHUNK_BYTES, thresholds.ACCELERATOR_CHUNK_BYTES)
+    if trains and pairs < thresholds.WINDOW_PAIRS:
         several //= 2
     return Call(tuple(w for w in writers if isinstance(w, LogitWriter)),
                 tuple(w for w in writers if isinstance(w, ValueWriter)), tuple(hides), layout,

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from mmposenc.functional import limits
 from mmposenc.functional.grids import Grid, whole_strides
 
 from ..terms import DenseBias, OffsetBias
+from . import thresholds
 from .layout import Layout
 from .products import add_by_head
 from .writers import LogitWriter, Work, Writer, put, writer
@@ -16,7 +16,7 @@ from .writers import LogitWriter, Work, Writer, put, writer
 def _(term: OffsetBias, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
     """Grids whose strides are no whole numbers have no common offsets, and short sequences rows too
     short for slices: there the bias of all pairs is added."""
-    if (layout.len_q * layout.len_k < limits.SHIFTS_FROM
+    if (layout.len_q * layout.len_k < thresholds.SHIFTS_FROM
             or not whole_strides(term.query, term.key)):
         return writer(DenseBias(term.dense(q, k)), q, k, layout, scale)
     runs = offset_runs(term.table.to(q.dtype), term.query, term.key)

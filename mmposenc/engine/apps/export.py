@@ -93,7 +93,7 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
     example = torch.ones(1 if decode else 2, channels, *size)
     notes.update(task=scope_of(cfg), outputs=raw.names(example), **resizing(cfg))
     if notes['task'] == 'mmseg':
-        from mmposenc.openmmlab.segmentation import foreground_threshold
+        from mmposenc.openmmlab.mmseg.segmentation import foreground_threshold
         if (threshold := foreground_threshold(model)) is not None:
             notes['threshold'] = threshold
     if classes := (meta.get('dataset_meta') or {}).get('classes'):

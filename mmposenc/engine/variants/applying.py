@@ -17,7 +17,7 @@ from mmposenc.engine.config.nodes import listed, tested_size, trained_size
 from mmposenc.engine.config.options import override
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.functional.image_sizes import set_img_shapes
-from mmposenc.openmmlab.detr.positions import LEARNED_GRID
+from mmposenc.openmmlab.mmdet.detr.positions import LEARNED_GRID
 from mmposenc.registry import MODELS
 from mmposenc.terminal.messages import describe
 
@@ -137,7 +137,7 @@ def _parts(relative: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def _into_pool(cfg: Config, node: Any, insertion: Insertion, changes: dict[str, Any]) -> None:
-    from mmposenc.openmmlab.resnet import CONTEXT_POOL
+    from mmposenc.openmmlab.mmpretrain.resnet import CONTEXT_POOL
     given = changes['pos_encoding']
     if changes['rel_pos_encoding'] or changes['positions'] or not (
             given is None or isinstance(given, dict) and given['type'] == CONTEXT_POOL['type']):

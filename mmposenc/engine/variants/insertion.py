@@ -16,9 +16,9 @@ from mmposenc.engine.config.testing import scope_of
 
 #: mmdet's classes whose encoder takes encodings here; those of mmdet itself are replaced by ours.
 DETECTORS = tuple(name for name, module in CLASSES['model'].items()
-                  if module in ('openmmlab.detr.detectors', 'openmmlab.detr.ddq'))
+                  if module in ('openmmlab.mmdet.detr.detectors', 'openmmlab.mmdet.detr.ddq'))
 PIXEL_DECODERS = tuple(name for name, module in CLASSES['model'].items()
-                       if module == 'openmmlab.detr.pixel_decoders')
+                       if module == 'openmmlab.mmdet.detr.pixel_decoders')
 
 
 class Insertion(NamedTuple):

@@ -77,7 +77,7 @@ def own_encodings(cfg: Config, insertion: Insertion) -> Encodings:
         insertion: of its model.
     """
     if insertion.kind == 'pool':
-        from mmposenc.openmmlab.resnet import CONTEXT_POOL
+        from mmposenc.openmmlab.mmpretrain.resnet import CONTEXT_POOL
         pool = insertion.options.get('context_pool', CONTEXT_POOL)
         return Encodings([pool] if pool else [], [])
     found = (_of_encoder(cfg, insertion.options) if insertion.kind == 'encoder'

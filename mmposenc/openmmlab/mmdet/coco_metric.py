@@ -15,8 +15,8 @@ from mmdet.evaluation import CocoMetric as _CocoMetric
 from mmengine.fileio import get_local_path
 from mmengine.logging import print_log
 
-from .datasets.coco import CheckedCOCO, CocoDataset
-from .datasets.wrapped import leaves
+from ..datasets.wrapped import leaves
+from .coco_dataset import CheckedCOCO, CocoDataset
 
 
 class CocoMetric(_CocoMetric):

@@ -12,9 +12,9 @@ from mmpretrain.models import ClsDataPreprocessor as MMPretrainClsDataPreprocess
 from mmpretrain.models import DeiTClsHead, ImageClassifier
 from torch import Tensor, nn
 
-from ..checkpoint.mmengine_loading import CheckpointLoader
-from ..functional.image_sizes import note_img_shapes, one_batch
-from ..registry import MODELS
+from ...checkpoint.mmengine_loading import CheckpointLoader
+from ...functional.image_sizes import note_img_shapes, one_batch
+from ...registry import MODELS
 
 
 class ClsDataPreprocessor(MMPretrainClsDataPreprocessor):  # type: ignore[misc]

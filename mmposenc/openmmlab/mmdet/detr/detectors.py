@@ -15,8 +15,8 @@ from mmposenc.detr.boxes import BoxRPB, PositionRelation
 from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.detr.hybrid import HybridEncoder
 from mmposenc.functional.masking import filled, map_to_tokens, token_mask
+from mmposenc.functional.tracing import is_exporting
 
-from ...functional.tracing import is_exporting
 from .decoders import DeformableDecoder, DetrDecoder, DinoDecoder, check_decoder
 from .encoders import DABEncoder, DeformableEncoder
 from .neck import ChannelMapper

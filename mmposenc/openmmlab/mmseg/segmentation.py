@@ -13,8 +13,8 @@ from mmseg.models import SegTTAModel as _SegTTAModel
 from mmseg.utils import stack_batch
 from torch import Tensor, nn
 
-from ..functional.image_sizes import note_img_shapes
-from ..functional.masking import pad_map
+from ...functional.image_sizes import note_img_shapes
+from ...functional.masking import pad_map
 
 
 class SegDataPreProcessor(MMSegDataPreProcessor):

@@ -7,7 +7,7 @@ from mmdet.models import DetDataPreprocessor as MMDetDataPreprocessor
 from mmdet.models.dense_heads import RetinaHead as _RetinaHead
 from mmdet.utils import reduce_mean
 
-from ..functional.image_sizes import note_img_shapes
+from ...functional.image_sizes import note_img_shapes
 
 
 class DetDataPreprocessor(MMDetDataPreprocessor):

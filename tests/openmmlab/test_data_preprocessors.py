@@ -1,5 +1,5 @@
-"""The batch carries its images' sizes. (What backbones make of them: tests/detr, tests/segmentors.)
-"""
+"""The batch carries its images' sizes. (What backbones make of them: tests/detr,
+tests/openmmlab/mmseg.)"""
 import pytest
 import torch
 from mmengine.structures import PixelData

@@ -18,7 +18,7 @@ from .positions import build_position, position_tokens, reset_encodings
 
 class _Encoded:
     """A mixin that replaces the encoder of one of mmdet's pixel decoders; for detectors see
-    :class:`mmposenc.openmmlab.detr.detectors.Encoded`."""
+    :class:`mmposenc.openmmlab.mmdet.detr.detectors.Encoded`."""
 
     encoder_type: type[DetrEncoder]
     #: mmdet's name of the module that computes positions.

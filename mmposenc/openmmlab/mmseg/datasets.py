@@ -10,9 +10,9 @@ from mmseg.datasets import ADE20KDataset as _ADE20KDataset
 from mmseg.datasets import BaseSegDataset
 from mmseg.datasets.transforms import LoadAnnotations
 
-from .image_files import SAMPLES, check_file
-from .label_maps import check_pairs, label_problem
-from .loading import NamedErrors
+from ..datasets.image_files import SAMPLES, check_file
+from ..datasets.label_maps import check_pairs, label_problem
+from ..datasets.loading import NamedErrors
 
 
 class LoadSegAnnotations(LoadAnnotations):
@@ -55,7 +55,7 @@ class SegDataset(NamedErrors, BaseSegDataset):
     mmseg finds a missing label map when training reaches it, ignores a label outside the classes or
     stops with an index error, and resizes a map of another size along with its image. ``classes``
     and ``palette`` come from ``metainfo``. Use it with
-    :class:`~mmposenc.openmmlab.datasets.LoadSegAnnotations`, which checks every map that it reads.
+    :class:`~mmposenc.openmmlab.mmseg.LoadSegAnnotations`, which checks every map that it reads.
 
     Args:
         img_suffix: the end of the names of images, or several of which each occurs in the

@@ -220,7 +220,7 @@ def test_compressed_run_lengths_must_cover_the_image() -> None:
     """pycocotools reads one that is cut short, and leaves the rest as it was in memory."""
     from pycocotools import mask as tools
 
-    from mmposenc.openmmlab.datasets.coco import has_area
+    from mmposenc.openmmlab.mmdet.coco_dataset import has_area
     rng = np.random.default_rng(0)
     for number in range(24):
         size = [int(side) for side in rng.integers(1, 90, 2)]
@@ -274,7 +274,7 @@ def test_foreign_annotations_are_counted_and_a_missing_area_is_the_boxs(root, ca
     assert [dataset.get_data_info(i) for i in range(4)] == [whole.get_data_info(i)
                                                             for i in range(4)]
     assert 'loading annotations' not in capsys.readouterr().out
-    from mmposenc.openmmlab.datasets.coco import CheckedCOCO
+    from mmposenc.openmmlab.mmdet.coco_dataset import CheckedCOCO
     counted = CheckedCOCO(str(root / 'annotations.json')).dropped
     assert counted == {'of an image that the file does not have': 1}
     rewrite(root, lambda data: data.pop('annotations'))

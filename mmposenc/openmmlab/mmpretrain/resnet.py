@@ -7,9 +7,9 @@ from typing import Any
 from mmpretrain.models.backbones.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 
-from ..encodings.base import TokenEncoding
-from ..encodings.build import EncodingConfig, build_encoding
-from ..functional.masking import map_to_tokens, tokens_to_map
+from ...encodings.base import TokenEncoding
+from ...encodings.build import EncodingConfig, build_encoding
+from ...functional.masking import map_to_tokens, tokens_to_map
 
 #: Blocks in each stage of the ResNets for CIFAR with 6 n + 2 layers; 46 has one more block.
 SMALL = {20: (3, 3, 3), 32: (5, 5, 5), 44: (7, 7, 7), 46: (8, 7, 7), 56: (9, 9, 9)}

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import mmposenc  # noqa: F401
-from mmposenc.openmmlab.classification import TorchvisionClassifier, rename_timm_regnet
+from mmposenc.openmmlab.mmpretrain.classification import TorchvisionClassifier, rename_timm_regnet
 from mmposenc.registry import MODELS
 
 pytest.importorskip('mmpretrain')

@@ -15,8 +15,8 @@ from mmengine.logging import print_log
 
 from mmposenc.terminal.messages import printable
 
-from .image_files import broken_files, check_file
-from .loading import NamedErrors
+from ..datasets.image_files import broken_files, check_file
+from ..datasets.loading import NamedErrors
 
 
 class CheckedCOCO(COCO):

@@ -1,0 +1,4 @@
+"""Classes of mmpretrain with this project's encodings or checks, imported on first use."""
+from mmposenc.class_index import lazy_classes
+
+__all__, __getattr__ = lazy_classes(__name__, 'openmmlab.mmpretrain')
