@@ -234,13 +234,13 @@ def test_arguments_of_all_backbones_are_those_of_each(kind):
     """In its signature, by which configs are checked; a wrong name is told with those like it."""
     names, own = (set(inspect.signature(each).parameters) for each in (kind, Backbone))
     assert own - {'unknown'} < names and not any('kwargs' in name for name in names)
-    assert accepted_arguments(kind) == names | {'self'}
+    assert accepted_arguments(kind) == names
 
     class Mine(kind):
         def __init__(self, *, mine: int = 0, **others) -> None:
             super().__init__(**others)
 
-    assert accepted_arguments(Mine) == names | {'self', 'mine'}
+    assert accepted_arguments(Mine) == names | {'mine'}
     with pytest.raises(TypeError, match=f"{kind.__name__} got an unexpected keyword argument "
                                         "'mask_paddin'; did you mean 'mask_padding'"):
         kind('tiny', mask_paddin=True)

@@ -69,6 +69,8 @@ def accepted_arguments(found: Any) -> set[str] | None:
     """Argument names of a class, with those that its bases get by ``**kwargs``; None: any."""
     if not hasattr(found, '__name__'):  # a partial function: its class is not known here
         return None
+    if '__signature__' in vars(found):  # of a backbone, and of one under a library's name
+        return set(inspect.signature(found).parameters)
     names: set[str] = set()
     for owner in inspect.getmro(found) if inspect.isclass(found) else [found]:
         function = owner.__dict__.get('__init__') if inspect.isclass(found) else found

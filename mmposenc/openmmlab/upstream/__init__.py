@@ -53,48 +53,65 @@ class DropIn(nn.Module):
     libraries: ClassVar[Mapping[str, Table]]
     #: Arguments of ours that equal what all the libraries do without an argument.
     always: ClassVar[Mapping[str, Any]] = {}
+    #: The arguments of this project's backbone.
+    ours: ClassVar[frozenset[str]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let the signature show the arguments of the libraries, too."""
+        super().__init_subclass__(**options)
+        ours = inspect.signature(cls).parameters
+        cls.ours = frozenset(ours)
+        theirs = sorted({name for table in cls.libraries.values() for name in table} - cls.ours)
+        setattr(cls, '__signature__', inspect.Signature([  # noqa: B010  (unknown to mypy)
+            *ours.values(), *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+                              for name in theirs)]))
 
     def __init__(self, **options: Any) -> None:
-        owner = next(each for each in type(self).__mro__ if 'libraries' in vars(each))
-        ours = inspect.signature(type(self)).parameters
-        theirs = {name for table in self.libraries.values() for name in table}
+        super().__init__(**self.translated(options))
+        self.register_load_state_dict_pre_hook(_convert)
+
+    @classmethod
+    def translated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of this project's backbone for those of a config."""
         for name in options:
-            if name not in theirs and name not in ours:
-                raise TypeError(f'{owner.__name__} got an unexpected keyword argument {name!r}'
-                                f'{suggest(name, {*theirs, *ours})}')
-        library = self._library(theirs & set(options))
+            if name not in (known := inspect.signature(cls).parameters):
+                raise TypeError(f'{cls.__name__} got an unexpected keyword argument {name!r}'
+                                f'{suggest(name, known)}')
+        library = cls._library(set(options))
+        owner = next(each for each in cls.__mro__ if 'libraries' in vars(each))
         kind = getattr(import_module(f'{library}.models.backbones'), owner.__name__)
-        table, arguments = self.libraries[library], inspect.signature(kind).parameters
+        table, arguments = cls.libraries[library], inspect.signature(kind).parameters
         defaults = {name: arguments[name].default for name in table if name in arguments
                     and arguments[name].default is not inspect.Parameter.empty}
-        given = {name: options.pop(name) for name in table if name in options}
+        given = {name: value for name, value in options.items() if name in table}
         upstream = Upstream(kind, {**defaults, **given})
-        translated: dict[str, Any] = {}
+        found = dict(cls.always)
         for name, value in upstream.args.items():
             change = table[name]
             try:
-                translated |= ({change: value} if isinstance(change, str)
-                               else change(value, upstream))
+                found |= {change: value} if isinstance(change, str) else change(value, upstream)
             except ValueError as error:
-                raise ValueError(f'{owner.__name__}: {name}={value!r} {error}') from None
-        super().__init__(**{**self.always, **translated, **options})
-        self.register_load_state_dict_pre_hook(_convert)
+                raise ValueError(f'{cls.__name__}: {name}={value!r} {error}') from None
+        return {**found, **{name: options[name] for name in options if name not in table}}
 
-    def _library(self, names: set[str]) -> str:
-        """The library that takes these arguments."""
-        takers = [library for library, table in self.libraries.items() if names <= set(table)]
+    @classmethod
+    def _library(cls, names: set[str]) -> str:
+        """The library that takes these arguments, but for such as only this project has."""
+        others = {library: names - set(table) for library, table in cls.libraries.items()}
+        # The sizes of an arch would be overridden by a library's.
+        takers = [library for library in others if others[library] <= cls.ours - {'arch'}]
         if not takers:
-            which = '; '.join(f'{library} takes no {", ".join(sorted(names - set(table)))}'
-                              for library, table in self.libraries.items())
-            raise TypeError(f'no {type(self).__name__} takes all of these arguments: {which}')
+            which = '; '.join(f"{library}'s takes no {', '.join(sorted(rest))}"
+                              for library, rest in others.items())
+            raise TypeError(f'no {cls.__name__} takes all of these arguments: {which}')
         installed = [library for library in takers if find_spec(library)]
         if not installed:
-            raise ImportError(f'{type(self).__name__} with these arguments is a class of '
+            raise ImportError(f'{cls.__name__} with these arguments is a class of '
                               f'{" and ".join(takers)}, which is not installed'
                               f'{how_to_get(takers[0])}')
         current = DefaultScope.get_current_instance()
         scope = None if current is None else current.scope_name
-        return scope if scope in installed else installed[0]
+        return min(installed, key=lambda each: (len(others[each]), each != scope))
 
 
 def _convert(backbone: Any, state: dict[str, Any], prefix: str, *others: Any) -> None:

@@ -27,16 +27,24 @@ def _arch(value: Any, upstream: Upstream) -> Mapping[str, Any]:
 
 
 def _stage_cfgs(value: Any, upstream: Upstream) -> Mapping[str, Any]:
-    block = value.get('block_cfgs') if isinstance(value, dict) and len(value) == 1 else value
-    if block and (block is value or set(block) != {'window_size'}):
+    if not value:
+        return {}
+    block = value.get('block_cfgs') if isinstance(value, dict) and len(value) == 1 else None
+    if not isinstance(block, dict) or set(block) != {'window_size'}:
         raise ValueError('must be dict(block_cfgs=dict(window_size=...)), or empty')
-    return block or {}
+    return block
 
 
 def _frozen(value: int, upstream: Upstream) -> Mapping[str, Any]:
-    """mmpretrain counts from 0, and V2's merging belongs to the stage behind it."""
-    trained = [f'stages.{value}.downsample'] if upstream.kind.__name__.endswith('V2') else []
-    return {'frozen_stages': value + 1, 'trainable': trained} if value >= 0 else {}
+    """mmpretrain counts from 0."""
+    return {'frozen_stages': value + 1} if value >= 0 else {}
+
+
+def _frozen_v2(value: int, upstream: Upstream) -> Mapping[str, Any]:
+    """Merging belongs to the stage behind it."""
+    last = len(_arch(upstream.args['arch'], upstream)['num_layers']) - 1
+    trainable = (f'stages.{value}.downsample',) if 0 <= value < last else ()
+    return {**_frozen(value, upstream), 'trainable': trainable}
 
 
 def _windows(name: str) -> Any:
@@ -77,5 +85,6 @@ class SwinTransformerV2(DropIn, Swin):
     :class:`~mmposenc.backbones.Swin`."""
 
     libraries = {'mmpretrain': {**_CLASSIFIER, 'pretrained_window_sizes':
-                                _windows('pretrained_window_size')}}
+                                _windows('pretrained_window_size'),
+                                'frozen_stages': _frozen_v2}}
     always = {**V2, 'mask_window_padding': False}
