@@ -30,7 +30,7 @@ class Insertion(NamedTuple):
         type: of it, or of the detector around an encoder, for messages.
         cls: the class of a backbone; None of an encoder.
         takes: the arguments of that class.
-        options: a copy of what the config says there.
+        options: a copy of what the config says there, in this project's arguments.
     """
 
     kind: str
@@ -53,7 +53,7 @@ def find_insertion(cfg: Config) -> Insertion:
                          ('pool', {'context_pool'})):
         if needed <= takes:
             return Insertion(kind, ('backbone',), type_name(backbone), cls, takes,
-                             backbone.to_dict())
+                             _options(cfg, cls, backbone.to_dict()))
     for path, known in (((), DETECTORS), (('panoptic_head', 'pixel_decoder'), PIXEL_DECODERS),
                         (('decode_head', 'pixel_decoder'), PIXEL_DECODERS)):
         node: Any = cfg.model
@@ -67,6 +67,14 @@ def find_insertion(cfg: Config) -> Insertion:
         f'{type_name(backbone) or None!r}, its type {type_name(cfg.model)!r}. Needed: a backbone '
         f'of mmposenc (PVT, ViT, DeiT, Swin, CPResNet), or one of {", ".join(DETECTORS)}, or a '
         f'pixel decoder of MaskFormer or Mask2Former')
+
+
+def _options(cfg: Config, cls: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a backbone; of one under a library's name those of this project's."""
+    if not hasattr(cls, 'translated'):
+        return options
+    with ROOT.switch_scope_and_registry(scope_of(cfg)):
+        return {'type': options.pop('type'), **cls.translated(options)}
 
 
 def build_backbone(cfg: Config, device: str = 'meta') -> Any:

@@ -4,9 +4,13 @@ import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 # isort: split
 import pytest
 import torch
-from mmengine.registry import MODELS, DefaultScope
+from mmengine.config import Config
+from mmengine.registry import DefaultScope
 from tinybackbones import flat, randomize
 from upstream_configs import drop_in, upstream
+
+from mmposenc.engine.variants.insertion import find_insertion
+from mmposenc.engine.variants.rows import own_encodings
 
 DENSE = dict(embed_dims=12, depths=(2, 2, 1), num_heads=(2, 3, 3), window_size=4, strides=(4, 2, 2),
              out_indices=(0, 2))
@@ -55,17 +59,24 @@ def test_a_file_of_theirs_loads_as_init_cfg(library, name, prefix, tmp_path):
 
 
 def test_a_name_of_several_libraries_is_that_of_the_arguments_then_of_the_scope():
-    swin = dict(type='mmposenc.SwinTransformer', frozen_stages=0)
-    trained = {}
+    frozen = {}
     for scope in ('mmdet', 'mmseg', 'mmpretrain', 'mmengine'):
         with DefaultScope.overwrite_default_scope(scope):
-            trained[scope] = next(MODELS.build(swin).stages[0].parameters()).requires_grad
-            assert not next(MODELS.build(dict(swin, arch='tiny')).stages[0].parameters(
-                )).requires_grad
-            assert next(MODELS.build(dict(swin, convert_weights=True)).stages[0].parameters(
-                )).requires_grad
-    # mmpretrain counts frozen stages from 0.
-    assert trained == dict(mmdet=True, mmseg=True, mmpretrain=False, mmengine=True)
+            frozen[scope] = [drop_in('SwinTransformer').translated(
+                dict(frozen_stages=0, **options))['frozen_stages']
+                for options in ({}, dict(arch='tiny'), dict(convert_weights=True))]
+    # mmpretrain counts frozen stages from 0; arch is its argument, and mmdet has convert_weights.
+    assert frozen == dict(mmdet=[0, 1, 0], mmseg=[0, 1, 0], mmpretrain=[1, 1, 0],
+                          mmengine=[0, 1, 0])
+
+
+@pytest.mark.parametrize('name, own', [('SwinTransformer', 'RelativePositionBias'),
+                                       ('SwinTransformerV2', 'LogSpacedCPB')])
+def test_compare_knows_the_encoding_of_its_own(name, own):
+    cfg = Config(dict(default_scope='mmpretrain', model=dict(backbone=dict(
+        type=f'mmposenc.{name}', **CASES['mmpretrain', name]))))
+    assert [each['type'] for each in own_encodings(cfg, find_insertion(cfg)).relative] == [
+        f'mmposenc.{own}']
 
 
 def test_arguments_of_this_project_stand_beside_theirs():

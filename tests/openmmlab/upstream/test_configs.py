@@ -19,7 +19,7 @@ SHORT = {
     ('mmdet', 'SwinTransformer'): 'swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco.py',
     ('mmseg', 'SwinTransformer'):
         'swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
-    ('mmpretrain', 'SwinTransformer'): 'swin_transformer/swin-base_16xb64_in1k-384px.py',
+    ('mmpretrain', 'SwinTransformer'): 'swin_transformer/swin-tiny_16xb64_in1k.py',
     ('mmpretrain', 'SwinTransformerV2'):
         'swin_transformer_v2/swinv2-base-w16_in21k-pre_16xb64_in1k-256px.py',
 }
