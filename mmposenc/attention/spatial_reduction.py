@@ -35,6 +35,7 @@ class SpatialReductionAttention(nn.Module):
         num_heads: attention heads.
         sr_ratio: R; R x R tokens are reduced to one key and value (1: no reduction).
         qkv_bias: bias of the projections to queries, keys and values.
+        proj_bias: bias of the projection of the output.
         rel_pos_encoding: relative encoding or its config; keys have the positions of the centres of
             the R x R cells, in units of the query grid.
         num_prefix_tokens: number of tokens before those of the grid; only without reduction.
@@ -56,7 +57,7 @@ class SpatialReductionAttention(nn.Module):
     """
 
     def __init__(self, embed_dims: int, num_heads: int, *, sr_ratio: int = 1,
-                 qkv_bias: bool = True,
+                 qkv_bias: bool = True, proj_bias: bool = True,
                  rel_pos_encoding: RelativeConfig | None = None,
                  num_prefix_tokens: int = 0, grid_shape: GridLike | None = None,
                  attn_drop: float = 0.0, proj_drop: float = 0.0,
@@ -81,7 +82,7 @@ class SpatialReductionAttention(nn.Module):
         self.ceil_mode = ceil_mode
         self.q = Linear(embed_dims, embed_dims, bias=qkv_bias)
         self.kv = Linear(embed_dims, 2 * embed_dims, bias=qkv_bias)
-        self.proj = Linear(embed_dims, embed_dims)
+        self.proj = Linear(embed_dims, embed_dims, bias=proj_bias)
         self.proj_drop = nn.Dropout(proj_drop)
         if key_cells or sr_ratio > 1:
             self.sr = nn.Conv2d(embed_dims, embed_dims, self.sr_ratio, stride=self.sr_ratio)

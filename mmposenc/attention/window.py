@@ -149,7 +149,8 @@ class PlainWindowAttention(MultiheadAttention):
         embed_dims, num_heads: as in :class:`MultiheadAttention`.
         window_size: side of the windows, or (Wh, Ww); the grid of the relative encoding.
         mask_window_padding: tokens do not attend to the zeros that fill the last windows. False:
-            they do, as in the releases of ViTDet and SAM.
+            they do, as in the releases of ViTDet and SAM. 'both': they do not on maps of which rows
+            and columns are filled up, as in Twins of mmseg and mmpretrain.
         options: further arguments of :class:`MultiheadAttention`.
 
     Parameters have the names of :class:`MultiheadAttention`.
@@ -159,7 +160,7 @@ class PlainWindowAttention(MultiheadAttention):
     """
 
     def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int], *,
-                 mask_window_padding: bool = False, **options: Any) -> None:
+                 mask_window_padding: bool | str = False, **options: Any) -> None:
         window = _checked(window_size, options.get('num_prefix_tokens', 0))
         super().__init__(embed_dims, num_heads, **{**options, 'grid_shape': window})
         self.window_size, self.mask_window_padding = window, mask_window_padding
@@ -188,7 +189,11 @@ class PlainWindowAttention(MultiheadAttention):
             check_mask(mask, (x.shape[0], x.shape[1]), 'key_padding_mask')
             mask = mask.view(x.shape[0], *grid.hw)
         windows = Windows(grid.hw, self.window_size, padding_mask=mask, counts=counts)
-        regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
+        masked = bool(self.mask_window_padding)
+        if self.mask_window_padding == 'both':
+            masked = all(side % window for side, window in zip(grid.hw, self.window_size,
+                                                               strict=True))
+        regions = windows.regions(masked, x.device, x.shape[0])
         found = self._attend(
             self._project(windows.cut(x), None if x_qk is None else windows.cut(x_qk)),
             self.window_size, need_weights=need_weights, regions=regions)

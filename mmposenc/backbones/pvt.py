@@ -33,17 +33,25 @@ class PVT(Backbone):
         depths: another name of ``num_layers``.
         patch_sizes: side of a patch in each stage, in cells of the stage before.
         overlap: overlapping patches: 7x7 for a side of 4, 3x3 for 2 (PVT v2, MiT).
-        stage_norm: apply a norm to the output of each stage (PVT v2, MiT; Twins in mmseg). With
-            ``pool`` there is no further norm.
+        pad_patches: zero-pad maps to whole patches (Twins in mmseg and mmpretrain); False: drop a
+            last partial patch, as in PVT. Overlapping patches and ``mask_padding`` always pad.
+        stage_norm: apply a norm to the output of each stage (PVT v2, MiT; Twins in mmseg); a list
+            says it for each stage. With ``pool`` and a norm of the last stage there is no further
+            norm.
         key_cells: average keys to this number of rows and columns in every stage (PVT v2's linear
             attention), instead of ``sr_ratios``.
         window_sizes: side of the windows of each stage; blocks 0, 2, ... of a stage attend in
             windows (Twins-SVT). None: every block attends to the whole map.
         mask_window_padding: tokens do not attend to the zeros that fill the last windows. In the
-            release and in timm they do; False equals those for any size.
+            release and in timm they do; False equals those for any size. 'both': they do not on
+            maps of which rows and columns are filled up, as in mmseg and mmpretrain; with
+            ``mask_padding`` this is True.
         qkv_bias: bias of queries, keys and values.
+        proj_bias: bias of the output of attention to the whole map (mmdet, mmseg: ``qkv_bias``).
         norm_eps, embed_norm_eps: epsilon of the blocks' norms, and of the norms after patch
             embeddings and spatial reductions (mmdet: 1e-6 for both).
+        sr_norm_eps, stage_norm_eps: epsilon of the norms after spatial reductions, and of stages,
+            where they differ from ``embed_norm_eps`` and ``norm_eps``.
         out_indices: stages whose maps are returned; ignored with ``pool``.
         pool: None: return maps; 'gap': the mean of the last stage's tokens after the norm; 'cls':
             its class token after the norm.
@@ -64,9 +72,11 @@ class PVT(Backbone):
                  num_heads: Sequence[int] = (1, 2, 5, 8), sr_ratios: Sequence[int] = (8, 4, 2, 1),
                  mlp_ratios: Sequence[float] = (8, 8, 4, 4),
                  patch_sizes: Sequence[int] = (4, 2, 2, 2), overlap: bool = False,
-                 stage_norm: bool = False, key_cells: int | None = None,
-                 window_sizes: Sequence[int] | None = None, mask_window_padding: bool = True,
-                 qkv_bias: bool = True, norm_eps: float = 1e-6, embed_norm_eps: float = 1e-5,
+                 pad_patches: bool = False, stage_norm: bool | Sequence[bool] = False,
+                 key_cells: int | None = None, window_sizes: Sequence[int] | None = None,
+                 mask_window_padding: bool | str = True, qkv_bias: bool = True,
+                 proj_bias: bool = True, norm_eps: float = 1e-6, embed_norm_eps: float = 1e-5,
+                 sr_norm_eps: float | None = None, stage_norm_eps: float | None = None,
                  out_indices: Sequence[int] = (0, 1, 2, 3), pool: str | None = None,
                  **shared: Any) -> None:
         super().__init__(**shared)
@@ -78,6 +88,14 @@ class PVT(Backbone):
             raise ValueError(f"pool={pool!r} must be None, 'gap' or 'cls'")
         num_stages, given = len(num_layers), self._given
         self._check_parts('stages', num_stages, out_indices)
+        with_norm = ([stage_norm] * num_stages if isinstance(stage_norm, bool)
+                     else list(stage_norm))
+        if len(with_norm) != num_stages:
+            raise ValueError(f'stage_norm={stage_norm!r} must have {num_stages} values, or be one')
+        if self.mask_padding and mask_window_padding:
+            mask_window_padding = True  # an image's last windows do not depend on its batch
+        sr_norm_eps = embed_norm_eps if sr_norm_eps is None else sr_norm_eps
+        stage_norm_eps = norm_eps if stage_norm_eps is None else stage_norm_eps
         self.out_indices, self.pool = tuple(out_indices), pool
         self._last = max(self.out_indices) if pool is None else num_stages - 1
         self.patch_sizes = tuple(patch_sizes)
@@ -87,7 +105,7 @@ class PVT(Backbone):
         for i in range(num_stages):
             patch_embed = PatchEmbed(embed_dims[i - 1] if i else given.in_channels, embed_dims[i],
                                      patch_sizes[i], norm_eps=embed_norm_eps,
-                                     ceil_mode=self.mask_padding, overlap=overlap)
+                                     ceil_mode=self.mask_padding or pad_patches, overlap=overlap)
             grid = patch_embed.out_hw_shape(grid)
             has_cls = pool == 'cls' and i == num_stages - 1
             blocks = [PVTBlock(
@@ -97,7 +115,7 @@ class PVT(Backbone):
                 window_size=None if window_sizes is None or j % 2 else window_sizes[i],
                 mask_window_padding=mask_window_padding, reduction=dict(
                     sr_ratio=sr_ratios[i], ceil_mode=self.mask_padding,
-                    sr_norm_eps=embed_norm_eps, key_cells=key_cells), **given.attention)
+                    proj_bias=proj_bias, sr_norm_eps=sr_norm_eps, key_cells=key_cells), **given.attention)
                 for j in range(num_layers[i])]
             pos_encodings = self._placed(
                 num_layers[i], embed_dims=embed_dims[i], grid_shape=grid,
@@ -105,10 +123,10 @@ class PVT(Backbone):
             self.stages.append(PVTStage(
                 patch_embed, blocks, pos_encodings, with_cp=self.with_cp,
                 cls_dims=embed_dims[i] if has_cls else None,
-                norm=nn.LayerNorm(embed_dims[i], eps=norm_eps) if stage_norm else None))
+                norm=nn.LayerNorm(embed_dims[i], eps=stage_norm_eps) if with_norm[i] else None))
         self._share(list(self.stages))
-        self.norm = None if pool is None or stage_norm else nn.LayerNorm(embed_dims[-1],
-                                                                         eps=norm_eps)
+        self.norm = None if pool is None or with_norm[-1] else nn.LayerNorm(embed_dims[-1],
+                                                                            eps=norm_eps)
         self._finish(self.stages)
 
     def reset_parameters(self) -> None:
@@ -178,55 +196,6 @@ class PVT(Backbone):
         if self.frozen_stages == len(self.stages):
             frozen += shared_encodings(self)
         freeze(self, frozen, trainable=self.trainable)
-
-
-class PVTv2(PVT):
-    """PVT v2 (Wang et al., CVM 2022) with the arguments of mmdet's PyramidVisionTransformerV2,
-    whose weights load with equal results; ``mmposenc.PVT`` with ``arch='v2-b0'`` is the same model.
-
-    Args:
-        embed_dims: channels of a head; a stage has ``num_heads`` times as many.
-        num_layers, num_heads, mlp_ratios: sizes of each stage; by default those of b2.
-        embed_norm_eps: by default mmdet's; use 1e-5 for files of the release and of timm.
-        options: further arguments of :class:`PVT`.
-    """
-
-    #: The arch whose arguments the options override.
-    arch = 'v2-b0'
-
-    def __init__(self, embed_dims: int = 64, num_layers: Sequence[int] = (3, 4, 6, 3),
-                 num_heads: Sequence[int] = (1, 2, 5, 8),
-                 mlp_ratios: Sequence[float] = (8, 8, 4, 4), *, embed_norm_eps: float = 1e-6,
-                 **options: Any) -> None:
-        super().__init__(self.arch, embed_dims=[embed_dims * heads for heads in num_heads],
-                         num_layers=num_layers, num_heads=num_heads, mlp_ratios=mlp_ratios,
-                         embed_norm_eps=embed_norm_eps, **options)
-
-
-class MixVisionTransformer(PVTv2):
-    """SegFormer's MiT (Xie et al., NeurIPS 2021) with the arguments of mmseg's class of this name,
-    whose weights load with equal results; ``mmposenc.PVT`` with ``arch='mit-b0'`` is the same
-    model.
-
-    Args:
-        mlp_ratio: ratio of hidden channels to channels in every MLP.
-        num_stages, patch_sizes, strides: as in mmseg; only MiT's values are possible.
-        options: further arguments of :class:`PVTv2`.
-
-    Raises:
-        ValueError: other stages, patches or strides than MiT's.
-    """
-
-    def __init__(self, embed_dims: int = 64, num_stages: int = 4, *, mlp_ratio: float = 4,
-                 patch_sizes: Sequence[int] = (7, 3, 3, 3), strides: Sequence[int] = (4, 2, 2, 2),
-                 num_heads: Sequence[int] = (1, 2, 4, 8), **options: Any) -> None:
-        given = dict(num_stages=num_stages, patch_sizes=tuple(patch_sizes), strides=tuple(strides))
-        for name, wanted in (('num_stages', len(num_heads)), ('patch_sizes', (7, 3, 3, 3)),
-                             ('strides', (4, 2, 2, 2))):
-            if given[name] != wanted:
-                raise ValueError(f'{name}={given[name]} must be {wanted}; PVT takes others')
-        super().__init__(embed_dims, num_heads=num_heads, mlp_ratios=[mlp_ratio] * num_stages,
-                         **options)
 
 
 def _check_sizes(**sizes: Sequence[float]) -> None:

@@ -34,7 +34,7 @@ class PVTBlock(nn.Module):
     def __init__(self, embed_dims: int, num_heads: int, mlp_ratio: float, *, drop: float = 0.0,
                  drop_path: float = 0.0, norm_eps: float = 1e-6,
                  mlp_encodings: Sequence[EncodingConfig] = (), window_size: int | None = None,
-                 mask_window_padding: bool = True, reduction: dict[str, Any] | None = None,
+                 mask_window_padding: bool | str = True, reduction: dict[str, Any] | None = None,
                  **attention: Any) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(embed_dims, eps=norm_eps)
