@@ -33,7 +33,7 @@ def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str, i
         file: its name, for what is logged about tables that are resized.
         is_release: whether the names were others, as in releases, whose tables are squares.
     """
-    state = _move_biases(backbone, _unshare(backbone, state))
+    state = _move_last_norm(backbone, _move_biases(backbone, _unshare(backbone, state)))
     fitted = _resize_tables(backbone, state, file, is_release)
     if resized := [key for key, value in state.items() if not key.endswith('.pos_embed')
                    and key in fitted and value.shape != fitted[key].shape]:
@@ -61,6 +61,15 @@ def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Ten
         combined = re.sub(r'\brel_pos_encoding\.', 'rel_pos_encoding.encodings.0.', key)
         moved[combined if key not in own and combined in own else key] = value
     return moved
+
+
+def _move_last_norm(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The norm of a classifier's pooled map is that of the map where only the last one has one."""
+    norms = [name for name, _ in backbone.named_modules()
+             if re.fullmatch(r'norm|stages\.\d+\.norm', name)]
+    if len(norms) != 1:
+        return state
+    return {re.sub(r'^norm(?=\.)', norms[0], key): value for key, value in state.items()}
 
 
 def _resize_tables(backbone: nn.Module, state: dict[str, Tensor], file: str, is_release: bool

@@ -114,8 +114,8 @@ class PVT(Backbone):
                 num_prefix_tokens=int(has_cls), grid_shape=grid, mlp_encodings=given.mlps,
                 window_size=None if window_sizes is None or j % 2 else window_sizes[i],
                 mask_window_padding=mask_window_padding, reduction=dict(
-                    sr_ratio=sr_ratios[i], ceil_mode=self.mask_padding,
-                    proj_bias=proj_bias, sr_norm_eps=sr_norm_eps, key_cells=key_cells), **given.attention)
+                    sr_ratio=sr_ratios[i], ceil_mode=self.mask_padding, proj_bias=proj_bias,
+                    sr_norm_eps=sr_norm_eps, key_cells=key_cells), **given.attention)
                 for j in range(num_layers[i])]
             pos_encodings = self._placed(
                 num_layers[i], embed_dims=embed_dims[i], grid_shape=grid,

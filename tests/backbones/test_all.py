@@ -7,7 +7,7 @@ import torch
 from tinybackbones import BUILD, check_list, check_padding_is_not_seen, flat, randomize, total
 from torch import nn
 
-from mmposenc.backbones import PVT, DeiT, MixVisionTransformer, Swin, ViT
+from mmposenc.backbones import PVT, DeiT, Swin, ViT
 from mmposenc.backbones.base import Backbone
 from mmposenc.engine.config.options import accepted_arguments
 from mmposenc.functional.image_sizes import set_img_shapes
@@ -297,8 +297,6 @@ BAD = {
         (dict(arch='tiny', positions='mlp', pos_encoding=dict(PEG, apply_to='qk')),
          "positions='mlp' with PEG.*apply_to='qk'"),
         (dict(arch='tiny', positions='mlp', pos_encoding=nn.Identity()), 'pos_encoding is a modu')],
-    MixVisionTransformer: [
-        (dict(patch_sizes=(4, 2, 2, 2)), r'patch_sizes=\(4, 2, 2, 2\) must be \(7, 3, 3, 3\)')],
     Swin: [
         (dict(arch='tiny', num_layers=(1, 0, 1, 1)), r'num_layers=\(1, 0, 1, 1\) must be positive'),
         (dict(arch='tiny', num_heads=(5, 6, 12, 24)), 'embed_dims=96 must be a positive multiple'),

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tinybackbones import close, flat, randomize, results
 
-from mmposenc.backbones import PVT, DeiT, MixVisionTransformer, PVTv2, Swin, load_pretrained
+from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
 from mmposenc.checkpoint import convert, recognise
 
 LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
@@ -87,12 +87,10 @@ CASES = {
     'pvt without a table': (pvt(False), PVTS, [(64, 96)]),
     'pvt v2': (('mmdet', 'PyramidVisionTransformerV2', dict(
         embed_dims=8, num_layers=[1, 2, 1, 1], num_heads=[1, 2, 3, 4], mlp_ratios=[2] * 4,
-        drop_path_rate=0.0)), partial(PVTv2, 8, [1, 2, 1, 1], [1, 2, 3, 4], [2] * 4),
-        [(64, 96), (101, 77)]),
+        drop_path_rate=0.0)), partial(PVTS, 'v2-b0'), [(64, 96), (101, 77)]),
     'mit': (('mmseg', 'MixVisionTransformer', dict(
         embed_dims=8, num_layers=[1, 2, 1, 1], num_heads=[1, 2, 3, 4], mlp_ratio=2)),
-        partial(MixVisionTransformer, 8, num_layers=[1, 2, 1, 1], num_heads=[1, 2, 3, 4],
-                mlp_ratio=2), [(64, 64), (50, 141)]),
+        partial(PVTS, 'mit-b0'), [(64, 64), (50, 141)]),
     # Theirs masks what fills up windows where both rows and columns are filled up, or neither.
     **{f'svt of {library}': (pyramid(library, 'SVT', norm_after_stage=True), SVT,
                              [(192, 96), (128, 64)]) for library in ('mmseg', 'mmpretrain')},

@@ -108,10 +108,9 @@ def test_rows_that_differ_in_an_encoding_have_entries_that_differ(table, capsys)
 
 
 @pytest.mark.parametrize('backbone, tokens', [
-    (dict(type='mmposenc.PVTv2'), [dict(type='mmposenc.ConvMLP')]),
-    (dict(type='mmposenc.MixVisionTransformer', embed_dims=32), [dict(type='mmposenc.ConvMLP')]),
-    (dict(type='mmposenc.PVTv2', pos_encoding=None), []),
-    (dict(type='mmposenc.PVTv2', pos_encoding=dict(type='mmposenc.PEG')),
+    (dict(type='mmposenc.PVT', arch='v2-b0'), [dict(type='mmposenc.ConvMLP')]),
+    (dict(type='mmposenc.PVT', arch='v2-b0', pos_encoding=None), []),
+    (dict(type='mmposenc.PVT', arch='v2-b0', pos_encoding=dict(type='mmposenc.PEG')),
      [dict(type='mmposenc.PEG')]),
     (dict(type='mmposenc.PVT', arch='v2-b2-linear', norm_eps=1e-5),
      [dict(type='mmposenc.ConvMLP', relu=True)])])

@@ -80,7 +80,7 @@ class DropIn(nn.Module):
         library = cls._library(set(options))
         owner = next(each for each in cls.__mro__ if 'libraries' in vars(each))
         kind = getattr(import_module(f'{library}.models.backbones'), owner.__name__)
-        table, arguments = cls.libraries[library], inspect.signature(kind).parameters
+        table, arguments = cls.libraries[library], parameters(kind)
         defaults = {name: arguments[name].default for name in table if name in arguments
                     and arguments[name].default is not inspect.Parameter.empty}
         given = {name: value for name, value in options.items() if name in table}
@@ -123,6 +123,15 @@ def _convert(backbone: Any, state: dict[str, Any], prefix: str, *others: Any) ->
             del state[name]
         state |= {f'{prefix}{name}': value
                   for name, value in fitted_weights(backbone, plain)[0].items()}
+
+
+def parameters(kind: type) -> dict[str, inspect.Parameter]:
+    """The arguments of a class, with those that it hands on to its base class."""
+    own = dict(inspect.signature(kind).parameters)
+    variable = [name for name, each in own.items() if each.kind is each.VAR_KEYWORD]
+    for name in variable:
+        del own[name]
+    return {**parameters(kind.__mro__[1]), **own} if variable else own
 
 
 def same(*names: str) -> Table:

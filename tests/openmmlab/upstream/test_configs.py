@@ -13,6 +13,7 @@ from tinybackbones import flat, randomize
 from upstream_configs import DROP_INS, backbones, drop_in, folder, nodes, upstream
 
 from mmposenc.backbones import load_pretrained
+from mmposenc.openmmlab.upstream import parameters
 
 #: One config of each class and library.
 SHORT = {
@@ -22,7 +23,42 @@ SHORT = {
     ('mmpretrain', 'SwinTransformer'): 'swin_transformer/swin-tiny_16xb64_in1k.py',
     ('mmpretrain', 'SwinTransformerV2'):
         'swin_transformer_v2/swinv2-base-w16_in21k-pre_16xb64_in1k-256px.py',
+    ('mmdet', 'PyramidVisionTransformer'): 'pvt/retinanet_pvt-t_fpn_1x_coco.py',
+    ('mmdet', 'PyramidVisionTransformerV2'): 'pvt/retinanet_pvtv2-b0_fpn_1x_coco.py',
+    ('mmseg', 'MixVisionTransformer'):
+        'segformer/segformer_mit-b0_8xb2-160k_ade20k-512x512.py',
+    ('mmseg', 'PCPVT'): 'twins/twins_pcpvt-s_fpn_fpnhead_8xb4-80k_ade20k-512x512.py',
+    ('mmseg', 'SVT'): 'twins/twins_svt-s_fpn_fpnhead_8xb4-80k_ade20k-512x512.py',
+    ('mmpretrain', 'PCPVT'): 'twins/twins-pcpvt-small_8xb128_in1k.py',
+    ('mmpretrain', 'SVT'): 'twins/twins-svt-small_8xb128_in1k.py',
 }
+_EPS = dict(type='LN', eps=1e-2)
+_ARCH = dict(embed_dims=[8, 16, 24, 32], depths=[2, 1, 2, 1], num_heads=[1, 2, 3, 4],
+             patch_sizes=[4, 2, 2, 2], strides=[4, 2, 2, 2], mlp_ratios=[2, 2, 3, 1],
+             sr_ratios=[4, 2, 1, 1])
+_SIZES = dict(embed_dims=8, num_layers=[1, 2, 1, 1], num_heads=[1, 2, 3, 4])
+#: Arguments of the libraries' classes that no config has.
+ARGUMENTS = (
+    ('mmdet', 'PyramidVisionTransformer', dict(
+        _SIZES, pretrain_img_size=(64, 128), use_conv_ffn=True, norm_after_stage=True,
+        qkv_bias=False, norm_cfg=_EPS, out_indices=(3, 1))),
+    ('mmdet', 'PyramidVisionTransformer', dict(
+        num_stages=2, embed_dims=8, num_layers=[1, 1], num_heads=[1, 2], patch_sizes=[7, 3],
+        strides=[4, 2], paddings=[3, 1], sr_ratios=[2, 1], mlp_ratios=[2, 3], out_indices=[1],
+        in_channels=2, use_abs_pos_embed=False, convert_weights=False)),
+    ('mmdet', 'PyramidVisionTransformerV2', dict(
+        _SIZES, pretrained='pvt_v2_b0.pth', strides=[4, 2, 2, 2], norm_cfg=_EPS)),
+    ('mmseg', 'MixVisionTransformer', dict(_SIZES, qkv_bias=False, mlp_ratio=2, norm_cfg=_EPS)),
+    ('mmseg', 'PCPVT', dict(embed_dims=[8, 16], depths=[1, 2], norm_cfg=_EPS, norm_after_stage=True,
+                            sr_ratios=[3, 1])),
+    ('mmseg', 'SVT', dict()),
+    ('mmseg', 'SVT', dict(embed_dims=[8, 16], depths=[2, 2], windiow_sizes=[3, 5], norm_cfg=_EPS,
+                          norm_after_stage=False, pretrained='svt.pth')),
+    ('mmpretrain', 'PCPVT', dict(arch=_ARCH, norm_cfg=_EPS, out_indices=(0, 2),
+                                 norm_after_stage=[True, False, True, False])),
+    ('mmpretrain', 'SVT', dict(arch=dict(_ARCH, window_sizes=[3, 4, 3, 7]), norm_cfg=_EPS,
+                               norm_after_stage=True)),
+)
 WEIGHTS = ('init_cfg', 'pretrained')
 
 
@@ -55,8 +91,10 @@ def check(library, name, options):
         ours, theirs = drop_in(name)(**short), kind(**short)
         whole = drop_in(name)(**options)
     weights = next(filter(None, map(options.get, WEIGHTS)), None)
-    assert whole.init_cfg == (dict(type='Pretrained', checkpoint=weights)
-                              if isinstance(weights, str) else weights)
+    if weights is not None:
+        weights = {'type': 'Pretrained', **(
+            dict(checkpoint=weights) if isinstance(weights, str) else weights)}
+    assert whole.init_cfg == weights
     randomize(theirs)
     models = [torch.nn.ModuleDict(dict(backbone=model)) for model in (ours, theirs)]
     models[0].load_state_dict(models[1].state_dict())  # of a whole model
@@ -78,8 +116,11 @@ def test_every_class_of_every_library_is_among_them():
 
 @pytest.mark.parametrize('library, name', SHORT)
 def test_all_arguments_of_the_installed_class_are_known(library, name):
-    assert set(drop_in(name).libraries[library]) >= set(
-        inspect.signature(upstream(library, name)).parameters)
+    wanted = set(parameters(upstream(library, name)))
+    if name == 'PyramidVisionTransformerV2':  # those that its base class gets from it
+        wanted -= {'patch_sizes', 'paddings', 'use_abs_pos_embed', 'norm_after_stage',
+                   'use_conv_ffn'}
+    assert set(drop_in(name).libraries[library]) >= wanted
 
 
 @pytest.mark.parametrize('library, name', SHORT)
@@ -87,6 +128,11 @@ def test_one_config(library, name):
     model = Config.fromfile(folder(library) / SHORT[library, name]).model
     node = next(node for node in nodes(model) if node['type'] == name)
     check(library, name, {key: value for key, value in node.items() if key != 'type'})
+
+
+@pytest.mark.parametrize('library, name, options', ARGUMENTS)
+def test_arguments_that_no_config_has(library, name, options):
+    check(library, name, options)
 
 
 @pytest.mark.slow

@@ -1,0 +1,153 @@
+"""PVT, SegFormer's MiT and Twins under their names in mmdet, mmseg and mmpretrain."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...backbones.pvt import PVT
+from . import WEIGHTS, Change, DropIn, Table, Upstream, layer_norm, no_effect, only, same
+
+_CONV_MLP = dict(type='mmposenc.ConvMLP')
+
+
+def _num_stages(value: int, upstream: Upstream) -> Mapping[str, Any]:
+    if value != len(upstream.args['num_layers']):
+        raise ValueError('must be the length of num_layers')
+    return {}
+
+
+def _channels(value: int, upstream: Upstream) -> Mapping[str, Any]:
+    """Channels of a head."""
+    return {'embed_dims': [value * heads for heads in upstream.args['num_heads']]}
+
+
+def _strides(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    """With sides and paddings of patches, which PVT v2 and MiT have no arguments for."""
+    strides, sides = tuple(value), tuple(upstream.args.get('patch_sizes', (7, 3, 3, 3)))
+    paddings = tuple(upstream.args.get('paddings', [side // 2 for side in sides]))
+    reach = tuple(stride - 1 for stride in strides)
+    if sides == strides and not any(paddings):
+        return {'patch_sizes': strides}
+    if sides == tuple(2 * stride - 1 for stride in strides) and paddings == reach:
+        return {'patch_sizes': strides, 'overlap': True}
+    raise ValueError(f'must be patch_sizes={sides} with paddings 0, or overlap by patch_sizes of '
+                     f'2 * stride - 1 with paddings of stride - 1; paddings are {paddings}')
+
+
+def _encodings(value: bool, upstream: Upstream) -> Mapping[str, Any]:
+    table = dict(type='mmposenc.LearnedPositionEmbedding', interpolation='bilinear')
+    return {'pos_encoding': [*([table] if value else []),
+                             *([_CONV_MLP] if upstream.args['use_conv_ffn'] else [])]}
+
+
+def _bias(value: bool, upstream: Upstream) -> Mapping[str, Any]:
+    """mmcv's attention has a bias in all projections or in none."""
+    return {'qkv_bias': value, 'proj_bias': value}
+
+
+def _norms(*names: str) -> Change:
+    """These norms have the epsilon of the config, the others torch's."""
+    others = dict.fromkeys(('norm_eps', 'sr_norm_eps', 'embed_norm_eps', 'stage_norm_eps'), 1e-5)
+
+    def change(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+        return others | dict.fromkeys(names, layer_norm(value, upstream)['norm_eps'])
+    return change
+
+
+def _of_stages(name: str) -> Change:
+    """A value for each stage; mmseg's Twins leave out what there are more."""
+    return lambda value, upstream: {name: list(value)[:len(upstream.args['depths'])]}
+
+
+def _out_indices(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    return {'out_indices': [index for index in value if index < len(upstream.args['depths'])]}
+
+
+def _same_strides(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    if list(value) != list(upstream.args['patch_sizes']):
+        raise ValueError(f"must be patch_sizes={upstream.args['patch_sizes']}")
+    return {}
+
+
+def _arch(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    """An arch of mmpretrain, or its sizes."""
+    kind = upstream.kind
+    sizes = kind.arch_zoo.get(value.lower()) if isinstance(value, str) else value
+    if sizes is None or set(sizes) != kind.essential_keys or sizes['strides'] != sizes[
+            'patch_sizes']:
+        raise ValueError(f'must be one of {list(kind.arch_zoo)}, or a dict of '
+                         f'{sorted(kind.essential_keys)} with strides equal to patch_sizes')
+    return {{'depths': 'num_layers'}.get(name, name): each for name, each in sizes.items()
+            if name != 'strides'}
+
+
+def _weights(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    """mmdet's PVT has an ``init_cfg`` without type."""
+    return {'init_cfg': {'type': 'Pretrained', **value}} if value else {}
+
+
+_COMMON: Table = {**same('in_channels', 'drop_rate', 'attn_drop_rate', 'drop_path_rate'),
+                  'init_cfg': WEIGHTS['init_cfg']}
+_PYRAMID: Table = {
+    **_COMMON, **WEIGHTS, **same('num_layers', 'num_heads', 'sr_ratios', 'out_indices'),
+    'embed_dims': _channels, 'num_stages': _num_stages, 'strides': _strides, 'qkv_bias': _bias,
+    'act_cfg': only(dict(type='GELU')),
+    'norm_cfg': _norms('norm_eps', 'sr_norm_eps', 'embed_norm_eps', 'stage_norm_eps')}
+_MMDET: Table = {
+    **_PYRAMID, 'pretrain_img_size': 'img_size', 'mlp_ratios': 'mlp_ratios', 'init_cfg': _weights,
+    'convert_weights': no_effect}  # a release's file is recognised
+_CHECKED: Table = dict.fromkeys(('patch_sizes', 'paddings'), no_effect)  # with strides
+_TWINS: Table = {
+    **_COMMON, **WEIGHTS, **{name: _of_stages(name) for name in (
+        'embed_dims', 'patch_sizes', 'num_heads', 'mlp_ratios', 'sr_ratios')},
+    'depths': 'num_layers', 'strides': _same_strides, 'out_indices': _out_indices,
+    'qkv_bias': _bias, 'norm_cfg': _norms('embed_norm_eps', 'stage_norm_eps'),
+    'norm_after_stage': 'stage_norm'}
+_TWINS_CLASSIFIER: Table = {
+    **_COMMON, **same('out_indices', 'qkv_bias'), 'arch': _arch, 'norm_after_stage': 'stage_norm',
+    'norm_cfg': _norms('norm_eps', 'sr_norm_eps', 'stage_norm_eps')}
+
+
+class PyramidVisionTransformer(DropIn, PVT):
+    """PVT with the arguments of mmdet's class of this name, and those of
+    :class:`~mmposenc.backbones.PVT`."""
+
+    libraries = {'mmdet': {**_MMDET, **_CHECKED, 'use_abs_pos_embed': _encodings,
+                           'use_conv_ffn': no_effect,  # with use_abs_pos_embed
+                           'norm_after_stage': 'stage_norm'}}
+
+
+class PyramidVisionTransformerV2(DropIn, PVT):
+    """PVT v2 with the arguments of mmdet's class of this name, and those of
+    :class:`~mmposenc.backbones.PVT`."""
+
+    libraries = {'mmdet': _MMDET}
+    always = {'stage_norm': True, 'pos_encoding': _CONV_MLP}
+
+
+class MixVisionTransformer(DropIn, PVT):
+    """SegFormer's MiT with the arguments of mmseg's class of this name, and those of
+    :class:`~mmposenc.backbones.PVT`."""
+
+    libraries = {'mmseg': {
+        **_PYRAMID, 'with_cp': 'with_cp', 'patch_sizes': no_effect,  # with strides
+        'mlp_ratio': lambda value, upstream: {
+            'mlp_ratios': [value] * len(upstream.args['num_layers'])}}}
+    always = {'stage_norm': True, 'pos_encoding': _CONV_MLP}
+
+
+class PCPVT(DropIn, PVT):
+    """Twins-PCPVT with the arguments of mmseg's or mmpretrain's class of this name, and those of
+    :class:`~mmposenc.backbones.PVT`."""
+
+    libraries = {'mmseg': _TWINS, 'mmpretrain': _TWINS_CLASSIFIER}
+    always = {'pad_patches': True, 'pos_encoding': dict(type='mmposenc.PEG')}
+
+
+class SVT(DropIn, PVT):
+    """Twins-SVT with the arguments of mmseg's or mmpretrain's class of this name, and those of
+    :class:`~mmposenc.backbones.PVT`."""
+
+    libraries = {'mmseg': {**_TWINS, 'windiow_sizes': _of_stages('window_sizes')},
+                 'mmpretrain': _TWINS_CLASSIFIER}
+    always = {**PCPVT.always, 'mask_window_padding': 'both'}
