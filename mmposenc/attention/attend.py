@@ -305,7 +305,7 @@ def refuse_tracing() -> None:
     Raises:
         RuntimeError: the model is being traced.
     """
-    if not torch.jit.is_tracing():  # type: ignore[no-untyped-call]
+    if not torch.jit.is_tracing():
         return
     if torch.onnx.is_in_onnx_export() or torch.jit._trace._trace_module_map is not None:
         raise RuntimeError(

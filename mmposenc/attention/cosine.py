@@ -45,4 +45,4 @@ def unit(x: Tensor) -> Tensor:
     """Vectors (..., D) of length 1, in float32 or float64; zeros stay zeros."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-    return wide / length.masked_fill(length < 1e-12, float('inf'))  # type: ignore[no-any-return]
+    return wide / length.masked_fill(length < 1e-12, float('inf'))

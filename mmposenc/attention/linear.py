@@ -79,14 +79,14 @@ def some_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
         (..., number of channels).
     """
     if not isinstance(layer, nn.Linear) or not is_plain(layer):
-        return layer(x)[..., channels]  # type: ignore[no-any-return]
+        return layer(x)[..., channels]
     bias = layer.joint_bias() if isinstance(layer, QVLinear) else layer.bias
     return F.linear(x, layer.weight[channels], None if bias is None else bias[channels])
 
 
 def split_heads(x: Tensor, num_heads: int, parts: int = 1) -> tuple[Tensor, ...]:
     """(B, L, parts * C) to ``parts`` tensors (B, heads, L, head_dims)."""
-    split: Tensor = x.unflatten(-1, (parts, num_heads, -1))  # type: ignore[no-untyped-call]
+    split: Tensor = x.unflatten(-1, (parts, num_heads, -1))
     return split.permute(2, 0, 3, 1, 4).unbind(0)
 
 

@@ -61,7 +61,7 @@ def attend_by_image(run: Run, qkv: tuple[Tensor, ...], encoding: RelativeEncodin
 
 
 # Not compiled: images would be graphs, one for each size.
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@torch.compiler.disable
 def attend_on_own_extents(run: Run, qkv: tuple[Tensor, ...], encoding: RelativeEncoding,
                           grids: tuple[Grid, Grid], options: Any
                           ) -> tuple[Tensor, Tensor | None]:

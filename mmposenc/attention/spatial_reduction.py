@@ -113,7 +113,7 @@ class SpatialReductionAttention(nn.Module):
         grid = as_grid(hw_shape)
         key_grid = self.reduced_grid(grid)
         if self.key_cells and padding_mask is not None and self.rel_pos_encoding is not None:
-            return self._each_alone(x, grid, padding_mask, x_qk)  # type: ignore[no-any-return]
+            return self._each_alone(x, grid, padding_mask, x_qk)
         reduced = self._reduce(x, grid, key_grid, padding_mask)
         if x_qk is None:
             k, v = split_heads(self.kv(reduced), self.num_heads, 2)
@@ -162,7 +162,7 @@ class SpatialReductionAttention(nn.Module):
         if self.ceil_mode:
             feature_map = pad_map(feature_map, (key_grid.height * self.sr_ratio,
                                                 key_grid.width * self.sr_ratio))
-        return self.norm(map_to_tokens(self.sr(feature_map)))  # type: ignore[no-any-return]
+        return self.norm(map_to_tokens(self.sr(feature_map)))
 
     def _masks(self, padding_mask: Tensor | None, key_grid: Grid
                ) -> tuple[Tensor | None, Tensor | None]:
@@ -173,11 +173,11 @@ class SpatialReductionAttention(nn.Module):
         encoding = self.rel_pos_encoding
         if encoding is None or encoding.cellwise:
             return self._key_mask(padding_mask, key_grid), None
-        return self._noted_masks(padding_mask, key_grid)  # type: ignore[no-any-return]
+        return self._noted_masks(padding_mask, key_grid)
 
     # Compiled code would lose the stored image sizes and synchronise with an accelerator; such
     # blocks are compiled in parts anyway.
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @torch.compiler.disable
     def _noted_masks(self, padding_mask: Tensor, key_grid: Grid) -> tuple[Tensor, Tensor]:
         return (self._key_mask(padding_mask, key_grid),
                 token_mask(padding_mask, self.num_prefix_tokens))
@@ -190,7 +190,7 @@ class SpatialReductionAttention(nn.Module):
                 padding_mask = padding_mask[:, :key_grid.height, :key_grid.width]
         return token_mask(padding_mask, self.num_prefix_tokens)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @torch.compiler.disable
     def _each_alone(self, x: Tensor, grid: Grid, padding_mask: Tensor, x_qk: Tensor | None
                     ) -> Tensor:
         """Attention of each image separately: positions of ``key_cells`` depend on its size."""

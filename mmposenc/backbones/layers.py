@@ -191,7 +191,7 @@ class MLP(nn.Module):
                               padding_mask=padding_mask)
         hidden = self.drop(activate(hidden, self.act))
         hidden = hidden if self.norm is None else self.norm(hidden)
-        return self.drop(self.fc2(hidden))  # type: ignore[no-any-return]
+        return self.drop(self.fc2(hidden))
 
 
 def run_block(block: nn.Module, *args: Any, recompute: bool, **kwargs: Any) -> Any:

@@ -56,7 +56,7 @@ def _activated(hidden: Tensor, activation: str) -> Tensor:
     cache."""
     ops = torch.ops.aten
     if activation in ('gelu', 'gelu_tanh'):
-        return ops.gelu_(  # type: ignore[no-any-return]
+        return ops.gelu_(
             hidden, approximate='tanh' if activation == 'gelu_tanh' else 'none')
     return hidden.relu_() if activation == 'relu' else activate(hidden, activation)
 
@@ -65,7 +65,7 @@ def _gradient(grad: Tensor, pre: Tensor, activation: str) -> Tensor:
     """Gradient of the activation's input from that of its output, whose memory it may reuse."""
     ops = torch.ops.aten
     if activation == 'relu':
-        return ops.threshold_backward.grad_input(  # type: ignore[no-any-return]
+        return ops.threshold_backward.grad_input(
             grad, pre, 0, grad_input=grad)
     if activation == 'quick_gelu':
         share = torch.sigmoid(QUICK * pre)
@@ -73,7 +73,7 @@ def _gradient(grad: Tensor, pre: Tensor, activation: str) -> Tensor:
     if activation == 'swiglu':
         gate, value = pre.chunk(2, -1)
         return torch.cat((ops.silu_backward(grad * value, gate), grad * F.silu(gate)), -1)
-    return ops.gelu_backward.grad_input(  # type: ignore[no-any-return]
+    return ops.gelu_backward.grad_input(
         grad, pre, approximate='tanh' if activation == 'gelu_tanh' else 'none', grad_input=grad)
 
 
@@ -120,7 +120,7 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
     if implementation not in allowed:
         raise ValueError(f"implementation={implementation!r} must be 'auto', 'stored', 'chunked' "
                          f"or, with activation='relu', 'kept'")
-    out: Tensor = _ChunkedMLP.apply(  # type: ignore[no-untyped-call]
+    out: Tensor = _ChunkedMLP.apply(
         x.reshape(-1, x.shape[-1]).to(dtype), weight1, bias1, weight2, bias2, activation,
         implementation == 'kept', Dropout(dropout_p, x.device) if dropout_p else None)
     return out.reshape(*x.shape[:-1], weight2.shape[0])

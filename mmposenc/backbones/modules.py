@@ -47,7 +47,7 @@ if TYPE_CHECKING or find_spec('mmengine') is None:
                                  f'checkpoint without mmengine; use load_state_dict')
             for child in self.children():
                 if hasattr(child, 'init_weights') and not getattr(child, '_is_init', False):
-                    child.init_weights()  # type: ignore[operator]
+                    child.init_weights()
             self._is_init = True
 
     class ModuleList(BaseModule, nn.ModuleList):

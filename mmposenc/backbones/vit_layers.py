@@ -89,7 +89,7 @@ class ViTBlock(nn.Module):
         normed = self.norm2(x)
         out = self.ls2(self.mlp(normed) if self.mlp.pos_encodings is None
                        else row.each(self.mlp, normed))
-        return x + (row.each(self.drop_path, out) if drops else out)  # type: ignore[no-any-return]
+        return x + (row.each(self.drop_path, out) if drops else out)
 
 
 class SAMNeck(nn.Sequential):
@@ -114,7 +114,7 @@ class SAMNeck(nn.Sequential):
         x = self[1](self[0](x))
         if padding_mask is not None:
             x = x.masked_fill(padding_mask[:, None], 0.0)
-        return self[3](self[2](x))  # type: ignore[no-any-return]
+        return self[3](self[2](x))
 
 
 def check_mlp(mlp: str, act: str, hidden_dims: int | None) -> None:

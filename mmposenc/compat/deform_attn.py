@@ -45,7 +45,7 @@ def ms_deform_attn_forward(value: Tensor, spatial_shapes: Tensor, level_start_in
         (B, queries, heads * head_dims).
     """
     from mmcv.ops.multi_scale_deform_attn import multi_scale_deformable_attn_pytorch
-    return multi_scale_deformable_attn_pytorch(  # type: ignore[no-any-return]
+    return multi_scale_deformable_attn_pytorch(
         value, host_shapes(spatial_shapes), sampling_locations, attention_weights)
 
 

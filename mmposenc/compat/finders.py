@@ -68,7 +68,7 @@ def find_configs(module: ModuleType) -> None:
 
     def by_package(cfg_path: str, filename: str) -> tuple[str, str | None]:
         if '::' not in cfg_path:
-            return get_cfg_path(cfg_path, filename)  # type: ignore[no-any-return]
+            return get_cfg_path(cfg_path, filename)
         package = cfg_path.partition('::')[0]
         return str(_configs().find_config(cfg_path)), None if package == 'mmposenc' else package
 

@@ -80,7 +80,7 @@ class PositionRelation(nn.Module):
             sines = torch.stack((angles.sin(), angles.cos()), -1).flatten(-3)
         sines = sines.to(layer_dtype(self.pos_proj))
         if not is_plain(self.pos_proj):
-            return self.pos_proj(sines.permute(0, 3, 1, 2))  # type: ignore[no-any-return]
+            return self.pos_proj(sines.permute(0, 3, 1, 2))
         linear = self.pos_proj[0]
         found = nn.functional.linear(sines, linear.weight.flatten(1), linear.bias)
         return found.permute(0, 3, 1, 2).relu()

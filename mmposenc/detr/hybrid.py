@@ -81,7 +81,7 @@ class HybridEncoder(BaseModule):
         cfg = dict(type='mmposenc.SinCosPositionEncoding') if self.sine else encoder_pos
         # Configs exclude parameters of this name from weight decay.
         self.encoder_pos_encodings = None if cfg is None else ModuleList(
-            build_encoding(cfg, TokenEncoding, 'encoder_pos',  # type: ignore[type-abstract, arg-type]
+            build_encoding(cfg, TokenEncoding, 'encoder_pos',  # type: ignore[type-abstract]
                            embed_dims=dims, grid_shape=(20, 20)) for _ in self.levels)
         self.lateral_convs = ModuleList(ConvNorm(dims, dims, 1, act=act) for _ in range(count - 1))
         self.downsample_convs = ModuleList(ConvNorm(dims, dims, 3, 2, act=act)
@@ -122,7 +122,7 @@ class HybridEncoder(BaseModule):
             upper = F.interpolate(outs[0], scale_factor=2.0, mode='nearest')
             upper = upper[..., :finer.shape[-2], :finer.shape[-1]]
             if masks[level] is not None:  # a cell's half beyond an odd side
-                upper = upper.masked_fill(masks[level][:, None], 0)  # type: ignore[index]
+                upper = upper.masked_fill(masks[level][:, None], 0)
             outs.insert(0, block(torch.cat((upper, finer), 1), masks[level]))
         for level, (down, block) in enumerate(zip(self.downsample_convs, self.pan_blocks,
                                                   strict=True)):

@@ -32,7 +32,7 @@ def build_norm(cfg: dict[str, Any], embed_dims: int) -> nn.Module:
     if cfg.get('type') != 'LN':
         _need_mmcv('norm_cfg', cfg, "dict(type='LN')")
         from mmcv.cnn import build_norm_layer
-        return build_norm_layer(cfg, embed_dims)[1]  # type: ignore[no-any-return]
+        return build_norm_layer(cfg, embed_dims)[1]
     options = {k: v for k, v in cfg.items() if k not in ('type', 'requires_grad')}
     return nn.LayerNorm(embed_dims, **options).requires_grad_(cfg.get('requires_grad', True))
 
@@ -47,10 +47,10 @@ def build_activation(cfg: dict[str, Any]) -> nn.Module:
     if kind is None:
         _need_mmcv('act_cfg', cfg, "dict(type='ReLU') and others of torch.nn")
         from mmcv.cnn import build_activation_layer
-        return build_activation_layer(cfg)  # type: ignore[no-any-return]
+        return build_activation_layer(cfg)
     # Not in place: a full backward hook of the layer before it makes that layer's output a view.
     options = {k: v for k, v in cfg.items() if k not in ('type', 'inplace')}
-    return kind(**options)  # type: ignore[no-any-return]
+    return kind(**options)
 
 
 def build_dropout(cfg: dict[str, Any] | None) -> nn.Module:
@@ -69,7 +69,7 @@ def build_dropout(cfg: dict[str, Any] | None) -> nn.Module:
         return DropPath(options.pop('drop_prob', 0.1), **options)
     _need_mmcv('dropout_layer', cfg, "dict(type='Dropout') and dict(type='DropPath')")
     from mmcv.cnn.bricks.drop import build_dropout as build
-    return build(cfg)  # type: ignore[no-any-return]
+    return build(cfg)
 
 
 def _need_mmcv(name: str, cfg: dict[str, Any], known: str) -> None:
@@ -280,7 +280,7 @@ class FFN(BaseModule):
             out = self.layers(x)
         out = self.dropout_layer(self.gamma2(out))
         if not self.add_identity:
-            return out  # type: ignore[no-any-return]
+            return out
         return (x if identity is None else identity) + out
 
     def _is_plain_mlp(self) -> bool:

@@ -132,7 +132,7 @@ class LearnedPositionEmbedding(SavesGrid, _AddedTable):
             added = self.pos_embed[:, :self.num_prefix_embeds].to(out.dtype)
             out = torch.cat((out[:, :self.num_prefix_embeds] + added,
                              out[:, self.num_prefix_embeds:]), dim=1)
-        return self.drop(out)  # type: ignore[no-any-return]
+        return self.drop(out)
 
     def extra_repr(self) -> str:
         return (f'grid_shape={self.grid_shape}, interpolation={self.interpolation!r}, '

@@ -78,7 +78,7 @@ class MLPPredictor(nn.Module):
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None) -> Tensor:
         """As :meth:`ConvPredictor.forward`."""
-        return self.fc2(F.gelu(self.fc1(x)))  # type: ignore[no-any-return]
+        return self.fc2(F.gelu(self.fc1(x)))
 
 
 class AttentionPredictor(nn.Module):
@@ -99,7 +99,7 @@ class AttentionPredictor(nn.Module):
             # Padding comes after the sequence, so that no valid token attends to it.
             mask = None
         hidden = F.scaled_dot_product_attention(q, k, v, mask, is_causal=self.causal)[:, 0]
-        return self.proj(F.gelu(hidden))  # type: ignore[no-any-return]
+        return self.proj(F.gelu(hidden))
 
 
 #: Networks that predict weights and sizes from the tokens.

@@ -75,4 +75,4 @@ class DynamicPositionBias(OffsetBiasEncoding):
         found = linear_of_offsets(self.pos_proj, row, col)
         for layers in (self.pos1, self.pos2):
             found = found + layers(found) if self.residual else layers(found)
-        return self.pos3(found)  # type: ignore[no-any-return]
+        return self.pos3(found)

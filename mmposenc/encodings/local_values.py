@@ -79,7 +79,7 @@ class LocalValues(Term):
         if regions is not None:
             own = regions.view(-1, *self.key.hw, 1).repeat(len(cells) // len(regions), 1, 1, 1)
             out = torch.zeros_like(cells)
-            for region in regions.unique():  # type: ignore[no-untyped-call]
+            for region in regions.unique():
                 inside = own == region
                 out = torch.where(inside, self._call(cells * inside, None), out)
             return out

@@ -115,7 +115,7 @@ def linear_of_offsets(layer: torch.nn.Module, rows: Tensor, cols: Tensor) -> Ten
     """A linear layer with 2 inputs, (rows, cols, features); a plain one is applied to one axis at a
     time."""
     if not isinstance(layer, torch.nn.Linear) or not is_plain(layer):
-        return layer(offset_pairs(rows, cols))  # type: ignore[no-any-return]
+        return layer(offset_pairs(rows, cols))
     by_row = rows[:, None, None] * layer.weight[:, 0]
     return by_row + (cols[None, :, None] * layer.weight[:, 1] + layer.bias)
 

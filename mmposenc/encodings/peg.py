@@ -235,7 +235,7 @@ def _norm_cells(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -> Tens
         return masked_batch_norm(norm, x[..., None], mask)[..., 0]
     mask = None if padding_mask is None else padding_mask.flatten(0, 1)
     maps = masked_batch_norm(norm, x.transpose(1, 2).flatten(0, 1), mask)
-    return maps.unflatten(0, (x.shape[0], x.shape[2])).transpose(1, 2)  # type: ignore[no-any-return, no-untyped-call]
+    return maps.unflatten(0, (x.shape[0], x.shape[2])).transpose(1, 2)
 
 
 def _fit(padding_mask: Tensor | None, x: Tensor) -> Tensor | None:

@@ -169,9 +169,9 @@ def _apply(encoding: TokenEncoding, x: Tensor, hw_shape: Any, num_prefix_tokens:
            padding_mask: Tensor | None) -> Tensor:
     """The encoding of a batch; for images of several sizes, of each part of their row."""
     if isinstance(hw_shape, Row):
-        return hw_shape.each(  # type: ignore[no-any-return]
+        return hw_shape.each(
             partial(encoding, num_prefix_tokens=num_prefix_tokens), x)
-    return encoding(  # type: ignore[no-any-return]
+    return encoding(
         x, hw_shape, num_prefix_tokens=num_prefix_tokens, padding_mask=padding_mask)
 
 

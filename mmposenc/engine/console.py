@@ -317,7 +317,7 @@ class ProgressBarHook(Hook):
         if not self.bar.disable and not self.bar.live.is_started:
             self.bar.start()
             atexit.register(self.bar.stop)  # an error must not leave the terminal without a cursor
-            sys.stdout = Prints(sys.stdout)  # type: ignore[assignment]
+            sys.stdout = Prints(sys.stdout)
         self.tasks[name] = self.bar.add_task(name, total=total, completed=done, info='')
 
     def _before_epoch(self, runner: Any, mode: str = 'train') -> None:

@@ -127,4 +127,4 @@ def _second_derivatives(points: Tensor) -> Tensor:
     slopes = unit.diff(dim=0) / step[:, None]
     system = torch.cat((ends[:1], inner, ends[-1:]))
     bends = torch.cat((unit.new_zeros(1, count), 6 * slopes.diff(dim=0), unit.new_zeros(1, count)))
-    return torch.linalg.solve(system, bends)  # type: ignore[no-any-return]
+    return torch.linalg.solve(system, bends)

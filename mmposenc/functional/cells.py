@@ -27,7 +27,7 @@ def over_valid_cells(norm: Callable[[Tensor], Tensor], x: Tensor, extents: Exten
     # Contiguous: of a transposed view torch 2.13's backward pass is wrong on a CPU.
     cells = _Picked.apply(x, extents)  # type: ignore[no-untyped-call]
     normed = norm(cells[None])[0]
-    return _Spread.apply(  # type: ignore[no-any-return, no-untyped-call]
+    return _Spread.apply(  # type: ignore[no-untyped-call]
         normed, extents, *_layout(x))
 
 

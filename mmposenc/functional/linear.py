@@ -35,7 +35,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if not _takes_onednn(x, weight):
         return F.linear(x, weight, bias)
     if torch.is_grad_enabled():
-        return _Linear.apply(x, weight, bias)  # type: ignore[no-any-return, no-untyped-call]
+        return _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return onednn_product(x, weight, bias)
 
 
@@ -48,7 +48,7 @@ def outer(a: Tensor, b: Tensor) -> Tensor:
 def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN computes x W^T, and faster; not while a model is compiled,
     traced or transformed."""
-    if is_compiling() or is_transforming() or torch.jit.is_tracing():  # type: ignore[no-untyped-call]
+    if is_compiling() or is_transforming() or torch.jit.is_tracing():
         return False
     if (x.dtype != torch.float32 or weight.dtype != torch.float32 or x.device.type != 'cpu'
             or weight.device.type != 'cpu' or x.numel() * weight.shape[0] < MIN_PRODUCT):
@@ -62,7 +62,7 @@ def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
 
 def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x W^T + bias by oneDNN, whatever else; without gradients."""
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, 'none', [], '')  # type: ignore[no-any-return]
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, 'none', [], '')
 
 
 def has_rows(x: Tensor) -> bool:
@@ -74,7 +74,7 @@ def has_rows(x: Tensor) -> bool:
 def onednn_is_faster() -> bool:
     """A processor with AVX-512 that MKL leaves unused, and a PyTorch with both libraries."""
     mkl, onednn = torch.backends.mkl, torch.backends.mkldnn
-    if not (mkl.is_available() and onednn.is_available()  # type: ignore[no-untyped-call]
+    if not (mkl.is_available() and onednn.is_available()
             and torch.backends.cpu.get_cpu_capability() == 'AVX512'
             and hasattr(torch.ops.mkldnn, '_linear_pointwise')):
         return False

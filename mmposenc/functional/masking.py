@@ -67,7 +67,7 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
         (B, C, H, W); padded cells are zero while training with a mask.
     """
     if padding_mask is None or not norm.training:
-        return norm(x)  # type: ignore[no-any-return]
+        return norm(x)
     if isinstance(norm, nn.BatchNorm2d) and is_plain(norm):
         momentum = _count_batch(norm)
         return weighted_batch_norm(x, padding_mask, norm.running_mean, norm.running_var,
@@ -138,7 +138,7 @@ def masked_group_norm(norm: nn.GroupNorm, x: Tensor, padding_mask: Tensor | None
         (B, C, H, W); with a mask, padded cells are zero.
     """
     if padding_mask is None:
-        return norm(x)  # type: ignore[no-any-return]
+        return norm(x)
     if not is_plain(norm):
         sides = (x.shape[2], x.shape[3])
         images = zip(torch.split(x, 1), valid_extents(padding_mask), strict=True)

@@ -77,7 +77,7 @@ class Row:
         return replace(self, grids=tuple(map(change, self.grids)))
 
     # Compiled code goes on before and after it.
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @torch.compiler.disable
     def each(self, run: Callable[..., Tensor], x: Tensor, **others: Tensor | None) -> Tensor:
         """Run a module for each part.
 

@@ -109,7 +109,7 @@ def turn_planes(x: Tensor, cos: Tensor, sin: Tensor, *, halves: bool = False) ->
     if halves:
         first, second = x.to(cos.dtype).chunk(2, -1)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(x.dtype)
-    planes: Tensor = x.to(cos.dtype).unflatten(  # type: ignore[no-untyped-call]
+    planes: Tensor = x.to(cos.dtype).unflatten(
         -1, (-1, 2))
     if is_compiling():  # fuses real arithmetic, has no complex kernels
         even, odd = planes.unbind(-1)
@@ -130,7 +130,7 @@ def matrix_exp(matrices: Tensor) -> Tensor:
     """exp of matrices (..., n, n); for an exporter, whose formats have no such operator, in
     products: of the matrix over 2^10 by its series, squared ten times."""
     if not is_exporting():
-        return torch.linalg.matrix_exp(matrices)  # type: ignore[no-any-return]
+        return torch.linalg.matrix_exp(matrices)
     small = matrices / 1024
     total = term = torch.eye(small.shape[-1], dtype=small.dtype, device=small.device)
     for order in range(1, 9):

@@ -26,7 +26,7 @@ is_exporting = getattr(torch.compiler, 'is_exporting', _never)
 def uncompiled() -> AbstractContextManager[object]:
     """A context in which compiled modules run as they are written; torch before 2.6 has none."""
     if hasattr(torch.compiler, 'set_stance'):
-        return torch.compiler.set_stance('force_eager')  # type: ignore[no-any-return]
+        return torch.compiler.set_stance('force_eager')
     return nullcontext()
 
 

@@ -254,7 +254,7 @@ def _before(encode: Callable[..., Tensor], block: nn.Module, args: tuple[Any, ..
 
 def _encode_tokens(placed: PlacedEncodings, num_prefix_tokens: int, x: Tensor, position: int
                    ) -> Tensor:
-    return placed(x, grid_of_call(), position,  # type: ignore[no-any-return]
+    return placed(x, grid_of_call(), position,
                   num_prefix_tokens=num_prefix_tokens)[0]
 
 

@@ -78,7 +78,7 @@ class GridAttention(Encoded):
         out = self.norm(out)
         if getattr(self, 'gate', None) is not None:
             out = out * self.gate(x).sigmoid()
-        return self.proj_drop(self.proj(out))  # type: ignore[no-any-return]
+        return self.proj_drop(self.proj(out))
 
 
 class EncodedWindows(Encoded):
@@ -93,33 +93,33 @@ class EncodedWindows(Encoded):
             bias = mask[:, None] if bias is None else bias + mask[:, None]
             bias = bias.repeat(len(x) // len(mask), 1, 1, 1)
         out = self._attend(q, k, v, self.window_size, bias)
-        return self.proj_drop(self.proj(out))  # type: ignore[no-any-return]
+        return self.proj_drop(self.proj(out))
 
     def _compared(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys of the dot product."""
         return q, k
 
 
-class _Attention(GridAttention, Attention):  # type: ignore[misc]
+class _Attention(GridAttention, Attention):
     pass
 
 
-class _AttentionRope(GridAttention, AttentionRope):  # type: ignore[misc]
+class _AttentionRope(GridAttention, AttentionRope):
     pass
 
 
-class _EvaAttention(GridAttention, EvaAttention):  # type: ignore[misc]
+class _EvaAttention(GridAttention, EvaAttention):
     pass
 
 
-class _WindowAttention(EncodedWindows, WindowAttention):  # type: ignore[misc]
+class _WindowAttention(EncodedWindows, WindowAttention):
     #: What :func:`drop_own_bias` removes.
     own_bias = ('relative_position_bias_table',)
 
     def _own_bias(self) -> Tensor | None:
         if self.relative_position_bias_table is None:
             return None
-        return self._get_rel_pos_bias()  # type: ignore[no-any-return]
+        return self._get_rel_pos_bias()
 
     def set_window_size(self, window_size: tuple[int, int]) -> None:
         """As in timm, but the table to resize may have been removed."""
@@ -130,7 +130,7 @@ class _WindowAttention(EncodedWindows, WindowAttention):  # type: ignore[misc]
             self.window_area = window_size[0] * window_size[1]
 
 
-class _WindowAttentionV2(EncodedWindows, WindowAttentionV2):  # type: ignore[misc]
+class _WindowAttentionV2(EncodedWindows, WindowAttentionV2):
     own_bias = ('cpb_mlp',)
 
     def _compared(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:

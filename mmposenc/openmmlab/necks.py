@@ -170,4 +170,4 @@ class ConcatPyramid(BaseModule):
         x = torch.cat([norm(each) for norm, each in zip(self.norms, inputs, strict=True)], dim=1)
         if self.project is None or self.pyramid is None:
             return (x,)
-        return self.pyramid((self.project(x),))  # type: ignore[no-any-return]
+        return self.pyramid((self.project(x),))

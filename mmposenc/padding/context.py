@@ -61,7 +61,7 @@ class IgnorePadding(TorchFunctionMode):
         if not has_torch_function((None,)):  # no mode at all
             return None
         # torch passes a function to each active mode, innermost first, until one returns a result.
-        return handle_torch_function(  # type: ignore[no-any-return]
+        return handle_torch_function(
             IgnorePadding.current, (None,))
 
     def extents_at(self, hw_shape: tuple[int, int]) -> Extents | None:

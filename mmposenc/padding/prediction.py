@@ -87,10 +87,10 @@ class Prediction:
         model = self.model
         predict = type(model).predict  # the model's own method, which this object hides
         if batch_data_samples is None:  # mmseg's models take images without samples
-            return predict(model, batch_inputs, None, *args, **kwargs)  # type: ignore[no-any-return]
+            return predict(model, batch_inputs, None, *args, **kwargs)
         images = image_sizes(batch_inputs, batch_data_samples)
         if all(image == tuple(batch_inputs.shape[-2:]) for image in images):
-            return predict(  # type: ignore[no-any-return]
+            return predict(
                 model, batch_inputs, batch_data_samples, *args, **kwargs)
         results = []
         # In training mode a trial would change statistics.
@@ -158,7 +158,7 @@ def _with_maps(model: Any, image: Tensor, maps: Any) -> nn.Module:
     """A model of the same modules whose ``extract_feat`` returns these maps for this image."""
     alone = copy.copy(model)
     alone.extract_feat = lambda inputs: maps if inputs is image else model.extract_feat(inputs)
-    return alone  # type: ignore[no-any-return]
+    return alone
 
 
 def _modules_in(model: nn.Module, names: Sequence[str]) -> list[nn.Module]:

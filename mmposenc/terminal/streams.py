@@ -79,7 +79,7 @@ def safe_streams() -> Iterator[None]:
         return
     streams = sys.stdout, sys.stderr
     out, err = SafeStream(sys.stdout), SafeStream(sys.stderr)
-    sys.stdout, sys.stderr = out, err  # type: ignore[assignment]
+    sys.stdout, sys.stderr = out, err
     ended: SystemExit | None = None
     try:
         with _never_silent(out, err):

@@ -54,7 +54,7 @@ class AxisWriter(LogitWriter):
     def begin(self, work: Work) -> None:
         """Products of all queries with rows (heads, Lq, Hk), with columns, and with prefix keys."""
         prefix = self.layout.prefix
-        cells = work.q[:, prefix:].unflatten(1, self.hw)  # type: ignore[no-untyped-call]
+        cells = work.q[:, prefix:].unflatten(1, self.hw)
         rows, cols = self._of(work, 'rows'), self._of(work, 'cols')
         assert rows is not None and cols is not None
         head = 'n' if rows.dim() == 4 else ''
@@ -75,7 +75,7 @@ class AxisWriter(LogitWriter):
 
     def _grid(self, logits: Tensor) -> Tensor:
         """Cells of (heads, queries, keys) as (heads, queries, Hk, Wk)."""
-        cells: Tensor = logits[..., self.layout.cells].unflatten(  # type: ignore[no-untyped-call]
+        cells: Tensor = logits[..., self.layout.cells].unflatten(
             -1, self.key_hw)
         return cells
 
@@ -104,13 +104,13 @@ class AxisWriter(LogitWriter):
     def end(self, work: Work) -> None:
         """Gradients of queries and inputs."""
         p = self.layout.prefix
-        cells = work.q[:, p:].unflatten(1, self.hw)  # type: ignore[no-untyped-call]
-        by_row, by_col, *others = (x[:, p:].unflatten(1, self.hw)  # type: ignore[no-untyped-call]
+        cells = work.q[:, p:].unflatten(1, self.hw)
+        by_row, by_col, *others = (x[:, p:].unflatten(1, self.hw)
                                    for x in self._grads)
         rows, cols = self._of(work, 'rows'), self._of(work, 'cols')
         assert rows is not None and cols is not None
         head = 'n' if rows.dim() == 4 else ''
-        grad_q = work.grad_q[:, p:].unflatten(1, self.hw)  # type: ignore[no-untyped-call]
+        grad_q = work.grad_q[:, p:].unflatten(1, self.hw)
         grad_q[..., self.by_row] += torch.einsum(f'nyxk,{head}ykd->nyxd', by_row, rows)
         grad_q[..., self.by_col] += torch.einsum(f'nyxk,{head}xkd->nyxd', by_col, cols)
         self._add(work, 'rows', torch.einsum('nyxk,nyxd->nykd', by_row, cells[..., self.by_row]))

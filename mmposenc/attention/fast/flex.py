@@ -73,7 +73,7 @@ def kernel(kind: Hashable) -> Callable[..., Any]:
     compiler: Any = torch.compile
     # torch 2.13.
     isolate = {'isolate_recompiles'}.intersection(inspect.signature(compiler).parameters)
-    return compiler(flex_attention, dynamic=True, fullgraph=True, **dict.fromkeys(isolate, True))  # type: ignore[no-any-return]
+    return compiler(flex_attention, dynamic=True, fullgraph=True, **dict.fromkeys(isolate, True))
 
 
 @functools.singledispatch

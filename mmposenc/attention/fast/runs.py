@@ -64,7 +64,7 @@ class Runs:
         if not self.prefix_rows:
             return cells.reshape(heads, chunk.num_rows * self.width, -1)
         sums = logits.new_zeros(*logits.shape[:2], cells.shape[-1] + 1)
-        grid = sums[:, chunk.lead:].unflatten(1, (chunk.num_rows, self.width))  # type: ignore[no-untyped-call]
+        grid = sums[:, chunk.lead:].unflatten(1, (chunk.num_rows, self.width))
         shape = (heads, chunk.num_rows, self.width, -1)
         grid[..., :-1] = cells.reshape(shape)
         # Keys that fill up have weight 0, and so has their gradient.

@@ -253,7 +253,7 @@ def _sizes(size: tuple[int, int], fixed: bool, notes: dict[str, Any]) -> list[tu
         return [size]
     wanted = [size, (width + 1, height - 29), (height - 32, height - 32),
               (height // 2 + 3, width + 45), (height + 64, width // 2)]
-    return [tuple(_within(side, notes[name]) for side, name in  # type: ignore[misc]
+    return [tuple(_within(side, notes[name]) for side, name in
                   zip(each, ('height', 'width'), strict=True)) for each in wanted]
 
 
@@ -267,10 +267,10 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: dict[s
     """One file, weights inside."""
     from onnxscript import opset18 as op
 
-    def suppressed(boxes, scores, iou_threshold: float, most: int):  # type: ignore[no-untyped-def]
+    def suppressed(boxes, scores, iou_threshold: float, most: int):
         found = op.NonMaxSuppression(op.Unsqueeze(boxes, [0]), op.Unsqueeze(scores, [0, 1]), most,
                                      iou_threshold, 0.0)
-        last = op.Slice(found, [2], [3], [1])  # type: ignore[type-var]
+        last = op.Slice(found, [2], [3], [1])
         return op.Reshape(last, [-1])
 
     made = torch.onnx.export(program, (), dynamo=True, verbose=False, opset_version=opset,
@@ -302,7 +302,7 @@ def read_onnx(path: Path, inputs: Sequence[str] = ('images',)) -> Run:
 
 def read_pt2(path: Path) -> Run:
     """An exported program; it refuses sizes that it does not hold for."""
-    return torch.export.load(path).module()  # type: ignore[return-value]
+    return torch.export.load(path).module()
 
 
 @torch.no_grad()

@@ -39,7 +39,7 @@ class RawOutputs(nn.Module):
         self.queries = hasattr(model, 'forward_transformer')
         for module in model.modules():
             if type(module).__module__.startswith('mmseg') and type(module).__name__ == 'Upsample':
-                module.forward = partial(_upsample, module)  # type: ignore[method-assign]
+                module.forward = partial(_upsample, module)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """(B, C, H, W) float32 to tensors, in the order of :meth:`names`."""
@@ -122,7 +122,7 @@ class Detections(RawOutputs):
 
     def _named(self, images: Tensor) -> Iterator[tuple[str, Tensor]]:
         head: Any = self.model.bbox_head
-        features = self.model.extract_feat(self._normalised(images))  # type: ignore[operator]
+        features = self.model.extract_feat(self._normalised(images))
         sample = SimpleNamespace(metainfo=dict(img_shape=tuple(images.shape[-2:])))
         with _exportable(head) if is_exporting() else nullcontext():
             found, = head.predict(features, [sample])
@@ -138,7 +138,7 @@ class _Found(SimpleNamespace):
         return _Found(**{name: value[index] for name, value in vars(self).items()})
 
     def pop(self, name: str) -> Tensor:
-        return vars(self).pop(name)  # type: ignore[no-any-return]
+        return vars(self).pop(name)
 
 
 @contextmanager

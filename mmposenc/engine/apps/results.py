@@ -213,7 +213,7 @@ class Result:
 
     def _repr_png_(self) -> bytes | None:
         """The picture that a notebook shows for a result in the last line of a cell."""
-        data: bytes | None = Image.fromarray(self.draw())._repr_png_()  # type: ignore[attr-defined]
+        data: bytes | None = Image.fromarray(self.draw())._repr_png_()
         return data
 
     def __len__(self) -> int:

@@ -79,8 +79,8 @@ def _resized(views: list[Any], pipeline: list[Any]) -> tuple[list[Any], str]:
         own = test and _pair(test.get('scale'))
         if own is not None and any(_same(own, scale, test) for scale in fixed):
             return views, ''
-        middle = sorted(fixed, key=math.prod)[len(fixed) // 2]  # type: ignore[arg-type]
-        factors = [(a / middle[0], b / middle[1]) for a, b in fixed]  # type: ignore[index,misc]
+        middle = sorted(fixed, key=math.prod)[len(fixed) // 2]
+        factors = [(a / middle[0], b / middle[1]) for a, b in fixed]
     elif None not in shares and test is not None:
         factors = shares  # type: ignore[assignment]
     else:

@@ -113,7 +113,7 @@ def finished(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
         manifest = json.loads((out / MANIFEST).read_text())
         if manifest['settings'] == json.loads(json.dumps(settings)) and all(
                 (out / name).is_file() for name in manifest['files']):
-            return manifest['counts']  # type: ignore[no-any-return]
+            return manifest['counts']
     except (OSError, ValueError, KeyError, TypeError):
         pass
     return None

@@ -153,7 +153,7 @@ class FeatureCacheHook(Hook):
         self.store = FeatureStore(self.folder, int(self.max_gb * 10 ** 9))
         settings = (runner.cfg.get('model') or {}).get('backbone')
         cached = CachedFeatures(backbone, self.store, settings)
-        backbone.forward = cached  # type: ignore[method-assign]
+        backbone.forward = cached
         runner.logger.info(f'Features of the frozen backbone are kept in {self.folder} '
                            f'(weights {cached.weights[:32]})')
 

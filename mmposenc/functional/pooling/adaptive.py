@@ -131,7 +131,7 @@ def _choose(x: Tensor) -> str:
     return 'exact' if x.shape[1] <= EXACT_TOKENS else 'windowed'
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@torch.compiler.disable
 def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], stride: int,
               kernel: str, causal: bool, truncate: float | None) -> Tensor:
     """The implementation that the range of the weights allows."""

@@ -134,7 +134,7 @@ def watch_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> 
                     encodings[module.rel_pos_encoding] = None
         for encoding in encodings:
             recorded = partial(_recorded_terms, encoding.terms, added)
-            encoding.terms = recorded  # type: ignore[method-assign, assignment]
+            encoding.terms = recorded  # type: ignore[method-assign]
             stack.callback(delattr, encoding, 'terms')
         yield
 

@@ -151,7 +151,7 @@ def size_shown(file: io.IOBase, max_pixels: int = MAX_PIXELS) -> Size:
     """
     with warnings.catch_warnings():
         warnings.simplefilter('ignore', Image.DecompressionBombWarning)
-        with Image.open(file) as image:  # type: ignore[arg-type]
+        with Image.open(file) as image:
             width, height = image.size
             if image.format == 'TIFF':  # whose size Pillow turns itself, in newer versions
                 width, height = (image.tag_v2[key] for key in (256, 257))  # type: ignore

@@ -32,7 +32,7 @@ class NamedErrors:
 
     def prepare_data(self, idx: int) -> Any:
         try:
-            return super().prepare_data(idx)  # type: ignore[misc]
+            return super().prepare_data(idx)
         except Exception as error:
             info = self.get_data_info(idx)  # type: ignore[attr-defined]
             text, names = describe(error), [str(info.get(key)) for key in

@@ -81,7 +81,7 @@ class CocoMetric(_CocoMetric):
     def compute_metrics(self, results: list) -> dict[str, float]:
         """Evaluate, as in mmdet. Only here are predictions of another metric's data set left out:
         several processes put their results together by their number."""
-        return super().compute_metrics(  # type: ignore[no-any-return]
+        return super().compute_metrics(
             [result for result in results if result[1]['img_id'] is not None])
 
 

@@ -24,7 +24,7 @@ class DetDataPreprocessor(MMDetDataPreprocessor):
 # RetinaNet's head with a loss that does not depend on the number of processes.
 
 
-class RetinaHead(_RetinaHead):  # type: ignore[misc]
+class RetinaHead(_RetinaHead):
     """mmdet's RetinaHead (same arguments and weights) with a loss divided by the mean number of
     positive anchors over all processes.
 

@@ -17,7 +17,7 @@ from ...functional.image_sizes import note_img_shapes, one_batch
 from ...registry import MODELS
 
 
-class ClsDataPreprocessor(MMPretrainClsDataPreprocessor):  # type: ignore[misc]
+class ClsDataPreprocessor(MMPretrainClsDataPreprocessor):
     """mmpretrain's ClsDataPreprocessor, which stores the images' sizes on the batch for backbones
     with ``mask_padding=True``, or leaves images of several sizes unpadded.
 
@@ -44,7 +44,7 @@ class ClsDataPreprocessor(MMPretrainClsDataPreprocessor):  # type: ignore[misc]
         batch's attribute ``img_shapes`` lists their sizes."""
         images, samples = data['inputs'], data.get('data_samples')
         if self.batch_augments is not None and training:
-            return super().forward(data, training)  # type: ignore[no-any-return]
+            return super().forward(data, training)
         if not self.pack:
             shapes = [tuple(image.shape[-2:]) for image in images]
             return note_img_shapes(super().forward(data, training), shapes)
@@ -117,7 +117,7 @@ class TorchvisionClassifier(BaseModule):
 
     def forward(self, inputs: Tensor, data_samples: Any = None, mode: str = 'tensor') -> Tensor:
         """Images (B, 3, H, W) to logits (B, num_classes)."""
-        return self.model(one_batch(inputs))  # type: ignore[no-any-return]
+        return self.model(one_batch(inputs))
 
 
 def rename_timm_regnet(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -154,7 +154,7 @@ def hard_labels(teacher: torch.nn.Module, inputs: Tensor, num_classes: int) -> T
     if logits.dim() != 2 or logits.shape[1] != num_classes:
         raise ValueError(f'the teacher returns logits of shape {tuple(logits.shape)}; it must have '
                          f"the student's classes, shape ({len(inputs)}, {num_classes})")
-    return logits.argmax(dim=1)  # type: ignore[no-any-return]
+    return logits.argmax(dim=1)
 
 
 # Hard distillation through a distillation token, as in DeiT.

@@ -17,7 +17,7 @@ SMALL = {20: (3, 3, 3), 32: (5, 5, 5), 44: (7, 7, 7), 46: (8, 7, 7), 56: (9, 9, 
 CONTEXT_POOL = dict(type='mmposenc.ContextPool', ratio=0.05)
 
 
-class CPResNet(ResNet):  # type: ignore[misc]
+class CPResNet(ResNet):
     """ResNet (He et al., CVPR 2016) with ContextPool instead of pooling (Huang et al., ICML 2022,
     App. A, Eq. 6): each cell becomes a mean over a neighbourhood of learned size, then every second
     cell is kept.
@@ -67,7 +67,7 @@ class CPResNet(ResNet):  # type: ignore[misc]
         self.context_pools = nn.ModuleDict()
         for place in places:
             self.context_pools[str(place)] = build_encoding(
-                context_pool, TokenEncoding,  # type: ignore[type-abstract, arg-type]
+                context_pool, TokenEncoding,  # type: ignore[type-abstract]
                 'context_pool', embed_dims=self._channels(place),
                 stride=2 if place == 0 else strides[place])
         self._freeze_stages()
@@ -111,7 +111,7 @@ class CPResNet(ResNet):  # type: ignore[misc]
         pool = self.context_pools[str(place)]
         hw_shape = (x.shape[2], x.shape[3])
         return tokens_to_map(pool(map_to_tokens(x), hw_shape).contiguous(),
-                             pool.out_hw_shape(hw_shape))  # type: ignore[operator]
+                             pool.out_hw_shape(hw_shape))
 
     def train(self, mode: bool = True) -> CPResNet:
         """Set the mode; frozen stages stay in evaluation. (mmpretrain's method returns None.)"""

@@ -83,7 +83,7 @@ class EncoderDecoder(MMSegEncoderDecoder):
         shapes = getattr(inputs, 'img_shapes', None) or [full_hw] * len(inputs)
         if all(tuple(shape) == full_hw for shape in shapes):
             same = [metas[0]] * len(inputs)
-            return super().slide_inference(inputs, same)  # type: ignore[no-any-return]
+            return super().slide_inference(inputs, same)
         logits = []
         for image, meta, (height, width) in zip(inputs, metas, shapes, strict=True):
             own = super().slide_inference(image[None, :, :height, :width], [meta])
@@ -119,7 +119,7 @@ class SegTTAModel(_SegTTAModel):
         """Merge the predictions of the views of each image."""
         threshold = foreground_threshold(self.module)
         if threshold is None:
-            return super().merge_preds(data_samples_list)  # type: ignore[no-any-return]
+            return super().merge_preds(data_samples_list)
         merged = []
         for views in data_samples_list:
             mean = torch.stack([view.seg_logits.data for view in views]).mean(0)

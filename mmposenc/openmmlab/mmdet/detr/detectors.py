@@ -67,7 +67,7 @@ class Encoded:
         decoder = None if self.decoder_type is None else self.decoder_type(**decoder_cfg)
         self.encoder = one_layer(encoder, encoder_cfg)
         self.decoder = decoder_cfg if decoder is None else one_layer(decoder, decoder_cfg)
-        super()._init_layers()  # type: ignore[misc]
+        super()._init_layers()
         self.encoder = encoder
         if decoder is not None:
             self.decoder = decoder
@@ -94,7 +94,7 @@ class Encoded:
         if isinstance(cfg, dict) and cfg.get('type') == 'Pretrained':
             BaseModule.init_weights(self)
             return
-        super().init_weights()  # type: ignore[misc]
+        super().init_weights()
         reset_encodings(self.encoder)
         for module in self.decoder.modules():
             if isinstance(module, BoxRPB | PositionRelation):
@@ -104,7 +104,7 @@ class Encoded:
                         ) -> dict[str, Any]:
         """Decode as in mmdet; ``relation`` and ``box_bias`` add biases to its attention."""
         if not self.uses_boxes:
-            return super().forward_decoder(**kwargs)  # type: ignore[misc, no-any-return]
+            return super().forward_decoder(**kwargs)
         cells, mask = None, kwargs.get('memory_mask')
         if hw_shape is not None:
             sides = (torch.tensor(hw_shape, device=kwargs['query'].device) if mask is None
@@ -113,7 +113,7 @@ class Encoded:
         boxes = Boxes(self.decoder, self.bbox_head, self._reference(kwargs),
                       getattr(self, 'with_box_refine', self.decoder_knows_boxes), cells)
         with boxes.of_this_call():
-            return super().forward_decoder(**kwargs)  # type: ignore[misc, no-any-return]
+            return super().forward_decoder(**kwargs)
 
     def _reference(self: Any, decoded: dict[str, Any]) -> Tensor | None:
         """Boxes or points of the queries before the first layer, as shares of the image."""
@@ -128,8 +128,8 @@ class Encoded:
         if isinstance(neck, HybridEncoder):
             maps = self.backbone(batch_inputs)
             return neck(maps, None if shapes is None else exact_mask(
-                maps[0], full_hw, list(shapes)))  # type: ignore[arg-type]
-        return super().extract_feat(batch_inputs)  # type: ignore[misc, no-any-return]
+                maps[0], full_hw, list(shapes)))
+        return super().extract_feat(batch_inputs)
 
     def _masks(self: Any, features: Sequence[Tensor], samples: Sequence[Any] | None
                ) -> list[Tensor | None]:
@@ -252,7 +252,7 @@ class Deformable(Encoded):
                              f'cells of the maps ({maps}) of images of this size; lower '
                              'model.num_queries, or take larger images')
         if not self.as_two_stage or memory_mask is None or not masks_exactly(self):
-            return super().pre_decoder(  # type: ignore[misc, no-any-return]
+            return super().pre_decoder(
                 memory, memory_mask, spatial_shapes, **kwargs)
         branches = self.bbox_head.cls_branches
         # DDQ has a second branch for its dense queries. The logits must be finite: the loss
@@ -261,7 +261,7 @@ class Deformable(Encoded):
             lambda module, args, out: out.masked_fill(memory_mask[..., None], -1e4))
             for branch in {branches[self.decoder.num_layers], branches[-1]}]
         try:
-            return super().pre_decoder(  # type: ignore[misc, no-any-return]
+            return super().pre_decoder(
                 memory, memory_mask, spatial_shapes, **kwargs)
         finally:
             for hook in hooks:
@@ -339,7 +339,7 @@ class ConditionalDETR(Dense, mm.ConditionalDETR):
                              f'decoder of Conditional DETR encodes points by as many numbers')
 
     def _reference(self: Any, decoded: dict[str, Any]) -> Tensor:
-        return self.decoder.ref_point_head(decoded['query_pos']).sigmoid()  # type: ignore[no-any-return]
+        return self.decoder.ref_point_head(decoded['query_pos']).sigmoid()
 
 
 class DABDETR(Dense, mm.DABDETR):
@@ -360,7 +360,7 @@ class DABDETR(Dense, mm.DABDETR):
     decoder_knows_boxes = True
 
     def _reference(self: Any, decoded: dict[str, Any]) -> Tensor:
-        return decoded['query_pos'].sigmoid()  # type: ignore[no-any-return]
+        return decoded['query_pos'].sigmoid()
 
 
 class DeformableDETR(Deformable, mm.DeformableDETR):

@@ -32,7 +32,7 @@ class ChannelMapper(MMChannelMapper):
             ``num_outs`` maps (B, out_channels, ., .).
         """
         if img_shapes is None or full_hw is None:
-            return super().forward(inputs)  # type: ignore[no-any-return]
+            return super().forward(inputs)
         outs = [_masked(conv, x, img_shapes, full_hw)
                 for conv, x in zip(self.convs, inputs, strict=True)]
         for index, conv in enumerate(self.extra_convs or ()):

@@ -36,7 +36,7 @@ class _Encoded:
 
     def init_weights(self: Any) -> None:
         """Initialise as mmdet does, except that encodings keep their own initial values."""
-        super().init_weights()  # type: ignore[misc]
+        super().init_weights()
         reset_encodings(self.encoder)
 
     def forward(self: Any, feats: list[Tensor], *args: Any) -> tuple[Tensor, Any]:
@@ -45,7 +45,7 @@ class _Encoded:
         hook = self.encoder.register_forward_pre_hook(
             lambda module, args, kwargs: (args, {**kwargs, **told}), with_kwargs=True)
         try:
-            return super().forward(feats, *args)  # type: ignore[misc, no-any-return]
+            return super().forward(feats, *args)
         finally:
             hook.remove()
 

@@ -62,7 +62,7 @@ def position_tokens(kind: Any, module: nn.Module | None, sine: nn.Module, featur
         return map_to_tokens(sine(mask, input=feature))
     height, width = feature.shape[-2:]
     zeros = feature.new_zeros(feature.shape[0], height * width, feature.shape[1])
-    return module(zeros, (height, width), padding_mask=mask)  # type: ignore[no-any-return]
+    return module(zeros, (height, width), padding_mask=mask)
 
 
 def image_sizes(samples: Sequence[Any] | None) -> tuple[tuple[int, int], list[tuple[int, int]]]:

@@ -38,7 +38,7 @@ class Boxed:
             raise RuntimeError('a decoder with relation or box_bias was called outside of its '
                                'detector, or is recomputed as a whole: recompute its layers')
         kwargs = boxes.masks(self.number, kwargs)
-        query = super().__call__(query, *args, **kwargs)  # type: ignore[misc]
+        query = super().__call__(query, *args, **kwargs)
         boxes.move(self.number, query)
         return query
 
@@ -51,11 +51,11 @@ class BoxedDeformableLayer(Boxed, DeformableDecoderLayer):
     """The layer of Deformable DETR and DINO."""
 
 
-class BoxedConditionalLayer(Boxed, ConditionalDetrTransformerDecoderLayer):  # type: ignore[misc]
+class BoxedConditionalLayer(Boxed, ConditionalDetrTransformerDecoderLayer):
     """The layer of Conditional DETR."""
 
 
-class BoxedDABLayer(Boxed, DABDetrTransformerDecoderLayer):  # type: ignore[misc]
+class BoxedDABLayer(Boxed, DABDetrTransformerDecoderLayer):
     """Of DAB-DETR."""
 
 
