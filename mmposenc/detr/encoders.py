@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ..backbones.layers import run_block
 from ..backbones.modules import BaseModule, ModuleList
 from ..encodings import build
+from ..encodings.base import RelativeConfig
 from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..encodings.sharing import share_encodings
 from ..functional.grids import as_grid
@@ -119,8 +120,9 @@ class DetrEncoder(BaseModule):
 
     Args:
         num_layers: number of layers.
-        layer_cfg: arguments of :class:`DetrEncoderLayer`, or of a subclass given by ``type``;
-            ``self_attn_cfg=dict(rel_pos_encoding=...)`` sets the relative encoding of every layer.
+        layer_cfg: arguments of :class:`DetrEncoderLayer`, or of a subclass given by ``type``.
+        rel_pos_encoding: a RelativeEncoding config for the attention of every layer, a list of them
+            to be summed, or None; ``layer_cfg.self_attn_cfg`` takes it too.
         rel_pos_sharing: 'layer': each layer has its own relative encoding; 'stage' or 'all': all
             layers share one.
         pos_encoding: a TokenEncoding config, a list of them, or None.
@@ -142,7 +144,7 @@ class DetrEncoder(BaseModule):
     pos_encoding_shared = False
 
     def __init__(self, num_layers: int, layer_cfg: dict[str, Any], *,
-                 rel_pos_sharing: str = 'layer',
+                 rel_pos_encoding: RelativeConfig | None = None, rel_pos_sharing: str = 'layer',
                  pos_encoding: EncodingConfigs = None, positions: Sequence[int] | None = None,
                  num_cp: int = -1, skip_padding: bool | None = None,
                  init_cfg: dict[str, Any] | None = None) -> None:
@@ -153,6 +155,13 @@ class DetrEncoder(BaseModule):
                              f'most num_layers')
         if pos_encoding is None and positions is not None:
             raise ValueError(f'positions={positions!r} needs a pos_encoding')
+        if rel_pos_encoding is not None:
+            attention = layer_cfg.get('self_attn_cfg') or dict(embed_dims=256, num_heads=8)
+            if attention.get('rel_pos_encoding') is not None:
+                raise ValueError(f'encoder.rel_pos_encoding={rel_pos_encoding!r}: layer_cfg.'
+                                 'self_attn_cfg has a rel_pos_encoding too; give one of them')
+            attention = {**attention, 'rel_pos_encoding': rel_pos_encoding}
+            layer_cfg = {**layer_cfg, 'self_attn_cfg': attention}
         super().__init__(init_cfg)
         self.num_layers, self.layer_cfg, self.num_cp = num_layers, layer_cfg, num_cp
         self._init_layers()
@@ -169,7 +178,8 @@ class DetrEncoder(BaseModule):
         if not (isinstance(layer_type, type) and issubclass(layer_type, self.layer_type)):
             raise ValueError(f'encoder.layer_cfg.type={name!r} must be '
                              f'mmposenc.{self.layer_type.__name__}, or a class derived from it')
-        self.layers = ModuleList(layer_type(**arguments) for _ in range(self.num_layers))
+        self.layers = ModuleList(build.construct(layer_type, arguments, 'encoder.layer_cfg')
+                                 for _ in range(self.num_layers))
         self.embed_dims = self.layers[0].embed_dims
 
     def forward(self, query: Tensor, query_pos: Tensor | None = None,

@@ -14,6 +14,7 @@ from ..user_classes import class_of_file, is_file_class
 from .base import RelativeConfig, RelativeEncoding, TokenEncoding
 
 EncodingConfig = nn.Module | dict[str, Any]
+_Module = TypeVar('_Module', bound=nn.Module)
 _Contract = TypeVar('_Contract', bound=TokenEncoding | RelativeEncoding)
 
 
@@ -55,21 +56,11 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
             raise wrong_contract(cls, contract, argument)
         arguments = _arguments(cls, cfg, defaults)
         zero_init = arguments.pop('zero_init', False)
-        missing = [name for name in _required(cls) if name not in arguments]
-        if missing:
-            raise ValueError(f'{argument}={cfg!r} has no {" and no ".join(missing)}; '
-                             f'{cls.__name__} requires it')
-        unknown = [name for name in arguments if not _takes(cls, name)]
-        if unknown:
-            known = inspect.signature(cls).parameters
-            raise ValueError(f'{argument}={cfg!r}: {cls.__name__} has no argument {unknown[0]!r}'
-                             f'{suggest(unknown[0], known)}')
-        try:
-            module = cls(**arguments)
-        except TypeError as error:
-            raise ValueError(f'{argument}={cfg!r}: {error}') from error
+        module = construct(cls, arguments, f'{argument}={cfg!r}')
     else:
-        raise ValueError(f'{argument}={cfg!r} must be a dict with a type, or a module')
+        from .. import encodings
+        similar = suggest(cfg, encodings.ENCODINGS) if isinstance(cfg, str) else ''
+        raise ValueError(f'{argument}={cfg!r} must be a dict with a type, or a module{similar}')
     if not isinstance(module, contract):
         raise wrong_contract(type(module), contract, argument)
     for name in ('head_dims', 'num_heads', 'num_prefix_tokens'):
@@ -79,6 +70,25 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
     if isinstance(cfg, dict) and zero_init:
         module.start_at_zero()
     return module
+
+
+def construct(cls: type[_Module], arguments: dict[str, Any], named: str) -> _Module:
+    """``cls(**arguments)``; ``named`` is the config of the arguments, for error messages.
+
+    Raises:
+        ValueError: required arguments are missing, or there are others than those of the class.
+    """
+    missing = [name for name in _required(cls) if name not in arguments]
+    if missing:
+        raise ValueError(f'{named} has no {" and no ".join(missing)}; {cls.__name__} requires it')
+    for name in arguments:
+        if not _takes(cls, name):
+            raise ValueError(f'{named}: {cls.__name__} has no argument {name!r}'
+                             f'{suggest(name, accepted_arguments(cls) or ())}')
+    try:
+        return cls(**arguments)
+    except TypeError as error:
+        raise ValueError(f'{named}: {error}') from error
 
 
 def _sum(cfgs: Sequence[Any], argument: str) -> dict[str, Any]:
@@ -116,9 +126,29 @@ def _arguments(cls: type, cfg: dict[str, Any], defaults: dict[str, Any]) -> dict
     return {**sizes, **known, **given}
 
 
+def accepted_arguments(found: Any) -> set[str] | None:
+    """Argument names of a class, with those that its bases get by ``**kwargs``; None: any."""
+    if not hasattr(found, '__name__'):  # a partial function: its class is not known here
+        return None
+    if '__signature__' in vars(found):  # of a backbone, and of one under a library's name
+        return set(inspect.signature(found).parameters)
+    names: set[str] = set()
+    for owner in inspect.getmro(found) if inspect.isclass(found) else [found]:
+        function = owner.__dict__.get('__init__') if inspect.isclass(found) else found
+        if function is None:
+            continue
+        if owner is object:
+            return None
+        parameters = inspect.signature(function).parameters.values()
+        names |= {each.name for each in parameters if each.kind is not each.VAR_KEYWORD}
+        if all(each.kind is not each.VAR_KEYWORD for each in parameters):
+            return names
+    return None
+
+
 def _takes(cls: type, name: str) -> bool:
-    parameters = inspect.signature(cls).parameters
-    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    names = accepted_arguments(cls)
+    return names is None or name in names
 
 
 def _required(cls: type) -> list[str]:

@@ -89,7 +89,9 @@ def add_config(parser: argparse.ArgumentParser, example: str, *, optional: bool 
                         "classifier of timm's")
     parser.add_argument('--cfg-options', nargs='+', action='extend', type=_key_value,
                         metavar='KEY=VALUE',
-                        help=f'override the config: {example}, key="[a,b]" or key=a,b for lists')
+                        help=f'override the config: {example}, key="[a,b]" or key=a,b for '
+                        'lists; in place of a tuple and for sizes in pipelines, such as '
+                        '...pipeline.1.scale=320,240, a list becomes a tuple')
 
 
 def _key_value(word: str) -> str:

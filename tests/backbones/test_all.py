@@ -9,7 +9,7 @@ from torch import nn
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT
 from mmposenc.backbones.base import Backbone
-from mmposenc.engine.config.options import accepted_arguments
+from mmposenc.encodings.build import accepted_arguments
 from mmposenc.functional.image_sizes import set_img_shapes
 
 PEG = dict(type='PEG')

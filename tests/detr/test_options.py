@@ -129,7 +129,18 @@ BAD = [
     (detr, {'encoder.pos_encoding': dict(PEG, padding='none')}, 'PEG changes the grid'),
     (detr, {'encoder.num_layers': 0}, 'num_layers=0 must be at least 1'),
     (detr, {'encoder.num_cp': 3}, 'num_cp=3'),
-    (detr, {'encoder.layer_cfg.self_attn_cfg.droput': 0.1}, 'attention takes no droput'),
+    (detr, {'encoder.layer_cfg.self_attn_cfg.droput': 0.1},
+     "MultiheadAttention has no argument 'droput'; did you mean 'dropout'"),
+    (detr, {'encoder.rel_pos_encodign': IRPE}, "encoder: DetrEncoder has no argument "
+                                               "'rel_pos_encodign'; did you mean 'rel_pos_"),
+    (deformable, {'encoder.positons': (0,)}, "DeformableEncoder .*; did you mean 'positions'"),
+    (detr, {'encoder.layer_cfg.rel_pos_encoding': IRPE}, "encoder.layer_cfg: DetrEncoderLayer has"),
+    (detr, {'encoder.layer_cfg.ffn_cfg.ffn_dropp': 0.1}, "ffn_cfg: FFN .*; did you mean 'ffn_dr"),
+    (detr, {'decoder.num_layer': 1}, "decoder: DetrDecoder .*; did you mean 'num_layers'"),
+    (detr, {'decoder.rel_pos_encoding': IRPE}, 'decoder.rel_pos_encoding=.*have no grid; write'),
+    (dino, {'encoder.rel_pos_encoding': IRPE}, 'no logits of pairs of tokens; use pos_encoding'),
+    (detr, {'encoder.rel_pos_encoding': IRPE,
+            'encoder.layer_cfg.self_attn_cfg.rel_pos_encoding': IRPE}, 'give one of them'),
     (detr, {'positional_encoding.num_feats': 16}, 'num_feats=16 must be half of'),
     (partial(tiny.conditional, dims=16), {}, 'encoder has embed_dims=16; it must be 256'),
     (dino, {'decoder.layer_cfg.cross_attn_cfg.num_levels': 3}, 'but the decoder has num_levels=3'),
@@ -175,6 +186,15 @@ def test_sines_of_a_box_are_as_many_as_asked(feats: int, monkeypatch: pytest.Mon
         return list(torch.autograd.grad(loss, [*model.decoder.parameters(),
                                                *model.bbox_head.reg_branches[0].parameters()]))
     torch.testing.assert_close(gradients(found), gradients(expected))
+
+
+def test_a_relative_encoding_of_the_encoder_is_that_of_its_layers() -> None:
+    given, = (build(detr(encoder=dict(rel_pos_encoding=[IRPE, dict(type='mmposenc.ALiBi2D')]))),)
+    usual = build(detr(attn=dict(rel_pos_encoding=[IRPE, dict(type='mmposenc.ALiBi2D')])))
+    usual.load_state_dict(given.state_dict())
+    found, wanted = (predict(model, images(((64, 96),)))[0] for model in (given, usual))
+    assert any('rel_pos_encoding' in name for name in given.state_dict())
+    assert torch.equal(found.bboxes, wanted.bboxes) and torch.equal(found.scores, wanted.scores)
 
 
 def test_batches_come_first() -> None:

@@ -44,8 +44,34 @@ def test_a_head_without_a_neck() -> None:
         check_channels(cfg)
 
 
+#: A config of another library, an option of it, and what the error says.
+OTHERS = [
+    ('mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
+     'decode_head.in_channels', [64, 128, 320, 512],
+     r'model.decode_head.in_channels=\[64, 128, 320, 512\] are not the channels of the maps of '
+     r'model.backbone \(SwinTransformer\), \[96, 192, 384, 768\]; write in_channels=\[96, 192, '),
+    ('mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
+     'auxiliary_head.in_channels', 320, r'model.auxiliary_head.in_channels=320 .*_channels=384$'),
+    ('mmdet::dino/dino-4scale_r50_8xb2-12e_coco.py', 'neck.in_channels', [128, 320, 512],
+     r'\(ResNet\), \[512, 1024, 2048\]; write in_channels=\[512, 1024, 2048\]$'),
+    ('mmdet::yolo/yolov3_d53_8xb8-320-273e_coco.py', 'neck.in_channels', [1024, 512, 128],
+     r'\(Darknet\), \[256, 512, 1024\]; those of YOLOV3Neck are among them$'),
+    ('mmpretrain::swin_transformer/swin-tiny_16xb64_in1k.py', 'head.in_channels', 384,
+     r'model.head.in_channels=384 .* \[768\]; write in_channels=768$'),
+    ('mmpretrain::vision_transformer/vit-base-p16_32xb128-mae_in1k.py', 'head.in_channels', 384,
+     r'model.head.in_channels=384 .* \[768\]; write in_channels=768$')]
+
+
+@pytest.mark.parametrize('name, key, value, message', OTHERS)
+def test_backbones_necks_and_heads_of_other_libraries(name, key, value, message) -> None:
+    cfg = load_config(name)
+    check_channels(cfg)
+    cfg.merge_from_dict({f'model.{key}': value})
+    with pytest.raises(ValueError, match=message):
+        check_channels(cfg)
+
+
 @pytest.mark.parametrize('change', [
-    lambda model: model.neck.update(type='YOLOV3Neck'),  # whose maps have another order
     lambda model: model.neck.pop('in_channels'),
     lambda model: model.backbone.update(type='NoSuchBackbone')])  # said where it is built
 def test_what_is_not_known_is_not_refused(change) -> None:

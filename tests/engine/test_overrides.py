@@ -4,8 +4,10 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
 from mmposenc.engine import load_config, override
+from mmposenc.engine.config.arguments import ENCODINGS
 from mmposenc.engine.config.config import LIVE_KEYS
-from mmposenc.engine.config.options import ENCODINGS
+from mmposenc.engine.config.options import read_config
+from mmposenc.terminal.options import config_parser
 
 PVT = 'mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py'
 DEFORMABLE = 'mmposenc::detection/deformable_detr/deformable-detr_r50_16xb2-50e_coco.py'
@@ -133,3 +135,31 @@ def test_a_size_stays_a_tuple() -> None:
                            'model.neck.in_channels': [1, 2, 3, 4]})
     assert cfg.test_dataloader.dataset.pipeline[1].scale == (320, 240)
     assert cfg.model.neck.in_channels == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize('step, option, value, expected', [
+    (dict(type='Resize', scale=224), 'scale', [320, 240], (320, 240)),
+    (dict(type='RandomCrop'), 'crop_size', [64, 96], (64, 96)),
+    (dict(type='RandomChoiceResize', scales=[64]), 'scales', [64, 96], [64, 96]),
+    (dict(type='RandomFlip', prob=0.5), 'prob', [0.3, 0.5], [0.3, 0.5]),
+    (dict(type='RandomFlip'), 'direction', ['horizontal', 'vertical'], ['horizontal', 'vertical'])])
+def test_a_size_in_a_pipeline_becomes_a_tuple(step, option, value, expected) -> None:
+    """Also where the config has one number for it, or none. Transforms take a list of
+    probabilities, and of words, for nothing but a list."""
+    from mmcv.transforms import TRANSFORMS
+    cfg = Config(dict(train_dataloader=dict(dataset=dict(pipeline=[step]))))
+    override(cfg, {f'train_dataloader.dataset.pipeline.0.{option}': value})
+    found = cfg.train_dataloader.dataset.pipeline[0]
+    assert found[option] == expected and type(found[option]) is type(expected)
+    if step['type'] == 'Resize':
+        assert TRANSFORMS.build(found).scale == (320, 240)
+
+
+def test_the_shells_commas_reach_a_transform(capsys) -> None:
+    key = 'test_dataloader.dataset.pipeline.1.scale'
+    parser = config_parser(None, 'x=1')
+    args = parser.parse_args([PVT, '--cfg-options', f'{key}=320,240'])
+    assert read_config(args).test_dataloader.dataset.pipeline[1].scale == (320, 240)
+    with pytest.raises(SystemExit):
+        parser.parse_args(['--help'])
+    assert 'a list becomes a tuple' in ' '.join(capsys.readouterr().out.split())

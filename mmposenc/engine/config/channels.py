@@ -10,14 +10,16 @@ from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor
 
 from .models import image_channels
-from .nodes import bare_type, listed
+from .nodes import bare_type, heads_of, listed, numbered
 from .testing import scope_of
 
 #: Necks whose ``in_channels`` are those of all maps of the backbone, in their order.
 _NECKS = ('FPN', 'FPN_CARAFE', 'NASFPN', 'PAFPN', 'ChannelMapper', 'Feature2Pyramid',
           'HybridEncoder', 'ConcatPyramid')
-#: Side in pixels of the image that a backbone is asked with.
-_SIDE = 64
+#: Classifiers' heads that take the last map of the backbone, or the mean of its cells.
+_CLS_HEADS = ('LinearClsHead', 'VisionTransformerClsHead', 'DeiTClsHead')
+#: Side in pixels of the image that a backbone is asked with; windows of 7 cells must fit.
+_SIDE = 224
 
 
 def check_channels(cfg: Config) -> None:
@@ -29,33 +31,35 @@ def check_channels(cfg: Config) -> None:
     Raises:
         ValueError: names the key, its value and what to write.
     """
-    model = cfg.model
-    neck, head = (listed(model.get(name)) for name in ('neck', 'decode_head'))
-    if neck:
-        part, key = neck[0], 'model.neck' + '.0' * isinstance(model.neck, (list, tuple))
-        if not isinstance(part, dict) or bare_type(part) not in _NECKS:
-            return
-    elif scope_of(cfg) == 'mmseg' and head and isinstance(head[0], dict):
-        part, key = head[0], 'model.decode_head' + '.0' * (len(head) > 1)
-    else:
-        return
-    written = part.get('in_channels')
-    channels = None if written is None else _channels(cfg)
-    if channels is None:
-        return
-    index = part.get('in_index', -1) if not neck else list(range(len(channels)))
+    model, scope = cfg.model, scope_of(cfg)
+    necks, heads = listed(model.get('neck')), []
+    if scope != 'mmdet':
+        heads = [(key, head) for key, head in heads_of(cfg)
+                 if scope == 'mmseg' or bare_type(head) in _CLS_HEADS]
+    if necks and bare_type(necks[0]) != 'GlobalAveragePooling':
+        heads = list(numbered('model.neck', model.neck))[:1]
+    parts = [(key, part) for key, part in heads if part.get('in_channels') is not None]
+    channels = _channels(cfg) if parts else None
+    for key, part in parts if channels else ():
+        if right := _right(part, channels, key.startswith('model.neck')):
+            raise ValueError(f'{key}.in_channels={part.in_channels!r} are not the channels of the '
+                             f'maps of model.backbone ({bare_type(model.backbone)}), {channels}'
+                             f'{right}')
+
+
+def _right(part: Any, channels: list[int], is_neck: bool) -> str:
+    """What to write into a part that takes other channels, to end a sentence; or ''."""
+    written = listed(part.in_channels)
+    if is_neck and bare_type(part) not in _NECKS:  # it may take some of the maps, in any order
+        return '' if {*written} <= {*channels} else f'; those of {bare_type(part)} are among them'
+    several = isinstance(part.in_channels, (list, tuple))
+    index = part.get('in_index', [*range(len(channels))] if several or is_neck else -1)
     if any(not -len(channels) <= each < len(channels) for each in listed(index)):
-        return
-    if isinstance(written, (list, tuple)):
-        needed: Any = [channels[each] for each in listed(index)]
-        right = list(written) == needed
-    else:
-        needed = channels[index if isinstance(index, int) else 0]
-        right = isinstance(index, list) or written == needed
-    if not right:
-        raise ValueError(f'{key}.in_channels={written!r} are not the channels of the maps of '
-                         f'model.backbone ({bare_type(model.backbone)}), {channels}; write '
-                         f'in_channels={needed}')
+        return ''
+    needed = [channels[each] for each in listed(index)]
+    if needed == written or not several and (is_neck or isinstance(index, list)):
+        return ''
+    return f'; write in_channels={needed if several else needed[0]}'
 
 
 def _channels(cfg: Config) -> list[int] | None:
@@ -64,12 +68,13 @@ def _channels(cfg: Config) -> list[int] | None:
     for device in ('meta', 'cpu'):  # without numbers; some backbones read one while they are built
         try:
             with torch.random.fork_rng(devices=[]), torch.device(device), torch.no_grad():
-                backbone = MODELS.build(copy.deepcopy(cfg.model.backbone)).eval()
+                backbone = MODELS.build(copy.deepcopy(cfg.model.backbone))
+                backbone.eval()  # ResNets return nothing here
                 maps = backbone(torch.zeros(1, image_channels(cfg), _SIDE, _SIDE))
         except Exception:  # what a backbone raises at this size is not what is asked here
             continue
         if isinstance(maps, (list, tuple)) and all(
-                isinstance(each, Tensor) and each.dim() == 4 for each in maps):
+                isinstance(each, Tensor) and each.dim() in (2, 4) for each in maps):
             return [each.shape[1] for each in maps]
         return None
     return None

@@ -23,6 +23,7 @@ from mmposenc.functional.image_sizes import ImgShapes, set_img_shapes
 from mmposenc.padding import keep_padding_out
 from mmposenc.terminal.messages import describe
 
+from .arguments import check_arguments
 from .nodes import custom_hook, listed
 from .testing import scope_of
 
@@ -46,9 +47,11 @@ def build_model(cfg: Config) -> nn.Module:
     weights of its init_cfg.
 
     Raises:
-        ValueError: the config's default_scope is no library's.
+        ValueError: the config's default_scope is no library's, or a class or an argument of the
+            model is not known.
     """
     init_default_scope(scope_of(cfg))
+    check_arguments(cfg)
     model = copy.deepcopy(cfg.model)  # classes of mmdet write into what they are built from
     if cfg.get('data_preprocessor') is not None:
         model.setdefault('data_preprocessor', copy.deepcopy(cfg.data_preprocessor))

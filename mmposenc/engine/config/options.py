@@ -9,14 +9,14 @@ from typing import Any
 
 from mmengine.config import Config, DictAction
 from mmengine.hooks import CheckpointHook
-from mmengine.registry import MODELS as ROOT
 from mmengine.registry import OPTIMIZERS
 from mmengine.runner import Runner
 
 from mmposenc.encodings import RelativeEncoding, TokenEncoding
-from mmposenc.registry import MODELS
+from mmposenc.encodings.build import accepted_arguments
 from mmposenc.terminal.messages import suggest
 
+from .arguments import ENCODINGS, model_class
 from .config import LIVE_KEYS, load_config, set_work_dir
 from .data import use_data
 from .nodes import at
@@ -65,31 +65,6 @@ def _check_keys(key: str, node: Any, accepted: set[str], owner: str) -> None:
                              f'{suggest(name, sorted(accepted))}')
 
 
-def accepted_arguments(found: Any) -> set[str] | None:
-    """Argument names of a class, with those that its bases get by ``**kwargs``; None: any."""
-    if not hasattr(found, '__name__'):  # a partial function: its class is not known here
-        return None
-    if '__signature__' in vars(found):  # of a backbone, and of one under a library's name
-        return set(inspect.signature(found).parameters)
-    names: set[str] = set()
-    for owner in inspect.getmro(found) if inspect.isclass(found) else [found]:
-        function = owner.__dict__.get('__init__') if inspect.isclass(found) else found
-        if function is None:
-            continue
-        if owner is object:
-            return None
-        parameters = inspect.signature(function).parameters.values()
-        names |= {each.name for each in parameters if each.kind is not each.VAR_KEYWORD}
-        if all(each.kind is not each.VAR_KEYWORD for each in parameters):
-            return names
-    return None
-
-
-#: Sections of encodings, which a config need not have: where there is none, the first option makes
-#: it, and the class that it is an argument of refuses it if it takes none.
-ENCODINGS = ('pos_encoding', 'rel_pos_encoding', 'encoder_pos', 'key_pos')
-
-
 def override(cfg: Config, options: dict[str, Any] | None) -> None:
     """Merges ``--cfg-options`` into a config, and refuses an option that would do nothing.
 
@@ -111,11 +86,18 @@ def override(cfg: Config, options: dict[str, Any] | None) -> None:
         _check_key(cfg, key)
     for key, value in options.items():
         _open_sections(cfg, key)
-        if isinstance(at(cfg, key), tuple) and isinstance(value, list):
-            options[key] = tuple(value)  # a scale must be one, and the shell has no tuples
+        if isinstance(value, list) and _is_tuple(key, at(cfg, key), value):
+            options[key] = tuple(value)  # the shell has no tuples
         for line in _leave_out(cfg, key, value, set(options)):
             print(f'--cfg-options {key}: {line}')
     cfg.merge_from_dict(options)
+
+
+def _is_tuple(key: str, before: Any, value: list[Any]) -> bool:
+    """Whether a list of the command line takes the place of a tuple, or of a size in a pipeline."""
+    return isinstance(before, tuple) or (
+        not isinstance(before, list) and 'pipeline.' in key
+        and all(isinstance(each, int) for each in value))
 
 
 def _check_key(cfg: Config, key: str) -> None:
@@ -178,10 +160,7 @@ def _leave_out(cfg: Config, key: str, value: Any, given: set[str]) -> list[str]:
 
 def _arguments(cfg: Config, name: Any) -> set[str] | None:
     """The arguments of a class of the model; None if they are not known."""
-    found = MODELS.get(name) if isinstance(name, str) else None
-    if found is None and isinstance(name, str):
-        with ROOT.switch_scope_and_registry(cfg.get('default_scope')) as local:
-            found = local.get(name)
+    found = model_class(name, cfg.get('default_scope'))
     takes = None if found is None else accepted_arguments(found)
     if takes is None or not issubclass(found, (TokenEncoding, RelativeEncoding)):
         return takes

@@ -11,6 +11,7 @@ from torch import distributed as dist
 
 from mmposenc.checkpoint import load_checkpoint
 
+from ..config.arguments import check_arguments
 from ..config.channels import check_channels
 from ..config.checks import (
     check_checkpoint,
@@ -105,6 +106,7 @@ def _check(cfg: Config, phases: tuple[str, ...]) -> None:
     """Checks that need only the config."""
     check_sections(cfg, phases)
     check_folder(cfg.work_dir, '--work-dir')
+    check_arguments(cfg)
     if 'train' in phases:
         check_silent_arguments(cfg)
         check_save_best(cfg)

@@ -159,7 +159,7 @@ def _into_encoder(cfg: Config, node: Any, insertion: Insertion, changes: dict[st
     if len(absolute) > 1:
         raise ValueError(f'{len(absolute)} absolute encodings; its encoder takes one')
     between = [cfg for cfg in tokens if cfg not in absolute]
-    for key in ('pos_encoding', 'positions', 'rel_pos_sharing', 'encoder_pos'):
+    for key in ('pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing', 'encoder_pos'):
         node.pop(key, None)
     sine = absolute and absolute[0] == dict(type='mmposenc.SinCosPositionEncoding')
     node['encoder_pos'] = 'sine' if sine else absolute[0] if absolute else None

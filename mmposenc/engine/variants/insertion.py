@@ -10,8 +10,9 @@ from mmengine.registry import MODELS as ROOT
 from mmengine.registry import init_default_scope
 
 from mmposenc.class_index import CLASSES
+from mmposenc.encodings.build import accepted_arguments
+from mmposenc.engine.config.arguments import model_class
 from mmposenc.engine.config.nodes import bare_type, type_name
-from mmposenc.engine.config.options import accepted_arguments
 from mmposenc.engine.config.testing import scope_of
 
 #: mmdet's classes whose encoder takes encodings here; those of mmdet itself are replaced by ours.
@@ -87,6 +88,5 @@ def build_backbone(cfg: Config, device: str = 'meta') -> Any:
 
 def class_and_arguments(cfg: Config, kind: Any) -> tuple[Any, set[str]]:
     """The class of a type in the config's model, or None, and its arguments."""
-    with ROOT.switch_scope_and_registry(scope_of(cfg)) as local:
-        found = local.get(kind) if isinstance(kind, str) else kind
+    found = model_class(kind, scope_of(cfg))
     return found, accepted_arguments(found) or set() if found is not None else set()

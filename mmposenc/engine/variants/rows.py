@@ -120,7 +120,7 @@ def _of_encoder(cfg: Config, options: dict[str, Any]) -> Encodings:
         positions = None
         tokens.insert(0, dict(type=names[absolute]) if absolute in names else absolute)
     attention = (options.get('layer_cfg') or {}).get('self_attn_cfg') or {}
-    relative = attention.get('rel_pos_encoding')
+    relative = options.get('rel_pos_encoding') or attention.get('rel_pos_encoding')
     key_pos = (cfg.model.get('decoder') or {}).get('key_pos', 'sine')
     return Encodings(tokens, [relative] if relative else [], positions,
                      options.get('rel_pos_sharing', 'layer'),

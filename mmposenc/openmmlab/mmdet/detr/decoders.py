@@ -231,7 +231,7 @@ class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
 
 def check_decoder(cfg: dict[str, Any]) -> None:
     """Raises ValueError for encodings in a decoder's config: its queries have no grid."""
-    for name in ('pos_encoding', 'positions', 'encoder_pos'):
+    for name in ('pos_encoding', 'rel_pos_encoding', 'positions', 'encoder_pos'):
         if name in cfg:
             raise ValueError(f'decoder.{name}={cfg[name]!r}: object queries have no grid; write it '
                              f'into the encoder')
@@ -239,5 +239,4 @@ def check_decoder(cfg: dict[str, Any]) -> None:
         relative = cfg.get('layer_cfg', {}).get(name, {}).get('rel_pos_encoding')
         if relative is not None:
             raise ValueError(f'decoder.layer_cfg.{name}.rel_pos_encoding={relative!r}: object '
-                             f'queries have no grid; write it into '
-                             f'encoder.layer_cfg.self_attn_cfg')
+                             f'queries have no grid; write it into the encoder')

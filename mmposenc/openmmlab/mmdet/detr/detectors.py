@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from mmposenc.detr.boxes import BoxRPB, PositionRelation
 from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.detr.hybrid import HybridEncoder
+from mmposenc.encodings.build import construct
 from mmposenc.functional.masking import filled, map_to_tokens, token_mask
 from mmposenc.functional.tracing import is_exporting
 
@@ -62,9 +63,10 @@ class Encoded:
             if cfg is not None and name in self.no_relations:
                 raise ValueError(f'decoder.{name}={cfg!r}: {self.no_relations[name]}')
         check_decoder(decoder_cfg)
-        encoder = self.encoder_type(**encoder_cfg)
+        encoder = construct(self.encoder_type, encoder_cfg, 'encoder')
         self._check_encoder(encoder)
-        decoder = None if self.decoder_type is None else self.decoder_type(**decoder_cfg)
+        decoder = None if self.decoder_type is None else construct(self.decoder_type, decoder_cfg,
+                                                                   'decoder')
         self.encoder = one_layer(encoder, encoder_cfg)
         self.decoder = decoder_cfg if decoder is None else one_layer(decoder, decoder_cfg)
         super()._init_layers()
