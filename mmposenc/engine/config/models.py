@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.checkpoint.mismatch import mismatch
 from mmposenc.functional.image_sizes import ImgShapes, set_img_shapes
+from mmposenc.openmmlab.upstream import renamed
 from mmposenc.padding import keep_padding_out
 from mmposenc.terminal.messages import describe
 
@@ -134,7 +135,7 @@ def load_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
     loaded = load_checkpoint(checkpoint)
     state = loaded.get('state_dict', loaded)
     state = {name.removeprefix('module.'): value for name, value in state.items()}
-    if wrong := mismatch(model.state_dict(), state):
+    if wrong := mismatch(model.state_dict(), renamed(model, state)):
         raise ValueError(f'{checkpoint} does not fit the model of the config; use the one that it '
                          f'was trained with{written_beside(checkpoint)}:\n{wrong}')
     _load_checkpoint_to_model(model, loaded)

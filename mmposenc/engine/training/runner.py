@@ -22,6 +22,7 @@ from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
 from mmposenc.checkpoint.integrity import whole_file
 from mmposenc.checkpoint.mismatch import mismatch
 from mmposenc.compat.deterministic import deterministic_forms
+from mmposenc.openmmlab.upstream import renamed
 
 from ..config.models import written_beside
 from ..config.nodes import checked
@@ -110,8 +111,8 @@ class CheckpointRunner(_Runner):
         model = plain_model(self.model)
         if isinstance(model, BaseTTAModel):
             model = model.module
-        state = {name.removeprefix('module.'): value
-                 for name, value in checkpoint['state_dict'].items()}
+        state = renamed(model, {name.removeprefix('module.'): value
+                                for name, value in checkpoint['state_dict'].items()})
         own, strict = model.state_dict(), self.cfg.get('load_strict', True)
         report = mismatch(own, state)
         if not report:

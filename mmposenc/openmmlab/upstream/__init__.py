@@ -134,6 +134,15 @@ def parameters(kind: type) -> dict[str, inspect.Parameter]:
     return {**parameters(kind.__mro__[1]), **own} if variable else own
 
 
+def renamed(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The weights of a model as they are loaded: those of its drop-ins under our names."""
+    state = dict(state)
+    for name, module in model.named_modules():
+        if isinstance(module, DropIn):
+            _convert(module, state, f'{name}.' if name else '')
+    return state
+
+
 def same(*names: str) -> Table:
     """Arguments that have the same name and meaning here."""
     return {name: name for name in names}

@@ -9,6 +9,7 @@ from mmengine.registry import DefaultScope
 from tinybackbones import flat, randomize
 from upstream_configs import drop_in, upstream
 
+from mmposenc.engine.config.models import load_weights
 from mmposenc.engine.variants.insertion import find_insertion
 from mmposenc.engine.variants.rows import own_encodings
 
@@ -51,11 +52,15 @@ def test_a_file_of_theirs_loads_as_init_cfg(library, name, prefix, tmp_path):
     torch.save({'state_dict': {f'{prefix}{key}': value for key, value in
                                theirs.state_dict().items()}}, file)
     cfg = dict(type='Pretrained', checkpoint=file, **({'prefix': prefix} if prefix else {}))
-    ours = build(library, name, init_cfg=cfg)
-    ours.init_weights()
+    models = [build(library, name, init_cfg=cfg)]
+    models[0].init_weights()
+    if prefix:  # a model's whole file
+        models.append(build(library, name))
+        load_weights(torch.nn.ModuleDict({'backbone': models[1]}), file)
     x = torch.randn(1, 3, 64, 64)
-    for got, wanted in zip(flat(ours.eval()(x)), flat(theirs(x)), strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+    for model in models:
+        for got, wanted in zip(flat(model.eval()(x)), flat(theirs(x)), strict=True):
+            torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_a_name_of_several_libraries_is_that_of_the_arguments_then_of_the_scope():
