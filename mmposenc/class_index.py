@@ -140,5 +140,5 @@ def class_of_name(name: str) -> Any:
             return load_class(table[name], name)
     encodings = import_module(f'{__package__}.encodings')
     if name in encodings.ENCODINGS:
-        return getattr(encodings, name)
+        return encodings.ENCODINGS[name]
     raise AttributeError(f'module {__package__!r} has no attribute {name!r}')

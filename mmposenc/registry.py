@@ -49,6 +49,6 @@ STRATEGIES = _registry(theirs.STRATEGIES)
 VISBACKENDS = _registry(theirs.VISBACKENDS)
 
 # encodings/ does not depend on OpenMMLab, so its classes are registered here.
-for _name in encodings.ENCODINGS:
-    MODELS.register_module(name=_name, module=getattr(encodings, _name))
+for _name, _class in encodings.ENCODINGS.items():
+    MODELS.register_module(name=_name, module=_class)
 build.find_class = MODELS.get

@@ -15,6 +15,7 @@ from ..encodings.base import RelativeConfig
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions, split_places
 from ..encodings.sharing import share_encodings
 from ..functional.grids import as_grid
+from ..signatures import parameters_of
 from ..terminal.messages import suggest
 from .checkpoints import load_pretrained
 from .freezing import store_matrices
@@ -108,15 +109,8 @@ class Backbone(BaseModule):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let the signature show all arguments, including those of this base class."""
         super().__init_subclass__(**kwargs)
-        found: dict[str, Parameter] = {}
-        for owner in cls.__mro__:
-            if issubclass(owner, Backbone) and '__init__' in vars(owner):
-                own = signature(vars(owner)['__init__']).parameters
-                found = {**found, **{name: own[name] for name in own if name not in found}}
-                if all(each.kind is not Parameter.VAR_KEYWORD for each in own.values()):
-                    break
-        shown = [each for name, each in found.items()
-                 if name != 'self' and each.kind is not Parameter.VAR_KEYWORD]
+        shown = [each for each in parameters_of(cls).values()
+                 if each.kind is not Parameter.VAR_KEYWORD]
         setattr(cls, '__signature__', Signature(  # noqa: B010  (unknown to mypy)
             sorted(shown, key=lambda each: each.kind)))
 

@@ -1,4 +1,11 @@
-"""Position encodings as torch modules; this package does not import OpenMMLab."""
+"""Position encodings as torch modules; this package does not import OpenMMLab.
+
+An encoding that is imported here is known to configs, ``mmposenc compare`` and the tests.
+"""
+# ruff: noqa: F401
+# mypy: implicit-reexport
+from inspect import isabstract
+
 from .absolute import (
     FactorizedPositionEmbedding,
     LearnedPositionEmbedding,
@@ -36,17 +43,10 @@ from .shaw import ShawRPE
 from .transformer_xl import TransformerXLRPE
 from .undirected_bias import UndirectedPositionBias
 
-__all__ = [
-    'ENCODINGS', 'OffsetBiasEncoding', 'PlacedEncodings', 'RelativeEncoding', 'TokenEncoding',
-    'build_encoding', 'position_tables', 'share_encodings',
-    # Registered in scope ``mmposenc``:
-    'PEG', 'ConvMLP', 'LearnedPositionEmbedding', 'SinCosPositionEncoding',
-    'FactorizedPositionEmbedding', 'WindowedPositionEmbedding', 'IRPE', 'ShawRPE',
-    'TransformerXLRPE', 'HuangRPE', 'SASARPE', 'RelativePositionBias', 'QueryAbsolute1D',
-    'QueryRelative1D', 'QueryRelative2D', 'RotaryEmbedding', 'RotaryEmbedding2D', 'LogSpacedCPB',
-    'FIRE', 'ALiBi2D', 'KERPLE', 'LookHere', 'UndirectedPositionBias', 'DynamicPositionBias',
-    'LieRE', 'ComRoPE', 'CoPE', 'GTA', 'LearnableFourierFeatures', 'DecomposedRPE', 'LePE', 'CRPE',
-    'CombinedRPE', 'ContextPool',
-]
-#: Names that a config's ``type`` may have.
-ENCODINGS: tuple[str, ...] = tuple(__all__[__all__.index('PEG'):])
+#: The class of each name that a config's ``type`` may have: all encodings imported above.
+ENCODINGS: dict[str, type[TokenEncoding] | type[RelativeEncoding]] = {
+    name: each for name, each in list(globals().items()) if isinstance(each, type)
+    and issubclass(each, (TokenEncoding, RelativeEncoding)) and not isabstract(each)}
+__all__ = sorted({*ENCODINGS, 'ENCODINGS', 'OffsetBiasEncoding', 'PlacedEncodings',
+                  'RelativeEncoding', 'TokenEncoding', 'build_encoding', 'position_tables',
+                  'share_encodings'})

@@ -82,6 +82,7 @@ class LearnedPositionEmbedding(SavesGrid, _AddedTable):
     an image in a padded batch gets the table of its own size, not of the batch's.
     """
 
+    variants = {'learned': ('learned table', {})}
     grid_name = 'grid_shape'
 
     def __init__(self, embed_dims: int, grid_shape: GridLike, *, interpolation: str = 'bicubic',
@@ -161,6 +162,8 @@ class FactorizedPositionEmbedding(_AddedTable):
     and concatenation.
     """
 
+    variants = {'factorized': ('tables of rows and columns (NaViT)', {})}
+
     def __init__(self, embed_dims: int, grid_shape: GridLike, *, coordinates: str = 'fractional',
                  apply_to: str = 'qkv') -> None:
         super().__init__(embed_dims, apply_to)
@@ -219,6 +222,8 @@ class WindowedPositionEmbedding(_AddedTable):
         ValueError: for bad sizes or an unknown option.
     """
 
+    variants = {'windowed-table': ('tables of the image and of windows (Hiera)', {})}
+
     def __init__(self, embed_dims: int, grid_shape: GridLike, *, window_shape: GridLike = (8, 8),
                  interpolation: str = 'bicubic', apply_to: str = 'qkv') -> None:
         super().__init__(embed_dims, apply_to)
@@ -260,6 +265,8 @@ class SinCosPositionEncoding(_AddedTable):
             ``build_sincos2d_pos_embed`` of timm has neither: sines of both axes, then cosines.
         apply_to: as for :class:`LearnedPositionEmbedding`.
     """
+
+    variants = {'sincos': ('sines and cosines', {})}
 
     def __init__(self, embed_dims: int, *, temperature: float = 10000.0, normalize: bool = False,
                  layout: str = 'split', apply_to: str = 'qkv') -> None:

@@ -25,6 +25,7 @@ class ALiBi2D(Constants, OffsetBiasEncoding):
         num_prefix_tokens: tokens in front of the grid.
     """
 
+    variants = {'alibi': ('ALiBi', {})}
     cellwise = True
     slopes: Tensor
 

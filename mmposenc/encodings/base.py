@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from ..attention.terms import Term
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from .checks import check_at_least
+
+#: Words for ``mmposenc compare``: for each what tables and charts call it, and its options.
+Variants = Mapping[str, tuple[str, Mapping[str, Any]]]
 
 
 class TokenEncoding(nn.Module, ABC):
@@ -21,6 +24,8 @@ class TokenEncoding(nn.Module, ABC):
     depend on what the padding holds nor on how much of it there is.
     """
 
+    #: The words of this class alone, not of subclasses.
+    variants: Variants = {}
     #: 'qkv' replaces the tokens; 'qk' changes only the input of the queries and keys of the next
     #: attention.
     apply_to: str = 'qkv'
@@ -61,6 +66,8 @@ class RelativeEncoding(nn.Module, ABC):
     Key grids are in units of the query grid (:class:`mmposenc.functional.Grid`).
     """
 
+    #: The words of this class alone, not of subclasses.
+    variants: Variants = {}
     num_prefix_tokens: int = 0
     #: True if :meth:`rotate` changes queries and keys (rotary encodings).
     has_rotation: bool = False

@@ -1,7 +1,6 @@
 """Build an encoding from a module or a config dict, with or without OpenMMLab installed."""
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -9,6 +8,7 @@ from torch import nn
 
 from ..class_index import class_of_name
 from ..functional.grids import as_grid
+from ..signatures import accepted_arguments, parameters_of
 from ..terminal.messages import suggest
 from ..user_classes import class_of_file, is_file_class
 from .base import RelativeConfig, RelativeEncoding, TokenEncoding
@@ -126,34 +126,14 @@ def _arguments(cls: type, cfg: dict[str, Any], defaults: dict[str, Any]) -> dict
     return {**sizes, **known, **given}
 
 
-def accepted_arguments(found: Any) -> set[str] | None:
-    """Argument names of a class, with those that its bases get by ``**kwargs``; None: any."""
-    if not hasattr(found, '__name__'):  # a partial function: its class is not known here
-        return None
-    if '__signature__' in vars(found):  # of a backbone, and of one under a library's name
-        return set(inspect.signature(found).parameters)
-    names: set[str] = set()
-    for owner in inspect.getmro(found) if inspect.isclass(found) else [found]:
-        function = owner.__dict__.get('__init__') if inspect.isclass(found) else found
-        if function is None:
-            continue
-        if owner is object:
-            return None
-        parameters = inspect.signature(function).parameters.values()
-        names |= {each.name for each in parameters if each.kind is not each.VAR_KEYWORD}
-        if all(each.kind is not each.VAR_KEYWORD for each in parameters):
-            return names
-    return None
-
-
 def _takes(cls: type, name: str) -> bool:
     names = accepted_arguments(cls)
     return names is None or name in names
 
 
 def _required(cls: type) -> list[str]:
-    return [p.name for p in inspect.signature(cls).parameters.values()
-            if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    return [name for name, each in parameters_of(cls).items()
+            if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
 
 
 def required_sizes(cls: type, defaults: dict[str, Any]) -> dict[str, Any]:
@@ -171,14 +151,10 @@ def required_sizes(cls: type, defaults: dict[str, Any]) -> dict[str, Any]:
 
 def _find_own(name: str) -> Any:
     """The class of this package or of a file that a type names, or None."""
-    from .. import encodings
     if is_file_class(name):
         return class_of_file(name)
-    own = name.removeprefix('mmposenc.')
-    if own in encodings.__all__:
-        return getattr(encodings, own)
     try:
-        return class_of_name(own)
+        return class_of_name(name.removeprefix('mmposenc.'))
     except AttributeError:
         return None
 

@@ -147,6 +147,8 @@ class ContextPool(TokenEncoding):
     float32.
     """
 
+    variants = {'contextpool': ('ContextPool after the first block', dict(default_positions=(0,)))}
+
     def __init__(self, embed_dims: int, *, hidden_dims: int | None = None, ratio: float = 0.1,
                  dims: int = 2, causal: bool = False, weights: str = 'learned',
                  nonlocal_dims: int | None = None, locality: str = 'gaussian',

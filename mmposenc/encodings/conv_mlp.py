@@ -28,6 +28,7 @@ class ConvMLP(PEG):
     Differs from the releases only in the padding mask.
     """
 
+    variants = {'conv-mlp': ('convolution in the MLP', {})}
     default_positions = 'mlp'
     residual = False
 

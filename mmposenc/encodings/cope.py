@@ -93,6 +93,8 @@ class CoPE(RelativeEncoding):
         ValueError: for sizes below 1, or fewer than 2 positions.
     """
 
+    variants = {'cope': ('CoPE', {})}
+
     def __init__(self, head_dims: int, num_heads: int, *, max_positions: int = 64,
                  shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
         super().__init__()

@@ -35,6 +35,8 @@ class DecomposedRPE(RelativeEncoding):
     pool, not at the centre, and offsets are rounded down, also as in the releases.
     """
 
+    variants = {'decomposed': ('decomposed (ViTDet)', {})}
+
     def __init__(self, head_dims: int, num_heads: int, *, grid_shape: GridLike,
                  shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
         super().__init__()

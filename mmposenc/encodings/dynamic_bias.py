@@ -30,6 +30,7 @@ class DynamicPositionBias(OffsetBiasEncoding):
     Differs from the release: supports any grid, and keys on a coarser grid.
     """
 
+    variants = {'dpb': ("CrossFormer's network of biases", {})}
     cellwise = True
 
     def __init__(self, head_dims: int, num_heads: int, *, pos_dims: int | None = None,

@@ -34,6 +34,8 @@ class FIRE(OffsetBiasEncoding):
         ValueError: for sizes below 1, or ``init_c`` or ``init_length`` not above 0.
     """
 
+    variants = {'fire': ('FIRE', {})}
+
     def __init__(self, num_heads: int, *, hidden_dims: int = 32, init_c: float = 0.1,
                  init_length: float = 8.0, num_prefix_tokens: int = 0) -> None:
         super().__init__()

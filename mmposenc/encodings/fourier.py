@@ -29,6 +29,8 @@ class LearnableFourierFeatures(_AddedTable):
         ValueError: for sizes below 1, an odd F, or gamma not above 0.
     """
 
+    variants = {'fourier': ('learned Fourier features', {})}
+
     def __init__(self, embed_dims: int, *, fourier_dims: int | None = None, hidden_dims: int = 32,
                  gamma: float = 10.0, apply_to: str = 'qkv') -> None:
         super().__init__(embed_dims, apply_to)

@@ -29,6 +29,8 @@ class HuangRPE(ClippedTables):
         ValueError: for bad sizes or an unknown method.
     """
 
+    variants = {'huang': ('Huang', {})}
+
     def __init__(self, head_dims: int, num_heads: int, *, max_offset: int = 8,
                  method: str = 'product', shared_heads: bool = True, num_prefix_tokens: int = 0
                  ) -> None:

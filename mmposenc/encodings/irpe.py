@@ -53,6 +53,12 @@ class IRPE(RelativeEncoding):
     (L, L, head_dims) tensor is built.
     """
 
+    variants = {'irpe-k': ('iRPE on keys', dict(rpe_on='k')),
+                'irpe-q': ('iRPE on queries', dict(rpe_on='q')),
+                'irpe-v': ('iRPE on values', dict(rpe_on='v')),
+                'irpe-qk': ('iRPE on queries and keys', dict(rpe_on='qk')),
+                'irpe-qkv': ('iRPE on queries, keys and values', dict(rpe_on='qkv')),
+                'irpe-bias': ('iRPE as a bias', dict(mode='bias'))}
     cellwise = True
 
     def __init__(self, head_dims: int, num_heads: int, method: str = 'product',

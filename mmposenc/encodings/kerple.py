@@ -31,6 +31,8 @@ class KERPLE(OffsetBiasEncoding):
     Differs from the release, which clamps r1 and r2 to at least 0.01 in each call.
     """
 
+    variants = {'kerple': ('KERPLE, logarithmic', {}),
+                'kerple-power': ('KERPLE, power', dict(method='power'))}
     cellwise = True
 
     def __init__(self, num_heads: int, *, method: str = 'log', num_prefix_tokens: int = 0) -> None:

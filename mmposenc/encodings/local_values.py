@@ -128,6 +128,7 @@ class LePE(RelativeEncoding):
     ``attn_mask``, unless it leaves a query no key at all.
     """
 
+    variants = {'lepe': ('LePE (CSWin)', {})}
     cellwise = True
 
     def __init__(self, head_dims: int, num_heads: int, *, kernel_size: int = 3,
@@ -167,6 +168,7 @@ class CRPE(RelativeEncoding):
     attention and shares it in each stage (``rel_pos_sharing='stage'``).
     """
 
+    variants = {'crpe': ('CRPE (CoaT)', {})}
     cellwise = True
 
     def __init__(self, head_dims: int, num_heads: int, *,

@@ -38,6 +38,8 @@ class LogSpacedCPB(OffsetBiasEncoding):
     module. The network has no dropout (timm trains with 0.125).
     """
 
+    variants = {'log-cpb': ("Swin V2's network of biases", {})}
+
     def __init__(self, num_heads: int, *, hidden_dims: int = 512,
                  window_size: GridLike | None = None, num_prefix_tokens: int = 0,
                  mode: str = 'swin', prefix_bias: bool = True) -> None:

@@ -46,6 +46,9 @@ class LookHere(Constants, OffsetBiasEncoding):
     Equals the release for 6 and 12 heads, except that the release rounds the bias to bfloat16.
     """
 
+    variants = {'lookhere': ('LookHere, 180 degrees', {}),
+                'lookhere-90': ('LookHere, 90 degrees', dict(field_of_view=90)),
+                'lookhere-45': ('LookHere, 45 degrees', dict(field_of_view=45))}
     cellwise = True
     sides: Tensor
     slopes: Tensor

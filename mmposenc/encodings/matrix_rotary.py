@@ -113,6 +113,8 @@ class LieRE(MatrixRotary):
     Differs from the release: keys may lie on a coarser grid, and block_size must divide head_dims.
     """
 
+    variants = {'liere': ('LieRE', {})}
+
     def __init__(self, head_dims: int, num_heads: int, *, grid_shape: GridLike, block_size: int = 8,
                  shared_heads: bool = False, num_prefix_tokens: int = 0) -> None:
         super().__init__(head_dims, num_heads, block_size, num_prefix_tokens)
@@ -167,6 +169,8 @@ class ComRoPE(MatrixRotary):
     Differs from the release, which shifts positions at random in training.
     """
 
+    variants = {'comrope': ('ComRoPE, linearly dependent', {}),
+                'comrope-ap': ('ComRoPE, axial partition', dict(method='ap'))}
     commutes = True
 
     def __init__(self, head_dims: int, num_heads: int, *, method: str = 'ld', block_size: int = 8,

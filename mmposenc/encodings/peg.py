@@ -59,6 +59,8 @@ class PEG(TokenEncoding):
     is masked.
     """
 
+    variants = {'peg': ('PEG', {}),
+                'peg-bn': ('PEG with BatchNorm', dict(norm_act=True, bias=False))}
     default_positions: tuple[int, ...] | str = (0,)
     #: Whether the tokens are added to the output of the convolutions.
     residual = True

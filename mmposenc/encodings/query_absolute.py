@@ -27,6 +27,8 @@ class QueryAbsolute1D(SequenceTable):
         ValueError: for bad sizes, and for a sequence longer than ``max_tokens``.
     """
 
+    variants = {'query-absolute-1d': ('query-absolute 1-D', {})}
+
     @staticmethod
     def num_rows(max_tokens: int) -> int:
         """One row for each position."""

@@ -32,6 +32,8 @@ class QueryRelative1D(SequenceTable):
         ValueError: for bad sizes, and for a sequence longer than ``max_tokens``.
     """
 
+    variants = {'query-relative-1d': ('query-relative 1-D', {})}
+
     @staticmethod
     def num_rows(max_tokens: int) -> int:
         """One row for each offset."""
@@ -69,6 +71,7 @@ class QueryRelative2D(RelativeEncoding):
     ``row_table``, so that grids need not be square.
     """
 
+    variants = {'query-relative-2d': ('query-relative 2-D', {})}
     cellwise = True
 
     def __init__(self, head_dims: int, num_heads: int, *, max_size: GridLike,

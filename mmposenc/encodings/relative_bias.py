@@ -37,6 +37,7 @@ class RelativePositionBias(WindowTable):
     Differs from the releases, which resize the table once, before fine-tuning.
     """
 
+    variants = {'swin-bias': ("Swin's table of biases", dict(resize='geometric'))}
     resizings = RESIZINGS
 
     def _make_table(self) -> None:

@@ -91,6 +91,11 @@ class RotaryEmbedding(RelativeEncoding):
     image in a padded batch has the same coordinates as without padding.
     """
 
+    variants = {'rotary': ('RoPE, axial', {}),
+                'rotary-mixed': ('RoPE, mixed', dict(mode='mixed')),
+                'rotary-ntk': ('RoPE, NTK scaling', dict(scaling='ntk')),
+                'rotary-yarn': ('RoPE, YaRN', dict(scaling='yarn', temperature='yarn')),
+                'rotary-entropy': ('RoPE, temperature by size', dict(temperature='entropy'))}
     has_rotation = True
 
     def __init__(self, head_dims: int, num_heads: int, *, dims: int = 2, mode: str = 'axial',
@@ -287,6 +292,8 @@ class GTA(RotaryEmbedding):
     Differs from the release in the order of planes (there rows and columns alternate, from the
     lowest frequency); it has no cameras (SE(3)).
     """
+
+    variants = {'gta': ('GTA, rotations', {})}
 
     def __init__(self, head_dims: int, num_heads: int, *, max_freq: float = 1.0,
                  num_prefix_tokens: int = 0) -> None:

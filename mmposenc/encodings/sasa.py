@@ -32,6 +32,7 @@ class SASARPE(RelativeEncoding):
     so that offsets must be clipped.
     """
 
+    variants = {'sasa': ('SASA', {})}
     cellwise = True
 
     def __init__(self, head_dims: int, num_heads: int, *, max_offset: int | tuple[int, int] = 15,

@@ -37,6 +37,8 @@ class ShawRPE(ClippedTables):
         ValueError: for bad sizes, an unknown method, or neither keys nor values.
     """
 
+    variants = {'shaw': ('Shaw', {})}
+
     def __init__(self, head_dims: int, num_heads: int, *, max_offset: int = 8,
                  method: str = 'product', on_keys: bool = True, on_values: bool = False,
                  shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:

@@ -40,6 +40,8 @@ class TransformerXLRPE(RelativeEncoding):
         ValueError: for sizes that do not divide, or an unknown method.
     """
 
+    variants = {'transformer-xl': ('Transformer-XL', {})}
+
     def __init__(self, head_dims: int, num_heads: int, *, method: str = 'axes',
                  temperature: float = 10000.0, num_prefix_tokens: int = 0) -> None:
         super().__init__()

@@ -34,6 +34,7 @@ class UndirectedPositionBias(WindowTable):
     Differs from the releases, which resize the table once, before fine-tuning.
     """
 
+    variants = {'undirected-bias': ("LeViT's biases by distance", dict(resize='bicubic'))}
     resizings = ('bicubic', 'bicubic_antialias')
     signed = False
 

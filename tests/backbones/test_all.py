@@ -9,8 +9,8 @@ from torch import nn
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT
 from mmposenc.backbones.base import Backbone
-from mmposenc.encodings.build import accepted_arguments
 from mmposenc.functional.image_sizes import set_img_shapes
+from mmposenc.signatures import accepted_arguments
 
 PEG = dict(type='PEG')
 LEARNED = dict(type='LearnedPositionEmbedding')

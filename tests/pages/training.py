@@ -13,11 +13,11 @@ from running import Block
 from tinymodels import build, collated, samples, shrink
 from torch import nn
 
-from mmposenc.encodings.build import accepted_arguments
 from mmposenc.engine import load_config
 from mmposenc.engine.config.checks import check_sections
 from mmposenc.engine.config.config import LIVE_KEYS
 from mmposenc.engine.config.options import check_silent_arguments
+from mmposenc.signatures import accepted_arguments
 
 #: What mmengine takes out of a section, or adds to it, before it builds.
 TAKEN = {'type', '_scope_', 'priority', 'by_epoch', 'constructor', 'paramwise_cfg',

@@ -7,8 +7,8 @@ from mmengine.config import Config
 from mmengine.registry import MODELS as ROOT
 
 from mmposenc.class_index import CLASSES
-from mmposenc.encodings.build import accepted_arguments
 from mmposenc.registry import MODELS
+from mmposenc.signatures import accepted_arguments
 from mmposenc.terminal.messages import suggest
 from mmposenc.user_classes import is_file_class
 

@@ -13,7 +13,7 @@ from mmengine.registry import OPTIMIZERS
 from mmengine.runner import Runner
 
 from mmposenc.encodings import RelativeEncoding, TokenEncoding
-from mmposenc.encodings.build import accepted_arguments
+from mmposenc.signatures import accepted_arguments
 from mmposenc.terminal.messages import suggest
 
 from .arguments import ENCODINGS, model_class

@@ -2,7 +2,6 @@
 has options of its own."""
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,73 +9,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmposenc import encodings
 from mmposenc.encodings import ENCODINGS, RelativeEncoding, TokenEncoding
 from mmposenc.encodings.build import wrong_contract
 from mmposenc.engine.config.nodes import listed
+from mmposenc.signatures import parameters_of
 from mmposenc.terminal.messages import suggest
 from mmposenc.user_classes import class_by_name, class_of_file, is_file_class
 from mmposenc.user_yaml import read_yaml
 
 from .rows import PREFIX, rows_of, said
 
-#: Every name: what people read, and the encoding; 'none' is none.
-NAMES: dict[str, tuple[str, dict[str, Any] | None]] = {
-    'none': ('none', None),
-    'learned': ('learned table', dict(type='mmposenc.LearnedPositionEmbedding')),
-    'factorized': ('tables of rows and columns (NaViT)',
-                   dict(type='mmposenc.FactorizedPositionEmbedding')),
-    'windowed-table': ('tables of the image and of windows (Hiera)',
-                       dict(type='mmposenc.WindowedPositionEmbedding')),
-    'sincos': ('sines and cosines', dict(type='mmposenc.SinCosPositionEncoding')),
-    'fourier': ('learned Fourier features', dict(type='mmposenc.LearnableFourierFeatures')),
-    'peg': ('PEG', dict(type='mmposenc.PEG')),
-    'conv-mlp': ('convolution in the MLP', dict(type='mmposenc.ConvMLP')),
-    'peg-bn': ('PEG with BatchNorm', dict(type='mmposenc.PEG', norm_act=True, bias=False)),
-    'contextpool': ('ContextPool after the first block',
-                    dict(type='mmposenc.ContextPool', default_positions=(0,))),
-    'irpe-k': ('iRPE on keys', dict(type='mmposenc.IRPE', rpe_on='k')),
-    'irpe-q': ('iRPE on queries', dict(type='mmposenc.IRPE', rpe_on='q')),
-    'irpe-v': ('iRPE on values', dict(type='mmposenc.IRPE', rpe_on='v')),
-    'irpe-qk': ('iRPE on queries and keys', dict(type='mmposenc.IRPE', rpe_on='qk')),
-    'irpe-qkv': ('iRPE on queries, keys and values', dict(type='mmposenc.IRPE', rpe_on='qkv')),
-    'irpe-bias': ('iRPE as a bias', dict(type='mmposenc.IRPE', mode='bias')),
-    'rotary': ('RoPE, axial', dict(type='mmposenc.RotaryEmbedding')),
-    'rotary-mixed': ('RoPE, mixed', dict(type='mmposenc.RotaryEmbedding', mode='mixed')),
-    'rotary-ntk': ('RoPE, NTK scaling', dict(type='mmposenc.RotaryEmbedding', scaling='ntk')),
-    'rotary-yarn': ('RoPE, YaRN', dict(type='mmposenc.RotaryEmbedding', scaling='yarn',
-                                       temperature='yarn')),
-    'rotary-entropy': ('RoPE, temperature by size',
-                       dict(type='mmposenc.RotaryEmbedding', temperature='entropy')),
-    'liere': ('LieRE', dict(type='mmposenc.LieRE')),
-    'comrope': ('ComRoPE, linearly dependent', dict(type='mmposenc.ComRoPE')),
-    'comrope-ap': ('ComRoPE, axial partition', dict(type='mmposenc.ComRoPE', method='ap')),
-    'gta': ('GTA, rotations', dict(type='mmposenc.GTA')),
-    'cope': ('CoPE', dict(type='mmposenc.CoPE')),
-    'swin-bias': ("Swin's table of biases",
-                  dict(type='mmposenc.RelativePositionBias', resize='geometric')),
-    'log-cpb': ("Swin V2's network of biases", dict(type='mmposenc.LogSpacedCPB')),
-    'fire': ('FIRE', dict(type='mmposenc.FIRE')),
-    'alibi': ('ALiBi', dict(type='mmposenc.ALiBi2D')),
-    'kerple': ('KERPLE, logarithmic', dict(type='mmposenc.KERPLE')),
-    'kerple-power': ('KERPLE, power', dict(type='mmposenc.KERPLE', method='power')),
-    'lookhere': ('LookHere, 180 degrees', dict(type='mmposenc.LookHere')),
-    'lookhere-90': ('LookHere, 90 degrees', dict(type='mmposenc.LookHere', field_of_view=90)),
-    'lookhere-45': ('LookHere, 45 degrees', dict(type='mmposenc.LookHere', field_of_view=45)),
-    'undirected-bias': ("LeViT's biases by distance", dict(
-        type='mmposenc.UndirectedPositionBias', resize='bicubic')),
-    'dpb': ("CrossFormer's network of biases", dict(type='mmposenc.DynamicPositionBias')),
-    'lepe': ('LePE (CSWin)', dict(type='mmposenc.LePE')),
-    'crpe': ('CRPE (CoaT)', dict(type='mmposenc.CRPE')),
-    'shaw': ('Shaw', dict(type='mmposenc.ShawRPE')),
-    'transformer-xl': ('Transformer-XL', dict(type='mmposenc.TransformerXLRPE')),
-    'huang': ('Huang', dict(type='mmposenc.HuangRPE')),
-    'sasa': ('SASA', dict(type='mmposenc.SASARPE')),
-    'decomposed': ('decomposed (ViTDet)', dict(type='mmposenc.DecomposedRPE')),
-    'query-absolute-1d': ('query-absolute 1-D', dict(type='mmposenc.QueryAbsolute1D')),
-    'query-relative-1d': ('query-relative 1-D', dict(type='mmposenc.QueryRelative1D')),
-    'query-relative-2d': ('query-relative 2-D', dict(type='mmposenc.QueryRelative2D')),
-}
+
+def _names() -> dict[str, tuple[str, dict[str, Any] | None]]:
+    """The words of all classes, those of token encodings first; 'none' is none."""
+    found: dict[str, tuple[str, dict[str, Any] | None]] = {'none': ('none', None)}
+    for contract in (TokenEncoding, RelativeEncoding):
+        for cls in ENCODINGS.values():
+            if issubclass(cls, contract):
+                found |= {word: (label, dict(type=f'mmposenc.{cls.__name__}', **options))
+                          for word, (label, options) in vars(cls).get('variants', {}).items()}
+    return found
+
+
+#: Every name: what people read, and the encoding.
+NAMES = _names()
 #: The config's own encodings, for a pretrained model: what people read. In a sum what is added
 #: starts without any effect.
 OWN = {'keep': "the config's own", 'resize': "the config's own, resized"}
@@ -252,7 +208,7 @@ def class_and_type(name: str, folder: Path = Path()) -> tuple[type, str]:
     if not is_file_class(name) and '.' not in plain:
         if plain not in ENCODINGS:
             raise ValueError(f'there is no type {name!r}{suggest(plain, ENCODINGS)}')
-        return getattr(encodings, plain), f'mmposenc.{plain}'
+        return ENCODINGS[plain], f'mmposenc.{plain}'
     if is_file_class(name):
         path, _, cls_name = name.rpartition(':')
         full_name = f'{(folder / path).resolve()}:{cls_name}'
@@ -301,7 +257,7 @@ def _whole(value: Any) -> Any:
     given = {key: _whole(each) for key, each in value.items()}
     if 'type' not in value:
         return given
-    parameters = inspect.signature(class_and_type(value['type'])[0]).parameters.values()
+    parameters = parameters_of(class_and_type(value['type'])[0]).values()
     return {**{each.name: each.default for each in parameters if each.default is not each.empty},
             **given}
 

@@ -10,10 +10,10 @@ from mmengine.registry import MODELS as ROOT
 from mmengine.registry import init_default_scope
 
 from mmposenc.class_index import CLASSES
-from mmposenc.encodings.build import accepted_arguments
 from mmposenc.engine.config.arguments import model_class
 from mmposenc.engine.config.nodes import bare_type, type_name
 from mmposenc.engine.config.testing import scope_of
+from mmposenc.signatures import accepted_arguments
 
 #: mmdet's classes whose encoder takes encodings here; those of mmdet itself are replaced by ours.
 DETECTORS = tuple(name for name, module in CLASSES['model'].items()
