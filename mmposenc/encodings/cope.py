@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -37,17 +36,16 @@ class ContextualTable(Term):
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
         """See :class:`Term`. Some queries at a time fit in cache, which is four times as fast."""
-        rows = q.shape[-2] if is_compiling() else 64
-        parts = zip(torch.split(q, rows, -2), torch.split(self.before, rows), self._allowed(
-            q.shape[0], rows), strict=False)
+        allowed = None
+        if self.regions is not None:  # pairs of one region, (B, 1, Lq, Lk)
+            allowed = of_one_region(self.regions).repeat(
+                q.shape[0] // len(self.regions), 1, 1)[:, None]
+        if is_compiling():
+            return self._dense(q, self.before, allowed, k)
+        parts = zip(torch.split(q, 64, -2), torch.split(self.before, 64),
+                    itertools.repeat(None) if allowed is None else torch.split(allowed, 64, -2),
+                    strict=False)
         return torch.cat([self._dense(*some, k) for some in parts], -2)
-
-    def _allowed(self, batch: int, rows: int) -> Iterable[Tensor | None]:
-        """Pairs of one region of some queries at a time, (B, 1, rows, Lk); None for all."""
-        if self.regions is None:
-            return itertools.repeat(None)
-        pairs = of_one_region(self.regions).repeat(batch // len(self.regions), 1, 1)
-        return torch.split(pairs[:, None], rows, -2)
 
     def within(self, regions: Tensor | None) -> Term:
         """See :class:`Term`."""

@@ -20,7 +20,7 @@ from ..functional.rotary import (
     stretched,
     turn_planes,
 )
-from .base import RelativeEncoding
+from .base import RelativeEncoding, refuse_zeros
 from .checks import check_choices, check_positive
 
 _THETA = {'axial': 100.0, 'mixed': 10.0}
@@ -139,7 +139,7 @@ class RotaryEmbedding(RelativeEncoding):
             self.grid_shape = self._trained_on(grid_shape)
         if mode == 'mixed':
             self.freqs = nn.Parameter(torch.empty(2, num_heads, head_dims // 2))
-            self.reset_parameters()
+            RotaryEmbedding.reset_parameters(self)  # a subclass has not made its own yet
 
     def reset_parameters(self) -> None:
         """Set mixed frequencies to two perpendicular axes with a random angle for each head."""
@@ -151,6 +151,16 @@ class RotaryEmbedding(RelativeEncoding):
         magnitude = self._axis_freqs(turn).repeat(2)
         with torch.no_grad():
             self.freqs.copy_(torch.stack((magnitude * angle.cos(), magnitude * angle.sin())))
+
+    def start_at_zero(self) -> None:
+        """Set mixed frequencies to zero, which gives no rotation.
+
+        Raises:
+            ValueError: in mode 'axial', whose frequencies are fixed.
+        """
+        if self.mode == 'axial':
+            refuse_zeros(self)
+        super().start_at_zero()
 
     def _trained_on(self, grid_shape: GridLike | None) -> tuple[int, int]:
         """Check the options that need the grid of training, and return it."""

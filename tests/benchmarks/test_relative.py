@@ -6,7 +6,7 @@ import sys
 import pytest
 from scripts import load_script
 
-from mmposenc import encodings
+from mmposenc.encodings import ENCODINGS
 from mmposenc.functional import Grid
 
 
@@ -43,10 +43,9 @@ def test_the_table_of_targets_runs(script, monkeypatch, capsys):
 
 
 def test_every_encoding_has_a_cost(script):
-    """``RotaryEmbedding2D`` is another name of ``RotaryEmbedding``."""
     configs = {**script.examples.RELATIVE, **script.examples.TOKEN}
-    found = {configs[name]['type'] for name in script.cost_names() if name in configs}
-    assert found == set(encodings.ENCODINGS) - {'RotaryEmbedding'}
+    found = {ENCODINGS[configs[name]['type']] for name in script.cost_names() if name in configs}
+    assert found == set(ENCODINGS.values())
 
 
 def test_costs_of_what_is_added_to_attention(script, monkeypatch, capsys):

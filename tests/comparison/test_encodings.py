@@ -11,7 +11,7 @@ from mmengine.registry import MODELS, init_default_scope
 from tinytasks import classifier_config, segmentor_config
 
 from mmposenc import engine
-from mmposenc.encodings import ENCODINGS
+from mmposenc.encodings import ENCODINGS, CombinedRPE
 from mmposenc.engine.config.models import build_model
 from mmposenc.engine.variants.applying import apply, check_builds, check_fits
 from mmposenc.engine.variants.encodings import NAMES, Entry, read_entries
@@ -30,10 +30,11 @@ def entry(word: str) -> Entry:
     return read_entries([word])[0]
 
 
-def test_names_cover_every_encoding_once():
-    named = [cfg['type'].removeprefix('mmposenc.') for _, cfg in NAMES.values() if cfg]
-    # RotaryEmbedding2D is another name, CombinedRPE what a sum becomes.
-    assert set(named) == set(ENCODINGS) - {'RotaryEmbedding2D', 'CombinedRPE'}
+def test_every_encoding_has_words_of_its_own():
+    """All but CombinedRPE, which a sum becomes."""
+    words = [word for cls in set(ENCODINGS.values()) - {CombinedRPE}
+             for word in vars(cls)['variants']]
+    assert sorted(words) == sorted(NAMES.keys() - {'none'})
     labels = [label for label, _ in NAMES.values()]
     assert len(set(labels)) == len(labels)
 

@@ -1,5 +1,4 @@
 """Every encoding of ENCODINGS, made for any sizes: what tests and benchmarks run over."""
-from mmposenc import encodings
 from mmposenc.encodings import RelativeEncoding, TokenEncoding, build_encoding
 from mmposenc.encodings.context_pool import LOCALITIES, WEIGHTS
 from mmposenc.functional import as_grid
@@ -149,11 +148,5 @@ def token(name: str, grid, *, embed_dims: int = 8) -> TokenEncoding:
                           grid_shape=as_grid(grid).hw)
 
 
-def classes() -> set[str]:
-    """Names of all classes that have an example."""
-    return {cfg['type'] for cfg in (*RELATIVE.values(), *TOKEN.values())}
-
-
-def missing() -> set[str]:
-    """Names of ENCODINGS without an example."""
-    return set(encodings.ENCODINGS) - classes()
+#: The first example of each class of relative encodings.
+FIRST = list({cfg['type']: name for name, cfg in reversed(RELATIVE.items())}.values())[::-1]

@@ -19,7 +19,8 @@ SIZES = {'ShawRPE': dict(max_offset=2), 'HuangRPE': dict(max_offset=2),
          'LookHere': dict(num_heads=12),
          'UndirectedPositionBias': dict(window_size=(5, 6)),
          'DynamicPositionBias': dict(head_dims=4, pos_dims=6), 'LePE': dict(kernel_size=5),
-         'CRPE': dict(windows={3: 1, 5: 1})}
+         'CRPE': dict(windows={3: 1, 5: 1}), 'LieRE': dict(head_dims=8, grid_shape=(4, 3)),
+         'ComRoPE': dict(head_dims=8)}
 
 
 def build(name, *, num_prefix_tokens=1, **options):
@@ -29,7 +30,7 @@ def build(name, *, num_prefix_tokens=1, **options):
         sizes['head_dims'] = 4
     sizes = {**sizes, **SIZES.get(name, {}), 'num_prefix_tokens': num_prefix_tokens}
     encoding = cls(**{**sizes, **options})
-    encoding.head_dims = 4  # for the checks
+    encoding.head_dims = getattr(encoding, 'head_dims', 4)  # for the checks
     return encoding
 
 
@@ -258,6 +259,38 @@ def cope(encoding, grids):
     return pair_of
 
 
+def by_blocks(encoding, along, skew):
+    """exp(r A + c B) of each block; ``skew(block)`` gives A and B."""
+    return torch.block_diag(*(torch.linalg.matrix_exp(sum(
+        x * each for x, each in zip(along, skew(block), strict=True)))
+        for block in range(8 // encoding.block_size)))
+
+
+def liere(encoding, q_grid):
+    """From 0 to 1 along the sides trained on; prefix tokens stay."""
+    def matrix(head, token):
+        along = (0.0, 0.0) if token is None else [
+            x / max(side - 1, 1) * side / trained
+            for x, side, trained in zip(token, q_grid, (4, 3), strict=True)]
+        upper = encoding.generators[:, head % encoding.generators.shape[1]].triu(1)
+        return by_blocks(encoding, along, lambda block: upper[:, block] - upper[:, block].mT)
+    return matrix
+
+
+def comrope(encoding, q_grid):
+    """From 0 to 1 along the sides; prefix tokens are in the middle."""
+    def matrix(head, token):
+        def skew(block):
+            whole = encoding.generators[head, block] - encoding.generators[head, block].t()
+            factors = (encoding.factors[:, block] if encoding.method == 'ld' else
+                       [float(block % 2 == axis) for axis in (0, 1)])
+            return [whole * factor for factor in factors]
+        along = (0.5, 0.5) if token is None else [
+            (x + 0.5) / side for x, side in zip(token, q_grid, strict=True)]
+        return by_blocks(encoding, along, skew)
+    return matrix
+
+
 PER_HEAD = [dict(shared_heads=True), dict(shared_heads=False)]
 BY_METHOD = [dict(method=method, **heads) for method in ('product', 'sequence')
              for heads in PER_HEAD]
@@ -266,6 +299,13 @@ VALUES = {
     'ShawRPE': (shaws_values, [dict(on_keys=False, on_values=True, **each) for each in BY_METHOD]),
     'IRPE': (lambda encoding, grids: irpe_entries(encoding, grids, 'v'), [
         dict(method=method, rpe_on='v', shared_heads=method == 'cross') for method in METHODS])}
+#: Matrices, by head and by the row and column of a token (None: a prefix token), that queries and
+#: keys are multiplied by; of the encoding and the query grid.
+ROTATIONS = {
+    'LieRE': (liere, [dict(block_size=4), dict(block_size=2),
+                      dict(block_size=8, shared_heads=True)]),
+    'ComRoPE': (comrope, [dict(block_size=4), dict(method='ap', block_size=2)])}
+#: Terms of the logits.
 FORMULAS = {
     'IRPE': (irpe, [dict(method=method, **options) for method in METHODS for options in (
         dict(rpe_on='qk', shared_heads=False), dict(mode='bias', rpe_on='qk', shared_heads=False),

@@ -1,29 +1,31 @@
-"""Attention with each encoding under torch.compile: one graph, forward and backward, not compiled
-again for each grid."""
+"""Attention with each encoding as one graph for all grids: compiled, forward and backward, and
+exported, as a program and as an ONNX file."""
 import examples
 import pytest
 import torch
+from scripts import short
 from tinybackbones import randomize
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from mmposenc.attention import MultiheadAttention
+from mmposenc.engine.apps.export import read_onnx
 
-#: One of each kind of term, and none; all of ``examples.RELATIVE`` take three minutes.
-ENCODINGS = ['LogSpacedCPB', None, 'ShawRPE with values', 'TransformerXLRPE', 'HuangRPE',
-             'QueryRelative2D', 'RotaryEmbedding2D', 'CombinedRPE',
-             'RelativePositionBias geometric', 'FIRE', 'RotaryEmbedding2D stretched', 'LieRE',
-             'ComRoPE linear', 'GTA', 'CoPE', 'RotaryEmbedding2D mixed', 'IRPE product qkv',
-             'IRPE cross q', 'IRPE euclidean k', 'IRPE quantization qkv', 'IRPE product bias',
-             'RotaryEmbedding2D of DINOv3', 'RotaryEmbedding2D of EVA-02']
+#: Also compiled: other terms of a class, and options that compute with the sizes of grids.
+MORE = ['ShawRPE with values', 'RelativePositionBias geometric', 'RotaryEmbedding2D stretched',
+        'RotaryEmbedding2D mixed', 'RotaryEmbedding2D of DINOv3', 'RotaryEmbedding2D of EVA-02',
+        'IRPE product qkv', 'IRPE cross q', 'IRPE euclidean k', 'IRPE quantization qkv',
+        'IRPE product bias']
 
 
-@pytest.mark.parametrize('name', [
-    pytest.param(name, marks=pytest.mark.slow if row else ()) for row, name in
-    enumerate(ENCODINGS)])
+def attention(name):
+    encoding = name and examples.relative(name, (9, 11), head_dims=8, num_prefix_tokens=1)
+    return randomize(MultiheadAttention(16, 2, num_prefix_tokens=1, rel_pos_encoding=encoding))
+
+
+@pytest.mark.parametrize('name', short([None, *examples.FIRST, *MORE], 'LogSpacedCPB'))
 def test_one_graph_for_many_grids(name):
     torch._dynamo.reset()
-    encoding = name and examples.relative(name, (9, 11), head_dims=8, num_prefix_tokens=1)
-    module = randomize(MultiheadAttention(16, 2, num_prefix_tokens=1, rel_pos_encoding=encoding))
+    module = attention(name)
     counter = CompileCounterWithBackend('aot_eager')
     compiled = torch.compile(module, fullgraph=True, dynamic=True, backend=counter)
     for grid in [(3, 5), (4, 6), (7, 3), (9, 11)]:
@@ -39,23 +41,26 @@ def test_one_graph_for_many_grids(name):
     assert counter.frame_count <= 3
 
 
-@pytest.mark.parametrize('name', [
-    pytest.param('DynamicPositionBias', marks=pytest.mark.slow), 'CRPE'])
-def test_one_program_for_many_grids(name):
-    """Biases of a network, which are computed in parts elsewhere, and convolutions of values."""
-    encoding = examples.relative(name, (9, 11), head_dims=8, num_prefix_tokens=1)
-    module = MultiheadAttention(16, 2, num_prefix_tokens=1, rel_pos_encoding=encoding).eval()
+class OfMaps(torch.nn.Module):
+    """Attention over the cells of a map behind a prefix token."""
 
-    class OfMaps(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.attention = module
+    def __init__(self, name):
+        super().__init__()
+        self.attention = attention(name).eval()
 
-        def forward(self, x):
-            tokens = torch.cat((x.new_zeros(1, 1, 16), x.flatten(2).transpose(1, 2)), 1)
-            return self.attention(tokens, tuple(x.shape[2:]))
+    def forward(self, x):
+        tokens = torch.cat((x.new_zeros(1, 1, 16), x.flatten(2).transpose(1, 2)), 1)
+        return self.attention(tokens, tuple(x.shape[2:]))
 
-    sides = {axis: torch.export.Dim(f'side{axis}', min=2, max=30) for axis in (2, 3)}
-    program = torch.export.export(OfMaps(), (torch.randn(1, 16, 5, 7),), dynamic_shapes=(sides,))
-    x = torch.randn(1, 16, 4, 9)
-    torch.testing.assert_close(program.module()(x), OfMaps()(x))
+
+@torch.no_grad()
+@pytest.mark.filterwarnings('ignore')
+@pytest.mark.parametrize('name', short(examples.FIRST, 'CRPE'))
+def test_one_file_for_many_grids(name, tmp_path):
+    module, x = OfMaps(name).double(), torch.randn(1, 16, 4, 9, dtype=torch.float64)
+    sides = {axis: torch.export.Dim.DYNAMIC for axis in (2, 3)}
+    program = torch.export.export(module, (x[..., :3, :7].clone(),), dynamic_shapes=(sides,))
+    torch.testing.assert_close(program.module()(x), module(x))
+    torch.onnx.export(program, (), tmp_path / 'model.onnx', dynamo=True, verbose=False,
+                      input_names=['x'])
+    torch.testing.assert_close(read_onnx(tmp_path / 'model.onnx', ['x'])(x)[0], module(x))

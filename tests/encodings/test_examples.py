@@ -1,6 +1,5 @@
 """The examples that other tests run over."""
 import copy
-import inspect
 
 import examples
 import pytest
@@ -8,8 +7,9 @@ import torch
 from relative_checks import check_gradients, random_inputs
 from tinybackbones import randomize
 
-from mmposenc import encodings
 from mmposenc.attention import attend
+from mmposenc.encodings import ENCODINGS
+from mmposenc.signatures import parameters_of
 
 
 def shapes(module):
@@ -17,7 +17,8 @@ def shapes(module):
 
 
 def test_every_encoding_has_an_example():
-    assert not examples.missing(), 'add a config of each to RELATIVE or TOKEN of examples.py'
+    found = {ENCODINGS[each['type']] for each in (examples.RELATIVE | examples.TOKEN).values()}
+    assert found == set(ENCODINGS.values()), 'each needs a row in RELATIVE or TOKEN of examples.py'
 
 
 @pytest.mark.parametrize('name', examples.TOKEN_OPTIONS)
@@ -82,11 +83,11 @@ SIZES = dict(head_dims=8, num_heads=2, embed_dims=8, window_size=(3, 3), grid_sh
 ANY_NUMBER = ('first', 'turns', 'layer_slopes')
 
 
-@pytest.mark.parametrize('name', [name for name in encodings.ENCODINGS if name != 'CombinedRPE'])
+@pytest.mark.parametrize('name', [name for name in ENCODINGS if name != 'CombinedRPE'])
 def test_every_bad_number_and_unknown_name_is_told(name):
     """Numbers below zero, sides of zero and names that there are not, an argument at a time."""
-    cls = getattr(encodings, name)
-    arguments = inspect.signature(cls).parameters
+    cls = ENCODINGS[name]
+    arguments = parameters_of(cls)
     good = {key: SIZES[key] for key, each in arguments.items()
             if each.default is each.empty and key in SIZES}
     for key, each in arguments.items():

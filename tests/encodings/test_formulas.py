@@ -1,16 +1,26 @@
-"""Relative encodings against their papers' formulas, a pair of tokens at a time (the rotary ones
-and sums have files of their own); the released ones' goldens; what they refuse."""
+"""Relative encodings against their papers' formulas, a pair of tokens at a time (rotary planes and
+sums have files of their own); the released ones' goldens; what they refuse."""
 import itertools
+import math
+import re
+from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
-from formulas import FORMULAS, VALUES, build, cope, of
+from formulas import FORMULAS, ROTATIONS, VALUES, build, cope, of
 from golden import assert_released, load_golden
-from relative_checks import GRIDS, cells, check_formula, check_logits, random_inputs
+from relative_checks import GRIDS, cells, check_formula, check_logits, positions, random_inputs
 
 from mmposenc.backbones import ViT
-from mmposenc.encodings import DecomposedRPE, LookHere, QueryAbsolute1D, QueryRelative1D
-from mmposenc.functional import as_grid, key_grid
+from mmposenc.encodings import (
+    ENCODINGS,
+    DecomposedRPE,
+    LookHere,
+    QueryAbsolute1D,
+    QueryRelative1D,
+)
+from mmposenc.functional import as_grid, key_grid, rotary
 
 
 @pytest.mark.parametrize('options', [dict(shared_heads=True), dict(shared_heads=False)], ids=str)
@@ -32,6 +42,30 @@ CASES = [pytest.param(cls, options, grids, 2 * ((first + second) % 2),
 def test_logits(name, options, grids, prefix):
     encoding = build(name, num_prefix_tokens=prefix, **options)
     check_formula(encoding, FORMULAS[name][0], *grids)
+
+
+@pytest.mark.parametrize('name, options, grids, prefix', [
+    (name, options, grids, (row + column) % 2) for name, (_, choices) in ROTATIONS.items()
+    for row, options in enumerate(choices) for column, grids in enumerate(GRIDS)])
+def test_rotations(name, options, grids, prefix):
+    encoding = build(name, num_prefix_tokens=prefix, **options)
+    q, k, _ = random_inputs(encoding, *grids)
+    matrix = ROTATIONS[name][0](encoding, grids[0])
+    with torch.no_grad():
+        turned = encoding.rotate(q, k, *grids)
+        for x, found, tokens in zip((q, k), turned, positions(*grids, prefix), strict=True):
+            for head, (number, token) in itertools.product(range(2), enumerate(tokens)):
+                torch.testing.assert_close(found[:, head, number],
+                                           x[:, head, number] @ matrix(head, token).t())
+    assert not encoding.terms(as_grid(grids[0]), key_grid(*grids))
+
+
+def test_every_encoding_has_a_formula():
+    """Here, or in a file of its own."""
+    others = '\n'.join(path.read_text() for path in Path(__file__).parent.glob('test_*.py'))
+    missing = [name for name in ENCODINGS if name not in FORMULAS | ROTATIONS
+               and not re.search(rf'\b{name}\b', others)]
+    assert missing == [], 'each needs a row in FORMULAS or ROTATIONS of formulas.py'
 
 
 @pytest.mark.parametrize('name, options', [
@@ -139,6 +173,18 @@ def test_what_they_start_from():
     assert all(not table.any() for table in build('DecomposedRPE').parameters())
     names = [name for name, _ in build('TransformerXLRPE').position_tables()]
     assert names == ['content_bias', 'position_bias']  # the projection takes weight decay
+    lie, com = build('LieRE'), build('ComRoPE')
+    assert 0 <= lie.generators.min() and 6 < lie.generators.max() < 2 * math.pi
+    assert {name for name, _ in com.named_parameters()} == {'generators', 'factors'}
+    assert 0.8 < com.generators.std() < 1.2
+
+
+def test_exponentials_for_exporters():
+    skew = torch.randn(3, 8, 8, dtype=torch.float64) * 20
+    skew = skew - skew.transpose(-2, -1)
+    expected = torch.linalg.matrix_exp(skew)
+    with mock.patch.object(rotary, 'is_exporting', return_value=True):
+        torch.testing.assert_close(rotary.matrix_exp(skew), expected, atol=1e-8, rtol=0)
 
 
 def test_a_bias_may_leave_prefix_tokens_alone():
@@ -160,6 +206,9 @@ def test_a_bias_may_leave_prefix_tokens_alone():
     ('CoPE', dict(max_positions=1), r'max_positions=1 must be >= 2'),
     ('CRPE', dict(windows={3: 1}), r'windows=\{3: 1\} must share out num_heads=2'),
     ('LogSpacedCPB', dict(window_size=(0, 3)), r'window_size=\(0, 3\)'),
+    ('LieRE', dict(block_size=3), r'block_size=3 must be at least 2 and divide head_dims=8'),
+    ('ComRoPE', dict(block_size=1), r'block_size=1 must be at least 2'),
+    ('ComRoPE', dict(method='ap'), r"method='ap' needs an even number of blocks"),
     ('LookHere', dict(undirected_heads=13), r'undirected_heads=13 must be at most num_heads=12'),
     ('DynamicPositionBias', dict(pos_dims=0), r'pos_dims=0 must be >= 1'),
     ('RelativePositionBias', dict(resize='geometric-cubic', window_size=(2, 5)), 'sides must not'),
