@@ -57,7 +57,10 @@ class OfMaps(torch.nn.Module):
 @pytest.mark.filterwarnings('ignore')
 @pytest.mark.parametrize('name', short(examples.FIRST, 'CRPE'))
 def test_one_file_for_many_grids(name, tmp_path):
-    module, x = OfMaps(name).double(), torch.randn(1, 16, 4, 9, dtype=torch.float64)
+    module = OfMaps(name)
+    if not any(isinstance(each, torch.nn.Conv2d) for each in module.modules()):
+        module.double()  # onnxruntime has no such convolution
+    x = torch.randn(1, 16, 4, 9, dtype=next(module.parameters()).dtype)
     sides = {axis: torch.export.Dim.DYNAMIC for axis in (2, 3)}
     program = torch.export.export(module, (x[..., :3, :7].clone(),), dynamic_shapes=(sides,))
     torch.testing.assert_close(program.module()(x), module(x))
