@@ -49,7 +49,7 @@ class PVTBlock(nn.Module):
         self.mlp = MLP(embed_dims, int(embed_dims * mlp_ratio), drop, pos_encodings=mlp_encodings,
                        grid_shape=attention.get('grid_shape'),
                        num_prefix_tokens=attention.get('num_prefix_tokens', 0))
-        self.drop_path = DropPath(drop_path)
+        self.drop_path, self.mlp_drop_path = DropPath(drop_path), DropPath(drop_path)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None = None,
                 x_qk: Tensor | None = None, counts: Counts | None = None) -> Tensor:
@@ -62,7 +62,7 @@ class PVTBlock(nn.Module):
             key_mask = None if padding_mask is None else padding_mask.flatten(1)
             out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk, counts=counts)
         x = x + self.drop_path(out)
-        return x + self.drop_path(self.mlp(self.norm2(x), hw_shape, padding_mask))
+        return x + self.mlp_drop_path(self.mlp(self.norm2(x), hw_shape, padding_mask))
 
 
 class PVTStage(nn.Module):

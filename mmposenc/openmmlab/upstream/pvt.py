@@ -1,9 +1,12 @@
 """PVT, SegFormer's MiT and Twins under their names in mmdet, mmseg and mmpretrain."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import nn
+
+from ...attention.spatial_reduction import SpatialReductionAttention
 from ...backbones.pvt import PVT
 from . import WEIGHTS, Change, DropIn, Table, Upstream, layer_norm, no_effect, only, same
 
@@ -86,10 +89,11 @@ def _weights(value: Any, upstream: Upstream) -> Mapping[str, Any]:
     return {'init_cfg': {'type': 'Pretrained', **value}} if value else {}
 
 
-_COMMON: Table = {**same('in_channels', 'drop_rate', 'attn_drop_rate', 'drop_path_rate'),
+_COMMON: Table = {**same('in_channels', 'attn_drop_rate', 'drop_path_rate'),
                   'init_cfg': WEIGHTS['init_cfg']}
 _PYRAMID: Table = {
-    **_COMMON, **WEIGHTS, **same('num_layers', 'num_heads', 'sr_ratios', 'out_indices'),
+    **_COMMON, **WEIGHTS,
+    **same('drop_rate', 'num_layers', 'num_heads', 'sr_ratios', 'out_indices'),
     'embed_dims': _channels, 'num_stages': _num_stages, 'strides': _strides, 'qkv_bias': _bias,
     'act_cfg': only(dict(type='GELU')),
     'norm_cfg': _norms('norm_eps', 'sr_norm_eps', 'embed_norm_eps', 'stage_norm_eps')}
@@ -101,10 +105,11 @@ _TWINS: Table = {
     **_COMMON, **WEIGHTS, **{name: _of_stages(name) for name in (
         'embed_dims', 'patch_sizes', 'num_heads', 'mlp_ratios', 'sr_ratios')},
     'depths': 'num_layers', 'strides': _same_strides, 'out_indices': _out_indices,
-    'qkv_bias': _bias, 'norm_cfg': _norms('embed_norm_eps', 'stage_norm_eps'),
-    'norm_after_stage': 'stage_norm'}
+    'drop_rate': only(0), 'qkv_bias': _bias, 'norm_after_stage': 'stage_norm',
+    'norm_cfg': _norms('embed_norm_eps', 'stage_norm_eps')}
 _TWINS_CLASSIFIER: Table = {
-    **_COMMON, **same('out_indices', 'qkv_bias'), 'arch': _arch, 'norm_after_stage': 'stage_norm',
+    **_COMMON, **same('out_indices', 'qkv_bias'), 'arch': _arch, 'drop_rate': only(0),
+    'norm_after_stage': 'stage_norm',
     'norm_cfg': _norms('norm_eps', 'sr_norm_eps', 'stage_norm_eps')}
 
 
@@ -136,7 +141,19 @@ class MixVisionTransformer(DropIn, PVT):
     always = {'stage_norm': True, 'pos_encoding': _CONV_MLP}
 
 
-class PCPVT(DropIn, PVT):
+class _Twins(PVT):
+    def _finish(self, parts: Sequence[nn.Module]) -> None:
+        """The libraries drop branches twice, except attention in windows: in a layer and around
+        it."""
+        for block in (block for stage in self.stages for block in stage.blocks):
+            twice = 1 - (1 - block.drop_path.drop_prob) ** 2
+            block.mlp_drop_path.drop_prob = twice
+            if isinstance(block.attn, SpatialReductionAttention):
+                block.drop_path.drop_prob = twice
+        super()._finish(parts)
+
+
+class PCPVT(DropIn, _Twins):
     """Twins-PCPVT with the arguments of mmseg's or mmpretrain's class of this name, and those of
     :class:`~mmposenc.backbones.PVT`."""
 
@@ -144,7 +161,7 @@ class PCPVT(DropIn, PVT):
     always = {'pad_patches': True, 'pos_encoding': dict(type='mmposenc.PEG')}
 
 
-class SVT(DropIn, PVT):
+class SVT(DropIn, _Twins):
     """Twins-SVT with the arguments of mmseg's or mmpretrain's class of this name, and those of
     :class:`~mmposenc.backbones.PVT`."""
 

@@ -2,8 +2,14 @@
 import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 
 # isort: split
+import math
+
 import pytest
 import torch
+from golden import load_golden
+from mmengine.config import Config
+from mmengine.registry import DefaultScope
+from upstream_configs import upstream
 
 from mmposenc import encodings
 from mmposenc.backbones import PVT, load_pretrained
@@ -52,6 +58,7 @@ def test_what_is_given_replaces_what_the_library_has_and_the_other_slot_stays(na
     ('PCPVT', dict(strides=[2, 2, 2, 2]), r'strides=\[2, 2, 2, 2\] must be patch_sizes=\[4, 2'),
     ('PCPVT', dict(arch='huge'), r"arch='huge' must be one of \['s', 'small'"),
     ('SVT', dict(arch=dict(ARCH, strides=[2, 2])), 'with strides equal to patch_sizes'),
+    ('PCPVT', dict(drop_rate=0.1), 'drop_rate=0.1 must be 0'),
     ('SVT', dict(arch='small', norm_after_stage=[True]), r'stage_norm=\[True\] must have 4 values'),
 ])
 def test_values_that_cannot_be_honoured(name, options, message):
@@ -73,3 +80,50 @@ def test_a_classifiers_last_norm_is_that_of_the_only_map_with_one():
                                   qkv_bias=True)
     load_pretrained(model, released.state_dict())
     assert torch.equal(model.stages[1].norm.weight, released.norm.weight)
+
+
+def test_a_releases_file_loads_as_in_mmdet(tmp_path):
+    params, _ = load_golden('pvt_plain_21')
+    for stage, side in enumerate((56, 28, 14, 7), start=1):
+        rows = side ** 2 + (stage == 4)  # the class token's
+        params[f'pos_embed{stage}'] = torch.randn(1, rows, 8 * stage)
+    torch.save(params, tmp_path / 'release.pth')
+    depths = [len({name.split('.')[1] for name in params if name.startswith(f'block{stage}.')})
+              for stage in (1, 2, 3, 4)]
+    name, cfg = 'PyramidVisionTransformer', Config(dict(
+        PYRAMID, num_layers=depths, mlp_ratios=[2, 2, 2, 2],
+        init_cfg=dict(checkpoint=str(tmp_path / 'release.pth'))))
+    models = [kind(**cfg) for kind in (class_of_name(name), upstream('mmdet', name))]
+    x = torch.randn(1, 3, 96, 160, dtype=torch.float64)
+    for model in models:
+        model.init_weights()
+        model.double().eval()
+    for got, wanted in zip(*(model(x) for model in models), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize('library', ['mmseg', 'mmpretrain'])
+@pytest.mark.parametrize('name', ['PCPVT', 'SVT'])
+def test_branches_are_dropped_as_often_as_there(library, name):
+    sizes = dict(SMALL[name]['arch'])
+    if library == 'mmseg':
+        sizes.pop('window_sizes', None)
+        options = dict(sizes, drop_path_rate=0.5)
+        if name == 'SVT':
+            options['windiow_sizes'] = [3, 5]
+    else:
+        options = dict(arch=sizes, drop_path_rate=0.5)
+    with DefaultScope.overwrite_default_scope(library):
+        ours, theirs = class_of_name(name)(**options, out_indices=(0, 1)), upstream(library, name)(
+            **options)
+
+    def kept(*layers):
+        return math.prod(1 - getattr(layer, 'drop_prob', 0) for layer in layers)
+
+    layers = getattr(theirs, 'stages', None) or theirs.layers
+    for stage, their_blocks in zip(ours.stages, layers, strict=True):
+        for block, layer in zip(stage.blocks, their_blocks, strict=True):
+            inner = getattr(layer.attn, 'out_drop', getattr(layer.attn, 'dropout_layer', None))
+            assert kept(block.drop_path) == pytest.approx(kept(layer.drop_path, inner))
+            assert kept(block.mlp_drop_path) == pytest.approx(
+                kept(layer.drop_path, layer.ffn.dropout_layer))
