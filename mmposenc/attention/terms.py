@@ -58,7 +58,7 @@ class DenseBias(Term):
     bias: Tensor
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """See :class:`Term`."""
+        """The bias itself, for any queries and keys."""
         return self.bias
 
 
@@ -81,7 +81,7 @@ class OffsetBias(Term):
     prefix: int = 0
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """See :class:`Term`."""
+        """The bias of every pair of tokens (1, heads or 1, Lq, Lk)."""
         _, row_index, _, col_index = grid_offsets(self.query, self.key, q.device)
         cells = expand_offsets(self.table, row_index, col_index)
         if not self.prefix:
@@ -111,7 +111,7 @@ class TableByQuery(Table):
     reads_queries = True
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """See :class:`Term`."""
+        """The products of each query with the vectors of its pairs."""
         return gather_buckets(q @ self.table, self.buckets.ids(q.device))
 
 
@@ -121,7 +121,7 @@ class TableByKey(Table):
     reads_keys = True
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """See :class:`Term`."""
+        """The products of each key with the vectors of its pairs."""
         ids = self.buckets.ids(k.device)
         return gather_buckets(k @ self.table, ids.t()).transpose(-2, -1)
 
@@ -132,7 +132,7 @@ class TableOnValues(Table):
     on_values = True
 
     def dense_values(self, weights: Tensor) -> Tensor:
-        """See :class:`Term`."""
+        """The sum of the vectors of all pairs of a query, by their weights."""
         sums = bucket_sums(weights, self.buckets.ids(weights.device), self.buckets.num)
         return sums @ self.table.to(weights.dtype)
 
@@ -193,7 +193,7 @@ class AxisHalves(Term):
         return rows, cols, q @ (self.prefix_vector * scale)[..., None].to(q.dtype)
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """See :class:`Term`."""
+        """The products with the vectors of rows and of columns, added up."""
         rows, cols, prefix = self.products(q)
         term = F.pad((rows[..., :, None] + cols[..., None, :]).flatten(-2), (self.prefix, 0))
         if prefix is None:
@@ -217,7 +217,7 @@ class SkewedTable(Term):
     reads_queries = True
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """See :class:`Term`."""
+        """The products of each query with the vector of each distance."""
         lookup = q @ self.table.transpose(-2, -1)
         return skew(lookup if self.bias is None else lookup + self.bias[:, None])
 
@@ -245,7 +245,7 @@ class KeyVectors(Term):
     reads_queries = True
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """See :class:`Term`."""
+        """The products of the queries with the vectors, instead of the keys."""
         return q @ self.vectors.transpose(-2, -1).to(q.dtype)
 
 
@@ -258,7 +258,7 @@ class QueryVector(Term):
     reads_keys = True
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """See :class:`Term`."""
+        """The products of the vector with the keys, the same for all queries."""
         return (k @ self.vector[..., None].to(k.dtype)).transpose(-2, -1)
 
 

@@ -191,7 +191,7 @@ class Backbone(BaseModule):
         return self
 
     def reset_parameters(self) -> None:
-        """Initialise all weights."""
+        """Draw all weights anew, as their layers define it."""
         raise NotImplementedError
 
     def init_weights(self) -> None:

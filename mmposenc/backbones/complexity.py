@@ -134,7 +134,7 @@ class _AsReleased(Term):
         self.term, self.encoding, self.extra = term, encoding, extra
 
     def dense_values(self, weights: Tensor) -> Tensor:
-        """See :class:`Term`."""
+        """The term's own output; the released form's further operations are recorded."""
         batch, heads, queries, keys = weights.shape
         out = self.term.dense_values(weights)
         released = sum(batch * heads * queries * keys * table.shape[-1]

@@ -121,4 +121,4 @@ class _Ignored:
     """Stands for an object that nothing here reads."""
 
     def __setstate__(self, state: Any) -> None:
-        """Ignores the state."""
+        """Ignore the state, which is none of the weights."""

@@ -60,7 +60,7 @@ def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode:
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """``F.adaptive_avg_pool2d``."""
+    """Average pooling to a size, as ``F.adaptive_avg_pool2d``."""
     pair = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
 
     def pool(x: Tensor, axis: int) -> Tensor:

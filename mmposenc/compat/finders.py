@@ -28,7 +28,7 @@ def hide_onedl_line(module: ModuleType) -> None:
         if not (isinstance(msg, str) and msg.startswith('Could not import OneDL')):
             print_log(msg, *args, **kwargs)
 
-    module.__dict__['print_log'] = filtered
+    vars(module).update(print_log=filtered)
 
 
 def provide_torchvision_operators(module: ModuleType) -> None:
@@ -89,7 +89,7 @@ def install_nothing(module: ModuleType) -> None:
         package, _, relative = name.partition('::')
         return package, relative
 
-    module.__dict__.update(
+    vars(module).update(
         _get_package_and_cfg_path=split, install_package=lambda package: None,
         get_installed_path=lambda package: str(_configs().package_folder(package)))
 
@@ -150,7 +150,7 @@ class FallbackLoader(Loader):
     def exec_module(self, module: ModuleType) -> None:
         fallback = importlib.import_module('mmposenc.compat.ext')
         module.__doc__ = fallback.__doc__
-        module.__dict__['__getattr__'] = fallback.get_op
+        vars(module).update(__getattr__=fallback.get_op)
 
 
 class FallbackFinder(MetaPathFinder):

@@ -111,7 +111,7 @@ def provide(extension: ModuleType) -> None:
         return  # before torch 2.4: torchvision imports, and its operators say that they are missing
     for name in missing:
         _LIBRARY.impl(name, FORMS.get(name) or without_form(name), 'CompositeExplicitAutograd')
-    extension.__dict__['_has_ops'] = lambda: True
+    vars(extension).update(_has_ops=lambda: True)
     if 'roi_align' in missing and find_spec('torchvision._autograd_registrations') is None:
         # Before 0.28 torchvision's binary has the derivatives.
         torch.library.register_autograd('torchvision::roi_align', _gradient, lib=_LIBRARY,

@@ -49,7 +49,7 @@ class PositionRelation(nn.Module):
         self.pos_proj = nn.Sequential(nn.Conv2d(4 * embed_dims, num_heads, 1), nn.ReLU())
 
     def reset_parameters(self) -> None:
-        """Initialise as ``nn.Conv2d``."""
+        """Draw the weights as ``nn.Conv2d`` does."""
         self.pos_proj[0].reset_parameters()
 
     def forward(self, boxes: Tensor, later: Tensor) -> Tensor:

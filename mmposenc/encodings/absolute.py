@@ -31,7 +31,7 @@ class _AddedTable(TokenEncoding):
         self.apply_to = apply_to
 
     def start_at_zero(self) -> None:
-        """Tables of zeros."""
+        """Set the tables to zero, so that the encoding adds nothing."""
         set_zeros(self)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,

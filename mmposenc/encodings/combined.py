@@ -50,35 +50,35 @@ class CombinedRPE(RelativeEncoding):
 
     def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> tuple[Tensor, Tensor]:
-        """All rotations, in order."""
+        """Rotate queries and keys by every encoding, in order."""
         for encoding in self._members():
             if encoding.has_rotation:
                 q, k = encoding.rotate(q, k, q_grid, k_grid)
         return q, k
 
     def turn_values(self, v: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
-        """All, in order."""
+        """Turn the values by every encoding, in order."""
         for encoding in self._members():
             v = encoding.turn_values(v, q_grid, k_grid)
         return v
 
     def turn_back(self, out: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
-        """All, in reverse."""
+        """Turn the output back by every encoding, the last one first."""
         for encoding in reversed(self._members()):
             out = encoding.turn_back(out, q_grid, k_grid)
         return out
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
-        """All terms."""
+        """The terms of all encodings together."""
         return [term for encoding in self._members() for term in encoding.terms(q_grid, k_grid)]
 
     def reset_parameters(self) -> None:
-        """Reset every encoding."""
+        """Draw the weights of every encoding anew."""
         for encoding in self._members():
             encoding.reset_parameters()
 
     def start_at_zero(self) -> None:
-        """Every encoding."""
+        """Make every encoding add nothing."""
         for encoding in self._members():
             encoding.start_at_zero()
 

@@ -77,7 +77,7 @@ class MLPPredictor(nn.Module):
         self.fc2 = nn.Linear(hidden_dims, out_dims)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None) -> Tensor:
-        """As :meth:`ConvPredictor.forward`."""
+        """Weights and sizes of all tokens, see :meth:`ConvPredictor.forward`."""
         return self.fc2(F.gelu(self.fc1(x)))
 
 
@@ -92,7 +92,7 @@ class AttentionPredictor(nn.Module):
         self.proj = nn.Linear(hidden_dims, out_dims)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None) -> Tensor:
-        """As :meth:`ConvPredictor.forward`."""
+        """Weights and sizes of all tokens, see :meth:`ConvPredictor.forward`."""
         q, k, v = self.qkv(x)[:, None].chunk(3, -1)
         mask = None if padding_mask is None else ~padding_mask[:, None, None]
         if self.causal:

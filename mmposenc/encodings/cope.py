@@ -48,7 +48,7 @@ class ContextualTable(Term):
         return torch.cat([self._dense(*some, k) for some in parts], -2)
 
     def within(self, regions: Tensor | None) -> Term:
-        """See :class:`Term`."""
+        """The term whose gates outside of a token's region do not count."""
         return replace(self, regions=regions)
 
     def _dense(self, q: Tensor, before: Tensor, allowed: Tensor | None, k: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class CoPE(RelativeEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Zeros."""
+        """Start with tables of zeros, which add nothing."""
         self.start_at_zero()
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:

@@ -48,7 +48,7 @@ class DecomposedRPE(RelativeEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Zeros."""
+        """Start with tables of zeros, which add nothing."""
         self.start_at_zero()
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:

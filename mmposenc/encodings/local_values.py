@@ -138,7 +138,7 @@ class LePE(RelativeEncoding):
         self.get_v = _conv(head_dims * num_heads, kernel_size, 'kernel_size')
 
     def reset_parameters(self) -> None:
-        """As ``nn.Conv2d``."""
+        """Draw the weights as ``nn.Conv2d`` does."""
         self.get_v.reset_parameters()
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
@@ -192,7 +192,7 @@ class CRPE(RelativeEncoding):
         return self.conv_list  # type: ignore[return-value]
 
     def reset_parameters(self) -> None:
-        """As ``nn.Conv2d``."""
+        """Draw the weights as ``nn.Conv2d`` does."""
         for conv in self._convs():
             conv.reset_parameters()
 

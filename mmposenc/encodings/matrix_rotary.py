@@ -124,11 +124,11 @@ class LieRE(MatrixRotary):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """As the release."""
+        """Draw the generators as the release does."""
         nn.init.uniform_(self.generators, 0.0, 2 * math.pi)
 
     def skew(self) -> tuple[Tensor, Tensor]:
-        """See :class:`MatrixRotary`."""
+        """The skew-symmetric matrices of rows and of columns, see :class:`MatrixRotary`."""
         upper = self.generators.triu(1)
         by_row, by_col = upper - upper.transpose(-2, -1)
         return by_row, by_col
@@ -188,12 +188,12 @@ class ComRoPE(MatrixRotary):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """As the release."""
+        """Draw the generators as the release does."""
         for parameter in self.parameters():
             nn.init.normal_(parameter)
 
     def skew(self) -> tuple[Tensor, Tensor]:
-        """See :class:`MatrixRotary`."""
+        """The skew-symmetric matrices of rows and of columns, see :class:`MatrixRotary`."""
         whole = self.generators - self.generators.transpose(-2, -1)
         if self.method == 'ld':
             by_row, by_col = self.factors[..., None, None]

@@ -62,7 +62,7 @@ def _share(owner: nn.Module, stages: Sequence[nn.Module]) -> None:
     for user in users:
         del user._modules[_NAME]
         # Bypasses nn.Module, which would register it here too.
-        user.__dict__[_NAME] = encodings[0]
+        object.__setattr__(user, _NAME, encodings[0])
     owner.add_module(_NAME, encodings[0])
 
 

@@ -213,7 +213,7 @@ class Buckets(NamedTuple):
 
     @property
     def num_offset_buckets(self) -> int:
-        """Buckets of offsets."""
+        """The number of buckets of offsets, without those of prefix tokens."""
         return num_buckets('cross' if self.method == 'sequence' else self.method, self.params)
 
     @property

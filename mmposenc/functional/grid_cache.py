@@ -62,7 +62,7 @@ class GridCache:
                 self.bytes -= self._values.popitem(last=False)[1][1]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all tensors that are stored."""
         with self._lock:
             self._values.clear()
             self.bytes = 0

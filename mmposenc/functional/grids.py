@@ -30,7 +30,7 @@ class Grid(NamedTuple):
 
     @property
     def hw(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """The numbers of rows and columns."""
         return self.height, self.width
 
     @property

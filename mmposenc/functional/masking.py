@@ -36,7 +36,7 @@ def split_prefix(x: Tensor, num_prefix_tokens: int) -> tuple[Tensor | None, Tens
 
 
 def join_prefix(prefix: Tensor | None, tokens: Tensor) -> Tensor:
-    """Undo :func:`split_prefix`."""
+    """Put prefix tokens before the others, undoing :func:`split_prefix`."""
     return tokens if prefix is None else torch.cat((prefix, tokens), dim=1)
 
 

@@ -102,7 +102,7 @@ def _key_value(word: str) -> str:
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-    """Add ``--data``."""
+    """Add the option ``--data`` to a parser."""
     parser.add_argument('--data', metavar='DIR', help='your own data set, as mmposenc prepare '
                         '--from writes it; names and number of classes are taken from it')
 

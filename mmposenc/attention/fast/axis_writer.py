@@ -12,7 +12,8 @@ from .writers import LogitWriter, Work, Writer, writer
 
 
 @writer.register(AxisHalves)
-def _(term: AxisHalves, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
+def axis_halves_writer(term: AxisHalves, q: Tensor, k: Tensor, layout: Layout, scale: float
+                       ) -> Writer:
     """Softmax ignores what is added to all keys of a prefix query."""
     inputs = {name: x if x.dim() == 4 else x[None]
               for name, x in (('rows', term.rows), ('cols', term.cols))}
@@ -80,7 +81,7 @@ class AxisWriter(LogitWriter):
         return cells
 
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
-        """As the base."""
+        """Write the sum of the products with the key's row and column."""
         rows, cols, *others = (x[:, work.chunk.queries] for x in self._products)
         grid, prefix = self._grid(logits), logits[..., self.layout.prefix_keys]
         if add:
@@ -93,7 +94,7 @@ class AxisWriter(LogitWriter):
             prefix += others[0]
 
     def gradient(self, work: Work, grad: Tensor) -> None:
-        """As the base; complete after all queries."""
+        """Store the gradients of the products of these queries;; complete after all queries."""
         rows, cols, *others = (x[:, work.chunk.queries] for x in self._grads)
         grid = self._grid(grad)
         torch.sum(grid, -1, out=rows)

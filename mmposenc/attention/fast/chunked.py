@@ -147,7 +147,7 @@ def without_autocast(direction: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Attention(torch.autograd.Function):
-    """See :func:`attend_in_chunks`."""
+    """The autograd function of :func:`attend_in_chunks`."""
 
     @staticmethod
     @without_autocast

@@ -99,25 +99,25 @@ def has_score_mod(term: Term) -> bool:
 
 
 @score_mod.register(terms.DenseBias)
-def _(term: terms.DenseBias, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
+def dense_bias_mod(term: terms.DenseBias, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
     bias, (images, heads, queries) = _readable(term.bias), term.bias.shape[:3]
     return lambda b, h, i, j: bias[b * (images > 1), h * (heads > 1), i * (queries > 1), j]
 
 
 @score_mod.register(terms.TableByQuery)
-def _(term: terms.TableByQuery, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
+def table_by_query_mod(term: terms.TableByQuery, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
     lookup, bucket = _readable(q @ (term.table * scale)), _bucket_of(term.buckets, q.device)
     return lambda b, h, i, j: lookup[b, h, i, bucket(i, j)]
 
 
 @score_mod.register(terms.TableByKey)
-def _(term: terms.TableByKey, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
+def table_by_key_mod(term: terms.TableByKey, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
     lookup, bucket = _readable(k @ term.table), _bucket_of(term.buckets, q.device)
     return lambda b, h, i, j: lookup[b, h, j, bucket(i, j)]
 
 
 @score_mod.register(terms.OffsetBias)
-def _(term: terms.OffsetBias, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
+def offset_bias_mod(term: terms.OffsetBias, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
     place, table = _place_of(term.query, term.key, term.prefix, q.device), term.table.flatten(1)
     behind = table.new_zeros(1, 3) if term.prefix_bias is None else term.prefix_bias
     heads = max(len(table), len(behind))
@@ -126,7 +126,7 @@ def _(term: terms.OffsetBias, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
 
 
 @score_mod.register(terms.AxisHalves)
-def _(term: terms.AxisHalves, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
+def axis_halves_mod(term: terms.AxisHalves, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
     rows, cols, prefix = term.products(q, scale)
     p, hk, wk = term.prefix, rows.shape[-1], cols.shape[-1]
     cell = torch.arange(hk * wk, device=q.device)
@@ -140,7 +140,7 @@ def _(term: terms.AxisHalves, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
 
 
 @score_mod.register(terms.QueryVector)
-def _(term: terms.QueryVector, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
+def query_vector_mod(term: terms.QueryVector, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
     return score_mod(terms.DenseBias(term.dense(q, k)), q, k, scale)
 
 

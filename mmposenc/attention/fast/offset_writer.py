@@ -13,7 +13,8 @@ from .writers import LogitWriter, Work, Writer, put, writer
 
 
 @writer.register(OffsetBias)
-def _(term: OffsetBias, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
+def offset_bias_writer(term: OffsetBias, q: Tensor, k: Tensor, layout: Layout, scale: float
+                       ) -> Writer:
     """Grids whose strides are no whole numbers have no common offsets, and short sequences rows too
     short for slices: there the bias of all pairs is added."""
     if (layout.len_q * layout.len_k < thresholds.SHIFTS_FROM
@@ -65,7 +66,7 @@ class ShiftWriter(LogitWriter):
                 logits[:, :, :lead, keys])
 
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
-        """As the base."""
+        """Write a slice of the runs for each row of queries."""
         for source, target in self._rows(work, self.inputs[0], logits):
             put(source, target, add)
         kinds = self._with_prefix(work, logits)
@@ -78,7 +79,7 @@ class ShiftWriter(LogitWriter):
                 target += bias[:, kind, None, None]
 
     def gradient(self, work: Work, grad: Tensor) -> None:
-        """As the base."""
+        """Add the gradient of each row of queries to its slice of the runs."""
         for total, part in self._rows(work, self.grads[0], grad):
             part = part[0] if part.shape[0] == 1 else part.sum(0)
             total += part.sum(0, keepdim=True) if total.shape[0] < part.shape[0] else part

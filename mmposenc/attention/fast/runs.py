@@ -214,7 +214,7 @@ class Spread:
     starts: Tensor
 
     def numel(self) -> int:
-        """Elements in all."""
+        """The number of elements of all its tensors."""
         return self.take.numel() + self.order.numel() + self.starts.numel()
 
     def spread(self, runs: Tensor, out: Tensor) -> None:

@@ -10,7 +10,8 @@ from .writers import LogitWriter, Work, Writer, put, writer
 
 
 @writer.register(SkewedTable)
-def _(term: SkewedTable, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
+def skewed_table_writer(term: SkewedTable, q: Tensor, k: Tensor, layout: Layout, scale: float
+                        ) -> Writer:
     table = term.table if term.table.dim() == 3 else term.table[None]
     bias = None if term.bias is None else term.bias.to(q.dtype)
     return SkewWriter((table * scale).to(q.dtype), bias, layout)
@@ -54,7 +55,7 @@ class SkewWriter(LogitWriter):
                 (by_key[..., :prefix], logits[..., self.layout.prefix_keys])]
 
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
-        """As the base."""
+        """Write the products of the queries with the rows of the table."""
         used = self._used(work)
         lookup = times_table(work.q, self.inputs[0][:, used].transpose(1, 2), work.chunk)
         if len(self.inputs) > 1:
@@ -64,7 +65,7 @@ class SkewWriter(LogitWriter):
             put(source, target, add)
 
     def gradient(self, work: Work, grad: Tensor) -> None:
-        """As the base."""
+        """Add to the gradients of the queries and of the table."""
         used = self._used(work)
         lookup = grad.new_zeros(*grad.shape[:2], used.stop - used.start)
         for target, source in self._parts(self._by_key(lookup), grad):

@@ -19,13 +19,15 @@ from .writers import LogitWriter, ValueWriter, Work, Writer, writer
 
 
 @writer.register(TableByQuery)
-def _(term: TableByQuery, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
+def table_by_query_writer(term: TableByQuery, q: Tensor, k: Tensor, layout: Layout, scale: float
+                          ) -> Writer:
     table = term.table if scale == 1.0 else term.table * scale
     return QueryTableWriter(_by_head(table, q), _reader(term, layout, q))
 
 
 @writer.register(TableByKey)
-def _(term: TableByKey, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
+def table_by_key_writer(term: TableByKey, q: Tensor, k: Tensor, layout: Layout, scale: float
+                        ) -> Writer:
     if layout.filled and reads_rows(term):
         return KeyTableWriter(_by_head(term.table, q),
                               RunsByKey(term.buckets, layout, q.dtype, q.device))
@@ -33,7 +35,8 @@ def _(term: TableByKey, q: Tensor, k: Tensor, layout: Layout, scale: float) -> W
 
 
 @writer.register(TableOnValues)
-def _(term: TableOnValues, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
+def table_on_values_writer(term: TableOnValues, q: Tensor, k: Tensor, layout: Layout, scale: float
+                           ) -> Writer:
     return ValueTableWriter(_by_head(term.table, q), _reader(term, layout, q))
 
 
@@ -60,14 +63,14 @@ class QueryTableWriter(LogitWriter):
         self.whole_rows = isinstance(spread, Runs)
 
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
-        """As the base."""
+        """Write the products of each query with the vectors of its buckets."""
         out = work.other if add else logits
         self.spread.read(times_table(work.q, self.inputs[0], work.chunk), work.chunk, out)
         if add:
             logits += out
 
     def gradient(self, work: Work, grad: Tensor) -> None:
-        """As the base."""
+        """Add to the gradients of the queries and of the table."""
         sums = self.spread.sums(grad, work.chunk)
         add_times_table(work.grad_q, sums, self.inputs[0].transpose(1, 2), work.chunk)
         add_table_grad(self.grads[0], work.chunk, work.q, sums)
@@ -86,14 +89,14 @@ class KeyTableWriter(LogitWriter):
         self._sums: Tensor | None = None
 
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
-        """As the base."""
+        """Write the products of each key, which :meth:`begin` computed, by bucket."""
         out = work.other if add else logits
         self.spread.read(self._expanded, work.chunk, out)
         if add:
             logits += out
 
     def gradient(self, work: Work, grad: Tensor) -> None:
-        """As the base; complete after all queries."""
+        """Add to the gradient of the products;; complete after all queries."""
         sums = self.spread.sums(grad, work.chunk)
         self._sums = sums if self._sums is None else self._sums.add_(sums)
 
@@ -113,16 +116,16 @@ class ValueTableWriter(ValueWriter):
         self.whole_rows = isinstance(spread, Runs)
 
     def add(self, work: Work, weights: Tensor, out: Tensor) -> None:
-        """As the base."""
+        """Add the vectors of the buckets, times the weights of each bucket."""
         add_times_table(out, self.spread.sums(weights, work.chunk), self.inputs[0], work.chunk)
 
     def write_gradient(self, work: Work, grad: Tensor, out: Tensor) -> None:
-        """As the base."""
+        """Write the products of the output's gradient with the vectors."""
         lookup = times_table(grad, self.inputs[0].transpose(1, 2), work.chunk)
         self.spread.read(lookup, work.chunk, out)
 
     def gradient(self, work: Work, weights: Tensor, grad: Tensor) -> None:
-        """As the base."""
+        """Add to the gradient of the table."""
         add_table_grad(self.grads[0], work.chunk, self.spread.sums(weights, work.chunk), grad)
 
 

@@ -33,8 +33,8 @@ class Work(NamedTuple):
 
 
 class Writer:
-    """Base. ``inputs`` may need gradients; all else is plan. Heads of a chunk are those of its
-    images one after the other."""
+    """The base class. ``inputs`` may need gradients; all else is plan. Heads of a chunk are those
+    of its images one after the other."""
 
     #: What the writer needs of the chunks, see :class:`~.layout.Cut`.
     whole_rows = False
@@ -113,7 +113,8 @@ def has_writer(term: Term) -> bool:
 
 
 @writer.register(DenseBias)
-def _(term: DenseBias, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
+def dense_bias_writer(term: DenseBias, q: Tensor, k: Tensor, layout: Layout, scale: float
+                      ) -> Writer:
     return DenseWriter(layout.arrange(term.bias, -1).to(q.dtype))
 
 
@@ -124,10 +125,10 @@ class DenseWriter(LogitWriter):
         self.inputs = (bias,)
 
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
-        """As the base."""
+        """Write the bias of these queries."""
         put(work.chunk.of(self.inputs[0]), work.chunk.by_image(logits), add)
 
     def gradient(self, work: Work, grad: Tensor) -> None:
-        """As the base."""
+        """Add to the gradient of the bias, summed where images or heads share it."""
         total = work.chunk.of(self.grads[0])
         total += work.chunk.by_image(grad).sum_to_size(total.shape)

@@ -18,7 +18,7 @@ class ClsVisualizationHook(VisualizationHook):
     """
 
     def before_test_epoch(self, runner: Any) -> None:
-        """Name the images."""
+        """Give each image of the test data its name."""
         if self.enable and self.out_dir is not None:
             self.names = image_names(runner.test_dataloader.dataset)
             self.by_path = dict(self.names)

@@ -19,7 +19,7 @@ class DetVisualizationHook(_DetVisualizationHook):
     """
 
     def before_test_epoch(self, runner: Any) -> None:
-        """Name the images."""
+        """Give each image of the test data its name."""
         if self.draw and self.test_out_dir is not None:
             self.names = dict(image_names(runner.test_dataloader.dataset))
 

@@ -25,7 +25,7 @@ class LabelMapsHook(Hook):
         self.out_dir = out_dir
 
     def before_test_epoch(self, runner: Any) -> None:
-        """Name the images."""
+        """Give each image of the test data its name."""
         self.names = dict(image_names(runner.test_dataloader.dataset))
 
     def after_test_iter(self, runner: Any, batch_idx: int, data_batch: Any = None,

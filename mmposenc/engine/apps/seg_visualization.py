@@ -27,7 +27,7 @@ class SegVisualizationHook(_SegVisualizationHook):
         self.test_out_dir = test_out_dir
 
     def before_test_epoch(self, runner: Any) -> None:
-        """Name the images."""
+        """Give each image of the test data its name."""
         if self.draw and self.test_out_dir is not None:
             self.names = dict(image_names(runner.test_dataloader.dataset))
 

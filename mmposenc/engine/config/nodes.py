@@ -111,7 +111,7 @@ def with_pipelines(cfg: Config, phase: str) -> Iterator[Any]:
 
 
 def pipelines(cfg: Config, phase: str) -> list[list[Any]]:
-    """The pipelines themselves."""
+    """The pipelines of the data sets that a phase reads."""
     return [list(node['pipeline']) for node in with_pipelines(cfg, phase)]
 
 

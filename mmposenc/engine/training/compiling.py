@@ -43,7 +43,7 @@ class CompileHook(Hook):
         self.options = dict(backend=backend, dynamic=dynamic, **options)
 
     def before_run(self, runner: Any) -> None:
-        """Compile."""
+        """Compile the blocks before the first step."""
         found = compile_regions(runner.model, self.regions, **self.options)
         runner.logger.info(f'Compiles {found} with {self.options["backend"]}; the first steps take '
                            f'longer')

@@ -57,7 +57,7 @@ class FeatureStore:
         self.counts = dict.fromkeys(('read', 'damaged', 'written', 'no room', 'not kept'), 0)
 
     def path(self, weights: str, image: str) -> Path:
-        """Where features lie."""
+        """The file of an image's features, by hashes of weights and image."""
         return self.folder / weights[:32] / f'{image}.safetensors'
 
     def read(self, weights: str, image: str) -> list[Tensor] | None:

@@ -121,7 +121,7 @@ class EpochBasedTrainLoop(_Exact, _EpochBasedTrainLoop):
         super().__init__(runner, self._loader(runner, dataloader), *args, **kwargs)
 
     def run(self) -> torch.nn.Module:
-        """Launch training."""
+        """Train to the end, and return the model."""
         self.runner.call_hook('before_train')
         if self._batch == 0:
             self._validate(self._epoch, self._max_epochs)
@@ -179,7 +179,7 @@ class IterBasedTrainLoop(_Exact, _IterBasedTrainLoop):
             self._pass, self._batch = self._pass + 1, 0
 
     def run(self) -> torch.nn.Module:
-        """Launch training."""
+        """Train to the end, and return the model."""
         self.runner.call_hook('before_train')
         # The whole training is one epoch to the hooks.
         self.runner.call_hook('before_train_epoch')

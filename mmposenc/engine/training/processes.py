@@ -18,6 +18,14 @@ from mmposenc.encodings import PEG
 class CPUSyncBatchNorm(nn.BatchNorm2d):
     """torch's SyncBatchNorm, which needs a GPU, for processes on a CPU."""
 
+    @classmethod
+    def of(cls, norm: nn.SyncBatchNorm) -> CPUSyncBatchNorm:
+        """One with the options, weights and statistics of a norm."""
+        made = cls(norm.num_features, norm.eps, norm.momentum, norm.affine,
+                   norm.track_running_stats)
+        made.__dict__.update(vars(norm))
+        return made
+
     def _check_input_dim(self, x: Tensor) -> None:
         """Any number of axes, as SyncBatchNorm."""
 
@@ -79,9 +87,10 @@ def synchronized(model: nn.Module) -> nn.Module:
         if isinstance(module, PEG):
             nn.SyncBatchNorm.convert_sync_batchnorm(module)
     if get_device() == 'cpu':
-        for module in model.modules():
-            if isinstance(module, nn.SyncBatchNorm):
-                module.__class__ = CPUSyncBatchNorm  # type: ignore[assignment]
+        for parent in list(model.modules()):
+            for name, child in parent.named_children():
+                if isinstance(child, nn.SyncBatchNorm):
+                    setattr(parent, name, CPUSyncBatchNorm.of(child))
     return model
 
 

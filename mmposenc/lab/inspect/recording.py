@@ -199,7 +199,7 @@ class _RecordedTerm(Term):
         self.term, self.added = term, added
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """See :class:`Term`."""
+        """The term's numbers, which are recorded."""
         logits = self.term.dense(q, k)
         self.added.append(logits.detach().expand(-1, -1, q.shape[-2], k.shape[-2]))
         return logits

@@ -41,7 +41,7 @@ from .workers import LocalWorkers, SubmittedWorkers, Workers, visible_gpus
 
 
 def folder_of(args: argparse.Namespace) -> Path:
-    """The study's folder."""
+    """The folder of the study that these arguments name."""
     return args.out or Path('work_dirs') / f'compare_{_stem(args.config)}'
 
 
@@ -190,7 +190,7 @@ def headline(study: Study) -> str:
 
 
 def listing(study: Study, cfg: Config) -> str:
-    """What ``--dry-run`` prints."""
+    """The text that ``--dry-run`` prints: the runs, and what each changes."""
     lines = [headline(study), '']
     head = ''.join(f'{f"MACs (M) {factor:g}x":>16}' for factor in study.sizes)
     lines.append(f'{"encoding":<28}{"parameters":>14}{head}')

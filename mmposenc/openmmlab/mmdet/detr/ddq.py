@@ -19,7 +19,7 @@ class DDQDecoder(DDQTransformerDecoder, DeformableDecoder):
         """As in mmdet, whose first training step makes branches of the head a part of the decoder,
         too: here they get no second name in the state dict, which a new model would not have."""
         if name == 'aux_reg_branches':
-            self.__dict__[name] = value
+            object.__setattr__(self, name, value)
         else:
             super().__setattr__(name, value)
 

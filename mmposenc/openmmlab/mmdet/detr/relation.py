@@ -44,19 +44,19 @@ class Boxed:
 
 
 class BoxedDetrLayer(Boxed, DetrDecoderLayer):
-    """Of DETR."""
+    """DETR's decoder layer with biases by boxes."""
 
 
 class BoxedDeformableLayer(Boxed, DeformableDecoderLayer):
-    """The layer of Deformable DETR and DINO."""
+    """The decoder layer of Deformable DETR and DINO with biases by boxes."""
 
 
 class BoxedConditionalLayer(Boxed, ConditionalDetrTransformerDecoderLayer):
-    """The layer of Conditional DETR."""
+    """Conditional DETR's decoder layer with biases by boxes."""
 
 
 class BoxedDABLayer(Boxed, DABDetrTransformerDecoderLayer):
-    """Of DAB-DETR."""
+    """DAB-DETR's decoder layer with biases by boxes."""
 
 
 #: For each decoder layer, its class with biases by boxes.
@@ -139,7 +139,8 @@ class Boxes:
 
     def masks(self, number: int, kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a layer with the biases of its attentions."""
-        plural = 's' * isinstance(self.decoder.layers[0], (BoxedConditionalLayer, BoxedDABLayer))
+        several = isinstance(self.decoder.layers[0], (BoxedConditionalLayer, BoxedDABLayer))
+        plural = 's' if several else ''
         if self.relation is not None and number:
             name = f'self_attn_mask{plural}'
             kwargs = {**kwargs, name: _hidden(
