@@ -28,7 +28,8 @@ def drop_in(name):
 
 def upstream(library, name):
     """The library's backbone of this name, or None; of mmpretrain other models have such names."""
-    return getattr(import_module(f'{library}.models.backbones'), name, None)
+    has_it = library in drop_in(name).libraries
+    return getattr(import_module(f'{library}.models'), name) if has_it else None
 
 
 def nodes(cfg):

@@ -53,7 +53,10 @@ class ViT(Backbone):
         register_tokens: number of registers after these tokens (Darcet et al., ICLR 2024).
         out_indices: return maps of these blocks, with any ``pool``; later blocks are not run or
             trained. None: with ``pool=None`` the map of the last block.
-        pre_norm: a norm before the first block (CLIP); patches are then projected without bias.
+        pre_norm: a norm before the first block (CLIP).
+        patch_bias: bias of the projection of patches; None: without ``pre_norm``.
+        ceil_mode: fill the last row and column of patches with zeros; False leaves out pixels that
+            are no whole patch, but with ``mask_padding`` and in lists of images.
         final_norm: True: norm of the last block's output, required with ``pool``; 'every': of all
             maps of ``out_indices``, as in DINOv2; 'pooled': only of the mean that ``pool='gap'``
             returns (timm's fc_norm).
@@ -89,6 +92,7 @@ class ViT(Backbone):
                  pool: str | None = 'cls', class_token: bool | None = None,
                  distilled: bool = False, register_tokens: int = 0,
                  out_indices: Sequence[int] | None = None, pre_norm: bool = False,
+                 patch_bias: bool | None = None, ceil_mode: bool = True,
                  final_norm: bool | str = True, conv_projection: Sequence[int] = (),
                  qkv_bias: bool | str = True, window_size: int | tuple[int, int] | None = None,
                  global_blocks: Sequence[int] = (), mask_window_padding: bool = True,
@@ -113,7 +117,8 @@ class ViT(Backbone):
         self.cls_token, self.dist_token = token(class_token), token(distilled)
         self.register_tokens = token(register_tokens)
         self.patch_embed = PatchEmbed(given.in_channels, dims, patch_size, norm_eps=None,
-                                      ceil_mode=True, bias=not pre_norm)
+                                      ceil_mode=ceil_mode or self.mask_padding,
+                                      bias=not pre_norm if patch_bias is None else patch_bias)
         grid = self.patch_embed.out_hw_shape(given.side)
         # Registers have no position: a table has no rows for them.
         self.pos_encodings = self._placed(layers, embed_dims=dims, drop=given.drop, grid_shape=grid,
@@ -193,7 +198,8 @@ class ViT(Backbone):
             tokens, hw_shape, mask = self._step(position, tokens, hw_shape, mask)
             full_hw = self.pos_encodings.out_hw_shape(full_hw, position)
             if self.out_indices is not None and position in self.out_indices:
-                outs.append(pad_map(self._map(tokens, hw_shape, mask, position), full_hw))
+                outs.append(self._output(self._normed_tokens(tokens, position), hw_shape, mask,
+                                         position, full_hw))
         return tuple(outs) if self.out_indices is not None else (self._pool(tokens, mask),)
 
     def _forward_list(self, images: Sequence[Tensor], img_shapes: ImgShapes | None
@@ -209,8 +215,9 @@ class ViT(Backbone):
             tokens, row, _ = self._step(position, tokens, row, None)
             if self.out_indices is not None and position in self.out_indices:
                 full = (max(rows for rows, _ in row.grids), max(cols for _, cols in row.grids))
-                maps = [pad_map(self._map(part, grid, None, position), full)
-                        for part, grid in zip(row.parts(tokens), row.grids, strict=True)]
+                parts = row.parts(self._normed_tokens(tokens, position))
+                maps = [self._output(part, grid, None, position, full)
+                        for part, grid in zip(parts, row.grids, strict=True)]
                 outs.append(torch.cat(maps)[order])
         if self.out_indices is not None:
             return tuple(outs)
@@ -255,16 +262,18 @@ class ViT(Backbone):
         """Stride of each map in pixels."""
         return (self.patch_size,) * len(self.out_indices or ())
 
-    def _map(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int
-             ) -> Tensor:
-        tokens = tokens[:, self.num_prefix_tokens:]
-        if self.norm is not None and index in self._normed:
-            tokens = self.norm(tokens)
+    def _normed_tokens(self, tokens: Tensor, index: int) -> Tensor:
+        return tokens if self.norm is None or index not in self._normed else self.norm(tokens)
+
+    def _output(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int,
+                full_hw: tuple[int, int]) -> Any:
+        """What is returned of a block: its map on the grid of the whole batch."""
         # contiguous: without prefix tokens the rest is not contiguous.
-        out = tokens_to_map(tokens.contiguous(), hw_shape)
+        cells = tokens[:, self.num_prefix_tokens:].contiguous()
+        out = tokens_to_map(cells, hw_shape)
         if self.neck is not None and index == len(self.blocks) - 1:
             out = self.neck(out, mask)
-        return out if mask is None else out.masked_fill(mask[:, None], 0)
+        return pad_map(out if mask is None else out.masked_fill(mask[:, None], 0), full_hw)
 
     def _pool(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
         if self.fc_norm is not None:

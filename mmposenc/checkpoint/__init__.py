@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from . import beit, detr, eva, pvt, sam, swin, vit, vit_names
+from . import beit, detr, eva, mm_vit, pvt, sam, swin, vit, vit_names
 from .back import Family, back_to_timm
 from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
@@ -18,7 +18,7 @@ from .shapes import check_shapes
 
 #: By their names.
 SOURCES: dict[str, Source] = {source.name: source for each in (
-    pvt, vit, eva, vit_names, detr, beit, swin, sam) for source in each.SOURCES}
+    pvt, vit, eva, vit_names, detr, beit, swin, sam, mm_vit) for source in each.SOURCES}
 
 #: Classes of timm's models that this project's weights go back to, by the source that they come
 #: from; what has a mark of its own comes first.
@@ -91,7 +91,8 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
             NaFlexViT, of SigLIP 2 and C-RADIO too), 'sam' (also timm's,
             Hugging Face's, and ViTDet's), 'irpe-deit', 'pvt' (also PVT v2 and SegFormer), 'twins'
             (also timm's), 'timm-pvt-v2', 'huggingface-segformer', 'swin' (V1 and V2, also timm's
-            and Hugging Face's), or OpenMMLab's own 'mmpretrain-vit', 'mmpretrain-swin',
+            and Hugging Face's), or OpenMMLab's own 'mm-vit' (mmseg's and mmpretrain's ViT, BEiT,
+            MAE and EVA-02), 'mmpretrain-swin',
             'mmdet-swin', 'mmdet-pvt' (also PVT v2, and mmseg's MixVisionTransformer) and
             'mm-twins' (mmseg's and mmpretrain's). 'irpe-detr' (also
             plain DETR's release) and 'deformable-detr' give a detector's state dict:

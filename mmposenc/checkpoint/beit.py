@@ -21,11 +21,15 @@ def _with_class_token(theirs: str, module: str) -> Pair:
                 lambda table, prefix: torch.cat((table, prefix.t())))
 
 
+#: Tables of offsets, of each block or of all.
+BIASES = (
+    _with_class_token('blocks.{n}.attn.relative_position_bias_table', 'backbone.blocks.{n}.attn.'),
+    _with_class_token('rel_pos_bias.relative_position_bias_table', 'backbone.'),
+)
 _COMMON = (*TRUNK, *same('blocks.{n}.mlp.fc1.{p}'), *HEAD)
 BEIT = (
     *_COMMON, Pair('pos_embed', TABLE), *same('blocks.{n}.attn.qkv.weight'), *QV_BIASES, SCALES,
-    _with_class_token('blocks.{n}.attn.relative_position_bias_table', 'backbone.blocks.{n}.attn.'),
-    _with_class_token('rel_pos_bias.relative_position_bias_table', 'backbone.'),
+    *BIASES,
 )
 def relpos_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
     """The names of timm's VisionTransformerRelPos, and ours.

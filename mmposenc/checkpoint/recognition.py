@@ -18,14 +18,20 @@ _MARKS = (
     (r'storage_tokens|(model\.)?layer\.\d+\.attention\.q_proj\.weight|rope\.freqs|'
      r'blocks\.\d+\.attn\.[qk]_proj\.weight', 'eva'),
 )
+#: As :data:`_MARKS`, of the plain vision transformers of mmseg and mmpretrain, whose buffers have
+#: names that mark others.
+_OPENMMLAB = (
+    (r'channel_reduction\.0\.weight|layers\.\d+\.attn\.rel_pos_h', 'sam'),
+    (r'layers\.\d+\.(ln1|mlp\.w12)\.weight', 'mm-vit'),
+)
 #: Models whose weights load in timm's names alone: a name that other files of theirs have, what
 #: these are, and one of timm's models.
 _ONLY_OF_TIMM = (
     (r'(.*\.)?rope\.freqs_(cos|sin)', "EVA-02's release", 'eva02_base_patch14_224.mim_in22k'),
     (r'freqs(_t_[xy])?', "RoPE-ViT's release", 'vit_base_patch16_rope_mixed_224.naver_in1k'),
     (r'(blocks\.\d+\.attn|rel_pos_bias)\.relative_position_index|'
-     r'layers\.\d+\.attn\.relative_position_bias_table|(.*\.)?relative_position_bias\.'
-     r'relative_position_bias_table|(.*\.)?encoder\.layer\.\d+\.lambda_1',
+     r'(.*\.)?relative_position_bias\.relative_position_bias_table|'
+     r'(.*\.)?encoder\.layer\.\d+\.lambda_1',
      "BEiT or Data2Vec from elsewhere than timm", 'beit_base_patch16_224.in22k_ft_in22k_in1k'),
 )
 #: A name that files of this source have, and the source.
@@ -43,7 +49,6 @@ _SIGNS = (
     (r'layers\.\d\.blocks\.\d+\.attn\.qkv\.weight', 'swin'),
     (r'(swin(v2)?\.)?encoder\.layers\.\d\.blocks\.\d+\.attention\.self\.query\.weight', 'swin'),
     (r'stages\.\d\.blocks\.\d+\.ffn\.layers\.0\.0\.weight', 'mmpretrain-swin'),
-    (r'layers\.\d+\.attn\.qkv\.weight', 'mmpretrain-vit'),
     (r'blocks\.\d+\.attn\.rpe_[qkv]\..*', 'irpe-deit'),
     (r'blocks\.\d+\.(attn\.q_bias|mlp\.fc1_g\.weight)', 'eva'),
     (r'(.*\.)?embeddings\.patch_embedding\.weight', 'huggingface-clip'),
@@ -62,7 +67,6 @@ _FOREIGN = (
     (r'stages\.\d\.blocks\.\d+\.attn\.(logit_scale|meta_mlp\..*)',
      "timm's own Swin V2 (swinv2_cr); of Swin V2, the release's loads, timm's swinv2_* too"),
     (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
-    (r'layers\.\d+\.attn\.attn\.in_proj_weight', "mmseg's VisionTransformer"),
     (r'blocks\.63\.attn\.q_bias', "EVA-02-CLIP's enormous model, whose norms stand behind "
      'attention and MLP'),
 )
@@ -83,6 +87,10 @@ def recognise(names: Iterable[str]) -> str | None:
     if not any(name.startswith('transformer.') for name in plain):  # no DETR of a release
         inner = [name.removeprefix('backbone.') for name in plain if name.startswith('backbone.')]
         plain = inner or plain
+    of_openmmlab = _first(_OPENMMLAB, plain)
+    is_own_vit = {'patch_embed.projection.weight', 'blocks.0.norm1.weight'} <= set(plain)
+    if of_openmmlab or is_own_vit:
+        return of_openmmlab
     for pattern, who, of_timm in _ONLY_OF_TIMM:
         if _has(pattern, plain):
             raise ValueError(f"these are weights of {who}, which load in timm's names alone: give "

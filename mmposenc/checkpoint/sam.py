@@ -13,11 +13,15 @@ from .vit_names import behind
 from .vit_options import plain_arch, size_options
 
 _REASON = 'no part of the image encoder, and nothing else has a place here'
-#: Parts of names in SAM's release and Hugging Face's, and those of timm's in their place.
-_PARTS = ((r'\bpatch_embed\.projection\.', 'patch_embed.proj.'), (r'\blayers\.', 'blocks.'),
+#: Parts of names in SAM's release, Hugging Face's and mmpretrain's ViTSAM, and those of timm's in
+#: their place.
+_PARTS = ((r'\bffn\.layers\.0\.0\.', 'mlp.fc1.'), (r'\bffn\.layers\.1\.', 'mlp.fc2.'),
+          (r'\bchannel_reduction\.', 'neck.'),
+          (r'\bpatch_embed\.projection\.', 'patch_embed.proj.'), (r'\blayers\.', 'blocks.'),
           (r'\bneck\.conv1\.', 'neck.0.'), (r'\bneck\.layer_norm1\.', 'neck.1.'),
           (r'\bneck\.conv2\.', 'neck.2.'), (r'\bneck\.layer_norm2\.', 'neck.3.'),
-          (r'\.layer_norm([12])\.', r'.norm\1.'), (r'\.mlp\.lin([12])\.', r'.mlp.fc\1.'))
+          (r'\.(?:layer_norm|ln)([12])\.', r'.norm\1.'),
+          (r'\.mlp\.lin([12])\.', r'.mlp.fc\1.'))
 
 #: Names of sizes by channels and blocks.
 _SIZES = {(768, 12): 'base', (1024, 24): 'large', (1280, 32): 'huge'}
@@ -39,7 +43,7 @@ PAIRS = (
 
 
 #: SAM's release, ViTDet's of detectron2 (whose files hold arrays: as tensors), and the copies of
-#: timm, Hugging Face and mmdet's ViTDet project.
+#: timm, Hugging Face, mmpretrain (ViTSAM) and mmdet's ViTDet project.
 SOURCES = (Source('sam', to_ours(PAIRS), _PARTS, behind('patch_embed.proj.weight'), _REASON),)
 
 

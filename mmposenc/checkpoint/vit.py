@@ -1,6 +1,5 @@
-"""Weights of timm's VisionTransformer, whose names DeiT's release has too, of timm's NaFlexViT, of
-iRPE's DeiT, and of mmpretrain's VisionTransformer, for :class:`mmposenc.backbones.ViT` in an
-ImageClassifier."""
+"""Weights of timm's VisionTransformer, whose names DeiT's release has too, of timm's NaFlexViT and
+of iRPE's DeiT, for :class:`mmposenc.backbones.ViT` in an ImageClassifier."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -102,23 +101,6 @@ _IRPE = tuple(Pair(f'blocks.{{n}}.attn.{theirs}', f'backbone.blocks.{{n}}.attn.{
               for theirs, ours in TABLES)
 
 
-#: mmpretrain's names of ViT, and timm's; heads are those of LinearClsHead,
-#: VisionTransformerClsHead and DeiTClsHead.
-_MM = (
-    Pair('patch_embed.projection.{p}', 'patch_embed.proj.{p}'),
-    *(Pair(name, name) for name in ('cls_token', 'dist_token', 'pos_embed')),
-    *(Pair(f'layers.{{n}}.{theirs}', f'blocks.{{n}}.{ours or theirs}') for theirs, ours in (
-        ('attn.qkv.{p}', ''), ('attn.proj.{p}', ''), ('ln{m}.{p}', 'norm{m}.{p}'),
-        ('ffn.layers.0.0.{p}', 'mlp.fc1.{p}'), ('ffn.layers.1.{p}', 'mlp.fc2.{p}'),
-        ('attn.gamma1.weight', 'ls1.gamma'), ('attn.gamma1.scale', 'ls1.gamma'),
-        ('ffn.gamma2.weight', 'ls2.gamma'), ('ffn.gamma2.scale', 'ls2.gamma'))),
-    Pair('ln1.{p}', 'norm.{p}'),
-    Pair('ln2.{p}', 'fc_norm.{p}'),
-    *(Pair(f'{head}.{{p}}', 'head.{p}') for head in ('head.fc', 'head.head', 'head.layers.head')),
-    Pair('head.layers.head_dist.{p}', 'head_dist.{p}'),
-)
-
-
 def without_row(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """In timm's names, and where there are registers: the table's row of the class token added to
     the token. In timm's models with registers no token in front of the patches has a row."""
@@ -136,6 +118,4 @@ SOURCES = (
     VIT,
     Source('irpe-deit', lambda state: to_ours((*vit_pairs(state), *_IRPE))),
     Source('naflex', _naflex_rules),
-    # VisionTransformer and DistilledVisionTransformer, alone or as the backbone of a classifier.
-    Source('mmpretrain-vit', to_ours(_MM), [(r'^backbone\.', '')], then=VIT),
 )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: The sources that ``checkpoint/`` knows.
 SOURCES = ('pvt', 'twins', 'timm-pvt-v2', 'huggingface-segformer', 'mmdet-pvt', 'mm-twins', 'deit',
-           'irpe-deit', 'naflex', 'mmpretrain-vit', 'eva', 'dinov2', 'huggingface-vit',
+           'irpe-deit', 'naflex', 'mm-vit', 'eva', 'dinov2', 'huggingface-vit',
            'huggingface-clip', 'clip', 'irpe-detr', 'deformable-detr', 'beit', 'relpos', 'swin',
            'mmpretrain-swin', 'mmdet-swin', 'sam')
 

@@ -20,7 +20,6 @@ from mmposenc.checkpoint import SOURCES, convert, needed_options, recognise, rec
 FOREIGN = {
     'timm swinv2_cr': ('stages.0.blocks.0.attn.meta_mlp.fc1.weight', 'Swin V2'),
     'timm qk_norm': ('blocks.0.attn.q_norm.weight', 'qk_norm'),
-    'mmseg VisionTransformer': ('layers.0.attn.attn.in_proj_weight', "mmseg's VisionTransformer"),
     'DINO': ('label_enc.weight', 'a release of DINO'),
     'Perception Encoder': ('visual.ln_pre.weight', "Perception Encoder's release, .*timm://vit_pe_"),
 }
@@ -31,7 +30,6 @@ ONLY_OF_TIMM = {
     'RoPE-ViT': ('freqs', "RoPE-ViT's release", 'vit_base_patch16_rope_mixed'),
     'BEiT': ('blocks.0.attn.relative_position_index', 'BEiT or Data2Vec', 'beit_base'),
     'BEiT, pretrained': ('rel_pos_bias.relative_position_index', 'BEiT or Data2Vec', 'beit_base'),
-    'mmpretrain BEiT': ('backbone.layers.0.attn.relative_position_bias_table', 'BEiT', 'beit_base'),
     'transformers BEiT': ('beit.encoder.layer.0.lambda_1', 'BEiT or Data2Vec', 'beit_base'),
     'transformers BEiT, shared': (
         'beit.encoder.relative_position_bias.relative_position_bias_table', 'BEiT', 'beit_base'),
@@ -142,5 +140,5 @@ def test_deit_iii_says_what_it_needs_and_loads_with_it() -> None:
 
 
 def test_sources_have_signs() -> None:
-    signs = recognition._MARKS + recognition._SIGNS
+    signs = recognition._OPENMMLAB + recognition._MARKS + recognition._SIGNS
     assert {source for _, source in signs} == set(SOURCES) - {'mmdet-swin'}

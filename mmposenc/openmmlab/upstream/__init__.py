@@ -79,7 +79,7 @@ class DropIn(nn.Module):
                                 f'{suggest(name, known)}')
         library = cls._library(set(options))
         owner = next(each for each in cls.__mro__ if 'libraries' in vars(each))
-        kind = getattr(import_module(f'{library}.models.backbones'), owner.__name__)
+        kind = getattr(import_module(f'{library}.models'), owner.__name__)
         table, arguments = cls.libraries[library], parameters(kind)
         defaults = {name: arguments[name].default for name in table if name in arguments
                     and arguments[name].default is not inspect.Parameter.empty}
@@ -128,7 +128,8 @@ def _convert(backbone: Any, state: dict[str, Any], prefix: str, *others: Any) ->
 def parameters(kind: type) -> dict[str, inspect.Parameter]:
     """The arguments of a class, with those that it hands on to its base class."""
     own = dict(inspect.signature(kind).parameters)
-    variable = [name for name, each in own.items() if each.kind is each.VAR_KEYWORD]
+    variable = [name for name, each in own.items()
+                if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     for name in variable:
         del own[name]
     return {**parameters(kind.__mro__[1]), **own} if variable else own
@@ -155,6 +156,16 @@ def only(*values: Any) -> Change:
             raise ValueError(f'must be {" or ".join(map(repr, values))}')
         return {}
     return check
+
+
+def one_of(choices: Mapping[Any, Mapping[str, Any]], **named: Mapping[str, Any]) -> Change:
+    """Arguments of ours for each value, for strings by their names; another one is an error."""
+    known = {**choices, **named}
+
+    def choose(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+        only(*known)(value, upstream)
+        return known[value]
+    return choose
 
 
 def no_effect(value: Any, upstream: Upstream) -> Mapping[str, Any]:

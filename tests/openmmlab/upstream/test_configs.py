@@ -1,6 +1,6 @@
 """Drop-ins in the configs of the installed libraries: with only the type changed they build, have
 upstream's weights and its results."""
-import inspect
+import copy
 
 import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 
@@ -9,7 +9,8 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
-from tinybackbones import flat, randomize
+from tinybackbones import randomize
+from torch.utils._pytree import tree_leaves
 from upstream_configs import DROP_INS, backbones, drop_in, folder, nodes, upstream
 
 from mmposenc.backbones import load_pretrained
@@ -31,7 +32,17 @@ SHORT = {
     ('mmseg', 'SVT'): 'twins/twins_svt-s_fpn_fpnhead_8xb4-80k_ade20k-512x512.py',
     ('mmpretrain', 'PCPVT'): 'twins/twins-pcpvt-small_8xb128_in1k.py',
     ('mmpretrain', 'SVT'): 'twins/twins-svt-small_8xb128_in1k.py',
+    ('mmseg', 'VisionTransformer'): 'san/san-vit-b16_coco-stuff164k-640x640.py',
+    ('mmseg', 'BEiT'): 'beit/beit-large_upernet_8xb1-amp-160k_ade20k-640x640.py',
+    ('mmseg', 'MAE'): 'mae/mae-base_upernet_8xb2-amp-160k_ade20k-512x512.py',
+    ('mmpretrain', 'VisionTransformer'): 'dinov2/vit-giant-p14_dinov2-pre_headless.py',
+    ('mmpretrain', 'DistilledVisionTransformer'): 'deit/deit-tiny-distilled_4xb256_in1k.py',
+    ('mmpretrain', 'BEiTViT'): 'cae/benchmarks/beit-base-p16_8xb128-coslr-100e_in1k.py',
+    ('mmpretrain', 'ViTEVA02'): 'eva02/eva02-base-p14_in1k.py',
+    ('mmpretrain', 'ViTSAM'): 'sam/vit-base-p16_sam_headless.py',
 }
+#: Those whose tables fit images of any size.
+ANY_SIZE = {'VisionTransformer', 'DistilledVisionTransformer', 'ViTEVA02', 'ViTSAM'}
 _EPS = dict(type='LN', eps=1e-2)
 _ARCH = dict(embed_dims=[8, 16, 24, 32], depths=[2, 1, 2, 1], num_heads=[1, 2, 3, 4],
              patch_sizes=[4, 2, 2, 2], strides=[4, 2, 2, 2], mlp_ratios=[2, 2, 3, 1],
@@ -63,22 +74,31 @@ WEIGHTS = ('init_cfg', 'pretrained')
 
 
 def cut(kind, options):
-    """The arguments with at most two blocks a stage, without weights."""
+    """The arguments with at most two blocks a stage, without weights; of plain transformers, whose
+    tables take a whole image, with 5 patches a side."""
     def shortened(sizes):
-        return {name: value if name not in ('depths', 'num_layers') else min(value, 2)
-                if isinstance(value, int) else [min(each, 2) for each in value]
+        return {name: value if name not in ('depths', 'num_layers', 'frozen_stages') else
+                min(value, 2) if isinstance(value, int) else [min(each, 2) for each in value]
                 for name, value in sizes.items()}
     options = shortened({name: value for name, value in options.items() if name not in WEIGHTS})
     if hasattr(kind, 'arch_zoo'):
-        arch = options.get('arch', inspect.signature(kind).parameters['arch'].default)
+        arch = options.get('arch', parameters(kind)['arch'].default)
         options['arch'] = shortened(kind.arch_zoo[arch] if isinstance(arch, str) else arch)
+    if DROP_INS[kind.__name__].endswith('vit'):
+        options['img_size'] = 5 * options.get('patch_size', 16)
+        if not isinstance(options.get('out_indices', -1), int):
+            options['out_indices'] = [0, 1]
+    if kind.__name__ == 'ViTSAM':
+        options['arch']['global_attn_indexes'] = [1]
     return options
 
 
 def image(kind, options):
     """Pixels of a size that the upstream class takes."""
-    side = inspect.signature(kind).parameters.get('img_size')
+    side = parameters(kind).get('img_size')
     size = (72, 104) if side is None else 2 * (options.get('img_size', side.default),)
+    if kind.__name__ in ANY_SIZE:
+        size = (size[0] - 9, size[1] + 5)
     torch.manual_seed(3)
     return torch.randn(1, options.get('in_channels', 3), *size, dtype=torch.float64)
 
@@ -86,10 +106,13 @@ def image(kind, options):
 def check(library, name, options):
     """The drop-in has the parameters and the results of upstream's class with these arguments."""
     kind = upstream(library, name)
+    # Models of mmpretrain take an encoder's file out of its config.
+    options = {key: value for key, value in options.items() if key in parameters(kind)}
     short = cut(kind, options)
     with DefaultScope.overwrite_default_scope(library):
-        ours, theirs = drop_in(name)(**short), kind(**short)
-        whole = drop_in(name)(**options)
+        ours, theirs = (each(**copy.deepcopy(short)) for each in (drop_in(name), kind))
+        with torch.device('meta'):
+            whole = drop_in(name)(**options)
     weights = next(filter(None, map(options.get, WEIGHTS)), None)
     if weights is not None:
         weights = {'type': 'Pretrained', **(
@@ -99,13 +122,15 @@ def check(library, name, options):
     models = [torch.nn.ModuleDict(dict(backbone=model)) for model in (ours, theirs)]
     models[0].load_state_dict(models[1].state_dict())  # of a whole model
     load_pretrained(ours, theirs.state_dict())
+    # Without a class token mmseg has one, and its position, that nothing reads.
+    unused = 2 * theirs.cls_token.numel() if options.get('with_cls_token') is False else 0
     assert sum(each.numel() for each in ours.parameters()) == sum(
-        each.numel() for each in theirs.parameters())
+        each.numel() for each in theirs.parameters()) - unused
     for model in (ours.double(), theirs.double()):
         model.eval()
     with torch.no_grad():
-        x = image(kind, options)
-        for got, wanted in zip(flat(ours(x)), flat(theirs(x)), strict=True):
+        x = image(kind, short)
+        for got, wanted in zip(tree_leaves(ours(x)), tree_leaves(theirs(x)), strict=True):
             torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
 
 

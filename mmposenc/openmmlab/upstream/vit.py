@@ -1,0 +1,281 @@
+"""Plain vision transformers under their names in mmseg and mmpretrain."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...backbones.vit import ViT
+from ...encodings.rotary import RotaryEmbedding
+from ...functional.grids import GridLike, as_grid, key_grid
+from ...functional.masking import map_to_tokens, masked_mean
+from . import (
+    WEIGHTS,
+    Change,
+    DropIn,
+    Table,
+    Upstream,
+    layer_norm,
+    no_effect,
+    one_of,
+    only,
+    same,
+    weights,
+)
+
+
+def _sizes(upstream: Upstream) -> Mapping[str, Any]:
+    """The sizes of mmpretrain's ``arch``; in mmseg they are arguments."""
+    arch = upstream.args.get('arch', upstream.args)
+    return upstream.kind.arch_zoo.get(arch.lower(), {}) if isinstance(arch, str) else arch
+
+
+def _arch(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    names = dict(embed_dims='embed_dims', num_layers='num_layers', num_heads='num_heads',
+                 feedforward_channels='mlp_hidden_dims', global_attn_indexes='global_blocks')
+    found = {ours: _sizes(upstream)[name] for name, ours in names.items()
+             if name in _sizes(upstream)}
+    if not {*names.values()} - {'global_blocks'} <= set(found):
+        raise ValueError(f'must be one of {sorted(upstream.kind.arch_zoo)}, or a dict of '
+                         f'{", ".join(names)}')
+    return found
+
+
+def _blocks(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    layers = _sizes(upstream)['num_layers']
+    return {'out_indices': [index + layers if index < 0 else index
+                            for index in ([value] if isinstance(value, int) else value)]}
+
+
+def _whole_patches(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    """mmseg's tables have no cell of a partial patch."""
+    sides, patch = (value, value) if isinstance(value, int) else value, upstream.args['patch_size']
+    return {'img_size': tuple(side // patch * patch for side in sides)}
+
+
+def _positions(value: str, upstream: Upstream) -> Mapping[str, Any]:
+    """The table of positions by how it is resized."""
+    if value not in ('bicubic', 'bilinear'):
+        raise ValueError("must be 'bicubic' or 'bilinear'")
+    if not upstream.args.get('use_abs_pos_emb', upstream.args.get('use_abs_pos', True)):
+        return {}
+    return {'pos_encoding': dict(type='mmposenc.LearnedPositionEmbedding', interpolation=value)}
+
+
+def _act(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    acts = {'GELU': 'gelu', 'QuickGELU': 'quick_gelu', 'ReLU': 'relu'}
+    name = getattr(value['type'], '__name__', value['type']).rpartition('.')[2]
+    if name not in acts or len(value) > 1:
+        raise ValueError(f'must have only a type, one of {", ".join(acts)}')
+    return {'act': acts[name]}
+
+
+def _ffn(value: str, upstream: Upstream) -> Mapping[str, Any]:
+    if value not in ('origin', 'swiglu_fused'):
+        raise ValueError(f"has ffn_type={value!r}, which must be 'origin' or 'swiglu_fused'")
+    width = int(_sizes(upstream)['feedforward_channels'] * 2 / 3)
+    return {} if value == 'origin' else {'mlp': 'swiglu', 'mlp_hidden_dims': (width + 7) // 8 * 8}
+
+
+def _layer_cfgs(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    changes = {'act_cfg': _act, 'bias': _QKV_BIAS, 'qkv_bias': _QKV_BIAS, 'ffn_type': _ffn}
+    if not isinstance(value, dict) or not set(value) <= set(changes):
+        raise ValueError(f'must be a dict of all layers, which may have {", ".join(changes)}')
+    return {key: each for name in value
+            for key, each in changes[name](value[name], upstream).items()}
+
+
+def _frozen(value: int, upstream: Upstream) -> Mapping[str, Any]:
+    return {'frozen_stages': value if value > 0 else -1}
+
+
+def _trained(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    names = dict(pos_embed='pos_encodings', cls_token='cls_token', patch_embed='patch_embed')
+    if value != ['all'] and not set(value) <= set(names):
+        raise ValueError(f"must be ['all'], or some of {list(names)}")
+    return {} if value == ['all'] else {'frozen_stages': upstream.args['num_layers'],
+                                        'trainable': [names[name] for name in value]}
+
+
+def _init_cfg(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    """SAN takes the image encoder of a file, and of that the first blocks."""
+    if not isinstance(value, dict) or value.get('type') != 'Pretrained_Part':
+        return weights(value, upstream)
+    return {'init_cfg': dict(type='Pretrained', checkpoint=value['checkpoint'],
+                             prefix='image_encoder.', strict=False)}
+
+
+def _proj_drop(value: float, upstream: Upstream) -> Mapping[str, Any]:
+    if value != upstream.args['drop_rate']:
+        raise ValueError(f'must equal drop_rate={upstream.args["drop_rate"]}')
+    return {}
+
+
+def _unless_zero(name: str) -> Change:
+    return lambda value, upstream: {name: value or None}
+
+
+_BIASES = dict(type='mmposenc.RelativePositionBias', resize='geometric')
+_QKV_BIAS = one_of({each: {'qkv_bias': each} for each in (True, False)},
+                   qv_bias={'qkv_bias': 'qv'})
+_OUT_TYPES = one_of({}, **{each: {'out_type': each}
+                           for each in ('raw', 'cls_token', 'featmap', 'avg_featmap')})
+_COMMON: Table = {
+    **same('in_channels', 'patch_size', 'drop_path_rate'), 'out_indices': _blocks,
+    'norm_cfg': layer_norm, 'init_cfg': _init_cfg}
+_MMSEG: Table = {
+    **_COMMON, **same('embed_dims', 'num_layers', 'num_heads', 'mlp_ratio', 'attn_drop_rate',
+                      'final_norm'),
+    'img_size': _whole_patches, 'act_cfg': _act, 'patch_norm': only(False), 'num_fcs': only(2),
+    'pretrained': WEIGHTS['pretrained'], 'norm_eval': no_effect}  # of batch norms
+_MMSEG_VIT: Table = {
+    **_MMSEG, **same('drop_rate', 'with_cp', 'patch_bias', 'pre_norm', 'out_origin'),
+    'patch_pad': one_of({0: {'ceil_mode': False}}, corner={}), 'qkv_bias': only(True),
+    'with_cls_token': 'class_token', 'output_cls_token': one_of({
+        True: {'out_type': 'pairs'}, False: {}}),
+    'interpolate_mode': _positions, 'frozen_exclude': _trained}
+_MMPRETRAIN: Table = {
+    **_COMMON, **same('img_size', 'drop_rate'), 'arch': _arch, 'out_type': _OUT_TYPES,
+    'qkv_bias': _QKV_BIAS, 'frozen_stages': _frozen, 'interpolate_mode': _positions,
+    'patch_cfg': only({}), 'layer_cfgs': _layer_cfgs}
+_MMPRETRAIN_VIT: Table = {
+    **_MMPRETRAIN, **same('final_norm', 'pre_norm'), 'with_cls_token': 'class_token',
+    'layer_scale_init_value': _unless_zero('layer_scale_init_value')}
+
+
+class _Outputs(ViT):
+    """A plain vision transformer that returns what upstream's do.
+
+    Args:
+        out_type: of each block of ``out_indices``; 'featmap': maps; 'raw': all tokens (B, L, C);
+            'cls_token': (B, C), with a distillation token two of them; 'avg_featmap': the norm of
+            the mean of the patches (B, C); 'pairs': maps, each with the class token.
+        out_origin: also return the tokens before the first block.
+    """
+
+    def __init__(self, arch: str | None = None, *, out_type: str = 'featmap',
+                 out_origin: bool = False, **ours: Any) -> None:
+        super().__init__(arch, **ours)
+        if out_type in ('cls_token', 'pairs') and self.cls_token is None:
+            raise ValueError('with_cls_token=False, but the class token is returned')
+        self.out_type = out_type
+        self.out_indices = (*[-1] * out_origin, *self.out_indices)
+        if out_type == 'avg_featmap':
+            norm = self.blocks[0].norm1
+            self.fc_norm = nn.LayerNorm(norm.normalized_shape, eps=norm.eps)
+            self._freeze()
+
+    def _output(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int,
+                full_hw: tuple[int, int]) -> Any:
+        count = self.num_prefix_tokens
+        if self.out_type == 'cls_token':
+            return tokens[:, 0] if self.dist_token is None else (tokens[:, 0], tokens[:, 1])
+        if self.out_type == 'avg_featmap':
+            return self.fc_norm(masked_mean(tokens[:, count:], mask))
+        out = super()._output(tokens, hw_shape, mask, index, full_hw)
+        if self.out_type == 'raw':
+            return torch.cat((tokens[:, :count], map_to_tokens(out)), 1)
+        return [out, tokens[:, 0]] if self.out_type == 'pairs' else out
+
+
+class VisionTransformer(DropIn, _Outputs):
+    """ViT or DeiT with the arguments of mmseg's or mmpretrain's class of this name, and those of
+    :class:`~mmposenc.backbones.ViT`."""
+
+    libraries = {'mmseg': _MMSEG_VIT, 'mmpretrain': _MMPRETRAIN_VIT}
+    always = {'pool': None}
+
+
+class DistilledVisionTransformer(DropIn, _Outputs):
+    """DeiT with a distillation token, with the arguments of mmpretrain's class of this name."""
+
+    libraries = {'mmpretrain': {**_MMPRETRAIN_VIT, 'with_cls_token': only(True),
+                                'pre_norm': only(False)}}
+    always = {'distilled': True}
+
+
+class BEiT(DropIn, _Outputs):
+    """BEiT with the arguments of mmseg's class of this name, and those of
+    :class:`~mmposenc.backbones.ViT`."""
+
+    libraries = {'mmseg': {**_MMSEG, 'init_values': 'layer_scale_init_value', 'qv_bias': one_of({
+        True: {'qkv_bias': 'qv'}, False: {'qkv_bias': False}})}}
+    always = {'pool': None, 'class_token': True, 'ceil_mode': False, 'rel_pos_encoding': _BIASES}
+
+
+class MAE(DropIn, _Outputs):
+    """MAE with the arguments of mmseg's class of this name, and those of
+    :class:`~mmposenc.backbones.ViT`."""
+
+    libraries = {'mmseg': {**_MMSEG, 'init_values': 'layer_scale_init_value'}}
+    always = {**BEiT.always, 'pos_encoding': dict(type='mmposenc.LearnedPositionEmbedding')}
+
+
+class BEiTViT(DropIn, _Outputs):
+    """BEiT with the arguments of mmpretrain's class of this name, and those of
+    :class:`~mmposenc.backbones.ViT`."""
+
+    libraries = {'mmpretrain': {
+        'bias': _QKV_BIAS, **_MMPRETRAIN_VIT, 'use_abs_pos_emb': no_effect,  # interpolate_mode's
+        'use_rel_pos_bias': one_of({True: {'rel_pos_encoding': _BIASES}, False: {}}),
+        'use_shared_rel_pos_bias': one_of({
+            True: {'rel_pos_encoding': _BIASES, 'rel_pos_sharing': 'all'}, False: {}})}}
+    always = {'pool': None}
+
+
+class _Rotary(RotaryEmbedding):
+    """The positions of mmpretrain's ViTEVA02. Along an axis the angles of the first half of the
+    channels are those of the second half too, as for planes in halves, but each channel is turned
+    with its neighbour: the two of a pair by different angles. EVA-02's release turns both by one.
+    """
+
+    def __init__(self, head_dims: int, num_heads: int, *, num_prefix_tokens: int = 0) -> None:
+        super().__init__(head_dims, num_heads, num_prefix_tokens=num_prefix_tokens, axes='yx',
+                         theta=10000.0, reference_grid=(head_dims // 2, head_dims // 2))
+
+    def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
+               ) -> tuple[Tensor, Tensor]:
+        """Queries and keys (B, heads, L, head_dims), turned."""
+        query, like = as_grid(q_grid, 'q_grid'), q.new_empty(0, dtype=torch.float32)
+
+        def turned(x: Tensor, grid: Any) -> Tensor:
+            cos, sin = (angle.unflatten(-1, (2, -1)).repeat(1, 1, 1, 2).flatten(-2)
+                        for angle in self._turn(grid, query, None, like))
+            even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
+            return (x * cos + torch.stack((-odd, even), -1).flatten(-2) * sin).to(x.dtype)
+        return turned(q, query), turned(k, key_grid(q_grid, k_grid))
+
+
+class ViTEVA02(DropIn, _Outputs):
+    """EVA-02 with the arguments of mmpretrain's class of this name, and those of
+    :class:`~mmposenc.backbones.ViT`. It has mmpretrain's results; those of the release are of
+    ``rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding', axes='yx', theta=10000.0,
+    reference_grid=(16, 16))``."""
+
+    libraries = {'mmpretrain': {
+        **_MMPRETRAIN_VIT, **same('attn_drop_rate'), 'sub_ln': 'mlp_norm',
+        'proj_drop_rate': _proj_drop, 'layer_cfgs': only({}), 'layer_scale_init_value': only(0.0)}}
+    always = {'pool': None, 'mlp': 'swiglu', 'rel_pos_encoding': dict(type=_Rotary)}
+
+
+class ViTSAM(DropIn, _Outputs):
+    """SAM's image encoder with the arguments of mmpretrain's class of this name, and those of
+    :class:`~mmposenc.backbones.ViT`."""
+
+    libraries = {'mmpretrain': {
+        **_MMPRETRAIN, 'use_abs_pos': no_effect,  # interpolate_mode's
+        'use_rel_pos': one_of({True: {'rel_pos_encoding': dict(type='mmposenc.DecomposedRPE')},
+                               False: {}}),
+        'window_size': _unless_zero('window_size'), 'out_channels': _unless_zero('neck_channels'),
+        'out_type': one_of({}, raw={}, featmap={}, avg_featmap={'out_type': 'mean'})}}
+    always = {'pool': None, 'final_norm': False, 'mask_window_padding': False}
+
+    def _output(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int,
+                full_hw: tuple[int, int]) -> Any:
+        """Maps of all blocks go through the neck."""
+        mean = self.out_type == 'mean'
+        out = super()._output(tokens, hw_shape, mask, len(self.blocks) - 1,
+                              hw_shape if mean else full_hw)
+        return masked_mean(map_to_tokens(out), mask) if mean else out
