@@ -7,20 +7,13 @@ from functools import partial
 import pytest
 import torch
 from tinybackbones import close, flat, randomize, results
+from upstream_configs import drop_in
 
-from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
+from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.checkpoint import convert, recognise
 
-LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
-VIT = partial(DeiT, embed_dims=24, num_layers=3, num_heads=3, mlp_ratio=2, patch_size=8,
-              img_size=32, pos_encoding=LEARNED)
-SWIN = partial(Swin, embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2,
-               window_size=4, drop_path_rate=0.)
-PVTS = partial(PVT, embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
-               sr_ratios=(8, 4, 2, 1), mlp_ratios=(2, 2, 2, 2), img_size=64, embed_norm_eps=1e-6,
-               drop_path_rate=0.0)
-TWINS = partial(PVTS, norm_eps=1e-5, embed_norm_eps=1e-5, pos_encoding=dict(type='mmposenc.PEG'))
-SVT = partial(TWINS, num_layers=(2, 2, 1, 1), window_sizes=(3, 3, 3, 3), stage_norm=True)
+GAP = partial(ViT, embed_dims=24, num_layers=3, num_heads=3, mlp_ratio=2, patch_size=8, img_size=32,
+              pool='gap', pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'))
 
 
 def vit(name='VisionTransformer', **options):
@@ -59,43 +52,38 @@ def pyramid(library, name, **options):
     return library, name, dict(sizes, qkv_bias=True, drop_path_rate=0.0, **options)
 
 
-V2 = partial(SWIN, mlp_ratio=4, cosine=True, post_norm=True, qkv_bias='qv', window_bias='log_cpb',
-             mask_window_padding=False)
 ODD = [(32, 48), (37, 51)]
-#: Their library, class and arguments, our model, and sizes of images. 'gap' is the mean of a map.
+#: Their library, class and arguments, sizes of images, and our model where it is no drop-in. 'gap'
+#: is the mean of a map.
 CASES = {
-    'vit': (vit(), VIT, [(32, 32), (72, 24), *ODD]),
-    'vit, scaled': (vit(layer_scale_init_value=0.1), partial(VIT, layer_scale_init_value=0.1), ODD),
-    'vit, distilled': (vit('DistilledVisionTransformer'), partial(VIT, distilled=True), ODD),
-    'vit, gap': (vit(with_cls_token=False, out_type='featmap'), partial(VIT, pool='gap'), ODD),
+    'vit': (vit(), [(32, 32), (72, 24), *ODD]),
+    'vit, scaled': (vit(layer_scale_init_value=0.1), ODD),
+    'vit, distilled': (vit('DistilledVisionTransformer'), ODD),
+    'vit, gap': (vit(with_cls_token=False, out_type='featmap'), ODD, GAP),
     **{f'vit, maps {indices} {norm}': (
-        vit(out_type='featmap', out_indices=list(indices), final_norm=norm),
-        partial(VIT, out_indices=indices, final_norm=norm), ODD)
+        vit(out_type='featmap', out_indices=list(indices), final_norm=norm), ODD)
        for indices, norm in (((0, 2), True), ((0, 1, 2), False), ((1,), True))},
-    'swin of mmdet': (MMDET_SWIN, SWIN, [(32, 32), (64, 96), (160, 32)]),
-    'swin of mmdet, windows not masked': (
-        MMDET_SWIN, partial(SWIN, mask_window_padding=False), [(37, 70), (20, 64), (9, 9)]),
-    'swin, gap': (swin('', window_size=4, out_indices=(1,)),
-                  partial(SWIN, mlp_ratio=4, pool='gap'), [(32, 32), (64, 96), (32, 64)]),
+    'swin of mmdet': (('mmdet', 'SwinTransformer', dict(
+        embed_dims=12, depths=(2, 2), num_heads=(2, 3), mlp_ratio=2, window_size=4, strides=(4, 2),
+        drop_path_rate=0., out_indices=(0, 1))),
+        [(32, 32), (64, 96), (160, 32), (37, 70), (20, 64), (9, 9)]),
+    'swin': (swin('', window_size=4, out_indices=(1,)), [(32, 32), (64, 96), (32, 64)]),
     # Zeros that fill up windows take attention, as there.
     **{f'swin v2 {window}': (
         swin('V2', window_size=window, pad_small_map=True, out_indices=(0, 1)),
-        partial(V2, window_size=tuple((side, side) for side in window)),
         [(32, 32), (64, 96), (37, 70), (9, 20)]) for window in ([4, 4], [4, 2])},
-    'pvt': (pvt(True), partial(PVTS, pos_encoding=dict(LEARNED, interpolation='bilinear')),
-            [(64, 64), (64, 96), (160, 64)]),
-    'pvt without a table': (pvt(False), PVTS, [(64, 96)]),
+    'pvt': (pvt(True), [(64, 64), (64, 96), (160, 64)]),
+    'pvt without a table': (pvt(False), [(64, 96)]),
     'pvt v2': (('mmdet', 'PyramidVisionTransformerV2', dict(
         embed_dims=8, num_layers=[1, 2, 1, 1], num_heads=[1, 2, 3, 4], mlp_ratios=[2] * 4,
-        drop_path_rate=0.0)), partial(PVTS, 'v2-b0'), [(64, 96), (101, 77)]),
+        drop_path_rate=0.0)), [(64, 96), (101, 77)]),
     'mit': (('mmseg', 'MixVisionTransformer', dict(
         embed_dims=8, num_layers=[1, 2, 1, 1], num_heads=[1, 2, 3, 4], mlp_ratio=2)),
-        partial(PVTS, 'mit-b0'), [(64, 64), (50, 141)]),
+        [(64, 64), (50, 141)]),
     # Theirs masks what fills up windows where both rows and columns are filled up, or neither.
-    **{f'svt of {library}': (pyramid(library, 'SVT', norm_after_stage=True), SVT,
+    **{f'svt of {library}': (pyramid(library, 'SVT', norm_after_stage=True),
                              [(192, 96), (128, 64)]) for library in ('mmseg', 'mmpretrain')},
-    **{f'pcpvt of {library}': (pyramid(library, 'PCPVT', norm_after_stage=norm),
-                               partial(TWINS, stage_norm=norm), [(64, 96)])
+    **{f'pcpvt of {library}': (pyramid(library, 'PCPVT', norm_after_stage=norm), [(64, 96)])
        for library, norm in (('mmseg', False), ('mmpretrain', True))},
 }
 
@@ -117,10 +105,12 @@ def build(library, name, options):
 
 
 @pytest.mark.parametrize('name, size', [
-    pytest.param(name, size, marks=() if size == case[2][-1] else pytest.mark.slow)
-    for name, case in CASES.items() for size in case[2]], ids=str)
+    pytest.param(name, size, marks=() if size == case[1][-1] else pytest.mark.slow)
+    for name, case in CASES.items() for size in case[1]], ids=str)
 def test_values_and_gradients(name, size):
-    theirs, ours = build(*CASES[name][0]), CASES[name][1]().double().eval()
+    (library, kind, options), _, *others = CASES[name]
+    theirs = build(library, kind, options)
+    ours = (others[0] if others else partial(drop_in(kind), **options))().double().eval()
     load_pretrained(ours, theirs.state_dict())
     x = torch.randn(2, 3, *size, dtype=torch.float64)
 

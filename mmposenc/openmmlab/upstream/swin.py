@@ -42,15 +42,23 @@ def _frozen(value: int, upstream: Upstream) -> Mapping[str, Any]:
 
 def _frozen_v2(value: int, upstream: Upstream) -> Mapping[str, Any]:
     """Merging belongs to the stage behind it."""
-    last = len(_arch(upstream.args['arch'], upstream)['num_layers']) - 1
-    trainable = (f'stages.{value}.downsample',) if 0 <= value < last else ()
-    return {**_frozen(value, upstream), 'trainable': trainable}
+    trained = 0 <= value < _num_stages(upstream) - 1
+    return {**_frozen(value, upstream),
+            'trainable': (f'stages.{value}.downsample',) if trained else ()}
 
 
-def _windows(name: str) -> Any:
-    """Sides, each of a square window."""
-    return lambda value, upstream: {
-        name: value if isinstance(value, int) else [(side, side) for side in value]}
+def _windows(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    """One side, or that of each stage."""
+    return {'window_size': value if isinstance(value, int) else [(side, side) for side in value]}
+
+
+def _trained_windows(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    """Those of further stages are ignored there."""
+    return {'pretrained_window_size': [(side, side) for side in value[:_num_stages(upstream)]]}
+
+
+def _num_stages(upstream: Upstream) -> int:
+    return len(_arch(upstream.args['arch'], upstream)['num_layers'])
 
 
 _COMMON: Table = {
@@ -65,7 +73,7 @@ _DENSE: Table = {
     'norm_cfg': layer_norm, 'convert_weights': no_effect}  # a release's file is recognised
 _CLASSIFIER: Table = {
     **_COMMON, **same('img_size', 'pad_small_map'), 'arch': _arch,
-    'window_size': _windows('window_size'), 'stage_cfgs': _stage_cfgs, 'frozen_stages': _frozen,
+    'window_size': _windows, 'stage_cfgs': _stage_cfgs, 'frozen_stages': _frozen,
     'drop_rate': only(0), 'norm_cfg': only(dict(type='LN')), 'patch_cfg': only({}),
     'interpolate_mode': no_effect,  # of use_abs_pos_embed
     'norm_eval': no_effect}  # of batch norms
@@ -84,7 +92,6 @@ class SwinTransformerV2(DropIn, Swin):
     """Swin Transformer V2 with the arguments of mmpretrain's class of this name, and those of
     :class:`~mmposenc.backbones.Swin`."""
 
-    libraries = {'mmpretrain': {**_CLASSIFIER, 'pretrained_window_sizes':
-                                _windows('pretrained_window_size'),
+    libraries = {'mmpretrain': {**_CLASSIFIER, 'pretrained_window_sizes': _trained_windows,
                                 'frozen_stages': _frozen_v2}}
     always = {**V2, 'mask_window_padding': False}
