@@ -129,6 +129,15 @@ def test_a_misspelt_section_is_named() -> None:
     assert not LIVE_KEYS & set(ENCODINGS)
 
 
+def test_a_key_of_a_wrapped_data_set_says_where_it_is() -> None:
+    cfg = load_config('mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees.py')
+    outer = 'train_dataloader.dataset'
+    for key in ('pipeline.2.scale', 'ann_file'):
+        with pytest.raises(ValueError, match=f"'{outer}' has no '{key[:8]}', it wraps another data "
+                                             f'set; write {outer}.dataset.{key}$'):
+            override(cfg, {f'{outer}.{key}': 'x'})
+
+
 def test_a_size_stays_a_tuple() -> None:
     """The shell has no tuples; Resize takes nothing else for a size."""
     cfg = overridden(PVT, {'test_dataloader.dataset.pipeline.1.scale': [320, 240],

@@ -115,9 +115,14 @@ def _check_key(cfg: Config, key: str) -> None:
         raise ValueError(f'--cfg-options {key}: the model has its own data_preprocessor, so '
                          f'this has no effect; set model.{key}')
     node, path = cfg, ''
-    for part in key.split('.')[:-1]:
+    parts = key.split('.')
+    for number, part in enumerate(parts, 1):
         child = at(node, part)
-        if child is None:
+        if child is None and at(node, f'dataset.{part}') is not None:  # of RepeatDataset
+            right = key.replace(f'{path}.', f'{path}.dataset.', 1)
+            raise ValueError(f"--cfg-options {key}: '{path}' has no '{part}', it wraps another "
+                             f'data set; write {right}')
+        if child is None and number < len(parts):
             if path == '' or (isinstance(node, dict) and ('type' in node or part in ENCODINGS)):
                 return  # an argument of a class, or a section that the runner reads
             known = sorted({*node, *ENCODINGS}) if isinstance(node, dict) else []
