@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 #: The sources that ``checkpoint/`` knows.
 SOURCES = ('pvt', 'twins', 'timm-pvt-v2', 'huggingface-segformer', 'mmdet-pvt', 'mm-twins', 'deit',
-           'irpe-deit', 'naflex', 'mm-vit', 'eva', 'dinov2', 'huggingface-vit',
+           'irpe-deit', 'naflex', 'eva', 'dinov2', 'huggingface-vit',
            'huggingface-clip', 'clip', 'irpe-detr', 'deformable-detr', 'beit', 'relpos', 'swin',
-           'mmpretrain-swin', 'mmdet-swin', 'sam')
+           'mmpretrain-swin', 'mmdet-swin', 'sam', 'mm-vit')
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

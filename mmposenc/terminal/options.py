@@ -104,7 +104,8 @@ def _key_value(word: str) -> str:
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Add the option ``--data`` to a parser."""
     parser.add_argument('--data', metavar='DIR', help='your own data set: as mmposenc prepare '
-                        '--from writes it, or folders train/CLASS and val/CLASS of pictures; names and number of classes are taken from it')
+                        '--from writes it, or folders train/CLASS and val/CLASS of pictures; '
+                        'names and number of classes are taken from it')
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
