@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..checkpoint.encoding_names import SLOTS
 from ..checkpoint.hub import is_name
 from ..encodings import build
 from .base import one_name
@@ -57,9 +58,7 @@ def _encoding(where: str, own: _Options, given: _Options) -> _Options:
     if 'type' not in given:
         return {**own, **given}
     left_out = {key: value for key, value in own.items() if key not in given}
-    own_class, given_class = (kind if isinstance(kind, type) else build.find_class(kind)
-                              for kind in (own['type'], given['type']))
-    if left_out and own_class is given_class:
+    if left_out and _class(own['type']) is _class(given['type']):
         print_log(f'{where}={dict(given)!r} has a type and replaces the whole encoding of the '
                   f'arch, of which it leaves out {left_out}. Leave out type to change single '
                   'settings', 'current', logging.WARNING)
@@ -90,9 +89,63 @@ def takes_arch(archs: Mapping[str, _Options], sizes: Sequence[str],
                 given = _of_repository(given, told)
                 arch = given.pop('arch', None)
             _check_sequences(type(self), given)
-            init(self, arch, **arch_options(archs, sizes, arch, given))
+            options = arch_options(archs, sizes, arch, given)
+            init(self, arch, **options)
+            self.replaced_encodings = replaced_encodings(
+                type(self), archs.get(arch or '', {}),
+                {slot: options[slot] for slot in SLOTS if slot in given})
+            self.encoding_configs = _encoding_configs(type(self), options)
         return wrapped
     return decorated
+
+
+def _encoding_configs(kind: type, options: _Options) -> _Options:
+    """The encodings that a model is built with and where they stand; without modules, which have
+    one owner."""
+    configs = {name: options.get(name, _default(kind, name))
+               for name in (*SLOTS, 'positions', 'rel_pos_sharing')}
+    return {**configs, **{slot: [each for each in build.listed(configs[slot])
+                                 if isinstance(each, dict)] for slot in SLOTS}}
+
+
+def _default(kind: type, name: str) -> Any:
+    found = inspect.signature(kind).parameters.get(name)
+    return None if found is None else found.default
+
+
+def replaced_encodings(kind: type, defaults: _Options, given: _Options) -> dict[str, str]:
+    """What the encodings that a model is given have replaced, in a line for each argument, such as
+    'rel_pos_encoding: IRPE in place of RelativePositionBias'; '' where they replace nothing.
+
+    Args:
+        kind: the class of the model.
+        defaults: the encodings that stand there otherwise, by the name of the argument, where they
+            are not those of the signature.
+        given: those that are given, None too.
+    """
+    lines = {}
+    for slot, encodings in given.items():
+        old = _kinds(defaults.get(slot, _default(kind, slot)))
+        new = _kinds(encodings)
+        names = [' + '.join(kind.__name__ for kind in kinds)
+                 for kinds in (new, [kind for kind in old if kind not in new])]
+        lines[slot] = names[1] and f'{slot}: {names[0] or "none"} in place of {names[1]}'
+    return lines
+
+
+def _class(kind: Any) -> Any:
+    return kind if isinstance(kind, type) else build.find_class(kind)
+
+
+def _kinds(encodings: Any) -> list[type]:
+    """The classes of encodings; of a sum those of its parts."""
+    kinds = []
+    for each in build.listed(encodings):
+        if isinstance(each, dict) and 'encodings' in each:
+            kinds += _kinds(each['encodings'])
+        else:
+            kinds.append(_class(each['type']) if isinstance(each, dict) else type(each))
+    return kinds
 
 
 def _check_sequences(kind: type, given: _Options) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from os.path import commonprefix
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..checkpoint import convert_with_report, look_alikes, needed_options, recognise
-from ..checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
+from ..checkpoint.encoding_names import BUT_ENCODINGS, SLOTS, is_encoding, replaced_slots
 from ..checkpoint.files import unwrap
 from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown
@@ -47,8 +47,9 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
         checkpoint: a file, a state dict, or a dict with one under 'state_dict', 'model', 'module'
             or 'teacher'.
         prefix: load only names with this prefix, and remove it; 'backbone.' is recognised.
-        strict: True: raise if names or shapes differ; False: load what fits and log the rest; 'but
-            encodings': only encodings may differ.
+        strict: True: raise if names or shapes differ; encodings in place of which the backbone was
+            given another kind, or None, are left out with a log entry. False: load what fits and
+            log the rest. 'but encodings': all encodings may differ.
         name: name for messages; by default that of the file.
 
     Raises:
@@ -61,9 +62,10 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
     name = 'checkpoint' if name is None else name
     state, is_release = fitted_weights(backbone, unwrap(checkpoint, name).state_dict, prefix, name)
     own = backbone.state_dict()
-    if strict == BUT_ENCODINGS:
-        state = _leave_out_encodings(own, state, name)
-    new, encodings, report = _differences(backbone, own, state, strict)
+    slots = SLOTS if strict == BUT_ENCODINGS else replaced_slots(
+        getattr(backbone, 'replaced_encodings', ()), own, state)
+    state = _leave_out_encodings(own, state, slots, name)
+    new, encodings, report = _differences(backbone, own, state, slots)
     if report and (strict or not set(own) & set(state)):
         raise ValueError(f'{name} does not fit {type(backbone).__name__}: {report}'
                          f'{_advice(own, state)}')
@@ -115,14 +117,13 @@ def fitted_weights(backbone: nn.Module, weights: Mapping[str, Tensor], prefix: s
 
 
 def _differences(backbone: nn.Module, own: Mapping[str, Tensor], state: Mapping[str, Tensor],
-                 strict: bool | str) -> tuple[list[str], list[str], str]:
+                 slots: Container[str]) -> tuple[list[str], list[str], str]:
     """Weights that may be new, encodings of which a file has nothing, and what does not fit; ''
     where all does."""
     missing = sorted(set(own) - set(state))
     unexpected = sorted(set(state) - set(own))
     encodings = [] if unexpected else _new_encodings(backbone, missing, state)
-    if strict == BUT_ENCODINGS:
-        missing = [key for key in missing if not is_encoding(key)]
+    missing = [key for key in missing if not is_encoding(key, slots)]
     pattern = getattr(backbone, 'may_be_new', None)
     halves = {key.rpartition('.')[0] for key in state}  # a norm has all its weights or none
     new = [key for key in missing if key.startswith(tuple(encodings)) or '.lora_' in key
@@ -189,10 +190,10 @@ def _prefix(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:
     return ''
 
 
-def _leave_out_encodings(own: Mapping[str, Tensor], state: dict[str, Tensor], name: str
-                         ) -> dict[str, Tensor]:
+def _leave_out_encodings(own: Mapping[str, Tensor], state: dict[str, Tensor],
+                         slots: Container[str], name: str) -> dict[str, Tensor]:
     """The weights without encodings that the backbone does not have, or has in another shape."""
-    left_out = [key for key, value in state.items() if is_encoding(key)
+    left_out = [key for key, value in state.items() if is_encoding(key, slots)
                 and (key not in own or own[key].shape != value.shape)]
     if left_out:
         print_log(f'{name}: left out, as the model lacks these encodings: {shown(left_out)}',

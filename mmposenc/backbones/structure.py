@@ -12,9 +12,8 @@ from typing import Any
 
 from torch import nn
 
-from ..encodings import CombinedRPE, LogSpacedCPB, PlacedEncodings, RelativePositionBias
+from ..encodings import CombinedRPE, PlacedEncodings
 from ..encodings.base import RelativeEncoding, TokenEncoding
-from .swin import Swin
 
 #: Classes of encodings that are none of this project's two kinds: SinePositionalEncoding,
 #: ConditionalPositionEncoding, RotaryEmbeddingCat, RelPosBias; BoxRPB of a DETR's decoder.
@@ -73,9 +72,12 @@ def encoding_lines(model: nn.Module) -> list[str]:
 
     Returns:
         Lines such as 'PEG after block 0 of stages 0 to 3: 4 modules, 2,304 parameters' and
-        'RotaryEmbedding in 12 attentions'; none for a model without position encodings.
+        'RotaryEmbedding in 12 attentions', and then those of what they replaced, such as
+        'rel_pos_encoding: RotaryEmbedding in place of RelativePositionBias'.
     """
-    return [kind.line for kind in encoding_kinds(model)] + _swins(model)
+    replaced = [line for module in model.modules()
+                for line in getattr(module, 'replaced_encodings', {}).values() if line]
+    return [kind.line for kind in encoding_kinds(model)] + replaced
 
 
 def encoding_kinds(model: nn.Module) -> list[Kind]:
@@ -138,7 +140,6 @@ def _in_mlps(model: nn.Module) -> list[Kind]:
 def _relative(model: nn.Module) -> list[Kind]:
     """Relative encodings, with the attentions that they act in."""
     names = {module: name for name, module in model.named_modules()}
-    own_table = any(isinstance(module, Swin) for module in names)
     kinds: dict[tuple[str, str], Kind] = {}
     for name, module in model.named_modules():
         encoding = getattr(module, 'rel_pos_encoding', None)
@@ -147,9 +148,6 @@ def _relative(model: nn.Module) -> list[Kind]:
             kind = kinds.setdefault(key, Kind(f'{key[0]}{{where}}{key[1]}'))
             kind.attentions.append(name)
             kind.add(names[encoding], encoding)
-    for (label, owner), kind in kinds.items():
-        if own_table and label in ('RelativePositionBias', 'LogSpacedCPB'):
-            kind.text = f"{label} (Swin's own table){{where}}{owner}"
     return list(kinds.values())
 
 
@@ -159,16 +157,6 @@ def relative_name(encoding: nn.Module) -> str:
     if isinstance(encoding, CombinedRPE):
         parts = encoding.encodings
     return ' + '.join(type(part).__name__ for part in parts)
-
-
-def _swins(model: nn.Module) -> list[str]:
-    """What became of the table of a Swin of this project, where its attentions have none."""
-    for swin in model.modules():
-        if isinstance(swin, Swin):
-            encodings = [each for each in swin.modules() if isinstance(each, RelativeEncoding)]
-            if not any(isinstance(each, RelativePositionBias | LogSpacedCPB) for each in encodings):
-                return [f"Swin's own table: {'replaced' if encodings else 'left out'}"]
-    return []
 
 
 def _foreign(model: nn.Module, own: list[str]) -> list[Kind]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..encodings.base import RelativeConfig
 from ..encodings.sharing import shared_encodings
 from ..functional.grids import as_grid
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
@@ -14,7 +15,7 @@ from .archs import takes_arch
 from .base import Backbone
 from .freezing import freeze
 from .layers import PatchEmbed, check_sizes, init_transformer_weights
-from .swin_archs import ARCHS, SIZES, WindowSizes, by_stage
+from .swin_archs import ARCHS, SIZES, TABLE, WindowSizes, by_stage
 from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens, window_encoding
 
 
@@ -34,10 +35,12 @@ class Swin(Backbone):
         window_size: side of the windows, or (Wh, Ww); or a sequence with one of these per stage.
         mlp_ratio: ratio of hidden channels to channels in the MLPs.
         patch_size: side of a patch in pixels.
-        window_bias: True: Swin's table of biases (V1); False: none; 'log_cpb': a network for
-            windows of any size (V2), :class:`~mmposenc.encodings.LogSpacedCPB`.
+        rel_pos_encoding: by default Swin's table of biases; for V2 a network for windows of any
+            size, :class:`~mmposenc.encodings.LogSpacedCPB`. Another encoding replaces it, None
+            leaves it out, and a list that names it too adds to it. Its grid is the window.
         pretrained_window_size: the window, as in ``window_size``, that defines the unit of offsets
-            in 'log_cpb'. For weights trained with smaller windows, give those. 0: ``window_size``.
+            in LogSpacedCPB. For weights trained with smaller windows, give those. 0:
+            ``window_size``.
         cosine: cosine attention with a learned scale (V2, Eq. 2).
         post_norm: norms after attention, MLP and merging (V2, Sec. 3.2).
         qkv_bias: True: bias of queries, keys and values (V1); 'qv': of queries and values (V2).
@@ -50,8 +53,7 @@ class Swin(Backbone):
             classification (mmpretrain's default).
         mask_window_padding: tokens do not attend to the zeros that fill the last windows. In the
             releases they do; False equals the releases for any size.
-        shared: arguments of all backbones, see :class:`~mmposenc.backbones.base.Backbone`. The grid
-            of ``rel_pos_encoding`` is the window; its bias is added to the window bias.
+        shared: arguments of all backbones, see :class:`~mmposenc.backbones.base.Backbone`.
             ``frozen_stages=0`` freezes the patch embedding, n also the first n stages.
 
     Raises:
@@ -65,13 +67,14 @@ class Swin(Backbone):
     def __init__(self, arch: str | None = None, *, embed_dims: int | None = None,
                  num_layers: Sequence[int] | None = None, depths: Sequence[int] | None = None,
                  num_heads: Sequence[int] | None = None, window_size: WindowSizes = 7,
-                 mlp_ratio: float = 4.0, patch_size: int = 4, window_bias: bool | str = True,
+                 mlp_ratio: float = 4.0, patch_size: int = 4,
+                 rel_pos_encoding: RelativeConfig | None = TABLE,
                  pretrained_window_size: WindowSizes = 0, cosine: bool = False,
                  post_norm: bool = False, qkv_bias: bool | str = True, norm_eps: float = 1e-5,
                  out_indices: Sequence[int] | None = None, pool: str | None = None,
                  pad_small_map: bool | None = None, mask_window_padding: bool = True,
                  **shared: Any) -> None:
-        super().__init__(**shared)
+        super().__init__(rel_pos_encoding=rel_pos_encoding, **shared)
         dims: Any = embed_dims  # takes_arch requires it
         layers, heads = (tuple(each or ()) for each in (num_layers, num_heads))
         if len(layers) != len(heads) or not layers:
@@ -103,8 +106,7 @@ class Swin(Backbone):
         self.stages = nn.ModuleList()
         for i in range(num_stages):
             width, window = dims * 2 ** i, windows[i]
-            common['rel_pos_encoding'] = window_encoding(window_bias, trained[i],
-                                                         given.attention['rel_pos_encoding'])
+            common['rel_pos_encoding'] = window_encoding(rel_pos_encoding, trained[i])
             # Every second block is shifted by half a window.
             blocks = [SwinBlock(width, heads[i], mlp_ratio, drop_path=next(rates),
                                 window_size=window,

@@ -14,7 +14,10 @@ _SIZES: dict[str, dict[str, Any]] = {
     'large': dict(embed_dims=192, num_layers=(2, 2, 18, 2), num_heads=(6, 12, 24, 48))}
 #: What Swin V2 has otherwise than V1.
 V2: dict[str, Any] = dict(
-    window_size=8, window_bias='log_cpb', qkv_bias='qv', cosine=True, post_norm=True)
+    window_size=8, rel_pos_encoding=dict(type='mmposenc.LogSpacedCPB'), qkv_bias='qv', cosine=True,
+    post_norm=True)
+#: V1's own encoding; windows need no resizing, and another model that it is given to does.
+TABLE: dict[str, Any] = dict(type='mmposenc.RelativePositionBias', resize='geometric')
 #: WindowSizes of Swin V2's releases. In the last stage the map at the training size is smaller than
 #: a window; there the window is the map.
 _WINDOWS: dict[str, dict[str, Any]] = {

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from ..attention.linear import Linear
 from ..attention.window import ShiftWindowAttention
 from ..encodings.base import RelativeConfig
-from ..encodings.build import EncodingConfig, listed
+from ..encodings.build import EncodingConfig, listed, resolve
+from ..encodings.log_cpb import LogSpacedCPB
 from ..encodings.placement import PlacedEncodings
+from ..encodings.relative_bias import RelativePositionBias
 from ..functional.masking import every_cell, noted_extents, valid_extents
 from ..functional.windows import Counts, window_counts
 from .layers import MLP, DropPath, run_block
@@ -155,20 +157,21 @@ class SwinStage(nn.Module):
         return *self.downsample(x, hw_shape), mask
 
 
-def window_encoding(window_bias: bool | str, pretrained: tuple[int, int],
-                    rel_pos_encoding: RelativeConfig | None) -> RelativeConfig | None:
-    """The encoding of window attention: Swin's own, another one, or their sum.
+def window_encoding(rel_pos_encoding: RelativeConfig | None, pretrained: tuple[int, int]
+                    ) -> RelativeConfig | None:
+    """The encoding of windows, which know the sizes that an encoding asks for.
 
-    Raises:
-        ValueError: ``window_bias`` is unknown.
+    All windows have one size, at the border of a map too, so that a table need not be resized.
+    LogSpacedCPB measures offsets in the windows of the weights, ``pretrained``, where there are
+    any.
     """
-    if window_bias not in (True, False, 'log_cpb'):
-        raise ValueError(f"window_bias={window_bias!r} must be True, False or 'log_cpb'")
-    own: dict[str, Any] = dict(type='mmposenc.RelativePositionBias')
-    if window_bias == 'log_cpb':
-        own = dict(type='mmposenc.LogSpacedCPB')
-        if any(pretrained):
-            own['window_size'] = pretrained
-    if not window_bias:
-        return rel_pos_encoding
-    return own if rel_pos_encoding is None else [own, *listed(rel_pos_encoding)]
+    parts = []
+    for part in listed(rel_pos_encoding):
+        known = isinstance(part, dict) and 'type' in part
+        kind = resolve(part['type'], 'rel_pos_encoding') if known else None
+        if kind is RelativePositionBias:
+            part = {key: value for key, value in part.items() if key != 'resize'}
+        elif kind is LogSpacedCPB and any(pretrained):
+            part = {'window_size': pretrained, **part}
+        parts.append(part)
+    return parts if isinstance(rel_pos_encoding, (list, tuple)) else next(iter(parts), None)

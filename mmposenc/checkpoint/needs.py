@@ -67,7 +67,7 @@ def _swin(state: Mapping[str, Tensor]) -> list[str]:
         options = [f'embed_dims={dims}', f'num_layers={_tuple(layers)}',
                    f'num_heads={_tuple(heads)}']
         options += ['cosine=True', 'post_norm=True', 'qkv_bias=qv',
-                    'window_bias=log_cpb'] * bool(scales)
+                    'rel_pos_encoding.type=mmposenc.LogSpacedCPB'] * bool(scales)
     windows = [(round(table.shape[0] ** 0.5) + 1) // 2 for table in tables]
     if set(windows) - {7}:
         options.append(f'window_size={windows[0] if len(set(windows)) == 1 else _tuple(windows)}')

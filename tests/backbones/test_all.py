@@ -19,7 +19,8 @@ _PVT = partial(PVT, embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_hea
                sr_ratios=(8, 4, 2, 1), mlp_ratios=(2, 2, 2, 2), drop_path_rate=0.0)
 _SWIN = partial(Swin, embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2,
                 window_size=4, drop_path_rate=0.0)
-_V2 = partial(_SWIN, cosine=True, post_norm=True, qkv_bias='qv', window_bias='log_cpb')
+BIAS, CPB = dict(type='RelativePositionBias'), dict(type='LogSpacedCPB')
+_V2 = partial(_SWIN, cosine=True, post_norm=True, qkv_bias='qv', rel_pos_encoding=CPB)
 _VIT = partial(ViT, embed_dims=24, num_layers=3, num_heads=3, mlp_ratio=2, patch_size=8,
                img_size=32, out_indices=(0, 2))
 _ARCH = partial(_VIT, mlp_ratio=4.0, mlp_hidden_dims=20, final_norm='every')
@@ -58,19 +59,21 @@ MODELS = {
         'swin': dict(rel_pos_encoding=dict(type='LogSpacedCPB', hidden_dims=8)),
         'cr': dict(rel_pos_encoding=dict(type='LogSpacedCPB', hidden_dims=8, mode='cr'))}.items()},
     **{f'swin {name}': partial(_SWIN, **options) for name, options in {
-        'plain': {}, **TOKEN, 'no bias': dict(window_bias=False, mask_window_padding=False),
-        'irpe': dict(window_bias=False, rel_pos_encoding=IRPE, pad_small_map=False),
-        'bias and irpe': dict(rel_pos_encoding=dict(IRPE, rpe_on='k'), mask_window_padding=False),
-        'rotary': dict(window_bias=False, num_heads=(1, 3), pad_small_map=False,
+        'plain': {}, **TOKEN, 'no bias': dict(rel_pos_encoding=None, mask_window_padding=False),
+        'peg and pool': dict(TOKEN['peg and pool'], rel_pos_encoding=[BIAS, IRPE]),
+        'irpe': dict(rel_pos_encoding=IRPE, pad_small_map=False),
+        'bias and irpe': dict(rel_pos_encoding=[BIAS, dict(IRPE, rpe_on='k')],
+                              mask_window_padding=False),
+        'rotary': dict(num_heads=(1, 3), pad_small_map=False,
                        rel_pos_encoding=dict(type='RotaryEmbedding2D')),
         'conv mlp': MLPS, 'small maps': dict(pad_small_map=False), 'gap': dict(pool='gap'),
-        'cope': dict(window_bias=False, rel_pos_encoding=dict(type='CoPE')),
-        'gap irpe': dict(pool='gap', window_bias=False, rel_pos_encoding=IRPE),
+        'cope': dict(rel_pos_encoding=dict(type='CoPE')),
+        'gap irpe': dict(pool='gap', rel_pos_encoding=IRPE),
         'oblong': dict(window_size=(2, 6))}.items()},
     **{f'v2 {name}': partial(_V2, **options) for name, options in {
-        'plain': {}, 'no bias': dict(window_bias=False, pad_small_map=False), 'gap': dict(
-            pool='gap'), 'table': dict(window_bias=True, mask_window_padding=False),
-        'irpe': dict(rel_pos_encoding=IRPE, mask_window_padding=False),
+        'plain': {}, 'no bias': dict(rel_pos_encoding=None, pad_small_map=False), 'gap': dict(
+            pool='gap'), 'table': dict(rel_pos_encoding=BIAS, mask_window_padding=False),
+        'irpe': dict(rel_pos_encoding=[CPB, IRPE], mask_window_padding=False),
         'wider': dict(window_size=((4, 4), (2, 6)), pretrained_window_size=3,
                       pad_small_map=False)}.items()},
     **{f'vit {name}': partial(_VIT, **options) for name, options in {
@@ -264,7 +267,7 @@ WRONG = dict(
     neck_channels=0, window_size=(0, 0), drop_rate=1.0, attn_drop_rate=-0.1, drop_path_rate=1.0,
     out_indices=(12,), frozen_stages=13, global_blocks=(12,), num_heads=(1, 2), pool='max',
     img_size=(32,), positions=0, trainable='peg', conv_projection=1,
-    mlp='glu', act='silu', qkv_bias='q', window_bias='cpb', implementation='fast',
+    mlp='glu', act='silu', qkv_bias='q', implementation='fast',
     rel_pos_sharing='blocks')
 
 

@@ -185,7 +185,7 @@ def test_swins_biases_are_resized_as_by_its_release(own, window):
     lambda size: DeiT(**DEIT, img_size=size, pos_encoding=LEARNED),
     lambda size: Swin(**SWIN, window_size=tuple(side // 8 for side in size)),
     lambda size: Swin(**SWIN, window_size=tuple(side // 8 for side in size), rel_pos_encoding=dict(
-        type='UndirectedPositionBias'), window_bias=False)])
+        type='UndirectedPositionBias'))])
 def test_whole_checkpoints_of_another_orientation_do_not_fit(build):
     """Also for plain torch, which resume, test and predict load with."""
     from mmposenc.checkpoint.mismatch import mismatch

@@ -16,14 +16,14 @@ BACKBONES = {
     **BUILD,
     'pvt v2': lambda **o: BUILD['pvt'](overlap=True, stage_norm=True, **{'key_cells': 3, **o}),
     'svt': lambda **o: BACKBONES['pvt v2'](key_cells=None, window_sizes=(3, 2), **o),
-    'swin': lambda **o: BUILD['swin'](num_layers=(2, 1), **{'window_bias': False, **o}),
+    'swin': lambda **o: BUILD['swin'](num_layers=(2, 1), **{'rel_pos_encoding': None, **o}),
 }
 CASES = {
     'pvt, learned': partial(BACKBONES['pvt'], pos_encoding=dict(type='LearnedPositionEmbedding')),
     'vit, pool': partial(BACKBONES['vit'], pos_encoding=dict(type='ContextPool')),
     'pvt v2': partial(BACKBONES['pvt v2'], pos_encoding=dict(type='ConvMLP')),
     'svt': partial(BACKBONES['svt'], pos_encoding=dict(type='ConvMLP')),
-    'swin': partial(BACKBONES['swin'], window_bias=True)}
+    'swin': partial(BACKBONES['swin'], rel_pos_encoding=dict(type='RelativePositionBias'))}
 DYNAMIC = torch.export.Dim.DYNAMIC
 
 

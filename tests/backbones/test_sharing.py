@@ -26,7 +26,7 @@ BUILD = {
         drop_path_rate=0.0), **o}),
     'swin': lambda **o: Swin(**{**dict(
         embed_dims=8, num_layers=(2, 2), num_heads=(2, 2), window_size=4, img_size=SIZE,
-        drop_path_rate=0.0, window_bias=False, mlp_ratio=2), **o})}
+        drop_path_rate=0.0, rel_pos_encoding=None, mlp_ratio=2), **o})}
 ENCODINGS = {'deit': IRPE_KV, 'pvt': IRPE_KV, 'swin': BIAS}
 SHARED = [(name, sharing) for name in BUILD for sharing in ('stage', 'all')]
 

@@ -4,10 +4,10 @@ import torch
 from tinyinspect import deit, pvt, swin, vit
 from torch import nn
 
-from mmposenc.backbones import PVT
+from mmposenc.backbones import PVT, ViT
 from mmposenc.backbones.structure import encoding_kinds, encoding_lines
 
-PEG = dict(type='mmposenc.PEG')
+PEG, ROTARY = dict(type='mmposenc.PEG'), dict(type='mmposenc.RotaryEmbedding')
 
 
 def test_a_peg_in_each_stage():
@@ -55,15 +55,24 @@ def test_encodings_inside_mlps():
 
 
 @pytest.mark.parametrize('options, lines', [
-    (dict(), ["RelativePositionBias (Swin's own table) in 2 attentions: 2 modules, "
-              '196 parameters']),
-    (dict(window_bias=False), ["Swin's own table: left out"]),
-    (dict(window_bias=False, rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding')),
-     ['RotaryEmbedding in 2 attentions', "Swin's own table: replaced"]),
-    (dict(rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding')),
+    (dict(), ['RelativePositionBias in 2 attentions: 2 modules, 196 parameters']),
+    (dict(rel_pos_encoding=None), ['rel_pos_encoding: none in place of RelativePositionBias']),
+    (dict(rel_pos_encoding=ROTARY), ['RotaryEmbedding in 2 attentions', 'rel_pos_encoding: '
+                                     'RotaryEmbedding in place of RelativePositionBias']),
+    (dict(rel_pos_encoding=[dict(type='RelativePositionBias'), ROTARY]),
      ['RelativePositionBias + RotaryEmbedding in 2 attentions: 2 modules, 196 parameters'])])
-def test_swins_own_table(options, lines):
+def test_what_replaced_swins_own_table(options, lines):
     assert encoding_lines(swin(2, **options)) == lines
+
+
+def test_what_replaced_the_encodings_of_an_arch():
+    with torch.device('meta'):
+        model = ViT('dinov3-small', pos_encoding=PEG, rel_pos_encoding=None)
+        assert encoding_lines(model)[1:] == [
+            'rel_pos_encoding: none in place of RotaryEmbedding']
+        model = PVT('v2-b0', pos_encoding=PEG, positions=(0, 1))
+        assert encoding_lines(model)[1:] == ['pos_encoding: PEG in place of ConvMLP']
+        assert not PVT('v2-b0', pos_encoding=dict(relu=True)).replaced_encodings['pos_encoding']
 
 
 class SinePositionalEncoding(nn.Module):

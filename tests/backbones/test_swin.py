@@ -7,12 +7,15 @@ from mmposenc.backbones import Swin, load_pretrained
 
 V1 = dict(embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2, window_size=4,
           drop_path_rate=0.)
-V2 = dict(V1, cosine=True, post_norm=True, qkv_bias='qv', window_bias='log_cpb')
+V2 = dict(V1, cosine=True, post_norm=True, qkv_bias='qv',
+          rel_pos_encoding=dict(type='mmposenc.LogSpacedCPB'))
+TABLE = dict(type='mmposenc.RelativePositionBias')
 IRPE = dict(type='mmposenc.IRPE', rpe_on='qkv')
 
 
 @pytest.mark.parametrize('options', [
-    dict(V1, window_bias=False), dict(V2, pretrained_window_size=3)], ids=['no bias', 'log_cpb'])
+    dict(V1, rel_pos_encoding=None), dict(V2, pretrained_window_size=3)],
+    ids=['no bias', 'log_cpb'])
 def test_a_window_wider_than_the_map_is_one_of_its_size(options):
     """What fills up a window takes no attention; the unit of V2's biases is the smaller window, as
     its last stages are trained."""
@@ -46,7 +49,8 @@ def test_explicit_arguments_override_the_arch():
                          ids=['v1', 'v2', 'v2 shared'])
 def test_plain_weights_fit_where_an_encoding_is_added_to_the_bias(options):
     plain = randomize(Swin(**options), 0.3).eval()
-    both = Swin(**options, rel_pos_encoding=IRPE).eval()  # whose tables start at 0
+    own = options.get('rel_pos_encoding', TABLE)
+    both = Swin(**{**options, 'rel_pos_encoding': [own, IRPE]}).eval()  # whose tables start at 0
     load_pretrained(both, plain.state_dict())
     x = torch.randn(1, 3, 64, 50)
     torch.testing.assert_close(both(x), plain(x))

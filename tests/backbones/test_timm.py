@@ -200,7 +200,8 @@ def swin_v2(size, window, unit, **options):
     return (partial(SwinTransformerV2, img_size=size, window_size=window,
                     pretrained_window_sizes=unit, **TIMM_SWIN, **options),
             partial(Swin, **SWIN, cosine=True, post_norm=True, qkv_bias='qv',
-                    window_bias='log_cpb', window_size=window, pretrained_window_size=unit,
+                    rel_pos_encoding=dict(type='mmposenc.LogSpacedCPB'), window_size=window,
+                    pretrained_window_size=unit,
                     pad_small_map='always_partition' in options))
 
 

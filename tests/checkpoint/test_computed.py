@@ -101,7 +101,8 @@ def test_biases_are_those_of_the_files_mask(mask, said):
 def swin(kind, **options):
     """A file of timm's Swin with windows of 4, and ours."""
     build, = models(kind)
-    v2 = dict(cosine=True, post_norm=True, qkv_bias='qv', window_bias='log_cpb')
+    v2 = dict(cosine=True, post_norm=True, qkv_bias='qv',
+              rel_pos_encoding=dict(type='mmposenc.LogSpacedCPB'))
     ours = Swin(embed_dims=12, num_layers=(2, 1), num_heads=(2, 4), window_size=4,
                 **(v2 if 'v2' in kind else {}), **options)
     return published(kind, dict(randomize(build()).state_dict())), ours

@@ -48,7 +48,7 @@ def test_what_v2_needs_of_a_backbone():
     assert needed_options(state) == [
         f'model.backbone.{option}' for option in (
             'embed_dims=4', 'num_layers=(1,1,)', 'num_heads=(2,)', 'cosine=True', 'post_norm=True',
-            'qkv_bias=qv', 'window_bias=log_cpb')]
+            'qkv_bias=qv', 'rel_pos_encoding.type=mmposenc.LogSpacedCPB')]
     wide = state | {
         'backbone.patch_embed.projection.weight': torch.zeros(96, 3, 4, 4),
         **{f'backbone.stages.2.blocks.{i}.norm1.weight': torch.zeros(384) for i in range(6)}}

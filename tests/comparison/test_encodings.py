@@ -11,10 +11,13 @@ from mmengine.registry import MODELS, init_default_scope
 from tinytasks import classifier_config, segmentor_config
 
 from mmposenc import engine
-from mmposenc.encodings import ENCODINGS, CombinedRPE
+from mmposenc.encodings import ENCODINGS, IRPE, CombinedRPE
+from mmposenc.encodings.build import listed
 from mmposenc.engine.config.models import build_model
 from mmposenc.engine.variants.applying import apply, check_builds, check_fits
 from mmposenc.engine.variants.encodings import NAMES, Entry, read_entries
+from mmposenc.engine.variants.insertion import build_backbone
+from mmposenc.openmmlab.mmdet.detr.positions import take_absolute
 
 CLASSIFICATION = 'mmposenc::classification/'
 DEIT = CLASSIFICATION + 'small/deit-micro-none_1xb32-40e_mnist5k.py'
@@ -45,16 +48,22 @@ def test_a_sum_is_a_token_encoding_and_a_relative_one():
     assert found.changes == dict(
         pos_encoding=dict(type='mmposenc.PEG'), positions=None, rel_pos_sharing='layer', cfg={},
         rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='k'))
+    assert entry('peg').changes == dict(
+        pos_encoding=dict(type='mmposenc.PEG'), positions=None, cfg={})
+    none, alone = entry('none'), entry('none+peg')
+    assert (none.label, alone.label) == ('none', 'PEG alone')
+    assert alone.changes == {**none.changes, 'pos_encoding': dict(type='mmposenc.PEG')} == dict(
+        pos_encoding=dict(type='mmposenc.PEG'), positions=None, rel_pos_encoding=None,
+        rel_pos_sharing='layer', cfg={})
     assert entry('learned+peg').changes['pos_encoding'] == [
         dict(type='mmposenc.LearnedPositionEmbedding'), dict(type='mmposenc.PEG')]
-    assert entry('irpe-k+sasa').changes['rel_pos_encoding'] == dict(
-        type='mmposenc.CombinedRPE', encodings=[
-            dict(type='mmposenc.IRPE', rpe_on='k'), dict(type='mmposenc.SASARPE')])
+    assert entry('irpe-k+sasa').changes['rel_pos_encoding'] == [
+        dict(type='mmposenc.IRPE', rpe_on='k'), dict(type='mmposenc.SASARPE')]
 
 
 @pytest.mark.parametrize(('words', 'said'), [
     (['peg', 'peg+pegg'], "--encodings 'peg\\+pegg': there is no encoding 'pegg'; did you mean"),
-    (['none+peg'], "'none' is no part of a sum"),
+    (['none+keep'], "'none' takes away what 'keep' keeps"),
     ([], 'name at least one'),
     (['math.sqrt'], "math has no class 'sqrt'"),
     (['no_such.py:ALiBi'], "--encodings '.*: there is no file '.*no_such.py'"),
@@ -87,9 +96,9 @@ def test_a_file_has_entries_with_options(tmp_path):
     assert [each.label for each in found] == ['PEG, 5x5', 'gap']
     assert found[0].changes['pos_encoding'] == dict(type='mmposenc.PEG', kernel_size=5)
     assert found[0].changes['positions'] == [0, 1]
-    combined = found[1].changes['rel_pos_encoding']
+    summed = found[1].changes['rel_pos_encoding']
     # A path is looked for from the file's folder, and is whole in the config.
-    assert combined['encodings'][1] == dict(type=f'{tmp_path / "own.py"}:ALiBi')
+    assert summed[1] == dict(type=f'{tmp_path / "own.py"}:ALiBi')
     backbone = apply(engine.load_config(DEIT), found[1]).model.backbone
     assert backbone.pool == 'gap' and backbone.rel_pos_sharing == 'stage'
 
@@ -121,10 +130,12 @@ def test_only_the_encodings_of_a_backbone_change():
     found = apply(base, entry('irpe-k'))
     assert base.to_dict() == before
     backbone = found.model.backbone
-    assert backbone.pos_encoding is None and backbone.positions is None
+    assert backbone.pos_encoding == dict(type='mmposenc.PEG')  # of the other argument
     assert backbone.rel_pos_encoding == dict(type='mmposenc.IRPE', rpe_on='k')
+    backbone = apply(base, entry('none+irpe-k')).model.backbone
+    assert backbone.pos_encoding is None and backbone.positions is None
     back = found.to_dict()
-    for key in ('pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing'):
+    for key in ('rel_pos_encoding', 'rel_pos_sharing'):
         back['model']['backbone'].pop(key)
         before['model']['backbone'].pop(key, None)
     assert back == before
@@ -132,11 +143,13 @@ def test_only_the_encodings_of_a_backbone_change():
 
 def test_the_encodings_of_swin_and_of_archs_are_replaced():
     swin = apply(engine.load_config(SWIN), entry('none')).model.backbone
-    assert swin.window_bias is False and swin.rel_pos_encoding is None
+    assert swin.rel_pos_encoding is None
     # Windows have one size: what fills some of them up must not resize their table.
-    both = apply(engine.load_config(SWIN), entry('swin-bias+irpe-k')).model.backbone
-    assert both.rel_pos_encoding.encodings[0] == dict(type='mmposenc.RelativePositionBias')
+    both = build_backbone(apply(engine.load_config(SWIN), entry('swin-bias+irpe-k')))
+    table, irpe = both.stages[0].blocks[0].attn.w_msa.rel_pos_encoding.encodings
+    assert isinstance(irpe, IRPE) and table.resize is None
     assert NAMES['swin-bias'][1]['resize'] == 'geometric'
+    assert 'rel_pos_encoding' not in apply(engine.load_config(SWIN), entry('peg')).model.backbone
     cfg = engine.load_config(DEIT)
     cfg.model.backbone = ConfigDict(type='mmposenc.ViT', arch='dinov3-small', img_size=32,
                                     out_indices=(0,))
@@ -187,9 +200,8 @@ def test_absolute_encodings_are_those_of_a_detr_s_queries_and_keys(word, absolut
     base = detr(encoder=dict(encoder_pos='learned', positions=(1,),
                              pos_encoding=dict(type='mmposenc.PEG', kernel_size=5)))
     encoder = apply(base, entry(word)).model.encoder
-    assert encoder.encoder_pos == absolute
-    assert [each['type'] for each in encoder.get('pos_encoding') or []] == (between or [])
-    assert encoder.get('positions') is None
+    assert take_absolute(encoder) == absolute and encoder.positions is None
+    assert [each['type'] for each in listed(encoder.pos_encoding)] == (between or [])
 
 
 def test_mmdet_s_own_detr_becomes_ours_and_shared_sections_stay_apart():
@@ -200,7 +212,7 @@ def test_mmdet_s_own_detr_becomes_ours_and_shared_sections_stay_apart():
     assert found.model.type == 'mmposenc.DETR'
     relative = found.model.encoder.layer_cfg.self_attn_cfg.rel_pos_encoding
     # An encoder knows no grid: the table is made for that of DETR's learned one.
-    assert relative.encodings[1].window_size == (25, 42)
+    assert relative[1].window_size == (25, 42)
     assert 'rel_pos_encoding' not in found.model.decoder.layer_cfg.self_attn_cfg
     assert 'rel_pos_encoding' not in base.model.encoder.layer_cfg.self_attn_cfg
 
@@ -209,7 +221,7 @@ def test_mmdet_s_own_detr_becomes_ours_and_shared_sections_stay_apart():
     (lambda: detr(tinydetr.conditional), ['swin-bias'], None),
     (lambda: detr(tinydetr.dab), ['sincos+irpe-k'], None),
     (lambda: detr(tinydetr.deformable, channels=[32]), ['sincos+peg'], None),
-    (lambda: detr(), ['learned+sincos'], '2 absolute encodings'),
+    (lambda: detr(), ['learned+sincos'], "'learned\\+sincos' does not fit .* 2 absolute encodings"),
     (lambda: detr(tinydetr.dab), ['peg'], 'the encoder of DAB-DETR'),
     (lambda: detr(tinydetr.deformable, channels=[32]), ['irpe-k'],
      "'irpe-k' does not fit mmposenc.DeformableDETR"),
@@ -251,7 +263,7 @@ def test_a_checkpoint_of_a_model_with_other_encodings_is_started_from(tmp_path):
     checkpoint = tmp_path / 'trained.pth'
     torch.save(dict(state_dict=source.state_dict()), checkpoint)
     base.load_from = str(checkpoint)
-    for word, fits in (('irpe-k', True), ('peg', False)):
+    for word, fits in (('none+irpe-k', True), ('peg', False)):
         cfg = apply(base, entry(word))
         cfg.experiment_name = cfg.visualizer.name = f'start from {word}'
         cfg.work_dir, cfg.train_cfg.max_epochs = str(tmp_path / word), 1

@@ -6,6 +6,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.registry import init_default_scope
 
 from mmposenc import engine
+from mmposenc.engine.config.models import build_model
 from mmposenc.engine.variants.applying import apply, check_fits
 from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.registry import MODELS
@@ -73,17 +74,18 @@ def test_tables_stay_as_they_are_or_are_resized_to_the_size_of_training(tmp_path
 def test_the_sines_of_a_detr_are_its_own():
     cfg = Config(dict(default_scope='mmdet', model=tinydetr.detr(
         backbone=tinydetr.resnet(out_indices=(3,)), channels=32)))
-    kept, same = (apply(cfg, entry).model.to_dict() for entry in read_entries(['keep', 'sincos']))
-    assert kept == same
+    kept, same = (build_model(apply(cfg, entry)) for entry in read_entries(['keep', 'sincos']))
+    assert kept.encoder_pos == same.encoder_pos == 'sine'
+    assert not any(same.replaced_encodings.values())
     both, = read_entries(['keep+irpe-k'])
     check_fits(cfg, both, [1.0], (64, 64))
-    assert apply(cfg, both).model.encoder.encoder_pos == 'sine'
+    assert 'pos_encoding' not in apply(cfg, both).model.encoder
 
 
 @pytest.mark.parametrize('word, changes, said', [
     ('resize', {}, 'its own tables are made for 32x32 pixels already, the size of training'),
     ('keep+rotary', {}, 'zero_init=True: RotaryEmbedding has no weights'),
-    ('keep+resize', {}, 'stands there twice'), ('keep+none', {}, "'none' is no part of a sum"),
+    ('keep+resize', {}, 'stands there twice'), ('keep+none', {}, "'none' takes away what 'keep'"),
     ('keep+peg', {'model.backbone.positions': [0]}, r'stand at positions=\[0\], and a sum'),
     ('resize', {'load_from': 'w.pth'}, 'name the file as Pretrained in model.backbone.init_cfg')])
 def test_what_cannot_be_is_said(tmp_path, word, changes, said):

@@ -105,7 +105,8 @@ DETECTORS = {
             pos_encoding=PEG)),
     'conditional': lambda: tiny.conditional(encoder=dict(encoder_pos=None, pos_encoding=PEG),
                                        attn=dict(rel_pos_encoding=IRPE)),
-    'dab': lambda: tiny.dab(encoder=dict(pos_encoding=PEG), attn=dict(rel_pos_encoding=IRPE)),
+    'dab': lambda: tiny.dab(encoder=dict(encoder_pos='sine', pos_encoding=PEG),
+                            attn=dict(rel_pos_encoding=IRPE)),
     # the neck's GroupNorm sees no padding either, and its fourth level is made of the third
     'multi, GroupNorm': lambda: deformable(
         levels=4, encoder=dict(pos_encoding=PEG), neck=dict(

@@ -111,7 +111,7 @@ def test_weights_are_random_in_the_same_way(name: str) -> None:
     attn = dict(rel_pos_encoding=dict(type='mmposenc.IRPE', ratio=2.0)) if relative else {}
     torch.manual_seed(0)
     model = MODELS.build(copy.deepcopy(FAMILY[name](
-        attn=attn, encoder=dict(pos_encoding=dict(type='mmposenc.PEG')))))
+        attn=attn, encoder=dict(encoder_pos='sine', pos_encoding=dict(type='mmposenc.PEG')))))
     model.init_weights()
     for layer in model.encoder.layers:
         assert not relative or not layer.self_attn.rel_pos_encoding.table_k.any()

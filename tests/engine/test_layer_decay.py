@@ -63,7 +63,7 @@ def test_every_part_has_the_rate_of_its_depth(name, sharing):
     encodings, positions = [dict(type='PEG'), dict(type='ContextPool')], 'every'
     if sharing == 'layer':
         encodings, positions = [dict(type='LearnedPositionEmbedding')], (-1,)
-    options = dict(window_bias=False) if name == 'swin' else {}
+    options = dict(rel_pos_encoding=None) if name == 'swin' else {}
     model = model_of(BUILD[name](
         pos_encoding=encodings, positions=positions, rel_pos_sharing=sharing,
         rel_pos_encoding=dict(type='RelativePositionBias'), **options))

@@ -32,7 +32,7 @@ OPTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
                 mlp=('swiglu', 'glu'), act=('quick_gelu', 'swiglu'), attn_norm=(True,),
                 mlp_norm=(True,), pre_norm=(True,), final_norm=(False, 'all'), patch_size=(16, 0),
                 mlp_hidden_dims=(5, 0), num_heads=(4, 5)),
-    'swin': dict(SHARED, window_size=((2, 4), 0), window_bias=(False, 'cpb'), cosine=(True,),
+    'swin': dict(SHARED, window_size=((2, 4), 0), cosine=(True,),
                  mask_window_padding=(False,), num_heads=((1, 4), (3, 5)))}
 SIZES = [(64, 64), (64, 96), (32, 160), (33, 65), (96, 40)]
 WRONG = {str: 'nonsense', int: -1, float: -1.0, tuple: (0, 0)}

@@ -109,10 +109,11 @@ def test_a_swin_equals_this_projects_with_the_same_weights(version):
     model = build(name, strict_img_size=False, always_partition=True)
     weights = copy.deepcopy(model.state_dict())
     model = filled(add_encoding(model, **options))
-    own = {} if version == 1 else dict(window_bias='log_cpb', cosine=True, qkv_bias='qv',
-                                       post_norm=True)
+    own = {} if version == 1 else dict(cosine=True, qkv_bias='qv', post_norm=True)
+    bias = dict(type='RelativePositionBias' if version == 1 else 'LogSpacedCPB')
     ours = Swin(img_size=32, patch_size=4, embed_dims=16, num_layers=(2, 2), num_heads=(2, 4),
-                window_size=4, pool='gap', pad_small_map=True, **own, **options)
+                window_size=4, pool='gap', pad_small_map=True, **own,
+                **{**options, 'rel_pos_encoding': [bias, IRPE]})
     load_pretrained(ours, weights, strict=False)
     for encoding, key in zip(_irpes(ours), _irpes(model), strict=True):
         encoding.load_state_dict(key.state_dict())

@@ -5,4 +5,4 @@
 _base_ = [
     '../../_base_/models/swin_cls.py', '../../_base_/datasets/imagenet.py',
     '../../_base_/schedules/imagenet_swin_300e.py', '../../_base_/default_runtime.py']
-model = dict(backbone=dict(window_bias=False, pos_encoding=dict(type='mmposenc.PEG')))
+model = dict(backbone=dict(rel_pos_encoding=None, pos_encoding=dict(type='mmposenc.PEG')))

@@ -7,4 +7,4 @@ _base_ = [
     '../../_base_/models/swin_cls.py', '../../_base_/datasets/imagenet.py',
     '../../_base_/schedules/imagenet_swin_300e.py', '../../_base_/default_runtime.py']
 model = dict(backbone=dict(
-    window_bias=False, rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='qkv')))
+    rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='qkv')))

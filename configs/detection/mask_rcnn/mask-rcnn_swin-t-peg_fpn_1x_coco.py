@@ -10,4 +10,4 @@
 #         model.backbone.init_cfg.checkpoint=CHECKPOINT
 _base_ = 'mask-rcnn_swin-t_fpn_1x_coco.py'
 model = dict(backbone=dict(
-    window_bias=False, pos_encoding=dict(type='mmposenc.PEG'), init_cfg=None))
+    rel_pos_encoding=None, pos_encoding=dict(type='mmposenc.PEG'), init_cfg=None))

@@ -10,5 +10,5 @@
 #         model.backbone.init_cfg.checkpoint=CHECKPOINT
 _base_ = '../context_pool/retinanet_swin-t_fpn_1x_coco.py'
 model = dict(backbone=dict(
-    window_bias=False, pos_encoding=dict(type='mmposenc.PEG'),
+    rel_pos_encoding=None, pos_encoding=dict(type='mmposenc.PEG'),
     init_cfg=None))

@@ -14,4 +14,4 @@ _base_ = [
     '../../_base_/datasets/coco_detection_ms-480-800-crop.py',
     '../../_base_/schedules/adamw_3x.py', '../../_base_/default_runtime.py']
 model = dict(backbone=dict(
-    window_bias=False, pos_encoding=dict(type='mmposenc.PEG'), init_cfg=None))
+    rel_pos_encoding=None, pos_encoding=dict(type='mmposenc.PEG'), init_cfg=None))

@@ -12,5 +12,5 @@
 #         model.backbone.init_cfg.checkpoint=CHECKPOINT
 _base_ = '../context_pool/retinanet_swin-t_fpn_1x_coco.py'
 model = dict(backbone=dict(
-    window_bias=False, rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='qkv'),
+    rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='qkv'),
     init_cfg=None))

@@ -13,4 +13,4 @@
 #         model.backbone.init_cfg.checkpoint=CHECKPOINT
 _base_ = 'fpn_swin-t_8xb2-80k_ade20k-512x512.py'
 model = dict(backbone=dict(
-    window_bias=False, pos_encoding=dict(type='mmposenc.PEG'), init_cfg=None))
+    rel_pos_encoding=None, pos_encoding=dict(type='mmposenc.PEG'), init_cfg=None))

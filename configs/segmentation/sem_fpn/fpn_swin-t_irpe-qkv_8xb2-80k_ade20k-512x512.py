@@ -13,5 +13,5 @@
 #         model.backbone.init_cfg.checkpoint=CHECKPOINT
 _base_ = 'fpn_swin-t_8xb2-80k_ade20k-512x512.py'
 model = dict(backbone=dict(
-    window_bias=False, rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='qkv'),
+    rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='qkv'),
     init_cfg=None))

@@ -9,11 +9,11 @@ import torch
 from mmengine.config import Config
 
 from mmposenc.backbones.base import Backbone
-from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS
+from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, SLOTS
 from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.encodings.build import required_sizes
 from mmposenc.engine.config.models import build_bare, image_channels, pass_once
-from mmposenc.engine.config.nodes import listed, tested_size, trained_size
+from mmposenc.engine.config.nodes import listed, tested_size, trained_size, type_name
 from mmposenc.engine.config.options import override
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.functional.image_sizes import set_img_shapes
@@ -37,7 +37,8 @@ def apply(cfg: Config, entry: Entry) -> Config:
     """A config with an entry's encodings in place of its own; all else stays.
 
     Args:
-        cfg: of a model that takes encodings; not changed.
+        cfg: of a model that takes encodings, or whose backbone has the name of one here, which
+            takes its place; not changed.
         entry: what to put there.
 
     Raises:
@@ -50,9 +51,11 @@ def apply(cfg: Config, entry: Entry) -> Config:
     for key in insertion.path:  # configs share parts: what is changed becomes the model's own
         node[key] = dict(node[key])
         node = node[key]
+    if insertion.kind == 'backbone' and type_name(node) != insertion.type:
+        node['type'] = insertion.type
     put = {'backbone': _into_backbone, 'pool': _into_pool, 'encoder': _into_encoder}
     try:
-        put[insertion.kind](changed, node, insertion, _with_own(cfg, insertion, entry.changes))
+        put[insertion.kind](changed, node, insertion, _with_own(changed, insertion, entry.changes))
         _resize_own(cfg, node, insertion, entry.changes)
         override(changed, entry.changes['cfg'])
     except ValueError as error:
@@ -67,20 +70,22 @@ def apply(cfg: Config, entry: Entry) -> Config:
 
 def _with_own(cfg: Config, insertion: Insertion, changes: dict[str, Any]) -> dict[str, Any]:
     """The changes of an entry, with the config's own encodings before its own where they stay."""
-    if 'own' not in changes or 'keep_own' in insertion.takes:
-        return changes  # a model of timm keeps them by itself
-    own, added = own_encodings(cfg, insertion), listed(changes['pos_encoding'] or [])
-    if own.positions is not None and added:
+    if 'own' not in changes:
+        return changes
+    own = own_encodings(cfg, insertion)
+    added = {slot: listed(changes[slot]) for slot in SLOTS if slot in changes}
+    if own.positions is not None and 'pos_encoding' in added:
         raise ValueError(f'the encodings of the config stand at positions={own.positions}, and a '
                          'sum with keep or resize has no places of its own')
-    relative = listed(changes['rel_pos_encoding'] or [])
-    if cfg.get('load_from') and (changes['own'] == 'resize' or own.relative and relative):
+    if cfg.get('load_from') and (changes['own'] == 'resize'
+                                 or own.relative and 'rel_pos_encoding' in added):
         raise ValueError("load_from loads the config's own encodings only where they stand in the "
                          'file and in that size; name the file as Pretrained in '
                          'model.backbone.init_cfg')
-    merged = changes_of([*own.tokens, *added], [*own.relative, *relative], own.positions,
-                        own.sharing, changes['cfg'])
-    return {**merged, 'own': changes['own'], 'added': changes}
+    sums = [[*standing, *added[slot]] if slot in added else None
+            for slot, standing in zip(SLOTS, (own.tokens, own.relative), strict=True)]
+    return {**changes_of(*sums, own.positions, own.sharing, changes['cfg']), 'own': changes['own'],
+            'added': changes}
 
 
 def _resize_own(cfg: Config, node: Any, insertion: Insertion, changes: dict[str, Any]) -> None:
@@ -100,17 +105,8 @@ def _resize_own(cfg: Config, node: Any, insertion: Insertion, changes: dict[str,
 
 def _into_backbone(cfg: Config, node: Any, insertion: Insertion, changes: dict[str, Any]) -> None:
     takes = insertion.takes
-    node.update({key: copy.deepcopy(changes[key]) for key in
-                 ('pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing')})
-    if 'keep_own' in takes and 'own' in changes:
-        node['keep_own'] = True
-    if 'window_bias' in takes:  # Swin's own encoding
-        node['window_bias'] = False
-        for each in _parts(node['rel_pos_encoding']):
-            # All windows have the table's size, at the border of a map too, so that resizing
-            # changes nothing; compiled code would still do it.
-            if each['type'] == 'mmposenc.RelativePositionBias':
-                each.pop('resize', None)
+    for key in set(changes) - {'cfg', 'own', 'added'}:  # a ConfigDict's update would merge
+        node[key] = copy.deepcopy(changes[key])
     size, arch = trained_size(cfg), ARCHS.get(node.get('arch'), {})
     pretrained = _type_of(node.get('init_cfg')) == 'Pretrained'
     if ('img_size' in takes and size and not pretrained and 'own' not in changes
@@ -121,7 +117,7 @@ def _into_backbone(cfg: Config, node: Any, insertion: Insertion, changes: dict[s
     if 'trainable' in takes and node.get('frozen_stages', -1) >= 0:
         new = [name for name, key in (('pos_encodings', 'pos_encoding'),
                                       ('rel_pos_encoding', 'rel_pos_encoding'))
-               if changes.get('added', changes)[key]]
+               if changes.get('added', changes).get(key)]
         node['trainable'] = tuple(dict.fromkeys((*node.get('trainable', ()), *new)))
 
 
@@ -129,23 +125,17 @@ def _type_of(section: Any) -> Any:
     return section.get('type') if isinstance(section, dict) else None
 
 
-def _parts(relative: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """The encodings of a config of one, or of the sum of several."""
-    if relative is None or 'encodings' not in relative:
-        return [relative] if relative else []
-    return [part for each in relative['encodings'] for part in _parts(each)]
-
-
 def _into_pool(cfg: Config, node: Any, insertion: Insertion, changes: dict[str, Any]) -> None:
     from mmposenc.openmmlab.mmpretrain.resnet import CONTEXT_POOL
-    given = changes['pos_encoding']
-    if changes['rel_pos_encoding'] or changes['positions'] or not (
+    given = changes.get('pos_encoding')
+    if changes.get('rel_pos_encoding') or changes.get('positions') or not (
             given is None or isinstance(given, dict) and given['type'] == CONTEXT_POOL['type']):
         raise ValueError('it has no tokens; ContextPool alone can stand there, in place of its '
                          'pooling')
-    if given is None:
-        node.pop('pool_at', None)
-    node['context_pool'] = given and {**CONTEXT_POOL, **given}
+    if 'pos_encoding' in changes:
+        if given is None:
+            node.pop('pool_at', None)
+        node['context_pool'] = given and {**CONTEXT_POOL, **given}
 
 
 def _into_encoder(cfg: Config, node: Any, insertion: Insertion, changes: dict[str, Any]) -> None:
@@ -153,31 +143,28 @@ def _into_encoder(cfg: Config, node: Any, insertion: Insertion, changes: dict[st
     for key in insertion.path[:-1]:
         owner = owner[key]
     owner['type'] = f"mmposenc.{insertion.type.rpartition('.')[2]}"
-    tokens = listed(changes['pos_encoding'] or [])
-    absolute = [cfg for cfg in tokens if changes['positions'] is None
-                and MODELS.get(cfg['type']).default_positions == (-1,)]
-    if len(absolute) > 1:
-        raise ValueError(f'{len(absolute)} absolute encodings; its encoder takes one')
-    between = [cfg for cfg in tokens if cfg not in absolute]
-    for key in ('pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing', 'encoder_pos'):
-        node.pop(key, None)
-    sine = absolute and absolute[0] == dict(type='mmposenc.SinCosPositionEncoding')
-    node['encoder_pos'] = 'sine' if sine else absolute[0] if absolute else None
-    if between:
-        node.update(pos_encoding=between, positions=changes['positions'])
-    layer = dict(node.get('layer_cfg') or {})
-    attention = dict(layer.get('self_attn_cfg') or {})
-    attention.pop('rel_pos_encoding', None)
-    if changes['rel_pos_encoding']:
-        attention['rel_pos_encoding'] = copy.deepcopy(changes['rel_pos_encoding'])
-        for each in _parts(attention['rel_pos_encoding']):
+    if 'pos_encoding' in changes:
+        node.pop('encoder_pos', None)
+        for key in ('pos_encoding', 'positions'):
+            node[key] = copy.deepcopy(changes[key])
+    if 'rel_pos_encoding' in changes:
+        relative = copy.deepcopy(changes['rel_pos_encoding'])
+        for each in listed(relative):
             # An encoder knows no grid: that of its learned table, 25x42 cells, is 800x1333 pixels
             # at a stride of 32.
             for key, size in required_sizes(MODELS.get(each['type']),
                                             dict(grid_shape=LEARNED_GRID)).items():
                 each.setdefault(key, size)
-        node['rel_pos_sharing'] = changes['rel_pos_sharing']
-    node['layer_cfg'] = dict(layer, self_attn_cfg=attention)
+        layer = dict(node.get('layer_cfg') or {})
+        attention = dict(layer.get('self_attn_cfg') or {})
+        attention.pop('rel_pos_encoding', None)
+        node.pop('rel_pos_encoding', None)
+        if relative:
+            attention['rel_pos_encoding'] = relative
+            node['rel_pos_sharing'] = changes['rel_pos_sharing']
+        else:
+            node.pop('rel_pos_sharing', None)
+        node['layer_cfg'] = dict(layer, self_attn_cfg=attention)
 
 
 def _leave_without_decay(cfg: Config, path: tuple[str, ...]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mmposenc.checkpoint.encoding_names import SLOTS
 from mmposenc.encodings import ENCODINGS, RelativeEncoding, TokenEncoding
 from mmposenc.encodings.build import wrong_contract
 from mmposenc.engine.config.nodes import listed
@@ -47,10 +48,10 @@ class Entry:
     Attributes:
         name: as it was typed, or as a file of entries says.
         label: for people.
-        changes: what :func:`apply` sets: 'pos_encoding', 'positions', 'rel_pos_encoding',
-            'rel_pos_sharing' as a backbone takes them, and 'cfg', dotted keys of the config and
-            their values, for all else; and 'own', a key of :data:`OWN`, where the config's
-            encodings stay and these are added.
+        changes: what :func:`apply` sets: 'pos_encoding' with 'positions', and 'rel_pos_encoding'
+            with 'rel_pos_sharing', as a backbone takes them (what is not there stays), and 'cfg',
+            dotted keys of the config and their values, for all else; and 'own', a key of
+            :data:`OWN`, where these are added to the config's encodings.
     """
 
     name: str
@@ -127,28 +128,37 @@ def summed(word: str) -> tuple[str, dict[str, Any]]:
     """
     parts = [part.strip() for part in word.split('+')]
     own = [part for part in parts if part in OWN]
-    found = [named(part) for part in parts if part not in OWN]
-    if len(parts) > 1 and 'none' in parts:
-        raise ValueError("'none' is no part of a sum; leave it out")
+    found = [named(part) for part in parts if part not in (*OWN, 'none')]
+    alone = 'none' in parts
     if len(set(parts)) < len(parts) or len(own) > 1:
         raise ValueError('one encoding stands there twice')
+    if alone and own:
+        raise ValueError(f"'none' takes away what {own[0]!r} keeps; leave one out")
     start: dict[str, Any] = dict(zero_init=True) if own else {}
-    tokens = [{**cfg, **start} for _, kind, cfg in found if kind is TokenEncoding and cfg]
-    relative = [{**cfg, **start} for _, kind, cfg in found if kind is RelativeEncoding and cfg]
-    changes = changes_of(tokens, relative)
+    slots = [[{**cfg, **start} for _, kind, cfg in found if kind is contract and cfg]
+             for contract in (TokenEncoding, RelativeEncoding)]
+    changes = changes_of(*(slot if slot or alone else None for slot in slots))
     if own:
         changes['own'], = own
-    return ' + '.join([*(OWN[part] for part in own), *(label for label, _, _ in found)]), changes
+    label = ' + '.join([*(OWN[part] for part in own), *(label for label, _, _ in found)])
+    return (f'{label} alone' if label else 'none') if alone else label, changes
 
 
-def changes_of(tokens: list[Any], relative: list[Any], positions: Any = None,
-               sharing: str = 'layer', cfg: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The changes of an :class:`Entry`, of configs of encodings of both contracts."""
-    if len(relative) > 1:
-        relative = [dict(type='mmposenc.CombinedRPE', encodings=relative)]
-    return dict(pos_encoding=tokens if len(tokens) > 1 else next(iter(tokens), None),
-                positions=positions, rel_pos_encoding=next(iter(relative), None),
-                rel_pos_sharing=sharing, cfg=dict(cfg or {}))
+def changes_of(tokens: list[Any] | None, relative: list[Any] | None, positions: Any = None,
+               sharing: str = 'layer', cfg: Mapping[str, Any] | None = None
+               ) -> dict[str, Any]:
+    """The changes of an :class:`Entry`, of configs of encodings of both contracts; None leaves what
+    stands there."""
+    changes: dict[str, Any] = dict(cfg=dict(cfg or {}))
+    if tokens is not None:
+        changes |= dict(pos_encoding=_one_or_all(tokens), positions=positions)
+    if relative is not None:
+        changes |= dict(rel_pos_encoding=_one_or_all(relative), rel_pos_sharing=sharing)
+    return changes
+
+
+def _one_or_all(encodings: list[Any]) -> Any:
+    return encodings if len(encodings) > 1 else next(iter(encodings), None)
 
 
 def named(name: str, folder: Path = Path()) -> tuple[str, type, dict[str, Any] | None]:
@@ -278,13 +288,15 @@ def _entry(given: dict[str, Any], path: Path) -> Entry:
     if not isinstance(changed, dict) or not all(isinstance(key, str) for key in changed):
         raise ValueError(f'{where}: cfg={changed!r} must map dotted keys of the config to values, '
                          f'such as model.backbone.pool: gap')
-    tokens = _configs(given.get('pos_encoding'), TokenEncoding, f'{where}: pos_encoding', path)
-    relative = _configs(given.get('rel_pos_encoding'), RelativeEncoding,
-                        f'{where}: rel_pos_encoding', path)
+    tokens, relative = (
+        _configs(given[key], contract, f'{where}: {key}', path) if key in given else None
+        for key, contract in zip(SLOTS, (TokenEncoding, RelativeEncoding), strict=True))
     positions = given.get('positions')
     if positions is not None and not tokens:
         raise ValueError(f'{where}: positions={positions!r} without a pos_encoding to place there')
-    return Entry(name, label, changes_of(tokens, relative, positions, sharing, changed))
+    changes = changes_of(tokens, relative, positions, sharing, changed)
+    return Entry(name, label, changes | ({'rel_pos_sharing': sharing} if 'rel_pos_sharing' in given
+                                         else {}))
 
 
 def _configs(value: Any, contract: type, where: str, path: Path) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.registry import MODELS as ROOT
 from mmengine.registry import init_default_scope
 
+from mmposenc.checkpoint.encoding_names import SLOTS
 from mmposenc.class_index import CLASSES
 from mmposenc.engine.config.arguments import model_class
 from mmposenc.engine.config.nodes import bare_type, type_name
@@ -28,10 +29,11 @@ class Insertion(NamedTuple):
     Attributes:
         kind: 'backbone', 'pool' (a ResNet whose pooling they replace) or 'encoder'.
         path: its keys below ``model``.
-        type: of it, or of the detector around an encoder, for messages.
+        type: of it, or of the detector around an encoder: the config's, or this project's class
+            of the same name.
         cls: the class of a backbone; None of an encoder.
         takes: the arguments of that class.
-        options: a copy of what the config says there, in this project's arguments.
+        options: a copy of what the config says there.
     """
 
     kind: str
@@ -49,12 +51,14 @@ def find_insertion(cfg: Config) -> Insertion:
         ValueError: nothing does.
     """
     backbone = cfg.model.get('backbone') or ConfigDict()
-    cls, takes = class_and_arguments(cfg, backbone.get('type'))
-    for kind, needed in (('backbone', {'pos_encoding', 'rel_pos_encoding'}),
-                         ('pool', {'context_pool'})):
-        if needed <= takes:
-            return Insertion(kind, ('backbone',), type_name(backbone), cls, takes,
-                             _options(cfg, cls, backbone.to_dict()))
+    names = [(type_name(backbone), backbone.get('type'))]
+    if bare_type(backbone) in CLASSES['model']:  # this project's of another library's name
+        names.append((f'mmposenc.{bare_type(backbone)}',) * 2)
+    for name, each in names:
+        cls, takes = class_and_arguments(cfg, each)
+        for kind, needed in (('backbone', set(SLOTS)), ('pool', {'context_pool'})):
+            if needed <= takes:
+                return Insertion(kind, ('backbone',), name, cls, takes, backbone.to_dict())
     for path, known in (((), DETECTORS), (('panoptic_head', 'pixel_decoder'), PIXEL_DECODERS),
                         (('decode_head', 'pixel_decoder'), PIXEL_DECODERS)):
         node: Any = cfg.model
@@ -66,16 +70,8 @@ def find_insertion(cfg: Config) -> Insertion:
     raise ValueError(
         f'nothing in the model of this config takes position encodings: its backbone is '
         f'{type_name(backbone) or None!r}, its type {type_name(cfg.model)!r}. Needed: a backbone '
-        f'of mmposenc (PVT, ViT, DeiT, Swin, CPResNet), or one of {", ".join(DETECTORS)}, or a '
-        f'pixel decoder of MaskFormer or Mask2Former')
-
-
-def _options(cfg: Config, cls: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a backbone; of one under a library's name those of this project's."""
-    if not hasattr(cls, 'translated'):
-        return options
-    with ROOT.switch_scope_and_registry(scope_of(cfg)):
-        return {'type': options.pop('type'), **cls.translated(options)}
+        f'of mmposenc (PVT, ViT, DeiT, Swin, CPResNet) or of the name of one, or one of '
+        f'{", ".join(DETECTORS)}, or a pixel decoder of MaskFormer or Mask2Former')
 
 
 def build_backbone(cfg: Config, device: str = 'meta') -> Any:

@@ -1,27 +1,27 @@
 """The encodings of a model, and of the rows of papers' tables, in the words of an entry."""
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
 from mmengine.config import Config
 
-from mmposenc.backbones.archs import arch_options
-from mmposenc.backbones.swin_archs import ARCHS as SWINS
+from mmposenc.backbones.base import Backbone
+from mmposenc.backbones.swin import Swin
 from mmposenc.catalog import papers
-from mmposenc.checkpoint.pvt_archs import ARCHS as PVTS
-from mmposenc.checkpoint.vit_archs import ARCHS as VITS
 from mmposenc.engine.config.config import load_config
 from mmposenc.engine.config.nodes import listed
 from mmposenc.engine.config.testing import scope_of
+from mmposenc.openmmlab.mmdet.detr.positions import NAMED
 
-from .insertion import Insertion, find_insertion
+from .insertion import Insertion, build_backbone, find_insertion
 
 #: How a word of ``--encodings`` that names a table or a row begins.
 PREFIX = 'paper::'
 #: Arguments of backbones and encoders that are encodings, or say where they stand.
-_READ = {'type', 'pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing', 'window_bias',
+_READ = {'type', 'pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing',
          'context_pool', 'encoder_pos', 'pool'}
 #: Those that make a model larger, or its training another. With any other one a row differs in
 #: something that no encoding says.
@@ -36,10 +36,6 @@ _SIZES = {'arch', 'depth', 'stage_blocks', 'embed_dims', 'num_layers', 'depths',
 _FILLED_IN = {'embed_dims', 'head_dims', 'num_heads', 'grid_shape', 'num_prefix_embeds',
               'num_prefix_tokens', 'max_tokens'}
 _POOL = 'model.backbone.pool'
-#: Swin's own encodings by ``window_bias``.
-_WINDOW_BIASES: dict[Any, list[dict[str, Any]]] = {
-    False: [], True: [dict(type='mmposenc.RelativePositionBias', resize='geometric')],
-    'log_cpb': [dict(type='mmposenc.LogSpacedCPB')]}
 
 
 class Encodings(NamedTuple):
@@ -87,38 +83,28 @@ def own_encodings(cfg: Config, insertion: Insertion) -> Encodings:
 
 
 def _of_backbone(cfg: Config, insertion: Insertion) -> Encodings:
-    options, takes, relative = insertion.options, insertion.takes, []
-    if 'window_bias' in takes:
-        bias = options.get('window_bias')
-        if bias is None:
-            bias = SWINS.get(options.get('arch') or '', {}).get('window_bias', True)
-        relative += _WINDOW_BIASES[bias]
-    elif {'class_token', 'sr_ratios'} & takes:  # a ViT or PVT, whose arch may bring encodings
-        archs = VITS if 'class_token' in takes else PVTS
-        arch = options.get('arch', getattr(insertion.cls, 'arch', None))
-        options = arch_options(archs, (), arch, {
-            key: value for key, value in options.items() if key != 'arch'})
-    if options.get('rel_pos_encoding'):
-        relative.append(options['rel_pos_encoding'])
+    options = {name: insertion.options.get(name, each.default)
+               for name, each in inspect.signature(insertion.cls).parameters.items()}
     settings = {}
-    if 'window_bias' not in takes and scope_of(cfg) == 'mmpretrain':  # others have no choice
-        settings[_POOL] = options.get('pool', 'cls')
-    return Encodings(listed(options.get('pos_encoding') or []), relative, options.get('positions'),
-                     options.get('rel_pos_sharing', 'layer'), settings)
+    if issubclass(insertion.cls, Backbone):
+        built = build_backbone(cfg)
+        options |= built.encoding_configs
+        if not issubclass(insertion.cls, Swin) and scope_of(cfg) == 'mmpretrain':
+            settings[_POOL] = built.pool  # others have no choice
+    return Encodings(listed(options['pos_encoding']), listed(options['rel_pos_encoding']),
+                     options['positions'], options['rel_pos_sharing'], settings)
 
 
 def _of_encoder(cfg: Config, options: dict[str, Any]) -> Encodings:
-    absolute = options.get('encoder_pos', 'sine')
+    absolute = options.get('encoder_pos', None if 'pos_encoding' in options else 'sine')
     tokens, positions = listed(options.get('pos_encoding') or []), options.get('positions')
-    names = {'sine': 'mmposenc.SinCosPositionEncoding',
-             'learned': 'mmposenc.LearnedPositionEmbedding'}
     if absolute is not None:
         # An entry has one list of places for all its encodings; the first layer is the usual one.
         if positions is not None and list(positions) != [0]:
             raise ValueError(f'encoder.positions={positions} beside encoder_pos={absolute!r}: an '
                              'entry has one list of places')
         positions = None
-        tokens.insert(0, dict(type=names[absolute]) if absolute in names else absolute)
+        tokens.insert(0, NAMED[absolute] if isinstance(absolute, str) else absolute)
     attention = (options.get('layer_cfg') or {}).get('self_attn_cfg') or {}
     relative = options.get('rel_pos_encoding') or attention.get('rel_pos_encoding')
     key_pos = (cfg.model.get('decoder') or {}).get('key_pos', 'sine')

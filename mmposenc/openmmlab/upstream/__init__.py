@@ -15,8 +15,10 @@ from typing import Any, ClassVar, NamedTuple
 from mmengine.registry import DefaultScope
 from torch import nn
 
+from ...backbones.archs import replaced_encodings
 from ...backbones.checkpoints import fitted_weights
 from ...checkpoint import recognise
+from ...checkpoint.encoding_names import SLOTS
 from ...dependencies import how_to_get
 from ...terminal.messages import suggest
 
@@ -67,7 +69,10 @@ class DropIn(nn.Module):
                               for name in theirs)]))
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**self.translated(options))
+        encodings = {slot: options.pop(slot) for slot in SLOTS if slot in options}
+        arguments = self.translated(options)
+        super().__init__(**{**arguments, **encodings})
+        self.replaced_encodings = replaced_encodings(type(self), arguments, encodings)
         self.register_load_state_dict_pre_hook(_convert)
 
     @classmethod

@@ -27,7 +27,9 @@ from .positions import (
     masks_exactly,
     padding_masks,
     position_tokens,
+    replaced_sines,
     reset_encodings,
+    take_absolute,
 )
 from .relation import Boxes, add_relations
 
@@ -52,7 +54,8 @@ class Encoded:
 
     def _init_layers(self: Any) -> None:
         encoder_cfg, decoder_cfg = copy.copy(self.encoder), copy.copy(self.decoder)
-        self.encoder_pos = encoder_cfg.pop('encoder_pos', 'sine')
+        self.encoder_pos = take_absolute(encoder_cfg)
+        self.replaced_encodings = replaced_sines(self.encoder_pos, encoder_cfg.get('pos_encoding'))
         self.key_pos = self._pop_key_pos(decoder_cfg)
         for name, kind, needs in (('encoder.encoder_pos', self.encoder_pos, self.needs_encoder_pos),
                                   ('decoder.key_pos', self.key_pos, self.needs_key_pos)):

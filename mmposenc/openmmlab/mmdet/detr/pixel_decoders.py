@@ -13,7 +13,13 @@ from mmposenc.detr.encoders import DetrEncoder
 
 from .detectors import one_layer
 from .encoders import DeformableEncoder
-from .positions import build_position, position_tokens, reset_encodings
+from .positions import (
+    build_position,
+    position_tokens,
+    replaced_sines,
+    reset_encodings,
+    take_absolute,
+)
 
 
 class _Encoded:
@@ -26,11 +32,12 @@ class _Encoded:
 
     def __init__(self: Any, *args: Any, encoder: dict[str, Any], **kwargs: Any) -> None:
         cfg = copy.copy(encoder)
-        encoder_pos = cfg.pop('encoder_pos', 'sine')
+        encoder_pos = take_absolute(cfg)
         built = self.encoder_type(**cfg)
         super().__init__(  # type: ignore[call-arg]
             *args, encoder=one_layer(built, cfg), **kwargs)
         self.encoder = built
+        self.replaced_encodings = replaced_sines(encoder_pos, cfg.get('pos_encoding'))
         if encoder_pos != 'sine':
             setattr(self, self.sine_name, MapPositions(encoder_pos, built.embed_dims))
 

@@ -8,14 +8,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mmposenc.backbones.archs import replaced_encodings
 from mmposenc.encodings.absolute import LearnedPositionEmbedding
 from mmposenc.encodings.base import TokenEncoding
-from mmposenc.encodings.build import build_encoding
+from mmposenc.encodings.build import build_encoding, listed, resolve
+from mmposenc.encodings.placement import EncodingConfigs
 from mmposenc.functional.grids import whole_cells
 from mmposenc.functional.masking import extents_to_mask, map_to_tokens
 
 #: Grid of the learned table; it is resized to the valid grid of each image.
 LEARNED_GRID = (25, 42)
+#: Absolute encodings by their names; that of the sines stands for those of mmdet's detector.
+NAMED = {'sine': dict(type='mmposenc.SinCosPositionEncoding'),
+         'learned': dict(type='mmposenc.LearnedPositionEmbedding')}
 
 
 def build_position(kind: Any, embed_dims: int, argument: str) -> nn.Module | None:
@@ -41,6 +46,49 @@ def build_position(kind: Any, embed_dims: int, argument: str) -> nn.Module | Non
             return module
     raise ValueError(f"{argument}={kind!r} must be 'sine', 'learned', None, or the config of an "
                      f'absolute encoding such as LearnedPositionEmbedding')
+
+
+def take_absolute(encoder: dict[str, Any]) -> Any:
+    """Take the absolute encoding of queries and keys out of an encoder's arguments.
+
+    It is ``encoder_pos``. Without it, a given ``pos_encoding`` replaces the sines, with the
+    absolute encoding that is in it, or with none.
+
+    Args:
+        encoder: changed in place.
+
+    Returns:
+        As ``kind`` in :func:`build_position`.
+
+    Raises:
+        ValueError: ``pos_encoding`` has several absolute encodings.
+    """
+    if 'encoder_pos' in encoder or 'pos_encoding' not in encoder:
+        return encoder.pop('encoder_pos', 'sine')
+    absolute = []
+    for each in listed(encoder['pos_encoding']):
+        known = encoder.get('positions') is None and isinstance(each, dict) and 'type' in each
+        kind: Any = resolve(each['type'], 'encoder.pos_encoding') if known else None
+        if getattr(kind, 'default_positions', None) == (-1,):
+            absolute.append(each)
+    if len(absolute) > 1:
+        raise ValueError(f'encoder.pos_encoding: {len(absolute)} absolute encodings; it takes one')
+    if absolute:
+        encoder['pos_encoding'] = [each for each in listed(encoder['pos_encoding'])
+                                   if each is not absolute[0]] or None
+    return next(('sine' if each == NAMED['sine'] else each for each in absolute), None)
+
+
+def replaced_sines(kind: Any, between: EncodingConfigs) -> dict[str, str]:
+    """What took the place of mmdet's sines, see :func:`.backbones.archs.replaced_encodings`.
+
+    Args:
+        kind: as in :func:`build_position`.
+        between: ``pos_encoding`` of the encoder.
+    """
+    absolute = NAMED.get(kind, kind) if isinstance(kind, str) else kind
+    return replaced_encodings(nn.Module, {'pos_encoding': NAMED['sine']},
+                              {'pos_encoding': [*listed(absolute), *listed(between)]})
 
 
 def position_tokens(kind: Any, module: nn.Module | None, sine: nn.Module, feature: Tensor,
