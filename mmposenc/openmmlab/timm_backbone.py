@@ -4,9 +4,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from mmengine.logging import print_log
 from mmengine.model import BaseModule
 from torch import Tensor
 
+from ..backbones.archs import replaced_encodings
+from ..checkpoint.encoding_names import SLOTS
 from ..checkpoint.files import read_checkpoint
 from ..checkpoint.rules import shown
 from ..encodings.base import RelativeConfig
@@ -30,11 +33,10 @@ class TimmBackbone(BaseModule):
         name: a name of ``timm.create_model``.
         img_size: side in pixels of the images that its tables are created for; other sizes work.
         pos_encoding, positions, rel_pos_encoding, rel_pos_sharing: as in
-            :func:`mmposenc.integrations.timm.add_encoding`. If the model already has the encoding,
-            and ``positions`` is None, timm's module is kept: ``pos_embed`` for
-            LearnedPositionEmbedding, Swin's table for RelativePositionBias, Swin V2's for
-            LogSpacedCPB.
-        keep_own: keep timm's encodings and add these.
+            :func:`mmposenc.integrations.timm.add_encoding`. 'own', the default, also in a list, is
+            timm's own encoding. So is one that equals it, with ``positions`` None:
+            LearnedPositionEmbedding for ``pos_embed``, RelativePositionBias for Swin's table,
+            LogSpacedCPB for Swin V2's.
         options: further arguments of ``timm.create_model``, such as ``dict(drop_path_rate=0.1)``.
         init_cfg: ``dict(type='Pretrained', checkpoint=...)``, a file of timm, 'hf://OWNER/NAME' or
             'timm://MODEL'; timm resizes its tables. Encodings that the file does not have keep
@@ -44,9 +46,10 @@ class TimmBackbone(BaseModule):
         ValueError: timm has no such model, or encodings cannot be added to it.
     """
 
-    def __init__(self, name: str, img_size: int = 224, pos_encoding: EncodingConfigs = None,
-                 positions: Positions = None, rel_pos_encoding: RelativeConfig | None = None,
-                 rel_pos_sharing: str = 'layer', keep_own: bool = False,
+    def __init__(self, name: str, img_size: int = 224,
+                 pos_encoding: EncodingConfigs | str = 'own', positions: Positions = None,
+                 rel_pos_encoding: RelativeConfig | str | None = 'own',
+                 rel_pos_sharing: str = 'layer',
                  options: dict[str, Any] | None = None,
                  init_cfg: dict[str, Any] | None = None) -> None:
         super().__init__(init_cfg)
@@ -57,19 +60,21 @@ class TimmBackbone(BaseModule):
         self.block_names = [name for name, each in self.named_modules() if each in blocks]
         table = bool(plain) and plain[0].pos_embed is not None
         bias = bool(stages) or getattr(plain[0], 'rope', None) is not None
-        keeps_table = keeps_bias = keep_own
-        if table and positions is None:
-            tokens = listed(pos_encoding)
-            others: Any = [each for each in tokens if not _is(each, 'LearnedPositionEmbedding')]
-            if len(others) < len(tokens):
-                keeps_table, pos_encoding = True, others or None
         module = next((each for each in _SWINS if _in_modules(name, [each])), '')
-        if _is(rel_pos_encoding, _OWN_BIASES.get(module, '')):
-            keeps_bias, rel_pos_encoding = True, None
+        own_bias = _OWN_BIASES.get(module, '')
+        keeps_table, pos_encoding = _without_own(
+            pos_encoding, 'LearnedPositionEmbedding' if table and positions is None else '')
+        keeps_bias, rel_pos_encoding = _without_own(rel_pos_encoding, own_bias)
         drops = dict(drop_pos_embed=table and not keeps_table, drop_rel_pos=bias and not keeps_bias)
         if pos_encoding or rel_pos_encoding or any(drops.values()):
             integration.add_encoding(self.model, pos_encoding, rel_pos_encoding, positions,
                                      rel_pos_sharing=rel_pos_sharing, **drops)
+        dropped = [dict(type=kind) for kind in ('LearnedPositionEmbedding',
+                                                own_bias or 'RotaryEmbedding')]
+        self.replaced_encodings = replaced_encodings(
+            type(self), {slot: each if drop else None for slot, each, drop
+                         in zip(SLOTS, dropped, drops.values(), strict=True)},
+            dict(pos_encoding=pos_encoding, rel_pos_encoding=rel_pos_encoding))
         self.out_channels = int(self.model.head_hidden_size)
         self.patch_size = int(self.model.feature_info[-1]['reduction'])  # of the coarsest map
         self.strides: tuple[int, ...] = ()
@@ -107,7 +112,10 @@ class TimmBackbone(BaseModule):
         for what, keys in (('missing', found.missing_keys), ('unexpected', others)):
             if keys:
                 raise ValueError(f'{file} does not fit timm:{self.name}: {what}: {shown(keys)}')
-        self.model.load_state_dict(plain.state_dict(), strict=False)
+        dropped = self.model.load_state_dict(plain.state_dict(), strict=False).unexpected_keys
+        if dropped:
+            print_log(f'{file}: left out, as the model lacks these encodings: {shown(dropped)}',
+                      'current')
         self._is_init = True
 
     def forward(self, x: Tensor) -> tuple[Tensor]:
@@ -125,6 +133,12 @@ class TimmBackbone(BaseModule):
         grid = self.model.patch_embed.dynamic_feat_size(tuple(image_size))
         prefix, cells = split_prefix(out, self.model.num_prefix_tokens)
         return tokens_to_map(cells.contiguous(), grid), prefix
+
+
+def _without_own(encodings: Any, name: str) -> tuple[bool, Any]:
+    """Whether timm's own encoding is among these, as 'own' or by its name here, and the others."""
+    others = [each for each in listed(encodings) if each != 'own' and not _is(each, name)]
+    return len(others) < len(listed(encodings)), others[0] if len(others) == 1 else others or None
 
 
 def _is(cfg: Any, name: str) -> bool:

@@ -28,6 +28,7 @@ MODELS = {'vit_tiny_patch16_224': VIT, 'eva02_tiny_patch14_224': VIT,
           'swin_tiny_patch4_window7_224': SWIN, 'swinv2_tiny_window8_256': SWIN}
 PEG = dict(type='mmposenc.PEG')
 TABLE = dict(type='mmposenc.LearnedPositionEmbedding')
+NONE = dict(pos_encoding=None, rel_pos_encoding=None)
 
 
 def backbone(name, **kwargs):
@@ -41,7 +42,7 @@ def own(name):
 
 
 @pytest.mark.parametrize('name, kwargs', [
-    *((name, dict(keep_own=True)) for name in MODELS),
+    *((name, {}) for name in MODELS),
     ('vit_tiny_patch16_224', dict(pos_encoding=TABLE)),
     ('swin_tiny_patch4_window7_224',
      dict(rel_pos_encoding=dict(type='mmposenc.RelativePositionBias', resize='geometric'))),
@@ -55,7 +56,7 @@ def test_with_its_own_encodings_the_features_are_timms_to_the_bit(name, kwargs):
 @pytest.mark.parametrize('name', MODELS)
 def test_without_any_nothing_tells_where_a_patch_lies(name):
     """A ViT's patches of 8 pixels change their places; a Swin's windows would change with them."""
-    model, keeps = backbone(name).double(), backbone(name, keep_own=True).double()
+    model, keeps = backbone(name, **NONE).double(), backbone(name).double()
     tables = ('pos_embed', 'position_bias_table', 'cpb_mlp')
     assert not any(word in key for key in model.state_dict() for word in tables)
     x = torch.randn(1, 3, 32, 32, dtype=torch.float64)
@@ -82,7 +83,7 @@ def test_weights_of_timm_are_read_and_new_encodings_stay(tmp_path):
     with torch.no_grad():
         torch.testing.assert_close(same(x)[0], trained.forward_head(
             trained.forward_features(x), pre_logits=True))
-    without = backbone(name, init_cfg=init)
+    without = backbone(name, **NONE, init_cfg=init)
     without.init_weights()
     assert torch.equal(without.model.cls_token, trained.cls_token)
     torch.save({'cls_token': trained.cls_token}, tmp_path / 'w.pth')
@@ -114,7 +115,7 @@ def folder(tmp_path, monkeypatch):
     ('timm:vit_tiny_patch16_224.mine', 'Invalid pretrained tag'),
     ('timm:resnet50', 'timm:resnet50 takes no encodings'),
     ('timm:beit_base_patch16_224', 'timm:beit_base_patch16_224 takes no encodings'),
-    ('timm:deit_tiny_distilled_patch16_224', 'cannot run without its pos_embed'),
+    ('timm:deit_tiny_distilled_patch16_224', '2 of 2 do not fit mmposenc.TimmBackbone'),
     ('timm:vit_tiny_patch16_224 --img-size 40', 'images of 40x40 pixels: .*divisible by patch'),
     ('timm:vit_tiny_patch16_224 --checkpoint w.pth', 'w.pth: there is no such file'),
     ('mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py --img-size 32',
@@ -156,17 +157,16 @@ def test_the_command_trains_and_compares(folder, name, less, monkeypatch):
         ('finished', 2, '')] * 2
 
 
-def test_an_entry_keeps_timms_beside_its_own(tmp_path):
-    """As docs/timm.md says it, and what the others replace."""
-    (tmp_path / 'e.yaml').write_text(
-        '{name: both, rel_pos_encoding: irpe-k, cfg: {model.backbone.keep_own: true}}')
+def test_what_replaces_timms_encodings():
     cfg = timm_config('timm:vit_tiny_patch16_224', 32)
     cfg.model.backbone.options, cfg.model.head.in_channels = VIT, 32
     found = {}
-    for entry in read_entries([str(tmp_path / 'e.yaml'), 'none', 'irpe-k', 'learned',
-                               'keep+irpe-k']):
+    for entry in read_entries(['none', 'irpe-k', 'learned', 'keep+peg', 'none+irpe-k']):
         check_fits(cfg, entry, [1, 2])
-        keys = build_backbone(apply(cfg, entry)).state_dict()
+        model = build_backbone(apply(cfg, entry))
+        keys = model.state_dict()
         found[entry.name] = ('model.pos_embed' in keys, any('rel_pos' in key for key in keys))
-    assert found == {'both': (True, True), 'none': (False, False), 'irpe-k': (False, True),
-                     'learned': (True, False), 'keep+irpe-k': (True, True)}
+        said = 'pos_encoding: none in place of LearnedPositionEmbedding'
+        assert model.replaced_encodings['pos_encoding'] == said * entry.name.startswith('none')
+    assert found == {'none': (False, False), 'irpe-k': (True, True), 'learned': (True, False),
+                     'keep+peg': (True, False), 'none+irpe-k': (False, True)}

@@ -63,10 +63,9 @@ def test_every_part_has_the_rate_of_its_depth(name, sharing):
     encodings, positions = [dict(type='PEG'), dict(type='ContextPool')], 'every'
     if sharing == 'layer':
         encodings, positions = [dict(type='LearnedPositionEmbedding')], (-1,)
-    options = dict(rel_pos_encoding=None) if name == 'swin' else {}
     model = model_of(BUILD[name](
         pos_encoding=encodings, positions=positions, rel_pos_sharing=sharing,
-        rel_pos_encoding=dict(type='RelativePositionBias'), **options))
+        rel_pos_encoding=dict(type='RelativePositionBias')))
     scales = layer_scales(model, 0.5)
     assert scales.keys() == dict(model.named_parameters()).keys()
     for parameter, scale in scales.items():

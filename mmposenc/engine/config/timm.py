@@ -46,7 +46,7 @@ def timm_config(name: str, img_size: int | None = None, checkpoint: str | None =
         cfg.model.backbone.init_cfg = dict(type='Pretrained', checkpoint=checkpoint)
     try:
         with torch.device('meta'), torch.no_grad():
-            backbone = MODELS.build({**cfg.model.backbone, 'keep_own': True}).eval()
+            backbone = MODELS.build(cfg.model.backbone).eval()
             backbone(torch.zeros(1, 3, side, side))
     except (AssertionError, RuntimeError) as error:
         raise ValueError(f'{name}: images of {side}x{side} pixels: {describe(error)}') from error

@@ -82,10 +82,10 @@ def _with_own(cfg: Config, insertion: Insertion, changes: dict[str, Any]) -> dic
         raise ValueError("load_from loads the config's own encodings only where they stand in the "
                          'file and in that size; name the file as Pretrained in '
                          'model.backbone.init_cfg')
-    sums = [[*standing, *added[slot]] if slot in added else None
-            for slot, standing in zip(SLOTS, (own.tokens, own.relative), strict=True)]
-    return {**changes_of(*sums, own.positions, own.sharing, changes['cfg']), 'own': changes['own'],
-            'added': changes}
+    tokens, relative = ([*standing, *added[slot]] if slot in added else None for slot, standing
+                        in zip(SLOTS, (own.tokens, own.relative), strict=True))
+    sums = changes_of(tokens, relative, own.positions, own.sharing, changes['cfg'])
+    return {**sums, 'own': changes['own'], 'added': changes}
 
 
 def _resize_own(cfg: Config, node: Any, insertion: Insertion, changes: dict[str, Any]) -> None:
