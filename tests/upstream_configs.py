@@ -62,8 +62,7 @@ def _names_one(file):
 
 @functools.lru_cache(None)
 def backbones(library):
-    """(name, its config without weights, names of the files that have it) for each different one in
-    the configs of a library."""
+    """(name, its config, names of the files that have it) for each different one of a library."""
     found = {}
     for file in sorted(folder(library).rglob('*.py')):
         name = file.relative_to(folder(library)).as_posix()
