@@ -1,46 +1,29 @@
-"""Attention with a relative encoding, for all attention modules: checks, grids, padding, the choice
-of an implementation, and the reference that all must equal."""
+"""Attention with a relative encoding, for all attention modules: checks, grids and padding."""
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import torch
 import torch.jit._trace
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.masking import check_mask
-from ..functional.tracing import is_compiling, is_exporting, is_transforming, may_read
-from .fast.choice import fastest, fold_vectors
-from .fast.chunked import chunked
-from .fast.flex import flex
-from .fast.sdpa import sdpa
+from ..functional.tracing import is_compiling
+from .compute import checked_implementation, compute
 from .padded import attend_by_image, attend_on_own_extents, valid_keys
-from .terms import DenseBias, Problem, Term, split
+from .terms import Problem
 
 if TYPE_CHECKING:  # encodings import terms, with this package
-    from typing_extensions import Unpack
-
     from ..encodings.base import RelativeEncoding
 
 
-class Options(TypedDict, total=False):
-    """Further arguments of :func:`attend`."""
-
-    key_padding_mask: Tensor | None
-    query_padding_mask: Tensor | None
-    attn_mask: Tensor | None
-    regions: Tensor | None
-    dropout_p: float
-    need_weights: bool
-    implementation: str
-
-
 def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding | None = None,
-           q_grid: GridLike | None = None, k_grid: GridLike | None = None,
-           **options: Unpack[Options]) -> tuple[Tensor, Tensor | None]:
+           q_grid: GridLike | None = None, k_grid: GridLike | None = None, *,
+           key_padding_mask: Tensor | None = None, query_padding_mask: Tensor | None = None,
+           attn_mask: Tensor | None = None, regions: Tensor | None = None, dropout_p: float = 0.0,
+           need_weights: bool = False, implementation: str = 'auto'
+           ) -> tuple[Tensor, Tensor | None]:
     """Attention softmax(q k^T * head_dims ** -0.5 + encoding) v, by default in the fastest way.
 
     Args:
@@ -70,184 +53,49 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
     Raises:
         ValueError: shapes, grids, a mask or the implementation do not fit.
     """
-    return attend_qkv((q, k, v), rel_pos_encoding, q_grid, k_grid, options)
-
-
-def attend_qkv(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_grid: GridLike | None,
-               k_grid: GridLike | None, options: Options) -> tuple[Tensor, Tensor | None]:
-    """:func:`attend` for three tensors, or for one joint tensor (B, L, 3, heads, head_dims), whose
-    gradient then needs no concatenation."""
     refuse_tracing()
-    q, k, v = split(qkv)
-    implementation = checked_implementation(options.get('implementation', 'auto'))
-    need_weights = options.get('need_weights', False)
-    if need_weights and implementation not in ('auto', 'reference'):
+    if checked_implementation(implementation) not in ('auto', 'reference') and need_weights:
         raise ValueError(f"implementation={implementation!r} gives no weights "
                          f"(need_weights=True); use 'auto' or 'reference'")
-    grids = None if encoding is None else _check_grids(q, k, encoding, q_grid, k_grid)
-    _check_masks(q, k, options)
-    padding = options.get('key_padding_mask')
-    if padding is None:
-        return _run(qkv, encoding, grids, None, options)
-    padding, has_key = _check_padding(k, padding)
-    has_masks = any(options.get(name) is not None for name in ('attn_mask', 'regions'))
+    problem = Problem(q, k, v, query_padding=query_padding_mask, attn_mask=attn_mask,
+                      regions=regions, dropout_p=dropout_p, need_weights=need_weights,
+                      implementation=implementation)
+    encoding = rel_pos_encoding
+    if encoding is not None:
+        query, key = _check_grids(q, k, encoding, q_grid, k_grid)
+        problem = problem._replace(query=query, key=key, prefix=encoding.num_prefix_tokens)
+    _check_masks(problem)
+    if attn_mask is not None:
+        problem = problem._replace(attn_mask=attn_mask[(None,) * (4 - attn_mask.dim())])
+    if key_padding_mask is None:
+        return compute(problem, encoding)
+    padding, has_key = _check_padding(k, key_padding_mask)
+    plain = implementation == 'auto' and not need_weights and attn_mask is None and regions is None
     # Each image on a grid of its own; without its padded keys, if that is faster; or with a mask.
-    if encoding is not None and grids is not None and not encoding.cellwise:
-        out, weights = attend_on_own_extents(_run, (q, k, v), encoding, grids, options)
-    elif implementation == 'auto' and not need_weights and not has_masks and (
-            parts := valid_keys(q, padding, encoding, grids)) is not None:
-        out, weights = attend_by_image(_run, (q, k, v), encoding, parts, options)
+    if encoding is not None and not encoding.cellwise:
+        out, weights = attend_on_own_extents(problem, encoding, key_padding_mask)
+    elif plain and (parts := valid_keys(problem, padding, encoding)) is not None:
+        out, weights = attend_by_image(problem, encoding, parts)
     else:
         # Their weights are zero, which times infinity would be NaN.
-        hidden = options['key_padding_mask'][:, None, :, None]  # type: ignore[index]
-        qkv = (q, k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0))
-        out, weights = _run(qkv, encoding, grids, padding, options)
+        hidden = key_padding_mask[:, None, :, None]
+        out, weights = compute(problem._replace(
+            k=k.masked_fill(hidden, 0.0), v=v.masked_fill(hidden, 0.0), key_padding=padding),
+            encoding)
     # An image of only padding gets no gradient.
     nobody = ~has_key[:, None, None, None]
     return (out.masked_fill(nobody, 0.0),
             None if weights is None else weights.masked_fill(nobody, 0.0))
 
 
-def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
-         grids: tuple[Grid, Grid] | None, padding: Tensor | None, options: Options
-         ) -> tuple[Tensor, Tensor | None]:
-    """Attention of all images together: rotations, the weighted sum with the terms that take part
-    in it, then the terms that do not."""
-    mask = options.get('attn_mask')
-    mask = None if mask is None else mask[(None,) * (4 - mask.dim())]
-    problem = Problem(qkv, key_padding=padding, attn_mask=mask,
-                      regions=options.get('regions'), dropout_p=options.get('dropout_p', 0.0))
-    of_values: list[Term] = []  # added to the output whatever the weights
-    if encoding is not None and grids is not None:
-        if encoding.has_rotation:
-            q, k, v = split(qkv)
-            v = encoding.turn_values(v, *grids)
-            problem = problem._replace(qkv=(*encoding.rotate(q, k, *grids), v))
-        terms = [term.within(problem.regions) for term in encoding.terms(*grids)]
-        of_values = [term for term in terms if not term.reads_weights]
-        problem = problem._replace(terms=[term for term in terms if term.reads_weights],
-                                   query=grids[0], key=grids[1], prefix=encoding.num_prefix_tokens)
-    opened, without_keys = open_queries(problem)
-    out, weights = _weighted(opened, options)
-    if encoding is not None and grids is not None and encoding.has_rotation:
-        out = encoding.turn_back(out, *grids)
-    q, _, v = split(qkv)
-    for term in of_values:
-        out = out + term.output(q, v, padding, problem.regions)
-    if without_keys is not None:
-        out = out.masked_fill(without_keys, 0.0)
-        weights = None if weights is None else weights.masked_fill(without_keys, 0.0)
-    return out, weights
-
-
-def open_queries(problem: Problem) -> tuple[Problem, Tensor | None]:
-    """The problem in which queries that may attend to no key attend to some, so that no softmax is
-    over nothing; and which they are, (B or 1, heads or 1, Lq, 1), to clear what they get. None
-    where every query has a key: one of its image, or of its region."""
-    both = problem.regions is not None and problem.key_padding is not None
-    if problem.attn_mask is None and not both:
-        return problem, None
-    q, k, _ = split(problem.qkv)
-    others = problem._replace(attn_mask=None).mask(None, torch.bool)
-    mask = _joined(problem.attn_mask, others)
-    assert mask is not None
-    without_keys = ~(mask if mask.dtype == torch.bool else mask != float('-inf')).any(
-        -1, keepdim=True)
-    if both:  # in one mask, which can be opened
-        problem = problem._replace(regions=None, key_padding=None)
-    elif problem.attn_mask is not None:
-        mask = problem.attn_mask
-    mask = mask.expand(*mask.shape[:2], q.shape[2], k.shape[2])
-    if mask.dtype == torch.bool:
-        return problem._replace(attn_mask=mask | without_keys), without_keys
-    bias = DenseBias(mask.masked_fill(without_keys, 0.0))
-    return problem._replace(terms=[*problem.terms, bias], attn_mask=None), without_keys
-
-
-def _joined(mask: Tensor | None, keep: Tensor | None) -> Tensor | None:
-    """A mask, bool or floating, that also leaves out what ``keep`` does not keep."""
-    if mask is None or keep is None:
-        return keep if mask is None else mask
-    return mask & keep if mask.dtype == torch.bool else mask.masked_fill(~keep, float('-inf'))
-
-
-def _weighted(problem: Problem, options: Options) -> tuple[Tensor, Tensor | None]:
-    """The weighted sum of values, by the requested implementation."""
-    if options.get('need_weights', False):
-        return reference(problem, need_weights=True)
-    implementation = options.get('implementation', 'auto')
-    problem = problem if implementation == 'reference' else fold_vectors(problem)
-    return _COMPUTE[choose(problem, implementation)](problem), None
-
-
-def choose(problem: Problem, implementation: str = 'auto') -> str:
-    """The implementation to run. It is the reference where a program is exported, which does not
-    know the sizes of chunks; where it is compiled, which fuses look-ups by itself; on the meta
-    device, where operations are counted; and under ``torch.func``, which transforms nothing else.
-    """
-    if is_exporting() or is_transforming():
-        return 'reference'
-    if implementation == 'auto' and not may_read(problem.qkv[0]):
-        return 'reference'
-    return fastest(problem) if implementation == 'auto' else implementation
-
-
-def reference(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
-    """Attention by all logits (B, heads, Lq, Lk); the other implementations must equal it."""
-    q, k, v = split(problem.qkv)
-    scaled = q * problem.scale
-    logits = [term.dense(scaled, k) for term in problem.terms if not term.on_values]
-    on_values = [term for term in problem.terms if term.on_values]
-    bias = problem.mask(sum(logits[1:], logits[0]) if logits else None, q.dtype)
-    if not (need_weights or on_values) and use_sdpa(bias, q):
-        return F.scaled_dot_product_attention(
-            q, k, v, attn_mask=bias, dropout_p=problem.dropout_p, scale=problem.scale), None
-    scores = scaled @ k.transpose(-2, -1)
-    if bias is not None:
-        scores = (scores.masked_fill(~bias, float('-inf')) if bias.dtype == torch.bool
-                  else scores + bias)
-    weights = scores.softmax(-1).to(v.dtype)
-    if problem.dropout_p > 0.0:
-        weights = F.dropout(weights, problem.dropout_p)
-    out = weights @ v
-    for term in on_values:
-        out = out + term.dense_values(weights)
-    return out, weights if need_weights else None
-
-
-def use_sdpa(bias: Tensor | None, q: Tensor) -> bool:
-    """Whether to use SDPA: on a CPU it is slow for a mask that needs a gradient."""
-    return bias is None or not bias.requires_grad or q.device.type != 'cpu'
-
-
-_COMPUTE: dict[str, Callable[[Problem], Tensor]] = {
-    'reference': lambda problem: reference(problem)[0], 'sdpa': sdpa, 'chunked': chunked,
-    'flex': flex}
-#: Values of ``implementation``.
-IMPLEMENTATIONS = ('auto', *_COMPUTE)
-
-
-def checked_implementation(implementation: str) -> str:
-    """The implementation, after a check.
-
-    Raises:
-        ValueError: there is no such implementation.
-    """
-    if implementation not in IMPLEMENTATIONS:
-        raise ValueError(f'implementation={implementation!r} must be one of '
-                         f'{", ".join(IMPLEMENTATIONS)}')
-    return implementation
-
-
-def _check_masks(q: Tensor, k: Tensor, options: Options) -> None:
+def _check_masks(problem: Problem) -> None:
     """Raise ValueError if a mask has another kind of numbers, or does not fit."""
-    attn_mask, regions = options.get('attn_mask'), options.get('regions')
-    query_padding = options.get('query_padding_mask')
-    if query_padding is not None:
-        check_mask(query_padding, (q.shape[0], q.shape[2]), 'query_padding_mask')
+    attn_mask, regions = problem.attn_mask, problem.regions
+    batch, heads, queries, keys = *problem.q.shape[:3], problem.k.shape[2]
+    if problem.query_padding is not None:
+        check_mask(problem.query_padding, (batch, queries), 'query_padding_mask')
     if is_compiling():  # sizes that are compared would be part of the graph
         return
-    batch, heads, queries, keys = *q.shape[:3], k.shape[2]
     if attn_mask is not None:
         if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
             raise ValueError(f'attn_mask has dtype {attn_mask.dtype}; bool (True = may attend) or '

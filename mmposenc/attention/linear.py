@@ -86,8 +86,9 @@ def some_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
 
 def split_heads(x: Tensor, num_heads: int, parts: int = 1) -> tuple[Tensor, ...]:
     """(B, L, parts * C) to ``parts`` tensors (B, heads, L, head_dims)."""
-    split: Tensor = x.unflatten(-1, (parts, num_heads, -1))
-    return split.permute(2, 0, 3, 1, 4).unbind(0)
+    joint: Tensor = x.unflatten(-1, (parts, num_heads, -1))
+    # Their gradients are put together with one copy, in the order of x.
+    return tuple(each.transpose(1, 2) for each in joint.unbind(2))
 
 
 def join_heads(out: Tensor) -> Tensor:

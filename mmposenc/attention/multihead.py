@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from ..functional.grids import Grid, GridLike, check_tokens
-from .attend import Options, attend_qkv, checked_implementation
+from .attend import attend
+from .compute import checked_implementation
 from .cosine import CosineScale
 from .linear import (
     Linear,
@@ -17,11 +18,8 @@ from .linear import (
     some_channels,
     split_heads,
 )
-from .terms import split
 
 if TYPE_CHECKING:  # encodings import terms, with this package
-    from typing_extensions import Unpack
-
     from ..encodings.base import RelativeConfig, RelativeEncoding
 
 
@@ -108,24 +106,24 @@ class MultiheadAttention(nn.Module):
 
     def _project(self, x: Tensor, x_qk: Tensor | None = None, grid: Grid | None = None,
                  padding: Tensor | None = None) -> tuple[Tensor, ...]:
-        """q, k, v, each (B, heads, L, head_dims), or one (B, L, 3, heads, head_dims); a subclass
-        may look at the grid and its padding (B, L)."""
+        """q, k, v, each (B, heads, L, head_dims); a subclass may look at the grid and its padding
+        (B, L)."""
         if x_qk is not None:
             qk = some_channels(self.qkv, x_qk, slice(2 * self.embed_dims))
             v = some_channels(self.qkv, x, slice(2 * self.embed_dims, None))
             return (*split_heads(qk, self.num_heads, 2), *split_heads(v, self.num_heads))
-        return (self.qkv(x).view(*x.shape[:2], 3, self.num_heads, self.head_dims),)
+        return split_heads(self.qkv(x), self.num_heads, 3)
 
-    def _attend(self, qkv: tuple[Tensor, ...], grid: GridLike, **options: Unpack[Options]
+    def _attend(self, qkv: tuple[Tensor, ...], grid: GridLike, **options: Any
                 ) -> Tensor | tuple[Tensor, Tensor]:
         """The output (B, L, embed_dims) for the result of :meth:`_project`, or output and
         weights."""
+        q, k, v = qkv
         if self.cosine is not None:
-            q, k, v = split(qkv)
-            qkv = (*self.cosine(q, k), v)
-        options['implementation'] = self.implementation
-        options['dropout_p'] = self.attn_drop if self.training else 0.0
-        out, weights = attend_qkv(qkv, self.rel_pos_encoding, grid, None, options)
+            q, k = self.cosine(q, k)
+        out, weights = attend(q, k, v, self.rel_pos_encoding, grid,
+                              implementation=self.implementation,
+                              dropout_p=self.attn_drop if self.training else 0.0, **options)
         out = join_heads(out)
         out = self.proj_drop(self.proj(out if self.norm is None else self.norm(out)))
         return out if weights is None else (out, weights)

@@ -1,8 +1,8 @@
 """Attention of padded batches by image: on the valid part of its grids, or without padded keys."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,14 +10,12 @@ from torch import Tensor
 from ..functional.grids import Grid
 from ..functional.masking import extents_of_several, noted_extents, valid_extents
 from ..functional.tracing import is_compiling, may_read
+from .compute import compute
 from .fast import thresholds
+from .terms import Problem
 
 if TYPE_CHECKING:
     from ..encodings.base import RelativeEncoding
-
-#: Attention of one image: (q, k, v), encoding, grids, key padding, options -> output and weights.
-Run = Callable[[tuple[Tensor, ...], Any, tuple[Grid, Grid] | None, Tensor | None, Any],
-               tuple[Tensor, Tensor | None]]
 
 
 class Part(NamedTuple):
@@ -30,109 +28,109 @@ class Part(NamedTuple):
     hidden: Tensor | None = None
 
 
-def attend_by_image(run: Run, qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
-                    parts: Sequence[Part], options: Any) -> tuple[Tensor, Tensor | None]:
+def attend_by_image(problem: Problem, encoding: RelativeEncoding | None, parts: Sequence[Part]
+                    ) -> tuple[Tensor, Tensor | None]:
     """Attention of each image separately.
 
     Args:
-        run: computes attention of one image.
-        qkv: q (B, heads, Lq, head_dims); k, v (B, heads, Lk, head_dims).
-        encoding: the encoding.
+        problem: the attention of all images.
+        encoding: the encoding, or None.
         parts: the part of each image.
-        options: options of :func:`mmposenc.attention.attend`.
 
     Returns:
-        (B, heads, Lq, head_dims), and the weights (B, heads, Lq, Lk) if ``run`` returns them. Both
-        are zero for queries that are left out.
+        (B, heads, Lq, head_dims), and the weights (B, heads, Lq, Lk) if they are needed. Both are
+        zero for queries that are left out.
     """
+    qkv = (problem.q, problem.k, problem.v)
     outs, all_weights = [], []
     # Tokens first, as projections hold them: nothing is copied but tokens that are taken.
     images = zip(*(x.transpose(1, 2).chunk(len(x)) for x in qkv), strict=True)
     for image, (part, tokens) in enumerate(zip(parts, images, strict=True)):
-        own = tuple(_take(x, 1, index).transpose(1, 2) for x, index in zip(
+        q, k, v = (_take(x, 1, index).transpose(1, 2) for x, index in zip(
             tokens, (part.queries, part.keys, part.keys), strict=True))
-        out, weights = run(own, encoding, part.grids, part.hidden, _own_options(
-            options, image, part.queries, part.keys))
-        outs.append(_put(out.transpose(1, 2), 1, part.queries, qkv[0].shape[2]))
+        query, key = part.grids or (None, None)
+        mask, regions = _masks_of_image(problem, image, part.queries, part.keys)
+        out, weights = compute(problem._replace(
+            q=q, k=k, v=v, query=query, key=key, key_padding=part.hidden, attn_mask=mask,
+            regions=regions), encoding)
+        outs.append(_put(out.transpose(1, 2), 1, part.queries, problem.q.shape[2]))
         if weights is not None:
-            weights = _put(weights, 3, part.keys, qkv[1].shape[2])
-            all_weights.append(_put(weights, 2, part.queries, qkv[0].shape[2]))
+            weights = _put(weights, 3, part.keys, problem.k.shape[2])
+            all_weights.append(_put(weights, 2, part.queries, problem.q.shape[2]))
     return torch.cat(outs).transpose(1, 2), torch.cat(all_weights) if all_weights else None
 
 
 # Not compiled: images would be graphs, one for each size.
 @torch.compiler.disable
-def attend_on_own_extents(run: Run, qkv: tuple[Tensor, ...], encoding: RelativeEncoding,
-                          grids: tuple[Grid, Grid], options: Any
+def attend_on_own_extents(problem: Problem, encoding: RelativeEncoding, key_mask: Tensor
                           ) -> tuple[Tensor, Tensor | None]:
     """:func:`attend_by_image` on the valid part of each image's grids.
 
     Args:
-        run, qkv: as in :func:`attend_by_image`.
+        problem: the attention of all images, with the grids of the whole batch.
         encoding: an encoding that is not ``cellwise``.
-        grids: grids of queries and keys of the whole batch.
-        options: options that include ``key_padding_mask``.
+        key_mask: (B, Lk) bool, True = padding.
 
     Raises:
         ValueError: in an export; for videos; if keys have another grid and there is no mask of the
             queries; if valid cells are not a rectangle at the top left.
     """
-    name = type(encoding).__name__
+    name, grids = type(encoding).__name__, problem.grids
     if is_compiling():
         raise ValueError(f'{name} depends on the size of each image: padded batches are computed '
                          f'image by image, which cannot be exported; leave the mask out')
     if max(grid.frames for grid in grids) > 1:
         raise ValueError(f'{name} depends on the size of each image; key_padding_mask of videos '
                          f'(q_grid={grids[0].shape}) needs an encoding that is cellwise')
-    prefix, key_mask = encoding.num_prefix_tokens, options['key_padding_mask']
-    query_mask = options.get('query_padding_mask')
+    prefix, query_mask = problem.prefix, problem.query_padding
     if query_mask is None and grids[0] != grids[1]:
         raise ValueError(f'query_padding_mask=None, but {name} depends on the size of each image; '
                          f'with keys on another grid a mask of the queries is required')
     masks = ((key_mask, grids[1]),) if query_mask is None else (
         (query_mask, grids[0]), (key_mask, grids[1]))
-    found = _extents(masks, prefix)
+    valid = _extents(masks, prefix)
     parts = []
-    for image, extents in enumerate(zip(found[0], found[-1], strict=True)):
+    for image, extents in enumerate(zip(valid[0], valid[-1], strict=True)):
         query, key = (grid._replace(height=rows, width=cols)
                       for grid, (rows, cols) in zip(grids, extents, strict=True))
-        queries, keys = (_places(grid, own, prefix, key_mask.device)
-                         for grid, own in zip(grids, (query, key), strict=True))
+        queries, keys = (_tokens_of_part(grid, part, prefix, key_mask.device)
+                         for grid, part in zip(grids, (query, key), strict=True))
         hidden = None  # a caller's own mask may hide prefix tokens
         if prefix and noted_extents(key_mask) is None:
             hidden = _take(key_mask[image:image + 1], 1, keys)
             hidden = hidden & ~hidden.all(1, keepdim=True)
         parts.append(Part((query, key), queries, keys, hidden))
-    return attend_by_image(run, qkv, encoding, parts, options)
+    return attend_by_image(problem, encoding, parts)
 
 
-def valid_keys(q: Tensor, padding: Tensor, encoding: RelativeEncoding | None,
-               grids: tuple[Grid, Grid] | None) -> list[Part] | None:
+def valid_keys(problem: Problem, padding: Tensor, encoding: RelativeEncoding | None
+               ) -> list[Part] | None:
     """All queries and the valid keys of each image if this is faster; else None. On a CPU a masked
     key takes as much time as a valid one. (On a GPU their number would need a synchronisation.)
 
     Args:
-        q: (B, heads, Lq, head_dims).
+        problem: the attention of all images.
         padding: (B, Lk) bool, True = padding.
-        encoding, grids: a ``cellwise`` encoding and its grids, or None.
+        encoding: a ``cellwise`` encoding, or None.
     """
-    if q.device.type != 'cpu' or not may_read(padding):
+    if padding.device.type != 'cpu' or not may_read(padding):
         return None
-    if (q.shape[2] * padding.shape[1] < thresholds.LEAVE_OUT_FROM
+    if (problem.q.shape[2] * padding.shape[1] < thresholds.LEAVE_OUT_FROM
             or float(padding.float().mean()) < thresholds.LEAVE_OUT_SHARE):
         return None
-    own: list[tuple[Grid, Grid] | None] = [None] * len(padding)
-    if encoding is not None and grids is not None:
-        prefix = encoding.num_prefix_tokens
+    of_images: list[tuple[Grid, Grid] | None] = [None] * len(padding)
+    if encoding is not None:
+        prefix, grids = problem.prefix, problem.grids
         if bool(padding[:, :prefix].any()) or grids[1].frames > 1:
             return None
         try:
             extents = valid_extents(padding[:, prefix:].view(-1, *grids[1].hw))
         except ValueError:  # valid cells that are no rectangle
             return None
-        own = [(grids[0], grids[1]._replace(height=rows, width=cols)) for rows, cols in extents]
+        of_images = [(grids[0], grids[1]._replace(height=rows, width=cols))
+                     for rows, cols in extents]
     return [Part(each, None, (~hidden).nonzero()[:, 0] if bool(hidden.any()) else None)
-            for each, hidden in zip(own, padding, strict=True)]
+            for each, hidden in zip(of_images, padding, strict=True)]
 
 
 def _extents(masks: Sequence[tuple[Tensor, Grid]], prefix: int) -> list[list[tuple[int, int]]]:
@@ -147,28 +145,26 @@ def _extents(masks: Sequence[tuple[Tensor, Grid]], prefix: int) -> list[list[tup
         for mask, (_, grid) in zip(cells, masks, strict=True)])
 
 
-def _places(grid: Grid, own: Grid, prefix: int, device: torch.device) -> Tensor | None:
+def _tokens_of_part(grid: Grid, part: Grid, prefix: int, device: torch.device) -> Tensor | None:
     """Indices of the tokens of a part of the grid, including prefix tokens; None for all."""
-    if own.hw == grid.hw:
+    if part.hw == grid.hw:
         return None
-    rows = torch.arange(own.height, device=device)
-    cells = rows[:, None] * grid.width + torch.arange(own.width, device=device)
+    rows = torch.arange(part.height, device=device)
+    cells = rows[:, None] * grid.width + torch.arange(part.width, device=device)
     return torch.cat((torch.arange(prefix, device=device), cells.flatten() + prefix))
 
 
-def _own_options(options: Any, image: int, queries: Tensor | None, keys: Tensor | None) -> Any:
-    """The options with the masks of one image's tokens."""
-    own = dict(options)
-    mask, regions = options.get('attn_mask'), options.get('regions')
+def _masks_of_image(problem: Problem, image: int, queries: Tensor | None, keys: Tensor | None
+                    ) -> tuple[Tensor | None, Tensor | None]:
+    """The mask and the regions of one image's tokens."""
+    mask, regions = problem.attn_mask, problem.regions
     if mask is not None:
-        mask = mask[(None,) * (4 - mask.dim())]
         mask = mask[image:image + 1] if mask.shape[0] > 1 else mask
         for dim, index in ((2, queries), (3, keys)):
             mask = _take(mask, dim, index) if mask.shape[dim] > 1 else mask
-        own['attn_mask'] = mask
     if regions is not None:
-        own['regions'] = _take(regions[image % len(regions)][None], 1, queries)
-    return own
+        regions = _take(regions[image % len(regions)][None], 1, queries)
+    return mask, regions
 
 
 def _take(x: Tensor, dim: int, index: Tensor | None) -> Tensor:

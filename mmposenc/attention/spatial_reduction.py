@@ -18,7 +18,8 @@ from ..functional.masking import (
     tokens_to_map,
     valid_extents,
 )
-from .attend import attend, checked_implementation
+from .attend import attend
+from .compute import checked_implementation
 from .linear import Linear, check_heads, join_heads, some_channels, split_heads
 from .multihead import build_relative_encoding
 

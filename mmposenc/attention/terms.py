@@ -266,31 +266,44 @@ class Problem(NamedTuple):
     """One attention, the input of every implementation.
 
     Attributes:
-        qkv: q (B, heads, Lq, head_dims), rotated, not scaled; k, v (B, heads, Lk, head_dims); or
-            one joint tensor (B, L, 3, heads, head_dims).
+        q, k, v: q (B, heads, Lq, head_dims), rotated, not scaled; k, v (B, heads, Lk, head_dims).
         terms: the terms of the encodings.
-        query, key, prefix: grids of the cells, and number of prefix tokens, if there are terms.
+        query, key, prefix: grids of the cells, and number of prefix tokens, with an encoding.
         key_padding: (B, Lk) bool, True = padding; every image has a valid key.
+        query_padding: (B, Lq) bool, True = padding, to find the grid of each image.
         attn_mask: (B or 1, heads or 1, Lq or 1, Lk) bool, True = may attend.
         regions: (n, L) whole numbers, row b % n for image b; tokens attend only to tokens with
             their own number.
         dropout_p: dropout rate of the weights.
+        need_weights: whether the weights are a result, too.
+        implementation: the requested implementation, or 'auto'.
     """
 
-    qkv: tuple[Tensor, ...]
+    q: Tensor
+    k: Tensor
+    v: Tensor
     terms: Sequence[Term] = ()
     query: Grid | None = None
     key: Grid | None = None
     prefix: int = 0
     key_padding: Tensor | None = None
+    query_padding: Tensor | None = None
     attn_mask: Tensor | None = None
     regions: Tensor | None = None
     dropout_p: float = 0.0
+    need_weights: bool = False
+    implementation: str = 'auto'
+
+    @property
+    def grids(self) -> tuple[Grid, Grid]:
+        """The grids of queries and keys, which an attention with an encoding has."""
+        assert self.query is not None and self.key is not None
+        return self.query, self.key
 
     @property
     def scale(self) -> float:
         """The scale of the queries."""
-        return float(self.qkv[0].shape[-1] ** -0.5)
+        return float(self.q.shape[-1] ** -0.5)
 
     def mask(self, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
         """A bias with all masks, to be added to the logits; without a bias bool (True = attend)."""
@@ -300,7 +313,7 @@ class Problem(NamedTuple):
             keep = valid if keep is None else keep & valid
         if self.regions is not None:
             same = of_one_region(self.regions)
-            same = same.repeat(self.qkv[0].shape[0] // same.shape[0], 1, 1)[:, None]
+            same = same.repeat(self.q.shape[0] // same.shape[0], 1, 1)[:, None]
             keep = same if keep is None else keep & same
         if keep is None or bias is None:
             return keep if bias is None else bias.to(dtype)
@@ -310,11 +323,3 @@ class Problem(NamedTuple):
 def of_one_region(regions: Tensor) -> Tensor:
     """(windows, L) -> (windows, L, L) bool: pairs of tokens with the same number."""
     return regions[:, :, None] == regions[:, None, :]
-
-
-def split(qkv: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    """q, k, v (B, heads, L, head_dims) of three tensors or of a joint one."""
-    if len(qkv) == 1:
-        q, k, v = qkv[0].permute(2, 0, 3, 1, 4).unbind(0)
-        return q, k, v
-    return qkv  # type: ignore[return-value]

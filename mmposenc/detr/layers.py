@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.attend import attend, checked_implementation
+from ..attention.attend import attend
+from ..attention.compute import checked_implementation
 from ..attention.linear import check_heads, join_heads
 from ..attention.multihead import build_relative_encoding
 from ..backbones.layers import DropPath

@@ -9,7 +9,7 @@ import torch
 from relative_checks import CHUNKS, chunks_of, close, random_inputs, results, some_padding
 
 from mmposenc.attention import attend, terms
-from mmposenc.attention.attend import IMPLEMENTATIONS, attend_qkv
+from mmposenc.attention.compute import IMPLEMENTATIONS
 from mmposenc.attention.fast import choice, chunked, flex, sdpa, thresholds, writers
 from mmposenc.attention.fast.dropout import Dropout
 from mmposenc.attention.fast.layout import groups
@@ -98,7 +98,7 @@ def test_dropout_equals_the_definition_under_the_same_mask(name, prefix):
             Dropped.kept = kept.double()
             Dropped.scale = Dropout(0.3, torch.device('cpu'), 0).scale
             with mock.patch.object(torch.nn.functional, 'dropout', lambda x, p: Dropped.apply(x)), (
-                    mock.patch('mmposenc.attention.attend.use_sdpa', lambda *args: False)):
+                    mock.patch('mmposenc.attention.compute.use_sdpa', lambda *args: False)):
                 expected = results(encoding, inputs, *grids, key_padding_mask=mask,
                                    implementation='reference', dropout_p=0.3)
             close(found, expected)
@@ -140,9 +140,8 @@ def test_nothing_is_as_large_as_all_pairs(name, dropout):
 
 
 @pytest.mark.parametrize('encoding', [None, 'RelativePositionBias', 'IRPE product qkv', 'SASARPE'])
-@pytest.mark.parametrize('joint', [False, True])
-def test_regions(encoding, joint):
-    """Tokens meet within a region, in every engine and from a joint projection."""
+def test_regions(encoding):
+    """Tokens meet within a region, in every implementation."""
     torch.manual_seed(0)
     grid, windows = (3, 4), 6
     made = None if encoding is None else examples.relative(encoding, grid).double()
@@ -156,13 +155,8 @@ def test_regions(encoding, joint):
     weights = torch.randn(windows, 2, 12, 4, dtype=torch.double)
 
     def run(how, grad=True, **masks):
-        if joint and not masks.get('attn_mask', None) is not None:
-            out, _ = attend_qkv((qkv,), made, None if made is None else grid, None,
-                                dict(implementation=how, **masks))
-        else:
-            q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
-            out, _ = attend(q, k, v, made, None if made is None else grid,
-                            implementation=how, **masks)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
+        out, _ = attend(q, k, v, made, None if made is None else grid, implementation=how, **masks)
         if not grad:
             return [out]
         return [out, *torch.autograd.grad((out * weights).sum(), [qkv, *tables])]
@@ -257,7 +251,7 @@ def test_choice(monkeypatch):
                         requires_grad=options.pop('trains', False))
         own = () if encoding is None else encoding.terms(Grid(*grid), Grid(*grid))
         return choice.fastest(choice.fold_vectors(Problem(
-            (q, q, q), list(own), Grid(*grid), Grid(*grid), **options)))
+            q, q, q, list(own), Grid(*grid), Grid(*grid), **options)))
 
     assert choose('IRPE product k', (3, 4)) == 'reference'
     monkeypatch.setattr(thresholds, 'DEFINITION_BYTES', 0)
@@ -284,7 +278,7 @@ def test_choice_on_an_accelerator():
                                                                num_prefix_tokens=prefix)
         q = torch.zeros(2, 8, prefix + grid[0] * grid[1], 32, device='meta')
         own = () if encoding is None else encoding.terms(Grid(*grid), Grid(*grid))
-        return choice.fastest(Problem((q, q, q), list(own), Grid(*grid), Grid(*grid), **options))
+        return choice.fastest(Problem(q, q, q, list(own), Grid(*grid), Grid(*grid), **options))
 
     assert choose(None) == choose(None, dropout_p=0.1) == choose(None, (2, 3)) == 'sdpa'
     assert choose(None, regions=torch.zeros(1, 4200, device='meta')) == 'sdpa'

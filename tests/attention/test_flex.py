@@ -52,7 +52,7 @@ def flex_problem(name, *, batch=2, head_dims=16, dtype=torch.float32, device='cp
     encoding = examples.relative(name, query, head_dims=head_dims, num_prefix_tokens=1)
     q = torch.zeros(batch, 2, 25, head_dims, device=device, dtype=dtype)
     terms = list(encoding.to(device, dtype).terms(query, query))
-    return fold_vectors(Problem((q, q, q), terms, query, query, 1))
+    return fold_vectors(Problem(q, q, q, terms, query, query, 1))
 
 
 @pytest.mark.parametrize(('options', 'reason'), [
@@ -86,7 +86,7 @@ class Reads(TorchFunctionMode):
 def test_score_mods_read_each_trained_tensor_once(name):
     """Its backward pass refuses a tensor with a gradient that is read twice."""
     problem, index = flex_problem(name), torch.zeros((), dtype=torch.int32)
-    q, k, _ = problem.qkv
+    q, k = problem.q, problem.k
     mods = [flex.score_mod(term, q, k, 1.0) for term in problem.terms]
     with Reads() as reads:
         for mod in mods:

@@ -8,7 +8,7 @@ from mmposenc.attention.fast import thresholds
 from mmposenc.attention.fast.choice import fastest
 from mmposenc.functional import tracing
 
-ATTEND = importlib.import_module('mmposenc.attention.attend')
+COMPUTE = importlib.import_module('mmposenc.attention.compute')
 
 
 @pytest.fixture(autouse=True)
@@ -23,8 +23,9 @@ def numbers_are_read(monkeypatch):
 @pytest.fixture
 def accelerated(large, monkeypatch):
     """Attention in the implementations of small grids, or of ``large`` ones."""
-    monkeypatch.setattr(ATTEND, 'choose',
-                        lambda problem, how='auto': fastest(problem) if how == 'auto' else how)
+    monkeypatch.setattr(COMPUTE, 'choose',
+                        lambda problem: fastest(problem) if problem.implementation == 'auto' else
+                        problem.implementation)
     if large:
         for name in ('ACCELERATOR_DEFINITION_BYTES', 'RUNS_FROM', 'RUNS_WITH_VALUES_FROM',
                      'SHIFTS_FROM', 'HALVES_FROM'):

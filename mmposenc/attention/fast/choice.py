@@ -6,7 +6,7 @@ import torch
 
 from mmposenc.functional.linear import onednn_is_faster
 
-from ..terms import KeyVectors, Problem, split
+from ..terms import KeyVectors, Problem
 from . import thresholds
 from .sdpa import is_mask
 from .sizes import bytes_of, is_trained, on_cpu, pairs_of
@@ -19,10 +19,10 @@ def fold_vectors(problem: Problem) -> Problem:
     vectors = [term.vectors for term in problem.terms if isinstance(term, KeyVectors)]
     if not vectors or any(term.reads_keys for term in problem.terms):
         return problem
-    q, k, v = split(problem.qkv)
+    k = problem.k
     for each in vectors:
         k = k + each.to(k.dtype)
-    return problem._replace(qkv=(q, k, v), terms=[
+    return problem._replace(k=k, terms=[
         term for term in problem.terms if not isinstance(term, KeyVectors)])
 
 
@@ -49,10 +49,9 @@ def fastest(problem: Problem) -> str:
 
 
 def _plain_chunks_pay(problem: Problem) -> bool:
-    q, k, _ = split(problem.qkv)
-    if k.shape[2] < thresholds.PLAIN_CHUNKS_KEYS:
+    if problem.k.shape[2] < thresholds.PLAIN_CHUNKS_KEYS:
         return False
-    if q.dtype == torch.bfloat16:
+    if problem.q.dtype == torch.bfloat16:
         return pairs_of(problem) >= thresholds.PLAIN_HALF_FROM
-    return (q.dtype == torch.float32 and pairs_of(problem) >= thresholds.PLAIN_CHUNKS_FROM
+    return (problem.q.dtype == torch.float32 and pairs_of(problem) >= thresholds.PLAIN_CHUNKS_FROM
             and onednn_is_faster())

@@ -16,7 +16,7 @@ from torch import Tensor
 from mmposenc.functional.second_order import first_order_only
 from mmposenc.functional.tracing import full_precision
 
-from ..terms import Problem, split
+from ..terms import Problem
 from . import thresholds
 from .dropout import Dropout
 from .layout import Chunk, Cut, Layout, groups
@@ -54,16 +54,16 @@ def chunked(problem: Problem) -> Tensor:
         ValueError: for terms of the output without a writer.
     """
     refuse('chunked', [term for term in problem.terms if not has_writer(term)])
-    dtype = problem.qkv[0].dtype
-    with full_precision(problem.qkv[0]):
+    dtype = problem.q.dtype
+    with full_precision(problem.q):
         # Half precision has no fast products on a CPU; bfloat16 has.
         work = torch.float32 if dtype == torch.float16 and on_cpu(problem) else dtype
-        qkv = tuple(x.to(work) for x in problem.qkv)
-        out = attend_in_chunks(_call(problem, *split(qkv)), qkv)
+        qkv = (problem.q.to(work), problem.k.to(work), problem.v.to(work))
+        out = attend_in_chunks(_call(problem, *qkv[:2]), qkv)
     return out.to(dtype)
 
 
-def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
+def _call(problem: Problem, q: Tensor, k: Tensor) -> Call:
     """Layout, writers and sizes of chunks."""
     pairs, trains = pairs_of(problem), is_trained(problem)
     with_values = any(term.on_values for term in problem.terms)
@@ -114,18 +114,16 @@ def _hide_regions(regions: Tensor, layout: Layout) -> Hide:
     return hide
 
 
-def attend_in_chunks(call: Call, qkv: tuple[Tensor, ...]) -> Tensor:
+def attend_in_chunks(call: Call, qkv: tuple[Tensor, Tensor, Tensor]) -> Tensor:
     """softmax(q k^T * scale + terms) (v + terms on values).
 
     Args:
         call: what is to be done.
-        qkv: q (B, heads, Lq, head_dims), k and v (B, heads, Lk, head_dims), in any strides; or all
-            three in one tensor (B, L, 3, heads, head_dims), whose gradient then needs no putting
-            together. Of the dtype that is computed in.
+        qkv: q (B, heads, Lq, head_dims), k and v (B, heads, Lk, head_dims), in any strides, of the
+            dtype that is computed in.
 
     Returns:
-        (B, heads, Lq, head_dims), in the memory order of q; of a joint tensor heads and channels of
-        a token one after the other.
+        (B, heads, Lq, head_dims), in the memory order of q.
     """
     writers: tuple[Writer, ...] = (*call.writers, *call.on_values)
     inputs = [x for writer in writers for x in writer.inputs]
@@ -134,7 +132,7 @@ def attend_in_chunks(call: Call, qkv: tuple[Tensor, ...]) -> Tensor:
                          on_values=tuple(w.bind(()) for w in call.on_values))
     counts = tuple(len(writer.inputs) for writer in writers)
     out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
-        plan, counts, len(qkv), *qkv, *inputs)
+        plan, counts, *qkv, *inputs)
     return out
 
 
@@ -151,13 +149,10 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     @without_autocast
-    def forward(ctx: Any, call: Call, counts: tuple[int, ...], num_qkv: int, *tensors: Tensor
-                ) -> Tensor:
-        qkv, inputs = tensors[:num_qkv], tensors[num_qkv:]
-        run = _Pass(call, counts, qkv, inputs)
-        q = run.q
-        out = torch.empty_like(q) if num_qkv == 3 else q.new_empty(
-            q.shape[0], q.shape[2], q.shape[1], q.shape[3]).transpose(1, 2)
+    def forward(ctx: Any, call: Call, counts: tuple[int, ...], q: Tensor, k: Tensor, v: Tensor,
+                *inputs: Tensor) -> Tensor:
+        run = _Pass(call, counts, (q, k, v), inputs)
+        out = torch.empty_like(q)
         kept = q.new_empty(q.shape[0] * q.shape[1], q.shape[2],
                            call.layout.num_keys) if call.keep else None
         for work, value in run.chunks():
@@ -171,40 +166,37 @@ class _Attention(torch.autograd.Function):
             if run.dropout is not None:
                 part *= run.dropout.scale
             _put(part, out, work.chunk)
-        ctx.save_for_backward(*tensors, kept)
-        ctx.call, ctx.counts, ctx.num_qkv = call, counts, num_qkv
+        ctx.save_for_backward(q, k, v, *inputs, kept)
+        ctx.call, ctx.counts = call, counts
         return out
 
     @staticmethod
     @first_order_only("attention in chunks has no second derivatives: build the attention or the "
                       "backbone with implementation='reference'")
     @without_autocast
-    def backward(ctx: Any, grad: Tensor
-                 ) -> tuple[Tensor | None, ...]:
-        *tensors, kept = ctx.saved_tensors
-        qkv, inputs = tuple(tensors[:ctx.num_qkv]), tuple(tensors[ctx.num_qkv:])
-        run = _Pass(ctx.call, ctx.counts, qkv, inputs, backward=True)
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, *inputs, kept = ctx.saved_tensors
+        run = _Pass(ctx.call, ctx.counts, (q, k, v), tuple(inputs), backward=True)
         for work, value in run.chunks():
             run.add_gradients(work, value, grad, kept)
-        return (None, None, None, *run.grad_qkv,
+        return (None, None, run.grad_q, run.grad_k, run.grad_v,
                 *(None if not need else x.to(like.dtype) for x, like, need in zip(
-                    run.grads, inputs, ctx.needs_input_grad[3 + ctx.num_qkv:], strict=True)))
+                    run.grads, inputs, ctx.needs_input_grad[5:], strict=True)))
 
 
 class _Pass:
     """One direction of one call."""
 
-    def __init__(self, call: Call, counts: tuple[int, ...], qkv: tuple[Tensor, ...],
+    def __init__(self, call: Call, counts: tuple[int, ...], qkv: tuple[Tensor, Tensor, Tensor],
                  inputs: tuple[Tensor, ...], backward: bool = False) -> None:
         self.call, self.layout = call, call.layout
-        self.q, self.k, self.v = split(qkv)
+        self.q, self.k, self.v = qkv
         self.dropout = None if call.dropout is None else call.dropout.start()
         self.backward = backward
         self.grads: list[Tensor] = []
         if backward:
             # Every number of the gradients of q, k and v is written before it is read.
-            self.grad_qkv = tuple(torch.empty_like(x) for x in qkv)
-            self.grad_q, self.grad_k, self.grad_v = split(self.grad_qkv)
+            self.grad_q, self.grad_k, self.grad_v = (torch.empty_like(x) for x in qkv)
             self.grads = [torch.zeros_like(
                 x, dtype=torch.promote_types(x.dtype, torch.float32),
                 memory_format=torch.contiguous_format) for x in inputs]

@@ -18,7 +18,7 @@ from mmposenc.functional.buckets import Buckets
 from mmposenc.functional.grids import Grid, grid_offsets, sequence_places, whole_strides
 
 from .. import terms
-from ..terms import Problem, Term, split
+from ..terms import Problem, Term
 from .sizes import on_cpu, refuse
 
 #: What a term adds to the logit of image b, head h, query i and key j, all of them tensors.
@@ -41,7 +41,7 @@ def flex(problem: Problem) -> Tensor:
         raise ValueError(f"implementation='flex' takes neither dropout (dropout_p="
                          f"{problem.dropout_p}), attn_mask nor regions; use 'auto', 'chunked' or "
                          f"'reference'")
-    (q, k, v), every = split(problem.qkv), list(problem.terms)
+    q, k, v, every = problem.q, problem.k, problem.v, list(problem.terms)
     if not on_cpu(problem) and (q.shape[3] < LEAST_CHANNELS or q.dtype == torch.float64):
         raise ValueError(f"implementation='flex' cannot be compiled for a GPU with head_dims="
                          f"{q.shape[3]} and dtype={q.dtype}: at least {LEAST_CHANNELS} and "

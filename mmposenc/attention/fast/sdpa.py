@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..terms import DenseBias, OffsetBias, Problem, Term, of_one_region, split
+from ..terms import DenseBias, OffsetBias, Problem, Term, of_one_region
 from .sizes import on_cpu, refuse
 
 
@@ -22,7 +22,7 @@ def sdpa(problem: Problem) -> Tensor:
         ValueError: for terms that are no masks.
     """
     refuse('sdpa', [term for term in problem.terms if not is_mask(term)])
-    q, k, v = split(problem.qkv)
+    q, k, v = problem.q, problem.k, problem.v
     biases = [term.dense(q, k) for term in problem.terms]
     bias = sum(biases[1:], biases[0]) if biases else None
     if (problem.regions is not None and on_cpu(problem) and problem.attn_mask is None

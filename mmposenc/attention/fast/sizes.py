@@ -7,31 +7,31 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..terms import Problem, Term, split
+from ..terms import Problem, Term
 
 
 def is_trained(problem: Problem) -> bool:
     """Whether a gradient is wanted."""
-    tensors = [*problem.qkv, *(x for term in problem.terms for x in vars(term).values()
-                               if isinstance(x, Tensor))]
+    tensors = [problem.q, problem.k, problem.v]
+    for term in problem.terms:
+        tensors += [x for x in vars(term).values() if isinstance(x, Tensor)]
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
 
 
 def pairs_of(problem: Problem) -> int:
     """Pairs of queries and keys of one head."""
-    q, k, _ = split(problem.qkv)
-    return q.shape[2] * k.shape[2]
+    return problem.q.shape[2] * problem.k.shape[2]
 
 
 def bytes_of(problem: Problem) -> int:
     """Bytes of the logits of all heads of all images."""
-    q, k, _ = split(problem.qkv)
-    return q.shape[:3].numel() * k.shape[2] * q.element_size()
+    q = problem.q
+    return q.shape[:3].numel() * problem.k.shape[2] * q.element_size()
 
 
 def on_cpu(problem: Problem) -> bool:
     """Whether it is computed on a CPU."""
-    return problem.qkv[0].device.type == 'cpu'
+    return problem.q.device.type == 'cpu'
 
 
 def refuse(implementation: str, terms: Sequence[Term]) -> None:

@@ -1,0 +1,147 @@
+"""One attention of all images together, in any implementation: rotations, the choice of the
+implementation, and the reference that all must equal."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..functional.tracing import is_exporting, is_transforming, may_read
+from .fast.choice import fastest, fold_vectors
+from .fast.chunked import chunked
+from .fast.flex import flex
+from .fast.sdpa import sdpa
+from .terms import DenseBias, Problem, Term
+
+if TYPE_CHECKING:
+    from ..encodings.base import RelativeEncoding
+
+
+def compute(problem: Problem, encoding: RelativeEncoding | None) -> tuple[Tensor, Tensor | None]:
+    """The output of an attention, and its weights if they are needed: rotations, the weighted sum
+    with the terms that take part in it, then the terms that do not.
+
+    Args:
+        problem: the attention, without terms; with an encoding, with grids.
+        encoding: the encoding, or None.
+    """
+    of_values: list[Term] = []  # added to the output whatever the weights
+    if encoding is not None:
+        grids = problem.grids
+        if encoding.has_rotation:
+            v = encoding.turn_values(problem.v, *grids)
+            q, k = encoding.rotate(problem.q, problem.k, *grids)
+            problem = problem._replace(q=q, k=k, v=v)
+        terms = [term.within(problem.regions) for term in encoding.terms(*grids)]
+        of_values = [term for term in terms if not term.reads_weights]
+        problem = problem._replace(terms=[term for term in terms if term.reads_weights])
+    opened, without_keys = open_queries(problem)
+    out, weights = _weighted(opened)
+    if encoding is not None and encoding.has_rotation:
+        out = encoding.turn_back(out, *problem.grids)
+    for term in of_values:
+        out = out + term.output(problem.q, problem.v, problem.key_padding, problem.regions)
+    if without_keys is not None:
+        out = out.masked_fill(without_keys, 0.0)
+        weights = None if weights is None else weights.masked_fill(without_keys, 0.0)
+    return out, weights
+
+
+def open_queries(problem: Problem) -> tuple[Problem, Tensor | None]:
+    """The problem in which queries that may attend to no key attend to some, so that no softmax is
+    over nothing; and which they are, (B or 1, heads or 1, Lq, 1), to clear what they get. None
+    where every query has a key: one of its image, or of its region."""
+    both = problem.regions is not None and problem.key_padding is not None
+    if problem.attn_mask is None and not both:
+        return problem, None
+    others = problem._replace(attn_mask=None).mask(None, torch.bool)
+    mask = _joined(problem.attn_mask, others)
+    assert mask is not None
+    without_keys = ~(mask if mask.dtype == torch.bool else mask != float('-inf')).any(
+        -1, keepdim=True)
+    if both:  # in one mask, which can be opened
+        problem = problem._replace(regions=None, key_padding=None)
+    elif problem.attn_mask is not None:
+        mask = problem.attn_mask
+    mask = mask.expand(*mask.shape[:2], problem.q.shape[2], problem.k.shape[2])
+    if mask.dtype == torch.bool:
+        return problem._replace(attn_mask=mask | without_keys), without_keys
+    bias = DenseBias(mask.masked_fill(without_keys, 0.0))
+    return problem._replace(terms=[*problem.terms, bias], attn_mask=None), without_keys
+
+
+def _joined(mask: Tensor | None, keep: Tensor | None) -> Tensor | None:
+    """A mask, bool or floating, that also leaves out what ``keep`` does not keep."""
+    if mask is None or keep is None:
+        return keep if mask is None else mask
+    return mask & keep if mask.dtype == torch.bool else mask.masked_fill(~keep, float('-inf'))
+
+
+def _weighted(problem: Problem) -> tuple[Tensor, Tensor | None]:
+    """The weighted sum of values, by the requested implementation."""
+    if problem.need_weights:
+        return reference(problem)
+    problem = problem if problem.implementation == 'reference' else fold_vectors(problem)
+    return _COMPUTE[choose(problem)](problem), None
+
+
+def choose(problem: Problem) -> str:
+    """The implementation to run. It is the reference where a program is exported, which does not
+    know the sizes of chunks; where it is compiled, which fuses look-ups by itself; on the meta
+    device, where operations are counted; and under ``torch.func``, which transforms nothing else.
+    """
+    if is_exporting() or is_transforming():
+        return 'reference'
+    if problem.implementation != 'auto':
+        return problem.implementation
+    return fastest(problem) if may_read(problem.q) else 'reference'
+
+
+def reference(problem: Problem) -> tuple[Tensor, Tensor | None]:
+    """Attention by all logits (B, heads, Lq, Lk); the other implementations must equal it."""
+    q, k, v = problem.q, problem.k, problem.v
+    scaled = q * problem.scale
+    logits = [term.dense(scaled, k) for term in problem.terms if not term.on_values]
+    on_values = [term for term in problem.terms if term.on_values]
+    bias = problem.mask(sum(logits[1:], logits[0]) if logits else None, q.dtype)
+    if not (problem.need_weights or on_values) and use_sdpa(bias, q):
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=bias, dropout_p=problem.dropout_p, scale=problem.scale), None
+    scores = scaled @ k.transpose(-2, -1)
+    if bias is not None:
+        scores = (scores.masked_fill(~bias, float('-inf')) if bias.dtype == torch.bool
+                  else scores + bias)
+    weights = scores.softmax(-1).to(v.dtype)
+    if problem.dropout_p > 0.0:
+        weights = F.dropout(weights, problem.dropout_p)
+    out = weights @ v
+    for term in on_values:
+        out = out + term.dense_values(weights)
+    return out, weights if problem.need_weights else None
+
+
+def use_sdpa(bias: Tensor | None, q: Tensor) -> bool:
+    """Whether to use SDPA: on a CPU it is slow for a mask that needs a gradient."""
+    return bias is None or not bias.requires_grad or q.device.type != 'cpu'
+
+
+_COMPUTE: dict[str, Callable[[Problem], Tensor]] = {
+    'reference': lambda problem: reference(problem)[0], 'sdpa': sdpa, 'chunked': chunked,
+    'flex': flex}
+#: Values of ``implementation``.
+IMPLEMENTATIONS = ('auto', *_COMPUTE)
+
+
+def checked_implementation(implementation: str) -> str:
+    """The implementation, after a check.
+
+    Raises:
+        ValueError: there is no such implementation.
+    """
+    if implementation not in IMPLEMENTATIONS:
+        raise ValueError(f'implementation={implementation!r} must be one of '
+                         f'{", ".join(IMPLEMENTATIONS)}')
+    return implementation
