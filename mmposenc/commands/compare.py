@@ -158,9 +158,8 @@ def finish(study: Any) -> int:
             print(f'{kinds[each["status"]]}: {each["encoding"]} seed {each["seed"]}: '
                   f'{short_note(each)}')
     results = write_results(study)
-    advice = (results.get('recommendation') or {}).get('reason')
-    if advice:
-        print(advice)
+    if advice := results.get('recommendation'):
+        print(advice['reason'], advice['sure'])
     files = [name for name in ('report.html', 'results.csv', 'best.py')
              if (study.folder / name).is_file()]
     print(f'{study.folder}: {", ".join(files)} ({time.strftime("%H:%M")})')

@@ -58,12 +58,14 @@ def _test_sizes(cfg: Any, args: argparse.Namespace) -> None:
     from mmengine.dist import is_main_process
 
     from ..engine.config.nodes import tested_size
+    from ..engine.config.testing import set_visualizer
     from ..engine.variants.sizes import check_sizes, resized
     own = tested_size(cfg)
     if own is None:
         raise ValueError('--sizes: no step of the test pipeline has a size that can be changed')
     factors = {size: size / min(own) for size in args.sizes}
     check_sizes(cfg, list(factors.values()))
+    set_visualizer(cfg)
     found = {}
     for size, factor in factors.items():
         one = resized(cfg, factor)

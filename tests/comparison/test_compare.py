@@ -25,6 +25,7 @@ from mmposenc.lab.compare.study import files
 from mmposenc.lab.compare.study.files import write_json
 from mmposenc.lab.compare.study.metrics import Metric
 from mmposenc.lab.compare.study.study import check_no_others, planning_lock, read_study
+from mmposenc.terminal import streams
 
 METRIC = Metric('accuracy/top1', 'top-1 accuracy', '%')
 
@@ -141,7 +142,8 @@ def test_all_that_does_not_fit_is_told_at_once(here, capsys):
     said = call('mmdet::retinanet/retinanet_r50_fpn_1x_coco.py', '--encodings', 'none', status=None)
     assert "its backbone is 'ResNet'" in said  # before its data are missed
     with open('cls.py', 'a') as config:
-        config.write("model['backbone'] = dict(type='mmposenc.CPResNet', depth=20)\n")
+        config.write("model['backbone'] = dict(type='mmposenc.CPResNet', depth=20)\n"
+                     "model['head']['in_channels'] = 64\n")
     asked = ['cls.py', '--encodings', 'none', 'peg', 'contextpool', 'irpe-k', 'peg+shaw']
     said = call(*asked, '--out', 'out', status=None)
     assert '3 of 5 do not fit' in said and 'none contextpool would do' in said
@@ -206,6 +208,23 @@ def test_the_table_shows_what_is_on_the_disk(tmp_path):
         write_json(second.record_file, {**runs.new_record(second), 'status': 'failed'})
         display.tell(second, 'ended')
     assert '43.2' in screen.getvalue() and 'failed' in screen.getvalue()
+
+
+def test_the_console_without_a_table(tmp_path, capsys):
+    """In silence it says how many runs are over, and at the end what is sure."""
+    study = tiny_study(tmp_path, names=['none', 'peg'], seeds=(0, 1, 2))
+    display = progress.Display(study, 1, Console(file=io.StringIO()))
+    for count, run in enumerate(study.runs()):
+        display.tell(run, 'started')
+        assert streams._activity.startswith(f'{count} of 6 runs over')
+        value = {'factor': 1.0, 'value': 43.0 + (run.entry.name == 'none') + run.seed,
+                 'by_class': {}, 'by_size': {}}
+        write_json(run.record_file, {**runs.new_record(run), 'status': 'finished',
+                                     'tests': [value]})
+    assert compare.finish(study) == 0
+    assert capsys.readouterr().out.splitlines()[-2] == (
+        'The model without an encoding has the highest top-1 accuracy at the trained size, 45.0 % '
+        '(mean of 3 seeds). Can still be best: none and PEG. More seeds may tell.')
 
 
 @pytest.mark.parametrize('before, exit_status, after, note', [

@@ -97,3 +97,20 @@ test_dataloader = dict(dataset=dict(pipeline=[
         test(sized, classifier['checkpoint'], '--sizes', 16)
     with pytest.raises(SystemExit, match='--sizes: no step of the test pipeline has a size'):
         test(classifier['config'], classifier['checkpoint'], '--sizes', 64)
+
+
+def test_a_config_without_a_visualizer(classifier, test, tmp_path) -> None:
+    """As the small configs for digits: mmengine's own visualizer draws no predictions."""
+    plain = tmp_path / 'plain.py'
+    plain.write_text(f"""
+_base_ = {str(classifier['config'])!r}
+visualizer = None
+test_dataloader = dict(dataset=dict(pipeline=[
+    dict(type='mmposenc.LoadImageFromFile'), dict(type='Resize', scale=(32, 32)),
+    dict(type='PackInputs')]))
+""")
+    for words, files in (([], 4), (['--sizes', 32, 64], 8)):
+        show = tmp_path / f'show{files}'
+        test(plain, classifier['checkpoint'], '--work-dir', tmp_path / f'work{files}',
+             '--show-dir', show, *words)
+        assert len([*show.rglob('*.png'), *show.rglob('*.jpg')]) == files

@@ -80,11 +80,21 @@ def set_show_dir(cfg: Config, show_dir: str) -> None:
                          'test_out_dir': folder},
                'mmpretrain': {'type': 'mmposenc.ClsVisualizationHook', 'enable': True,
                               'out_dir': folder, 'interval': 1}}[scope]
+    set_visualizer(cfg)
     hooks = cfg.setdefault('default_hooks', ConfigDict())
     given = hooks.get('visualization') or {}
     if scope == 'mmdet' and bare_type(given) not in ('', 'DetVisualizationHook'):
         del options['type']  # such as that of referring expressions
     hooks.visualization = {**given, **options}
+
+
+def set_visualizer(cfg: Config) -> None:
+    """Gives a config without a visualizer, or with mmengine's, which draws no predictions, that of
+    its library."""
+    given = cfg.get('visualizer') or {}
+    if bare_type(given) in ('', 'Visualizer'):
+        cfg.visualizer = {'vis_backends': [{'type': 'LocalVisBackend'}], **given,
+                          'type': VISUALIZERS_OF[scope_of(cfg)]}
 
 
 def set_tta(cfg: Config) -> None:

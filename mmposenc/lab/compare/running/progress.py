@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from mmposenc.terminal.streams import doing
+
 from ..statistics.formats import seconds_text, value_text
 from ..study.metrics import Metric
 from ..study.study import Run, Study
@@ -188,8 +190,9 @@ class Display:
                 status += f', {metric.label} {value_text(state.value, vars(metric))}'
             text = ': '.join(filter(None, [status, short_note(state.record)]))
         # A run that has just been started does not hold its lock yet, so none are counted.
-        self.say(f'{run.entry.name} seed {run.seed}: {text} '
-                 f'({summary(runs, self.jobs, running=False)})')
+        all_runs = summary(runs, self.jobs, running=False)
+        doing(all_runs)
+        self.say(f'{run.entry.name} seed {run.seed}: {text} ({all_runs})')
 
     def say(self, line: str) -> None:
         """A line, above the table."""

@@ -180,7 +180,8 @@ def recommend(results: Mapping[str, Any]) -> dict[str, Any]:
     taken = min(level, key=lambda name: _cost(results, name))
     mean = interval(list(values[first].values()))
     seeds = f'mean of {mean["n"]} seeds' if mean['n'] > 1 else 'one seed'
-    reason = (f'{label[first]} has the highest {metric["label"]} at the trained size, '
+    who = 'The model without an encoding' if first == 'none' else label[first]
+    reason = (f'{who} has the highest {metric["label"]} at the trained size, '
               f'{value_text(mean["mean"], metric, unit=True)} ({seeds}).')
     if first != can[0]:
         reason = f'{_lost(results, can[0])} It is not taken. Of the others {reason}'
