@@ -108,10 +108,18 @@ def load_class(module: str, name: str) -> Any:
     Raises:
         ImportError: the library that the module needs is not installed; it says what to install.
     """
-    from .dependencies import require
+    from .dependencies import RELEASES, is_importable, missing, require
     full_name = f'{__package__}.{module}'
-    require(full_name)
-    return getattr(import_module(full_name), name)
+    require(full_name, libraries=())
+    try:
+        return getattr(import_module(full_name), name)
+    except ModuleNotFoundError as error:
+        library = (error.name or '').partition('.')[0]
+        needed = ['mmengine', 'mmcv', library] if library in RELEASES else []
+        absent = [each for each in dict.fromkeys(needed) if not is_importable(each)]
+        if not absent:
+            raise
+        raise missing(full_name, absent) from error
 
 
 def lazy_classes(package: str, *modules: str) -> tuple[list[str], Callable[[str], Any]]:

@@ -1,6 +1,6 @@
 """Checks which OpenMMLab packages are installed and whether they work together."""
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from importlib.util import find_spec
@@ -24,30 +24,6 @@ RELEASES = {
 LOWEST_TORCH = '2.1.0'
 # OpenMMLab's own mmdet and mmseg refuse to be imported with this mmcv or a later one.
 FIRST_REFUSED_MMCV = '2.2.0'
-ALWAYS_NEEDED = ('mmengine', 'mmcv')
-#: Modules that need only torch; mmengine is used where it is installed.
-NEEDS_NONE = ('mmposenc.backbones.modules', 'mmposenc.backbones.layers', 'mmposenc.backbones.pvt',
-              'mmposenc.backbones.swin', 'mmposenc.backbones.vit', 'mmposenc.detr.boxes',
-              'mmposenc.detr.hybrid')
-#: What modules need in addition to mmengine and mmcv.
-ALSO_NEEDED = {
-    'mmposenc.engine.apps.cls_visualization': 'mmpretrain',
-    'mmposenc.engine.apps.det_visualization': 'mmdet',
-    'mmposenc.engine.apps.seg_visualization': 'mmseg',
-    'mmposenc.openmmlab.mmpretrain.classification': 'mmpretrain',
-    'mmposenc.openmmlab.mmdet.coco_metric': 'mmdet',
-    'mmposenc.openmmlab.mmdet.coco_dataset': 'mmdet',
-    'mmposenc.openmmlab.mmseg.datasets': 'mmseg',
-    'mmposenc.openmmlab.mmdet.detection': 'mmdet',
-    'mmposenc.openmmlab.mmdet.detr.ddq': 'mmdet',
-    'mmposenc.openmmlab.mmdet.detr.decoders': 'mmdet',
-    'mmposenc.openmmlab.mmdet.detr.detectors': 'mmdet',
-    'mmposenc.openmmlab.mmdet.detr.grounding': 'mmdet',
-    'mmposenc.openmmlab.mmdet.detr.neck': 'mmdet',
-    'mmposenc.openmmlab.mmdet.detr.pixel_decoders': 'mmdet',
-    'mmposenc.openmmlab.mmpretrain.resnet': 'mmpretrain',
-    'mmposenc.openmmlab.mmseg.segmentation': 'mmseg',
-}
 
 HOW_TO_INSTALL = (
     'Install one of the two sets, in an environment of its own (docs/install.md):\n'
@@ -119,12 +95,21 @@ def check_versions(found: dict[str, str]) -> None:
                               f'{mmcv} is installed: `pip install "mmcv<{FIRST_REFUSED_MMCV}"`')
 
 
-def require(room: str = 'mmposenc', look_up: Callable[[str], str | None] = look_up,
+def missing(room: str, libraries: Sequence[str]) -> ImportError:
+    """The error for a part of mmposenc without the libraries that it needs."""
+    return ImportError(
+        f'{room} needs {" and ".join(libraries)} of OpenMMLab, which '
+        f'{"is" if len(libraries) == 1 else "are"} not installed. {HOW_TO_INSTALL}')
+
+
+def require(room: str, libraries: Sequence[str] = ('mmengine', 'mmcv'),
+            look_up: Callable[[str], str | None] = look_up,
             is_importable: Callable[[str], bool] = is_importable) -> None:
     """Check that the packages which a part of mmposenc needs are installed and work together.
 
     Args:
-        room: full name of the package or module about to be imported, 'mmposenc.backbones'.
+        room: full name of the package or module about to be imported, 'mmposenc.engine'.
+        libraries: modules of OpenMMLab that it needs; what is installed of others is checked too.
         look_up: returns the installed version of a distribution, or None.
         is_importable: returns whether a module can be found, installed or not.
 
@@ -135,10 +120,7 @@ def require(room: str = 'mmposenc', look_up: Callable[[str], str | None] = look_
                                  for name in (release.onedl, *release.openmmlab))]
     found = {name: version for name in names if (version := look_up(name)) is not None}
     check_sets(found)
-    needed = [] if room in NEEDS_NONE else [
-        *ALWAYS_NEEDED, *([ALSO_NEEDED[room]] if room in ALSO_NEEDED else [])]
-    missing = [module for module in needed if not is_importable(module)]
-    if missing:
-        raise ImportError(f'{room} needs {" and ".join(missing)} of OpenMMLab, which '
-                          f'{"is" if len(missing) == 1 else "are"} not installed. {HOW_TO_INSTALL}')
+    absent = [library for library in libraries if not is_importable(library)]
+    if absent:
+        raise missing(room, absent)
     check_versions(found)

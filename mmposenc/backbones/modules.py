@@ -73,7 +73,7 @@ if TYPE_CHECKING or find_spec('mmengine') is None:
                              f'timm://; download it and give the file')
         return load_checkpoint(name)
 else:
-    require(__name__)
+    require(__name__, libraries=())
     from mmengine.logging import MMLogger
     from mmengine.model import BaseModule, ModuleList
 

@@ -60,8 +60,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
         from ..dependencies import require
-        for room in 'mmposenc.openmmlab.mmdet.detection', 'mmposenc.openmmlab.mmseg.segmentation':
-            require(room)
+        require('mmposenc quickstart', ('mmengine', 'mmcv', 'mmdet', 'mmseg'))
         task = '' if args.task == 'detection' else f'-{args.task}'
         seed = '' if args.seed is None else f'-seed{args.seed}'
         out = args.out or Path('work_dirs', f'quickstart{task}{seed}')
