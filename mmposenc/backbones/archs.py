@@ -65,16 +65,14 @@ def _encoding(where: str, own: _Options, given: _Options) -> _Options:
     return given
 
 
-def takes_arch(archs: Mapping[str, _Options], sizes: Sequence[str],
-               told: Callable[[str], _Options] | None = None, **aliases: str
+def takes_arch(told: Callable[[str], _Options] | None = None, **aliases: str
                ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A decorator that passes the arguments of an arch to ``__init__(self, arch, *, ...)``.
 
     The body need not distinguish them from explicit arguments. The signature, by which configs are
-    checked, does not change.
+    checked, does not change. The archs are those of the class (:attr:`Backbone.archs`).
 
     Args:
-        archs, sizes: as in :func:`arch_options`.
         told: returns the arguments, including ``arch``, for weights of a repository ('hf://...') if
             neither arch nor sizes are given.
         aliases: second names of arguments.
@@ -85,14 +83,15 @@ def takes_arch(archs: Mapping[str, _Options], sizes: Sequence[str],
             for alias, name in aliases.items():
                 both = {each: given.pop(each, None) for each in (name, alias)}
                 given[name] = one_name(**both)
-            if told and arch is None and all(given.get(name) is None for name in sizes):
+            if told and arch is None and all(
+                    given.get(name) is None for name in self.sizes):
                 given = _of_repository(given, told)
                 arch = given.pop('arch', None)
             _check_sequences(type(self), given)
-            options = arch_options(archs, sizes, arch, given)
+            options = arch_options(self.archs, self.sizes, arch, given)
             init(self, arch, **options)
             self.replaced_encodings = replaced_encodings(
-                type(self), archs.get(arch or '', {}),
+                type(self), self.archs.get(arch or '', {}),
                 {slot: options[slot] for slot in SLOTS if slot in given})
             self.encoding_configs = _encoding_configs(type(self), options)
         return wrapped

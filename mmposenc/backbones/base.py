@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from inspect import Parameter, Signature, signature
 from types import SimpleNamespace
@@ -72,6 +72,12 @@ class Backbone(BaseModule):
         ValueError: sizes, positions, encodings, stages or options do not fit.
     """
 
+    #: The arguments of each published model, by its name as ``arch``.
+    archs: Mapping[str, dict[str, Any]] = {}
+    #: Arguments without which there is no model.
+    sizes: Sequence[str] = ()
+    #: Arguments that make it another model in more than its sizes and encodings.
+    structure: Sequence[str] = ()
     #: Parts of names of parameters that are trained although their stage is frozen.
     trainable: tuple[str, ...] = ()
     #: The dtype in which frozen blocks store their matrices and compute; None: the model's.

@@ -62,10 +62,11 @@ class PVT(Backbone):
         ValueError: sizes, positions, encodings, stages or options do not fit.
     """
 
+    archs, sizes, structure = ARCHS, SIZES, ('overlap', 'qkv_bias')
     #: A classifier's checkpoint has no norms of maps.
     may_be_new = r'stages\.\d+\.norm\.(weight|bias)'
 
-    @takes_arch(ARCHS, SIZES, depths='num_layers')
+    @takes_arch(depths='num_layers')
     def __init__(self, arch: str | None = None, *,
                  embed_dims: Sequence[int] = (64, 128, 320, 512),
                  num_layers: Sequence[int] | None = None, depths: Sequence[int] | None = None,

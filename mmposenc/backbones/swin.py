@@ -60,10 +60,12 @@ class Swin(Backbone):
         ValueError: sizes, positions, encodings, stages or options do not fit.
     """
 
+    archs, sizes = ARCHS, SIZES
+    structure = ('pretrained_window_size', 'cosine', 'post_norm', 'qkv_bias', 'pad_small_map')
     #: A classifier's checkpoint has no norms of maps.
     may_be_new = r'norm\d\.(weight|bias)'
 
-    @takes_arch(ARCHS, SIZES, depths='num_layers')
+    @takes_arch(depths='num_layers')
     def __init__(self, arch: str | None = None, *, embed_dims: int | None = None,
                  num_layers: Sequence[int] | None = None, depths: Sequence[int] | None = None,
                  num_heads: Sequence[int] | None = None, window_size: WindowSizes = 7,

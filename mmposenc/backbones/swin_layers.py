@@ -33,6 +33,8 @@ class SwinBlock(nn.Module):
         attention: further arguments of :class:`~mmposenc.attention.ShiftWindowAttention`.
     """
 
+    is_region = True  # of torch.compile: engine/training/compiling.py
+
     def __init__(self, embed_dims: int, num_heads: int, mlp_ratio: float, *, drop: float = 0.0,
                  drop_path: float = 0.0, norm_eps: float = 1e-5, post_norm: bool = False,
                  mlp_encodings: Sequence[EncodingConfig] = (),

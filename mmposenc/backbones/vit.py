@@ -84,7 +84,12 @@ class ViT(Backbone):
         ValueError: sizes, positions, encodings, blocks or options do not fit.
     """
 
-    @takes_arch(ARCHS, SIZES, vit_of)
+    archs, sizes = ARCHS, SIZES
+    structure = ('mlp', 'act', 'mlp_hidden_dims', 'class_token', 'distilled', 'register_tokens',
+                 'pre_norm', 'conv_projection', 'qkv_bias', 'global_blocks', 'attn_norm',
+                 'mlp_norm', 'neck_channels', 'layer_scale_init_value')
+
+    @takes_arch(vit_of)
     def __init__(self, arch: str | None = None, *, patch_size: int = 16,
                  embed_dims: int | None = None, num_layers: int | None = None,
                  num_heads: int | None = None, mlp: str = 'mlp', act: str = 'gelu',

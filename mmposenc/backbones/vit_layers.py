@@ -35,6 +35,8 @@ class ViTBlock(nn.Module):
         attention: further arguments of :class:`~mmposenc.attention.MultiheadAttention`.
     """
 
+    is_region = True  # of torch.compile: engine/training/compiling.py
+
     def __init__(self, embed_dims: int, num_heads: int, hidden_dims: int, *, drop: float = 0.0,
                  drop_path: float = 0.0, norm_eps: float = 1e-6,
                  layer_scale_init_value: float | None = None, act: str = 'gelu',

@@ -319,6 +319,7 @@ class DetrEncoderLayer(BaseModule):
         ValueError: sizes of attention and FFN differ.
     """
 
+    is_region = True  # of torch.compile: engine/training/compiling.py
     attention_type: Any = MultiheadAttention
 
     def __init__(self, self_attn_cfg: dict[str, Any] | None = None,

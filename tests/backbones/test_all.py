@@ -9,6 +9,7 @@ from torch import nn
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT
 from mmposenc.backbones.base import Backbone
+from mmposenc.class_index import CLASSES, load_class
 from mmposenc.functional.image_sizes import set_img_shapes
 from mmposenc.signatures import accepted_arguments
 
@@ -232,7 +233,15 @@ def test_implementation_reaches_every_attention(name):
     assert {module.implementation for module in attentions} == {'chunked'}
 
 
-@pytest.mark.parametrize('kind', [PVT, Swin, ViT])
+KINDS = {kind for kind in (load_class(module, name) for name, module in CLASSES['model'].items()
+                           if module.startswith('backbones.')) if issubclass(kind, Backbone)}
+
+
+def test_every_backbone_is_tested_here():
+    assert KINDS == {type(build()) for build in BUILD.values()}, 'each needs a line in BUILD'
+
+
+@pytest.mark.parametrize('kind', sorted(KINDS, key=str))
 def test_arguments_of_all_backbones_are_those_of_each(kind):
     """In its signature, by which configs are checked; a wrong name is told with those like it."""
     names, own = (set(inspect.signature(each).parameters) for each in (kind, Backbone))

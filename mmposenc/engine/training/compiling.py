@@ -9,12 +9,8 @@ import torch.fx.experimental._config as shape_config
 from mmengine.hooks import Hook
 from torch import nn
 
-#: Classes whose modules are compiled, each on its own: one graph takes all sizes and paddings, and
-#: modules of one size share it. Larger parts compile for minutes: sizes become nested formulas.
-#: Blocks that take padded batches image by image (encodings that follow each image's extent, with
-#: mask_padding) are compiled before and after their attention.
-REGIONS = ('PVTBlock', 'ViTBlock', 'SwinBlock', 'DetrEncoderLayer', 'DetrDecoderLayer',
-           'BoxedDetrLayer', 'FPN', 'BasicBlock', 'Bottleneck')
+#: Classes of mmdet and mmseg that are compiled as those here are that say ``is_region = True``.
+OTHERS = ('FPN', 'BasicBlock', 'Bottleneck')
 #: Graphs that regions may have in all: sizes of stages, training and evaluation, with and without
 #: a mask. (All modules count together, and beyond it torch runs them uncompiled.)
 MAX_GRAPHS = 128
@@ -26,8 +22,14 @@ class CompileHook(Hook):
     mmengine's own option, ``compile=True``, compiles a whole training step, whose losses and data
     preprocessor fall into many graphs that are made again for every size.
 
+    Each module of some classes is compiled on its own: one graph takes all sizes and paddings, and
+    modules of one size share it. Larger parts compile for minutes: sizes become nested formulas.
+    Blocks that take padded batches image by image (encodings that follow each image's extent, with
+    ``mask_padding``) are compiled before and after their attention.
+
     Args:
-        regions: names of classes; a subclass of yours needs its own name here.
+        regions: names of classes; None: those that say ``is_region = True``, themselves and not by
+            inheritance, and mmdet's FPN and blocks of ResNets.
         backend: as of ``torch.compile``.
         dynamic: sizes are symbols from the first batch on. False compiles again for each size,
             which is faster where all images have one.
@@ -37,9 +39,9 @@ class CompileHook(Hook):
         ValueError: when a run begins: the model has no module of ``regions``.
     """
 
-    def __init__(self, regions: Sequence[str] = REGIONS, backend: str = 'inductor',
+    def __init__(self, regions: Sequence[str] | None = None, backend: str = 'inductor',
                  dynamic: bool | None = True, **options: Any) -> None:
-        self.regions = tuple(regions)
+        self.regions = regions
         self.options = dict(backend=backend, dynamic=dynamic, **options)
 
     def before_run(self, runner: Any) -> None:
@@ -49,13 +51,13 @@ class CompileHook(Hook):
                            f'longer')
 
 
-def compile_regions(model: nn.Module, regions: Sequence[str] = REGIONS, **options: Any
+def compile_regions(model: nn.Module, regions: Sequence[str] | None = None, **options: Any
                     ) -> dict[str, int]:
     """Compile the modules of some classes in place.
 
     Args:
         model: any model, wrapped for several processes or not.
-        regions: names of classes.
+        regions: as of :class:`CompileHook`.
         options: of ``torch.compile``; ``dynamic=True`` belongs to them for batches of many sizes.
 
     Returns:
@@ -72,10 +74,11 @@ def compile_regions(model: nn.Module, regions: Sequence[str] = REGIONS, **option
     found: dict[str, int] = {}
     for module in model.modules():
         name = type(module).__name__
-        if name in regions:
+        if (name in regions if regions is not None else
+                name in OTHERS or vars(type(module)).get('is_region')):
             module.compile(**options)
             found[name] = found.get(name, 0) + 1
     if not found:
-        raise ValueError(f'regions={tuple(regions)}: {type(model).__name__} has no module of these '
+        raise ValueError(f'regions={regions!r}: {type(model).__name__} has no module of these '
                          f'classes; name some of its own')
     return found

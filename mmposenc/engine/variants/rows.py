@@ -20,18 +20,6 @@ from .insertion import Insertion, build_backbone, find_insertion
 
 #: How a word of ``--encodings`` that names a table or a row begins.
 PREFIX = 'paper::'
-#: Arguments of backbones and encoders that are encodings, or say where they stand.
-_READ = {'type', 'pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing',
-         'context_pool', 'encoder_pos', 'pool'}
-#: Those that make a model larger, or its training another. With any other one a row differs in
-#: something that no encoding says.
-_SIZES = {'arch', 'depth', 'stage_blocks', 'embed_dims', 'num_layers', 'depths', 'num_heads',
-          'mlp_ratio', 'mlp_ratios', 'sr_ratios', 'patch_size', 'patch_sizes', 'img_size',
-          'in_channels', 'window_size', 'out_indices', 'final_norm', 'drop_rate', 'attn_drop_rate',
-          'drop_path_rate', 'mask_padding', 'frozen_stages', 'frozen_dtype', 'with_cp',
-          'implementation',
-          'init_cfg', 'layer_cfg', 'num_cp', 'skip_padding', 'stage_norm', 'window_sizes',
-          'mask_window_padding', 'key_cells', 'norm_eps', 'embed_norm_eps', 'num_stages', 'strides'}
 #: Arguments of encodings that a model fills in, by its own sizes.
 _FILLED_IN = {'embed_dims', 'head_dims', 'num_heads', 'grid_shape', 'num_prefix_embeds',
               'num_prefix_tokens', 'max_tokens'}
@@ -57,7 +45,7 @@ def encodings_of(cfg: Config) -> Encodings:
     """
     insertion = find_insertion(cfg)
     for key, value in insertion.options.items():
-        if key not in _READ | _SIZES:
+        if key in getattr(insertion.cls, 'structure', ()):
             raise ValueError(f'{".".join(insertion.path)}.{key}={value!r} is no encoding')
     found = own_encodings(cfg, insertion)
     return found._replace(tokens=[_of_any_size(each) for each in found.tokens],

@@ -46,6 +46,7 @@ class CPResNet(ResNet):
     convolutions do not mask it either.
     """
 
+    structure = ('pool_at',)
     arch_settings = {**ResNet.arch_settings,
                      **{depth: (BasicBlock, blocks) for depth, blocks in SMALL.items()}}
 

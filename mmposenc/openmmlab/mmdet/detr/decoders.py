@@ -108,6 +108,7 @@ class MultiScaleDeformableAttention(MMCVDeformable):
 class DetrDecoderLayer(MMDecoderLayer):
     """mmdet's decoder layer, whose attention returns no attention weights."""
 
+    is_region = True  # of torch.compile: engine/training/compiling.py
     cross_attn_type: Any = MultiheadAttention
 
     def _init_layers(self) -> None:

@@ -46,6 +46,8 @@ class Boxed:
 class BoxedDetrLayer(Boxed, DetrDecoderLayer):
     """DETR's decoder layer with biases by boxes."""
 
+    is_region = True  # of torch.compile: engine/training/compiling.py
+
 
 class BoxedDeformableLayer(Boxed, DeformableDecoderLayer):
     """The decoder layer of Deformable DETR and DINO with biases by boxes."""
