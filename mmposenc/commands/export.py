@@ -71,17 +71,19 @@ def main(argv: list[str] | None = None) -> None:
           f"{notes['input']}; mean={notes['mean']}, std={notes['std']}")
     if notes['resize'] or notes['other_steps']:
         print(f'before, resize pictures as predict does: {_resizing(notes)}')
-    divisor = notes['pad_size_divisor']
-    if divisor > 1 and not args.decode:
-        print(f'and pad normalised images right and below with zeros to a multiple of {divisor}')
     for name in ('height', 'width'):
         least, most = notes[name]
         print(f'{name}: {least} to {"any" if most is None else most}')
     print(f"gives {', '.join(notes['outputs'])}")
     if 'threshold' in notes:
         print(f"a pixel is {_second_class(notes)} where sigmoid(logits) > {notes['threshold']:g}")
-    print(f'largest difference from the model: {found.difference:.1e}, relative to the output, in '
-          f'{len(found.sizes)} batches: {", ".join("x".join(map(str, s)) for s in found.sizes)}')
+    check = found.check
+    print(f'largest difference from the model: {check.difference:.1e}, relative to the output, in '
+          f'{len(check.sizes)} batches: {", ".join("x".join(map(str, s)) for s in check.sizes)}')
+    if check.boxes is not None:
+        print(f'boxes compared: {check.boxes}' if check.boxes else
+              'no box was compared: the model finds none in pictures of the test data, where there '
+              'are any, and in noise; train it, or lower model.test_cfg.score_thr')
 
 
 def _resizing(notes: dict[str, Any]) -> str:

@@ -5,10 +5,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .masking import every_cell, extents_to_mask, outside
-from .tracing import may_read
+from .tracing import is_exporting, may_read
 
 #: Height and width in pixels of each image.
 ImgShapes = Sequence[Sequence[int]] | Tensor
@@ -67,6 +68,8 @@ def get_img_shapes(batch: Tensor, shapes: ImgShapes | None, mask_padding: bool
             raise ValueError(f'img_shapes has shape {tuple(shapes.shape)}; (B, 2) = '
                              f'({batch.shape[0]}, 2) is required, height and width of each image')
         return shapes
+    if is_exporting() and len(shapes) == 1:  # perhaps of symbols: that of all images
+        return [(shapes[0][0], shapes[0][1])]
     return checked_img_shapes(batch, shapes)
 
 
@@ -108,11 +111,21 @@ def mask_images(x: Tensor, shapes: list[tuple[int, int]] | Tensor | None, cell: 
         padded = outside(shapes, (x.shape[-2], x.shape[-1]))
         return x.masked_fill(padded[:, None], 0), every_cell(padded, cell)
     height, width = (max(side) for side in zip(*shapes, strict=True))
-    x = x[..., :height, :width]
+    x = top_left(x, height, width)
     pixels = extents_to_mask(shapes, (height, width), x.device)
     if pixels is None:
         return x, None
     return x.masked_fill(pixels[:, None], 0), every_cell(pixels, cell)
+
+
+def top_left(x: Tensor, height: int, width: int) -> Tensor:
+    """The first rows and columns of maps (..., H, W)."""
+    if not is_exporting():
+        return x[..., :height, :width]
+    # Whether a slice is contiguous would be a condition of the graph, which then holds for sizes
+    # that are padded or for those that are not.
+    rows, cols = (torch.arange(side, device=x.device) for side in (height, width))
+    return x.index_select(-2, rows).index_select(-1, cols)
 
 
 def _warn_if_padded(batch: Tensor) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
@@ -64,17 +65,18 @@ def valid_cells(maps: Any, index: int, context: IgnorePadding | None) -> Any:
 
 
 def padded_as_alone(image: Tensor, preprocessor: Any) -> Tensor:
-    """An image (1, C, H, W), padded as the data preprocessor pads a test batch of this image."""
+    """An image (1, C, H, W), or several of one size, padded as the data preprocessor, or that of a
+    model, pads a test batch of it. Sides may be symbols."""
     preprocessor = getattr(preprocessor, 'data_preprocessor', preprocessor)  # mmdet's wrapper
     if hasattr(preprocessor, 'test_cfg'):  # mmseg's, whose own sizes are those of training
         rule = preprocessor.test_cfg or {}
     else:
         rule = {'size_divisor': getattr(preprocessor, 'pad_size_divisor', None)}
     divisor, least = rule.get('size_divisor') or 1, rule.get('size') or (0, 0)
-    height, width = (max(whole_cells(side, divisor) * divisor, at_least)
+    height, width = (torch.sym_max(whole_cells(side, divisor) * divisor, at_least)
                      for side, at_least in zip(image.shape[-2:], least, strict=True))
     return F.pad(image, (0, width - image.shape[-1], 0, height - image.shape[-2]),
-                 value=getattr(preprocessor, 'pad_value', 0))
+                 value=getattr(preprocessor, 'pad_value', getattr(preprocessor, 'pad_val', 0)))
 
 
 def padded_maps(maps: Sequence[Tensor], index: int, context: IgnorePadding, sides: Sequence[int]

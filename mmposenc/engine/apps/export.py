@@ -4,7 +4,7 @@ from __future__ import annotations
 import bisect
 import importlib.util
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +19,9 @@ from mmposenc.terminal.streams import doing
 
 from ..config.checks import check_checkpoint, check_folder
 from ..config.models import build_model, image_channels, load_weights, preprocessor_config
-from ..config.nodes import bare_type, pipelines, type_name
+from ..config.nodes import bare_type, custom_hook, pipelines, type_name
 from ..config.testing import scope_of
+from .export_check import Check, Run, check, pictures_of
 from .raw_outputs import Detections, RawOutputs
 
 #: Parts that cannot be exported, by class name, and why.
@@ -34,23 +35,19 @@ PACKAGES = ('onnx', 'onnxscript', 'onnxruntime')
 #: Key of the notes in a file.
 NOTES = 'mmposenc'
 
-Run = Callable[..., Sequence[Tensor]]
-
 
 class Exported(NamedTuple):
     """What was written.
 
     Attributes:
         path: the file.
-        difference: the largest from the model itself, in shares of an output's size.
-        sizes: (images, height, width) at which it was compared.
-        notes: what the file says about itself.
+        notes: what it says about itself.
+        check: how it was compared with the model.
     """
 
     path: Path
-    difference: float
-    sizes: list[tuple[int, int, int]]
     notes: dict[str, Any]
+    check: Check
 
 
 def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
@@ -87,6 +84,7 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
     meta = {} if checkpoint is None else load_weights(model, checkpoint)
     statistics, notes = _normalisation(cfg, normalise)
     raw = (Detections if decode else RawOutputs)(model, statistics).eval()
+    _refuse_padding(cfg, raw)
     channels = image_channels(cfg)
     if not fixed_size:
         _check_example(raw, size, channels)
@@ -98,6 +96,7 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
             notes['threshold'] = threshold
     if classes := (meta.get('dataset_meta') or {}).get('classes'):
         notes['classes'] = list(classes)
+    pictures = pictures_of(raw, cfg, notes) if decode else []
     doing('tracing the model')
     program = _program(raw, example, fixed_size)
     notes.update(_limits(program))
@@ -105,12 +104,9 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
         write = _write_onnx if path.suffix == '.onnx' else _write_pt2
         doing(f'writing {path}')
         write(program, partial, notes, opset)
-        sizes = [(images, *each) for each in _sizes(size, fixed_size, notes)
-                 for images in ((1,) if decode else (1, 3))]
         reader = read_onnx if path.suffix == '.onnx' else read_pt2
-        difference = _compare(raw, reader(partial), sizes, channels, 255.0 if normalise else 1.0,
-                              tolerance)
-    return Exported(path, difference, sizes, notes)
+        checked = check(raw, reader(partial), example, notes, pictures, tolerance)
+    return Exported(path, notes, checked)
 
 
 def refuse(model: nn.Module, fixed_size: bool) -> None:
@@ -135,6 +131,18 @@ def refuse(model: nn.Module, fixed_size: bool) -> None:
         if getattr(module, 'locality', None) == 'random_sparse':
             raise ValueError(f"{name} is a ContextPool with locality='random_sparse', which draws "
                              f'other tokens in each call')
+
+
+def _refuse_padding(cfg: Config, raw: RawOutputs) -> None:
+    """Raises ValueError for a model that ``predict`` pads pictures for in another way than the file
+    would: DETR masks what is padded, KeepPaddingOut predicts without it."""
+    keeper = custom_hook(cfg, 'KeepPaddingOut', add=False)
+    if not raw.pads or not raw.queries and keeper is None:
+        return
+    who = type(raw.model).__name__ if keeper is None else 'KeepPaddingOut'
+    option = 'test_cfg=None' if scope_of(cfg) == 'mmseg' else 'pad_size_divisor=1'
+    raise ValueError(f'data_preprocessor pads pictures, and {who} leaves padding out, which a file '
+                     f'cannot; give --cfg-options model.data_preprocessor.{option}')
 
 
 def _check(out: str | Path, checkpoint: str | None, size: tuple[int, int], overwrite: bool) -> Path:
@@ -194,7 +202,7 @@ def _normalisation(cfg: Config, inside: bool
     channels = ('grey' if image_channels(cfg) == 1 else
                 'RGB' if own.get('bgr_to_rgb') or own.get('to_rgb') else 'BGR')
     notes = dict(input='pixels from 0 to 255' if inside else 'normalised', channels=channels,
-                 mean=mean, std=std, pad_size_divisor=own.get('pad_size_divisor', 1))
+                 mean=mean, std=std)
     return ((mean, std) if inside else None), notes
 
 
@@ -245,23 +253,6 @@ def _limits(program: torch.export.ExportedProgram) -> dict[str, Any]:
     return found
 
 
-def _sizes(size: tuple[int, int], fixed: bool, notes: dict[str, Any]) -> list[tuple[int, int]]:
-    """Sizes to compare at: that of the example and others, including odd and landscape ones, as far
-    as the graph holds for them."""
-    height, width = size
-    if fixed:
-        return [size]
-    wanted = [size, (width + 1, height - 29), (height - 32, height - 32),
-              (height // 2 + 3, width + 45), (height + 64, width // 2)]
-    return [tuple(_within(side, notes[name]) for side, name in
-                  zip(each, ('height', 'width'), strict=True)) for each in wanted]
-
-
-def _within(side: int, limits: list[int | None]) -> int:
-    least, most = limits
-    return max(side, least or 1) if most is None else min(max(side, least or 1), most)
-
-
 def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: dict[str, Any],
                 opset: int) -> None:
     """One file, weights inside."""
@@ -303,26 +294,3 @@ def read_onnx(path: Path, inputs: Sequence[str] = ('images',)) -> Run:
 def read_pt2(path: Path) -> Run:
     """An exported program; it refuses sizes that it does not hold for."""
     return torch.export.load(path).module()
-
-
-@torch.no_grad()
-def _compare(raw: RawOutputs, run: Run, sizes: list[tuple[int, int, int]], channels: int,
-             scale: float, tolerance: float) -> float:
-    """The largest difference in shares of an output's size.
-
-    Raises:
-        RuntimeError: it is beyond rounding.
-    """
-    worst = 0.0
-    for images, height, width in sizes:
-        doing(f'comparing the file with the model, {images} x {height} x {width}')
-        batch = torch.randn(images, channels, height, width,
-                            generator=torch.Generator().manual_seed(0))
-        batch = batch if scale == 1.0 else (batch.abs() * scale / 4).clamp(max=scale)
-        for name, found in raw.differences(batch, raw(batch), run(batch)):
-            if not found <= tolerance:
-                raise RuntimeError(f'{images} images of {height}x{width}: {name} is {found:.2g} of '
-                                   f'its size away from what the model gives, more than '
-                                   f'tolerance={tolerance:g}; the file is not kept')
-            worst = max(worst, found)
-    return worst

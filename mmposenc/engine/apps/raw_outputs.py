@@ -12,7 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...functional.image_sizes import set_img_shapes, top_left
 from ...functional.tracing import is_exporting
+from ...padding.images import padded_as_alone
 from ..config.models import image_samples
 
 
@@ -24,9 +26,13 @@ class RawOutputs(nn.Module):
         normalisation: (mean, standard deviation) of the channels, to be part of it; None: images
             come normalised.
 
-    Images fill their batch: there is no padding. Detectors of one stage give maps of scores and
-    boxes for each level, the family of DETR what its last layer says of each query, segmentors
-    logits at the stride of their head, classifiers logits.
+    Images have one size. They are padded as ``predict`` pads them, and padding is masked where it
+    is then. Detectors of one stage give maps of scores and boxes for each level, the family of DETR
+    what its last layer says of each query, segmentors logits at the stride of their head, or of
+    each pixel where images are padded, classifiers logits.
+
+    Attributes:
+        pads: whether images may be padded.
     """
 
     def __init__(self, model: nn.Module,
@@ -37,6 +43,7 @@ class RawOutputs(nn.Module):
         for name, values in zip(('mean', 'std'), normalisation or ((), ()), strict=True):
             self.register_buffer(name, torch.tensor(list(values)).view(-1, 1, 1), persistent=False)
         self.queries = hasattr(model, 'forward_transformer')
+        self.pads = padded_as_alone(torch.ones(1, 1, 1, 1), model).numel() > 1
         for module in model.modules():
             if type(module).__module__.startswith('mmseg') and type(module).__name__ == 'Upsample':
                 module.forward = partial(_upsample, module)
@@ -59,19 +66,33 @@ class RawOutputs(nn.Module):
             yield name, (float((one - other).abs().max()) / size if one.shape == other.shape
                          else float('inf'))
 
-    def _normalised(self, images: Tensor) -> Tensor:
-        return (images - self.mean) / self.std if self.normalises else images
+    def _batch(self, images: Tensor) -> Tensor:
+        """Images as ``predict`` gives them to the network: normalised, padded, with their size."""
+        images = (images - self.mean) / self.std if self.normalises else images
+        if not self.pads:
+            return images
+        batch = padded_as_alone(images, self.model)
+        if is_exporting():  # one size, perhaps of symbols: that of all images
+            batch.img_shapes = [images.shape[-2:]]  # type: ignore[attr-defined]
+            return batch
+        return set_img_shapes(batch, [images.shape[-2:]] * len(images))
 
     def _named(self, images: Tensor) -> Iterator[tuple[str, Tensor]]:
-        images = self._normalised(images)
+        height, width = images.shape[-2:]
+        images = self._batch(images)
         if self.queries:
-            # While exporting there are no samples: images fill their batch.
+            # While exporting there are no samples: DETR's are refused where
+            # pictures are padded..
             samples = None if is_exporting() else image_samples(images)
             scores, boxes = self.model(images, samples, mode='tensor')[:2]
             found: Any = (scores[-1], boxes[-1])
         else:
             found = self.model(images, mode='tensor')
         if isinstance(found, Tensor):
+            if self.pads and hasattr(self.model, 'decode_head'):
+                found = F.interpolate(found, images.shape[-2:], mode='bilinear',
+                                      align_corners=self.model.align_corners)
+                found = top_left(found, height, width)
             yield 'logits', found
             return
         for name, part in zip(('cls_score', 'bbox_pred', 'centerness'), found, strict=False):
@@ -104,6 +125,12 @@ class Detections(RawOutputs):
         if kind != 'nms':
             raise ValueError(f"--decode: test_cfg.nms.type={kind!r} must be 'nms'")
 
+    def evidence(self, images: Tensor) -> Tensor:
+        """The largest logits of classes, averaged in each level: what has to grow for boxes."""
+        maps = self.model(self._batch(images), mode='tensor')[0]
+        return torch.stack([each.flatten().topk(min(20, each.numel())).values.mean()
+                            for each in maps]).sum()
+
     def differences(self, images: Tensor, ours: Sequence[Tensor], others: Sequence[Tensor]
                     ) -> Iterator[tuple[str, float]]:
         """The largest distance of a box to the nearest of its label, in shares of the image's
@@ -114,15 +141,13 @@ class Detections(RawOutputs):
             (boxes[:, None] - others_boxes).abs().amax(-1) / max(images.shape[-2:]),
             (scores[:, None] - others_scores).abs())
         far = far.masked_fill(labels[:, None] != others_labels, float('inf'))
-        if len(boxes) != len(others_boxes) and 0 in far.shape:
-            yield 'the number of boxes', float('inf')
-        elif len(boxes):
+        if 0 not in far.shape:
             nearest = torch.cat((far.amin(0), far.amin(1))).sort().values
             yield 'a box', float(nearest[-1 - len(nearest) // 20])
 
     def _named(self, images: Tensor) -> Iterator[tuple[str, Tensor]]:
         head: Any = self.model.bbox_head
-        features = self.model.extract_feat(self._normalised(images))
+        features = self.model.extract_feat(self._batch(images))
         sample = SimpleNamespace(metainfo=dict(img_shape=tuple(images.shape[-2:])))
         with _exportable(head) if is_exporting() else nullcontext():
             found, = head.predict(features, [sample])
