@@ -189,11 +189,7 @@ class PlainWindowAttention(MultiheadAttention):
             check_mask(mask, (x.shape[0], x.shape[1]), 'key_padding_mask')
             mask = mask.view(x.shape[0], *grid.hw)
         windows = Windows(grid.hw, self.window_size, padding_mask=mask, counts=counts)
-        masked = bool(self.mask_window_padding)
-        if self.mask_window_padding == 'both':
-            masked = all(side % window for side, window in zip(grid.hw, self.window_size,
-                                                               strict=True))
-        regions = windows.regions(masked, x.device, x.shape[0])
+        regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
         found = self._attend(
             self._project(windows.cut(x), None if x_qk is None else windows.cut(x_qk)),
             self.window_size, need_weights=need_weights, regions=regions)

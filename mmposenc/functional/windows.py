@@ -57,7 +57,7 @@ class Windows(NamedTuple):
             x = x.roll(self.shift, (1, 2)) if any(self.shift) else x
         return self._without_padding(_cut_off(x, *self.hw_shape).flatten(1, 2))
 
-    def regions(self, mask_window_padding: bool, device: torch.device | None = None,
+    def regions(self, mask_window_padding: bool | str, device: torch.device | None = None,
                 images: int = 1) -> Tensor | None:
         """Region of each token; tokens of a window attend to each other only inside one region.
 
@@ -66,7 +66,8 @@ class Windows(NamedTuple):
         have at least each other: no softmax is over nothing.
 
         Args:
-            mask_window_padding: the zeros that fill up the last windows meet no others.
+            mask_window_padding: the zeros that fill up the last windows meet no others; 'both':
+                only where rows and columns are filled up.
             images: B; an exported model has the regions of all, as their windows only may be one,
                 which would be part of the graph.
 
@@ -122,7 +123,8 @@ class Windows(NamedTuple):
         row = number // across * height + cell // width + shift[0]
         return row % rows * cols + (number % across * width + cell % width + shift[1]) % cols
 
-    def _absent(self, mask_window_padding: bool, device: torch.device | None) -> Tensor | None:
+    def _absent(self, mask_window_padding: bool | str, device: torch.device | None
+                ) -> Tensor | None:
         """Tokens that are no keys, on the grid filled up to whole windows: (B, Hp, Wp), or None.
 
         With ``mask_window_padding`` these are all padded tokens. Without it, an image in a padded
@@ -135,6 +137,8 @@ class Windows(NamedTuple):
                 return None
             mask = torch.zeros(1, *self.hw_shape, dtype=torch.bool, device=device)
         valid = _fill_up(~mask[..., None], rows, cols)[..., 0]
+        if mask_window_padding == 'both':  # not asked of sizes: it would be part of a graph
+            return ~(valid | valid[:, -1:, :1] | valid[:, :1, -1:])
         if mask_window_padding:
             return ~valid
         (down, across), (height, width) = self._counts(), self.window

@@ -23,6 +23,7 @@ CASES = {
     'vit, pool': partial(BACKBONES['vit'], pos_encoding=dict(type='ContextPool')),
     'pvt v2': partial(BACKBONES['pvt v2'], pos_encoding=dict(type='ConvMLP')),
     'svt': partial(BACKBONES['svt'], pos_encoding=dict(type='ConvMLP')),
+    'svt of mmseg': partial(BACKBONES['svt'], mask_window_padding='both'),
     'swin': partial(BACKBONES['swin'], rel_pos_encoding=dict(type='RelativePositionBias'))}
 DYNAMIC = torch.export.Dim.DYNAMIC
 

@@ -80,9 +80,10 @@ CASES = {
     'mit': (('mmseg', 'MixVisionTransformer', dict(
         embed_dims=8, num_layers=[1, 2, 1, 1], num_heads=[1, 2, 3, 4], mlp_ratio=2)),
         [(64, 64), (50, 141)]),
-    # Theirs masks what fills up windows where both rows and columns are filled up, or neither.
+    # Rows and columns of windows are filled up: none, both, or only columns.
     **{f'svt of {library}': (pyramid(library, 'SVT', norm_after_stage=True),
-                             [(192, 96), (128, 64)]) for library in ('mmseg', 'mmpretrain')},
+                             [(192, 96), (128, 64), (192, 64)])
+       for library in ('mmseg', 'mmpretrain')},
     **{f'pcpvt of {library}': (pyramid(library, 'PCPVT', norm_after_stage=norm), [(64, 96)])
        for library, norm in (('mmseg', False), ('mmpretrain', True))},
 }
