@@ -17,6 +17,7 @@ from ..terminal.options import (
     SIDE,
     TOLERANCE,
     add_data,
+    add_encoding,
     config_parser,
     refuse_without,
     sides,
@@ -32,6 +33,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('checkpoint', help="the weights; 'none': random weights")
     parser.add_argument('out', help='the file: .onnx, or .pt2 for torch.export.load')
     add_data(parser)
+    add_encoding(parser)
     parser.add_argument('--size', type=SIDE, nargs='+', default=(256, 320), metavar='N',
                         help='size of the example: height and width, or one number for both; '
                         'default 256 320')
@@ -59,7 +61,8 @@ def main(argv: list[str] | None = None) -> None:
     with reported(args):
         from ..engine.apps.export import export
         from ..engine.config.options import read_config
-        cfg = read_config(args)
+        from ..engine.variants.applying import with_encoding
+        cfg = with_encoding(read_config(args), args.encoding)
         checkpoint = None if args.checkpoint == 'none' else args.checkpoint
         found = export(cfg, checkpoint, args.out, size=args.size,
                        fixed_size=args.fixed_size, normalise=args.normalise, decode=args.decode,

@@ -12,12 +12,22 @@ import contextlib
 import sys
 
 from ..terminal.messages import reported
-from ..terminal.options import SEED, SIDE, USUAL, add_data, config_parser, refuse_without, sides
+from ..terminal.options import (
+    SEED,
+    SIDE,
+    USUAL,
+    add_data,
+    add_encoding,
+    config_parser,
+    refuse_without,
+    sides,
+)
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = config_parser(__doc__, 'model.backbone.arch=small', prog='mmposenc inspect')
     add_data(parser)
+    add_encoding(parser)
     parser.add_argument('checkpoint', nargs='?', help='weights of the model')
     parser.add_argument('--size', type=SIDE, nargs='+', metavar='N', help="size of the model's "
                         f'input: H W, or one number for a square; default {USUAL}')
@@ -42,8 +52,9 @@ def main(argv: list[str] | None = None) -> None:
     # The output of libraries must not mix with the lines on standard output.
     with reported(args), contextlib.redirect_stdout(sys.stderr):
         from ..engine.config.options import read_config
+        from ..engine.variants.applying import with_encoding
         from ..lab.inspect.report import inspect_config
-        cfg = read_config(args)
+        cfg = with_encoding(read_config(args), args.encoding)
         lines = inspect_config(cfg, args.checkpoint, size=args.size, images=args.image,
                                at=tuple(args.at), out=args.out, seed=args.seed)
     print('\n'.join(lines))

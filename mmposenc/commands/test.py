@@ -35,7 +35,8 @@ def main(argv: list[str] | None = None) -> None:
     with reported(args):
         from .. import engine
         from ..engine.config.options import read_run_config
-        cfg = read_run_config(args)
+        from ..engine.variants.applying import with_encoding
+        cfg = with_encoding(read_run_config(args), args.encoding)
         if args.sizes:
             _test_sizes(cfg, args)
         else:

@@ -28,7 +28,8 @@ def main(argv: list[str] | None = None) -> None:
     with reported(args):
         from .. import engine
         from ..engine.config.options import read_run_config
-        cfg = read_run_config(args)
+        from ..engine.variants.applying import with_encoding
+        cfg = with_encoding(read_run_config(args), args.encoding)
         engine.prepare_training(cfg, amp=args.amp, compiled=args.compile,
                                 auto_scale_lr=args.auto_scale_lr, resume=args.resume,
                                 allow_mismatch=args.allow_mismatch,

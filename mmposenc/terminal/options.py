@@ -82,6 +82,13 @@ def config_parser(description: str | None, example: str, prog: str | None = None
     return parser
 
 
+def add_encoding(parser: argparse.ArgumentParser) -> None:
+    """Add ``--encoding``."""
+    parser.add_argument('--encoding', metavar='NAME', help='put these position encodings into the '
+                        'model: a name, a sum as peg+irpe-k, none, or own.py:MyEncoding, as in '
+                        'mmposenc compare (docs/compared.md lists them)')
+
+
 def add_config(parser: argparse.ArgumentParser, example: str, *, optional: bool = False) -> None:
     """Add ``config`` and ``--cfg-options`` to a parser."""
     parser.add_argument('config', nargs='?' if optional else None,
@@ -113,6 +120,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--work-dir', help='folder of logs and results (default: work_dir of the '
                         'config, or work_dirs/<name of the config>)')
     add_data(parser)
+    add_encoding(parser)
     parser.add_argument('--allow-mismatch', action='store_true', help='load the matching weights '
                         'of a checkpoint that does not fit the model, instead of stopping')
     parser.add_argument('--compile', action='store_true', help='torch.compile for the blocks of '

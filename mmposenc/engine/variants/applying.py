@@ -21,7 +21,7 @@ from mmposenc.openmmlab.mmdet.detr.positions import LEARNED_GRID
 from mmposenc.registry import MODELS
 from mmposenc.terminal.messages import describe
 
-from .encodings import Entry, changes_of
+from .encodings import Entry, changes_of, read_entries
 from .insertion import Insertion, build_backbone, find_insertion
 from .rows import own_encodings
 from .sizes import resized
@@ -96,21 +96,26 @@ def _resize_own(cfg: Config, node: Any, insertion: Insertion, changes: dict[str,
     if 'img_size' not in insertion.takes or size is None:
         raise ValueError('resize: its own tables are for images of any size, or training has no '
                          'one size; keep leaves them as they are')
-    made_for = node.get('img_size', ARCHS.get(node.get('arch'), {}).get('img_size'))
+    made_for = _made_for(node)
     if made_for in (size, list(size)) or size == (made_for, made_for):
         raise ValueError(f'resize: its own tables are made for {size[0]}x{size[1]} pixels already, '
                          'the size of training; keep is the same')
     node['img_size'] = size
 
 
+def _made_for(node: Any) -> Any:
+    """The size of images for which a backbone's tables are made by its config; None: its default."""
+    return node.get('img_size', ARCHS.get(str(node.get('arch')), {}).get('img_size'))
+
+
 def _into_backbone(cfg: Config, node: Any, insertion: Insertion, changes: dict[str, Any]) -> None:
     takes = insertion.takes
     for key in set(changes) - {'cfg', 'own', 'added'}:  # a ConfigDict's update would merge
         node[key] = copy.deepcopy(changes[key])
-    size, arch = trained_size(cfg), ARCHS.get(node.get('arch'), {})
+    size = trained_size(cfg)
     pretrained = _type_of(node.get('init_cfg')) == 'Pretrained'
     if ('img_size' in takes and size and not pretrained and 'own' not in changes
-            and 'img_size' not in {*node, *arch}):
+            and _made_for(node) is None):
         node['img_size'] = size  # the grid that tables are made for
     if pretrained and issubclass(insertion.cls, Backbone) and node['init_cfg'].get('strict', True):
         node['init_cfg'] = dict(node['init_cfg'], strict=BUT_ENCODINGS)
@@ -251,6 +256,31 @@ def _check_queries(model: Any) -> None:
     if wanted > most:
         raise ValueError(f'model.test_cfg.max_per_img={wanted} must be at most {most}, what '
                          f'model.num_queries={queries} can give')
+
+
+def with_encoding(cfg: Config, word: str | None) -> Config:
+    """The config with the encodings of ``--encoding``, after a look whether they fit its model.
+
+    Args:
+        cfg: not changed.
+        word: as in :func:`.encodings.read_entries`; None: the config as it is.
+
+    Raises:
+        ValueError: there is no such encoding, or it does not fit.
+        FileNotFoundError: there is no such file.
+    """
+    if word is None:
+        return cfg
+    try:
+        entries = read_entries([word])
+        if len(entries) > 1:
+            raise ValueError(f'--encoding {word!r} names {len(entries)}, and a model has one; '
+                             'mmposenc compare takes several')
+        check_fits(cfg, entries[0], [1.0])
+    except (ValueError, FileNotFoundError) as error:
+        text = str(error).replace('--encodings', '--encoding').replace(' (--sizes 1)', '')
+        raise type(error)(text) from error
+    return apply(cfg, entries[0])
 
 
 def _first_error(cfg: Config, whole: bool, pixels: dict[float, tuple[int, int]], device: str

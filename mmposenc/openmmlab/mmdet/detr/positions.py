@@ -87,8 +87,9 @@ def replaced_sines(kind: Any, between: EncodingConfigs) -> dict[str, str]:
         between: ``pos_encoding`` of the encoder.
     """
     absolute = NAMED.get(kind, kind) if isinstance(kind, str) else kind
-    return replaced_encodings(nn.Module, {'pos_encoding': NAMED['sine']},
-                              {'pos_encoding': [*listed(absolute), *listed(between)]})
+    lines = replaced_encodings(nn.Module, {'pos_encoding': NAMED['sine']},
+                               {'pos_encoding': [*listed(absolute), *listed(between)]})
+    return {slot: line and f'{line} in the encoder' for slot, line in lines.items()}
 
 
 def position_tokens(kind: Any, module: nn.Module | None, sine: nn.Module, feature: Tensor,

@@ -1,0 +1,76 @@
+"""--encoding: other encodings in any config by one word."""
+import re
+
+import mmposenc  # noqa: F401  (before OpenMMLab's packages)
+
+# isort: split
+import pytest
+import torch
+from mmengine.config import Config
+from mmpretrain.models.backbones import SwinTransformer
+from tinytasks import classifier_config
+
+from mmposenc.commands import inspect, test, train
+
+SWIN = dict(type='SwinTransformer', arch=dict(embed_dims=8, depths=[1, 1], num_heads=[1, 2]),
+            window_size=4, img_size=32, out_indices=(1,))
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    """mmpretrain's Swin with weights of its own."""
+    monkeypatch.chdir(tmp_path)
+    cfg = Config.fromfile(classifier_config(tmp_path))
+    options = {key: value for key, value in SWIN.items() if key != 'type'}
+    torch.save(SwinTransformer(**options).state_dict(), 'swin.pth')
+    del cfg.model['backbone']
+    cfg.model.backbone = dict(SWIN, init_cfg=dict(type='Pretrained', checkpoint='swin.pth'))
+    cfg.model.neck = dict(type='GlobalAveragePooling')
+    cfg.model.head.in_channels = 16
+    cfg.dump('swin_config.py')
+    return 'swin_config.py'
+
+
+def test_what_was_trained_with_a_word_is_tested_and_resumed_without_it(config, capfd):
+    train.main([config, '--encoding', 'peg+irpe-k', '--work-dir', 'run'])
+    said = capfd.readouterr()
+    said = re.sub(r'\s+', ' ', said.out + said.err)
+    assert 'rel_pos_encoding: IRPE in place of RelativePositionBias' in said
+    assert 'swin.pth: left out, as the model lacks these encodings: stages.0.blocks.0.attn' in said
+    written = Config.fromfile('run/swin_config.py').model.backbone
+    assert written == dict(
+        SWIN, type='mmposenc.SwinTransformer', pos_encoding=dict(type='mmposenc.PEG'),
+        positions=None, rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='k'),
+        rel_pos_sharing='layer', init_cfg=dict(type='Pretrained', checkpoint='swin.pth',
+                                               strict='but encodings'))
+    test.main(['run/swin_config.py', 'run/epoch_1.pth', '--work-dir', 'tested', '--tta'])
+    test.main([config, 'run/epoch_1.pth', '--encoding', 'peg+irpe-k', '--work-dir', 'again'])
+    train.main([config, '--encoding', 'peg+irpe-k', '--work-dir', 'run', '--resume',
+                '--cfg-options', 'train_cfg.max_epochs=2'])
+    with pytest.raises(SystemExit, match='does not fit the model'):
+        test.main([config, 'run/epoch_2.pth', '--encoding', 'none', '--work-dir', 'other'])
+
+
+def test_an_inspection_shows_what_stands_and_what_was_replaced(config, capfd):
+    lines = {}
+    for word in ('peg', 'none', 'none+peg', 'keep+irpe-k'):
+        inspect.main([config, '--encoding', word])
+        lines[word] = capfd.readouterr().out
+    table = 'rel_pos_encoding: none in place of RelativePositionBias'
+    assert {word: (text.count('PEG after'), text.count('RelativePositionBias'), text.count(table))
+            for word, text in lines.items()} == {
+        'peg': (1, 1, 0), 'none': (0, 1, 1), 'none+peg': (1, 1, 1), 'keep+irpe-k': (0, 1, 0)}
+    assert 'RelativePositionBias + IRPE in 2 attentions' in lines['keep+irpe-k']
+
+
+@pytest.mark.parametrize('named, word, said', [
+    ('mmdet::retinanet/retinanet_r50_fpn_1x_coco.py', 'peg', "its backbone is 'ResNet'"),
+    ('mmdet::deformable_detr/deformable-detr_r50_16xb2-50e_coco.py', 'irpe-k',
+     'deformable attention has no logits'),
+    ('swin_config.py', 'pegg', "--encoding 'pegg': there is no encoding 'pegg'; did you mean"),
+    ('swin_config.py', 'paper::cpvt/table6', '--encoding .* names 7, and a model has one'),
+    ('swin_config.py', 'no.py:Mine', "there is no file '.*no.py'")])
+def test_what_cannot_be_is_one_line(config, named, word, said):
+    with pytest.raises(SystemExit, match=said) as ended:
+        inspect.main([named, '--encoding', word])
+    assert 'Traceback' not in str(ended.value)
