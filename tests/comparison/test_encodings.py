@@ -279,6 +279,21 @@ def test_a_checkpoint_of_a_model_with_other_encodings_is_started_from(tmp_path):
             assert 'pos_enc' in name or torch.equal(state[name], value), name
 
 
+def test_a_training_starts_from_weights_of_an_encoding_that_its_config_replaces(tmp_path):
+    base = engine.load_config(str(classifier_config(tmp_path)))
+    torch.save(dict(state_dict=build_model(apply(base, entry('learned'))).state_dict()),
+               tmp_path / 'trained.pth')
+    base.load_from, base.work_dir = str(tmp_path / 'trained.pth'), str(tmp_path / 'peg')
+    base.optim_wrapper.optimizer.lr = 0.0
+    test = base.copy()
+    state = engine.train(base).model.state_dict()
+    for name, value in torch.load(base.load_from)['state_dict'].items():
+        assert 'pos_enc' in name or torch.equal(state[name], value), name
+    test.experiment_name, test.work_dir = 'test', str(tmp_path / 'test')
+    with pytest.raises(ValueError, match='does not fit the model'):
+        engine.test(test, test.load_from)
+
+
 def test_encodings_of_a_frozen_backbone_are_trained():
     base = engine.load_config(DEIT)
     base.model.backbone.frozen_stages = 2

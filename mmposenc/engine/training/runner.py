@@ -4,7 +4,7 @@ from __future__ import annotations
 import copy
 import os.path as osp
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from mmengine.model.test_time_aug import BaseTTAModel
 from mmengine.runner import Runner as _Runner
 from torch import distributed as dist
 
-from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
+from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, SLOTS, is_encoding, replaced_slots
 from mmposenc.checkpoint.integrity import whole_file
 from mmposenc.checkpoint.mismatch import mismatch
 from mmposenc.compat.deterministic import deterministic_forms
@@ -117,9 +117,15 @@ class CheckpointRunner(_Runner):
         report = mismatch(own, state)
         if not report:
             return
-        if strict == BUT_ENCODINGS:
+        slots: Collection[str] = SLOTS if strict == BUT_ENCODINGS else ()
+        if strict is True and self._train_loop is not None and not self._resume:
+            # What the config gives replaces the encoding that the weights were trained with.
+            given = {slot for module in model.modules()
+                     for slot in getattr(module, 'replaced_encodings', ())}
+            slots = replaced_slots(given, own, state)
+        if slots:
             others = mismatch(*({name: value for name, value in each.items()
-                                 if not is_encoding(name)} for each in (own, state)))
+                                 if not is_encoding(name, slots)} for each in (own, state)))
             strict, report = bool(others), others or report
         wrong = f'the checkpoint {self._loading} does not fit the model'
         if strict:  # what to do comes first: of many lines few are shown

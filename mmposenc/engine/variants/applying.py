@@ -104,7 +104,7 @@ def _resize_own(cfg: Config, node: Any, insertion: Insertion, changes: dict[str,
 
 
 def _made_for(node: Any) -> Any:
-    """The size of images for which a backbone's tables are made by its config; None: its default."""
+    """The size of images that a config has a backbone's tables made for; None: the default."""
     return node.get('img_size', ARCHS.get(str(node.get('arch')), {}).get('img_size'))
 
 
