@@ -136,9 +136,9 @@ def valid_keys(problem: Problem, padding: Tensor, encoding: RelativeEncoding | N
 def _extents(masks: Sequence[tuple[Tensor, Grid]], prefix: int) -> list[list[tuple[int, int]]]:
     """Valid rows and columns of each image in each mask's grid; all of them for an image of only
     padding, whose output the caller discards."""
-    noted = [noted_extents(mask) for mask, _ in masks]
-    if None not in noted:
-        return noted  # type: ignore[return-value]
+    known = [noted_extents(mask) for mask, _ in masks]
+    if None not in known:
+        return known  # type: ignore[return-value]
     cells = [mask[:, prefix:] for mask, _ in masks]
     return extents_of_several([
         (mask & ~mask.all(1, keepdim=True)).reshape(-1, *grid.hw)

@@ -190,12 +190,12 @@ class PlainWindowAttention(MultiheadAttention):
             mask = mask.view(x.shape[0], *grid.hw)
         windows = Windows(grid.hw, self.window_size, padding_mask=mask, counts=counts)
         regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
-        found = self._attend(
+        attended = self._attend(
             self._project(windows.cut(x), None if x_qk is None else windows.cut(x_qk)),
             self.window_size, need_weights=need_weights, regions=regions)
-        if isinstance(found, tuple):
-            return windows.join(found[0]), found[1]
-        return windows.join(found)
+        if isinstance(attended, tuple):
+            return windows.join(attended[0]), attended[1]
+        return windows.join(attended)
 
 
 def _checked(window_size: int | tuple[int, int], num_prefix_tokens: int) -> tuple[int, int]:

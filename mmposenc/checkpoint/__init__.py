@@ -66,13 +66,13 @@ def convert_with_report(state_dict: Mapping[str, Tensor], source: str) -> Conver
     """
     if source not in SOURCES:
         raise ValueError(f'source={source!r} must be one of {", ".join(map(repr, SOURCES))}')
-    found = recognise(state_dict)
+    looks_like = recognise(state_dict)
     try:
         converted = SOURCES[source](state_dict)
     except ValueError as error:
-        if found is None or SOURCES[found].rules is SOURCES[source].rules:
+        if looks_like is None or SOURCES[looks_like].rules is SOURCES[source].rules:
             raise
-        raise ValueError(f'{error}. The names are those of source {found!r}') from error
+        raise ValueError(f'{error}. The names are those of source {looks_like!r}') from error
     check_shapes(converted.state_dict, source)
     return converted
 

@@ -50,23 +50,24 @@ def vit_of(name: str) -> dict[str, Any]:
         ValueError: it is another model, or one that is not known here; give ``arch`` and sizes.
         OSError: there is no config.json, or it is not reached (:func:`.hub.weights`).
     """
-    given = config(name)
-    if 'architecture' in given:
-        what = found = str(given['architecture'])
-        args = given.get('model_args') or {}
-        options = _of_timm(found, given.get('pretrained_cfg') or {})
+    published = config(name)
+    if 'architecture' in published:
+        what = architecture = str(published['architecture'])
+        args = published.get('model_args') or {}
+        options = _of_timm(architecture, published.get('pretrained_cfg') or {})
         if options and args:
-            what = f'{found} with model_args={args}'
-            options |= {own: args[key] for key, own in _ARGS.items() if own and key in args}
+            what = f'{architecture} with model_args={args}'
+            options |= {name: args[key] for key, name in _ARGS.items() if name and key in args}
             options = options if args.keys() <= _ARGS.keys() else None
     else:
-        given = {**given, **(given.get('vision_config') or {})}
-        what = f'model_type={given.get("model_type")!r}, hidden_act={given.get("hidden_act")!r}'
-        options = _of_type(given)
+        published = {**published, **(published.get('vision_config') or {})}
+        what = (f'model_type={published.get("model_type")!r}, '
+                f'hidden_act={published.get("hidden_act")!r}')
+        options = _of_type(published)
     if options is None:
         raise ValueError(f'{name}: which ViT {what} is, is not known here; give arch, or sizes')
-    arch, own = options['arch'], ARCHS[options['arch']]
-    defaults = {'patch_size': 16, 'img_size': 224, 'act': 'gelu', 'norm_eps': 1e-6, **own}
+    arch, arch_options = options['arch'], ARCHS[options['arch']]
+    defaults = {'patch_size': 16, 'img_size': 224, 'act': 'gelu', 'norm_eps': 1e-6, **arch_options}
     if arch in ('tiny', 'small', 'base', 'large'):
         options |= dict(class_token=True, pos_encoding=dict(
             type='mmposenc.LearnedPositionEmbedding', num_prefix_embeds=1))
@@ -75,9 +76,9 @@ def vit_of(name: str) -> dict[str, Any]:
 
 def _of_timm(architecture: str, published: dict[str, Any]) -> dict[str, Any] | None:
     for pattern, arch in _TIMM.items():
-        found = re.fullmatch(pattern, architecture)
-        name = arch.format(*((part or '').replace('_', '-') for part in found.groups())
-                           ) if found else None
+        match = re.fullmatch(pattern, architecture)
+        name = arch.format(*((part or '').replace('_', '-') for part in match.groups())
+                           ) if match else None
         if name not in ARCHS:
             continue
         options: dict[str, Any] = dict(arch=name)
@@ -96,23 +97,25 @@ def _of_timm(architecture: str, published: dict[str, Any]) -> dict[str, Any] | N
     return None
 
 
-def _of_type(given: dict[str, Any]) -> dict[str, Any] | None:
-    kind = str(given.get('model_type')).removesuffix('_vision_model')
-    sizes = tuple(given.get(key) for key in (
+def _of_type(published: dict[str, Any]) -> dict[str, Any] | None:
+    kind = str(published.get('model_type')).removesuffix('_vision_model')
+    sizes = tuple(published.get(key) for key in (
         'hidden_size', 'num_hidden_layers', 'num_attention_heads'))
-    gated = bool(given.get('use_gated_mlp') or given.get('use_swiglu_ffn'))
-    arch = next((name for name, own in ARCHS.items() if re.fullmatch(_TYPES.get(kind, ''), name)
-                 and tuple(own[key] for key in SIZES) == sizes
-                 and (own.get('mlp') == 'swiglu') == gated), None)
-    act = given.get('hidden_act')
-    theta = given.get('rope_theta', (given.get('rope_parameters') or {}).get('rope_theta', 100))
+    gated = bool(published.get('use_gated_mlp') or published.get('use_swiglu_ffn'))
+    arch = next((name for name, arch_options in ARCHS.items()
+                 if re.fullmatch(_TYPES.get(kind, ''), name)
+                 and tuple(arch_options[key] for key in SIZES) == sizes
+                 and (arch_options.get('mlp') == 'swiglu') == gated), None)
+    act = published.get('hidden_act')
+    rope = published.get('rope_parameters') or {}
+    theta = published.get('rope_theta', rope.get('rope_theta', 100))
     if arch is None or theta != 100 or not (act is None or gated or act in _ACTS):
         return None
     options: dict[str, Any] = dict(arch=arch)
-    for key, own, types in (('patch_size', 'patch_size', int), ('image_size', 'img_size', int),
-                            ('layer_norm_eps', 'norm_eps', float)):
-        if isinstance(given.get(key), types):
-            options[own] = given[key]
+    for key, option, types in (('patch_size', 'patch_size', int), ('image_size', 'img_size', int),
+                               ('layer_norm_eps', 'norm_eps', float)):
+        if isinstance(published.get(key), types):
+            options[option] = published[key]
     if act and not gated:
         options['act'] = _ACTS[act]
     return options

@@ -47,9 +47,9 @@ def _body(match: re.Match[str], tensor: Tensor, state: State) -> dict[str, Tenso
 _BODY = Rule(r'backbone\.0\.body\.(.*)', _body)
 
 
-def _rows(count: int, kept: Sequence[int], tensor: Tensor) -> Tensor:
+def _rows(count: int, category_ids: Sequence[int], tensor: Tensor) -> Tensor:
     """Classes of COCO out of the releases' category numbers; other class counts stay."""
-    return tensor[torch.tensor(kept)] if tensor.shape[0] == count else tensor
+    return tensor[torch.tensor(category_ids)] if tensor.shape[0] == count else tensor
 
 
 def _refuse_tables(match: re.Match[str], table: Tensor, state: State) -> dict[str, Tensor]:
@@ -101,8 +101,8 @@ def _classes(match: re.Match[str], tensor: Tensor, source: Mapping[str, Tensor]
     number, kind = match.groups()
     last = max(int(name.split('.')[1]) for name in source if name.startswith('class_embed.'))
     proposals = 'enc_output.weight' in source and int(number) == last
-    kept = (0, *COCO_IDS[1:]) if proposals else COCO_IDS
-    return {f'bbox_head.cls_branches.{number}.{kind}': _rows(91, kept, tensor)}
+    category_ids = (0, *COCO_IDS[1:]) if proposals else COCO_IDS
+    return {f'bbox_head.cls_branches.{number}.{kind}': _rows(91, category_ids, tensor)}
 
 
 _ATTENTION = ('sampling_offsets', 'attention_weights', 'value_proj', 'output_proj')

@@ -57,15 +57,15 @@ def read_name(name: str) -> Name:
     Raises:
         ValueError: it is no such name, or its file is no .safetensors.
     """
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         raise ValueError(f'{name!r} must be hf://OWNER/NAME or timm://MODEL, with @REVISION and '
                          f'/FILE.safetensors behind it if need be')
-    file = found['file']
+    file = match['file']
     if file is not None and not file.endswith('.safetensors'):
         raise ValueError(f'{name!r}: only .safetensors are read by name; other files may hold code')
-    revision = found['revision'] and unquote(found['revision'])
-    return Name(found['repo'] or f'timm/{found["model"]}', revision, file)
+    revision = match['revision'] and unquote(match['revision'])
+    return Name(match['repo'] or f'timm/{match["model"]}', revision, file)
 
 
 def weights(name: str) -> list[Path]:
@@ -101,10 +101,10 @@ def weights(name: str) -> list[Path]:
 
 def config(name: str) -> dict[str, Any]:
     """``config.json`` of a repository; errors are those of :func:`weights`."""
-    found = json.loads(fetch(name, 'config.json').read_text())
-    if not isinstance(found, dict):
+    content = json.loads(fetch(name, 'config.json').read_text())
+    if not isinstance(content, dict):
         raise ValueError(f'{name}: config.json holds no dict')
-    return found
+    return content
 
 
 def fetch(name: str, file: str, *, cached: bool = False) -> Path:
@@ -146,10 +146,10 @@ def library(name: str) -> tuple[Any, Any]:
 
 
 def _not_reached(name: str, hub: Any) -> str:
-    place = hub.constants.HF_HUB_CACHE
+    cache = hub.constants.HF_HUB_CACHE
     if hub.constants.HF_HUB_OFFLINE:
-        return f'{name} is not in the cache ({place}), and HF_HUB_OFFLINE forbids to download it'
-    return f'{name} is not in the cache ({place}), and {hub.constants.ENDPOINT} is not reached'
+        return f'{name} is not in the cache ({cache}), and HF_HUB_OFFLINE forbids to download it'
+    return f'{name} is not in the cache ({cache}), and {hub.constants.ENDPOINT} is not reached'
 
 
 def _nothing_found(name: str, wanted: Name) -> str:
@@ -194,7 +194,7 @@ def _compare(name: str, path: Path) -> None:
     """
     blob = path.resolve()
     with open(blob, 'rb') as file:
-        found = hashlib.file_digest(file, 'sha256').hexdigest() if hasattr(
+        digest = hashlib.file_digest(file, 'sha256').hexdigest() if hasattr(
             hashlib, 'file_digest') else hashlib.sha256(file.read()).hexdigest()
         published, kind = blob.name, 'SHA-256'
         if re.fullmatch('[0-9a-f]{40}', published):
@@ -202,11 +202,11 @@ def _compare(name: str, path: Path) -> None:
             content, kind = file.read(), "git's SHA-1"
             known = hashlib.sha1(b'blob %d\0%b' % (len(content), content)).hexdigest()
         else:
-            known = found
+            known = digest
     if re.fullmatch('[0-9a-f]{40}|[0-9a-f]{64}', published) and known != published:
         with contextlib.suppress(OSError):
             path.unlink()
             blob.unlink()
         raise OSError(f'{name}: {path.name} has {kind} {known}, and {published} is published; it '
                       f'was damaged on its way or on disk, and is removed: try again')
-    say(f'{name}: {path.name}, SHA-256 {found}')
+    say(f'{name}: {path.name}, SHA-256 {digest}')

@@ -63,17 +63,17 @@ def load_checkpoint(path: str | Path, map_location: Any = 'cpu', *, mmap: bool =
         raise ValueError(f'{path} cannot be read, {reason}')
     try:
         with safe_types():
-            found = torch.load(str(path), map_location=map_location, weights_only=True,
-                               mmap=(mmap and zipfile.is_zipfile(path)) or None)
+            content = torch.load(str(path), map_location=map_location, weights_only=True,
+                                 mmap=(mmap and zipfile.is_zipfile(path)) or None)
     except pickle.UnpicklingError as error:
         raise ValueError(_refusal(path, str(error))) from error
     except (RuntimeError, EOFError, OSError, ValueError, LookupError, TypeError, AttributeError,
             RecursionError, OverflowError) as error:
         raise ValueError(f'{path} cannot be read, it is cut short or no checkpoint: '
                          f'{str(error).splitlines()[0] if str(error) else error!r}') from error
-    if not isinstance(found, Mapping):
-        raise ValueError(f'{path} holds a {type(found).__name__}; a dict of weights is required')
-    return found
+    if not isinstance(content, Mapping):
+        raise ValueError(f'{path} holds a {type(content).__name__}; a dict of weights is required')
+    return content
 
 
 def _refusal(path: Path, error: str) -> str:

@@ -58,7 +58,9 @@ def _origin(checkpoint: Mapping[str, Any]) -> str:
 def _section(title: str, lines: list[str], count: int, most: int = 20) -> str:
     if not lines:
         return ''
-    shown = lines[:most] + [f'... and {len(lines) - most} more lines'] * (len(lines) > most)
+    shown = lines[:most]
+    if len(lines) > most:
+        shown.append(f'... and {len(lines) - most} more lines')
     # The first with its title: a console shows no more than two lines of an error.
     return '\n  '.join([f'{count} {title}: {shown[0]}', *shown[1:]])
 

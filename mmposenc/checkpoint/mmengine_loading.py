@@ -43,10 +43,11 @@ def load_url(url: str, model_dir: str | None = None, map_location: Any = None,
     path = folder / (file_name or os.path.basename(urlparse(url).path))
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        found = torch.hub.HASH_REGEX.search(path.name) if check_hash else None
+        hash_match = torch.hub.HASH_REGEX.search(path.name) if check_hash else None
         _log(f'downloading {url} to {path}')
         try:
-            torch.hub.download_url_to_file(url, str(path), found and found.group(1), progress)
+            torch.hub.download_url_to_file(url, str(path), hash_match and hash_match.group(1),
+                                           progress)
         except (OSError, RuntimeError) as error:
             raise OSError(f'{url} could not be downloaded: {error}. Put the file at {path}, or '
                           'name one of yours in the place of the address') from error

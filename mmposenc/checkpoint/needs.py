@@ -66,8 +66,9 @@ def _swin(state: Mapping[str, Tensor]) -> list[str]:
         heads = [scale.shape[0] for scale in scales] or [table.shape[-1] for table in tables]
         options = [f'embed_dims={dims}', f'num_layers={_tuple(layers)}',
                    f'num_heads={_tuple(heads)}']
-        options += ['cosine=True', 'post_norm=True', 'qkv_bias=qv',
-                    'rel_pos_encoding.type=mmposenc.LogSpacedCPB'] * bool(scales)
+        if scales:
+            options += ['cosine=True', 'post_norm=True', 'qkv_bias=qv',
+                        'rel_pos_encoding.type=mmposenc.LogSpacedCPB']
     windows = [(round(table.shape[0] ** 0.5) + 1) // 2 for table in tables]
     if set(windows) - {7}:
         options.append(f'window_size={windows[0] if len(set(windows)) == 1 else _tuple(windows)}')
@@ -82,7 +83,7 @@ def _pvt(state: Mapping[str, Tensor]) -> list[str]:
 
     embeds, hidden = stages('patch_embed.norm.weight'), stages('blocks.0.mlp.fc1.bias')
     pegs = stages('pos_encodings.at.after0.0.proj.0.weight')
-    found = dict(
+    facts = dict(
         embed_dims=tuple(len(each) for each in embeds),
         num_layers=_layers(state),
         mlp_ratios=tuple(len(wide) // len(each) for wide, each in zip(hidden, embeds, strict=True)),
@@ -92,11 +93,11 @@ def _pvt(state: Mapping[str, Tensor]) -> list[str]:
     defaults = dict(embed_dims=(64, 128, 320, 512), mlp_ratios=(8, 8, 4, 4), overlap=False)
     for name, arch in PVT_ARCHS.items():
         kind = arch.get('pos_encoding', {}).get('type')
-        if found == {**{key: arch.get(key, value) for key, value in defaults.items()},
+        if facts == {**{key: arch.get(key, value) for key, value in defaults.items()},
                      'num_layers': arch['num_layers'], 'peg': kind == 'mmposenc.PEG',
                      'windows': 'window_sizes' in arch, 'linear': 'key_cells' in arch}:
-            own = stages('norm.weight') and not arch.get('stage_norm')
-            return [f'arch={name}', *['stage_norm=True'] * bool(own)]
+            has_norms = stages('norm.weight') and not arch.get('stage_norm')
+            return [f'arch={name}', 'stage_norm=True'] if has_norms else [f'arch={name}']
     return []
 
 
@@ -142,24 +143,24 @@ def look_alikes(state_dict: Mapping[str, Tensor]) -> dict[str, list[str]]:
     facts = dict(option.removeprefix('model.backbone.').split('=', 1)
                 for option in needed_options(state_dict))
     arch = facts.get('arch', '')
-    found = {who: list(options) for pattern, who, options in _ALIKE if re.fullmatch(pattern, arch)}
+    alike = {who: list(options) for pattern, who, options in _ALIKE if re.fullmatch(pattern, arch)}
     rope = arch.replace('deit3', 'rope-vit') + '-axial-ape'
     if arch.startswith('deit3-') and rope in ARCHS:
-        found['RoPE-ViT with axial rotary positions and a table'] = [f'arch={rope}']
+        alike['RoPE-ViT with axial rotary positions and a table'] = [f'arch={rope}']
     patches = state_dict.get('backbone.patch_embed.projection.weight')
     for size in ('tiny', 'small', 'base', 'large'):
         core = ARCHS[f'pe-core-{size}']
         if (facts.get('pre_norm') or arch.startswith('clip-')) and patches is not None and (
                 patches.shape[0], patches.shape[-1]) == (
                 core['embed_dims'], core.get('patch_size', 16)):
-            found["Perception Encoder's core"] = [f'arch=pe-core-{size}', 'act=gelu']
+            alike["Perception Encoder's core"] = [f'arch=pe-core-{size}', 'act=gelu']
     if 'pre_norm' in facts:
-        found['CLIP with QuickGELU, as DFN and MetaCLIP'] = ['act=quick_gelu']
+        alike['CLIP with QuickGELU, as DFN and MetaCLIP'] = ['act=quick_gelu']
     if ('window_size' not in facts
             and facts.get('rel_pos_encoding.type') == 'mmposenc.DecomposedRPE'):
-        found['a model with windows as large as the map of its images'] = [
+        alike['a model with windows as large as the map of its images'] = [
             'window_size=14', 'global_blocks=2,5,8,11']
     if arch.startswith('v2-') and arch.removeprefix('v2-') in _SWINS.values():
-        found |= {f'Swin V2 with windows {end[2:]}': [f'arch={arch}{end}'] for end in (
+        alike |= {f'Swin V2 with windows {end[2:]}': [f'arch={arch}{end}'] for end in (
             '-w12', '-w16', '-w12to16', '-w12to24')}
-    return found
+    return alike

@@ -216,5 +216,7 @@ def _pattern(text: str) -> str:
 
 def shown(names: Sequence[Any], most: int = 8) -> str:
     """The first of many names, and how many more there are."""
-    rest = [f'and {len(names) - most} more'] * (len(names) > most)
-    return ', '.join([*map(str, names[:most]), *rest])
+    words = [str(name) for name in names[:most]]
+    if len(names) > most:
+        words.append(f'and {len(names) - most} more')
+    return ', '.join(words)

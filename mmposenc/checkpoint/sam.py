@@ -70,8 +70,10 @@ def sam_options(state_dict: Mapping[str, Tensor]) -> list[str]:
         options = [f'arch={plain}'] if plain else size_options(state_dict, {})
         options += ['pool=None', 'mask_window_padding=False',
                     'rel_pos_encoding.type=mmposenc.DecomposedRPE']
-        options += ['pos_encoding.type=mmposenc.LearnedPositionEmbedding'] * bool(cells)
-        options += [f'window_size={window}', f'global_blocks={",".join(others)},'] * bool(others)
+        if cells:
+            options.append('pos_encoding.type=mmposenc.LearnedPositionEmbedding')
+        if others:
+            options += [f'window_size={window}', f'global_blocks={",".join(others)},']
         options += [] if 'backbone.norm.weight' in state_dict else ['final_norm=False']
         options += [] if patches.shape[-1] == 16 else [f'patch_size={patches.shape[-1]}']
     if side * patches.shape[-1] != (1024 if size and window == 14 and cells else 224):

@@ -28,9 +28,9 @@ def check_shapes(state_dict: Mapping[str, Tensor], source: str) -> None:
         if match is None:
             continue
         for part, shape in _expected(state_dict, match.group(1), tensor.shape[0]).items():
-            found = state_dict.get(part)
-            if found is not None and tuple(found.shape) != shape:
-                wrong.append(f'{part} has {tuple(found.shape)}, required is {shape}')
+            weight = state_dict.get(part)
+            if weight is not None and tuple(weight.shape) != shape:
+                wrong.append(f'{part} has {tuple(weight.shape)}, required is {shape}')
     if wrong:
         raise ValueError(f'source={source!r}: weights of a wrong shape: {"; ".join(wrong)}')
 

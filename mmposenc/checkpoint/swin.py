@@ -79,10 +79,10 @@ def _timm_names(state: State) -> dict[str, str]:
     """Mergings as timm counts them, and V2's biases, which have no third one."""
     merged = re.compile(r'layers\.(\d+)\.downsample\.(.*)')
     names = {name: name for name in state}
-    found = {name: match for name in names if (match := merged.fullmatch(name))}
-    if any(match[1] == '0' for match in found.values()):  # counted to the stage before
+    mergings = {name: match for name in names if (match := merged.fullmatch(name))}
+    if any(match[1] == '0' for match in mergings.values()):  # counted to the stage before
         names |= {name: f'layers.{int(match[1]) + 1}.downsample.{match[2]}'
-                  for name, match in found.items()}
+                  for name, match in mergings.items()}
     if not any(name.endswith('.attn.key.bias') for name in names):  # V2
         names = {old: re.sub(r'\.attn\.(q|v)(uery|alue)\.bias', r'.attn.\1_bias', new)
                  for old, new in names.items()}

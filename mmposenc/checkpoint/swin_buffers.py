@@ -65,8 +65,9 @@ def window_of_coordinates(match: re.Match[str], table: Tensor, state: State) -> 
         scaled = offsets * (8 / max(sides[-1] - 1, 1))
         expected = scaled.sign() * torch.log2(scaled.abs() + 1) / 3
         shape = (-1, 1) if axis == 0 else (1, -1)
-        found = table[0, ..., axis].double()
+        coordinates = table[0, ..., axis].double()
         if sides[-1] < 2 or not torch.allclose(
-                found, expected.double().view(shape).expand_as(found), rtol=0, atol=2e-3):
+                coordinates, expected.double().view(shape).expand_as(coordinates), rtol=0,
+                atol=2e-3):
             raise ValueError(f'{match[0]} holds other coordinates than logarithms of offsets')
     return {f'stages.{match[1]}.blocks.{match[2]}.attn.w_msa.rel_pos_encoding': torch.tensor(sides)}

@@ -33,17 +33,19 @@ def vit_options(state: State) -> list[str]:
     What no file shows is in :func:`mmposenc.checkpoint.look_alikes`.
     """
     facts = _facts(state)
-    found = _arch(_kind(state, facts), state, facts)
-    arch = found or plain_arch(state)
+    arch_of_kind = _arch(_kind(state, facts), state, facts)
+    arch = arch_of_kind or plain_arch(state)
     base = {**_DEFAULTS, 'mlp_hidden_dims': 4 * facts['embed_dims'], **ARCHS.get(arch or '', {})}
     base[_HIDDEN] = (base.get('rel_pos_encoding') or {}).get('hidden_dims')
     if base['layer_scale_init_value'] and facts['layer_scale_init_value']:
         base['layer_scale_init_value'] = facts['layer_scale_init_value']
     base.setdefault('class_token', facts['pool'] == 'cls')
-    return ([f'arch={arch}'] * bool(arch) + size_options(state, base)
-            + ([] if found else _without_kind(state, facts))
-            + [f'{name}={value}' for name, value in facts.items()
-               if name not in SIZES and base[name] != value])
+    options = [f'arch={arch}'] if arch else []
+    options += size_options(state, base)
+    if not arch_of_kind:
+        options += _without_kind(state, facts)
+    return options + [f'{name}={value}' for name, value in facts.items()
+                      if name not in SIZES and base[name] != value]
 
 
 def size_options(state: State, base: Mapping[str, Any]) -> list[str]:
@@ -52,7 +54,8 @@ def size_options(state: State, base: Mapping[str, Any]) -> list[str]:
     if (base.get('embed_dims'), base.get('num_layers')) == (dims, layers):
         return []
     heads = _HEADS.get(dims, None if dims % 64 else dims // 64)
-    return [f'embed_dims={dims}', f'num_layers={layers}'] + [f'num_heads={heads}'] * bool(heads)
+    options = [f'embed_dims={dims}', f'num_layers={layers}']
+    return [*options, f'num_heads={heads}'] if heads else options
 
 
 def plain_arch(state: State) -> str | None:
@@ -156,9 +159,9 @@ def _arch(kind: str | None, state: State, facts: Mapping[str, Any]) -> str | Non
              and (kind != 'rope-vit' or ('pos_encoding' in arch) == (TABLE in state))
              and ('Factorized' in (arch.get('pos_encoding') or {}).get('type', '')) == (
                  ROWS in state)]
-    found = [name for name in alike if _sizes(state) == (
+    same_sizes = [name for name in alike if _sizes(state) == (
         ARCHS[name]['embed_dims'], ARCHS[name]['num_layers'])]
-    return min(found or (alike if kind in _ANY_SIZE else ()), default=None, key=lambda name: (
+    return min(same_sizes or (alike if kind in _ANY_SIZE else ()), default=None, key=lambda name: (
         ARCHS[name].get('register_tokens', 0) != facts['register_tokens']))
 
 

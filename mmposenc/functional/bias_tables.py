@@ -63,11 +63,12 @@ def resize_table(table: Tensor, targets: tuple[int, int], mode: str) -> Tensor:
     rows, cols = (_axis(size, target, mode, dtype, table.device)
                   for size, target in zip(sizes, targets, strict=True))
     if is_compiling() and mode.startswith('geometric'):  # changes a table of its own grid, too
-        own = torch.tensor(True, device=table.device)
+        same_size = torch.tensor(True, device=table.device)
         for size, target in zip(sizes, targets, strict=True):
-            own = own & (torch.full((), target, device=table.device) == size)
+            same_size = same_size & (torch.full((), target, device=table.device) == size)
         rows, cols = (
-            torch.where(own, torch.eye(target, size, dtype=dtype, device=table.device), weights)
+            torch.where(same_size, torch.eye(target, size, dtype=dtype, device=table.device),
+                        weights)
             for size, target, weights in zip(sizes, targets, (rows, cols), strict=True))
     with full_precision(table):
         return (rows @ table.to(dtype) @ cols.t()).to(table.dtype)

@@ -219,9 +219,9 @@ def every_cell(padding_mask: Tensor, step: int) -> Tensor:
     where their first part is, since padding lies to the right and below."""
     # No view: a compiler makes code of its own for each layout that it meets.
     mask = padding_mask[:, ::step, ::step].contiguous()
-    noted = noted_extents(padding_mask)
-    return note_extents(mask, noted and [(whole_cells(rows, step), whole_cells(cols, step))
-                                         for rows, cols in noted])
+    extents = noted_extents(padding_mask)
+    return note_extents(mask, extents and [(whole_cells(rows, step), whole_cells(cols, step))
+                                           for rows, cols in extents])
 
 
 def token_mask(padding_mask: Tensor, num_prefix_tokens: int = 0) -> Tensor:
@@ -294,11 +294,11 @@ def extents_of_several(padding_masks: Sequence[Tensor]) -> list[list[tuple[int, 
         wrong = other.flatten(1).any(1) | (sides.prod(1) == 0)
         counted = torch.stack(((~mask).flatten(1).sum(1), wrong.long()), 1)
         tables.append(torch.cat((sides, counted), 1))
-    found: list[list[list[int]]] = torch.stack(tables).tolist()
-    for index, (_, _, area, is_wrong) in enumerate(row for table in found for row in table):
+    rectangles: list[list[list[int]]] = torch.stack(tables).tolist()
+    for index, (_, _, area, is_wrong) in enumerate(row for table in rectangles for row in table):
         if is_wrong:
             raise ValueError(
-                f'padding_mask of image {index % len(found[0])} has {area} valid cells that are '
-                f'not one top-left rectangle; padding must lie to the right and below, with at '
+                f'padding_mask of image {index % len(rectangles[0])} has {area} valid cells that '
+                f'are not one top-left rectangle; padding must lie to the right and below, with at '
                 f'least one valid cell')
-    return [[(row[0], row[1]) for row in table] for table in found]
+    return [[(row[0], row[1]) for row in table] for table in rectangles]

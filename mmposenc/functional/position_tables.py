@@ -105,13 +105,13 @@ def resampling(source: int, target: Tensor, length: int, mode: str, dtype: torch
     it. All as ``F.interpolate``, with align_corners=False except in 'bilinear_corners'."""
     at = torch.arange(length, device=target.device, dtype=torch.float64) + 0.5
     step = source / target.clamp(min=1)[:, None]  # cells of the source for one of the target
-    place = at * step - 0.5  # (B, length)
+    position = at * step - 0.5  # (B, length)
     if mode.endswith('antialias'):
-        return _antialiased(source, place, step.clamp(min=1), mode).to(dtype)
+        return _antialiased(source, position, step.clamp(min=1), mode).to(dtype)
     if mode == 'bilinear_corners':  # the first and the last cells lie on each other
-        place = (at - 0.5) * ((source - 1) / (target - 1).clamp(min=1))[:, None]
-    first = place.floor()
-    share = (place - first)[..., None]
+        position = (at - 0.5) * ((source - 1) / (target - 1).clamp(min=1))[:, None]
+    first = position.floor()
+    share = (position - first)[..., None]
     if mode.startswith('bilinear'):
         taps = torch.cat((1 - share, share), -1)
     else:
@@ -127,11 +127,11 @@ def resampling(source: int, target: Tensor, length: int, mode: str, dtype: torch
     return torch.where(index[..., None] == cells, taps[..., None], 0.0).sum(-2).to(dtype)
 
 
-def _antialiased(source: int, place: Tensor, width: Tensor, mode: str) -> Tensor:
+def _antialiased(source: int, position: Tensor, width: Tensor, mode: str) -> Tensor:
     """Weights (B, length, source) of a cubic (a = -0.5) or linear kernel stretched to ``width``
     (B, 1) cells, as Pillow's; beyond the border there is nothing, and weights sum up to one."""
-    cells = torch.arange(source, device=place.device)
-    far = ((cells - place[..., None]) / width[..., None]).abs()
+    cells = torch.arange(source, device=position.device)
+    far = ((cells - position[..., None]) / width[..., None]).abs()
     if mode == 'bilinear_antialias':
         weights = (1 - far).clamp(min=0)
     else:

@@ -35,17 +35,17 @@ def cell_coordinates(grid: Grid, query: Grid, *, normalize: str | None = None,
     if normalize in ('max', 'min'):
         side = max(sides) if normalize == 'max' else min(sides)
         sides = (side, side)
-    found = []
+    coordinates = []
     for axis, (size, stride) in enumerate(((grid.height, grid.stride_h),
                                            (grid.width, grid.stride_w))):
         centres = (torch.arange(size, device=like.device, dtype=like.dtype) + 0.5) * stride
         if normalize is not None:
-            found.append(2 * (centres / sides[axis]) - 1)
+            coordinates.append(2 * (centres / sides[axis]) - 1)
         elif reference is not None:
-            found.append((centres - 0.5 + first) / sides[axis] * reference[axis])
+            coordinates.append((centres - 0.5 + first) / sides[axis] * reference[axis])
         else:
-            found.append(centres - 0.5 + first)
-    return found[0], found[1]
+            coordinates.append(centres - 0.5 + first)
+    return coordinates[0], coordinates[1]
 
 
 def frame_coordinates(grid: Grid, like: Tensor) -> Tensor:

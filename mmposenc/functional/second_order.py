@@ -25,14 +25,14 @@ def first_order_only(advice: str) -> Callable[[Backward], Backward]:
         @functools.wraps(backward)
         def run(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
             with torch.no_grad():
-                found = backward(ctx, *grads)
+                grads_of_inputs = backward(ctx, *grads)
             if not torch.is_grad_enabled():  # no create_graph=True
-                return found
-            known = [grad for grad in found if grad is not None]
+                return grads_of_inputs
+            known = [grad for grad in grads_of_inputs if grad is not None]
             sources = [x for x in (*ctx.saved_tensors, *grads) if x is not None]
             refusing = iter(_Refused.apply(  # type: ignore[no-untyped-call]
                 advice, len(known), *known, *sources))
-            return tuple(None if grad is None else next(refusing) for grad in found)
+            return tuple(None if grad is None else next(refusing) for grad in grads_of_inputs)
         return run
     return decorate
 

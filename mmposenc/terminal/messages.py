@@ -140,8 +140,10 @@ def _report(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
     cut = [line if len(line) <= _WIDTH else f'{line[:_WIDTH]} ...' for line in lines[:most]]
     if len(lines) > most:
         left = len(lines) - most
-        where = f'{left} more line{"s" * (left > 1)}; {where}'
-    return '\n'.join(cut + [f'({where})'] * (bool(logs) or len(lines) > most))
+        where = f'{counted(left, "more line")}; {where}'
+    if logs or len(lines) > most:
+        cut.append(f'({where})')
+    return '\n'.join(cut)
 
 
 def _append(path: str, text: str) -> bool:
@@ -183,7 +185,8 @@ def _raised_at(error: BaseException) -> str:
     file, number, line = worker[-1] if worker else (
         frames[-1].filename, frames[-1].lineno, frames[-1].line)
     package = file.rpartition('site-packages' + os.sep)[2]
-    return f' in {package}, line {number}' + f': {line}' * bool(line)
+    code = f': {line}' if line else ''
+    return f' in {package}, line {number}{code}'
 
 
 def in_a_line(error: BaseException) -> str:
@@ -196,6 +199,11 @@ def printable(text: object) -> str:
     or to forge a line, is written as an escape such as \\x1b or \\n."""
     return ''.join(each if each.isprintable() else each.encode('unicode_escape').decode()
                    for each in str(text))
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, with an s unless it is one: '1 image', '3 images'."""
+    return f'{number} {noun}' if number == 1 else f'{number} {noun}s'
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

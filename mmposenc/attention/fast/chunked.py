@@ -105,8 +105,8 @@ def _hide_regions(regions: Tensor, layout: Layout) -> Hide:
     of_keys = layout.arrange(regions, -1)
 
     def hide(chunk: Chunk) -> Tensor | None:
-        own = [window % len(several) for window in range(chunk.images.start, chunk.images.stop)]
-        if not any(several[window] for window in own):
+        windows = [window % len(several) for window in range(chunk.images.start, chunk.images.stop)]
+        if not any(several[window] for window in windows):
             return None
         which = torch.arange(chunk.images.start, chunk.images.stop, device=regions.device)
         queries, keys = (x[which % len(several)] for x in (regions[:, chunk.queries], of_keys))
@@ -153,10 +153,10 @@ class _Attention(torch.autograd.Function):
                 *inputs: Tensor) -> Tensor:
         run = _Pass(call, counts, (q, k, v), inputs)
         out = torch.empty_like(q)
-        kept = q.new_empty(q.shape[0] * q.shape[1], q.shape[2],
-                           call.layout.num_keys) if call.keep else None
+        stored = q.new_empty(q.shape[0] * q.shape[1], q.shape[2],
+                             call.layout.num_keys) if call.keep else None
         for work, value in run.chunks():
-            weights = run.new_weights(work, kept)
+            weights = run.new_weights(work, stored)
             if run.dropout is not None:
                 weights = run.dropout.draw(work.other).mul_(weights)
             part = _flat(out, work.chunk)
@@ -166,7 +166,7 @@ class _Attention(torch.autograd.Function):
             if run.dropout is not None:
                 part *= run.dropout.scale
             _put(part, out, work.chunk)
-        ctx.save_for_backward(q, k, v, *inputs, kept)
+        ctx.save_for_backward(q, k, v, *inputs, stored)
         ctx.call, ctx.counts = call, counts
         return out
 
@@ -175,10 +175,10 @@ class _Attention(torch.autograd.Function):
                       "backbone with implementation='reference'")
     @without_autocast
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, *inputs, kept = ctx.saved_tensors
+        q, k, v, *inputs, stored = ctx.saved_tensors
         run = _Pass(ctx.call, ctx.counts, (q, k, v), tuple(inputs), backward=True)
         for work, value in run.chunks():
-            run.add_gradients(work, value, grad, kept)
+            run.add_gradients(work, value, grad, stored)
         return (None, None, run.grad_q, run.grad_k, run.grad_v,
                 *(None if not need else x.to(like.dtype) for x, like, need in zip(
                     run.grads, inputs, ctx.needs_input_grad[5:], strict=True)))
@@ -253,14 +253,14 @@ class _Pass:
             self._buffers[name] = self.q.new_empty(size)
         return self._buffers[name][:size].view(shape)
 
-    def _kept(self, chunk: Chunk, kept: Tensor) -> Tensor:
+    def _kept(self, chunk: Chunk, stored: Tensor) -> Tensor:
         """The place of a chunk's weights among those that are kept."""
         first = chunk.images.start * self.q.shape[1] + chunk.heads.start
-        return kept[first:first + chunk.size, chunk.queries]
+        return stored[first:first + chunk.size, chunk.queries]
 
-    def new_weights(self, work: Work, kept: Tensor | None) -> Tensor:
+    def new_weights(self, work: Work, stored: Tensor | None) -> Tensor:
         """Attention weights of a chunk, in the buffer or where they are kept."""
-        target = None if kept is None else self._kept(work.chunk, kept)
+        target = None if stored is None else self._kept(work.chunk, stored)
         direct = target is not None and target.is_contiguous()
         logits = target if target is not None and direct else self._buffer('logits', work.chunk)
         for number, writer in enumerate(self.writers):
@@ -278,11 +278,11 @@ class _Pass:
             target.copy_(logits)
         return logits
 
-    def add_gradients(self, work: Work, value: Tensor, grad: Tensor, kept: Tensor | None) -> None:
+    def add_gradients(self, work: Work, value: Tensor, grad: Tensor, stored: Tensor | None) -> None:
         """Add what a chunk gives to all gradients."""
         chunk = work.chunk
         g = grad[chunk.images, chunk.heads, chunk.queries].flatten(0, 1).contiguous()
-        weights = self.new_weights(work, None) if kept is None else self._kept(chunk, kept)
+        weights = self.new_weights(work, None) if stored is None else self._kept(chunk, stored)
         dropped, drawn = weights, None
         if self.dropout is not None:
             g = g * self.dropout.scale

@@ -19,12 +19,12 @@ def add_product(out: Tensor, a: Tensor, b: Tensor, beta: float = 1.0, alpha: flo
     for target, x, y in zip(out, a, b, strict=True):
         # oneDNN copies a transposed first operand: the smaller one becomes it.
         turned = x.stride(-1) != 1
-        found = (cpu.onednn_product(y.t(), x, None).t() if turned else
-                 cpu.onednn_product(x, y.t(), None))
+        product = (cpu.onednn_product(y.t(), x, None).t() if turned else
+                   cpu.onednn_product(x, y.t(), None))
         if beta:
-            target.add_(found, alpha=alpha)
+            target.add_(product, alpha=alpha)
         else:
-            torch.mul(found, alpha, out=target)
+            torch.mul(product, alpha, out=target)
 
 
 def products_take_onednn(a: Tensor, b: Tensor) -> bool:

@@ -106,7 +106,7 @@ def finished(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
         PrepareError: If ``out`` holds something that :func:`build_folder` did not write.
     """
     if others := _others(out):
-        shown = ', '.join(others[:3]) + ', ...' * (len(others) > 3)
+        shown = ', '.join([*others[:3], '...'] if len(others) > 3 else others)
         raise PrepareError(f'{out} holds files that were not prepared here, or changed since: '
                            f'{shown}; give another folder, or move them away')
     try:

@@ -51,7 +51,7 @@ class Picture:
 
 
 @dataclass
-class Found:
+class Labelled:
     """What a folder holds; each of ``problems`` begins with a file."""
     classes: list[str]
     pictures: list[Picture] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Found:
     notes: list[str] = field(default_factory=list)
 
 
-def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> Found:
+def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> Labelled:
     """Reads a folder of pictures and labels; changes nothing in it.
 
     A label file belongs to the picture of the same path and name, but for folders such as
@@ -83,31 +83,32 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> Fo
     if not named and kind in ('yolo', 'masks'):
         raise PrepareError(f'{source}: its labels are numbers; name the classes by --classes, or '
                            'in a data.yaml or classes.txt there')
-    found = Found(named)
-    pictures, labels = _files(kind, source, found.problems)
+    labelled = Labelled(named)
+    pictures, labels = _files(kind, source, labelled.problems)
     if not pictures or not labels:
-        where = ' in a folder annotations, labels or masks' * (kind == 'masks')
+        where = ' in a folder annotations, labels or masks' if kind == 'masks' else ''
         raise PrepareError(f'{source} holds {len(pictures)} pictures and {len(labels)} '
                            f'{KINDS[kind]} files of labels{where}')
-    found.problems += [f'{labels[key]}: there is no picture of this name '
+    labelled.problems += [f'{labels[key]}: there is no picture of this name '
                        f'({" ".join(sorted(PICTURES))})'
                        for key in labels.keys() - pictures.keys()]
     bare = 0
     for key, path in pictures.items():
         if problem := broken_file(str(path)):
-            found.problems.append(f'{path}: {problem}')
+            labelled.problems.append(f'{path}: {problem}')
             continue
         with open(path, 'rb') as file:
             picture = Picture(key, path, size_shown(file), labels.get(key))
         if picture.labels is None and kind != 'yolo':  # there no file means that nothing is shown
             bare += 1
-        elif picture.labels is None or _fits(kind, picture, found):
-            found.pictures.append(picture)
-    found.notes += [f'{bare} pictures without labels are left out'] * bool(bare)
+        elif picture.labels is None or _fits(kind, picture, labelled):
+            labelled.pictures.append(picture)
+    if bare:
+        labelled.notes.append(f'{bare} pictures without labels are left out')
     if not named:
-        found.classes = sorted({each.name for picture in found.pictures
+        labelled.classes = sorted({each.name for picture in labelled.pictures
                                 for each in picture.things})
-    return found
+    return labelled
 
 
 def _named_classes(source: Path) -> list[str]:
@@ -121,7 +122,7 @@ def _named_classes(source: Path) -> list[str]:
                 raise TypeError(f'they are {names!r}; in YAML yes, no and null need quotes')
         except (AttributeError, TypeError, ValueError, KeyError) as error:
             raise PrepareError(f'{path}: names must be a list of classes, or their numbers from 0 '
-                               f'on with a name each ({_told(error)})') from error
+                               f'on with a name each ({_reason(error)})') from error
         if names:
             return [str(name) for name in names]
     path = source / 'classes.txt'
@@ -132,7 +133,7 @@ def _named_classes(source: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return f'lacks {error}' if isinstance(error, KeyError) else str(error) or type(error).__name__
 
 
@@ -154,21 +155,22 @@ def _files(kind: str, source: Path, problems: list[str]) -> tuple[dict[str, Path
             among = pictures
         else:
             continue
-        kept = [folder for folder in folders if folder.lower() not in ROLES]
-        key = '/'.join([*kept, path.stem])
+        folders_of_user = [folder for folder in folders if folder.lower() not in ROLES]
+        key = '/'.join([*folders_of_user, path.stem])
         if key in among:
             problems.append(f'{path}: has the name of {among[key]}, so that labels fit both')
         among.setdefault(key, path)
     return pictures, labels
 
 
-def _fits(kind: str, picture: Picture, found: Found) -> bool:
+def _fits(kind: str, picture: Picture, labelled: Labelled) -> bool:
     """Whether a file of labels can be used; what can't be is added to the problems."""
     if kind != 'masks':
-        return _read_things(kind, picture, found)
+        return _read_things(kind, picture, labelled)
     pair = str(picture.path), str(picture.labels)
-    problem = pair_problem(pair) or map_problem(pair[1], len(found.classes), VOID)
-    found.problems += [problem] * bool(problem)
+    problem = pair_problem(pair) or map_problem(pair[1], len(labelled.classes), VOID)
+    if problem:
+        labelled.problems.append(problem)
     return not problem
 
 
@@ -178,21 +180,21 @@ def label_map(picture: Picture) -> np.ndarray:
         return np.asarray(image).astype(np.uint8)
 
 
-def _read_things(kind: str, picture: Picture, found: Found) -> bool:
+def _read_things(kind: str, picture: Picture, labelled: Labelled) -> bool:
     assert picture.labels is not None
     try:
         text = picture.labels.read_bytes().decode('utf-8-sig')
-        for where, read in READERS[kind](text, picture.size, found.classes):
+        for where, read in READERS[kind](text, picture.size, labelled.classes):
             try:
                 thing = read()
-                if found.classes and thing.name not in found.classes:
-                    raise ValueError(f'class {thing.name!r} is not among {found.classes}')
+                if labelled.classes and thing.name not in labelled.classes:
+                    raise ValueError(f'class {thing.name!r} is not among {labelled.classes}')
                 picture.things.append(_inside(thing, picture.size))
             except (ValueError, TypeError, LookupError, AttributeError) as error:
-                found.problems.append(f'{picture.labels}{where}: {_told(error)}')
+                labelled.problems.append(f'{picture.labels}{where}: {_reason(error)}')
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError,
             ElementTree.ParseError) as error:
-        found.problems.append(f'{picture.labels}: {_told(error)}')
+        labelled.problems.append(f'{picture.labels}: {_reason(error)}')
         return False
     return True
 

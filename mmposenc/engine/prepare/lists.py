@@ -3,13 +3,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .labels import PART_LISTS, ROLES, Found
+from .labels import PART_LISTS, ROLES, Labelled
 
 #: The folder of VOC's lists in ``ImageSets``.
 _VOC_FOLDERS = {'voc': 'Main', 'masks': 'Segmentation', 'yolo': 'Main'}
 
 
-def listed_parts(kind: str, source: Path, found: Found) -> dict[str, str]:
+def listed_parts(kind: str, source: Path, labelled: Labelled) -> dict[str, str]:
     """Which part each picture is of, by lists in the source or in VOC's ``ImageSets``.
 
     A line names a picture by its path, or without folder and suffix. A folder counts that has a
@@ -25,7 +25,7 @@ def listed_parts(kind: str, source: Path, found: Found) -> dict[str, str]:
         'train', 'val' or 'test' by the ``key`` of a picture; empty without such lists.
     """
     parts: dict[str, str] = {}
-    keys = {picture.key for picture in found.pictures}
+    keys = {picture.key for picture in labelled.pictures}
     for folder in sorted({source, *source.rglob(f'ImageSets/{_VOC_FOLDERS[kind]}')}):
         lists = {name: part for name, part in PART_LISTS.items() if (folder / name).is_file()}
         if not {'train', 'val'} <= {*lists.values()}:
@@ -33,7 +33,7 @@ def listed_parts(kind: str, source: Path, found: Found) -> dict[str, str]:
         # Keys of the pictures beside ImageSets begin with the folder that holds both.
         above = () if folder == source else folder.parent.parent.relative_to(source).parts
         for name, part in lists.items():
-            _read_list(folder / name, part, above, keys, parts, found.problems)
+            _read_list(folder / name, part, above, keys, parts, labelled.problems)
     return parts
 
 

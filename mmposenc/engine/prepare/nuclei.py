@@ -77,10 +77,10 @@ def _cut(image: np.ndarray, labels: np.ndarray, folder: Path, split: str, rows: 
          columns: list[int], tile: int) -> int:
     """Write the tiles of both; returns their number."""
     for kind, pixels in (('images', image), ('annotations', labels)):
-        place = folder / kind / split
-        place.mkdir(parents=True)
+        split_folder = folder / kind / split
+        split_folder.mkdir(parents=True)
         for y in rows:
             for x in columns:
                 Image.fromarray(pixels[y:y + tile, x:x + tile]).save(
-                    place / f'nuclei_x{x:03d}_y{y:03d}.png')
+                    split_folder / f'nuclei_x{x:03d}_y{y:03d}.png')
     return len(rows) * len(columns)

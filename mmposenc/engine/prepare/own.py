@@ -51,37 +51,38 @@ def prepare_own(kind: str, source: Path, out: Path, classes: list[str] | None = 
         raise PrepareError(f'--out {out} and {source} must not lie in each other')
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise PrepareError(f'--out {out} exists; give another folder')
-    found = read_labels(kind, source, classes)
-    listed = {} if _in_folders(found.pictures) else listed_parts(kind, source, found)
-    for line in (*found.problems, *found.notes):
+    labelled = read_labels(kind, source, classes)
+    listed = {} if _in_folders(labelled.pictures) else listed_parts(kind, source, labelled)
+    for line in (*labelled.problems, *labelled.notes):
         log(printable(line))
-    if found.problems and not skip_bad:
-        raise PrepareError(f'{len(found.problems)} problems in {source}, listed above; mend them, '
-                           'or leave out what they name by --skip-bad')
-    if not found.classes:
+    if labelled.problems and not skip_bad:
+        raise PrepareError(f'{len(labelled.problems)} problems in {source}, listed above; mend '
+                           'them, or leave out what they name by --skip-bad')
+    if not labelled.classes:
         raise PrepareError(f'{source}: its labels hold no object')
     how_split = []
     if listed:
-        parts = _by_lists(found.pictures, listed)
+        parts = _by_lists(labelled.pictures, listed)
         how_split.append(f'lists ({", ".join(f"{part}.txt" for part in parts)}) say which part a '
                          'picture is of')
-        if unlisted := len(found.pictures) - sum(map(len, parts.values())):
+        if unlisted := len(labelled.pictures) - sum(map(len, parts.values())):
             how_split.append(f'{unlisted} pictures in no list are left out')
     else:
-        parts = split(found.pictures, val, group_by, seed)
-        if not _in_folders(found.pictures):
+        parts = split(labelled.pictures, val, group_by, seed)
+        if not _in_folders(labelled.pictures):
             how_split.append(f'a random share of {val:g} of the pictures is for validation '
                              '(--val, --group-by)')
     write = _write_maps if kind == 'masks' else _write_coco
     counts: Counts = build_folder(
-        out, dict(source=kind), lambda folder: {part: write(folder, part, pictures, found.classes)
-                                                for part, pictures in parts.items()})
-    for line in (f'classes: {", ".join(found.classes)}', *how_split):
+        out, dict(source=kind), lambda folder: {
+            part: write(folder, part, pictures, labelled.classes)
+            for part, pictures in parts.items()})
+    for line in (f'classes: {", ".join(labelled.classes)}', *how_split):
         log(printable(line))
     for part, numbers in counts.items():
         log(printable(f'{part}: ' + ', '.join(f'{number:,} {what}'
                                               for what, number in numbers.items())))
-        if lacking := [name for name in found.classes if not numbers[name]]:
+        if lacking := [name for name in labelled.classes if not numbers[name]]:
             log(printable(f'warning: {part} has nothing of {", ".join(lacking)}'))
     return counts
 
@@ -197,10 +198,10 @@ def _write_maps(folder: Path, part: str, pictures: list[Picture], classes: list[
     for name, each in zip(_names(pictures, '.png'), pictures, strict=True):
         stem = name.removesuffix('.png')
         _copy(each.path, folder / 'images' / ADE_PARTS[part] / f'{stem}{each.path.suffix}')
-        place = folder / 'annotations' / ADE_PARTS[part] / name
-        place.parent.mkdir(parents=True, exist_ok=True)
+        label_file = folder / 'annotations' / ADE_PARTS[part] / name
+        label_file.parent.mkdir(parents=True, exist_ok=True)
         labels = label_map(each)
-        Image.fromarray(labels).save(place)
+        Image.fromarray(labels).save(label_file)
         pixels.update(Counter(labels.ravel().tolist()))
     (folder / 'classes.txt').write_text(''.join(f'{name}\n' for name in classes), encoding='utf-8')
     unlabelled = {f'unlabelled ({VOID})': pixels[VOID]} if pixels[VOID] else {}

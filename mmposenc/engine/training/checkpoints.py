@@ -30,13 +30,13 @@ def latest_checkpoint(work_dir: str | Path) -> str | None:
     in the log, and the one before it is taken.
     """
     folder = Path(work_dir)
-    noted = _noted(folder)
-    if noted is not None and '://' in noted:
-        return noted
+    named = _noted(folder)
+    if named is not None and '://' in named:
+        return named
     others = sorted((path for path in folder.glob('*.pth') if _NAMES.fullmatch(path.name)
-                     and str(path) != noted), key=_progress, reverse=True)
+                     and str(path) != named), key=_progress, reverse=True)
     wrong: list[str] = []
-    for path in [*([Path(noted)] if noted else []), *others]:
+    for path in [*([Path(named)] if named else []), *others]:
         reason = damage(path) if os.path.isfile(path) else 'it is not there'
         if reason is None:
             for line in wrong:
@@ -50,11 +50,12 @@ def latest_checkpoint(work_dir: str | Path) -> str | None:
 
 def check_no_training(work_dir: str | Path) -> None:
     """Raise ValueError if a training that begins anew would replace checkpoints of another one."""
-    found = sorted(path.name for path in Path(work_dir).glob('*.pth')
-                   if _NAMES.fullmatch(path.name) or path.name.startswith('best_'))
-    if found:
-        raise ValueError(f'{work_dir} has checkpoints of a training ({found[-1]}), which a new one '
-                         'would replace; --resume continues it, another --work-dir keeps it')
+    checkpoints = sorted(path.name for path in Path(work_dir).glob('*.pth')
+                         if _NAMES.fullmatch(path.name) or path.name.startswith('best_'))
+    if checkpoints:
+        raise ValueError(f'{work_dir} has checkpoints of a training ({checkpoints[-1]}), which '
+                         'a new one would replace; --resume continues it, another --work-dir '
+                         'keeps it')
 
 
 def _noted(folder: Path) -> str | None:
@@ -138,9 +139,9 @@ class CheckpointHook(_CheckpointHook):
     def before_train(self, runner: Any) -> None:
         super().before_train(runner)
         if is_main_process() and '://' not in str(self.out_dir):
-            kept = [Path(path).name for path in self._best()]
+            best = [Path(path).name for path in self._best()]
             left = [Path(self.out_dir, Path(name).name) for name in self._left
-                    if name.endswith('.pth') and Path(name).name not in kept]
+                    if name.endswith('.pth') and Path(name).name not in best]
             for path in [*left, *Path(self.out_dir).glob('*.partial')]:
                 path.unlink(missing_ok=True)
 

@@ -46,9 +46,9 @@ class CompileHook(Hook):
 
     def before_run(self, runner: Any) -> None:
         """Compile the blocks before the first step."""
-        found = compile_regions(runner.model, self.regions, **self.options)
-        runner.logger.info(f'Compiles {found} with {self.options["backend"]}; the first steps take '
-                           f'longer')
+        counts = compile_regions(runner.model, self.regions, **self.options)
+        runner.logger.info(f'Compiles {counts} with {self.options["backend"]}; the first steps '
+                           f'take longer')
 
 
 def compile_regions(model: nn.Module, regions: Sequence[str] | None = None, **options: Any
@@ -71,14 +71,14 @@ def compile_regions(model: nn.Module, regions: Sequence[str] | None = None, **op
     # Sizes that are equal in the first batch are no rule: a grid as high as it has channels.
     shape_config.use_duck_shape = False
     torch._dynamo.config.cache_size_limit = max(MAX_GRAPHS, torch._dynamo.config.cache_size_limit)
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for module in model.modules():
         name = type(module).__name__
         if (name in regions if regions is not None else
                 name in OTHERS or vars(type(module)).get('is_region')):
             module.compile(**options)
-            found[name] = found.get(name, 0) + 1
-    if not found:
+            counts[name] = counts.get(name, 0) + 1
+    if not counts:
         raise ValueError(f'regions={regions!r}: {type(model).__name__} has no module of these '
                          f'classes; name some of its own')
-    return found
+    return counts

@@ -53,17 +53,17 @@ class _Exact:
 
     def continue_at(self, meta: dict[str, Any]) -> None:
         """Takes the place from a checkpoint's meta, of mmengine's own too."""
-        place = meta.get('data')
-        if place is None:  # not saved: from the counters
+        position = meta.get('data')
+        if position is None:  # not saved: from the counters
             length = len(self.dataloader)
             if isinstance(self, _EpochBasedTrainLoop):
                 done = self._iter - self._epoch * length
-                place = {'epoch': self._epoch, 'batch': done if 0 < done < length else 0}
+                position = {'epoch': self._epoch, 'batch': done if 0 < done < length else 0}
             elif _is_endless(self.dataloader):
-                place = {'epoch': 0, 'batch': self._iter}
+                position = {'epoch': 0, 'batch': self._iter}
             else:
-                place = dict(zip(('epoch', 'batch'), divmod(self._iter, length), strict=True))
-        self._pass, self._batch = place['epoch'], place['batch']
+                position = dict(zip(('epoch', 'batch'), divmod(self._iter, length), strict=True))
+        self._pass, self._batch = position['epoch'], position['batch']
         before, now = meta.get('images_a_step'), self.images_a_step
         if before and now and before != now:  # batches are counted
             self._batch = self._batch * before // now

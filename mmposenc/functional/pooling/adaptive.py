@@ -136,8 +136,8 @@ def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int
               kernel: str, causal: bool, truncate: float | None) -> Tensor:
     """The implementation that the range of the weights allows."""
     # Found before anything is read, so that an accelerator is waited for once, for all of it.
-    found = find_groups(sigma, hw_shape, stride)
-    spread, every, groups = _facts(logits, sigma, found)
+    query_groups = find_groups(sigma, hw_shape, stride)
+    spread, every, groups = _facts(logits, sigma, query_groups)
     top = logits.detach().amax(1, keepdim=True)
     # Below this exponent all tokens together change no digit of the smallest sum.
     cut = spread + math.log(4 * x.shape[1] / torch.finfo(x.dtype).eps)

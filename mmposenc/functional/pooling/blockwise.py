@@ -194,19 +194,20 @@ class _Work:
         """Add what a block's queries give to the gradients."""
         axes = self.axes(block, slopes=True)
         assert axes.rows_slope is not None and axes.cols_slope is not None
-        own = (grad[block.images] if block.queries is None
-               else grad[block.images.start].index_select(0, block.queries)[None])
+        grad_queries = (grad[block.images] if block.queries is None
+                        else grad[block.images.start].index_select(0, block.queries)[None])
         both = torch.stack((axes.rows, axes.rows_slope), 2)[..., None, :]  # (b, R, 2, 1, q)
         read = torch.zeros_like(axes.cols)[:, None].repeat(1, 2, 1, 1)
         for some, part in self.steps(axes):
             keys = self.keys(block, some, part)
-            scores = self.buffer('pairs', *keys.shape[:2], own.shape[1])
-            torch.bmm(keys, own[some].transpose(1, 2), out=scores)
+            scores = self.buffer('pairs', *keys.shape[:2], grad_queries.shape[1])
+            torch.bmm(keys, grad_queries[some].transpose(1, 2), out=scores)
             by_row = scores.view(len(keys), part.stop - part.start, 1, *read.shape[2:])
             total = read[some]
             for factors, each in zip(both[some, part].unbind(1), by_row.unbind(1), strict=True):
                 total.addcmul_(factors, each)
-            self._add_keys(block, some, part, self.pairs(axes, some, part), own[some], grad_pooled)
+            self._add_keys(block, some, part, self.pairs(axes, some, part), grad_queries[some],
+                           grad_pooled)
         plain, sloped = read.unbind(1)
         mean = (plain * axes.cols).sum(1, keepdim=True)  # dy_i . y_i
         weights = self.weights_of(block)
@@ -220,15 +221,15 @@ class _Work:
         else:
             grad_sigma[block.images.start].index_copy_(0, block.queries, sizes[0])
 
-    def _add_keys(self, block: Block, some: slice, part: slice, pairs: Tensor, own: Tensor,
+    def _add_keys(self, block: Block, some: slice, part: slice, pairs: Tensor, grad_queries: Tensor,
                   total: Tensor) -> None:
         """Add (g / D)^T dy to the rows of keys it belongs to."""
         view = _keys_of(total.view(self.maps.shape), block, some, part)
         if block.cols.stop - block.cols.start == self.maps.shape[2]:
-            view.flatten(1, 2).baddbmm_(pairs, own)
+            view.flatten(1, 2).baddbmm_(pairs, grad_queries)
             return
         out = self.buffer('keys', *view.shape).flatten(1, 2)
-        view += torch.bmm(pairs, own, out=out).view(view.shape)
+        view += torch.bmm(pairs, grad_queries, out=out).view(view.shape)
 
 
 def _keys_of(maps: Tensor, block: Block, some: slice, part: slice) -> Tensor:

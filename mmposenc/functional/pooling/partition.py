@@ -98,15 +98,15 @@ def find_groups(sigma: Tensor, hw_shape: tuple[int, int], stride: int) -> list[G
     cells = cells_at_stride(hw_shape, stride, sigma.device)
     region = _regions(cells, hw_shape, stride)
     rows, cols = cells // hw_shape[1], cells % hw_shape[1]
-    found = []
+    groups = []
     for image, sizes in enumerate(sigma.detach()):
         by_size = sizes.argsort()
         order = by_size[region[by_size].argsort(stable=True)]
         for some in order.split(lengths):
-            found.append(Group(image, some, torch.stack((sizes[some].amax().double(), *(
+            groups.append(Group(image, some, torch.stack((sizes[some].amax().double(), *(
                 each[some].amin().double() for each in (rows, cols)), *(
                 each[some].amax().double() for each in (rows, cols))))))
-    return found
+    return groups
 
 
 def _regions(cells: Tensor, hw_shape: tuple[int, int], stride: int) -> Tensor:
@@ -121,11 +121,11 @@ def _regions(cells: Tensor, hw_shape: tuple[int, int], stride: int) -> Tensor:
 def _group_lengths(hw_shape: tuple[int, int], stride: int, group: int) -> list[int]:
     """Queries of each group: those of a region in as few parts of one size as there can be."""
     cells = cells_at_stride(hw_shape, stride)
-    found: list[int] = []
+    lengths: list[int] = []
     for count in _regions(cells, hw_shape, stride).bincount().tolist():
         parts = -(-count // group)
-        found += [count // parts + (part < count % parts) for part in range(parts)]
-    return found
+        lengths += [count // parts + (part < count % parts) for part in range(parts)]
+    return lengths
 
 
 def _with_keys(group: Group, options: Options) -> Block:

@@ -44,18 +44,19 @@ def results_csv(results: Mapping[str, Any]) -> str:
                             lineterminator='\n')
     writer.writeheader()
     for run in results['runs']:
-        own = encodings[run['encoding']]
+        encoding = encodings[run['encoding']]
         trained = next((test['value'] for test in run['tests'] if test['factor'] == 1.0), None)
         for test in run['tests'] or [dict(factor=None, value=None, by_size={})]:
             factor = test['factor']
             height, width = hw.get(factor, (None, None))
             row: dict[str, Any] = dict(
-                encoding=own['name'], label=own['label'], seed=run['seed'], status=run['status'],
-                factor=factor, height=height, width=width, metric=metric['name'],
-                unit=metric['unit'], value=test['value'],
+                encoding=encoding['name'], label=encoding['label'], seed=run['seed'],
+                status=run['status'], factor=factor, height=height, width=width,
+                metric=metric['name'], unit=metric['unit'], value=test['value'],
                 retention=test['value'] / trained if trained and test['value'] is not None
-                else None, parameters=own['parameters'],
-                macs=cost(own, factor, 'macs'), inference_seconds=cost(own, factor, 'seconds'),
+                else None, parameters=encoding['parameters'],
+                macs=cost(encoding, factor, 'macs'),
+                inference_seconds=cost(encoding, factor, 'seconds'),
                 train_seconds=run['train_seconds'],
                 train_cpu_seconds=run['train_cpu_seconds'],
                 train_peak_bytes=run['peak_bytes'], note=run['note'],

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mmposenc.terminal.messages import counted
+
 from ..statistics.differences import LEAST_RUNS, TRAINED
 from ..statistics.formats import (
     BEST,
@@ -100,20 +102,20 @@ def answer(results: Mapping[str, Any]) -> dict[str, Any]:
     advice, metric, trained = results['recommendation'], results['metric'], TRAINED
     name, label = advice['encoding'], labels(results)
     facts: list[tuple[str, str, str]] = []
-    told = dict(advice, facts=facts, head='No recommendation yet',
+    shown = dict(advice, facts=facts, head='No recommendation yet',
                 word='Best: every other is worse' if advice['confidence'] == BEST else
                 f'{len(advice["candidates"])} of {len(label)} can still be best')
     if name is None:
-        return told
+        return shown
     at = [row for row in results['differences'] if row['factor'] == trained]
     tested = any(row['n'] >= LEAST_RUNS for row in at)
-    told['head'] = f'{"Take" if tested else "So far:"} {label[name]}'
+    shown['head'] = f'{"Take" if tested else "So far:"} {label[name]}'
     row = summary_at(results, trained)[name]
     among = (f'95% interval {value_text(row["low"], metric)} to {value_text(row["high"], metric)}, '
              if row['low'] is not None else '')
     facts.append((first_upper(f'{metric["label"]} at the trained size'),
                   value_text(row['mean'], metric, unit=True),
-                  f'{among}{row["n"]} seed{"s" * (row["n"] != 1)}'))
+                  f'{among}{counted(row["n"], "seed")}'))
     facts += [(f'Minus {label[row["against"]]}', value_text(row['mean'], metric, sign=True),
                verdict_text(row, metric)) for row in at
               if row['role'] == 'base' and row['encoding'] == name and row['mean'] is not None]
@@ -122,7 +124,7 @@ def answer(results: Mapping[str, Any]) -> dict[str, Any]:
              ('Multiply-accumulates', count_text(tables.cost(encoding, trained, 'macs')),
               'an image at the trained size'))
     facts.extend(fact for fact in costs if fact[1] != UNKNOWN)
-    return told
+    return shown
 
 
 def best_by_size(results: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -50,9 +50,9 @@ def collect(study: Study) -> dict[str, Any]:
 
 def _environments(records: list[dict[str, Any]]) -> dict[str, Any]:
     """Of the machines that trained; of this one before any did."""
-    found = [record['environment'] for record in records if 'environment' in record]
-    return {name: ', '.join(dict.fromkeys(str(each[name]) for each in found))
-            for name in found[0]} if found else environment()
+    environments = [record['environment'] for record in records if 'environment' in record]
+    return {name: ', '.join(dict.fromkeys(str(each[name]) for each in environments))
+            for name in environments[0]} if environments else environment()
 
 
 def _encoding(study: Study, entry: Any, records: list[tuple[Run, dict]], extras: dict[str, Any]
@@ -72,24 +72,24 @@ def _run(run: Run, record: dict[str, Any], extras: dict[str, Any]) -> dict[str, 
     status = record['status']
     if status == 'running' and not is_taken(run):
         status = 'waiting'  # it was killed, and goes on with the next call
-    kept = {key: record[key] for key in (
+    recorded = {key: record[key] for key in (
         'encoding', 'seed', 'train_seconds', 'train_cpu_seconds', 'peak_bytes', 'curve', 'tests',
         'checkpoint')}
     notes = [record['note'], *(each['note'] for each in extras.values() if 'note' in each)]
-    return {**kept, 'status': status, 'note': '; '.join(filter(None, notes)),
+    return {**recorded, 'status': status, 'note': '; '.join(filter(None, notes)),
             'log': last_lines(run) if status == 'failed' else []}
 
 
 def _pictures(made: list[tuple[str, list[dict]]], number: int) -> list[dict[str, Any]]:
     """By image: the truth, then what each encoding predicts; those on which they disagree most."""
-    found: dict[str, dict[str, Any]] = {}
+    by_image: dict[str, dict[str, Any]] = {}
     for name, each in ((name, each) for name, held in made for each in held):
-        picture = found.setdefault(each['id'], {
+        picture = by_image.setdefault(each['id'], {
             'id': each['id'], 'title': each['title'],
             'entries': [{'encoding': None, **each['truth']}]})
         picture['entries'].append({'encoding': name, **each['predicted']})
-    chosen = sorted(found.values(), key=_disagreement, reverse=True)[:number]
-    return [each for each in found.values() if each in chosen]
+    chosen = sorted(by_image.values(), key=_disagreement, reverse=True)[:number]
+    return [each for each in by_image.values() if each in chosen]
 
 
 def _disagreement(picture: dict[str, Any]) -> tuple[int, int]:

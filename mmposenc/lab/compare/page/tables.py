@@ -67,17 +67,17 @@ def costs_of(results: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     Kinds are 'parameters', 'macs' and 'seconds' of an image, 'images_a_second', 'mebibytes' of a
     pass, and means over finished runs: 'train_seconds' of the CPU, 'train_mebibytes' at the peak.
     """
-    found = {}
+    by_encoding = {}
     for each in results['encodings']:
         name, seconds = each['name'], cost(each, TRAINED, 'seconds')
-        found[name] = dict(
+        by_encoding[name] = dict(
             parameters=each['parameters'], macs=cost(each, TRAINED, 'macs'),
             seconds=seconds, images_a_second=1 / seconds if seconds else None,
             mebibytes=_mebibytes(cost(each, TRAINED, 'peak_bytes')),
             train_seconds=_run_mean(results, name, 'train_cpu_seconds'),
             train_mebibytes=_mebibytes(_run_mean(results, name, 'peak_bytes')))
-    return {kind: {name: own[kind] for name, own in found.items()}
-            for kind in next(iter(found.values()))}
+    return {kind: {name: costs[kind] for name, costs in by_encoding.items()}
+            for kind in next(iter(by_encoding.values()))}
 
 
 def _run_mean(results: Mapping[str, Any], encoding: str, key: str) -> float | None:

@@ -148,17 +148,17 @@ def time_models(study: Study) -> None:
 def times(study: Study, entry: Entry) -> list[dict[str, Any]]:
     """Seconds of a pass of one image at every size, and the accelerator's peak memory. Where one
     can't be taken, the reason is printed: no error ends a study that is trained."""
-    cfg, found = apply(study.base, entry), []
+    cfg, timed = apply(study.base, entry), []
     for factor in study.sizes:
-        told: dict[str, Any] = {'factor': factor}
+        row: dict[str, Any] = {'factor': factor}
         try:
             size = input_size(cfg, factor)
             if size is not None:
-                told.update(measure_time(cfg, size, device_of(None)))
+                row.update(measure_time(cfg, size, device_of(None)))
         except Exception as error:
             print(f'{entry.name} at {factor:g}x is not timed: {in_a_line(error)}', file=sys.stderr)
-        found.append(told)
-    return found
+        timed.append(row)
+    return timed
 
 
 def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device) -> dict[str, Any]:
@@ -298,8 +298,8 @@ def truth_text(scope: str, sample: Any, names: list[str]) -> str:
     return _objects([names[int(label)] for label in sample.gt_instances.labels])
 
 
-def _objects(found: list[str]) -> str:
-    counts = sorted(Counter(found).items())
+def _objects(names: list[str]) -> str:
+    counts = sorted(Counter(names).items())
     return ', '.join(f'{count} {name}' for name, count in counts) or 'no objects'
 
 

@@ -111,8 +111,8 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
     """What the arguments ask for, with what is there already."""
     seeds = args.seed_list or (range(args.seeds) if args.seeds else
                                old.seeds if old is not None else range(3))
-    own = length_of(cfg)
-    length = old.length if old is not None else own
+    length_in_config = length_of(cfg)
+    length = old.length if old is not None else length_in_config
     for unit in ('epochs', 'iterations'):
         if (number := getattr(args, unit)) is not None:
             length = Length(unit, number)

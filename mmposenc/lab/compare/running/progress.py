@@ -44,8 +44,8 @@ class State(NamedTuple):
     @property
     def value(self) -> float | None:
         """The metric at the trained size."""
-        found = [test['value'] for test in self.record['tests'] if test['factor'] == 1]
-        return found[0] if found and self.record['status'] != 'diverged' else None
+        values = [test['value'] for test in self.record['tests'] if test['factor'] == 1]
+        return values[0] if values and self.record['status'] != 'diverged' else None
 
     @property
     def share(self) -> float:
@@ -56,11 +56,12 @@ class State(NamedTuple):
 
 def states(study: Study) -> list[State]:
     """How all runs stand, from the disk: of other machines too."""
-    found = []
+    standings = []
     for run in study.runs():
         record = read_record(run)
-        found.append(State(run, record, read_progress(run), is_taken(run), is_over(study, record)))
-    return found
+        standings.append(State(run, record, read_progress(run), is_taken(run),
+                               is_over(study, record)))
+    return standings
 
 
 def seconds_left(runs: list[State], jobs: int) -> float | None:

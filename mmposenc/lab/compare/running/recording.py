@@ -126,10 +126,10 @@ def read_progress(run: Run) -> dict[str, Any]:
         return {}
 
 
-def write_progress(run: Run, told: dict[str, Any]) -> None:
+def write_progress(run: Run, progress: dict[str, Any]) -> None:
     """Writes how far a run is, only for tables: so a full disk does not end the run here."""
     with suppress(OSError):
-        write_json(run.progress_file, told, safe=False)
+        write_json(run.progress_file, progress, safe=False)
 
 
 def environment() -> dict[str, Any]:

@@ -116,8 +116,10 @@ def _note_crash(run: Run, status: int) -> None:
     if record['status'] in ('waiting', 'running') or (over and status not in (0, TAKEN)):
         how = (f'killed by {signal.Signals(-status).name}' if status < 0
                else f'ended with status {status}')
-        how += ' (the system kills so where memory runs out)' * (status == -KILL)
-        how += ', its results are kept' * over
+        if status == -KILL:
+            how += ' (the system kills so where memory runs out)'
+        if over:
+            how += ', its results are kept'
         said = [line.strip() for line in last_lines(run) if line.strip()] if status > 0 else []
         how = ': '.join([how, *said[-1:]])
         write_json(run.record_file, {**record, 'status': 'finished' if over else 'failed',

@@ -92,13 +92,13 @@ class LocalWorkers:
 
     def environment(self, slot: int) -> dict[str, str]:
         """What a run in a slot gets: GPUs of its own, and its share of the cores."""
-        given = {}
+        variables = {}
         if self.gpus:
             start = slot * self.gpus_per_run
-            given['CUDA_VISIBLE_DEVICES'] = ','.join(self.gpus[start:start + self.gpus_per_run])
+            variables['CUDA_VISIBLE_DEVICES'] = ','.join(self.gpus[start:start + self.gpus_per_run])
         if 'OMP_NUM_THREADS' not in os.environ:
-            given['OMP_NUM_THREADS'] = str(max(1, cores() // self.jobs))
-        return given
+            variables['OMP_NUM_THREADS'] = str(max(1, cores() // self.jobs))
+        return variables
 
     def start(self, runs: Sequence[Run]) -> list[Handle]:
         """As many runs as there are free places."""
@@ -223,14 +223,14 @@ class SubmittedWorkers:
 
     def _queued(self, run: Run) -> Any:
         """The job of a run that Slurm still has, or None."""
-        kept = read_json(run.folder / 'job.json') if self.cluster == 'slurm' else None
-        if kept is None:
+        stored_job = read_json(run.folder / 'job.json') if self.cluster == 'slurm' else None
+        if stored_job is None:
             return None
         from submitit import SlurmJob
-        job: Any = SlurmJob(folder=self.executor.folder, job_id=kept['id'])
+        job: Any = SlurmJob(folder=self.executor.folder, job_id=stored_job['id'])
         state = job.get_info(mode='force').get('State')
         # A job that was just queued may not be known yet.
-        known = state is not None or time.time() - kept['time'] < UNKNOWN_FOR
+        known = state is not None or time.time() - stored_job['time'] < UNKNOWN_FOR
         return job if known and not job.done() else None
 
 

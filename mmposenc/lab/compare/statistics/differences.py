@@ -75,30 +75,31 @@ class Standing(NamedTuple):
     reach: float | None
 
 
-def judged(found: Contrast, margin: float, reach: float | None = None) -> dict[str, Any]:
+def judged(difference: Contrast, margin: float, reach: float | None = None) -> dict[str, Any]:
     """A row of what a contrast says: n, mean, error, low, high, margin and verdict.
 
     'better' and 'worse' where the interval leaves out 0; else 'level' where it lies within the
     margin (two one-sided tests, TOST); else 'cannot tell'.
 
     Args:
-        found: the contrast, of a metric of which more is better.
+        difference: a contrast, of a metric of which more is better.
         margin: what is closer is level.
         reach: standard errors of the interval, of one of several contrasts. If None it stands
             alone: 95% by Student's t, and 90% within the margin, so that either errs in 5%.
     """
     from scipy import stats
-    row: dict[str, Any] = dict(n=found.n, mean=found.mean, error=found.error, low=None, high=None,
-                               margin=margin, verdict=OPEN)
-    if found.mean is None or not found.error:
+    row: dict[str, Any] = dict(n=difference.n, mean=difference.mean, error=difference.error,
+                               low=None, high=None, margin=margin, verdict=OPEN)
+    if difference.mean is None or not difference.error:
         return row
     wide, inner = (reach, reach) if reach is not None else (
-        float(stats.t.isf(tail, found.freedom)) for tail in (ERROR / 2, ERROR))
-    row.update(low=found.mean - wide * found.error, high=found.mean + wide * found.error)
-    if found.n >= LEAST_RUNS:
-        if abs(found.mean) > wide * found.error:
-            row['verdict'] = BETTER if found.mean > 0 else WORSE
-        elif abs(found.mean) + inner * found.error < margin:
+        float(stats.t.isf(tail, difference.freedom)) for tail in (ERROR / 2, ERROR))
+    row.update(low=difference.mean - wide * difference.error,
+               high=difference.mean + wide * difference.error)
+    if difference.n >= LEAST_RUNS:
+        if abs(difference.mean) > wide * difference.error:
+            row['verdict'] = BETTER if difference.mean > 0 else WORSE
+        elif abs(difference.mean) + inner * difference.error < margin:
             row['verdict'] = SAME
     return row
 
@@ -112,7 +113,7 @@ def standings(values: Values) -> dict[str, Standing]:
     Args:
         values: at one size; more is better.
     """
-    found = {}
+    by_encoding = {}
     reach = reaches(values, values, 1)
     for name in values:
         bounds = {}
@@ -121,8 +122,9 @@ def standings(values: Values) -> dict[str, Standing]:
             if other != name and gap.error and gap.mean is not None:
                 bounds[other] = gap.mean + reach[name] * gap.error
         by = min(bounds, key=lambda other: bounds[other], default=None)
-        found[name] = Standing(by if by is not None and bounds[by] < 0 else None, reach.get(name))
-    return found
+        by_encoding[name] = Standing(by if by is not None and bounds[by] < 0 else None,
+                                     reach.get(name))
+    return by_encoding
 
 
 def reaches(values: Values, names: Iterable[str], tails: int) -> dict[str, float]:

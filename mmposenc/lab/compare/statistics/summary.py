@@ -40,8 +40,8 @@ def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
             list(seeds.values()), results['metric']),
             standing=word if stand[name].by is None else WORSE) for name, seeds in values.items()]
         differences += compare(values, base_of(results), factor, margin, stand)
-    told = {**results, 'summary': summary, 'differences': differences}
-    return {**told, 'recommendation': recommend(told)}
+    extended = {**results, 'summary': summary, 'differences': differences}
+    return {**extended, 'recommendation': recommend(extended)}
 
 
 def margin_of(results: Mapping[str, Any]) -> float:
@@ -86,8 +86,9 @@ def labels(results: Mapping[str, Any]) -> dict[str, str]:
 
 def encoding_of(results: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """What results say of an encoding: its label, parameters and costs."""
-    found: Mapping[str, Any] = next(each for each in results['encodings'] if each['name'] == name)
-    return found
+    encoding: Mapping[str,
+                      Any] = next(each for each in results['encodings'] if each['name'] == name)
+    return encoding
 
 
 def values_at(results: Mapping[str, Any], factor: float) -> Values:
@@ -111,16 +112,16 @@ def interval(values: Sequence[float], metric: Mapping[str, Any] | None = None) -
     too small for one. Of a metric it is cut off at what its values can be."""
     from scipy import stats
     n = len(values)
-    told: dict[str, Any] = dict(n=n, mean=fmean(values) if n else None, std=None, low=None,
-                                high=None)
+    bounds: dict[str, Any] = dict(n=n, mean=fmean(values) if n else None, std=None, low=None,
+                                  high=None)
     if n > 1:
         std = stdev(values)
         half = float(stats.t.isf(ERROR / 2, n - 1)) * std / math.sqrt(n)
-        told.update(std=std, low=told['mean'] - half, high=told['mean'] + half)
+        bounds.update(std=std, low=bounds['mean'] - half, high=bounds['mean'] + half)
         most = 100 if metric and metric['unit'] == '%' else 1
         if metric and min(values) >= 0 and max(values) <= most:
-            told.update(low=max(told['low'], 0.), high=min(told['high'], float(most)))
-    return told
+            bounds.update(low=max(bounds['low'], 0.), high=min(bounds['high'], float(most)))
+    return bounds
 
 
 def compare(values: Values, base: str, factor: float, margin: float,
@@ -168,9 +169,9 @@ def recommend(results: Mapping[str, Any]) -> dict[str, Any]:
     values = values_at(results, TRAINED)
     known = [name for name in values if values[name]]
     can = [name for name in candidates(results, TRAINED) if name in known]
-    told: dict[str, Any] = dict(encoding=None, candidates=can, confidence=CAN_BE)
+    advice: dict[str, Any] = dict(encoding=None, candidates=can, confidence=CAN_BE)
     if not known:
-        return {**told, 'reason': 'No run has finished with a value at the trained size.',
+        return {**advice, 'reason': 'No run has finished with a value at the trained size.',
                 'sure': 'Nothing is sure yet.'}
     first = next((name for name in can if not diverged(results, name)), can[0])
     level = [first, *(name for name in can if name != first and not diverged(results, name)
@@ -193,7 +194,7 @@ def recommend(results: Mapping[str, Any]) -> dict[str, Any]:
     if first == can[0]:
         reason += _lost(results, first)
     only = len(can) == 1 and len(known) > 1 and not diverged(results, taken)
-    return dict(told, encoding=taken, reason=reason.strip(), sure=_certainty(results, known, can),
+    return dict(advice, encoding=taken, reason=reason.strip(), sure=_certainty(results, known, can),
                 confidence=BEST if only else CAN_BE)
 
 
@@ -208,9 +209,10 @@ def _lost(results: Mapping[str, Any], name: str) -> str:
     count = diverged(results, name)
     if not count:
         return ''
-    own = sum(run['encoding'] == name and run['status'] in ('finished', 'diverged')
-              for run in results['runs'])
-    return f' Of {labels(results)[name]} {count} of {own} runs diverged; its mean is of the others.'
+    started = sum(run['encoding'] == name and run['status'] in ('finished', 'diverged')
+                  for run in results['runs'])
+    return (f' Of {labels(results)[name]} {count} of {started} runs diverged; its mean is of the '
+            f'others.')
 
 
 def _cost(results: Mapping[str, Any], name: str) -> tuple[float, float]:
