@@ -1,5 +1,5 @@
-"""What the site adds to Sphinx: links that only a checkout can follow, sharp figures, and the table
-of classes."""
+"""What the site adds to Sphinx: links that only a checkout can follow, sharp figures, and tables of
+classes and of names."""
 from __future__ import annotations
 
 import struct
@@ -15,6 +15,7 @@ from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
 from mmposenc.class_index import CLASSES
+from mmposenc.engine.variants.encodings import NAMES
 from mmposenc.terminal.streams import safe_streams
 
 
@@ -67,6 +68,19 @@ class Classes(Directive):
         return section.children
 
 
+class Names(Directive):
+    """``.. names::`` is a table of the names that ``mmposenc compare`` knows, of all classes."""
+
+    def run(self) -> list[nodes.Node]:
+        lines = ['.. csv-table::', '   :header: name, encoding, class', '']
+        for name, (label, cfg) in NAMES.items():
+            cls = f"``{cfg['type'].removeprefix('mmposenc.')}``" if cfg else ''
+            lines.append(f'   ``{name}``, "{label}", {cls}')
+        table = nodes.container()
+        self.state.nested_parse(StringList(lines, source='docs/compared.md'), 0, table)
+        return table.children
+
+
 def _spread(app: Any, env: Any, docnames: list[str]) -> None:
     """A process reads neighbours of this list: one notebook each. Two cannot make their cache."""
     get_cache(app.config.nb_execution_cache_path).db  # noqa: B018
@@ -87,5 +101,6 @@ def setup(app: Any) -> dict[str, bool]:
     app.add_transform(FoldersAsText)
     app.add_transform(SharpFigures)
     app.add_directive('classes', Classes)
+    app.add_directive('names', Names)
     app.connect('env-before-read-docs', _spread)
     return dict(parallel_read_safe=True, parallel_write_safe=True)
