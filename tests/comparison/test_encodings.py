@@ -232,7 +232,7 @@ def test_mmdet_s_own_detr_becomes_ours_and_shared_sections_stay_apart():
         type='ImageClassifier', backbone=dict(type='ResNet', depth=18)))), ['peg'],
      "backbone is 'ResNet'")])
 def test_what_fits_passes_and_what_does_not_is_named(base, words, said):
-    """More of what fits is in tests/tools/test_fits_table.py."""
+    """More of what fits is in test_fits.py."""
     for each in read_entries(words):
         with pytest.raises(ValueError, match=said) if said else nullcontext():
             check_fits(base(), each, [1, 2])
