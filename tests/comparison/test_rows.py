@@ -109,6 +109,7 @@ def test_rows_that_differ_in_an_encoding_have_entries_that_differ(table, capsys)
 
 @pytest.mark.parametrize('backbone, tokens', [
     (dict(type='mmposenc.PVT', arch='v2-b0'), [dict(type='mmposenc.ConvMLP')]),
+    (dict(type='mmposenc.MixVisionTransformer', embed_dims=32), [dict(type='mmposenc.ConvMLP')]),
     (dict(type='mmposenc.PVT', arch='v2-b0', pos_encoding=None), []),
     (dict(type='mmposenc.PVT', arch='v2-b0', pos_encoding=dict(type='mmposenc.PEG')),
      [dict(type='mmposenc.PEG')]),

@@ -127,3 +127,12 @@ def test_branches_are_dropped_as_often_as_there(library, name):
             assert kept(block.drop_path) == pytest.approx(kept(layer.drop_path, inner))
             assert kept(block.mlp_drop_path) == pytest.approx(
                 kept(layer.drop_path, layer.ffn.dropout_layer))
+
+
+def test_the_librarys_file_loads_but_for_what_is_replaced():
+    theirs = upstream('mmdet', 'PyramidVisionTransformer')(**SMALL['PyramidVisionTransformer'])
+    ours = class_of_name('PyramidVisionTransformer')(
+        **SMALL['PyramidVisionTransformer'], pos_encoding=dict(type='mmposenc.PEG'))
+    load_pretrained(ours, theirs.state_dict())
+    assert torch.equal(ours.stages[2].blocks[0].mlp.fc1.weight,
+                       theirs.layers[2][1][1].ffn.layers[0].weight.flatten(1))
