@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from mmdet.models import detectors as mm
-from mmengine.config import ConfigDict
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 
@@ -19,7 +18,7 @@ from mmposenc.functional.masking import filled, map_to_tokens, token_mask
 from mmposenc.functional.tracing import is_exporting
 
 from .decoders import DeformableDecoder, DetrDecoder, DinoDecoder, check_decoder
-from .encoders import DABEncoder, DeformableEncoder
+from .encoders import DABEncoder, DeformableEncoder, one_layer
 from .neck import ChannelMapper
 from .positions import (
     build_position,
@@ -271,27 +270,6 @@ class Deformable(Encoded):
         finally:
             for hook in hooks:
                 hook.remove()
-
-
-def one_layer(coder: Any, cfg: dict[str, Any]) -> ConfigDict:
-    """A config of one layer with the sizes of an encoder or decoder; mmdet builds it as a
-    placeholder.
-
-    Args:
-        coder: the encoder or decoder that will replace it.
-        cfg: the config of ``coder``; mmdet also reads ``post_norm_cfg`` of a decoder and the text
-            layers of Grounding DINO's encoder.
-    """
-    dims, attention = coder.embed_dims, coder.layers[0].self_attn
-    sizes = dict(embed_dims=dims, num_heads=attention.num_heads)
-    layer: dict[str, Any] = dict(ffn_cfg=dict(embed_dims=dims, feedforward_channels=1),
-                                 self_attn_cfg=dict(sizes))
-    if hasattr(attention, 'num_levels'):
-        layer['self_attn_cfg']['num_levels'] = attention.num_levels
-    if hasattr(coder.layers[0], 'cross_attn'):
-        layer['cross_attn_cfg'] = dict(sizes)
-    kept = {k: cfg[k] for k in ('post_norm_cfg', 'text_layer_cfg', 'fusion_layer_cfg') if k in cfg}
-    return ConfigDict(num_layers=1, layer_cfg=layer, **kept)
 
 
 # The detectors of mmdet's DETR family whose encoders take position encodings.

@@ -6,6 +6,7 @@ from typing import Any
 
 from mmdet.models.layers.transformer import DeformableDetrTransformerEncoder
 from mmdet.models.layers.transformer.utils import MLP
+from mmengine.config import ConfigDict
 from torch import Tensor
 
 from mmposenc.compat.deform_attn import note_host_shapes
@@ -92,3 +93,24 @@ class DeformableEncoder(DetrEncoder):
             query, query_pos, key_padding_mask, shapes, False,
             dict(spatial_shapes=spatial_shapes, level_start_index=level_start_index,
                  reference_points=points), before)
+
+
+def one_layer(coder: Any, cfg: dict[str, Any]) -> ConfigDict:
+    """A config of one layer with the sizes of an encoder or decoder; mmdet builds it as a
+    placeholder.
+
+    Args:
+        coder: the encoder or decoder that will replace it.
+        cfg: the config of ``coder``; mmdet also reads ``post_norm_cfg`` of a decoder and the text
+            layers of Grounding DINO's encoder.
+    """
+    dims, attention = coder.embed_dims, coder.layers[0].self_attn
+    sizes = dict(embed_dims=dims, num_heads=attention.num_heads)
+    layer: dict[str, Any] = dict(ffn_cfg=dict(embed_dims=dims, feedforward_channels=1),
+                                 self_attn_cfg=dict(sizes))
+    if hasattr(attention, 'num_levels'):
+        layer['self_attn_cfg']['num_levels'] = attention.num_levels
+    if hasattr(coder.layers[0], 'cross_attn'):
+        layer['cross_attn_cfg'] = dict(sizes)
+    kept = {k: cfg[k] for k in ('post_norm_cfg', 'text_layer_cfg', 'fusion_layer_cfg') if k in cfg}
+    return ConfigDict(num_layers=1, layer_cfg=layer, **kept)

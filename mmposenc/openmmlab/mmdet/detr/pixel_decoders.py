@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from mmposenc.detr.encoders import DetrEncoder
 
-from .detectors import one_layer
-from .encoders import DeformableEncoder
+from .encoders import DeformableEncoder, one_layer
 from .positions import (
     build_position,
     position_tokens,
