@@ -83,7 +83,7 @@ def tables() -> dict[str, Table]:
     return found
 
 
-def _row(columns: list[str], name: Any, model: str | dict[str, str], *numbers: Number) -> Row:
+def _row(columns: list[str], name: object, model: str | dict[str, str], *numbers: Number) -> Row:
     by_column = dict(zip(columns, numbers, strict=True))
     if isinstance(model, str):
         return Row(str(name), model, None, by_column)

@@ -12,7 +12,7 @@ def _sizes(embed_dims: int, num_layers: int, num_heads: int) -> _Options:
     return dict(zip(SIZES, (embed_dims, num_layers, num_heads), strict=True))
 
 
-def _table(**options: Any) -> _Options:
+def _table(**options: object) -> _Options:
     return dict(type='mmposenc.LearnedPositionEmbedding', **options)
 
 
@@ -21,7 +21,7 @@ def _log_cpb(hidden_dims: int) -> _Options:
                 prefix_bias=False)
 
 
-def _rotary(**options: Any) -> _Options:
+def _rotary(**options: object) -> _Options:
     return dict(type='mmposenc.RotaryEmbedding2D', **options)
 
 

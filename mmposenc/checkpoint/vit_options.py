@@ -16,7 +16,7 @@ State = Mapping[str, Tensor]
 #: Heads of models without an arch, by channels, where these are others than 64 a head.
 _HEADS = {1152: 16, 1280: 16, 1408: 16, 1536: 24, 1664: 16}
 #: Of ViT, where an arch says nothing else; in the order of the options.
-_DEFAULTS: dict[str, Any] = dict(
+_DEFAULTS: dict[str, object] = dict(
     patch_size=16, img_size=224, pre_norm=False, register_tokens=0, layer_scale_init_value=None,
     mlp='mlp', qkv_bias=True, attn_norm=False, mlp_norm=False, rel_pos_sharing='layer',
     distilled=False, pool='cls', final_norm=True)
@@ -77,7 +77,7 @@ def _facts(state: State) -> dict[str, Any]:
     patch = int(state['backbone.patch_embed.projection.weight'].shape[-1])
     registers, fc2 = (state.get(f'backbone.{name}') for name in (
         'register_tokens', 'blocks.0.mlp.fc2.weight'))
-    facts: dict[str, Any] = dict(embed_dims=dims, num_layers=layers, patch_size=patch)
+    facts: dict[str, object] = dict(embed_dims=dims, num_layers=layers, patch_size=patch)
     bias = _find(state, 'relative_position_bias_table')
     grid = state.get(f'{TABLE.rpartition(".")[0]}.grid_shape')
     if grid is not None:

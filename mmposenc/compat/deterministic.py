@@ -36,7 +36,7 @@ class _Forms(TorchFunctionMode):
     """Calls the forms of this file instead of torch's."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
-                           kwargs: Mapping[str, Any] | None = None) -> Any:
+                           kwargs: Mapping[str, object] | None = None) -> Any:
         form = FORMS.get(func)
         call = func if form is None or not args or args[0].device.type == 'cpu' else form
         return call(*args, **(kwargs or {}))

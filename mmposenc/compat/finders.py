@@ -24,7 +24,7 @@ def hide_onedl_line(module: ModuleType) -> None:
     print_log = module.print_log
 
     @wraps(print_log)
-    def filtered(msg: Any, *args: Any, **kwargs: Any) -> None:
+    def filtered(msg: Any, *args: object, **kwargs: object) -> None:
         if not (isinstance(msg, str) and msg.startswith('Could not import OneDL')):
             print_log(msg, *args, **kwargs)
 
@@ -73,7 +73,7 @@ def find_configs(module: ModuleType) -> None:
         return str(_configs().find_config(cfg_path)), None if package == 'mmposenc' else package
 
     @wraps(fromfile)
-    def from_name(filename: Any, *args: Any, **kwargs: Any) -> Any:
+    def from_name(filename: Any, *args: object, **kwargs: object) -> Any:
         if isinstance(filename, str) and '::' in filename and not os.path.exists(filename):
             filename = str(_configs().find_config(filename))
         return fromfile(filename, *args, **kwargs)
@@ -110,7 +110,7 @@ def find_our_loading(owner: Any, name: str) -> None:
     find = getattr(owner, name)
 
     @wraps(find)
-    def find_ours(*args: Any) -> Any:
+    def find_ours(*args: object) -> Any:
         return find(*([{**step, 'type': LOADING.get(step['type'], step['type'])}
                        if isinstance(step, dict) else step for step in each]
                       if isinstance(each, list) else each for each in args))

@@ -76,7 +76,7 @@ def refuse(operator: str, layer: str | None = None) -> NoReturn:
 
 def missing(operator: str) -> Callable[..., NoReturn]:
     """An operator that can be imported, and is refused when it is called."""
-    def call(*args: Any, **kwargs: Any) -> NoReturn:
+    def call(*args: object, **kwargs: object) -> NoReturn:
         refuse(operator)
 
     call.__name__ = call.__qualname__ = operator
@@ -99,7 +99,7 @@ def refuse_layers(ops: ModuleType) -> None:
 
 def _refusing(init: Callable[..., None], operator: str) -> Callable[..., None]:
     @wraps(init)
-    def refusing(self: Any, *args: Any, **kwargs: Any) -> None:
+    def refusing(self: Any, *args: object, **kwargs: object) -> None:
         refuse(operator, type(self).__name__)
 
     return refusing

@@ -120,7 +120,7 @@ def provide(extension: ModuleType) -> None:
 
 def without_form(name: str) -> Callable[..., Any]:
     """An operator that says what it lacks."""
-    def missing(*args: Any) -> Any:
+    def missing(*args: object) -> Any:
         raise NotImplementedError(
             f'torchvision::{name} is not available: the binary of this torchvision does not load '
             'with this torch, and mmposenc has PyTorch forms only of what mmdet, mmseg and '

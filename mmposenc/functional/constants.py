@@ -36,7 +36,7 @@ class Constants(nn.Module):
         return self
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any,
-                              *args: Any) -> None:
+                              *args: object) -> None:
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
         like = self._buffers[next(iter(self.constants()))]
         assert like is not None

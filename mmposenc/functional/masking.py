@@ -184,11 +184,11 @@ def adaptive_means(x: Tensor, cells: int, padding_mask: Tensor | None = None) ->
 
 def _boxes(count: Tensor, length: int, cells: int, dtype: torch.dtype) -> Tensor:
     """Weights (B, cells, length) of the means of ``count`` (B,) of ``length`` places."""
-    place = torch.arange(length, device=count.device)
+    index = torch.arange(length, device=count.device)
     cell = torch.arange(cells, device=count.device)[:, None]
     count = count[:, None, None]
     start, end = cell * count // cells, ((cell + 1) * count + cells - 1) // cells
-    return ((place >= start) & (place < end)).to(dtype) / (end - start).clamp(min=1)
+    return ((index >= start) & (index < end)).to(dtype) / (end - start).clamp(min=1)
 
 
 def pad_map(x: Tensor, hw_shape: tuple[int, int]) -> Tensor:

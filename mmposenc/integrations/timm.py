@@ -160,7 +160,7 @@ def _place(cfg: EncodingConfigs, positions: Positions, stacks: Sequence[Any], in
                          f'has {len(stacks)} stages; give a config dict')
     found = []
     for stack in stacks:
-        sizes: dict[str, Any] = dict(
+        sizes: dict[str, object] = dict(
             embed_dims=stack.blocks[0].dim, grid_shape=tuple(stack.output_resolution),
             followed=stack is not stacks[-1]) if in_stages else dict(
             embed_dims=stack.embed_dim, grid_shape=tuple(stack.patch_embed.grid_size),
@@ -181,7 +181,7 @@ def _encode_attention(model: nn.Module, stacks: Sequence[Any],
         prefix = getattr(stack, 'num_prefix_tokens', 0)
         for block in stack.blocks:
             attn, window = block.attn, getattr(block.attn, 'window_size', None)
-            sizes: dict[str, Any] = dict(grid_shape=tuple(stack.patch_embed.grid_size))\
+            sizes: dict[str, object] = dict(grid_shape=tuple(stack.patch_embed.grid_size))\
                 if window is None else dict(grid_shape=window, window_size=window)
             dims = attn.proj.in_features // attn.num_heads
             encoding = build_relative_encoding(cfg, dims, attn.num_heads, prefix, **sizes)

@@ -42,7 +42,7 @@ class IgnorePadding(TorchFunctionMode):
         self._masks: dict[tuple[int, int, torch.device], Tensor] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
-                           kwargs: Mapping[str, Any] | None = None) -> Any:
+                           kwargs: Mapping[str, object] | None = None) -> Any:
         if func is IgnorePadding.current:
             return self
         kwargs = kwargs or {}
@@ -138,7 +138,7 @@ def convolved(extents: Extents, kernel: Sequence[int], stride: Any, padding: Any
 def batch_norm(context: IgnorePadding, func: Callable[..., Tensor], input: Tensor,
                running_mean: Tensor | None, running_var: Tensor | None,
                weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
-               *args: Any, **kwargs: Any) -> Tensor:
+               *args: object, **kwargs: object) -> Tensor:
     """``F.batch_norm``: by running statistics cell by cell, else with those of each image."""
     arguments = (running_mean, running_var, weight, bias, training, *args)
     if not training:
@@ -146,8 +146,8 @@ def batch_norm(context: IgnorePadding, func: Callable[..., Tensor], input: Tenso
     return by_image(context, func, input, *arguments, **kwargs)
 
 
-def by_image(context: IgnorePadding, func: Callable[..., Tensor], input: Tensor, *args: Any,
-             **kwargs: Any) -> Tensor:
+def by_image(context: IgnorePadding, func: Callable[..., Tensor], input: Tensor, *args: object,
+             **kwargs: object) -> Tensor:
     """Any function from maps to maps, on the valid cells of one image at a time."""
     extents = context.extents(input)
     shapes, options = tree_map_only(Tensor, _on_meta, (args, kwargs))
@@ -158,7 +158,8 @@ def by_image(context: IgnorePadding, func: Callable[..., Tensor], input: Tensor,
 
 
 def interpolate(context: IgnorePadding, func: Callable[..., Tensor], input: Tensor,
-                size: Any = None, scale_factor: Any = None, *args: Any, **kwargs: Any) -> Tensor:
+                size: Any = None, scale_factor: Any = None, *args: object, **kwargs: object
+                ) -> Tensor:
     """``F.interpolate`` of each image to its valid cells at the new size."""
     if size is None:
         return by_image(context, func, input, None, scale_factor, *args, **kwargs)

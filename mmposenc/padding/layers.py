@@ -18,7 +18,7 @@ from .context import IgnorePadding, convolved
 Masked = tuple[tuple[Any, ...], dict[str, Any], list[Extents]]
 
 
-def backbone_of_ours(context: IgnorePadding, layer: Any, batch: Tensor, **kwargs: Any) -> Masked:
+def backbone_of_ours(context: IgnorePadding, layer: Any, batch: Tensor, **kwargs: object) -> Masked:
     """A backbone with ``mask_padding=True`` takes the sizes of the images."""
     extents = [[(whole_cells(rows, stride), whole_cells(cols, stride))
                 for rows, cols in context.images] for stride in layer.strides]
@@ -58,7 +58,7 @@ def register_hooks(model: nn.Module) -> None:
 
 
 def _enter(mask: Callable[..., Masked], layer: nn.Module, args: tuple[Any, ...],
-           kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+           kwargs: dict[str, object]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Tell a layer what is padding; until it returns, torch's functions read everything."""
     context = None if is_compiling() else IgnorePadding.current()
     if context is None or context.masking_layer is not None:

@@ -82,7 +82,7 @@ class Prediction:
         self._reason: str | None = None
 
     def __call__(self, batch_inputs: Tensor, batch_data_samples: list[Any] | None = None,
-                 *args: Any, **kwargs: Any) -> list[Any]:
+                 *args: object, **kwargs: object) -> list[Any]:
         """Predictions of each image alone. The arguments are those of the model's own method."""
         model = self.model
         predict = type(model).predict  # the model's own method, which this object hides

@@ -11,15 +11,15 @@ from torch.utils.data import BatchSampler, DataLoader
 
 from mmposenc.engine import SeedHook
 from mmposenc.engine.training import seeding
-from mmposenc.engine.training.seeding import place_seed, seeded_loader, why_not_exact
+from mmposenc.engine.training.seeding import position_seed, seeded_loader, why_not_exact
 
 
 def test_seeds_differ_by_run_place_and_process() -> None:
-    seeds = {place_seed(run, epoch, rank) for run in range(10) for epoch in range(40)
+    seeds = {position_seed(run, epoch, rank) for run in range(10) for epoch in range(40)
              for rank in range(8)}
     assert len(seeds) == 10 * 40 * 8
     assert max(seeds) < 2**31
-    assert place_seed(3, 4, 5) == place_seed(3, 4, 5)
+    assert position_seed(3, 4, 5) == position_seed(3, 4, 5)
 
 
 def test_an_iteration_draws_the_same_whatever_came_before() -> None:

@@ -138,7 +138,7 @@ def attend_in_chunks(call: Call, qkv: tuple[Tensor, Tensor, Tensor]) -> Tensor:
 
 def without_autocast(direction: Callable[..., Any]) -> Callable[..., Any]:
     """All of it in the dtype of its tensors, whatever the caller's context says."""
-    def run(ctx: Any, *args: Any) -> Any:
+    def run(ctx: Any, *args: object) -> Any:
         with full_precision(next(x for x in args if isinstance(x, Tensor))):
             return direction(ctx, *args)
     return run

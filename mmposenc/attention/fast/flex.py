@@ -118,11 +118,12 @@ def table_by_key_mod(term: terms.TableByKey, q: Tensor, k: Tensor, scale: float)
 
 @score_mod.register(terms.OffsetBias)
 def offset_bias_mod(term: terms.OffsetBias, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
-    place, table = _place_of(term.query, term.key, term.prefix, q.device), term.table.flatten(1)
+    offset_index = _offset_index_of(term.query, term.key, term.prefix, q.device)
+    table = term.table.flatten(1)
     behind = table.new_zeros(1, 3) if term.prefix_bias is None else term.prefix_bias
     heads = max(len(table), len(behind))
     table = torch.cat((table.expand(heads, -1), behind.expand(heads, -1)), 1)
-    return lambda b, h, i, j: table[h * (heads > 1), place(i, j)]
+    return lambda b, h, i, j: table[h * (heads > 1), offset_index(i, j)]
 
 
 @score_mod.register(terms.AxisHalves)
@@ -158,13 +159,13 @@ def _bucket_of(buckets: Buckets, device: torch.device) -> Callable[[Tensor, Tens
         limit, sign = int(buckets.params.beta), -1 if buckets.reverse else 1
         places = sequence_places(buckets.query, buckets.key, buckets.prefix, device)
         return lambda i, j: (sign * (i - places[j])).clamp(-limit, limit) + limit
-    place = _place_of(buckets.query, buckets.key, buckets.prefix, device)
+    offset_index = _offset_index_of(buckets.query, buckets.key, buckets.prefix, device)
     table = buckets.by_offset(device)[0].flatten()
     table = F.pad(table, (0, 3), value=buckets.num_offset_buckets)
-    return lambda i, j: table[place(i, j)]
+    return lambda i, j: table[offset_index(i, j)]
 
 
-def _place_of(query: Grid, key: Grid, prefix: int, device: torch.device
+def _offset_index_of(query: Grid, key: Grid, prefix: int, device: torch.device
               ) -> Callable[[Tensor, Tensor], Tensor]:
     """Where tokens i and j find their entry in a flattened table of offsets (Dr * Dc), which has
     three more: prefix to cell, cell to prefix and prefix to prefix. Strides are whole."""
@@ -174,7 +175,7 @@ def _place_of(query: Grid, key: Grid, prefix: int, device: torch.device
     of_key = (row_index[0] - row_index[0, 0])[:, None] * width + col_index[0] - col_index[0, 0]
     by_query, by_key = (F.pad(each.flatten(), (prefix, 0)) for each in (of_query, of_key))
 
-    def place(i: Tensor, j: Tensor) -> Tensor:
+    def offset_index(i: Tensor, j: Tensor) -> Tensor:
         behind = torch.where(i < prefix, length + 2 * (j < prefix), length + 1)
         return torch.where((i < prefix) | (j < prefix), behind, by_query[i] + by_key[j])
-    return place
+    return offset_index

@@ -99,7 +99,7 @@ def _pip_download(requirement: str, folder: Path, tags: list[str]) -> None:
                            f'{result.returncode}): {errors[-1].strip()}')
 
 
-def finished(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
+def finished(out: Path, settings: dict[str, object]) -> dict[str, Any] | None:
     """Counts of a folder that :func:`build_folder` finished with these settings, or None.
 
     Raises:
@@ -131,7 +131,7 @@ def _others(folder: Path) -> list[str]:
                   and sizes.get(str(path.relative_to(folder))) != path.lstat().st_size)
 
 
-def build_folder(out: Path, settings: dict[str, Any], build: Callable[[Path], dict[str, Any]]
+def build_folder(out: Path, settings: dict[str, object], build: Callable[[Path], dict[str, Any]]
                  ) -> dict[str, Any]:
     """Let ``build`` fill an empty folder next to ``out``, then rename it to ``out``.
 

@@ -217,7 +217,7 @@ def _inside(thing: Thing, size: Size) -> Thing:
     return thing._replace(box=(left, top, right - left, bottom - top), polygon=polygon)
 
 
-def _of_corners(name: Any, numbers: list[float], outline: bool) -> Thing:
+def _of_corners(name: object, numbers: list[float], outline: bool) -> Thing:
     """An object by its corners x1, y1, x2, y2, ...; two corners are a box."""
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f'class {name!r} must be a word')

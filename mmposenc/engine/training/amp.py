@@ -34,7 +34,7 @@ class AmpOptimWrapper(_AmpOptimWrapper):
     """
 
     def __init__(self, loss_scale: str | float | dict = 'dynamic',
-                 dtype: str | torch.dtype | None = None, **kwargs: Any) -> None:
+                 dtype: str | torch.dtype | None = None, **kwargs: object) -> None:
         on_cpu = get_device() == 'cpu'
         if isinstance(dtype, str):
             dtype = getattr(torch, dtype)

@@ -92,7 +92,7 @@ def note_checkpoint(work_dir: str | Path, path: str | Path) -> None:
         partial.write_text(text)
 
 
-def not_finite(state: Mapping[str, Any], parameters: Iterable[str]) -> str | None:
+def not_finite(state: Mapping[str, object], parameters: Iterable[str]) -> str | None:
     """The first weight of a state dict that is not finite, or None. Buffers may hold infinity, as
     masks do, but no NaN."""
     parameters = set(parameters)

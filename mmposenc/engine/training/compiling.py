@@ -40,7 +40,7 @@ class CompileHook(Hook):
     """
 
     def __init__(self, regions: Sequence[str] | None = None, backend: str = 'inductor',
-                 dynamic: bool | None = True, **options: Any) -> None:
+                 dynamic: bool | None = True, **options: object) -> None:
         self.regions = regions
         self.options = dict(backend=backend, dynamic=dynamic, **options)
 
@@ -51,7 +51,7 @@ class CompileHook(Hook):
                            f'take longer')
 
 
-def compile_regions(model: nn.Module, regions: Sequence[str] | None = None, **options: Any
+def compile_regions(model: nn.Module, regions: Sequence[str] | None = None, **options: object
                     ) -> dict[str, int]:
     """Compile the modules of some classes in place.
 

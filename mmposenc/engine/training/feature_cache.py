@@ -199,7 +199,7 @@ class CachedFeatures:
         #: Gives the shapes of features; nothing is computed.
         self.on_meta = copy.deepcopy(backbone).to('meta').eval() if self.masks else None
 
-    def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, x: Tensor, *args: object, **kwargs: object) -> Any:
         """The features of a batch (B, C, H, W), as the backbone returns them."""
         if not self.backbone.training or args or kwargs:
             return self.compute(x, *args, **kwargs)

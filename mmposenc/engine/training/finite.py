@@ -61,7 +61,7 @@ class NotFiniteHook(Hook):
             return  # several optimizers: their models call them as they like
         update, step = wrapper.update_params, wrapper.step
 
-        def checked_update(loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        def checked_update(loss: Tensor, *args: object, **kwargs: object) -> None:
             if not _agreed(loss.detach().isfinite().all(), is_distributed()):
                 self._found(runner, 'the loss')
                 return
@@ -70,14 +70,14 @@ class NotFiniteHook(Hook):
             except _Skip:
                 wrapper.zero_grad()
 
-        def checked_step(**kwargs: Any) -> None:
+        def checked_step(**kwargs: object) -> None:
             if not _has_scaler(wrapper) and (name := self._bad_gradient(runner)):
                 self._found(runner, f'the gradient of {name}')
                 raise _Skip
             step(**kwargs)
         wrapper.update_params, wrapper.step = checked_update, checked_step
 
-    def before_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None) -> None:
+    def before_train_iter(self, runner: Any, batch_idx: int, data_batch: object = None) -> None:
         self.batch = data_batch
         if self.max_skipped:
             self.buffers = [(buffer, buffer.clone()) for buffer in runner.model.buffers()]
@@ -175,7 +175,7 @@ def _diagnosis(runner: Any, batch: Any) -> str:
            f'finite: {where}'
 
 
-def _finite(value: Any) -> bool:
+def _finite(value: object) -> bool:
     return all(bool(each.isfinite().all()) for each in tree_leaves(value)
                if isinstance(each, Tensor) and each.is_floating_point())
 

@@ -100,10 +100,10 @@ class InterruptHook(Hook):
         if self.signum:
             raise Interrupted(128 + self.signum)
 
-    def after_val_iter(self, runner: Any, *args: Any, **kwargs: Any) -> None:
+    def after_val_iter(self, runner: Any, *args: object, **kwargs: object) -> None:
         self._stop()
 
-    def after_test_iter(self, runner: Any, *args: Any, **kwargs: Any) -> None:
+    def after_test_iter(self, runner: Any, *args: object, **kwargs: object) -> None:
         self._stop()
 
 

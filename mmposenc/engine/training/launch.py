@@ -1,8 +1,6 @@
 """Training and testing from a config; start reading here."""
 from __future__ import annotations
 
-from typing import Any
-
 from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.registry import RUNNERS
@@ -119,7 +117,7 @@ def _check(cfg: Config, phases: tuple[str, ...]) -> None:
     check_class_folders(cfg, phases)
 
 
-def train(cfg: Config, **options: Any) -> MMEngineRunner:
+def train(cfg: Config, **options: object) -> MMEngineRunner:
     """Trains a model, with the options of :func:`prepare_training`, and returns the runner.
 
     Raises:
@@ -194,7 +192,7 @@ def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
         cfg[key] = None
 
 
-def test(cfg: Config, checkpoint: str, **options: Any) -> dict[str, float]:
+def test(cfg: Config, checkpoint: str, **options: object) -> dict[str, float]:
     """Tests a model, with the options of :func:`prepare_testing`, and returns its metrics.
 
     Raises:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from mmengine.logging import MMLogger
 from mmengine.optim import DefaultOptimWrapperConstructor
@@ -78,7 +77,7 @@ class LayerDecayOptimWrapperConstructor(OptimWrapperConstructor):
     ``get_layer_depth``, norms and tables have no weight decay by themselves, ``lr_mult`` works.
     """
 
-    def __init__(self, optim_wrapper_cfg: dict, paramwise_cfg: dict[str, Any] | None = None
+    def __init__(self, optim_wrapper_cfg: dict, paramwise_cfg: dict[str, object] | None = None
                  ) -> None:
         paramwise_cfg = dict(paramwise_cfg or {})
         rate = paramwise_cfg.get('layer_decay_rate')

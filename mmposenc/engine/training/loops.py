@@ -13,7 +13,7 @@ from .seeding import SeededBatches, seeded_loader, why_not_exact
 
 
 class _Exact:
-    """What both loops add: the place in the data, and the validation that a kill cut off."""
+    """What both loops add: the position in the data, and the validation that a kill cut off."""
 
     runner: Any
     dataloader: Any
@@ -35,8 +35,8 @@ class _Exact:
                                                  diff_rank_seed=different)
         return seeded_loader(dataloader, runner.seed, get_rank(), get_world_size())
 
-    def place(self, epoch: int, iteration: int) -> dict[str, int]:
-        """The place in the data that a checkpoint of this epoch and iteration holds."""
+    def data_position(self, epoch: int, iteration: int) -> dict[str, int]:
+        """The position in the data that a checkpoint of this epoch and iteration holds."""
         if isinstance(self, _EpochBasedTrainLoop) and epoch > self._epoch:
             return {'epoch': epoch, 'batch': 0}  # the epoch ends before its counter moves
         return {'epoch': self._pass, 'batch': self._batch + iteration - self._iter}
@@ -51,8 +51,8 @@ class _Exact:
         """Whether the weights of this epoch and iteration need no validation any more."""
         return (epoch, iteration) == (self._epoch, self._iter) and not self._validation_is_due
 
-    def continue_at(self, meta: dict[str, Any]) -> None:
-        """Takes the place from a checkpoint's meta, of mmengine's own too."""
+    def continue_at(self, meta: dict[str, object]) -> None:
+        """Takes the position from a checkpoint's meta, of mmengine's own too."""
         position = meta.get('data')
         if position is None:  # not saved: from the counters
             length = len(self.dataloader)
@@ -117,7 +117,7 @@ def _is_endless(dataloader: Any) -> bool:
 class EpochBasedTrainLoop(_Exact, _EpochBasedTrainLoop):
     """mmengine's, with exact resume; see :class:`mmposenc.engine.Runner`."""
 
-    def __init__(self, runner: Any, dataloader: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, runner: Any, dataloader: Any, *args: object, **kwargs: object) -> None:
         super().__init__(runner, self._loader(runner, dataloader), *args, **kwargs)
 
     def run(self) -> torch.nn.Module:
@@ -162,7 +162,7 @@ class _Unstarted:
 class IterBasedTrainLoop(_Exact, _IterBasedTrainLoop):
     """mmengine's, with exact resume; see :class:`mmposenc.engine.Runner`."""
 
-    def __init__(self, runner: Any, dataloader: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, runner: Any, dataloader: Any, *args: object, **kwargs: object) -> None:
         loader = self._loader(runner, dataloader)
         super().__init__(runner, _Unstarted(loader), *args, **kwargs)
         self.dataloader, self.dataloader_iterator = loader, self._endless()

@@ -103,7 +103,7 @@ class AverageLossHook(Hook):
     """Logs the mean of all processes' losses; mmengine logs only those of the first process."""
     priority = 'HIGHEST'  # before anything reads them
 
-    def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None,
+    def after_train_iter(self, runner: Any, batch_idx: int, data_batch: object = None,
                          outputs: dict | None = None) -> None:
         if not outputs or runner.world_size == 1:
             return

@@ -13,7 +13,7 @@ from ..first_lines import joined
 _SECTIONS = ('optim_wrapper', 'param_scheduler', 'train_cfg')
 
 
-def settings_of(cfg: Mapping[str, Any]) -> dict[str, str]:
+def settings_of(cfg: Mapping[str, object]) -> dict[str, str]:
     """What a config says of optimizer and schedule, to be saved in a checkpoint.
 
     Returns:

@@ -54,7 +54,7 @@ class CheckpointRunner(_Runner):
                 self._resume = False
         super().load_or_resume()
 
-    def load_checkpoint(self, filename: str, *args: Any, **kwargs: Any) -> dict:
+    def load_checkpoint(self, filename: str, *args: object, **kwargs: object) -> dict:
         self._loading = filename
         checkpoint: dict = super().load_checkpoint(filename, *args, **kwargs)
         if isinstance(checkpoint.get('meta'), dict):
@@ -62,7 +62,7 @@ class CheckpointRunner(_Runner):
         self._loaded = checkpoint
         return checkpoint
 
-    def resume(self, filename: str, *args: Any, **kwargs: Any) -> None:
+    def resume(self, filename: str, *args: object, **kwargs: object) -> None:
         self.optim_wrapper = self.build_optim_wrapper(self.optim_wrapper)
         if self.param_schedulers is not None:
             self.param_schedulers = self.build_param_scheduler(self.param_schedulers)
@@ -77,7 +77,7 @@ class CheckpointRunner(_Runner):
             if name in checkpoint.get('gradients', {}):
                 parameter.grad = checkpoint['gradients'][name].to(parameter)
 
-    def _use_changed_settings(self, meta: dict[str, Any], configs_own: ConfigsOwn) -> None:
+    def _use_changed_settings(self, meta: dict[str, object], configs_own: ConfigsOwn) -> None:
         """Let the config win where it says something else of optimizer and schedule than the
         training that is resumed; mmengine puts the checkpoint's values back in silence."""
         before = meta.get('settings')
@@ -89,7 +89,7 @@ class CheckpointRunner(_Runner):
         by_epoch = isinstance(self._train_loop, EpochBasedTrainLoop)
         configs_own.put_back(self, self.epoch, len(self.train_dataloader) if by_epoch else None)
 
-    def call_hook(self, fn_name: str, **kwargs: Any) -> None:
+    def call_hook(self, fn_name: str, **kwargs: object) -> None:
         if fn_name == 'after_load_checkpoint' and 'state_dict' not in kwargs['checkpoint']:
             # Weights only, as in .safetensors: EMAHook asks for this name.
             kwargs['checkpoint'] = {'state_dict': kwargs['checkpoint']}
@@ -147,13 +147,13 @@ class CheckpointRunner(_Runner):
         return True
 
     @master_only
-    def save_checkpoint(self, out_dir: str, filename: str, *args: Any, meta: dict | None = None,
-                        by_epoch: bool = True, **kwargs: Any) -> None:
+    def save_checkpoint(self, out_dir: str, filename: str, *args: object, meta: dict | None = None,
+                        by_epoch: bool = True, **kwargs: object) -> None:
         meta, loop = dict(meta or {}), self._train_loop
         meta.setdefault('epoch', self.epoch + by_epoch)
         meta.setdefault('iter', self.iter + (not by_epoch))
         if isinstance(loop, (EpochBasedTrainLoop, IterBasedTrainLoop)):
-            meta['data'] = loop.place(meta['epoch'], meta['iter'])
+            meta['data'] = loop.data_position(meta['epoch'], meta['iter'])
             meta['images_a_step'] = loop.images_a_step
             meta['settings'] = settings_of(self.cfg)
             meta['validated'] = loop.is_validated(meta['epoch'], meta['iter'])
@@ -196,7 +196,7 @@ class Runner(CheckpointRunner):
             join_on_a_cpu(self._launcher, (env_cfg.get('dist_cfg') or {}).get('timeout'))
         super().setup_env(env_cfg)
 
-    def build_logger(self, *args: Any, **kwargs: Any) -> Any:
+    def build_logger(self, *args: object, **kwargs: object) -> Any:
         return quiet(super().build_logger(*args, **kwargs))
 
     def wrap_model(self, model_wrapper_cfg: dict | None, model: torch.nn.Module
@@ -216,7 +216,7 @@ class Runner(CheckpointRunner):
             cfg = dict(cfg, device_ids=None)
         return super().wrap_model(cfg, model)
 
-    def register_hooks(self, *args: Any, **kwargs: Any) -> None:
+    def register_hooks(self, *args: object, **kwargs: object) -> None:
         super().register_hooks(*args, **kwargs)
         self.validation, self.interrupt = ValidationHook(), InterruptHook()
         self.register_hook(self.validation)
@@ -269,7 +269,7 @@ class Runner(CheckpointRunner):
             partial.write_text(f'{_DUMPED}\n{cfg.pretty_text}\n', encoding='utf-8')
 
     @staticmethod
-    def build_dataloader(dataloader: Any, *args: Any, **kwargs: Any) -> Any:
+    def build_dataloader(dataloader: Any, *args: object, **kwargs: object) -> Any:
         return _Runner.build_dataloader(checked(dataloader), *args, **kwargs)
 
     def build_evaluator(self, evaluator: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Randomness that depends only on the place in the training, so that a resumed run repeats it."""
+"""Randomness that depends only on the position in a training, so that a resumed run repeats it."""
 from __future__ import annotations
 
 import random
@@ -28,12 +28,12 @@ class SeedHook(Hook):
 
 def iteration_seed(runner: Any) -> int:
     """The seed of the iteration that a runner is in."""
-    return place_seed(runner.seed, runner.iter, runner.rank)
+    return position_seed(runner.seed, runner.iter, runner.rank)
 
 
-def place_seed(seed: int, *place: int) -> int:
-    """A seed below 2**31 that no other place shares in practice."""
-    return int(np.random.SeedSequence([seed, *place]).generate_state(1)[0] % 2**31)
+def position_seed(seed: int, *position: int) -> int:
+    """A seed below 2**31 that no other position shares in practice."""
+    return int(np.random.SeedSequence([seed, *position]).generate_state(1)[0] % 2**31)
 
 
 def seed_all(seed: int) -> None:
@@ -48,16 +48,16 @@ def seed_all(seed: int) -> None:
 
 
 class SeededIndex(NamedTuple):
-    """A sample, and the place in the training that seeds its augmentation."""
+    """A sample, and the position in the training that seeds its augmentation."""
 
     index: Any
-    place: tuple[int, ...]
+    position: tuple[int, ...]
 
 
 class SeededBatches:
-    """A batch sampler whose indices know their place, and that can start in the middle.
+    """A batch sampler whose indices know their position, and that can start in the middle.
 
-    The seed of a sample is from (the run's seed, the epoch, its place in the epoch over all
+    The seed of a sample is from (the run's seed, the epoch, its position in the epoch over all
     processes). So it does not matter how many workers load, nor how many processes share a batch,
     as long as together they take the samples in the same order.
 
@@ -107,7 +107,7 @@ class SeededDataset(Dataset):
     def __getitem__(self, item: Any) -> Any:
         if not isinstance(item, SeededIndex):
             return self.dataset_within[item]
-        seed_all(place_seed(*item.place))
+        seed_all(position_seed(*item.position))
         return self.dataset_within[item.index]
 
     def __len__(self) -> int:
@@ -146,7 +146,7 @@ def seeded_loader(loader: DataLoader, seed: int, rank: int, world_size: int) -> 
 def why_not_exact(loader: DataLoader) -> str | None:
     """Why a resumed run may draw other data than one that was not interrupted, or None."""
     if not isinstance(loader.batch_sampler, SeededBatches):
-        return 'its data set has no indices, so there is no place to continue from'
+        return 'its data set has no indices, so there is no position to continue from'
     kind = type(getattr(loader.dataset, 'dataset_within', loader.dataset))
     known = kind.__module__.partition('.')[0] in ('mmposenc', 'mmengine', 'mmdet', 'mmseg',
                                                   'mmpretrain')
@@ -190,5 +190,5 @@ class FewViews(RepeatDataset):
 
     def __getitem__(self, idx: int) -> Any:
         """Image ``idx`` as augmented in one of the ways."""
-        seed_all(place_seed(self.seed, idx, int(np.random.randint(self.views))))
+        seed_all(position_seed(self.seed, idx, int(np.random.randint(self.views))))
         return super().__getitem__(idx)

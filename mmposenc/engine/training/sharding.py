@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from mmengine._strategy import DDPStrategy
@@ -80,11 +79,11 @@ class FSDP2Strategy(DDPStrategy):
         **kwargs: to mmengine's DDPStrategy.
     """
 
-    def __init__(self, *, min_parameters: int = 1_000_000, **kwargs: Any) -> None:
+    def __init__(self, *, min_parameters: int = 1_000_000, **kwargs: object) -> None:
         self.min_parameters = min_parameters
         super().__init__(**kwargs)
 
-    def _setup_distributed(self, launcher: str = 'pytorch', backend: str = 'nccl', **kwargs: Any
+    def _setup_distributed(self, launcher: str = 'pytorch', backend: str = 'nccl', **kwargs: object
                            ) -> None:
         if get_device() != 'cpu':
             super()._setup_distributed(launcher, backend, **kwargs)
@@ -108,7 +107,7 @@ class FSDP2Strategy(DDPStrategy):
         return sharded.get_optimizer_state_dict(self.model, self.optim_wrapper.optimizer,
                                                 options=_WHOLE)
 
-    def load_model_state_dict(self, state_dict: dict, *, strict: bool = True, **kwargs: Any
+    def load_model_state_dict(self, state_dict: dict, *, strict: bool = True, **kwargs: object
                               ) -> None:
         options = sharded.StateDictOptions(full_state_dict=True, broadcast_from_rank0=True,
                                            strict=strict)

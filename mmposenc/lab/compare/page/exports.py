@@ -20,7 +20,7 @@ def csv_rows(rows: Iterable[Sequence[str]]) -> str:
     return file.getvalue()
 
 
-def safe_cell(value: Any) -> Any:
+def safe_cell(value: object) -> Any:
     """Text with an apostrophe before it where a spreadsheet would run it as a formula; a number as
     it is."""
     if not isinstance(value, str):
@@ -49,7 +49,7 @@ def results_csv(results: Mapping[str, Any]) -> str:
         for test in run['tests'] or [dict(factor=None, value=None, by_size={})]:
             factor = test['factor']
             height, width = hw.get(factor, (None, None))
-            row: dict[str, Any] = dict(
+            row: dict[str, object] = dict(
                 encoding=encoding['name'], label=encoding['label'], seed=run['seed'],
                 status=run['status'], factor=factor, height=height, width=width,
                 metric=metric['name'], unit=metric['unit'], value=test['value'],

@@ -150,7 +150,7 @@ def times(study: Study, entry: Entry) -> list[dict[str, Any]]:
     can't be taken, the reason is printed: no error ends a study that is trained."""
     cfg, timed = apply(study.base, entry), []
     for factor in study.sizes:
-        row: dict[str, Any] = {'factor': factor}
+        row: dict[str, object] = {'factor': factor}
         try:
             size = input_size(cfg, factor)
             if size is not None:
@@ -235,7 +235,7 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
             sample = model.test_step(pseudo_collate([dataset[index]]))[0].cpu()
         pixels, source = original(dataset, index)
         key = f'image{index}'
-        told: dict[str, Any] = {'id': key, 'title': source or f'test image {index}'}
+        told: dict[str, object] = {'id': key, 'title': source or f'test image {index}'}
         for what, suffix, words in (('truth', 'truth', truth_text), ('predicted', name,
                                                                      predicted_text)):
             path = folder / 'pictures' / f'{key}_{suffix}.jpg'

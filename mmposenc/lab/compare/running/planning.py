@@ -58,7 +58,7 @@ def workers_of(args: argparse.Namespace) -> Workers:
     """
     if args.submitit:
         cluster, *words = args.submitit
-        options: dict[str, Any] = {}
+        options: dict[str, object] = {}
         for word in words:
             key, equals, value = word.partition('=')
             if not equals:

@@ -136,7 +136,7 @@ def summary(runs: list[State], jobs: int, *, running: bool = True) -> str:
     return f'{text}; about {seconds_text(left)} left' if left else text
 
 
-def short_note(record: Mapping[str, Any]) -> str:
+def short_note(record: Mapping[str, object]) -> str:
     """The note of a run as a terminal shows it: of one that diverged where it did, the report has
     the rest."""
     note = str(record['note'])

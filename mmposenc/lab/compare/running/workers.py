@@ -187,7 +187,7 @@ class SubmittedWorkers:
     #: How many runs at once: as many as there are.
     jobs = None
 
-    def __init__(self, folder: Path, cluster: str, options: dict[str, Any], processes: int = 1
+    def __init__(self, folder: Path, cluster: str, options: dict[str, object], processes: int = 1
                  ) -> None:
         # Else its import closes the log files of this process.
         os.environ.setdefault('SUBMITIT_LOG_LEVEL', 'NOCONFIG')

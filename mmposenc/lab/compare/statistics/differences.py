@@ -88,7 +88,7 @@ def judged(difference: Contrast, margin: float, reach: float | None = None) -> d
             alone: 95% by Student's t, and 90% within the margin, so that either errs in 5%.
     """
     from scipy import stats
-    row: dict[str, Any] = dict(n=difference.n, mean=difference.mean, error=difference.error,
+    row: dict[str, object] = dict(n=difference.n, mean=difference.mean, error=difference.error,
                                low=None, high=None, margin=margin, verdict=OPEN)
     if difference.mean is None or not difference.error:
         return row
