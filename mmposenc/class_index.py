@@ -26,6 +26,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'BEiTViT': 'openmmlab.upstream.vit',
         'DistilledVisionTransformer': 'openmmlab.upstream.vit',
         'MAE': 'openmmlab.upstream.vit',
+        'MAEViT': 'openmmlab.upstream.vit',
         'SwinTransformer': 'openmmlab.upstream.swin',
         'SwinTransformerV2': 'openmmlab.upstream.swin',
         'ViT': 'backbones.vit',

@@ -64,7 +64,7 @@ class ViTBlock(nn.Module):
                        grid_shape=attention.get('grid_shape'),
                        num_prefix_tokens=attention.get('num_prefix_tokens', 0))
         self.ls2 = scale()
-        self.drop_path = DropPath(drop_path)
+        self.drop_path, self.mlp_drop_path = DropPath(drop_path), DropPath(drop_path)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int] | Row, key_mask: Tensor | None = None,
                 x_qk: Tensor | None = None, counts: Counts | None = None) -> Tensor:
@@ -80,7 +80,7 @@ class ViTBlock(nn.Module):
         if key_mask is not None and self.mlp.pos_encodings is not None:
             cells = key_mask[:, self.mlp.num_prefix_tokens:]
             mask = cells.reshape(cells.shape[0], *hw_shape)
-        return x + self.drop_path(self.ls2(self.mlp(self.norm2(x), hw_shape, mask)))
+        return x + self.mlp_drop_path(self.ls2(self.mlp(self.norm2(x), hw_shape, mask)))
 
     def _forward_row(self, x: Tensor, row: Row, normed_qk: Tensor | None) -> Tensor:
         """Images of several sizes in one row. On a CPU attention of each image is faster than of
@@ -91,7 +91,8 @@ class ViTBlock(nn.Module):
         normed = self.norm2(x)
         out = self.ls2(self.mlp(normed) if self.mlp.pos_encodings is None
                        else row.each(self.mlp, normed))
-        return x + (row.each(self.drop_path, out) if drops else out)
+        drops = self.training and self.mlp_drop_path.drops
+        return x + (row.each(self.mlp_drop_path, out) if drops else out)
 
 
 class SAMNeck(nn.Sequential):

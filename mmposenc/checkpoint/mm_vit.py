@@ -21,8 +21,9 @@ _IN_BLOCK = (
 #: Heads are those of LinearClsHead, VisionTransformerClsHead and DeiTClsHead.
 _MM = (
     Pair('patch_embed.projection.{p}', 'patch_embed.proj.{p}'),
-    *(Pair(name, name) for name in ('cls_token', 'dist_token', 'pos_embed',
+    *(Pair(name, name) for name in ('cls_token', 'dist_token',
                                     'rel_pos_bias.relative_position_bias_table')),
+    Pair('pos_embed', 'pos_embed', lambda table: table.flatten(1, -2)),  # a map in ViTSAM
     *(Pair(f'layers.{{n}}.{theirs}', f'blocks.{{n}}.{ours or theirs}')
       for theirs, ours in _IN_BLOCK),
     *(Pair(f'{norm}.{{p}}', 'norm_pre.{p}') for norm in ('pre_norm', 'ln_pre')),

@@ -7,10 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...backbones.layers import run_block
 from ...backbones.vit import ViT
+from ...encodings.absolute import LearnedPositionEmbedding
+from ...encodings.base import RelativeEncoding, TokenEncoding
 from ...encodings.rotary import RotaryEmbedding
 from ...functional.grids import GridLike, as_grid, key_grid
+from ...functional.image_sizes import ImgShapes
 from ...functional.masking import map_to_tokens, masked_mean
+from ...functional.position_tables import sincos_2d
 from . import (
     WEIGHTS,
     Change,
@@ -61,7 +66,9 @@ def _positions(value: str, upstream: Upstream) -> Mapping[str, Any]:
         raise ValueError("must be 'bicubic' or 'bilinear'")
     if not upstream.args.get('use_abs_pos_emb', upstream.args.get('use_abs_pos', True)):
         return {}
-    return {'pos_encoding': dict(type='mmposenc.LearnedPositionEmbedding', interpolation=value)}
+    is_mae = upstream.kind.__name__ == 'MAEViT'
+    kind = _FixedTable if is_mae else 'mmposenc.LearnedPositionEmbedding'
+    return {'pos_encoding': dict(type=kind, interpolation=value)}
 
 
 def _act(value: Any, upstream: Upstream) -> Mapping[str, Any]:
@@ -107,10 +114,9 @@ def _init_cfg(value: Any, upstream: Upstream) -> Mapping[str, Any]:
                              prefix='image_encoder.', strict=False)}
 
 
-def _proj_drop(value: float, upstream: Upstream) -> Mapping[str, Any]:
-    if value != upstream.args['drop_rate']:
-        raise ValueError(f'must equal drop_rate={upstream.args["drop_rate"]}')
-    return {}
+def _mlp_paths(value: float, upstream: Upstream) -> Mapping[str, Any]:
+    """mmseg drops no branch of attention."""
+    return {'drop_path_rate': value, 'drops': (0, 1)}
 
 
 def _unless_zero(name: str) -> Change:
@@ -132,12 +138,13 @@ _MMSEG: Table = {
     'pretrained': WEIGHTS['pretrained'], 'norm_eval': no_effect}  # of batch norms
 _MMSEG_VIT: Table = {
     **_MMSEG, **same('drop_rate', 'with_cp', 'patch_bias', 'pre_norm', 'out_origin'),
-    'patch_pad': one_of({0: {'ceil_mode': False}}, corner={}), 'qkv_bias': only(True),
+    'drop_path_rate': _mlp_paths, 'qkv_bias': only(True),
+    'patch_pad': one_of({0: {'ceil_mode': False}}, corner={}),
     'with_cls_token': 'class_token', 'output_cls_token': one_of({
         True: {'out_type': 'pairs'}, False: {}}),
     'interpolate_mode': _positions, 'frozen_exclude': _trained}
 _MMPRETRAIN: Table = {
-    **_COMMON, **same('img_size', 'drop_rate'), 'arch': _arch, 'out_type': _OUT_TYPES,
+    'arch': _arch, **_COMMON, **same('img_size', 'drop_rate'), 'out_type': _OUT_TYPES,
     'qkv_bias': _QKV_BIAS, 'frozen_stages': _frozen, 'interpolate_mode': _positions,
     'patch_cfg': only({}), 'layer_cfgs': _layer_cfgs}
 _MMPRETRAIN_VIT: Table = {
@@ -152,20 +159,32 @@ class _Outputs(ViT):
         out_type: of each block of ``out_indices``; 'featmap': maps; 'raw': all tokens (B, L, C);
             'cls_token': (B, C), with a distillation token two of them; 'avg_featmap': the norm of
             the mean of the patches (B, C); 'pairs': maps, each with the class token.
+        mask_ratio: share of the patches that MAE's pretraining drops.
+        drops: how often the branches of attention and of the MLP are dropped.
         out_origin: also return the tokens before the first block.
     """
 
     def __init__(self, arch: str | None = None, *, out_type: str = 'featmap',
-                 out_origin: bool = False, **ours: Any) -> None:
+                 out_origin: bool = False, drops: tuple[int, int] = (1, 1),
+                 mask_ratio: float = 0.75, **ours: Any) -> None:
         super().__init__(arch, **ours)
         if out_type in ('cls_token', 'pairs') and self.cls_token is None:
             raise ValueError('with_cls_token=False, but the class token is returned')
-        self.out_type = out_type
+        self.out_type, self.mask_ratio = out_type, mask_ratio
         self.out_indices = (*[-1] * out_origin, *self.out_indices)
         if out_type == 'avg_featmap':
             norm = self.blocks[0].norm1
             self.fc_norm = nn.LayerNorm(norm.normalized_shape, eps=norm.eps)
             self._freeze()
+        for block in self.blocks:
+            for layer, times in zip((block.drop_path, block.mlp_drop_path), drops, strict=True):
+                layer.drop_prob = 1 - (1 - layer.drop_prob) ** times
+
+    def _check_list(self, img_shapes: ImgShapes | None) -> None:
+        super()._check_list(img_shapes)
+        if self.out_type == 'pairs' or self.out_type == 'cls_token' and self.dist_token is not None:
+            raise ValueError(f'x is a list of images with out_type={self.out_type!r}, which gives '
+                             'pairs; give a padded batch with img_shapes and mask_padding=True')
 
     def _output(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int,
                 full_hw: tuple[int, int]) -> Any:
@@ -221,8 +240,9 @@ class BEiTViT(DropIn, _Outputs):
         'bias': _QKV_BIAS, **_MMPRETRAIN_VIT, 'use_abs_pos_emb': no_effect,  # interpolate_mode's
         'use_rel_pos_bias': one_of({True: {'rel_pos_encoding': _BIASES}, False: {}}),
         'use_shared_rel_pos_bias': one_of({
-            True: {'rel_pos_encoding': _BIASES, 'rel_pos_sharing': 'all'}, False: {}})}}
-    always = {'pool': None}
+            True: {'rel_pos_encoding': _BIASES, 'rel_pos_sharing': 'all'}, False: {}}),
+        'drop_rate': only(0)}}  # there it is dropout of the MLP alone
+    always = {'pool': None, 'drops': (1, 2)}
 
 
 class _Rotary(RotaryEmbedding):
@@ -248,6 +268,55 @@ class _Rotary(RotaryEmbedding):
         return turned(q, query), turned(k, key_grid(q_grid, k_grid))
 
 
+class _FixedTable(LearnedPositionEmbedding):
+    """MAE's table of sines and cosines, which is saved and not trained."""
+
+    def reset_parameters(self) -> None:
+        """Sines and cosines, of rows first, and zeros for the class token."""
+        table, (height, width) = self.pos_embed.requires_grad_(False), self.grid_shape
+        cells = sincos_2d((width, height), table.shape[-1], device=table.device)
+        table[:, :self.num_prefix_embeds] = 0
+        table[:, self.num_prefix_embeds:] = cells.unflatten(1, (width, height)).transpose(
+            1, 2).flatten(1, 2)
+
+
+class MAEViT(DropIn, _Outputs):
+    """MAE's encoder with the arguments of mmpretrain's class of this name, and those of
+    :class:`~mmposenc.backbones.ViT`. In pretraining it takes encodings before the first block:
+    others read the grid of all patches, of which most are dropped."""
+
+    libraries = {'mmpretrain': {**_MMPRETRAIN_VIT, 'mask_ratio': 'mask_ratio'}}
+    always = {'pool': None, 'class_token': True}
+
+    def forward(self, x: Tensor, mask: bool | None = True,  # type: ignore[override]
+                img_shapes: ImgShapes | None = None) -> Any:
+        """Features of all patches with a ``mask`` of None or False; else those of random ones after
+        the class token, (B, L, C), which cells were dropped, (B, H * W), and for each cell its
+        place among the shuffled.
+
+        Raises:
+            ValueError: ``mask`` with an encoding that reads the whole grid.
+        """
+        if not mask:
+            return super().forward(x, img_shapes)
+        first = self.pos_encodings.encodings(-1)
+        for encoding in self.modules():
+            if isinstance(encoding, (RelativeEncoding, TokenEncoding)) and (
+                    encoding not in first or getattr(encoding, 'apply_to', '') == 'qk'):
+                raise ValueError(f'{type(encoding).__name__} with mask=True: it reads the grid of '
+                                 'all patches, of which pretraining drops most; give only '
+                                 'pos_encoding before the first block')
+        tokens, _, _ = self._step(-1, *self._embed(x), None)
+        cells = tokens[:, 1:]
+        order = torch.rand(cells.shape[:2], device=x.device).argsort(1)
+        places, count = order.argsort(1), int(cells.shape[1] * (1 - self.mask_ratio))
+        rows = order[:, :count, None].expand(-1, -1, cells.shape[2])
+        tokens = torch.cat((tokens[:, :1], cells.gather(1, rows)), 1)
+        for block in self.blocks:
+            tokens = run_block(block, tokens, (1, count), recompute=self.with_cp and self.training)
+        return self._normed_tokens(tokens, len(self.blocks) - 1), (places >= count).float(), places
+
+
 class ViTEVA02(DropIn, _Outputs):
     """EVA-02 with the arguments of mmpretrain's class of this name, and those of
     :class:`~mmposenc.backbones.ViT`. It has mmpretrain's results; those of the release are of
@@ -256,7 +325,8 @@ class ViTEVA02(DropIn, _Outputs):
 
     libraries = {'mmpretrain': {
         **_MMPRETRAIN_VIT, **same('attn_drop_rate'), 'sub_ln': 'mlp_norm',
-        'proj_drop_rate': _proj_drop, 'layer_cfgs': only({}), 'layer_scale_init_value': only(0.0)}}
+        'drop_rate': only(0), 'proj_drop_rate': only(0),  # of other layers than here
+        'layer_cfgs': only({}), 'layer_scale_init_value': only(0)}}
     always = {'pool': None, 'mlp': 'swiglu', 'rel_pos_encoding': dict(type=_Rotary)}
 
 
@@ -265,12 +335,13 @@ class ViTSAM(DropIn, _Outputs):
     :class:`~mmposenc.backbones.ViT`."""
 
     libraries = {'mmpretrain': {
-        **_MMPRETRAIN, 'use_abs_pos': no_effect,  # interpolate_mode's
+        **_MMPRETRAIN, 'drop_rate': only(0),  # there it is dropout of the MLP alone
+        'use_abs_pos': no_effect,  # interpolate_mode's
         'use_rel_pos': one_of({True: {'rel_pos_encoding': dict(type='mmposenc.DecomposedRPE')},
                                False: {}}),
         'window_size': _unless_zero('window_size'), 'out_channels': _unless_zero('neck_channels'),
         'out_type': one_of({}, raw={}, featmap={}, avg_featmap={'out_type': 'mean'})}}
-    always = {'pool': None, 'final_norm': False, 'mask_window_padding': False}
+    always = {'pool': None, 'final_norm': False, 'mask_window_padding': False, 'drops': (0, 1)}
 
     def _output(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int,
                 full_hw: tuple[int, int]) -> Any:

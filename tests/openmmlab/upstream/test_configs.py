@@ -38,16 +38,22 @@ SHORT = {
     ('mmpretrain', 'VisionTransformer'): 'dinov2/vit-giant-p14_dinov2-pre_headless.py',
     ('mmpretrain', 'DistilledVisionTransformer'): 'deit/deit-tiny-distilled_4xb256_in1k.py',
     ('mmpretrain', 'BEiTViT'): 'cae/benchmarks/beit-base-p16_8xb128-coslr-100e_in1k.py',
+    ('mmpretrain', 'MAEViT'): 'mae/mae_vit-huge-p14_8xb512-amp-coslr-1600e_in1k.py',
     ('mmpretrain', 'ViTEVA02'): 'eva02/eva02-base-p14_in1k.py',
     ('mmpretrain', 'ViTSAM'): 'sam/vit-base-p16_sam_headless.py',
 }
 #: Those whose tables fit images of any size.
 ANY_SIZE = {'VisionTransformer', 'DistilledVisionTransformer', 'ViTEVA02', 'ViTSAM'}
+#: Those that freeze the same parameters; DeiT's token of distillation is not frozen there.
+FREEZE_ALIKE = {*ANY_SIZE, 'BEiT', 'MAE', 'BEiTViT'} - {'DistilledVisionTransformer'}
 _EPS = dict(type='LN', eps=1e-2)
 _ARCH = dict(embed_dims=[8, 16, 24, 32], depths=[2, 1, 2, 1], num_heads=[1, 2, 3, 4],
              patch_sizes=[4, 2, 2, 2], strides=[4, 2, 2, 2], mlp_ratios=[2, 2, 3, 1],
              sr_ratios=[4, 2, 1, 1])
 _SIZES = dict(embed_dims=8, num_layers=[1, 2, 1, 1], num_heads=[1, 2, 3, 4])
+_VIT = dict(patch_size=8, embed_dims=16, num_layers=2, num_heads=2, mlp_ratio=3, norm_cfg=_EPS)
+_VIT_ARCH = dict(patch_size=8, norm_cfg=_EPS, out_indices=[0, 1], arch=dict(
+    embed_dims=16, num_layers=2, num_heads=2, feedforward_channels=24))
 #: Arguments of the libraries' classes that no config has.
 ARGUMENTS = (
     ('mmdet', 'PyramidVisionTransformer', dict(
@@ -69,6 +75,32 @@ ARGUMENTS = (
                                  norm_after_stage=[True, False, True, False])),
     ('mmpretrain', 'SVT', dict(arch=dict(_ARCH, window_sizes=[3, 4, 3, 7]), norm_cfg=_EPS,
                                norm_after_stage=True)),
+    ('mmseg', 'VisionTransformer', dict(
+        _VIT, out_indices=[0, 1], out_origin=True, with_cls_token=False, pre_norm=True,
+        patch_bias=True, interpolate_mode='bilinear', act_cfg=dict(type='ReLU'), with_cp=True)),
+    ('mmseg', 'VisionTransformer', dict(
+        _VIT, in_channels=2, final_norm=True, output_cls_token=True, patch_pad=0,
+        frozen_exclude=['cls_token', 'patch_embed'])),
+    ('mmseg', 'BEiT', dict(_VIT, qv_bias=False, out_indices=1, final_norm=True)),
+    ('mmseg', 'MAE', dict(_VIT, in_channels=1, init_values=1e-5, final_norm=True)),
+    *(('mmpretrain', 'VisionTransformer', dict(_VIT_ARCH, out_type=out_type, final_norm=norm))
+      for out_type in ('raw', 'cls_token', 'featmap', 'avg_featmap') for norm in (True, False)),
+    ('mmpretrain', 'VisionTransformer', dict(
+        _VIT_ARCH, with_cls_token=False, out_type='raw', qkv_bias=False, frozen_stages=1,
+        interpolate_mode='bilinear')),
+    ('mmpretrain', 'DistilledVisionTransformer', dict(_VIT_ARCH, final_norm=False)),
+    ('mmpretrain', 'DistilledVisionTransformer', dict(_VIT_ARCH, out_type='raw', frozen_stages=2)),
+    ('mmpretrain', 'BEiTViT', dict(
+        _VIT_ARCH, out_type='raw', use_rel_pos_bias=False, use_shared_rel_pos_bias=True,
+        final_norm=True, bias=False)),
+    ('mmpretrain', 'BEiTViT', dict(_VIT_ARCH, use_abs_pos_emb=True, frozen_stages=2)),
+    ('mmpretrain', 'ViTEVA02', dict(
+        _VIT_ARCH, with_cls_token=False, out_type='featmap', qkv_bias=False, sub_ln=True)),
+    ('mmpretrain', 'ViTSAM', dict(
+        _VIT_ARCH, out_type='avg_featmap', out_channels=12, window_size=3, qkv_bias=False)),
+    ('mmpretrain', 'ViTSAM', dict(
+        _VIT_ARCH, out_channels=0, use_abs_pos=False, window_size=0)),
+    ('mmpretrain', 'ViTSAM', dict(_VIT_ARCH, out_channels=0, use_rel_pos=False)),
 )
 WEIGHTS = ('init_cfg', 'pretrained')
 
@@ -135,14 +167,21 @@ def compare(library, name, short):
     models[0].load_state_dict(models[1].state_dict())  # of a whole model
     load_pretrained(ours, theirs.state_dict())
     # Without a class token mmseg has one, and its position, that nothing reads.
-    unused = 2 * theirs.cls_token.numel() if short.get('with_cls_token') is False else 0
+    alone = library == 'mmseg' and short.get('with_cls_token') is False
+    unused = 2 * theirs.cls_token.numel() if alone else 0
     assert sum(each.numel() for each in ours.parameters()) == sum(
         each.numel() for each in theirs.parameters()) - unused
+    trained = [sum(each.numel() for each in model.parameters() if each.requires_grad)
+               for model in (ours, theirs)]
+    assert name not in FREEZE_ALIKE or trained[0] == trained[1] - unused
     for model in (ours.double(), theirs.double()):
         model.eval()
     with torch.no_grad():
-        x = image(kind, short)
-        for got, wanted in zip(tree_leaves(ours(x)), tree_leaves(theirs(x)), strict=True):
+        x, outs = image(kind, short), []
+        for model in (ours, theirs):
+            torch.manual_seed(4)  # MAE draws patches
+            outs.append(tree_leaves(model(x)))
+        for got, wanted in zip(*outs, strict=True):
             torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
 
 
