@@ -219,7 +219,9 @@ def _select(state: Mapping[str, Tensor], prefix: str | None, name: str) -> dict[
     """The weights with a prefix, without it."""
     if prefix is None:
         prefix = 'backbone.' if any(key.startswith('backbone.') for key in state) else ''
-    elif not any(key.startswith(prefix) for key in state):
+    elif prefix and not prefix.endswith('.'):  # as mmengine reads it
+        prefix = f'{prefix}.'
+    if not any(key.startswith(prefix) for key in state):
         prefix = prefix.removeprefix('module.')  # which is left out
     found = {key[len(prefix):]: value for key, value in state.items() if key.startswith(prefix)}
     if not found:

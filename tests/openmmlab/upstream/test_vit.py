@@ -86,6 +86,14 @@ def test_a_part_of_a_file_is_read_as_in_san():
         type='Pretrained', checkpoint='clip.pth', prefix='image_encoder.', strict=False)
 
 
+def test_a_prefix_needs_no_dot():
+    theirs = randomize(upstream('mmpretrain', 'VisionTransformer')(**SMALL['mmpretrain']))
+    state = {f'backbone.{name}': value for name, value in theirs.state_dict().items()}
+    ours = built('mmpretrain', 'VisionTransformer')
+    load_pretrained(ours, state, prefix='backbone')
+    torch.testing.assert_close(ours.cls_token, theirs.cls_token)
+
+
 def test_masked_patches_are_those_of_mmpretrain():
     theirs = randomize(upstream('mmpretrain', 'MAEViT')(**SMALL['mmpretrain'], mask_ratio=0.6))
     ours = built('mmpretrain', 'MAEViT', mask_ratio=0.6)
