@@ -8,6 +8,7 @@ from tinybackbones import BUILD, STAGES, images, randomized, total, with_gradien
 from torch import distributed as dist
 
 from mmposenc.backbones import load_pretrained
+from mmposenc.backbones.swin_archs import TABLE
 from mmposenc.engine.training.sharding import shard
 
 PEG = dict(type='PEG', zero_init=True)
@@ -28,6 +29,7 @@ def test_a_new_encoding_trains_in_a_frozen_model(name, options, trainable, with_
     """At first the model is what it was; gradients come where it is trained and nowhere else."""
     if name == 'swin' and 'rel_pos_encoding' in options:
         trainable = 'rel_pos_encoding.encodings.1'  # beside the window's biases
+        options = dict(rel_pos_encoding=[TABLE, options['rel_pos_encoding']])
     plain = randomized(BUILD[name]()).eval()
     model = with_weights_of(BUILD[name](frozen_stages=STAGES[name], trainable=[trainable],
                                         with_cp=with_cp, **options), plain).train()
