@@ -37,6 +37,16 @@ def _shrink_backbone(backbone: Any) -> list[int]:
         backbone.update(embed_dims=4, num_layers=[1] * 4, num_heads=[1] * 4, window_size=4,
                         mlp_ratio=1.0)
         return [4, 8, 16, 32]
+    if kind == 'SwinTransformer':
+        backbone.update(embed_dims=4, depths=[1] * 4, num_heads=[1] * 4, window_size=4, mlp_ratio=1)
+        return [4, 8, 16, 32]
+    if kind == 'MixVisionTransformer':
+        backbone.update(embed_dims=8, num_layers=[1] * 4, num_heads=[1] * 4, mlp_ratio=1)
+        return [8] * 4
+    if kind == 'VisionTransformer':
+        backbone.update(arch=dict(embed_dims=24, num_layers=2, num_heads=3,
+                                  feedforward_channels=24), img_size=64)
+        return [24] * 4
     if kind == 'ViT' and str(backbone.get('arch')).startswith('vitdet'):
         backbone.update(embed_dims=24, num_layers=2, num_heads=3, mlp_ratio=1.0, img_size=64,
                         window_size=3, global_blocks=(1, ))
