@@ -77,9 +77,10 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
     if report:
         print_log(f'{name}: {len(fitting)} of {len(own)} weights loaded; {report}', 'current')
     if new:
-        print_log(f'{name}: not in the file, initial values are kept: {", ".join(new)}', 'current')
+        print_log(f'{name}: not in the file, initial values are kept: {shown(new, 2)}', 'current')
     if encodings:
-        print_log(f'{name} was trained without {shown(encodings)}: with zero_init=True a new '
+        new_ones = shown([prefix.removesuffix('.') for prefix in encodings], 2)
+        print_log(f'{name} was trained without {new_ones}: with zero_init=True a new '
                   f'encoding does not change the outputs at first', 'current',
                   logging.WARNING if is_release else logging.INFO)
 
@@ -196,7 +197,7 @@ def _leave_out_encodings(own: Mapping[str, Tensor], state: dict[str, Tensor],
     left_out = [key for key, value in state.items() if is_encoding(key, slots)
                 and (key not in own or own[key].shape != value.shape)]
     if left_out:
-        print_log(f'{name}: left out, as the model lacks these encodings: {shown(left_out)}',
+        print_log(f'{name}: left out, as the model lacks these encodings: {shown(left_out, 2)}',
                   'current')
     return {key: value for key, value in state.items() if key not in left_out}
 
