@@ -1,4 +1,4 @@
-"""Any position encoding, in any backbone or DETR encoder, by one line of config.
+"""Any position encoding, in any backbone or DETR encoder, by two lines of config.
 
 Importing this package imports neither torch nor OpenMMLab. It installs an import hook, so that mmcv
 and torchvision can be imported without their compiled operators (see :mod:`mmposenc.compat`).
