@@ -1,5 +1,6 @@
 """Layer-wise learning rates, in models of all three packages."""
 import re
+from collections import Counter
 
 import examples
 import pytest
@@ -10,7 +11,7 @@ from torch import nn
 
 from mmposenc.backbones import PVT, DeiT, Swin
 from mmposenc.encodings import position_tables
-from mmposenc.engine.training.layer_decay import layer_scales
+from mmposenc.engine.training.layer_decay import layer_scales, own_constructor
 
 OURS = 'mmposenc.LayerDecayOptimWrapperConstructor'
 BUILD = {
@@ -187,3 +188,56 @@ def test_the_rate_is_scaled_by_all_images_of_a_step(tmp_path) -> None:
             auto_scale_lr=dict(enable=True, base_batch_size=8))
         run.train()
         assert run.optim_wrapper.param_groups[0]['lr'] == pytest.approx(expected)
+
+
+#: mmseg's BEiT and MAE, and mmdet's Swin, small.
+THEIRS = {'mmseg.BEiT': dict(PLAIN, img_size=32, out_indices=[2]),
+          'mmseg.MAE': dict(PLAIN, img_size=32, out_indices=[2]),
+          'mmdet.SwinTransformer': dict(embed_dims=8, depths=[1, 2], num_heads=[1, 2],
+                                        strides=(4, 2), out_indices=(1,))}
+
+
+def sizes_by_rate(kind: str, theirs: bool, **options) -> Counter:
+    """How many numbers of a backbone have each learning rate and weight decay, with what the
+    runner makes of an optimizer's config."""
+    name = kind.rpartition('.')[2]
+    with DefaultScope.overwrite_default_scope(kind.partition('.')[0]):
+        model = nn.ModuleDict(dict(backbone=MODELS.build(dict(
+            THEIRS[kind], type=kind if theirs else f'mmposenc.{name}'))))
+        wrapper = build_optim_wrapper(model, own_constructor(dict(
+            optimizer=dict(type='AdamW', lr=1e-2, weight_decay=0.1), **options), model))
+    found: Counter = Counter()
+    for group in wrapper.optimizer.param_groups:
+        found[group['lr'], group['weight_decay']] += sum(each.numel() for each in group['params'])
+    return found
+
+
+@pytest.mark.parametrize('kind', ['mmseg.BEiT', 'mmseg.MAE'])
+@pytest.mark.parametrize('constructor, rules', [
+    ('LayerDecayOptimizerConstructor', dict(layer_decay_rate=0.5)),
+    ('LearningRateDecayOptimizerConstructor', dict(decay_rate=0.5, decay_type='layer_wise_vit'))])
+def test_rates_of_mmsegs_constructors_are_those_of_its_own_backbones(kind, constructor, rules):
+    theirs, ours = (sizes_by_rate(kind, each, constructor=constructor,
+                                  paramwise_cfg=dict(rules, num_layers=3))
+                    for each in (True, False))
+    rates = [Counter() for _ in range(2)]
+    for found, counts in zip(rates, (theirs, ours), strict=True):
+        for (rate, _), count in counts.items():
+            found[rate] += count
+    assert len(rates[0]) >= 4 and rates[0] == rates[1]
+
+
+def test_stage_wise_rates_are_refused():
+    with pytest.raises(ValueError, match="BEiT needs 'layer_wise_vit'"):
+        sizes_by_rate('mmseg.BEiT', False, paramwise_cfg=dict(
+            decay_type='stage_wise', decay_rate=0.5, num_layers=3),
+            constructor='LearningRateDecayOptimizerConstructor')
+
+
+def test_keys_of_the_libraries_configs_name_tables_here_too():
+    rules = dict(paramwise_cfg=dict(custom_keys={
+        key: dict(decay_mult=0.0) for key in ('absolute_pos_embed', 'norm',
+                                              'relative_position_bias_table')}))
+    theirs, ours = (sizes_by_rate('mmdet.SwinTransformer', each, **rules)
+                    for each in (True, False))
+    assert theirs[1e-2, 0.0] > 0 and theirs == ours

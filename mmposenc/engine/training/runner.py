@@ -29,7 +29,7 @@ from ..config.nodes import checked
 from ..console import ConsoleHook, quiet
 from .checkpoints import INTERRUPTED, CheckpointHook, latest_checkpoint, not_finite, note_checkpoint
 from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
-from .layer_decay import OptimWrapperConstructor
+from .layer_decay import own_constructor
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
 from .processes import join_on_a_cpu, plain_model, synchronized
@@ -229,9 +229,8 @@ class Runner(CheckpointRunner):
         super().register_hook(hook, priority)
 
     def build_optim_wrapper(self, optim_wrapper: Any) -> Any:
-        if isinstance(optim_wrapper, dict) and 'optimizer' in optim_wrapper and _plain(
-                optim_wrapper.get('constructor')) in ('', 'DefaultOptimWrapperConstructor'):
-            optim_wrapper = {**optim_wrapper, 'constructor': OptimWrapperConstructor}
+        if isinstance(optim_wrapper, dict) and 'optimizer' in optim_wrapper:
+            optim_wrapper = own_constructor(optim_wrapper, plain_model(self.model))
         return super().build_optim_wrapper(optim_wrapper)
 
     def scale_lr(self, optim_wrapper: Any, auto_scale_lr: dict | None = None) -> None:

@@ -16,6 +16,7 @@ from mmposenc.engine.config.models import build_bare, image_channels, pass_once
 from mmposenc.engine.config.nodes import listed, tested_size, trained_size, type_name
 from mmposenc.engine.config.options import override
 from mmposenc.engine.config.testing import scope_of
+from mmposenc.engine.training.layer_decay import OF_MMSEG
 from mmposenc.functional.image_sizes import set_img_shapes
 from mmposenc.openmmlab.mmdet.detr.positions import LEARNED_GRID
 from mmposenc.registry import MODELS
@@ -30,7 +31,9 @@ from .sizes import resized
 NO_DECAY = {'pos_encodings': 0.0, 'rel_pos_encoding': 0.0, 'rel_pos_encoding.pos_proj': 1.0}
 #: Side in pixels of an image for a model that needs numbers.
 SMALL = 256
-CONSTRUCTORS = ('DefaultOptimWrapperConstructor', 'mmposenc.LayerDecayOptimWrapperConstructor')
+#: Constructors that read custom_keys; mmseg's have ours in their place.
+CONSTRUCTORS = ('DefaultOptimWrapperConstructor', 'mmposenc.LayerDecayOptimWrapperConstructor',
+                'LearningRateDecayOptimWrapperConstructor', *OF_MMSEG)
 
 
 def apply(cfg: Config, entry: Entry) -> Config:
