@@ -20,7 +20,7 @@ from ..checkpoint.rules import shown
 from ..checkpoint.shapes import check_numbers
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from .computed import fit_biases_of_keys, other_positions
-from .fitting import fit_encodings
+from .fitting import fit_encodings, fit_patches
 from .modules import print_log, read_checkpoint
 
 #: Weights a classification checkpoint has and a feature extractor need not have, or the reverse.
@@ -36,11 +36,13 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
                     name: str | None = None) -> None:
     """Load a checkpoint of this project or of a release it can convert.
 
-    Learned position tables are resized to the backbone's grid, and Swin's biases to its window;
-    this is logged. A classifier's head, last norm and class token are left out if the backbone has
-    none, with a log entry (a warning for a token). If the file's table has a row for a token and
-    the table here has none, the row is added to the token. If only encodings are missing in the
-    file, they keep their initial values, which is logged.
+    Learned position tables are resized to the backbone's grid, Swin's biases to its window, and the
+    kernel of an image's patches to their size here (FlexiViT, Beyer et al., CVPR 2023, Sec. 3.4);
+    if the file's images have three channels, and others here, it is summed for one channel, else
+    repeated and scaled. This is logged. A classifier's head, last norm and class token are left out
+    if the backbone has none, with a log entry (a warning for a token). If the file's table has a
+    row for a token and the table here has none, the row is added to the token. If only encodings
+    are missing in the file, they keep their initial values, which is logged.
 
     Args:
         backbone: the backbone.
@@ -106,6 +108,7 @@ def fitted_weights(backbone: nn.Module, weights: Mapping[str, Tensor], prefix: s
         warnings = list(other_positions(backbone, computed or {}))
     except ValueError as error:
         raise ValueError(f'{name}: {error}') from error
+    state = fit_patches(backbone, state, name)
     # Before tokens are removed: rows of a table belong to them.
     state = fit_encodings(backbone, state, name, is_release=computed is not None)
     state, left_out = fit_biases_of_keys(backbone, state)
@@ -170,9 +173,11 @@ def _advice(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:
     prefix = '' if common else _prefix(own, state)
     kernels = ((own[key].shape[2:], state[key].shape[2:]) for key in own
                if key.endswith('patch_embed.projection.weight') and key in state)
-    patches = next((f'. Patches have {theirs[0]} x {theirs[1]} pixels in the file, {ours[0]} x '
-                    f'{ours[1]} here: give patch_size={theirs[0]}, as what fits without them is no '
-                    'trained model' for ours, theirs in kernels if ours != theirs), '')
+    patches = next((f'. Kernels of patches have {theirs[0]} x {theirs[1]} pixels in the file, '
+                    f'{ours[0]} x {ours[1]} here, and are not resized where patches overlap or are '
+                    "of a later stage: give the file's patch_sizes and overlap, as what fits "
+                    'without them is no trained model'
+                    for ours, theirs in kernels if ours != theirs), '')
     return ''.join((f' ({looks_like(state)})' if 2 * common < max(len(own), len(state)) else '',
                     f'. The file needs {", ".join(needs)}' if needs else '',
                     f". If this is the backbone, give prefix={prefix!r}" if prefix else '',

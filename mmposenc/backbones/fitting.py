@@ -1,4 +1,5 @@
-"""Encodings of a pretrained file, fitted to the blocks, grids and windows of a backbone."""
+"""Encodings and patches of a pretrained file, fitted to the blocks, grids, windows and images of a
+backbone."""
 from __future__ import annotations
 
 import logging
@@ -10,12 +11,19 @@ import torch
 from torch import Tensor, nn
 
 from ..checkpoint.rules import shown
+from ..checkpoint.shapes import check_numbers
 from ..encodings.absolute import FactorizedPositionEmbedding, LearnedPositionEmbedding
 from ..encodings.decomposed import DecomposedRPE
 from ..encodings.relative_bias import RelativePositionBias
 from ..encodings.saved_grid import SavesGrid
 from ..functional.bias_tables import resize_bias_table
-from ..functional.position_tables import resize_axis_table, resize_position_table
+from ..functional.convolutions import pair
+from ..functional.position_tables import (
+    resize_axis_table,
+    resize_patch_kernel,
+    resize_position_table,
+)
+from .layers import PatchEmbed
 from .modules import print_log
 
 _BIAS = 'relative_position_bias_table'
@@ -39,6 +47,44 @@ def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str, i
                    and key in fitted and value.shape != fitted[key].shape]:
         print_log(f'{file}: resized to the grid or window here: {shown(resized)}', 'current')
     return fitted
+
+
+def fit_patches(backbone: nn.Module, state: Mapping[str, Tensor], file: str) -> dict[str, Tensor]:
+    """The weights with the kernel of an image's patches in the backbone's patch size, and in its
+    channels where the file has three. Patches that overlap, and those of a map, stay as they are.
+
+    Args:
+        backbone, state, file: as in :func:`fit_encodings`.
+    """
+    state, modules = dict(state), dict(backbone.named_modules())
+    for name in ('patch_embed', 'stages.0.patch_embed'):
+        embed, kernel = modules.get(name), state.get(key := f'{name}.projection.weight')
+        if not isinstance(embed, PatchEmbed) or kernel is None or kernel.dim() != 4:
+            continue
+        channels, sides, done = embed.projection.in_channels, embed.projection.kernel_size, []
+        if kernel.shape[1:] == (channels, *sides) or sides != embed.projection.stride:
+            continue
+        check_numbers({key: kernel}, file)
+        if kernel.shape[2:] != sides and min(kernel.shape[2:]):
+            done.append(f'patches of {kernel.shape[2]} x {kernel.shape[3]} pixels are resized to '
+                        f'{sides[0]} x {sides[1]} (FlexiViT)')
+            kernel = resize_patch_kernel(kernel, sides)
+        if kernel.shape[1] == 3 != channels:
+            done.append(f'the 3 channels are {"summed" if channels == 1 else "repeated and scaled"}'
+                        f' to {channels}')
+            kernel = _fit_channels(kernel, channels)
+        if done:
+            print_log(f'{file}: {", and ".join(done)}', 'current')
+        state[key] = kernel
+    return state
+
+
+def _fit_channels(kernel: Tensor, channels: int) -> Tensor:
+    """A kernel of three channels for images of others, as timm has it: their sum for one, else
+    repeated in turn and scaled so that the tokens of a uniform image stay."""
+    if channels == 1:
+        return kernel.sum(1, keepdim=True)
+    return kernel[:, torch.arange(channels) % 3] * (3 / channels)
 
 
 def _unshare(backbone: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -98,7 +144,8 @@ def _fit_axis(table: Tensor, key: str, part: str, module: nn.Module, file: str) 
 
 
 def _fit_saved_grid(name: str, module: SavesGrid, state: dict[str, Tensor], file: str,
-                    is_release: bool, patch_size: int | None) -> dict[str, Tensor]:
+                    is_release: bool, patch_size: int | tuple[int, int] | None
+                    ) -> dict[str, Tensor]:
     """The weights with the module's table on its grid.
 
     Of this project's files a table without a grid is of a square. Others say no grid: a table that
@@ -120,8 +167,8 @@ def _fit_saved_grid(name: str, module: SavesGrid, state: dict[str, Tensor], file
 
 
 def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmbedding,
-               patch_size: int | None, file: str, grid: tuple[int, int] | None, is_release: bool
-               ) -> dict[str, Tensor]:
+               patch_size: int | tuple[int, int] | None, file: str, grid: tuple[int, int] | None,
+               is_release: bool) -> dict[str, Tensor]:
     """A table of a grid, or of a square, with or without prefix tokens, on the module's grid, and
     the tokens that rows were added to; nothing where it is no such table, or fits.
 
@@ -151,9 +198,8 @@ def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmb
     if own != grid:
         keeps = ''
         if patch_size:
-            size = height * patch_size if height == width else (
-                height * patch_size, width * patch_size)
-            keeps = f'; img_size={size} keeps it as it is'
+            size = height * pair(patch_size)[0], width * pair(patch_size)[1]
+            keeps = f'; img_size={size[0] if size[0] == size[1] else size} keeps it as it is'
         print_log(f'{file}: {key} of {height} x {width} cells is resized to {own[0]} x {own[1]}, '
                   f'the grid of img_size, and once more for images of another size{keeps}',
                   'current')

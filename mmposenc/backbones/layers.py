@@ -13,6 +13,7 @@ from ..attention.window import PlainWindowAttention
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from ..encodings.build import EncodingConfig, build_encoding
 from ..functional.constants import Constants
+from ..functional.convolutions import pair
 from ..functional.grids import GridLike, whole_cells
 from ..functional.masking import map_to_tokens, pad_map
 from ..functional.packing import Row
@@ -71,7 +72,7 @@ class PatchEmbed(nn.Module):
     Args:
         in_channels: channels of the map.
         embed_dims: channels of the tokens.
-        patch_size: side of a patch, in pixels or cells.
+        patch_size: side of a patch, or its rows and columns, in pixels or cells.
         norm_eps: epsilon of the LayerNorm; None: no norm.
         ceil_mode: zero-pad to whole patches; False: drop a last partial patch, as in PVT.
         bias: whether the projection has a bias.
@@ -79,15 +80,15 @@ class PatchEmbed(nn.Module):
             3.2); their number is that with ``ceil_mode``.
     """
 
-    def __init__(self, in_channels: int, embed_dims: int, patch_size: int, *,
+    def __init__(self, in_channels: int, embed_dims: int, patch_size: int | tuple[int, int], *,
                  norm_eps: float | None = 1e-5, ceil_mode: bool = False, bias: bool = True,
                  overlap: bool = False) -> None:
         super().__init__()
-        self.patch_size = patch_size
+        self.patch_size = rows, cols = pair(patch_size)
         self.ceil_mode = ceil_mode or overlap
-        reach = patch_size - 1 if overlap else 0
-        self.projection = nn.Conv2d(in_channels, embed_dims, patch_size + reach, stride=patch_size,
-                                    padding=reach, bias=bias)
+        reach = (rows - 1, cols - 1) if overlap else (0, 0)
+        self.projection = nn.Conv2d(in_channels, embed_dims, (rows + reach[0], cols + reach[1]),
+                                    stride=(rows, cols), padding=reach, bias=bias)
         self.norm: nn.Module = (nn.Identity() if norm_eps is None
                                 else nn.LayerNorm(embed_dims, eps=norm_eps))
 
@@ -97,19 +98,19 @@ class PatchEmbed(nn.Module):
         Raises:
             ValueError: the map is smaller than one patch.
         """
-        size = self.patch_size
+        rows, cols = self.patch_size
         if self.ceil_mode:
-            return whole_cells(hw_shape[0], size), whole_cells(hw_shape[1], size)
-        if min(hw_shape[0], hw_shape[1]) < size:
+            return whole_cells(hw_shape[0], rows), whole_cells(hw_shape[1], cols)
+        if hw_shape[0] < rows or hw_shape[1] < cols:
             raise ValueError(f'a map of {hw_shape[0]}x{hw_shape[1]} is smaller than one patch of '
-                             f'{size}x{size}; give a larger image')
-        return hw_shape[0] // size, hw_shape[1] // size
+                             f'{rows}x{cols}; give a larger image')
+        return hw_shape[0] // rows, hw_shape[1] // cols
 
     def forward(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """Map (B, C, H, W) to tokens (B, H'*W', embed_dims) and their grid (H', W')."""
         height, width = self.out_hw_shape(x.shape[-2:])
         if self.ceil_mode:
-            x = pad_map(x, (height * self.patch_size, width * self.patch_size))
+            x = pad_map(x, (height * self.patch_size[0], width * self.patch_size[1]))
         tokens: Tensor = self.norm(map_to_tokens(self.projection(x)))
         return tokens, (height, width)
 
@@ -210,9 +211,9 @@ def block_counts(block: Any, hw_shape: Any) -> Counts | None:
     return window_counts(hw_shape, block.attn.window_size)
 
 
-def check_sizes(patch_size: int, mlp_ratio: float) -> None:
+def check_sizes(patch_size: int | tuple[int, int], mlp_ratio: float) -> None:
     """Raise ValueError for sizes that are not positive."""
-    if patch_size < 1 or mlp_ratio <= 0:
+    if min(pair(patch_size)) < 1 or mlp_ratio <= 0:
         raise ValueError(f'patch_size={patch_size} must be at least 1 and mlp_ratio={mlp_ratio} '
                          f'positive')
 

@@ -89,6 +89,8 @@ class Swin(Backbone):
                    for side in by_stage(window_size, 'window_size', num_stages)]
         trained = by_stage(pretrained_window_size, 'pretrained_window_size', num_stages)
         out_indices = tuple(range(num_stages)) if out_indices is None else tuple(out_indices)
+        if not isinstance(patch_size, int):
+            raise ValueError(f'patch_size={patch_size!r} must be a whole number')
         check_sizes(patch_size, mlp_ratio)
         if pool not in (None, 'gap'):
             raise ValueError(f"pool={pool!r} must be None or 'gap'; Swin has no class token")

@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ..checkpoint.config_json import vit_of
 from ..checkpoint.vit_archs import ARCHS, SIZES
 from ..encodings.sharing import shared_encodings
+from ..functional.convolutions import pair
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
 from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
 from ..functional.packing import Row, join, sort_images
@@ -40,7 +41,8 @@ class ViT(Backbone):
         arch: a model of :data:`mmposenc.checkpoint.vit_archs.ARCHS`. 'tiny', 'small', 'base' and
             'large' set only sizes; names such as 'dinov2-small-reg' set all arguments of the model.
             Explicit arguments override it, also None.
-        patch_size: side of a patch in pixels.
+        patch_size: side of a patch, or its (rows, columns), in pixels. A file of another patch size
+            is resized when it is loaded (FlexiViT).
         embed_dims, num_layers, num_heads: sizes.
         mlp: 'mlp' or 'swiglu' (gated, Shazeer 2020).
         act: activation of 'mlp': 'gelu', 'gelu_tanh' (SigLIP), 'quick_gelu' (CLIP) or 'relu'.
@@ -90,10 +92,10 @@ class ViT(Backbone):
                  'mlp_norm', 'neck_channels', 'layer_scale_init_value')
 
     @takes_arch(vit_of)
-    def __init__(self, arch: str | None = None, *, patch_size: int = 16,
-                 embed_dims: int | None = None, num_layers: int | None = None,
-                 num_heads: int | None = None, mlp: str = 'mlp', act: str = 'gelu',
-                 mlp_ratio: float = 4.0, mlp_hidden_dims: int | None = None,
+    def __init__(self, arch: str | None = None, *,
+                 patch_size: int | tuple[int, int] = 16, embed_dims: int | None = None,
+                 num_layers: int | None = None, num_heads: int | None = None, mlp: str = 'mlp',
+                 act: str = 'gelu', mlp_ratio: float = 4.0, mlp_hidden_dims: int | None = None,
                  pool: str | None = 'cls', class_token: bool | None = None,
                  distilled: bool = False, register_tokens: int = 0,
                  out_indices: Sequence[int] | None = None, pre_norm: bool = False,
@@ -114,7 +116,8 @@ class ViT(Backbone):
         check_blocks(layers, window_size, global_blocks, conv_projection, prefix)
         self._check_parts('blocks', layers, out_indices)
         check_output(layers, pool, out_indices, final_norm, neck_channels)
-        self.patch_size, self.num_prefix_tokens, given = patch_size, prefix, self._given
+        self.patch_size = patch_size if isinstance(patch_size, int) else pair(patch_size)
+        self.num_prefix_tokens, given = prefix, self._given
 
         def token(count: int) -> nn.Parameter | None:
             return nn.Parameter(torch.zeros(1, count, dims)) if count else None
@@ -263,8 +266,8 @@ class ViT(Backbone):
         return tokens if position >= 0 else self.norm_pre(tokens), hw_shape, mask
 
     @property
-    def strides(self) -> tuple[int, ...]:
-        """Stride of each map in pixels."""
+    def strides(self) -> tuple[Any, ...]:
+        """Stride of each map in pixels; a pair where ``patch_size`` is one."""
         return (self.patch_size,) * len(self.out_indices or ())
 
     def _normed_tokens(self, tokens: Tensor, index: int) -> Tensor:

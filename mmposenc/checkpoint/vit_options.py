@@ -74,20 +74,23 @@ def _facts(state: State) -> dict[str, Any]:
         return f'backbone.{name}' in state
 
     dims, layers = _sizes(state)
-    patch = int(state['backbone.patch_embed.projection.weight'].shape[-1])
+    rows, cols = state['backbone.patch_embed.projection.weight'].shape[2:]
+
+    def sides(height: int, width: int) -> int | str:
+        return height if height == width else f'({height},{width})'
+
     registers, fc2 = (state.get(f'backbone.{name}') for name in (
         'register_tokens', 'blocks.0.mlp.fc2.weight'))
-    facts: dict[str, object] = dict(embed_dims=dims, num_layers=layers, patch_size=patch)
+    facts: dict[str, object] = dict(embed_dims=dims, num_layers=layers,
+                                    patch_size=sides(rows, cols))
     bias = _find(state, 'relative_position_bias_table')
     grid = state.get(f'{TABLE.rpartition(".")[0]}.grid_shape')
     if grid is not None:
-        facts['img_size'] = f'({int(grid[0]) * patch},{int(grid[1]) * patch})'
-    elif TABLE in state:
-        facts['img_size'] = int(state[TABLE].shape[1] ** 0.5) * patch
-    elif ROWS in state:
-        facts['img_size'] = state[ROWS].shape[1] * patch
-    elif bias is not None:
-        facts['img_size'] = (round(bias.shape[0] ** 0.5) + 1) // 2 * patch
+        facts['img_size'] = sides(int(grid[0]) * rows, int(grid[1]) * cols)
+    elif side := (int(state[TABLE].shape[1] ** 0.5) if TABLE in state
+                  else state[ROWS].shape[1] if ROWS in state
+                  else (round(bias.shape[0] ** 0.5) + 1) // 2 if bias is not None else 0):
+        facts['img_size'] = sides(side * rows, side * cols)
     facts |= dict(
         pre_norm=has('norm_pre.weight'),
         register_tokens=0 if registers is None else registers.shape[1],

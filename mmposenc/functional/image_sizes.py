@@ -91,14 +91,14 @@ def checked_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> list[t
     return checked
 
 
-def mask_images(x: Tensor, shapes: list[tuple[int, int]] | Tensor | None, cell: int
-                ) -> tuple[Tensor, Tensor | None]:
+def mask_images(x: Tensor, shapes: list[tuple[int, int]] | Tensor | None,
+                cell: int | tuple[int, int]) -> tuple[Tensor, Tensor | None]:
     """Cut a batch to its largest image and clear the padding that is left.
 
     Args:
         x: images (B, C, H, W), padded to the right and below.
         shapes: pixels that each image fills, from :func:`get_img_shapes`; None leaves all as it is.
-        cell: pixels of a side of a cell.
+        cell: pixels of a side of a cell, or of its rows and columns.
 
     Returns:
         The images, and the padding mask (B, H', W') of their cells, True = padding; None where all

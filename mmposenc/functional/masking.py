@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .cells import over_valid_cells
+from .convolutions import pair
 from .grids import whole_cells
 from .plain_layers import is_plain
 from .tracing import is_compiling, may_read
@@ -214,13 +215,14 @@ def outside(extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
         cols[None, None, :] >= extents[:, 1, None, None])
 
 
-def every_cell(padding_mask: Tensor, step: int) -> Tensor:
-    """The mask (B, H', W') of a grid whose cells are ``step`` x ``step`` of this one's: padding
+def every_cell(padding_mask: Tensor, step: int | tuple[int, int]) -> Tensor:
+    """The mask (B, H', W') of a grid whose cells are ``step`` of this one's in both axes: padding
     where their first part is, since padding lies to the right and below."""
     # No view: a compiler makes code of its own for each layout that it meets.
-    mask = padding_mask[:, ::step, ::step].contiguous()
+    down, right = pair(step)
+    mask = padding_mask[:, ::down, ::right].contiguous()
     extents = noted_extents(padding_mask)
-    return note_extents(mask, extents and [(whole_cells(rows, step), whole_cells(cols, step))
+    return note_extents(mask, extents and [(whole_cells(rows, down), whole_cells(cols, right))
                                            for rows, cols in extents])
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from .convolutions import pair
 from .grids import whole_cells
 from .masking import pad_map, valid_extents
 
@@ -100,14 +101,15 @@ def join(parts: Sequence[Tensor]) -> Tensor:
     return torch.cat([part.flatten(0, 1) for part in parts])[None]
 
 
-def sort_images(images: Sequence[Tensor], channels: int, cell: int
-                ) -> tuple[list[Tensor], list[int]]:
+def sort_images(images: Sequence[Tensor], channels: int,
+                cell: int | tuple[int, int]) -> tuple[list[Tensor], list[int]]:
     """Batches of the images that have the same grid.
 
     Args:
         images: each (channels, H, W), or several of one size as (n, channels, H, W).
         channels: what the model takes.
-        cell: pixels of a side of a cell. The last row and column of cells are filled with zeros.
+        cell: pixels of a side of a cell, or of its rows and columns. The last row and column of
+            cells are filled with zeros.
 
     Returns:
         Batches (n, channels, H, W), and the place of each image in them.
@@ -119,7 +121,7 @@ def sort_images(images: Sequence[Tensor], channels: int, cell: int
     if not len(images):
         raise ValueError('x is an empty list; it must hold at least one image')
     parts: dict[tuple[int, int], list[tuple[Tensor, range]]] = {}
-    count = 0
+    count, (rows, cols) = 0, pair(cell)
     for index, image in enumerate(images):
         if not isinstance(image, Tensor):
             raise ValueError(f'x[{index}] is a {type(image).__name__}; it must be a tensor')
@@ -131,7 +133,7 @@ def sort_images(images: Sequence[Tensor], channels: int, cell: int
             if getattr(image, name) != getattr(images[0], name):
                 raise ValueError(f'x[{index}] has {name} {getattr(image, name)}, but x[0] '
                                  f'{getattr(images[0], name)}; they must be equal')
-        sides = (whole_cells(shape[-2], cell) * cell, whole_cells(shape[-1], cell) * cell)
+        sides = (whole_cells(shape[-2], rows) * rows, whole_cells(shape[-1], cols) * cols)
         batch = pad_map(image.reshape(-1, *shape[-3:]), sides)
         parts.setdefault(sides, []).append((batch, range(count, count + len(batch))))
         count += len(batch)

@@ -1,4 +1,5 @@
-"""Tables of absolute positions: resizing learned ones, computing sine-cosine ones."""
+"""Tables of absolute positions: resizing learned ones, computing sine-cosine ones; and kernels of
+patches, which are resized by the same matrices."""
 from __future__ import annotations
 
 import math
@@ -97,6 +98,28 @@ def resize_axis_table(table: Tensor, length: int) -> Tensor:
     target = torch.full((1,), length, dtype=torch.float64, device=table.device)
     with full_precision(table):
         return resampling(source, target, length, 'bilinear', table.dtype)[0] @ table
+
+
+def resize_patch_kernel(kernel: Tensor, to_hw: tuple[int, int]) -> Tensor:
+    """The kernel of patches of another size (FlexiViT, Beyer et al., CVPR 2023, Sec. 3.4): the
+    pseudo-inverse of the matrix B that resizes a patch (bicubic, with antialiasing), transposed,
+    times the kernel. Larger patches have the same tokens as before if images are resized by B.
+
+    Args:
+        kernel: (C', C, h, w).
+        to_hw: (h', w') wanted, in pixels.
+
+    Returns:
+        (C', C, h', w'); the kernel itself if it has this size.
+    """
+    if kernel.shape[2:] == torch.Size(to_hw):
+        return kernel
+    # B is the Kronecker product of the matrices of both axes, and its inverse that of theirs.
+    rows, cols = (torch.linalg.pinv(resampling(
+        source, torch.full((1,), length, dtype=torch.float64, device=kernel.device), length,
+        'bicubic_antialias', torch.float64)[0])
+        for source, length in zip(kernel.shape[2:], to_hw, strict=True))
+    return torch.einsum('ocyx,yv,xu->ocvu', kernel.double(), rows, cols).to(kernel.dtype)
 
 
 def resampling(source: int, target: Tensor, length: int, mode: str, dtype: torch.dtype) -> Tensor:

@@ -20,7 +20,8 @@ BACKBONES = {
 }
 CASES = {
     'pvt, learned': partial(BACKBONES['pvt'], pos_encoding=dict(type='LearnedPositionEmbedding')),
-    'vit, pool': partial(BACKBONES['vit'], pos_encoding=dict(type='ContextPool')),
+    'vit, pool': partial(BACKBONES['vit'], pos_encoding=dict(type='ContextPool'),
+                         patch_size=(8, 12)),
     'pvt v2': partial(BACKBONES['pvt v2'], pos_encoding=dict(type='ConvMLP')),
     'svt': partial(BACKBONES['svt'], pos_encoding=dict(type='ConvMLP')),
     'svt of mmseg': partial(BACKBONES['svt'], mask_window_padding='both'),

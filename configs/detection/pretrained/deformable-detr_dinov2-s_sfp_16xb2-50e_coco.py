@@ -1,4 +1,4 @@
-# Deformable DETR on DINOv2 ViT-S/14: four levels of ViTDet's pyramid.
+# Deformable DETR on DINOv2 ViT-S, its patches resized to 16 pixels: four levels as ViTDet's.
 # Recipe: Deformable DETR's, 50 epochs, 32 images a step.
 # No number known to us from a paper; not trained here.
 #
@@ -7,8 +7,8 @@
 _base_ = '../deformable_detr/deformable-detr_r50_16xb2-50e_coco.py'
 model = dict(
     backbone=dict(
-        _delete_=True, type='mmposenc.ViT', arch='dinov2-small', out_indices=(11,),
-        drop_path_rate=0.1, mask_padding=True,
+        _delete_=True, type='mmposenc.ViT', arch='dinov2-small', patch_size=16,
+        img_size=592, out_indices=(11,), drop_path_rate=0.1, mask_padding=True,
         init_cfg=dict(
             type='Pretrained',
             checkpoint='https://dl.fbaipublicfiles.com/dinov2/dinov2_vits14/'

@@ -1,4 +1,4 @@
-# RetinaNet on DINOv2 ViT-S/14 with ViTDet's pyramid.
+# RetinaNet on DINOv2 ViT-S, its patches resized to 16 pixels, with ViTDet's pyramid.
 # Recipe: PVT's detection release, 1x, with the decays of ViTDet.
 # No number known to us from a paper; not trained here.
 #
@@ -10,6 +10,7 @@ _base_ = [
 model = dict(
     backbone=dict(
         arch='dinov2-small',
+        img_size=592,
         init_cfg=dict(
             type='Pretrained',
             checkpoint='https://dl.fbaipublicfiles.com/dinov2/dinov2_vits14/'

@@ -11,5 +11,4 @@ _base_ = [
     '../../_base_/schedules/layer-decay_1x.py', '../../_base_/default_runtime.py']
 model = dict(
     backbone=dict(arch='dinov3-small'),
-    neck=dict(in_channels=384),
-    bbox_head=dict(anchor_generator=dict(strides=[8, 16, 32, 64, 128])))
+    neck=dict(in_channels=384))

@@ -1,4 +1,4 @@
-# UperNet on EVA-02-B, patches of 14 as in timm's file (the release's recipe has patches of 16).
+# UperNet on EVA-02-B, its patches of 14 pixels resized to 16, as in the release's recipe.
 # Recipe: EVA-02's segmentation release, 60k steps of 32 images.
 # Reference: metafile.yml; not trained here.
 #
@@ -12,7 +12,8 @@ _base_ = [
 train_dataloader = dict(batch_size=4)
 model = dict(
     backbone=dict(
-        arch='eva02-base', out_indices=(3, 5, 7, 11), final_norm=False, drop_path_rate=0.15),
+        arch='eva02-base', img_size=256, out_indices=(3, 5, 7, 11), final_norm=False,
+        drop_path_rate=0.15),
     neck=dict(embed_dim=768),
     decode_head=dict(in_channels=[768, 768, 768, 768], channels=768),
     auxiliary_head=dict(in_channels=768))

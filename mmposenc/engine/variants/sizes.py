@@ -16,6 +16,7 @@ from mmposenc.engine.config.nodes import (
     tested_size,
     with_pipelines,
 )
+from mmposenc.functional.convolutions import pair
 
 from .insertion import build_backbone, class_and_arguments
 
@@ -109,7 +110,7 @@ def needed_multiple(cfg: Config) -> int:
     if 'pos_encoding' not in class_and_arguments(cfg, cfg.model.backbone.type)[1]:
         return 1  # others take any size, as ResNets do
     backbone = build_backbone(cfg)
-    need = max(backbone.strides or (backbone.patch_size,))
+    need = max(math.lcm(*pair(each)) for each in backbone.strides or (backbone.patch_size,))
     filled = [node.get('size_divisor') for pipeline in pipelines(cfg, 'test') for node in pipeline]
     pre = own_preprocessor(cfg)
     filled += [pre.get('pad_size_divisor'), (pre.get('test_cfg') or {}).get('size_divisor')]

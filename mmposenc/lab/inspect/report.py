@@ -29,6 +29,7 @@ from mmposenc.engine.config.models import (
 )
 from mmposenc.engine.config.nodes import build_data_set, data_sets, usual_size
 from mmposenc.engine.config.testing import scope_of
+from mmposenc.functional.convolutions import pair
 
 from .counts import Counts, count
 from .drawing import NAMES, Array, Picture, plain
@@ -205,9 +206,9 @@ def cell_side(model: Any) -> int:
     backbone, side = model.backbone, 32
     if hasattr(backbone, 'patch_sizes'):
         side = math.prod(backbone.patch_sizes)
-    elif isinstance(getattr(backbone, 'patch_size', None), int):
+    elif isinstance(patch := getattr(backbone, 'patch_size', None), (int, tuple)):
         # A pyramid halves its map from stage to stage.
-        side = backbone.patch_size * 2 ** max(len(getattr(backbone, 'stages', ())) - 1, 0)
+        side = math.lcm(*pair(patch)) * 2 ** max(len(getattr(backbone, 'stages', ())) - 1, 0)
     preprocessor = getattr(model, 'data_preprocessor', None)
     padded = [getattr(preprocessor, name, None) for name in ('pad_size_divisor', 'size_divisor')]
     return math.lcm(side, *(int(each) for each in padded if each))
