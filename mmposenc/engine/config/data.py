@@ -80,7 +80,7 @@ def use_data(cfg: Config, folder: str) -> None:
         _fit_head(key, head, head['num_classes'], len(classes))
     if (cfg.get('data_preprocessor') or {}).get('num_classes'):
         cfg.data_preprocessor.num_classes = len(classes)
-    _report(f'{folder}: classes {", ".join(classes)}')
+    report(f'{folder}: classes {", ".join(classes)}')
 
 
 def _load_files(node: Any, channels: Any) -> None:
@@ -93,8 +93,8 @@ def _load_files(node: Any, channels: Any) -> None:
         node['pipeline'] = [load, *steps]
 
 
-def _report(line: str) -> None:
-    """Prints a line in the first of torchrun's processes, which do not know each other yet."""
+def report(line: str) -> None:
+    """Print a line in the first of torchrun's processes, which do not know each other yet."""
     if os.environ.get('RANK', '0') == '0':
         print(printable(line))
 
@@ -121,7 +121,7 @@ def _fit_head(key: str, node: Any, before: int, now: int) -> None:
                 node[name] = [value[0]] * now + list(value[before:])
             else:
                 del node[name]
-                _report(f'{key}.{name}: left out, its {len(value)} weights are those of other '
+                report(f'{key}.{name}: left out, its {len(value)} weights are those of other '
                         'classes')
         else:
             _fit_head(f'{key}.{name}', value, before, now)

@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
+from mmposenc.backbones.archs import replaced_encodings
 from mmposenc.backbones.base import Backbone
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, SLOTS
 from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.encodings.build import required_sizes
+from mmposenc.engine.config.data import report
 from mmposenc.engine.config.models import build_bare, image_channels, pass_once
 from mmposenc.engine.config.nodes import listed, tested_size, trained_size, type_name
 from mmposenc.engine.config.options import override
@@ -283,7 +285,21 @@ def with_encoding(cfg: Config, word: str | None) -> Config:
     except (ValueError, FileNotFoundError) as error:
         text = str(error).replace('--encodings', '--encoding').replace(' (--sizes 1)', '')
         raise type(error)(text) from error
+    _report_replaced(cfg, entries[0].changes)
     return apply(cfg, entries[0])
+
+
+def _report_replaced(cfg: Config, changes: dict[str, Any]) -> None:
+    """Prints which encodings that the config names are replaced; a model reports what it has by
+    default."""
+    if 'own' in changes:
+        return
+    options = find_insertion(cfg).options
+    named = {slot: [each for each in listed(options.get(slot) or []) if 'type' in each]
+             for slot in SLOTS if slot in changes}
+    for line in replaced_encodings(object, named, {slot: changes[slot] for slot in named}).values():
+        if line:
+            report(f'{line} of the config')
 
 
 def _first_error(cfg: Config, whole: bool, pixels: dict[float, tuple[int, int]], device: str
