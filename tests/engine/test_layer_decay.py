@@ -190,11 +190,12 @@ def test_the_rate_is_scaled_by_all_images_of_a_step(tmp_path) -> None:
         assert run.optim_wrapper.param_groups[0]['lr'] == pytest.approx(expected)
 
 
-#: mmseg's BEiT and MAE, and mmdet's Swin, small.
+#: Backbones of the libraries, small.
 THEIRS = {'mmseg.BEiT': dict(PLAIN, img_size=32, out_indices=[2]),
           'mmseg.MAE': dict(PLAIN, img_size=32, out_indices=[2]),
           'mmdet.SwinTransformer': dict(embed_dims=8, depths=[1, 2], num_heads=[1, 2],
-                                        strides=(4, 2), out_indices=(1,))}
+                                        strides=(4, 2), out_indices=(1,)),
+          'mmpretrain.VisionTransformer': dict(BEIT, img_size=32)}
 
 
 def sizes_by_rate(kind: str, theirs: bool, **options) -> Counter:
@@ -234,10 +235,10 @@ def test_stage_wise_rates_are_refused():
             constructor='LearningRateDecayOptimizerConstructor')
 
 
-def test_keys_of_the_libraries_configs_name_tables_here_too():
-    rules = dict(paramwise_cfg=dict(custom_keys={
-        key: dict(decay_mult=0.0) for key in ('absolute_pos_embed', 'norm',
-                                              'relative_position_bias_table')}))
-    theirs, ours = (sizes_by_rate('mmdet.SwinTransformer', each, **rules)
-                    for each in (True, False))
+@pytest.mark.parametrize('kind, keys', [
+    ('mmdet.SwinTransformer', ('absolute_pos_embed', 'norm', 'relative_position_bias_table')),
+    ('mmpretrain.VisionTransformer', ('.ln', '.pos_embed', '.cls_token'))])
+def test_keys_of_the_libraries_configs_name_parameters_here_too(kind, keys):
+    rules = dict(paramwise_cfg=dict(custom_keys={key: dict(decay_mult=0.0) for key in keys}))
+    theirs, ours = (sizes_by_rate(kind, each, **rules) for each in (True, False))
     assert theirs[1e-2, 0.0] > 0 and theirs == ours

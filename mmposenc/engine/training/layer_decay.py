@@ -13,9 +13,10 @@ from mmposenc.encodings import position_tables
 
 _NO_DECAY = ('norm_decay_mult', 'bias_decay_mult', 'flat_decay_mult')
 _TABLES = ('pos_embed', '_token', '_tokens', 'logit_scale')
-#: What configs of the libraries call their tables of positions in custom_keys, and the name here.
-_KEYS = {'absolute_pos_embed': 'pos_encodings', 'pos_embed': 'pos_encodings',
-         'relative_position_bias_table': 'rel_pos_encoding', 'rel_pos_h': 'rel_pos_encoding'}
+#: What configs of the libraries call parameters of their backbones in custom_keys, and ours.
+_KEYS = {'absolute_pos_embed': ('pos_encodings',), 'pos_embed': ('pos_encodings',),
+         'relative_position_bias_table': ('rel_pos_encoding',), 'rel_pos_h': ('rel_pos_encoding',),
+         'ln': ('.norm1', '.norm2', 'backbone.norm', 'backbone.fc_norm')}
 #: mmseg's constructors, which know blocks by the names that its own backbones give them.
 OF_MMSEG = ('LayerDecayOptimizerConstructor', 'LearningRateDecayOptimizerConstructor')
 
@@ -23,13 +24,20 @@ OF_MMSEG = ('LayerDecayOptimizerConstructor', 'LearningRateDecayOptimizerConstru
 def own_constructor(optim_wrapper: dict[str, Any], model: nn.Module) -> dict[str, Any]:
     """The config of an optimizer's wrapper, with this project's constructor in place of
     mmengine's; for a backbone of this project in place of mmseg's for layer-wise rates, too, where
-    all its blocks would learn at the rate of the last."""
+    all its blocks would learn at the rate of the last. Its parameters are also those that
+    ``custom_keys`` call by the libraries' names."""
     kind = optim_wrapper.get('constructor')
     paramwise = dict(optim_wrapper.get('paramwise_cfg') or {})
+    ours = isinstance(getattr(model, 'backbone', None), Backbone)
+    if ours and (keys := paramwise.get('custom_keys')):
+        renamed = {name: rule for key, rule in keys.items()
+                   for name in _KEYS.get(key.strip('.'), ())}
+        paramwise['custom_keys'] = {**renamed, **keys}
+        optim_wrapper = {**optim_wrapper, 'paramwise_cfg': paramwise}
     name = str(getattr(kind, '__name__', kind or '')).rpartition('.')[2]
     if name in ('', 'DefaultOptimWrapperConstructor'):
         return {**optim_wrapper, 'constructor': OptimWrapperConstructor}
-    if name not in OF_MMSEG or not isinstance(getattr(model, 'backbone', None), Backbone):
+    if name not in OF_MMSEG or not ours:
         return optim_wrapper
     if paramwise.pop('decay_type', '') == 'stage_wise':
         raise ValueError(f"optim_wrapper.paramwise_cfg.decay_type='stage_wise' is for ConvNeXt; "
@@ -45,22 +53,12 @@ class OptimWrapperConstructor(DefaultOptimWrapperConstructor):
 
     In mmengine a key with a ``lr_mult`` alone, such as ``backbone=dict(lr_mult=0.1)``, switches the
     weight decay of norms and biases on, which ``norm_decay_mult`` and its like had switched off.
-    Here a key without ``decay_mult`` leaves weight decay as it is without the key. The names of
-    tables of positions in the libraries' configs, such as ``absolute_pos_embed``, mean those of
-    this project's backbones too.
+    Here a key without ``decay_mult`` leaves weight decay as it is without the key.
 
     Args:
         optim_wrapper_cfg: the optimizer's wrapper.
         paramwise_cfg: as in mmengine.
     """
-
-    def __init__(self, optim_wrapper_cfg: dict, paramwise_cfg: dict[str, Any] | None = None
-                 ) -> None:
-        if keys := (paramwise_cfg or {}).get('custom_keys'):
-            ours = {_KEYS[key.strip('.')]: rule for key, rule in keys.items()
-                    if key.strip('.') in _KEYS}
-            paramwise_cfg = {**(paramwise_cfg or {}), 'custom_keys': {**ours, **keys}}
-        super().__init__(optim_wrapper_cfg, paramwise_cfg)
 
     def add_params(self, params: list[dict], module: nn.Module, prefix: str = '',
                    is_dcn_module: int | float | None = None) -> None:
