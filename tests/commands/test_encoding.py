@@ -79,6 +79,7 @@ def test_encodings_that_the_config_names_are_reported_when_they_are_replaced(con
     ('mmdet::retinanet/retinanet_r50_fpn_1x_coco.py', 'peg', "its backbone is 'ResNet'"),
     ('mmdet::deformable_detr/deformable-detr_r50_16xb2-50e_coco.py', 'irpe-k',
      'deformable attention has no logits'),
+    ('swin_config.py', 'rope', "there is no encoding 'rope'; did you mean 'rotary'"),
     ('swin_config.py', 'pegg', "--encoding 'pegg': there is no encoding 'pegg'; did you mean"),
     ('swin_config.py', 'paper::cpvt/table6', '--encoding .* names 7, and a model has one'),
     ('swin_config.py', 'no.py:Mine', "there is no file '.*no.py'")])

@@ -180,7 +180,10 @@ def named(name: str, folder: Path = Path()) -> tuple[str, type, dict[str, Any] |
     if name.endswith('.py'):
         raise ValueError(f'{name!r} is a file; name the class in it, as {name}:MyEncoding')
     if not (cfg or is_file_class(name)) and ('.' not in name or '/' in name):
-        near = suggest(name.lower(), NAMES)
+        # Their papers' names begin the labels: 'RoPE, axial'.
+        known = {label.partition(',')[0].lower(): word
+                 for word, (label, _) in reversed(NAMES.items())}
+        near = suggest(known.get(name.lower(), name.lower()), NAMES)
         raise ValueError(f'there is no encoding {name!r}{near}\n'
                          f'Known: {", ".join([*NAMES, *OWN])}; sums such as peg+irpe-k; '
                          f'own.py:MyEncoding; my_package.MyEncoding; my.yaml')

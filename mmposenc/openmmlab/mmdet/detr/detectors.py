@@ -338,7 +338,8 @@ class DABDETR(Dense, mm.DABDETR):
 
     encoder_type = DABEncoder
     needs_encoder_pos = ('every layer of the encoder of DAB-DETR scales its absolute encoding '
-                         '(query_scale), which would have nothing to scale')
+                         '(query_scale), which would have nothing to scale; name one beside '
+                         "others: encoder_pos='sine', or --encoding sincos+peg")
     needs_key_pos = ConditionalDETR.needs_key_pos
     decoder_knows_boxes = True
 
