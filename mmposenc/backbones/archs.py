@@ -58,7 +58,7 @@ def _encoding(where: str, own: _Options, given: _Options) -> _Options:
     if 'type' not in given:
         return {**own, **given}
     left_out = {key: value for key, value in own.items() if key not in given}
-    if left_out and _class(own['type']) is _class(given['type']):
+    if left_out and build.resolve(own['type'], where) is build.resolve(given['type'], where):
         print_log(f'{where}={dict(given)!r} has a type and replaces the whole encoding of the '
                   f'arch, of which it leaves out {left_out}. Leave out type to change single '
                   'settings', 'current', logging.WARNING)
@@ -124,26 +124,23 @@ def replaced_encodings(kind: type, defaults: _Options, given: _Options) -> dict[
     """
     lines = {}
     for slot, encodings in given.items():
-        old = _kinds(defaults.get(slot, _default(kind, slot)))
-        new = _kinds(encodings)
+        old = _kinds(defaults.get(slot, _default(kind, slot)), slot)
+        new = _kinds(encodings, slot)
         names = [' + '.join(kind.__name__ for kind in kinds)
                  for kinds in (new, [kind for kind in old if kind not in new])]
         lines[slot] = names[1] and f'{slot}: {names[0] or "none"} in place of {names[1]}'
     return lines
 
 
-def _class(kind: Any) -> Any:
-    return kind if isinstance(kind, type) else build.find_class(kind)
-
-
-def _kinds(encodings: Any) -> list[type]:
-    """The classes of encodings; of a sum those of its parts."""
+def _kinds(encodings: Any, slot: str) -> list[type]:
+    """The classes of the encodings of a slot; of a sum those of its parts."""
     kinds = []
     for each in build.listed(encodings):
         if isinstance(each, dict) and 'encodings' in each:
-            kinds += _kinds(each['encodings'])
+            kinds += _kinds(each['encodings'], slot)
         else:
-            kinds.append(_class(each['type']) if isinstance(each, dict) else type(each))
+            kinds.append(build.resolve(each['type'], slot) if isinstance(each, dict)
+                         else type(each))
     return kinds
 
 

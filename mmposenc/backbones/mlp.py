@@ -56,8 +56,7 @@ def _activated(hidden: Tensor, activation: str) -> Tensor:
     cache."""
     ops = torch.ops.aten
     if activation in ('gelu', 'gelu_tanh'):
-        return ops.gelu_(
-            hidden, approximate='tanh' if activation == 'gelu_tanh' else 'none')
+        return ops.gelu_(hidden, approximate='tanh' if activation == 'gelu_tanh' else 'none')
     return hidden.relu_() if activation == 'relu' else activate(hidden, activation)
 
 
@@ -65,8 +64,7 @@ def _gradient(grad: Tensor, pre: Tensor, activation: str) -> Tensor:
     """Gradient of the activation's input from that of its output, whose memory it may reuse."""
     ops = torch.ops.aten
     if activation == 'relu':
-        return ops.threshold_backward.grad_input(
-            grad, pre, 0, grad_input=grad)
+        return ops.threshold_backward.grad_input(grad, pre, 0, grad_input=grad)
     if activation == 'quick_gelu':
         share = torch.sigmoid(QUICK * pre)
         return grad.mul_(share * (1 + QUICK * pre * (1 - share)))

@@ -308,8 +308,7 @@ class ViT(Backbone):
         key_mask = None if mask is None else token_mask(mask, self.num_prefix_tokens)
         args = (tokens, hw_shape, key_mask, x_qk, block_counts(block, hw_shape))
         with self._precision(index, tokens):
-            return run_block(
-                block, *args, recompute=self.with_cp and self.training)
+            return run_block(block, *args, recompute=self.with_cp and self.training)
 
     def _freeze(self) -> None:
         # In distributed training, trained parameters that are not used raise an error.

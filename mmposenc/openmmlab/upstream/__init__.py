@@ -20,6 +20,7 @@ from ...backbones.checkpoints import fitted_weights
 from ...checkpoint import recognise
 from ...checkpoint.encoding_names import SLOTS
 from ...dependencies import how_to_get
+from ...signatures import parameters_of
 from ...terminal.messages import suggest
 
 
@@ -78,14 +79,15 @@ class DropIn(nn.Module):
     @classmethod
     def translated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of this project's backbone for those of a config."""
+        known = inspect.signature(cls).parameters
         for name in options:
-            if name not in (known := inspect.signature(cls).parameters):
+            if name not in known:
                 raise TypeError(f'{cls.__name__} got an unexpected keyword argument {name!r}'
                                 f'{suggest(name, known)}')
         library = cls._library(set(options))
         owner = next(each for each in cls.__mro__ if 'libraries' in vars(each))
         kind = getattr(import_module(f'{library}.models'), owner.__name__)
-        table, arguments = cls.libraries[library], parameters(kind)
+        table, arguments = cls.libraries[library], parameters_of(kind)
         defaults = {name: arguments[name].default for name in table if name in arguments
                     and arguments[name].default is not inspect.Parameter.empty}
         given = {name: value for name, value in options.items() if name in table}
@@ -130,16 +132,6 @@ def _convert(backbone: Any, state: dict[str, Any], prefix: str, *others: Any) ->
                   for name, value in fitted_weights(backbone, plain)[0].items()}
 
 
-def parameters(kind: type) -> dict[str, inspect.Parameter]:
-    """The arguments of a class, with those that it hands on to its base class."""
-    own = dict(inspect.signature(kind).parameters)
-    variable = [name for name, each in own.items()
-                if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
-    for name in variable:
-        del own[name]
-    return {**parameters(kind.__mro__[1]), **own} if variable else own
-
-
 def renamed(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Any]:
     """The weights of a model as they are loaded: those of its drop-ins under our names."""
     state = dict(state)
@@ -171,6 +163,11 @@ def one_of(choices: Mapping[Any, Mapping[str, Any]], **named: Mapping[str, Any])
         only(*known)(value, upstream)
         return known[value]
     return choose
+
+
+def sizes_of(arch: Any, upstream: Upstream) -> Any:
+    """The sizes of an arch of mmpretrain: those of a name, None for an unknown one; else itself."""
+    return upstream.kind.arch_zoo.get(arch.lower()) if isinstance(arch, str) else arch
 
 
 def no_effect(value: Any, upstream: Upstream) -> Mapping[str, Any]:

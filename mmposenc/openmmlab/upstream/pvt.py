@@ -8,7 +8,7 @@ from torch import nn
 
 from ...attention.spatial_reduction import SpatialReductionAttention
 from ...backbones.pvt import PVT
-from . import WEIGHTS, Change, DropIn, Table, Upstream, layer_norm, no_effect, only, same
+from . import WEIGHTS, Change, DropIn, Table, Upstream, layer_norm, no_effect, only, same, sizes_of
 
 _CONV_MLP = dict(type='mmposenc.ConvMLP')
 
@@ -74,8 +74,7 @@ def _same_strides(value: Any, upstream: Upstream) -> Mapping[str, Any]:
 
 def _arch(value: Any, upstream: Upstream) -> Mapping[str, Any]:
     """An arch of mmpretrain, or its sizes."""
-    kind = upstream.kind
-    sizes = kind.arch_zoo.get(value.lower()) if isinstance(value, str) else value
+    kind, sizes = upstream.kind, sizes_of(value, upstream)
     if sizes is None or set(sizes) != kind.essential_keys or sizes['strides'] != sizes[
             'patch_sizes']:
         raise ValueError(f'must be one of {list(kind.arch_zoo)}, or a dict of '

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...backbones.swin import Swin
 from ...backbones.swin_archs import V2
-from . import WEIGHTS, DropIn, Table, Upstream, layer_norm, no_effect, only, same
+from . import WEIGHTS, DropIn, Table, Upstream, layer_norm, no_effect, only, same, sizes_of
 
 
 def _strides(value: Any, upstream: Upstream) -> Mapping[str, Any]:
@@ -17,8 +17,7 @@ def _strides(value: Any, upstream: Upstream) -> Mapping[str, Any]:
 
 
 def _arch(value: Any, upstream: Upstream) -> Mapping[str, Any]:
-    zoo = upstream.kind.arch_zoo
-    sizes = zoo.get(value.lower()) if isinstance(value, str) else value
+    zoo, sizes = upstream.kind.arch_zoo, sizes_of(value, upstream)
     if sizes is None or sizes.get('extra_norm_every_n_blocks'):
         known = [name for name in zoo if not zoo[name].get('extra_norm_every_n_blocks')]
         raise ValueError(f'must be one of {known}, or a dict of sizes without further norms')

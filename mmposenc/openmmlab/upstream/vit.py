@@ -12,6 +12,7 @@ from ...backbones.vit import ViT
 from ...encodings.absolute import LearnedPositionEmbedding
 from ...encodings.base import RelativeEncoding, TokenEncoding
 from ...encodings.rotary import RotaryEmbedding
+from ...functional.convolutions import pair
 from ...functional.grids import GridLike, as_grid, key_grid
 from ...functional.image_sizes import ImgShapes
 from ...functional.masking import map_to_tokens, masked_mean
@@ -27,14 +28,14 @@ from . import (
     one_of,
     only,
     same,
+    sizes_of,
     weights,
 )
 
 
 def _sizes(upstream: Upstream) -> Mapping[str, Any]:
     """The sizes of mmpretrain's ``arch``; in mmseg they are arguments."""
-    arch = upstream.args.get('arch', upstream.args)
-    return upstream.kind.arch_zoo.get(arch.lower(), {}) if isinstance(arch, str) else arch
+    return sizes_of(upstream.args.get('arch', upstream.args), upstream) or {}
 
 
 def _arch(value: Any, upstream: Upstream) -> Mapping[str, Any]:
@@ -56,8 +57,8 @@ def _blocks(value: Any, upstream: Upstream) -> Mapping[str, Any]:
 
 def _whole_patches(value: Any, upstream: Upstream) -> Mapping[str, Any]:
     """mmseg's tables have no cell of a partial patch."""
-    sides, patch = (value, value) if isinstance(value, int) else value, upstream.args['patch_size']
-    return {'img_size': tuple(side // patch * patch for side in sides)}
+    patch = upstream.args['patch_size']
+    return {'img_size': tuple(side // patch * patch for side in pair(value))}
 
 
 def _positions(value: str, upstream: Upstream) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from upstream_configs import DROP_INS, backbones, drop_in, folder, nodes, upstre
 from mmposenc.backbones import load_pretrained
 from mmposenc.checkpoint.encoding_names import SLOTS
 from mmposenc.encodings.build import listed
-from mmposenc.openmmlab.upstream import parameters
+from mmposenc.signatures import parameters_of
 
 #: One config of each class and library.
 SHORT = {
@@ -118,7 +118,7 @@ def cut(kind, options):
                 for name, value in sizes.items()}
     options = shortened({name: value for name, value in options.items() if name not in WEIGHTS})
     if hasattr(kind, 'arch_zoo'):
-        arch = options.get('arch', parameters(kind)['arch'].default)
+        arch = options.get('arch', parameters_of(kind)['arch'].default)
         options['arch'] = shortened(kind.arch_zoo[arch] if isinstance(arch, str) else arch)
     if DROP_INS[kind.__name__].endswith('vit'):
         options['img_size'] = 5 * options.get('patch_size', 16)
@@ -131,7 +131,7 @@ def cut(kind, options):
 
 def image(kind, options):
     """Pixels of a size that the upstream class takes."""
-    side = parameters(kind).get('img_size')
+    side = parameters_of(kind).get('img_size')
     size = (72, 104) if side is None else 2 * (options.get('img_size', side.default),)
     if kind.__name__ in ANY_SIZE:
         size = (size[0] - 9, size[1] + 5)
@@ -150,7 +150,7 @@ def built(library, name, options):
     one."""
     kind = upstream(library, name)
     # Models of mmpretrain take an encoder's file out of its config.
-    options = {key: value for key, value in options.items() if key in parameters(kind)}
+    options = {key: value for key, value in options.items() if key in parameters_of(kind)}
     with DefaultScope.overwrite_default_scope(library), torch.device('meta'):
         whole = drop_in(name)(**options)
     weights = next(filter(None, map(options.get, WEIGHTS)), None)
@@ -211,7 +211,7 @@ def test_the_page_names_every_class():
 def test_what_the_page_says_of_its_encodings(library, name):
     model = Config.fromfile(folder(library) / SHORT[library, name]).model
     node = next(node for node in nodes(model) if node['type'] == name)
-    arguments = {key: value for key, value in node.items() if key in parameters(
+    arguments = {key: value for key, value in node.items() if key in parameters_of(
         upstream(library, name)) and key not in WEIGHTS}
     with DefaultScope.overwrite_default_scope(library), torch.device('meta'):
         backbone = drop_in(name)(**arguments)
@@ -223,7 +223,7 @@ def test_what_the_page_says_of_its_encodings(library, name):
 
 @pytest.mark.parametrize('library, name', SHORT)
 def test_all_arguments_of_the_installed_class_are_known(library, name):
-    wanted = set(parameters(upstream(library, name)))
+    wanted = set(parameters_of(upstream(library, name)))
     if name == 'PyramidVisionTransformerV2':  # those that its base class gets from it
         wanted -= {'patch_sizes', 'paddings', 'use_abs_pos_embed', 'norm_after_stage',
                    'use_conv_ffn'}
