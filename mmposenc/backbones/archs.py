@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from ..checkpoint.encoding_names import SLOTS
 from ..checkpoint.hub import is_name
 from ..encodings import build
+from ..signatures import parameters_of
 from .base import one_name
 from .modules import print_log
 
@@ -87,7 +87,6 @@ def takes_arch(told: Callable[[str], _Options] | None = None, **aliases: str
                     given.get(name) is None for name in self.sizes):
                 given = _of_repository(given, told)
                 arch = given.pop('arch', None)
-            _check_sequences(type(self), given)
             options = arch_options(self.archs, self.sizes, arch, given)
             init(self, arch, **options)
             self.replaced_encodings = replaced_encodings(
@@ -108,7 +107,7 @@ def _encoding_configs(kind: type, options: _Options) -> _Options:
 
 
 def _default(kind: type, name: str) -> Any:
-    found = inspect.signature(kind).parameters.get(name)
+    found = parameters_of(kind).get(name)
     return None if found is None else found.default
 
 
@@ -142,16 +141,6 @@ def _kinds(encodings: Any, slot: str) -> list[type]:
             kinds.append(build.resolve(each['type'], slot) if isinstance(each, dict)
                          else type(each))
     return kinds
-
-
-def _check_sequences(kind: type, given: _Options) -> None:
-    """Raise ValueError for a single number or name where several are taken: each letter of a name
-    would count as one."""
-    for name, parameter in inspect.signature(kind).parameters.items():
-        value = given.get(name)
-        if str(parameter.annotation).startswith('Sequence[') and value is not None and (
-                isinstance(value, str) or not isinstance(value, Sequence)):
-            raise ValueError(f'{name}={value!r} must be a list or tuple, such as [{value!r}]')
 
 
 def _of_repository(given: _Options, told: Callable[[str], _Options]) -> _Options:

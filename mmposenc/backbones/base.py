@@ -4,23 +4,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from inspect import Parameter, Signature, signature
-from types import SimpleNamespace
+from inspect import Parameter, signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..encodings.base import RelativeConfig
-from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions, split_places
-from ..encodings.sharing import share_encodings
-from ..functional.grids import as_grid
 from ..signatures import parameters_of
 from ..terminal.messages import suggest
 from .checkpoints import load_pretrained
 from .freezing import store_matrices
 from .lora import add_lora
 from .modules import BaseModule
+from .shared_arguments import SharedArguments
 
 _DTYPES = (None, 'bfloat16')
 _STAGE = re.compile(r'stages\.(\d+)\.')
@@ -29,47 +25,13 @@ _BEFORE = re.compile(r'patch_embed\.|pos_encodings\.at\.before\.|norm_pre\.|[a-z
 
 
 class Backbone(BaseModule):
-    """The base class of all backbones: ``blocks``, or ``stages`` of blocks. Subclasses take these
-    arguments in addition to their own.
+    """The base class of all backbones: ``blocks``, or ``stages`` of blocks.
+
+    A subclass takes its own arguments and ``**options``, makes a record of the latter with
+    :meth:`shared_arguments`, and hands it to this constructor and, at its end, to ``_finish``.
 
     Args:
-        in_channels: channels of the image.
-        img_size: side or (H, W), in pixels, of the image that learned tables are created for.
-        pos_encoding: a TokenEncoding config, a list of them, or None; each stage gets its own.
-            ``dict(type='mmposenc.LearnedPositionEmbedding')`` is the table of DeiT (with
-            ``interpolation='bilinear'`` that of PVT), ``dict(type='mmposenc.PEG')`` is CPVT's.
-        positions: where ``pos_encoding`` is applied in each stage: -1 before the first block, i
-            after block i; 'every': after all blocks except the last of the model; 'mlp': between
-            the two layers of every MLP; None: the usual place of each encoding (PEG: after block
-            0; ConvMLP: always 'mlp').
-        rel_pos_encoding: a RelativeEncoding config for every attention, a list of them to be
-            summed, or None.
-        rel_pos_sharing: 'layer': each attention has its own encoding; 'stage': the blocks of a
-            stage share one; 'all': all blocks share one, and must have the same heads and sizes.
-            (iRPE's "shared" means one table for all heads of an attention: ``shared_heads``.)
-        drop_rate, attn_drop_rate, drop_path_rate: dropout rates of outputs, of attention weights,
-            and of residual branches (stochastic depth, rising from 0 over the blocks).
-        implementation: how attention is computed, see :func:`mmposenc.attention.attend`.
-        frozen_stages: number of stages (ViT: blocks) that are not trained; -1 trains all. An
-            encoding that they share with later stages is trained.
-        trainable: parts of names of parameters that are trained although their stage is frozen,
-            such as 'pos_encodings.at.after0' or 'rel_pos_encoding'.
-        lora: ``dict(r=8)`` adds trained low-rank matrices to frozen stages, see
-            :func:`~mmposenc.backbones.lora.add_lora`. Needs peft.
-        frozen_dtype: 'bfloat16': frozen stages store their matrices and compute in this dtype;
-            their output is float32.
-        with_cp: recompute blocks in the backward pass to save memory.
-        mask_padding: mask the padding of a batch: on valid cells the maps of an image equal those
-            of the image alone; other cells are zero. The images' sizes must be known:
-            ``forward(x, img_shapes)``, or
-            ``data_preprocessor=dict(type='mmposenc.DetDataPreprocessor')``. False, as in mmdet, by
-            default.
-        init_cfg: ``dict(type='Pretrained', checkpoint=...)`` loads files of this project and those
-            of docs/weights.md; a file that does not fit is an error unless ``strict=False``.
-
-    Raises:
-        TypeError: an unknown argument; the message suggests similar names.
-        ValueError: sizes, positions, encodings, stages or options do not fit.
+        shared: the arguments of all backbones.
     """
 
     #: The arguments of each published model, by its name as ``arch``.
@@ -83,42 +45,29 @@ class Backbone(BaseModule):
     #: The dtype in which frozen blocks store their matrices and compute; None: the model's.
     frozen_dtype: str | None = None
 
-    def __init__(self, *, in_channels: int = 3, img_size: int | tuple[int, int] = 224,
-                 pos_encoding: EncodingConfigs = None, positions: Positions = None,
-                 rel_pos_encoding: RelativeConfig | None = None, rel_pos_sharing: str = 'layer',
-                 drop_rate: float = 0.0, attn_drop_rate: float = 0.0, drop_path_rate: float = 0.1,
-                 implementation: str = 'auto', frozen_stages: int = -1,
-                 trainable: Sequence[str] = (),
-                 lora: dict[str, Any] | None = None, frozen_dtype: str | None = None,
-                 with_cp: bool = False, mask_padding: bool = False,
-                 init_cfg: dict[str, Any] | None = None, **unknown: Any) -> None:
-        for name in unknown:
-            raise TypeError(f'{type(self).__name__} got an unexpected keyword argument {name!r}'
-                            f'{suggest(name, signature(type(self)).parameters)}')
-        super().__init__(init_cfg=init_cfg)
-        for name, rate in (('drop_rate', drop_rate), ('attn_drop_rate', attn_drop_rate),
-                           ('drop_path_rate', drop_path_rate)):
-            if not 0.0 <= rate < 1.0:
-                raise ValueError(f'{name}={rate} must be in [0, 1)')
-        self.frozen_stages, self.with_cp, self.mask_padding = frozen_stages, with_cp, mask_padding
-        *placed, mlps = split_places(pos_encoding, positions)
-        # Deleted after the model is built: an encoding given as a module must have one owner.
-        self._given = SimpleNamespace(
-            in_channels=in_channels, placed=placed, mlps=mlps, sharing=rel_pos_sharing,
-            side=as_grid(img_size if isinstance(img_size, Sequence) else (img_size, img_size),
-                         'img_size').hw,
-            drop=drop_rate, drop_path=drop_path_rate,
-            attention=dict(rel_pos_encoding=rel_pos_encoding, attn_drop=attn_drop_rate,
-                           implementation=implementation),
-            freezing=(trainable, lora, frozen_dtype))
+    def __init__(self, shared: SharedArguments) -> None:
+        super().__init__(init_cfg=shared.init_cfg)
+        self.frozen_stages = shared.frozen_stages
+        self.with_cp, self.mask_padding = shared.with_cp, shared.mask_padding
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Let the signature show all arguments, including those of this base class."""
-        super().__init_subclass__(**kwargs)
-        shown = [each for each in parameters_of(cls).values()
-                 if each.kind is not Parameter.VAR_KEYWORD]
-        setattr(cls, '__signature__', Signature(  # noqa: B010  (unknown to mypy)
-            sorted(shown, key=lambda each: each.kind)))
+    @classmethod
+    def option_parameters(cls) -> Mapping[str, Parameter]:
+        """What ``**options`` of a subclass takes, for :func:`~mmposenc.signatures.parameters_of`.
+        """
+        return signature(SharedArguments).parameters
+
+    @classmethod
+    def shared_arguments(cls, **options: Any) -> SharedArguments:
+        """The record of the arguments that all backbones take.
+
+        Raises:
+            TypeError: an unknown argument; the message suggests similar names.
+            ValueError: a rate or ``trainable`` is no such value.
+        """
+        for name in options.keys() - Backbone.option_parameters():
+            raise TypeError(f'{cls.__name__} got an unexpected keyword argument {name!r}'
+                            f'{suggest(name, parameters_of(cls))}')
+        return SharedArguments(**options)
 
     def _check_parts(self, parts: str, count: int, out_indices: Sequence[int] | None) -> None:
         """Raise ValueError if ``out_indices`` or ``frozen_stages`` exceed the number of ``parts``
@@ -131,28 +80,15 @@ class Backbone(BaseModule):
             raise ValueError(f'frozen_stages={self.frozen_stages!r} must be a whole number from '
                              f'-1 to {count}')
 
-    def _drop_paths(self, count: int) -> list[float]:
-        """The rate of each block, rising evenly from 0."""
-        # Python numbers: torch.linspace would be on the meta device when a model is built there.
-        return [self._given.drop_path * index / max(count - 1, 1) for index in range(count)]
-
-    def _placed(self, num_blocks: int, **known: Any) -> PlacedEncodings:
-        """The token encodings of a stack of blocks."""
-        return PlacedEncodings(*self._given.placed, num_blocks, **known)
-
-    def _share(self, stacks: Sequence[nn.Module]) -> None:
-        share_encodings(self._given.sharing, self, stacks)
-
-    def _finish(self, parts: Sequence[nn.Module]) -> None:
-        """Initialise the model, check the options of freezing and freeze; ``parts`` are the modules
-        that ``frozen_stages`` counts.
+    def _finish(self, parts: Sequence[nn.Module], shared: SharedArguments) -> None:
+        """Initialise the model, check the options of freezing and freeze;
+        ``parts`` are the modules that ``frozen_stages`` counts.
 
         Raises:
             ValueError: an unknown dtype, a name of no parameter, or options without frozen stages.
             ImportError: ``lora`` without peft.
         """
-        trainable, lora, frozen_dtype = self._given.freezing
-        del self._given
+        trainable, lora, frozen_dtype = shared.trainable, shared.lora, shared.frozen_dtype
         self.reset_parameters()
         for name, value in (('trainable', tuple(trainable)), ('lora', lora),
                             ('frozen_dtype', frozen_dtype)):

@@ -1,7 +1,6 @@
 """Loads pretrained weights into a backbone, official files included, and says what did not fit."""
 from __future__ import annotations
 
-import inspect
 import logging
 import re
 from collections.abc import Container, Mapping
@@ -19,6 +18,7 @@ from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown
 from ..checkpoint.shapes import check_numbers
 from ..encodings.base import RelativeEncoding, TokenEncoding
+from ..signatures import parameters_of
 from .computed import fit_biases_of_keys, other_positions
 from .fitting import fit_encodings, fit_patches
 from .modules import print_log, read_checkpoint
@@ -245,7 +245,7 @@ def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor], name: s
         print_log(f'{type(backbone).__name__} extracts features: left out {", ".join(rest)}',
                   'current')
     if tokens:
-        options = inspect.signature(type(backbone)).parameters
+        options = parameters_of(type(backbone))
         keeps = ' and '.join(f'{option}=True' if option in options else "pool='cls'"
                              for token, option in (('cls_token', 'class_token'),
                                                    ('dist_token', 'distilled'))

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..checkpoint.pvt_archs import ARCHS, SIZES
-from ..encodings.sharing import shared_encodings
+from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
 from ..functional.masking import every_cell, masked_mean, pad_map, tokens_to_map
 from .archs import takes_arch
@@ -16,6 +16,7 @@ from .base import Backbone
 from .freezing import freeze
 from .layers import PatchEmbed, init_transformer_weights
 from .pvt_layers import PVTBlock, PVTStage
+from .shared_arguments import check_sequences
 
 
 class PVT(Backbone):
@@ -55,8 +56,9 @@ class PVT(Backbone):
         out_indices: stages whose maps are returned; ignored with ``pool``.
         pool: None: return maps; 'gap': the mean of the last stage's tokens after the norm; 'cls':
             its class token after the norm.
-        shared: arguments of all backbones, see :class:`~mmposenc.backbones.base.Backbone`. With
-            ``mask_padding`` the size of each image is rounded up to whole cells.
+        options: arguments of all backbones, see
+            :class:`~mmposenc.backbones.shared_arguments.SharedArguments`. With ``mask_padding``
+            the size of each image is rounded up to whole cells.
 
     Raises:
         ValueError: sizes, positions, encodings, stages or options do not fit.
@@ -79,15 +81,19 @@ class PVT(Backbone):
                  proj_bias: bool = True, norm_eps: float = 1e-6, embed_norm_eps: float = 1e-5,
                  sr_norm_eps: float | None = None, stage_norm_eps: float | None = None,
                  out_indices: Sequence[int] = (0, 1, 2, 3), pool: str | None = None,
-                 **shared: Any) -> None:
-        super().__init__(**shared)
+                 **options: Any) -> None:
+        check_sequences(embed_dims=embed_dims, num_layers=num_layers, num_heads=num_heads,
+                        sr_ratios=sr_ratios, mlp_ratios=mlp_ratios, patch_sizes=patch_sizes,
+                        window_sizes=window_sizes, out_indices=out_indices)
+        shared = self.shared_arguments(**options)
+        super().__init__(shared)
         assert num_layers is not None  # takes_arch replaces depths
         _check_sizes(embed_dims=embed_dims, num_layers=num_layers, num_heads=num_heads,
                      sr_ratios=sr_ratios, mlp_ratios=mlp_ratios, patch_sizes=patch_sizes,
                      **({} if window_sizes is None else dict(window_sizes=window_sizes)))
         if pool not in (None, 'gap', 'cls'):
             raise ValueError(f"pool={pool!r} must be None, 'gap' or 'cls'")
-        num_stages, given = len(num_layers), self._given
+        num_stages = len(num_layers)
         self._check_parts('stages', num_stages, out_indices)
         with_norm = ([stage_norm] * num_stages if isinstance(stage_norm, bool)
                      else list(stage_norm))
@@ -101,34 +107,34 @@ class PVT(Backbone):
         self._last = max(self.out_indices) if pool is None else num_stages - 1
         self.patch_sizes = tuple(patch_sizes)
 
-        drop_paths, grid = iter(self._drop_paths(sum(num_layers))), given.side
+        drop_paths, grid = iter(shared.drop_paths(sum(num_layers))), shared.image_hw
         self.stages = nn.ModuleList()
         for i in range(num_stages):
-            patch_embed = PatchEmbed(embed_dims[i - 1] if i else given.in_channels, embed_dims[i],
+            patch_embed = PatchEmbed(embed_dims[i - 1] if i else shared.in_channels, embed_dims[i],
                                      patch_sizes[i], norm_eps=embed_norm_eps,
                                      ceil_mode=self.mask_padding or pad_patches, overlap=overlap)
             grid = patch_embed.out_hw_shape(grid)
             has_cls = pool == 'cls' and i == num_stages - 1
             blocks = [PVTBlock(
-                embed_dims[i], num_heads[i], mlp_ratios[i], drop=given.drop,
+                embed_dims[i], num_heads[i], mlp_ratios[i], drop=shared.drop_rate,
                 drop_path=next(drop_paths), norm_eps=norm_eps, qkv_bias=qkv_bias,
-                num_prefix_tokens=int(has_cls), grid_shape=grid, mlp_encodings=given.mlps,
+                num_prefix_tokens=int(has_cls), grid_shape=grid, mlp_encodings=shared.mlp_encodings,
                 window_size=None if window_sizes is None or j % 2 else window_sizes[i],
                 mask_window_padding=mask_window_padding, reduction=dict(
                     sr_ratio=sr_ratios[i], ceil_mode=self.mask_padding, proj_bias=proj_bias,
-                    sr_norm_eps=sr_norm_eps, key_cells=key_cells), **given.attention)
+                    sr_norm_eps=sr_norm_eps, key_cells=key_cells), **shared.attention)
                 for j in range(num_layers[i])]
-            pos_encodings = self._placed(
+            pos_encodings = shared.placed_encodings(
                 num_layers[i], embed_dims=embed_dims[i], grid_shape=grid,
-                num_prefix_embeds=int(has_cls), drop=given.drop, followed=i + 1 < num_stages)
+                num_prefix_embeds=int(has_cls), drop=shared.drop_rate, followed=i + 1 < num_stages)
             self.stages.append(PVTStage(
                 patch_embed, blocks, pos_encodings, with_cp=self.with_cp,
                 cls_dims=embed_dims[i] if has_cls else None,
                 norm=nn.LayerNorm(embed_dims[i], eps=stage_norm_eps) if with_norm[i] else None))
-        self._share(list(self.stages))
+        share_encodings(shared.rel_pos_sharing, self, list(self.stages))
         self.norm = None if pool is None or with_norm[-1] else nn.LayerNorm(embed_dims[-1],
                                                                             eps=norm_eps)
-        self._finish(self.stages)
+        self._finish(self.stages, shared)
 
     def reset_parameters(self) -> None:
         """Initialise as in the release."""

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..encodings.base import RelativeConfig
-from ..encodings.sharing import shared_encodings
+from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.grids import as_grid
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
@@ -15,6 +15,7 @@ from .archs import takes_arch
 from .base import Backbone
 from .freezing import freeze
 from .layers import PatchEmbed, check_sizes, init_transformer_weights
+from .shared_arguments import check_sequences
 from .swin_archs import ARCHS, SIZES, TABLE, WindowSizes, by_stage
 from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens, window_encoding
 
@@ -53,7 +54,8 @@ class Swin(Backbone):
             classification (mmpretrain's default).
         mask_window_padding: tokens do not attend to the zeros that fill the last windows. In the
             releases they do; False equals the releases for any size.
-        shared: arguments of all backbones, see :class:`~mmposenc.backbones.base.Backbone`.
+        options: arguments of all backbones, see
+            :class:`~mmposenc.backbones.shared_arguments.SharedArguments`.
             ``frozen_stages=0`` freezes the patch embedding, n also the first n stages.
 
     Raises:
@@ -75,8 +77,10 @@ class Swin(Backbone):
                  post_norm: bool = False, qkv_bias: bool | str = True, norm_eps: float = 1e-5,
                  out_indices: Sequence[int] | None = None, pool: str | None = None,
                  pad_small_map: bool | None = None, mask_window_padding: bool = True,
-                 **shared: Any) -> None:
-        super().__init__(rel_pos_encoding=rel_pos_encoding, **shared)
+                 **options: Any) -> None:
+        check_sequences(num_layers=num_layers, num_heads=num_heads, out_indices=out_indices)
+        shared = self.shared_arguments(rel_pos_encoding=rel_pos_encoding, **options)
+        super().__init__(shared)
         dims: Any = embed_dims  # takes_arch requires it
         layers, heads = (tuple(each or ()) for each in (num_layers, num_heads))
         if len(layers) != len(heads) or not layers:
@@ -95,18 +99,19 @@ class Swin(Backbone):
         if pool not in (None, 'gap'):
             raise ValueError(f"pool={pool!r} must be None or 'gap'; Swin has no class token")
         self._check_parts('stages', num_stages, out_indices)
-        self.pool, self.patch_size, given = pool, patch_size, self._given
+        self.pool, self.patch_size = pool, patch_size
         self.out_indices = (num_stages - 1,) if pool else tuple(sorted(set(out_indices)))
 
-        self.patch_embed = PatchEmbed(given.in_channels, dims, patch_size, norm_eps=norm_eps,
+        self.patch_embed = PatchEmbed(shared.in_channels, dims, patch_size, norm_eps=norm_eps,
                                       ceil_mode=True)
-        self.drop = nn.Dropout(given.drop)
-        grid = self.patch_embed.out_hw_shape(given.side)
+        self.drop = nn.Dropout(shared.drop_rate)
+        grid = self.patch_embed.out_hw_shape(shared.image_hw)
         common = dict(
-            given.attention, mlp_encodings=given.mlps, qkv_bias=qkv_bias, cosine=cosine,
-            drop=given.drop, pad_small_map=pool is None if pad_small_map is None else pad_small_map,
+            shared.attention, mlp_encodings=shared.mlp_encodings, qkv_bias=qkv_bias, cosine=cosine,
+            drop=shared.drop_rate,
+            pad_small_map=pool is None if pad_small_map is None else pad_small_map,
             mask_window_padding=mask_window_padding, norm_eps=norm_eps, post_norm=post_norm)
-        rates = iter(self._drop_paths(sum(layers)))
+        rates = iter(shared.drop_paths(sum(layers)))
         self.stages = nn.ModuleList()
         for i in range(num_stages):
             width, window = dims * 2 ** i, windows[i]
@@ -116,18 +121,18 @@ class Swin(Backbone):
                                 window_size=window,
                                 shift_size=(window[0] // 2, window[1] // 2) if j % 2 else 0,
                                 grid_shape=grid, **common) for j in range(layers[i])]
-            encodings = self._placed(layers[i], embed_dims=width, grid_shape=grid,
-                                     followed=i + 1 < num_stages)
+            encodings = shared.placed_encodings(layers[i], embed_dims=width, grid_shape=grid,
+                                                followed=i + 1 < num_stages)
             encodings.refuse(query_key='attention in windows takes queries, keys and values from '
                                        'the same tokens')
             merging = (PatchMerging(width, norm_eps, post_norm=self.post_norm)
                        if i + 1 < num_stages else None)
             self.stages.append(SwinStage(blocks, encodings, merging, self.with_cp))
             grid = grid if merging is None else merging.out_hw_shape(grid)
-        self._share(list(self.stages))
+        share_encodings(shared.rel_pos_sharing, self, list(self.stages))
         for i in self.out_indices:
             self.add_module(f'norm{i}', nn.LayerNorm(dims * 2 ** i, eps=norm_eps))
-        self._finish(self.stages)
+        self._finish(self.stages, shared)
 
     def reset_parameters(self) -> None:
         """Initialise as in the releases: the patch projection as in torch, norms after residual

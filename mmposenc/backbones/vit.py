@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..checkpoint.config_json import vit_of
 from ..checkpoint.vit_archs import ARCHS, SIZES
-from ..encodings.sharing import shared_encodings
+from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.convolutions import pair
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
 from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
@@ -20,6 +20,7 @@ from .archs import takes_arch
 from .base import Backbone
 from .freezing import freeze
 from .layers import PatchEmbed, block_counts, check_sizes, init_transformer_weights, run_block
+from .shared_arguments import check_sequences
 from .vit_layers import (
     SAMNeck,
     ViTBlock,
@@ -78,7 +79,8 @@ class ViT(Backbone):
         layer_scale_init_value: initial value of LayerScale (CaiT, DeiT III); None: no LayerScale.
         norm_eps: epsilon of the norms.
         drop_path_rate: stochastic depth as in all backbones, by default 0.
-        shared: arguments of all backbones, see :class:`~mmposenc.backbones.base.Backbone`.
+        options: arguments of all backbones, see
+            :class:`~mmposenc.backbones.shared_arguments.SharedArguments`.
             ``frozen_stages=0`` freezes everything before the first block, n also the first n
             blocks, and ``num_layers`` the whole backbone, including last norm and shared encodings.
 
@@ -105,8 +107,11 @@ class ViT(Backbone):
                  global_blocks: Sequence[int] = (), mask_window_padding: bool = True,
                  attn_norm: bool = False, mlp_norm: bool = False,
                  neck_channels: int | None = None, layer_scale_init_value: float | None = None,
-                 norm_eps: float = 1e-6, drop_path_rate: float = 0.0, **shared: Any) -> None:
-        super().__init__(drop_path_rate=drop_path_rate, **shared)
+                 norm_eps: float = 1e-6, drop_path_rate: float = 0.0, **options: Any) -> None:
+        check_sequences(out_indices=out_indices, conv_projection=conv_projection,
+                        global_blocks=global_blocks)
+        shared = self.shared_arguments(drop_path_rate=drop_path_rate, **options)
+        super().__init__(shared)
         dims, layers, heads = embed_dims, num_layers, num_heads  # takes_arch requires them
         class_token = pool == 'cls' if class_token is None else class_token
         prefix = class_token + distilled + register_tokens
@@ -117,35 +122,36 @@ class ViT(Backbone):
         self._check_parts('blocks', layers, out_indices)
         check_output(layers, pool, out_indices, final_norm, neck_channels)
         self.patch_size = patch_size if isinstance(patch_size, int) else pair(patch_size)
-        self.num_prefix_tokens, given = prefix, self._given
+        self.num_prefix_tokens = prefix
 
         def token(count: int) -> nn.Parameter | None:
             return nn.Parameter(torch.zeros(1, count, dims)) if count else None
 
         self.cls_token, self.dist_token = token(class_token), token(distilled)
         self.register_tokens = token(register_tokens)
-        self.patch_embed = PatchEmbed(given.in_channels, dims, patch_size, norm_eps=None,
+        self.patch_embed = PatchEmbed(shared.in_channels, dims, patch_size, norm_eps=None,
                                       ceil_mode=ceil_mode or self.mask_padding,
                                       bias=not pre_norm if patch_bias is None else patch_bias)
-        grid = self.patch_embed.out_hw_shape(given.side)
+        grid = self.patch_embed.out_hw_shape(shared.image_hw)
         # Registers have no position: a table has no rows for them.
-        self.pos_encodings = self._placed(layers, embed_dims=dims, drop=given.drop, grid_shape=grid,
-                                          num_prefix_embeds=class_token + distilled)
+        self.pos_encodings = shared.placed_encodings(
+            layers, embed_dims=dims, drop=shared.drop_rate, grid_shape=grid,
+            num_prefix_embeds=class_token + distilled)
         self.norm_pre = nn.LayerNorm(dims, eps=norm_eps) if pre_norm else nn.Identity()
         self.blocks = nn.ModuleList(ViTBlock(
-            dims, heads, mlp_hidden_dims or int(dims * mlp_ratio), drop=given.drop, drop_path=rate,
-            norm_eps=norm_eps, layer_scale_init_value=layer_scale_init_value,
+            dims, heads, mlp_hidden_dims or int(dims * mlp_ratio), drop=shared.drop_rate,
+            drop_path=rate, norm_eps=norm_eps, layer_scale_init_value=layer_scale_init_value,
             act='swiglu' if mlp == 'swiglu' else act, attn_norm=attn_norm, mlp_norm=mlp_norm,
             qkv_bias=qkv_bias, num_prefix_tokens=prefix, grid_shape=grid,
             conv_projection=index in conv_projection, mask_window_padding=mask_window_padding,
             window_size=None if index in global_blocks else window_size,
-            mlp_encodings=given.mlps, **given.attention)
-            for index, rate in enumerate(self._drop_paths(layers)))
-        self._share([self.blocks])
+            mlp_encodings=shared.mlp_encodings, **shared.attention)
+            for index, rate in enumerate(shared.drop_paths(layers)))
+        share_encodings(shared.rel_pos_sharing, self, [self.blocks])
         # Looked for once: a model that has none is not searched for each list of images.
         self._has_batch_norm = any(isinstance(each, _BatchNorm) for each in self.modules())
         self._make_output(dims, layers, pool, out_indices, final_norm, norm_eps, neck_channels)
-        self._finish(self.blocks)
+        self._finish(self.blocks, shared)
 
     def _make_output(self, embed_dims: int, num_layers: int, pool: str | None,
                      out_indices: Sequence[int] | None, final_norm: bool | str, norm_eps: float,

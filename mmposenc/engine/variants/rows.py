@@ -1,7 +1,6 @@
 """The encodings of a model, and of the rows of papers' tables, in the words of an entry."""
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from mmposenc.engine.config.config import load_config
 from mmposenc.engine.config.nodes import listed
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.openmmlab.mmdet.detr.positions import NAMED
+from mmposenc.signatures import parameters_of
 
 from .insertion import Insertion, build_backbone, find_insertion
 
@@ -72,7 +72,7 @@ def own_encodings(cfg: Config, insertion: Insertion) -> Encodings:
 
 def _of_backbone(cfg: Config, insertion: Insertion) -> Encodings:
     options = {name: insertion.options.get(name, each.default)
-               for name, each in inspect.signature(insertion.cls).parameters.items()}
+               for name, each in parameters_of(insertion.cls).items()}
     settings = {}
     if issubclass(insertion.cls, Backbone):
         built = build_backbone(cfg)

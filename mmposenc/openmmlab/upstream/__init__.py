@@ -56,18 +56,19 @@ class DropIn(nn.Module):
     libraries: ClassVar[Mapping[str, Table]]
     #: Arguments of ours that equal what all the libraries do without an argument.
     always: ClassVar[Mapping[str, Any]] = {}
-    #: The arguments of this project's backbone.
-    ours: ClassVar[frozenset[str]]
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Let the signature show the arguments of the libraries, too."""
-        super().__init_subclass__(**options)
-        ours = inspect.signature(cls).parameters
-        cls.ours = frozenset(ours)
-        theirs = sorted({name for table in cls.libraries.values() for name in table} - cls.ours)
-        setattr(cls, '__signature__', inspect.Signature([  # noqa: B010  (unknown to mypy)
-            *ours.values(), *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
-                              for name in theirs)]))
+    @classmethod
+    def ours(cls) -> dict[str, inspect.Parameter]:
+        """The arguments of this project's backbone, the next base class."""
+        return parameters_of(cls.__mro__[cls.__mro__.index(DropIn) + 1])
+
+    @classmethod
+    def option_parameters(cls) -> dict[str, inspect.Parameter]:
+        """What ``**options`` takes: arguments of ours, and those that only libraries have."""
+        parameters = cls.ours()
+        for name in sorted({name for table in cls.libraries.values() for name in table}):
+            parameters.setdefault(name, inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY))
+        return parameters
 
     def __init__(self, **options: Any) -> None:
         encodings = {slot: options.pop(slot) for slot in SLOTS if slot in options}
@@ -79,7 +80,7 @@ class DropIn(nn.Module):
     @classmethod
     def translated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of this project's backbone for those of a config."""
-        known = inspect.signature(cls).parameters
+        known = cls.option_parameters()
         for name in options:
             if name not in known:
                 raise TypeError(f'{cls.__name__} got an unexpected keyword argument {name!r}'
@@ -105,8 +106,9 @@ class DropIn(nn.Module):
     def _library(cls, names: set[str]) -> str:
         """The library that takes these arguments, but for such as only this project has."""
         others = {library: names - set(table) for library, table in cls.libraries.items()}
+        ours = set(cls.ours())
         # The sizes of an arch would be overridden by a library's.
-        takers = [library for library in others if others[library] <= cls.ours - {'arch'}]
+        takers = [library for library in others if others[library] <= ours - {'arch'}]
         if not takers:
             which = '; '.join(f"{library}'s takes no {', '.join(sorted(rest))}"
                               for library, rest in others.items())

@@ -8,6 +8,7 @@ from torch import nn
 
 from ...attention.spatial_reduction import SpatialReductionAttention
 from ...backbones.pvt import PVT
+from ...backbones.shared_arguments import SharedArguments
 from . import WEIGHTS, Change, DropIn, Table, Upstream, layer_norm, no_effect, only, same, sizes_of
 
 _CONV_MLP = dict(type='mmposenc.ConvMLP')
@@ -141,7 +142,7 @@ class MixVisionTransformer(DropIn, PVT):
 
 
 class _Twins(PVT):
-    def _finish(self, parts: Sequence[nn.Module]) -> None:
+    def _finish(self, parts: Sequence[nn.Module], shared: SharedArguments) -> None:
         """The libraries drop branches twice, except attention in windows: in a layer and around
         it."""
         for block in (block for stage in self.stages for block in stage.blocks):
@@ -149,7 +150,7 @@ class _Twins(PVT):
             block.mlp_drop_path.drop_prob = twice
             if isinstance(block.attn, SpatialReductionAttention):
                 block.drop_path.drop_prob = twice
-        super()._finish(parts)
+        super()._finish(parts, shared)
 
 
 class PCPVT(DropIn, _Twins):
