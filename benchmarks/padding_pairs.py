@@ -25,9 +25,9 @@ from pathlib import Path
 import torch
 from torch.overrides import TorchFunctionMode
 
-sys.path[:0] = [str(Path(__file__).parent.parent / 'tests' / part) for part in ('', 'padding')]
-import tinyfamilies  # noqa: E402
-from test_prediction import FAMILIES, assert_batch_is_images, kept_out  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parent.parent / 'tests'))
+from helpers import tiny_upstream  # noqa: E402
+from helpers.tiny_upstream import FAMILIES, assert_batch_is_images, kept_out  # noqa: E402
 
 from mmposenc.padding import keep_padding_out  # noqa: E402
 
@@ -43,8 +43,8 @@ def main() -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--pairs', type=int, default=20)
     parser.add_argument('--families', nargs='+')
-    parser.add_argument('--backbones', nargs='+', choices=tinyfamilies.BACKBONES,
-                        default=list(tinyfamilies.BACKBONES))
+    parser.add_argument('--backbones', nargs='+', choices=tiny_upstream.BACKBONES,
+                        default=list(tiny_upstream.BACKBONES))
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--configs', choices=['mmdet', 'mmseg'])
     args = parser.parse_args()
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def of_configs(scope: str, families: list[str] | None) -> None:
-    folder, found = tinyfamilies.config_folders()[scope], []
+    folder, found = tiny_upstream.config_folders()[scope], []
     for family in families or sorted(path.name for path in folder.iterdir()
                                      if path.is_dir() and path.name != '_base_'):
         start = time.monotonic()
@@ -94,11 +94,11 @@ def of_configs(scope: str, families: list[str] | None) -> None:
 @torch.no_grad()
 def of_config(path: Path) -> str:
     """Whether predictions of a config's model depend on the batch."""
-    model = keep_padding_out(tinyfamilies.of_config(path))
+    model = keep_padding_out(tiny_upstream.of_config(path))
     for sizes, pair in PAIRS.items():
         try:
             for image in pair:
-                model(**tinyfamilies.batch(model, [image]), mode='predict')
+                model(**tiny_upstream.batch(model, [image]), mode='predict')
         except Exception as error:
             said = f'fails alone: {type(error).__name__}: {error}'[:160]
             continue
@@ -137,7 +137,7 @@ def in_float64(path: Path, pair: list[tuple[int, int, int]], said: str) -> str:
     """Whether what differs is rounding."""
     try:
         with float64():
-            assert_batch_is_images(keep_padding_out(tinyfamilies.of_config(path)), pair)
+            assert_batch_is_images(keep_padding_out(tiny_upstream.of_config(path)), pair)
         return f'same in float64 ({said})'
     except Exception as error:
         return f'{said}; in float64 {type(error).__name__}: {error}'[:240]

@@ -3,8 +3,8 @@ import contextlib
 import gc
 import sys
 
-import process_state
 import pytest
+from helpers import process_state
 
 #: Modules there were when objects were last frozen.
 _frozen = 0

@@ -2,7 +2,7 @@
 from importlib.util import find_spec
 
 import pytest
-from scripts import ROOT, run_python
+from helpers.scripts import ROOT, run_python
 
 MM = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
 TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'padding', 'engine.prepare',

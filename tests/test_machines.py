@@ -1,8 +1,9 @@
-"""Without what only Linux has (tests/machines.py): imports, the core's tests, a training."""
+"""Without what only Linux has (tests/helpers/not_linux.py): imports, the core's tests and a
+training."""
 from importlib.util import find_spec
 
 import pytest
-from scripts import ROOT, run_python
+from helpers.scripts import ROOT, run_python
 
 
 def run(*words):
@@ -11,7 +12,8 @@ def run(*words):
 
 def test_the_core_computes_and_writes(tmp_path):
     run('-c', f"""
-import machines, os, pathlib
+from helpers import not_linux
+import os, pathlib
 for name in ('fcntl', 'resource'):
     try:
         __import__(name)
@@ -37,7 +39,8 @@ assert (folder / 'b').read_text() == 'x'
 def test_every_module_imports():
     """All but one, for which torch's build for Linux itself asks for SIGKILL."""
     run('-c', """
-import machines, importlib, pkgutil, mmposenc
+from helpers import not_linux
+import importlib, pkgutil, mmposenc
 for module in pkgutil.walk_packages(mmposenc.__path__, 'mmposenc.'):
     if not module.name.endswith(('__main__', 'training.sharding')):
         importlib.import_module(module.name)
@@ -46,20 +49,21 @@ for module in pkgutil.walk_packages(mmposenc.__path__, 'mmposenc.'):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('tests', ['functional', 'encodings/test_formulas.py',
-                                   'checkpoint/test_integrity.py', 'preparation/test_own.py'])
+                                   'checkpoint/test_integrity.py', 'engine/prepare/test_own.py'])
 def test_tests_of_the_core(tests):
-    run('-m', 'pytest', '-p', 'machines', '-q', '-x', ROOT / 'tests' / tests)
+    run('-m', 'pytest', '-p', 'helpers.not_linux', '-q', '-x', ROOT / 'tests' / tests)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec('mmdet') is None, reason='needs OpenMMLab')
 def test_a_training(tmp_path):
     out = run('-c', f"""
-import machines, sys
+from helpers import not_linux
+import sys
 del sys.modules['resource']  # mmengine leaves it out only where the platform is Windows
 from pathlib import Path
 from mmposenc.commands import main
-from tinydata import tiny_detector
+from helpers.tiny_data import tiny_detector
 root = Path({str(tmp_path)!r})
 config = tiny_detector(root)
 main(['train', str(config), '--work-dir', str(root / 'work')])

@@ -3,41 +3,25 @@ from importlib.util import find_spec
 
 import pytest
 import torch
-from scripts import run_python
-
-ABSENT = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain', 'torchvision')
-BLOCK = f"""
-import sys
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.split('.')[0] in {ABSENT}:
-            raise ModuleNotFoundError(f'No module named {{name!r}}', name=name)
-for name in {ABSENT}:
-    sys.modules[name] = None
-sys.meta_path.insert(0, Absent())
-"""
-
-
-def run_alone(code):
-    """Runs code in a process where torch is all that mmposenc finds."""
-    return run_python('-c', BLOCK + code)
+from helpers.torch_alone import ABSENT, run_alone
 
 
 @pytest.mark.skipif(find_spec('mmengine') is None, reason='needs OpenMMLab to compare with')
 def test_all_numbers_are_those_beside_openmmlab(tmp_path):
-    import torch_alone
+    from helpers import torch_alone_models
     run_alone(f"""
-import torch, torch_alone
+import torch
+from helpers import torch_alone_models
 torch.set_num_threads({torch.get_num_threads()})
-torch.save({{name: torch_alone.results(name) for name in torch_alone.MODELS}},
+torch.save({{name: torch_alone_models.results(name) for name in torch_alone_models.MODELS}},
            {str(tmp_path / 'found.pt')!r})
 loaded = [name for name in sys.modules if name.split('.')[0] in {ABSENT} and sys.modules[name]]
 assert not loaded, loaded
 """)
     found = torch.load(tmp_path / 'found.pt')
-    assert set(found) == set(torch_alone.MODELS)
+    assert set(found) == set(torch_alone_models.MODELS)
     for name, alone in found.items():
-        beside = torch_alone.results(name)
+        beside = torch_alone_models.results(name)
         assert list(alone) == list(beside)  # names of weights, and their order
         for key, value in beside.items():
             torch.testing.assert_close(alone[key], value, msg=lambda text, k=key: f'{k}: {text}')

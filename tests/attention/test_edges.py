@@ -6,7 +6,7 @@ from unittest import mock
 import examples
 import pytest
 import torch
-from relative_checks import CHUNKS, chunks_of, close, naive_logits, random_inputs, results
+from helpers.relative_checks import CHUNKS, chunks_of, close, naive_logits, random_inputs, results
 
 from mmposenc import attention
 from mmposenc.attention import MultiheadAttention, SpatialReductionAttention, attend

@@ -4,9 +4,9 @@ from unittest import mock
 
 import examples
 import pytest
-import relative_checks
 import torch
-from relative_checks import CHUNKS, chunks_of, close, random_inputs, results, some_padding
+from helpers import relative_checks
+from helpers.relative_checks import CHUNKS, chunks_of, close, random_inputs, results, some_padding
 
 from mmposenc.attention import attend, terms
 from mmposenc.attention.compute import IMPLEMENTATIONS

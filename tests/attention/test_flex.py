@@ -5,7 +5,7 @@ from unittest import mock
 import examples
 import pytest
 import torch
-from relative_checks import random_inputs
+from helpers.relative_checks import random_inputs
 from torch.nn.attention.flex_attention import flex_attention
 from torch.overrides import TorchFunctionMode
 

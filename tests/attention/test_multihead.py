@@ -5,7 +5,7 @@ import sys
 import examples
 import pytest
 import torch
-from tinybackbones import randomize
+from helpers.tiny_backbones import randomize
 from torch import nn
 
 from mmposenc.attention import MultiheadAttention, attend

@@ -2,7 +2,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from tinybackbones import randomize
+from helpers.tiny_backbones import randomize
 
 from mmposenc.attention import SpatialReductionAttention, attend
 

@@ -6,8 +6,8 @@ import math
 import examples
 import pytest
 import torch
-from relative_checks import chunks_of
-from tinybackbones import randomize, run
+from helpers.relative_checks import chunks_of
+from helpers.tiny_backbones import randomize, run
 
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, WindowAttention
 from mmposenc.attention.window import PlainWindowAttention

@@ -4,7 +4,14 @@ from functools import partial
 
 import pytest
 import torch
-from tinybackbones import BUILD, check_list, check_padding_is_not_seen, flat, randomize, total
+from helpers.tiny_backbones import (
+    BUILD,
+    check_list,
+    check_padding_is_not_seen,
+    flat,
+    randomize,
+    total,
+)
 from torch import nn
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT

@@ -5,7 +5,7 @@ import copy
 import examples
 import pytest
 import torch
-from tinybackbones import BUILD, images, randomize
+from helpers.tiny_backbones import BUILD, images, randomize
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import torch
-from tinybackbones import randomize
+from helpers.tiny_backbones import randomize
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from mmposenc.backbones import PVT, Swin, ViT

@@ -2,7 +2,7 @@
 import examples
 import pytest
 import torch
-from tinybackbones import BUILD, randomize
+from helpers.tiny_backbones import BUILD, randomize
 from torch.func import functional_call, grad, vmap
 
 from mmposenc.attention import attend

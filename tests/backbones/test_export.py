@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 import torch
-from scripts import short
-from tinybackbones import BUILD, randomize
+from helpers.scripts import short
+from helpers.tiny_backbones import BUILD, randomize
 
 from mmposenc.engine.apps.export import read_onnx
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from tinybackbones import BUILD, STAGES, images, randomized, total, with_gradients
+from helpers.tiny_backbones import BUILD, STAGES, images, randomized, total, with_gradients
 from torch import distributed as dist
 
 from mmposenc.backbones import load_pretrained

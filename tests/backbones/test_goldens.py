@@ -1,7 +1,7 @@
 """The releases' own numbers: outputs of their models with the weights of small ones."""
 import pytest
-from golden import assert_released, load_golden
-from golden_backbones import CASES
+from helpers.golden_backbones import CASES
+from helpers.golden_files import assert_released, load_golden
 
 from mmposenc.backbones import load_pretrained
 from mmposenc.checkpoint import convert

@@ -3,8 +3,16 @@ import sys
 
 import pytest
 import torch
+from helpers.tiny_backbones import (
+    BUILD,
+    STAGES,
+    images,
+    randomize,
+    randomized,
+    total,
+    with_gradients,
+)
 from mmengine.runner.checkpoint import _load_checkpoint_to_model, get_state_dict
-from tinybackbones import BUILD, STAGES, images, randomize, randomized, total, with_gradients
 
 from mmposenc.attention.linear import Linear, QVLinear, some_channels
 from mmposenc.backbones import load_pretrained

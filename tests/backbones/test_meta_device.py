@@ -4,7 +4,7 @@ import copy
 import examples
 import pytest
 import torch
-from tinybackbones import BUILD, images, randomize
+from helpers.tiny_backbones import BUILD, images, randomize
 
 from mmposenc.backbones.layers import DropPath
 from mmposenc.functional.constants import Constants

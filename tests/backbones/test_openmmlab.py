@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 import torch
-from tinybackbones import close, flat, randomize, results
-from upstream_configs import drop_in
+from helpers.tiny_backbones import close, flat, randomize, results
+from helpers.upstream_configs import drop_in
 
 from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.checkpoint import convert, recognise

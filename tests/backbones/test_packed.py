@@ -2,7 +2,7 @@
 import examples
 import pytest
 import torch
-from tinybackbones import BUILD, check_list, of_each, randomize
+from helpers.tiny_backbones import BUILD, check_list, of_each, randomize
 
 from mmposenc.engine.training.compiling import compile_regions
 

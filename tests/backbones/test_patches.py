@@ -8,9 +8,9 @@ import logging
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers.tiny_backbones import randomize
 from timm.layers import patch_embed, resample_patch_embed
 from timm.models import adapt_input_conv
-from tinybackbones import randomize
 
 from mmposenc.backbones import PVT, Swin, ViT, fitting, load_pretrained
 from mmposenc.checkpoint import convert_back, needed_options

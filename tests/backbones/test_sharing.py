@@ -4,8 +4,8 @@ import copy
 import examples
 import pytest
 import torch
+from helpers.tiny_backbones import randomize
 from mmengine.model import ExponentialMovingAverage
-from tinybackbones import randomize
 from torch import nn
 
 from mmposenc.attention import MultiheadAttention

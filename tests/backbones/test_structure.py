@@ -1,7 +1,7 @@
 """Where encodings of a model sit, in lines: this project's models, and stand-ins of others."""
 import pytest
 import torch
-from tinyinspect import deit, pvt, swin, vit
+from helpers.tiny_inspected import deit, pvt, swin, vit
 from torch import nn
 
 from mmposenc.backbones import PVT, ViT

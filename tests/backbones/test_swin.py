@@ -1,7 +1,7 @@
 """What is Swin's own, V1 and V2: windows, their biases, and how archs are overridden."""
 import pytest
 import torch
-from tinybackbones import randomize
+from helpers.tiny_backbones import randomize
 
 from mmposenc.backbones import Swin, load_pretrained
 

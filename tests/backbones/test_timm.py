@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 import timm
 import torch
+from helpers.tiny_backbones import close, flat, randomize, results, unfilled
 from timm.layers.pos_embed_rel import RelPosMlp
 from timm.models import vision_transformer_sam
 from timm.models.beit import Beit
@@ -23,7 +24,6 @@ from timm.models.swin_transformer import SwinTransformer
 from timm.models.swin_transformer_v2 import SwinTransformerV2
 from timm.models.twins import Twins
 from timm.models.vision_transformer_relpos import VisionTransformerRelPos
-from tinybackbones import close, flat, randomize, results, unfilled
 from torch import nn
 
 from mmposenc.backbones import PVT, Swin, ViT, load_pretrained

@@ -10,8 +10,8 @@ import re
 
 import pytest
 import torch
+from helpers.tiny_backbones import randomize, unfilled
 from mmengine.config import Config, DictAction
-from tinybackbones import randomize, unfilled
 
 import mmposenc  # noqa: F401  (before timm: it provides torchvision's operators)
 from mmposenc.backbones import PVT, Swin, ViT, load_pretrained

@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from tinybackbones import randomize
+from helpers.tiny_backbones import randomize
 
 import mmposenc  # noqa: F401  (before mmpretrain)
 from mmposenc.backbones import DeiT, ViT, archs

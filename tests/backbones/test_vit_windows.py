@@ -1,6 +1,6 @@
 """The plain transformer in windows, as SAM's image encoder and ViTDet have them."""
 import torch
-from tinybackbones import randomize
+from helpers.tiny_backbones import randomize
 
 from mmposenc.attention import PlainWindowAttention
 from mmposenc.backbones import ViT

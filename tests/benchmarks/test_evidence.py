@@ -4,9 +4,9 @@ import math
 
 import pytest
 import yaml
-from madeup_studies import encoding, study
+from helpers.made_up_studies import encoding, study
+from helpers.scripts import ROOT, load_script
 from scipy import stats
-from scripts import ROOT, load_script
 
 PLAN = yaml.safe_load((ROOT / 'benchmarks' / 'evidence.yaml').read_text())
 VALUES = {'peg': [90.0, 91.0, 92.5], 'none': [60.0, 62.0, 61.0], 'wide': [80.0, 84.0, 80.5],

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from scripts import ROOT, load_script
+from helpers.scripts import ROOT, load_script
 
 PARTS = 'abcd'
 

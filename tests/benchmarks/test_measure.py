@@ -5,7 +5,7 @@ import time
 
 import pytest
 import torch
-from scripts import load_script
+from helpers.scripts import load_script
 
 
 @pytest.fixture(scope='module')

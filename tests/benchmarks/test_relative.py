@@ -4,7 +4,7 @@ import csv
 import sys
 
 import pytest
-from scripts import load_script
+from helpers.scripts import load_script
 
 from mmposenc.encodings import ENCODINGS
 from mmposenc.functional import Grid

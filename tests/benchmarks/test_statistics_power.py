@@ -2,7 +2,7 @@
 import csv
 
 import pytest
-from scripts import ROOT, load_script
+from helpers.scripts import ROOT, load_script
 
 
 @pytest.fixture(scope='module')

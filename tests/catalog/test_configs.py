@@ -3,7 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from scripts import run_python
+from helpers.scripts import run_python
 
 pytest.importorskip('mmseg')
 pytest.importorskip('mmdet')

@@ -5,9 +5,9 @@ import mmposenc  # noqa: F401
 # isort: split
 import pytest
 import torch
+from helpers.tiny_backbones import randomize, unfilled
 from timm.models.beit import Beit, checkpoint_filter_fn
 from timm.models.vision_transformer_relpos import ResPostRelPosBlock, VisionTransformerRelPos
-from tinybackbones import randomize, unfilled
 
 from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.checkpoint import convert_with_report, needed_options, recognise

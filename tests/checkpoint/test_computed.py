@@ -3,8 +3,16 @@ import logging
 
 import pytest
 import torch
-from published import COMPUTED, DINOV3, coordinates, models, offset_index, published, shifted_mask
-from tinybackbones import randomize
+from helpers.published_weights import (
+    COMPUTED,
+    DINOV3,
+    coordinates,
+    models,
+    offset_index,
+    published,
+    shifted_mask,
+)
+from helpers.tiny_backbones import randomize
 from torch import nn
 
 from mmposenc.backbones import Swin, ViT, checkpoints, load_pretrained

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 import torch
-from golden import GOLDEN_DIR, load_golden
-from scripts import load_tool
+from helpers.golden_files import GOLDEN_DIR, load_golden
+from helpers.scripts import load_tool
 
 from mmposenc.checkpoint import convert, convert_with_report
 from mmposenc.checkpoint.detr import COCO_IDS

@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 import torch
-from hostile import Call
+from helpers.hostile_pickle import Call
 
 from mmposenc.checkpoint import read_checkpoint, write_checkpoint
 

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 import yaml
-from hostile import Call
-from hub_server import serving
+from helpers.hostile_pickle import Call
+from helpers.hub_server import serving
+from helpers.scripts import ROOT
+from helpers.tiny_tasks import classifier_config
+from helpers.untrained_weights import saved
 from safetensors.torch import save
-from scripts import ROOT
-from tinytasks import classifier_config
-from tinyweights import saved
 
 import mmposenc
 from mmposenc.checkpoint import hub, load_checkpoint

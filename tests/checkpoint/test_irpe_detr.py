@@ -1,7 +1,7 @@
 """Names of the DETR and iRPE-DETR releases, whole detectors."""
 import pytest
 import torch
-from golden import load_golden
+from helpers.golden_files import load_golden
 
 from mmposenc.checkpoint import convert
 from mmposenc.checkpoint.detr import COCO_IDS
@@ -23,7 +23,7 @@ def release(num_classes: int = 92) -> dict[str, torch.Tensor]:
 
 def test_whole_detector_fits_ours() -> None:
     pytest.importorskip('mmdet')
-    from tinydetr import IRPE, build, detr, resnet
+    from helpers.tiny_detr import IRPE, build, detr, resnet
     cfg = detr(dims=32, backbone=resnet(out_indices=(3,)), channels=32, attn=dict(
         rel_pos_encoding=IRPE, num_heads=4))
     for coder in ('encoder', 'decoder'):

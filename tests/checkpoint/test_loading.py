@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 import torch
-from hostile import Call
+from helpers.hostile_pickle import Call
 from mmengine.logging import HistoryBuffer
 from safetensors.torch import save_file
 

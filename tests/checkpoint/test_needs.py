@@ -1,5 +1,5 @@
 """What a model must be built with, told by the shapes of converted weights."""
-from tinybackbones import unfilled
+from helpers.tiny_backbones import unfilled
 
 from mmposenc.backbones import ViT
 from mmposenc.checkpoint import needed_options

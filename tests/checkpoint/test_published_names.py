@@ -5,8 +5,8 @@ import mmposenc  # noqa: F401
 # isort: split
 import pytest
 import torch
-from published import DINOV3, GATED, KINDS, REGISTERS, SAM, VIT, models, published
-from tinybackbones import randomize
+from helpers.published_weights import DINOV3, GATED, KINDS, REGISTERS, SAM, VIT, models, published
+from helpers.tiny_backbones import randomize
 
 from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.checkpoint import convert, convert_back, convert_with_report, recognise

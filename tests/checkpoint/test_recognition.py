@@ -5,12 +5,12 @@ import mmposenc  # noqa: F401
 # isort: split
 import pytest
 import torch
-from golden import load_golden
-from published import published
-from scripts import load_tool
+from helpers.golden_files import load_golden
+from helpers.published_weights import published
+from helpers.scripts import load_tool
+from helpers.tiny_backbones import randomize
 from timm import list_pretrained
 from timm.models.vision_transformer import VisionTransformer
-from tinybackbones import randomize
 
 from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
 from mmposenc.checkpoint import SOURCES, convert, needed_options, recognise, recognition

@@ -4,7 +4,7 @@ import sys
 from argparse import Namespace
 
 import pytest
-from scripts import ROOT, load_tool, run_python
+from helpers.scripts import ROOT, load_tool, run_python
 
 import mmposenc
 from mmposenc.checkpoint import SOURCES

@@ -6,9 +6,9 @@ import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 # isort: split
 import pytest
 import torch
+from helpers.tiny_tasks import classifier_config
 from mmengine.config import Config
 from mmpretrain.models.backbones import SwinTransformer
-from tinytasks import classifier_config
 
 from mmposenc.commands import inspect, test, train
 

@@ -5,11 +5,11 @@ import re
 import numpy as np
 import pytest
 import torch
+from helpers.tiny_data import detector_config, make_coco
+from helpers.tiny_tasks import classifier_config, segmentor_config
+from helpers.untrained_weights import saved
 from mmengine.registry import init_default_scope
 from PIL import Image
-from tinydata import detector_config, make_coco
-from tinytasks import classifier_config, segmentor_config
-from tinyweights import saved
 
 from mmposenc import engine
 from mmposenc.commands.inspect import main

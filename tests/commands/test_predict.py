@@ -14,11 +14,11 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from helpers.scripts import named
+from helpers.tiny_data import tiny_detector
+from helpers.tiny_tasks import classifier_config, segmentor_config
+from helpers.untrained_weights import saved
 from PIL import Image
-from scripts import named
-from tinydata import tiny_detector
-from tinytasks import classifier_config, segmentor_config
-from tinyweights import saved
 
 import mmposenc
 from mmposenc import engine

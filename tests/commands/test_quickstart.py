@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from scripts import ROOT
+from helpers.scripts import ROOT
 
 from mmposenc.commands import prepare, quickstart
 from mmposenc.engine.apps import report

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from compat_loops import DEVICES
+from helpers.operator_loops import DEVICES
 
 from mmposenc.compat.deform_attn import ms_deform_attn_backward
 

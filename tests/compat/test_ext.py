@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from scripts import run_python
+from helpers.scripts import run_python
 
 from mmposenc.compat import ext, missing
 

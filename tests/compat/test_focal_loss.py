@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from compat_loops import DEVICES, DTYPES
+from helpers.operator_loops import DEVICES, DTYPES
 
 import mmposenc  # noqa: F401  (before mmcv's operators)
 from mmposenc.compat.focal_loss import sigmoid_focal_loss_backward, sigmoid_focal_loss_forward

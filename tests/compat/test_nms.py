@@ -4,7 +4,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from compat_loops import DEVICES, DTYPES, disjoint_boxes, iou_by_hand, naive_nms, random_boxes
+from helpers.operator_loops import (
+    DEVICES,
+    DTYPES,
+    disjoint_boxes,
+    iou_by_hand,
+    naive_nms,
+    random_boxes,
+)
 
 from mmposenc.compat import nms as module
 from mmposenc.compat.nms import nms, softnms

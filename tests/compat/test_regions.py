@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from compat_loops import DTYPES, naive_roi_align, random_case
+from helpers.operator_loops import DTYPES, naive_roi_align, random_case
 
 import mmposenc  # noqa: F401  (before mmcv's and torchvision's operators)
 from mmposenc.compat import roi_align as align_module

@@ -1,8 +1,8 @@
 """torchvision's operators, where its binary does not load: numbers, autograd, shapes, compiling."""
 import pytest
 import torch
-from compat_loops import naive_nms, random_boxes, random_case
-from scripts import run_python
+from helpers.operator_loops import naive_nms, random_boxes, random_case
+from helpers.scripts import run_python
 
 import mmposenc  # noqa: F401  (before torchvision)
 

@@ -2,10 +2,10 @@
 import numpy as np
 import pytest
 import torch
+from helpers.shrunk_configs import build, shrink
 from mmengine.dataset import Compose
 from mmengine.registry import init_default_scope
 from PIL import Image
-from tinymodels import build, shrink
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config

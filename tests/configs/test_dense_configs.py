@@ -3,11 +3,11 @@ from functools import partial
 
 import pytest
 import torch
+from helpers.default_scope import scope_fixture
+from helpers.scripts import short
+from helpers.shrunk_configs import build, shrink
 from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.registry import MODELS, init_default_scope
-from scopes import scope_fixture
-from scripts import short
-from tinymodels import build, shrink
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config

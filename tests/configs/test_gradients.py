@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.param_groups import build_optimizer, weight_decays, without_gradient
+from helpers.scripts import short
+from helpers.shrunk_configs import build, collated, samples, shrink
 from mmengine.config import Config
 from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.registry import DefaultScope
-from optimizer_checks import build_optimizer, weight_decays, without_gradient
-from scripts import short
-from tinymodels import build, collated, samples, shrink
 from torch import nn
 
 import mmposenc  # noqa: F401

@@ -2,8 +2,8 @@
 import re
 
 import pytest
+from helpers.scripts import ROOT, load_tool
 from mmengine.config import Config
-from scripts import ROOT, load_tool
 
 from mmposenc import commands
 from mmposenc.catalog import papers

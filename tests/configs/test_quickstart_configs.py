@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers.scripts import NARROW, load_tool, named
+from helpers.tiny_data import Images, make_nuclei, make_trees
 from mmengine.registry import TASK_UTILS, init_default_scope
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from scripts import NARROW, load_tool, named
-from tinydata import Images, make_nuclei, make_trees
 
 import mmposenc  # noqa: F401
 from mmposenc.backbones import ViT

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from tinydetr import build, detr
+from helpers.tiny_detr import build, detr
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from mmposenc.engine.training.compiling import compile_regions

@@ -1,7 +1,7 @@
 """iRPE's DETR, as released, through the converter."""
 import pytest
 import torch
-from golden import assert_released, golden_names, load_golden
+from helpers.golden_files import assert_released, golden_names, load_golden
 
 import mmposenc  # noqa: F401
 from mmposenc.checkpoint import convert

@@ -4,8 +4,8 @@ import re
 
 import pytest
 import torch
-from golden import assert_released, load_golden
-from tinybackbones import randomize
+from helpers.golden_files import assert_released, load_golden
+from helpers.tiny_backbones import randomize
 
 from mmposenc.detr import HybridEncoder
 from mmposenc.padding import IgnorePadding

@@ -5,12 +5,23 @@ import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 from functools import partial
 
 import pytest
-import tinydetr as tiny
 import torch
+from helpers import tiny_detr as tiny
+from helpers.tiny_detr import (
+    ENCODERS,
+    IRPE,
+    PEG,
+    build,
+    deformable,
+    detr,
+    dino,
+    images,
+    predict,
+    total_loss,
+)
 from mmdet.models.layers.transformer import coordinate_to_encoding, dino_layers
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
-from tinydetr import ENCODERS, IRPE, PEG, build, deformable, detr, dino, images, predict, total_loss
 
 PEG_QK = dict(type='mmposenc.PEG', apply_to='qk')
 POOL = dict(type='mmposenc.ContextPool', ratio=0.5)

@@ -1,8 +1,18 @@
 """Padding: what lies there, and how much of it, changes nothing."""
 import pytest
-import tinydetr as tiny
 import torch
-from tinydetr import ENCODERS, IRPE, PEG, build, deformable, detr, images, predict, total_loss
+from helpers import tiny_detr as tiny
+from helpers.tiny_detr import (
+    ENCODERS,
+    IRPE,
+    PEG,
+    build,
+    deformable,
+    detr,
+    images,
+    predict,
+    total_loss,
+)
 
 
 def encode(model, features, sizes, full, **inputs_too):

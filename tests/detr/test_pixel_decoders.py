@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.tiny_detr import IRPE, LEARNED, PEG, assert_gradients, gradients
 from mmengine.config import ConfigDict
 from mmengine.registry import MODELS, init_default_scope
-from tinydetr import IRPE, LEARNED, PEG, assert_gradients, gradients
 
 import mmposenc  # noqa: F401
 from mmposenc.detr import DetrEncoder

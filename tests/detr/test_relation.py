@@ -4,9 +4,9 @@ import pickle
 
 import pytest
 import torch
-from concurrent_calls import in_threads
-from tinybackbones import randomize
-from tinydetr import FAMILY, build, grounding, images, predict, short, total_loss, words
+from helpers.concurrent_calls import in_threads
+from helpers.tiny_backbones import randomize
+from helpers.tiny_detr import FAMILY, build, grounding, images, predict, short, total_loss, words
 from torch.utils.checkpoint import checkpoint
 
 from mmposenc.detr import boxes as module

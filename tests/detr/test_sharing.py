@@ -4,8 +4,8 @@ import copy
 
 import pytest
 import torch
+from helpers.tiny_detr import IRPE, build, detr
 from mmengine.optim import DefaultOptimWrapperConstructor
-from tinydetr import IRPE, build, detr
 
 TABLE = 'encoder.rel_pos_encoding.table_k'
 

@@ -3,7 +3,7 @@ import copy
 
 import pytest
 import torch
-from tinydetr import ENCODERS, IRPE, build, deformable, detr
+from helpers.tiny_detr import ENCODERS, IRPE, build, deformable, detr
 
 from mmposenc.functional.masking import extents_to_mask
 

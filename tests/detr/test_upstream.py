@@ -3,9 +3,18 @@ import copy
 from functools import partial
 
 import pytest
-import tinydetr as tiny
 import torch
-from tinydetr import FAMILY, assert_gradients, build, dab, deformable, detr, gradients, images
+from helpers import tiny_detr as tiny
+from helpers.tiny_detr import (
+    FAMILY,
+    assert_gradients,
+    build,
+    dab,
+    deformable,
+    detr,
+    gradients,
+    images,
+)
 
 from mmposenc.detr import DetrEncoder
 

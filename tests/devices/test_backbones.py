@@ -1,8 +1,8 @@
 """Every backbone on another device, with every kind of encoding, padded or not."""
 import pytest
-import tinybackbones
 import torch
-from on_device import check
+from helpers import tiny_backbones
+from helpers.on_device import check
 
 from mmposenc.backbones import CPResNet
 
@@ -20,14 +20,14 @@ ENCODINGS = {
 @pytest.mark.usefixtures('accelerated')
 @pytest.mark.parametrize('large', [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize('encoding', ENCODINGS)
-@pytest.mark.parametrize('name', tinybackbones.BUILD)
+@pytest.mark.parametrize('name', tiny_backbones.BUILD)
 def test_transformers(name, encoding, large):
     """How far images reach is known to the host, so that it does not wait for the mask."""
     torch.manual_seed(0)
     for sizes in (None, [(32, 48), (21, 30)]):
-        model = tinybackbones.randomized(tinybackbones.BUILD[name](
+        model = tiny_backbones.randomized(tiny_backbones.BUILD[name](
             mask_padding=sizes is not None, **ENCODINGS[encoding])).train()
-        check(model, lambda m, x, sizes=sizes: m(x, sizes), [tinybackbones.images()])
+        check(model, lambda m, x, sizes=sizes: m(x, sizes), [tiny_backbones.images()])
 
 
 def test_context_pool_resnet():

@@ -1,30 +1,30 @@
 """Encoders of the DETR family, pixel decoders and RT-DETR's hybrid encoder on another device."""
 import pytest
 import torch
-from on_device import check
+from helpers.on_device import check
 
 from mmposenc.detr import HybridEncoder
 
-tinydetr = pytest.importorskip('tinydetr', exc_type=ImportError)
+tiny_detr = pytest.importorskip('helpers.tiny_detr', exc_type=ImportError)
 from mmdet.structures import DetDataSample  # noqa: E402
 from mmengine.config import ConfigDict  # noqa: E402
 
 #: Of detectors with encodings in their encoders.
 DETECTORS = {
-    **{f'DETR {name}': tinydetr.detr(encoder=dict(encoder), attn=dict(attention))
-       for name, (encoder, attention) in tinydetr.ENCODERS.items()},
-    'DAB-DETR': tinydetr.dab(attn=dict(rel_pos_encoding=tinydetr.IRPE)),
-    'Conditional DETR': tinydetr.conditional(encoder=dict(pos_encoding=tinydetr.PEG)),
-    **{name: make(encoder=dict(pos_encoding=tinydetr.PEG)) for name, make in {
-        'Deformable DETR': tinydetr.deformable, 'DINO': tinydetr.dino,
-        'DDQ': tinydetr.ddq, 'Grounding DINO': tinydetr.grounding}.items()}}
+    **{f'DETR {name}': tiny_detr.detr(encoder=dict(encoder), attn=dict(attention))
+       for name, (encoder, attention) in tiny_detr.ENCODERS.items()},
+    'DAB-DETR': tiny_detr.dab(attn=dict(rel_pos_encoding=tiny_detr.IRPE)),
+    'Conditional DETR': tiny_detr.conditional(encoder=dict(pos_encoding=tiny_detr.PEG)),
+    **{name: make(encoder=dict(pos_encoding=tiny_detr.PEG)) for name, make in {
+        'Deformable DETR': tiny_detr.deformable, 'DINO': tiny_detr.dino,
+        'DDQ': tiny_detr.ddq, 'Grounding DINO': tiny_detr.grounding}.items()}}
 
 
 @pytest.mark.parametrize('padded', [False, True])
 @pytest.mark.parametrize('name', DETECTORS)
 def test_encoders(name, padded):
     """From the maps of the neck to the memory; of images of one size, and of two."""
-    model = tinydetr.build(DETECTORS[name]).train()
+    model = tiny_detr.build(DETECTORS[name]).train()
     full = (9 * 32, 11 * 32)
     found = [DetDataSample(metainfo=dict(img_shape=size, batch_input_shape=full))
              for size in (full, (5 * 32 - 3, 8 * 32) if padded else full)]
@@ -37,7 +37,7 @@ def test_encoders(name, padded):
         inputs, _ = model.pre_transformer(maps, found)
         if hasattr(model, 'language_model'):
             inputs['text_dict'] = {key: x.to(maps[0].device)
-                                   for key, x in tinydetr.words().items()}
+                                   for key, x in tiny_detr.words().items()}
         return model.forward_encoder(**inputs)['memory']
     check(model, encode, maps)
 
@@ -51,11 +51,11 @@ def layers(**attention):
 
 def test_pixel_decoder():
     """Of MaskFormer. Mask2Former's reads the sizes of levels from the device in mmdet's code."""
-    model = tinydetr.build(ConfigDict(
+    model = tiny_detr.build(ConfigDict(
         type='mmposenc.TransformerEncoderPixelDecoder', in_channels=[4, 6, 8, 10],
         feat_channels=16, out_channels=12, norm_cfg=dict(type='GN', num_groups=4),
         positional_encoding=dict(num_feats=8, normalize=True),
-        encoder=dict(pos_encoding=tinydetr.PEG, **layers(rel_pos_encoding=tinydetr.IRPE))))
+        encoder=dict(pos_encoding=tiny_detr.PEG, **layers(rel_pos_encoding=tiny_detr.IRPE))))
     maps = [torch.randn(2, c, 16 // 2 ** level, 24 // 2 ** level)
             for level, c in enumerate((4, 6, 8, 10))]
     metas = [dict(batch_input_shape=(64, 96), img_shape=shape) for shape in ((64, 96), (40, 64))]

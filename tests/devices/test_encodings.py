@@ -2,7 +2,7 @@
 import examples
 import pytest
 import torch
-from on_device import check
+from helpers.on_device import check
 from torch import nn
 
 from mmposenc.attention import attend

@@ -2,7 +2,7 @@
 import math
 
 import torch
-from relative_checks import clip, clipped_row, positions, sequence_positions
+from helpers.relative_checks import clip, clipped_row, positions, sequence_positions
 
 from mmposenc import encodings
 from mmposenc.functional import as_grid, bucket_ids, key_grid

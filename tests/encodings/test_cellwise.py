@@ -4,7 +4,7 @@ detr/test_padding.py.)"""
 import examples
 import pytest
 import torch
-from tinybackbones import randomize
+from helpers.tiny_backbones import randomize
 
 from mmposenc import attention
 from mmposenc.attention.attend import attend

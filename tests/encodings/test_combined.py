@@ -1,7 +1,7 @@
 """The sum of several relative encodings."""
 import pytest
 import torch
-from tinybackbones import BUILD, images, randomize
+from helpers.tiny_backbones import BUILD, images, randomize
 
 from mmposenc.attention import MultiheadAttention
 from mmposenc.attention.attend import attend

@@ -3,8 +3,8 @@ exported, as a program and as an ONNX file."""
 import examples
 import pytest
 import torch
-from scripts import short
-from tinybackbones import randomize
+from helpers.scripts import short
+from helpers.tiny_backbones import randomize
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from mmposenc.attention import MultiheadAttention

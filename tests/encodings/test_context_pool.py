@@ -6,8 +6,8 @@ import examples
 import pytest
 import torch
 import torch.nn.functional as F
-from pooling_checks import loop
-from tinybackbones import randomize
+from helpers.pooling_loops import loop
+from helpers.tiny_backbones import randomize
 from torch import nn
 
 from mmposenc.encodings import ContextPool

@@ -4,8 +4,8 @@ import copy
 import examples
 import pytest
 import torch
-from relative_checks import check_gradients, random_inputs
-from tinybackbones import randomize
+from helpers.relative_checks import check_gradients, random_inputs
+from helpers.tiny_backbones import randomize
 
 from mmposenc.attention import attend
 from mmposenc.encodings import ENCODINGS

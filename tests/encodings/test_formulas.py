@@ -9,8 +9,15 @@ from unittest import mock
 import pytest
 import torch
 from formulas import FORMULAS, ROTATIONS, VALUES, build, cope, of
-from golden import assert_released, load_golden
-from relative_checks import GRIDS, cells, check_formula, check_logits, positions, random_inputs
+from helpers.golden_files import assert_released, load_golden
+from helpers.relative_checks import (
+    GRIDS,
+    cells,
+    check_formula,
+    check_logits,
+    positions,
+    random_inputs,
+)
 
 from mmposenc.backbones import ViT
 from mmposenc.encodings import (

@@ -1,8 +1,8 @@
 """iRPE against the official release (golden files); its formula: test_formulas.py."""
 import pytest
 import torch
-from golden import assert_released, golden_names, load_golden
-from relative_checks import random_inputs
+from helpers.golden_files import assert_released, golden_names, load_golden
+from helpers.relative_checks import random_inputs
 
 from mmposenc.attention import MultiheadAttention
 from mmposenc.checkpoint import convert_attention

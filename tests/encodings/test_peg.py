@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from tinybackbones import randomize
+from helpers.tiny_backbones import randomize
 from torch import nn
 
 from mmposenc.backbones.layers import MLP

@@ -1,7 +1,7 @@
 """Encodings land where they are asked to, and bad requests are named."""
 import pytest
 import torch
-from tinybackbones import BUILD
+from helpers.tiny_backbones import BUILD
 
 from mmposenc import encodings
 from mmposenc.encodings import PEG, ContextPool, PlacedEncodings, TokenEncoding, build_encoding

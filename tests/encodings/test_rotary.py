@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from relative_checks import GRIDS, random_inputs
+from helpers.relative_checks import GRIDS, random_inputs
 
 from mmposenc.attention.attend import attend
 from mmposenc.backbones import DeiT

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import mmengine
 import pytest
 import torch
+from helpers.scripts import named
+from helpers.tiny_data import tiny_detector
+from helpers.tiny_tasks import classifier_config
 from mmengine.logging import MMLogger, print_log
 from rich.console import Console
-from scripts import named
-from tinydata import tiny_detector
-from tinytasks import classifier_config
 
 from mmposenc.commands import main
 from mmposenc.engine import ProgressBarHook

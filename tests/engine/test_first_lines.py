@@ -4,15 +4,15 @@ from __future__ import annotations
 import re
 
 import pytest
-import tinyrunner
 import torch
+from helpers import tiny_run
+from helpers.tiny_run import Data
 from mmengine.model import BaseModule
-from tinyrunner import Data
 
 WARM_UP = dict(type='LinearLR', start_factor=0.1, by_epoch=False, end=500)
 
 
-class WithBackbone(tinyrunner.Model):
+class WithBackbone(tiny_run.Model):
     def __init__(self, file: str | None) -> None:
         super().__init__()
         cfg = file and dict(type='Pretrained', checkpoint=file)
@@ -27,7 +27,7 @@ def lines_of(capsys, run) -> list[str]:
 @pytest.fixture(scope='module')
 def weights(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp('weights')
-    tinyrunner.runner(folder, epochs=1).train()
+    tiny_run.runner(folder, epochs=1).train()
     return str(folder / 'epoch_1.pth')
 
 
@@ -41,7 +41,7 @@ def test_where_the_weights_start(tmp_path, capsys, weights) -> None:
             ({'model': WithBackbone(None)}, 'weights: random'),
             ({'model': WithBackbone(empty)},
              f'backbone: weights of {empty}; all others are random'))):
-        lines = lines_of(capsys, tinyrunner.runner(tmp_path / str(i), epochs=2, **options))
+        lines = lines_of(capsys, tiny_run.runner(tmp_path / str(i), epochs=2, **options))
         said = [line for line in lines if re.search('weights: random|weights of|continues', line)]
         first = next(i for i, line in enumerate(lines) if 'Epoch(train)' in line)
         assert said == [told] and lines.index(told) < first, lines
@@ -59,7 +59,7 @@ def test_where_the_weights_start(tmp_path, capsys, weights) -> None:
     (dict(type='LinearLR', start_factor=1, end_factor=0.1, by_epoch=False, end=500), None),
     (dict(type='CosineAnnealingLR', T_max=500, by_epoch=False, end=500), None)])
 def test_a_warm_up_longer_than_the_training(tmp_path, capsys, schedule, told) -> None:
-    lines = lines_of(capsys, tinyrunner.runner(tmp_path, epochs=2, param_scheduler=[schedule]))
+    lines = lines_of(capsys, tiny_run.runner(tmp_path, epochs=2, param_scheduler=[schedule]))
     first = next(i for i, line in enumerate(lines) if 'Epoch(train)' in line)
     said = [line for line in lines[:first] if 'warm-up' in line]
     assert len(said) == (told is not None) and (not said or re.search(told, said[0])), lines
@@ -70,7 +70,7 @@ def test_a_warm_up_longer_than_the_training(tmp_path, capsys, schedule, told) ->
 def test_a_short_training_has_lines(tmp_path, capsys, steps, interval, every, by_epoch) -> None:
     train_cfg = dict(by_epoch=True, max_epochs=1) if by_epoch else dict(by_epoch=False,
                                                                          max_iters=steps)
-    lines = lines_of(capsys, tinyrunner.runner(
+    lines = lines_of(capsys, tiny_run.runner(
         tmp_path, train_cfg=train_cfg, log_processor=dict(by_epoch=by_epoch),
         train_dataloader=torch.utils.data.DataLoader(Data(steps)),
         default_hooks=dict(logger=dict(type='LoggerHook', interval=interval))))

@@ -3,7 +3,7 @@ import math
 
 import pytest
 import torch
-from golden import load_golden
+from helpers.golden_files import load_golden
 
 from mmposenc.functional import Grid, bucket_ids
 from mmposenc.functional.buckets import METHODS, bucket_params, distance_rank, num_buckets

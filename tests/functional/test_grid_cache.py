@@ -3,8 +3,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from relative_checks import results
-from tinybackbones import randomize
+from helpers.relative_checks import results
+from helpers.tiny_backbones import randomize
 
 from mmposenc.attention import attend
 from mmposenc.encodings import IRPE

@@ -138,7 +138,7 @@ def test_add_product(turn, beta, onednn):
 def test_attention_by_onednn_equals_the_definition(onednn, monkeypatch):
     """Chunks with every product by oneDNN, with a term of each kind."""
     import examples
-    from relative_checks import chunks_of, random_inputs, results
+    from helpers.relative_checks import chunks_of, random_inputs, results
     for name in ('IRPE product qkv', 'RelativePositionBias', 'SASARPE', 'QueryRelative1D'):
         encoding = examples.relative(name, (4, 6), head_dims=8, num_prefix_tokens=1)
         inputs = random_inputs(encoding, (4, 6), None, dtype=torch.float32)

@@ -3,8 +3,8 @@ import io
 
 import pytest
 import torch
+from helpers.tiny_backbones import BUILD
 from mmengine.analysis import get_model_complexity_info
-from tinybackbones import BUILD
 
 
 @pytest.fixture(scope='module')

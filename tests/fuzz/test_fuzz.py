@@ -13,9 +13,9 @@ from typing import Any
 import examples
 import pytest
 import torch
+from helpers.tiny_backbones import BUILD, flat
 from hypothesis import HealthCheck, Phase, given, note, seed, settings
 from hypothesis import strategies as st
-from tinybackbones import BUILD, flat
 
 from mmposenc import encodings
 from mmposenc.terminal.messages import describe

@@ -11,7 +11,7 @@ import mmposenc  # noqa: F401
 import pytest
 import timm
 import torch
-from concurrent_calls import in_threads
+from helpers.concurrent_calls import in_threads
 from timm.models import group_parameters
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.vision_transformer import VisionTransformer

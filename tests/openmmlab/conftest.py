@@ -2,7 +2,7 @@
 import logging
 
 import pytest
-from tinydata import make_coco
+from helpers.tiny_data import make_coco
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 pytest.importorskip('mmengine')
-from tinybackbones import randomize
+from helpers.tiny_backbones import randomize
 
 from mmposenc.openmmlab.necks import ConcatPyramid, SimpleFeaturePyramid  # noqa: E402
 

@@ -6,9 +6,9 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from running import configs
-from tinydata import make_coco, tiny_detector
-from tinytasks import classifier_config, segmentor_config
+from helpers.page_blocks import configs
+from helpers.tiny_data import make_coco, tiny_detector
+from helpers.tiny_tasks import classifier_config, segmentor_config
 
 from mmposenc.commands import usage
 

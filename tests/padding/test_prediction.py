@@ -5,14 +5,15 @@ import re
 from types import SimpleNamespace
 
 import pytest
-import tinyfamilies as families
 import torch
+from helpers import tiny_upstream as families
+from helpers.tiny_detr import short
+from helpers.tiny_upstream import FAMILIES, assert_batch_is_images, kept_out
 from mmdet.models import DetTTAModel
 from mmengine.config import ConfigDict
 from mmengine.registry import MODELS, DefaultScope
 from mmengine.runner.activation_checkpointing import turn_on_activation_checkpointing
 from mmengine.structures import PixelData
-from tinydetr import short
 from torch._dynamo.testing import CompileCounter
 
 from mmposenc.engine.training.compiling import compile_regions
@@ -20,34 +21,10 @@ from mmposenc.padding import keep_padding_out
 from mmposenc.padding.images import image_sizes, padded_as_alone
 
 PAIR = [(97, 122, 0), (128, 86, 1)]
-FAMILIES = [*families.DETECTORS, *families.SEGMENTORS]
 #: Each family on each backbone; without ``--all``, on one of them. (Two compute long.)
 PAIRS = [pytest.param(name, backbone, marks=(
     () if (i + j) % 3 == 0 and name not in ('SOLOv2', 'Mask R-CNN') else pytest.mark.slow))
          for i, name in enumerate(FAMILIES) for j, backbone in enumerate(families.BACKBONES)]
-
-
-def kept_out(name, backbone, **model):
-    """A model that padding is kept out of, on one of the backbones or on its own."""
-    built = (families.build(name, backbone, **model) if backbone in families.BACKBONES else
-             families.of_config(families.config_path(families.OWN[name])))
-    for cfg in (built.test_cfg or {}, *(part for part in (built.test_cfg or {}).values()
-                                        if isinstance(part, dict))):
-        if 'score_thr' in cfg:
-            # Random weights have no confident boxes; SOLO computes a mask for each.
-            cfg['score_thr'] = 0.6 if name == 'SOLOv2' else 0.0
-    if name == 'SOLOv2':
-        built.test_cfg.update(nms_pre=50, max_per_img=20)
-        built.mask_head.test_cfg = built.test_cfg
-    return keep_padding_out(built)
-
-
-def assert_batch_is_images(model, pair):
-    """What a batch gives for its images is what each gives alone, with 1e3 in the padding."""
-    with torch.no_grad():
-        batched = model(**families.batch(model, pair, junk=1e3), mode='predict')
-        for image, found in zip(pair, batched, strict=True):
-            families.assert_same(model(**families.batch(model, [image]), mode='predict')[0], found)
 
 
 @pytest.mark.parametrize(('name', 'backbone'), PAIRS)

@@ -4,8 +4,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from running import ROOT, all_pages, blocks, commands, configs, run_page
-from training import load, train
+from helpers.page_blocks import ROOT, all_pages, blocks, commands, configs, run_page
+from helpers.page_training import load, train
 
 from mmposenc.class_index import CLASSES
 from mmposenc.commands import COMMANDS

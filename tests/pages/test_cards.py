@@ -2,7 +2,7 @@
 import re
 
 import pytest
-from running import ROOT
+from helpers.page_blocks import ROOT
 
 from mmposenc.encodings import ENCODINGS, CombinedRPE
 

@@ -1,8 +1,8 @@
 """The example of CONTRIBUTING.md does what the page says."""
 import pytest
 from formulas import by_distance
-from relative_checks import GRIDS, check_formula, check_implementations
-from running import run_page
+from helpers.page_blocks import run_page
+from helpers.relative_checks import GRIDS, check_formula, check_implementations
 
 
 @pytest.fixture(scope='module')

@@ -1,8 +1,8 @@
 """docs/convert-data.md: labels of labelme, through YOLO's, become a data set."""
 import json
 
+from helpers.page_blocks import inside, run_page
 from PIL import Image
-from running import inside, run_page
 
 from mmposenc.commands.prepare import main
 

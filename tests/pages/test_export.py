@@ -4,9 +4,9 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from helpers.page_blocks import commands, inside, run_page
+from helpers.scripts import NARROW
 from PIL import Image
-from running import commands, inside, run_page
-from scripts import NARROW
 
 from mmposenc.commands.export import main, parse_args
 from mmposenc.engine.config.models import build_model

@@ -1,7 +1,6 @@
 """docs/plain-pytorch.md runs where torch is all there is, and its cross-attention is a loop's."""
 import pytest
-from scripts import ROOT
-from test_torch_alone import run_alone
+from helpers.torch_alone import run_alone
 
 PAGE = 'docs/plain-pytorch.md'
 
@@ -10,7 +9,6 @@ PAGE = 'docs/plain-pytorch.md'
 def test_with_torch_alone(tmp_path):
     run_alone(f"""
 from pathlib import Path
-sys.path.insert(0, {str(ROOT / 'tests' / 'pages')!r})
-from running import run_page
+from helpers.page_blocks import run_page
 run_page({PAGE!r}, Path({str(tmp_path)!r}))
 """)

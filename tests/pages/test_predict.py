@@ -3,9 +3,9 @@ tests/commands/test_predict.py."""
 import shutil
 
 import pytest
-from running import commands, inside, run_page
-from tinydata import detector_config, make_coco
-from tinyweights import saved
+from helpers.page_blocks import commands, inside, run_page
+from helpers.tiny_data import detector_config, make_coco
+from helpers.untrained_weights import saved
 
 from mmposenc.commands import main
 

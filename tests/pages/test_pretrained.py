@@ -3,8 +3,8 @@ import re
 
 import pytest
 import torch
-from running import run_page
-from tinybackbones import randomize
+from helpers.page_blocks import run_page
+from helpers.tiny_backbones import randomize
 
 from mmposenc.backbones import ViT, load_pretrained
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from browser import Browser, needs_browser
-from running import ROOT
+from helpers.headless_browser import Browser, needs_browser
+from helpers.page_blocks import ROOT
 
 from mmposenc import attention, backbones, checkpoint, detr, encodings, functional
 from mmposenc.class_index import CLASSES

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from running import run_page
+from helpers.page_blocks import run_page
 
 PAGE = 'docs/trainers.md'
 TRAINERS = ('transformers', 'accelerate', 'lightning')

@@ -2,9 +2,9 @@
 import json
 
 import pytest
-from running import commands, inside, run_page
-from scripts import NARROW, named
-from tinydata import make_trees
+from helpers.page_blocks import commands, inside, run_page
+from helpers.scripts import NARROW, named
+from helpers.tiny_data import make_trees
 
 from mmposenc.commands import main
 

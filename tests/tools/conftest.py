@@ -3,8 +3,8 @@ import itertools
 from pathlib import Path
 
 import pytest
-from scripts import load_tool
-from tinydata import tiny_detector
+from helpers.scripts import load_tool
+from helpers.tiny_data import tiny_detector
 
 
 def call(main):

@@ -1,7 +1,7 @@
 """browse_dataset.py on a detector."""
 import numpy as np
+from helpers.tiny_data import read_annotations
 from PIL import Image
-from tinydata import read_annotations
 
 
 def test_pictures_show_what_the_network_gets(detector, browse, tmp_path, capsys) -> None:

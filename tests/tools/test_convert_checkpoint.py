@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from golden import load_golden
-from golden_backbones import CASES
-from scripts import load_tool
+from helpers.golden_backbones import CASES
+from helpers.golden_files import load_golden
+from helpers.scripts import load_tool
 
 from mmposenc.checkpoint import convert, read_checkpoint
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from scopes import scope_fixture
-from scripts import load_tool, named
-from tinydata import tiny_detector
+from helpers.default_scope import scope_fixture
+from helpers.scripts import load_tool, named
+from helpers.tiny_data import tiny_detector
 
 pytest.importorskip('mmdet')
 scope = scope_fixture('mmdet')
@@ -25,7 +25,7 @@ def train(config: Path, name: str) -> tuple[dict, tuple[int, ...]]:
 
 
 def test_heads_train_from_kept_features(tmp_path, monkeypatch) -> None:
-    """That features are the backbone's: tests/engine/test_feature_cache.py."""
+    """That features are the backbone's: tests/engine/training/test_feature_cache.py."""
     monkeypatch.chdir(tmp_path)
     config = tiny_detector(tmp_path)
     with open(config, 'a') as file:

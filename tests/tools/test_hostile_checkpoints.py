@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 import torch
-from hostile import Call
+from helpers.hostile_pickle import Call
+from helpers.scripts import load_tool, run_python
 from mmengine.registry import MODELS, DefaultScope
-from scripts import load_tool, run_python
 
 import mmposenc  # noqa: F401  (importing it makes mmengine's loading safe)
 from mmposenc.checkpoint import read_checkpoint

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.tiny_tasks import classifier_config, segmentor_config
 from PIL import Image
-from tinytasks import classifier_config, segmentor_config
 
 
 def trained(root: Path, train, write, checkpoint: str, *options: str) -> dict[str, Path]:

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.scripts import run_python
+from helpers.tiny_data import tiny_detector
 from PIL import Image
-from scripts import run_python
-from tinydata import tiny_detector
 
 import mmposenc  # noqa: F401  (before mmdet)
 

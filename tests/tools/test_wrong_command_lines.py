@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from helpers.scripts import load_tool
+from helpers.tiny_tasks import classifier_config
+from helpers.untrained_weights import saved
 from mmengine.logging import MMLogger
 from mmengine.registry import DefaultScope
 from PIL import Image
-from scripts import load_tool
-from tinytasks import classifier_config
-from tinyweights import saved
 
 from mmposenc.commands import main
 from mmposenc.lab.compare.running import schedule

@@ -1,7 +1,7 @@
 """What ContextPool is compared with, against the loop and by counting."""
 import pytest
 import torch
-from pooling_checks import loop, make
+from helpers.pooling_loops import loop, make
 
 from mmposenc.functional.pooling import ablations, kernels
 from mmposenc.functional.pooling.ablations import global_mean, nonlocal_pool, random_mean

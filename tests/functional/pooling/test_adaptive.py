@@ -3,7 +3,7 @@ import math
 
 import pytest
 import torch
-from pooling_checks import GRIDS, loop, make
+from helpers.pooling_loops import GRIDS, loop, make
 
 from mmposenc.functional import context_pool, context_pool_error_bound
 from mmposenc.functional.pooling import adaptive, kernels

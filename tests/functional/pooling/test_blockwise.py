@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from pooling_checks import loop, make
+from helpers.pooling_loops import loop, make
 
 from mmposenc.functional import context_pool
 from mmposenc.functional.pooling import partition

@@ -5,9 +5,9 @@ import signal
 
 import numpy as np
 import pytest
+from helpers.tiny_data import read_annotations
 from mmengine.registry import DATASETS, TRANSFORMS
 from PIL import Image
-from tinydata import read_annotations
 
 import mmposenc  # noqa: F401
 

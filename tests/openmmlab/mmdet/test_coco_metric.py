@@ -5,10 +5,10 @@ import os
 
 import pytest
 import torch
+from helpers.default_scope import scope_fixture
+from helpers.tiny_data import make_coco, read_annotations
+from helpers.tiny_run import runner
 from mmengine.registry import DATASETS, METRICS, DefaultScope
-from scopes import scope_fixture
-from tinydata import make_coco, read_annotations
-from tinyrunner import runner
 
 import mmposenc  # noqa: F401
 from mmposenc.engine.config.nodes import checked

@@ -1,7 +1,7 @@
 """CP-ResNet: upstream without ContextPool, and what stands where with it."""
 import pytest
 import torch
-from tinybackbones import randomize
+from helpers.tiny_backbones import randomize
 
 pytest.importorskip('mmpretrain', reason='CPResNet is a subclass of its ResNet')
 from mmengine.registry import DefaultScope  # noqa: E402

@@ -4,8 +4,8 @@ import signal
 
 import numpy as np
 import pytest
+from helpers.default_scope import scope_fixture
 from PIL import Image
-from scopes import scope_fixture
 
 import mmposenc  # noqa: F401
 from mmposenc.openmmlab.datasets.label_maps import check_pairs, label_problem

@@ -4,11 +4,11 @@ from __future__ import annotations
 import copy
 
 import pytest
-import tinymodels
 import torch
+from helpers import shrunk_configs
+from helpers.default_scope import scope_fixture
+from helpers.shrunk_configs import shrink
 from mmengine.model.utils import revert_sync_batchnorm
-from scopes import scope_fixture
-from tinymodels import shrink
 
 import mmposenc  # noqa: F401  (before mmseg)
 from mmposenc.engine import load_config
@@ -26,7 +26,7 @@ def build(name='pvt-peg', **test_cfg):
     cfg.model.backbone.update(mask_padding=True, drop_path_rate=0.0)
     cfg.model.data_preprocessor.update(size=None, size_divisor=32, test_cfg=dict(size_divisor=32))
     cfg.model.test_cfg.update(test_cfg)
-    return revert_sync_batchnorm(tinymodels.build(cfg)).eval()
+    return revert_sync_batchnorm(shrunk_configs.build(cfg)).eval()
 
 
 def items(sizes=SIZES):

@@ -4,10 +4,10 @@ import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 # isort: split
 import pytest
 import torch
+from helpers.tiny_backbones import flat, randomize
+from helpers.upstream_configs import drop_in, upstream
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
-from tinybackbones import flat, randomize
-from upstream_configs import drop_in, upstream
 
 from mmposenc.engine.config.models import load_weights
 from mmposenc.engine.variants.insertion import find_insertion

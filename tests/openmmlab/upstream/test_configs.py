@@ -9,11 +9,11 @@ import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 # isort: split
 import pytest
 import torch
+from helpers.tiny_backbones import randomize
+from helpers.upstream_configs import DROP_INS, backbones, drop_in, folder, nodes, upstream
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
-from tinybackbones import randomize
 from torch.utils._pytree import tree_leaves
-from upstream_configs import DROP_INS, backbones, drop_in, folder, nodes, upstream
 
 from mmposenc.backbones import load_pretrained
 from mmposenc.checkpoint.encoding_names import SLOTS

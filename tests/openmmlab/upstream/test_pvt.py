@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-from golden import load_golden
+from helpers.golden_files import load_golden
+from helpers.upstream_configs import upstream
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
-from upstream_configs import upstream
 
 from mmposenc import encodings
 from mmposenc.backbones import PVT, load_pretrained

@@ -6,9 +6,9 @@ import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 # isort: split
 import pytest
 import torch
+from helpers.tiny_backbones import randomize
+from helpers.upstream_configs import DROP_INS, drop_in, upstream
 from mmengine.registry import DefaultScope
-from tinybackbones import randomize
-from upstream_configs import DROP_INS, drop_in, upstream
 
 from mmposenc.backbones import load_pretrained
 from mmposenc.encodings import IRPE, PEG, LearnedPositionEmbedding

@@ -20,7 +20,7 @@ LETTER = 7.6  # width of a digit, at the most
 FRAME = dict(width=WIDTH, height=HEIGHT, right=WIDTH - RIGHT, top=TOP, bottom=HEIGHT - BOTTOM)
 #: Points that share an x are drawn side by side, over so many units.
 DODGE = 16
-#: Of light and dark pages; distinct with any colour vision (tests/comparison/test_charts.py).
+#: Of light and dark pages; distinct with any colour vision (tests/lab/compare/test_charts.py).
 COLORS = (('#4d2bf2', '#775efd'), ('#bf7f04', '#cf9a21'), ('#156452', '#11a398'),
           ('#8e239e', '#b98beb'), ('#000832', '#c8ffc4'), ('#5b4d00', '#fbef16'),
           ('#0f8eff', '#7affff'), ('#390000', '#b84f3a'))

@@ -1,0 +1,194 @@
+"""--data: a config of another data set trains on a prepared folder."""
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from helpers.scripts import load_tool
+from helpers.tiny_data import detector_config, make_coco
+from helpers.tiny_tasks import picture
+from mmengine.registry import DATASETS, DefaultScope
+
+from mmposenc.engine import browse, load_config
+from mmposenc.engine.config.checks import check_num_classes
+from mmposenc.engine.config.data import use_data
+from mmposenc.engine.config.nodes import data_sets, heads_of, pipelines
+from mmposenc.engine.config.options import read_config
+from mmposenc.engine.prepare.own import prepare_own
+
+PHASES = ('train', 'val', 'test')
+NAMES = ['square', 'disc', 'ring']
+
+
+def labelled(root: Path, kind: str, parts: tuple[str, ...] = ()) -> Path:
+    """A folder as ``prepare --from`` makes it, of four pictures with one of three classes each."""
+    source = root / 'source'
+    for i, part in enumerate([*parts, 'train', 'val', 'train', 'val']):
+        suffix = ('jpg', 'PNG')[i // 2 % 2]
+        labels = picture(source / 'images' / part / f'p{i}.{suffix}', i)
+        place = source / 'labels' / part / f'p{i}'
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if kind == 'masks':
+            from PIL import Image
+            Image.fromarray(labels * 2).save(f'{place}.png')
+        else:
+            Path(f'{place}.txt').write_text(f'{i % 3} 0.375 0.5 0.5 0.5\n')
+    prepare_own(kind, source, root / 'mine', NAMES, log=lambda line: None)
+    return root / 'mine'
+
+
+def folders_of_classes(root: Path) -> Path:
+    for i, part in enumerate(('train', 'val') * 3):
+        picture(root / 'mine' / part / NAMES[i // 2] / f'p{i}.{("png", "webp", "TIFF")[i // 2]}', i)
+    return root / 'mine'
+
+
+@pytest.mark.parametrize('config, kind', [
+    ('detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees.py', 'yolo'),  # in a RepeatDataset
+    ('detection/small/dino_r18-w16_1xb4-15e_bccd.py', 'yolo'),
+    ('segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py', 'masks'),
+    ('segmentation/small/linear_vit-s14_1xb4-10e_nuclei-448x448.py', 'masks'),
+    ('classification/small/deit-micro-peg_1xb32-40e_mnist5k.py', 'folders'),
+    ('classification/cpvt/cpvt-s-0-5-gap_8xb128_in1k.py', 'folders')])
+def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
+    cfg = load_config(f'mmposenc::{config}')
+    folder = folders_of_classes(tmp_path) if kind == 'folders' else labelled(tmp_path, kind)
+    if kind == 'masks':
+        pipelines(cfg, 'train')[0][1].reduce_zero_label = True
+    use_data(cfg, str(folder))
+    assert 'reduce_zero_label' not in str(pipelines(cfg, 'train'))
+    assert {head.num_classes for _, head in heads_of(cfg)} == {3}
+    check_num_classes(cfg, PHASES)
+    for phase in PHASES:  # visualizers stop at a colour that is a list
+        *_, (_, node) = data_sets(cfg, phase)
+        assert [type(colour) for colour in node.metainfo.palette] == [tuple] * 3
+    expected = sorted(NAMES) if kind == 'folders' else NAMES
+    for phase, part in zip(PHASES, ('train', 'val', 'val'), strict=True):
+        *_, (_, node) = data_sets(cfg, phase)
+        with DefaultScope.overwrite_default_scope(cfg.default_scope):
+            built = DATASETS.build(node)
+        built.full_init()
+        assert list(built.metainfo['classes']) == expected
+        paths = [built.get_data_info(i)['img_path'] for i in range(len(built))]
+        assert len(paths) == (3 if kind == 'folders' else 2)
+        assert all(Path(path).is_file() and part in path for path in paths)
+        with DefaultScope.overwrite_default_scope(cfg.default_scope):
+            sample = built[0]
+        channels = cfg.model.backbone.get('in_channels', 3)
+        assert sample['inputs'].shape[0] == channels and sample['data_samples'].img_path == paths[0]
+    if kind == 'yolo':
+        boxes = [each['bbox'] for i in range(2) for each in built.get_data_info(i)['instances']]
+        assert boxes == [[4, 8, 20, 24]] * 2
+        file = str(folder / 'val.json')
+        assert cfg.val_evaluator.ann_file == cfg.test_evaluator.ann_file == file
+    if kind == 'folders':
+        assert max(cfg.val_evaluator.topk) <= 3
+
+
+UNIFORM, OWN = [1.0] * 150, [0.5 + i / 200 for i in range(150)]
+
+
+@pytest.mark.parametrize('weights, expected, said', [
+    ([*UNIFORM, 0.1], [1.0, 1.0, 1.0, 0.1], ''),  # the last is that of no object
+    (UNIFORM, [1.0] * 3, ''),
+    (OWN, None, 'loss_decode.1.class_weight: left out, its 150 weights are those of other'),
+    ([1.0, 2.0], [1.0, 2.0], '')])  # of something else than classes
+def test_weights_of_classes_in_a_head(tmp_path, capsys, weights, expected, said) -> None:
+    cfg = load_config('mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py')
+    cfg.model.decode_head.num_classes = 150
+    cfg.model.decode_head.loss_decode = [dict(type='DiceLoss'), dict(
+        type='CrossEntropyLoss', class_weight=weights, num_classes=150)]
+    use_data(cfg, str(labelled(tmp_path, 'masks')))
+    loss = cfg.model.decode_head.loss_decode[1]
+    assert loss.get('class_weight') == expected and loss.num_classes == 3
+    assert said in capsys.readouterr().out
+
+
+def test_one_of_several_processes_prints_the_classes(tmp_path, capsys, monkeypatch) -> None:
+    folder = str(labelled(tmp_path, 'masks'))
+    for rank, lines in (('0', 1), ('1', 0)):
+        monkeypatch.setenv('RANK', rank)
+        use_data(load_config('mmposenc::segmentation/small/'
+                             'fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py'), folder)
+        assert capsys.readouterr().out.count(f'{folder}: classes') == lines
+
+
+def test_weights_of_as_many_classes_stay(tmp_path) -> None:
+    cfg = load_config('mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py')
+    cfg.model.decode_head.update(num_classes=3, loss_decode=dict(class_weight=[1.0, 2.0, 3.0]))
+    use_data(cfg, str(labelled(tmp_path, 'masks')))
+    assert cfg.model.decode_head.loss_decode.class_weight == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize('command', ['browse', 'predict', 'export', 'inspect', 'train', 'test'])
+def test_commands_take_it(tmp_path, command) -> None:
+    config = detector_config(tmp_path / 'tiny.py', make_coco(tmp_path / 'other'))
+    words = {'browse': ['--output-dir', 'x'], 'predict': ['weights.pth', '--out', 'x'],
+             'export': ['weights.pth', 'x.onnx'], 'inspect': ['weights.pth'], 'train': [],
+             'test': ['weights.pth']}[command]
+    source = ['photo.jpg'] if command == 'predict' else []
+    args = import_module(f'mmposenc.commands.{command}').parse_args(
+        [*source, str(config), *words, '--data', str(labelled(tmp_path, 'yolo'))])
+    cfg = read_config(args)
+    assert cfg.model.bbox_head.num_classes == 3
+    assert cfg.test_dataloader.dataset.data_root == f'{tmp_path}/mine/'
+
+
+def test_boxes_are_drawn_in_the_colours_of_a_config_that_was_written(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = detector_config(tmp_path / 'tiny.py', make_coco(tmp_path / 'other'))
+    cfg = load_config(str(config))
+    use_data(cfg, str(labelled(tmp_path, 'yolo')))
+    for number, colours in enumerate((None, [[255, 0, 0], [0, 255, 0], [0, 0, 255]])):
+        for phase in PHASES:
+            *_, (_, node) = data_sets(cfg, phase)
+            if colours:  # as a user may write them
+                node.metainfo.palette = colours
+        cfg.dump(f'written{number}.py')
+        written = browse(load_config(f'written{number}.py'), f'pictures{number}')
+        assert len(written) == 2 and all(path.is_file() for path in written)
+
+
+def test_a_part_to_test_with_is_taken(tmp_path) -> None:
+    cfg = load_config('mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_bccd.py')
+    folder = labelled(tmp_path, 'yolo', ('test',))
+    use_data(cfg, str(folder))
+    assert cfg.test_evaluator.ann_file == str(folder / 'test.json')
+    assert cfg.val_evaluator.ann_file == str(folder / 'val.json')
+    assert cfg.val_dataloader.dataset.ann_file == 'val.json'
+
+
+@pytest.mark.parametrize('name, text, said', [
+    ('val.json', None, 'val not found; mmdet needs train.json and val.json with'),
+    ('val.json', '{}', 'does not name the classes'),
+    ('val.json', '{"categories": [{"id": 1, "name": "other"}]}', "the classes of val are ['other'"),
+    ('left', '', 'model has no num_classes to fill in')])
+def test_what_cannot_be_filled_in_is_refused(tmp_path, name, text, said) -> None:
+    folder = labelled(tmp_path, 'yolo')
+    (folder / name).unlink(missing_ok=True)
+    if text is not None:
+        (folder / name).write_text(text)
+    config = ('mask2former/mask2former_r50_8xb2-lsj-50e_coco' if name == 'left' else
+              'small/retinanet_pvt-micro-peg_fpn_1xb4-12e_bccd')
+    with pytest.raises(ValueError) as error:
+        use_data(load_config(f'mmposenc::detection/{config}.py'), str(folder))
+    assert said in str(error.value)
+
+
+def test_a_hidden_folder_is_no_class(tmp_path) -> None:
+    (folders_of_classes(tmp_path) / 'train' / '.cache').mkdir()
+    cfg = load_config('mmposenc::classification/small/deit-micro-peg_1xb32-40e_mnist5k.py')
+    with pytest.raises(ValueError, match='train/.cache is a hidden folder, which would be a class'):
+        use_data(cfg, str(tmp_path / 'mine'))
+
+
+@pytest.mark.slow
+def test_it_trains_and_tests(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = detector_config(tmp_path / 'tiny.py', make_coco(tmp_path / 'other'))
+    folder = labelled(tmp_path, 'yolo')
+    options = [str(config), '--data', str(folder), '--work-dir', 'work']
+    load_tool('train').main([*options, '--cfg-options', 'train_dataloader.batch_size=1'])
+    assert 'mine: classes square, disc, ring' in capsys.readouterr().out
+    load_tool('test').main([str(config), 'work/epoch_1.pth', *options[1:], '--show-dir', 'drawn',
+                            '--cfg-options', 'model.test_cfg.score_thr=0'])
+    assert list(Path('work').glob('*/*.json')) and len(list(Path('drawn').iterdir())) == 2

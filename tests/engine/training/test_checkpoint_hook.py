@@ -1,0 +1,182 @@
+"""Checkpoints survive kills, full disks and other trainings."""
+import contextlib
+import errno
+import os
+import signal
+import time
+
+import pytest
+from helpers import tiny_run
+from mmengine.fileio import LocalBackend
+
+from mmposenc.checkpoint import load_checkpoint
+from mmposenc.engine import CheckpointHook, Runner
+from mmposenc.engine.training.checkpoints import latest_checkpoint
+from mmposenc.engine.training.lock import WorkDirLock, check_unlocked
+
+
+def runner(work_dir, epochs: int = 3, resume: bool = False, **hook) -> Runner:
+    return tiny_run.runner(work_dir, epochs, resume=resume, default_hooks=dict(
+        checkpoint=dict(type='CheckpointHook', interval=1, **hook)))
+
+
+def files(folder) -> list[str]:
+    return sorted(path.name for path in folder.glob('*.pth*'))
+
+
+def test_the_old_file_goes_after_the_new_one_is_there(tmp_path, monkeypatch) -> None:
+    seen, remove = [], LocalBackend.remove
+
+    def spy(self, path):
+        seen.append(files(tmp_path))
+        remove(self, path)
+    monkeypatch.setattr(LocalBackend, 'remove', spy)
+    run = runner(tmp_path, max_keep_ckpts=1)
+    run.train()
+    assert any(type(hook) is CheckpointHook for hook in run.hooks)
+    assert seen == [['epoch_1.pth', 'epoch_2.pth'], ['epoch_2.pth', 'epoch_3.pth']]
+    assert files(tmp_path) == ['epoch_3.pth']
+
+
+def test_a_better_checkpoint_replaces_the_best_one_after_it_is_there(tmp_path, monkeypatch) -> None:
+    run = runner(tmp_path, epochs=1, save_best='acc')
+    run.train()
+    hook = next(hook for hook in run.hooks if type(hook) is CheckpointHook)
+    hook.after_val_epoch(run, {'acc': 0.5})
+    first = hook.best_ckpt_path
+    run.train_loop._epoch = 2
+    monkeypatch.setattr(Runner, 'save_checkpoint', lambda *args, **kwargs: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        hook.after_val_epoch(run, {'acc': 0.75})
+    assert first and load_checkpoint(first)
+    monkeypatch.undo()
+    hook.best_ckpt_path = first
+    hook.after_val_epoch(run, {'acc': 0.875})
+    assert [name for name in files(tmp_path) if name.startswith('best')] == ['best_acc_epoch_2.pth']
+
+
+def test_a_full_disk_ends_the_run_with_one_line_and_the_old_file(tmp_path, monkeypatch) -> None:
+    put = LocalBackend.put
+
+    def full(self, data, name):
+        if 'epoch_2' in str(name) or 'interrupted' in str(name):
+            put(self, data[:100], name)
+            raise OSError(errno.ENOSPC, 'No space left on device')
+        put(self, data, name)
+    monkeypatch.setattr(LocalBackend, 'put', full)
+    with pytest.raises(OSError, match=r'epoch_2\.pth cannot be .*: No space .*--resume') as error:
+        runner(tmp_path, max_keep_ckpts=1).train()
+    assert '\n' not in str(error.value)
+    assert files(tmp_path) == ['epoch_1.pth']
+    assert latest_checkpoint(tmp_path) == str(tmp_path / 'epoch_1.pth')
+
+
+def test_what_a_killed_write_left_is_removed(tmp_path) -> None:
+    (tmp_path / 'epoch_7.pth.partial').write_bytes(b'half')
+    runner(tmp_path, epochs=1).train()
+    assert files(tmp_path) == ['epoch_1.pth']
+
+
+def test_an_old_file_that_a_kill_kept_goes_after_the_resume(tmp_path, monkeypatch) -> None:
+    class Kill(BaseException):
+        pass
+
+    def kill(self, path):
+        raise Kill
+    monkeypatch.setattr(LocalBackend, 'remove', kill)
+    with pytest.raises(Kill):
+        runner(tmp_path, max_keep_ckpts=1).train()
+    assert files(tmp_path) == ['epoch_1.pth', 'epoch_2.pth']
+    monkeypatch.undo()
+    (tmp_path / 'epoch_0.pth').write_text('of somebody else')
+    runner(tmp_path, max_keep_ckpts=1, resume=True).train()
+    assert files(tmp_path) == ['epoch_0.pth', 'epoch_3.pth']
+
+
+def test_an_error_saves_the_last_complete_iteration(tmp_path) -> None:
+    run = runner(tmp_path)
+    forward, calls = run.model.forward, []
+
+    def fails(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 4:
+            raise MemoryError('too little of it')
+        return forward(*args, **kwargs)
+    run.model.forward = fails
+    with pytest.raises(MemoryError):
+        run.train()
+    assert latest_checkpoint(tmp_path) == str(tmp_path / 'interrupted.pth')
+    meta = load_checkpoint(tmp_path / 'interrupted.pth')['meta']
+    assert (meta['epoch'], meta['iter'], meta['data']) == (1, 3, {'epoch': 1, 'batch': 1})
+
+
+def test_a_second_training_in_the_directory_is_refused(tmp_path) -> None:
+    lock = WorkDirLock(tmp_path)
+    with pytest.raises(ValueError, match='work_dir=.* process [0-9]+ on .* trains there'):
+        runner(tmp_path, epochs=1).train()
+    if not (other := os.fork()):
+        try:
+            check_unlocked(tmp_path)
+        except ValueError:
+            os._exit(0)
+        finally:
+            os._exit(1)  # it was not refused
+    assert os.waitpid(other, 0)[1] == 0
+    lock.release()
+    check_unlocked(tmp_path)
+    runner(tmp_path, epochs=1).train()
+    check_unlocked(tmp_path)
+
+
+def test_looking_disturbs_nobody(tmp_path) -> None:
+    """Two processes that look all the time, and one that takes the lock and lets go."""
+    WorkDirLock(tmp_path).release()
+
+    def looker() -> int:
+        if child := os.fork():
+            return child
+        signal.alarm(60)
+        while True:
+            with contextlib.suppress(ValueError):
+                check_unlocked(tmp_path)
+    lookers = [looker(), looker()]
+    try:
+        time.sleep(0.1)
+        for _ in range(150):
+            WorkDirLock(tmp_path).release()
+    finally:
+        for looker in lookers:
+            os.kill(looker, signal.SIGKILL)
+            os.waitpid(looker, 0)
+
+
+def test_a_worker_that_outlives_a_killed_training_does_not_hold_its_lock(tmp_path) -> None:
+    reading, writing = os.pipe()
+    training = os.fork()
+    if not training:
+        lock = WorkDirLock(tmp_path)
+        if worker := os.fork():
+            os.write(writing, str(worker).encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(60)
+        os._exit(lock is None)
+    worker = int(os.read(reading, 20))
+    os.waitpid(training, 0)
+    os.kill(worker, 0)  # it is there
+    time.sleep(0.1)  # until it has let go of what it inherited
+    check_unlocked(tmp_path)
+    os.kill(worker, signal.SIGKILL)
+
+
+def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch) -> None:
+    said = []
+    monkeypatch.setattr('mmposenc.engine.training.lock.print_log',
+                        lambda text, *_: said.append(text))
+    for number in (errno.ENOLCK, errno.ENOSYS):
+        def no_locks(*_, number=number):
+            raise OSError(number, 'no locks')
+        monkeypatch.setattr('fcntl.flock', no_locks)
+        lock = WorkDirLock(tmp_path)
+        check_unlocked(tmp_path)
+        assert 'its file system has no locks' in said.pop() and not said
+        lock.release()

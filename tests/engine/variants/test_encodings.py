@@ -1,0 +1,325 @@
+"""Entries by name, sum, file and class, put into the configs of all tasks."""
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import tiny_detr
+from helpers.tiny_tasks import classifier_config, segmentor_config
+from mmengine.config import Config, ConfigDict
+from mmengine.optim import build_optim_wrapper
+from mmengine.registry import MODELS, init_default_scope
+
+from mmposenc import engine
+from mmposenc.encodings import ENCODINGS, IRPE, CombinedRPE
+from mmposenc.encodings.build import listed
+from mmposenc.engine.config.models import build_model
+from mmposenc.engine.variants.applying import apply, check_builds, check_fits
+from mmposenc.engine.variants.encodings import NAMES, Entry, read_entries
+from mmposenc.engine.variants.insertion import build_backbone
+from mmposenc.openmmlab.mmdet.detr.positions import take_absolute
+
+CLASSIFICATION = 'mmposenc::classification/'
+DEIT = CLASSIFICATION + 'small/deit-micro-none_1xb32-40e_mnist5k.py'
+PVT = CLASSIFICATION + 'small/pvt-micro-peg_1xb32-40e_mnist5k.py'
+SWIN = CLASSIFICATION + 'swin/swin-t_8xb128_in1k.py'
+RESNET = CLASSIFICATION + 'context_pool/cp-resnet-44_1xb128_cifar10.py'
+#: Of CONTRIBUTING.md.
+ALIBI = (Path(__file__).parents[3] / 'CONTRIBUTING.md').read_text().split('```python\n')[1].split(
+    '```')[0]
+
+
+def entry(word: str) -> Entry:
+    return read_entries([word])[0]
+
+
+def test_every_encoding_has_words_of_its_own():
+    """All but CombinedRPE, which a sum becomes."""
+    words = [word for cls in set(ENCODINGS.values()) - {CombinedRPE}
+             for word in vars(cls)['variants']]
+    assert sorted(words) == sorted(NAMES.keys() - {'none'})
+    labels = [label for label, _ in NAMES.values()]
+    assert len(set(labels)) == len(labels)
+
+
+def test_a_sum_is_a_token_encoding_and_a_relative_one():
+    found = entry('peg+irpe-k')
+    assert found.label == 'PEG + iRPE on keys' and found.slug == 'peg+irpe-k'
+    assert found.changes == dict(
+        pos_encoding=dict(type='mmposenc.PEG'), positions=None, rel_pos_sharing='layer', cfg={},
+        rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='k'))
+    assert entry('peg').changes == dict(
+        pos_encoding=dict(type='mmposenc.PEG'), positions=None, cfg={})
+    none, alone = entry('none'), entry('none+peg')
+    assert (none.label, alone.label) == ('none', 'PEG alone')
+    assert alone.changes == {**none.changes, 'pos_encoding': dict(type='mmposenc.PEG')} == dict(
+        pos_encoding=dict(type='mmposenc.PEG'), positions=None, rel_pos_encoding=None,
+        rel_pos_sharing='layer', cfg={})
+    assert entry('learned+peg').changes['pos_encoding'] == [
+        dict(type='mmposenc.LearnedPositionEmbedding'), dict(type='mmposenc.PEG')]
+    assert entry('irpe-k+sasa').changes['rel_pos_encoding'] == [
+        dict(type='mmposenc.IRPE', rpe_on='k'), dict(type='mmposenc.SASARPE')]
+
+
+@pytest.mark.parametrize(('words', 'said'), [
+    (['peg', 'peg+pegg'], "--encodings 'peg\\+pegg': there is no encoding 'pegg'; did you mean"),
+    (['none+keep'], "'none' takes away what 'keep' keeps"),
+    ([], 'name at least one'),
+    (['math.sqrt'], "math has no class 'sqrt'"),
+    (['no_such.py:ALiBi'], "--encodings '.*: there is no file '.*no_such.py'"),
+    (['peg/x'], "no encoding 'peg/x'"),
+])
+def test_bad_words(words, said):
+    """Others are in tests/tools/test_wrong_command_lines.py."""
+    with pytest.raises((ValueError, FileNotFoundError), match=said):
+        read_entries(words)
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_file_has_entries_with_options(tmp_path):
+    write(tmp_path / 'own.py', ALIBI)
+    found = read_entries([write(tmp_path / 'my.yaml', """
+- name: peg-k5
+  label: PEG, 5x5
+  pos_encoding: {type: mmposenc.PEG, kernel_size: 5}
+  positions: [0, 1]
+- name: gap
+  pos_encoding: peg
+  rel_pos_encoding: [irpe-k, {type: 'own.py:ALiBi'}]
+  rel_pos_sharing: stage
+  cfg: {model.backbone.pool: gap}
+""")])
+    assert [each.label for each in found] == ['PEG, 5x5', 'gap']
+    assert found[0].changes['pos_encoding'] == dict(type='mmposenc.PEG', kernel_size=5)
+    assert found[0].changes['positions'] == [0, 1]
+    summed = found[1].changes['rel_pos_encoding']
+    # A path is looked for from the file's folder, and is whole in the config.
+    assert summed[1] == dict(type=f'{tmp_path / "own.py"}:ALiBi')
+    backbone = apply(engine.load_config(DEIT), found[1]).model.backbone
+    assert backbone.pool == 'gap' and backbone.rel_pos_sharing == 'stage'
+
+
+@pytest.mark.parametrize(('text', 'said'), [
+    ('- nam: x', 'name=None must be a text'),
+    ('name: x\npos_encoding: {type: mmposenc.PEGG}', "no type 'mmposenc.PEGG'; did you mean 'PEG'"),
+    ('name: x\npos_encoding: {kernel_size: 5}', 'must be a name, or have a type'),
+    ('name: x\npos_encoding: irpe-k', 'give it as rel_pos_encoding'),
+    ('name: x\nrel_pos_encoding: none', 'is no encoding'),
+    ('name: x\npositions: [0]', r'positions=\[0\] without a pos_encoding'),
+    ('name: x\npos_encoding: peg\npositions: first', "positions='first' must be 'every', or"),
+    ('name: x\nrel_pos_sharing: some', "rel_pos_sharing='some' must be one of"),
+    ('name: x\ncfg: [a]', 'must map dotted keys'),
+    ('[{name: "peg 5"}, {name: "peg:5"}]', "folders of one name, 'peg-5'"),
+    ('name: x\ncfg: {modell.backbone.pool: gap}',
+     "'x'.* cfg modell.backbone.pool: .*did you mean 'model'"),
+    ('[', 'is no YAML'),
+])
+def test_bad_files(tmp_path, text, said):
+    with pytest.raises(ValueError, match=said):
+        for each in read_entries([write(tmp_path / 'my.yaml', text)]):
+            check_fits(engine.load_config(DEIT), each, [1])
+
+
+def test_only_the_encodings_of_a_backbone_change():
+    base = engine.load_config(PVT)
+    before = base.to_dict()
+    found = apply(base, entry('irpe-k'))
+    assert base.to_dict() == before
+    backbone = found.model.backbone
+    assert backbone.pos_encoding == dict(type='mmposenc.PEG')  # of the other argument
+    assert backbone.rel_pos_encoding == dict(type='mmposenc.IRPE', rpe_on='k')
+    backbone = apply(base, entry('none+irpe-k')).model.backbone
+    assert backbone.pos_encoding is None and backbone.positions is None
+    back = found.to_dict()
+    for key in ('rel_pos_encoding', 'rel_pos_sharing'):
+        back['model']['backbone'].pop(key)
+        before['model']['backbone'].pop(key, None)
+    assert back == before
+
+
+def test_the_encodings_of_swin_and_of_archs_are_replaced():
+    swin = apply(engine.load_config(SWIN), entry('none')).model.backbone
+    assert swin.rel_pos_encoding is None
+    # Windows have one size: what fills some of them up must not resize their table.
+    both = build_backbone(apply(engine.load_config(SWIN), entry('swin-bias+irpe-k')))
+    table, irpe = both.stages[0].blocks[0].attn.w_msa.rel_pos_encoding.encodings
+    assert isinstance(irpe, IRPE) and table.resize is None
+    assert NAMES['swin-bias'][1]['resize'] == 'geometric'
+    assert 'rel_pos_encoding' not in apply(engine.load_config(SWIN), entry('peg')).model.backbone
+    cfg = engine.load_config(DEIT)
+    cfg.model.backbone = ConfigDict(type='mmposenc.ViT', arch='dinov3-small', img_size=32,
+                                    out_indices=(0,))
+    model = MODELS.build(apply(cfg, entry('none')).model.backbone)
+    assert not [name for name in model.state_dict() if 'pos_enc' in name]
+    assert all(block.attn.rel_pos_encoding is None for block in model.blocks)
+
+
+def test_tables_are_made_for_the_size_of_training():
+    camvid = engine.load_config(
+        'mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py')
+    assert apply(camvid, entry('learned')).model.backbone.img_size == (192, 256)
+    pretrained = engine.load_config('mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py')
+    assert 'img_size' not in apply(pretrained, entry('learned')).model.backbone
+
+
+def detr(build=tiny_detr.detr, **kwargs) -> Config:
+    """A tiny detector on a ResNet, so that the encoder is what takes encodings."""
+    kwargs = {'backbone': tiny_detr.resnet(out_indices=(3,)), 'channels': 32, **kwargs}
+    return Config(dict(default_scope='mmdet', model=build(**kwargs)))
+
+
+@pytest.mark.parametrize(('base', 'around', 'word'), [
+    (lambda: engine.load_config(DEIT), 'backbone', 'peg+transformer-xl'),
+    (lambda: detr(), 'encoder', 'peg+transformer-xl')])
+def test_encodings_take_no_weight_decay_and_their_part_s_learning_rate(base, around, word):
+    cfg, keys = base(), {around: dict(lr_mult=0.5)}
+    cfg.optim_wrapper = ConfigDict(
+        type='OptimWrapper', optimizer=dict(type='AdamW', lr=1.0, weight_decay=0.1),
+        paramwise_cfg=dict(custom_keys=keys))
+    found = apply(cfg, entry(word))
+    assert cfg.optim_wrapper.paramwise_cfg.custom_keys == keys
+    model = build_model(found)
+    groups = build_optim_wrapper(model, found.optim_wrapper).optimizer.param_groups
+    trained = [name for name, value in model.named_parameters() if value.requires_grad]
+    for name, group in zip(trained, groups, strict=True):
+        encoding = 'pos_enc' in name
+        assert group['weight_decay'] == (0 if encoding and 'pos_proj' not in name else 0.1), name
+        assert group['lr'] == (0.5 if around in name else 1), name
+    assert sum('pos_enc' in name for name in trained) > 3
+
+
+@pytest.mark.parametrize(('word', 'absolute', 'between'), [
+    ('none', None, None), ('sincos', 'sine', None),
+    ('learned', dict(type='mmposenc.LearnedPositionEmbedding'), None),
+    ('peg', None, ['mmposenc.PEG']), ('sincos+peg', 'sine', ['mmposenc.PEG'])])
+def test_absolute_encodings_are_those_of_a_detr_s_queries_and_keys(word, absolute, between):
+    base = detr(encoder=dict(encoder_pos='learned', positions=(1,),
+                             pos_encoding=dict(type='mmposenc.PEG', kernel_size=5)))
+    encoder = apply(base, entry(word)).model.encoder
+    assert take_absolute(encoder) == absolute and encoder.positions is None
+    assert [each['type'] for each in listed(encoder.pos_encoding)] == (between or [])
+
+
+def test_mmdet_s_own_detr_becomes_ours_and_shared_sections_stay_apart():
+    base = detr(type_='DETR')
+    attention = base.model.encoder.layer_cfg.self_attn_cfg
+    base.model.decoder.layer_cfg.self_attn_cfg = attention
+    found = apply(base, entry('irpe-k+swin-bias'))
+    assert found.model.type == 'mmposenc.DETR'
+    relative = found.model.encoder.layer_cfg.self_attn_cfg.rel_pos_encoding
+    # An encoder knows no grid: the table is made for that of DETR's learned one.
+    assert relative[1].window_size == (25, 42)
+    assert 'rel_pos_encoding' not in found.model.decoder.layer_cfg.self_attn_cfg
+    assert 'rel_pos_encoding' not in base.model.encoder.layer_cfg.self_attn_cfg
+
+
+@pytest.mark.parametrize(('base', 'words', 'said'), [
+    (lambda: detr(tiny_detr.conditional), ['swin-bias'], None),
+    (lambda: detr(tiny_detr.dab), ['sincos+irpe-k'], None),
+    (lambda: detr(tiny_detr.deformable, channels=[32]), ['sincos+peg'], None),
+    (lambda: detr(), ['learned+sincos'], "'learned\\+sincos' does not fit .* 2 absolute encodings"),
+    (lambda: detr(tiny_detr.dab), ['peg'], 'the encoder of DAB-DETR'),
+    (lambda: detr(tiny_detr.deformable, channels=[32]), ['irpe-k'],
+     "'irpe-k' does not fit mmposenc.DeformableDETR"),
+    (lambda: engine.load_config(RESNET), ['peg'], 'does not fit mmposenc.CPResNet'),
+    (lambda: engine.load_config(DEIT), ['query-relative-2d'],
+     r"'query-relative-2d' does not fit mmposenc.DeiT at 64x64 pixels \(--sizes 2\): .*max_size"),
+    (lambda: Config(dict(default_scope='mmpretrain', model=dict(
+        type='ImageClassifier', backbone=dict(type='ResNet', depth=18)))), ['peg'],
+     "backbone is 'ResNet'")])
+def test_what_fits_passes_and_what_does_not_is_named(base, words, said):
+    """More of what fits is in test_fits.py."""
+    for each in read_entries(words):
+        with pytest.raises(ValueError, match=said) if said else nullcontext():
+            check_fits(base(), each, [1, 2])
+
+
+def test_weights_of_a_model_with_other_encodings_load(tmp_path):
+    """Initial weights may lack an encoding or have another one; all else must fit."""
+    init_default_scope('mmpretrain')
+    source = MODELS.build(apply(engine.load_config(DEIT), entry('learned+irpe-k')).model.backbone)
+    torch.save(source.state_dict(), tmp_path / 'weights.pth')
+    base = engine.load_config(DEIT)
+    base.model.backbone.init_cfg = dict(type='Pretrained', checkpoint=str(tmp_path / 'weights.pth'))
+    for word in ('none', 'peg', 'irpe-qkv'):
+        model = MODELS.build(apply(base, entry(word)).model.backbone)
+        model.init_weights()
+        for name, value in source.state_dict().items():
+            if 'pos_enc' not in name:
+                assert torch.equal(model.state_dict()[name], value), name
+    base.model.backbone.num_layers = 2
+    model = MODELS.build(apply(base, entry('none')).model.backbone)
+    with pytest.raises(ValueError, match='unexpected: .*blocks.2'):
+        model.init_weights()
+
+
+def test_a_checkpoint_of_a_model_with_other_encodings_is_started_from(tmp_path):
+    base = engine.load_config(str(classifier_config(tmp_path)))
+    source = build_model(apply(base, entry('learned')))
+    checkpoint = tmp_path / 'trained.pth'
+    torch.save(dict(state_dict=source.state_dict()), checkpoint)
+    base.load_from = str(checkpoint)
+    for word, fits in (('none+irpe-k', True), ('peg', False)):
+        cfg = apply(base, entry(word))
+        cfg.experiment_name = cfg.visualizer.name = f'start from {word}'
+        cfg.work_dir, cfg.train_cfg.max_epochs = str(tmp_path / word), 1
+        cfg.optim_wrapper.optimizer.lr = 0.0
+        if not fits:
+            cfg.model.backbone.mlp_ratios = [2] * 4
+            with pytest.raises(ValueError, match='does not fit the model') as error:
+                engine.train(cfg)
+            assert 'mlp.fc1' in str(error.value) and 'pos_encodings' not in str(error.value)
+            continue
+        state = engine.train(cfg).model.state_dict()
+        for name, value in source.state_dict().items():
+            assert 'pos_enc' in name or torch.equal(state[name], value), name
+
+
+def test_a_training_starts_from_weights_of_an_encoding_that_its_config_replaces(tmp_path):
+    base = engine.load_config(str(classifier_config(tmp_path)))
+    torch.save(dict(state_dict=build_model(apply(base, entry('learned'))).state_dict()),
+               tmp_path / 'trained.pth')
+    base.load_from, base.work_dir = str(tmp_path / 'trained.pth'), str(tmp_path / 'peg')
+    base.optim_wrapper.optimizer.lr = 0.0
+    test = base.copy()
+    state = engine.train(base).model.state_dict()
+    for name, value in torch.load(base.load_from)['state_dict'].items():
+        assert 'pos_enc' in name or torch.equal(state[name], value), name
+    test.experiment_name, test.work_dir = 'test', str(tmp_path / 'test')
+    with pytest.raises(ValueError, match='does not fit the model'):
+        engine.test(test, test.load_from)
+
+
+def test_encodings_of_a_frozen_backbone_are_trained():
+    base = engine.load_config(DEIT)
+    base.model.backbone.frozen_stages = 2
+    model = MODELS.build(apply(base, entry('peg+irpe-k')).model.backbone)
+    trained = {name for name, value in model.named_parameters() if value.requires_grad}
+    assert {name for name in trained if name.startswith('blocks.0')} == {
+        'blocks.0.attn.rel_pos_encoding.table_k'}
+    assert any(name.startswith('pos_encodings') for name in trained)
+    MODELS.build(apply(base, entry('none')).model.backbone)  # nothing to train is no error
+
+
+def test_a_model_that_cannot_be_built_is_told_before_any_run(tmp_path):
+    cfg = engine.load_config(str(segmentor_config(tmp_path)))
+    check_builds(cfg)
+    cfg.model.pretrained = 'open-mmlab://resnet50_v1c'  # as in mmseg's configs of ResNets
+    with pytest.raises(ValueError, match="can't be built: .*'pretrained'.*model.pretrained=None"):
+        check_builds(cfg)
+
+
+@pytest.mark.parametrize(('sigmoid', 'most'), [(False, 5), (True, 15)])
+def test_a_detr_with_fewer_queries_than_it_should_tell_is_named(sigmoid, most):
+    cfg = detr(num_queries=5)
+    cfg.model.bbox_head.loss_cls = dict(type='CrossEntropyLoss', use_sigmoid=sigmoid)
+    cfg.model.test_cfg = dict(max_per_img=most)
+    check_builds(cfg)
+    cfg.model.test_cfg.max_per_img += 1
+    said = f'max_per_img={most + 1} must be at most {most}, what model.num_queries=5 can give'
+    with pytest.raises(ValueError, match=said):
+        check_builds(cfg)

@@ -1,0 +1,62 @@
+"""Every encoding in every kind of model, as the table of docs/compared.md says."""
+import copy
+from contextlib import nullcontext
+
+import pytest
+from helpers.scripts import short
+
+from mmposenc import engine
+from mmposenc.encodings import ENCODINGS, CombinedRPE, ContextPool, ConvMLP, TokenEncoding
+from mmposenc.engine.variants.applying import check_fits
+from mmposenc.engine.variants.encodings import read_entries
+from mmposenc.signatures import parameters_of
+
+SMALL, DETECTION = 'mmposenc::classification/small/', 'mmposenc::detection/'
+#: Configs, and what makes their models small.
+MODELS = {
+    'PVT': (SMALL + 'pvt-micro-none_1xb32-40e_mnist5k.py', {}),
+    'DeiT': (SMALL + 'deit-micro-none_1xb32-40e_mnist5k.py', {}),
+    'Swin': ('mmposenc::classification/swin/swin-t_8xb128_in1k.py', {
+        'model.backbone.arch': None, 'model.backbone.embed_dims': 32,
+        'model.backbone.num_layers': [2, 2], 'model.backbone.num_heads': [2, 4],
+        'model.backbone.window_size': 7}),
+    'CPResNet': ('mmposenc::classification/context_pool/cp-resnet-44_1xb128_cifar10.py',
+                 {'model.backbone.depth': 20}),
+    'DETR': (DETECTION + 'detr/detr_r50_8xb2-150e_coco.py', {
+        'model.backbone.depth': 18, 'model.backbone.base_channels': 4,
+        'model.backbone.stem_channels': 4, 'model.neck.in_channels': [32],
+        'model.encoder.num_layers': 2, 'model.decoder.num_layers': 1}),
+    'Deformable DETR': (DETECTION + 'small/deformable-detr_r18-w16_1xb4-50e_bccd.py', {})}
+
+
+@pytest.fixture(scope='module')
+def configs():
+    found = {}
+    for model, (name, options) in MODELS.items():
+        found[model] = engine.load_config(name)
+        engine.override(found[model], copy.deepcopy(options))
+    return found
+
+
+def expected(cls, model):
+    """The factors of the trained size that a class and a model go together at."""
+    if model == 'CPResNet':
+        return [1, 2] if cls is ContextPool else []
+    if model == 'Deformable DETR' and not issubclass(cls, TokenEncoding) or (
+            'DETR' in model and cls is ConvMLP):
+        return []
+    largest = {'max_tokens', 'max_size'} & set(parameters_of(cls))
+    return [1] if largest and model != 'Swin' else [1, 2]
+
+
+@pytest.mark.parametrize('name', short(dict.fromkeys(
+    cls.__name__ for cls in ENCODINGS.values() if cls is not CombinedRPE), 'PEG', 'IRPE'))
+def test_what_fits(name, configs):
+    """The first of the names of each class."""
+    cls = ENCODINGS[name]
+    entry, = read_entries([next(iter(vars(cls)['variants']))])
+    for model, cfg in configs.items():
+        for size in (1, 2):
+            fits = size in expected(cls, model)
+            with nullcontext() if fits else pytest.raises(ValueError):
+                check_fits(cfg, entry, [size])

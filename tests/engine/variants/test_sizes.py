@@ -1,0 +1,146 @@
+"""Sizes of images in training and test, and what comes out of a pipeline at other sizes."""
+import math
+
+import numpy as np
+import pytest
+from helpers.tiny_tasks import segmentor_config
+from mmengine.config import ConfigDict
+from mmengine.dataset import Compose
+from mmengine.registry import DATASETS, init_default_scope
+from PIL import Image
+
+from mmposenc import engine
+from mmposenc.engine.config import nodes as config_sizes
+from mmposenc.engine.config.nodes import trained_size
+from mmposenc.engine.variants.sizes import check_sizes, needed_multiple, resized
+
+SMALL = 'mmposenc::classification/small/'
+DEIT = SMALL + 'deit-micro-none_1xb32-40e_mnist5k.py'
+PVT = SMALL + 'pvt-micro-none_1xb32-40e_mnist5k.py'
+IMAGENET = 'mmposenc::classification/deit/deit-s_8xb128_in1k.py'
+CIFAR = 'mmposenc::classification/context_pool/cp-resnet-44_1xb128_cifar10.py'
+CAMVID = 'mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py'
+NUCLEI = 'mmposenc::segmentation/small/fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128.py'
+ADE = 'mmposenc::segmentation/sem_fpn/fpn_pvt-t_8xb4-40k_ade20k-512x512.py'
+TREES = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees.py'
+BCCD = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_bccd.py'
+LSJ = 'mmposenc::detection/vitdet/mask-rcnn_vitdet-b_sfp_16xb4-lsj-100e_coco.py'
+
+
+@pytest.mark.parametrize(('name', 'trained', 'tested', 'one_and_a_half', 'multiple'), [
+    (DEIT, (32, 32), (32, 32), (48, 48), 8),
+    (PVT, (32, 32), (32, 32), (48, 48), 8),
+    (IMAGENET, (224, 224), (224, 224), (336, 336), 16),
+    (CIFAR, (32, 32), None, None, 1),  # the test takes images as they are
+    (CAMVID, (192, 256), (192, 256), (288, 384), 32),
+    (NUCLEI, (128, 128), None, None, 32),
+    (ADE, (512, 512), (512, 683), (768, 1024), 1),  # 683: where a limit is far; filled up to 32
+    (TREES, (320, 320), (400, 400), (600, 600), 1),
+    (BCCD, (240, 320), (240, 320), (360, 480), 1),  # training draws sizes: the test's
+    (LSJ, (1024, 1024), (1024, 1024), (1536, 1536), 1),
+])
+def test_sizes_of_configs(name, trained, tested, one_and_a_half, multiple):
+    cfg = engine.load_config(name)
+    before = cfg.to_dict()
+    assert (trained_size(cfg), config_sizes.tested_size(cfg)) == (trained, tested)
+    assert config_sizes.tested_size(resized(cfg, 1.5)) == one_and_a_half
+    assert needed_multiple(cfg) == multiple
+    assert cfg.to_dict() == before
+    assert resized(cfg, 1).to_dict() == before
+
+
+def run(steps: list, scope: str, **results) -> dict:
+    init_default_scope(scope)
+    return Compose([dict(step) for step in steps])(results)
+
+
+@pytest.mark.parametrize('factor', [0.5, 1.0, 1.25])
+def test_classification_pipelines_give_the_size(factor, tmp_path):
+    Image.fromarray(np.zeros((300, 400, 3), np.uint8)).save(tmp_path / 'a.png')
+    steps = resized(engine.load_config(IMAGENET), factor).test_dataloader.dataset.pipeline
+    found = run(steps, 'mmpretrain', img_path=str(tmp_path / 'a.png'), gt_label=0)
+    assert found['inputs'].shape == (3, 224 * factor, 224 * factor)
+    assert steps[1].scale == 256 * factor
+    cifar = resized(engine.load_config(CIFAR), factor).test_dataloader.dataset.pipeline
+    found = run(cifar, 'mmpretrain', img=np.zeros((32, 32, 3), np.uint8), gt_label=0)
+    assert found['inputs'].shape == (3, 32 * factor, 32 * factor)
+
+
+@pytest.mark.parametrize('steps', [0, 1])
+def test_label_maps_stay_at_their_own_size(tmp_path, steps):
+    cfg = engine.load_config(str(segmentor_config(tmp_path)))
+    pipeline = cfg.test_dataloader.dataset.pipeline
+    if steps:
+        pipeline.insert(1, ConfigDict(type='Resize', scale=(40, 24), keep_ratio=False))
+    init_default_scope('mmseg')
+    found = DATASETS.build(resized(cfg, 1.5).test_dataloader.dataset)[0]
+    assert found['inputs'].shape[1:] == ((36, 60) if steps else (48, 48))
+    sample = found['data_samples']
+    assert sample.gt_sem_seg.data.shape[1:] == (32, 32) == sample.ori_shape
+
+
+def test_boxes_stay_at_their_own_size(tmp_path):
+    cfg = engine.load_config(BCCD)
+    Image.fromarray(np.zeros((480, 640, 3), np.uint8)).save(tmp_path / 'a.png')
+    box = dict(bbox=[10.0, 20.0, 30.0, 60.0], bbox_label=0, ignore_flag=0)
+    for changed, size, factor in ((resized(cfg, 0.5), (120, 160), 0.25),
+                                  (resized(cfg, 2.0), (480, 640), 1.0)):
+        found = run(changed.test_dataloader.dataset.pipeline, 'mmdet',
+                    img_path=str(tmp_path / 'a.png'), img_id=0, instances=[dict(box)])
+        sample = found['data_samples']
+        assert found['inputs'].shape[1:] == size == sample.img_shape
+        assert sample.scale_factor == (factor, factor)  # predictions go back by it
+        assert sample.gt_instances.bboxes.tensor.tolist() == [box['bbox']]
+
+
+def test_a_detection_pipeline_without_sizes_gets_one(tmp_path):
+    cfg = engine.load_config(BCCD)
+    dataset = cfg.test_dataloader.dataset
+    dataset.pipeline = [dataset.pipeline[0], dict(
+        type='PackDetInputs', meta_keys=('img_id', 'ori_shape', 'img_shape'))]
+    load, resize, pack = resized(cfg, 2).test_dataloader.dataset.pipeline
+    assert resize == dict(type='Resize', scale_factor=2.0, keep_ratio=True)
+    assert 'scale_factor' in pack.meta_keys and 'scale_factor' not in dataset.pipeline[1].meta_keys
+
+
+def test_wrapped_data_sets_windows_and_canvases():
+    cfg = engine.load_config(CAMVID)
+    cfg.test_dataloader.dataset = ConfigDict(
+        type='ConcatDataset', datasets=[cfg.test_dataloader.dataset] * 2)
+    cfg.model.test_cfg = dict(mode='slide', crop_size=(128, 96), stride=(64, 64))
+    cfg.model.data_preprocessor.test_cfg = dict(size=(192, 256))
+    found = resized(cfg, 0.5)
+    for part in found.test_dataloader.dataset.datasets:
+        assert part.pipeline[1].scale == (128, 96)
+    assert found.model.test_cfg == dict(mode='slide', crop_size=(64, 48), stride=(32, 32))
+    assert found.model.data_preprocessor.test_cfg.size == (96, 128)
+    assert tuple(found.val_dataloader.dataset.pipeline[1].scale) == (256, 192)
+    # ViTDet fills its images up to 1024x1024: the canvas grows with them.
+    assert resized(engine.load_config(LSJ), 0.5).model.data_preprocessor.pad_size_divisor == 512
+
+
+@pytest.mark.parametrize(('name', 'factors', 'said'), [
+    (DEIT, [1, 1.1], '--sizes 1.1: images of 35x35, .* multiples of 8, .*; 1 or 1.25 would do'),
+    (CAMVID, [1, 0.75], 'images of 144x192, .* multiples of 32, .*; 0.5 or 1 would do'),
+    (DEIT, [1, 0.1], '--sizes 0.1: images of 3x3 are smaller than the 8 pixels'),
+    (IMAGENET, [1, 0.75], '0.714286 or 0.785714 would do. All of them so: --sizes 1 0.714286$'),
+    *[(DEIT, [factor], 'must be a number above 0') for factor in (0, -1, math.nan, math.inf, '2')]])
+def test_sizes_that_are_no_multiple_are_named(name, factors, said):
+    with pytest.raises(ValueError, match=said):
+        check_sizes(engine.load_config(name), factors)
+
+
+def test_sizes_that_would_do_are_a_line_to_copy():
+    cfg = engine.load_config(IMAGENET)
+    with pytest.raises(ValueError, match='All of them so: --sizes 0.5 0.785714 1 1.5 2$') as told:
+        check_sizes(cfg, [0.5, 0.76, 1, 1.5, 2])
+    check_sizes(cfg, [float(word) for word in str(told.value).rpartition('--sizes ')[2].split()])
+
+
+def test_sizes_that_pass():
+    check_sizes(engine.load_config(DEIT), [0.5, 0.75, 1, 1.5, 2])
+    check_sizes(engine.load_config(BCCD), [0.37, 1.1])  # images have several sizes as it is
+    check_sizes(engine.load_config(ADE), [0.75])  # filled up to 32 by its preprocessor
+    cfg = engine.load_config(DEIT)
+    cfg.test_dataloader.dataset.pipeline[0].scale = 30
+    check_sizes(cfg, [1.1])  # no multiple of 8 as it is

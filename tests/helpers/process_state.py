@@ -1,0 +1,234 @@
+"""What a process has one of: read before a test, put back after it.
+
+A test that trains, compiles or reads a config changes loggers, flags and registries of the process
+that it runs in. Without this, the next test would find them as they were left, and its result would
+depend on the order of the tests.
+"""
+import logging
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Modules below these stay imported; others, such as a user's file in a temporary folder, do not.
+INSTALLED = tuple(str(Path(folder).resolve()) for folder in (ROOT, sys.prefix, sys.base_prefix))
+TESTS = str(ROOT / 'tests')
+#: What pytest itself changes between two tests.
+PYTESTS = ('PYTEST_CURRENT_TEST',)
+
+Restore = Callable[[], None]
+
+
+def remember() -> list[Restore]:
+    """Read the state of this process.
+
+    Returns:
+        Functions that put the parts of the state back. They are to be called once, in order.
+    """
+    parts = [_environment, _interpreter, _signals, _loggers, _random_numbers, _modules]
+    if 'torch' in sys.modules:
+        parts.append(_torch)
+    if 'torch._dynamo.config' in sys.modules:
+        parts.append(_dynamo)
+    if 'mmengine' in sys.modules:
+        parts += [_instances, _registries]
+    return [part() for part in parts]
+
+
+def seed() -> None:
+    """Start the random numbers of a test at the same place, whatever ran before it."""
+    random.seed(0)
+    np.random.seed(0)
+    if 'torch' in sys.modules:
+        sys.modules['torch'].manual_seed(0)
+
+
+def running() -> set[str]:
+    """What cannot be put back: threads that keep a process alive, child processes, a process
+    group of torch. Idle threads of a pool, such as torch.compile's, end with the process."""
+    found = {f'thread {thread.name}' for thread in threading.enumerate()
+             if not thread.daemon and thread is not threading.main_thread()
+             and not thread.name.startswith('ThreadPoolExecutor')}
+    found |= {f'process {child.name}' for child in multiprocessing.active_children()}
+    if 'torch' in sys.modules and sys.modules['torch'].distributed.is_initialized():
+        found.add('process group of torch')
+    return found
+
+
+def _environment() -> Restore:
+    before, folder = dict(os.environ), os.getcwd()
+
+    def restore() -> None:
+        for name in set(os.environ) - set(before) - set(PYTESTS):
+            del os.environ[name]
+        for name, value in before.items():
+            if name not in PYTESTS and os.environ.get(name) != value:
+                os.environ[name] = value
+        os.chdir(folder)
+    return restore
+
+
+def _interpreter() -> Restore:
+    path, argv, hook = list(sys.path), list(sys.argv), sys.excepthook
+    start_method = multiprocessing.get_start_method(allow_none=True)
+
+    def restore() -> None:
+        sys.path[:], sys.argv[:], sys.excepthook = path, argv, hook
+        multiprocessing.set_start_method(start_method, force=True)
+    return restore
+
+
+def _signals() -> Restore:
+    if threading.current_thread() is not threading.main_thread():
+        return lambda: None
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+    return restore
+
+
+def _all_loggers() -> Iterator[logging.Logger]:
+    yield logging.root
+    for logger in list(logging.root.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger):
+            yield logger
+
+
+def _loggers() -> Restore:
+    before = {logger: (logger.level, logger.propagate, logger.disabled, list(logger.handlers),
+                       list(logger.filters)) for logger in _all_loggers()}
+    disabled = logging.root.manager.disable
+
+    def restore() -> None:
+        logging.disable(disabled)
+        for logger in _all_loggers():
+            level, propagate, off, handlers, filters = before.get(
+                logger, (logging.NOTSET, True, False, [], []))
+            for handler in set(logger.handlers) - set(handlers):
+                if isinstance(handler, logging.FileHandler):
+                    handler.close()
+            logger.handlers[:], logger.filters[:] = handlers, filters
+            logger.propagate, logger.disabled = propagate, off
+            if logger.level != level:
+                logger.setLevel(level)
+    return restore
+
+
+def _random_numbers() -> Restore:
+    python, numpy = random.getstate(), np.random.get_state()
+
+    def restore() -> None:
+        random.setstate(python)
+        np.random.set_state(numpy)
+    return restore
+
+
+def _modules() -> Restore:
+    before = set(sys.modules)
+
+    def restore() -> None:
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], '__file__', None)
+            if file and not str(Path(file).resolve()).startswith(INSTALLED):
+                del sys.modules[name]
+    return restore
+
+
+def _torch() -> Restore:
+    import torch
+    deterministic, cudnn = torch.utils.deterministic, torch.backends.cudnn
+    threads, flags = torch.get_num_threads(), (cudnn.deterministic, cudnn.benchmark)
+    fill = deterministic.fill_uninitialized_memory
+    before = [(put, get()) for get, put in (
+        (torch.get_rng_state, torch.set_rng_state),
+        (torch.get_default_dtype, torch.set_default_dtype),
+        (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+        (torch.is_grad_enabled, torch.set_grad_enabled))]
+
+    def restore() -> None:
+        for put, value in before:
+            put(value)
+        deterministic.fill_uninitialized_memory = fill
+        cudnn.deterministic, cudnn.benchmark = flags
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+    return restore
+
+
+def _dynamo() -> Restore:
+    from torch._dynamo import config
+    before = config.get_config_copy()
+
+    def restore() -> None:
+        now = config.get_config_copy()
+        for name, value in before.items():
+            if now[name] != value:
+                setattr(config, name, value)
+    return restore
+
+
+def _managers(base: Any) -> Iterator[Any]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from _managers(kind)
+
+
+def _instances() -> Restore:
+    """Loggers, message hubs, visualizers and default scopes, of which mmengine takes the newest."""
+    from mmengine.utils import ManagerMixin
+    before = {kind: dict(kind._instance_dict) for kind in _managers(ManagerMixin)}
+
+    def restore() -> None:
+        for kind in _managers(ManagerMixin):
+            kept = before.get(kind, {})
+            for name, instance in kind._instance_dict.items():
+                if name not in kept and isinstance(instance, logging.Logger):
+                    for handler in instance.handlers:
+                        if isinstance(handler, logging.FileHandler):
+                            handler.close()
+            kind._instance_dict.clear()
+            kind._instance_dict.update(kept)
+    return restore
+
+
+def _all_registries() -> Iterator[Any]:
+    import mmengine.registry
+
+    def family(registry: Any) -> Iterator[Any]:
+        yield registry
+        for child in registry.children.values():
+            yield from family(child)
+    for value in vars(mmengine.registry).values():
+        if isinstance(value, mmengine.registry.Registry) and value.parent is None:
+            yield from family(value)
+
+
+def _is_installed(module: str | None) -> bool:
+    """Whether a class comes from a package, whose import would not register it again."""
+    file = getattr(sys.modules.get(str(module)), '__file__', None) or sys.prefix
+    return str(Path(file).resolve()).startswith(INSTALLED) and not file.startswith(TESTS)
+
+
+def _registries() -> Restore:
+    before = {id(registry): dict(registry.module_dict) for registry in _all_registries()}
+
+    def restore() -> None:
+        for registry in _all_registries():
+            names, kept = registry.module_dict, before.get(id(registry), {})
+            for name, value in list(names.items()):
+                if name not in kept and not _is_installed(getattr(value, '__module__', None)):
+                    del names[name]
+            names.update({name: value for name, value in kept.items()
+                          if names.get(name) is not value})
+    return restore

@@ -1,0 +1,121 @@
+"""Models of timm, and what released files hold of them under their own names."""
+import itertools
+import math
+from functools import partial
+
+# Before timm: it provides torchvision's operators where they are not compiled.
+import mmposenc  # noqa: F401
+
+# isort: split
+import torch
+import yaml
+from timm.layers import SwiGLUPacked
+from timm.models.eva import Eva
+from timm.models.pvt_v2 import PyramidVisionTransformerV2
+from timm.models.swin_transformer import SwinTransformer
+from timm.models.swin_transformer_v2 import SwinTransformerV2
+from timm.models.vision_transformer import VisionTransformer
+from timm.models.vision_transformer_sam import VisionTransformerSAM
+from torch import Tensor, nn
+
+from helpers.scripts import ROOT
+
+State = dict[str, Tensor]
+SIZES = dict(img_size=32, patch_size=16, embed_dim=12, depth=3, num_heads=2, num_classes=0)
+VIT = partial(VisionTransformer, **SIZES)
+SCALED = partial(VIT, init_values=1.0)
+REGISTERS = partial(SCALED, reg_tokens=4, no_embed_class=True)
+GIANT = partial(SCALED, mlp_layer=SwiGLUPacked, act_layer=nn.SiLU)
+CLIP = partial(VIT, pre_norm=True)
+DINOV3 = partial(
+    Eva, **dict(SIZES, embed_dim=128), use_rot_pos_emb=True, rope_type='dinov3',
+    rope_rotate_half=True, num_reg_tokens=4, use_abs_pos_emb=False, use_fc_norm=False,
+    init_values=1.0)
+GATED = partial(DINOV3, swiglu_mlp=True, swiglu_align_to=8)
+PVT_V2 = partial(PyramidVisionTransformerV2, depths=(1, 2), embed_dims=(8, 16), num_heads=(1, 2),
+                 sr_ratios=(2, 1), mlp_ratios=(2, 2), num_classes=5)
+SWIN = dict(img_size=32, patch_size=4, embed_dim=12, depths=(2, 1), num_heads=(2, 4),
+            window_size=4, num_classes=5)
+SAM = partial(VisionTransformerSAM, **dict(SIZES, patch_size=4), use_rel_pos=True, window_size=3,
+              global_attn_indexes=(1,), neck_chans=6)
+#: Models of timm by the beginning of a kind's name; the first that fits holds.
+MODELS = {
+    'dinov2, of FSDP': [GIANT], 'dinov2, hugging': [SCALED, GIANT], 'dinov2': [SCALED, REGISTERS],
+    'deit iii': [partial(SCALED, no_embed_class=True)], 'mae': [VIT], 'open_clip': [VIT],
+    'vit, ': [partial(VIT, num_classes=5)],
+    'clip, hugging': [CLIP, partial(VIT, class_token=False, global_pool='avg', fc_norm=False)],
+    'clip': [CLIP],
+    'dinov3 gated': [GATED], 'dinov3, ': [DINOV3],
+    'dinov3': [DINOV3, partial(DINOV3, qkv_bias=False), GATED],
+    'pvt v2': [PVT_V2], 'segformer': [PVT_V2], 'swin v2': [partial(SwinTransformerV2, **SWIN)],
+    'swin': [partial(SwinTransformer, **SWIN)], 'sam': [SAM], 'vitdet': [SAM]}
+KINDS = yaml.safe_load((ROOT / 'tests' / 'golden' / 'published_names.yaml').read_text())
+
+
+def offset_index(side: int) -> Tensor:
+    """The row of Swin's table for each pair of cells in a window."""
+    cells = list(itertools.product(range(side), repeat=2))
+    return torch.tensor([[(r - s + side - 1) * (2 * side - 1) + c - d + side - 1
+                          for s, d in cells] for r, c in cells])
+
+
+def shifted_mask(across: int, side: int) -> Tensor:
+    """-100 for cells of a window that the shift brought together from two sides of the map."""
+    last = across * side - side // 2
+    return torch.tensor([[[
+        0. if all((a + at * side >= last) == (b + at * side >= last)
+                  for a, b, at in zip(one, other, window, strict=True)) else -100.
+        for other in itertools.product(range(side), repeat=2)]
+        for one in itertools.product(range(side), repeat=2)]
+        for window in itertools.product(range(across), repeat=2)])
+
+
+def coordinates(side: int, unit: int) -> Tensor:
+    """Swin V2's, of a window, in the unit of another."""
+    along = [math.copysign(math.log2(abs(offset) * 8 / (unit - 1) + 1) / 3, offset)
+             for offset in range(1 - side, side)]
+    return torch.tensor([[[[row, col] for col in along] for row in along]])
+
+
+#: What files hold and models compute, by the end of its name.
+COMPUTED = {
+    'bias_mask': torch.tensor((1., 0, 1)).repeat_interleave(128),
+    'periods': 100 ** (torch.arange(16) / 16), 'attn_mask': shifted_mask(2, 4),
+    'relative_position_index': offset_index(4), 'relative_coords_table': coordinates(4, 4)}
+
+
+def models(kind: str) -> list[partial]:
+    """Models whose weights are published under the names of a kind."""
+    return next(builders for begin, builders in MODELS.items() if kind.startswith(begin))
+
+
+def published(kind: str, state: State) -> State:
+    """Weights of timm's model as a released file of a kind holds them."""
+    file, taken = {}, set()
+    for theirs, ours in KINDS[kind]['names'].items():
+        if ours is None:
+            file[theirs] = COMPUTED.get(theirs.rpartition('.')[2], torch.zeros(1, 2))
+            continue
+        ours, _, how = ours.partition(' ')
+        for number in map(str, range(3)):
+            for end in ('', '.weight', '.bias'):
+                name = ours.replace('#', number) + end
+                if name in state:
+                    file[theirs.replace('#', number) + end] = _value(state, name, how)
+                    taken |= {name, name.replace('q_bias', 'v_bias') if how == 'masked' else name}
+    return file | {name: value for name, value in state.items() if name not in taken}
+
+
+def _value(state: State, name: str, how: str) -> Tensor:
+    value = state[name]
+    if how == 'flat':
+        return value[0, 0] if name == 'cls_token' else value[0]
+    if how == 'masked':  # DINOv3 has a bias of the keys, and a mask that leaves it out
+        return torch.cat((value, torch.randn_like(value), state[name.replace('q_bias', 'v_bias')]))
+    if how == 'merged':  # channel, row, column
+        dims = value.shape[-1] // 4
+        return value.unflatten(-1, (2, 2, dims)).transpose(-1, -3).flatten(-3)
+    if how:
+        number, _, parts = how.partition('/')
+        return value.chunk(int(parts))[int(number) - 1]
+    return value

@@ -1,4 +1,0 @@
-"""Imported by the process whose children tests/kills.py kills."""
-import kills
-
-kills.prepare()

@@ -1,0 +1,32 @@
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from helpers.tiny_studies import tiny_study
+
+from mmposenc.lab.compare.running.runs import carry_out
+
+
+@pytest.fixture(autouse=True)
+def _algorithms():
+    """Runs in this process ask for deterministic algorithms, which no other test should get."""
+    before = torch.are_deterministic_algorithms_enabled()
+    yield
+    torch.use_deterministic_algorithms(before)
+
+
+@pytest.fixture(scope='session')
+def finished(tmp_path_factory):
+    """A study of two encodings, two seeds and two sizes, which is over. Not to be changed."""
+    study = tiny_study(tmp_path_factory.mktemp('finished'), seeds=(0, 1), sizes=(1.0, 2.0),
+                       pictures=2)
+    for run in study.runs():
+        carry_out(study, run)
+    return study
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """The same in a folder of the test's own."""
+    return replace(finished, folder=shutil.copytree(finished.folder, tmp_path / 'study'))

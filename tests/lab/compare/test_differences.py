@@ -1,0 +1,117 @@
+"""Differences of means: against scipy, arithmetic written out, and draws."""
+import math
+import random
+
+import numpy as np
+import pytest
+from helpers.made_up_studies import seeded
+from scipy import stats
+
+from mmposenc.lab.compare.statistics import differences
+from mmposenc.lab.compare.statistics.differences import contrast, judged, reaches, standings
+
+
+def drawn(noise, spreads, count, means=None):
+    means = means if means is not None else [90] * len(spreads)
+    return {f'e{n}': seeded(*(noise.gauss(mean, spread) for _ in range(count)))
+            for n, (mean, spread) in enumerate(zip(means, spreads, strict=True))}
+
+
+@pytest.mark.parametrize('count', [3, 12])
+def test_two_encodings_are_welchs_test(count):
+    """Whatever their seeds are: nothing is paired."""
+    values = drawn(random.Random(count), (1, 2), count)
+    one, other = (list(each.values()) for each in values.values())
+    expected = stats.ttest_ind(one, other, equal_var=False)
+    values['e1'] = seeded(*other, first=7)
+    found = contrast(values, {'e0': 1, 'e1': -1})
+    told, bounds = judged(found, 1.), expected.confidence_interval(.95)
+    assert (told['low'], told['high']) == pytest.approx((bounds.low, bounds.high), rel=1e-9)
+    assert found.mean / found.error == pytest.approx(expected.statistic)
+    assert (told['verdict'] in ('better', 'worse')) == (expected.pvalue < .05)
+    assert told['n'] == count and told['mean'] == pytest.approx(np.mean(one) - np.mean(other))
+
+
+def test_a_mean_of_several_against_one():
+    values = {'a': seeded(91., 92.5, 90.2), 'b': seeded(80., 81., 78.5, 84.),
+              'c': seeded(70., 70.5, 71., 70.1, 69.), 'd': seeded(1., 4.)}
+    found = contrast(values, {'a': .5, 'c': .5, 'b': -1})
+    parts = {name: weight ** 2 * np.var(list(values[name].values()), ddof=1) / len(values[name])
+             for name, weight in (('a', .5), ('c', .5), ('b', 1))}
+    assert found.error == pytest.approx(math.sqrt(sum(parts.values())))
+    assert found.freedom == pytest.approx(sum(parts.values()) ** 2 / sum(
+        part ** 2 / (len(values[name]) - 1) for name, part in parts.items()))
+    assert found.n == 3
+
+
+def test_few_runs_have_no_verdict():
+    told = judged(contrast({'a': seeded(90, 92), 'b': seeded(80, 81)}, {'a': 1, 'b': -1}), 1)
+    assert (told['n'], told['verdict'], told['mean']) == (2, 'cannot tell', 10.5)
+    assert told['low'] < 10.5 < told['high']
+    values = {'a': seeded(90.), 'b': seeded(80., 81., 82.), 'c': {}}
+    assert contrast(values, {'a': 1, 'b': -1}) == (1, 9, None, None)
+    for name in ('c', 'gone'):
+        assert contrast(values, {name: 1, 'b': -1}) == (0, None, None, None)
+
+
+@pytest.mark.parametrize('values', [[.8, .8, .8], [.8, .8 + 1e-9, .8 + 2e-9],
+                                    np.float32([.8, .8, .8]).astype(float).tolist()])
+def test_values_without_spread_are_not_tested(values):
+    study = {'a': seeded(*values), 'b': seeded(.7, .7, .7)}
+    told = judged(contrast(study, {'a': 1, 'b': -1}), 1.)
+    assert (told['verdict'], told['low'], told['error']) == ('cannot tell', None, 0)
+    assert {standing.by for standing in standings(study).values()} == {None}
+
+
+@pytest.mark.parametrize('mean, error, verdict', [
+    (.3, .2, 'level'), (.3, .5, 'cannot tell'), (1.2, .2, 'better'), (-.8, .2, 'worse')])
+def test_level_is_two_one_sided_tests(mean, error, verdict):
+    """Of a study of 6 runs each: bounds of 90% within the margin; a difference that is found is
+    told as one, be it small."""
+    told = judged(differences.Contrast(6, mean, error, 10), 1.)
+    assert told['verdict'] == verdict
+    inside = stats.t.cdf((1 - abs(mean)) / error, 10) > .95
+    assert (verdict == 'level') == (inside and abs(mean) / error < stats.t.isf(.025, 10))
+
+
+@pytest.mark.parametrize('tails', [1, 2])
+def test_of_two_encodings_the_reach_is_welchs_t(tails):
+    values = drawn(random.Random(3), (2, 2), 40)
+    found = contrast(values, {'e0': 1, 'e1': -1})
+    reach = reaches(values, values, tails)
+    assert list(reach.values()) == pytest.approx(
+        [stats.t.isf(.05 / tails, found.freedom)] * 2, rel=.03)
+    assert reaches({'a': seeded(1, 2, 3), 'b': seeded(1, 2)}, ['a'], 1) == {}
+
+
+def test_the_reach_is_dunnetts_where_spreads_are_equal():
+    """One against five others, many runs each: the critical value of scipy's multivariate t."""
+    values = drawn(random.Random(3), (1,) * 6, 200)
+    reach = reaches(values, ['e0'], 2)['e0']
+    cover = stats.multivariate_normal(cov=(np.eye(5) + 1) / 2).cdf(
+        np.full(5, reach), lower_limit=np.full(5, -reach))
+    assert cover == pytest.approx(.95, abs=.006)
+
+
+def test_what_is_out_is_out_by_its_row():
+    noise, out = random.Random(0), 0
+    for _ in range(8):
+        values = drawn(noise, (1, .2, 3, 1), 3, (80, 84, 86, 79))
+        stand = standings(values)
+        best = max(values, key=lambda name: np.mean(
+            list(values[name].values())))  # noqa: B023
+        assert stand[best].by is None
+        for name, standing in stand.items():
+            if name != best:
+                told = judged(contrast(values, {name: 1, standing.by or best: -1}), 1.,
+                              standing.reach)
+                assert (told['verdict'] == 'worse') == (standing.by is not None)
+                out += standing.by is not None
+    assert out
+
+
+def test_how_much_can_be_seen():
+    """As textbooks have it: 17 runs a group for .8 power at one standard deviation, two-sided."""
+    visible = differences.visible
+    assert visible(17) == pytest.approx(1., abs=.01)
+    assert visible(10, tails=1) < visible(10) < visible(10, tests=8) < visible(3, tests=8)

@@ -1,0 +1,296 @@
+"""What a run does: trainings, tests, extras, and what becomes of kills and errors."""
+import json
+import os
+import re
+import signal
+import time
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import tiny_studies
+from helpers.tiny_studies import OWN, in_another_folder, tiny_study
+
+from mmposenc import engine
+from mmposenc.checkpoint import load_checkpoint
+from mmposenc.commands import train
+from mmposenc.engine.training.lock import WorkDirLock
+from mmposenc.engine.variants.applying import apply
+from mmposenc.lab.compare.page import results
+from mmposenc.lab.compare.page.results import collect, write_results
+from mmposenc.lab.compare.running import extras, progress, runs
+from mmposenc.lab.compare.running.recording import cpu_seconds, read_progress
+from mmposenc.lab.compare.running.runs import carry_out, is_complete, is_over, read_record
+from mmposenc.lab.compare.running.schedule import carry_out_all, is_taken
+from mmposenc.lab.compare.running.workers import LocalWorkers
+
+
+def all_of(study):
+    return [carry_out(study, run) for run in study.runs()]
+
+
+def in_a_child(function, *args):
+    """The exit status of a process that calls it. The process is not forked from this one, whose
+    threads may hold locks."""
+    child = get_context('forkserver').Process(target=function, args=args)
+    child.start()
+    child.join()
+    return child.exitcode
+
+
+def assert_same(study, other):
+    """What must not depend on kills: records but for time and memory, and the weights."""
+    for mine, its in zip(study.runs(), other.runs(), strict=True):
+        one, two = read_record(mine), read_record(its)
+        for key in ('encoding', 'seed', 'status', 'curve', 'tests', 'parameters'):
+            assert one[key] == two[key]
+        one, two = (load_checkpoint(str(each.folder / record['checkpoint']))['state_dict']
+                    for each, record in ((study, one), (other, two)))
+        assert all(torch.equal(one[name], two[name]) for name in one | two)
+
+
+def test_a_study_of_two_encodings_and_two_seeds(finished):
+    study = finished
+    records = [read_record(run) for run in study.runs()]
+    assert [each['status'] for each in records] == ['finished'] * 4
+    assert [(each['encoding'], each['seed']) for each in records] == [
+        ('none', 0), ('peg', 0), ('none', 1), ('peg', 1)]
+    # The numbers are those of the ordinary commands, on the same config.
+    last = study.runs()[-1]
+    for test in records[-1]['tests']:
+        cfg = runs.run_config(study, last, 'again')
+        if test['factor'] == 2:
+            resize = dict(type='Resize', scale=64)
+            cfg.test_dataloader.dataset.pipeline.insert(1, resize)
+        checkpoint = str(study.folder / records[-1]['checkpoint'])
+        assert engine.test(cfg, checkpoint)['accuracy/top1'] == test['value']
+    assert [point['epoch'] for point in records[0]['curve']] == [1, 2]
+    assert records[0]['curve'][-1]['metric'] == records[0]['tests'][0]['value']
+    assert records[0]['curve'] != records[2]['curve']  # another seed
+    assert records[1]['parameters'] - records[0]['parameters'] == 4 * 8 * (9 + 1)  # a PEG a stage
+    results = write_results(study)
+    assert [each['factor'] for each in results['encodings'][0]['costs']] == [1, 2]
+    small, large = (each['macs'] for each in results['encodings'][0]['costs'])
+    assert large > 3 * small
+    assert len(results['pictures']) == 2
+    for picture in results['pictures']:
+        assert [entry['encoding'] for entry in picture['entries']] == [None, 'none', 'peg']
+        assert all((study.folder / entry['file']).is_file() for entry in picture['entries'])
+        assert picture['entries'][0]['text'] in ('bright', 'dark')
+
+
+def test_the_recommended_config_is_the_users_and_trains(copied, tmp_path, monkeypatch):
+    take = write_results(copied)['take']
+    monkeypatch.chdir(tmp_path)
+    best = copied.folder / take['file']
+    head, text = best.read_text().split('\n', 2)[::2]
+    assert head.startswith('# cls.py with the encoding ') and str(copied.folder) not in text
+    entry, = (each for each in copied.entries if f'encoding {each.label}, ' in head)
+    cfg = engine.load_config(str(best))
+    assert cfg.model.to_dict() == apply(copied.base, entry).model.to_dict()
+    assert cfg.train_dataloader.to_dict() == copied.base.train_dataloader.to_dict()
+    assert take['command'] == f'mmposenc train {best} --work-dir work_dirs/best'
+    train.main([*take['command'].split()[2:], '--cfg-options', 'train_cfg.max_epochs=1'])
+    assert Path('work_dirs/best/epoch_1.pth').is_file()
+
+
+def test_pictures_on_which_encodings_disagree_are_shown():
+    def drawn(answers):
+        return [dict(id=str(n), title='', truth=dict(file='', text='cat'),
+                     predicted=dict(file='', text=text)) for n, text in enumerate(answers)]
+    made = [('none', drawn(['cat (97%)', 'dog (50%)', 'dog (60%)', 'cat (50%)'])),
+            ('peg', drawn(['cat (51%)', 'cat (90%)', 'dog (90%)', 'hen (40%)']))]
+    for number, shown in ((0, []), (2, ['1', '3']), (3, ['1', '2', '3']), (9, list('0123'))):
+        assert [each['id'] for each in results._pictures(made, number)] == shown
+
+
+def test_the_loss_of_the_curve_is_the_mean_of_the_logged_ones(finished):
+    run = finished.runs()[1]
+    path, = run.folder.glob('train/*/vis_data/scalars.json')
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    # The log's numbers are rounded to nothing, but smoothed over the last ones: window 10, so all.
+    losses = [line['loss'] for line in lines if 'loss' in line]
+    single = [losses[0]] + [losses[i] * (i + 1) - losses[i - 1] * i for i in range(1, len(losses))]
+    expected = [sum(single[:2]) / 2, sum(single[2:]) / 2]
+    assert [point['loss'] for point in read_record(run)['curve']] == pytest.approx(
+        expected, abs=1e-5)
+
+
+@pytest.mark.parametrize('moment', [
+    ('iteration', 3), pytest.param(('validation', 3), marks=pytest.mark.slow),
+    pytest.param(('write', 2), marks=pytest.mark.slow)])
+def test_a_run_that_is_killed_ends_as_one_that_is_not(finished, tmp_path, moment):
+    one = replace(finished, entries=finished.entries[1:], seeds=(0,))
+    other = in_another_folder(one, tmp_path / moment[0])
+    run, = other.runs()
+    assert in_a_child(tiny_studies.carry_out_killed, other, run, moment) == -signal.SIGKILL
+    assert collect(other)['runs'][0]['status'] == 'waiting'
+    assert carry_out(other, run)['status'] == 'finished'
+    assert_same(one, other)
+    assert 0 < read_record(run)['train_cpu_seconds'] < 60
+
+
+@pytest.mark.parametrize('word, options, status, note, sizes', [
+    ('none', {'optim_wrapper.optimizer.lr': 1e30}, 'diverged', 'is not finite; images: ', []),
+    # Finite in training, and the first class of all in evaluation; at the larger size alone.
+    ('own.py:Lost', {}, 'diverged', 'predictions are not finite: the output of backbone', []),
+    ('own.py:LostWhereLarge', {}, 'finished', 'no test at 2x: .*the output of backbone', [1]),
+    ('own.py:Broken', {}, 'failed', 'broken on purpose', [])])
+def test_what_is_not_finite_is_no_result_and_what_fails_is_tried_again(
+        tmp_path, monkeypatch, capfd, word, options, status, note, sizes):
+    monkeypatch.chdir(tmp_path)
+    Path('own.py').write_text(OWN)
+    study = tiny_study(tmp_path, [word], sizes=(1.0, 2.0), epochs=1, options=options)
+    record, = all_of(study)
+    assert record['status'] == status
+    assert re.search(note, record['note']), record['note']
+    assert is_over(study, record) == (status == 'diverged')  # the next call tries others again
+    kept, = collect(study)['runs']
+    assert (kept['status'], kept['note']) == (status, record['note'])
+    assert [test['factor'] for test in kept['tests']] == sizes
+
+
+def test_a_size_that_can_not_be_tested_costs_that_test_alone(copied, capfd):
+    study = replace(copied, entries=copied.entries[:1], seeds=(0,), sizes=(0.5, 1.0, 2.0))
+    record, = all_of(study)
+    assert record['status'] == 'finished'
+    assert record['note'].startswith('no test at 0.5x: hw_shape=(4, 4) is smaller than one cell')
+    assert [test['factor'] for test in record['tests']] == [1, 2]
+    results = write_results(study)
+    assert [(row['factor'], row['n']) for row in results['summary']] == [(0.5, 0), (1, 1), (2, 1)]
+    assert not is_over(study, record)  # the next call tries that test again
+    state, = progress.states(study)
+    assert progress.cell(state, study.metric) == f'{state.value:.1f}'
+
+
+def test_what_is_made_besides_can_be_killed_or_fail_and_is_made_by_the_next_call(
+        copied, monkeypatch, capsys):
+    study = replace(copied, pictures=1)
+    run = study.runs()[0]
+    trained = read_record(run)['train_seconds']
+    assert is_complete(copied, run) and not is_complete(study, run)
+    assert in_a_child(tiny_studies.carry_out_killed_in_extras, study, run) == -signal.SIGKILL
+    record = read_record(run)
+    assert record['status'] == 'finished' and is_over(study, record)
+
+    def broken(*args):
+        raise RuntimeError('no ink')
+    for draw, note in ((broken, 'no pictures: RuntimeError: no ink'), (lambda *args: [], '')):
+        monkeypatch.setattr(extras, 'draw_predictions', draw)
+        assert not is_complete(study, run)
+        assert carry_out(study, run)['train_seconds'] == trained
+        kept = collect(study)['runs'][0]
+        assert (kept['status'], kept['note']) == ('finished', note)
+    assert is_complete(study, run)
+
+
+def test_models_are_timed_once_and_what_can_not_be_timed_is_said(copied, capsys, monkeypatch):
+    study = replace(copied, extras=('time',))
+    extras.time_models(copied)
+    assert not (study.runs()[0].folder / 'times.json').exists()
+
+    def measured(cfg, size, place):
+        if cfg.model.backbone.pos_encoding and size == (64, 64):
+            raise RuntimeError('no memory')
+        return dict(seconds=0.25, peak_bytes=None)
+    monkeypatch.setattr(extras, 'measure_time', measured)
+    extras.time_models(study)
+    assert 'peg at 2x is not timed: RuntimeError: no memory' in capsys.readouterr().err
+    monkeypatch.setattr(extras, 'measure_time', None)
+    extras.time_models(study)  # nothing is missing
+    costs = [each['costs'] for each in collect(study)['encodings']]
+    assert [[at['seconds'] for at in own] for own in costs] == [[.25, .25], [.25, None]]
+    write_results(study)
+    assert '>Images a second</th>' in (study.folder / 'report.html').read_text()
+
+
+@pytest.mark.slow
+def test_figures_and_times_are_in_the_results_and_on_the_page(copied):
+    study = replace(copied, seeds=(0,), extras=('figures', 'time'))
+    all_of(study)
+    extras.time_models(study)
+    results = write_results(study)
+    assert [run['note'] for run in results['runs']] == ['', '']
+    assert 'peg' in {each['encoding'] for each in results['figures']}
+    assert all(cost['seconds'] > 0 and cost['macs'] > 0
+               for each in results['encodings'] for cost in each['costs'])
+    page = (study.folder / 'report.html').read_text()
+    assert 'id="figures"' in page
+    assert "is not in the study" not in page and 'Against seconds an image' in page
+
+
+def test_damaged_files_are_named_and_progress_is_no_matter(tmp_path):
+    study = tiny_study(tmp_path, names=['none'])
+    run, = study.runs()
+    run.folder.mkdir(parents=True)
+    for file in run.record_file, run.progress_file:
+        file.write_text('{"status": ')
+    assert read_progress(run) == {}
+    with pytest.raises(ValueError, match=r'seed0/run.json is damaged \(.*remove it'):
+        progress.states(study)
+
+
+def test_a_run_that_another_process_has_is_left_alone(tmp_path, capfd):
+    run, = tiny_study(tmp_path, names=['none']).runs()
+    told, tells = os.pipe()
+    child = os.fork()
+    if child == 0:
+        lock = WorkDirLock(run.folder)
+        os.write(tells, b'x')
+        time.sleep(60)
+        lock.release()
+    try:
+        os.read(told, 1)
+        assert is_taken(run)
+        assert runs.main([str(run.folder)]) == runs.TAKEN
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert not is_taken(run)
+
+
+@pytest.mark.slow
+def test_killing_the_command_ends_its_runs_and_the_next_one_goes_on(tmp_path, monkeypatch):
+    """Two at once, one of them an encoding in a file of the user's, each in its own process."""
+    monkeypatch.chdir(tmp_path)
+    Path('own.py').write_text(OWN)
+    study = tiny_study(tmp_path, names=['none', 'own.py:Mine'], epochs=30)
+    command = os.fork()
+    if command == 0:
+        try:
+            carry_out_all(study, LocalWorkers(2), lambda run: False, print)
+        finally:
+            os._exit(1)
+    end = time.monotonic() + 240
+    while not all(run.progress_file.is_file() and is_taken(run) for run in study.runs()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.kill(command, signal.SIGKILL)
+    os.waitpid(command, 0)
+    while any(is_taken(run) for run in study.runs()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert [record['status'] for record in all_of(study)] == ['finished'] * 2
+    other = in_another_folder(study, 'other')
+    all_of(other)
+    assert_same(study, other)
+
+
+def test_cpu_seconds_of_children_count_while_they_run_and_afterwards():
+    ready, told = os.pipe()
+    before = cpu_seconds()
+    child = os.fork()
+    if child == 0:
+        while time.process_time() < 0.5:
+            pass
+        os.write(told, b'x')
+        time.sleep(60)
+    os.read(ready, 1)
+    running = cpu_seconds() - before
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    ended = cpu_seconds() - before
+    assert 0.45 < running < 1
+    assert running - 0.03 <= ended < running + 0.3  # clocks of a hundredth of a second

@@ -1,0 +1,108 @@
+"""Statistics of a study: means, differences, what can still be best, what is left out."""
+import copy
+import math
+
+import pytest
+from helpers.made_up_studies import drawn, run, seeded, study
+from scipy import stats
+
+from mmposenc.lab.compare.statistics import summary
+from mmposenc.lab.compare.statistics.differences import contrast, reaches, standings
+from mmposenc.lab.compare.statistics.summary import compare, interval, summarize
+
+
+def test_interval_is_students():
+    values = [81.2, 82.0, 80.4, 83.1]
+    told = interval(values)
+    assert (told['n'], told['mean']) == (4, pytest.approx(81.675, abs=1e-12))
+    # Squares about the mean: .475², .325², 1.275², 1.425².
+    assert told['std'] == pytest.approx(math.sqrt(
+        (.475 ** 2 + .325 ** 2 + 1.275 ** 2 + 1.425 ** 2) / 3), rel=1e-12)
+    low, high = stats.t.interval(.95, 3, loc=81.675, scale=stats.sem(values))
+    assert (told['low'], told['high']) == pytest.approx((low, high), rel=1e-12)
+    for few in ([], [3.0]):
+        assert interval(few) == dict(n=len(few), mean=few[0] if few else None, std=None, low=None,
+                                     high=None)
+
+
+def test_intervals_stay_within_what_can_be():
+    percent, share = dict(unit='%'), dict(unit='')
+    told = interval([99., 100., 99.5], percent)
+    assert told['high'] == 100 and told['low'] == interval([99., 100., 99.5])['low']
+    assert interval([.01, .2, .1], share)['low'] == 0
+    assert interval([1., 3., 2.], share) == interval([1., 3., 2.])  # not a share after all
+
+
+def test_roles_base_and_best():
+    """Of the base both sides, of the best one; an encoding with one run is in no family."""
+    values = {'none': seeded(80, 81.5, 80.2), 'peg': seeded(95, 96.1, 95.4),
+              'learned': seeded(90.2, 92, 90.1), 'irpe': seeded(94, 96.5, 95.2),
+              'once': seeded(50.)}
+    stand = standings(values)
+    rows = {(row['role'], row['encoding']): row for row in compare(values, 'none', 1.0, 1.0, stand)}
+    assert {name for role, name in rows if role == 'base'} == {'peg', 'learned', 'irpe', 'once'}
+    assert {name for role, name in rows if role == 'best'} == {'none', 'learned', 'irpe', 'once'}
+    assert {row['against'] for (role, _), row in rows.items() if role == 'best'} == {'peg'}
+    for (role, name), row in rows.items():
+        if name == 'once':
+            assert (row['n'], row['verdict'], row['low']) == (1, 'cannot tell', None)
+            continue
+        found = contrast(values, {name: 1, row['against']: -1})
+        reach = reaches(values, ['none'], 2)['none'] if role == 'base' else stand[name].reach
+        assert (row['mean'], row['error']) == (found.mean, found.error)
+        assert row['high'] == pytest.approx(found.mean + reach * found.error)
+    assert rows['base', 'peg']['verdict'] == 'better' and rows['best', 'none']['verdict'] == 'worse'
+    assert rows['best', 'irpe']['verdict'] == 'cannot tell'
+
+
+def test_verdicts_and_intervals_say_the_same():
+    seen = set()
+    for number in range(24):
+        values = {name: seeded(*at[1.0]) for name, at in drawn(
+            {'none': {1.0: 80.}, 'a': {1.0: 83.}, 'b': {1.0: 80.}}, std=.2, shared=.2,
+            seed=number).items()}
+        for row in compare(values, 'none', 1.0, 1.0, standings(values)):
+            assert (row['verdict'] in ('better', 'worse')) == (not row['low'] <= 0 <= row['high'])
+            assert (row['verdict'] == 'better') == (row['low'] > 0)
+            assert (row['verdict'] == 'level') == (
+                row['low'] <= 0 <= row['high'] and row['low'] > -1 and row['high'] < 1)
+            seen.add(row['verdict'])
+    assert seen == {'better', 'worse', 'level', 'cannot tell'}
+
+
+def test_how_each_stands_at_each_size():
+    results = summarize(study(drawn({
+        'none': {1.0: 80., 2.0: 60.}, 'peg': {1.0: 95., 2.0: 60.}, 'table': {1.0: 70., 2.0: 61.}},
+        std=.5)))
+    assert {(row['encoding'], row['factor']): row['standing'] for row in results['summary']} == {
+        ('none', 1.0): 'worse', ('peg', 1.0): 'best', ('table', 1.0): 'worse',
+        **{(name, 2.0): 'can still be best' for name in ('none', 'peg', 'table')}}
+    assert [len(summary.candidates(results, size)) for size in (1.0, 2.0)] == [1, 3]
+    assert list(summary.summary_at(results, 1.0)) == ['peg', 'none', 'table']
+
+
+def test_summarize_adds_three_keys_and_changes_nothing():
+    results = study(drawn({'none': {1.0: 80.0, 1.5: 60.0}, 'peg': {1.0: 95.0, 1.5: 60.0}}))
+    before = copy.deepcopy(results)
+    told = summarize(results)
+    assert results == before
+    assert {key: told[key] for key in before} == before
+    assert [(row['encoding'], row['factor'], row['n']) for row in told['summary']] == [
+        ('none', 1.0, 3), ('peg', 1.0, 3), ('none', 1.5, 3), ('peg', 1.5, 3)]
+    assert summarize(told) == told
+    assert summary.base_of(results) == 'none'
+    results['encodings'][0]['name'] = 'other'
+    assert summary.base_of(results) == 'other'  # the first
+    assert {row['factor'] for row in told['differences']} == {1.0, 1.5}
+
+
+def test_runs_that_did_not_finish_have_no_part_in_means():
+    results = study(drawn({'none': {1.0: 80.0}, 'peg': {1.0: 95.0}}))
+    results['runs'][0].update(status='diverged', note='loss is nan')
+    results['runs'][1].update(status='failed')
+    results['runs'] += [run('peg', 5, {1.0: float('nan')}), run('peg', 6, {1.0: None}),
+                        run('peg', 7, {}, status='waiting'), run('peg', 8, {}, status='running')]
+    assert {name: sorted(seeds) for name, seeds in summary.values_at(results, 1.0).items()} == {
+        'none': [2], 'peg': [0, 1, 2]}
+    rows = summarize(results)['differences']
+    assert {row['verdict'] for row in rows} == {'cannot tell'}

@@ -1,0 +1,172 @@
+"""Models of timm: the backbone is timm's to the bit, and the command compares them on a folder."""
+import os
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from helpers.hostile_pickle import Call
+from helpers.tiny_studies import Here
+from helpers.tiny_tasks import picture
+
+from mmposenc.commands import compare
+from mmposenc.engine.config.timm import timm_config
+from mmposenc.engine.variants.applying import apply, check_fits
+from mmposenc.engine.variants.encodings import read_entries
+from mmposenc.engine.variants.insertion import build_backbone
+from mmposenc.lab.compare.page.results import collect
+from mmposenc.lab.compare.running import planning
+from mmposenc.lab.compare.study.study import read_study
+from mmposenc.lab.inspect.recording import Subject
+from mmposenc.openmmlab.timm_backbone import TimmBackbone
+
+import timm  # isort: skip
+
+VIT = dict(embed_dim=32, depth=2, num_heads=2, patch_size=8)
+SWIN = dict(embed_dim=16, depths=(2, 2), num_heads=(2, 4), window_size=4)
+MODELS = {'vit_tiny_patch16_224': VIT, 'eva02_tiny_patch14_224': VIT,
+          'swin_tiny_patch4_window7_224': SWIN, 'swinv2_tiny_window8_256': SWIN}
+PEG = dict(type='mmposenc.PEG')
+TABLE = dict(type='mmposenc.LearnedPositionEmbedding')
+NONE = dict(pos_encoding=None, rel_pos_encoding=None)
+
+
+def backbone(name, **kwargs):
+    torch.manual_seed(0)
+    return TimmBackbone(name, 32, options=MODELS[name], **kwargs).eval()
+
+
+def own(name):
+    torch.manual_seed(0)
+    return timm.create_model(name, num_classes=0, img_size=32, **MODELS[name]).eval()
+
+
+@pytest.mark.parametrize('name, kwargs', [
+    *((name, {}) for name in MODELS),
+    ('vit_tiny_patch16_224', dict(pos_encoding=TABLE)),
+    ('swin_tiny_patch4_window7_224',
+     dict(rel_pos_encoding=dict(type='mmposenc.RelativePositionBias', resize='geometric'))),
+    ('swinv2_tiny_window8_256', dict(rel_pos_encoding=dict(type='mmposenc.LogSpacedCPB')))])
+def test_with_its_own_encodings_the_features_are_timms_to_the_bit(name, kwargs):
+    x = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(backbone(name, **kwargs)(x)[0], own(name)(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_without_any_nothing_tells_where_a_patch_lies(name):
+    """A ViT's patches of 8 pixels change their places; a Swin's windows would change with them."""
+    model, keeps = backbone(name, **NONE).double(), backbone(name).double()
+    tables = ('pos_embed', 'position_bias_table', 'cpb_mlp')
+    assert not any(word in key for key in model.state_dict() for word in tables)
+    x = torch.randn(1, 3, 32, 32, dtype=torch.float64)
+    if 'swin' not in name:
+        with torch.no_grad():
+            moved = [each(x.roll(8, -1))[0] - each(x)[0] for each in (model, keeps)]
+        assert moved[0].abs().max() < 1e-12 < 1e-6 < moved[1].abs().max()
+
+
+def test_weights_of_timm_are_read_and_new_encodings_stay(tmp_path):
+    """As timm does, with its head and its table of another size."""
+    name = 'vit_tiny_patch16_224'
+    torch.manual_seed(1)
+    trained = timm.create_model(name, img_size=64, num_classes=3, **VIT).eval()
+    torch.save(trained.state_dict(), tmp_path / 'w.pth')
+    init = dict(type='Pretrained', checkpoint=str(tmp_path / 'w.pth'))
+    x = torch.randn(1, 3, 64, 64)
+    model = backbone(name, pos_encoding=[TABLE, dict(PEG, zero_init=True)], init_cfg=init)
+    model.init_weights()
+    assert model.model.pos_embed.shape == (1, 17, 32)
+    same = TimmBackbone(name, 64, pos_encoding=[TABLE, dict(PEG, zero_init=True)], options=VIT,
+                        init_cfg=init).eval()
+    same.init_weights()
+    with torch.no_grad():
+        torch.testing.assert_close(same(x)[0], trained.forward_head(
+            trained.forward_features(x), pre_logits=True))
+    without = backbone(name, **NONE, init_cfg=init)
+    without.init_weights()
+    assert torch.equal(without.model.cls_token, trained.cls_token)
+    torch.save({'cls_token': trained.cls_token}, tmp_path / 'w.pth')
+    with pytest.raises(ValueError, match='w.pth does not fit timm:vit_tiny_patch16_224: missing: '):
+        backbone(name, init_cfg=init).init_weights()
+    torch.save({'cls_token': Call(os.getenv, 'HOME')}, tmp_path / 'w.pth')
+    with pytest.raises(ValueError, match='code that it holds would have to run'):
+        backbone(name, init_cfg=init).init_weights()
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_an_inspection_sees_the_map_behind_each_block(name):
+    model = backbone(name, pos_encoding=PEG)
+    maps = Subject(model, model).maps(torch.randn(2, 3, 32, 32))
+    assert [values.shape[-1] for values in maps.values()] == (
+        [8, 8, 4, 4] if 'swin' in name else [4, 4])
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for i in range(8):
+        picture(tmp_path / 'mine' / ('train', 'val')[i // 2 % 2] / f'c{i % 2}' / f'{i}.png', i)
+    return 'mine'
+
+
+@pytest.mark.parametrize('config, message', [
+    ('timm:vit_smal_patch16_224', "timm has no model 'vit_smal_patch16_224'; did you mean 'vit_sm"),
+    ('timm:vit_tiny_patch16_224.mine', 'Invalid pretrained tag'),
+    ('timm:resnet50', 'timm:resnet50 takes no encodings'),
+    ('timm:beit_base_patch16_224', 'timm:beit_base_patch16_224 takes no encodings'),
+    ('timm:deit_tiny_distilled_patch16_224', '2 of 2 do not fit mmposenc.TimmBackbone'),
+    ('timm:vit_tiny_patch16_224 --img-size 40', 'images of 40x40 pixels: .*divisible by patch'),
+    ('timm:vit_tiny_patch16_224 --checkpoint w.pth', 'w.pth: there is no such file'),
+    ('mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py --img-size 32',
+     'are for timm:NAME'),
+    ('timm:vit_tiny_patch16_224 --data empty', 'train holds no folders'),
+    ('timm:vit_tiny_patch16_224 --data no', 'train and val not found')])
+def test_what_cannot_be_is_said_before_work(folder, config, message):
+    for part in ('train', 'val'):
+        Path('empty', part).mkdir(parents=True)
+    with pytest.raises(SystemExit) as ended:
+        compare.main(['--data', folder, *config.split(), '--encodings', 'none', 'peg'])
+    assert re.search(message, str(ended.value))
+
+
+def test_sizes_and_numbers_are_timms():
+    cfg = timm_config('timm:swinv2_tiny_window8_256')
+    train, test = (cfg[f'{phase}_dataloader'].dataset.pipeline for phase in ('train', 'test'))
+    assert (train[1].scale, test[1].scale, test[2].crop_size) == (256, 293, 256)
+    assert (cfg.model.head.in_channels, cfg.model.backbone.img_size) == (768, 256)
+    assert cfg.data_preprocessor.mean == [123.675, 116.28, 103.53]
+
+
+@pytest.mark.parametrize('name, less', [
+    ('vit_tiny_patch16_224', ['--no-figures', '--pictures', '0']),
+    pytest.param('vit_tiny_patch16_224', [], marks=pytest.mark.slow),
+    pytest.param('swin_tiny_patch4_window7_224', [], marks=pytest.mark.slow)])
+def test_the_command_trains_and_compares(folder, name, less, monkeypatch):
+    monkeypatch.setattr(planning, 'workers_of', lambda args: Here(1))
+    sizes = [f'model.backbone.options={MODELS[name]!r}', 'default_hooks.progress=None',
+             'train_dataloader.num_workers=0', 'val_dataloader.num_workers=0',
+             'test_dataloader.num_workers=0', 'model.head.in_channels=32']
+    with pytest.raises(SystemExit) as ended:
+        compare.main([f'timm:{name}', '--data', folder, '--img-size', '32', '--encodings', 'none',
+                      'learned+peg', '--seeds', '1', '--sizes', '2', '--epochs', '1',
+                      *less, '--cfg-options', *sizes])
+    assert not ended.value.code
+    told = collect(read_study(Path(f'work_dirs/compare_timm_{name}')))
+    assert [(run['status'], len(run['tests']), run['note']) for run in told['runs']] == [
+        ('finished', 2, '')] * 2
+
+
+def test_what_replaces_timms_encodings():
+    cfg = timm_config('timm:vit_tiny_patch16_224', 32)
+    cfg.model.backbone.options, cfg.model.head.in_channels = VIT, 32
+    found = {}
+    for entry in read_entries(['none', 'irpe-k', 'learned', 'keep+peg', 'none+irpe-k']):
+        check_fits(cfg, entry, [1, 2])
+        model = build_backbone(apply(cfg, entry))
+        keys = model.state_dict()
+        found[entry.name] = ('model.pos_embed' in keys, any('rel_pos' in key for key in keys))
+        said = 'pos_encoding: none in place of LearnedPositionEmbedding'
+        assert model.replaced_encodings['pos_encoding'] == said * entry.name.startswith('none')
+    assert found == {'none': (False, False), 'irpe-k': (True, True), 'learned': (True, False),
+                     'keep+peg': (True, False), 'none+irpe-k': (False, True)}
