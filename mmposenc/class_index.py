@@ -74,16 +74,14 @@ CLASSES: dict[str, dict[str, str]] = {
     'hook': {
         'AverageLossHook': 'engine.training.processes',
         'CheckpointHook': 'engine.training.checkpoints',
-        'ClsVisualizationHook': 'engine.apps.cls_visualization',
         'CompileHook': 'engine.training.compiling',
-        'DetVisualizationHook': 'engine.apps.det_visualization',
         'FeatureCacheHook': 'engine.training.feature_cache',
         'KeepPaddingOut': 'engine.training.padding_out',
-        'LabelMapsHook': 'engine.apps.label_maps',
+        'LabelMapsHook': 'engine.apps.hooks',
         'NotFiniteHook': 'engine.training.finite',
         'ProgressBarHook': 'engine.console',
         'SeedHook': 'engine.training.seeding',
-        'SegVisualizationHook': 'engine.apps.seg_visualization',
+        'VisualizationHook': 'engine.apps.hooks',
     },
     'metric': {
         'ClassIoUMetric': 'openmmlab.mmseg.segmentation',

@@ -9,6 +9,7 @@ import torch
 from helpers.scripts import NARROW, load_tool, named
 from helpers.tiny_data import Images, make_nuclei, make_trees
 from mmengine.registry import TASK_UTILS, init_default_scope
+from mmengine.structures import BaseDataElement
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
@@ -138,16 +139,16 @@ def test_every_object_gets_an_anchor():
 
 @pytest.mark.parametrize('side, named', [(64, False), (256, True)])
 def test_small_pictures_are_not_covered_by_names(tmp_path, side, named):
-    from mmengine.visualization import Visualizer
-
-    from mmposenc.engine.apps.seg_visualization import SegVisualizationHook
-    Visualizer.get_instance(f'seg_small_pictures_{side}')
+    from mmposenc.engine.apps.hooks import VisualizationHook
     Image.new('RGB', (300, side)).save(tmp_path / 'a.png')
     drawn = []
-    hook = SegVisualizationHook(draw=True, test_out_dir=str(tmp_path))
-    hook._visualizer = SimpleNamespace(add_datasample=lambda *args, **kwargs: drawn.append(kwargs))
-    dataset = Images([str(tmp_path / 'a.png')], str(tmp_path))
-    hook.before_test_epoch(SimpleNamespace(test_dataloader=SimpleNamespace(dataset=dataset)))
-    hook.after_test_iter(None, 0, {}, [SimpleNamespace(img_path=str(tmp_path / 'a.png'))])
+    hook = VisualizationHook(str(tmp_path), 'mmseg')
+    runner = SimpleNamespace(
+        test_dataloader=SimpleNamespace(batch_size=1,
+                                        dataset=Images([str(tmp_path / 'a.png')], str(tmp_path))),
+        visualizer=SimpleNamespace(add_datasample=lambda *args, **kwargs: drawn.append(kwargs)))
+    hook.before_test_epoch(runner)
+    hook.after_test_iter(runner, 0, {}, [BaseDataElement(
+        metainfo=dict(img_path=str(tmp_path / 'a.png')))])
     assert drawn[0]['with_labels'] is named
     assert drawn[0]['out_file'] == str(tmp_path / 'a.png')

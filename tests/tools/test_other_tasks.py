@@ -41,7 +41,7 @@ def test_segmentation(segmentor, test, tmp_path) -> None:
         labels = result['pred_sem_seg']['data']
         assert labels.shape == (1, 32, 32) and set(labels.unique().tolist()) <= {0, 1}
     assert sorted(p.name for p in (tmp_path / 'show').iterdir()) == [
-        f'scene_{i}.png' for i in range(3)]
+        f'scene_{i}.jpg' for i in range(3)]
     assert 0 <= metrics(tmp_path / 'work')['mIoU'] <= 100
 
 

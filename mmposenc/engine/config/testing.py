@@ -74,18 +74,16 @@ def set_show_dir(cfg: Config, show_dir: str) -> None:
     scope = scope_of(cfg)
     check_pictures(cfg, 'test', show_dir, '--show-dir')
     folder = osp.abspath(show_dir)  # mmdet would put a relative one below the work directory
-    options = {'mmdet': {'type': 'mmposenc.DetVisualizationHook', 'draw': True,
-                         'test_out_dir': folder},
-               'mmseg': {'type': 'mmposenc.SegVisualizationHook', 'draw': True,
-                         'test_out_dir': folder},
-               'mmpretrain': {'type': 'mmposenc.ClsVisualizationHook', 'enable': True,
-                              'out_dir': folder, 'interval': 1}}[scope]
     set_visualizer(cfg)
     hooks = cfg.setdefault('default_hooks', ConfigDict())
-    given = hooks.get('visualization') or {}
-    if scope == 'mmdet' and bare_type(given) not in ('', 'DetVisualizationHook'):
-        del options['type']  # such as that of referring expressions
-    hooks.visualization = {**given, **options}
+    configured = hooks.get('visualization') or ConfigDict()
+    if scope == 'mmdet' and bare_type(configured) not in ('', 'DetVisualizationHook'):
+        # Such as that of referring expressions.
+        hooks.visualization = {**configured, 'draw': True, 'test_out_dir': folder}
+        return
+    options = {key: configured[key] for key in ('score_thr', 'backend_args') if key in configured}
+    hooks.visualization = ConfigDict(type='mmposenc.VisualizationHook', out_dir=folder, scope=scope,
+                                     **options)
 
 
 def set_visualizer(cfg: Config) -> None:

@@ -6,7 +6,8 @@ import io
 import json
 import logging
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from mmdet.datasets import CocoDataset as _CocoDataset
@@ -60,88 +61,74 @@ def read_coco(path: str, dropped: Counter[str]) -> dict[str, Any]:
     for section in ('images', 'categories', 'annotations'):
         if section != 'annotations' or section in data:
             _check_section(path, data, section)
-    _check_categories(path, data['categories'])
-    _check_images(path, data['images'])
+    for name, count in Counter(each['name'] for each in data['categories']).items():
+        if count > 1:
+            raise ValueError(f'{path}: {count} categories have the name {name!r}')
     images = {image['id'] for image in data['images']}
-    kept = []
+    annotations = []
     for ann in data.get('annotations', []):
-        _check_id(path, 'annotation', ann, 'image_id')
-        if ann['image_id'] in images:
-            _check_annotation(path, ann)
-            kept.append(ann)
-        else:
+        if ann['image_id'] not in images:
             dropped['of an image that the file does not have'] += 1
-    data['annotations'] = kept
+            continue
+        ann.setdefault('area', max(ann['bbox'][2], 0) * max(ann['bbox'][3], 0))
+        annotations.append(ann)
+    data['annotations'] = annotations
     return data
 
 
-#: For each section: the name of an entry, and the keys that it must have.
-_ENTRIES = {'images': ('image', ('id', 'file_name', 'height', 'width')),
-            'categories': ('category', ('id', 'name')),
-            'annotations': ('annotation', ('id', 'image_id', 'category_id', 'bbox'))}
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and abs(value) < 1e15  # type: ignore[arg-type]  # not NaN
 
 
-def _check_section(path: str, data: dict, section: str) -> None:
-    what, keys = _ENTRIES[section]
+class _Key(NamedTuple):
+    """What the value of a key must be, and the test of it; ``optional`` keys may be missing."""
+
+    requirement: str
+    holds: Callable[[Any], bool]
+    optional: bool = False
+
+
+_ID = _Key('a whole number of at most 64 bits',
+           lambda value: type(value) is int and abs(value) < 2 ** 63)
+_SIDE = _Key('a whole number of at least 1',
+             lambda value: _is_number(value) and value >= 1 and not value % 1)
+#: For each section: the name of an entry, and its keys.
+_SECTIONS: dict[str, tuple[str, dict[str, _Key]]] = {
+    'images': ('image', {
+        'id': _ID, 'height': _SIDE, 'width': _SIDE,
+        'file_name': _Key('the name of a file', lambda name: isinstance(name, str) and name != '')
+    }),
+    'categories': ('category', {
+        'id': _ID, 'name': _Key('a word', lambda name: isinstance(name, str) and name != '')}),
+    'annotations': ('annotation', {
+        'id': _ID, 'image_id': _ID, 'category_id': _ID,
+        'bbox': _Key('four finite numbers', lambda box: isinstance(box, list) and len(box) == 4
+                     and all(map(_is_number, box))),
+        'iscrowd': _Key('0 or 1', lambda flag: flag in (0, 1), optional=True),
+        'area': _Key('a finite number', _is_number, optional=True)})}
+
+
+def _check_section(path: str, data: dict[str, Any], section: str) -> None:
+    what, keys = _SECTIONS[section]
     entries = data.get(section)
     if not isinstance(entries, list):
-        found = 'is missing' if section not in data else f'is a {type(entries).__name__}'
-        raise ValueError(f'{path}: {section!r} {found}; it must be a list')
+        state = 'is missing' if section not in data else f'is a {type(entries).__name__}'
+        raise ValueError(f'{path}: {section!r} {state}; it must be a list')
     if not entries and section != 'annotations':
         raise ValueError(f'{path}: {section!r} is empty')
-    seen: set[Any] = set()
+    ids: set[int] = set()
     for i, entry in enumerate(entries):
-        lacks = [key for key in keys if not isinstance(entry, dict) or key not in entry]
+        lacks = [key for key, rule in keys.items() if not rule.optional and (
+            not isinstance(entry, dict) or key not in entry)]
         if lacks:
             raise ValueError(f'{path}: {section}[{i}] lacks {", ".join(lacks)}')
-        _check_id(path, what, entry, 'id')
-        if entry['id'] in seen:
+        for key, rule in keys.items():
+            if key in entry and not rule.holds(entry[key]):
+                raise ValueError(f'{path}: {what} {entry["id"]!r}: {key}={entry[key]!r} must be '
+                                 f'{rule.requirement}')
+        if entry['id'] in ids:
             raise ValueError(f'{path}: two entries of {section!r} have the id {entry["id"]}')
-        seen.add(entry['id'])
-
-
-def _check_id(path: str, what: str, entry: dict, key: str) -> None:
-    if type(entry[key]) is not int or abs(entry[key]) >= 2 ** 63:
-        raise ValueError(f'{path}: {what} {entry["id"]!r}: {key}={entry[key]!r} must be a whole '
-                         'number of at most 64 bits')
-
-
-def _check_categories(path: str, categories: list[dict]) -> None:
-    for category in categories:
-        if not isinstance(category['name'], str) or not category['name']:
-            raise ValueError(f'{path}: category {category["id"]}: name={category["name"]!r} must '
-                             'be a word')
-    for name, count in Counter(category['name'] for category in categories).items():
-        if count > 1:
-            raise ValueError(f'{path}: {count} categories have the name {name!r}')
-
-
-def _check_images(path: str, images: list[dict]) -> None:
-    for image in images:
-        if not isinstance(image['file_name'], str) or not image['file_name']:
-            raise ValueError(f'{path}: image {image["id"]}: file_name={image["file_name"]!r} must '
-                             'be the name of a file')
-        for key in ('height', 'width'):
-            if not _is_number(image[key]) or image[key] < 1 or image[key] % 1:
-                raise ValueError(f'{path}: image {image["id"]}: {key}={image[key]!r} must be a '
-                                 'whole number of at least 1')
-
-
-def _check_annotation(path: str, ann: dict) -> None:
-    where = f'{path}: annotation {ann["id"]}'
-    _check_id(path, 'annotation', ann, 'category_id')
-    box = ann['bbox']
-    if not isinstance(box, list) or len(box) != 4 or not all(map(_is_number, box)):
-        raise ValueError(f'{where}: bbox={box!r} must be four finite numbers')
-    if ann.get('iscrowd', 0) not in (0, 1):
-        raise ValueError(f'{where}: iscrowd={ann["iscrowd"]!r} must be 0 or 1')
-    area = ann.setdefault('area', max(box[2], 0) * max(box[3], 0))
-    if not _is_number(area):
-        raise ValueError(f'{where}: area={area!r} must be a finite number')
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < 1e15  # False for NaN
+        ids.add(entry['id'])
 
 
 def has_area(mask: Any, size: tuple[int, int]) -> bool:

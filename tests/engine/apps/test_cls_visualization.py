@@ -5,10 +5,9 @@ from typing import Any
 
 import torch
 from helpers.tiny_data import Images
-from mmengine.visualization import Visualizer
 from mmpretrain.structures import DataSample
 
-from mmposenc.engine.apps.cls_visualization import ClsVisualizationHook
+from mmposenc.engine.apps.hooks import VisualizationHook
 
 
 def drawn(tmp_path: Path, inputs: Any, samples: list[DataSample], paths: list[str | None]
@@ -19,11 +18,10 @@ def drawn(tmp_path: Path, inputs: Any, samples: list[DataSample], paths: list[st
     def visualize_cls(image: Any, sample: Any, *, out_file: str, **_: Any) -> None:
         seen[Path(out_file).relative_to(tmp_path).as_posix()] = image[0, 0].tolist()
 
-    Visualizer.get_instance('test_cls_visualization')  # which the hook asks for
-    hook = ClsVisualizationHook(enable=True, out_dir=str(tmp_path), interval=1)
-    hook._visualizer = SimpleNamespace(dataset_meta={}, visualize_cls=visualize_cls)
-    dataset = Images(paths)
-    runner = SimpleNamespace(test_dataloader=SimpleNamespace(batch_size=4, dataset=dataset))
+    hook = VisualizationHook(str(tmp_path), 'mmpretrain')
+    runner = SimpleNamespace(
+        test_dataloader=SimpleNamespace(batch_size=4, dataset=Images(paths)),
+        visualizer=SimpleNamespace(dataset_meta={}, visualize_cls=visualize_cls))
     hook.before_test_epoch(runner)
     hook.after_test_iter(runner, 2, dict(inputs=inputs), samples)
     return seen
@@ -34,7 +32,7 @@ def test_one_name_in_two_folders_and_colours(tmp_path) -> None:
     paths = ['data/val/cat/a b.jpg', 'data/val/dog/a b.jpg', 'data/val/dog/a b.png']
     samples = [DataSample(metainfo=dict(img_path=path)) for path in paths]
     assert drawn(tmp_path, [blue] * 3, samples, paths) == {
-        'cat/a b.png': [0, 0, 255], 'dog/a b.png': [0, 0, 255], 'dog/a b_2.png': [0, 0, 255]}
+        'cat/a b.jpg': [0, 0, 255], 'dog/a b.jpg': [0, 0, 255], 'dog/a b_2.png': [0, 0, 255]}
 
 
 def test_images_held_in_memory_and_several_views(tmp_path) -> None:
