@@ -184,16 +184,3 @@ class Backbone(BaseModule):
         else:
             depth = first if _BEFORE.match(rest) else last
         return depth, last + 1
-
-
-def one_name(**given: Any) -> Any:
-    """The value of an argument that has two names.
-
-    Raises:
-        ValueError: both names are given.
-    """
-    found = {name: value for name, value in given.items() if value is not None}
-    if len(found) > 1:
-        raise ValueError(f'{" and ".join(f"{name}={value}" for name, value in found.items())} are '
-                         f'names of the same argument; give one')
-    return next(iter(found.values()), None)

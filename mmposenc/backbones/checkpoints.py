@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..checkpoint import convert_with_report, look_alikes, needed_options, recognise
+from ..checkpoint import convert_with_report, recognise
 from ..checkpoint.encoding_names import BUT_ENCODINGS, SLOTS, is_encoding, replaced_slots
 from ..checkpoint.files import unwrap
 from ..checkpoint.recognition import looks_like
@@ -19,6 +19,7 @@ from ..checkpoint.rules import shown
 from ..checkpoint.shapes import check_numbers
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from ..signatures import parameters_of
+from .archs import look_alikes, needed_options
 from .computed import fit_biases_of_keys, other_positions
 from .fitting import fit_encodings, fit_patches
 from .modules import print_log, read_checkpoint

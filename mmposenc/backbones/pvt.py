@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..checkpoint.pvt_archs import ARCHS, SIZES
 from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
 from ..functional.masking import every_cell, masked_mean, pad_map, tokens_to_map
 from .archs import takes_arch
+from .archs.pvt import ARCHS, SIZES
 from .base import Backbone
 from .freezing import freeze
 from .layers import PatchEmbed, init_transformer_weights
@@ -25,7 +25,7 @@ class PVT(Backbone):
     (Chu et al., NeurIPS 2021).
 
     Args:
-        arch: a model of :data:`mmposenc.checkpoint.pvt_archs.ARCHS`: 'tiny', 'small', 'medium' or
+        arch: a model of :data:`mmposenc.backbones.archs.pvt.ARCHS`: 'tiny', 'small', 'medium' or
             'large' of PVT; 'v2-b0' to 'v2-b5' and 'v2-b2-linear'; 'mit-b0' to 'mit-b5';
             'pcpvt-small', 'pcpvt-base', 'pcpvt-large', 'svt-small', 'svt-base' and 'svt-large' of
             Twins. Explicit arguments override it, also None: with ``pos_encoding=None`` PVT v2 has

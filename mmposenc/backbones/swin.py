@@ -12,11 +12,11 @@ from ..functional.grids import as_grid
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from .archs import takes_arch
+from .archs.swin import ARCHS, SIZES, TABLE, WindowSizes, by_stage
 from .base import Backbone
 from .freezing import freeze
 from .layers import PatchEmbed, check_sizes, init_transformer_weights
 from .shared_arguments import check_sequences
-from .swin_archs import ARCHS, SIZES, TABLE, WindowSizes, by_stage
 from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens, window_encoding
 
 

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ..checkpoint.config_json import vit_of
-from ..checkpoint.vit_archs import ARCHS, SIZES
 from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.convolutions import pair
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
@@ -17,6 +15,8 @@ from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
 from ..functional.packing import Row, join, sort_images
 from ..functional.tracing import is_compiling
 from .archs import takes_arch
+from .archs.from_repository import vit_of
+from .archs.vit import ARCHS, SIZES
 from .base import Backbone
 from .freezing import freeze
 from .layers import PatchEmbed, block_counts, check_sizes, init_transformer_weights, run_block
@@ -39,7 +39,7 @@ class ViT(Backbone):
     Any image size works: the last row and column of patches are padded with zeros.
 
     Args:
-        arch: a model of :data:`mmposenc.checkpoint.vit_archs.ARCHS`. 'tiny', 'small', 'base' and
+        arch: a model of :data:`mmposenc.backbones.archs.vit.ARCHS`. 'tiny', 'small', 'base' and
             'large' set only sizes; names such as 'dinov2-small-reg' set all arguments of the model.
             Explicit arguments override it, also None.
         patch_size: side of a patch, or its (rows, columns), in pixels. A file of another patch size

@@ -11,7 +11,6 @@ from .back import Family, back_to_timm
 from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
 from .loading import load_checkpoint
-from .needs import look_alikes, needed_options
 from .recognition import recognise
 from .rules import Converted, Source
 from .shapes import check_shapes
@@ -105,5 +104,5 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
 
 
 __all__ = ['Converted', 'SOURCES', 'TIMM', 'check_shapes', 'convert', 'convert_attention',
-           'convert_back', 'convert_with_report', 'load_checkpoint', 'look_alikes',
-           'needed_options', 'read_checkpoint', 'recognise', 'write_checkpoint']
+           'convert_back', 'convert_with_report', 'load_checkpoint', 'read_checkpoint', 'recognise',
+           'write_checkpoint']

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from .rules import Pair, Rule, Source, State, joined, same, shown, to_ours
 from .vit import HEAD, QV_BIASES, SCALES, TABLE, TOKENS, TRUNK
-from .vit_options import is_gated
 
 _SCALE, _Q_BIAS = 'backbone.blocks.0.ls1.gamma', 'backbone.blocks.0.attn.qkv.q_bias'
 #: A name that weights of these models have here: factors of branches, or no bias of the keys.
@@ -30,6 +29,13 @@ _APART = (joined(tuple(f'{_ATTN}.{part}_proj.weight' for part in 'qkv'), f'{_OUR
 _FC1 = Pair('blocks.{n}.mlp.fc1.{p}', 'backbone.blocks.{n}.mlp.fc1.{p}')
 _GATES = joined(('blocks.{n}.mlp.fc1_g.{p}', 'blocks.{n}.mlp.fc1_x.{p}'),
                 'backbone.blocks.{n}.mlp.fc1.{p}')
+
+
+def is_gated(state_dict: State) -> bool:
+    """Whether the MLPs of converted weights are SwiGLU: the first layer is twice as wide as what
+    the second takes."""
+    first, second = (state_dict.get(f'backbone.blocks.0.mlp.fc{i}.weight') for i in (1, 2))
+    return first is not None and second is not None and first.shape[0] == 2 * second.shape[1]
 
 
 def eva_pairs(state: Mapping[str, Tensor]) -> tuple[Pair, ...]:

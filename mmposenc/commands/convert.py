@@ -45,9 +45,10 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     output = Path(args.output)
     with reported(args):
-        from ..checkpoint import look_alikes, needed_options, read_checkpoint, write_checkpoint
+        from ..backbones.archs import look_alikes, needed_options
+        from ..backbones.archs.from_weights import BACKBONE
+        from ..checkpoint import read_checkpoint, write_checkpoint
         from ..checkpoint.eva import rotary_options
-        from ..checkpoint.needs import BACKBONE
         from ..checkpoint.rules import shown
         from ..checkpoint.shapes import check_numbers
         if output.suffix not in ('.pth', '.safetensors'):

@@ -8,7 +8,7 @@ from helpers.tiny_backbones import BUILD, STAGES, images, randomized, total, wit
 from torch import distributed as dist
 
 from mmposenc.backbones import load_pretrained
-from mmposenc.backbones.swin_archs import TABLE
+from mmposenc.backbones.archs.swin import TABLE
 from mmposenc.engine.training.sharding import shard
 
 PEG = dict(type='PEG', zero_init=True)

@@ -13,7 +13,8 @@ from timm.layers import patch_embed, resample_patch_embed
 from timm.models import adapt_input_conv
 
 from mmposenc.backbones import PVT, Swin, ViT, fitting, load_pretrained
-from mmposenc.checkpoint import convert_back, needed_options
+from mmposenc.backbones.archs import needed_options
+from mmposenc.checkpoint import convert_back
 from mmposenc.functional.position_tables import resize_patch_kernel
 
 VIT = dict(embed_dims=16, num_layers=2, num_heads=2, mlp_ratio=2)

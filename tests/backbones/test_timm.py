@@ -27,15 +27,9 @@ from timm.models.vision_transformer_relpos import VisionTransformerRelPos
 from torch import nn
 
 from mmposenc.backbones import PVT, Swin, ViT, load_pretrained
-from mmposenc.checkpoint import (
-    config_json,
-    convert,
-    convert_back,
-    convert_with_report,
-    needed_options,
-    recognise,
-)
-from mmposenc.checkpoint.vit_archs import ARCHS
+from mmposenc.backbones.archs import from_repository, needed_options
+from mmposenc.backbones.archs.vit import ARCHS
+from mmposenc.checkpoint import convert, convert_back, convert_with_report, recognise
 
 PATCH, NATIVE = 8, (32, 32)
 SIZES = dict(img_size=32, patch_size=PATCH, embed_dim=24, depth=2, num_heads=3, num_classes=5)
@@ -76,10 +70,10 @@ def swin_maps(model, x):
     return [maps(model, x, norm=False)[0], model.forward_features(x).permute(0, 3, 1, 2)]
 
 
-#: For each arch of ViT the first model of timm that config_json.py knows it by.
+#: For each arch of ViT the first model of timm that from_repository.py knows it by.
 NAMES = {}
 for _name in timm.list_models():
-    _options = config_json._of_timm(_name, {})
+    _options = from_repository._of_timm(_name, {})
     if _options:
         NAMES.setdefault(_options['arch'], _name)
 
@@ -420,9 +414,9 @@ def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch, monkeypatch):
         head['global_pool'] = '' if 'siglip' in arch else 'token'
     with unfilled():
         theirs = timm.create_model(NAMES[arch], **({} if sam else head))
-        monkeypatch.setattr(config_json, 'config', lambda name: dict(
+        monkeypatch.setattr(from_repository, 'config', lambda name: dict(
             architecture=NAMES[arch], pretrained_cfg=theirs.pretrained_cfg))
-        options = config_json.vit_of('timm://model')
+        options = from_repository.vit_of('timm://model')
         ours = ViT(**options, neck_channels=256 if sam else None)
     assert options.pop('arch') == arch
     state, source = theirs.state_dict(), source_of(theirs)

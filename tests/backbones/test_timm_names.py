@@ -15,7 +15,8 @@ from mmengine.config import Config, DictAction
 
 import mmposenc  # noqa: F401  (before timm: it provides torchvision's operators)
 from mmposenc.backbones import PVT, Swin, ViT, load_pretrained
-from mmposenc.checkpoint import convert, look_alikes, needed_options, recognise
+from mmposenc.backbones.archs import look_alikes, needed_options
+from mmposenc.checkpoint import convert, recognise
 
 timm = pytest.importorskip('timm')
 

@@ -7,16 +7,17 @@ import torch.nn.functional as F
 from helpers.tiny_backbones import randomize
 
 import mmposenc  # noqa: F401  (before mmpretrain)
-from mmposenc.backbones import DeiT, ViT, archs
+from mmposenc.backbones import DeiT, ViT
+from mmposenc.backbones.archs import arguments
+from mmposenc.backbones.archs import vit as vit_archs
+from mmposenc.backbones.archs.vit import ARCHS
 from mmposenc.backbones.layers import MLP
-from mmposenc.checkpoint import vit_archs
-from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.encodings import RotaryEmbedding2D
 
 SIZES = dict(embed_dims=24, num_layers=3, num_heads=3, mlp_hidden_dims=20)
 DEIT = dict(embed_dims=24, num_layers=3, num_heads=3, mlp_ratio=2, patch_size=8, img_size=32)
 LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
-arch_options = partial(archs.arch_options, ARCHS, vit_archs.SIZES)
+arch_options = partial(arguments.arch_options, ARCHS, vit_archs.SIZES)
 
 
 def test_an_arch_is_a_dict_of_arguments_which_given_ones_override():
@@ -33,7 +34,7 @@ def test_an_arch_is_a_dict_of_arguments_which_given_ones_override():
 
 def test_an_encoding_without_a_type_changes_the_archs(monkeypatch):
     said = []
-    monkeypatch.setattr(archs, 'print_log', lambda text, logger, level: said.append(text))
+    monkeypatch.setattr(arguments, 'print_log', lambda text, logger, level: said.append(text))
     own = ARCHS['dinov3-small']['rel_pos_encoding']
     part = arch_options('dinov3-small', dict(rel_pos_encoding=dict(rescale=None)))
     assert part['rel_pos_encoding'] == {**own, 'rescale': None} and own['rescale'] == 2.0

@@ -10,7 +10,8 @@ from timm.models.beit import Beit, checkpoint_filter_fn
 from timm.models.vision_transformer_relpos import ResPostRelPosBlock, VisionTransformerRelPos
 
 from mmposenc.backbones import ViT, load_pretrained
-from mmposenc.checkpoint import convert_with_report, needed_options, recognise
+from mmposenc.backbones.archs import needed_options
+from mmposenc.checkpoint import convert_with_report, recognise
 
 SIZES = dict(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=5)
 OURS = dict(arch='beit-base', img_size=32, patch_size=8, embed_dims=24, num_layers=2, num_heads=3)

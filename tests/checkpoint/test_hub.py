@@ -17,10 +17,10 @@ from helpers.untrained_weights import saved
 from safetensors.torch import save
 
 import mmposenc
+from mmposenc.backbones.archs.from_repository import vit_of
+from mmposenc.backbones.archs.vit import ARCHS
 from mmposenc.checkpoint import hub, load_checkpoint
-from mmposenc.checkpoint.config_json import vit_of
 from mmposenc.checkpoint.files import read_checkpoint, write_checkpoint
-from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.commands.convert import main as convert
 
 pytest.importorskip('huggingface_hub', minversion='1.0')

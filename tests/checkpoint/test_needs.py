@@ -2,7 +2,7 @@
 from helpers.tiny_backbones import unfilled
 
 from mmposenc.backbones import ViT
-from mmposenc.checkpoint import needed_options
+from mmposenc.backbones.archs import needed_options
 
 
 def needs(*args, **kwargs) -> list[str]:

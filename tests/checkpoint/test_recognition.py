@@ -13,7 +13,8 @@ from timm import list_pretrained
 from timm.models.vision_transformer import VisionTransformer
 
 from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
-from mmposenc.checkpoint import SOURCES, convert, needed_options, recognise, recognition
+from mmposenc.backbones.archs import needed_options
+from mmposenc.checkpoint import SOURCES, convert, recognise, recognition
 
 #: Names by which random-weight models of timm 1.0.31, onedl-mmpretrain 1.3.6, onedl-mmdetection
 #: 3.5.1, onedl-mmsegmentation 1.4.2 and transformers are told, and what the message says.

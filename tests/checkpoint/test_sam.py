@@ -10,7 +10,8 @@ from timm.models.vision_transformer_sam import VisionTransformerSAM
 from torch import nn
 
 from mmposenc.backbones import ViT, load_pretrained
-from mmposenc.checkpoint import convert, convert_back, needed_options
+from mmposenc.backbones.archs import needed_options
+from mmposenc.checkpoint import convert, convert_back
 
 SMALL = dict(patch_size=4, embed_dims=16, num_layers=2, num_heads=2, img_size=28, pool=None,
              final_norm=False, window_size=3, global_blocks=(1,), mask_window_padding=False,

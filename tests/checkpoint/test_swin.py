@@ -2,7 +2,8 @@
 import pytest
 import torch
 
-from mmposenc.checkpoint import convert, needed_options
+from mmposenc.backbones.archs import needed_options
+from mmposenc.checkpoint import convert
 
 OFFICIAL = {
     'patch_embed.proj.weight': (4, 3, 4, 4), 'patch_embed.norm.bias': (4,),

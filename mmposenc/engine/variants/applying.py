@@ -9,9 +9,9 @@ import torch
 from mmengine.config import Config
 
 from mmposenc.backbones.archs import replaced_encodings
+from mmposenc.backbones.archs.vit import ARCHS
 from mmposenc.backbones.base import Backbone
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, SLOTS
-from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.encodings.build import required_sizes
 from mmposenc.engine.config.data import report
 from mmposenc.engine.config.models import build_bare, image_channels, pass_once

@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...backbones.archs.swin import V2
 from ...backbones.swin import Swin
-from ...backbones.swin_archs import V2
 from . import WEIGHTS, DropIn, Table, Upstream, layer_norm, no_effect, only, same, sizes_of
 
 

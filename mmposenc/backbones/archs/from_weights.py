@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from .pvt_archs import ARCHS as PVT_ARCHS
-from .sam import sam_options
-from .vit_archs import ARCHS
-from .vit_options import vit_options
+from . import pvt, swin
+from .vit import ARCHS
+from .vit_from_weights import sam_options, vit_options
 
 #: Before the options of a backbone.
 BACKBONE = 'model.backbone.'
@@ -48,8 +47,8 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
 
 
 #: Archs of Swin by the channels of the first stage and the blocks of the third.
-_SWINS: dict[tuple[int, ...], str] = {
-    (96, 6): 'tiny', (96, 18): 'small', (128, 18): 'base', (192, 18): 'large'}
+_SWINS = {(sizes['embed_dims'], sizes['num_layers'][2]): arch
+          for arch, sizes in swin.ARCHS.items() if not arch.startswith('v2-')}
 
 
 def _swin(state: Mapping[str, Tensor]) -> list[str]:
@@ -91,7 +90,7 @@ def _pvt(state: Mapping[str, Tensor]) -> list[str]:
         peg=bool(pegs), windows=bool(stages('blocks.0.attn.qkv.weight')),
         linear=any(each.shape[-1] == 1 for each in stages('blocks.0.attn.sr.weight')))
     defaults = dict(embed_dims=(64, 128, 320, 512), mlp_ratios=(8, 8, 4, 4), overlap=False)
-    for name, arch in PVT_ARCHS.items():
+    for name, arch in pvt.ARCHS.items():
         kind = arch.get('pos_encoding', {}).get('type')
         if facts == {**{key: arch.get(key, value) for key, value in defaults.items()},
                      'num_layers': arch['num_layers'], 'peg': kind == 'mmposenc.PEG',

@@ -4,8 +4,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .hub import config
-from .vit_archs import ARCHS, SIZES
+from ...checkpoint.hub import config
+from .vit import ARCHS, SIZES
 
 #: timm's architectures, and the arch.
 _TIMM = {

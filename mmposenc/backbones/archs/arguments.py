@@ -7,12 +7,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..checkpoint.encoding_names import SLOTS
-from ..checkpoint.hub import is_name
-from ..encodings import build
-from ..signatures import parameters_of
-from .base import one_name
-from .modules import print_log
+from ...checkpoint.encoding_names import SLOTS
+from ...checkpoint.hub import is_name
+from ...encodings import build
+from ...signatures import parameters_of
+from ..modules import print_log
 
 _Options = dict[str, Any]
 
@@ -82,7 +81,7 @@ def takes_arch(told: Callable[[str], _Options] | None = None, **aliases: str
         def wrapped(self: Any, arch: str | None = None, **given: Any) -> None:
             for alias, name in aliases.items():
                 both = {each: given.pop(each, None) for each in (name, alias)}
-                given[name] = one_name(**both)
+                given[name] = _one_name(**both)
             if told and arch is None and all(
                     given.get(name) is None for name in self.sizes):
                 given = _of_repository(given, told)
@@ -153,3 +152,16 @@ def _of_repository(given: _Options, told: Callable[[str], _Options]) -> _Options
     found = told(name)
     print_log(f'{name}: {", ".join(f"{key}={value!r}" for key, value in found.items())}', 'current')
     return {**found, **given}
+
+
+def _one_name(**given: Any) -> Any:
+    """The value of an argument that has two names.
+
+    Raises:
+        ValueError: both names are given.
+    """
+    found = {name: value for name, value in given.items() if value is not None}
+    if len(found) > 1:
+        raise ValueError(f'{" and ".join(f"{name}={value}" for name, value in found.items())} are '
+                         f'names of the same argument; give one')
+    return next(iter(found.values()), None)

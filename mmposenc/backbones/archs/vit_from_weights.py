@@ -8,8 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from .vit import ROWS, TABLE
-from .vit_archs import ARCHS, SIZES
+from ...checkpoint.eva import is_gated
+from ...checkpoint.vit import ROWS, TABLE
+from .vit import ARCHS, SIZES
 
 State = Mapping[str, Tensor]
 
@@ -30,7 +31,7 @@ def vit_options(state: State) -> list[str]:
     'arch=dinov2-small', 'img_size=224', ...; or sizes and all else, with heads as is usual, where
     there is none.
 
-    What no file shows is in :func:`mmposenc.checkpoint.look_alikes`.
+    What no file shows is in :func:`.look_alikes`.
     """
     facts = _facts(state)
     arch_of_kind = _arch(_kind(state, facts), state, facts)
@@ -48,6 +49,43 @@ def vit_options(state: State) -> list[str]:
                       if name not in SIZES and base[name] != value]
 
 
+def sam_options(state: State) -> list[str]:
+    """Options that these models need, those of ``backbone``; of other weights none.
+
+    Blocks attend in windows where their tables of offsets are the shortest.
+    """
+    lengths = {int(name.split('.')[2]): table.shape[-2] for name, table in state.items()
+               if re.fullmatch(r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table', name)}
+    patches = state.get('backbone.patch_embed.projection.weight')
+    if not lengths or patches is None:
+        return []
+    window, side = ((length + 1) // 2 for length in (min(lengths.values()), max(lengths.values())))
+    table = state.get(TABLE)
+    cells = 0 if table is None else round(table.shape[1] ** 0.5)
+    kind = 'vitdet-' if cells == 14 else 'sam-'
+    arch = next((name for name in ARCHS if name.startswith(kind) and _has_sizes(name, state)
+                 ), None) if window == 14 and cells else None
+    if arch:
+        options = [f'arch={arch}']
+    else:
+        others = [str(block) for block, length in sorted(lengths.items())
+                  if (length + 1) // 2 > window]
+        plain = plain_arch(state)
+        options = [f'arch={plain}'] if plain else size_options(state, {})
+        options += ['pool=None', 'mask_window_padding=False',
+                    'rel_pos_encoding.type=mmposenc.DecomposedRPE']
+        if cells:
+            options.append('pos_encoding.type=mmposenc.LearnedPositionEmbedding')
+        if others:
+            options += [f'window_size={window}', f'global_blocks={",".join(others)},']
+        options += [] if 'backbone.norm.weight' in state else ['final_norm=False']
+        options += [] if patches.shape[-1] == 16 else [f'patch_size={patches.shape[-1]}']
+    if side * patches.shape[-1] != (1024 if arch else 224):
+        options.append(f'img_size={side * patches.shape[-1]}')
+    neck = state.get('backbone.neck.0.weight')
+    return options + ([] if neck is None else [f'neck_channels={neck.shape[0]}'])
+
+
 def size_options(state: State, base: Mapping[str, Any]) -> list[str]:
     """Channels, blocks and heads of weights, where an arch has other channels or blocks."""
     dims, layers = _sizes(state)
@@ -61,7 +99,12 @@ def size_options(state: State, base: Mapping[str, Any]) -> list[str]:
 def plain_arch(state: State) -> str | None:
     """The arch of DeiT's sizes."""
     return next((arch for arch in ('tiny', 'small', 'base', 'large')
-                 if _sizes(state) == tuple(ARCHS[arch][name] for name in SIZES[:2])), None)
+                 if _has_sizes(arch, state)), None)
+
+
+def _has_sizes(arch: str, state: State) -> bool:
+    """Whether weights have the channels and blocks of an arch."""
+    return _sizes(state) == tuple(ARCHS[arch][name] for name in SIZES[:2])
 
 
 def _sizes(state: State) -> tuple[int, int]:
@@ -162,8 +205,7 @@ def _arch(kind: str | None, state: State, facts: Mapping[str, Any]) -> str | Non
              and (kind != 'rope-vit' or ('pos_encoding' in arch) == (TABLE in state))
              and ('Factorized' in (arch.get('pos_encoding') or {}).get('type', '')) == (
                  ROWS in state)]
-    same_sizes = [name for name in alike if _sizes(state) == (
-        ARCHS[name]['embed_dims'], ARCHS[name]['num_layers'])]
+    same_sizes = [name for name in alike if _has_sizes(name, state)]
     return min(same_sizes or (alike if kind in _ANY_SIZE else ()), default=None, key=lambda name: (
         ARCHS[name].get('register_tokens', 0) != facts['register_tokens']))
 
@@ -195,10 +237,3 @@ def num_blocks(state_dict: State) -> int:
     """Blocks of converted weights."""
     return len({match[1] for name in state_dict
                 if (match := re.match(r'backbone\.blocks\.(\d+)\.', name))})
-
-
-def is_gated(state_dict: State) -> bool:
-    """Whether the MLPs of converted weights are SwiGLU: the first layer is twice as wide as what
-    the second takes."""
-    first, second = (state_dict.get(f'backbone.blocks.0.mlp.fc{i}.weight') for i in (1, 2))
-    return first is not None and second is not None and first.shape[0] == 2 * second.shape[1]
