@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 from pathlib import Path
 
 from ..terminal.messages import suggest
 from . import papers
+
+_WORD = re.compile(r'[^-_/]+')
 
 
 def package_folder(package: str) -> Path:
@@ -34,7 +37,7 @@ def find_config(name: str) -> Path:
         name: ``mmdet::retinanet/retinanet_r50_fpn_1x_coco.py``: a package that Python finds, and a
             file in its .mim/configs, or in configs/ next to it (a checkout). Of this project also
             ``paper::cpvt/table6/3``, a row of a paper's table, and what stands in
-            configs/models.yaml.
+            configs/models.yaml. Without ``.py`` it is a short name, see :func:`_by_words`.
 
     Raises:
         FileNotFoundError: there is no such package or config, with what comes close.
@@ -53,6 +56,24 @@ def find_config(name: str) -> Path:
     if changed is not None:
         return changed
     known = [str(file.relative_to(root)) for root in roots for file in root.rglob('*.py')]
+    if not relative.endswith('.py') and (short := _by_words(relative, known)):
+        return next(root / short for root in roots if (root / short).is_file())
     known += papers.changed_names() if package == 'mmposenc' else []
     names = {f'{package}::{each}' for each in known}
     raise FileNotFoundError(f'no config {name!r}{suggest(name, names)}')
+
+
+def _by_words(short: str, known: list[str]) -> str | None:
+    """The config of a short name: ``retinanet-pvt-peg-trees`` is the one whose file name has these
+    words in this order and the fewest others. None if there is none, or several have as few."""
+    wanted = _WORD.findall(short)
+    matching: dict[int, set[str]] = {}
+    for name in known:
+        if name.startswith('_base_'):
+            continue
+        words = _WORD.findall(Path(name).stem)
+        rest = iter(words)
+        if all(word in rest for word in wanted):
+            matching.setdefault(len(words), set()).add(name)
+    shortest = matching[min(matching)] if matching and wanted else set()
+    return shortest.pop() if len(shortest) == 1 else None

@@ -47,6 +47,22 @@ def test_every_way_to_read_it_reads_the_installed_file(package, tmp_path):
     assert based.model.type == text.model.type
 
 
+@pytest.mark.parametrize('short, file', [
+    ('mmposenc::retinanet-pvt-peg-trees',
+     'detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees.py'),  # not -block, nor -quick
+    ('mmposenc::retinanet_pvt-t-peg_coco', 'detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'),
+    ('mmdet::mask-rcnn-swin-t-1x-coco', 'swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco.py')])
+def test_words_of_a_file_name_are_a_short_name(short, file):
+    assert find_config(short).samefile(find_config(f'{short.partition("::")[0]}::{file}'))
+    assert Path(Config.fromfile(short).filename).name == Path(file).name
+
+
+@pytest.mark.parametrize('short', ['mmposenc::peg-retinanet', 'mmposenc::detr', 'mmposenc::'])
+def test_words_in_another_order_or_of_several_files_are_none(short):
+    with pytest.raises(FileNotFoundError, match=f"no config '{short}'"):
+        find_config(short)
+
+
 def test_weights_of_a_config(monkeypatch):
     assert get_config('mmseg::pspnet/pspnet_r50-d8_4xb2-40k_cityscapes-512x1024.py',
                       pretrained=True).model_path.endswith('.pth')
