@@ -11,22 +11,16 @@ import sys
 from collections import Counter
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 import torch
+from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
-from mmengine.model import is_model_wrapper
+from mmengine.runner import Runner
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from ..backbones.structure import encoding_lines
 from ..terminal.messages import Prints, printable
@@ -57,17 +51,17 @@ class _Filter(logging.Filter):
         super().__init__()
         self.times: Counter[str] = Counter()
         self.first: dict[str, str] = {}
-        self.found_nothing = False
+        self.no_boxes = False
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        self.found_nothing |= _NO_BOXES in text
-        if record.levelno >= logging.WARNING and (_NO_BOXES in text or _FOR_THE_FILE.search(text)):
-            return False
+        self.no_boxes |= _NO_BOXES in text
         if record.levelno < logging.WARNING:
             return (not _of_a_library(record)
                     or record.module == 'logger_hook' and not text.startswith('Exp name')
                     and record.funcName.startswith('after') and record.funcName not in _SUMMARIES)
+        if _NO_BOXES in text or _FOR_THE_FILE.search(text):
+            return False
         if record.levelno > logging.WARNING:
             return True
         kind = re.sub(r'\S*[\d./]\S*', '*', text)
@@ -75,7 +69,7 @@ class _Filter(logging.Filter):
         self.first.setdefault(kind, text)
         return self.times[kind] == 1
 
-    def again(self) -> list[str]:
+    def repeated(self) -> list[str]:
         """Lines for the warnings that were repeated since the last call."""
         lines = [f'{count - 1} more like: {self.first[kind].splitlines()[0]}'
                  for kind, count in self.times.items() if count > 1]
@@ -99,9 +93,8 @@ class _StandardOutput(logging.StreamHandler):
         self.setFormatter(_Line('%(asctime)s %(message)s', '%H:%M:%S'))
 
     @property
-    def stream(self) -> Any:
+    def stream(self) -> TextIO:
         return sys.stdout
-
 
     def handleError(self, record: logging.LogRecord) -> None:
         """A reader that went away is no news; letters that a console lacks are escapes."""
@@ -163,12 +156,12 @@ class ConsoleHook(Hook):
     priority = 'LOWEST'
 
     def __init__(self) -> None:
-        self.metrics: dict[str, Any] = {}
+        self.metrics: dict[str, float] = {}
         self.drawn = ''
 
-    def before_train(self, runner: Any) -> None:
+    def before_train(self, runner: Runner) -> None:
         loader, val = runner.train_dataloader, runner.val_loop and runner.val_dataloader
-        self._begin(runner, 'training', runner.model, [
+        self._begin(runner, 'training', [
             weights_line(runner),
             f'{len(loader.dataset)} images in batches of '
             f'{getattr(loader.batch_sampler, "batch_size", "several")}'
@@ -180,17 +173,17 @@ class ConsoleHook(Hook):
         for line in warm_up_lines(runner):
             runner.logger.warning(line)
 
-    def before_test(self, runner: Any) -> None:
+    def before_test(self, runner: Runner) -> None:
         images = len(runner.test_dataloader.dataset)
         source = f'weights of {runner._load_from}; ' if runner._load_from else ''
-        self._begin(runner, 'testing', getattr(runner.model, 'module', runner.model),
-                    [f'{source}{images} images'])
+        self._begin(runner, 'testing', [f'{source}{images} images'])
 
-    def _begin(self, runner: Any, what: str, model: Any, lines: list[str]) -> None:
+    def _begin(self, runner: Runner, what: str, lines: list[str]) -> None:
+        """Logs the model, its encodings, the device, and these lines."""
         self.metrics = {}
-        model = model.module if is_model_wrapper(model) else model
-        sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
-        count, trained = sum(n for n, _ in sizes), sum(n for n, grad in sizes if grad)
+        model = getattr(runner.model, 'module', runner.model)  # of several processes, or views
+        count = sum(p.numel() for p in model.parameters())
+        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         on = f' on {type(model.backbone).__name__}' if hasattr(model, 'backbone') else ''
         threads = f', threads: {torch.get_num_threads()}' if get_device() == 'cpu' else ''
         for line in (
@@ -201,14 +194,14 @@ class ConsoleHook(Hook):
             runner.logger.info(line)
         self._log_repeated(runner)
 
-    def _before_epoch(self, runner: Any, mode: str = 'train') -> None:
+    def _before_epoch(self, runner: Runner, mode: str = 'train') -> None:
         self._at_batch(runner, 1, mode)
 
-    def _after_iter(self, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None,
-                    mode: str = 'train') -> None:
+    def _after_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
+                    outputs: dict | None = None, mode: str = 'train') -> None:
         self._at_batch(runner, batch_idx + 2, mode)
 
-    def _at_batch(self, runner: Any, batch: int, mode: str) -> None:
+    def _at_batch(self, runner: Runner, batch: int, mode: str) -> None:
         """Tells who watches a run that prints no line where it is."""
         if mode == 'train':
             doing(f'training, step {min(runner.iter + (batch > 1) + 1, runner.max_iters)} of '
@@ -217,30 +210,30 @@ class ConsoleHook(Hook):
             batches = len(getattr(runner, f'{mode}_dataloader'))
             doing(f'{_PHASES[mode]}, batch {min(batch, batches)} of {batches}')
 
-    def _log_repeated(self, runner: Any) -> None:
-        for line in [line for each in _filters(runner.logger) for line in each.again()]:
+    def _log_repeated(self, runner: Runner) -> None:
+        for line in [line for each in _filters(runner.logger) for line in each.repeated()]:
             runner.logger.info(line)
 
-    def after_test_epoch(self, runner: Any, metrics: dict[str, float] | None = None) -> None:
+    def after_test_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
         self.metrics = metrics or {}
         for each in _filters(runner.logger):
-            if each.found_nothing:
+            if each.no_boxes:
                 runner.logger.warning(f'nothing was found in any image{threshold(runner.cfg)}')
-                each.found_nothing = False
+                each.no_boxes = False
 
-    def after_val_epoch(self, runner: Any, metrics: dict[str, float] | None = None) -> None:
+    def after_val_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
         self.after_test_epoch(runner, metrics)
         if not self.drawn and any(getattr(hook, 'draw', False) for hook in _drawing(runner)):
             self.drawn = f'{runner.log_dir}/vis_data/vis_image'
             runner.logger.info(f'a first picture: {self.drawn}')
 
-    def after_train(self, runner: Any) -> None:
+    def after_train(self, runner: Runner) -> None:
         folder = Path(runner.work_dir)
-        noted = folder / 'last_checkpoint'
-        name = Path(noted.read_text().strip()).name if noted.is_file() else None
-        self._end(runner, {'weights': name and str(folder / name), 'pictures': self.drawn})
+        last = folder / 'last_checkpoint'
+        weights = str(folder / Path(last.read_text().strip()).name) if last.is_file() else None
+        self._end(runner, {'weights': weights, 'pictures': self.drawn})
 
-    def after_test(self, runner: Any) -> None:
+    def after_test(self, runner: Runner) -> None:
         metrics = getattr(runner.test_evaluator, 'metrics', [])
         self._end(runner, {
             'predictions': next((each.out_file_path for each in metrics
@@ -251,7 +244,7 @@ class ConsoleHook(Hook):
                               for name in ('test_out_dir', 'out_dir')
                               if (folder := getattr(hook, name, None))), None)})
 
-    def _end(self, runner: Any, files: dict[str, str | None]) -> None:
+    def _end(self, runner: Runner, files: dict[str, str | None]) -> None:
         self._log_repeated(runner)
         result = ', '.join(f'{name} {value:.4g}' for name, value in self.metrics.items()
                            if isinstance(value, Real))
@@ -260,7 +253,7 @@ class ConsoleHook(Hook):
                 runner.logger.info(f'{name}: {value}')
 
 
-def _drawing(runner: Any) -> list[Hook]:
+def _drawing(runner: Runner) -> list[Hook]:
     return [hook for hook in runner.hooks if 'Visualization' in type(hook).__name__]
 
 
@@ -269,7 +262,7 @@ def _filters(logger: logging.Logger) -> list[_Filter]:
             if isinstance(each, _Filter)]
 
 
-def least_score(cfg: Any) -> tuple[str, float] | None:
+def least_score(cfg: Config) -> tuple[str, float] | None:
     """The option below which a detector drops boxes, 'model.test_cfg.score_thr', and its value."""
     test_cfg = cfg.model.get('module', cfg.model).get('test_cfg') or {}
     for name, part in (('test_cfg.rcnn', test_cfg.get('rcnn') or {}), ('test_cfg', test_cfg)):
@@ -278,14 +271,14 @@ def least_score(cfg: Any) -> tuple[str, float] | None:
     return None
 
 
-def threshold(cfg: Any) -> str:
+def threshold(cfg: Config) -> str:
     """The least score of a detector's boxes, as the end of a sentence."""
-    found = least_score(cfg)
-    return (f': no box scores more than {found[0]}={found[1]}; train for longer, or lower it'
-            if found else '')
+    if (option := least_score(cfg)) is None:
+        return ''
+    return f': no box scores more than {option[0]}={option[1]}; train for longer, or lower it'
 
 
-def progress_bar(console: Console | None = None) -> Progress:
+def progress_bar(console: Console | None = None) -> progress.Progress:
     """A bar with the time that remains, in the terminal of the first process; elsewhere nothing is
     drawn. What is printed goes above it.
 
@@ -293,9 +286,10 @@ def progress_bar(console: Console | None = None) -> Progress:
         console: where to draw; by default the standard output.
     """
     console = console or Console()
-    return Progress(
-        TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(), TextColumn('eta'),
-        TimeRemainingColumn(), TextColumn('{task.fields[info]}', markup=False),
+    return progress.Progress(
+        progress.TextColumn('{task.description}'), progress.BarColumn(),
+        progress.MofNCompleteColumn(), progress.TextColumn('eta'), progress.TimeRemainingColumn(),
+        progress.TextColumn('{task.fields[info]}', markup=False),
         console=console, refresh_per_second=4,
         disable=not (console.is_terminal and is_main_process()))
 
@@ -308,9 +302,9 @@ class ProgressBarHook(Hook):
 
     def __init__(self, console: Console | None = None) -> None:
         self.bar = progress_bar(console)
-        self.tasks: dict[str, TaskID] = {}
+        self.tasks: dict[str, progress.TaskID] = {}
 
-    def before_train(self, runner: Any) -> None:
+    def before_train(self, runner: Runner) -> None:
         self._begin('train', runner.max_iters, runner.iter)
 
     def _begin(self, name: str, total: int, done: int = 0) -> None:
@@ -320,12 +314,12 @@ class ProgressBarHook(Hook):
             sys.stdout = Prints(sys.stdout)
         self.tasks[name] = self.bar.add_task(name, total=total, completed=done, info='')
 
-    def _before_epoch(self, runner: Any, mode: str = 'train') -> None:
+    def _before_epoch(self, runner: Runner, mode: str = 'train') -> None:
         if mode != 'train':
             self._begin(mode, len(getattr(runner, f'{mode}_dataloader')))
 
-    def _after_iter(self, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None,
-                    mode: str = 'train') -> None:
+    def _after_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
+                    outputs: dict | None = None, mode: str = 'train') -> None:
         if self.bar.disable:
             return
         if mode != 'train':
@@ -336,18 +330,18 @@ class ProgressBarHook(Hook):
             info += f'loss {outputs["loss"].detach().item():.4f}'
         self.bar.update(self.tasks['train'], completed=runner.iter + 1, info=info)
 
-    def _after_epoch(self, runner: Any, mode: str = 'train') -> None:
+    def _after_epoch(self, runner: Runner, mode: str = 'train') -> None:
         if mode != 'train':
             self._end(mode)
 
-    def after_train(self, runner: Any) -> None:
+    def after_train(self, runner: Runner) -> None:
         self._end('train')
 
     def _end(self, name: str) -> None:
         self.bar.remove_task(self.tasks.pop(name))
         self.bar.refresh()
 
-    def after_run(self, runner: Any) -> None:
+    def after_run(self, runner: Runner) -> None:
         self.bar.stop()
         atexit.unregister(self.bar.stop)
         while self.tasks:

@@ -3,12 +3,19 @@ the schedule cannot be meant."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from mmengine.hooks import LoggerHook
-from mmengine.model import is_model_wrapper
-from mmengine.optim.scheduler import ConstantParamScheduler, LinearParamScheduler
+from mmengine.optim.scheduler import (
+    ConstantParamScheduler,
+    LinearParamScheduler,
+    _ParamScheduler,
+)
+from mmengine.runner import Runner
 from torch import nn
+
+from .training.processes import plain_model
 
 #: What messages call the parameters of schedules.
 _NAMES = {'lr': 'learning rate'}
@@ -16,7 +23,7 @@ _NAMES = {'lr': 'learning rate'}
 _LINES = 5
 
 
-def weights_line(runner: Any) -> str:
+def weights_line(runner: Runner) -> str:
     """Where the weights of a training come from, in one line.
 
     Args:
@@ -25,8 +32,7 @@ def weights_line(runner: Any) -> str:
     source = runner._load_from
     if source is not None:
         return f'continues {source}' if runner._resume else f'starts from the weights of {source}'
-    model = runner.model.module if is_model_wrapper(runner.model) else runner.model
-    files = dict(_files_of_parts(model))
+    files = dict(_files_of_parts(plain_model(runner.model)))
     if not files:
         return 'weights: random'
     parts = ', '.join(f'{name or "model"}: weights of {file}' for name, file in files.items())
@@ -42,13 +48,13 @@ def _files_of_parts(model: nn.Module) -> Iterator[tuple[str, str]]:
                 yield name, str(cfg.get('checkpoint'))
 
 
-def joined(found: Any) -> list[Any]:
+def joined(lists: list[Any] | dict[str, list[Any]]) -> list[Any]:
     """Schedulers or groups of parameters as one list; of several optimizers mmengine has a list for
     each name."""
-    return [each for part in found.values() for each in part] if isinstance(found, dict) else found
+    return list(chain.from_iterable(lists.values())) if isinstance(lists, dict) else lists
 
 
-def warm_up_lines(runner: Any) -> list[str]:
+def warm_up_lines(runner: Runner) -> list[str]:
     """A line for each warm-up that the training does not come to the end of."""
     lines = []
     for index, scheduler in enumerate(joined(runner.param_schedulers or [])):
@@ -64,7 +70,7 @@ def warm_up_lines(runner: Any) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def _rises(scheduler: Any) -> bool:
+def _rises(scheduler: _ParamScheduler) -> bool:
     if isinstance(scheduler, LinearParamScheduler):
         return bool(scheduler.start_factor < scheduler.end_factor)
     if isinstance(scheduler, ConstantParamScheduler):
@@ -72,7 +78,7 @@ def _rises(scheduler: Any) -> bool:
     return 'Warmup' in type(scheduler).__name__  # as mmdet's quadratic one
 
 
-def lower_interval(runner: Any) -> list[str]:
+def lower_interval(runner: Runner) -> list[str]:
     """Lets a training that has fewer steps than the interval of its lines have some lines.
 
     Returns:

@@ -1,7 +1,5 @@
-"""Classes and arguments of a model that there are not, found before anything is built."""
+"""Misspelt classes and arguments of a model are errors before anything is built."""
 from __future__ import annotations
-
-from typing import Any
 
 from mmengine.config import Config
 from mmengine.registry import MODELS as ROOT
@@ -12,7 +10,7 @@ from mmposenc.signatures import accepted_arguments
 from mmposenc.terminal.messages import suggest
 from mmposenc.user_classes import is_file_class
 
-from .nodes import numbered
+from .nodes import children
 
 #: Sections of encodings, which a config need not have: where there is none, the first option makes
 #: it, and the class that it is an argument of refuses it if it takes none.
@@ -21,19 +19,21 @@ ENCODINGS = ('pos_encoding', 'rel_pos_encoding', 'encoder_pos', 'key_pos')
 _OURS = (*ENCODINGS, 'rel_pos_sharing', 'positions', 'mask_padding')
 
 
-def model_class(name: Any, scope: str | None) -> Any:
+def model_class(name: str | type | None, scope: str | None) -> type | None:
     """The class that ``type=name`` means in a model of a library, or None. Encodings need no
     ``mmposenc.`` in front of their name."""
-    if not isinstance(name, str) or is_file_class(name):
-        return MODELS.get(name) if isinstance(name, str) else name
+    if not isinstance(name, str):
+        return name
+    if is_file_class(name):
+        return MODELS.get(name)
     with ROOT.switch_scope_and_registry(scope) as local:
-        found = local.get(name)
-    return MODELS.module_dict.get(name) if found is None and name not in CLASSES['model'] else found
+        cls = local.get(name)
+    return MODELS.module_dict.get(name) if cls is None and name not in CLASSES['model'] else cls
 
 
 def check_arguments(cfg: Config) -> None:
-    """Checks that the classes of this project that a model names are there and take the arguments
-    that they are given, and that classes of other libraries are given none of this project's.
+    """Checks that the classes of this project that a model names exist and take the arguments that
+    the config gives them, and that those of other libraries get no argument of this project's.
 
     Raises:
         ValueError: names the key of the config, the class, and what to write.
@@ -41,33 +41,27 @@ def check_arguments(cfg: Config) -> None:
     _check('model', cfg.get('model'), 'model', None, cfg.get('default_scope'))
 
 
-def _check(key: str, node: Any, owner_key: str, owner: Any, scope: str | None) -> None:
+def _check(key: str, node: object, owner_key: str, owner: type | None, scope: str | None) -> None:
     """Checks a part of a model; ``owner`` is the class whose argument it is."""
-    if isinstance(node, (list, tuple)):
-        for name, each in numbered(key, node):
-            _check(name, each, owner_key, owner, scope)
-    if not isinstance(node, dict):
-        return
-    accepted: set[str] = set()  # of a dict without a type, which classes hand on
-    if 'type' in node:
+    accepted: set[str] = set()  # of a list, or of a dict without a type, which classes hand on
+    if isinstance(node, dict) and 'type' in node:
         owner_key, owner = key, model_class(node['type'], scope)
         accepted = {*node} if owner is None else accepted_arguments(owner) or set()
         if owner is None:
             _check_name(key, node['type'])
     library = getattr(owner, '__module__', '').partition('.')[0]
-    for name, value in node.items():
-        if name in accepted or name in ('type', '_scope_', 'zero_init'):
-            pass
-        elif library == 'mmposenc' and accepted:
-            raise ValueError(f'{key}: {owner.__name__} has no argument {name!r}'
-                             f'{suggest(name, accepted)}')
-        elif name in _OURS and library.startswith('mm') and library != 'mmposenc':
-            raise ValueError(f'{key}.{name}: {library}.{owner.__name__} has no such argument; '
-                             f'{_instead(owner.__name__, owner_key, name, key)}')
+    for name, value in children(node):
+        if name not in accepted and name not in ('type', '_scope_', 'zero_init'):
+            if library == 'mmposenc' and accepted:
+                raise ValueError(f'{key}: {owner.__name__} has no argument {name!r}'
+                                 f'{suggest(name, accepted)}')
+            if name in _OURS and library.startswith('mm') and library != 'mmposenc':
+                raise ValueError(f'{key}.{name}: {library}.{owner.__name__} has no such argument; '
+                                 f'{_instead(owner.__name__, owner_key, name, key)}')
         _check(f'{key}.{name}', value, owner_key, owner, scope)
 
 
-def _check_name(key: str, name: Any) -> None:
+def _check_name(key: str, name: object) -> None:
     bare = str(name).removeprefix('mmposenc.')
     if bare != name or bare in CLASSES['model']:
         right = f"; write 'mmposenc.{bare}'" if bare in CLASSES['model'] else suggest(

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor
+
+from mmposenc.config_types import ConfigType
 
 from .models import image_channels
 from .nodes import bare_type, heads_of, listed, numbered
@@ -31,28 +32,27 @@ def check_channels(cfg: Config) -> None:
     Raises:
         ValueError: names the key, its value and what to write.
     """
-    model, scope = cfg.model, scope_of(cfg)
-    necks, heads = listed(model.get('neck')), []
-    if scope != 'mmdet':
-        heads = [(key, head) for key, head in heads_of(cfg)
-                 if scope == 'mmseg' or bare_type(head) in _CLS_HEADS]
-    if necks and bare_type(necks[0]) != 'GlobalAveragePooling':
-        heads = list(numbered('model.neck', model.neck))[:1]
-    parts = [(key, part) for key, part in heads if part.get('in_channels') is not None]
-    channels = _channels(cfg) if parts else None
+    scope, neck = scope_of(cfg), [*numbered('model.neck', cfg.model.get('neck'))][:1]
+    if neck and bare_type(neck[0][1]) != 'GlobalAveragePooling':
+        parts = neck
+    else:
+        parts = [(key, head) for key, head in heads_of(cfg) if scope != 'mmdet'
+                 and (scope == 'mmseg' or bare_type(head) in _CLS_HEADS)]
+    parts = [(key, part) for key, part in parts if part.get('in_channels') is not None]
+    channels = parts and _map_channels(cfg)
     for key, part in parts if channels else ():
-        if right := _right(part, channels, key.startswith('model.neck')):
-            raise ValueError(f'{key}.in_channels={part.in_channels!r} are not the channels of the '
-                             f'maps of model.backbone ({bare_type(model.backbone)}), {channels}'
-                             f'{right}')
+        if remedy := _remedy(part, channels, key.startswith('model.neck')):
+            raise ValueError(f'{key}.in_channels={part["in_channels"]!r} are not the channels of '
+                             f'the maps of model.backbone ({bare_type(cfg.model.backbone)}), '
+                             f'{channels}{remedy}')
 
 
-def _right(part: Any, channels: list[int], is_neck: bool) -> str:
+def _remedy(part: ConfigType, channels: list[int], is_neck: bool) -> str:
     """What to write into a part that takes other channels, to end a sentence; or ''."""
-    written = listed(part.in_channels)
+    written = listed(part['in_channels'])
     if is_neck and bare_type(part) not in _NECKS:  # it may take some of the maps, in any order
         return '' if {*written} <= {*channels} else f'; those of {bare_type(part)} are among them'
-    several = isinstance(part.in_channels, (list, tuple))
+    several = isinstance(part['in_channels'], (list, tuple))
     index = part.get('in_index', [*range(len(channels))] if several or is_neck else -1)
     if any(not -len(channels) <= each < len(channels) for each in listed(index)):
         return ''
@@ -62,8 +62,8 @@ def _right(part: Any, channels: list[int], is_neck: bool) -> str:
     return f'; write in_channels={needed if several else needed[0]}'
 
 
-def _channels(cfg: Config) -> list[int] | None:
-    """Channels of each map of a backbone; None if it cannot be told."""
+def _map_channels(cfg: Config) -> list[int]:
+    """Channels of each map of a backbone; none if that cannot be known."""
     init_default_scope(scope_of(cfg))
     for device in ('meta', 'cpu'):  # without numbers; some backbones read one while they are built
         try:
@@ -76,5 +76,5 @@ def _channels(cfg: Config) -> list[int] | None:
         if isinstance(maps, (list, tuple)) and all(
                 isinstance(each, Tensor) and each.dim() in (2, 4) for each in maps):
             return [each.shape[1] for each in maps]
-        return None
-    return None
+        break
+    return []

@@ -3,24 +3,34 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mmengine.config import Config
 from mmengine.fileio import list_from_file
 from mmengine.registry import DATASETS, DefaultScope
+from torch.utils.data import Dataset
 
+from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings.build import listed
 
 
-def numbered(key: str, given: Any) -> Iterator[tuple[str, Any]]:
-    """The same, each with its key; several are numbered in theirs."""
-    many = isinstance(given, (list, tuple))
-    for i, each in enumerate(listed(given)):
+def numbered(key: str, value: object) -> Iterator[tuple[str, Any]]:
+    """The values of a list, each with its key such as 'model.neck.0'; any other value with ``key``.
+    """
+    many = isinstance(value, (list, tuple))
+    for i, each in enumerate(listed(value)):
         yield f'{key}.{i}' if many else key, each
 
 
-def at(node: Any, key: str) -> Any:
+def children(node: object) -> list[tuple[Any, Any]]:
+    """The names and values of a dict, the numbers and values of a list; of all else none."""
+    if isinstance(node, dict):
+        return list(node.items())
+    return list(enumerate(node)) if isinstance(node, (list, tuple)) else []
+
+
+def at(node: object, key: str) -> Any:
     """The value at a dotted key such as 'model.neck.0.type', or None."""
     for part in key.split('.'):
         if isinstance(node, (list, tuple)):
@@ -30,60 +40,61 @@ def at(node: Any, key: str) -> Any:
     return node
 
 
-def type_name(node: Any) -> str:
+def type_name(node: ReadOnlyConfig) -> str:
     """The type of a config's node; of a class, its name."""
     kind = node.get('type') or ''
     return kind if isinstance(kind, str) else kind.__name__
 
 
-def bare_type(node: Any) -> str:
+def bare_type(node: ReadOnlyConfig) -> str:
     """The same without the library or module in front of it."""
     return type_name(node).rpartition('.')[2]
 
 
-def custom_hook(cfg: Config, name: str, *, add: bool = True) -> Any:
+def custom_hook(cfg: Config, name: str, *, add: bool = True) -> ConfigType | None:
     """The hook ``mmposenc.NAME`` among a config's custom hooks, put there if ``add``; or None."""
     hooks = cfg.get('custom_hooks') or []
     for hook in hooks:
         if isinstance(hook, dict) and bare_type(hook) == name.rpartition('.')[2]:
             return hook
-    if add:
-        cfg.custom_hooks = [*hooks, dict(type=name)]
-    return cfg.custom_hooks[-1] if add else None
+    if not add:
+        return None
+    cfg.custom_hooks = [*hooks, dict(type=name)]
+    return cfg.custom_hooks[-1]
 
 
-def data_sets(cfg: Config, phase: str) -> Iterator[tuple[str, Any]]:
-    """The data set of a phase and those inside its wrappers, such as RepeatDataset and
+def data_sets(cfg: Config, *phases: str) -> Iterator[tuple[str, ConfigType]]:
+    """The data sets of phases and those inside their wrappers, such as RepeatDataset and
     ConcatDataset, with their keys."""
-    dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
-    yield from _data_sets(f'{phase}_dataloader.dataset', dataset)
+    for phase in phases:
+        yield from _data_sets(f'{phase}_dataloader.dataset', at(cfg, f'{phase}_dataloader.dataset'))
 
 
-def _data_sets(key: str, node: Any) -> Iterator[tuple[str, Any]]:
+def _data_sets(key: str, node: object) -> Iterator[tuple[str, ConfigType]]:
     if isinstance(node, dict):
         yield key, node
         yield from _data_sets(f'{key}.dataset', node.get('dataset'))
-        for i, child in enumerate(node.get('datasets') or []):
-            yield from _data_sets(f'{key}.datasets.{i}', child)
+        for name, child in numbered(f'{key}.datasets', node.get('datasets') or []):
+            yield from _data_sets(name, child)
 
 
-def metainfo_of(dataset: Any, scope: str | None, key: str) -> Any:
+def metainfo_of(dataset: ReadOnlyConfig, scope: str | None, key: str) -> Any:
     """Its ``classes`` or ``palette``: those of the config, else of its class, such as
     ADE20KDataset; or None."""
-    given = (dataset.get('metainfo') or {}).get(key)
-    if isinstance(given, str):  # of which mmengine reads the lines
-        if not os.path.isfile(given):
-            raise ValueError(f'metainfo.{key}={given!r} must be a list of names or the path of a '
-                             f'file with a name a line; of one name write ({given!r},)')
-        return list_from_file(given)
-    if given or not isinstance(dataset.get('type'), str):
-        return given
+    value = (dataset.get('metainfo') or {}).get(key)
+    if isinstance(value, str):  # of which mmengine reads the lines
+        if not os.path.isfile(value):
+            raise ValueError(f'metainfo.{key}={value!r} must be a list of names or the path of a '
+                             f'file with a name a line; of one name write ({value!r},)')
+        return list_from_file(value)
+    if value or not isinstance(dataset.get('type'), str):
+        return value
     with DATASETS.switch_scope_and_registry(scope) as registry:
-        found = registry.get(dataset['type'])
-    return (getattr(found, 'METAINFO', None) or {}).get(key)
+        cls = registry.get(dataset['type'])
+    return (getattr(cls, 'METAINFO', None) or {}).get(key)
 
 
-def class_folders(dataset: Any) -> list[str]:
+def class_folders(dataset: ReadOnlyConfig) -> list[str]:
     """The folders that mmpretrain's CustomDataset takes for classes, in their order."""
     if (bare_type(dataset) != 'CustomDataset' or dataset.get('ann_file')
             or not dataset.get('with_label', True)):
@@ -95,7 +106,7 @@ def class_folders(dataset: Any) -> list[str]:
         if os.path.isdir(folder) else []
 
 
-def heads_of(cfg: Config) -> Iterator[tuple[str, Any]]:
+def heads_of(cfg: Config) -> Iterator[tuple[str, ConfigType]]:
     """The heads that name classes, with their keys; a region proposal head has no classes."""
     names = {'mmseg': ('decode_head', 'auxiliary_head'), 'mmpretrain': ('head',),
              'mmdet': ('bbox_head', 'roi_head.bbox_head', 'roi_head.mask_head')}
@@ -104,13 +115,13 @@ def heads_of(cfg: Config) -> Iterator[tuple[str, Any]]:
                     if isinstance(head, dict))
 
 
-def with_pipelines(cfg: Config, phase: str) -> Iterator[Any]:
+def with_pipelines(cfg: Config, phase: str) -> Iterator[ConfigType]:
     """The data sets of a phase that have a pipeline: in wrappers, the outermost last."""
-    found = {id(node): node for _, node in data_sets(cfg, phase) if node.get('pipeline')}
-    yield from reversed(list(found.values()))
+    nodes = {id(node): node for _, node in data_sets(cfg, phase) if node.get('pipeline')}
+    yield from reversed(list(nodes.values()))
 
 
-def pipelines(cfg: Config, phase: str) -> list[list[Any]]:
+def pipelines(cfg: Config, phase: str) -> list[list[ConfigType]]:
     """The pipelines of the data sets that a phase reads."""
     return [list(node['pipeline']) for node in with_pipelines(cfg, phase)]
 
@@ -144,7 +155,7 @@ def tested_size(cfg: Config) -> Size | None:
     Where the sides' ratio is kept it is that of an image that fills the scale, or of one of 3:4
     where the scale's long side is more than twice its short one and so is no more than a limit.
     """
-    return _last_size(cfg, 'test', kept=True)
+    return _last_size(cfg, 'test', ratio_kept=True)
 
 
 def usual_size(cfg: Config) -> Size:
@@ -158,33 +169,34 @@ def usual_size(cfg: Config) -> Size:
     return round(height * share), round(width * share)
 
 
-def _last_size(cfg: Config, phase: str, *, kept: bool = False) -> Size | None:
-    """The size after the last step that resizes images; ``kept``: also if it keeps the ratio."""
-    mmdet, size = cfg.get('default_scope') == 'mmdet', None
-    for pipeline in pipelines(cfg, phase)[-1:] or []:
-        for step in pipeline:
-            kind = bare_type(step)
-            if kind in _DRAWN or kind in ('ResizeEdge', 'ResizeShortestEdge'):
-                size = None
-                if kept and kind not in _DRAWN:
-                    size = _pair(step['scale'])
-            elif kind in _WIDTH_FIRST and step.get(_WIDTH_FIRST[kind]) is not None:
-                size = _pair(step[_WIDTH_FIRST[kind]])[::-1]
-                if kind == 'Resize' and step.get('keep_ratio'):
-                    size = _within(size) if kept else None
-            elif kind in _HEIGHT_FIRST and step.get('crop_type', 'absolute') == 'absolute':
-                size = _pair(step[_HEIGHT_FIRST[kind]])
-                size = size[::-1] if mmdet else size
-            elif kind == 'FixShapeResize':
-                size = (int(step['height']), int(step['width']))
+def _last_size(cfg: Config, phase: str, *, ratio_kept: bool = False) -> Size | None:
+    """The size after the last step that resizes images; ``ratio_kept``: also if it keeps the
+    sides' ratio."""
+    size: Size | None = None
+    for step in [[], *pipelines(cfg, phase)][-1]:
+        kind = bare_type(step)
+        if kind in _DRAWN:
+            size = None
+        elif kind in ('ResizeEdge', 'ResizeShortestEdge'):
+            size = _sides(step['scale']) if ratio_kept else None
+        elif kind in _WIDTH_FIRST and step.get(_WIDTH_FIRST[kind]) is not None:
+            width, height = _sides(step[_WIDTH_FIRST[kind]])
+            size = height, width
+            if kind == 'Resize' and step.get('keep_ratio'):
+                size = _within(size) if ratio_kept else None
+        elif kind in _HEIGHT_FIRST and step.get('crop_type', 'absolute') == 'absolute':
+            first, second = _sides(step[_HEIGHT_FIRST[kind]])
+            size = (second, first) if cfg.get('default_scope') == 'mmdet' else (first, second)
+        elif kind == 'FixShapeResize':
+            size = int(step['height']), int(step['width'])
     return size
 
 
-def _pair(value: Any) -> Size:
-    first, second = value if isinstance(value, (list, tuple)) else (value, value)
-    # inf and -1 are no limit; _within leaves them out.
-    return tuple(int(side) if 0 < side < _FAR else _FAR  # type: ignore[return-value]
-                 for side in (first, second))
+def _sides(scale: float | Sequence[float]) -> Size:
+    """Both sides of a scale in pixels; inf and -1, which are no limit, as :data:`_FAR`."""
+    first, second = scale if isinstance(scale, (list, tuple)) else (scale, scale)
+    return (int(first) if 0 < first < _FAR else _FAR,
+            int(second) if 0 < second < _FAR else _FAR)
 
 
 def _within(size: Size) -> Size:
@@ -192,7 +204,7 @@ def _within(size: Size) -> Size:
     return size if long <= 2 * short else (short, round(short * 4 / 3))
 
 
-#: This project's classes in the place of mmdet's, which read annotations without checks, and the
+#: This project's classes for mmdet's, which read annotations without checks, and the
 #: arguments with which they leave to the user what mmdet leaves to him.
 _CHECKED: dict[str, dict[str, Any]] = {
     'CocoDataset': dict(type='mmposenc.CocoDataset', unknown_categories='drop', check_images=False),
@@ -211,26 +223,25 @@ def checked(described: Any) -> Any:
         return [checked(each) for each in described]
     if not isinstance(described, dict):
         return described
-    found = {key: checked(value) if key in ('dataset', 'datasets', 'metrics') else value
-             for key, value in described.items()}
-    kind, scope = found.get('type'), DefaultScope.get_current_instance()
-    name = bare_type(found)
+    node = {key: checked(value) if key in ('dataset', 'datasets', 'metrics') else value
+            for key, value in described.items()}
+    kind, name, scope = node.get('type'), bare_type(node), DefaultScope.get_current_instance()
     if isinstance(kind, str):
         is_mmdets = kind == f'mmdet.{name}' or (
             kind == name and scope is not None and scope.scope_name == 'mmdet')
     else:
         is_mmdets = getattr(kind, '__module__', '').startswith('mmdet.')
     if is_mmdets and name in _CHECKED:
-        found = {**_CHECKED[name], **found, 'type': _CHECKED[name]['type']}
-    metainfo = found.get('metainfo')
+        node = {**_CHECKED[name], **node, 'type': _CHECKED[name]['type']}
+    metainfo = node.get('metainfo')
     if isinstance(metainfo, dict) and isinstance(metainfo.get('palette'), (list, tuple)):
         # Visualizers take a list for several colours, and stop at a colour that is one.
         colours = [tuple(each) if isinstance(each, list) else each for each in metainfo['palette']]
-        found['metainfo'] = {**metainfo, 'palette': colours}
-    return found
+        node['metainfo'] = {**metainfo, 'palette': colours}
+    return node
 
 
-def build_data_set(described: Any) -> Any:
+def build_data_set(described: ConfigType | Dataset) -> Dataset:
     """A data set of the default scope, with its annotations read: some read them when asked."""
     dataset = DATASETS.build(checked(described))
     if hasattr(dataset, 'full_init'):

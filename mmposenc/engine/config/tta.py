@@ -8,16 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from copy import deepcopy
-from typing import Any
 
 from mmengine.config import ConfigDict
+
+from mmposenc.config_types import ConfigType, ReadOnlyConfig
 
 from .nodes import bare_type
 
 Scale = tuple[float, float]
 
 
-def flip_views(pipeline: list[Any]) -> list[Any]:
+def flip_views(pipeline: list[ConfigType]) -> list[ConfigType]:
     """The test pipeline, its end applied twice: without and with a flip.
 
     Raises:
@@ -37,7 +38,8 @@ def flip_views(pipeline: list[Any]) -> list[Any]:
                      'transforms': [*views, *([step] for step in truth), [pack]]}]
 
 
-def views_of_the_test(tta_pipeline: list[Any], pipeline: list[Any]) -> tuple[list[Any], str]:
+def views_of_the_test(tta_pipeline: list[ConfigType], pipeline: list[ConfigType]
+                      ) -> tuple[list[ConfigType], str]:
     """A config's views, as large as its test and read as the test reads its pictures.
 
     Views that have fixed sizes, none of them the test's, are scaled until the one in the middle has
@@ -57,12 +59,12 @@ def views_of_the_test(tta_pipeline: list[Any], pipeline: list[Any]) -> tuple[lis
             if bare_type(step) in loading:
                 steps[number] = deepcopy(loading[bare_type(step)])
         if steps and all(bare_type(step) == 'Resize' for step in steps) and steps is not adapted:
-            steps[:], said = _resized(steps, pipeline)
-            words = said or words
+            steps[:], sizes = _resized(steps, pipeline)
+            words = sizes or words
     return adapted, words
 
 
-def _lists(steps: list[Any]) -> Iterator[list[Any]]:
+def _lists(steps: list[ConfigType]) -> Iterator[list[ConfigType]]:
     """The steps of a pipeline, and those of each view in it."""
     yield steps
     for step in steps:
@@ -71,19 +73,18 @@ def _lists(steps: list[Any]) -> Iterator[list[Any]]:
                 yield from _lists(each)
 
 
-def _resized(views: list[Any], pipeline: list[Any]) -> tuple[list[Any], str]:
+def _resized(views: list[ConfigType], pipeline: list[ConfigType]) -> tuple[list[ConfigType], str]:
+    """Steps that resize to the views' sizes around the test's; and the sizes in words, or ''."""
     test = next((step for step in reversed(pipeline) if bare_type(step) == 'Resize'), None)
-    fixed = [_pair(step.get('scale')) for step in views]
-    shares = [_pair(step.get('scale_factor')) for step in views]
-    if None not in fixed:
-        own = test and _pair(test.get('scale'))
-        if own is not None and any(_same(own, scale, test) for scale in fixed):
+    fixed = [scale for step in views if (scale := _pair(step.get('scale')))]
+    factors = [factor for step in views if (factor := _pair(step.get('scale_factor')))]
+    if len(fixed) == len(views):
+        test_scale = test and _pair(test.get('scale'))
+        if test_scale and any(_same(test_scale, each, test) for each in fixed):
             return views, ''
         middle = sorted(fixed, key=math.prod)[len(fixed) // 2]
         factors = [(a / middle[0], b / middle[1]) for a, b in fixed]
-    elif None not in shares and test is not None:
-        factors = shares  # type: ignore[assignment]
-    else:
+    elif len(factors) < len(views) or test is None:
         return views, ''
     if test is None:
         return ([ConfigDict(type=views[0]['type'], keep_ratio=True, scale_factor=factor)
@@ -102,7 +103,7 @@ def _resized(views: list[Any], pipeline: list[Any]) -> tuple[list[Any], str]:
             + f'; the test has {name}={test[name]}')
 
 
-def _pair(value: Any) -> Scale | None:
+def _pair(value: object) -> Scale | None:
     """A size or a factor for both axes; None: there is none, or it leaves a side open."""
     if isinstance(value, (int, float)):
         value = (value, value)
@@ -112,6 +113,6 @@ def _pair(value: Any) -> Scale | None:
     return float(value[0]), float(value[1])
 
 
-def _same(one: Scale, other: Scale, test: Any) -> bool:
+def _same(one: Scale, other: Scale, test: ReadOnlyConfig) -> bool:
     """Whether two scales are one; where the ratio is kept, in any order."""
     return sorted(one) == sorted(other) if test.get('keep_ratio') else one == other

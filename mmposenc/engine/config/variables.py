@@ -4,16 +4,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from mmengine.config import Config
+
+from .nodes import children
 
 
 def check_variables(path: Path, live: set[str]) -> None:
     """Refuse a config that sets a variable of its base without using it.
 
-    ``max_epochs = 12`` or ``train_pipeline = [...]`` in a base is put in its place when the base is
-    read. A child that sets the variable again changes nothing, and mmengine does not say so.
+    The keys that use ``max_epochs = 12`` or ``train_pipeline = [...]`` in a base get its value when
+    the base is read. A child that sets the variable again changes nothing, and mmengine does not
+    say so.
 
     Args:
         path: the config file.
@@ -28,14 +30,16 @@ def check_variables(path: Path, live: set[str]) -> None:
         return  # mmengine's error says more; of a JSON or YAML file there are no variables
     used = {node.id for node in ast.walk(tree)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    unused = {name: value for name, value in _assigned(tree) if name not in used | live}
+    unused = {target.id: node.value for node in tree.body if isinstance(node, ast.Assign)
+              for target in node.targets
+              if isinstance(target, ast.Name) and target.id not in used | live}
     bases = ast.literal_eval(unused.pop('_base_')) if '_base_' in unused else []
     if not unused:
         return
     for base in [bases] if isinstance(bases, str) else bases:
         before = Config.fromfile(Config._get_cfg_path(base, str(path))[0]).to_dict()
         for name in sorted(unused.keys() & before.keys()):
-            keys = [key for key in _places(before, before[name]) if key.split('.')[0] in live]
+            keys = [key for key in _keys_of(before[name], before) if key.split('.')[0] in live]
             if keys and ast.unparse(unused[name]) != repr(before[name]):
                 close = [key for key in keys if key.rpartition('.')[2] in name] or keys
                 raise ValueError(
@@ -44,24 +48,10 @@ def check_variables(path: Path, live: set[str]) -> None:
                     f'{close[0]} (in this file, as in "{close[0].split(".")[0]} = dict(...)")')
 
 
-def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    for node in tree.body:
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    yield target.id, node.value
-
-
-def _places(node: Any, value: Any, key: str = '') -> Iterator[str]:
-    """The dotted keys below a node whose values equal one."""
-    if isinstance(node, dict):
-        children: Any = node.items()
-    elif isinstance(node, (list, tuple)):
-        children = enumerate(node)
-    else:
-        return
-    for name, child in children:
+def _keys_of(value: object, node: object, key: str = '') -> Iterator[str]:
+    """The dotted keys below a node that have a value."""
+    for name, child in children(node):
         path = f'{key}.{name}'.lstrip('.')
         if type(child) is type(value) and child == value:
             yield path
-        yield from _places(child, value, path)
+        yield from _keys_of(value, child, path)

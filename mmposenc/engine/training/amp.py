@@ -1,16 +1,17 @@
 """Mixed precision on any device."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from mmengine.device import get_device
 from mmengine.optim import AmpOptimWrapper as _AmpOptimWrapper
 from mmengine.optim import OptimWrapper
+from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 from mmposenc.functional.tracing import autocast_dtype
 
@@ -73,26 +74,24 @@ class NarrowMaps(TorchFunctionMode):
     """Runs in float32 what torch 2.13 gets wrong in bfloat16 on a CPU.
 
     Where a row or a column of the kernel meets nothing but padding, as the sides of a 3x3 kernel
-    with stride 2 do on a map one pixel wide, its part of the weight's gradient is memory that
+    with stride 2 do on a map one pixel wide, its part of the weight's gradient is
     uninitialised memory: any number, and sometimes NaN. Such maps are small, so float32 costs
     nothing.
     """
 
-    def __torch_function__(self, func: Callable, types: Any, args: Any = (),
-                           kwargs: dict | None = None) -> Any:
+    def __torch_function__(self, func: Callable, types: Collection[type], args: tuple = (),
+                           kwargs: dict | None = None) -> object:
         kwargs = kwargs or {}
         if func not in (F.conv2d, torch.conv2d) or not _meets_only_padding(*args, **kwargs):
             return func(*args, **kwargs)
         with torch.autocast('cpu', enabled=False):
-            full = [value.float() if isinstance(value, torch.Tensor) else value for value in args]
-            named = {key: value.float() if isinstance(value, torch.Tensor) else value
-                     for key, value in kwargs.items()}
-            return func(*full, **named).bfloat16()
+            args, kwargs = tree_map_only(Tensor, Tensor.float, (args, kwargs))
+            return func(*args, **kwargs).bfloat16()
 
 
-def _meets_only_padding(input: torch.Tensor, weight: torch.Tensor, bias: Any = None,
-                        stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
-                        ) -> bool:
+def _meets_only_padding(input: Tensor, weight: Tensor, bias: Tensor | None = None,
+                        stride: int | Sequence[int] = 1, padding: str | int | Sequence[int] = 0,
+                        dilation: int | Sequence[int] = 1, groups: int = 1) -> bool:
     """Whether some row or column of the kernel lies outside the map wherever it is put."""
     if autocast_dtype('cpu') is None or isinstance(padding, str):
         return False
@@ -102,13 +101,13 @@ def _meets_only_padding(input: torch.Tensor, weight: torch.Tensor, bias: Any = N
                           for value in (stride, padding, dilation))
         number = (size + 2 * pad - gap * (kernel - 1) - 1) // step + 1
         for tap in {0, kernel - 1}:
-            first = tap * gap - pad  # where the tap falls in the first place of the kernel
+            first = tap * gap - pad  # where it falls for the map's first value
             if not any(0 <= first + i * step < size for i in range(min(number, size + pad))):
                 return True
     return False
 
 
-def _no_scaler(device: str) -> Any:
+def _no_scaler(device: str) -> torch.amp.GradScaler:
     """A loss scaler that does nothing."""
     if hasattr(torch.amp, 'GradScaler'):
         return torch.amp.GradScaler(device, enabled=False)

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.fx.experimental._config as shape_config
 from mmengine.hooks import Hook
+from mmengine.runner import Runner
 from torch import nn
 
 #: Classes of mmdet and mmseg that are compiled as those here are that say ``is_region = True``.
@@ -44,7 +44,7 @@ class CompileHook(Hook):
         self.regions = regions
         self.options = dict(backend=backend, dynamic=dynamic, **options)
 
-    def before_run(self, runner: Any) -> None:
+    def before_run(self, runner: Runner) -> None:
         """Compile the blocks before the first step."""
         counts = compile_regions(runner.model, self.regions, **self.options)
         runner.logger.info(f'Compiles {counts} with {self.options["backend"]}; the first steps '

@@ -1,4 +1,4 @@
-"""Heads trained on features of a frozen backbone, which are computed once and kept in a folder."""
+"""Heads trained on features of a frozen backbone, computed once and stored in a folder."""
 from __future__ import annotations
 
 import copy
@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +15,7 @@ from mmengine.config import Config
 from mmengine.dist import get_world_size
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
+from mmengine.runner import Runner
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 import mmposenc
 from mmposenc.checkpoint.integrity import whole_file
 from mmposenc.checkpoint.rules import shown
+from mmposenc.config_types import ReadOnlyConfig
 from mmposenc.functional.image_sizes import one_batch, set_img_shapes
 
 from ..config.checks import check_folder
@@ -33,8 +34,8 @@ from .processes import plain_model
 class FeatureStore:
     """Features in bfloat16, by two hashes: of the weights that made them and of the image.
 
-    A damaged file is written again. Features that cannot be written (a full disk, a folder in place
-    of a file) are not kept, and a warning gives the first reason. No file can run code
+    A damaged file is written again. Features that cannot be written (a full disk, a folder where a
+    file should be) are not stored, and a warning gives the first reason. No file can run code
     (safetensors).
 
     Args:
@@ -74,15 +75,15 @@ class FeatureStore:
         return [tensors[name] for name in sorted(tensors)]
 
     def write(self, weights: str, image: str, tensors: Sequence[Tensor]) -> None:
-        """Keep features, unless the folder is full.
+        """Store features, unless the folder is full.
 
         Args:
             weights, image: hexadecimal hashes.
-            tensors: at most 100, of any shapes; kept in bfloat16.
+            tensors: at most 100, of any shapes; stored in bfloat16.
         """
-        kept = {f'{i:02d}': tensor.detach().to('cpu', torch.bfloat16).contiguous()
-                for i, tensor in enumerate(tensors)}
-        size = sum(tensor.nbytes + 128 for tensor in kept.values())  # 128 for its header
+        named = {f'{i:02d}': tensor.detach().to('cpu', torch.bfloat16).contiguous()
+                 for i, tensor in enumerate(tensors)}
+        size = sum(tensor.nbytes + 128 for tensor in named.values())  # 128 for its header
         if size > self.room:
             self.counts['no room'] += 1
             return
@@ -91,7 +92,7 @@ class FeatureStore:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Not durable: what a power cut damages is computed again.
             with whole_file(path, durable=False) as partial:
-                save_file(kept, partial)
+                save_file(named, partial)
         except (SafetensorError, OSError) as error:
             if not self.counts['not kept']:
                 print_log(f'{path}: {error}; training continues, and computes features that cannot '
@@ -120,7 +121,7 @@ def hash_tensors(tensors: Mapping[str, Tensor], words: str = '') -> str:
 class FeatureCacheHook(Hook):
     """Lets the frozen backbone of a model read its features from a folder while training.
 
-    What is kept is keyed by the pixels that reach the backbone, so any pipeline, detector or
+    Features are stored under the pixels that reach the backbone, so any pipeline, detector or
     segmentor works, and an image that is not in the folder is computed and put there. Validation
     and tests run the backbone itself. In a config of :mod:`mmposenc.engine`, the images of the
     training set are cut and coloured in ``views`` ways (:class:`~.seeding.FewViews`).
@@ -143,7 +144,7 @@ class FeatureCacheHook(Hook):
             raise ValueError(f'max_gb={max_gb} must be positive')
         self.folder, self.views, self.max_gb = folder, views, max_gb
 
-    def before_train(self, runner: Any) -> None:
+    def before_train(self, runner: Runner) -> None:
         """Put the folder between the model and its backbone."""
         model = plain_model(runner.model)
         backbone = getattr(model, 'backbone', None)
@@ -157,7 +158,7 @@ class FeatureCacheHook(Hook):
         runner.logger.info(f'Features of the frozen backbone are kept in {self.folder} '
                            f'(weights {cached.weights[:32]})')
 
-    def after_train(self, runner: Any) -> None:
+    def after_train(self, runner: Runner) -> None:
         """Take it away, and say what it was good for, or that it was too small."""
         del plain_model(runner.model).backbone.forward
         counts = ', '.join(f'{count} {what}' for what, count in self.store.counts.items())
@@ -177,14 +178,15 @@ class CachedFeatures:
 
     Args:
         backbone: every parameter must be frozen; returns a tensor or several.
-        store: where features are kept.
+        store: where features are read and written.
         settings: the backbone's config, which counts as its weights do, except ``init_cfg``.
 
     Raises:
         ValueError: names parameters that are trained.
     """
 
-    def __init__(self, backbone: nn.Module, store: FeatureStore, settings: Any = None) -> None:
+    def __init__(self, backbone: nn.Module, store: FeatureStore,
+                 settings: ReadOnlyConfig | None = None) -> None:
         trained = [name for name, value in backbone.named_parameters() if value.requires_grad]
         if trained:
             raise ValueError(
@@ -199,7 +201,7 @@ class CachedFeatures:
         #: Gives the shapes of features; nothing is computed.
         self.on_meta = copy.deepcopy(backbone).to('meta').eval() if self.masks else None
 
-    def __call__(self, x: Tensor, *args: object, **kwargs: object) -> Any:
+    def __call__(self, x: Tensor, *args: object, **kwargs: object) -> Tensor | tuple[Tensor, ...]:
         """The features of a batch (B, C, H, W), as the backbone returns them."""
         if not self.backbone.training or args or kwargs:
             return self.compute(x, *args, **kwargs)
@@ -244,7 +246,7 @@ def add_few_views(cfg: Config) -> None:
         parent.dataset = dict(type='mmposenc.FewViews', views=views, dataset=parent.dataset)
 
 
-def _tensors(outs: Any) -> Sequence[Tensor]:
+def _tensors(outs: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
     outs = (outs,) if isinstance(outs, Tensor) else outs
     if not all(isinstance(each, Tensor) for each in outs):
         raise ValueError('the backbone returns something else than tensors, which cannot be kept')

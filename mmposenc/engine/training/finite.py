@@ -6,12 +6,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from mmengine.dist import is_distributed
 from mmengine.hooks import Hook
 from mmengine.optim import OptimWrapper
+from mmengine.runner import Runner
 from torch import Tensor, distributed, nn
 from torch.utils._pytree import tree_leaves
 
@@ -23,7 +23,7 @@ STATUS = 3
 
 
 class NotFinite(SystemExit):
-    """Ends the program with status 3; ``report`` says what was found."""
+    """Ends the program with status 3; ``report`` says what is not finite."""
 
     def __init__(self, report: str) -> None:
         super().__init__(STATUS)
@@ -52,10 +52,10 @@ class NotFiniteHook(Hook):
         if not isinstance(max_skipped, int) or max_skipped < 0:
             raise ValueError(f'max_skipped={max_skipped!r} must be an integer of at least 0')
         self.max_skipped, self.skipped = max_skipped, 0
-        self.batch: Any = None
+        self.batch: dict | tuple | list | None = None
         self.buffers: list[tuple[Tensor, Tensor]] = []
 
-    def before_train(self, runner: Any) -> None:
+    def before_train(self, runner: Runner) -> None:
         wrapper = runner.optim_wrapper
         if not isinstance(wrapper, OptimWrapper):
             return  # several optimizers: their models call them as they like
@@ -63,7 +63,7 @@ class NotFiniteHook(Hook):
 
         def checked_update(loss: Tensor, *args: object, **kwargs: object) -> None:
             if not _agreed(loss.detach().isfinite().all(), is_distributed()):
-                self._found(runner, 'the loss')
+                self._skip_or_end(runner, 'the loss')
                 return
             try:
                 update(loss, *args, **kwargs)
@@ -71,35 +71,22 @@ class NotFiniteHook(Hook):
                 wrapper.zero_grad()
 
         def checked_step(**kwargs: object) -> None:
-            if not _has_scaler(wrapper) and (name := self._bad_gradient(runner)):
-                self._found(runner, f'the gradient of {name}')
+            scaler = getattr(wrapper, 'loss_scaler', None)
+            if not (scaler and scaler.is_enabled()) and (name := _bad_gradient(runner.model)):
+                self._skip_or_end(runner, f'the gradient of {name}')
                 raise _Skip
             step(**kwargs)
         wrapper.update_params, wrapper.step = checked_update, checked_step
 
-    def before_train_iter(self, runner: Any, batch_idx: int, data_batch: object = None) -> None:
+    def before_train_iter(self, runner: Runner, batch_idx: int,
+                          data_batch: dict | tuple | list | None = None) -> None:
         self.batch = data_batch
         if self.max_skipped:
             self.buffers = [(buffer, buffer.clone()) for buffer in runner.model.buffers()]
 
-    @staticmethod
-    def _bad_gradient(runner: Any) -> str | None:
-        named = [(name, p.grad) for name, p in runner.model.named_parameters()
-                 if p.grad is not None]
-        # FSDP2 leaves each process its part of a gradient, and all must come to the same answer.
-        spread = any(hasattr(grad, 'to_local') for _, grad in named)
-        grads = [grad.to_local() if spread else grad for _, grad in named]
-        if not grads:
-            return None
-        # One number for all of them: a norm is finite if and only if all of it is (and not huge).
-        norms = torch.stack([norm.float() for norm in torch._foreach_norm(grads)])
-        if _agreed(norms.sum().isfinite(), spread):
-            return None
-        finite = _agreed(torch.stack([grad.isfinite().all() for grad in grads]), spread)
-        return next((name.removeprefix('module.') for (name, _), good
-                     in zip(named, finite, strict=True) if not good), None)
-
-    def _found(self, runner: Any, what: str) -> None:
+    def _skip_or_end(self, runner: Runner, what: str) -> None:
+        """Leaves out the iteration while that is allowed; else writes the report and ends the run.
+        """
         images = ', '.join(image_names(self.batch)) or 'unknown'
         where = f'iteration {runner.iter + 1}: {what} is not finite; images: {images}'
         if self.skipped < self.max_skipped:
@@ -110,9 +97,8 @@ class NotFiniteHook(Hook):
             # The iteration counts, as mmengine's counters and the seeds of the next one go by it.
             runner.optim_wrapper._inner_count = runner.iter + 1
             return
-        folder = Path(runner.work_dir, 'not_finite', f'iter_{runner.iter + 1}')
-        if runner.rank:
-            folder = folder.with_name(f'{folder.name}_process_{runner.rank}')
+        process = f'_process_{runner.rank}' if runner.rank else ''
+        folder = Path(runner.work_dir, 'not_finite', f'iter_{runner.iter + 1}{process}')
         self._save(runner, folder)
         report = (f'{where}; {_diagnosis(runner, self.batch)}. The run right before and the batch '
                   f'are in {osp.relpath(folder)}; --resume {osp.relpath(folder)}/checkpoint.pth '
@@ -122,7 +108,7 @@ class NotFiniteHook(Hook):
         print(f'error: {report}', file=sys.stderr, flush=True)
         raise NotFinite(report)
 
-    def _save(self, runner: Any, folder: Path) -> None:
+    def _save(self, runner: Runner, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         inputs = self.batch.get('inputs') if isinstance(self.batch, dict) else self.batch
         torch.save({'inputs': inputs, 'images': image_names(self.batch), 'iter': runner.iter},
@@ -143,20 +129,32 @@ def _agreed(finite: Tensor, several: bool) -> Tensor:
     return finite
 
 
-def _has_scaler(wrapper: Any) -> bool:
-    scaler = getattr(wrapper, 'loss_scaler', None)
-    return scaler is not None and scaler.is_enabled()
+def _bad_gradient(model: nn.Module) -> str | None:
+    """The first parameter whose gradient is not finite, the same in all processes; or None."""
+    named = [(name, p.grad) for name, p in model.named_parameters() if p.grad is not None]
+    if not named:
+        return None
+    # FSDP2 leaves each process its part of a gradient, and all must come to the same answer.
+    spread = any(hasattr(grad, 'to_local') for _, grad in named)
+    grads = [grad.to_local() if spread else grad for _, grad in named]
+    # One number for all of them: a norm is finite if and only if all of it is (and not huge).
+    norms = torch.stack([norm.float() for norm in torch._foreach_norm(grads)])
+    if _agreed(norms.sum().isfinite(), spread):
+        return None
+    finite = _agreed(torch.stack([grad.isfinite().all() for grad in grads]), spread)
+    return next((name.removeprefix('module.') for (name, _), good
+                 in zip(named, finite, strict=True) if not good), None)
 
 
-def image_names(batch: Any) -> list[str]:
+def image_names(batch: object) -> list[str]:
     """The files of a batch, as far as its samples know them."""
     samples = batch.get('data_samples') if isinstance(batch, dict) else None
-    found = [getattr(sample, 'img_path', None) or getattr(sample, 'img_id', None)
+    names = [getattr(sample, 'img_path', None) or getattr(sample, 'img_id', None)
              for sample in samples or []]
-    return [str(name) for name in found if name is not None]
+    return [str(name) for name in names if name is not None]
 
 
-def _diagnosis(runner: Any, batch: Any) -> str:
+def _diagnosis(runner: Runner, batch: dict | tuple | list | None) -> str:
     """Runs the iteration again, watching; the state is saved, so nothing is lost by that."""
     model = plain_model(runner.model)
     first: list[str] = []
@@ -167,7 +165,7 @@ def _diagnosis(runner: Any, batch: Any) -> str:
             losses = model(**data, mode='loss') if isinstance(data, dict) else model(*data,
                                                                                      mode='loss')
         bad = [name for name, value in losses.items() if not _finite(value)]
-    except Exception as error:  # it must not hide what was found
+    except Exception as error:  # it must not hide the first report
         return f'running it again ended in {type(error).__name__}: {error}'
     terms = ', '.join(bad) or 'none'
     where = first[0] if first else 'none: it is the backward pass'
@@ -182,11 +180,11 @@ def _finite(value: object) -> bool:
 
 @contextmanager
 def watched(model: nn.Module, first: list[str], depth: int | None = None) -> Iterator[None]:
-    """Notes the first module, down to so many levels, whose output is not finite."""
+    """Puts into ``first`` the first module, down to so many levels, whose output is not finite."""
     names = {module: name for name, module in model.named_modules()
              if name and (depth is None or name.count('.') < depth)}
 
-    def look(module: nn.Module, inputs: Any, output: Any) -> None:
+    def look(module: nn.Module, inputs: object, output: object) -> None:
         if not first and not _finite(output):
             first.append(f'{names[module]} ({type(module).__name__}'
                          f'{"" if _finite(inputs) else ", whose input is not either"})')

@@ -6,19 +6,19 @@ import re
 import signal
 import time
 from types import FrameType
-from typing import Any
 
 import torch
 from mmengine.device import get_device
 from mmengine.dist import is_distributed
 from mmengine.hooks import EMAHook, Hook
+from mmengine.runner import Runner
 from torch import distributed
 
 #: What torch says of a worker that a signal ended; of one that died while nobody looked, only that.
 _WORKER_DIED = re.compile(r'DataLoader worker \(pid.*(killed by signal: (Terminated|Interrupt)|'
                           r'exited unexpectedly)')
 #: Errors of a batch whose memory a dead worker was to hand over.
-_BATCH_IS_LOST = (ConnectionError, EOFError, FileNotFoundError)
+_LOST_BATCH = (ConnectionError, EOFError, FileNotFoundError)
 
 
 class Interrupted(SystemExit):
@@ -41,10 +41,10 @@ class InterruptHook(Hook):
     def __init__(self) -> None:
         self.signum = 0
         self.process = 0
-        self.previous: dict[int, Any] = {}
+        self.previous: dict[int, signal._HANDLER] = {}
         self.asked: torch.Tensor | None = None
 
-    def before_run(self, runner: Any) -> None:
+    def before_run(self, runner: Runner) -> None:
         self.process = os.getpid()
         for signum in (signal.SIGINT, signal.SIGTERM):
             try:
@@ -52,7 +52,7 @@ class InterruptHook(Hook):
             except ValueError:  # not the main thread: leave the signals to whoever has it
                 return
 
-    def after_run(self, runner: Any) -> None:
+    def after_run(self, runner: Runner) -> None:
         while self.previous:
             signal.signal(*self.previous.popitem())
 
@@ -73,7 +73,7 @@ class InterruptHook(Hook):
     def is_cause_of(self, error: BaseException) -> bool:
         """Whether an error is of a worker that died by a signal that this process got too, or gets
         within a second: schedulers send it to one process after the other."""
-        if self.signum and isinstance(error, _BATCH_IS_LOST):
+        if self.signum and isinstance(error, _LOST_BATCH):
             return True
         if not isinstance(error, RuntimeError) or not _WORKER_DIED.search(str(error)):
             return False
@@ -96,15 +96,11 @@ class InterruptHook(Hook):
         distributed.all_reduce(self.asked, distributed.ReduceOp.MAX)
         return signum
 
-    def _stop(self) -> None:
+    def after_val_iter(self, runner: Runner, *args: object, **kwargs: object) -> None:
         if self.signum:
             raise Interrupted(128 + self.signum)
 
-    def after_val_iter(self, runner: Any, *args: object, **kwargs: object) -> None:
-        self._stop()
-
-    def after_test_iter(self, runner: Any, *args: object, **kwargs: object) -> None:
-        self._stop()
+    after_test_iter = after_val_iter
 
 
 class ValidationHook(Hook):
@@ -118,16 +114,15 @@ class ValidationHook(Hook):
     def __init__(self) -> None:
         self.validated_sum: float | None = None
 
-    def before_val_epoch(self, runner: Any) -> None:
+    def before_val_epoch(self, runner: Runner) -> None:
         self.validated_sum = _sum(runner.model)
 
-    def after_val_epoch(self, runner: Any, metrics: dict | None = None) -> None:
+    def after_val_epoch(self, runner: Runner, metrics: dict | None = None) -> None:
         self.validated_sum = None
-        validated = getattr(runner._train_loop, 'validated', None)
-        if validated is not None:
-            validated()
+        if hasattr(runner._train_loop, 'validated'):
+            runner._train_loop.validated()
 
-    def put_back(self, runner: Any) -> None:
+    def put_back(self, runner: Runner) -> None:
         """Puts the trained weights back into the model after an interrupted validation."""
         if self.validated_sum is None or _sum(runner.model) != self.validated_sum:
             return  # mmpretrain's EMAHook may have put them back already

@@ -4,7 +4,7 @@ from __future__ import annotations
 from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.registry import RUNNERS
-from mmengine.runner import Runner as MMEngineRunner
+from mmengine.runner import Runner
 from torch import distributed as dist
 
 from mmposenc.checkpoint import load_checkpoint
@@ -39,15 +39,14 @@ DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
 _TRAINING = ('train_cfg', 'train_dataloader', 'optim_wrapper', 'param_scheduler')
 
 
-def build_runner(cfg: Config) -> MMEngineRunner:
+def build_runner(cfg: Config) -> Runner:
     """The runner a config asks for, else this project's, with its hooks."""
     cfg.setdefault('runner_type', 'mmposenc.Runner')
     cfg.setdefault('default_hooks', {})
     for name, hook in DEFAULT_HOOKS.items():
         if cfg.default_hooks.setdefault(name, dict(hook)) is None:
             del cfg.default_hooks[name]  # switched off; mmengine allows that for its own only
-    runner: MMEngineRunner = RUNNERS.build(cfg)
-    return runner
+    return RUNNERS.build(cfg)
 
 
 def leave_process_group() -> None:
@@ -117,7 +116,7 @@ def _check(cfg: Config, phases: tuple[str, ...]) -> None:
     check_class_folders(cfg, phases)
 
 
-def train(cfg: Config, **options: object) -> MMEngineRunner:
+def train(cfg: Config, **options: object) -> Runner:
     """Trains a model, with the options of :func:`prepare_training`, and returns the runner.
 
     Raises:
@@ -149,8 +148,7 @@ def _set_resume(cfg: Config, resume: str) -> None:
     if '://' in path:
         return
     # Samplers are built before the checkpoint is read, so the run's own seed must be known now.
-    checkpoint = load_checkpoint(path, mmap=True)
-    seed = checkpoint.get('meta', {}).get('seed')
+    seed = load_checkpoint(path, mmap=True).get('meta', {}).get('seed')
     if seed is not None:
         cfg.setdefault('randomness', {})
         cfg.randomness.seed = seed

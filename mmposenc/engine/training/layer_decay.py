@@ -2,14 +2,16 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from mmengine.logging import MMLogger
 from mmengine.optim import DefaultOptimWrapperConstructor
 from torch import nn
 
 from mmposenc.backbones.base import Backbone
+from mmposenc.config_types import ConfigType
 from mmposenc.encodings import position_tables
+
+from ..config.nodes import bare_type
 
 _NO_DECAY = ('norm_decay_mult', 'bias_decay_mult', 'flat_decay_mult')
 _TABLES = ('pos_embed', '_token', '_tokens', 'logit_scale')
@@ -21,12 +23,11 @@ _KEYS = {'absolute_pos_embed': ('pos_encodings',), 'pos_embed': ('pos_encodings'
 OF_MMSEG = ('LayerDecayOptimizerConstructor', 'LearningRateDecayOptimizerConstructor')
 
 
-def own_constructor(optim_wrapper: dict[str, Any], model: nn.Module) -> dict[str, Any]:
+def with_our_constructor(optim_wrapper: ConfigType, model: nn.Module) -> ConfigType:
     """The config of an optimizer's wrapper, with this project's constructor in place of
     mmengine's; for a backbone of this project in place of mmseg's for layer-wise rates, too, where
     all its blocks would learn at the rate of the last. Its parameters are also those that
     ``custom_keys`` call by the libraries' names."""
-    kind = optim_wrapper.get('constructor')
     paramwise = dict(optim_wrapper.get('paramwise_cfg') or {})
     ours = isinstance(getattr(model, 'backbone', None), Backbone)
     if ours and (keys := paramwise.get('custom_keys')):
@@ -34,7 +35,7 @@ def own_constructor(optim_wrapper: dict[str, Any], model: nn.Module) -> dict[str
                    for name in _KEYS.get(key.strip('.'), ())}
         paramwise['custom_keys'] = {**renamed, **keys}
         optim_wrapper = {**optim_wrapper, 'paramwise_cfg': paramwise}
-    name = str(getattr(kind, '__name__', kind or '')).rpartition('.')[2]
+    name = bare_type({'type': optim_wrapper.get('constructor')})
     if name in ('', 'DefaultOptimWrapperConstructor'):
         return {**optim_wrapper, 'constructor': OptimWrapperConstructor}
     if name not in OF_MMSEG or not ours:
@@ -73,16 +74,16 @@ class OptimWrapperConstructor(DefaultOptimWrapperConstructor):
 
     def _decays(self, model: nn.Module) -> dict[int, float]:
         """Weight decay of each parameter by its id, without the keys that do not name it."""
-        given, logger = self.paramwise_cfg, MMLogger.get_current_instance()
-        keys = {name: key for name, key in given['custom_keys'].items() if 'decay_mult' in key}
+        paramwise, logger = self.paramwise_cfg, MMLogger.get_current_instance()
+        keys = {name: key for name, key in paramwise['custom_keys'].items() if 'decay_mult' in key}
         groups: list[dict] = []
         level = logger.level
         try:  # mmengine would log each parameter a second time
             logger.setLevel(logging.ERROR)
-            self.paramwise_cfg = {**given, 'custom_keys': keys}
+            self.paramwise_cfg = {**paramwise, 'custom_keys': keys}
             DefaultOptimWrapperConstructor.add_params(self, groups, model)
         finally:
-            self.paramwise_cfg = given
+            self.paramwise_cfg = paramwise
             logger.setLevel(level)
         return {id(group['params'][0]): group.get('weight_decay', self.base_wd)
                 for group in groups}
@@ -100,7 +101,7 @@ class LayerDecayOptimWrapperConstructor(OptimWrapperConstructor):
     Args:
         optim_wrapper_cfg: the optimizer's wrapper.
         paramwise_cfg: ``layer_decay_rate`` in (0, 1]; ``num_layers``, which must be the
-            backbone's number of blocks where it is given; and all that mmengine's
+            backbone's number of blocks where it is there; and all that mmengine's
             DefaultOptimWrapperConstructor takes. Its ``custom_keys`` and ``*_decay_mult`` stand
             above the rule for weight decay, and its ``lr_mult`` multiplies the rates.
 

@@ -6,20 +6,17 @@ from typing import Any
 
 import torch
 from mmengine.dist import get_rank, get_world_size
+from mmengine.runner import BaseLoop, Runner
 from mmengine.runner import EpochBasedTrainLoop as _EpochBasedTrainLoop
 from mmengine.runner import IterBasedTrainLoop as _IterBasedTrainLoop
+from torch.utils.data import DataLoader
 
 from .seeding import SeededBatches, seeded_loader, why_not_exact
 
 
-class _Exact:
+class ResumableLoop(BaseLoop):
     """What both loops add: the position in the data, and the validation that a kill cut off."""
 
-    runner: Any
-    dataloader: Any
-    _epoch: int
-    _iter: int
-    _max_iters: int
     #: Passes over the data that are complete, and batches of the next one that are used.
     _pass = 0
     _batch = 0
@@ -28,7 +25,8 @@ class _Exact:
     _validation_is_due = False
 
     @staticmethod
-    def _loader(runner: Any, dataloader: Any) -> Any:
+    def build_seeded(runner: Runner, dataloader: DataLoader | dict) -> DataLoader:
+        """The loader of a training, whose samples have seeds of their own."""
         if isinstance(dataloader, dict):
             different = runner._randomness_cfg.get('diff_rank_seed', False)
             dataloader = runner.build_dataloader(dataloader, seed=runner.seed,
@@ -45,7 +43,7 @@ class _Exact:
     def images_a_step(self) -> int | None:
         """Of all processes; None where the loader does not say."""
         size = getattr(self.dataloader.batch_sampler, 'batch_size', None)
-        return size and size * get_world_size()
+        return None if size is None else size * get_world_size()
 
     def is_validated(self, epoch: int, iteration: int) -> bool:
         """Whether the weights of this epoch and iteration need no validation any more."""
@@ -93,7 +91,7 @@ class _Exact:
 
     def _validate(self, done: int, last: int) -> None:
         """Validates when it is time; after a resume only if this validation was not complete."""
-        self._decide_current_val_interval()  # type: ignore[attr-defined]
+        self._decide_current_val_interval()
         if (self._validation_is_due and self.runner.val_loop is not None
                 and done >= max(self.val_begin, 1)
                 and (done % self.val_interval == 0 or done == last)):
@@ -105,20 +103,18 @@ class _Exact:
         """Records that the metrics are there, before the hooks that act on them."""
         self.closing, self._validation_is_due = True, False
 
-    val_begin: int
-    val_interval: int
 
-
-def _is_endless(dataloader: Any) -> bool:
+def _is_endless(dataloader: DataLoader) -> bool:
     sampler = getattr(dataloader.batch_sampler, 'sampler', None)
     return 'Infinite' in type(sampler).__name__
 
 
-class EpochBasedTrainLoop(_Exact, _EpochBasedTrainLoop):
+class EpochBasedTrainLoop(ResumableLoop, _EpochBasedTrainLoop):
     """mmengine's, with exact resume; see :class:`mmposenc.engine.Runner`."""
 
-    def __init__(self, runner: Any, dataloader: Any, *args: object, **kwargs: object) -> None:
-        super().__init__(runner, self._loader(runner, dataloader), *args, **kwargs)
+    def __init__(self, runner: Runner, dataloader: DataLoader | dict, *args: object,
+                 **kwargs: object) -> None:
+        super().__init__(runner, self.build_seeded(runner, dataloader), *args, **kwargs)
 
     def run(self) -> torch.nn.Module:
         """Train to the end, and return the model."""
@@ -149,25 +145,26 @@ class EpochBasedTrainLoop(_Exact, _EpochBasedTrainLoop):
 class _Unstarted:
     """A loader that mmengine's constructor may look at but does not start."""
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: DataLoader) -> None:
         self.loader = loader
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.loader, name)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         return iter(())
 
 
-class IterBasedTrainLoop(_Exact, _IterBasedTrainLoop):
+class IterBasedTrainLoop(ResumableLoop, _IterBasedTrainLoop):
     """mmengine's, with exact resume; see :class:`mmposenc.engine.Runner`."""
 
-    def __init__(self, runner: Any, dataloader: Any, *args: object, **kwargs: object) -> None:
-        loader = self._loader(runner, dataloader)
+    def __init__(self, runner: Runner, dataloader: DataLoader | dict, *args: object,
+                 **kwargs: object) -> None:
+        loader = self.build_seeded(runner, dataloader)
         super().__init__(runner, _Unstarted(loader), *args, **kwargs)
         self.dataloader, self.dataloader_iterator = loader, self._endless()
 
-    def _endless(self) -> Iterator[Any]:
+    def _endless(self) -> Iterator[object]:
         """Batches for ever: passes over the data, one after the other."""
         while True:
             self._start_pass()

@@ -1,9 +1,8 @@
 """Keeping padding out of a model's predictions for the length of a run."""
 from __future__ import annotations
 
-from typing import Any
-
 from mmengine.hooks import Hook
+from mmengine.runner import Runner
 
 from mmposenc.padding import keep_padding_out
 
@@ -16,11 +15,11 @@ class KeepPaddingOut(Hook):
 
     priority = 'VERY_HIGH'  # before hooks that copy the model
 
-    def before_run(self, runner: Any) -> None:
+    def before_run(self, runner: Runner) -> None:
         """Change the model in place."""
         keep_padding_out(plain_model(runner.model))
 
-    def before_train(self, runner: Any) -> None:
+    def before_train(self, runner: Runner) -> None:
         """Log what the hook does not do."""
         runner.logger.info("KeepPaddingOut acts in validation, tests and predictions; the training "
                            "uses the model's own loss, in which padding is not kept out")

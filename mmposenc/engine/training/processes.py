@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import torch
 from mmengine.device import get_device
 from mmengine.hooks import Hook
 from mmengine.model import is_model_wrapper
+from mmengine.runner import Runner
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch.distributed.nn.functional import all_reduce
@@ -21,10 +21,10 @@ class CPUSyncBatchNorm(nn.BatchNorm2d):
     @classmethod
     def of(cls, norm: nn.SyncBatchNorm) -> CPUSyncBatchNorm:
         """One with the options, weights and statistics of a norm."""
-        made = cls(norm.num_features, norm.eps, norm.momentum, norm.affine,
-                   norm.track_running_stats)
-        made.__dict__.update(vars(norm))
-        return made
+        replacement = cls(norm.num_features, norm.eps, norm.momentum, norm.affine,
+                          norm.track_running_stats)
+        replacement.__dict__.update(vars(norm))
+        return replacement
 
     def _check_input_dim(self, x: Tensor) -> None:
         """Any number of axes, as SyncBatchNorm."""
@@ -94,7 +94,7 @@ def synchronized(model: nn.Module) -> nn.Module:
     return model
 
 
-def plain_model(model: Any) -> Any:
+def plain_model(model: nn.Module) -> nn.Module:
     """The model itself, of what wraps it where several processes train."""
     return model.module if is_model_wrapper(model) else model
 
@@ -103,7 +103,7 @@ class AverageLossHook(Hook):
     """Logs the mean of all processes' losses; mmengine logs only those of the first process."""
     priority = 'HIGHEST'  # before anything reads them
 
-    def after_train_iter(self, runner: Any, batch_idx: int, data_batch: object = None,
+    def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
                          outputs: dict | None = None) -> None:
         if not outputs or runner.world_size == 1:
             return

@@ -7,31 +7,36 @@ import signal
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from mmengine.device import get_device
 from mmengine.dist import is_distributed, is_main_process, master_only
+from mmengine.evaluator import Evaluator
 from mmengine.hooks import Hook
+from mmengine.logging import MMLogger
 from mmengine.model import is_model_wrapper
 from mmengine.model.test_time_aug import BaseTTAModel
+from mmengine.optim import OptimWrapper, OptimWrapperDict
+from mmengine.runner import BaseLoop
 from mmengine.runner import Runner as _Runner
 from torch import distributed as dist
+from torch.utils.data import DataLoader
 
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, SLOTS, is_encoding, replaced_slots
 from mmposenc.checkpoint.integrity import whole_file
 from mmposenc.checkpoint.mismatch import mismatch
 from mmposenc.compat.deterministic import deterministic_forms
+from mmposenc.config_types import ConfigType
 from mmposenc.openmmlab.upstream import renamed
 
 from ..config.models import written_beside
-from ..config.nodes import checked
+from ..config.nodes import bare_type, checked
 from ..console import ConsoleHook, quiet
 from .checkpoints import INTERRUPTED, CheckpointHook, latest_checkpoint, not_finite, note_checkpoint
 from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
-from .layer_decay import own_constructor
+from .layer_decay import with_our_constructor
 from .lock import WorkDirLock
-from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
+from .loops import EpochBasedTrainLoop, IterBasedTrainLoop, ResumableLoop
 from .processes import join_on_a_cpu, plain_model, synchronized
 from .resuming import ConfigsOwn, changes, settings_of
 
@@ -69,7 +74,7 @@ class CheckpointRunner(_Runner):
         configs_own = ConfigsOwn(self)
         super().resume(filename, *args, **kwargs)
         checkpoint, self._loaded = self._loaded, {}
-        if isinstance(self._train_loop, (EpochBasedTrainLoop, IterBasedTrainLoop)):
+        if isinstance(self._train_loop, ResumableLoop):
             self._train_loop.continue_at(checkpoint['meta'])
         self._use_changed_settings(checkpoint['meta'], configs_own)
         self._saved_iter = self.iter
@@ -152,7 +157,7 @@ class CheckpointRunner(_Runner):
         meta, loop = dict(meta or {}), self._train_loop
         meta.setdefault('epoch', self.epoch + by_epoch)
         meta.setdefault('iter', self.iter + (not by_epoch))
-        if isinstance(loop, (EpochBasedTrainLoop, IterBasedTrainLoop)):
+        if isinstance(loop, ResumableLoop):
             meta['data'] = loop.data_position(meta['epoch'], meta['iter'])
             meta['images_a_step'] = loop.images_a_step
             meta['settings'] = settings_of(self.cfg)
@@ -196,7 +201,7 @@ class Runner(CheckpointRunner):
             join_on_a_cpu(self._launcher, (env_cfg.get('dist_cfg') or {}).get('timeout'))
         super().setup_env(env_cfg)
 
-    def build_logger(self, *args: object, **kwargs: object) -> Any:
+    def build_logger(self, *args: object, **kwargs: object) -> MMLogger:
         return quiet(super().build_logger(*args, **kwargs))
 
     def wrap_model(self, model_wrapper_cfg: dict | None, model: torch.nn.Module
@@ -223,17 +228,18 @@ class Runner(CheckpointRunner):
         self.register_hook(self.interrupt, priority='LOWEST')
         self.register_hook(ConsoleHook())
 
-    def register_hook(self, hook: Hook | dict, priority: Any = None) -> None:
-        if isinstance(hook, dict) and _plain(hook.get('type')) == 'CheckpointHook':
+    def register_hook(self, hook: Hook | dict, priority: str | int | None = None) -> None:
+        if isinstance(hook, dict) and bare_type(hook) == 'CheckpointHook':
             hook = {**hook, 'type': CheckpointHook}
         super().register_hook(hook, priority)
 
-    def build_optim_wrapper(self, optim_wrapper: Any) -> Any:
+    def build_optim_wrapper(self, optim_wrapper: OptimWrapper | ConfigType
+                            ) -> OptimWrapper | OptimWrapperDict:
         if isinstance(optim_wrapper, dict) and 'optimizer' in optim_wrapper:
-            optim_wrapper = own_constructor(optim_wrapper, plain_model(self.model))
+            optim_wrapper = with_our_constructor(optim_wrapper, plain_model(self.model))
         return super().build_optim_wrapper(optim_wrapper)
 
-    def scale_lr(self, optim_wrapper: Any, auto_scale_lr: dict | None = None) -> None:
+    def scale_lr(self, optim_wrapper: OptimWrapper, auto_scale_lr: dict | None = None) -> None:
         """Scale the rate by the images of a step, over all batches that it accumulates."""
         counts = getattr(optim_wrapper, '_accumulative_counts', 1)
         if auto_scale_lr and 'base_batch_size' in auto_scale_lr:
@@ -241,12 +247,12 @@ class Runner(CheckpointRunner):
                              'base_batch_size': auto_scale_lr['base_batch_size'] / counts}
         super().scale_lr(optim_wrapper, auto_scale_lr)
 
-    def build_train_loop(self, loop: Any) -> Any:
+    def build_train_loop(self, loop: BaseLoop | ConfigType) -> BaseLoop:
         if isinstance(loop, dict):
             loop = dict(loop)
             if 'type' in loop and 'by_epoch' in loop:
                 raise ValueError('train_cfg: it must have type or by_epoch, not both')
-            kind = _plain(loop.get('type')) or (
+            kind = bare_type(loop) or (
                 'EpochBasedTrainLoop' if loop.pop('by_epoch') else 'IterBasedTrainLoop')
             loop['type'] = {'EpochBasedTrainLoop': EpochBasedTrainLoop,
                             'IterBasedTrainLoop': IterBasedTrainLoop}.get(kind, loop.get('type'))
@@ -268,16 +274,17 @@ class Runner(CheckpointRunner):
             partial.write_text(f'{_DUMPED}\n{cfg.pretty_text}\n', encoding='utf-8')
 
     @staticmethod
-    def build_dataloader(dataloader: Any, *args: object, **kwargs: object) -> Any:
+    def build_dataloader(dataloader: DataLoader | ConfigType, *args: object, **kwargs: object
+                         ) -> DataLoader:
         return _Runner.build_dataloader(checked(dataloader), *args, **kwargs)
 
-    def build_evaluator(self, evaluator: Any) -> Any:
+    def build_evaluator(self, evaluator: Evaluator | ConfigType | list) -> Evaluator:
         return super().build_evaluator(checked(evaluator))
 
-    def build_val_loop(self, loop: Any) -> Any:
+    def build_val_loop(self, loop: BaseLoop | ConfigType) -> BaseLoop:
         return _evaluating_what_it_loads(super().build_val_loop(loop))
 
-    def build_test_loop(self, loop: Any) -> Any:
+    def build_test_loop(self, loop: BaseLoop | ConfigType) -> BaseLoop:
         return _evaluating_what_it_loads(super().build_test_loop(loop))
 
     def train(self) -> torch.nn.Module:
@@ -333,7 +340,9 @@ class Runner(CheckpointRunner):
         if not asked and not isinstance(error, Exception):
             return  # such as a loss that is not finite, which would come again
         loop, saved = self._train_loop, False
-        if self._may_rescue(loop) and (not asked or self.cfg.get('save_on_interrupt', True)):
+        wanted = not asked or self.cfg.get('save_on_interrupt', True)
+        if (wanted and isinstance(loop, ResumableLoop) and loop.at_rest
+                and loop.iter > self._saved_iter and self.may_save()):
             self.validation.put_back(self)
             try:
                 self.save_checkpoint(self.work_dir, INTERRUPTED, by_epoch=False,
@@ -344,22 +353,13 @@ class Runner(CheckpointRunner):
             except Exception as second:  # the first error is the one to show
                 self.logger.warning(f'this could not be saved either: {second}')
         if asked or saved:
-            self._say_where_to_continue(f'interrupted by {self._signal()}' if asked
-                                        else f'stopped by {type(error).__name__}')
-
-    def _may_rescue(self, loop: Any) -> bool:
-        return (isinstance(loop, (EpochBasedTrainLoop, IterBasedTrainLoop)) and loop.at_rest
-                and loop.iter > self._saved_iter and self.may_save())
-
-    def _signal(self) -> str:
-        return signal.Signals(self.interrupt.signum).name if self.interrupt.signum else 'a signal'
-
-    def _say_where_to_continue(self, reason: str) -> None:
-        last = latest_checkpoint(self.work_dir)
-        hint = (f'continue from {last} with --resume auto' if last
-                else 'there is no checkpoint yet, so --resume auto starts from the beginning')
-        at = f'in epoch {self.epoch + 1}, after iteration {self.iter}'
-        self.logger.warning(f'{reason} {at}; {hint}')
+            reason = (f'interrupted by {signal.Signals(error.code - 128).name}' if asked
+                      else f'stopped by {type(error).__name__}')
+            last = latest_checkpoint(self.work_dir)
+            hint = (f'continue from {last} with --resume auto' if last
+                    else 'there is no checkpoint yet, so --resume auto starts from the beginning')
+            self.logger.warning(f'{reason} in epoch {self.epoch + 1}, after iteration '
+                                f'{self.iter}; {hint}')
 
 
 def _is_dumped(path: Path) -> bool:
@@ -368,7 +368,7 @@ def _is_dumped(path: Path) -> bool:
         return file.read(len(_DUMPED)) == _DUMPED.encode()
 
 
-def _evaluating_what_it_loads(loop: Any) -> Any:
+def _evaluating_what_it_loads(loop: BaseLoop) -> BaseLoop:
     """A loop whose metrics take their ground truth from its data set."""
     names: set[tuple[str, str]] = set()
     for metric in loop.evaluator.metrics:
@@ -382,9 +382,3 @@ def _evaluating_what_it_loads(loop: Any) -> Any:
             names.add(name)
         metric.take_truth(loop.dataloader.dataset)
     return loop
-
-
-def _plain(kind: Any) -> str:
-    """The name of a class in a config, without mmengine's scope."""
-    name = kind if isinstance(kind, str) else getattr(kind, '__name__', '')
-    return name.removeprefix('mmengine.')

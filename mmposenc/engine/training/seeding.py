@@ -10,7 +10,8 @@ import torch
 from mmengine.dataset import RepeatDataset
 from mmengine.device import get_device
 from mmengine.hooks import Hook
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from mmengine.runner import Runner
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset
 
 
 class SeedHook(Hook):
@@ -22,11 +23,12 @@ class SeedHook(Hook):
     """
     priority = 'VERY_HIGH'
 
-    def before_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None) -> None:
+    def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None
+                          ) -> None:
         seed_all(iteration_seed(runner))
 
 
-def iteration_seed(runner: Any) -> int:
+def iteration_seed(runner: Runner) -> int:
     """The seed of the iteration that a runner is in."""
     return position_seed(runner.seed, runner.iter, runner.rank)
 
@@ -50,7 +52,7 @@ def seed_all(seed: int) -> None:
 class SeededIndex(NamedTuple):
     """A sample, and the position in the training that seeds its augmentation."""
 
-    index: Any
+    index: int
     position: tuple[int, ...]
 
 
@@ -68,7 +70,8 @@ class SeededBatches:
         world_size: number of processes.
     """
 
-    def __init__(self, batches: Any, seed: int, rank: int = 0, world_size: int = 1) -> None:
+    def __init__(self, batches: BatchSampler, seed: int, rank: int = 0, world_size: int = 1
+                 ) -> None:
         self.batches, self.seed, self.rank, self.world_size = batches, seed, rank, world_size
         self.epoch = self.skip = 0
 
@@ -101,10 +104,10 @@ class SeededDataset(Dataset):
     """A data set that takes :class:`SeededIndex`; in all else the one it holds, which hooks read
     and change (mmdet's PipelineSwitchHook sets ``pipeline``)."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Dataset) -> None:
         object.__setattr__(self, 'dataset_within', dataset)
 
-    def __getitem__(self, item: Any) -> Any:
+    def __getitem__(self, item: int | SeededIndex) -> Any:
         if not isinstance(item, SeededIndex):
             return self.dataset_within[item]
         seed_all(position_seed(*item.position))
@@ -118,18 +121,18 @@ class SeededDataset(Dataset):
             raise AttributeError(name)
         return getattr(self.dataset_within, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         setattr(self.dataset_within, name, value)
 
-    def __getstate__(self) -> Any:
+    def __getstate__(self) -> Dataset:
         return self.dataset_within
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: Dataset) -> None:
         object.__setattr__(self, 'dataset_within', state)
 
 
 #: Arguments of a DataLoader other than data set and batches.
-_KEPT = ('num_workers', 'collate_fn', 'pin_memory', 'timeout', 'worker_init_fn',
+_LOADER_OPTIONS = ('num_workers', 'collate_fn', 'pin_memory', 'timeout', 'worker_init_fn',
          'multiprocessing_context', 'generator', 'prefetch_factor', 'persistent_workers',
          'in_order')
 
@@ -138,9 +141,9 @@ def seeded_loader(loader: DataLoader, seed: int, rank: int, world_size: int) -> 
     """The same loader with :class:`SeededBatches`; itself where there are no indices to seed by."""
     if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
         return loader
-    return DataLoader(SeededDataset(loader.dataset),
-                      batch_sampler=SeededBatches(loader.batch_sampler, seed, rank, world_size),
-                      **{name: getattr(loader, name) for name in _KEPT if hasattr(loader, name)})
+    options = {name: getattr(loader, name) for name in _LOADER_OPTIONS if hasattr(loader, name)}
+    return DataLoader(SeededDataset(loader.dataset), **options,
+                      batch_sampler=SeededBatches(loader.batch_sampler, seed, rank, world_size))
 
 
 def why_not_exact(loader: DataLoader) -> str | None:
@@ -153,23 +156,18 @@ def why_not_exact(loader: DataLoader) -> str | None:
     if loader.persistent_workers and not known:
         return (f'workers persist, and what {kind.__name__} keeps in them from epoch to epoch is '
                 'lost (persistent_workers=False ends them with every epoch)')
-    cached = [type(step).__name__ for step in _steps(loader.dataset)
-              if type(step).__name__.startswith('Cached')]
-    if cached:
-        return f'{cached[0]} draws from the images it saw last, which are not in the checkpoint'
+    pipeline = getattr(loader.dataset, 'pipeline', None)
+    for step in getattr(pipeline, 'transforms', pipeline) or ():
+        if (name := type(step).__name__).startswith('Cached'):
+            return f'{name} draws from the images it saw last, which are not in the checkpoint'
     return None
-
-
-def _steps(dataset: Any) -> list[Any]:
-    pipeline = getattr(dataset, 'pipeline', None)
-    return list(getattr(pipeline, 'transforms', pipeline) or [])
 
 
 class FewViews(RepeatDataset):
     """Draws the augmentation of an image from ``views`` that are always the same.
 
     What a pipeline draws for a view has a seed of its own, from (``seed``, the image's number, the
-    view): the same in every epoch, run and process. So features of a frozen backbone can be kept
+    view): the same in every epoch, run and process. So features of a frozen backbone can be stored
     (:class:`~.feature_cache.FeatureCacheHook`). Which view an epoch takes is drawn as augmentations
     are otherwise, and so depends on the run's seed.
 
@@ -182,13 +180,13 @@ class FewViews(RepeatDataset):
         ValueError: for less than one view.
     """
 
-    def __init__(self, dataset: Any, views: int = 4, seed: int = 0) -> None:
+    def __init__(self, dataset: Dataset | dict, views: int = 4, seed: int = 0) -> None:
         if views < 1:
             raise ValueError(f'views={views} must be at least 1')
         super().__init__(dataset, times=1)
         self.views, self.seed = views, seed
 
-    def __getitem__(self, idx: int) -> Any:
+    def __getitem__(self, idx: int) -> dict[str, Any]:
         """Image ``idx`` as augmented in one of the ways."""
         seed_all(position_seed(self.seed, idx, int(np.random.randint(self.views))))
         return super().__getitem__(idx)

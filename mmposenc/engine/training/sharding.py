@@ -1,6 +1,7 @@
 """Weights spread over processes (FSDP2), for backbones that do not fit one device."""
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import torch
@@ -21,6 +22,7 @@ from .processes import join_on_a_cpu, synchronized
 
 _WHOLE = sharded.StateDictOptions(full_state_dict=True, cpu_offload=True)
 _SPREAD = sharded.StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+
 
 def shard(model: nn.Module, min_parameters: int = 1_000_000) -> nn.Module:
     """Spreads the weights of a model over all processes, block by block.
@@ -117,31 +119,10 @@ class FSDP2Strategy(DDPStrategy):
         sharded.set_optimizer_state_dict(self.model, self.optim_wrapper.optimizer, state_dict,
                                          options=_SPREAD)
 
-    def save_checkpoint(self, filename: str, *, save_optimizer: bool = True,
-                        save_param_scheduler: bool = True, extra_ckpt: dict | None = None,
-                        callback: Callable | None = None) -> None:
+    def save_checkpoint(self, filename: str, *, callback: Callable | None = None, **options: object
+                        ) -> None:
         """All processes gather, the first writes."""
-        whole = self.model_state_dict()
-        optimizer = self.optim_state_dict() if save_optimizer else {}
-        if is_main_process():
-            gathered = _Gathered(self, whole, optimizer)
-            super(DDPStrategy, gathered).save_checkpoint(
-                filename, save_optimizer=save_optimizer,
-                save_param_scheduler=save_param_scheduler, extra_ckpt=extra_ckpt,
-                callback=callback)
+        writes = is_main_process()
+        super(DDPStrategy, self).save_checkpoint(
+            filename if writes else os.devnull, callback=callback if writes else None, **options)
         dist.barrier()
-
-
-class _Gathered(FSDP2Strategy):
-    """A strategy whose spread weights and optimizer states have been gathered, for the process that
-    writes."""
-
-    def __init__(self, strategy: FSDP2Strategy, whole: dict, optimizer: dict) -> None:
-        self.__dict__.update(strategy.__dict__)
-        self._whole, self._optimizer = whole, optimizer
-
-    def model_state_dict(self) -> dict:
-        return self._whole
-
-    def optim_state_dict(self) -> dict:
-        return self._optimizer

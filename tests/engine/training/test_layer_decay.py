@@ -11,7 +11,7 @@ from torch import nn
 
 from mmposenc.backbones import PVT, DeiT, Swin
 from mmposenc.encodings import position_tables
-from mmposenc.engine.training.layer_decay import layer_scales, own_constructor
+from mmposenc.engine.training.layer_decay import layer_scales, with_our_constructor
 
 OURS = 'mmposenc.LayerDecayOptimWrapperConstructor'
 BUILD = {
@@ -205,7 +205,7 @@ def sizes_by_rate(kind: str, theirs: bool, **options) -> Counter:
     with DefaultScope.overwrite_default_scope(kind.partition('.')[0]):
         model = nn.ModuleDict(dict(backbone=MODELS.build(dict(
             THEIRS[kind], type=kind if theirs else f'mmposenc.{name}'))))
-        wrapper = build_optim_wrapper(model, own_constructor(dict(
+        wrapper = build_optim_wrapper(model, with_our_constructor(dict(
             optimizer=dict(type='AdamW', lr=1e-2, weight_decay=0.1), **options), model))
     found: Counter = Counter()
     for group in wrapper.optimizer.param_groups:
