@@ -15,8 +15,6 @@ from mmengine.optim.scheduler import (
 from mmengine.runner import Runner
 from torch import nn
 
-from .training.processes import plain_model
-
 #: What messages call the parameters of schedules.
 _NAMES = {'lr': 'learning rate'}
 #: Lines that a training at the least has, where it has so many steps.
@@ -32,7 +30,7 @@ def weights_line(runner: Runner) -> str:
     source = runner._load_from
     if source is not None:
         return f'continues {source}' if runner._resume else f'starts from the weights of {source}'
-    files = dict(_files_of_parts(plain_model(runner.model)))
+    files = dict(_files_of_parts(getattr(runner.model, 'module', runner.model)))
     if not files:
         return 'weights: random'
     parts = ', '.join(f'{name or "model"}: weights of {file}' for name, file in files.items())

@@ -84,9 +84,9 @@ for i in range(3): logger.warning(f'weight.{i} of {name.upper()} is odd')"""
         'error: an error of mmengine', 'warning: weight.0 of MMENGINE is odd',
         'a note of own_hooks', 'error: an error of own_hooks',
         'warning: weight.0 of OWN_HOOKS is odd']
-    assert logger.handlers[0].filters[0].again() == [
+    assert logger.handlers[0].filters[0].repeated() == [
         '2 more like: weight.0 of MMENGINE is odd', '2 more like: weight.0 of OWN_HOOKS is odd']
-    assert logger.handlers[0].filters[0].again() == []
+    assert logger.handlers[0].filters[0].repeated() == []
     written = log.read_text()
     assert all(f'{what} of {who}' in written for what in ('a note', 'an error')
                for who in ('mmengine', 'own_hooks'))

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
+from mmengine.dataset import BaseDataset
 from mmengine.fileio import list_from_file
 from mmengine.registry import DATASETS, DefaultScope
-from torch.utils.data import Dataset
 
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings.build import listed
@@ -51,7 +51,7 @@ def bare_type(node: ReadOnlyConfig) -> str:
     return type_name(node).rpartition('.')[2]
 
 
-def custom_hook(cfg: Config, name: str, *, add: bool = True) -> ConfigType | None:
+def custom_hook(cfg: Config, name: str, *, add: bool = True) -> ConfigDict | None:
     """The hook ``mmposenc.NAME`` among a config's custom hooks, put there if ``add``; or None."""
     hooks = cfg.get('custom_hooks') or []
     for hook in hooks:
@@ -63,14 +63,14 @@ def custom_hook(cfg: Config, name: str, *, add: bool = True) -> ConfigType | Non
     return cfg.custom_hooks[-1]
 
 
-def data_sets(cfg: Config, *phases: str) -> Iterator[tuple[str, ConfigType]]:
+def data_sets(cfg: Config, *phases: str) -> Iterator[tuple[str, ConfigDict]]:
     """The data sets of phases and those inside their wrappers, such as RepeatDataset and
     ConcatDataset, with their keys."""
     for phase in phases:
         yield from _data_sets(f'{phase}_dataloader.dataset', at(cfg, f'{phase}_dataloader.dataset'))
 
 
-def _data_sets(key: str, node: object) -> Iterator[tuple[str, ConfigType]]:
+def _data_sets(key: str, node: object) -> Iterator[tuple[str, ConfigDict]]:
     if isinstance(node, dict):
         yield key, node
         yield from _data_sets(f'{key}.dataset', node.get('dataset'))
@@ -106,7 +106,7 @@ def class_folders(dataset: ReadOnlyConfig) -> list[str]:
         if os.path.isdir(folder) else []
 
 
-def heads_of(cfg: Config) -> Iterator[tuple[str, ConfigType]]:
+def heads_of(cfg: Config) -> Iterator[tuple[str, ConfigDict]]:
     """The heads that name classes, with their keys; a region proposal head has no classes."""
     names = {'mmseg': ('decode_head', 'auxiliary_head'), 'mmpretrain': ('head',),
              'mmdet': ('bbox_head', 'roi_head.bbox_head', 'roi_head.mask_head')}
@@ -115,13 +115,13 @@ def heads_of(cfg: Config) -> Iterator[tuple[str, ConfigType]]:
                     if isinstance(head, dict))
 
 
-def with_pipelines(cfg: Config, phase: str) -> Iterator[ConfigType]:
+def with_pipelines(cfg: Config, phase: str) -> Iterator[ConfigDict]:
     """The data sets of a phase that have a pipeline: in wrappers, the outermost last."""
     nodes = {id(node): node for _, node in data_sets(cfg, phase) if node.get('pipeline')}
     yield from reversed(list(nodes.values()))
 
 
-def pipelines(cfg: Config, phase: str) -> list[list[ConfigType]]:
+def pipelines(cfg: Config, phase: str) -> list[list[ConfigDict]]:
     """The pipelines of the data sets that a phase reads."""
     return [list(node['pipeline']) for node in with_pipelines(cfg, phase)]
 
@@ -241,7 +241,7 @@ def checked(described: Any) -> Any:
     return node
 
 
-def build_data_set(described: ConfigType | Dataset) -> Dataset:
+def build_data_set(described: ConfigType | BaseDataset) -> BaseDataset:
     """A data set of the default scope, with its annotations read: some read them when asked."""
     dataset = DATASETS.build(checked(described))
     if hasattr(dataset, 'full_init'):

@@ -136,7 +136,7 @@ def _bad_gradient(model: nn.Module) -> str | None:
         return None
     # FSDP2 leaves each process its part of a gradient, and all must come to the same answer.
     spread = any(hasattr(grad, 'to_local') for _, grad in named)
-    grads = [grad.to_local() if spread else grad for _, grad in named]
+    grads = [grad.to_local() if hasattr(grad, 'to_local') else grad for _, grad in named]
     # One number for all of them: a norm is finite if and only if all of it is (and not huge).
     norms = torch.stack([norm.float() for norm in torch._foreach_norm(grads)])
     if _agreed(norms.sum().isfinite(), spread):

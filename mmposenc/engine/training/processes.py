@@ -96,7 +96,7 @@ def synchronized(model: nn.Module) -> nn.Module:
 
 def plain_model(model: nn.Module) -> nn.Module:
     """The model itself, of what wraps it where several processes train."""
-    return model.module if is_model_wrapper(model) else model
+    return model.get_submodule('module') if is_model_wrapper(model) else model
 
 
 class AverageLossHook(Hook):

@@ -353,8 +353,8 @@ class Runner(CheckpointRunner):
             except Exception as second:  # the first error is the one to show
                 self.logger.warning(f'this could not be saved either: {second}')
         if asked or saved:
-            reason = (f'interrupted by {signal.Signals(error.code - 128).name}' if asked
-                      else f'stopped by {type(error).__name__}')
+            reason = (f'interrupted by {signal.Signals(error.code - 128).name}'
+                      if isinstance(error, Interrupted) else f'stopped by {type(error).__name__}')
             last = latest_checkpoint(self.work_dir)
             hint = (f'continue from {last} with --resume auto' if last
                     else 'there is no checkpoint yet, so --resume auto starts from the beginning')

@@ -52,7 +52,7 @@ def seed_all(seed: int) -> None:
 class SeededIndex(NamedTuple):
     """A sample, and the position in the training that seeds its augmentation."""
 
-    index: int
+    sample: int
     position: tuple[int, ...]
 
 
@@ -111,7 +111,7 @@ class SeededDataset(Dataset):
         if not isinstance(item, SeededIndex):
             return self.dataset_within[item]
         seed_all(position_seed(*item.position))
-        return self.dataset_within[item.index]
+        return self.dataset_within[item.sample]
 
     def __len__(self) -> int:
         return len(self.dataset_within)
