@@ -5,10 +5,12 @@ import io
 import os
 import random
 import stat
+import struct
 import warnings
 import zlib
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -19,6 +21,7 @@ SAMPLES = 16
 ENDS = {b'\xff\xd8': b'\xff\xd9', b'\x89PNG': b'IEND'}
 #: Larger images are refused: decoding a gigapixel takes 5.6 GB.
 MAX_PIXELS = 178_956_970  # PIL's own limit
+#: EXIF's key of the orientation, and its values that swap width and height.
 _ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
 Size = tuple[int, int]
 
@@ -33,38 +36,47 @@ def check_file(path: str) -> None:
         raise ValueError(f'it is a {kind}, not a file')
 
 
-def broken(data: bytes, max_pixels: int = MAX_PIXELS) -> str:
-    """What is wrong with an image's bytes; an empty string if nothing is.
+def broken(file: BinaryIO, max_pixels: int = MAX_PIXELS, *, chunks: bool = True) -> str:
+    """What is wrong with an image; an empty string if nothing is.
 
     A JPEG that ends with its end marker and a PNG with all its chunks count as complete (see
     :func:`breaks_off` for a JPEG that was cut but has an end marker). Other formats are decoded:
     PIL raises for missing pixels, which OpenCV would fill with grey.
+
+    Args:
+        file: the image.
+        max_pixels: larger images are not read.
+        chunks: walk over the chunks of a PNG; False: its end marker is enough.
     """
-    if not data:
+    if not file.read(1):
         return 'the file is empty'
     try:
-        size_shown(io.BytesIO(data), max_pixels)
-        if _ends_well(data):
-            return ''
-        with Image.open(io.BytesIO(data)) as image:
-            image.load()
+        size_shown(file, max_pixels)
+        if not _ends_well(file, chunks):
+            with Image.open(file) as image:
+                image.load()
     except Exception as error:  # PIL raises what the codec raises
         return reason(error)
     return ''
 
 
-def _ends_well(data: bytes) -> bool:
-    end = next((end for start, end in ENDS.items() if data.startswith(start)), None)
-    if end is None or end not in data[-16:]:
+def _ends_well(file: BinaryIO, chunks: bool) -> bool:
+    file.seek(0)
+    head = file.read(4)
+    end = next((end for start, end in ENDS.items() if head.startswith(start)), None)
+    length = file.seek(0, os.SEEK_END)
+    file.seek(max(length - 16, 0))
+    if end is None or end not in file.read():
         return False
-    if end != b'IEND':
+    if not chunks or end != b'IEND':
         return True
     at = 8
-    while at + 12 <= len(data):  # length, name, content and checksum of a chunk
-        length = int.from_bytes(data[at:at + 4], 'big')
-        if data[at + 4:at + 8] == b'IEND':
+    while at + 12 <= length:  # length, name, content and checksum of a chunk
+        file.seek(at)
+        size, name = struct.unpack('>I4s', file.read(8))
+        if name == b'IEND':
             return True
-        at += 12 + length
+        at += 12 + size
     return False
 
 
@@ -105,36 +117,24 @@ def broken_file(path: str, size: Size | None = None) -> str:
     try:
         check_file(path)
         with open(path, 'rb') as file:
-            head = file.read(16)
-            if not head:
-                return 'the file is empty'
-            end = next((end for start, end in ENDS.items() if head.startswith(start)), None)
-            whole = False
-            if end is not None:
-                file.seek(-min(16, os.fstat(file.fileno()).st_size), os.SEEK_END)
-                whole = end in file.read()
-            file.seek(0)
-            if not whole:
-                problem = broken(file.read())
-                if problem:
-                    return problem
-                file.seek(0)
-            found = size_shown(file)
+            if problem := broken(file, chunks=False):
+                return problem
+            shown = size_shown(file)
     except Exception as error:
         return reason(error)
-    if size is not None and found != tuple(size):
-        turned = ' (its EXIF orientation is applied)' if found == tuple(size)[::-1] else ''
-        return (f'the picture is {found[0]}x{found[1]}{turned}, but the annotations say '
-                f'{size[0]}x{size[1]}, so boxes would be misplaced')
-    return ''
+    if size is None or shown == tuple(size):
+        return ''
+    note = ' (its EXIF orientation is applied)' if shown == tuple(size)[::-1] else ''
+    return (f'the picture is {shown[0]}x{shown[1]}{note}, but the annotations say '
+            f'{size[0]}x{size[1]}, so boxes would be misplaced')
 
 
 def broken_files(paths: Sequence[str], sizes: Sequence[Size] | None = None) -> dict[str, str]:
     """For each broken file among many: its path, and what is wrong."""
     wanted: Sequence[Size | None] = sizes or [None] * len(paths)
     with ThreadPoolExecutor(max_workers=16) as pool:  # limited by the disk, not the processor
-        found = zip(paths, pool.map(broken_file, paths, wanted, chunksize=64), strict=True)
-        return {path: problem for path, problem in found if problem}
+        problems = pool.map(broken_file, paths, wanted, chunksize=64)
+        return {path: problem for path, problem in zip(paths, problems, strict=True) if problem}
 
 
 def sample(names: Collection[str], seed: int = 0) -> list[str]:
@@ -143,7 +143,7 @@ def sample(names: Collection[str], seed: int = 0) -> list[str]:
     return sorted(random.Random(seed).sample(names, min(SAMPLES, len(names))))
 
 
-def size_shown(file: io.IOBase, max_pixels: int = MAX_PIXELS) -> Size:
+def size_shown(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Size:
     """(width, height) after the EXIF orientation is applied, from the header of a file.
 
     Raises:

@@ -36,14 +36,14 @@ def check_pairs(pairs: Sequence[tuple[str, str]], num_labels: int | None = None,
     """
     labels: set[int] = set()
     with ThreadPoolExecutor(max_workers=16) as pool:  # limited by the disk
-        found = [text for text in pool.map(pair_problem, pairs, chunksize=64) if text]
-    if not found and num_labels is not None:
-        for path in sample([path for _, path in pairs]):
-            if text := map_problem(path, num_labels, ignore_index, labels):
-                found.append(text)
-    if found:
-        shown = '\n'.join(f'  {text}' for text in found[:20])
-        raise ValueError(f'{len(found)} of {len(pairs)} label maps cannot be used:\n'
+        problems = [text for text in pool.map(pair_problem, pairs, chunksize=64) if text]
+    if not problems and num_labels is not None:
+        checked = (map_problem(path, num_labels, ignore_index, labels)
+                   for path in sample([path for _, path in pairs]))
+        problems = [text for text in checked if text]
+    if problems:
+        shown = '\n'.join(f'  {text}' for text in problems[:20])
+        raise ValueError(f'{len(problems)} of {len(pairs)} label maps cannot be used:\n'
                          f'{shown}\n(check_images=False in the data set skips this check)')
     return labels - {ignore_index}
 

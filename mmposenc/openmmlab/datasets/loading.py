@@ -1,6 +1,7 @@
 """Loading images: errors name the image, and truncated files are refused."""
 from __future__ import annotations
 
+import io
 import os
 from typing import Any
 
@@ -9,15 +10,7 @@ from mmcv.transforms import LoadImageFromFile as _LoadImageFromFile
 
 from mmposenc.terminal.messages import describe
 
-from .image_files import (
-    MAX_PIXELS,
-    breaks_off,
-    broken,
-    check_file,
-    eight_bits,
-    reason,
-    turned,
-)
+from .image_files import MAX_PIXELS, breaks_off, broken, check_file, eight_bits, reason, turned
 
 
 class NamedErrors:
@@ -74,7 +67,7 @@ class LoadImageFromFile(_LoadImageFromFile):
             if os.path.exists(path):  # on this disk, not in another file backend
                 check_file(path)
             data = fileio.get(path, backend_args=self.backend_args)
-            problem = broken(data, self.max_pixels)
+            problem = broken(io.BytesIO(data), self.max_pixels)
             if not problem:
                 loaded = super().transform(results)
                 if loaded is not None and breaks_off(data, loaded['img']):

@@ -11,7 +11,11 @@ from PIL import Image, ImageOps
 
 import mmposenc  # noqa: F401
 from mmposenc.openmmlab.datasets import image_files
-from mmposenc.openmmlab.datasets.image_files import breaks_off, broken, broken_file
+from mmposenc.openmmlab.datasets.image_files import breaks_off, broken_file
+
+
+def broken(data: bytes) -> str:
+    return image_files.broken(io.BytesIO(data))
 
 
 def encoded(kind: str, pixels=None, **options) -> bytes:
