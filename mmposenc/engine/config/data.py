@@ -11,8 +11,8 @@ from mmengine.config import Config
 
 from mmposenc.terminal.messages import printable
 
+from ..prepare.convert import ADE_PARTS
 from ..prepare.labels import PICTURES
-from ..prepare.own import ADE_PARTS
 from .nodes import at, data_sets, heads_of, listed, pipelines
 
 _SCOPES = {'mmdet': 'train.json and val.json with the folders train and val',

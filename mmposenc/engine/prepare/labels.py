@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
@@ -18,7 +18,7 @@ from mmposenc.openmmlab.datasets.image_files import Size, broken_file, size_show
 from mmposenc.openmmlab.datasets.label_maps import map_problem, pair_problem
 from mmposenc.user_yaml import read_yaml
 
-from .common import PrepareError
+from .folders import PrepareError
 
 PICTURES = {'.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp'}
 _LABEL_ROLES = {'annotations', 'labels', 'masks', 'segmentationclass'}
@@ -235,12 +235,6 @@ def _of_corners(name: object, numbers: list[float], outline: bool) -> Thing:
 _Reads = Iterator[tuple[str, Callable[[], Thing]]]
 
 
-def _check_size(stated: tuple[Any, Any], size: Size) -> None:
-    if all(stated) and tuple(map(float, stated)) != size:
-        raise ValueError(f'is for a picture of {stated[0]}x{stated[1]}, '
-                         f'which is {size[0]}x{size[1]}')
-
-
 def _read_yolo(text: str, size: Size, classes: list[str]) -> _Reads:
     """Class number, then centre, width and height or an outline, as shares of the picture."""
     def read(words: list[str]) -> Thing:
@@ -272,8 +266,10 @@ def _read_voc(text: str, size: Size, classes: list[str]) -> _Reads:
         thing = _of_corners(each.findtext('name'), corners, False)
         return thing._replace(crowd=(each.findtext('difficult') or '').strip() == '1')
 
-    _check_size((float(root.findtext('size/width') or 0), float(root.findtext('size/height') or 0)),
-                size)
+    width, height = (float(root.findtext(f'size/{key}') or 0) for key in ('width', 'height'))
+    if width and height and (width, height) != size:
+        raise ValueError(f'is for a picture of {width:g}x{height:g}, '
+                         f'which is {size[0]}x{size[1]}')
     for number, each in enumerate(root.iter('object'), 1):
         yield f': object {number}', lambda each=each: read(each)
 

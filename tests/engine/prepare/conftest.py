@@ -3,7 +3,7 @@ import zipfile
 
 import pytest
 
-from mmposenc.engine.prepare.common import sha256_of
+from mmposenc.engine.prepare.wheels import sha256_of
 
 
 @pytest.fixture

