@@ -4,7 +4,7 @@ Importing this module replaces it everywhere in the process: ``load_from``, ``re
 ``init_cfg=dict(type='Pretrained', ...)`` of any OpenMMLab model, ``load_checkpoint`` of
 mmengine.runner. mmengine's own function runs the code of a file that it cannot read otherwise.
 After ``import mmposenc`` it is imported right behind mmengine.runner.checkpoint, by
-:mod:`mmposenc.compat.finders`.
+:mod:`mmposenc.compat.patches`.
 """
 from __future__ import annotations
 

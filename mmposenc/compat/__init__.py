@@ -13,7 +13,7 @@ A package that needs OpenMMLab asks :mod:`mmposenc.dependencies` before it impor
 """
 import sys
 
-from .finders import FallbackFinder, HookFinder
+from .finders import FallbackFinder, PatchFinder
 
 __all__ = ['prepare']
 
@@ -23,7 +23,7 @@ def prepare() -> None:
     installed = {type(finder) for finder in sys.meta_path}
     if FallbackFinder not in installed:
         sys.meta_path.append(FallbackFinder())  # last: a compiled mmcv._ext is always found first
-    if HookFinder not in installed:
-        finder = HookFinder()
+    if PatchFinder not in installed:
+        finder = PatchFinder()
         sys.meta_path.insert(0, finder)
         finder.apply_to_imported()

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -64,8 +65,8 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     pair = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
 
     def pool(x: Tensor, axis: int) -> Tensor:
-        own = x.shape[-2 + axis] if pair[axis] is None else pair[axis]
-        return F.adaptive_avg_pool2d(x, (own, 2) if axis == 0 else (2, own))
+        side = x.shape[-2 + axis] if pair[axis] is None else pair[axis]
+        return F.adaptive_avg_pool2d(x, (side, 2) if axis == 0 else (2, side))
     return _by_axis(input, pool)
 
 
@@ -95,8 +96,8 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = 'bilinear', padding_mod
     batch, channels, height, width = input.shape
     cells = input.to(dtype).flatten(2)  # (B, C, H * W)
     at_x, at_y = (
-        ((place + 1) * (side - 1) if align_corners else (place + 1) * side - 1) / 2
-        for place, side in zip(grid.to(dtype).flatten(1, 2).unbind(-1), (width, height),
+        ((point + 1) * (side - 1) if align_corners else (point + 1) * side - 1) / 2
+        for point, side in zip(grid.to(dtype).flatten(1, 2).unbind(-1), (width, height),
                                strict=True))
     left, top = at_x.detach().floor(), at_y.detach().floor()
     out = cells.new_zeros(batch, channels, at_x.shape[1])
@@ -104,23 +105,14 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = 'bilinear', padding_mod
         for y, by_row in ((top, top + 1 - at_y), (top + 1, at_y - top)):
             inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
             index = (y.clamp(0, height - 1) * width + x.clamp(0, width - 1)).long()
-            found = cells.gather(2, index[:, None].expand(-1, channels, -1))
-            out = out + found * (by_col * by_row * inside)[:, None]
+            corner = cells.gather(2, index[:, None].expand(-1, channels, -1))
+            out = out + corner * (by_col * by_row * inside)[:, None]
     return out.view(batch, channels, *grid.shape[1:3])
 
 
-def cross_entropy(input: Tensor, target: Tensor, *args: Any, **options: Any) -> Tensor:
-    """``F.cross_entropy``; that of maps cell by cell."""
-    return _of_rows(F.cross_entropy, input, target, *args, **options)
-
-
-def nll_loss(input: Tensor, target: Tensor, *args: Any, **options: Any) -> Tensor:
-    """``F.nll_loss``; that of maps cell by cell."""
-    return _of_rows(F.nll_loss, input, target, *args, **options)
-
-
-def _of_rows(loss: Callable[..., Tensor], input: Tensor, target: Tensor, *args: Any,
-             **options: Any) -> Tensor:
+def loss_of_cells(loss: Callable[..., Tensor], input: Tensor, target: Tensor, *args: Any,
+                  **options: Any) -> Tensor:
+    """``F.cross_entropy`` or ``F.nll_loss``; that of maps (N, C, ...) cell by cell."""
     if input.dim() < 3 or target.dim() == input.dim():
         return loss(input, target, *args, **options)
     rows = input.movedim(1, -1).reshape(-1, input.shape[1])
@@ -142,5 +134,6 @@ def cumsum(input: Tensor, dim: int, *, dtype: torch.dtype | None = None, out: No
 
 FORMS: dict[Any, Callable[..., Tensor]] = {
     F.interpolate: interpolate, F.adaptive_avg_pool2d: adaptive_avg_pool2d,
-    F.grid_sample: grid_sample, F.cross_entropy: cross_entropy, F.nll_loss: nll_loss,
+    F.grid_sample: grid_sample,
+    **{loss: partial(loss_of_cells, loss) for loss in (F.cross_entropy, F.nll_loss)},
     torch.cumsum: cumsum, Tensor.cumsum: cumsum}

@@ -2,6 +2,7 @@
 
 Every output bin is a weighted sum of pixels, whatever its number of samples; embedding_bag adds
 such sums up in one pass, without a tensor of all the samples."""
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -73,20 +74,20 @@ def interpolate(coordinate: Tensor, size: int) -> Taps:
 
 
 def count_up(lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """For runs of given lengths: the run of every element, and its place in the run."""
+    """For runs of these lengths: the run of every element, and its number in the run."""
     run = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
-    place = torch.arange(len(run), device=lengths.device)
-    return run, place - (lengths.cumsum(0) - lengths)[run]
+    number = torch.arange(len(run), device=lengths.device)
+    return run, number - (lengths.cumsum(0) - lengths)[run]
 
 
 def sample(grid: Grid, size: tuple[int, int], height: int, width: int) -> Samples:
     """Lists the samples of all bins of all regions."""
     bins = size[0] * size[1]
     per_bin = grid.samples.prod(1).repeat_interleave(bins)
-    run, place = count_up(per_bin)
+    run, number = count_up(per_bin)
     roi, cell = run // bins, run % bins
     samples, bin_size = grid.samples[roi], grid.bin_size[roi]
-    inner = torch.stack([place // samples[:, 1], place % samples[:, 1]], 1)
+    inner = torch.stack([number // samples[:, 1], number % samples[:, 1]], 1)
     outer = torch.stack([cell // size[1], cell % size[1]], 1)
     # In the order of operations of mmcv's kernel, so that a sample on the edge stays there.
     at = grid.start[roi] + outer * bin_size + (inner + 0.5) * bin_size / samples
@@ -124,6 +125,45 @@ def means_of_bins(table: Tensor, samples: Samples) -> Tensor:
     return sums / samples.per_bin.clamp(min=1)[:, None]
 
 
+def align(input: Tensor, rois: Tensor, size: tuple[int, int], spatial_scale: float,
+          sampling_ratio: int, aligned: bool) -> Tensor:
+    """The features of every region, as :func:`roi_align_forward` has them; (K, C, *size)."""
+    num_images, channels, height, width = input.shape
+    output, dtype = input.new_empty(len(rois), channels, *size), compute_dtype(input)
+    if not len(rois):
+        return output
+    grid = make_grid(rois.to(dtype), num_images, size, spatial_scale, sampling_ratio, aligned)
+    table = input.to(dtype).permute(0, 2, 3, 1).reshape(-1, channels)
+    for piece in chunks(grid, size[0] * size[1]):
+        samples = sample(Grid(*(each[piece] for each in grid)), size, height, width)
+        means = means_of_bins(table, samples)
+        output[piece] = means.view(-1, *size, channels).permute(0, 3, 1, 2).to(output.dtype)
+    return output
+
+
+def align_backward(grad_output: Tensor, rois: Tensor, shape: Sequence[int], spatial_scale: float,
+                   sampling_ratio: int, aligned: bool) -> Tensor:
+    """The gradient by the features (N, C, H, W) of ``shape``: the adjoint of the average, the same
+    weighted sums regrouped by pixel."""
+    num_images, channels, height, width = shape
+    if not len(rois):
+        return grad_output.new_zeros(*shape)
+    size, dtype = (grad_output.size(2), grad_output.size(3)), compute_dtype(grad_output)
+    grid = make_grid(rois.to(dtype), num_images, size, spatial_scale, sampling_ratio, aligned)
+    table = grad_output.new_zeros(num_images * height * width, channels, dtype=dtype)
+    for piece in chunks(grid, size[0] * size[1]):
+        samples = sample(Grid(*(each[piece] for each in grid)), size, height, width)
+        grads = grad_output[piece].to(dtype).permute(0, 2, 3, 1).reshape(-1, channels)
+        grads = grads / samples.per_bin.clamp(min=1)[:, None]
+        pixels, order = samples.pixels.flatten().sort()
+        touched, lengths = pixels.unique_consecutive(return_counts=True)
+        bins = count_up(samples.per_bin * 4)[0][order]
+        sums = weighted_sums(grads, bins, samples.weights.flatten()[order], lengths)
+        table.index_add_(0, touched, sums)
+    grads = table.view(num_images, height, width, channels)
+    return grads.permute(0, 3, 1, 2).to(grad_output.dtype)
+
+
 def roi_align_forward(input: Tensor, rois: Tensor, output: Tensor, argmax_y: Tensor,
                       argmax_x: Tensor, aligned_height: int, aligned_width: int,
                       spatial_scale: float, sampling_ratio: int, pool_mode: int,
@@ -153,38 +193,13 @@ def roi_align_forward(input: Tensor, rois: Tensor, output: Tensor, argmax_y: Ten
         raise NotImplementedError(
             "RoIAlign with pool_mode='max' is not available without mmcv's compiled operators; use "
             f"pool_mode='avg', or build mmcv:\n    {build_recipe()}")
-    if rois.size(0) == 0:
-        return
     if has_kernel('roi_align', input):
         output.copy_(torch.ops.torchvision.roi_align(
             input, rois.to(input.dtype), spatial_scale, aligned_height, aligned_width,
             sampling_ratio, aligned))
         return
-    num_images, channels, height, width = input.shape
-    size, dtype = (aligned_height, aligned_width), compute_dtype(input)
-    grid = make_grid(rois.to(dtype), num_images, size, spatial_scale, sampling_ratio, aligned)
-    table = input.to(dtype).permute(0, 2, 3, 1).reshape(-1, channels)
-    for piece in chunks(grid, size[0] * size[1]):
-        samples = sample(Grid(*(field[piece] for field in grid)), size, height, width)
-        means = means_of_bins(table, samples)
-        output[piece] = means.view(-1, *size, channels).permute(0, 3, 1, 2).to(output.dtype)
-
-
-def average_backward(grad_output: Tensor, grid: Grid, shape: torch.Size) -> Tensor:
-    """The adjoint of the average: the same weighted sums, regrouped by pixel; (N, H, W, C)."""
-    num_images, channels, height, width = shape
-    size = (grad_output.size(2), grad_output.size(3))
-    table = grad_output.new_zeros(num_images * height * width, channels)
-    for piece in chunks(grid, size[0] * size[1]):
-        samples = sample(Grid(*(field[piece] for field in grid)), size, height, width)
-        grads = grad_output[piece].permute(0, 2, 3, 1).reshape(-1, channels)
-        grads = grads / samples.per_bin.clamp(min=1)[:, None]
-        pixels, order = samples.pixels.flatten().sort()
-        touched, lengths = pixels.unique_consecutive(return_counts=True)
-        bins = count_up(samples.per_bin * 4)[0][order]
-        sums = weighted_sums(grads, bins, samples.weights.flatten()[order], lengths)
-        table.index_add_(0, touched, sums)
-    return table.view(num_images, height, width, channels)
+    output.copy_(align(input, rois, (aligned_height, aligned_width), spatial_scale, sampling_ratio,
+                       aligned))
 
 
 def roi_align_backward(grad_output: Tensor, rois: Tensor, argmax_y: Tensor, argmax_x: Tensor,
@@ -192,16 +207,11 @@ def roi_align_backward(grad_output: Tensor, rois: Tensor, argmax_y: Tensor, argm
                        spatial_scale: float, sampling_ratio: int, pool_mode: int,
                        aligned: bool) -> None:
     """Adds the gradient by the features to ``grad_input`` (N, C, H, W); see the forward."""
-    if rois.size(0) == 0:
-        return
     if has_kernel('_roi_align_backward', grad_output) and (
             not torch.are_deterministic_algorithms_enabled()):  # its kernel adds atomically
         grad_input.add_(torch.ops.torchvision._roi_align_backward(
             grad_output, rois.to(grad_output.dtype), spatial_scale, aligned_height, aligned_width,
             *grad_input.shape, sampling_ratio, aligned))
         return
-    dtype = compute_dtype(grad_output)
-    grid = make_grid(rois.to(dtype), grad_input.size(0), (aligned_height, aligned_width),
-                     spatial_scale, sampling_ratio, aligned)
-    result = average_backward(grad_output.to(dtype), grid, grad_input.shape)
-    grad_input.add_(result.permute(0, 3, 1, 2).to(grad_input.dtype))
+    grad_input.add_(align_backward(grad_output, rois, grad_input.shape, spatial_scale,
+                                   sampling_ratio, aligned))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .nms import nms as greedy
 from .precision import compute_dtype
-from .roi_align import roi_align_backward, roi_align_forward
+from .roi_align import align, align_backward
 
 
 def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
@@ -31,34 +31,25 @@ def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     return greedy(dets, scores, iou_threshold, 0)
 
 
-def check_rois(rois: Tensor) -> None:
-    if rois.dim() != 2 or rois.shape[1] != 5:
-        raise ValueError(f'rois must have shape (K, 5), got {tuple(rois.shape)}')
-
-
 def roi_align(input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int,
               pooled_width: int, sampling_ratio: int, aligned: bool) -> Tensor:
-    check_rois(rois)
-    output = input.new_empty(len(rois), input.shape[1], pooled_height, pooled_width)
-    unused = input.new_empty(0)
-    roi_align_forward(input, rois, output, unused, unused, pooled_height, pooled_width,
-                      spatial_scale, max(sampling_ratio, 0), 1, aligned)
-    return output
+    """``torchvision.ops.roi_align`` of regions (K, 5)."""
+    if rois.dim() != 2 or rois.shape[1] != 5:
+        raise ValueError(f'rois must have shape (K, 5), got {tuple(rois.shape)}')
+    return align(input, rois, (pooled_height, pooled_width), spatial_scale, sampling_ratio, aligned)
 
 
-def _roi_align_backward(grad: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int,
-                        pooled_width: int, batch_size: int, channels: int, height: int, width: int,
-                        sampling_ratio: int, aligned: bool) -> Tensor:
-    found = grad.new_zeros(batch_size, channels, height, width)
-    unused = grad.new_empty(0)
-    roi_align_backward(grad, rois, unused, unused, found, pooled_height, pooled_width,
-                       spatial_scale, max(sampling_ratio, 0), 1, aligned)
-    return found
+def roi_align_backward(grad: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int,
+                       pooled_width: int, batch_size: int, channels: int, height: int, width: int,
+                       sampling_ratio: int, aligned: bool) -> Tensor:
+    """The derivative of RoIAlign by its input."""
+    return align_backward(grad, rois, (batch_size, channels, height, width), spatial_scale,
+                          sampling_ratio, aligned)
 
 
 FORMS: dict[str, Callable[..., Any]] = {
     'nms': nms, '_cuda_version': lambda: -1,  # built without CUDA
-    'roi_align': roi_align, '_roi_align_backward': _roi_align_backward,
+    'roi_align': roi_align, '_roi_align_backward': roi_align_backward,
 }
 
 
@@ -136,6 +127,6 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     """The derivative of RoIAlign by the operator that torchvision has for it."""
     image, rois, scale, height, width, ratio, aligned = ctx.inputs
-    found = torch.ops.torchvision._roi_align_backward(grad, rois, scale, height, width,
-                                                      *image.shape, ratio, aligned)
-    return found, *[None] * 6
+    by_image = torch.ops.torchvision._roi_align_backward(grad, rois, scale, height, width,
+                                                         *image.shape, ratio, aligned)
+    return by_image, *[None] * 6

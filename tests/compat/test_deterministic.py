@@ -62,13 +62,13 @@ def test_sampling_inside_on_the_border_and_outside(align_corners):
     dict(label_smoothing=0.1)])
 def test_cross_entropy(options):
     target = torch.randint(0, 4, (2, 3, 5))
-    agree(deterministic.cross_entropy, F.cross_entropy, maps(2, 4, 3, 5), target, **options)
-    agree(deterministic.cross_entropy, F.cross_entropy, maps(6, 4), target[:, 0].flatten()[:6],
-          **options)
+    cross_entropy, nll_loss = (deterministic.FORMS[loss] for loss in (F.cross_entropy, F.nll_loss))
+    agree(cross_entropy, F.cross_entropy, maps(2, 4, 3, 5), target, **options)
+    agree(cross_entropy, F.cross_entropy, maps(6, 4), target[:, 0].flatten()[:6], **options)
     if 'label_smoothing' not in options:
-        agree(deterministic.nll_loss, F.nll_loss, maps(2, 4, 3, 5), target, **options)
+        agree(nll_loss, F.nll_loss, maps(2, 4, 3, 5), target, **options)
     else:
-        agree(deterministic.cross_entropy, F.cross_entropy, maps(2, 4, 3), maps(2, 4, 3).softmax(1))
+        agree(cross_entropy, F.cross_entropy, maps(2, 4, 3), maps(2, 4, 3).softmax(1))
 
 
 def test_cumulative_sums():

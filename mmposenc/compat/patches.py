@@ -1,0 +1,124 @@
+"""What is changed in modules of OpenMMLab, torchvision and numba right after their import."""
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from functools import wraps
+from types import ModuleType
+from typing import Any
+
+
+def _configs() -> ModuleType:
+    """The room of configs, which stands beside this one, imported when a config is asked for."""
+    return importlib.import_module('mmposenc.catalog.configs')
+
+
+def hide_onedl_line(module: ModuleType) -> None:
+    """Wraps ``mmengine.logging.print_log`` so that it drops one line of the forks.
+
+    They report the absence of the optional package OneDL at level DEBUG without a logger, which
+    print_log prints whatever the level. Every other message goes through unchanged.
+    """
+    print_log = module.print_log
+
+    @wraps(print_log)
+    def filtered(msg: Any, *args: object, **kwargs: object) -> None:
+        if not (isinstance(msg, str) and msg.startswith('Could not import OneDL')):
+            print_log(msg, *args, **kwargs)
+
+    vars(module).update(print_log=filtered)
+
+
+def provide_torchvision_operators(module: ModuleType) -> None:
+    """``torchvision.extension``: operators, where it could not load its own."""
+    if not module._has_ops():
+        from .torchvision_ops import provide
+        provide(module)
+
+
+def refuse_layers_without_operators(module: ModuleType) -> None:
+    """``mmcv.ops``: layers that cannot run say so when they are built."""
+    from .missing import refuse_layers
+    refuse_layers(module)
+
+
+def know_this_package(module: ModuleType) -> None:
+    """``mmengine.config.utils``: ``type='mmposenc.PVT'`` is found beside a fixed list of packages.
+    """
+    module.MODULE2PACKAGE.setdefault('mmposenc', 'mmposenc')
+
+
+def load_without_running_code(module: ModuleType) -> None:
+    """``mmengine.runner.checkpoint``: its functions read files by this project's safe one."""
+    importlib.import_module('mmposenc.checkpoint.mmengine_loading')
+
+
+def cache_where_it_can_be_written(module: ModuleType) -> None:
+    """``numba.core.config``: a folder for the cache, where the home has none."""
+    from .numba_cache import provide_folder
+    provide_folder(module)
+
+
+def find_configs(module: ModuleType) -> None:
+    """``mmengine.config.config``: ``package::name`` in ``_base_`` and in ``Config.fromfile``.
+
+    mmengine marks all of a foreign base with the scope before the ``::``, where 'RetinaNet' would
+    be looked for in mmposenc. The configs of mmposenc are written in mmdet's, mmseg's or
+    mmpretrain's scope, which they set as default_scope, and name mmposenc's classes in full.
+    """
+    get_cfg_path, fromfile = module.Config._get_cfg_path, module.Config.fromfile
+
+    def by_package(cfg_path: str, filename: str) -> tuple[str, str | None]:
+        if '::' not in cfg_path:
+            return get_cfg_path(cfg_path, filename)
+        package = cfg_path.partition('::')[0]
+        return str(_configs().find_config(cfg_path)), None if package == 'mmposenc' else package
+
+    @wraps(fromfile)
+    def from_name(filename: Any, *args: object, **kwargs: object) -> Any:
+        if isinstance(filename, str) and '::' in filename and not os.path.exists(filename):
+            filename = str(_configs().find_config(filename))
+        return fromfile(filename, *args, **kwargs)
+
+    module.Config._get_cfg_path = staticmethod(by_package)
+    module.Config.fromfile = staticmethod(from_name)
+
+
+def install_nothing(module: ModuleType) -> None:
+    """``mmengine.hub.hub``: ``get_config`` finds packages as configs do, and never runs pip."""
+    def split(name: str) -> tuple[str, str]:
+        _configs().find_config(name)
+        package, _, relative = name.partition('::')
+        return package, relative
+
+    vars(module).update(
+        _get_package_and_cfg_path=split, install_package=lambda package: None,
+        get_installed_path=lambda package: str(_configs().package_folder(package)))
+
+
+#: What inferencers and tools look for by name in a pipeline, to replace it or leave nothing else.
+LOADING = {'mmposenc.LoadImageFromFile': 'LoadImageFromFile',
+           'mmposenc.LoadSegAnnotations': 'LoadAnnotations'}
+#: Functions with which they look; arguments that are lists are pipelines.
+_LOOKING = {'_get_transform_idx', 'get_loading_pipeline', 'get_transform_idx'}
+
+
+def find_our_loading(module: ModuleType) -> None:
+    """Functions of mmdet, mmseg and mmpretrain, which find a step of a pipeline by its name, find
+    this project's under the name of what it stands for."""
+    owners = [each for each in vars(module).values()
+              if isinstance(each, type) and each.__module__ == module.__name__]
+    for owner in (module, *owners):
+        for name in _LOOKING & vars(owner).keys():
+            setattr(owner, name, _finding_ours(getattr(owner, name)))
+
+
+def _finding_ours(find: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(find)
+    def find_ours(*args: object) -> Any:
+        return find(*([{**step, 'type': LOADING.get(step['type'], step['type'])}
+                       if isinstance(step, dict) else step for step in each]
+                      if isinstance(each, list) else each for each in args))
+
+    return find_ours
