@@ -1,12 +1,10 @@
 """DDQ DETR, in a separate file because mmdet before 3.2 does not have it."""
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from mmdet.models.detectors import DDQDETR as MMDDQDETR
 from mmdet.models.layers.transformer import DDQTransformerDecoder
-from torch import Tensor
+from torch import Tensor, nn
 
 from .decoders import DeformableDecoder
 from .detectors import Deformable
@@ -15,7 +13,7 @@ from .detectors import Deformable
 class DDQDecoder(DDQTransformerDecoder, DeformableDecoder):
     """DDQ's decoder on the layers of :class:`DeformableDecoder`."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         """As in mmdet, whose first training step makes branches of the head a part of the decoder,
         too: here they get no second name in the state dict, which a new model would not have."""
         if name == 'aux_reg_branches':
@@ -44,7 +42,7 @@ class DDQDETR(Deformable, MMDDQDETR):
             branch.register_forward_hook(_widen)
 
 
-def _widen(module: Any, args: Any, out: Tensor) -> Tensor:
+def _widen(module: nn.Module, args: tuple[Tensor], out: Tensor) -> Tensor:
     """Scores and boxes in float32 in mixed precision, as mmdet's loss of dense queries needs."""
     return out.to(torch.promote_types(out.dtype, torch.float32))
 

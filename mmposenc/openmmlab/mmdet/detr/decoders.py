@@ -1,8 +1,6 @@
 """Deformable attention, and decoders and their layers of the DETR family, batch first."""
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from mmcv.cnn import build_norm_layer
 from mmcv.ops.multi_scale_deform_attn import MultiScaleDeformableAttention as MMCVDeformable
@@ -23,6 +21,7 @@ from mmengine.model import ModuleList
 from torch import Tensor, nn
 
 from mmposenc.compat.deform_attn import host_shapes, ms_deform_attn_forward
+from mmposenc.config_types import ReadOnlyConfig
 from mmposenc.detr.layers import (
     DetrEncoderLayer,
     MultiheadAttention,
@@ -39,7 +38,7 @@ class MultiScaleDeformableAttention(MMCVDeformable):
     instead of once a module.
     """
 
-    def __init__(self, *args: Any, batch_first: bool = True, **kwargs: Any) -> None:
+    def __init__(self, *args: object, batch_first: bool = True, **kwargs: object) -> None:
         check_batch_first(batch_first)
         super().__init__(*args, batch_first=True, **kwargs)
 
@@ -47,7 +46,7 @@ class MultiScaleDeformableAttention(MMCVDeformable):
                 identity: Tensor | None = None, query_pos: Tensor | None = None,
                 key_padding_mask: Tensor | None = None, reference_points: Tensor | None = None,
                 spatial_shapes: Tensor | None = None, level_start_index: Tensor | None = None,
-                **kwargs: Any) -> Tensor:
+                **kwargs: object) -> Tensor:
         """Attend.
 
         Args:
@@ -109,7 +108,7 @@ class DetrDecoderLayer(MMDecoderLayer):
     """mmdet's decoder layer, whose attention returns no attention weights."""
 
     is_region = True  # of torch.compile: engine/training/compiling.py
-    cross_attn_type: Any = MultiheadAttention
+    cross_attn_type: type[nn.Module] = MultiheadAttention
 
     def _init_layers(self) -> None:
         self.self_attn = MultiheadAttention(**self.self_attn_cfg)
@@ -183,7 +182,8 @@ class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
         ValueError: ``coordinate_feats`` is odd or below 2.
     """
 
-    def __init__(self, *args: Any, coordinate_feats: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: object, coordinate_feats: int | None = None,
+                 **kwargs: object) -> None:
         if coordinate_feats is not None and (coordinate_feats < 2 or coordinate_feats % 2):
             raise ValueError(f'decoder.coordinate_feats={coordinate_feats} must be even and at '
                              f'least 2: half of them are sines, half cosines')
@@ -201,7 +201,7 @@ class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
         self.ref_point_head = MLP(4 * self.coordinate_feats, dims, dims, 2)
 
     def forward(self, query: Tensor, *, reference_points: Tensor, valid_ratios: Tensor,
-                reg_branches: nn.ModuleList, **kwargs: Any) -> tuple[Tensor, Tensor]:
+                reg_branches: nn.ModuleList, **kwargs: object) -> tuple[Tensor, Tensor]:
         """Decode as in mmdet, with the number of ``coordinate_feats`` as an argument.
 
         Args:
@@ -230,7 +230,7 @@ class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
         return torch.stack(queries), torch.stack(boxes)
 
 
-def check_decoder(cfg: dict[str, Any]) -> None:
+def check_decoder(cfg: ReadOnlyConfig) -> None:
     """Raises ValueError for encodings in a decoder's config: its queries have no grid."""
     for name in ('pos_encoding', 'rel_pos_encoding', 'positions', 'encoder_pos'):
         if name in cfg:

@@ -7,9 +7,12 @@ from typing import Any
 
 import torch
 from mmdet.models import detectors as mm
+from mmdet.models.detectors import DetectionTransformer
+from mmdet.structures import DetDataSample
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 
+from mmposenc.config_types import ConfigType
 from mmposenc.detr.boxes import BoxRPB, PositionRelation
 from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.detr.hybrid import HybridEncoder
@@ -17,23 +20,18 @@ from mmposenc.encodings.build import construct
 from mmposenc.functional.masking import filled, map_to_tokens, token_mask
 from mmposenc.functional.tracing import is_exporting
 
+from . import positions
 from .decoders import DeformableDecoder, DetrDecoder, DinoDecoder, check_decoder
 from .encoders import DABEncoder, DeformableEncoder, one_layer
 from .neck import ChannelMapper
-from .positions import (
-    build_position,
-    exact_mask,
-    masks_exactly,
-    padding_masks,
-    position_tokens,
-    replaced_sines,
-    reset_encodings,
-    take_absolute,
-)
+from .positions import AbsoluteKind
 from .relation import Boxes, add_relations
 
+#: What mmdet's detectors hand from one of their steps to the next, by the argument's name.
+Arguments = dict[str, Any]
 
-class Encoded:
+
+class Encoded(DetectionTransformer):
     """A mixin that replaces the encoder (and the decoder) of one of mmdet's detectors.
 
     mmdet's detectors build their encoder inside ``_init_layers``. Here mmdet builds one of a single
@@ -51,10 +49,11 @@ class Encoded:
     #: The arguments for biases by boxes that the decoder does not support, and why.
     no_relations: dict[str, str] = {}
 
-    def _init_layers(self: Any) -> None:
+    def _init_layers(self) -> None:
         encoder_cfg, decoder_cfg = copy.copy(self.encoder), copy.copy(self.decoder)
-        self.encoder_pos = take_absolute(encoder_cfg)
-        self.replaced_encodings = replaced_sines(self.encoder_pos, encoder_cfg.get('pos_encoding'))
+        self.encoder_pos = positions.take_absolute(encoder_cfg)
+        self.replaced_encodings = positions.replaced_sines(self.encoder_pos,
+                                                           encoder_cfg.get('pos_encoding'))
         self.key_pos = self._pop_key_pos(decoder_cfg)
         for name, kind, needs in (('encoder.encoder_pos', self.encoder_pos, self.needs_encoder_pos),
                                   ('decoder.key_pos', self.key_pos, self.needs_key_pos)):
@@ -81,17 +80,18 @@ class Encoded:
         add_relations(self.decoder, **relations, starts=self.decoder_knows_boxes)
         self.uses_boxes = any(relations.values())
         # Configs exclude parameters of this name from weight decay.
-        self.encoder_pos_encodings = build_position(
+        self.encoder_pos_encodings = positions.build_position(
             self.encoder_pos, self.embed_dims, 'encoder.encoder_pos')
-        self.key_pos_encodings = build_position(self.key_pos, self.embed_dims, 'decoder.key_pos')
+        self.key_pos_encodings = positions.build_position(
+            self.key_pos, self.embed_dims, 'decoder.key_pos')
 
-    def _check_encoder(self: Any, encoder: DetrEncoder) -> None:
+    def _check_encoder(self, encoder: DetrEncoder) -> None:
         num_feats = self.positional_encoding.get('num_feats')
         if num_feats is None or num_feats * 2 != encoder.embed_dims:
             raise ValueError(f'positional_encoding.num_feats={num_feats} must be half of the '
                              f"encoder's embed_dims={encoder.embed_dims}")
 
-    def init_weights(self: Any) -> None:
+    def init_weights(self) -> None:
         """Initialise as mmdet does, except that encodings keep their own initial values and a
         checkpoint of the whole detector (``init_cfg``) is not overwritten."""
         cfg = self.init_cfg
@@ -99,13 +99,13 @@ class Encoded:
             BaseModule.init_weights(self)
             return
         super().init_weights()
-        reset_encodings(self.encoder)
+        positions.reset_encodings(self.encoder)
         for module in self.decoder.modules():
             if isinstance(module, BoxRPB | PositionRelation):
                 module.reset_parameters()
 
-    def forward_decoder(self: Any, hw_shape: tuple[int, int] | None = None, **kwargs: Any
-                        ) -> dict[str, Any]:
+    def forward_decoder(self, hw_shape: tuple[int, int] | None = None, **kwargs: Any
+                        ) -> Arguments:
         """Decode as in mmdet; ``relation`` and ``box_bias`` add biases to its attention."""
         if not self.uses_boxes:
             return super().forward_decoder(**kwargs)
@@ -119,27 +119,27 @@ class Encoded:
         with boxes.of_this_call():
             return super().forward_decoder(**kwargs)
 
-    def _reference(self: Any, decoded: dict[str, Any]) -> Tensor | None:
+    def _reference(self, decoded: Arguments) -> Tensor | None:
         """Boxes or points of the queries before the first layer, as shares of the image."""
         return decoded.get('reference_points')
 
-    def extract_feat(self: Any, batch_inputs: Tensor) -> tuple[Tensor, ...]:
+    def extract_feat(self, batch_inputs: Tensor) -> tuple[Tensor, ...]:
         """Extract as in mmdet; this project's necks also get the images' sizes."""
-        neck = self.neck if self.with_neck and masks_exactly(self) else None
+        neck = self.neck if self.with_neck and positions.masks_exactly(self) else None
         shapes, full_hw = getattr(batch_inputs, 'img_shapes', None), tuple(batch_inputs.shape[-2:])
         if isinstance(neck, ChannelMapper):
             return neck(self.backbone(batch_inputs), shapes, full_hw)
         if isinstance(neck, HybridEncoder):
             maps = self.backbone(batch_inputs)
-            return neck(maps, None if shapes is None else exact_mask(
+            return neck(maps, None if shapes is None else positions.exact_mask(
                 maps[0], full_hw, list(shapes)))
         return super().extract_feat(batch_inputs)
 
-    def _masks(self: Any, features: Sequence[Tensor], samples: Sequence[Any] | None
+    def _masks(self, features: Sequence[Tensor], samples: Sequence[DetDataSample] | None
                ) -> list[Tensor | None]:
         if is_exporting():  # an exported model has no padding
             return [None] * len(features)
-        return padding_masks(samples, features, masks_exactly(self))
+        return positions.padding_masks(samples, features, positions.masks_exactly(self))
 
 
 class Dense(Encoded):
@@ -147,31 +147,31 @@ class Dense(Encoded):
 
     encoder_type = DetrEncoder
 
-    def _pop_key_pos(self, decoder_cfg: dict[str, Any]) -> Any:
+    def _pop_key_pos(self, decoder_cfg: ConfigType) -> AbsoluteKind:
         return decoder_cfg.pop('key_pos', 'sine')
 
-    def pre_transformer(self: Any, img_feats: tuple[Tensor, ...],
-                        batch_data_samples: Sequence[Any] | None = None
-                        ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def pre_transformer(self, img_feats: tuple[Tensor, ...],
+                        batch_data_samples: Sequence[DetDataSample] | None = None
+                        ) -> tuple[Arguments, Arguments]:
         """Tokens, mask, grid and positions of the last map, for the encoder; mask and positions for
         the decoder."""
         feature = img_feats[-1]
         mask = self._masks([feature], batch_data_samples)[0]
         args = (self.positional_encoding, feature, mask)
-        encoder_pos = position_tokens(self.encoder_pos, self.encoder_pos_encodings, *args)
+        encoder_pos = positions.position_tokens(self.encoder_pos, self.encoder_pos_encodings, *args)
         if self.key_pos == 'sine' and self.encoder_pos == 'sine':
             key_pos = encoder_pos
         else:
-            key_pos = position_tokens(self.key_pos, self.key_pos_encodings, *args)
+            key_pos = positions.position_tokens(self.key_pos, self.key_pos_encodings, *args)
         flat_mask = None if mask is None else token_mask(mask)
         return (dict(feat=map_to_tokens(feature), feat_mask=flat_mask, feat_pos=encoder_pos,
                      spatial_shapes=[(feature.shape[-2], feature.shape[-1])]),
                 dict(memory_mask=flat_mask, memory_pos=key_pos,
                      **{'hw_shape': feature.shape[-2:]} if self.uses_boxes else {}))
 
-    def forward_encoder(self: Any, feat: Tensor, feat_mask: Tensor | None,
+    def forward_encoder(self, feat: Tensor, feat_mask: Tensor | None,
                         feat_pos: Tensor | None,
-                        spatial_shapes: list[tuple[int, int]] | None = None) -> dict[str, Tensor]:
+                        spatial_shapes: list[tuple[int, int]] | None = None) -> Arguments:
         """Encode as in mmdet, with the grid as a further argument."""
         return dict(memory=self.encoder(feat, feat_pos, feat_mask, spatial_shapes=spatial_shapes))
 
@@ -186,12 +186,12 @@ class Deformable(Encoded):
     no_relations = {'box_bias': 'deformable attention has no logits of queries and cells; use '
                                 'decoder.relation'}
 
-    def _pop_key_pos(self, decoder_cfg: dict[str, Any]) -> None:
+    def _pop_key_pos(self, decoder_cfg: ConfigType) -> None:
         if 'key_pos' in decoder_cfg:
             raise ValueError(f'decoder.key_pos={decoder_cfg["key_pos"]!r}: the decoder of '
                              f'{type(self).__name__} has no keys; leave it out')
 
-    def _check_encoder(self: Any, encoder: DetrEncoder) -> None:
+    def _check_encoder(self, encoder: DetrEncoder) -> None:
         super()._check_encoder(encoder)
         cross = self.decoder.get('layer_cfg', {}).get('cross_attn_cfg', {})
         for name, levels in (('encoder', encoder.num_levels),
@@ -200,9 +200,9 @@ class Deformable(Encoded):
                 raise ValueError(f'num_feature_levels={self.num_feature_levels}, but the {name} '
                                  f'has num_levels={levels}; they must be equal')
 
-    def pre_transformer(self: Any, mlvl_feats: tuple[Tensor, ...],
-                        batch_data_samples: Sequence[Any] | None = None
-                        ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def pre_transformer(self, mlvl_feats: tuple[Tensor, ...],
+                        batch_data_samples: Sequence[DetDataSample] | None = None
+                        ) -> tuple[Arguments, Arguments]:
         """Tokens, masks, grids and positions of all levels."""
         if len(mlvl_feats) != self.num_feature_levels:
             raise ValueError(f'the neck gives {len(mlvl_feats)} maps, but num_feature_levels='
@@ -210,13 +210,13 @@ class Deformable(Encoded):
         batch = mlvl_feats[0].shape[0]
         masks = self._masks(mlvl_feats, batch_data_samples)
         shapes = [(f.shape[-2], f.shape[-1]) for f in mlvl_feats]
-        positions = []
+        embedded = []
         for level, (feature, mask) in enumerate(zip(mlvl_feats, masks, strict=True)):
-            position = position_tokens(self.encoder_pos, self.encoder_pos_encodings,
+            position = positions.position_tokens(self.encoder_pos, self.encoder_pos_encodings,
                                        self.positional_encoding, feature, mask)
             embed = self.level_embed[level].view(1, 1, -1)
-            positions.append(embed.expand(batch, feature[0, 0].numel(), -1) if position is None
-                             else position + embed)
+            embedded.append(embed.expand(batch, feature[0, 0].numel(), -1) if position is None
+                            else position + embed)
         mask_flat, ratios = None, mlvl_feats[0].new_ones(batch, len(shapes), 2)
         if any(mask is not None for mask in masks):
             whole = [torch.zeros(batch, *hw, dtype=torch.bool, device=ratios.device)
@@ -230,19 +230,19 @@ class Deformable(Encoded):
         shared = dict(spatial_shapes=spatial_shapes, valid_ratios=ratios,
                       level_start_index=torch.tensor(starts, device=ratios.device))
         return (dict(feat=torch.cat([map_to_tokens(f) for f in mlvl_feats], 1), feat_mask=mask_flat,
-                     feat_pos=torch.cat(positions, 1), hw_shapes=shapes, **shared),
+                     feat_pos=torch.cat(embedded, 1), hw_shapes=shapes, **shared),
                 dict(memory_mask=mask_flat, **shared))
 
-    def forward_encoder(self: Any, feat: Tensor, feat_mask: Tensor | None, feat_pos: Tensor,
+    def forward_encoder(self, feat: Tensor, feat_mask: Tensor | None, feat_pos: Tensor,
                         spatial_shapes: Tensor, level_start_index: Tensor, valid_ratios: Tensor,
-                        hw_shapes: list[tuple[int, int]] | None = None) -> dict[str, Any]:
+                        hw_shapes: list[tuple[int, int]] | None = None) -> Arguments:
         """Encode as in mmdet, with the grids as a further argument."""
         memory = self.encoder(feat, feat_pos, feat_mask, spatial_shapes, level_start_index,
                               valid_ratios, hw_shapes=hw_shapes)
         return dict(memory=memory, memory_mask=feat_mask, spatial_shapes=spatial_shapes)
 
-    def pre_decoder(self: Any, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Tensor,
-                    **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def pre_decoder(self, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Tensor,
+                    **kwargs: Any) -> tuple[Arguments, Arguments]:
         """As in mmdet; with two stages and a backbone that masks padding, padded tokens become
         proposals only after all valid ones.
 
@@ -255,7 +255,7 @@ class Deformable(Encoded):
             raise ValueError(f'num_queries={self.num_queries} is more than the {memory.shape[1]} '
                              f'cells of the maps ({maps}) of images of this size; lower '
                              'model.num_queries, or take larger images')
-        if not self.as_two_stage or memory_mask is None or not masks_exactly(self):
+        if not self.as_two_stage or memory_mask is None or not positions.masks_exactly(self):
             return super().pre_decoder(
                 memory, memory_mask, spatial_shapes, **kwargs)
         branches = self.bbox_head.cls_branches
@@ -315,13 +315,13 @@ class ConditionalDETR(Dense, mm.ConditionalDETR):
     needs_key_pos = ('cross-attention of Conditional DETR compares positions of queries and keys '
                      'separately from their contents')
 
-    def _check_encoder(self: Any, encoder: DetrEncoder) -> None:
+    def _check_encoder(self, encoder: DetrEncoder) -> None:
         super()._check_encoder(encoder)
         if encoder.embed_dims != 256:
             raise ValueError(f'encoder has embed_dims={encoder.embed_dims}; it must be 256: the '
                              f'decoder of Conditional DETR encodes points by as many numbers')
 
-    def _reference(self: Any, decoded: dict[str, Any]) -> Tensor:
+    def _reference(self, decoded: Arguments) -> Tensor:
         return self.decoder.ref_point_head(decoded['query_pos']).sigmoid()
 
 
@@ -343,7 +343,7 @@ class DABDETR(Dense, mm.DABDETR):
     needs_key_pos = ConditionalDETR.needs_key_pos
     decoder_knows_boxes = True
 
-    def _reference(self: Any, decoded: dict[str, Any]) -> Tensor:
+    def _reference(self, decoded: Arguments) -> Tensor:
         return decoded['query_pos'].sigmoid()
 
 

@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from mmdet.models.layers.transformer import DeformableDetrTransformerEncoder
 from mmdet.models.layers.transformer.utils import MLP
 from mmengine.config import ConfigDict
-from torch import Tensor
+from torch import Tensor, nn
 
 from mmposenc.compat.deform_attn import note_host_shapes
+from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.detr.encoders import DetrEncoder, HWShapes, check_levels
 
 from .decoders import DeformableEncoderLayer
@@ -46,7 +46,7 @@ class DeformableEncoder(DetrEncoder):
     get_encoder_reference_points = staticmethod(
         DeformableDetrTransformerEncoder.get_encoder_reference_points)
 
-    def __init__(self, *args: Any, pos_encoding_shared: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *args: object, pos_encoding_shared: bool = False, **kwargs: object) -> None:
         self.pos_encoding_shared = pos_encoding_shared
         if kwargs.get('skip_padding'):
             raise ValueError('encoder.skip_padding=True: deformable attention samples whole maps, '
@@ -95,7 +95,7 @@ class DeformableEncoder(DetrEncoder):
                  reference_points=points), before)
 
 
-def one_layer(coder: Any, cfg: dict[str, Any]) -> ConfigDict:
+def one_layer(coder: nn.Module, cfg: ReadOnlyConfig) -> ConfigDict:
     """A config of one layer with the sizes of an encoder or decoder; mmdet builds it as a
     placeholder.
 
@@ -106,11 +106,11 @@ def one_layer(coder: Any, cfg: dict[str, Any]) -> ConfigDict:
     """
     dims, attention = coder.embed_dims, coder.layers[0].self_attn
     sizes = dict(embed_dims=dims, num_heads=attention.num_heads)
-    layer: dict[str, Any] = dict(ffn_cfg=dict(embed_dims=dims, feedforward_channels=1),
+    layer: ConfigType = dict(ffn_cfg=dict(embed_dims=dims, feedforward_channels=1),
                                  self_attn_cfg=dict(sizes))
     if hasattr(attention, 'num_levels'):
         layer['self_attn_cfg']['num_levels'] = attention.num_levels
     if hasattr(coder.layers[0], 'cross_attn'):
         layer['cross_attn_cfg'] = dict(sizes)
-    kept = {k: cfg[k] for k in ('post_norm_cfg', 'text_layer_cfg', 'fusion_layer_cfg') if k in cfg}
-    return ConfigDict(num_layers=1, layer_cfg=layer, **kept)
+    read = {k: cfg[k] for k in ('post_norm_cfg', 'text_layer_cfg', 'fusion_layer_cfg') if k in cfg}
+    return ConfigDict(num_layers=1, layer_cfg=layer, **read)

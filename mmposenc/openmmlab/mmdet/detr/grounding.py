@@ -1,8 +1,6 @@
 """Grounding DINO: a detector whose encoder and decoder also attend to a text."""
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from mmdet.models.detectors import GroundingDINO as MMGroundingDINO
 from mmdet.models.layers.transformer import DetrTransformerEncoderLayer
@@ -15,10 +13,11 @@ from mmengine.model import ModuleList
 from torch import Tensor
 
 from mmposenc.backbones.layers import run_block
+from mmposenc.config_types import ConfigType
 from mmposenc.detr.layers import MultiheadAttention, ffn_and_norms
 
 from .decoders import DinoDecoder, MultiScaleDeformableAttention
-from .detectors import Deformable
+from .detectors import Arguments, Deformable
 from .encoders import DeformableEncoder
 
 
@@ -36,8 +35,8 @@ class GroundingEncoder(DeformableEncoder):
     Parameters have mmdet's names. Without encodings the results equal mmdet's.
     """
 
-    def __init__(self, *args: Any, text_layer_cfg: dict[str, Any],
-                 fusion_layer_cfg: dict[str, Any], **kwargs: Any) -> None:
+    def __init__(self, *args: object, text_layer_cfg: ConfigType,
+                 fusion_layer_cfg: ConfigType, **kwargs: object) -> None:
         self.text_layer_cfg, self.fusion_layer_cfg = text_layer_cfg, fusion_layer_cfg
         super().__init__(*args, **kwargs)
 
@@ -50,9 +49,9 @@ class GroundingEncoder(DeformableEncoder):
             SingleScaleBiAttentionBlock(**self.fusion_layer_cfg) for _ in layers)
 
     def forward(self, query: Tensor, query_pos: Tensor | None,  # type: ignore[override]
-                key_padding_mask: Tensor | None, *args: Any, memory_text: Tensor,
+                key_padding_mask: Tensor | None, *args: object, memory_text: Tensor,
                 text_attention_mask: Tensor, text_self_attention_masks: Tensor,
-                position_ids: Tensor | None = None, **kwargs: Any) -> tuple[Tensor, Tensor]:
+                position_ids: Tensor | None = None, **kwargs: object) -> tuple[Tensor, Tensor]:
         """Encode image and text.
 
         Args:
@@ -134,7 +133,7 @@ class GroundingDINO(Deformable, MMGroundingDINO):
 
     def forward_encoder(  # type: ignore[override]
             self, feat: Tensor, feat_mask: Tensor | None, feat_pos: Tensor, spatial_shapes: Tensor,
-            text_dict: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+            text_dict: dict[str, Tensor], **kwargs: object) -> Arguments:
         """Encode as in mmdet, with the grids as a further argument."""
         valid = text_dict['text_token_mask']
         memory, memory_text = self.encoder(

@@ -2,17 +2,19 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import torch
 from mmdet.models.layers import MSDeformAttnPixelDecoder as MMMSDeformAttnPixelDecoder
 from mmdet.models.layers import TransformerEncoderPixelDecoder as MMTransformerEncoderPixelDecoder
+from mmengine.model import BaseModule
 from torch import Tensor, nn
 
+from mmposenc.config_types import ConfigType
 from mmposenc.detr.encoders import DetrEncoder
 
 from .encoders import DeformableEncoder, one_layer
 from .positions import (
+    AbsoluteKind,
     build_position,
     position_tokens,
     replaced_sines,
@@ -21,7 +23,7 @@ from .positions import (
 )
 
 
-class _Encoded:
+class _Encoded(BaseModule):
     """A mixin that replaces the encoder of one of mmdet's pixel decoders; for detectors see
     :class:`mmposenc.openmmlab.mmdet.detr.detectors.Encoded`."""
 
@@ -29,27 +31,26 @@ class _Encoded:
     #: mmdet's name of the module that computes positions.
     sine_name: str
 
-    def __init__(self: Any, *args: Any, encoder: dict[str, Any], **kwargs: Any) -> None:
+    def __init__(self, *args: object, encoder: ConfigType, **kwargs: object) -> None:
         cfg = copy.copy(encoder)
         encoder_pos = take_absolute(cfg)
         built = self.encoder_type(**cfg)
-        super().__init__(  # type: ignore[call-arg]
-            *args, encoder=one_layer(built, cfg), **kwargs)
+        super().__init__(*args, encoder=one_layer(built, cfg), **kwargs)
         self.encoder = built
         self.replaced_encodings = replaced_sines(encoder_pos, cfg.get('pos_encoding'))
         if encoder_pos != 'sine':
             setattr(self, self.sine_name, MapPositions(encoder_pos, built.embed_dims))
 
-    def init_weights(self: Any) -> None:
+    def init_weights(self) -> None:
         """Initialise as mmdet does, except that encodings keep their own initial values."""
         super().init_weights()
         reset_encodings(self.encoder)
 
-    def forward(self: Any, feats: list[Tensor], *args: Any) -> tuple[Tensor, Any]:
+    def forward(self, feats: list[Tensor], *args: object) -> tuple[Tensor, Tensor | list[Tensor]]:
         """As in mmdet; the encoder also gets the grids."""
-        told = self._grids(feats)
+        grids = self._grids(feats)
         hook = self.encoder.register_forward_pre_hook(
-            lambda module, args, kwargs: (args, {**kwargs, **told}), with_kwargs=True)
+            lambda module, args, kwargs: (args, {**kwargs, **grids}), with_kwargs=True)
         try:
             return super().forward(feats, *args)
         finally:
@@ -71,13 +72,13 @@ class TransformerEncoderPixelDecoder(_Encoded, MMTransformerEncoderPixelDecoder)
     encoder_type = DetrEncoder
     sine_name = 'positional_encoding'
 
-    def __init__(self, *args: Any, encoder: dict[str, Any], **kwargs: Any) -> None:
+    def __init__(self, *args: object, encoder: ConfigType, **kwargs: object) -> None:
         if encoder.get('skip_padding'):
             raise ValueError('encoder.skip_padding=True: the convolutions after the encoder read '
                              'padded tokens too; leave it out')
         super().__init__(*args, encoder={**encoder, 'skip_padding': False}, **kwargs)
 
-    def _grids(self, feats: list[Tensor]) -> dict[str, Any]:
+    def _grids(self, feats: list[Tensor]) -> dict[str, object]:
         return dict(spatial_shapes=tuple(feats[-1].shape[-2:]))
 
 
@@ -100,7 +101,7 @@ class MSDeformAttnPixelDecoder(_Encoded, MMMSDeformAttnPixelDecoder):
     encoder_type = DeformableEncoder
     sine_name = 'postional_encoding'
 
-    def _grids(self: Any, feats: list[Tensor]) -> dict[str, Any]:
+    def _grids(self, feats: list[Tensor]) -> dict[str, object]:
         maps = feats[::-1][:self.num_encoder_levels]
         # mmdet's mask is False everywhere; None has the same effect.
         return dict(hw_shapes=[tuple(x.shape[-2:]) for x in maps], key_padding_mask=None)
@@ -117,7 +118,7 @@ class MapPositions(nn.Module):
         ValueError: ``kind`` is something else.
     """
 
-    def __init__(self, kind: Any, embed_dims: int) -> None:
+    def __init__(self, kind: AbsoluteKind, embed_dims: int) -> None:
         super().__init__()
         self.kind, self.embed_dims = kind, embed_dims
         # Configs exclude parameters of this name from weight decay.

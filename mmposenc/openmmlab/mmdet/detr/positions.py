@@ -2,15 +2,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
+from mmdet.structures import DetDataSample
 from torch import Tensor, nn
 
 from mmposenc.backbones.archs import replaced_encodings
+from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings.absolute import LearnedPositionEmbedding
-from mmposenc.encodings.base import TokenEncoding
+from mmposenc.encodings.base import RelativeEncoding, TokenEncoding
 from mmposenc.encodings.build import build_encoding, listed, resolve
 from mmposenc.encodings.placement import EncodingConfigs
 from mmposenc.functional.grids import whole_cells
@@ -23,7 +24,13 @@ NAMED = {'sine': dict(type='mmposenc.SinCosPositionEncoding'),
          'learned': dict(type='mmposenc.LearnedPositionEmbedding')}
 
 
-def build_position(kind: Any, embed_dims: int, argument: str) -> nn.Module | None:
+#: Height and width.
+Size = tuple[int, int]
+#: An absolute encoding: 'sine', 'learned', its config, or none.
+AbsoluteKind = str | ReadOnlyConfig | None
+
+
+def build_position(kind: AbsoluteKind, embed_dims: int, argument: str) -> nn.Module | None:
     """The module of an absolute encoding, or None for 'sine' and None.
 
     Args:
@@ -48,7 +55,7 @@ def build_position(kind: Any, embed_dims: int, argument: str) -> nn.Module | Non
                      f'absolute encoding such as LearnedPositionEmbedding')
 
 
-def take_absolute(encoder: dict[str, Any]) -> Any:
+def take_absolute(encoder: ConfigType) -> AbsoluteKind:
     """Take the absolute encoding of queries and keys out of an encoder's arguments.
 
     It is ``encoder_pos``. Without it, a given ``pos_encoding`` replaces the sines, with the
@@ -68,8 +75,8 @@ def take_absolute(encoder: dict[str, Any]) -> Any:
     absolute = []
     for each in listed(encoder['pos_encoding']):
         known = encoder.get('positions') is None and isinstance(each, dict) and 'type' in each
-        kind: Any = resolve(each['type'], 'encoder.pos_encoding') if known else None
-        if getattr(kind, 'default_positions', None) == (-1,):
+        encoding = resolve(each['type'], 'encoder.pos_encoding') if known else None
+        if getattr(encoding, 'default_positions', None) == (-1,):
             absolute.append(each)
     if len(absolute) > 1:
         raise ValueError(f'encoder.pos_encoding: {len(absolute)} absolute encodings; it takes one')
@@ -79,7 +86,7 @@ def take_absolute(encoder: dict[str, Any]) -> Any:
     return next(('sine' if each == NAMED['sine'] else each for each in absolute), None)
 
 
-def replaced_sines(kind: Any, between: EncodingConfigs) -> dict[str, str]:
+def replaced_sines(kind: AbsoluteKind, between: EncodingConfigs) -> dict[str, str]:
     """What took the place of mmdet's sines, see :func:`.backbones.archs.replaced_encodings`.
 
     Args:
@@ -92,7 +99,7 @@ def replaced_sines(kind: Any, between: EncodingConfigs) -> dict[str, str]:
     return {slot: line and f'{line} in the encoder' for slot, line in lines.items()}
 
 
-def position_tokens(kind: Any, module: nn.Module | None, sine: nn.Module, feature: Tensor,
+def position_tokens(kind: AbsoluteKind, module: nn.Module | None, sine: nn.Module, feature: Tensor,
                     mask: Tensor | None) -> Tensor | None:
     """Positions of a map.
 
@@ -114,7 +121,7 @@ def position_tokens(kind: Any, module: nn.Module | None, sine: nn.Module, featur
     return module(zeros, (height, width), padding_mask=mask)
 
 
-def image_sizes(samples: Sequence[Any] | None) -> tuple[tuple[int, int], list[tuple[int, int]]]:
+def image_sizes(samples: Sequence[DetDataSample] | None) -> tuple[Size, list[Size]]:
     """(height, width) of the batch and of its images.
 
     Raises:
@@ -122,16 +129,16 @@ def image_sizes(samples: Sequence[Any] | None) -> tuple[tuple[int, int], list[tu
     """
     if not samples:
         raise ValueError('batch_data_samples is empty: a DETR needs the sizes of its images')
-    full = tuple(int(side) for side in samples[0].batch_input_shape[:2])
+    full = int(samples[0].batch_input_shape[0]), int(samples[0].batch_input_shape[1])
     sizes = [(int(s.img_shape[0]), int(s.img_shape[1])) for s in samples]
     for index, size in enumerate(sizes):
         if not all(0 < side <= limit for side, limit in zip(size, full, strict=True)):
             raise ValueError(f'img_shape={size} of image {index} must be from (1, 1) to the size '
                              f'of the batch, {full}: an image of only padding has no boxes')
-    return full, sizes  # type: ignore[return-value]
+    return full, sizes
 
 
-def padding_masks(samples: Sequence[Any] | None, features: Sequence[Tensor], exact: bool
+def padding_masks(samples: Sequence[DetDataSample] | None, features: Sequence[Tensor], exact: bool
                   ) -> list[Tensor | None]:
     """Padding mask (B, H, W) of every map, True = padding, or None for a map without padding.
 
@@ -154,8 +161,7 @@ def padding_masks(samples: Sequence[Any] | None, features: Sequence[Tensor], exa
             for feature in features for grid in [(feature.shape[-2], feature.shape[-1])]]
 
 
-def nearest_extents(full: tuple[int, int], grid: tuple[int, int], sizes: list[tuple[int, int]]
-                    ) -> list[tuple[int, int]]:
+def nearest_extents(full: Size, grid: Size, sizes: list[Size]) -> list[Size]:
     """For each image, the rows and columns of the grid whose nearest pixels belong to it: those of
     ``F.interpolate``, whose nearest pixel is not always that of exact arithmetic."""
     rows, cols = (F.interpolate(torch.arange(float(side), device='cpu')[None, None], cells)[0, 0]
@@ -163,8 +169,7 @@ def nearest_extents(full: tuple[int, int], grid: tuple[int, int], sizes: list[tu
     return [(int((rows < height).sum()), int((cols < width).sum())) for height, width in sizes]
 
 
-def exact_mask(feature: Tensor, full: tuple[int, int], sizes: list[tuple[int, int]]
-               ) -> Tensor | None:
+def exact_mask(feature: Tensor, full: Size, sizes: list[Size]) -> Tensor | None:
     """Padding mask (B, H, W) of a map (B, C, H, W): a cell is valid if it contains a valid pixel;
     None if there is no padding."""
     grid = (feature.shape[-2], feature.shape[-1])
@@ -180,7 +185,7 @@ def exact_mask(feature: Tensor, full: tuple[int, int], sizes: list[tuple[int, in
     return extents_to_mask(extents, grid, feature.device)
 
 
-def _stride(full: tuple[int, int], grid: tuple[int, int]) -> int | None:
+def _stride(full: Size, grid: Size) -> int | None:
     """The stride of a grid in pixels, a power of two, or None if there is none.
 
     If the grid is rounded up (or the division is exact), as in this project's backbones and ResNet,
@@ -201,10 +206,8 @@ def masks_exactly(detector: nn.Module) -> bool:
 
 def reset_encodings(module: nn.Module) -> None:
     """Reset encodings to their own initial values after the whole model was initialised."""
-    from mmposenc.encodings.base import RelativeEncoding
     with torch.no_grad():
         for child in module.modules():
-            if isinstance(child, TokenEncoding | RelativeEncoding):
-                reset = getattr(child, 'reset_parameters', None)
-                if reset is not None:
-                    reset()
+            if isinstance(child, TokenEncoding | RelativeEncoding) and hasattr(
+                    child, 'reset_parameters'):
+                child.reset_parameters()

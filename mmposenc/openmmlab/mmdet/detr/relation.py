@@ -13,9 +13,10 @@ from mmdet.models.layers.transformer.conditional_detr_layers import (
     ConditionalDetrTransformerDecoderLayer,
 )
 from mmdet.models.layers.transformer.dab_detr_layers import DABDetrTransformerDecoderLayer
-from mmengine.model import ModuleList
+from mmengine.model import BaseModule, ModuleList
 from torch import Tensor, nn
 
+from mmposenc.config_types import ReadOnlyConfig
 from mmposenc.detr.boxes import BoxRPB, PositionRelation
 from mmposenc.registry import MODELS
 
@@ -25,14 +26,14 @@ from .decoders import DeformableDecoderLayer, DetrDecoderLayer
 BOXES: ContextVar[Boxes] = ContextVar('BOXES')
 
 
-class Boxed:
+class Boxed(BaseModule):
     """A mixin for decoder layers: it takes masks from :class:`Boxes` and passes it the queries.
     ``__call__`` is outside the compiled graph."""
 
-    #: The layer's place in its decoder.
+    #: The layer's number in its decoder.
     number: int
 
-    def __call__(self: Any, query: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def __call__(self, query: Tensor, *args: object, **kwargs: object) -> Tensor:
         boxes = BOXES.get(None)
         if boxes is None:
             raise RuntimeError('a decoder with relation or box_bias was called outside of its '
@@ -67,8 +68,8 @@ BOXED = {DetrDecoderLayer: BoxedDetrLayer, DeformableDecoderLayer: BoxedDeformab
         DABDetrTransformerDecoderLayer: BoxedDABLayer}
 
 
-def add_relations(decoder: Any, relation: dict[str, Any] | None, box_bias: dict[str, Any] | None,
-                  starts: bool) -> None:
+def add_relations(decoder: nn.Module, relation: ReadOnlyConfig | None,
+                  box_bias: ReadOnlyConfig | None, starts: bool) -> None:
     """Add ``relation``, shared by all layers, and ``box_bias``, one for each layer, to a decoder.
 
     Args:
@@ -90,12 +91,12 @@ def add_relations(decoder: Any, relation: dict[str, Any] | None, box_bias: dict[
         layer.__class__, layer.number = BOXED[type(layer)], number
 
 
-def _check(name: str, cfg: Any, kind: type[nn.Module], heads: int, first: int, layers: int
+def _check(name: str, cfg: object, kind: type[nn.Module], heads: int, first: int, layers: int
            ) -> None:
     """Raise ValueError for a config of another class or number of heads, or if no layer uses it."""
-    given = cfg.get('type') if isinstance(cfg, dict) else None
-    given = MODELS.get(given) if isinstance(given, str) else given
-    if not (isinstance(given, type) and issubclass(given, kind)):
+    chosen = cfg.get('type') if isinstance(cfg, dict) else None
+    chosen = MODELS.get(chosen) if isinstance(chosen, str) else chosen
+    if not (isinstance(cfg, dict) and isinstance(chosen, type) and issubclass(chosen, kind)):
         raise ValueError(f'decoder.{name}={cfg!r} must be dict(type=\'mmposenc.{kind.__name__}\')')
     if cfg.get('num_heads', heads) != heads:
         raise ValueError(f'decoder.{name}.num_heads={cfg["num_heads"]} must be {heads}, the heads '
@@ -118,7 +119,7 @@ class Boxes:
             ``box_bias``.
     """
 
-    def __init__(self, decoder: Any, head: Any, reference: Tensor | None, refines: bool,
+    def __init__(self, decoder: nn.Module, head: nn.Module, reference: Tensor | None, refines: bool,
                  cells: tuple[tuple[int, int], Tensor] | None) -> None:
         self.decoder, self.head, self.refines, self.cells = decoder, head, refines, cells
         self.relation = getattr(decoder, 'relation', None)
@@ -168,15 +169,15 @@ class Boxes:
     def _moved(self, number: int, query: Tensor) -> Tensor:
         head = self.head
         if hasattr(head, 'reg_branches'):
-            found = head.reg_branches[number](query)
+            boxes = head.reg_branches[number](query)
         elif hasattr(head, 'reg_ffn'):
-            found = head.fc_reg(head.activate(head.reg_ffn(query)))
+            boxes = head.fc_reg(head.activate(head.reg_ffn(query)))
         else:
-            found = head.fc_reg(query)
+            boxes = head.fc_reg(query)
         if self.reference is not None:
             start = inverse_sigmoid(self.reference, eps=1e-3)
-            found = found + F.pad(start, (0, 4 - start.shape[-1]))
-        return found.sigmoid()
+            boxes = boxes + F.pad(start, (0, 4 - start.shape[-1]))
+        return boxes.sigmoid()
 
 
 def _hidden(bias: Tensor, mask: Tensor | None) -> Tensor:
