@@ -1,0 +1,102 @@
+"""The table of README on your processor: a few minutes on a quiet machine.
+
+    python benchmarks/headline.py                                  # float32, one thread
+    python benchmarks/headline.py --dtype bfloat16 --threads 2
+    ATEN_CPU_CAPABILITY=avx2 python benchmarks/headline.py         # as without AVX-512
+
+Each cell is our time as a share of the peer's, training / inference, the median of rounds in turns.
+"limit" is the share that the peer's linear layers and convolutions take alone, each by the faster
+of MKL and oneDNN: no implementation can be below it. "memory" is the share of the peer's peak.
+"""
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import Any
+
+import torch
+from measure import (
+    add_arguments,
+    header,
+    model_step,
+    paired_times,
+    parse,
+    peak_memory,
+    row,
+    seconds,
+)
+from models import CASES, MODES, check_equal, loss_of
+from torch.utils._python_dispatch import TorchDispatchMode
+
+SHOWN = ('PVT-tiny 800x1344', 'Swin-T 800x1344', 'DeiT-S 224')
+aten = torch.ops.aten
+#: Products with weights, which no implementation can do without.
+PRODUCTS = (aten.mm.default, aten.addmm.default, aten.convolution.default,
+            aten.convolution_backward.default)
+
+
+class Products(TorchDispatchMode):
+    """Counts the products of a call, and keeps the arguments of one of each kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+        self.calls: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in PRODUCTS:
+            sizes = [(tuple(each.shape), each.stride()) if isinstance(each, torch.Tensor) else each
+                     for each in args]
+            kind = repr((func, sizes))
+            self.counts[kind] += 1
+            self.calls[kind] = func, args, kwargs or {}
+        return func(*args, **(kwargs or {}))
+
+
+def fastest(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], repeats: int) -> float:
+    """Seconds of a product by the faster library."""
+    runs = [lambda: func(*args, **kwargs)]
+    if func in (aten.mm.default, aten.addmm.default):
+        left, right = args[-2:]
+        weight = right.t().contiguous()
+        runs.append(lambda: torch.ops.mkldnn._linear_pointwise(left, weight, None, 'none', [], ''))
+    with torch.no_grad():
+        return min(seconds(run, repeats, 'cpu') for run in runs)
+
+
+def measure(name: str, args: argparse.Namespace) -> str:
+    """The row of one case."""
+    case, dtype = CASES[name], getattr(torch, args.dtype)
+    torch.manual_seed(0)
+    check_equal(case.build(case.checked, case.checked), case.checked)
+    size = (224, 224) if args.tiny else (case.height, case.width)
+    models = list(case.build(*size).values())[:2]
+    images = torch.randn(1 if args.tiny else case.batch, 3, *size)
+    ratios, limits, memory = [], [], []
+    for mode in MODES:
+        peer, ours = (model_step(model, loss_of(model, images, False, mode), mode, 'cpu', dtype)
+                      for model in models)
+        times = paired_times({'peer': peer, 'ours': ours}, args.repeats, 'cpu')
+        ratios.append(times['ours'].ratio)
+        with Products() as products:
+            peer()
+        limits.append(sum(count * fastest(*products.calls[kind], repeats=3)
+                          for kind, count in products.counts.items()) / times['peer'].seconds)
+        memory.append(peak_memory(ours, 'cpu') / peak_memory(peer, 'cpu'))
+    cells = (' / '.join(f'{value:.2f}' for value in each) for each in (ratios, limits, memory))
+    return f'| {name} | {" | ".join(cells)} |'
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_arguments(parser, repeats=5)
+    args = parse(parser)
+    print(f'{torch.backends.cpu.get_cpu_capability()}; {header(args)}')
+    print('| model | time, training / inference | limit | memory |\n|---|---|---|---|')
+    for name in SHOWN:
+        with row(name):
+            print(measure(name, args), flush=True)
+
+
+if __name__ == '__main__':
+    main()
