@@ -14,6 +14,7 @@ CLASSES: dict[str, dict[str, str]] = {
     'model': {
         'CPResNet': 'openmmlab.mmpretrain.resnet',
         'DeiT': 'backbones.vit',
+        'EoMT': 'backbones.eomt',
         'LayerNorm2d': 'backbones.layers',
         'MixVisionTransformer': 'openmmlab.upstream.pvt',
         'PCPVT': 'openmmlab.upstream.pvt',

@@ -78,8 +78,8 @@ class MultiheadAttention(nn.Module):
             rel_pos_encoding, self.head_dims, num_heads, num_prefix_tokens, grid_shape=grid_shape)
 
     def forward(self, x: Tensor, hw_shape: GridLike, key_padding_mask: Tensor | None = None,
-                need_weights: bool = False, *, x_qk: Tensor | None = None
-                ) -> Tensor | tuple[Tensor, Tensor]:
+                need_weights: bool = False, *, x_qk: Tensor | None = None,
+                attn_mask: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """Attend.
 
         Args:
@@ -91,6 +91,8 @@ class MultiheadAttention(nn.Module):
             need_weights: also return the attention weights (B, heads, L, L), for figures.
             x_qk: tokens for queries and keys if they differ from ``x`` (encodings with
                 ``apply_to='qk'``).
+            attn_mask: (B or 1, heads or 1, L or 1, L) bool, True = may attend; or numbers that are
+                added to the logits.
 
         Returns:
             (B, L, embed_dims), with ``need_weights`` a pair (output, weights).
@@ -102,7 +104,8 @@ class MultiheadAttention(nn.Module):
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens, any_axes=True)
         check_x_qk(x, x_qk)
         return self._attend(self._project(x, x_qk, grid, key_padding_mask), grid,
-                            key_padding_mask=key_padding_mask, need_weights=need_weights)
+                            key_padding_mask=key_padding_mask, attn_mask=attn_mask,
+                            need_weights=need_weights)
 
     def _project(self, x: Tensor, x_qk: Tensor | None = None, grid: Grid | None = None,
                  padding: Tensor | None = None) -> tuple[Tensor, ...]:

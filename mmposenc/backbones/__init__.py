@@ -2,11 +2,12 @@
 from ..class_index import lazy_classes
 from .checkpoints import load_pretrained
 from .complexity import count_macs
+from .eomt import EoMT
 from .layers import LayerNorm2d
 from .pvt import PVT
 from .swin import Swin
 from .vit import DeiT, ViT
 
 _, __getattr__ = lazy_classes(__name__, 'openmmlab.mmpretrain.resnet')  # needs mmpretrain
-__all__ = ['CPResNet', 'DeiT', 'LayerNorm2d', 'PVT', 'Swin', 'ViT', 'count_macs',
+__all__ = ['CPResNet', 'DeiT', 'EoMT', 'LayerNorm2d', 'PVT', 'Swin', 'ViT', 'count_macs',
            'load_pretrained']

@@ -142,7 +142,7 @@ class ViT(Backbone):
             dims, heads, mlp_hidden_dims or int(dims * mlp_ratio), drop=shared.drop_rate,
             drop_path=rate, norm_eps=norm_eps, layer_scale_init_value=layer_scale_init_value,
             act='swiglu' if mlp == 'swiglu' else act, attn_norm=attn_norm, mlp_norm=mlp_norm,
-            qkv_bias=qkv_bias, num_prefix_tokens=prefix, grid_shape=grid,
+            qkv_bias=qkv_bias, num_prefix_tokens=self._num_prefix(index), grid_shape=grid,
             conv_projection=index in conv_projection, mask_window_padding=mask_window_padding,
             window_size=None if index in global_blocks else window_size,
             mlp_encodings=shared.mlp_encodings, **shared.attention)
@@ -260,14 +260,18 @@ class ViT(Backbone):
         prefix = [token.expand(tokens.shape[0], -1, -1) for token in self._prefix()]
         return torch.cat((*prefix, tokens), dim=1) if prefix else tokens, hw_shape
 
-    def _step(self, position: int, tokens: Tensor, hw_shape: Any, mask: Tensor | None
-              ) -> tuple[Tensor, Any, Tensor | None]:
+    def _num_prefix(self, block: int) -> int:
+        """Number of tokens before the patches in a block."""
+        return self.num_prefix_tokens
+
+    def _step(self, position: int, tokens: Tensor, hw_shape: Any, mask: Tensor | None,
+              attn_mask: Tensor | None = None) -> tuple[Tensor, Any, Tensor | None]:
         """Run a block, -1 for none, and the encodings after it; ``hw_shape`` is the grid, or the
-        row of images of several sizes."""
+        row of images of several sizes; ``attn_mask`` as in :class:`MultiheadAttention`."""
         if position >= 0:
-            tokens = self._run(position, tokens, hw_shape, mask)
+            tokens = self._run(position, tokens, hw_shape, mask, attn_mask)
         tokens, hw_shape, mask = self.pos_encodings(
-            tokens, hw_shape, position, num_prefix_tokens=self.num_prefix_tokens,
+            tokens, hw_shape, position, num_prefix_tokens=self._num_prefix(position),
             padding_mask=mask)
         return tokens if position >= 0 else self.norm_pre(tokens), hw_shape, mask
 
@@ -303,16 +307,17 @@ class ViT(Backbone):
         tokens = (self.cls_token, self.dist_token, self.register_tokens)
         return [token for token in tokens if token is not None]
 
-    def _run(self, index: int, tokens: Tensor, hw_shape: Any, mask: Tensor | None) -> Tensor:
+    def _run(self, index: int, tokens: Tensor, hw_shape: Any, mask: Tensor | None,
+             attn_mask: Tensor | None) -> Tensor:
         """Run block ``index``."""
+        prefix = self._num_prefix(index)
         x_qk = self.pos_encodings.query_key_tokens(
-            tokens, hw_shape, index - 1, num_prefix_tokens=self.num_prefix_tokens,
-            padding_mask=mask)
+            tokens, hw_shape, index - 1, num_prefix_tokens=prefix, padding_mask=mask)
         block = self.blocks[index]
         # Mask and counts are computed outside of compiled code, which would lose the stored image
         # sizes, and which takes very long to compile divisions by a window.
-        key_mask = None if mask is None else token_mask(mask, self.num_prefix_tokens)
-        args = (tokens, hw_shape, key_mask, x_qk, block_counts(block, hw_shape))
+        key_mask = None if mask is None else token_mask(mask, prefix)
+        args = (tokens, hw_shape, key_mask, x_qk, block_counts(block, hw_shape), attn_mask)
         with self._precision(index, tokens):
             return run_block(block, *args, recompute=self.with_cp and self.training)
 

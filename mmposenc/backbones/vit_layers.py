@@ -67,14 +67,18 @@ class ViTBlock(nn.Module):
         self.drop_path, self.mlp_drop_path = DropPath(drop_path), DropPath(drop_path)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int] | Row, key_mask: Tensor | None = None,
-                x_qk: Tensor | None = None, counts: Counts | None = None) -> Tensor:
+                x_qk: Tensor | None = None, counts: Counts | None = None,
+                attn_mask: Tensor | None = None) -> Tensor:
         """(B, L, C) -> (B, L, C). ``key_mask`` (B, L) is True for padding; ``x_qk`` replaces ``x``
-        for queries and keys; ``counts`` is the result of :func:`.layers.block_counts`."""
+        for queries and keys; ``counts`` is the result of :func:`.layers.block_counts`;
+        ``attn_mask`` as in :class:`MultiheadAttention`, not with windows."""
         normed_qk = None if x_qk is None else self.norm1(x_qk)
         if isinstance(hw_shape, Row):
             return self._forward_row(x, hw_shape, normed_qk)
-        counted = {} if counts is None else {'counts': counts}
-        out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk, **counted)
+        options: dict[str, Any] = {} if counts is None else {'counts': counts}
+        if attn_mask is not None:
+            options['attn_mask'] = attn_mask
+        out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk, **options)
         x = x + self.drop_path(self.ls1(out))
         mask = None
         if key_mask is not None and self.mlp.pos_encodings is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from . import beit, detr, eva, mm_vit, pvt, sam, swin, vit, vit_names
+from . import beit, detr, eomt, eva, mm_vit, pvt, sam, swin, vit, vit_names
 from .back import Family, back_to_timm
 from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
@@ -17,7 +17,7 @@ from .shapes import check_shapes
 
 #: By their names.
 SOURCES: dict[str, Source] = {source.name: source for each in (
-    pvt, vit, eva, vit_names, detr, beit, swin, sam, mm_vit) for source in each.SOURCES}
+    pvt, vit, eomt, eva, vit_names, detr, beit, swin, sam, mm_vit) for source in each.SOURCES}
 
 #: Classes of timm's models that this project's weights go back to, by the source that they come
 #: from; what has a mark of its own comes first.
@@ -86,7 +86,8 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
             DeiTClsHead, ``head.layers.*``), 'dinov2', 'huggingface-vit' (also DeiT and Dinov2),
             'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'eva' (DINOv3's
             release, Hugging Face's DINOv3, and timm's DINOv3, EVA-02, RoPE-ViT and Perception
-            Encoder), 'beit' and 'relpos' (timm's), 'naflex' (timm's
+            Encoder), 'eomt' (Hugging Face's, and
+            the release's of DINOv2), 'beit' and 'relpos' (timm's), 'naflex' (timm's
             NaFlexViT, of SigLIP 2 and C-RADIO too), 'sam' (also timm's,
             Hugging Face's, and ViTDet's), 'irpe-deit', 'pvt' (also PVT v2 and SegFormer), 'twins'
             (also timm's), 'timm-pvt-v2', 'huggingface-segformer', 'swin' (V1 and V2, also timm's

@@ -10,6 +10,7 @@ SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINO, DINOv2, DINOv3, 
 
 #: A name that only files of one source have, and the source: these decide, whatever else there is.
 _MARKS = (
+    (r'upscale_block\.block\.0\.conv1\.weight|network\.upscale\.0\.conv1\.weight', 'eomt'),
     # Files of FSDP hold blocks in chunks, as Twins does without a layer scale.
     (r'(teacher\.)?(backbone\.)?blocks\.\d+\.\d+\.ls1\.gamma', 'dinov2'),
     (r'(?:blocks\.\d+\.attn|rel_pos_bias)\.relative_position_bias_table', 'beit'),

@@ -32,7 +32,8 @@ _TIMM = {
 }
 #: Hugging Face's model types, and the archs, of which sizes choose one.
 _TYPES = {'dinov2': r'dinov2-\w+', 'dinov2_with_registers': r'dinov2-\w+-reg',
-          'dinov3_vit': r'dinov3-[\w-]+', 'siglip': r'siglip-\w+', 'clip': r'clip-\w+',
+          'dinov3_vit': r'dinov3-[\w-]+', 'eomt': r'dinov2-\w+-reg',
+          'eomt_dinov3': r'dinov3-[\w-]+', 'siglip': r'siglip-\w+', 'clip': r'clip-\w+',
           'vit': r'tiny|small|base|large', 'deit': r'tiny|small|base|large'}
 _ACTS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh': 'gelu_tanh'}
 #: Arguments that a repository gives timm's model, and ours (None: no part of the features). With
@@ -72,6 +73,24 @@ def vit_of(name: str) -> dict[str, Any]:
         options |= dict(class_token=True, pos_encoding=dict(
             type='mmposenc.LearnedPositionEmbedding', num_prefix_embeds=1))
     return {key: value for key, value in options.items() if defaults.get(key) != value}
+
+
+def eomt_of(name: str) -> dict[str, Any]:
+    """Arguments of EoMT for the weights of ``hf://owner/name``: those of its ViT, and where they
+    are an EoMT's those of its queries.
+
+    Raises:
+        ValueError, OSError: as :func:`vit_of`.
+    """
+    options, published = vit_of(name), config(name)
+    kind = published.get('model_type')
+    if kind in ('eomt', 'eomt_dinov3'):
+        options |= dict(
+            num_classes=len(published['id2label']), num_queries=published['num_queries'],
+            query_blocks=published['num_blocks'], num_upscales=published['num_upscale_blocks'])
+        if kind == 'eomt':
+            options['pos_encoding'] = dict(num_prefix_embeds=0)
+    return options
 
 
 def _of_timm(architecture: str, published: dict[str, Any]) -> dict[str, Any] | None:

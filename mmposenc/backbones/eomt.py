@@ -1,0 +1,272 @@
+"""EoMT: a plain vision transformer that segments by itself."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log2
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..functional.convolutions import pair
+from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
+from ..functional.masking import noted_extents, tokens_to_map, valid_extents
+from ..functional.tracing import is_exporting
+from .archs import takes_arch
+from .archs.from_repository import eomt_of
+from .layers import LayerNorm2d
+from .vit import ViT
+
+#: The logit of a mask beyond an image: no loss and no query sees anything there.
+_OUTSIDE = -100.0
+
+
+class EoMT(ViT):
+    """Encoder-only mask transformer (EoMT, Kerssies et al., CVPR 2025): learned queries join the
+    tokens of a plain vision transformer before its last blocks, and each becomes a class and a
+    mask. There is no adapter, no pixel decoder and no transformer decoder.
+
+    The queries are prefix tokens. Before each query block a mask is predicted, and a query attends
+    only to the patches inside its own (masked attention), with the probabilities of
+    ``predictor.mask_probs``. ``MaskAnnealingHook`` lowers them from 1 to 0 in training. At 0,
+    evaluation needs no mask and only the last prediction.
+
+    Args:
+        arch: as in :class:`ViT`; of weights named ``hf://tue-mps/...`` all sizes are read from the
+            repository if it is left out.
+        num_classes: number of classes, without that of no object.
+        num_queries: number of queries.
+        query_blocks: number of blocks that the queries take part in.
+        num_upscales: number of times that the sides of the last map are doubled before masks are
+            read from it; None: to a stride of 4 pixels for patches of 16, at least once.
+        shared: arguments of :class:`ViT` but ``pool``, ``out_indices``, ``final_norm`` and
+            ``neck_channels``. Registers and class tokens are those of the arch.
+
+    Raises:
+        ValueError: as ViT; numbers that are no positive ones, or more query blocks than blocks; an
+            encoding changes the grid or is shared by blocks with and without queries; query blocks
+            attend in windows; ``out_indices`` or ``neck_channels`` are given.
+
+    Differences from the releases: images of any size, whose padding may be masked; each block has
+    its own mask in evaluation too, where transformers keeps that of the block before for a block of
+    probability 0.
+    """
+
+    structure: Sequence[str] = (
+        *ViT.structure, 'num_classes', 'num_queries', 'query_blocks', 'num_upscales')
+    #: What a file of a pretrained transformer lacks.
+    may_be_new = r'(query|predictor)\..*'
+
+    @takes_arch(eomt_of)
+    def __init__(self, arch: str | None = None, *, num_classes: int, num_queries: int = 100,
+                 query_blocks: int = 4, num_upscales: int | None = None, **shared: Any) -> None:
+        for name in ('out_indices', 'neck_channels'):
+            if shared.get(name) is not None:
+                raise ValueError(f'{name}={shared[name]!r}: EoMT returns classes and masks; leave '
+                                 f'it out, or use ViT for maps')
+        layers, patch = shared['num_layers'], max(pair(shared.get('patch_size', 16)))
+        if num_upscales is None:
+            num_upscales = max(1, int(log2(patch)) - 2)
+        _check_sizes(layers, num_classes, num_queries, query_blocks, num_upscales)
+        # What the methods need that ViT builds its blocks and its output by.
+        self.num_classes, self.num_queries = num_classes, num_queries
+        self.query_blocks, self._num_upscales = range(layers - query_blocks, layers), num_upscales
+        _check_blocks(self.query_blocks, shared)
+        super().__init__(arch, **{**shared, 'pool': None, 'out_indices': None, 'final_norm': True,
+                                  'neck_channels': None})
+        self.pos_encodings.refuse(other_grid='the masks are of the whole image')
+
+    def _make_output(self, embed_dims: int, num_layers: int, *options: Any) -> None:
+        super()._make_output(embed_dims, num_layers, *options)
+        self.query = nn.Embedding(self.num_queries, embed_dims)
+        self.predictor = Predictor(embed_dims, self.num_classes, self._num_upscales,
+                                   len(self.query_blocks))
+
+    def reset_parameters(self) -> None:
+        """Initialise as :class:`ViT`; queries and predictor as in torch."""
+        super().reset_parameters()
+        for module in (self.query, *self.predictor.modules()):
+            if hasattr(module, 'reset_parameters'):
+                module.reset_parameters()
+
+    def _num_prefix(self, block: int) -> int:
+        return self.num_prefix_tokens + (self.num_queries if block in self.query_blocks else 0)
+
+    def forward(self, x: Tensor, img_shapes: ImgShapes | None = None  # type: ignore[override]
+                ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """Predict classes and masks.
+
+        Args:
+            x: images (B, in_channels, H, W), padded at the right and bottom.
+            img_shapes: as in :meth:`ViT.forward`.
+
+        Returns:
+            Logits of the classes, each (B, num_queries, num_classes + 1), the last for no object,
+            and logits of the masks, each (B, num_queries, H', W'), which cover the batch exactly:
+            one for ``patch_size / 2 ** num_upscales`` pixels, or one for each pixel if a side is no
+            multiple of the patches, which takes more memory. (In an exported program they cover
+            whole patches.) There is one of each before every block with masked attention, in
+            training before every query block, and one after the last block.
+
+        Raises:
+            ValueError: as ViT.
+        """
+        batch_hw = one_batch(x).shape[-2:]
+        shapes = get_img_shapes(x, img_shapes, self.mask_padding)
+        x, mask = mask_images(x, shapes, self.patch_size)
+        tokens, hw_shape = self._embed(x)
+        found: list[tuple[Tensor, Tensor]] = []
+        probs = self.predictor.probabilities()
+        for position in range(-1, len(self.blocks)):
+            attn_mask = None
+            if position == self.query_blocks.start:
+                queries = self.query.weight.expand(tokens.shape[0], -1, -1)
+                tokens = torch.cat((queries, tokens), dim=1)
+            if position in self.query_blocks:
+                prob = probs[position - self.query_blocks.start]
+                if self.training or prob > 0:
+                    found.append(self._predict(tokens, hw_shape, mask))
+                    attn_mask = self._attn_mask(found[-1][1], tokens, hw_shape, prob)
+            tokens, hw_shape, mask = self._step(position, tokens, hw_shape, mask, attn_mask)
+        found.append(self._predict(tokens, hw_shape, mask))
+        classes, masks = zip(*found, strict=True)
+        return classes, tuple(self._cover(each, mask, batch_hw) for each in masks)
+
+    def _predict(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None
+                 ) -> tuple[Tensor, Tensor]:
+        assert self.norm is not None
+        normed = self.norm(tokens)
+        cells = normed[:, self._num_prefix(self.query_blocks.start):].contiguous()
+        return self.predictor(normed[:, :self.num_queries], tokens_to_map(cells, hw_shape), mask)
+
+    def _attn_mask(self, masks: Tensor, tokens: Tensor, hw_shape: tuple[int, int], prob: float
+                   ) -> Tensor | None:
+        """Pairs (B, 1, L, L) that may attend: all but those of a query and a patch outside of its
+        mask; of a query that is drawn with 1 - ``prob``, all."""
+        if prob <= 0:
+            return None
+        inside = F.interpolate(masks.detach(), hw_shape, mode='bilinear').flatten(2) > 0
+        if prob < 1:
+            is_open = torch.rand(*inside.shape[:2], device=inside.device) > prob
+            inside = inside | is_open[..., None]
+        batch, count = tokens.shape[:2]
+        pairs = torch.ones(batch, count, count, dtype=torch.bool, device=tokens.device)
+        pairs[:, :self.num_queries, self._num_prefix(self.query_blocks.start):] = inside
+        return pairs[:, None]
+
+    def _cover(self, masks: Tensor, mask: Tensor | None, batch_hw: Sequence[int]) -> Tensor:
+        """Masks of the patches of the largest image as those of the batch (B, num_queries, H', W').
+
+        Beyond an image its last cells are there once more, so that masks that are enlarged are
+        those of the image alone, and then nothing is inside.
+        """
+        if is_exporting():
+            return masks
+        sides, times = pair(self.patch_size), 2 ** len(self.predictor.upscale)
+        grid = self.patch_embed.out_hw_shape(batch_hw)
+        height, width = grid[0] * times, grid[1] * times
+        if mask is not None or masks.shape[-2:] != (height, width):
+            shown = masks.shape[-2] // times, masks.shape[-1] // times
+            extents = [shown] * len(masks) if mask is None else (
+                noted_extents(mask) or valid_extents(mask))
+            parts = []
+            for image, (rows, cols) in zip(masks, extents, strict=True):
+                part = F.pad(image[:, :rows * times, :cols * times], (0, 1, 0, 1), mode='replicate')
+                parts.append(F.pad(part, (0, width - part.shape[-1], 0, height - part.shape[-2]),
+                                   value=_OUTSIDE))
+            masks = torch.stack(parts)
+        if all(side % cell == 0 for side, cell in zip(batch_hw, sides, strict=True)):
+            return masks
+        pixels = [cells * side for cells, side in zip(grid, sides, strict=True)]
+        masks = F.interpolate(masks, pixels, mode='bilinear')
+        return masks[..., :batch_hw[0], :batch_hw[1]]
+
+
+class Predictor(nn.Module):
+    """A class and a mask of each query.
+
+    Args:
+        embed_dims: channels of queries and cells.
+        num_classes: classes without that of no object.
+        num_upscales: number of times that the sides of the map are doubled.
+        query_blocks: number of probabilities of masked attention.
+
+    The buffer ``mask_probs`` (query_blocks,) holds the probability that a query attends to the
+    patches in its mask alone, by block.
+    """
+
+    mask_probs: Tensor
+
+    def __init__(self, embed_dims: int, num_classes: int, num_upscales: int, query_blocks: int
+                 ) -> None:
+        super().__init__()
+        self.class_head = nn.Linear(embed_dims, num_classes + 1)
+        self.mask_head = nn.Sequential(
+            nn.Linear(embed_dims, embed_dims), nn.GELU(), nn.Linear(embed_dims, embed_dims),
+            nn.GELU(), nn.Linear(embed_dims, embed_dims))
+        self.upscale = nn.ModuleList(Upscale(embed_dims) for _ in range(num_upscales))
+        self.register_buffer('mask_probs', torch.ones(query_blocks))
+
+    def probabilities(self) -> list[float]:
+        """``mask_probs`` as numbers. An exported program, whose graph is the same for all, has no
+        masked attention."""
+        if is_exporting() or self.mask_probs.is_meta:
+            return [0.0 if is_exporting() else 1.0] * len(self.mask_probs)
+        return self.mask_probs.tolist()
+
+    def forward(self, queries: Tensor, cells: Tensor, padding_mask: Tensor | None = None
+                ) -> tuple[Tensor, Tensor]:
+        """Queries (B, Q, C) and a map (B, C, H, W), of which padding (B, H, W) is left out ->
+        (B, Q, num_classes + 1) and (B, Q, H', W')."""
+        for upscale in self.upscale:
+            if padding_mask is not None:
+                padding_mask = padding_mask.repeat_interleave(2, 1).repeat_interleave(2, 2)
+            cells = upscale(cells, padding_mask)
+        masks = torch.einsum('bqc,bchw->bqhw', self.mask_head(queries), cells)
+        return self.class_head(queries), masks
+
+
+class Upscale(nn.Module):
+    """A map of twice the height and width: a transposed convolution, GELU, a depthwise convolution
+    and a norm of the channels.
+
+    Args:
+        embed_dims: channels.
+    """
+
+    def __init__(self, embed_dims: int) -> None:
+        super().__init__()
+        self.conv1 = nn.ConvTranspose2d(embed_dims, embed_dims, 2, stride=2)
+        self.conv2 = nn.Conv2d(embed_dims, embed_dims, 3, padding=1, groups=embed_dims, bias=False)
+        self.norm = LayerNorm2d(embed_dims, eps=1e-6)
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """(B, C, H, W) -> (B, C, 2 H, 2 W); the padding mask is that of the output."""
+        x = F.gelu(self.conv1(x))
+        if padding_mask is not None:
+            x = x.masked_fill(padding_mask[:, None], 0.0)
+        return self.norm(self.conv2(x))
+
+
+def _check_sizes(layers: int, num_classes: int, num_queries: int, query_blocks: int,
+                 num_upscales: int) -> None:
+    for name, value in (('num_classes', num_classes), ('num_queries', num_queries)):
+        if value < 1:
+            raise ValueError(f'{name}={value} must be at least 1')
+    if not 1 <= query_blocks <= layers:
+        raise ValueError(f'query_blocks={query_blocks} must be from 1 to num_layers={layers}')
+    if num_upscales < 0:
+        raise ValueError(f'num_upscales={num_upscales} must be at least 0, or None')
+
+
+def _check_blocks(query_blocks: range, shared: dict[str, Any]) -> None:
+    """Raise ValueError for arguments of ViT that blocks with queries cannot have."""
+    sharing, window = shared.get('rel_pos_sharing', 'layer'), shared.get('window_size')
+    if sharing != 'layer' and query_blocks.start:
+        raise ValueError(f"rel_pos_sharing={sharing!r}: the last {len(query_blocks)} blocks have "
+                         f"other prefix tokens, the queries; use rel_pos_sharing='layer'")
+    if window is not None and not set(query_blocks) <= set(shared.get('global_blocks', ())):
+        raise ValueError(f'window_size={window!r}: queries attend to the whole image, so '
+                         f'global_blocks={tuple(shared.get("global_blocks", ()))} must contain '
+                         f'{tuple(query_blocks)}')

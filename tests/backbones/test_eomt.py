@@ -1,0 +1,163 @@
+"""EoMT: equal to both releases, masks that cover images of any size, and refusals."""
+import pytest
+import torch
+from helpers.golden_files import assert_released, load_golden
+
+from mmposenc.backbones import EoMT, ViT, load_pretrained
+from mmposenc.checkpoint import convert
+
+SIZES = dict(embed_dims=16, num_layers=3, num_heads=2, patch_size=8, img_size=32, class_token=True,
+             register_tokens=2, mlp_ratio=2, layer_scale_init_value=1.0, num_classes=3,
+             num_queries=5, query_blocks=2)
+TABLE = dict(type='mmposenc.LearnedPositionEmbedding', num_prefix_embeds=0)
+ROTARY = dict(qkv_bias='qv', rel_pos_encoding=dict(
+    type='mmposenc.RotaryEmbedding2D', axes='yx', planes='halves', normalize='separate'))
+#: By the golden: options, and what stands before the results of each release.
+RELEASES = {'eomt_dinov2': (dict(pos_encoding=TABLE), ''), 'eomt_dinov3': (ROTARY, ''),
+            'eomt_dinov3/tue': (ROTARY, 'tue.'), 'eomt_timm': (dict(pos_encoding=TABLE), '')}
+PROBS = dict(masked=[1.0, 1.0], mixed=[0.25, 0.75], plain=[0.0, 0.0])
+
+
+@pytest.mark.parametrize('case', PROBS)
+@pytest.mark.parametrize('stem', RELEASES)
+def test_equal_to_the_releases(stem, case):
+    options, release = RELEASES[stem]
+    params, arrays = load_golden(stem.partition('/')[0])
+    model = EoMT(**SIZES, **options).eval()
+    load_pretrained(model, params)
+    model.predictor.mask_probs.copy_(torch.tensor(PROBS[case]))
+    torch.manual_seed(3)  # which queries attend to all patches
+    classes, masks = model(arrays['x'])
+    assert len(classes) == len(masks) == (1 if case == 'plain' else 3)
+    for level in range(len(masks)):
+        key = 2 if case == 'plain' else level
+        assert_released(masks[level], arrays[f'{release}{case}.mask.{key}'])
+        assert_released(classes[level], arrays[f'{release}{case}.class.{key}'])
+
+
+def tiny(**options):
+    torch.manual_seed(0)
+    return EoMT(**{**SIZES, **options}).double()
+
+
+def images(*shape):
+    torch.manual_seed(1)
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+ENCODINGS = {
+    'table': dict(pos_encoding=TABLE), 'peg': dict(pos_encoding=dict(type='mmposenc.PEG'),
+                                                   positions='every'),
+    'mlp': dict(pos_encoding=dict(type='mmposenc.ConvMLP')), 'rotary': ROTARY,
+    'irpe': dict(rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='qkv')),
+    'bias': dict(rel_pos_encoding=dict(type='mmposenc.RelativePositionBias'), img_size=64),
+    'alibi': dict(rel_pos_encoding=dict(type='mmposenc.ALiBi2D')),
+    'cvt': dict(conv_projection=(0, 2))}
+
+
+@pytest.mark.parametrize('batch_hw', [(48, 40), (46, 36)])
+@pytest.mark.parametrize('name', ENCODINGS)
+def test_padding_is_not_seen(name, batch_hw):
+    """Of any encoding, with masked attention, what an image of a batch gets is that of the image
+    alone: its classes, and its masks enlarged to its pixels; nothing is inside beyond it."""
+    model = tiny(**ENCODINGS[name], mask_padding=True).eval()
+    sizes, batch = [(40, 28), (17, 36)], torch.full((2, 3, *batch_hw), 3.0, dtype=torch.float64)
+    for image, (height, width) in zip(batch, sizes, strict=True):
+        image[:, :height, :width] = images(3, height, width)
+    classes, masks = model(batch, sizes)
+    whole = batch_hw == (48, 40)
+    assert masks[-1].shape == (2, 5, *((12, 10) if whole else batch_hw))
+    large = enlarged(masks[-1], batch_hw)
+    for index, (height, width) in enumerate(sizes):
+        alone = model(batch[index:index + 1, :, :height, :width])
+        torch.testing.assert_close([each[index] for each in classes],
+                                   [each[0] for each in alone[0]])
+        own = enlarged(alone[1][-1], (height, width))[0]
+        torch.testing.assert_close(large[index, :, :height, :width], own)
+        assert (large[index, :, height + 12:] < -50).all()
+
+
+def enlarged(masks, size):
+    return torch.nn.functional.interpolate(masks, size, mode='bilinear')
+
+
+@pytest.mark.parametrize('name', ENCODINGS)
+def test_every_parameter_has_a_gradient(name):
+    model = tiny(**ENCODINGS[name], mask_padding=True).train()
+    classes, masks = model(images(2, 3, 32, 40), [(32, 40), (24, 32)])
+    sum(each.sin().sum() for each in (*classes, *masks)).backward()
+    without = [key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert not without
+
+
+def test_masked_queries_attend_to_their_patches_alone():
+    """A change of one patch reaches a query in its last block only through other tokens: of a model
+    with one query block and zero values there, not at all unless the patch is in its mask."""
+    model = tiny(query_blocks=1).eval()
+    x = images(1, 3, 32, 32)
+    with torch.no_grad():
+        model.blocks[2].attn.qkv.weight[16:32] = 0.0  # all keys alike: a mean over what is allowed
+        model.blocks[2].attn.qkv.bias[16:32] = 0.0
+    taken = []
+    hook = model.blocks[2].attn.register_forward_pre_hook(
+        lambda module, args, kwargs: taken.append((args[0], kwargs['attn_mask'])), with_kwargs=True)
+    attended = []
+    also = model.blocks[2].attn.register_forward_hook(lambda *args: attended.append(args[2]))
+    _, masks = model(x)
+    hook.remove(), also.remove()
+    (tokens, pairs), attn = taken[0], model.blocks[2].attn
+    inside = enlarged(masks[0], (4, 4)).flatten(1)[0].view(5, 16) > 0
+    values = attn.qkv(tokens[0])[:, 32:]
+    for query in range(5):
+        allowed = torch.cat((torch.ones(8, dtype=torch.bool), inside[query]))
+        assert torch.equal(pairs[0, 0, query], allowed)
+        torch.testing.assert_close(attended[0][0, query], attn.proj(values[allowed].mean(0)))
+    assert pairs[0, 0, 5:].all() and not pairs.all()
+
+
+@pytest.mark.parametrize('options, message', [
+    (dict(num_classes=0), 'num_classes=0'), (dict(num_queries=0), 'num_queries=0'),
+    (dict(query_blocks=4), 'query_blocks=4 must be from 1 to num_layers=3'),
+    (dict(num_upscales=-1), 'num_upscales=-1'), (dict(out_indices=(1,)), r'out_indices=\(1,\)'),
+    (dict(neck_channels=8), 'neck_channels=8'),
+    (dict(rel_pos_sharing='all'), "rel_pos_sharing='all'.*'layer'"),
+    (dict(window_size=2, global_blocks=(1,)), r'global_blocks=\(1,\) must contain \(1, 2\)'),
+    (dict(pos_encoding=dict(type='mmposenc.PEG', padding='none')), 'changes the grid')])
+def test_refusals(options, message):
+    with pytest.raises(ValueError, match=message):
+        tiny(**options)
+
+
+def test_a_file_of_the_transformer_alone_leaves_queries_new(caplog):
+    """Frozen blocks, layer depths and a file of ViT: queries and predictor are the head."""
+    whole = tiny(frozen_stages=1)
+    vit = ViT(**{name: value for name, value in SIZES.items()
+                 if name not in ('num_classes', 'num_queries', 'query_blocks')}).double()
+    before = whole.query.weight.clone()
+    load_pretrained(whole, vit.state_dict())
+    assert torch.equal(whole.query.weight, before)
+    assert torch.equal(whole.blocks[2].attn.qkv.weight, vit.blocks[2].attn.qkv.weight)
+    assert whole.get_layer_depth('backbone.query.weight') == (4, 5)
+    assert whole.get_layer_depth('backbone.predictor.mask_head.0.weight') == (4, 5)
+    frozen = {name.split('.')[0] for name, p in whole.named_parameters() if not p.requires_grad}
+    assert frozen == {'cls_token', 'register_tokens', 'patch_embed', 'blocks'}
+
+
+def test_files_of_the_release_are_differences_with_dinov3():
+    state = {'network.upscale.0.conv1.weight': torch.zeros(1),
+             'network.encoder.backbone.patch_embed.cls_token': torch.zeros(1)}
+    with pytest.raises(ValueError, match='differences to those of DINOv3'):
+        convert(state, 'eomt')
+
+
+def test_arguments_of_a_repository(monkeypatch):
+    published = dict(model_type='eomt', hidden_size=384, num_hidden_layers=12, patch_size=16,
+                     num_attention_heads=6, image_size=640, id2label={'0': 'a', '1': 'b'},
+                     layer_norm_eps=1e-6, hidden_act='gelu', num_queries=200, num_blocks=3,
+                     num_upscale_blocks=2)
+    monkeypatch.setattr('mmposenc.backbones.archs.from_repository.config', lambda name: published)
+    model = EoMT(init_cfg=dict(type='Pretrained', checkpoint='hf://tue-mps/any'))
+    assert (model.num_classes, model.num_queries, model.query_blocks) == (2, 200, range(9, 12))
+    table, = model.pos_encodings.encodings(-1)
+    assert table.pos_embed.shape == (1, 40 * 40, 384)
+    assert len(model.predictor.upscale) == 2 and model.register_tokens.shape[1] == 4
