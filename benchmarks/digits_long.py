@@ -33,6 +33,7 @@ from torch.nn import functional as F
 from mmposenc import engine
 from mmposenc.engine.variants.applying import apply
 from mmposenc.engine.variants.encodings import Entry, read_entries
+from mmposenc.engine.variants.parsed import parse
 from mmposenc.lab.compare.page.results import environment
 
 CONFIG = 'configs/classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
@@ -78,7 +79,7 @@ def train(entry: Entry, seed: int, args: argparse.Namespace, data: Any) -> dict[
     """One run: trained by the config's optimizer and schedule, tested at all sizes at the end."""
     cfg = engine.load_config(CONFIG)
     cfg.model.backbone.patch_size = args.patch
-    cfg = apply(cfg, entry)
+    cfg = apply(parse(cfg), entry)
     cfg.optim_wrapper.optimizer.update(lr=args.lr, fused=True)
     set_random_seed(seed)
     init_default_scope('mmpretrain')

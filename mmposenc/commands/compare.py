@@ -20,8 +20,14 @@ from typing import Any
 from ..terminal.messages import Parser, in_a_line, reported
 from ..terminal.options import COUNT, INDEX, SEED, SIDE, add_config, number_between
 
-#: A factor above 0.
-size_of = number_between(0, 100, 'above 0, such as 1.5')
+#: A number above 0.
+number = number_between(0, 100, 'above 0, such as 1.5')
+
+
+def size_of(word: str) -> float | tuple[int, int]:
+    """A factor above 0, or a height and a width in pixels as in '192x256'."""
+    height, x, width = word.partition('x')
+    return (SIDE(height), SIDE(width)) if x else number(word)
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -44,9 +50,10 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     what.add_argument('--seeds', type=COUNT, metavar='N', help='seeds 0 .. N-1; default 3')
     what.add_argument('--seed-list', type=SEED, nargs='+', metavar='SEED',
                       help='these seeds')
-    what.add_argument('--sizes', type=size_of, nargs='+', metavar='FACTOR', default=[],
-                      help='test at these multiples of the training size; default 1')
-    what.add_argument('--margin', type=size_of, metavar='POINTS',
+    what.add_argument('--sizes', type=size_of, nargs='+', metavar='SIZE', default=[],
+                      help='test at these multiples of the training size, or at HEIGHTxWIDTH in '
+                      'pixels; default 1')
+    what.add_argument('--margin', type=number, metavar='POINTS',
                       help='smaller differences count as equal; default 1')
     long = parser.add_mutually_exclusive_group()
     long.add_argument('--epochs', type=COUNT, metavar='N', help='number of epochs instead of that '
@@ -105,6 +112,8 @@ def main(argv: list[str] | None = None) -> None:
 
 def run(args: argparse.Namespace, command: str) -> int:
     """Plan and run the study; returns the exit status."""
+    from ..engine.config.options import read_config
+    from ..engine.variants.encodings import read_entries
     from ..lab.compare.running import planning
     from ..lab.compare.running.extras import time_models
     from ..lab.compare.study.study import read_study
@@ -112,9 +121,11 @@ def run(args: argparse.Namespace, command: str) -> int:
     if args.report_only:
         return finish(read_study(planning.folder_of(args)))
     workers = planning.workers_of(args)
-    study, cfg = planning.plan(args, command)
+    cfg = None if args.config is None else read_config(args)
+    entries = read_entries(args.encodings) if args.encodings else []
+    study = planning.plan(args, cfg, entries, command)
     if args.dry_run:
-        print(planning.listing(study, cfg))
+        print(planning.listing(study))
         return 0
     print(planning.headline(study), flush=True)
     carry_out(study, workers)

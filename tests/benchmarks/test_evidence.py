@@ -114,8 +114,9 @@ def test_questions_name_encodings_that_there_are(entries):
 @pytest.mark.parametrize('step', [pytest.param(1, marks=pytest.mark.slow), 8])
 def test_entries_of_studies_fit_the_smallest_grid(entries, step):
     pytest.importorskip('mmpretrain')
+    from helpers.variants import check_fits
+
     from mmposenc import engine
-    from mmposenc.engine.variants.applying import check_fits
     cfg = engine.load_config(
         str(ROOT / 'configs/classification/small/deit-micro-none_1xb32-40e_mnist5k.py'))
     for entry in entries[::step]:

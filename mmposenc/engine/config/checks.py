@@ -31,7 +31,8 @@ _DICTS = ('default_hooks', 'randomness', 'visualizer', 'train_dataloader.dataset
 _LEAST = {'train_cfg.max_epochs': 1, 'train_cfg.max_iters': 1, 'train_cfg.val_interval': 1}
 
 #: mmdet's heads of object queries that take the best ``max_per_img`` of all predictions.
-_QUERY_HEADS = ('DETRHead', 'ConditionalDETRHead', 'DABDETRHead', 'DeformableDETRHead', 'DINOHead')
+_QUERY_HEADS = ('DETRHead', 'ConditionalDETRHead', 'DABDETRHead', 'DeformableDETRHead', 'DINOHead',
+                'DDQDETRHead')
 
 
 def check_files(cfg: Config, phases: tuple[str, ...]) -> None:

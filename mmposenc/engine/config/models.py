@@ -43,16 +43,21 @@ def device_of(name: str | None) -> torch.device:
     return device
 
 
-def build_model(cfg: Config) -> nn.Module:
+def build_model(cfg: Config, *, check: bool = True) -> nn.Module:
     """The model of a config as a runner builds it: with its data preprocessor, and without the
     weights of its init_cfg.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain.
+        check: whether to check classes and arguments first; a caller who has done so says False.
 
     Raises:
         ValueError: the config's default_scope is no library's, or a class or an argument of the
             model is not known.
     """
     init_default_scope(scope_of(cfg))
-    check_arguments(cfg)
+    if check:
+        check_arguments(cfg)
     model = copy.deepcopy(cfg.model)  # classes of mmdet write into what they are built from
     if cfg.get('data_preprocessor') is not None:
         model.setdefault('data_preprocessor', copy.deepcopy(cfg.data_preprocessor))
@@ -69,7 +74,8 @@ def build_to_predict(cfg: Config) -> nn.Module:
     return model
 
 
-def build_bare(cfg: Config, device: str = 'cpu', *, seed: int = 0) -> nn.Module:
+def build_bare(cfg: Config, device: str = 'cpu', *, seed: int = 0, check: bool = True
+               ) -> nn.Module:
     """The model of a config for inference, as training from scratch starts with it, and without
     the teacher of a distillation.
 
@@ -78,12 +84,13 @@ def build_bare(cfg: Config, device: str = 'cpu', *, seed: int = 0) -> nn.Module:
         device: 'meta' is without numbers.
         seed: of the random weights, the same each time: they may choose what is computed. The
             state of torch's generator stays.
+        check: as in :func:`build_model`.
     """
     cfg = copy.deepcopy(cfg)
     cfg.model.pop('teacher', None)
     with torch.random.fork_rng(devices=[]), torch.device(device):
         torch.manual_seed(seed)
-        model = build_model(cfg).eval()
+        model = build_model(cfg, check=check).eval()
         if device != 'meta':  # which holds no numbers
             for module in model.modules():
                 if getattr(module, 'init_cfg', None):

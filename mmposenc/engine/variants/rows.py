@@ -5,18 +5,16 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
-from mmengine.config import Config
-
 from mmposenc.backbones.base import Backbone
 from mmposenc.backbones.swin import Swin
 from mmposenc.catalog import papers
+from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.engine.config.config import load_config
 from mmposenc.engine.config.nodes import listed
-from mmposenc.engine.config.testing import scope_of
 from mmposenc.openmmlab.mmdet.detr.positions import NAMED
 from mmposenc.signatures import parameters_of
 
-from .insertion import Insertion, build_backbone, find_insertion
+from .parsed import ParsedConfig, build_backbone, parse
 
 #: How a word of ``--encodings`` that names a table or a row begins.
 PREFIX = 'paper::'
@@ -30,60 +28,59 @@ class Encodings(NamedTuple):
     """What a model knows positions by: configs of both contracts, where they stand, and, by dotted
     keys, what else of it an entry can say."""
 
-    tokens: list[dict[str, Any]]
-    relative: list[dict[str, Any]]
-    positions: Any = None
+    tokens: list[ConfigType]
+    relative: list[ConfigType]
+    positions: str | list[int] | None = None
     sharing: str = 'layer'
-    settings: dict[str, Any] = {}
+    settings: ConfigType = {}
 
 
-def encodings_of(cfg: Config) -> Encodings:
+def encodings_of(parsed: ParsedConfig) -> Encodings:
     """The encodings of a config's model, for models of any size.
 
     Raises:
-        ValueError: nothing of the model takes encodings, or it differs in something that is none.
+        ValueError: the model differs in something that is no encoding.
     """
-    insertion = find_insertion(cfg)
+    insertion = parsed.insertion
     for key, value in insertion.options.items():
         if key in getattr(insertion.cls, 'structure', ()):
             raise ValueError(f'{".".join(insertion.path)}.{key}={value!r} is no encoding')
-    found = own_encodings(cfg, insertion)
-    return found._replace(tokens=[_of_any_size(each) for each in found.tokens],
-                          relative=[_of_any_size(each) for each in found.relative])
+    encodings = own_encodings(parsed)
+    return encodings._replace(tokens=[_of_any_size(each) for each in encodings.tokens],
+                              relative=[_of_any_size(each) for each in encodings.relative])
 
 
-def own_encodings(cfg: Config, insertion: Insertion) -> Encodings:
+def own_encodings(parsed: ParsedConfig) -> Encodings:
     """The encodings of a config's model as they stand in it: those that it names, defaults, and
-    what an ``arch`` brings.
-
-    Args:
-        cfg: the config.
-        insertion: of its model.
-    """
-    if insertion.kind == 'pool':
+    what an ``arch`` brings."""
+    kind, options = parsed.insertion.kind, parsed.insertion.options
+    if kind == 'pool':
         from mmposenc.openmmlab.mmpretrain.resnet import CONTEXT_POOL
-        pool = insertion.options.get('context_pool', CONTEXT_POOL)
+        pool = options.get('context_pool', CONTEXT_POOL)
         return Encodings([pool] if pool else [], [])
-    found = (_of_encoder(cfg, insertion.options) if insertion.kind == 'encoder'
-             else _of_backbone(cfg, insertion))
-    positions = list(found.positions) if isinstance(found.positions, tuple) else found.positions
-    return found._replace(positions=positions)
+    encodings = _of_encoder(parsed) if kind == 'encoder' else _of_backbone(parsed)
+    positions = encodings.positions
+    return encodings._replace(positions=list(positions) if isinstance(positions, tuple)
+                              else positions)
 
 
-def _of_backbone(cfg: Config, insertion: Insertion) -> Encodings:
+def _of_backbone(parsed: ParsedConfig) -> Encodings:
+    insertion = parsed.insertion
+    assert insertion.cls is not None
     options = {name: insertion.options.get(name, each.default)
                for name, each in parameters_of(insertion.cls).items()}
     settings = {}
     if issubclass(insertion.cls, Backbone):
-        built = build_backbone(cfg)
+        built: Any = build_backbone(parsed.scope, {**insertion.options, 'type': insertion.type})
         options |= built.encoding_configs
-        if not issubclass(insertion.cls, Swin) and scope_of(cfg) == 'mmpretrain':
+        if not issubclass(insertion.cls, Swin) and parsed.scope == 'mmpretrain':
             settings[_POOL] = built.pool  # others have no choice
     return Encodings(listed(options['pos_encoding']), listed(options['rel_pos_encoding']),
                      options['positions'], options['rel_pos_sharing'], settings)
 
 
-def _of_encoder(cfg: Config, options: dict[str, Any]) -> Encodings:
+def _of_encoder(parsed: ParsedConfig) -> Encodings:
+    options = parsed.insertion.options
     absolute = options.get('encoder_pos', None if 'pos_encoding' in options else 'sine')
     tokens, positions = listed(options.get('pos_encoding') or []), options.get('positions')
     if absolute is not None:
@@ -95,13 +92,13 @@ def _of_encoder(cfg: Config, options: dict[str, Any]) -> Encodings:
         tokens.insert(0, NAMED[absolute] if isinstance(absolute, str) else absolute)
     attention = (options.get('layer_cfg') or {}).get('self_attn_cfg') or {}
     relative = options.get('rel_pos_encoding') or attention.get('rel_pos_encoding')
-    key_pos = (cfg.model.get('decoder') or {}).get('key_pos', 'sine')
+    key_pos = (parsed.cfg.model.get('decoder') or {}).get('key_pos', 'sine')
     return Encodings(tokens, [relative] if relative else [], positions,
                      options.get('rel_pos_sharing', 'layer'),
                      {'model.decoder.key_pos': key_pos} if key_pos != 'sine' else {})
 
 
-def _of_any_size(encoding: dict[str, Any]) -> dict[str, Any]:
+def _of_any_size(encoding: ReadOnlyConfig) -> ConfigType:
     return {key: list(value) if isinstance(value, tuple) else value
             for key, value in encoding.items() if key not in _FILLED_IN}
 
@@ -110,7 +107,7 @@ def _of_any_size(encoding: dict[str, Any]) -> dict[str, Any]:
 def _of_model(name: str) -> Encodings | str:
     """The encodings of a model of the tables; as a text why an entry cannot say them."""
     try:
-        return encodings_of(load_config(str(papers.config_of(name))))
+        return encodings_of(parse(load_config(str(papers.config_of(name)))))
     except ValueError as error:
         return str(error).partition('. ')[0]
 
@@ -127,31 +124,32 @@ def rows_of(word: str) -> tuple[list[tuple[str, str, Encodings]], dict[int, str]
     Raises:
         ValueError: there is no such table or row, or the one row is left out.
     """
-    place = word.removeprefix(PREFIX)
-    one = place not in papers.tables() and place.rpartition('/')[0] in papers.tables()
+    table = word.removeprefix(PREFIX)
+    one = table not in papers.tables() and table.rpartition('/')[0] in papers.tables()
     if one:
-        papers.row(place)
-        place = place.rpartition('/')[0]
-    found: dict[int, tuple[str, str, Encodings]] = {}
+        papers.row(table)
+        table = table.rpartition('/')[0]
+    rows: dict[int, tuple[str, str, Encodings]] = {}
     left_out: dict[int, str] = {}
-    for number, row in enumerate(papers.table(place).rows, 1):
-        read = _of_model(row.model) if row.model else f'{row.not_here}'
-        if isinstance(read, str):
-            left_out[number] = read
+    for number, row in enumerate(papers.table(table).rows, 1):
+        encodings = _of_model(row.model) if row.model else f'{row.not_here}'
+        if isinstance(encodings, str):
+            left_out[number] = encodings
         else:
-            found[number] = (f'{PREFIX}{place}/{number}', f'{row.name} (row {number})', read)
-    pools = {read.settings[_POOL] for _, _, read in found.values() if _POOL in read.settings}
-    for number, (name, label, read) in found.items():
+            rows[number] = (f'{PREFIX}{table}/{number}', f'{row.name} (row {number})', encodings)
+    pools = {encodings.settings[_POOL] for _, _, encodings in rows.values()
+             if _POOL in encodings.settings}
+    for number, (name, label, encodings) in rows.items():
         # Where rows differ in it, those without a choice average.
-        settings = {_POOL: 'gap', **read.settings} if len(pools) > 1 else {
-            key: value for key, value in read.settings.items() if key != _POOL}
-        found[number] = (name, label, read._replace(settings=settings))
+        settings = {_POOL: 'gap', **encodings.settings} if len(pools) > 1 else {
+            key: value for key, value in encodings.settings.items() if key != _POOL}
+        rows[number] = (name, label, encodings._replace(settings=settings))
     if not one:
-        return list(found.values()), left_out
+        return list(rows.values()), left_out
     number = int(word.rpartition('/')[2])
     if number in left_out:
         raise ValueError(f'--encodings {word}: {left_out[number]}')
-    return [found[number]], {}
+    return [rows[number]], {}
 
 
 def said(left_out: dict[int, str]) -> Iterable[str]:
@@ -160,5 +158,5 @@ def said(left_out: dict[int, str]) -> Iterable[str]:
     for number, reason in sorted(left_out.items()):
         reasons.setdefault(reason, []).append(number)
     for reason, numbers in reasons.items():
-        rows = ', '.join(map(str, numbers))
-        yield f'row{"s" * (len(numbers) > 1)} {rows} left out: {reason}'
+        rows = 'row' if len(numbers) == 1 else 'rows'
+        yield f'{rows} {", ".join(map(str, numbers))} left out: {reason}'

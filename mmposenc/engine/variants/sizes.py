@@ -16,9 +16,10 @@ from mmposenc.engine.config.nodes import (
     tested_size,
     with_pipelines,
 )
+from mmposenc.engine.config.testing import scope_of
 from mmposenc.functional.convolutions import pair
 
-from .insertion import build_backbone, class_and_arguments
+from .parsed import ParsedConfig, backbone_arguments, build_backbone
 
 #: Arguments of a step of a test that are pixels, or a factor.
 _PIXELS = ('scale', 'crop_size', 'size', 'max_size', 'width', 'height', 'img_scale', 'scales',
@@ -60,6 +61,30 @@ def resized(cfg: Config, factor: float) -> Config:
     return changed
 
 
+def size_at(parsed: ParsedConfig, factor: float) -> Size | None:
+    """(H, W) of the images of a test at a factor of its size; None where they keep their own."""
+    return parsed.tested_size if factor == 1 else tested_size(resized(parsed.cfg, factor))
+
+
+def factor_of(parsed: ParsedConfig, size: float | Size) -> float:
+    """The factor that makes images of a test as large as a size in pixels; a factor stays.
+
+    Raises:
+        ValueError: the images have several sizes, or another ratio of the sides.
+    """
+    if isinstance(size, (int, float)):
+        return size
+    whole = parsed.tested_size
+    if whole is None:
+        raise ValueError(f'--sizes {_text(size)}: the images of the test have several sizes; give '
+                         'multiples of them, such as 1.5')
+    factor = size[0] / whole[0]
+    if (width := round(whole[1] * factor)) != size[1]:
+        raise ValueError(f'--sizes {_text(size)}: the sides must be in the ratio of the test, '
+                         f'{_text(whole)}; {size[0]}x{width} would do')
+    return factor
+
+
 def check_sizes(cfg: Config, factors: Sequence[float]) -> None:
     """Looks whether a test can be run at other sizes.
 
@@ -73,29 +98,30 @@ def check_sizes(cfg: Config, factors: Sequence[float]) -> None:
     """
     multiple, size = needed_multiple(cfg), tested_size(cfg)
     for factor in factors:
-        found = tested_size(resized(cfg, factor))
-        if size is None or found is None:
+        scaled = tested_size(resized(cfg, factor))
+        if size is None or scaled is None:
             continue
-        if min(found) < multiple:
-            raise ValueError(f'--sizes {factor:g}: images of {_text(found)} are smaller than the '
+        if min(scaled) < multiple:
+            raise ValueError(f'--sizes {factor:g}: images of {_text(scaled)} are smaller than the '
                              f'{multiple} pixels that one cell of the model takes')
-        if not _fits(cfg, size, found, multiple):
+        if not _fits(cfg, size, scaled, multiple):
             near = _near(size, multiple, factor)
             line = dict.fromkeys(
                 each if _fits(cfg, size, tested_size(resized(cfg, each)), multiple)
                 else min(_near(size, multiple, each), key=lambda to: abs(to - each))
                 for each in factors)
             raise ValueError(
-                f'--sizes {factor:g}: images of {_text(found)}, but the sides must be multiples of '
-                f'{multiple}, the pixels of a cell of the model (cut off or half empty cells would '
-                f'be compared); {" or ".join(f"{each:g}" for each in near)} would do. All of them '
-                f'so: --sizes {" ".join(f"{each:g}" for each in line)}')
+                f'--sizes {factor:g}: images of {_text(scaled)}, but the sides must be multiples '
+                f'of {multiple}, the pixels of a cell of the model (cut off or half empty cells '
+                f'would be compared); {" or ".join(f"{each:g}" for each in near)} would do. All of '
+                f'them so: --sizes {" ".join(f"{each:g}" for each in line)}')
 
 
-def _fits(cfg: Config, size: Size, found: Size | None, multiple: int) -> bool:
+def _fits(cfg: Config, size: Size, scaled: Size | None, multiple: int) -> bool:
     """Whether images cover whole cells, or do not at the config's own size either."""
-    return found is None or not _is_fixed(cfg) or any(s % multiple for s in size) or not any(
-        s % multiple for s in found)
+    fixed = not any(step.get('keep_ratio') for steps in pipelines(cfg, 'test') for step in steps)
+    return scaled is None or not fixed or any(side % multiple for side in size) or not any(
+        side % multiple for side in scaled)
 
 
 def _near(size: Size, multiple: int, factor: float) -> list[float]:
@@ -107,9 +133,10 @@ def _near(size: Size, multiple: int, factor: float) -> list[float]:
 
 def needed_multiple(cfg: Config) -> int:
     """Pixels of a cell of the model's coarsest map, where nothing fills images up to it; else 1."""
-    if 'pos_encoding' not in class_and_arguments(cfg, cfg.model.backbone.type)[1]:
+    scope, backbone_cfg = scope_of(cfg), cfg.model.backbone
+    if 'pos_encoding' not in backbone_arguments(scope, backbone_cfg.type):
         return 1  # others take any size, as ResNets do
-    backbone = build_backbone(cfg)
+    backbone: Any = build_backbone(scope, backbone_cfg)
     need = max(math.lcm(*pair(each)) for each in backbone.strides or (backbone.patch_size,))
     filled = [node.get('size_divisor') for pipeline in pipelines(cfg, 'test') for node in pipeline]
     pre = own_preprocessor(cfg)
@@ -119,11 +146,6 @@ def needed_multiple(cfg: Config) -> int:
 
 def _text(size: Size) -> str:
     return f'{size[0]}x{size[1]}'
-
-
-def _is_fixed(cfg: Config) -> bool:
-    """Whether all images of the test have one size."""
-    return not any(step.get('keep_ratio') for steps in pipelines(cfg, 'test') for step in steps)
 
 
 def _times(value: Any, factor: float, whole: bool = True) -> Any:

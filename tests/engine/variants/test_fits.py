@@ -4,10 +4,10 @@ from contextlib import nullcontext
 
 import pytest
 from helpers.scripts import short
+from helpers.variants import check_fits
 
 from mmposenc import engine
 from mmposenc.encodings import ENCODINGS, CombinedRPE, ContextPool, ConvMLP, TokenEncoding
-from mmposenc.engine.variants.applying import check_fits
 from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.signatures import parameters_of
 

@@ -2,13 +2,12 @@
 import pytest
 import torch
 from helpers import tiny_detr
+from helpers.variants import applied, check_fits
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import init_default_scope
 
 from mmposenc import engine
 from mmposenc.engine.config.models import build_model
-from mmposenc.engine.variants.applying import apply, check_fits
-from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.registry import MODELS
 
 DEIT = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
@@ -33,8 +32,7 @@ def pretrained(folder, backbone, **given):
 
 def made(cfg, word):
     """The backbone of an entry, as training begins with it."""
-    entry, = read_entries([word])
-    model = MODELS.build(apply(cfg, entry).model.backbone).eval()
+    model = MODELS.build(applied(cfg, word).model.backbone).eval()
     model.init_weights()
     return model
 
@@ -68,18 +66,17 @@ def test_tables_stay_as_they_are_or_are_resized_to_the_size_of_training(tmp_path
         assert table.shape[1] == cells + 1
     cfg.model.backbone.frozen_stages = 2  # what is added is trained, what is kept is not
     for word, trained in (('keep', ()), ('keep+irpe-k', ('rel_pos_encoding',))):
-        assert apply(cfg, read_entries([word])[0]).model.backbone.trainable == trained
+        assert applied(cfg, word).model.backbone.trainable == trained
 
 
 def test_the_sines_of_a_detr_are_its_own():
     cfg = Config(dict(default_scope='mmdet', model=tiny_detr.detr(
         backbone=tiny_detr.resnet(out_indices=(3,)), channels=32)))
-    kept, same = (build_model(apply(cfg, entry)) for entry in read_entries(['keep', 'sincos']))
+    kept, same = (build_model(applied(cfg, word)) for word in ('keep', 'sincos'))
     assert kept.encoder_pos == same.encoder_pos == 'sine'
     assert not any(same.replaced_encodings.values())
-    both, = read_entries(['keep+irpe-k'])
-    check_fits(cfg, both, [1.0], (64, 64))
-    assert 'pos_encoding' not in apply(cfg, both).model.encoder
+    both = check_fits(cfg, 'keep+irpe-k', size=(64, 64))
+    assert 'pos_encoding' not in both.model.encoder
 
 
 @pytest.mark.parametrize('word, changes, said', [
@@ -92,4 +89,4 @@ def test_what_cannot_be_is_said(tmp_path, word, changes, said):
     cfg = pretrained(tmp_path, VIT, **TABLE, img_size=32)
     cfg.merge_from_dict(changes)
     with pytest.raises(ValueError, match=said):
-        check_fits(cfg, read_entries([word])[0], [1.0])
+        check_fits(cfg, word)

@@ -2,18 +2,20 @@
 is left out is said."""
 import copy
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers.variants import applied, check_fits
 
 from mmposenc import engine
 from mmposenc.catalog import papers
 from mmposenc.encodings import RelativeEncoding, TokenEncoding
 from mmposenc.engine.config.models import build_model
-from mmposenc.engine.variants.applying import apply, check_fits
 from mmposenc.engine.variants.encodings import read_entries
+from mmposenc.engine.variants.parsed import parse
 from mmposenc.engine.variants.rows import encodings_of, rows_of
-from mmposenc.lab.compare.running.planning import _check_all_fit
+from mmposenc.lab.compare.running.planning import _fitting
 
 SMALL = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 #: Of each kind of model and of each way to leave a row out one.
@@ -71,7 +73,7 @@ def test_an_entry_in_a_rows_own_model_is_that_model(table, capsys):
     entries = {entry.name: entry for entry in read_entries([f'paper::{table}'])}
     for name, entry in entries.items():
         row = papers.row(name.removeprefix('paper::'))
-        cfg = apply(engine.load_config(name), entry)
+        cfg = applied(name, entry)
         cfg.model.backbone.pop('trainable', None)
         found, shapes = described(cfg)
         wanted, wanted_shapes = model_of(row.model)
@@ -119,7 +121,7 @@ def test_encodings_that_a_class_brings(backbone, tokens):
     cfg = engine.load_config(
         'mmposenc::segmentation/segformer/segformer_mit-b0_8xb2-160k_ade20k-512x512.py')
     cfg.model.backbone = backbone
-    assert encodings_of(cfg).tokens == tokens
+    assert encodings_of(parse(cfg)).tokens == tokens
 
 
 def test_what_no_entry_says_is_left_out_with_its_reason(capsys):
@@ -174,20 +176,21 @@ def test_what_else_a_row_sets_must_fit_the_whole_model():
     seg = engine.load_config(
         'mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py')
     with pytest.raises(ValueError, match='paper::cpvt/table13/4.*does not fit'):
-        check_fits(seg, read_entries(['paper::cpvt/table13/4'])[0], (1.0,))
-    check_fits(engine.load_config(SMALL), read_entries(['paper::cpvt/table13/4'])[0], (1.0,))
+        check_fits(seg, 'paper::cpvt/table13/4')
+    check_fits(engine.load_config(SMALL), 'paper::cpvt/table13/4')
 
 
 def test_a_table_of_a_small_model_leaves_out_what_it_cannot_have(capsys):
     """Block 3 of three; a row that is named by itself is refused."""
-    rows, small = read_entries(['paper::cpvt/table6']), engine.load_config(SMALL)
+    rows = read_entries(['paper::cpvt/table6'])
+    study = SimpleNamespace(base=parse(engine.load_config(SMALL)), sizes=(1.0,))
     assert [row.label.partition(' (')[0] for row in rows] == [
         'none', '-1', '0', '3', '6', '10', '-1, 27x27']
     capsys.readouterr()
     names = [row.name for row in rows]
-    assert _check_all_fit(small, rows, (1.0,), ['paper::cpvt/table6']) == names[3:6]
+    assert [*_fitting(study, rows, ['paper::cpvt/table6'])] == names[:3] + names[6:]
     assert 'paper::cpvt/table6/4 left out: does not fit' in capsys.readouterr().err
     with pytest.raises(ValueError, match='3 of 7 do not fit .*paper::cpvt/table6/8 would do'):
-        _check_all_fit(small, rows, (1.0,), [names[4]])
+        _fitting(study, rows, [names[4]])
     with pytest.raises(ValueError, match='paper::cpvt/table6/5.* does not fit mmposenc.DeiT'):
-        _check_all_fit(small, rows[4:5], (1.0,), [])
+        _fitting(study, rows[4:5], [])

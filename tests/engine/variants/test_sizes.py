@@ -12,7 +12,8 @@ from PIL import Image
 from mmposenc import engine
 from mmposenc.engine.config import nodes as config_sizes
 from mmposenc.engine.config.nodes import trained_size
-from mmposenc.engine.variants.sizes import check_sizes, needed_multiple, resized
+from mmposenc.engine.variants.parsed import parse
+from mmposenc.engine.variants.sizes import check_sizes, factor_of, needed_multiple, resized
 
 SMALL = 'mmposenc::classification/small/'
 DEIT = SMALL + 'deit-micro-none_1xb32-40e_mnist5k.py'
@@ -144,3 +145,12 @@ def test_sizes_that_pass():
     cfg = engine.load_config(DEIT)
     cfg.test_dataloader.dataset.pipeline[0].scale = 30
     check_sizes(cfg, [1.1])  # no multiple of 8 as it is
+
+
+def test_sizes_in_pixels_are_factors_where_the_ratio_is_that_of_the_test():
+    camvid = parse(engine.load_config(CAMVID))
+    assert [factor_of(camvid, each) for each in (0.75, (288, 384), (192, 256))] == [0.75, 1.5, 1]
+    with pytest.raises(ValueError, match='--sizes 320x480: .* 192x256; 320x427 would do'):
+        factor_of(camvid, (320, 480))
+    with pytest.raises(ValueError, match='--sizes 64x64: .*several sizes; give multiples'):
+        factor_of(parse(engine.load_config(CIFAR)), (64, 64))

@@ -1,11 +1,11 @@
 import shutil
-from dataclasses import replace
 
 import pytest
 import torch
 from helpers.tiny_studies import tiny_study
 
 from mmposenc.lab.compare.running.runs import carry_out
+from mmposenc.lab.compare.study.study import read_study
 
 
 @pytest.fixture(autouse=True)
@@ -29,4 +29,4 @@ def finished(tmp_path_factory):
 @pytest.fixture
 def copied(finished, tmp_path):
     """The same in a folder of the test's own."""
-    return replace(finished, folder=shutil.copytree(finished.folder, tmp_path / 'study'))
+    return read_study(shutil.copytree(finished.folder, tmp_path / 'study'))

@@ -251,7 +251,7 @@ def test_a_study_remembers_what_was_asked(tmp_path):
 
 @pytest.mark.parametrize('name', ['config.py', 'results.csv', 'report.html', 'best.py', 'runs'])
 def test_a_folder_that_is_no_study_is_left_as_it_is(tmp_path, name):
-    cfg = tiny_study(tmp_path / 'other').base
+    cfg = tiny_study(tmp_path / 'other').base.cfg
     (tmp_path / 'mine.txt').write_text('of no interest')
     (tmp_path / 'submitit').mkdir()  # of a call whose --submitit was refused
     check_no_others(tmp_path, cfg)

@@ -90,7 +90,7 @@ def test_the_recommended_config_is_the_users_and_trains(copied, tmp_path, monkey
     entry, = (each for each in copied.entries if f'encoding {each.label}, ' in head)
     cfg = engine.load_config(str(best))
     assert cfg.model.to_dict() == apply(copied.base, entry).model.to_dict()
-    assert cfg.train_dataloader.to_dict() == copied.base.train_dataloader.to_dict()
+    assert cfg.train_dataloader.to_dict() == copied.base.cfg.train_dataloader.to_dict()
     assert take['command'] == f'mmposenc train {best} --work-dir work_dirs/best'
     train.main([*take['command'].split()[2:], '--cfg-options', 'train_cfg.max_epochs=1'])
     assert Path('work_dirs/best/epoch_1.pth').is_file()

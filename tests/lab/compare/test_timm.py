@@ -8,12 +8,12 @@ import torch
 from helpers.hostile_pickle import Call
 from helpers.tiny_studies import Here
 from helpers.tiny_tasks import picture
+from helpers.variants import check_fits
 
 from mmposenc.commands import compare
 from mmposenc.engine.config.timm import timm_config
-from mmposenc.engine.variants.applying import apply, check_fits
 from mmposenc.engine.variants.encodings import read_entries
-from mmposenc.engine.variants.insertion import build_backbone
+from mmposenc.engine.variants.parsed import build_backbone
 from mmposenc.lab.compare.page.results import collect
 from mmposenc.lab.compare.running import planning
 from mmposenc.lab.compare.study.study import read_study
@@ -162,8 +162,7 @@ def test_what_replaces_timms_encodings():
     cfg.model.backbone.options, cfg.model.head.in_channels = VIT, 32
     found = {}
     for entry in read_entries(['none', 'irpe-k', 'learned', 'keep+peg', 'none+irpe-k']):
-        check_fits(cfg, entry, [1, 2])
-        model = build_backbone(apply(cfg, entry))
+        model = build_backbone('mmpretrain', check_fits(cfg, entry, [1, 2]).model.backbone)
         keys = model.state_dict()
         found[entry.name] = ('model.pos_embed' in keys, any('rel_pos' in key for key in keys))
         said = 'pos_encoding: none in place of LearnedPositionEmbedding'

@@ -10,7 +10,7 @@ from mmengine.config import Config
 from mmengine.registry import DefaultScope
 
 from mmposenc.engine.config.models import load_weights
-from mmposenc.engine.variants.insertion import find_insertion
+from mmposenc.engine.variants.parsed import parse
 from mmposenc.engine.variants.rows import own_encodings
 
 DENSE = dict(embed_dims=12, depths=(2, 2, 1), num_heads=(2, 3, 3), window_size=4, strides=(4, 2, 2),
@@ -80,7 +80,7 @@ def test_a_name_of_several_libraries_is_that_of_the_arguments_then_of_the_scope(
 def test_compare_knows_the_encoding_of_its_own(name, own):
     cfg = Config(dict(default_scope='mmpretrain', model=dict(backbone=dict(
         type=f'mmposenc.{name}', **CASES['mmpretrain', name]))))
-    assert [each['type'] for each in own_encodings(cfg, find_insertion(cfg)).relative] == [
+    assert [each['type'] for each in own_encodings(parse(cfg)).relative] == [
         f'mmposenc.{own}']
 
 

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mmposenc.engine.config.nodes import trained_size
-from mmposenc.engine.config.testing import TASKS, scope_of
+from mmposenc.engine.config.testing import TASKS
 from mmposenc.engine.variants.applying import apply
 
 from ..running.recording import environment
@@ -30,10 +29,10 @@ def collect(study: Study) -> dict[str, Any]:
         'costs', 'pictures', 'figures', 'times')} for run, _ in records if run.first}
     made = {what: [(name, own[what]['content']) for name, own in extras.items()
                    if own[what].get('content')] for what in ('pictures', 'figures')}
-    size = trained_size(study.base)
+    size = study.base.trained_size
     return {
         'title': Path(study.config).stem, 'config': study.config,
-        'task': TASKS[scope_of(study.base)], 'created': study.created, 'command': study.command,
+        'task': TASKS[study.base.scope], 'created': study.created, 'command': study.command,
         'metric': asdict(study.metric),
         'sizes': [{'factor': factor, 'hw': None if size is None else
                    [round(side * factor) for side in size]} for factor in study.sizes],

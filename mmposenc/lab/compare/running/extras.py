@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,14 @@ from mmposenc.engine.config.models import (
     device_of,
     load_weights,
     noise,
-    own_preprocessor,
     pass_once,
 )
-from mmposenc.engine.config.nodes import build_data_set, tested_size
+from mmposenc.engine.config.nodes import Size, build_data_set
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.engine.variants.applying import apply
 from mmposenc.engine.variants.encodings import Entry
-from mmposenc.engine.variants.sizes import resized
+from mmposenc.engine.variants.parsed import ParsedConfig
+from mmposenc.engine.variants.sizes import resized, size_at
 from mmposenc.lab.inspect.counts import count
 from mmposenc.terminal.messages import in_a_line
 
@@ -93,7 +93,7 @@ def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
                    {'for': wanted(study)[name], 'content': content, 'note': note})
 
 
-def costs(base: Config, entry: Entry, factors: tuple[float, ...]) -> list[dict[str, Any]]:
+def costs(base: ParsedConfig, entry: Entry, factors: Sequence[float]) -> list[dict[str, Any]]:
     """Parameters and multiply-accumulates of the model at every size.
 
     Args:
@@ -101,30 +101,29 @@ def costs(base: Config, entry: Entry, factors: tuple[float, ...]) -> list[dict[s
         entry: the encoding.
         factors: of the trained size.
     """
-    cfg, found = apply(base, entry), []
+    cfg, rows = apply(base, entry), []
     for factor in factors:
-        size = input_size(cfg, factor)
+        size = input_size(base, factor)
         counts = None if size is None else count(cfg, size, without=False)
-        found.append({'factor': factor, 'hw': size,
-                      'parameters': None if counts is None else counts.parameters,
-                      'macs': None if counts is None else counts.macs})
-    return found
+        rows.append({'factor': factor, 'hw': size,
+                     'parameters': None if counts is None else counts.parameters,
+                     'macs': None if counts is None else counts.macs})
+    return rows
 
 
-def input_size(cfg: Config, factor: float) -> tuple[int, int] | None:
+def input_size(base: ParsedConfig, factor: float) -> Size | None:
     """(H, W) of what the model gets at a factor, filled up as its preprocessor does: of the first
     test image, where images are taken as they are; None where there is none."""
-    scaled = resized(cfg, factor)
-    size = tested_size(scaled) or first_size(scaled)
+    size = size_at(base, factor) or first_size(base, factor)
     if size is None:
         return None
-    step = own_preprocessor(cfg).get('pad_size_divisor') or 1
+    step = base.preprocessor.get('pad_size_divisor') or 1
     return -(-size[0] // step) * step, -(-size[1] // step) * step
 
 
-def first_size(cfg: Config) -> tuple[int, int] | None:
+def first_size(base: ParsedConfig, factor: float = 1.0) -> Size | None:
     """(H, W) of the first test image as the model gets it; None where there is none."""
-    dataset = test_set(cfg)
+    dataset = test_set(base.scope, resized(base.cfg, factor))
     return tuple(dataset[0]['inputs'].shape[-2:]) if len(dataset) else None
 
 
@@ -152,7 +151,7 @@ def times(study: Study, entry: Entry) -> list[dict[str, Any]]:
     for factor in study.sizes:
         row: dict[str, object] = {'factor': factor}
         try:
-            size = input_size(cfg, factor)
+            size = input_size(study.base, factor)
             if size is not None:
                 row.update(measure_time(cfg, size, device_of(None)))
         except Exception as error:
@@ -197,7 +196,7 @@ def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> list[dict[
     folder = study.folder / 'figures' / run.entry.slug
     folder.mkdir(parents=True, exist_ok=True)
     photo = folder / 'photo.png'
-    write_picture(photo, original(test_set(cfg), 0)[0])
+    write_picture(photo, original(test_set(study.base.scope, cfg), 0)[0])
     subject, inputs = build_subject(cfg, checkpoint, images=[str(photo)])
     drawn = []
     for each in draw_all(subject, inputs.images, inputs.photo, (0.5, 0.5)):
@@ -224,7 +223,7 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
         and of what was predicted.
     """
     scope, place = scope_of(cfg), device_of(None)
-    dataset = test_set(cfg)
+    dataset = test_set(scope, cfg)
     model: Any = build_model(cfg)
     names = class_names(cfg, load_weights(model, checkpoint))
     model.to(place).eval()
@@ -249,9 +248,9 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
     return made
 
 
-def test_set(cfg: Config) -> Any:
+def test_set(scope: str, cfg: Config) -> Any:
     """The data set of a config's test."""
-    init_default_scope(scope_of(cfg))
+    init_default_scope(scope)
     return build_data_set(cfg.test_dataloader.dataset)
 
 

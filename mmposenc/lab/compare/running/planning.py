@@ -9,19 +9,16 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from mmengine.config import Config
 
-from mmposenc.engine.config.checks import check_files, check_folder, check_sections
-from mmposenc.engine.config.nodes import tested_size
-from mmposenc.engine.config.options import read_config
+from mmposenc.engine.config.checks import check_files, check_folder
 from mmposenc.engine.training.launch import prepare_training
-from mmposenc.engine.variants.applying import apply, check_builds, check_fits
-from mmposenc.engine.variants.encodings import Entry, read_entries
-from mmposenc.engine.variants.insertion import find_insertion
+from mmposenc.engine.variants.applying import apply_checked, check_builds
+from mmposenc.engine.variants.encodings import Entry
+from mmposenc.engine.variants.parsed import parse
 from mmposenc.engine.variants.rows import PREFIX
-from mmposenc.engine.variants.sizes import check_sizes
+from mmposenc.engine.variants.sizes import check_sizes, factor_of
 from mmposenc.terminal.streams import doing
 
 from ..statistics.differences import LEAST_RUNS, visible
@@ -70,15 +67,15 @@ def workers_of(args: argparse.Namespace) -> Workers:
                         args.gpus_per_run)
 
 
-def plan(args: argparse.Namespace, command: str) -> tuple[Study, Config]:
+def plan(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry], command: str
+         ) -> Study:
     """The study that the arguments ask for, checked and written, or what they add to an older one.
 
     Args:
         args: of ``mmposenc compare``.
+        cfg: the config that they name; None: that of the older study.
+        entries: the encodings that they name.
         command: the call, as a line.
-
-    Returns:
-        The study and its base config.
 
     Raises:
         ValueError: what does not fit: an encoding, a size, the data, the older study.
@@ -86,88 +83,86 @@ def plan(args: argparse.Namespace, command: str) -> tuple[Study, Config]:
     """
     folder = folder_of(args)
     check_folder(str(folder), '--out')
-    given = None if args.config is None else read_config(args)
-    entries = read_entries(args.encodings) if args.encodings else []
     if not (folder / 'study.json').is_file():  # before the lock, which makes the folder
-        if given is None:
+        if cfg is None:
             raise FileNotFoundError(f'--out {args.out} holds no study yet: give a config')
         if not entries:
             raise ValueError('--encodings: name what is to be compared, such as none learned peg')
-        check_no_others(folder, given)
+        check_no_others(folder, cfg)
     with nullcontext() if args.dry_run else planning_lock(folder):
         old = read_study(folder) if (folder / 'study.json').is_file() else None
-        cfg: Any = given if given is not None or old is None else old.base
-        if old is not None and given is not None:
-            check_same_config(old, given)
-        study = _asked(args, command, cfg, old, folder, entries)
-        study = replace(study, entries=tuple(_check(cfg, study, old, args.encodings)))
+        if old is not None and cfg is not None:
+            check_same_config(old, cfg)
+        study = _asked(args, cfg, entries, command, old)
+        study = replace(study, entries=_fitting_entries(study, old, args.encodings))
         if not args.dry_run:
-            write_study(study, cfg if old is None else None)
-    return study, cfg
+            write_study(study, with_config=old is None)
+    return study
 
 
-def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | None, folder: Path,
-           entries: list[Entry]) -> Study:
+def _asked(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry], command: str,
+           old: Study | None) -> Study:
     """What the arguments ask for, with what is there already."""
-    seeds = args.seed_list or (range(args.seeds) if args.seeds else
-                               old.seeds if old is not None else range(3))
-    length_in_config = length_of(cfg)
-    length = old.length if old is not None else length_in_config
+    if old is not None:
+        before = old
+    else:
+        assert cfg is not None
+        length = length_of(cfg)
+        # The machine that submits jobs is not the one that trains.
+        extras = ('figures',) if args.submitit else ('figures', 'time')
+        before = Study(folder_of(args), parse(cfg), args.config, command, '', (), tuple(range(3)),
+                       (), length, 4, extras)
+    length = before.length
     for unit in ('epochs', 'iterations'):
         if (number := getattr(args, unit)) is not None:
             length = Length(unit, number)
-    set_length(copy.deepcopy(cfg), length)
-    extras = tuple(name for name in ('figures', 'time') if (
-        getattr(args, name) if getattr(args, name) is not None else
-        name in old.extras if old is not None else
-        # The machine that submits jobs is not the one that trains.
-        name != 'time' or not args.submitit))
-    pictures = (4 if old is None else old.pictures) if args.pictures is None else args.pictures
-    margin = args.margin or (1.0 if old is None else old.margin)
-    new = Study(
-        folder, args.config or (old.config if old else ''), command,
-        time.strftime('%Y-%m-%dT%H:%M:%S%z'), tuple(entries), tuple(dict.fromkeys(seeds)),
-        tuple(sorted({1.0, *args.sizes})), length, pictures, extras, margin)
+    set_length(copy.deepcopy(before.base.cfg), length)
+    factors = [factor_of(before.base, size) for size in args.sizes]
+    new = replace(
+        before, command=command, created=time.strftime('%Y-%m-%dT%H:%M:%S%z'),
+        entries=tuple(entries), length=length, sizes=tuple(sorted({1.0, *factors})),
+        seeds=tuple(dict.fromkeys(args.seed_list or range(args.seeds or 0) or before.seeds)),
+        pictures=before.pictures if args.pictures is None else args.pictures,
+        extras=tuple(name for name in ('figures', 'time') if getattr(args, name) or (
+            getattr(args, name) is None and name in before.extras)),
+        margin=args.margin or before.margin)
     return new if old is None else joined(old, new)
 
 
-def _check(cfg: Config, study: Study, old: Study | None, words: Sequence[str]) -> list[Entry]:
-    """Checks all that is known before any work: data, metric, sizes, encodings. Returns the entries
-    without rows of a table that the model can't have; those that a word names are refused."""
-    find_insertion(cfg)  # before files: who must fetch them first should know that it is worth it
+def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> tuple[Entry, ...]:
+    """The entries of a study without rows of a table that the model can't have; those that a word
+    names are refused. All that is known before any work is checked: data, metric, sizes too."""
+    cfg = study.base.cfg
     metric_of(cfg)
-    check_sections(cfg, ('test',))
     check_files(cfg, ('test',))
     training = copy.deepcopy(cfg)
     training.work_dir = str(study.folder)
     prepare_training(training)
     check_sizes(cfg, study.sizes)
-    there = [] if old is None else [each.name for each in old.entries]
-    known = there if old is not None and old.sizes == study.sizes else []
-    left_out = _check_all_fit(cfg, [each for each in study.entries if each.name not in known],
-                              study.sizes, [*words, *there])
-    entries = [each for each in study.entries if each.name not in left_out]
+    former = [] if old is None else [each.name for each in old.entries]
+    known = former if old is not None and old.sizes == study.sizes else []
+    new = [each for each in study.entries if each.name not in known]
+    fitting = _fitting(study, new, [*words, *former])
     if old is None:
-        check_builds(apply(cfg, entries[0]))
-    return entries
+        check_builds(next(iter(fitting.values())))
+    return tuple(each for each in study.entries if each.name in known or each.name in fitting)
 
 
-def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float],
-                   words: Sequence[str]) -> list[str]:
+def _fitting(study: Study, entries: Sequence[Entry], words: Sequence[str]) -> dict[str, Config]:
     """Looks at all entries before it says which do not fit: with each reason, those that have it.
-    Returns names of rows of a table among them, if there are others."""
-    model = find_insertion(cfg).type
-    size = first_size(cfg) if entries and tested_size(cfg) is None else None
+    Returns the configs of the others; rows of a table that no word names may be left out."""
+    base = study.base
+    size = first_size(base) if entries and base.tested_size is None else None
+    fitting: dict[str, Config] = {}
     refused: dict[str, ValueError] = {}
     for index, entry in enumerate(entries, 1):
         doing(f'checking encoding {index} of {len(entries)}, {entry.name}')
         try:
-            check_fits(cfg, entry, sizes, size)
+            fitting[entry.name] = apply_checked(base, entry, study.sizes, size)
         except ValueError as error:
             refused[entry.name] = error
-    asked = [name for name in refused if name in words or not name.startswith(PREFIX)]
-    if len(refused) == len(entries):
-        asked = list(refused)
+    asked = [name for name in refused if name in words or not name.startswith(PREFIX)
+             or not fitting]
     if len(refused) == len(asked) == 1:
         raise refused[asked[0]]
     reasons: dict[str, list[str]] = {}
@@ -175,11 +170,11 @@ def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float]
         reasons.setdefault(str(reason).removeprefix(f'encoding {name!r} '), []).append(name)
     for text, names in reasons.items():  # more lines than the end of a command has
         print(f'{", ".join(names)}{"" if asked else " left out"}: {text}', file=sys.stderr)
-    if not asked:
-        return list(refused)
-    fitting = [entry.name for entry in entries if entry.name not in refused]
-    raise ValueError(f'--encodings: {len(refused)} of {len(entries)} do not fit {model}, for the '
-                     f'reasons above; {" ".join(fitting) or "none of them"} would do')
+    if asked:
+        raise ValueError(f'--encodings: {len(refused)} of {len(entries)} do not fit '
+                         f'{base.insertion.type}, for the reasons above; '
+                         f'{" ".join(fitting) or "none of them"} would do')
+    return fitting
 
 
 def headline(study: Study) -> str:
@@ -189,13 +184,13 @@ def headline(study: Study) -> str:
             f'{", ".join(f"{factor:g}" for factor in study.sizes)}')
 
 
-def listing(study: Study, cfg: Config) -> str:
+def listing(study: Study) -> str:
     """The text that ``--dry-run`` prints: the runs, and what each changes."""
     lines = [headline(study), '']
     head = ''.join(f'{f"MACs (M) {factor:g}x":>16}' for factor in study.sizes)
     lines.append(f'{"encoding":<28}{"parameters":>14}{head}')
     for entry in study.entries:
-        counted = costs(cfg, entry, study.sizes)
+        counted = costs(study.base, entry, study.sizes)
         macs = ''.join(f'{each["macs"] / 1e6:>16,.1f}' if each['macs'] else f'{"-":>16}'
                        for each in counted)
         lines.append(f'{entry.name:<28}{counted[0]["parameters"] or 0:>14,}{macs}')

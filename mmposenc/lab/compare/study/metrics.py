@@ -10,7 +10,7 @@ from mmengine.config import Config, ConfigDict
 
 from mmposenc.engine.apps.records import class_names
 from mmposenc.engine.config.checks import check_sections
-from mmposenc.engine.config.nodes import bare_type, listed
+from mmposenc.engine.config.nodes import at, bare_type, listed
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.terminal.messages import suggest
 
@@ -72,7 +72,7 @@ def metric_of(cfg: Config) -> Metric:
 
 def _check_topk(cfg: Config) -> None:
     """ImageNet's top 5 of fewer classes is an error of mmpretrain's, after the first epoch."""
-    classes = ((cfg.get('model') or {}).get('head') or {}).get('num_classes')
+    classes = at(cfg, 'model.head.num_classes')
     for name in ('val_evaluator', 'test_evaluator'):
         for each in listed(cfg.get(name) or []):
             topk = each.get('topk', 1)

@@ -1,12 +1,13 @@
 """What a comparison was asked for, and where it lies on disk."""
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,15 @@ from mmengine.config import Config
 
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.variants.encodings import Entry
+from mmposenc.engine.variants.parsed import ParsedConfig, parse
 
 from .files import finite, read_json, write_json, write_text
 from .lengths import Length
 from .metrics import Metric, metric_of
 
 SCHEMA = 1
+#: The base config of a study, with its options in it.
+CONFIG = 'config.py'
 #: What a comparison replaces or adds to in its folder, beside config.py and study.json. A cluster's
 #: logs are not of it: their folder is made before the study is, and each job has files of its own.
 _RESULTS = ('report.html', 'results.csv', 'best.py', 'runs', 'figures')
@@ -32,6 +36,7 @@ class Study:
 
     Attributes:
         folder: where all of it lies.
+        base: the config with its options in it, which every run begins with.
         config: the name of the base config, as it was given.
         command: the calls that asked for something, a line each.
         created: when, in ISO form.
@@ -45,6 +50,7 @@ class Study:
     """
 
     folder: Path
+    base: ParsedConfig = field(compare=False)
     config: str
     command: str
     created: str
@@ -56,20 +62,10 @@ class Study:
     extras: tuple[str, ...] = ()
     margin: float = 1.0
 
-    @property
-    def config_file(self) -> Path:
-        """The base config with its options in it; every run begins with it."""
-        return self.folder / 'config.py'
-
-    @cached_property
-    def base(self) -> Config:
-        """The base config, which nobody changes."""
-        return Config.fromfile(self.config_file)
-
     @cached_property
     def metric(self) -> Metric:
         """The number that encodings are compared by."""
-        return metric_of(self.base)
+        return metric_of(self.base.cfg)
 
     def runs(self) -> list[Run]:
         """All trainings, those of the first seed first: all encodings are seen early."""
@@ -104,41 +100,43 @@ def read_study(folder: Path) -> Study:
         FileNotFoundError: there is none.
         ValueError: another version wrote it, or it is no study.
     """
-    told = read_json(folder / 'study.json')
-    if told is None:
+    fields = read_json(folder / 'study.json')
+    if fields is None:
         raise FileNotFoundError(f'{folder} holds no study (study.json)')
     try:
-        if told.pop('schema', None) != SCHEMA:
+        if fields.pop('schema', None) != SCHEMA:
             raise ValueError(f'it is of another schema than {SCHEMA}')
-        told['entries'] = tuple(Entry(**each) for each in told['entries'])
-        told['length'] = Length(*told['length'])
-        given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value
-                                 for key, value in told.items()}
-        return Study(folder=folder, **given)
+        entries = tuple(Entry(**each) for each in fields.pop('entries'))
+        length = Length(*fields.pop('length'))
+        others: Any = {key: tuple(value) if isinstance(value, list) else value
+                       for key, value in fields.items()}
+        base = parse(Config.fromfile(folder / CONFIG))
+        return Study(folder=folder, base=base, entries=entries, length=length, **others)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f'{folder / "study.json"} is no study of this version: {error}') from error
 
 
-def write_study(study: Study, cfg: Config | None = None) -> None:
-    """Writes what was asked; with ``cfg`` the base config too."""
+def write_study(study: Study, *, with_config: bool = False) -> None:
+    """Writes what was asked, and the base config where it is not there yet."""
     study.folder.mkdir(parents=True, exist_ok=True)
-    if cfg is not None:
-        write_text(study.config_file, cfg.pretty_text)
-    told = asdict(study)
-    del told['folder']
-    write_json(study.folder / 'study.json', {'schema': SCHEMA, **told})
+    if with_config:
+        write_text(study.folder / CONFIG, study.base.cfg.pretty_text)
+    fields = {each.name: getattr(study, each.name) for each in dataclasses.fields(study)
+              if each.name not in ('folder', 'base')}
+    fields['entries'] = [asdict(each) for each in study.entries]
+    write_json(study.folder / 'study.json', {'schema': SCHEMA, **fields})
 
 
 def check_no_others(folder: Path, cfg: Config) -> None:
     """Raise ValueError if a new study would replace files of a folder that holds none. A config.py
     that is the study's own is what a call left that was killed before it wrote study.json."""
-    found = [name for name in _RESULTS if os.path.lexists(folder / name)]
-    config = folder / 'config.py'
+    existing = [name for name in _RESULTS if os.path.lexists(folder / name)]
+    config = folder / CONFIG
     if os.path.lexists(config) and not (
             config.is_file() and config.read_bytes() == cfg.pretty_text.encode()):
-        found.insert(0, config.name)
-    if found:
-        raise ValueError(f'--out {folder} holds no study (study.json), but {", ".join(found)}, '
+        existing.insert(0, CONFIG)
+    if existing:
+        raise ValueError(f'--out {folder} holds no study (study.json), but {", ".join(existing)}, '
                          f'which a study would write to; give it a folder of its own')
 
 
@@ -167,12 +165,12 @@ def joined(old: Study, new: Study) -> Study:
 
 def check_same_config(study: Study, cfg: Config) -> None:
     """Raises ValueError, naming what differs, unless a config is the one of the study."""
-    old, new = _flat(study.base.to_dict()), _flat(Config.fromstring(cfg.pretty_text, '.py')
+    old, new = _flat(study.base.cfg.to_dict()), _flat(Config.fromstring(cfg.pretty_text, '.py')
                                                     .to_dict())
     differ = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     if differ:
         key = differ[0]
-        more = f' (and {len(differ) - 1} more)' * (len(differ) > 1)
+        more = f' (and {len(differ) - 1} more)' if len(differ) > 1 else ''
         raise _refusal(study, f'{key} of the config{more}', old.get(key), new.get(key))
 
 
@@ -190,25 +188,23 @@ def _flat(node: Any, path: str = '') -> dict[str, Any]:
         items = list(enumerate(node))
     else:
         return {path: list(node) if isinstance(node, tuple) else node}
-    found: dict[str, Any] = {}
-    for key, value in items:
-        found.update(_flat(value, f'{path}.{key}'.lstrip('.')))
-    return found
+    return {name: leaf for key, value in items
+            for name, leaf in _flat(value, f'{path}.{key}'.lstrip('.')).items()}
 
 
 @contextmanager
 def planning_lock(folder: Path, wait: float = 0.5) -> Iterator[None]:
     """One command at a time plans a study; others say that they wait."""
-    told = False
+    waiting = False
     while True:
         try:
             lock = WorkDirLock(folder / 'planning')
             break
         except ValueError:
-            if not told:
+            if not waiting:
                 print(f'another command has the study in {folder} in hand; waiting for it',
                       file=sys.stderr, flush=True)
-            told = True
+            waiting = True
             time.sleep(wait)
     try:
         yield

@@ -1,0 +1,125 @@
+"""A config that encodings are put into, and what is asked of it, read once."""
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import MODELS as ROOT
+from mmengine.registry import init_default_scope
+from torch import nn
+
+from mmposenc.checkpoint.encoding_names import SLOTS
+from mmposenc.class_index import CLASSES
+from mmposenc.config_types import ConfigType, ReadOnlyConfig
+from mmposenc.engine.config.arguments import model_class
+from mmposenc.engine.config.models import own_preprocessor
+from mmposenc.engine.config.nodes import Size, at, bare_type, tested_size, trained_size, type_name
+from mmposenc.engine.config.testing import scope_of
+from mmposenc.signatures import accepted_arguments
+
+#: mmdet's classes whose encoder takes encodings here; those of mmdet itself are replaced by ours.
+DETECTORS = tuple(name for name, module in CLASSES['model'].items()
+                  if module in ('openmmlab.mmdet.detr.detectors', 'openmmlab.mmdet.detr.ddq'))
+PIXEL_DECODERS = tuple(name for name, module in CLASSES['model'].items()
+                       if module == 'openmmlab.mmdet.detr.pixel_decoders')
+
+
+class Insertion(NamedTuple):
+    """The part of a config's model that takes encodings.
+
+    Attributes:
+        kind: 'backbone', 'pool' (a ResNet whose pooling they replace) or 'encoder'.
+        path: its keys below ``model``.
+        type: of it, or of the detector around an encoder: the config's, or this project's class
+            of the same name.
+        cls: the class of a backbone; None of an encoder.
+        takes: the arguments of that class.
+        options: a copy of what the config says there.
+    """
+
+    kind: str
+    path: tuple[str, ...]
+    type: str
+    cls: Any
+    takes: set[str]
+    options: ConfigType
+
+
+@dataclass(frozen=True)
+class ParsedConfig:
+    """A config that encodings are put into, and all that is asked of it to do so.
+
+    Attributes:
+        cfg: the config itself, which is copied and never changed.
+        scope: its library: 'mmdet', 'mmseg' or 'mmpretrain'.
+        insertion: the backbone or encoder that takes encodings.
+        preprocessor: its data preprocessor; {} if it has none.
+        trained_size, tested_size: (H, W) in pixels of its images; None where they differ.
+    """
+
+    cfg: Config
+    scope: str
+    insertion: Insertion
+    preprocessor: ReadOnlyConfig
+    trained_size: Size | None
+    tested_size: Size | None
+
+
+def parse(cfg: Config) -> ParsedConfig:
+    """Reads from a config all that is asked of it to put encodings into it.
+
+    Raises:
+        ValueError: its default_scope is no library's, or nothing in its model takes encodings.
+    """
+    scope = scope_of(cfg)
+    insertion = _insertion(scope, cfg.get('model') or ConfigDict())
+    return ParsedConfig(cfg, scope, insertion, own_preprocessor(cfg), trained_size(cfg),
+                        tested_size(cfg))
+
+
+def _insertion(scope: str, model: ConfigDict) -> Insertion:
+    """What of a model takes encodings: its backbone, else the encoder of a DETR."""
+    backbone = model.get('backbone') or ConfigDict()
+    names = [(type_name(backbone), backbone.get('type'))]
+    if bare_type(backbone) in CLASSES['model']:  # this project's of another library's name
+        names.append((f'mmposenc.{bare_type(backbone)}',) * 2)
+    for name, kind in names:
+        cls = model_class(kind, scope)
+        takes = backbone_arguments(scope, kind)
+        for place, needed in (('backbone', set(SLOTS)), ('pool', {'context_pool'})):
+            if needed <= takes:
+                return Insertion(place, ('backbone',), name, cls, takes, backbone.to_dict())
+    for path, known in (((), DETECTORS), (('panoptic_head', 'pixel_decoder'), PIXEL_DECODERS),
+                        (('decode_head', 'pixel_decoder'), PIXEL_DECODERS)):
+        node = at(model, '.'.join(path)) if path else model
+        if isinstance(node, dict) and bare_type(node) in known:
+            return Insertion('encoder', (*path, 'encoder'), type_name(node), None, set(),
+                             node.get('encoder', ConfigDict()).to_dict())
+    has = f'its backbone is {type_name(backbone)!r}'
+    if not backbone:
+        parts = [f'{key} ({type_name(node)})' for key, node in model.items()
+                 if isinstance(node, Mapping) and node.get('type') and key != 'data_preprocessor']
+        has = f'it has no backbone, and its parts are {", ".join(parts) or "not described"}'
+    raise ValueError(
+        f'nothing in the model of this config takes position encodings: {has}; its type is '
+        f'{type_name(model)!r}. Needed: a backbone of mmposenc (PVT, ViT, DeiT, Swin, CPResNet) '
+        f'or of the name of one, or one of {", ".join(DETECTORS)}, or a pixel decoder of '
+        'MaskFormer or Mask2Former')
+
+
+def backbone_arguments(scope: str, kind: Any) -> set[str]:
+    """The arguments of a type of a backbone; none where there is no such class."""
+    cls = model_class(kind, scope)
+    return accepted_arguments(cls) or set() if cls is not None else set()
+
+
+def build_backbone(scope: str, backbone: ReadOnlyConfig, device: str = 'meta') -> nn.Module:
+    """A backbone for inference; on 'meta' without numbers, to be asked for its sizes."""
+    init_default_scope(scope)
+    with torch.device(device):
+        built: nn.Module = ROOT.build(copy.deepcopy(backbone)).eval()
+    return built

@@ -1,0 +1,24 @@
+"""Configs with the encodings of a word of ``--encodings``."""
+from mmengine.config import Config
+
+from mmposenc import engine
+from mmposenc.engine.variants.applying import apply, apply_checked
+from mmposenc.engine.variants.encodings import Entry, read_entries
+from mmposenc.engine.variants.parsed import parse
+
+
+def entry(word: str) -> Entry:
+    """The one entry that a word means."""
+    only, = read_entries([word])
+    return only
+
+
+def applied(cfg: Config | str, word: str | Entry) -> Config:
+    """A config, or the one of a name, with the encodings of a word."""
+    cfg = engine.load_config(cfg) if isinstance(cfg, str) else cfg
+    return apply(parse(cfg), entry(word) if isinstance(word, str) else word)
+
+
+def check_fits(cfg: Config, word: str | Entry, sizes=(1.0,), size=None) -> Config:
+    """The same after the look whether they fit."""
+    return apply_checked(parse(cfg), entry(word) if isinstance(word, str) else word, sizes, size)
