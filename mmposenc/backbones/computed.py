@@ -37,7 +37,7 @@ def other_positions(backbone: nn.Module, computed: Mapping[str, Tensor]) -> Iter
 
 def _other_periods(modules: list[nn.Module], periods: Tensor) -> Iterator[str]:
     rotary = [module for module in modules
-              if isinstance(module, RotaryEmbedding) and module.mode == 'axial']
+              if isinstance(module, RotaryEmbedding) and module.directions == 'axes']
     if not rotary:
         yield 'it was trained with rotary positions, and this model has none'
         return

@@ -23,6 +23,7 @@ from .decomposed import DecomposedRPE
 from .dynamic_bias import DynamicPositionBias
 from .fire import FIRE
 from .fourier import LearnableFourierFeatures
+from .gta import GTA
 from .huang import HuangRPE
 from .irpe import IRPE
 from .kerple import KERPLE
@@ -36,7 +37,7 @@ from .placement import PlacedEncodings
 from .query_absolute import QueryAbsolute1D
 from .query_relative import QueryRelative1D, QueryRelative2D
 from .relative_bias import RelativePositionBias
-from .rotary import GTA, RotaryEmbedding, RotaryEmbedding2D
+from .rotary import RotaryEmbedding, RotaryEmbedding2D
 from .sasa import SASARPE
 from .sharing import share_encodings
 from .shaw import ShawRPE

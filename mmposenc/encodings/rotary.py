@@ -5,9 +5,11 @@ import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention.terms import Term
+from ..functional.constants import Constants
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.rotary import (
     NORMALIZATIONS,
@@ -15,47 +17,68 @@ from ..functional.rotary import (
     TEMPERATURES,
     cell_coordinates,
     frame_coordinates,
+    golden_angles,
+    hexagonal_planes,
+    oblique_planes,
+    plane_order,
     planes_that_turn,
     sharper,
     stretched,
     turn_planes,
 )
 from .base import RelativeEncoding, refuse_zeros
-from .checks import check_choices, check_positive
+from .checks import check_choices
+from .rotary_options import (
+    check_augmentation,
+    check_dims,
+    check_directions,
+    check_frequencies,
+)
 
-_THETA = {'axial': 100.0, 'mixed': 10.0}
 #: For sequences and videos (RoFormer, V-JEPA 2).
 _LONG_THETA = 10000.0
 
 
-class RotaryEmbedding(RelativeEncoding):
+class RotaryEmbedding(Constants, RelativeEncoding):
     """Rotate queries and keys by angles proportional to their position, so that their product
     depends only on the offset (RoFormer, Eq. 13-16; RoPE-ViT, ECCV 2024, Eq. 9-14; EVA-02, Sec.
-    2.1; DINOv3, Sec. 3.2).
+    2.1; DINOv3, Sec. 3.2; Spiral RoPE, Liu et al. 2026).
 
     Pairs of channels ("planes") of a head at column c and row r are rotated by
 
-    - 'axial': ``c * f[i]`` in the first half of the planes, ``r * f[i]`` in the second, with
+    - 'axes': ``c * f[i]`` in the first half of the planes, ``r * f[i]`` in the second, with
       ``f[i] = theta ** (-4 i / head_dims)``;
-    - 'mixed': ``c * freqs[0, head, i] + r * freqs[1, head, i]`` with learned frequencies, so that
-      any direction is possible. They start as two perpendicular axes with a random angle per head.
+    - other directions: ``c * freqs[0, head, i] + r * freqs[1, head, i]``. 'learned' frequencies
+      ("RoPE-Mixed") start as two perpendicular axes with a random angle per head. An even number K
+      (Spiral RoPE) is that of fixed directions at 180 / K degrees from each other. 'hexagonal' has
+      three, as grid cells (GridPE, Li et al. 2024). 'golden' gives each plane of each head its
+      own, spread evenly (vit-pytorch), and a frequency, from the slowest to the fastest.
 
     With one axis (RoFormer) all planes are rotated by the position in the sequence. With three
     (V-JEPA 2, Assran et al. 2025, Sec. 2.1) a third each is rotated by frame, column and row, and
     remaining planes are not rotated. There f is ``theta ** (-i / n)`` with n planes for each axis.
 
     The defaults are those of RoPE-ViT. EVA-02 has ``theta=10000, axes='yx', reference_grid=(16,
-    16)``; DINOv3 has ``axes='yx', planes='halves', normalize='separate', rescale=2.0``.
+    16)``; DINOv3 has ``axes='yx', planes='halves', normalize='separate', rescale=2.0``; MoonViT
+    ``theta=10000, axes='alternate'``; interleaved MRoPE ``dims=3, axes='alternate',
+    planes='halves', shared_freqs=False``; Spiral RoPE ``directions=4, theta=10000, axes='yx',
+    reference_grid=(14, 14), shared_freqs=False``.
 
     Args:
         head_dims: channels of a head; a multiple of 4 on maps, else even and at least 2 * dims.
         num_heads: attention heads.
         dims: axes: 1 for a sequence, (length,), 2 for a map, 3 for a video, (frames, H, W).
-        mode: 'axial' or 'mixed'.
-        theta: base of the frequencies; by default 100 for 'axial', 10 for 'mixed', and 10,000 with
-            one or three axes.
+        directions: 'axes', 'learned', 'golden', 'hexagonal', or an even number.
+        theta: base of the frequencies; by default 100, 10 for 'learned', and 10,000 with one or
+            three axes.
         num_prefix_tokens: tokens in front of the grid; they are not rotated.
-        axes: 'xy', columns first as above; 'yx', rows first. Frames come before both.
+        axes: 'xy', columns first as above; 'yx', rows first. Frames come before both. 'alternate':
+            a plane of each axis in turn, columns first on maps, in videos frames, rows, columns.
+        shared_freqs: False: directions, or axes that alternate, have no frequencies in common but
+            those of perpendicular directions; they go on from plane to plane.
+        clamp: positions along oblique directions end at the sides of a square grid, as in Spiral
+            RoPE's release, where the corners of 14 x 14 cells (20 of 196 at 45 degrees) have the
+            positions of others. False: they go on, and results are the release's elsewhere.
         planes: 'adjacent', channels (2i, 2i + 1); 'halves', (i, head_dims / 2 + i).
         reference_grid: (H, W); positions on grids of any size are scaled to this one. None counts
             cells.
@@ -83,25 +106,31 @@ class RotaryEmbedding(RelativeEncoding):
 
     Raises:
         ValueError: for head_dims that do not divide, unknown options, options that do not fit
-            together, options of maps (mixed, normalize, reference_grid, shift, jitter, rescale)
-            with other ``dims``, or a grid with more axes than ``dims``.
+            together, options of maps (directions, normalize, reference_grid, shift, jitter,
+            rescale) with other ``dims``, or a grid with more axes than ``dims``.
 
     Differs from the releases: frequencies belong to their attention layer (RoPE-ViT has one
     parameter for all layers), height and width may differ, keys may lie on a coarser grid, and an
-    image in a padded batch has the same coordinates as without padding.
+    image in a padded batch has the same coordinates as without padding. GridPE's code multiplies
+    by sums of three waves with angles that are drawn anew for queries and keys in each call; here
+    each wave has a plane and rotates it.
     """
 
     variants = {'rotary': ('RoPE, axial', {}),
-                'rotary-mixed': ('RoPE, mixed', dict(mode='mixed')),
+                'rotary-mixed': ('RoPE, mixed', dict(directions='learned')),
+                'rotary-spiral': ('RoPE, spiral', dict(directions=4, shared_freqs=False)),
+                'rotary-golden': ('RoPE, golden', dict(directions='golden')),
                 'rotary-ntk': ('RoPE, NTK scaling', dict(scaling='ntk')),
                 'rotary-yarn': ('RoPE, YaRN', dict(scaling='yarn', temperature='yarn')),
                 'rotary-entropy': ('RoPE, temperature by size', dict(temperature='entropy'))}
     has_rotation = True
+    freqs: Tensor
 
-    def __init__(self, head_dims: int, num_heads: int, *, dims: int = 2, mode: str = 'axial',
-                 theta: float | None = None, num_prefix_tokens: int = 0, axes: str = 'xy',
-                 planes: str = 'adjacent', reference_grid: GridLike | None = None,
-                 first: float = 0.0,
+    def __init__(self, head_dims: int, num_heads: int, *, dims: int = 2,
+                 directions: str | int = 'axes', theta: float | None = None,
+                 num_prefix_tokens: int = 0, axes: str = 'xy', planes: str = 'adjacent',
+                 shared_freqs: bool = True, clamp: bool = False,
+                 reference_grid: GridLike | None = None, first: float = 0.0,
                  normalize: str | None = None, periods: tuple[float, float] | None = None,
                  round_periods: bool = False, shift: float | None = None,
                  jitter: float | None = None, rescale: float | None = None,
@@ -109,16 +138,17 @@ class RotaryEmbedding(RelativeEncoding):
                  temperature: str | None = None, grid_shape: GridLike | None = None) -> None:
         super().__init__()
         self._set_sizes(head_dims, num_heads, num_prefix_tokens)
-        check_choices(mode=(mode, tuple(_THETA)), axes=(axes, ('xy', 'yx')),
+        check_choices(axes=(axes, ('xy', 'yx', 'alternate')),
                       planes=(planes, ('adjacent', 'halves')),
                       normalize=(normalize, (None, *NORMALIZATIONS)), dims=(dims, (1, 2, 3)),
                       scaling=(scaling, (None, *SCALINGS)),
                       temperature=(temperature, (None, *TEMPERATURES)))
-        _check_dims(dims, head_dims, mode=None if mode == 'axial' else mode, shift=shift,
-                    normalize=normalize, reference_grid=reference_grid, jitter=jitter,
+        check_dims(dims, head_dims, directions=None if directions == 'axes' else directions,
+                    shift=shift, normalize=normalize, reference_grid=reference_grid, jitter=jitter,
                     rescale=rescale)
-        _check_frequencies(theta, periods)
-        _check_augmentation(shift, jitter, rescale)
+        check_directions(directions, head_dims, axes, shared_freqs, clamp)
+        check_frequencies(theta, periods)
+        check_augmentation(shift, jitter, rescale)
         if first and (normalize is not None or dims != 2):
             raise ValueError(f'first={first} with normalize={normalize!r} and dims={dims}: only '
                              f'cells of a map are counted from it')
@@ -126,39 +156,60 @@ class RotaryEmbedding(RelativeEncoding):
             raise ValueError(f'reference_grid={reference_grid!r} and normalize={normalize!r}: '
                              f'coordinates are counted in one way; leave one of them out')
         self.dims, self.takes_frames = dims, dims == 3
-        usual = _THETA[mode] if dims == 2 else _LONG_THETA
-        self.mode, self.theta = mode, usual if theta is None else theta
+        usual = _LONG_THETA if dims != 2 else 10.0 if directions == 'learned' else 100.0
+        self.directions, self.theta = directions, usual if theta is None else theta
+        self.shared_freqs, self.clamp = shared_freqs, clamp
         self.axes, self.planes, self.normalize = axes, planes, normalize
         self.reference_grid = (None if reference_grid is None
                                else as_grid(reference_grid, 'reference_grid').hw)
         self.periods, self.round_periods, self.first = periods, round_periods, first
         self.shift, self.jitter, self.rescale = shift, jitter, rescale
-        self.cellwise = (normalize, reference_grid, scaling, temperature) == (None,) * 4
+        self.cellwise = (normalize, reference_grid, scaling, temperature,
+                         clamp or None) == (None,) * 5
         self.scaling, self.temperature, self.turns = scaling, temperature, turns
         if scaling is not None or temperature is not None:
             self.grid_shape = self._trained_on(grid_shape)
-        if mode == 'mixed':
+        if directions == 'learned':
             self.freqs = nn.Parameter(torch.empty(2, num_heads, head_dims // 2))
             RotaryEmbedding.reset_parameters(self)  # a subclass has not made its own yet
+        self.make_constants()
+
+    def constants(self) -> dict[str, Any]:
+        """Frequencies of fixed directions, ``freqs`` (2, heads or 1, planes), first axis first."""
+        planes, cpu = self.head_dims // 2, torch.empty(0, dtype=torch.float64, device='cpu')
+        if self.directions in ('axes', 'learned'):
+            return {}
+        if self.directions == 'golden':
+            angles = cpu.new_tensor(golden_angles(self.num_heads * planes)).view(-1, planes)
+            freqs = self._series(cpu, planes).flip(0)
+        else:
+            blocks = (hexagonal_planes(planes) if self.directions == 'hexagonal' else
+                      oblique_planes(int(self.directions), planes, self.shared_freqs))
+            order = plane_order(blocks, self.axes == 'alternate')
+            series = self._series(cpu, 1 + max(number for _, number in order))
+            angles = cpu.new_tensor([angle for angle, _ in order])
+            freqs = series[[number for _, number in order]]
+        both = torch.stack((angles.cos() * freqs, angles.sin() * freqs)).view(2, -1, len(freqs))
+        return dict(freqs=F.pad(both, (0, planes - len(freqs))).tolist())
 
     def reset_parameters(self) -> None:
-        """Set mixed frequencies to two perpendicular axes with a random angle for each head."""
-        if self.mode == 'axial':
+        """Set learned frequencies to two perpendicular axes with a random angle for each head."""
+        if self.directions != 'learned':
             return
         turn = torch.rand(self.num_heads, 1) * (2 * math.pi)
         angle = torch.cat((turn.expand(-1, self.head_dims // 4),
                            turn.expand(-1, self.head_dims // 4) + math.pi / 2), dim=1)
-        magnitude = self._axis_freqs(turn).repeat(2)
+        magnitude = self._series(turn, self.head_dims // 4).repeat(2)
         with torch.no_grad():
             self.freqs.copy_(torch.stack((magnitude * angle.cos(), magnitude * angle.sin())))
 
     def start_at_zero(self) -> None:
-        """Set mixed frequencies to zero, which gives no rotation.
+        """Set learned frequencies to zero, which gives no rotation.
 
         Raises:
-            ValueError: in mode 'axial', whose frequencies are fixed.
+            ValueError: for other directions, whose frequencies are fixed.
         """
-        if self.mode == 'axial':
+        if self.directions != 'learned':
             refuse_zeros(self)
         super().start_at_zero()
 
@@ -168,37 +219,41 @@ class RotaryEmbedding(RelativeEncoding):
             raise ValueError(f'grid_shape={grid_shape!r} and dims={self.dims}: '
                              f'scaling={self.scaling!r} and temperature={self.temperature!r} need '
                              f'the grid trained on, and dims=1 or dims=2')
-        given = [name for name in ('normalize', 'reference_grid', 'periods')
-                 if getattr(self, name) is not None] + ['mode'] * (self.mode == 'mixed')
-        if self.scaling is not None and given:
-            raise ValueError(f'scaling={self.scaling!r} and {given[0]}='
-                             f'{getattr(self, given[0])!r}: it scales axial frequencies of theta, '
-                             f'and cells')
+        for name, plain in (('normalize', None), ('reference_grid', None), ('periods', None),
+                            ('directions', 'axes'), ('shared_freqs', True)):
+            if self.scaling is not None and getattr(self, name) != plain:
+                raise ValueError(f'scaling={self.scaling!r} and {name}={getattr(self, name)!r}: it '
+                                 f'scales frequencies of theta along axes, and cells')
         if not 0 < self.turns[0] < self.turns[1]:
             raise ValueError(f'turns={self.turns!r} must be (less, more), both > 0')
         if self.scaling is not None and self.theta <= 1:
             raise ValueError(f'theta={self.theta} must be > 1 with scaling={self.scaling!r}')
         return as_grid(grid_shape, 'grid_shape', any_axes=True).hw
 
-    def axis_periods(self, device: torch.device | None = None) -> Tensor:
-        """Periods (planes of an axis,) of mode 'axial', float64; frequencies are 1, or 2 pi, over
-        them."""
-        planes = self.head_dims // (2 * self.dims)
-        numbers = torch.arange(planes, device=device, dtype=torch.float64)
+    def axis_periods(self, device: torch.device | None = None, count: int | None = None) -> Tensor:
+        """Periods (count,) in float64, by default as many as an axis has planes; frequencies are 1,
+        or 2 pi, over them."""
+        count = count or self.head_dims // (2 * self.dims)
+        numbers = torch.arange(count, device=device, dtype=torch.float64)
         if self.periods is None:
-            periods = self.theta ** (numbers / planes)
+            periods = self.theta ** (numbers / count)
         else:
             least, most = self.periods
-            periods = least * (most / least) ** (numbers / max(planes - 1, 1))
+            periods = least * (most / least) ** (numbers / max(count - 1, 1))
         return periods.bfloat16().double() if self.round_periods else periods
 
-    def _axis_freqs(self, like: Tensor, side: tuple[int, int] = (1, 1)) -> Tensor:
-        """Frequencies (planes of an axis,); ``side`` has the cells of the axis and those of it in
-        training."""
-        periods = self.axis_periods(like.device)
-        planes = len(periods)
+    def _series(self, like: Tensor, count: int) -> Tensor:
+        """So many frequencies, from the fastest to the slowest."""
         turn = 1.0 if self.periods is None and self.normalize is None else 2 * math.pi
-        freqs = (turn / periods).to(like.dtype)
+        return (turn / self.axis_periods(like.device, count)).to(like.dtype)
+
+    def _axis_freqs(self, like: Tensor, side: tuple[int, int] = (1, 1), number: int = 0) -> Tensor:
+        """Frequencies (planes of an axis,); ``side`` has the cells of the axis and those of it in
+        training, ``number`` is its place among the axes."""
+        planes = self.head_dims // (2 * self.dims)
+        if not self.shared_freqs:
+            return self._series(like, self.head_dims // 2)[number::self.dims]
+        freqs = self._series(like, planes)
         if self.scaling is None:
             return freqs
         # A tensor, because sides may be symbolic.
@@ -220,7 +275,7 @@ class RotaryEmbedding(RelativeEncoding):
             if grid.frames > 1 and self.dims < 3 or grid.height > 1 and self.dims < 2:
                 raise ValueError(f'{name}={grid.shape} has more axes than dims={self.dims} of '
                                  f'{type(self).__name__}')
-        like = _precise(q)
+        like = at_least_float32(q)
         change = self._augmentation(like)
         turn = self._turn(query, query, change, like)
         other = turn if key == query else self._turn(key, query, change, like)
@@ -245,31 +300,28 @@ class RotaryEmbedding(RelativeEncoding):
                 log_scale = log_scale + like.new_empty(count).uniform_(-most, most)
         return shift, log_scale.exp()
 
+    def _coordinates(self, grid: Grid, query: Grid, change: tuple[Tensor, Tensor] | None,
+                     like: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows (H,) and columns (W,) of a grid, after an augmentation."""
+        rows, cols = cell_coordinates(grid, query, normalize=self.normalize,
+                                      reference=self.reference_grid, first=self.first, like=like)
+        if change is None:
+            return rows, cols
+        shift, scale = change
+        return (rows + shift[0]) * scale[0], (cols + shift[1]) * scale[1]
+
     def _turn(self, grid: Grid, query: Grid, change: tuple[Tensor, Tensor] | None, like: Tensor
               ) -> tuple[Tensor, Tensor]:
         """Cosine and sine (1 or heads, L, head_dims / 2) of the angles of all tokens. They are
         computed along each axis, then copied or multiplied."""
-        rows, cols = cell_coordinates(grid, query, normalize=self.normalize,
-                                      reference=self.reference_grid, first=self.first, like=like)
-        if change is not None:
-            shift, scale = change
-            rows, cols = (rows + shift[0]) * scale[0], (cols + shift[1]) * scale[1]
-        rows_first = self.axes == 'yx'
-        if self.mode == 'axial':
-            along = {'t': frame_coordinates(grid, like)[:, None, None, None],
-                     'y': rows[:, None, None], 'x': cols[:, None]}
-            order = ('x', self.axes, f't{self.axes}')[self.dims - 1]
-            sides = (dict.fromkeys(order, (1, 1)) if self.scaling is None else
-                     dict(zip('yx', zip(query.hw, self.grid_shape, strict=True), strict=True)))
-            angles = [along[axis] * self._axis_freqs(like, sides[axis]) for axis in order]
-            left = self.head_dims // 2 - sum(angle.shape[-1] for angle in angles)
-            angles += [like.new_zeros(left)] if left else []
-            size = (grid.frames, grid.height, grid.width, -1)
-            cos, sin = (torch.cat([part.expand(size) for part in parts], -1)[None].flatten(1, 2)
-                        for parts in zip(*((a.cos(), a.sin()) for a in angles), strict=True))
+        rows, cols = self._coordinates(grid, query, change, like)
+        if self.directions == 'axes':
+            cos, sin = self._along_axes(grid, query, rows, cols)
+        elif self.clamp:
+            angle = self._clamped(rows, cols, *self._coordinates(query, query, change, like))
+            cos, sin = angle.cos(), angle.sin()
         else:
-            freqs = self.freqs.to(like.dtype)
-            of_row, of_col = freqs if rows_first else freqs.flip(0)
+            of_row, of_col = self._freqs_of_axes(like)
             by_col = (cols[:, None] * of_col[:, None])[:, None]  # heads, 1, W, planes
             by_row = (rows[:, None] * of_row[:, None])[:, :, None]  # heads, H, 1, planes
             cos = by_col.cos() * by_row.cos() - by_col.sin() * by_row.sin()
@@ -281,81 +333,52 @@ class RotaryEmbedding(RelativeEncoding):
             sin = torch.cat((sin.new_zeros(shape), sin), 1)
         return cos, sin
 
+    def _along_axes(self, grid: Grid, query: Grid, rows: Tensor, cols: Tensor
+                    ) -> tuple[Tensor, Tensor]:
+        """Cosine and sine (1, frames * H, W, planes) of planes that turn along one axis each."""
+        along = {'t': frame_coordinates(grid, rows)[:, None, None, None],
+                 'y': rows[:, None, None], 'x': cols[:, None]}
+        alternate, planes = self.axes == 'alternate', self.head_dims // 2
+        order = (('x', 'xy', 'tyx') if alternate else
+                 ('x', self.axes, f't{self.axes}'))[self.dims - 1]
+        sides = (dict.fromkeys(order, (1, 1)) if self.scaling is None else
+                 dict(zip('yx', zip(query.hw, self.grid_shape, strict=True), strict=True)))
+        angles = [along[axis] * self._axis_freqs(rows, sides[axis], number)
+                  for number, axis in enumerate(order)]
+        size = (grid.frames, grid.height, grid.width, -1)
+        if alternate:  # the last axes may have a plane less than the first
+            most = angles[0].shape[-1]
+            angles = [F.pad(angle, (0, most - angle.shape[-1])).expand(size) for angle in angles]
+            angles = [torch.stack(angles, -1).flatten(-2)[..., :planes]]
+        left = planes - sum(angle.shape[-1] for angle in angles)
+        angles += [rows.new_zeros(left)] if left else []
+        cos, sin = (torch.cat([part.expand(size) for part in parts], -1)[None].flatten(1, 2)
+                    for parts in zip(*((a.cos(), a.sin()) for a in angles), strict=True))
+        return cos, sin
 
-class GTA(RotaryEmbedding):
-    """out_i = R_i^-1 sum_j a_ij R_j v_j: queries, keys and values are rotated by R at their
-    position, and each output back by that of its query (geometric transform attention, Miyato et
-    al., ICLR 2024, Eq. 6, with the rotations SO(2) of rows and columns of an image).
+    def _freqs_of_axes(self, like: Tensor) -> Tensor:
+        """Frequencies (2, heads or 1, planes) of rows and of columns."""
+        freqs = self.freqs.to(like.dtype)
+        return freqs if self.axes == 'yx' else freqs.flip(0)
 
-    Positions go from 0 to 1 along each side. The first plane of an axis has one rotation along a
-    side, the next half a rotation, and so on, as in the release.
-
-    Args:
-        head_dims: channels of a head; a multiple of 4, the first half for rows.
-        num_heads: attention heads.
-        max_freq: rotations of the first plane along a side.
-        num_prefix_tokens: tokens in front of the grid; they are not rotated.
-
-    Raises:
-        ValueError: for head_dims that do not divide, or max_freq not above 0.
-
-    Differs from the release in the order of planes (there rows and columns alternate, from the
-    lowest frequency); it has no cameras (SE(3)).
-    """
-
-    variants = {'gta': ('GTA, rotations', {})}
-
-    def __init__(self, head_dims: int, num_heads: int, *, max_freq: float = 1.0,
-                 num_prefix_tokens: int = 0) -> None:
-        check_positive(max_freq=max_freq)
-        slowest = 2.0 ** max(head_dims // 4 - 1, 0)
-        super().__init__(head_dims, num_heads, num_prefix_tokens=num_prefix_tokens, axes='yx',
-                         reference_grid=(1, 1), periods=(1 / max_freq, slowest / max_freq))
-
-    def turn_values(self, v: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
-        """Rotate values as keys are rotated."""
-        query, like = as_grid(q_grid, 'q_grid'), _precise(v)
-        return turn_planes(v, *self._turn(key_grid(q_grid, k_grid), query, None, like))
-
-    def turn_back(self, out: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
-        """Apply the inverse of the rotation of the queries to the output."""
-        query = as_grid(q_grid, 'q_grid')
-        cos, sin = self._turn(query, query, None, _precise(out))
-        return turn_planes(out, cos, -sin)
+    def _clamped(self, rows: Tensor, cols: Tensor, query_rows: Tensor, query_cols: Tensor
+                 ) -> Tensor:
+        """Angles (1, H, W, planes) of positions that end at the sides of the query grid."""
+        of_row, of_col = self._freqs_of_axes(rows)[:, 0]
+        (row, tall), (col, wide) = (((x[0] + x[-1]) / 2, (x[-1] - x[0]) / 2)
+                                    for x in (query_rows, query_cols))
+        # Directions next to the rows end with the rows, the others with the columns.
+        next_to_first = self.freqs[0] > 1e-9
+        along_rows = next_to_first if self.axes == 'yx' else ~next_to_first
+        most = (of_row ** 2 + of_col ** 2).sqrt() * torch.where(along_rows[0], tall, wide)
+        angle = (rows - row)[:, None, None] * of_row + (cols - col)[:, None] * of_col
+        return (angle.clamp(-most, most) + most)[None]
 
 
 #: Kept for configs that use this name.
 RotaryEmbedding2D = RotaryEmbedding
 
 
-def _precise(x: Tensor) -> Tensor:
+def at_least_float32(x: Tensor) -> Tensor:
     """A tensor of at least float32, because in half precision 200 * f has an error of 0.1 rad."""
     return torch.empty(0, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
-
-
-def _check_dims(dims: int, head_dims: int, **of_maps: Any) -> None:
-    if dims == 2 and (head_dims < 4 or head_dims % 4):
-        raise ValueError(f'head_dims={head_dims} must be a positive multiple of 4: two axes of '
-                         f'planes of two channels')
-    if head_dims < 2 * dims or head_dims % 2:
-        raise ValueError(f'head_dims={head_dims} must be even and at least 2 * dims = {2 * dims}')
-    for name, value in of_maps.items():
-        if dims != 2 and value is not None:
-            raise ValueError(f'{name}={value!r} with dims={dims}: it is an option of maps, dims=2')
-
-
-def _check_frequencies(theta: float | None, periods: tuple[float, float] | None) -> None:
-    check_positive(theta=theta)
-    if periods is None:
-        return
-    if theta is not None:
-        raise ValueError(f'theta={theta} and periods={periods!r} both say what the frequencies '
-                         f'are; leave one of them out')
-    if len(periods) != 2 or not 0 < periods[0] <= periods[1]:
-        raise ValueError(f'periods={periods!r} must be (shortest, longest), both > 0')
-
-
-def _check_augmentation(shift: float | None, jitter: float | None, rescale: float | None) -> None:
-    for name, value, least in (('shift', shift, 0), ('jitter', jitter, 1), ('rescale', rescale, 1)):
-        if value is not None and not least <= value < math.inf:
-            raise ValueError(f'{name}={value} must be at least {least}')

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 class Constants(nn.Module):
@@ -30,18 +30,20 @@ class Constants(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        like = self._buffers[next(iter(self.constants()))]
-        assert like is not None
-        self.make_constants(like.device, torch.promote_types(like.dtype, torch.float32))
+        for like in self._first_constant():
+            self.make_constants(like.device, torch.promote_types(like.dtype, torch.float32))
         return self
+
+    def _first_constant(self) -> list[Tensor]:
+        """One of the buffers, or nothing if there are none."""
+        return [self.get_buffer(name) for name in self.constants()][:1]
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any,
                               *args: object) -> None:
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
-        like = self._buffers[next(iter(self.constants()))]
-        assert like is not None
-        gets_memory = like.is_meta and local_metadata.get('assign_to_params_buffers')
-        self.make_constants(torch.device('cpu') if gets_memory else like.device, like.dtype)
+        for like in self._first_constant():
+            gets_memory = like.is_meta and local_metadata.get('assign_to_params_buffers')
+            self.make_constants(torch.device('cpu') if gets_memory else like.device, like.dtype)
 
 
 __all__ = ['Constants']

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
+from statistics import NormalDist
 
 import torch
 from torch import Tensor
@@ -73,6 +75,48 @@ def stretched(freqs: Tensor, scaling: str, scale: Tensor, planes: tuple[float, f
     slow, fast = planes
     divided = ((numbers - fast) / (slow - fast)).clamp(0, 1)
     return freqs * (1 - divided + divided / scale)
+
+
+def oblique_planes(directions: int, planes: int, shared: bool) -> list[list[tuple[float, int]]]:
+    """Planes of an even number of directions, all of which lie in perpendicular pairs.
+
+    Args:
+        directions: their number.
+        planes: the planes of a head.
+        shared: whether frequencies are numbered for each direction, or for half of the planes.
+
+    Returns:
+        For the directions next to the first axis and for those next to the second, each plane's
+        angle from the first axis and the number of its frequency.
+    """
+    quarter = directions // 2
+    first = [(math.pi / directions * (plane // 2 % quarter),
+              plane // (2 * quarter) * 2 + plane % 2 if shared else plane)
+             for plane in range(planes // 2)]
+    return [first, [(angle + math.pi / 2, number) for angle, number in first]]
+
+
+def hexagonal_planes(planes: int) -> list[list[tuple[float, int]]]:
+    """The same of three directions, 120 degrees apart, which share frequencies."""
+    return [[(2 * math.pi / 3 * way, number) for number in range(planes // 3)] for way in range(3)]
+
+
+def golden_angles(count: int) -> list[float]:
+    """Angles from the first axis of directions that are spread evenly, however many there are:
+    points of a sequence by the plastic number, the golden ratio of two axes, as two normal numbers.
+    """
+    ratio = 2.0
+    for _ in range(10):  # the release stops here too: later directions have another digit
+        ratio = (1 + ratio) ** (1 / 3)
+    normal = NormalDist()
+    return [math.atan2(*(normal.inv_cdf(number * ratio ** -axis % 1) for axis in (2, 1)))
+            for number in range(1, count + 1)]
+
+
+def plane_order(blocks: list[list[tuple[float, int]]], alternate: bool
+                ) -> list[tuple[float, int]]:
+    """One block of planes after the other, or a plane of each in turn."""
+    return list(chain(*(zip(*blocks, strict=True) if alternate else blocks)))
 
 
 def planes_that_turn(planes: int, theta: float, side: float, turns: tuple[float, float]

@@ -44,7 +44,10 @@ RELATIVE: dict[str, dict] = {
     'DecomposedRPE': dict(type='DecomposedRPE'),
     'DecomposedRPE resized': dict(type='DecomposedRPE', grid_shape=(3, 4), shared_heads=False),
     'RotaryEmbedding2D': dict(type='RotaryEmbedding2D'),
-    'RotaryEmbedding2D mixed': dict(type='RotaryEmbedding2D', mode='mixed'),
+    'RotaryEmbedding2D mixed': dict(type='RotaryEmbedding2D', directions='learned'),
+    'RotaryEmbedding2D golden': dict(type='RotaryEmbedding2D', directions='golden'),
+    'RotaryEmbedding2D alternating': dict(type='RotaryEmbedding2D', axes='alternate',
+                                          shared_freqs=False),
     'RotaryEmbedding2D of DINOv3': dict(type='RotaryEmbedding2D', axes='yx', planes='halves',
                                         normalize='separate'),
     'RotaryEmbedding2D of EVA-02': dict(type='RotaryEmbedding', axes='yx', theta=10000.0,
@@ -68,7 +71,7 @@ RELATIVE: dict[str, dict] = {
         dict(type='LogSpacedCPB')]),
     'CombinedRPE of convolutions': dict(type='CombinedRPE', encodings=[
         dict(type='LePE'), dict(type='CRPE', windows=5),
-        dict(type='RotaryEmbedding2D', mode='mixed'),
+        dict(type='RotaryEmbedding2D', directions='learned'),
         dict(type='ShawRPE', on_values=True)]),
     'CombinedRPE of two': dict(type='CombinedRPE', encodings=[
         dict(type='IRPE', rpe_on='k'), dict(type='RelativePositionBias')]),

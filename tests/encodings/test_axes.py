@@ -52,7 +52,7 @@ def test_key_grids_of_videos_cover_the_same_area_and_time():
 BAD = {
     'head_dims=4 must be even and at least 2 * dims = 6': lambda: RotaryEmbedding(4, 2, dims=3),
     'head_dims=7 must be even': lambda: RotaryEmbedding(7, 2, dims=1),
-    "mode='mixed' with dims=1": lambda: RotaryEmbedding(8, 2, dims=1, mode='mixed'),
+    "directions='golden' with dims=1": lambda: RotaryEmbedding(8, 2, dims=1, directions='golden'),
     'shift=0.5 with dims=3': lambda: RotaryEmbedding(12, 2, dims=3, shift=0.5),
     "hw_shape=(2, 3) must be (length,)": lambda: PEG(4, dims=1)(torch.zeros(1, 6, 4), (2, 3)),
     'hw_shape=(6,) must be (height, width)': lambda: PEG(4)(torch.zeros(1, 6, 4), (6,)),

@@ -10,7 +10,7 @@ from mmposenc.functional import Grid
 
 IRPE_QKV = dict(type='mmposenc.IRPE', rpe_on='qkv')
 SHAW = dict(type='ShawRPE', on_values=True)
-ROTARY = dict(type='RotaryEmbedding2D', mode='mixed')
+ROTARY = dict(type='RotaryEmbedding2D', directions='learned')
 
 
 def build(*encodings, **options):

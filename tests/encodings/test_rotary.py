@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from helpers.golden_files import assert_released, load_golden
 from helpers.relative_checks import GRIDS, random_inputs
 
 from mmposenc.attention.attend import attend
@@ -15,23 +16,30 @@ from mmposenc.functional import as_grid, key_grid
 #: Options of every kind: RoPE-ViT's two, DINOv3's, EVA-02's, and the rest of the choices.
 KINDS = {
     'axial': {},
-    'mixed': dict(mode='mixed'),
+    'learned': dict(directions='learned'),
     'dinov3': dict(axes='yx', planes='halves', normalize='separate'),
     'eva02': dict(axes='yx', theta=10000.0, reference_grid=(4, 6)),
     'max': dict(normalize='max', periods=(0.5, 90.0)),
-    'min': dict(mode='mixed', axes='yx', planes='halves', normalize='min', round_periods=True),
+    'min': dict(directions='learned', axes='yx', planes='halves', normalize='min',
+                round_periods=True),
     **{scaling: dict(scaling=scaling, grid_shape=(3, 2), temperature='yarn', turns=(0.01, 0.2))
        for scaling in ('linear', 'ntk', 'yarn')},
     'log': dict(temperature='log', grid_shape=(3, 2)),
-    'entropy': dict(mode='mixed', temperature='entropy', grid_shape=(9, 9)),
+    'entropy': dict(directions='learned', temperature='entropy', grid_shape=(9, 9)),
     'periods in cells': dict(planes='halves', periods=(2.0, 50.0), round_periods=True),
+    'moonvit': dict(axes='alternate', theta=10000.0),
+    'spiral': dict(directions=4, head_dims=16, axes='yx', reference_grid=(14, 14)),
+    'golden': dict(directions='golden', normalize='separate'),
+    'hexagonal': dict(directions='hexagonal', first=1.0),
+    'no frequency twice': dict(axes='alternate', shared_freqs=False, periods=(1.0, 90.0)),
 }
 
 
 #: Of sequences and of videos.
 OTHER_AXES = [dict(dims=dims, head_dims=head_dims, **options)
               for dims, head_dims in ((1, 12), (1, 16), (3, 12), (3, 16))  # 16 leave two that stay
-              for options in (dict(), dict(planes='halves'), dict(axes='yx', theta=50.0))]
+              for options in (dict(), dict(planes='halves'), dict(axes='yx', theta=50.0),
+                              dict(axes='alternate', shared_freqs=False))]
 GRIDS_OF = {1: [((5,), None), ((5,), (3,))], 2: GRIDS,
             3: [((3, 2, 4), None), ((3, 2, 4), (2, 1, 2))]}
 
@@ -65,7 +73,8 @@ def frequency(encoding, plane, count, side, trained):
     if encoding.periods is None:
         period = encoding.theta ** (plane / count)
     else:
-        period = encoding.periods[plane]  # two planes: the shortest and the longest
+        low, high = encoding.periods
+        period = low * (high / low) ** (plane / (count - 1))
     if encoding.round_periods:
         period = float(torch.tensor(period).bfloat16())
     in_turns = encoding.periods is not None or encoding.normalize is not None
@@ -77,6 +86,7 @@ def coordinates(encoding, place, q_grid):
     sides = {'max': [max(q_grid)] * 2, 'min': [min(q_grid)] * 2}.get(encoding.normalize, q_grid)
     if encoding.normalize is not None:
         return [2 * (x + 0.5) / side - 1 for x, side in zip(place, sides, strict=True)]
+    place = [x + encoding.first for x in place]
     if encoding.reference_grid is not None:
         return [x / side * reference for x, side, reference in
                 zip(place, q_grid, encoding.reference_grid, strict=True)]
@@ -86,21 +96,25 @@ def coordinates(encoding, place, q_grid):
 def turned(encoding, x, tokens, q_grid):
     """x[b, h, token, plane] as a complex number times exp(i angle), an entry at a time."""
     out, dims, half = x.clone(), encoding.dims, x.shape[-1] // 2
-    order = {'xy': {1: [0], 2: [1, 0], 3: [0, 2, 1]}, 'yx': {1: [0], 2: [0, 1], 3: [0, 1, 2]}}[
-        encoding.axes][dims]
+    order = {'xy': {1: [0], 2: [1, 0], 3: [0, 2, 1]}, 'yx': {1: [0], 2: [0, 1], 3: [0, 1, 2]},
+             'alternate': {1: [0], 2: [1, 0], 3: [0, 1, 2]}}[encoding.axes][dims]
     count = half // dims
+    turning = count * dims if encoding.shared_freqs else half
     for (h, (token, place)), plane in itertools.product(
-            itertools.product(range(x.shape[1]), enumerate(tokens)), range(count * dims)):
+            itertools.product(range(x.shape[1]), enumerate(tokens)), range(turning)):
         if place is None:
             continue
         along = coordinates(encoding, place, q_grid)
         along = [along[axis] for axis in order]
         sides = getattr(encoding, 'grid_shape', (1, 1)), q_grid[-2:] if dims > 1 else (1, *q_grid)
-        trained, side = (each[order[plane // count] if dims == 2 else 1] for each in sides)
-        angle = (along[plane // count] * frequency(encoding, plane % count, count, side, trained)
-                 if encoding.mode == 'axial' else
-                 sum(a * f for a, f in zip(along, encoding.freqs[:, h, plane].tolist(),
-                                           strict=True)))
+        axis, number = (divmod(plane, count) if encoding.axes != 'alternate' else
+                        divmod(plane, dims)[::-1])
+        trained, side = (each[order[axis] if dims == 2 else 1] for each in sides)
+        series = (number, count) if encoding.shared_freqs else (plane, half)
+        angle = (along[axis] * frequency(encoding, *series, side, trained)
+                 if encoding.directions == 'axes' else
+                 sum(a * f for a, f in zip(along, encoding.freqs[:, h % len(encoding.freqs[0]),
+                                                                 plane].tolist(), strict=True)))
         real, imag = ((plane, half + plane) if encoding.planes == 'halves'
                       else (2 * plane, 2 * plane + 1))
         for b in range(x.shape[0]):
@@ -170,8 +184,88 @@ def test_gta(q_grid, k_grid):
     torch.testing.assert_close(out, expected)
 
 
-def test_mixed_starts_as_two_perpendicular_axes():
-    freqs = RotaryEmbedding(16, 3, mode='mixed').freqs
+#: Options that are those of a release, by the name of its arrays in rotary_directions.npz.
+RELEASED = {
+    'spiral 2 own': dict(directions=4, shared_freqs=False, theta=10000.0),
+    'spiral 2 shared': dict(directions=4, reference_grid=(14, 14), theta=10000.0),
+    'spiral 4 own': dict(directions=8, shared_freqs=False,  # from 1.5 radians a cell
+                         periods=(2 * math.pi / 1.5, 2 * math.pi / 1.5 * 10000.0 ** (30 / 32))),
+    'golden': dict(directions='golden', planes='halves', periods=(2 * math.pi, 200 * math.pi))}
+
+
+@pytest.mark.parametrize('name', RELEASED)
+def test_directions_are_those_of_the_releases(name):
+    """Spiral RoPE's, with its clamped corners; and without, the logits of cells that lie in the
+    circle of the grid. vit-pytorch's golden directions."""
+    released = load_golden('rotary_directions')[1]
+    x, expected = released[f'{name}.x'], released[f'{name}.y']
+    if name == 'golden':
+        encoding = RotaryEmbedding(16, 3, axes='yx', **RELEASED[name])
+        return assert_released(encoding.rotate(x, x, (4, 5))[0], expected)
+    x, expected = x.transpose(1, 2), expected.transpose(1, 2)
+    side, middle = math.isqrt(x.shape[2]), (math.isqrt(x.shape[2]) - 1) / 2
+    clamped, free = (RotaryEmbedding(x.shape[-1], 1, axes='yx', clamp=clamp, **RELEASED[name])
+                     for clamp in (True, False))
+    assert not clamped.cellwise and free.cellwise == (name != 'spiral 2 shared')
+    assert_released(clamped.rotate(x, x, (side, side))[0], expected)
+    inside = torch.tensor([math.dist(cell, (middle, middle)) <= middle
+                           for cell in itertools.product(range(side), repeat=2)])
+    turned = free.rotate(x, x, (side, side))[0]
+    got, want = ((y @ y.mT)[..., inside, :][..., inside] for y in (turned, expected))
+    assert_released(got, want)
+    corners = ((turned @ turned.mT) - (expected @ expected.mT)).abs().amax((0, 1, 2)) > 0.1
+    assert corners.any()
+
+
+def test_corners_beyond_the_last_row_or_column_of_a_turned_grid():
+    """20 of 14 x 14 along a diagonal; keys on a coarser grid are clamped where queries are."""
+    encoding = RotaryEmbedding(16, 1, directions=4, axes='yx', clamp=True).double()
+    row, col = 6.5, 6.5
+    along = [((r - row) + (c - col)) / 2 ** 0.5
+             for r, c in itertools.product(range(14), repeat=2)]
+    assert sum(abs(u) > 6.5 for u in along) == 20
+    k = torch.randn(1, 1, 49, 16, dtype=torch.float64)
+    turned = encoding.rotate(torch.zeros(1, 1, 196, 16, dtype=torch.float64), k, (14, 14), (7, 7))
+    for (r, c), plane in itertools.product(itertools.product(range(7), repeat=2), (2, 6)):
+        u = [2 * r + 0.5 - row, 2 * c + 0.5 - col]
+        u = (u[0] + u[1] if plane == 2 else u[1] - u[0]) / 2 ** 0.5
+        angle = (max(-6.5, min(6.5, u)) + 6.5) * 100.0 ** (-(plane % 4 - 2) / 2)
+        for got, x in zip(turned[1:], (k,), strict=True):
+            value = complex(*x[0, 0, 7 * r + c, 2 * plane:2 * plane + 2]) * cmath.exp(1j * angle)
+            assert complex(*got[0, 0, 7 * r + c, 2 * plane:2 * plane + 2]) == pytest.approx(value)
+
+
+def test_interleaved_mrope_is_timms():
+    timm = pytest.importorskip('timm.layers.pos_embed_sincos')
+    embedding = timm.RotaryEmbeddingMRope(32, mrope_section=(8, 12, 12))
+    x = torch.randn(2, 3, 20, 32)
+    expected = timm.apply_rot_embed_cat(x, embedding.get_embed([4, 5]), half=True)
+    encoding = RotaryEmbedding(32, 3, dims=3, axes='alternate', planes='halves', shared_freqs=False)
+    torch.testing.assert_close(encoding.rotate(x, x, (4, 5))[0], expected)
+
+
+@pytest.mark.parametrize('alternate', [False, True])
+def test_three_directions_120_degrees_apart(alternate):
+    """One of the 16 planes of a head is left over and stays."""
+    freqs = RotaryEmbedding(32, 2, directions='hexagonal', theta=50.0,
+                            axes='alternate' if alternate else 'xy').freqs
+    assert freqs.shape == (2, 1, 16) and not freqs[:, 0, 15].any()
+    for way, number in itertools.product(range(3), range(5)):
+        angle, f = way * 2 * math.pi / 3, 50.0 ** (-number / 5)
+        plane = number * 3 + way if alternate else way * 5 + number
+        torch.testing.assert_close(freqs[:, 0, plane], torch.tensor(
+            [math.cos(angle) * f, math.sin(angle) * f]))
+
+
+def test_fixed_frequencies_are_not_saved_and_survive_half_precision():
+    encoding = RotaryEmbedding(16, 2, directions='golden')
+    before = encoding.freqs.clone()
+    assert not encoding.state_dict() and not list(encoding.parameters())
+    assert torch.equal(encoding.half().float().freqs, before)
+
+
+def test_learned_frequencies_start_as_two_perpendicular_axes():
+    freqs = RotaryEmbedding(16, 3, directions='learned').freqs
     assert freqs.shape == (2, 3, 8)
     magnitude = 10.0 ** (-torch.arange(0, 16, 4) / 16)
     torch.testing.assert_close(freqs.norm(dim=0), magnitude.repeat(2).expand(3, -1))
@@ -231,10 +325,10 @@ def test_blocks_that_are_run_again_draw_the_same():
     torch.testing.assert_close(*grads, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize('mode', ['axial', 'mixed'])
-def test_half_precision_angles_far_from_the_origin(mode):
+@pytest.mark.parametrize('kind', ['axial', 'learned', 'hexagonal'])
+def test_half_precision_angles_far_from_the_origin(kind):
     """Angles are computed in float32: at column 200 a bfloat16 angle would be off by 0.5."""
-    encoding = build(mode, num_prefix_tokens=0)
+    encoding = build(kind, num_prefix_tokens=0)
     q, k, _ = random_inputs(encoding, (1, 201), None, batch=1, dtype=torch.float32)
     expected, _ = encoding.rotate(q, k, (1, 201))
     got, _ = encoding.rotate(q.bfloat16(), k.bfloat16(), (1, 201))
@@ -249,7 +343,14 @@ def test_half_precision_angles_far_from_the_origin(mode):
      r"reference_grid=\(4, 4\) and normalize='max'"),
     ((8, 2), dict(reference_grid=(4, 0)), r'reference_grid=\(4, 0\) must be at least \(1, 1\)'),
     ((8, 2), dict(scaling='ntk'), r"grid_shape=None and dims=2: scaling='ntk'"),
-    ((8, 2), dict(scaling='ntk', grid_shape=(4, 4), mode='mixed'), r"'ntk' and mode='mixed'"),
+    ((8, 2), dict(scaling='ntk', grid_shape=(4, 4), directions='learned'),
+     r"'ntk' and directions='learned'"),
+    ((8, 2), dict(directions=3), r'directions=3 must be one of .* even number'),
+    ((8, 2), dict(directions=4), r'directions=4 and head_dims=8: .* multiple of 16'),
+    ((4, 2), dict(directions='hexagonal'), r"'hexagonal' and head_dims=4"),
+    ((8, 2), dict(directions='golden', axes='alternate'), r"'alternate' and directions='golden'"),
+    ((8, 2), dict(shared_freqs=False), r"shared_freqs=False and directions='axes', axes='xy'"),
+    ((8, 2), dict(clamp=True), r"clamp=True and directions='axes'"),
     ((8, 2), dict(scaling='yarn', grid_shape=(4, 4), turns=(2, 1)), r'turns=\(2, 1\) must be'),
     ((8, 2), dict(scaling='yarn', grid_shape=(4, 4), theta=1), r'theta=1 must be > 1'),
     ((8, 2), dict(theta=10, periods=(1, 2)), r'theta=10 and periods=\(1, 2\)'),

@@ -175,9 +175,9 @@ for _name, _size in {'base-v3': _VIT['base'], 'large-v3': _VIT['large'],
 
 # RoPE-ViT (Heo et al., ECCV 2024): DeiT III with rotary positions, with or without its table.
 for _name in ('small', 'base', 'large'):
-    for _mode in ('axial', 'mixed'):
+    for _mode, _directions in (('axial', 'axes'), ('mixed', 'learned')):
         ARCHS[f'rope-vit-{_name}-{_mode}'] = dict(
             _VIT[_name], class_token=True, layer_scale_init_value=1e-5,
-            rel_pos_encoding=_rotary(mode=_mode))
+            rel_pos_encoding=_rotary(directions=_directions))
         ARCHS[f'rope-vit-{_name}-{_mode}-ape'] = dict(
             ARCHS[f'rope-vit-{_name}-{_mode}'], pos_encoding=_table(num_prefix_embeds=0))

@@ -159,7 +159,7 @@ def test_keys_that_a_head_does_not_attend_to_are_no_numbers():
 
 def test_rotary_similarity_is_a_mean_of_cosines():
     """Angles by the paper's formula, one plane at a time."""
-    model = deit(rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding', mode='mixed'))
+    model = deit(rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding', directions='learned'))
     rotary = model.blocks[0].attn.rel_pos_encoding
     (found,) = offsets(calls_of(model)).numbers.values()
     assert found['what'] == 'cosine' and found['table'].shape == (2, 7, 9)
