@@ -122,7 +122,9 @@ def ours(encoding: RelativeEncoding | None, size: Size, how: str = 'auto', dropo
     grids = () if encoding is None else ((size.height, size.width), size.key)
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return attend(q, k, v, encoding, *grids, implementation=how, dropout_p=dropout_p)[0]
+        reads = encoding is not None and encoding.reads_tokens
+        return attend(q, k, v, encoding, *grids, implementation=how, dropout_p=dropout_p,
+                      tokens=q.transpose(1, 2).flatten(2) if reads else None)[0]
     return run
 
 

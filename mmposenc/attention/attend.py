@@ -21,9 +21,9 @@ if TYPE_CHECKING:  # encodings import terms, with this package
 def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding | None = None,
            q_grid: GridLike | None = None, k_grid: GridLike | None = None, *,
            key_padding_mask: Tensor | None = None, query_padding_mask: Tensor | None = None,
-           attn_mask: Tensor | None = None, regions: Tensor | None = None, dropout_p: float = 0.0,
-           need_weights: bool = False, implementation: str = 'auto'
-           ) -> tuple[Tensor, Tensor | None]:
+           attn_mask: Tensor | None = None, regions: Tensor | None = None,
+           tokens: Tensor | None = None, dropout_p: float = 0.0, need_weights: bool = False,
+           implementation: str = 'auto') -> tuple[Tensor, Tensor | None]:
     """Attention softmax(q k^T * head_dims ** -0.5 + encoding) v, by default in the fastest way.
 
     Args:
@@ -42,6 +42,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
             a query that may attend to no key is zero.
         regions: (n, L) whole numbers, n a divisor of B, row b % n for image b: tokens attend only
             to tokens with their own number.
+        tokens: (B, Lq, embed_dims) that queries are projections of; required by an encoding that
+            ``reads_tokens``.
         dropout_p: dropout rate of the attention weights; use 0 outside of training.
         need_weights: also return the attention weights (after dropout).
         implementation: 'auto': the fastest (:mod:`mmposenc.attention.fast`); 'reference': over all
@@ -57,13 +59,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
     if checked_implementation(implementation) not in ('auto', 'reference') and need_weights:
         raise ValueError(f"implementation={implementation!r} gives no weights "
                          f"(need_weights=True); use 'auto' or 'reference'")
-    problem = Problem(q, k, v, query_padding=query_padding_mask, attn_mask=attn_mask,
-                      regions=regions, dropout_p=dropout_p, need_weights=need_weights,
-                      implementation=implementation)
+    problem = Problem(q, k, v, q.shape[-1] ** -0.5, query_padding=query_padding_mask,
+                      attn_mask=attn_mask, regions=regions, dropout_p=dropout_p,
+                      need_weights=need_weights, implementation=implementation)
     encoding = rel_pos_encoding
     if encoding is not None:
         query, key = _check_grids(q, k, encoding, q_grid, k_grid)
-        problem = problem._replace(query=query, key=key, prefix=encoding.num_prefix_tokens)
+        problem = problem._replace(query=query, key=key, prefix=encoding.num_prefix_tokens,
+                                   tokens=tokens if encoding.reads_tokens else None)
     _check_masks(problem)
     if attn_mask is not None:
         problem = problem._replace(attn_mask=attn_mask[(None,) * (4 - attn_mask.dim())])

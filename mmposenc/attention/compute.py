@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..functional.tracing import is_exporting, is_transforming, may_read
-from .fast.choice import fastest, fold_vectors
+from .fast.choice import fastest, fold_terms
 from .fast.chunked import chunked
 from .fast.flex import flex
 from .fast.sdpa import sdpa
@@ -35,7 +35,8 @@ def compute(problem: Problem, encoding: RelativeEncoding | None) -> tuple[Tensor
             v = encoding.turn_values(problem.v, *grids)
             q, k = encoding.rotate(problem.q, problem.k, *grids)
             problem = problem._replace(q=q, k=k, v=v)
-        terms = [term.within(problem.regions) for term in encoding.terms(*grids)]
+        terms = [term.within(problem.regions)
+                 for term in encoding.terms_of_tokens(*grids, problem.tokens)]
         of_values = [term for term in terms if not term.reads_weights]
         problem = problem._replace(terms=[term for term in terms if term.reads_weights])
     opened, without_keys = open_queries(problem)
@@ -84,8 +85,9 @@ def _weighted(problem: Problem) -> tuple[Tensor, Tensor | None]:
     """The weighted sum of values, by the requested implementation."""
     if problem.need_weights:
         return reference(problem)
-    problem = problem if problem.implementation == 'reference' else fold_vectors(problem)
-    return _COMPUTE[choose(problem)](problem), None
+    folded = problem if problem.implementation == 'reference' else fold_terms(problem)
+    out = _COMPUTE[choose(folded)](folded)
+    return out if folded is problem else out[..., :problem.v.shape[-1]], None
 
 
 def choose(problem: Problem) -> str:

@@ -104,6 +104,7 @@ class MultiheadAttention(nn.Module):
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens, any_axes=True)
         check_x_qk(x, x_qk)
         return self._attend(self._project(x, x_qk, grid, key_padding_mask), grid,
+                            tokens=x if x_qk is None else x_qk,
                             key_padding_mask=key_padding_mask, attn_mask=attn_mask,
                             need_weights=need_weights)
 

@@ -52,7 +52,8 @@ def attend_by_image(problem: Problem, encoding: RelativeEncoding | None, parts: 
         mask, regions = _masks_of_image(problem, image, part.queries, part.keys)
         out, weights = compute(problem._replace(
             q=q, k=k, v=v, query=query, key=key, key_padding=part.hidden, attn_mask=mask,
-            regions=regions), encoding)
+            regions=regions, tokens=None if problem.tokens is None else _take(
+                problem.tokens[image:image + 1], 1, part.queries)), encoding)
         outs.append(_put(out.transpose(1, 2), 1, part.queries, problem.q.shape[2]))
         if weights is not None:
             weights = _put(weights, 3, part.keys, problem.k.shape[2])

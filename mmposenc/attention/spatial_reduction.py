@@ -127,7 +127,8 @@ class SpatialReductionAttention(nn.Module):
         key_mask, query_mask = self._masks(padding_mask, key_grid)
         out, weights = attend(
             q, k, v, self.rel_pos_encoding, grid, key_grid, key_padding_mask=key_mask,
-            query_padding_mask=query_mask, need_weights=need_weights,
+            query_padding_mask=query_mask, tokens=x if x_qk is None else x_qk,
+            need_weights=need_weights,
             implementation=self.implementation,
             dropout_p=self.attn_drop if self.training else 0.0)
         out = self.proj_drop(self.proj(join_heads(out)))

@@ -262,11 +262,37 @@ class QueryVector(Term):
         return (k @ self.vector[..., None].to(k.dtype)).transpose(-2, -1)
 
 
+@dataclass(frozen=True, eq=False)
+class Channels(Term):
+    """queries[i] . keys[j]: queries (B or 1, heads or 1, Lq, n) and keys (B or 1, heads or 1, Lk,
+    n) of their own. Attention appends them to the others as further channels if no other term uses
+    those."""
+
+    queries: Tensor
+    keys: Tensor
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """The products of these vectors."""
+        return self.queries @ self.keys.transpose(-2, -1)
+
+    def beside(self, q: Tensor, k: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        """The channels for queries and keys (B, heads, L, head_dims), in their dtype. In half
+        precision each number is the sum of two, of which the products that count are taken."""
+        queries, keys = (mine.expand(*each.shape[:3], -1) for mine, each in
+                         ((self.queries / scale, q), (self.keys, k)))
+        if q.dtype not in (torch.float16, torch.bfloat16):
+            return queries.to(q.dtype), keys.to(k.dtype)
+        (query, query_rest), (key, key_rest) = (
+            (x.to(q.dtype), (x - x.to(q.dtype)).to(q.dtype)) for x in (queries, keys))
+        return (torch.cat((query, query, query_rest), -1), torch.cat((key, key_rest, key), -1))
+
+
 class Problem(NamedTuple):
     """One attention, the input of every implementation.
 
     Attributes:
         q, k, v: q (B, heads, Lq, head_dims), rotated, not scaled; k, v (B, heads, Lk, head_dims).
+        scale: of the queries.
         terms: the terms of the encodings.
         query, key, prefix: grids of the cells, and number of prefix tokens, with an encoding.
         key_padding: (B, Lk) bool, True = padding; every image has a valid key.
@@ -274,6 +300,7 @@ class Problem(NamedTuple):
         attn_mask: (B or 1, heads or 1, Lq or 1, Lk) bool, True = may attend.
         regions: (n, L) whole numbers, row b % n for image b; tokens attend only to tokens with
             their own number.
+        tokens: (B, Lq, embed_dims) that queries are projections of, if the encoding reads them.
         dropout_p: dropout rate of the weights.
         need_weights: whether the weights are a result, too.
         implementation: the requested implementation, or 'auto'.
@@ -282,6 +309,7 @@ class Problem(NamedTuple):
     q: Tensor
     k: Tensor
     v: Tensor
+    scale: float
     terms: Sequence[Term] = ()
     query: Grid | None = None
     key: Grid | None = None
@@ -290,6 +318,7 @@ class Problem(NamedTuple):
     query_padding: Tensor | None = None
     attn_mask: Tensor | None = None
     regions: Tensor | None = None
+    tokens: Tensor | None = None
     dropout_p: float = 0.0
     need_weights: bool = False
     implementation: str = 'auto'
@@ -299,11 +328,6 @@ class Problem(NamedTuple):
         """The grids of queries and keys, which an attention with an encoding has."""
         assert self.query is not None and self.key is not None
         return self.query, self.key
-
-    @property
-    def scale(self) -> float:
-        """The scale of the queries."""
-        return float(self.q.shape[-1] ** -0.5)
 
     def mask(self, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
         """A bias with all masks, to be added to the logits; without a bias bool (True = attend)."""

@@ -69,7 +69,7 @@ class WindowAttention(MultiheadAttention):
             raise ValueError(f'regions has shape {tuple(regions.shape)}, which does not fit x of '
                              f'shape {tuple(x.shape)}: (n, {length}) is required, n a divisor of '
                              f'the windows')
-        return self._attend(self._project(x), self.window_size, regions=regions,
+        return self._attend(self._project(x), self.window_size, tokens=x, regions=regions,
                             need_weights=need_weights)
 
 
@@ -190,9 +190,11 @@ class PlainWindowAttention(MultiheadAttention):
             mask = mask.view(x.shape[0], *grid.hw)
         windows = Windows(grid.hw, self.window_size, padding_mask=mask, counts=counts)
         regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
+        x = windows.cut(x)
+        x_qk = None if x_qk is None else windows.cut(x_qk)
         attended = self._attend(
-            self._project(windows.cut(x), None if x_qk is None else windows.cut(x_qk)),
-            self.window_size, need_weights=need_weights, regions=regions)
+            self._project(x, x_qk), self.window_size, tokens=x if x_qk is None else x_qk,
+            need_weights=need_weights, regions=regions)
         if isinstance(attended, tuple):
             return windows.join(attended[0]), attended[1]
         return windows.join(attended)

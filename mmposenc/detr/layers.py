@@ -198,26 +198,28 @@ class MultiheadAttention(BaseModule):
 
         def run(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
             if isinstance(hw_shape, Row):
-                return self._attend_row(hw_shape, q, k, v, dropout_p), None
+                return self._attend_row(hw_shape, q, k, v, query, dropout_p), None
             return attend(
                 q, k, v, self.rel_pos_encoding, hw_shape, key_padding_mask=key_padding_mask,
-                attn_mask=_allowed(attn_mask, self.num_heads), need_weights=need_weights,
+                attn_mask=_allowed(attn_mask, self.num_heads), tokens=query,
+                need_weights=need_weights,
                 implementation=self.implementation, dropout_p=dropout_p)
 
         out, weights = self.attn(query, key, value, run)
         out = identity + self.dropout_layer(self.proj_drop(out))
         return out if weights is None else (out, weights)
 
-    def _attend_row(self, row: Row, q: Tensor, k: Tensor, v: Tensor, dropout_p: float) -> Tensor:
+    def _attend_row(self, row: Row, q: Tensor, k: Tensor, v: Tensor, tokens: Tensor,
+                    dropout_p: float) -> Tensor:
         """Attention (1, heads, N, head_dims) of the images of a row, each to itself; tokens are the
         outer dimension in memory, as in projections."""
-        def of_image(q: Tensor, grid: GridLike, k: Tensor, v: Tensor) -> Tensor:
+        def of_image(q: Tensor, grid: GridLike, k: Tensor, v: Tensor, tokens: Tensor) -> Tensor:
             out, _ = attend(*(x.transpose(1, 2) for x in (q, k, v)), self.rel_pos_encoding, grid,
-                            implementation=self.implementation, dropout_p=dropout_p)
+                            tokens=tokens, implementation=self.implementation, dropout_p=dropout_p)
             return out.transpose(1, 2)
 
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        return row.each(of_image, q, k=k, v=v).transpose(1, 2)
+        return row.each(of_image, q, k=k, v=v, tokens=tokens).transpose(1, 2)
 
 
 def _allowed(attn_mask: Tensor | None, num_heads: int) -> Tensor | None:

@@ -32,6 +32,7 @@ from .log_cpb import LogSpacedCPB
 from .lookhere import LookHere
 from .matrix_rotary import ComRoPE, LieRE
 from .offset_bias import OffsetBiasEncoding
+from .pape import PaPE
 from .peg import PEG
 from .placement import PlacedEncodings
 from .query_absolute import QueryAbsolute1D

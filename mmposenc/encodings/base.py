@@ -76,6 +76,8 @@ class RelativeEncoding(nn.Module, ABC):
     #: With padding, attention then uses the grid of valid cells of each image, so that the result
     #: is the same as without padding.
     cellwise: bool = False
+    #: True if :meth:`terms_of_tokens` needs the tokens that queries are projections of.
+    reads_tokens: bool = False
     #: True if grids may have frames (video).
     takes_frames: bool = False
 
@@ -98,6 +100,12 @@ class RelativeEncoding(nn.Module, ABC):
             ValueError: for grids that the encoding does not support.
         """
 
+    def terms_of_tokens(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None
+                        ) -> Sequence[Term]:
+        """The terms for tokens (B, Lq, embed_dims) of queries; an encoding with ``reads_tokens``
+        overrides it."""
+        return self.terms(q_grid, k_grid)
+
     def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> tuple[Tensor, Tensor]:
         """Rotate queries (B, heads, Lq, head_dims) and keys (B, heads, Lk, head_dims) before their
@@ -113,22 +121,24 @@ class RelativeEncoding(nn.Module, ABC):
         (B, heads, Lq, head_dims), which includes the terms on values."""
         return out
 
-    def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-               ) -> Tensor | None:
+    def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None, *,
+               tokens: Tensor | None = None) -> Tensor | None:
         """The sum of all terms of the logits, for all pairs.
 
         Args:
             q: (B, heads, Lq, head_dims), already scaled.
             k: (B, heads, Lk, head_dims).
             q_grid, k_grid: grids of queries and keys; a ``k_grid`` of None is the query grid.
+            tokens: (B, Lq, embed_dims) that queries are projections of, with ``reads_tokens``.
 
         Returns:
             (B or 1, heads or 1, Lq, Lk), or None if there is no such term.
         """
-        return _add(term.dense(q, k) for term in self._terms(q_grid, k_grid) if not term.on_values)
+        return _add(term.dense(q, k) for term in self._terms(q_grid, k_grid, tokens)
+                    if not term.on_values)
 
-    def values(self, attn: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-               ) -> Tensor | None:
+    def values(self, attn: Tensor, q_grid: GridLike, k_grid: GridLike | None = None, *,
+               tokens: Tensor | None = None) -> Tensor | None:
         """The sum of the terms of the output that use the attention weights.
 
         Args:
@@ -137,12 +147,13 @@ class RelativeEncoding(nn.Module, ABC):
         Returns:
             (B, heads, Lq, head_dims), or None if there is no such term.
         """
-        return _add(term.dense_values(attn) for term in self._terms(q_grid, k_grid)
+        return _add(term.dense_values(attn) for term in self._terms(q_grid, k_grid, tokens)
                     if term.on_values and term.reads_weights)
 
-    def _terms(self, q_grid: GridLike, k_grid: GridLike | None) -> Sequence[Term]:
+    def _terms(self, q_grid: GridLike, k_grid: GridLike | None, tokens: Tensor | None
+               ) -> Sequence[Term]:
         query = as_grid(q_grid, 'q_grid')
-        return self.terms(query, key_grid(query, k_grid))
+        return self.terms_of_tokens(query, key_grid(query, k_grid), tokens)
 
     def reset_parameters(self) -> None:
         """Initialize the tables; call it after an initialization of the whole model."""
@@ -162,12 +173,14 @@ class RelativeEncoding(nn.Module, ABC):
 
     @torch.no_grad()
     def bias_map(self, q_grid: GridLike, k_grid: GridLike | None = None, *,
-                 q: Tensor | None = None, k: Tensor | None = None) -> Tensor:
+                 q: Tensor | None = None, k: Tensor | None = None,
+                 tokens: Tensor | None = None) -> Tensor:
         """What the encoding adds to the logits, for figures.
 
         Args:
             q_grid, k_grid: as in :meth:`logits`.
             q, k: scaled queries and keys; required if a term depends on them.
+            tokens: as in :meth:`logits`.
 
         Returns:
             (B or 1, heads or 1, Lq, Lk); zeros if the encoding adds nothing to the logits.
@@ -176,7 +189,8 @@ class RelativeEncoding(nn.Module, ABC):
             ValueError: if q and k are required and not given.
         """
         if q is None or k is None:
-            if any(term.reads_queries or term.reads_keys for term in self._terms(q_grid, k_grid)):
+            if any(term.reads_queries or term.reads_keys
+                   for term in self._terms(q_grid, k_grid, tokens)):
                 raise ValueError(f'q and k are None, but the logits of {type(self).__name__} '
                                  f'depend on them; pass both')
             query = as_grid(q_grid, 'q_grid')
@@ -184,7 +198,7 @@ class RelativeEncoding(nn.Module, ABC):
             heads, dims = getattr(self, 'num_heads', 1), getattr(self, 'head_dims', 1)
             cells = (query.num_cells, key_grid(query, k_grid).num_cells)
             q, k = (some.new_zeros(1, heads, self.num_prefix_tokens + n, dims) for n in cells)
-        logits = self.logits(q, k, q_grid, k_grid)
+        logits = self.logits(q, k, q_grid, k_grid, tokens=tokens)
         return q.new_zeros(1, 1, q.shape[2], k.shape[2]) if logits is None else logits
 
 

@@ -43,6 +43,7 @@ class CombinedRPE(RelativeEncoding):
             setattr(self, name, defaults[name])
         self.has_rotation = any(e.has_rotation for e in self._members())
         self.cellwise = all(e.cellwise for e in self._members())
+        self.reads_tokens = any(e.reads_tokens for e in self._members())
         self.takes_frames = all(e.takes_frames for e in self._members())
 
     def _members(self) -> list[RelativeEncoding]:
@@ -70,7 +71,12 @@ class CombinedRPE(RelativeEncoding):
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """The terms of all encodings together."""
-        return [term for encoding in self._members() for term in encoding.terms(q_grid, k_grid)]
+        return self.terms_of_tokens(q_grid, k_grid, None)
+
+    def terms_of_tokens(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None) -> list[Term]:
+        """The terms of all encodings together, some of which may depend on tokens."""
+        return [term for encoding in self._members()
+                for term in encoding.terms_of_tokens(q_grid, k_grid, tokens)]
 
     def reset_parameters(self) -> None:
         """Draw the weights of every encoding anew."""

@@ -49,8 +49,8 @@ class Encoded:
     rel_pos_encoding: RelativeEncoding | None
 
     def _attend(self: Any, q: Tensor, k: Tensor, v: Tensor, grid: tuple[int, int],
-                attn_mask: Tensor | None) -> Tensor:
-        out, _ = attend(q, k, v, self.rel_pos_encoding, grid, attn_mask=attn_mask,
+                attn_mask: Tensor | None, tokens: Tensor) -> Tensor:
+        out, _ = attend(q, k, v, self.rel_pos_encoding, grid, attn_mask=attn_mask, tokens=tokens,
                         dropout_p=self.attn_drop.p if self.training else 0.0)
         return out.transpose(1, 2).flatten(2)
 
@@ -74,7 +74,7 @@ class GridAttention(Encoded):
         if groups > 1:
             k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
         out = self._attend(q, k, v, grid,
-                           _causal(attn_mask, x) if is_causal else attn_mask)
+                           _causal(attn_mask, x) if is_causal else attn_mask, x)
         out = self.norm(out)
         if getattr(self, 'gate', None) is not None:
             out = out * self.gate(x).sigmoid()
@@ -92,7 +92,7 @@ class EncodedWindows(Encoded):
         if mask is not None:
             bias = mask[:, None] if bias is None else bias + mask[:, None]
             bias = bias.repeat(len(x) // len(mask), 1, 1, 1)
-        out = self._attend(q, k, v, self.window_size, bias)
+        out = self._attend(q, k, v, self.window_size, bias, x)
         return self.proj_drop(self.proj(out))
 
     def _compared(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:

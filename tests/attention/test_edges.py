@@ -6,10 +6,18 @@ from unittest import mock
 import examples
 import pytest
 import torch
-from helpers.relative_checks import CHUNKS, chunks_of, close, naive_logits, random_inputs, results
+from helpers.relative_checks import (
+    CHUNKS,
+    attend,
+    chunks_of,
+    close,
+    naive_logits,
+    random_inputs,
+    results,
+)
 
 from mmposenc import attention
-from mmposenc.attention import MultiheadAttention, SpatialReductionAttention, attend
+from mmposenc.attention import MultiheadAttention, SpatialReductionAttention
 from mmposenc.attention.fast import thresholds
 from mmposenc.functional import Grid
 from mmposenc.functional.grid_cache import CACHE

@@ -7,14 +7,23 @@ import examples
 import pytest
 import torch
 from helpers import relative_checks
-from helpers.relative_checks import CHUNKS, chunks_of, close, random_inputs, results, some_padding
+from helpers.relative_checks import (
+    CHUNKS,
+    attend,
+    chunks_of,
+    close,
+    random_inputs,
+    results,
+    some_padding,
+    terms_of,
+)
 
-from mmposenc.attention import attend, terms
+from mmposenc.attention import terms
 from mmposenc.attention.compute import IMPLEMENTATIONS
 from mmposenc.attention.fast import choice, chunked, flex, sdpa, thresholds, writers
 from mmposenc.attention.fast.dropout import Dropout
 from mmposenc.attention.fast.layout import groups
-from mmposenc.attention.terms import KeyVectors, Problem
+from mmposenc.attention.terms import Channels, KeyVectors, Problem
 from mmposenc.encodings import RelativeEncoding
 from mmposenc.functional import Grid
 
@@ -217,8 +226,8 @@ def test_score_mods(name, grids, prefix, monkeypatch):
     monkeypatch.setattr(flex_attention, '_validate_device', lambda *args: None)
     torch._dynamo.reset()
     encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix, head_dims=8)
-    own = [term for term in encoding.terms(Grid(*grids[0]), grids[1] or Grid(*grids[0]))
-           if term.reads_weights and not isinstance(term, KeyVectors)]  # added to the keys before
+    own = [term for term in terms_of(encoding, *grids) if term.reads_weights
+           and not isinstance(term, (KeyVectors, Channels))]  # joined with queries and keys before
     inputs = random_inputs(encoding, *grids, dtype=torch.float32)
     if not all(flex.has_score_mod(term) for term in own):
         with pytest.raises(ValueError,
@@ -254,8 +263,8 @@ def test_choice(monkeypatch):
         q = torch.zeros(1, 2, length, 4, dtype=options.pop('dtype', torch.float32),
                         requires_grad=options.pop('trains', False))
         own = () if encoding is None else encoding.terms(Grid(*grid), Grid(*grid))
-        return choice.fastest(choice.fold_vectors(Problem(
-            q, q, q, list(own), Grid(*grid), Grid(*grid), **options)))
+        return choice.fastest(choice.fold_terms(Problem(
+            q, q, q, 0.5, list(own), Grid(*grid), Grid(*grid), **options)))
 
     assert choose('IRPE product k', (3, 4)) == 'reference'
     monkeypatch.setattr(thresholds, 'DEFINITION_BYTES', 0)
@@ -282,7 +291,7 @@ def test_choice_on_an_accelerator():
                                                                num_prefix_tokens=prefix)
         q = torch.zeros(2, 8, prefix + grid[0] * grid[1], 32, device='meta')
         own = () if encoding is None else encoding.terms(Grid(*grid), Grid(*grid))
-        return choice.fastest(Problem(q, q, q, list(own), Grid(*grid), Grid(*grid), **options))
+        return choice.fastest(Problem(q, q, q, 0.5, list(own), Grid(*grid), Grid(*grid), **options))
 
     assert choose(None) == choose(None, dropout_p=0.1) == choose(None, (2, 3)) == 'sdpa'
     assert choose(None, regions=torch.zeros(1, 4200, device='meta')) == 'sdpa'
@@ -297,7 +306,7 @@ FAST_IMPLEMENTATIONS = {
     'TableByQuery': {'chunked', 'flex'}, 'TableByKey': {'chunked', 'flex'},
     'TableOnValues': {'chunked'}, 'AxisHalves': {'chunked', 'flex'},
     'SkewedTable': {'chunked'}, 'KeyVectors': set(), 'QueryVector': {'flex'},
-    'LocalValues': set(), 'ContextualTable': set()}
+    'LocalValues': set(), 'Channels': set(), 'ContextualTable': set()}
 
 
 def kinds_of_terms():
@@ -306,7 +315,7 @@ def kinds_of_terms():
     for name in examples.RELATIVE:
         for prefix in (0, 1):
             encoding = examples.relative(name, (3, 5), num_prefix_tokens=prefix)
-            for term in encoding.terms(Grid(3, 5), Grid(3, 5)):
+            for term in terms_of(encoding, (3, 5)):
                 found.setdefault(type(term), []).append(term)
     return found
 

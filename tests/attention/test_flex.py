@@ -5,13 +5,13 @@ from unittest import mock
 import examples
 import pytest
 import torch
-from helpers.relative_checks import random_inputs
+from helpers.relative_checks import random_inputs, terms_of
 from torch.nn.attention.flex_attention import flex_attention
 from torch.overrides import TorchFunctionMode
 
 from mmposenc.attention import attend
 from mmposenc.attention.fast import flex
-from mmposenc.attention.fast.choice import fold_vectors
+from mmposenc.attention.fast.choice import fold_terms
 from mmposenc.attention.terms import DenseBias, Problem
 from mmposenc.functional import Grid
 
@@ -51,8 +51,8 @@ def flex_problem(name, *, batch=2, head_dims=16, dtype=torch.float32, device='cp
     query = Grid(4, 6)
     encoding = examples.relative(name, query, head_dims=head_dims, num_prefix_tokens=1)
     q = torch.zeros(batch, 2, 25, head_dims, device=device, dtype=dtype)
-    terms = list(encoding.to(device, dtype).terms(query, query))
-    return fold_vectors(Problem(q, q, q, terms, query, query, 1))
+    terms = list(terms_of(encoding.to(device, dtype), query))
+    return fold_terms(Problem(q, q, q, 0.25, terms, query, query, 1))
 
 
 @pytest.mark.parametrize(('options', 'reason'), [

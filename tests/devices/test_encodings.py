@@ -3,9 +3,9 @@ import examples
 import pytest
 import torch
 from helpers.on_device import check
+from helpers.relative_checks import attend
 from torch import nn
 
-from mmposenc.attention import attend
 from mmposenc.functional import Grid
 
 #: Query grid, key grid, prefix tokens.

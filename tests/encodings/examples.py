@@ -61,6 +61,8 @@ RELATIVE: dict[str, dict] = {
     'ComRoPE linear': dict(type='ComRoPE'),
     'ComRoPE partition': dict(type='ComRoPE', method='ap', block_size=2),
     'GTA': dict(type='GTA'),
+    'PaPE': dict(type='PaPE'),
+    'PaPE rotation invariant': dict(type='PaPE', rotation_invariant=True),
     'CoPE': dict(type='CoPE'),
     'CoPE per head': dict(type='CoPE', shared_heads=False),
     'CombinedRPE': dict(type='CombinedRPE', encodings=[
@@ -73,6 +75,8 @@ RELATIVE: dict[str, dict] = {
         dict(type='LePE'), dict(type='CRPE', windows=5),
         dict(type='RotaryEmbedding2D', directions='learned'),
         dict(type='ShawRPE', on_values=True)]),
+    'CombinedRPE of tokens': dict(type='CombinedRPE', encodings=[
+        dict(type='PaPE'), dict(type='QueryRelative1D'), dict(type='ShawRPE', on_values=True)]),
     'CombinedRPE of two': dict(type='CombinedRPE', encodings=[
         dict(type='IRPE', rpe_on='k'), dict(type='RelativePositionBias')]),
 }
@@ -83,7 +87,7 @@ SMALL: dict[str, dict] = {
     'LogSpacedCPB': dict(hidden_dims=8), 'DynamicPositionBias': dict(pos_dims=8),
     # A threshold below the grid's longest distance has no gradient.
     'FIRE': dict(hidden_dims=8, init_length=20.),
-    'CoPE': dict(max_positions=4), 'LieRE': dict(block_size=4),
+    'CoPE': dict(max_positions=4), 'PaPE': dict(num_parabolas=3), 'LieRE': dict(block_size=4),
     'ComRoPE': dict(block_size=2)}
 
 #: Configs of token encodings.

@@ -4,10 +4,10 @@ detr/test_padding.py.)"""
 import examples
 import pytest
 import torch
+from helpers.relative_checks import attend
 from helpers.tiny_backbones import randomize
 
 from mmposenc import attention
-from mmposenc.attention.attend import attend
 from mmposenc.encodings import LogSpacedCPB, TokenEncoding, build_encoding
 from mmposenc.functional.masking import token_mask
 

@@ -4,10 +4,9 @@ import copy
 import examples
 import pytest
 import torch
-from helpers.relative_checks import check_gradients, random_inputs
+from helpers.relative_checks import attend, check_gradients, random_inputs
 from helpers.tiny_backbones import randomize
 
-from mmposenc.attention import attend
 from mmposenc.encodings import ENCODINGS
 from mmposenc.signatures import parameters_of
 

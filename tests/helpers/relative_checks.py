@@ -6,7 +6,7 @@ from unittest import mock
 
 import torch
 
-from mmposenc.attention.attend import attend
+from mmposenc.attention import attend as attend_to_tokens
 from mmposenc.attention.fast import thresholds
 from mmposenc.functional import Grid, as_grid, key_grid
 
@@ -20,6 +20,25 @@ GRIDS = [
     ((4, 6), Grid(2, 2, 2.0, 3.0)),
     ((3, 5), (2, 4)),
 ]
+
+
+def tokens_of(encoding, q):
+    """As an argument, tokens for an encoding that reads them: the queries of all heads."""
+    reads = encoding is not None and encoding.reads_tokens
+    return dict(tokens=q.transpose(1, 2).flatten(2)) if reads else {}
+
+
+def attend(q, k, v, encoding=None, *grids, **options):
+    """The package's, with tokens for an encoding that reads them."""
+    return attend_to_tokens(q, k, v, encoding, *grids, **tokens_of(encoding, q), **options)
+
+
+def terms_of(encoding, q_grid, k_grid=None):
+    """The terms of an encoding on these grids, for tokens of ones if it reads them."""
+    query, some = as_grid(q_grid), next(encoding.parameters(), torch.zeros(()))
+    tokens = some.new_ones(1, encoding.num_prefix_tokens + query.num_cells,
+                        encoding.num_heads * getattr(encoding, 'head_dims', 4))
+    return encoding.terms_of_tokens(query, key_grid(query, k_grid), tokens)
 
 
 def cells(grid, name='grid'):

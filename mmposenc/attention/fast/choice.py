@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 
 from mmposenc.functional.linear import onednn_is_faster
 
-from ..terms import KeyVectors, Problem
+from ..terms import Channels, KeyVectors, Problem
 from . import thresholds
 from .sdpa import is_mask
 from .sizes import bytes_of, is_trained, on_cpu, pairs_of
 from .writers import has_writer
 
 
-def fold_vectors(problem: Problem) -> Problem:
-    """The problem with vectors that only queries meet added to the keys, where no other term reads
-    those."""
+def fold_terms(problem: Problem) -> Problem:
+    """The problem with vectors that only queries meet added to the keys, and channels of terms
+    appended to those of queries and keys, where no other term uses those.
+
+    Values get as many channels, of zeros, because fused kernels want one number of them.
+    """
     vectors = [term.vectors for term in problem.terms if isinstance(term, KeyVectors)]
-    if not vectors or any(term.reads_keys for term in problem.terms):
+    if vectors and not any(term.reads_keys for term in problem.terms):
+        k = problem.k
+        for each in vectors:
+            k = k + each.to(k.dtype)
+        problem = problem._replace(k=k, terms=[
+            term for term in problem.terms if not isinstance(term, KeyVectors)])
+    channels = [term for term in problem.terms if isinstance(term, Channels)]
+    if not channels or any(term.reads_queries or term.reads_keys or term.on_values
+                           for term in problem.terms):
         return problem
-    k = problem.k
-    for each in vectors:
-        k = k + each.to(k.dtype)
-    return problem._replace(k=k, terms=[
-        term for term in problem.terms if not isinstance(term, KeyVectors)])
+    more = [term.beside(problem.q, problem.k, problem.scale) for term in channels]
+    count = sum(queries.shape[-1] for queries, _ in more)
+    fill = (0, -(problem.q.shape[-1] + count) % 8)  # kernels of GPUs want multiples of 8
+    q, k = (F.pad(torch.cat((x, *each), -1), fill)
+            for x, each in zip((problem.q, problem.k), zip(*more, strict=True), strict=True))
+    return problem._replace(
+        q=q, k=k, v=F.pad(problem.v, (0, q.shape[-1] - problem.v.shape[-1])),
+        terms=[term for term in problem.terms if not isinstance(term, Channels)])
 
 
 def fastest(problem: Problem) -> str:

@@ -133,9 +133,9 @@ def watch_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> 
                 if module.rel_pos_encoding is not None:
                     encodings[module.rel_pos_encoding] = None
         for encoding in encodings:
-            recorded = partial(_recorded_terms, encoding.terms, added)
-            encoding.terms = recorded  # type: ignore[method-assign]
-            stack.callback(delattr, encoding, 'terms')
+            recorded = partial(_recorded_terms, encoding.terms_of_tokens, added)
+            encoding.terms_of_tokens = recorded  # type: ignore[method-assign]
+            stack.callback(delattr, encoding, 'terms_of_tokens')
         yield
 
 
@@ -185,11 +185,12 @@ def _has_grid(module: nn.Module, given: dict[str, Any]) -> bool:
     return isinstance(module, WindowAttention) or given.get('hw_shape') is not None
 
 
-def _recorded_terms(original: Callable[[Grid, Grid], list[Term]], added: list[Tensor],
-                    q_grid: Grid, k_grid: Grid) -> list[Term]:
+def _recorded_terms(original: Callable[[Grid, Grid, Tensor | None], list[Term]],
+                    added: list[Tensor], q_grid: Grid, k_grid: Grid, tokens: Tensor | None
+                    ) -> list[Term]:
     """The terms of an encoding; what they add to the logits is recorded."""
     return [each if each.on_values else _RecordedTerm(each, added)
-            for each in original(q_grid, k_grid)]
+            for each in original(q_grid, k_grid, tokens)]
 
 
 class _RecordedTerm(Term):

@@ -1,0 +1,146 @@
+"""PaPE against its release, a loop over pairs, and in attentions of every kind."""
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers.golden_files import assert_released, load_golden
+from helpers.relative_checks import GRIDS, LargestStorage, cells, close, random_inputs, tokens_of
+from helpers.tiny_backbones import randomize
+
+from mmposenc.attention import MultiheadAttention, SpatialReductionAttention, attend
+from mmposenc.attention.window import PlainWindowAttention, WindowAttention
+from mmposenc.detr.layers import MultiheadAttention as EncoderAttention
+from mmposenc.encodings import CombinedRPE, PaPE
+from mmposenc.functional import key_grid
+
+#: Options and names of golden files.
+KINDS = {'pape': dict(num_parabolas=5), 'pape_ri': dict(rotation_invariant=True)}
+
+
+@pytest.mark.parametrize('name', KINDS)
+def test_it_equals_the_release(name):
+    """All logits of a grid behind a class token, and the gradients of their squares."""
+    params, data = load_golden(name)
+    encoding = PaPE(8, 2, num_prefix_tokens=1, **KINDS[name])
+    encoding.load_state_dict(params)
+    x = data['x'].requires_grad_()
+    logits = data['q'] @ data['k'].mT * 8 ** -0.5 + encoding.logits(
+        data['q'], data['k'], (3, 5), tokens=x)
+    assert_released(logits, data['logits'])
+    logits.square().sum().backward()
+    assert_released(x.grad, data['grad_x'])
+    for key, parameter in encoding.named_parameters():
+        assert_released(parameter.grad, data[f'grad.{key}'])
+
+
+@pytest.mark.parametrize('name', KINDS)
+@pytest.mark.parametrize('number', range(len(GRIDS)))
+def test_a_pair_at_a_time(name, number):
+    """sum_m b_m d_m - a_m d_m^2; prefix tokens lie at (-1, -1)."""
+    grids, prefix = GRIDS[number], number % 2
+    encoding = PaPE(4, 2, num_prefix_tokens=prefix, **KINDS[name])
+    q, k, _ = random_inputs(encoding, *grids)
+    tokens = tokens_of(encoding, q)['tokens']
+    places = [[(-1.0, -1.0)] * prefix + cells(grid) for grid in (grids[0], key_grid(*grids))]
+    expected = torch.zeros(2, 2, q.shape[2], k.shape[2], dtype=q.dtype)
+    for b, h, (i, at), (j, other) in itertools.product(
+            range(2), range(2), *(enumerate(each) for each in places)):
+        dy, dx = (x - y for x, y in zip(at, other, strict=True))
+        if name == 'pape_ri':
+            a = F.softplus(encoding.a.weight[h] @ tokens[b, i])
+            logit = -a * encoding.position_scales[0, h, 0, 0] ** 2 * (dx ** 2 + dy ** 2)
+        else:
+            a, b_ = (encoding.ab.weight.view(2, 2, 5, 8)[:, h] @ tokens[b, i])
+            d = encoding.position.weight.view(2, 5, 2)[h] @ torch.tensor([dx, dy], dtype=q.dtype)
+            logit = (b_ * d - F.softplus(a) * d ** 2).sum()
+        expected[b, h, i, j] = logit.detach() / 2
+    close(encoding.logits(q, k, *grids, tokens=tokens), expected)
+
+
+@pytest.mark.parametrize('name', KINDS)
+def test_second_derivatives(name):
+    encoding = randomize(PaPE(4, 2, num_prefix_tokens=1, **KINDS[name])).double()
+    q, k, v = torch.randn(3, 1, 2, 7, 4, dtype=torch.float64).requires_grad_().unbind()
+    tokens = torch.randn(1, 7, 8, dtype=torch.float64, requires_grad=True)
+
+    def run(tokens, q, *parameters):
+        return attend(q, k, v, encoding, (2, 3), tokens=tokens, implementation='reference')[0]
+
+    leaves = (tokens, q.detach().requires_grad_(), *encoding.parameters())
+    assert torch.autograd.gradcheck(run, leaves)
+    assert torch.autograd.gradgradcheck(run, leaves, fast_mode=True)
+
+
+@pytest.mark.parametrize('how', ['auto', 'sdpa', 'chunked'])
+def test_nothing_is_as_large_as_all_pairs(how):
+    """Training included; and half precision is as exact as its queries are."""
+    encoding, grid = PaPE(8, 2, num_parabolas=3), (20, 30)
+    q, k, v = torch.randn(3, 1, 2, 600, 8)
+    tokens = torch.randn(1, 600, 16, requires_grad=True)
+    with LargestStorage() as largest:
+        attend(q, k, v, encoding, grid, tokens=tokens, implementation=how)[0].sum().backward()
+    assert 0 < largest.bytes < 600 * 600 * 2 * 4
+    half = [x.half() for x in (q, k, v)]
+    with torch.no_grad():
+        exact = attend(*(x.float() for x in half), encoding, grid, tokens=tokens,
+                       implementation='reference')[0]
+        found = attend(*half, encoding, grid, tokens=tokens, implementation=how)[0]
+    torch.testing.assert_close(found.float(), exact, atol=2e-3, rtol=2e-3)
+
+
+def attentions():
+    """Every attention, the tokens it is called with, and what it computes of them."""
+    cfg = dict(type='mmposenc.PaPE', num_parabolas=3)
+    grid, sizes = (4, 6), (16, 2)
+    cells = torch.randn(2, 24, 16, dtype=torch.float64)
+    windows = cells.view(4, 12, 16)
+    other = torch.randn_like(cells)
+    yield 'global', MultiheadAttention(*sizes, rel_pos_encoding=cfg), (cells, grid), {}, cells
+    yield 'of other tokens', MultiheadAttention(*sizes, rel_pos_encoding=cfg), (
+        cells, grid), dict(x_qk=other), other
+    yield 'window', WindowAttention(*sizes, (3, 4), rel_pos_encoding=cfg), (windows,), {}, windows
+    yield 'plain window', PlainWindowAttention(*sizes, (4, 6), rel_pos_encoding=cfg), (
+        cells, grid), {}, cells
+    yield 'reduced', SpatialReductionAttention(*sizes, sr_ratio=2, rel_pos_encoding=cfg), (
+        cells, grid), {}, cells
+    yield 'encoder', EncoderAttention(*sizes, rel_pos_encoding=cfg), (cells,), dict(
+        hw_shape=grid, query_pos=other), cells + other
+
+
+@pytest.mark.parametrize('number', range(6))
+def test_attentions_hand_over_the_tokens_of_their_queries(number, monkeypatch):
+    """The same tokens that queries are projected from."""
+    name, module, args, options, expected = list(attentions())[number]
+    module, seen = module.double(), []
+    original = PaPE.terms_of_tokens
+    monkeypatch.setattr(PaPE, 'terms_of_tokens', lambda self, q_grid, k_grid, tokens: seen.append(
+        tokens) or original(self, q_grid, k_grid, tokens))
+    module(*args, **options)
+    assert len(seen) == 1, name
+    torch.testing.assert_close(seen[0], expected, rtol=0, atol=0)
+
+
+def test_beside_a_bias_and_beside_a_term_that_reads_queries():
+    """Its channels are those of the dot product, or its own product where others use those."""
+    for other in ('RelativePositionBias', 'QueryRelative1D'):
+        encoding = randomize(CombinedRPE([dict(type='PaPE', num_parabolas=3), dict(
+            type=other)], head_dims=4, num_heads=2, window_size=(3, 5), max_tokens=15)).double()
+        q, k, v = torch.randn(3, 1, 2, 15, 4, dtype=torch.float64)
+        tokens = torch.randn(1, 15, 8, dtype=torch.float64)
+        assert encoding.reads_tokens and encoding.cellwise == (other == 'RelativePositionBias')
+        found, expected = (attend(q, k, v, encoding, (3, 5), tokens=tokens, implementation=how)[0]
+                           for how in ('chunked', 'reference'))
+        close(found, expected)
+        assert not torch.allclose(found, attend(q, k, v, encoding.encodings[1], (3, 5))[0])
+
+
+def test_what_it_needs_is_named():
+    q = torch.zeros(1, 2, 6, 4)
+    for encoding in (PaPE(4, 2), CombinedRPE([dict(type='PaPE')], head_dims=4, num_heads=2)):
+        with pytest.raises(ValueError, match='tokens=None, but PaPE reads the tokens'):
+            attend(q, q, q, encoding, (2, 3))
+    with pytest.raises(ValueError, match='num_parabolas=0 must be'):
+        PaPE(4, 2, num_parabolas=0)
+    with pytest.raises(ValueError, match='zero_init=True: PaPE has no weights'):
+        PaPE(4, 2, rotation_invariant=True).start_at_zero()
