@@ -4,7 +4,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..attention.terms import AxisHalves, Term
+from ..attention.terms import Term
+from ..attention.vector_terms import AxisHalves
 from ..functional.grids import Grid, GridLike, as_grid, pick_entries
 from ..functional.position_tables import resize_axis_table
 from .base import RelativeEncoding

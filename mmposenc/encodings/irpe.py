@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention.fast import thresholds
-from ..attention.terms import AxisHalves, OffsetBias, TableByKey, TableByQuery, TableOnValues, Term
+from ..attention.terms import OffsetBias, TableByKey, TableByQuery, TableOnValues, Term
+from ..attention.vector_terms import AxisHalves
 from ..functional.buckets import (
     METHODS,
     Buckets,

@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention.linear import Linear
-from ..attention.terms import Channels, Term
+from ..attention.terms import Term
+from ..attention.vector_terms import Channels
 from ..functional.grids import Grid
 from ..functional.plain_layers import layer_dtype
 from ..functional.rotary import cell_coordinates
@@ -90,8 +91,8 @@ class PaPE(RelativeEncoding):
         return self.terms_of_tokens(q_grid, k_grid, None)
 
     def terms_of_tokens(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None) -> list[Term]:
-        """One :class:`~mmposenc.attention.terms.Channels`, a product of what depends on the query
-        and the monomials of the key's position."""
+        """One :class:`~mmposenc.attention.vector_terms.Channels`: a vector that depends on the
+        query, times the monomials of the key's position."""
         if tokens is None:
             raise ValueError('tokens=None, but PaPE reads the tokens of the queries: pass them, '
                              '(B, Lq, head_dims * num_heads)')

@@ -1,7 +1,8 @@
 """Products of queries with learned vectors for the position of the key in the sequence."""
 from __future__ import annotations
 
-from ..attention.terms import KeyVectors, Term
+from ..attention.terms import Term
+from ..attention.vector_terms import KeyVectors
 from ..functional.grids import Grid
 from .sequence_table import SequenceTable
 

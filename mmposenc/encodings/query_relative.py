@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from ..attention.terms import AxisHalves, Term
+from ..attention.terms import Term
+from ..attention.vector_terms import AxisHalves
 from ..functional.bias_tables import table_entries
 from ..functional.grids import Grid, GridLike, as_grid, pick_entries
 from .base import RelativeEncoding

@@ -5,7 +5,8 @@ from abc import abstractmethod
 
 from torch import Tensor, nn
 
-from ..attention.terms import DenseBias, SkewedTable, TableByQuery, Term
+from ..attention.terms import DenseBias, TableByQuery, Term
+from ..attention.vector_terms import SkewedTable
 from ..functional.buckets import BucketParams, Buckets
 from ..functional.grids import Grid
 from .base import RelativeEncoding

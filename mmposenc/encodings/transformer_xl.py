@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.terms import AxisHalves, QueryVector, Term
+from ..attention.terms import Term
+from ..attention.vector_terms import AxisHalves, QueryVector
 from ..functional.grids import Grid, grid_offsets, pick_entries
 from ..functional.plain_layers import is_plain, layer_dtype
 from .base import RelativeEncoding

@@ -4,8 +4,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .grid_cache import CACHE
-from .grids import Grid, grid_offsets
+from .grids import CACHE, Grid, grid_offsets
 from .masking import known_equal
 from .position_tables import resampling
 from .tracing import full_precision, is_compiling

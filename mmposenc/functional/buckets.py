@@ -12,8 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .grid_cache import CACHE
-from .grids import Grid, GridLike, as_grid, expand_offsets, grid_offsets, key_grid, sequence_places
+from .grids import (
+    CACHE,
+    Grid,
+    GridLike,
+    as_grid,
+    expand_offsets,
+    grid_offsets,
+    key_grid,
+    sequence_places,
+)
 from .tracing import may_read
 
 METHODS = ('euclidean', 'quantization', 'cross', 'product')

@@ -20,8 +20,7 @@ from mmposenc import attention
 from mmposenc.attention import MultiheadAttention, SpatialReductionAttention
 from mmposenc.attention.fast import thresholds
 from mmposenc.functional import Grid
-from mmposenc.functional.grid_cache import CACHE
-from mmposenc.functional.grids import sequence_places
+from mmposenc.functional.grids import CACHE, sequence_places
 
 GRID = (3, 4)
 #: Of each class one, and those whose terms differ.

@@ -23,7 +23,8 @@ from mmposenc.attention.compute import IMPLEMENTATIONS
 from mmposenc.attention.fast import choice, chunked, flex, sdpa, thresholds, writers
 from mmposenc.attention.fast.dropout import Dropout
 from mmposenc.attention.fast.layout import groups
-from mmposenc.attention.terms import Channels, KeyVectors, Problem
+from mmposenc.attention.terms import Problem
+from mmposenc.attention.vector_terms import Channels, KeyVectors
 from mmposenc.encodings import RelativeEncoding
 from mmposenc.functional import Grid
 

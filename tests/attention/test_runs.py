@@ -5,7 +5,7 @@ from mmposenc.attention.fast.layout import Kept
 from mmposenc.attention.fast.runs import row_patterns
 from mmposenc.functional import Grid
 from mmposenc.functional.buckets import Buckets, bucket_params
-from mmposenc.functional.grid_cache import CACHE
+from mmposenc.functional.grids import CACHE
 
 CPU = torch.device('cpu')
 

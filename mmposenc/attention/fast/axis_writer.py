@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..terms import AxisHalves
+from ..vector_terms import AxisHalves
 from .layout import Layout
 from .products import add_by_head, pick_heads
 from .writers import LogitWriter, Work, Writer, writer

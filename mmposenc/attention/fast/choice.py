@@ -7,7 +7,8 @@ import torch.nn.functional as F
 
 from mmposenc.functional.linear import onednn_is_faster
 
-from ..terms import Channels, KeyVectors, Problem
+from ..terms import Problem
+from ..vector_terms import Channels, KeyVectors
 from . import thresholds
 from .sdpa import is_mask
 from .sizes import bytes_of, is_trained, on_cpu, pairs_of

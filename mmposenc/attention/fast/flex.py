@@ -19,6 +19,7 @@ from mmposenc.functional.grids import Grid, grid_offsets, sequence_places, whole
 
 from .. import terms
 from ..terms import Problem, Term
+from ..vector_terms import AxisHalves, QueryVector
 from .sizes import on_cpu, refuse
 
 #: What a term adds to the logit of image b, head h, query i and key j, all of them tensors.
@@ -126,8 +127,8 @@ def offset_bias_mod(term: terms.OffsetBias, q: Tensor, k: Tensor, scale: float) 
     return lambda b, h, i, j: table[h * (heads > 1), offset_index(i, j)]
 
 
-@score_mod.register(terms.AxisHalves)
-def axis_halves_mod(term: terms.AxisHalves, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
+@score_mod.register(AxisHalves)
+def axis_halves_mod(term: AxisHalves, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
     rows, cols, prefix = term.products(q, scale)
     p, hk, wk = term.prefix, rows.shape[-1], cols.shape[-1]
     cell = torch.arange(hk * wk, device=q.device)
@@ -140,8 +141,8 @@ def axis_halves_mod(term: terms.AxisHalves, q: Tensor, k: Tensor, scale: float) 
     return lambda b, h, i, j: rows[b, h, i, row_of[j]] + cols[b, h, i, col_of[j]]
 
 
-@score_mod.register(terms.QueryVector)
-def query_vector_mod(term: terms.QueryVector, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
+@score_mod.register(QueryVector)
+def query_vector_mod(term: QueryVector, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
     return score_mod(terms.DenseBias(term.dense(q, k)), q, k, scale)
 
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmposenc.functional.buckets import Buckets, index_function, offset_buckets
-from mmposenc.functional.grid_cache import CACHE
+from mmposenc.functional.grids import CACHE
 
 from .layout import Chunk, Kept, Layout
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..terms import SkewedTable
+from ..vector_terms import SkewedTable
 from .layout import Layout
 from .products import add_by_head, add_table_grad, add_times_table, pick_heads, times_table
 from .writers import LogitWriter, Work, Writer, put, writer

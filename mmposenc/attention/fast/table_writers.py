@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mmposenc.functional.buckets import Buckets
-from mmposenc.functional.grid_cache import CACHE
+from mmposenc.functional.grids import CACHE
 
 from ..terms import Table, TableByKey, TableByQuery, TableOnValues
 from .layout import Chunk, Kept, Layout

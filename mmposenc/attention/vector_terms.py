@@ -1,0 +1,149 @@
+"""Terms of vectors that no bucket picks: of rows and columns, of places in a sequence, of keys or
+queries, and further channels."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .terms import Term
+
+
+@dataclass(frozen=True, eq=False)
+class AxisHalves(Term):
+    """q_i . rows[r_i, r_j] + q_i . cols[c_i, c_j]: a half for each axis (SASA, Transformer-XL,
+    query relative 2-D, decomposed).
+
+    Args:
+        rows: ([heads], Hq, Hk, d) vectors; cols: ([heads], Wq, Wk, d).
+        prefix: tokens in front of either grid.
+        halves: rows are multiplied with the first half of the channels and columns with the second;
+            False: both with all channels.
+        row_bias, col_bias: (heads, Hq, Hk) and (heads, Wq, Wk), added; or None.
+        prefix_vector: ([heads], d), multiplied with queries for prefix keys; None: zero.
+    """
+
+    rows: Tensor
+    cols: Tensor
+    prefix: int = 0
+    halves: bool = False
+    row_bias: Tensor | None = None
+    col_bias: Tensor | None = None
+    prefix_vector: Tensor | None = None
+
+    reads_queries = True
+
+    def products(self, q: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(B, heads, Lq, Hk) and (B, heads, Lq, Wk), zero for prefix queries, and (B, heads, Lq, 1)
+        of pairs with a prefix token. ``scale`` is that of the queries; vectors take it, as they are
+        few. One matrix product for each row (column) of queries with the vectors it needs."""
+        shape = (*q.shape[:2], self.rows.shape[-3], self.cols.shape[-3], q.shape[-1])
+        cells, dims = q[:, :, self.prefix:].reshape(shape), q.shape[-1] // 2
+        by_row, by_col = (cells[..., :dims], cells[..., dims:]) if self.halves else (cells, cells)
+        head = 'h' if self.rows.dim() == 4 else ''
+        rows = torch.einsum(f'bhyxd,{head}ykd->bhyxk', by_row, self.rows * scale)
+        cols = torch.einsum(f'bhyxd,{head}xkd->bhyxk', by_col, self.cols * scale)
+        if self.row_bias is not None:
+            rows = rows + self.row_bias[:, :, None].to(q.dtype)
+        if self.col_bias is not None:
+            cols = cols + self.col_bias[:, None].to(q.dtype)
+        rows, cols = (F.pad(x.flatten(2, 3), (0, 0, self.prefix, 0)) for x in (rows, cols))
+        if self.prefix_vector is None or not self.prefix:
+            return rows, cols, None
+        return rows, cols, q @ (self.prefix_vector * scale)[..., None].to(q.dtype)
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """The products with the vectors of rows and of columns, added up."""
+        rows, cols, prefix = self.products(q)
+        term = F.pad((rows[..., :, None] + cols[..., None, :]).flatten(-2), (self.prefix, 0))
+        if prefix is None:
+            return term
+        # Prefix queries have one number for all keys, cells have it with prefix keys.
+        to_prefix = torch.zeros(q.shape[2], term.shape[-1], dtype=q.dtype, device=q.device)
+        to_prefix[:, :self.prefix] = 1.0
+        to_prefix[:self.prefix] = 1.0
+        return term + prefix * to_prefix
+
+
+@dataclass(frozen=True, eq=False)
+class SkewedTable(Term):
+    """q_i . table[j - i + L - 1] + bias[j - i + L - 1] for places i, j in a sequence of L tokens;
+    table ([heads], 2 L - 1, head_dims), bias (heads, 2 L - 1) or None. Keys lie on the query grid.
+    """
+
+    table: Tensor
+    bias: Tensor | None = None
+
+    reads_queries = True
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """The products of each query with the vector of each distance."""
+        lookup = q @ self.table.transpose(-2, -1)
+        return skew(lookup if self.bias is None else lookup + self.bias[:, None])
+
+
+def skew(lookup: Tensor) -> Tensor:
+    """Convert products by offset (..., L, 2 L - 1) to products by key (..., L, L).
+
+    Row i starts at offset -i, so in memory key 0 of the next row is 2 L - 2 places further: a view
+    with that stride, without an index or a copy.
+    """
+    length = lookup.shape[-2]
+    if length == 1:
+        return lookup
+    rows = lookup.flatten(-2).narrow(-1, length - 1, length * (2 * length - 2))
+    return rows.reshape(*lookup.shape[:-1], 2 * length - 2)[..., :length]
+
+
+@dataclass(frozen=True, eq=False)
+class KeyVectors(Term):
+    """q_i . vectors[j]: vectors ([heads], Lk, head_dims) added to the keys of the dot product only.
+    Attention adds them to the keys if no other term uses the keys."""
+
+    vectors: Tensor
+
+    reads_queries = True
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """The products of the queries with the vectors, instead of the keys."""
+        return q @ self.vectors.transpose(-2, -1).to(q.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class QueryVector(Term):
+    """vector . k_j: a vector ([heads], head_dims) added to the queries of the dot product only."""
+
+    vector: Tensor
+
+    reads_keys = True
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """The products of the vector with the keys, the same for all queries."""
+        return (k @ self.vector[..., None].to(k.dtype)).transpose(-2, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Channels(Term):
+    """queries[i] . keys[j]: queries (B or 1, heads or 1, Lq, n) and keys (B or 1, heads or 1, Lk,
+    n) of their own. Attention appends them to the others as further channels if no other term uses
+    those."""
+
+    queries: Tensor
+    keys: Tensor
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """The products of these vectors."""
+        return self.queries @ self.keys.transpose(-2, -1)
+
+    def beside(self, q: Tensor, k: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        """The channels for queries and keys (B, heads, L, head_dims), in their dtype. In half
+        precision each number is the sum of two, of which the products that count are taken."""
+        queries, keys = (mine.expand(*each.shape[:3], -1) for mine, each in
+                         ((self.queries / scale, q), (self.keys, k)))
+        if q.dtype not in (torch.float16, torch.bfloat16):
+            return queries.to(q.dtype), keys.to(k.dtype)
+        (query, query_rest), (key, key_rest) = (
+            (x.to(q.dtype), (x - x.to(q.dtype)).to(q.dtype)) for x in (queries, keys))
+        return (torch.cat((query, query, query_rest), -1), torch.cat((key, key_rest, key), -1))
