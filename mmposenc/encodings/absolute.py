@@ -112,9 +112,9 @@ class LearnedPositionEmbedding(SavesGrid, _AddedTable):
         cells = self.pos_embed[:, self.num_prefix_embeds:]
         if self.keep_aspect and not (extents is None and known_equal(hw_shape, self.grid_shape)):
             sides = whole_extents(hw_shape, cells.device) if extents is None else extents
-            own = sides == whole_extents(self.grid_shape, cells.device)
-            own = own.all(1, keepdim=True)
-            extents = torch.where(own, sides, sides.amax(1, keepdim=True))
+            same_size = sides == whole_extents(self.grid_shape, cells.device)
+            same_size = same_size.all(1, keepdim=True)
+            extents = torch.where(same_size, sides, sides.amax(1, keepdim=True))
         return resize_position_table(cells, self.grid_shape, hw_shape, self.interpolation,
                                      self.interpolation_offset, extents)
 

@@ -45,5 +45,5 @@ class ALiBi2D(Constants, OffsetBiasEncoding):
 
 def _slopes(heads: int) -> list[float]:
     power = 2 ** int(math.log2(heads))
-    found = [2.0 ** (-8 * (i + 1) / power) for i in range(power)]
-    return found + [2.0 ** (-4 * (i + 1) / power) for i in range(0, 2 * (heads - power), 2)]
+    slopes = [2.0 ** (-8 * (i + 1) / power) for i in range(power)]
+    return slopes + [2.0 ** (-4 * (i + 1) / power) for i in range(0, 2 * (heads - power), 2)]

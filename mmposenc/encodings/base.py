@@ -216,9 +216,9 @@ def refuse_zeros(encoding: nn.Module) -> None:
                      f'changes nothing')
 
 
-def _add(found: Iterator[Tensor]) -> Tensor | None:
+def _add(terms: Iterator[Tensor]) -> Tensor | None:
     total: Tensor | None = None
-    for each in found:
+    for each in terms:
         total = each if total is None else total + each
     return total
 
@@ -233,9 +233,9 @@ def position_tables(model: nn.Module) -> dict[str, nn.Parameter]:
     Optimizers should not apply weight decay to them. Code that initializes the whole model (such as
     DETR's Xavier loop) should skip them, or call ``reset_parameters`` of the encodings afterwards.
     """
-    found = {}
+    tables = {}
     for prefix, module in model.named_modules():
         if isinstance(module, RelativeEncoding):
             for name, parameter in module.position_tables():
-                found[f'{prefix}.{name}' if prefix else name] = parameter
-    return found
+                tables[f'{prefix}.{name}' if prefix else name] = parameter
+    return tables

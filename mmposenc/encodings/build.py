@@ -18,9 +18,11 @@ _Module = TypeVar('_Module', bound=nn.Module)
 _Contract = TypeVar('_Contract', bound=TokenEncoding | RelativeEncoding)
 
 
-def listed(given: Any) -> list[Any]:
-    """``given`` as a list: a single item becomes a list of one, None an empty list."""
-    return list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
+def listed(configs: Any) -> list[Any]:
+    """``configs`` as a list: a single item becomes a list of one, None an empty list."""
+    if isinstance(configs, (list, tuple)):
+        return list(configs)
+    return [] if configs is None else [configs]
 
 
 def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contract], argument: str,
@@ -64,9 +66,9 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
     if not isinstance(module, contract):
         raise wrong_contract(type(module), contract, argument)
     for name in ('head_dims', 'num_heads', 'num_prefix_tokens'):
-        found, wanted = getattr(module, name, None), defaults.get(name)
-        if None not in (found, wanted) and found != wanted:
-            raise ValueError(f'{argument} has {name}={found}, but {name}={wanted} is required')
+        size, wanted = getattr(module, name, None), defaults.get(name)
+        if None not in (size, wanted) and size != wanted:
+            raise ValueError(f'{argument} has {name}={size}, but {name}={wanted} is required')
     if isinstance(cfg, dict) and zero_init:
         module.start_at_zero()
     return module
@@ -109,9 +111,9 @@ def _sum(cfgs: Sequence[Any], argument: str) -> dict[str, Any]:
 def wrong_contract(cls: type, contract: type, argument: str) -> ValueError:
     """The error for an encoding of the other base class; it says which argument takes it."""
     hint = ''
-    for other, place in ((TokenEncoding, 'pos_encoding'), (RelativeEncoding, 'rel_pos_encoding')):
+    for other, name in ((TokenEncoding, 'pos_encoding'), (RelativeEncoding, 'rel_pos_encoding')):
         if issubclass(cls, other):
-            hint = f', it is a {other.__name__}: give it as {place}'
+            hint = f', it is a {other.__name__}: give it as {name}'
     return ValueError(f'{argument}: {cls.__name__} is no {contract.__name__}{hint}')
 
 
@@ -122,8 +124,8 @@ def _arguments(cls: type, cfg: dict[str, Any], defaults: dict[str, Any]) -> dict
     required = _required(cls)
     known = {name: value for name, value in defaults.items()
              if _takes(cls, name) and not (value is None and name in required)}
-    given = {name: value for name, value in cfg.items() if name != 'type'}
-    return {**sizes, **known, **given}
+    options = {name: value for name, value in cfg.items() if name != 'type'}
+    return {**sizes, **known, **options}
 
 
 def _takes(cls: type, name: str) -> bool:

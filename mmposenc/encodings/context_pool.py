@@ -181,8 +181,8 @@ class ContextPool(TokenEncoding):
         self.has_weights = weights in ('learned', 'unnormalized')
         self.has_sizes = locality in ('gaussian', 'adaptive_window')
         outputs = self.has_weights + self.has_sizes
-        made = PREDICTORS[predictor]
-        self.predictor = made(embed_dims, hidden, outputs, dims, causal) if outputs else None
+        network = PREDICTORS[predictor]
+        self.predictor = network(embed_dims, hidden, outputs, dims, causal) if outputs else None
         pair_dims = embed_dims if nonlocal_dims is None else nonlocal_dims
         self.query_key = nn.Linear(embed_dims, 2 * pair_dims) if weights == 'nonlocal' else None
         self.reset_parameters()
@@ -206,7 +206,7 @@ class ContextPool(TokenEncoding):
         prefix, tokens = split_prefix(x, num_prefix_tokens)
         if padding_mask is None:
             return join_prefix(prefix, self._encode(tokens, hw, None))
-        kept = cells_at_stride(hw, self.stride, x.device)
+        cells = cells_at_stride(hw, self.stride, x.device)
         padding = padding_mask.flatten(1)
         cleared = tokens.masked_fill(padding[..., None], 0)
         if self.dims == 1:
@@ -216,7 +216,7 @@ class ContextPool(TokenEncoding):
             pooled = torch.zeros_like(tokens).scatter(1, order, moved)
         else:
             pooled = self._encode(cleared, hw, padding)
-        return join_prefix(prefix, torch.where(padding[:, kept, None], tokens[:, kept], pooled))
+        return join_prefix(prefix, torch.where(padding[:, cells, None], tokens[:, cells], pooled))
 
     def out_hw_shape(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
         """Grid of the output: the rows and columns that the stride takes."""

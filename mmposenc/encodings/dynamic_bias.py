@@ -73,7 +73,7 @@ class DynamicPositionBias(OffsetBiasEncoding):
 
     def _rows(self, row: Tensor, col: Tensor) -> Tensor:
         """Bias (rows, cols, heads)."""
-        found = linear_of_offsets(self.pos_proj, row, col)
+        features = linear_of_offsets(self.pos_proj, row, col)
         for layers in (self.pos1, self.pos2):
-            found = found + layers(found) if self.residual else layers(found)
-        return self.pos3(found)
+            features = features + layers(features) if self.residual else layers(features)
+        return self.pos3(features)

@@ -111,11 +111,11 @@ class IRPE(RelativeEncoding):
                    device: torch.device | str | None = None) -> list[Tensor]:
         """Buckets (Lq, Lk) of all pairs, prefix tokens included; two for 'cross'."""
         alpha, beta, gamma, index, quantization = self.params
-        found = bucket_ids(self.method, q_grid, k_grid, alpha=alpha, beta=beta, gamma=gamma,
+        ids_of_axes = bucket_ids(self.method, q_grid, k_grid, alpha=alpha, beta=beta, gamma=gamma,
                            index=index, quantization=quantization, device=device)
         prefix = self.num_prefix_tokens
         return [F.pad(ids, (prefix, 0, prefix, 0), value=self.num_buckets)
-                for ids in (found if isinstance(found, tuple) else (found,))]
+                for ids in (ids_of_axes if isinstance(ids_of_axes, tuple) else (ids_of_axes,))]
 
     def _buckets(self, query: Grid, key: Grid, reverse: bool = False) -> Buckets:
         """'cross' is 'product' with a sum of two tables."""
@@ -128,20 +128,20 @@ class IRPE(RelativeEncoding):
         table are scaled like the queries."""
         if self.mode == 'bias':
             return [self._offset_bias(q_grid, k_grid)]
-        found: list[Term] = []
+        terms: list[Term] = []
         if 'k' in self.rpe_on:
             pairs = q_grid.num_cells * k_grid.num_cells
             if self.method == 'cross' and pairs >= thresholds.HALVES_FROM:
-                found.append(self._halves(q_grid, k_grid))
+                terms.append(self._halves(q_grid, k_grid))
             else:
-                found.append(TableByQuery(self._joined('k', -1), self._buckets(q_grid, k_grid)))
+                terms.append(TableByQuery(self._joined('k', -1), self._buckets(q_grid, k_grid)))
         if 'q' in self.rpe_on:
             # b(j, i): the offset is key minus query.
             table = self._joined('q', -1) * self.head_dims ** -0.5
-            found.append(TableByKey(table, self._buckets(q_grid, k_grid, reverse=True)))
+            terms.append(TableByKey(table, self._buckets(q_grid, k_grid, reverse=True)))
         if 'v' in self.rpe_on:
-            found.append(TableOnValues(self._joined('v', -2), self._buckets(q_grid, k_grid)))
-        return found
+            terms.append(TableOnValues(self._joined('v', -2), self._buckets(q_grid, k_grid)))
+        return terms
 
     def _joined(self, side: str, dim: int) -> Tensor:
         """One table; for 'cross' the sums for all pairs of a row and a column bucket."""

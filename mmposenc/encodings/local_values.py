@@ -55,12 +55,12 @@ class LocalValues(Term):
             cells = cells.masked_fill(padding[:, self.prefix:, None], 0.0)
         cells = cells.view(batch, *self.key.hw, heads * dims)
         if self.layers:
-            found = self._call(cells, regions)
+            convolved = self._call(cells, regions)
         elif regions is not None:
-            found = self._within(cells, regions)
+            convolved = self._within(cells, regions)
         else:
             assert self.weight is not None and self.bias is not None
-            found = F.conv2d(
+            convolved = F.conv2d(
                 cells.permute(0, 3, 1, 2), self.weight.to(v.dtype), self.bias.to(v.dtype),
                 padding=self.weight.shape[-1] // 2, groups=len(self.weight)).permute(0, 2, 3, 1)
         if self.key != self.query:
@@ -68,19 +68,19 @@ class LocalValues(Term):
                     self.query.hw, self.key.hw, (self.key.stride_h, self.key.stride_w),
                     strict=True), 1):
                 at = ((torch.arange(queries, device=v.device).float() + 0.5) / stride).long()
-                found = found.index_select(axis, at.clamp(max=keys - 1))
-        found = found.reshape(batch, self.query.num_cells, heads, dims).transpose(1, 2)
+                convolved = convolved.index_select(axis, at.clamp(max=keys - 1))
+        convolved = convolved.reshape(batch, self.query.num_cells, heads, dims).transpose(1, 2)
         if self.by_query:
-            found = found * q[:, :, self.prefix:]
-        return F.pad(found, (0, 0, self.prefix, 0))
+            convolved = convolved * q[:, :, self.prefix:]
+        return F.pad(convolved, (0, 0, self.prefix, 0))
 
     def _call(self, cells: Tensor, regions: Tensor | None) -> Tensor:
         """The layers' output (B, H, W, C), of all cells or of each region among zeros."""
         if regions is not None:
-            own = regions.view(-1, *self.key.hw, 1).repeat(len(cells) // len(regions), 1, 1, 1)
+            numbers = regions.view(-1, *self.key.hw, 1).repeat(len(cells) // len(regions), 1, 1, 1)
             out = torch.zeros_like(cells)
             for region in regions.unique():
-                inside = own == region
+                inside = numbers == region
                 out = torch.where(inside, self._call(cells * inside, None), out)
             return out
         maps = torch.split(cells.permute(0, 3, 1, 2), [each for each, _ in self.layers], 1)

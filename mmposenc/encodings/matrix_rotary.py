@@ -69,15 +69,16 @@ class MatrixRotary(RelativeEncoding):
         rows, cols = (x[..., None, None, None] for x in self.places(grid, query, by_row[0, 0, 0]))
         rows = rows[:, None]
         if self.commutes:
-            found = matrix_exp(rows * by_row) @ matrix_exp(cols * by_col)
+            rotations = matrix_exp(rows * by_row) @ matrix_exp(cols * by_col)
         else:
-            found = matrix_exp(rows * by_row + cols * by_col)
-        found = found.flatten(1, 2)
+            rotations = matrix_exp(rows * by_row + cols * by_col)
+        rotations = rotations.flatten(1, 2)
         if self.num_prefix_tokens:
             row, col = self.prefix_places()
             first = matrix_exp(row * by_row + col * by_col)[:, 0]
-            found = torch.cat((first.expand(-1, self.num_prefix_tokens, -1, -1, -1), found), 1)
-        return found
+            first = first.expand(-1, self.num_prefix_tokens, -1, -1, -1)
+            rotations = torch.cat((first, rotations), 1)
+        return rotations
 
     def _turned(self, x: Tensor, turn: Tensor) -> Tensor:
         blocks = x.to(turn.dtype).reshape(*x.shape[:-1], self.num_blocks, self.block_size)

@@ -101,9 +101,9 @@ def table_of_network(network: Callable[[Tensor, Tensor], Tensor], rows: Tensor, 
     features would be large, some rows at a time are computed, and again in the backward pass. It
     runs without autocast, since it is small and many pairs use its output."""
     with full_precision(rows):
-        found = by_rows(lambda some: network(some, cols), rows, thresholds.OFFSET_FEATURES_BYTES
-                        // (cols.numel() * width * cols.element_size()))
-    return found.permute(2, 0, 1)
+        biases = by_rows(lambda some: network(some, cols), rows, thresholds.OFFSET_FEATURES_BYTES
+                         // (cols.numel() * width * cols.element_size()))
+    return biases.permute(2, 0, 1)
 
 
 def offset_pairs(rows: Tensor, cols: Tensor) -> Tensor:

@@ -103,8 +103,7 @@ class PaPE(RelativeEncoding):
             x, y = directions.unbind(-1)
             a = F.softplus(a.to(like.dtype)).transpose(1, 2)
             of_xx, of_yy, of_xy = (a @ torch.stack((x * x, y * y, 2 * x * y), -1)).unbind(-1)
-            of_x, of_y = (torch.zeros_like(of_xx),) * 2 if b is None else (
-                b.to(like.dtype).transpose(1, 2) @ directions).unbind(-1)
+            of_x, of_y = (b.to(like.dtype).transpose(1, 2) @ directions).unbind(-1)
             x, y = self._positions(q_grid, q_grid, like)
             by_x, by_y = 2 * of_xx * x + of_xy * y - of_x, 2 * of_yy * y + of_xy * x - of_y
             alone = x * (of_x - of_xx * x - of_xy * y) + y * (of_y - of_yy * y)
@@ -115,10 +114,11 @@ class PaPE(RelativeEncoding):
                                 torch.full_like(x, _UNIT)), -1)
             return [Channels(queries * self.head_dims ** -0.5, keys[None, None])]
 
-    def _functions_of_tokens(self, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+    def _functions_of_tokens(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """a before its softplus, and b, each (B, Lq, heads, parabolas)."""
         if self.rotation_invariant:
-            return self.a(tokens)[..., None].expand(-1, -1, -1, 2), None
+            a = self.a(tokens)[..., None].expand(-1, -1, -1, 2)
+            return a, torch.zeros_like(a)
         a, b = self.ab(tokens).unflatten(-1, (2, self.num_heads, -1)).unbind(-3)
         return a, b
 

@@ -152,11 +152,11 @@ class PEG(TokenEncoding):
 
     def _sides(self, x: Tensor, hw_shape: tuple[int, ...], num_prefix_tokens: int) -> Any:
         """Check that the grid has ``dims`` axes and as many tokens as x, and return its sides."""
-        given = hw_shape.shape if isinstance(hw_shape, Grid) else tuple(hw_shape)
-        if len(given) != self.dims:
+        shape = hw_shape.shape if isinstance(hw_shape, Grid) else tuple(hw_shape)
+        if len(shape) != self.dims:
             wanted = ('(length,)', '(height, width)', '(frames, height, width)')[self.dims - 1]
-            raise ValueError(f'hw_shape={given} must be {wanted}')
-        grid = check_tokens(x, given, num_prefix_tokens, any_axes=True)
+            raise ValueError(f'hw_shape={shape} must be {wanted}')
+        grid = check_tokens(x, shape, num_prefix_tokens, any_axes=True)
         return (grid.frames, grid.height, grid.width)[3 - self.dims:]
 
     def out_hw_shape(self, hw_shape: tuple[int, ...]) -> Any:

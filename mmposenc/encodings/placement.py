@@ -52,13 +52,13 @@ class PlacedEncodings(nn.Module):
         if isinstance(cfg, nn.Module) and len(places) > 1:
             raise ValueError(f'pos_encoding is a module and positions={places}: it would be shared '
                              f'between positions; give a config dict')
-        for index, place in enumerate(places):
+        for index, position in enumerate(places):
             if index:
                 module = _build(cfg, defaults)
-            if module.apply_to == 'qk' and place == num_blocks - 1:
+            if module.apply_to == 'qk' and position == num_blocks - 1:
                 raise ValueError(f"positions={places}: apply_to='qk' after the last block "
-                                 f'({place}) has no attention to apply to')
-            key = _key(place)
+                                 f'({position}) has no attention to apply to')
+            key = _key(position)
             if key not in self.at:
                 self.at[key] = nn.ModuleList()
             self.at[key].append(module)  # type: ignore[operator]
@@ -125,8 +125,8 @@ class PlacedEncodings(nn.Module):
                      ) -> tuple[int, int]:
         """The grid after the encodings at ``position``, or after those at all positions."""
         positions = range(-1, self.num_blocks) if position is None else (position,)
-        for place in positions:
-            for encoding in self.encodings(place):
+        for each in positions:
+            for encoding in self.encodings(each):
                 hw_shape = encoding.out_hw_shape(hw_shape)
         return hw_shape
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 from typing import Any
 
 import torch
@@ -20,7 +21,6 @@ from ..functional.rotary import (
     golden_angles,
     hexagonal_planes,
     oblique_planes,
-    plane_order,
     planes_that_turn,
     sharper,
     stretched,
@@ -28,12 +28,7 @@ from ..functional.rotary import (
 )
 from .base import RelativeEncoding, refuse_zeros
 from .checks import check_choices
-from .rotary_options import (
-    check_augmentation,
-    check_dims,
-    check_directions,
-    check_frequencies,
-)
+from .rotary_options import check_augmentation, check_dims, check_directions, check_frequencies
 
 #: For sequences and videos (RoFormer, V-JEPA 2).
 _LONG_THETA = 10000.0
@@ -185,7 +180,8 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         else:
             blocks = (hexagonal_planes(planes) if self.directions == 'hexagonal' else
                       oblique_planes(int(self.directions), planes, self.shared_freqs))
-            order = plane_order(blocks, self.axes == 'alternate')
+            order = list(chain(*(
+                zip(*blocks, strict=True) if self.axes == 'alternate' else blocks)))
             series = self._series(cpu, 1 + max(number for _, number in order))
             angles = cpu.new_tensor([angle for angle, _ in order])
             freqs = series[[number for _, number in order]]

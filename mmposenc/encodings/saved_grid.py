@@ -28,12 +28,12 @@ class SavesGrid(nn.Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, metadata: Any,
                               strict: bool, missing_keys: list[str], unexpected_keys: list[str],
                               error_msgs: list[str]) -> None:
-        key, own = prefix + self.grid_name, tuple(getattr(self, self.grid_name))
+        key, current = prefix + self.grid_name, tuple(getattr(self, self.grid_name))
         grid: Tensor | None = state_dict.pop(key, None)
-        if grid is None and own[0] != own[1]:
+        if grid is None and current[0] != current[1]:
             missing_keys.append(key)
-        elif grid is not None and tuple(grid.tolist()) != own:
-            error_msgs.append(f'{key} is {tuple(grid.tolist())} in the file, {own} here')
+        elif grid is not None and tuple(grid.tolist()) != current:
+            error_msgs.append(f'{key} is {tuple(grid.tolist())} in the file, {current} here')
             return  # a caller that only logs this must not get rows at wrong cells
         super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing_keys,
                                       unexpected_keys, error_msgs)

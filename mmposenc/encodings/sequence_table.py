@@ -70,7 +70,7 @@ def sequence_terms(table: Tensor, bias: Tensor | None, query: Grid, key: Grid, p
         return [SkewedTable(table, bias)]
     limit = float(table.shape[-2] // 2)
     buckets = Buckets('sequence', BucketParams(1.0, limit, 2.0, 'clip'), query, key, prefix, True)
-    found: list[Term] = [TableByQuery(table.transpose(-2, -1), buckets)]
+    terms: list[Term] = [TableByQuery(table.transpose(-2, -1), buckets)]
     if bias is not None:
-        found.append(DenseBias(bias[:, buckets.ids(bias.device)][None]))
-    return found
+        terms.append(DenseBias(bias[:, buckets.ids(bias.device)][None]))
+    return terms

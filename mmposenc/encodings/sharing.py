@@ -74,8 +74,8 @@ def _check_sizes(encodings: Sequence[nn.Module]) -> None:
     """Raise ValueError unless all encodings, which have the same config, have the same sizes."""
     sizes = [_sizes(encoding) for encoding in encodings]
     names = dict.fromkeys(name for each in sizes for name in each)
-    found = {name: dict.fromkeys(str(each.get(name)) for each in sizes) for name in names}
-    differing = '; '.join(f'{name} {", ".join(values)}' for name, values in found.items()
+    distinct = {name: dict.fromkeys(str(each.get(name)) for each in sizes) for name in names}
+    differing = '; '.join(f'{name} {", ".join(values)}' for name, values in distinct.items()
                           if len(values) > 1)
     if differing:
         raise ValueError(f"rel_pos_sharing='all' needs one size in all stages, but these differ: "

@@ -56,9 +56,9 @@ class ShawRPE(ClippedTables):
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """A table on keys, on values, or both; see :class:`RelativeEncoding`."""
         buckets = self._buckets(q_grid, k_grid)
-        found: list[Term] = []
+        terms: list[Term] = []
         if self.on_keys:
-            found.append(TableByQuery(self.key_table.transpose(-2, -1), buckets))
+            terms.append(TableByQuery(self.key_table.transpose(-2, -1), buckets))
         if self.on_values:
-            found.append(TableOnValues(self.value_table, buckets))
-        return found
+            terms.append(TableOnValues(self.value_table, buckets))
+        return terms

@@ -108,6 +108,6 @@ class TransformerXLRPE(RelativeEncoding):
         else:
             # A last row of zeros finds a constant (an adapter's bias), which counts once.
             after = self.embed_dims - start - width
-            found = self.pos_proj(F.pad(encoded, (start, after, 0, 1)))
-            projected = found[:-1] - found[-1:] if start else found[:-1]
+            outputs = self.pos_proj(F.pad(encoded, (start, after, 0, 1)))
+            projected = outputs[:-1] - outputs[-1:] if start else outputs[:-1]
         return projected.view(-1, self.num_heads, self.head_dims).transpose(0, 1)

@@ -80,7 +80,7 @@ def _axis(size: int, target: int, mode: str, dtype: torch.dtype, device: torch.d
             targets = torch.full((1,), target, dtype=torch.float64, device=device)
             return resampling(size, targets, target, mode, dtype)[0]
         return _geometric(size, target, mode == 'geometric-cubic', device).to(dtype)
-    return CACHE.get(('bias_table', size, target, mode, dtype, device), make, lambda made: [made])
+    return CACHE.get(('bias_table', size, target, mode, dtype, device), make, lambda table: [table])
 
 
 def _geometric(size: int, target: int, cubic: bool, device: torch.device) -> Tensor:

@@ -37,8 +37,8 @@ class _Picked(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, extents: Extents) -> Tensor:
         cells = x.new_empty(x.shape[1], sum(rows * cols for rows, cols in extents))
-        for image, own, (rows, cols) in zip(x, _images(cells, extents), extents, strict=True):
-            own.copy_(image[:, :rows, :cols])
+        for image, filled, (rows, cols) in zip(x, _images(cells, extents), extents, strict=True):
+            filled.copy_(image[:, :rows, :cols])
         return cells
 
     @staticmethod
@@ -57,8 +57,8 @@ class _Spread(torch.autograd.Function):
     def forward(cells: Tensor, extents: Extents, shape: torch.Size,
                 memory_format: torch.memory_format) -> Tensor:
         x = torch.empty(shape, dtype=cells.dtype, device=cells.device, memory_format=memory_format)
-        for image, own, (rows, cols) in zip(x, _images(cells, extents), extents, strict=True):
-            image[:, :rows, :cols] = own
+        for image, filled, (rows, cols) in zip(x, _images(cells, extents), extents, strict=True):
+            image[:, :rows, :cols] = filled
             image[:, rows:] = 0
             image[:, :rows, cols:] = 0
         return x

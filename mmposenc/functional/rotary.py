@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import math
-from itertools import chain
 from statistics import NormalDist
 
 import torch
@@ -111,12 +110,6 @@ def golden_angles(count: int) -> list[float]:
     normal = NormalDist()
     return [math.atan2(*(normal.inv_cdf(number * ratio ** -axis % 1) for axis in (2, 1)))
             for number in range(1, count + 1)]
-
-
-def plane_order(blocks: list[list[tuple[float, int]]], alternate: bool
-                ) -> list[tuple[float, int]]:
-    """One block of planes after the other, or a plane of each in turn."""
-    return list(chain(*(zip(*blocks, strict=True) if alternate else blocks)))
 
 
 def planes_that_turn(planes: int, theta: float, side: float, turns: tuple[float, float]

@@ -202,8 +202,8 @@ class _Pass:
                 memory_format=torch.contiguous_format) for x in inputs]
         bound, first = [], 0
         for writer, count in zip((*call.writers, *call.on_values), counts, strict=True):
-            own = slice(first, first + count)
-            bound.append(writer.bind(inputs[own], tuple(self.grads[own])))
+            part = slice(first, first + count)
+            bound.append(writer.bind(inputs[part], tuple(self.grads[part])))
             first += count
         self.writers: list[LogitWriter] = bound[:len(call.writers)]  # type: ignore[assignment]
         self.on_values: list[ValueWriter] = bound[len(call.writers):]  # type: ignore[assignment]

@@ -174,7 +174,7 @@ def row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) -> 
     """
     return CACHE.get(('row_patterns', buckets, dtype, device),
                      lambda: _row_patterns(buckets, dtype, device),
-                     lambda found: [found.pattern, found.columns])
+                     lambda patterns: [patterns.pattern, patterns.columns])
 
 
 def _row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) -> RowPatterns:

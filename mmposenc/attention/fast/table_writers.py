@@ -177,7 +177,7 @@ class PairIndex:
             if queries != slice(0, self.layout.len_q):
                 return self._places(queries, halves)
             key = ('places', self.buckets, self.layout.filled, self.by_key, halves, self.device)
-            return CACHE.get(key, lambda: self._places(queries, halves), lambda found: [found])
+            return CACHE.get(key, lambda: self._places(queries, halves), lambda index: [index])
 
         return self._kept.get((queries.start, queries.stop, halves), make, Tensor.numel)
 

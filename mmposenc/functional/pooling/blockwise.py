@@ -133,11 +133,11 @@ class _Work:
         if block.queries is not None:
             sigma, at = sigma[:, block.queries], (at[0][block.queries], at[1][block.queries])
         values = []
-        for place, keys, causal in ((at[0], block.rows, False),
-                                    (at[1], block.cols, self.options.causal)):
+        for coordinate, keys, causal in ((at[0], block.rows, False),
+                                         (at[1], block.cols, self.options.causal)):
             key = torch.arange(keys.start, keys.stop, device=sigma.device, dtype=sigma.dtype)
-            values.append(axis_weights(self.options.kernel, place - key[:, None], sigma[:, None],
-                                       self.options.cut, causal, slopes))
+            values.append(axis_weights(self.options.kernel, coordinate - key[:, None],
+                                       sigma[:, None], self.options.cut, causal, slopes))
         (rows, rows_slope), (cols, cols_slope) = values
         total = torch.bmm(self.weights_of(block), rows).mul_(cols).sum(1, keepdim=True)
         inverse = torch.where(total > 0, 1 / total, 0)
