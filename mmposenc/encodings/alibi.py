@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from torch import Tensor
 
@@ -34,7 +33,7 @@ class ALiBi2D(Constants, OffsetBiasEncoding):
         self._set_heads(num_heads, num_prefix_tokens, prefix_bias=False)
         self.make_constants()
 
-    def constants(self) -> dict[str, Any]:
+    def constants(self) -> dict[str, object]:
         """The slopes of the heads."""
         return dict(slopes=_slopes(self.num_heads))
 

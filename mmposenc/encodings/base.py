@@ -3,17 +3,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..attention.terms import Term
+from ..config_types import ConfigType
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from .checks import check_at_least
 
 #: Words for ``mmposenc compare``: for each what tables and charts call it, and its options.
-Variants = Mapping[str, tuple[str, Mapping[str, Any]]]
+Variants = Mapping[str, tuple[str, Mapping[str, object]]]
 
 
 class TokenEncoding(nn.Module, ABC):
@@ -224,7 +224,7 @@ def _add(terms: Iterator[Tensor]) -> Tensor | None:
 
 
 #: A relative encoding, the config of one, or a sequence of them, which are summed.
-RelativeConfig = RelativeEncoding | dict[str, Any] | Sequence[RelativeEncoding | dict[str, Any]]
+RelativeConfig = RelativeEncoding | ConfigType | Sequence[RelativeEncoding | ConfigType]
 
 
 def position_tables(model: nn.Module) -> dict[str, nn.Parameter]:

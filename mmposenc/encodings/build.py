@@ -7,13 +7,14 @@ from typing import Any, TypeVar
 from torch import nn
 
 from ..class_index import class_of_name
+from ..config_types import ConfigType
 from ..functional.grids import as_grid
 from ..signatures import accepted_arguments, parameters_of
 from ..terminal.messages import suggest
 from ..user_classes import class_of_file, is_file_class
 from .base import RelativeConfig, RelativeEncoding, TokenEncoding
 
-EncodingConfig = nn.Module | dict[str, Any]
+EncodingConfig = nn.Module | ConfigType
 _Module = TypeVar('_Module', bound=nn.Module)
 _Contract = TypeVar('_Contract', bound=TokenEncoding | RelativeEncoding)
 
@@ -74,7 +75,7 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
     return module
 
 
-def construct(cls: type[_Module], arguments: dict[str, Any], named: str) -> _Module:
+def construct(cls: type[_Module], arguments: ConfigType, named: str) -> _Module:
     """``cls(**arguments)``; ``named`` is the config of the arguments, for error messages.
 
     Raises:
@@ -93,7 +94,7 @@ def construct(cls: type[_Module], arguments: dict[str, Any], named: str) -> _Mod
         raise ValueError(f'{named}: {error}') from error
 
 
-def _sum(cfgs: Sequence[Any], argument: str) -> dict[str, Any]:
+def _sum(cfgs: Sequence[object], argument: str) -> ConfigType:
     """The config of a sum.
 
     Raises:
@@ -117,7 +118,7 @@ def wrong_contract(cls: type, contract: type, argument: str) -> ValueError:
     return ValueError(f'{argument}: {cls.__name__} is no {contract.__name__}{hint}')
 
 
-def _arguments(cls: type, cfg: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+def _arguments(cls: type, cfg: ConfigType, defaults: ConfigType) -> ConfigType:
     """Arguments of the config, else defaults of the caller, else sizes that follow from its grid.
     """
     sizes = required_sizes(cls, defaults)
@@ -138,7 +139,7 @@ def _required(cls: type) -> list[str]:
             if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
 
 
-def required_sizes(cls: type, defaults: dict[str, Any]) -> dict[str, Any]:
+def required_sizes(cls: type, defaults: ConfigType) -> dict[str, object]:
     """The sizes that a relative encoding requires (such as ``window_size``), from a 'grid_shape' of
     ``defaults``. A ``grid_shape`` is passed even if it is optional; other optional sizes, as those
     of LogSpacedCPB, are set only inside windows."""
@@ -151,7 +152,7 @@ def required_sizes(cls: type, defaults: dict[str, Any]) -> dict[str, Any]:
             if name in _required(cls) or name == 'grid_shape' and _takes(cls, name)}
 
 
-def _find_own(name: str) -> Any:
+def _find_own(name: str) -> object:
     """The class of this package or of a file that a type names, or None."""
     if is_file_class(name):
         return class_of_file(name)
@@ -163,10 +164,10 @@ def _find_own(name: str) -> Any:
 
 #: Finds the class of a type's name. With OpenMMLab installed the registry replaces it by its own
 #: search, which also finds classes of other packages.
-find_class: Callable[[str], Any] = _find_own
+find_class: Callable[[str], object] = _find_own
 
 
-def resolve(name: Any, argument: str) -> type:
+def resolve(name: str | type, argument: str) -> type:
     """The class of a type name.
 
     Raises:

@@ -1,8 +1,6 @@
 """LookHere: each head attends in one direction."""
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from ..functional.constants import Constants
@@ -72,7 +70,7 @@ class LookHere(Constants, OffsetBiasEncoding):
         self.layer_slopes, self._layer_slope = layer_slopes, 1.0
         self.make_constants()
 
-    def constants(self) -> dict[str, Any]:
+    def constants(self) -> dict[str, object]:
         """Two directions of each head, and its slope in this layer."""
         return dict(sides=self._directions,
                     slopes=[self._layer_slope * slope for slope in self._head_slopes])

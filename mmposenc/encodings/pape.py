@@ -53,6 +53,7 @@ class PaPE(RelativeEncoding):
                 'pape-ri': ('PaPE, rotation invariant', dict(rotation_invariant=True))}
     cellwise = True
     reads_tokens = True
+    position_scales: Tensor
 
     def __init__(self, head_dims: int, num_heads: int, *, num_parabolas: int = 50,
                  rotation_invariant: bool = False, num_prefix_tokens: int = 0) -> None:
@@ -101,7 +102,8 @@ class PaPE(RelativeEncoding):
             like = tokens.new_empty(0, dtype=torch.promote_types(tokens.dtype, torch.float32))
             directions = self._directions(like)
             x, y = directions.unbind(-1)
-            a = F.softplus(a.to(like.dtype)).transpose(1, 2)
+            # softplus, which onnxruntime has not in float64
+            a = torch.logaddexp(a.to(like.dtype), like.new_zeros(())).transpose(1, 2)
             of_xx, of_yy, of_xy = (a @ torch.stack((x * x, y * y, 2 * x * y), -1)).unbind(-1)
             of_x, of_y = (b.to(like.dtype).transpose(1, 2) @ directions).unbind(-1)
             x, y = self._positions(q_grid, q_grid, like)
@@ -133,7 +135,7 @@ class PaPE(RelativeEncoding):
     def _positions(self, grid: Grid, query: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
         """Columns and rows (P + H * W,) of all tokens, from the middle of the query grid."""
         rows, cols = cell_coordinates(grid, query, like=like)
-        size, prefix = (len(rows), len(cols)), (self.num_prefix_tokens, 0)
+        size, prefix = (*rows.shape, *cols.shape), (self.num_prefix_tokens, 0)
         along = (cols.expand(size), rows[:, None].expand(size))
         x, y = (F.pad(each.flatten(), prefix, value=-1.0) - (like.new_full((), side) - 1) / 2
                 for each, side in zip(along, (query.width, query.height), strict=True))

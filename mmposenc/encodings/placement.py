@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..config_types import ConfigType
 from ..functional.packing import Row
 from .base import TokenEncoding
 from .build import EncodingConfig, build_encoding, listed, resolve
@@ -46,7 +47,7 @@ class PlacedEncodings(nn.Module):
             self._place(cfg, positions, num_blocks, defaults)
 
     def _place(self, cfg: EncodingConfig, positions: Positions, num_blocks: int,
-               defaults: dict[str, Any]) -> None:
+               defaults: ConfigType) -> None:
         module = _build(cfg, defaults)
         places = self._places(module, positions)
         if isinstance(cfg, nn.Module) and len(places) > 1:
@@ -175,7 +176,7 @@ def _apply(encoding: TokenEncoding, x: Tensor, hw_shape: Any, num_prefix_tokens:
         x, hw_shape, num_prefix_tokens=num_prefix_tokens, padding_mask=padding_mask)
 
 
-def _build(cfg: EncodingConfig, defaults: dict[str, Any]) -> TokenEncoding:
+def _build(cfg: EncodingConfig, defaults: ConfigType) -> TokenEncoding:
     # mypy: TokenEncoding is abstract; it is only compared with here.
     return build_encoding(cfg, TokenEncoding,  # type: ignore[type-abstract]
                           'pos_encoding', **defaults)

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import math
 from itertools import chain
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -169,7 +168,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
             RotaryEmbedding.reset_parameters(self)  # a subclass has not made its own yet
         self.make_constants()
 
-    def constants(self) -> dict[str, Any]:
+    def constants(self) -> dict[str, object]:
         """Frequencies of fixed directions, ``freqs`` (2, heads or 1, planes), first axis first."""
         planes, cpu = self.head_dims // 2, torch.empty(0, dtype=torch.float64, device='cpu')
         if self.directions in ('axes', 'learned'):

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from .checks import check_positive
 
@@ -10,7 +9,7 @@ from .checks import check_positive
 DIRECTIONS = ('axes', 'learned', 'golden', 'hexagonal')
 
 
-def check_dims(dims: int, head_dims: int, **of_maps: Any) -> None:
+def check_dims(dims: int, head_dims: int, **of_maps: object) -> None:
     if dims == 2 and (head_dims < 4 or head_dims % 4):
         raise ValueError(f'head_dims={head_dims} must be a positive multiple of 4: two axes of '
                          f'planes of two channels')
@@ -23,13 +22,14 @@ def check_dims(dims: int, head_dims: int, **of_maps: Any) -> None:
 
 def check_directions(directions: str | int, head_dims: int, axes: str, shared_freqs: bool,
                       clamp: bool) -> None:
-    oblique = isinstance(directions, int)
-    if directions not in DIRECTIONS and (not oblique or directions < 2 or directions % 2):
+    number = directions if isinstance(directions, int) else 0
+    oblique = number > 1 and number % 2 == 0
+    if directions not in DIRECTIONS and not oblique:
         raise ValueError(f'directions={directions!r} must be one of {", ".join(DIRECTIONS)}, or an '
                          f'even number of at least 2')
-    if oblique and head_dims % (4 * directions):
+    if oblique and head_dims % (4 * number):
         raise ValueError(f'directions={directions} and head_dims={head_dims}: each has whole pairs '
-                         f'of planes, so head_dims must be a multiple of {4 * directions}')
+                         f'of planes, so head_dims must be a multiple of {4 * number}')
     if directions == 'hexagonal' and head_dims < 6:
         raise ValueError(f"directions='hexagonal' and head_dims={head_dims}: three directions need "
                          f'at least 6 channels')

@@ -1,8 +1,6 @@
 """Tables whose number of rows does not tell their grid: it is saved with them."""
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -18,14 +16,14 @@ class SavesGrid(nn.Module):
     #: The attribute that holds (H, W).
     grid_name: str
 
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    def _save_to_state_dict(self, destination: dict[str, object], prefix: str, keep_vars: bool
                             ) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         height, width = getattr(self, self.grid_name)
         if height != width:
             destination[prefix + self.grid_name] = torch.tensor((height, width))
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, metadata: Any,
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, metadata: object,
                               strict: bool, missing_keys: list[str], unexpected_keys: list[str],
                               error_msgs: list[str]) -> None:
         key, current = prefix + self.grid_name, tuple(getattr(self, self.grid_name))

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import nn
 
@@ -82,7 +81,7 @@ def _check_sizes(encodings: Sequence[nn.Module]) -> None:
                          f"{differing}; use rel_pos_sharing='stage'")
 
 
-def _sizes(encoding: nn.Module) -> dict[str, Any]:
+def _sizes(encoding: nn.Module) -> dict[str, object]:
     """Numbers and tuples among the attributes of an encoding, or of the parts of a sum."""
     return {name: value for part in encoding.modules() if isinstance(part, RelativeEncoding)
             for name, value in vars(part).items() if isinstance(value, (int, tuple))}

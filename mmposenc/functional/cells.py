@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .second_order import AutogradContext
+
 Extents = list[tuple[int, int]]
 
 
@@ -42,11 +44,11 @@ class _Picked(torch.autograd.Function):
         return cells
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Extents], output: Tensor) -> None:
+    def setup_context(ctx: AutogradContext, inputs: tuple[Tensor, Extents], output: Tensor) -> None:
         ctx.layout = (inputs[1], *_layout(inputs[0]))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: AutogradContext, grad: Tensor) -> tuple[Tensor, None]:
         return _Spread.apply(grad, *ctx.layout), None  # type: ignore[no-untyped-call]
 
 
@@ -64,11 +66,11 @@ class _Spread(torch.autograd.Function):
         return x
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(ctx: AutogradContext, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.extents = inputs[1]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: AutogradContext, grad: Tensor) -> tuple[Tensor, None, None, None]:
         picked = _Picked.apply(grad, ctx.extents)  # type: ignore[no-untyped-call]
         return picked, None, None, None
 

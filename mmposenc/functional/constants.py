@@ -17,7 +17,7 @@ class Constants(nn.Module):
     """
 
     @abstractmethod
-    def constants(self) -> dict[str, Any]:
+    def constants(self) -> dict[str, object]:
         """The numbers, or nested lists of them, by name of the buffer."""
 
     def make_constants(self, device: torch.device | None = None,

@@ -2,16 +2,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 
-def pair(value: Any) -> tuple[int, int]:
+def pair(value: int | Sequence[int]) -> tuple[int, int]:
     """Of rows and columns."""
     return (value, value) if isinstance(value, int) else (
         (value[0], value[0]) if len(value) == 1 else (value[0], value[1]))
 
 
-def padding_cells(padding: Any, kernel: Sequence[int], dilation: Any) -> tuple[int, int]:
+def padding_cells(padding: str | int | Sequence[int], kernel: Sequence[int],
+                  dilation: int | Sequence[int]) -> tuple[int, int]:
     """Cells of padding above and left, which are as many below and right.
 
     Args:

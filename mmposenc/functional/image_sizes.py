@@ -25,7 +25,7 @@ def set_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> Tensor:
     return batch
 
 
-def one_batch(x: Any) -> Tensor:
+def one_batch(x: object) -> Tensor:
     """x, after a check that it is a batch.
 
     Raises:

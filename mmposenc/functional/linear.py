@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .second_order import AutogradContext
 from .tracing import autocast_dtype, is_compiling, is_transforming
 
 #: Multiply-adds from which a call of oneDNN pays: below, it costs more than it saves
@@ -95,13 +95,13 @@ class _Linear(torch.autograd.Function):
         return onednn_product(x, weight, bias)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor
-                      ) -> None:
+    def setup_context(ctx: AutogradContext, inputs: tuple[Tensor, Tensor, Tensor | None],
+                      output: Tensor) -> None:
         x, weight, bias = inputs
         ctx.save_for_backward(x, weight)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: AutogradContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         need_x, need_weight, need_bias = ctx.needs_input_grad
         rows = grad.reshape(-1, grad.shape[-1])

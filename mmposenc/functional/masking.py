@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +14,7 @@ from .plain_layers import is_plain
 from .tracing import is_compiling, may_read
 
 
-def known_equal(sizes: Any, others: Any) -> bool:
+def known_equal(sizes: object, others: object) -> bool:
     """Whether sizes are equal, so that there is nothing to do. Never while a model is compiled or
     exported: whether they are would be part of the graph, which then is no graph for all sizes."""
     return not is_compiling() and bool(sizes == others)
@@ -174,8 +173,8 @@ def adaptive_means(x: Tensor, cells: int, padding_mask: Tensor | None = None) ->
     Two products with weights that depend on the sizes alone: for exported programs too.
     """
     batch, _, height, width = x.shape
-    rows: Any = torch.full((batch,), height, device=x.device)
-    cols: Any = torch.full((batch,), width, device=x.device)
+    rows = torch.full((batch,), height, device=x.device)
+    cols = torch.full((batch,), width, device=x.device)
     if padding_mask is not None:
         rows, cols = filled(padding_mask).unbind(1)
         x = x.masked_fill(padding_mask[:, None], 0)

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
+#: What torch hands the passes of an autograd function, to which the forward pass adds attributes.
+AutogradContext: TypeAlias = Any
 Backward = Callable[..., tuple[Tensor | None, ...]]
 
 
@@ -23,7 +25,7 @@ def first_order_only(advice: str) -> Callable[[Backward], Backward]:
     """
     def decorate(backward: Backward) -> Backward:
         @functools.wraps(backward)
-        def run(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        def run(ctx: AutogradContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
             with torch.no_grad():
                 grads_of_inputs = backward(ctx, *grads)
             if not torch.is_grad_enabled():  # no create_graph=True
@@ -42,10 +44,11 @@ class _Refused(torch.autograd.Function):
     error."""
 
     @staticmethod
-    def forward(ctx: Any, advice: str, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: AutogradContext, advice: str, count: int, *tensors: Tensor
+                ) -> tuple[Tensor, ...]:
         ctx.advice = advice
         return tuple(grad.clone() for grad in tensors[:count])
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[None, ...]:
+    def backward(ctx: AutogradContext, *grads: Tensor) -> tuple[None, ...]:
         raise RuntimeError(ctx.advice)

@@ -223,9 +223,9 @@ def half_by_default():
 
 
 @pytest.mark.usefixtures('half_by_default')
-@pytest.mark.parametrize('name', NAMES[1:])
+@pytest.mark.parametrize('name', [name for name in NAMES[1:] if 'PaPE' not in name])
 def test_torchs_default_dtype_rounds_no_offset(name):
-    """bfloat16 knows no whole number between 256 and 258."""
+    """bfloat16 knows no whole number between 256 and 258. (PaPE's squares: test_pape.py.)"""
     grid, key = (300, 1), Grid(150, 1, 2.0, 1.0)
     torch.set_default_dtype(torch.float32)
     encoding = examples.relative(name, grid)

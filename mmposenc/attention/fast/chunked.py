@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mmposenc.functional.second_order import first_order_only
+from mmposenc.functional.second_order import AutogradContext, first_order_only
 from mmposenc.functional.tracing import full_precision
 
 from ..terms import Problem
@@ -138,7 +138,7 @@ def attend_in_chunks(call: Call, qkv: tuple[Tensor, Tensor, Tensor]) -> Tensor:
 
 def without_autocast(direction: Callable[..., Any]) -> Callable[..., Any]:
     """All of it in the dtype of its tensors, whatever the caller's context says."""
-    def run(ctx: Any, *args: object) -> Any:
+    def run(ctx: AutogradContext, *args: object) -> Any:
         with full_precision(next(x for x in args if isinstance(x, Tensor))):
             return direction(ctx, *args)
     return run
@@ -149,8 +149,8 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     @without_autocast
-    def forward(ctx: Any, call: Call, counts: tuple[int, ...], q: Tensor, k: Tensor, v: Tensor,
-                *inputs: Tensor) -> Tensor:
+    def forward(ctx: AutogradContext, call: Call, counts: tuple[int, ...], q: Tensor, k: Tensor,
+                v: Tensor, *inputs: Tensor) -> Tensor:
         run = _Pass(call, counts, (q, k, v), inputs)
         out = torch.empty_like(q)
         stored = q.new_empty(q.shape[0] * q.shape[1], q.shape[2],
@@ -174,7 +174,7 @@ class _Attention(torch.autograd.Function):
     @first_order_only("attention in chunks has no second derivatives: build the attention or the "
                       "backbone with implementation='reference'")
     @without_autocast
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: AutogradContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, *inputs, stored = ctx.saved_tensors
         run = _Pass(ctx.call, ctx.counts, (q, k, v), tuple(inputs), backward=True)
         for work, value in run.chunks():

@@ -14,12 +14,12 @@ products with all channels is done on the axes:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..second_order import first_order_only
+from ..second_order import AutogradContext, first_order_only
 from ..tracing import full_precision
 from .kernels import axis_weights
 from .partition import Block, Group, Options, block_elements, blocks, cells_at_stride
@@ -53,7 +53,7 @@ class _Pool(torch.autograd.Function):
     """See :func:`pool_in_blocks`; keeps its inputs, and which queries are worked on together."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weights: Tensor, sigma: Tensor, options: Options,
+    def forward(ctx: AutogradContext, x: Tensor, weights: Tensor, sigma: Tensor, options: Options,
                 groups: Sequence[Group] | None) -> Tensor:
         ctx.save_for_backward(x, weights, sigma)
         ctx.options, ctx.blocks = options, list(blocks(sigma, options, groups))
@@ -68,7 +68,7 @@ class _Pool(torch.autograd.Function):
     @staticmethod
     @first_order_only("context pooling by blocks has no second derivatives: use "
                       "ContextPool(implementation='reference')")
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: AutogradContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weights, sigma = ctx.saved_tensors
         with full_precision(x):
             work = _Work(x, weights, sigma, ctx.options)
