@@ -1,5 +1,4 @@
 """Rotary embedding against complex numbers in a loop, and its defining property."""
-import cmath
 import itertools
 import math
 
@@ -93,34 +92,44 @@ def coordinates(encoding, place, q_grid):
     return place
 
 
+def times(x, angles, halves=False):
+    """x (..., 2 * planes) as complex numbers times exp(i angle), angles (..., planes)."""
+    pairs = x.unflatten(-1, (2, -1)).mT if halves else x.unflatten(-1, (-1, 2))
+    turned = torch.view_as_complex(pairs.contiguous()) * torch.polar(
+        torch.ones_like(angles), angles)
+    turned = torch.view_as_real(turned)
+    return (turned.mT if halves else turned).flatten(-2)
+
+
+#: Axes of the planes, of frame, row and column or as many as there are, by number.
+ORDER = {'xy': {1: [0], 2: [1, 0], 3: [0, 2, 1]}, 'yx': {1: [0], 2: [0, 1], 3: [0, 1, 2]},
+         'alternate': {1: [0], 2: [1, 0], 3: [0, 1, 2]}}
+
+
+def angle(encoding, q_grid, head, place, plane):
+    """That of one plane of one token; prefix tokens and planes that are left over stay."""
+    dims, half = encoding.dims, encoding.head_dims // 2
+    order, count = ORDER[encoding.axes][dims], half // dims
+    if place is None or encoding.shared_freqs and plane >= count * dims:
+        return 0.0
+    along = coordinates(encoding, place, q_grid)
+    along = [along[axis] for axis in order]
+    if encoding.directions != 'axes':
+        freqs = encoding.freqs[:, head % encoding.freqs.shape[1], plane].tolist()
+        return sum(a * f for a, f in zip(along, freqs, strict=True))
+    axis, number = (divmod(plane, count) if encoding.axes != 'alternate' else
+                    divmod(plane, dims)[::-1])
+    sides = getattr(encoding, 'grid_shape', (1, 1)), q_grid[-2:] if dims > 1 else (1, *q_grid)
+    trained, side = (each[order[axis] if dims == 2 else 1] for each in sides)
+    series = (number, count) if encoding.shared_freqs else (plane, half)
+    return along[axis] * frequency(encoding, *series, side, trained)
+
+
 def turned(encoding, x, tokens, q_grid):
-    """x[b, h, token, plane] as a complex number times exp(i angle), an entry at a time."""
-    out, dims, half = x.clone(), encoding.dims, x.shape[-1] // 2
-    order = {'xy': {1: [0], 2: [1, 0], 3: [0, 2, 1]}, 'yx': {1: [0], 2: [0, 1], 3: [0, 1, 2]},
-             'alternate': {1: [0], 2: [1, 0], 3: [0, 1, 2]}}[encoding.axes][dims]
-    count = half // dims
-    turning = count * dims if encoding.shared_freqs else half
-    for (h, (token, place)), plane in itertools.product(
-            itertools.product(range(x.shape[1]), enumerate(tokens)), range(turning)):
-        if place is None:
-            continue
-        along = coordinates(encoding, place, q_grid)
-        along = [along[axis] for axis in order]
-        sides = getattr(encoding, 'grid_shape', (1, 1)), q_grid[-2:] if dims > 1 else (1, *q_grid)
-        axis, number = (divmod(plane, count) if encoding.axes != 'alternate' else
-                        divmod(plane, dims)[::-1])
-        trained, side = (each[order[axis] if dims == 2 else 1] for each in sides)
-        series = (number, count) if encoding.shared_freqs else (plane, half)
-        angle = (along[axis] * frequency(encoding, *series, side, trained)
-                 if encoding.directions == 'axes' else
-                 sum(a * f for a, f in zip(along, encoding.freqs[:, h % len(encoding.freqs[0]),
-                                                                 plane].tolist(), strict=True)))
-        real, imag = ((plane, half + plane) if encoding.planes == 'halves'
-                      else (2 * plane, 2 * plane + 1))
-        for b in range(x.shape[0]):
-            value = complex(x[b, h, token, real], x[b, h, token, imag]) * cmath.exp(1j * angle)
-            out[b, h, token, real], out[b, h, token, imag] = value.real, value.imag
-    return out
+    """x (B, heads, L, head_dims), with the angle of each plane of each token."""
+    angles = [[[angle(encoding, q_grid, head, place, plane) for plane in range(x.shape[-1] // 2)]
+               for place in tokens] for head in range(x.shape[1])]
+    return times(x, torch.tensor(angles, dtype=x.dtype), encoding.planes == 'halves')
 
 
 def sharpness(encoding, query, key):
@@ -166,20 +175,15 @@ def test_gta(q_grid, k_grid):
     encoding = GTA(8, 2, num_prefix_tokens=1)
     q, k, v = random_inputs(encoding, q_grid, k_grid)
     out, weights = attend(q, k, v, encoding, q_grid, k_grid, need_weights=True)
-    sides = [places(grid, 2, 1) for grid in (as_grid(q_grid), key_grid(q_grid, k_grid))]
+    angles = [torch.tensor([[
+        2 * math.pi * (place or (0, 0))[plane // 2] / q_grid[plane // 2] / 2 ** (plane % 2)
+        for plane in range(4)] for place in places(grid, 2, 1)], dtype=q.dtype)
+        for grid in (as_grid(q_grid), key_grid(q_grid, k_grid))]
     expected, plain = torch.zeros_like(out), torch.zeros_like(weights)
-    for i, j in itertools.product(range(out.shape[2]), range(v.shape[2])):
-        ends = [[x / side for x, side in zip(each[n] or (0, 0), q_grid, strict=True)]
-                for each, n in zip(sides, (i, j), strict=True)]
-        for plane in range(4):
-            turns = (ends[1][plane // 2] - ends[0][plane // 2]) / 2 ** (plane % 2)
-            turn = cmath.exp(2j * math.pi * turns)
-            channels = slice(2 * plane, 2 * plane + 2)
-            value = torch.view_as_complex(v[..., j, channels].contiguous()) * turn
-            key = torch.view_as_complex(k[..., j, channels].contiguous()) * turn
-            query = torch.view_as_complex(q[..., i, channels].contiguous())
-            plain[..., i, j] += (query.conj() * key).real * 8 ** -0.5
-            expected[..., i, channels] += weights[..., i, j, None] * torch.view_as_real(value)
+    for i in range(out.shape[2]):
+        turn = angles[1] - angles[0][i]
+        plain[..., i, :] = (q[..., i, None, :] * times(k, turn)).sum(-1) * 8 ** -0.5
+        expected[..., i, :] = (weights[..., i, :, None] * times(v, turn)).sum(-2)
     torch.testing.assert_close(weights, plain.softmax(-1))
     torch.testing.assert_close(out, expected)
 
@@ -225,14 +229,13 @@ def test_corners_beyond_the_last_row_or_column_of_a_turned_grid():
              for r, c in itertools.product(range(14), repeat=2)]
     assert sum(abs(u) > 6.5 for u in along) == 20
     k = torch.randn(1, 1, 49, 16, dtype=torch.float64)
-    turned = encoding.rotate(torch.zeros(1, 1, 196, 16, dtype=torch.float64), k, (14, 14), (7, 7))
+    found = encoding.rotate(k.new_zeros(1, 1, 196, 16), k, (14, 14), (7, 7))[1]
     for (r, c), plane in itertools.product(itertools.product(range(7), repeat=2), (2, 6)):
         u = [2 * r + 0.5 - row, 2 * c + 0.5 - col]
         u = (u[0] + u[1] if plane == 2 else u[1] - u[0]) / 2 ** 0.5
-        angle = (max(-6.5, min(6.5, u)) + 6.5) * 100.0 ** (-(plane % 4 - 2) / 2)
-        for got, x in zip(turned[1:], (k,), strict=True):
-            value = complex(*x[0, 0, 7 * r + c, 2 * plane:2 * plane + 2]) * cmath.exp(1j * angle)
-            assert complex(*got[0, 0, 7 * r + c, 2 * plane:2 * plane + 2]) == pytest.approx(value)
+        angles = k.new_tensor([(max(-6.5, min(6.5, u)) + 6.5) * 100.0 ** (-(plane % 4 - 2) / 2)])
+        at = (..., 7 * r + c, slice(2 * plane, 2 * plane + 2))
+        torch.testing.assert_close(found[at], times(k[at], angles))
 
 
 def test_interleaved_mrope_is_timms():
@@ -299,16 +302,11 @@ def test_augmentation_is_that_of_the_release():
     shift = torch.empty(2).uniform_(-0.3, 0.3)
     jitter = torch.empty(2).uniform_(-math.log(1.4), math.log(1.4)).exp()
     rescale = torch.empty(1).uniform_(-math.log(2.0), math.log(2.0)).exp()
-    expected = x.clone()
-    for token in range(6):
-        places = torch.tensor([2 * (token // 3 + 0.5) / 2 - 1, 2 * (token % 3 + 0.5) / 3 - 1])
-        row, col = ((places + shift) * jitter * rescale).tolist()
-        for plane in range(4):
-            angle = (row if plane < 2 else col) * 2 * math.pi * 100.0 ** (-4 * (plane % 2) / 8)
-            value = complex(x[0, 0, token, plane], x[0, 0, token, 4 + plane])
-            value *= cmath.exp(1j * angle)
-            expected[0, 0, token, plane] = value.real
-            expected[0, 0, token, 4 + plane] = value.imag
+    cells = torch.tensor([[2 * (row + 0.5) / 2 - 1, 2 * (col + 0.5) / 3 - 1]
+                          for row in range(2) for col in range(3)])
+    cells = (cells + shift) * jitter * rescale
+    freqs = 2 * math.pi * 100.0 ** -(torch.arange(2) / 2)
+    expected = times(x, (cells[:, :, None] * freqs).flatten(1), halves=True)
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(encoding.eval().rotate(x, x, (2, 3)), plain.rotate(x, x, (2, 3)))
 
