@@ -8,7 +8,7 @@ from helpers.tiny_backbones import randomize
 
 from mmposenc.attention import attend
 from mmposenc.encodings import IRPE
-from mmposenc.functional import grids
+from mmposenc.functional import grids as grids_module
 from mmposenc.functional.grids import CACHE, MAX_BYTES, GridCache
 
 
@@ -24,7 +24,7 @@ def tensors(value):
 
 
 def test_bounded_and_least_recently_used_goes_first(monkeypatch):
-    monkeypatch.setattr(grids, 'MAX_BYTES', 100)
+    monkeypatch.setattr(grids_module, 'MAX_BYTES', 100)
     cache, made = GridCache(), []
 
     def get(key, size=10):
@@ -61,7 +61,7 @@ def test_alternating_grids_are_made_once(method, grids, monkeypatch):
     encoding = IRPE(4, 2, method, rpe_on='qk').double()
     randomize(encoding, 1.0)
     with monkeypatch.context() as patch:
-        patch.setattr(grids, '_may_keep', lambda: False)
+        patch.setattr(grids_module, '_may_keep', lambda: False)
         expected = [run(encoding, grid, True) for grid in grids]
     assert CACHE.bytes == 0
     for _ in range(2):
