@@ -165,9 +165,10 @@ class PlainWindowAttention(MultiheadAttention):
         super().__init__(embed_dims, num_heads, **{**options, 'grid_shape': window})
         self.window_size, self.mask_window_padding = window, mask_window_padding
 
-    def forward(self, x: Tensor, hw_shape: GridLike, key_padding_mask: Tensor | None = None,
-                need_weights: bool = False, *, x_qk: Tensor | None = None,
-                counts: Counts | None = None) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, hw_shape: GridLike,  # type: ignore[override]
+                key_padding_mask: Tensor | None = None, need_weights: bool = False, *,
+                x_qk: Tensor | None = None, counts: Counts | None = None
+                ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend in the windows of a map.
 
         Args:
