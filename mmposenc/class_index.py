@@ -9,97 +9,81 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-#: For each registry, the module of each class. registry.py adds the encodings.
-CLASSES: dict[str, dict[str, str]] = {
+#: For each registry, the classes of each module. registry.py adds the encodings.
+_CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
     'model': {
-        'CPResNet': 'openmmlab.mmpretrain.resnet',
-        'DeiT': 'backbones.vit',
-        'EoMT': 'backbones.eomt',
-        'LayerNorm2d': 'backbones.layers',
-        'MixVisionTransformer': 'openmmlab.upstream.pvt',
-        'PCPVT': 'openmmlab.upstream.pvt',
-        'PVT': 'backbones.pvt',
-        'PyramidVisionTransformer': 'openmmlab.upstream.pvt',
-        'PyramidVisionTransformerV2': 'openmmlab.upstream.pvt',
-        'SVT': 'openmmlab.upstream.pvt',
-        'Swin': 'backbones.swin',
-        'BEiT': 'openmmlab.upstream.vit',
-        'BEiTViT': 'openmmlab.upstream.vit',
-        'DistilledVisionTransformer': 'openmmlab.upstream.vit',
-        'MAE': 'openmmlab.upstream.vit',
-        'MAEViT': 'openmmlab.upstream.vit',
-        'SwinTransformer': 'openmmlab.upstream.swin',
-        'SwinTransformerV2': 'openmmlab.upstream.swin',
-        'ViT': 'backbones.vit',
-        'ViTEVA02': 'openmmlab.upstream.vit',
-        'ViTSAM': 'openmmlab.upstream.vit',
-        'VisionTransformer': 'openmmlab.upstream.vit',
-        'ClsDataPreprocessor': 'openmmlab.mmpretrain.classification',
-        'DistillationHead': 'openmmlab.mmpretrain.classification',
-        'DistilledClassifier': 'openmmlab.mmpretrain.classification',
-        'TorchvisionClassifier': 'openmmlab.mmpretrain.classification',
-        'TimmBackbone': 'openmmlab.timm_backbone',
-        'DetDataPreprocessor': 'openmmlab.mmdet.detection',
-        'SegDataPreProcessor': 'openmmlab.mmseg.segmentation',
-        'BoxRPB': 'detr.boxes',
-        'ChannelMapper': 'openmmlab.mmdet.detr.neck',
-        'HybridEncoder': 'detr.hybrid',
-        'ConditionalDETR': 'openmmlab.mmdet.detr.detectors',
-        'DABDETR': 'openmmlab.mmdet.detr.detectors',
-        'DDQDETR': 'openmmlab.mmdet.detr.ddq',
-        'DETR': 'openmmlab.mmdet.detr.detectors',
-        'DetrEncoderLayer': 'detr.layers',
-        'DINO': 'openmmlab.mmdet.detr.detectors',
-        'DeformableDETR': 'openmmlab.mmdet.detr.detectors',
-        'GroundingDINO': 'openmmlab.mmdet.detr.grounding',
-        'DeformableEncoderLayer': 'openmmlab.mmdet.detr.decoders',
-        'MSDeformAttnPixelDecoder': 'openmmlab.mmdet.detr.pixel_decoders',
-        'TransformerEncoderPixelDecoder': 'openmmlab.mmdet.detr.pixel_decoders',
-        'PositionRelation': 'detr.boxes',
-        'RetinaHead': 'openmmlab.mmdet.detection',
-        'ConcatPyramid': 'openmmlab.necks',
-        'SimpleFeaturePyramid': 'openmmlab.necks',
-        'EncoderDecoder': 'openmmlab.mmseg.segmentation',
-        'SegTTAModel': 'openmmlab.mmseg.segmentation',
+        'openmmlab.mmpretrain.resnet': ('CPResNet',),
+        'backbones.vit': ('DeiT', 'ViT'),
+        'backbones.eomt': ('EoMT',),
+        'backbones.layers': ('LayerNorm2d',),
+        'openmmlab.upstream.pvt': ('MixVisionTransformer', 'PCPVT', 'PyramidVisionTransformer',
+                                   'PyramidVisionTransformerV2', 'SVT'),
+        'backbones.pvt': ('PVT',),
+        'backbones.swin': ('Swin',),
+        'openmmlab.upstream.vit': ('BEiT', 'BEiTViT', 'DistilledVisionTransformer', 'MAE', 'MAEViT',
+                                   'ViTEVA02', 'ViTSAM', 'VisionTransformer'),
+        'openmmlab.upstream.swin': ('SwinTransformer', 'SwinTransformerV2'),
+        'openmmlab.mmpretrain.classification': ('ClsDataPreprocessor', 'DistillationHead',
+                                                'DistilledClassifier', 'TorchvisionClassifier'),
+        'openmmlab.timm_backbone': ('TimmBackbone',),
+        'openmmlab.mmdet.detection': ('DetDataPreprocessor', 'RetinaHead'),
+        'openmmlab.mmseg.segmentation': ('SegDataPreProcessor', 'EncoderDecoder', 'SegTTAModel'),
+        'detr.boxes': ('BoxRPB', 'PositionRelation'),
+        'openmmlab.mmdet.detr.neck': ('ChannelMapper',),
+        'detr.hybrid': ('HybridEncoder',),
+        'openmmlab.mmdet.detr.detectors': ('ConditionalDETR', 'DABDETR', 'DETR', 'DINO',
+                                           'DeformableDETR'),
+        'openmmlab.mmdet.detr.ddq': ('DDQDETR',),
+        'detr.layers': ('DetrEncoderLayer',),
+        'openmmlab.mmdet.detr.grounding': ('GroundingDINO',),
+        'openmmlab.mmdet.detr.decoders': ('DeformableEncoderLayer',),
+        'openmmlab.mmdet.detr.pixel_decoders': ('MSDeformAttnPixelDecoder',
+                                                'TransformerEncoderPixelDecoder'),
+        'openmmlab.necks': ('ConcatPyramid', 'SimpleFeaturePyramid'),
     },
     'dataset': {
-        'ADE20KDataset': 'openmmlab.mmseg.datasets',
-        'CocoDataset': 'openmmlab.mmdet.coco_dataset',
-        'FewViews': 'engine.training.seeding',
-        'SegDataset': 'openmmlab.mmseg.datasets',
+        'openmmlab.mmseg.datasets': ('ADE20KDataset', 'SegDataset'),
+        'openmmlab.mmdet.coco_dataset': ('CocoDataset',),
+        'engine.training.seeding': ('FewViews',),
     },
     'transform': {
-        'LoadImageFromFile': 'openmmlab.datasets.loading',
-        'LoadSegAnnotations': 'openmmlab.mmseg.datasets',
+        'openmmlab.datasets.loading': ('LoadImageFromFile',),
+        'openmmlab.mmseg.datasets': ('LoadSegAnnotations',),
     },
     'hook': {
-        'AverageLossHook': 'engine.training.processes',
-        'CheckpointHook': 'engine.training.checkpoints',
-        'CompileHook': 'engine.training.compiling',
-        'FeatureCacheHook': 'engine.training.feature_cache',
-        'KeepPaddingOut': 'engine.training.padding_out',
-        'LabelMapsHook': 'engine.apps.hooks',
-        'NotFiniteHook': 'engine.training.finite',
-        'ProgressBarHook': 'engine.console',
-        'SeedHook': 'engine.training.seeding',
-        'VisualizationHook': 'engine.apps.hooks',
+        'engine.training.processes': ('AverageLossHook',),
+        'engine.training.checkpoints': ('CheckpointHook',),
+        'engine.training.compiling': ('CompileHook',),
+        'engine.training.feature_cache': ('FeatureCacheHook',),
+        'engine.training.padding_out': ('KeepPaddingOut',),
+        'engine.apps.hooks': ('LabelMapsHook', 'VisualizationHook'),
+        'engine.training.finite': ('NotFiniteHook',),
+        'engine.console': ('ProgressBarHook',),
+        'engine.training.seeding': ('SeedHook',),
     },
     'metric': {
-        'ClassIoUMetric': 'openmmlab.mmseg.segmentation',
-        'CocoMetric': 'openmmlab.mmdet.coco_metric',
-        'DumpSegResults': 'openmmlab.mmseg.segmentation',
+        'openmmlab.mmseg.segmentation': ('ClassIoUMetric', 'DumpSegResults'),
+        'openmmlab.mmdet.coco_metric': ('CocoMetric',),
     },
-    'optim_wrapper': {'AmpOptimWrapper': 'engine.training.amp'},
+    'optim_wrapper': {
+        'engine.training.amp': ('AmpOptimWrapper',),
+    },
     'optimizer wrapper constructor': {
-        'LayerDecayOptimWrapperConstructor': 'engine.training.layer_decay',
-        'OptimWrapperConstructor': 'engine.training.layer_decay',
+        'engine.training.layer_decay': ('LayerDecayOptimWrapperConstructor',
+                                        'OptimWrapperConstructor'),
     },
     'runner': {
-        'FlexibleRunner': 'engine.training.sharding',
-        'Runner': 'engine.training.runner',
+        'engine.training.sharding': ('FlexibleRunner',),
+        'engine.training.runner': ('Runner',),
     },
-    'strategy': {'FSDP2Strategy': 'engine.training.sharding'},
+    'strategy': {
+        'engine.training.sharding': ('FSDP2Strategy',),
+    },
 }
+#: For each registry, the module of each class.
+CLASSES: dict[str, dict[str, str]] = {
+    registry: {name: module for module, names in modules.items() for name in names}
+    for registry, modules in _CLASSES_OF.items()}
 
 
 def load_class(module: str, name: str) -> Any:
@@ -129,9 +113,9 @@ def lazy_classes(package: str, *modules: str) -> tuple[list[str], Callable[[str]
         package: full name of the package.
         modules: prefixes of module names, 'openmmlab.mmdet.detr'.
     """
-    found = {name: module for table in CLASSES.values() for name, module in table.items()
-             if module.startswith(modules)}
-    return sorted(found), lazy(package, found)
+    classes = {name: module for table in CLASSES.values() for name, module in table.items()
+               if module.startswith(modules)}
+    return sorted(classes), lazy(package, classes)
 
 
 def lazy(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:

@@ -61,23 +61,23 @@ def is_importable(module: str) -> bool:
     return find_spec(module) is not None
 
 
-def check_sets(found: dict[str, str]) -> None:
+def check_sets(versions: dict[str, str]) -> None:
     """Raise ImportError if packages of both sets are installed: they write to the same folders."""
-    onedl = [f'{release.onedl} {found[release.onedl]}' for release in RELEASES.values()
-             if release.onedl in found]
-    openmmlab = [f'{name} {found[name]}' for release in RELEASES.values()
-                 for name in release.openmmlab if name in found]
+    onedl = [release.onedl for release in RELEASES.values() if release.onedl in versions]
+    openmmlab = [name for release in RELEASES.values() for name in release.openmmlab
+                 if name in versions]
     if onedl and openmmlab:
-        names = ' '.join(entry.split()[0] for entry in (*onedl, *openmmlab))
+        first, second = (', '.join(f'{name} {versions[name]}' for name in names)
+                         for names in (onedl, openmmlab))
         raise ImportError(
-            f'two sets of OpenMMLab packages are installed over each other: {", ".join(onedl)} '
-            f'and {", ".join(openmmlab)}. They share folders, so both are broken now. Remove '
-            f'all of them with `pip uninstall {names}`.\n{HOW_TO_INSTALL}')
+            f'two sets of OpenMMLab packages are installed over each other: {first} and {second}. '
+            'They share folders, so both are broken now. Remove all of them with '
+            f'`pip uninstall {" ".join(onedl + openmmlab)}`.\n{HOW_TO_INSTALL}')
 
 
-def check_versions(found: dict[str, str]) -> None:
+def check_versions(versions: dict[str, str]) -> None:
     """Raise ImportError if an installed version is known not to work."""
-    torch, numpy, mmcv = found.get('torch'), found.get('numpy'), found.get('mmcv')
+    torch, numpy, mmcv = versions.get('torch'), versions.get('numpy'), versions.get('mmcv')
     if torch is not None and number(torch) < number(LOWEST_TORCH):
         raise ImportError(f'mmposenc needs torch >= {LOWEST_TORCH}, and torch {torch} is '
                           f'installed: `pip install "torch>={LOWEST_TORCH}"`')
@@ -86,13 +86,14 @@ def check_versions(found: dict[str, str]) -> None:
                           '`pip install "numpy<2"`, or a torch of 2.3 or later')
     for module, release in RELEASES.items():
         for name in (release.onedl, *release.openmmlab):
-            if name in found and number(found[name]) < number(release.lowest):
+            if name in versions and number(versions[name]) < number(release.lowest):
                 raise ImportError(f'mmposenc needs {module} >= {release.lowest}, and {name} '
-                                  f'{found[name]} is installed.\n{HOW_TO_INSTALL}')
+                                  f'{versions[name]} is installed.\n{HOW_TO_INSTALL}')
     for name in ('mmdet', 'mmsegmentation'):
-        if mmcv and name in found and number(mmcv) >= number(FIRST_REFUSED_MMCV):
-            raise ImportError(f'{name} {found[name]} needs mmcv < {FIRST_REFUSED_MMCV}, and mmcv '
-                              f'{mmcv} is installed: `pip install "mmcv<{FIRST_REFUSED_MMCV}"`')
+        if mmcv and name in versions and number(mmcv) >= number(FIRST_REFUSED_MMCV):
+            raise ImportError(f'{name} {versions[name]} needs mmcv < {FIRST_REFUSED_MMCV}, and '
+                              f'mmcv {mmcv} is installed: '
+                              f'`pip install "mmcv<{FIRST_REFUSED_MMCV}"`')
 
 
 def missing(room: str, libraries: Sequence[str]) -> ImportError:
@@ -118,9 +119,9 @@ def require(room: str, libraries: Sequence[str] = ('mmengine', 'mmcv'),
     """
     names = ['torch', 'numpy', *(name for release in RELEASES.values()
                                  for name in (release.onedl, *release.openmmlab))]
-    found = {name: version for name in names if (version := look_up(name)) is not None}
-    check_sets(found)
+    versions = {name: version for name in names if (version := look_up(name)) is not None}
+    check_sets(versions)
     absent = [library for library in libraries if not is_importable(library)]
     if absent:
         raise missing(room, absent)
-    check_versions(found)
+    check_versions(versions)

@@ -55,32 +55,28 @@ def class_by_name(name: str) -> tuple[type, str]:
         ValueError: there is no such module or class.
     """
     module_name = name.rpartition('.')[0]
-    here = Path.cwd()
+    folder = Path.cwd()
     try:
-        with _first_on_path(here):
+        with _first_on_path(folder):
             module = importlib.import_module(module_name)
     except Exception as error:
         raise ValueError(f'{name!r}: {module_name} cannot be imported: '
                          f'{describe(error)}') from error
-    found = _class_in(module, name, module_name)
-    file = Path(getattr(sys.modules[found.__module__], '__file__', None) or '/')
-    if here in file.parents and not _is_installed(file):
-        return found, f'{file}:{found.__qualname__}'
-    return found, f'{found.__module__}.{found.__qualname__}'
+    cls = _class_in(module, name, module_name)
+    file = Path(getattr(sys.modules[cls.__module__], '__file__', None) or '/')
+    if folder in file.parents and not {'site-packages', 'dist-packages'} & {*file.parts}:
+        return cls, f'{file}:{cls.__qualname__}'
+    return cls, f'{cls.__module__}.{cls.__qualname__}'
 
 
 def _class_in(module: ModuleType, name: str, where: str) -> type:
     """The class of a module that the last part of ``name`` names."""
     cls_name = name.replace(':', '.').rpartition('.')[2]
-    found = getattr(module, cls_name, None)
-    if not isinstance(found, type):
+    cls = getattr(module, cls_name, None)
+    if not isinstance(cls, type):
         known = [key for key, value in vars(module).items() if isinstance(value, type)]
         raise ValueError(f'{name!r}: {where} has no class {cls_name!r}{suggest(cls_name, known)}')
-    return found
-
-
-def _is_installed(file: Path) -> bool:
-    return any(part in ('site-packages', 'dist-packages') for part in file.parts)
+    return cls
 
 
 def _module(path: Path) -> ModuleType:

@@ -12,26 +12,26 @@ from collections.abc import Callable
 
 import mmposenc
 
-#: For each command: its module in this folder, and its line in ``mmposenc --help``.
-COMMANDS: dict[str, tuple[str, str]] = {
-    'quickstart': ('quickstart', 'fetch data, train, test and draw: a first run in minutes'),
-    'train': ('train', 'train a detector, segmentor or classifier'),
-    'test': ('test', 'test a trained model, and draw its predictions'),
-    'predict': ('predict', 'predict images, or folders of them'),
-    'compare': ('compare', 'compare position encodings on a data set'),
-    'papers': ('papers', "list papers' tables, write the config of a row, count its models"),
-    'convert': ('convert', "convert an official checkpoint, or write weights under timm's names"),
-    'inspect': ('inspect', 'show where position encodings sit, what they cost and what they do'),
-    'browse': ('browse', 'draw the training images after augmentation'),
-    'prepare': ('prepare', 'download a small data set or weights, or convert your own labels'),
-    'export': ('export', 'write a model as an ONNX file or an exported program'),
-    'run': ('run', "run a script, such as one of mmdet's tools, with mmposenc imported first"),
+#: For each command, a module of this folder: its line in ``mmposenc --help``.
+COMMANDS: dict[str, str] = {
+    'quickstart': 'fetch data, train, test and draw: a first run in minutes',
+    'train': 'train a detector, segmentor or classifier',
+    'test': 'test a trained model, and draw its predictions',
+    'predict': 'predict images, or folders of them',
+    'compare': 'compare position encodings on a data set',
+    'papers': "list papers' tables, write the config of a row, count its models",
+    'convert': "convert an official checkpoint, or write weights under timm's names",
+    'inspect': 'show where position encodings sit, what they cost and what they do',
+    'browse': 'draw the training images after augmentation',
+    'prepare': 'download a small data set or weights, or convert your own labels',
+    'export': 'write a model as an ONNX file or an exported program',
+    'run': "run a script, such as one of mmdet's tools, with mmposenc imported first",
 }
 
 
 def usage() -> str:
     """The text of ``mmposenc --help``."""
-    lines = [f'    {name:<14}{line}' for name, (_, line) in COMMANDS.items()]
+    lines = [f'    {name:<14}{line}' for name, line in COMMANDS.items()]
     return '\n'.join(['usage: mmposenc COMMAND ...', '', *lines, '',
                       'mmposenc COMMAND --help explains a command; mmposenc --version prints the '
                       'version.'])
@@ -77,5 +77,5 @@ def _load(name: str, words: list[str]) -> Callable[[list[str]], None]:
     from ..terminal.messages import reported
     with reported(argparse.Namespace(traceback='--traceback' in words)):
         main: Callable[[list[str]], None] = importlib.import_module(
-            f'{__name__}.{COMMANDS[name][0]}').main
+            f'{__name__}.{name}').main
     return main

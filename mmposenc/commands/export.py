@@ -64,11 +64,11 @@ def main(argv: list[str] | None = None) -> None:
         from ..engine.variants.applying import with_encoding
         cfg = with_encoding(read_config(args), args.encoding)
         checkpoint = None if args.checkpoint == 'none' else args.checkpoint
-        found = export(cfg, checkpoint, args.out, size=args.size,
-                       fixed_size=args.fixed_size, normalise=args.normalise, decode=args.decode,
-                       tolerance=args.tolerance, opset=args.opset, overwrite=args.overwrite)
-    notes = found.notes
-    print(f'wrote {found.path}, {found.path.stat().st_size / 2 ** 20:.1f} MiB')
+        exported = export(cfg, checkpoint, args.out, size=args.size, fixed_size=args.fixed_size,
+                          normalise=args.normalise, decode=args.decode, tolerance=args.tolerance,
+                          opset=args.opset, overwrite=args.overwrite)
+    notes = exported.notes
+    print(f'wrote {exported.path}, {exported.path.stat().st_size / 2 ** 20:.1f} MiB')
     number = 'one' if args.decode else 'any number'
     print(f"takes images ({number}, channels {notes['channels']}, height, width), float32, "
           f"{notes['input']}; mean={notes['mean']}, std={notes['std']}")
@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> None:
     print(f"gives {', '.join(notes['outputs'])}")
     if 'threshold' in notes:
         print(f"a pixel is {_second_class(notes)} where sigmoid(logits) > {notes['threshold']:g}")
-    check = found.check
+    check = exported.check
     print(f'largest difference from the model: {check.difference:.1e}, relative to the output, in '
           f'{len(check.sizes)} batches: {", ".join("x".join(map(str, s)) for s in check.sizes)}')
     if check.boxes is not None:

@@ -38,13 +38,13 @@ def main(argv: list[str] | None = None) -> None:
         from ..engine.apps.prediction import predict
         from ..engine.config.options import read_config
         cfg = read_config(args)
-        found = predict(
+        result = predict(
             cfg, args.checkpoint, args.source, args.out, score_thr=args.score_thr,
             batch_size=args.batch_size, pictures=not args.no_pictures, device=args.device,
             overwrite=args.overwrite, strict=args.strict)
     folders = [f', {name}: {args.out}/{name}' for name in ('pictures', 'masks')
                if Path(args.out, name).is_dir()]
     print(f'results: {args.out}/predictions.json{"".join(folders)}')
-    if found.skipped:
-        sys.exit(f'error: {len(found.skipped)} files could not be predicted; they are named above '
+    if result.skipped:
+        sys.exit(f'error: {len(result.skipped)} files could not be predicted; they are named above '
                  f'and in {args.out}/predictions.json')

@@ -41,8 +41,8 @@ def find_script(name: str) -> Path:
         return Path(name)
     from ..catalog.configs import package_folder
     package, _, relative = name.partition('::')
-    folder = package_folder(package)
-    for place in (folder / '.mim', folder, folder.parent):
-        if (place / relative).is_file():
-            return place / relative
-    raise FileNotFoundError(f'there is no script {relative!r} in {package} ({folder})')
+    installed = package_folder(package)
+    for folder in (installed / '.mim', installed, installed.parent):
+        if (folder / relative).is_file():
+            return folder / relative
+    raise FileNotFoundError(f'there is no script {relative!r} in {package} ({installed})')

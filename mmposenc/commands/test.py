@@ -5,11 +5,18 @@
     torchrun --nproc-per-node=8 -m mmposenc test CONFIG CHECKPOINT \\
         --launcher pytorch
 """
+from __future__ import annotations
+
 import argparse
-from typing import Any
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..terminal.messages import reported
 from ..terminal.options import SIDE, add_run_options, config_parser, parse_run
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -44,43 +51,39 @@ def main(argv: list[str] | None = None) -> None:
     engine.leave_process_group()
 
 
-def _test(cfg: Any, args: argparse.Namespace, show_dir: str | None) -> dict[str, float]:
+def _test(cfg: Config, args: argparse.Namespace, show_dir: str | None) -> dict[str, float]:
     from .. import engine
-    engine.prepare_testing(cfg, args.checkpoint, out=args.out, show_dir=show_dir, tta=args.tta,
-                           compiled=args.compile, allow_mismatch=args.allow_mismatch)
-    metrics: dict[str, float] = engine.build_runner(cfg).test()
-    return metrics
+    return engine.test(cfg, args.checkpoint, out=args.out, show_dir=show_dir, tta=args.tta,
+                       compiled=args.compile, allow_mismatch=args.allow_mismatch)
 
 
-def _test_sizes(cfg: Any, args: argparse.Namespace) -> None:
-    import json
-    from pathlib import Path
-
+def _test_sizes(cfg: Config, args: argparse.Namespace) -> None:
+    """Tests at each size, prints a table of the metrics and writes sizes.json."""
     from mmengine.dist import is_main_process
 
     from ..engine.config.nodes import tested_size
     from ..engine.config.testing import set_visualizer
     from ..engine.variants.sizes import check_sizes, resized
-    own = tested_size(cfg)
-    if own is None:
+    usual = tested_size(cfg)
+    if usual is None:
         raise ValueError('--sizes: no step of the test pipeline has a size that can be changed')
-    factors = {size: size / min(own) for size in args.sizes}
+    factors = {size: size / min(usual) for size in args.sizes}
     check_sizes(cfg, list(factors.values()))
     set_visualizer(cfg)
-    found = {}
+    work_dir, results = Path(cfg.work_dir), {}
     for size, factor in factors.items():
         one = resized(cfg, factor)
-        one.work_dir = str(Path(cfg.work_dir) / f'size-{size}')
-        one.experiment_name = one.visualizer.name = f'{Path(cfg.work_dir).name}-{size}'
+        one.work_dir = str(work_dir / f'size-{size}')
+        one.experiment_name = one.visualizer.name = f'{work_dir.name}-{size}'
         show_dir = None if args.show_dir is None else str(Path(args.show_dir) / str(size))
-        found[size] = _test(one, args, show_dir)
+        results[size] = _test(one, args, show_dir)
     if not is_main_process():
         return
-    file = Path(cfg.work_dir) / 'sizes.json'
-    file.write_text(json.dumps(found, indent=2))
-    names = list(found[args.sizes[0]])
+    file = work_dir / 'sizes.json'
+    file.write_text(json.dumps(results, indent=2))
+    names = list(results[args.sizes[0]])
     print('  '.join(['size', *names]))
-    for size, metrics in found.items():
+    for size, metrics in results.items():
         values = [f'{metrics[name]:g}'.rjust(len(name)) for name in names]
         print('  '.join([f'{size:>4}', *values]))
     print(f'wrote {file}')

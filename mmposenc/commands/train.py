@@ -30,9 +30,7 @@ def main(argv: list[str] | None = None) -> None:
         from ..engine.config.options import read_run_config
         from ..engine.variants.applying import with_encoding
         cfg = with_encoding(read_run_config(args), args.encoding)
-        engine.prepare_training(cfg, amp=args.amp, compiled=args.compile,
-                                auto_scale_lr=args.auto_scale_lr, resume=args.resume,
-                                allow_mismatch=args.allow_mismatch,
-                                save_on_interrupt=not args.no_save_on_interrupt)
-        engine.build_runner(cfg).train()
+        engine.train(cfg, amp=args.amp, compiled=args.compile, auto_scale_lr=args.auto_scale_lr,
+                     resume=args.resume, allow_mismatch=args.allow_mismatch,
+                     save_on_interrupt=not args.no_save_on_interrupt)
     engine.leave_process_group()

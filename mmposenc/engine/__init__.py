@@ -25,7 +25,6 @@ _MODULES = {
     'override': 'engine.config.options',
     'prepare_testing': 'engine.training.launch',
     'prepare_training': 'engine.training.launch',
-    'require': 'installed',
     'set_work_dir': 'engine.config.config',
     'test': 'engine.training.launch',
     'train': 'engine.training.launch',

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn, TextIO, cast
 
 from .streams import safe_streams
 
@@ -29,6 +29,9 @@ _CHATTER = re.compile(r'loading annotations into|creating index|index created|ru
                       r'loading and preparing|evaluate annotation type|accumulating|done \(t=|'
                       r' ?average (?:precision|recall) |loads checkpoint by', re.I)
 
+#: Warnings of libraries about a choice that is as good as the one they suggest.
+_HINTS = re.compile('For binary segmentation, we suggest using')
+
 
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that keeps the docstring's line breaks, has ``--traceback``, and reports an
@@ -40,7 +43,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument('--traceback', action='store_true', default=argparse.SUPPRESS,
                           help='print the traceback of an error (the log file always has it)')
 
-    def error(self, message: str) -> Any:
+    def error(self, message: str) -> NoReturn:
         script = 'python ' if self.prog.endswith('.py') else ''
         self.exit(2, f'error: {message}\n({script}{self.prog} --help lists the arguments)\n')
 
@@ -48,7 +51,7 @@ class Parser(argparse.ArgumentParser):
 class Prints:
     """A standard output that sends what libraries print of their files to the log of the run."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self.stream, self.dropped = stream, False
 
     def write(self, text: str) -> int:
@@ -67,9 +70,9 @@ class Prints:
 
 
 def _warn(message: Warning | str, category: type[Warning], filename: str, lineno: int,
-          *rest: Any) -> None:
+          file: TextIO | None = None, line: str | None = None) -> None:
     """Show a Python warning in one line, through the logger of the run if there is one."""
-    if issubclass(category, (DeprecationWarning, FutureWarning)):
+    if issubclass(category, (DeprecationWarning, FutureWarning)) or _HINTS.match(str(message)):
         return
     text = f'{str(message).strip()} ({filename}:{lineno})'
     if loggers := _loggers():
@@ -98,7 +101,7 @@ def _reported(args: argparse.Namespace) -> Iterator[None]:
     before, stdout, showwarning = _log_files(), sys.stdout, warnings.showwarning
     if hasattr(stdout, 'reconfigure'):  # a file name may not be valid in the console's encoding
         stdout.reconfigure(errors='backslashreplace')
-    sys.stdout, warnings.showwarning = Prints(stdout), _warn  # type: ignore[assignment]
+    sys.stdout, warnings.showwarning = cast(TextIO, Prints(stdout)), _warn
     try:
         terminate = signal.signal(signal.SIGTERM, _end)
     except ValueError:  # not the main thread: leave the signal to whoever has it
@@ -160,10 +163,10 @@ def describe(error: BaseException) -> str:
     """The message of an exception, without the text that worker processes and registries add."""
     text = str(error).strip()
     kind = type(error).__name__
-    told = list(re.finditer(r'^(?:[\w.]+\.)?(\w+(?:Error|Exception|Warning))(?:: |$)', text,
-                            re.M))
-    if 'Traceback (most recent call last)' in text and told:  # raised in a data loader's worker
-        kind, text = told[-1][1], text[told[-1].end():].strip()
+    raised = list(re.finditer(r'^(?:[\w.]+\.)?(\w+(?:Error|Exception|Warning))(?:: |$)', text,
+                              re.M))
+    if 'Traceback (most recent call last)' in text and raised:  # in a data loader's worker
+        kind, text = raised[-1][1], text[raised[-1].end():].strip()
     text = re.sub(r'^(class `\w+` in \S+\.py: )+', '', text)  # mmengine's registries add these
     plain = isinstance(error, _PLAIN) or kind in ('PrepareError', 'ValueError')
     if isinstance(error, OSError) and error.strerror and error.filename is not None:

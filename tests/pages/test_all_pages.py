@@ -35,7 +35,7 @@ def test_every_block_of_python_is_found():
 def test_commands_of_a_page_are_understood(page):
     for name, *words in [words[1:] for words in commands(page) if words[0] == 'mmposenc']:
         if name in COMMANDS and 'NAME' not in words:
-            args = import_module(f'mmposenc.commands.{COMMANDS[name][0]}').parse_args(words)
+            args = import_module(f'mmposenc.commands.{name}').parse_args(words)
             if name == 'compare':  # a class of the reader's own file is not here
                 read_entries([each for each in args.encodings if '.py:' not in each])
 

@@ -3,6 +3,7 @@ import argparse
 import json
 import re
 import signal
+import warnings
 
 import pytest
 
@@ -83,6 +84,13 @@ def test_an_error_without_words_says_where_it_was_raised() -> None:
         error = AssertionError(words)
         assert describe(error) == ('AssertionError' + ' in mmdet/x.py, line 12: assert a == b'
                                    * bool(words))
+
+
+def test_hints_of_libraries_are_not_shown(capsys) -> None:
+    with reported(ARGS):
+        warnings.warn('For binary segmentation, we suggest using `out_channels = 1`', stacklevel=1)
+        warnings.warn('For a mask, use one', stacklevel=1)
+    assert capsys.readouterr().err.count('warning: ') == 1
 
 
 def test_wrong_arguments_take_two_lines(capsys) -> None:

@@ -77,6 +77,6 @@ def _instead(name: str, owner_key: str, argument: str, key: str) -> str:
     if name in CLASSES['model'] and (key != owner_key or takes(name)):
         return (f"write {owner_key}.type='mmposenc.{name}', which takes it beside the same "
                 'arguments')
-    ours = [each for each, module in CLASSES['model'].items()
-            if module.startswith('backbones.') and takes(each)]
+    ours = sorted(each for each, module in CLASSES['model'].items()
+                  if module.startswith('backbones.') and takes(each))
     return f'{", ".join(ours)} of mmposenc take it{suggest(name, ours)}'

@@ -1,4 +1,4 @@
-"""Mistakes in a config, found before anything is built."""
+"""Mistakes in a config are errors before anything is built."""
 from __future__ import annotations
 
 import os
@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
 
 from mmposenc.terminal.messages import suggest
 
@@ -24,8 +24,9 @@ from .nodes import (
     numbered,
 )
 
-#: Keys that must be dicts if they are given, and the smallest values of numbers. Only mistakes that
-#: would pass without an error, stop a run after hours or give an error without a name.
+#: Keys that must be dicts where a config has them, and the smallest values of numbers. Only those
+#: whose mistakes would pass without an error, stop a run after hours or give an error without a
+#: name.
 _DICTS = ('default_hooks', 'randomness', 'visualizer', 'train_dataloader.dataset',
           'val_dataloader.dataset', 'test_dataloader.dataset')
 _LEAST = {'train_cfg.max_epochs': 1, 'train_cfg.max_iters': 1, 'train_cfg.val_interval': 1}
@@ -46,30 +47,34 @@ def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
         FileNotFoundError: names every missing path together with its config key.
     """
     missing = []
-    for phase in phases:
-        for key, node in (*data_sets(cfg, phase),
-                          *numbered(f'{phase}_evaluator', cfg.get(f'{phase}_evaluator') or [])):
-            missing += _missing_paths(key, node)
+    for key, node in (*data_sets(cfg, *phases), *_metrics(cfg, phases)):
+        missing += _missing_paths(key, node)
     if missing:
         shown = '; '.join(f'{key}: {path}' for key, path in missing)
         raise FileNotFoundError('the config names files that do not exist (relative paths are '
                                 f'looked up from {osp.abspath(".")}):\n{shown}')
 
 
-def _missing_paths(key: str, node: Any) -> list[tuple[str, str]]:
+def _metrics(cfg: Config, phases: tuple[str, ...]) -> list[tuple[str, ConfigDict]]:
+    """The metrics of phases, with their keys."""
+    return [each for phase in phases
+            for each in numbered(f'{phase}_evaluator', cfg.get(f'{phase}_evaluator'))]
+
+
+def _missing_paths(key: str, node: ConfigDict) -> list[tuple[str, str]]:
+    """The paths of a data set or a metric that do not exist, with their keys."""
     root = node.get('data_root') or ''
-    if str(node.get('type')).endswith(('CIFAR10', 'CIFAR100', 'MNIST')):
-        # mmpretrain downloads these, unless download=False
-        kept = node.get('download', True) or not root or '://' in root or osp.isdir(root)
-        return [] if kept else [(f'{key}.data_root', root)]
     prefix = node.get('data_prefix') or {}
     prefixes = prefix if isinstance(prefix, dict) else {'': prefix}
     wanted = [(f'{key}.ann_file', node.get('ann_file'), osp.isfile)]
     wanted += [(f'{key}.data_prefix.{name}'.rstrip('.'), value, osp.isdir)
                for name, value in prefixes.items()]
-    if root and not any(isinstance(path, str) and path for _, path, _ in wanted):
+    downloads = bare_type(node).endswith(('CIFAR10', 'CIFAR100', 'MNIST'))  # of mmpretrain
+    if downloads or not any(isinstance(path, str) and path for _, path, _ in wanted):
         # the data set finds its files below the root by itself, as mmpretrain's ImageNet does
-        return [] if '://' in root or osp.isdir(root) else [(f'{key}.data_root', root)]
+        exists = not root or '://' in root or osp.isdir(root)
+        return [] if exists or downloads and node.get('download', True) else [
+            (f'{key}.data_root', root)]
     return [(name, osp.join(root, path)) for name, path, exists in wanted
             if isinstance(path, str) and path and '://' not in osp.join(root, path)
             and not exists(osp.join(root, path))]
@@ -92,11 +97,10 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
     scope = cfg.get('default_scope')
     heads = {f'{key}.num_classes': head['num_classes'] for key, head in heads_of(cfg)
              if head.get('num_classes') is not None}
-    counts = {}
-    for phase in phases:
-        for key, node in data_sets(cfg, phase):
-            if classes := metainfo_of(node, scope, 'classes') or class_folders(node):
-                counts[f'classes of {key}'] = len(classes)
+    if heads and scope == 'mmpretrain':
+        _check_topk(cfg, phases, min(heads.values()))
+    counts = {f'classes of {key}': len(classes) for key, node in data_sets(cfg, *phases)
+              if (classes := metainfo_of(node, scope, 'classes') or class_folders(node))}
     if not heads or not counts:
         return
     wrong = (min(heads.values()) < max(counts.values()) if scope == 'mmpretrain'
@@ -105,6 +109,16 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
         shown = '; '.join(f'{key}: {count}' for key, count in {**heads, **counts}.items())
         raise ValueError('num_classes of the heads and the classes of the data sets must be the '
                          f'same number:\n{shown}')
+
+
+def _check_topk(cfg: Config, phases: tuple[str, ...], classes: int) -> None:
+    """Refuses an accuracy among more classes than the model has, an IndexError after an epoch."""
+    asking = [each for each in heads_of(cfg) if each[1].get('cal_acc')]
+    asking += [each for each in _metrics(cfg, phases) if bare_type(each[1]) == 'Accuracy']
+    for key, node in asking:
+        if max(listed(node.get('topk')), default=0) > classes:
+            raise ValueError(f'{key}.topk={node.topk!r} must be at most {classes}, the num_classes '
+                             'of the model')
 
 
 def check_queries(cfg: Config) -> None:
@@ -148,16 +162,14 @@ def check_palettes(cfg: Config, phases: tuple[str, ...]) -> None:
     Raises:
         ValueError: names the data set, and both numbers.
     """
-    scope = cfg.get('default_scope')
-    for phase in phases:
-        for key, node in data_sets(cfg, phase):
-            palette = (node.get('metainfo') or {}).get('palette')
-            if not isinstance(palette, (list, tuple)) or not palette:
-                continue  # none, or the name of a palette of any length
-            classes = metainfo_of(node, scope, 'classes') or ()
-            if not isinstance(palette[0], int) and len(palette) < len(classes):
-                raise ValueError(f'{key}.metainfo.palette has {len(palette)} colours for '
-                                 f'{len(classes)} classes; give one for each')
+    for key, node in data_sets(cfg, *phases):
+        palette = at(node, 'metainfo.palette')
+        if not isinstance(palette, (list, tuple)) or not palette:
+            continue  # none, or the name of a palette of any length
+        classes = metainfo_of(node, cfg.get('default_scope'), 'classes') or ()
+        if not isinstance(palette[0], int) and len(palette) < len(classes):
+            raise ValueError(f'{key}.metainfo.palette has {len(palette)} colours for '
+                             f'{len(classes)} classes; give one for each')
 
 
 def check_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
@@ -172,14 +184,11 @@ def check_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
     Raises:
         ValueError: names the data sets and what only one of them has.
     """
-    found = {}
-    for phase in dict.fromkeys(('train', *phases)):
-        for key, node in data_sets(cfg, phase):
-            if folders := class_folders(node):
-                found[key] = folders
-    for key, folders in found.items():
-        first = next(iter(found))
-        if differ := sorted({*folders} ^ {*found[first]}):
+    folders_of = {key: folders for key, node in data_sets(cfg, *dict.fromkeys(('train', *phases)))
+                  if (folders := class_folders(node))}
+    for key, folders in folders_of.items():
+        first = next(iter(folders_of))
+        if differ := sorted({*folders} ^ {*folders_of[first]}):
             raise ValueError(f'{first} and {key} must have the same folders, whose order is that '
                              f'of the labels; only one has {", ".join(map(repr, differ[:10]))}')
 
@@ -259,13 +268,13 @@ def check_folder(path: str, name: str) -> None:
     Raises:
         ValueError: names the option and the file that is in the way.
     """
-    place = osp.abspath(path)
-    while not osp.lexists(place):
-        place = osp.dirname(place)
-    if not osp.isdir(place):
-        raise ValueError(f'{name} {path}: {place} is no folder')
-    if not os.access(place, os.W_OK):
-        raise ValueError(f'{name} {path}: {place} may not be written to')
+    existing = osp.abspath(path)
+    while not osp.lexists(existing):
+        existing = osp.dirname(existing)
+    if not osp.isdir(existing):
+        raise ValueError(f'{name} {path}: {existing} is no folder')
+    if not os.access(existing, os.W_OK):
+        raise ValueError(f'{name} {path}: {existing} may not be written to')
 
 
 def check_pictures(cfg: Config, phase: str, path: str, name: str) -> None:
@@ -325,10 +334,8 @@ def check_save_best(cfg: Config) -> None:
     Raises:
         ValueError: names the key, its value and the metrics that validation gives.
     """
-    wanted = at(cfg, 'default_hooks.checkpoint.save_best')
-    evaluators = cfg.get('val_evaluator') or []
     names: list[str] = []
-    for metric in [evaluators] if isinstance(evaluators, dict) else evaluators:
+    for metric in listed(cfg.get('val_evaluator')):
         kind = bare_type(metric) if isinstance(metric, dict) else ''
         if kind not in _RESULTS or any(metric.get(key) for key in _OTHERS):
             return
@@ -336,7 +343,7 @@ def check_save_best(cfg: Config) -> None:
         prefix = metric.get('prefix') or _PREFIXES.get(kind)
         for word in listed(metric.get(option, usual)):
             names += [f'{prefix}/{name}' if prefix else name for name in results.get(word, ())]
-    for name in listed(wanted or []):
+    for name in listed(at(cfg, 'default_hooks.checkpoint.save_best')):
         if names and name != 'auto' and name not in names:
             raise ValueError(f'default_hooks.checkpoint.save_best={name!r}: validation gives no '
                              f'such metric{suggest(name, names)}; it gives {", ".join(names)}')

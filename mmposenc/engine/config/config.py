@@ -22,7 +22,7 @@ LIVE_KEYS = (set(inspect.signature(Runner.__init__).parameters) - {'self', 'cfg'
     'save_on_interrupt', 'sync_bn', 'tta_model', 'tta_pipeline'}
 
 
-def load_config(name: str) -> Config:
+def load_config(name: str, img_size: int | None = None, timm_weights: str | None = None) -> Config:
     """Reads a config.
 
     Args:
@@ -30,13 +30,17 @@ def load_config(name: str) -> Config:
             project's, ``mmdet::...`` for one of another installed package,
             ``timm:vit_small_patch16_224`` for a classifier of timm, or
             ``paper::cpvt/table6/3`` for a row of a paper's table (``mmposenc papers``).
+        img_size, timm_weights: as :func:`.timm.timm_config` takes them; for ``timm:`` only.
 
     Raises:
         FileNotFoundError: there is no such config.
-        ValueError: it cannot be read, or sets a variable of its base without effect.
+        ValueError: it cannot be read, sets a variable of its base without effect, or takes no such
+            argument.
     """
     if name.startswith(PREFIX):
-        return timm_config(name)
+        return timm_config(name, img_size, timm_weights)
+    if img_size or timm_weights:
+        raise ValueError(f'--img-size and --checkpoint are for timm:NAME; {name} says both itself')
     if '::' in name:
         return _read(find_config(name))
     if not Path(name).is_file():

@@ -3,17 +3,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from mmengine.config import Config
 
+from mmposenc.config_types import ConfigType
 from mmposenc.terminal.messages import printable
 
 from ..prepare.convert import ADE_PARTS
 from ..prepare.labels import PICTURES
-from .nodes import at, data_sets, heads_of, listed, pipelines
+from .nodes import at, children, data_sets, heads_of, listed, pipelines
 
 _SCOPES = {'mmdet': 'train.json and val.json with the folders train and val',
            'mmseg': 'images and annotations with the folders training and validation, and '
@@ -37,8 +38,8 @@ def use_data(cfg: Config, folder: str) -> None:
     if scope not in _SCOPES:
         raise ValueError(f'--data {folder}: default_scope={scope!r} must be one of '
                          f'{", ".join(_SCOPES)}')
-    parts = {part: part for part in ('train', 'val')}
-    parts['test'] = 'test' if _has(root, scope, 'test') else 'val'
+    parts = {'train': 'train', 'val': 'val',
+             'test': 'test' if _has(root, scope, 'test') else 'val'}
     lacking = [part for part in ('train', 'val') if not _has(root, scope, part)]
     if lacking:
         raise ValueError(f'--data {folder}: {" and ".join(lacking)} not found; {scope} needs '
@@ -61,7 +62,7 @@ def use_data(cfg: Config, folder: str) -> None:
             if not {'dataset', 'datasets'} & set(node):  # no wrapper
                 for key in ('split', 'download'):
                     node.pop(key, None)
-                node.update(_places(root, scope, part))
+                node.update(_data_set(root, scope, part))
                 node['metainfo'] = dict(classes=tuple(classes), palette=colours)
                 _load_files(node, at(cfg, 'model.backbone.in_channels'))
         for step in (step for steps in pipelines(cfg, phase) for step in steps):
@@ -70,20 +71,21 @@ def use_data(cfg: Config, folder: str) -> None:
             if metric.get('ann_file'):
                 metric['ann_file'] = str(root / f'{part}.json')
             if scope == 'mmpretrain' and 'topk' in metric:
-                metric['topk'] = tuple(k for k in np.atleast_1d(metric['topk']).tolist()
-                                       if k <= len(classes))
+                metric['topk'] = _possible(metric['topk'], len(classes))
     heads = dict(heads_of(cfg)) or {'model': {}}
     for key, head in heads.items():
         if head.get('num_classes') is None:
             raise ValueError(f'--data {folder}: {key} has no num_classes to fill in; write the '
                              'classes into the config instead')
         _fit_head(key, head, head['num_classes'], len(classes))
+        if scope == 'mmpretrain' and 'topk' in head:
+            head['topk'] = _possible(head['topk'], len(classes))
     if (cfg.get('data_preprocessor') or {}).get('num_classes'):
         cfg.data_preprocessor.num_classes = len(classes)
     report(f'{folder}: classes {", ".join(classes)}')
 
 
-def _load_files(node: Any, channels: Any) -> None:
+def _load_files(node: ConfigType, channels: int | None) -> None:
     """Has a data set read files of pictures, where its pipeline was for one that holds arrays, such
     as MNIST's; in grey where the model takes one channel."""
     steps = list(node.get('pipeline') or [])
@@ -99,18 +101,18 @@ def report(line: str) -> None:
         print(printable(line))
 
 
-def _fit_head(key: str, node: Any, before: int, now: int) -> None:
+def _possible(topk: int | Sequence[int], classes: int) -> tuple[int, ...]:
+    """The numbers of best classes among which a label may be: no more than there are classes."""
+    return tuple(k for k in listed(topk) if k <= classes) or (1,)
+
+
+def _fit_head(key: str, node: ConfigType, before: int, now: int) -> None:
     """Gives a head, and the losses in it, another number of classes.
 
     Weights of classes that are equal, but for that of the background behind them, become as many
     as there are classes now. Others are those of other classes: they are left out, and named.
     """
-    if isinstance(node, (list, tuple)):
-        for number, each in enumerate(node):
-            _fit_head(f'{key}.{number}', each, before, now)
-    if not isinstance(node, dict):
-        return
-    for name, value in list(node.items()):
+    for name, value in children(node):
         if name == 'num_classes' and value == before:
             node[name] = now
         elif name == 'class_weight' and isinstance(value, (list, tuple)):
@@ -145,7 +147,7 @@ def _classes(root: Path, scope: str, part: str) -> list[str]:
         raise ValueError(f'{path} does not name the classes: {error}') from error
 
 
-def _places(root: Path, scope: str, part: str) -> dict[str, Any]:
+def _data_set(root: Path, scope: str, part: str) -> ConfigType:
     """Arguments of the data set of one part."""
     if scope == 'mmdet':
         return dict(type='mmposenc.CocoDataset', data_root=f'{root}/', ann_file=f'{part}.json',

@@ -5,13 +5,14 @@ import copy
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mmcv
 import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.device import get_device
+from mmengine.model import BaseModel, BaseModule
 from mmengine.model.weight_init import PretrainedInit
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner.checkpoint import _load_checkpoint_to_model
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.checkpoint.mismatch import mismatch
+from mmposenc.config_types import ConfigType
 from mmposenc.functional.image_sizes import ImgShapes, set_img_shapes
 from mmposenc.openmmlab.upstream import renamed
 from mmposenc.padding import keep_padding_out
@@ -27,6 +29,9 @@ from mmposenc.terminal.messages import describe
 from .arguments import check_arguments
 from .nodes import custom_hook, listed
 from .testing import scope_of
+
+if TYPE_CHECKING:
+    from mmdet.structures import DetDataSample
 
 
 def device_of(name: str | None) -> torch.device:
@@ -61,8 +66,7 @@ def build_model(cfg: Config, *, check: bool = True) -> nn.Module:
     model = copy.deepcopy(cfg.model)  # classes of mmdet write into what they are built from
     if cfg.get('data_preprocessor') is not None:
         model.setdefault('data_preprocessor', copy.deepcopy(cfg.data_preprocessor))
-    built: nn.Module = MODELS.build(model)
-    return built
+    return MODELS.build(model)
 
 
 def build_to_predict(cfg: Config) -> nn.Module:
@@ -100,7 +104,7 @@ def build_bare(cfg: Config, device: str = 'cpu', *, seed: int = 0, check: bool =
     return model
 
 
-def start_weights(model: Any, hidden: int = logging.INFO) -> None:
+def start_weights(model: BaseModule, hidden: int = logging.INFO) -> None:
     """Gives all parameters the numbers that training starts with: until then some of mmdet's (a
     level's embedding) are whatever was in the memory before.
 
@@ -117,13 +121,11 @@ def start_weights(model: Any, hidden: int = logging.INFO) -> None:
         logging.disable(level)
 
 
-def _without_pretrained(init_cfg: Any) -> Any:
+def _without_pretrained(init_cfg: ConfigType | list[ConfigType]) -> Any:
     """An init_cfg without its Pretrained parts; None if nothing is left."""
-    cfgs = listed(init_cfg)
     # mmdet's PVT takes a checkpoint without a type.
-    left = [cfg for cfg in cfgs if cfg.get('type', 'Pretrained') not in ('Pretrained',
-                                                                         PretrainedInit)]
-    return init_cfg if len(left) == len(cfgs) else left or None
+    return [cfg for cfg in listed(init_cfg)
+            if cfg.get('type', 'Pretrained') not in ('Pretrained', PretrainedInit)] or None
 
 
 def load_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
@@ -146,35 +148,34 @@ def load_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
         raise ValueError(f'{checkpoint} does not fit the model of the config; use the one that it '
                          f'was trained with{written_beside(checkpoint)}:\n{wrong}')
     _load_checkpoint_to_model(model, loaded)
-    meta = loaded.get('meta')
-    return meta if isinstance(meta, dict) else {}
+    return loaded['meta'] if isinstance(loaded.get('meta'), dict) else {}
 
 
 def written_beside(checkpoint: str) -> str:
     """The config that the training of a checkpoint wrote into its folder, to end a sentence; ''
     where there is none."""
-    found = sorted(Path(checkpoint).parent.glob('*.py'))
-    return f', {found[0]}' if len(found) == 1 else ''
+    configs = list(Path(checkpoint).parent.glob('*.py'))
+    return f', {configs[0]}' if len(configs) == 1 else ''
 
 
-def own_preprocessor(cfg: Config) -> Any:
+def own_preprocessor(cfg: Config) -> ConfigType:
     """The data preprocessor of a config, in its model or at the top level; {} if it has none."""
     return cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor') or {}
 
 
-def preprocessor_config(cfg: Config) -> dict[str, Any]:
+def preprocessor_config(cfg: Config) -> ConfigType:
     """The data preprocessor of a config's model, with its library's type where none is named.
 
     Raises:
         ValueError: the config has none.
     """
-    own = own_preprocessor(cfg)
-    if not own:
+    preprocessor = own_preprocessor(cfg)
+    if not preprocessor:
         raise ValueError('the config has no data_preprocessor, so nothing says how images are '
                          'normalised')
     default = {'mmpretrain': 'ClsDataPreprocessor', 'mmseg': 'SegDataPreProcessor',
                'mmdet': 'DetDataPreprocessor'}[scope_of(cfg)]
-    return {'type': default, **own}
+    return {'type': default, **preprocessor}
 
 
 def image_channels(cfg: Config) -> int:
@@ -187,18 +188,18 @@ def image_metas(images: Tensor, shapes: ImgShapes | None = None) -> list[dict[st
     width that each fills, by default all of it."""
     size = (images.shape[-2], images.shape[-1])
     filled = [size] * len(images) if shapes is None else [tuple(each) for each in shapes]
-    return [dict(img_shape=own, ori_shape=own, pad_shape=size, batch_input_shape=size,
-                 scale_factor=(1.0, 1.0), img_id=number) for number, own in enumerate(filled)]
+    return [dict(img_shape=shape, ori_shape=shape, pad_shape=size, batch_input_shape=size,
+                 scale_factor=(1.0, 1.0), img_id=number) for number, shape in enumerate(filled)]
 
 
-def image_samples(images: Tensor, shapes: ImgShapes | None = None) -> list[Any]:
+def image_samples(images: Tensor, shapes: ImgShapes | None = None) -> list[DetDataSample]:
     """The same as samples of mmdet: a DETR can't do without."""
     from mmdet.structures import DetDataSample
 
     return [DetDataSample(metainfo=meta) for meta in image_metas(images, shapes)]
 
 
-def pass_once(scope: str, model: Any, image: Tensor) -> None:
+def pass_once(scope: str, model: BaseModel, image: Tensor) -> None:
     """The network of a model of ``scope`` on one image (1, C, H, W): everything before
     post-processing."""
     set_img_shapes(image, [image.shape[-2:]])
@@ -223,10 +224,10 @@ def read_picture(cfg: Config, path: str) -> np.ndarray:
     Raises:
         ValueError: the file is no picture.
     """
-    found = mmcv.imread(path, 'grayscale' if image_channels(cfg) == 1 else 'color')
-    if found is None:
+    picture = mmcv.imread(path, 'grayscale' if image_channels(cfg) == 1 else 'color')
+    if picture is None:
         raise ValueError(f'{path} can not be read as a picture')
-    return found
+    return picture
 
 
 def as_inputs(cfg: Config, pictures: Sequence[np.ndarray], size: tuple[int, int]) -> Tensor:

@@ -12,6 +12,7 @@ from mmengine.hooks import CheckpointHook
 from mmengine.registry import OPTIMIZERS
 from mmengine.runner import Runner
 
+from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings import RelativeEncoding, TokenEncoding
 from mmposenc.signatures import accepted_arguments
 from mmposenc.terminal.messages import suggest
@@ -20,7 +21,6 @@ from .arguments import ENCODINGS, model_class
 from .config import LIVE_KEYS, load_config, set_work_dir
 from .data import use_data
 from .nodes import at
-from .timm import PREFIX, timm_config
 
 #: Keys of mmengine's DefaultOptimWrapperConstructor, which ignores all others.
 _PARAMWISE = {'lr_mult', 'decay_mult', 'custom_keys', 'bias_lr_mult', 'bias_decay_mult',
@@ -41,7 +41,7 @@ def check_silent_arguments(cfg: Config) -> None:
         ValueError: names the key of the config, the class, the argument, and similar ones.
     """
     optim = cfg.get('optim_wrapper') or {}
-    kind = optim['optimizer'].get('type') if isinstance(optim.get('optimizer'), dict) else None
+    kind = at(optim, 'optimizer.type')
     with OPTIMIZERS.switch_scope_and_registry(cfg.get('default_scope')) as local:
         if isinstance(kind, str) and local.get(kind) is None:  # "None is not a callable object"
             raise ValueError(f'optim_wrapper.optimizer.type={kind!r}: there is no such class'
@@ -50,7 +50,7 @@ def check_silent_arguments(cfg: Config) -> None:
     if constructor in _PARAMWISE_OF:
         _check_keys('optim_wrapper.paramwise_cfg', optim.get('paramwise_cfg'),
                     _PARAMWISE_OF[constructor], constructor)
-    hook = (cfg.get('default_hooks') or {}).get('checkpoint')
+    hook = at(cfg, 'default_hooks.checkpoint')
     if isinstance(hook, dict) and hook.get('type') in ('CheckpointHook', 'mmposenc.CheckpointHook'):
         parts = CheckpointHook.__init__, Runner.save_checkpoint  # the first hands on to the other
         known = {name for part in parts for name in inspect.signature(part).parameters}
@@ -58,14 +58,14 @@ def check_silent_arguments(cfg: Config) -> None:
                     'CheckpointHook')
 
 
-def _check_keys(key: str, node: Any, accepted: set[str], owner: str) -> None:
+def _check_keys(key: str, node: ReadOnlyConfig | None, accepted: set[str], owner: str) -> None:
     for name in node or ():
         if name not in accepted:
             raise ValueError(f'{key}.{name}: {owner} has no argument {name!r}'
                              f'{suggest(name, sorted(accepted))}')
 
 
-def override(cfg: Config, options: dict[str, Any] | None) -> None:
+def override(cfg: Config, options: ReadOnlyConfig | None) -> None:
     """Merges ``--cfg-options`` into a config, and refuses an option that would do nothing.
 
     An encoding is switched on, off or to another by its ``type``: a section for it is made
@@ -86,15 +86,15 @@ def override(cfg: Config, options: dict[str, Any] | None) -> None:
         _check_key(cfg, key)
     for key, value in options.items():
         _open_sections(cfg, key)
-        if isinstance(value, list) and _is_tuple(key, at(cfg, key), value):
+        if isinstance(value, list) and _replaces_tuple(value, key, at(cfg, key)):
             options[key] = tuple(value)  # the shell has no tuples
         for line in _leave_out(cfg, key, value, set(options)):
             print(f'--cfg-options {key}: {line}')
     cfg.merge_from_dict(options)
 
 
-def _is_tuple(key: str, before: Any, value: list[Any]) -> bool:
-    """Whether a list of the command line takes the place of a tuple, or of a size in a pipeline."""
+def _replaces_tuple(value: list[object], key: str, before: object) -> bool:
+    """Whether a list of the command line replaces a tuple, or a size in a pipeline."""
     return isinstance(before, tuple) or (
         not isinstance(before, list) and 'pipeline.' in key
         and all(isinstance(each, int) for each in value))
@@ -133,15 +133,16 @@ def _check_key(cfg: Config, key: str) -> None:
 
 def _open_sections(cfg: Config, key: str) -> None:
     """Turns a None on the way, such as ``init_cfg=None``, into a section: mmengine refuses it."""
-    node: Any = cfg
+    node: ConfigType = cfg
     for part in key.split('.')[:-1]:
         if hasattr(node, 'get') and part in node and node[part] is None:
             node[part] = {}
         node = at(node, part)
 
 
-def _leave_out(cfg: Config, key: str, value: Any, given: set[str]) -> list[str]:
-    """Removes arguments that have no meaning after a part of the model was switched; lists them."""
+def _leave_out(cfg: Config, key: str, value: object, options: set[str]) -> list[str]:
+    """Removes arguments that have no meaning after ``key`` of the model gets a value, unless they
+    are among the options; returns a line for each."""
     section, _, name = key.rpartition('.')
     if not section.startswith('model.'):
         return []
@@ -152,36 +153,26 @@ def _leave_out(cfg: Config, key: str, value: Any, given: set[str]) -> list[str]:
     if not isinstance(node, dict):
         return []
     if name == 'pos_encoding' and value is None and node.get('positions') is not None:
-        if f'{section}.positions' in given:
+        if f'{section}.positions' in options:
             return []
         return [f'{section}.positions={node.pop("positions")!r} is left out']
-    if name != 'type' or node.get('type') in (None, value) or f'{section}._delete_' in given:
+    if name != 'type' or node.get('type') in (None, value) or f'{section}._delete_' in options:
         return []
-    takes = _arguments(cfg, value)
-    dropped = [each for each in node if takes is not None and each not in (*takes, 'type')]
+    cls = model_class(value, cfg.get('default_scope'))
+    takes = None if cls is None else accepted_arguments(cls)
+    if takes is None:
+        return []
+    takes.add('type')
+    if issubclass(cls, (TokenEncoding, RelativeEncoding)):
+        takes.add('zero_init')  # which all encodings are built with
     return [f'{section}.{each}={node.pop(each)!r} is left out, which {value} does not take'
-            for each in dropped]
-
-
-def _arguments(cfg: Config, name: Any) -> set[str] | None:
-    """The arguments of a class of the model; None if they are not known."""
-    found = model_class(name, cfg.get('default_scope'))
-    takes = None if found is None else accepted_arguments(found)
-    if takes is None or not issubclass(found, (TokenEncoding, RelativeEncoding)):
-        return takes
-    return takes | {'zero_init'}  # which all encodings are built with
+            for each in [each for each in node if each not in takes]]
 
 
 def read_config(args: argparse.Namespace) -> Config:
     """The config that the arguments of ``add_config`` name, with what they override."""
-    size, weights = getattr(args, 'img_size', None), getattr(args, 'timm_weights', None)
-    if args.config.startswith(PREFIX):
-        cfg = timm_config(args.config, size, weights)
-    elif size or weights:
-        raise ValueError(f'--img-size and --checkpoint are for timm:NAME; {args.config} says both '
-                         'itself')
-    else:
-        cfg = load_config(args.config)
+    cfg = load_config(args.config, getattr(args, 'img_size', None),
+                      getattr(args, 'timm_weights', None))
     if getattr(args, 'data', None):
         use_data(cfg, args.data)
     # Not while arguments are parsed: this loads torch.

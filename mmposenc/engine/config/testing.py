@@ -89,9 +89,9 @@ def set_show_dir(cfg: Config, show_dir: str) -> None:
 def set_visualizer(cfg: Config) -> None:
     """Gives a config without a visualizer, or with mmengine's, which draws no predictions, that of
     its library."""
-    given = cfg.get('visualizer') or {}
-    if bare_type(given) in ('', 'Visualizer'):
-        cfg.visualizer = {'vis_backends': [{'type': 'LocalVisBackend'}], **given,
+    visualizer = cfg.get('visualizer') or {}
+    if bare_type(visualizer) in ('', 'Visualizer'):
+        cfg.visualizer = {'vis_backends': [{'type': 'LocalVisBackend'}], **visualizer,
                           'type': VISUALIZERS_OF[scope_of(cfg)]}
 
 

@@ -11,6 +11,8 @@ from mmposenc.checkpoint.hub import is_name
 from mmposenc.registry import MODELS
 from mmposenc.terminal.messages import describe
 
+from .nodes import data_sets
+
 PREFIX = 'timm:'
 
 
@@ -34,12 +36,12 @@ def timm_config(name: str, img_size: int | None = None, checkpoint: str | None =
 
     model = name.removeprefix(PREFIX)
     try:
-        known = get_pretrained_cfg(model) if is_model(model) else None
+        pretrained = get_pretrained_cfg(model) if is_model(model) else None
     except RuntimeError as error:
         raise ValueError(f'{name}: {error}') from error
     if checkpoint and not is_name(checkpoint) and not Path(checkpoint).is_file():
         raise FileNotFoundError(f'--checkpoint {checkpoint}: there is no such file')
-    side = img_size or (known.input_size[-1] if known else 224)
+    side = img_size or (pretrained.input_size[-1] if pretrained else 224)
     cfg = Config.fromfile(find_config('mmposenc::_base_/timm.py'))
     cfg.model.backbone.update(name=model, img_size=side)
     if checkpoint:
@@ -51,11 +53,11 @@ def timm_config(name: str, img_size: int | None = None, checkpoint: str | None =
     except (AssertionError, RuntimeError) as error:
         raise ValueError(f'{name}: images of {side}x{side} pixels: {describe(error)}') from error
     cfg.model.head.in_channels = backbone.out_channels
-    if known:
-        cfg.data_preprocessor.update({key: [round(255 * each, 3) for each in getattr(known, key)]
-                                      for key in ('mean', 'std')})
-    for phase in ('train', 'val', 'test'):
-        for step in cfg[f'{phase}_dataloader'].dataset.pipeline:
+    if pretrained:
+        for key in ('mean', 'std'):
+            cfg.data_preprocessor[key] = [round(255 * each, 3) for each in getattr(pretrained, key)]
+    for _, dataset in data_sets(cfg, 'train', 'val', 'test'):
+        for step in dataset.pipeline:
             if step.type == 'RandomResizedCrop':
                 step.scale = side
             elif step.type == 'ResizeEdge':

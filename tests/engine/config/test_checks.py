@@ -174,6 +174,23 @@ def test_folders_that_are_classes(tmp_path) -> None:
     checks.check_class_folders(classification(tmp_path / 'elsewhere'), ('train', 'val'))
 
 
+@pytest.mark.parametrize('changes, key', [
+    ({'val_evaluator': dict(type='Accuracy', topk=(1, 5))}, 'val_evaluator'),
+    ({'val_evaluator': [dict(type='Accuracy'), dict(type='mmpretrain.Accuracy', topk=5)]},
+     'val_evaluator.1'),
+    ({'val_evaluator': dict(type='Accuracy', topk=(1, 2))}, None),
+    ({'model.head.topk': (1, 5)}, None),  # is read with cal_acc only
+    ({'model.head.topk': (1, 5), 'model.head.cal_acc': True}, 'model.head')])
+def test_accuracy_among_more_classes_than_there_are(tmp_path, changes, key) -> None:
+    cfg = classification(tmp_path)
+    cfg.merge_from_dict(changes)
+    if key is None:
+        check_num_classes(cfg, ('train', 'val'))
+        return
+    with pytest.raises(ValueError, match=rf'^{key}\.topk=.*5.* must be at most 2, the num_classes'):
+        check_num_classes(cfg, ('train', 'val'))
+
+
 @pytest.fixture
 def whole() -> Config:
     return load_config('mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py')

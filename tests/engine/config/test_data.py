@@ -10,7 +10,7 @@ from mmengine.registry import DATASETS, DefaultScope
 
 from mmposenc.engine import browse, load_config
 from mmposenc.engine.config.checks import check_num_classes
-from mmposenc.engine.config.data import use_data
+from mmposenc.engine.config.data import _possible, use_data
 from mmposenc.engine.config.nodes import data_sets, heads_of, pipelines
 from mmposenc.engine.config.options import read_config
 from mmposenc.engine.prepare.convert import convert_labels
@@ -82,6 +82,11 @@ def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
         assert cfg.val_evaluator.ann_file == cfg.test_evaluator.ann_file == file
     if kind == 'folders':
         assert max(cfg.val_evaluator.topk) <= 3
+
+
+@pytest.mark.parametrize('topk, possible', [((1, 5), (1,)), (5, (1,)), ([1, 3], (1, 3)), (3, (3,))])
+def test_accuracy_is_among_as_many_classes_as_there_are(topk, possible) -> None:
+    assert _possible(topk, 3) == possible
 
 
 UNIFORM, OWN = [1.0] * 150, [0.5 + i / 200 for i in range(150)]
