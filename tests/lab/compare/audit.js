@@ -31,7 +31,7 @@
       && svg.querySelector(':scope > title')?.textContent && svg.querySelector(':scope > desc')?.textContent;
     if (!named && svg.getAttribute('aria-hidden') !== 'true') tell('a chart without text', svg);
   }
-  for (const figure of all('figure.chart')) {
+  for (const figure of all('#sizes figure.chart, #curves figure.chart')) {
     if (!figure.querySelector('details table')) tell('a chart without its numbers', figure);
   }
   for (const image of all('img')) if (!image.alt) tell('a picture without text', image);
@@ -45,6 +45,15 @@
     const chart = text.closest('svg').getBoundingClientRect();
     if (box.left < chart.left - 1 || box.right > chart.right + 1
         || box.bottom > chart.bottom + 1) tell('words that reach out of their chart', text);
+  }
+  for (const chart of all('.chart svg')) {
+    const boxes = [...chart.querySelectorAll('.tick')].filter((text) => text.textContent)
+      .map((text) => [text, text.getBoundingClientRect()]);
+    for (const [text, a] of boxes) for (const [other, b] of boxes) {
+      if (text !== other && a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom) {
+        tell('ticks that run into each other', text);
+      }
+    }
   }
   for (const box of all('.scroll')) {
     const name = box.ariaLabel

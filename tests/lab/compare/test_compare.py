@@ -224,7 +224,7 @@ def test_the_console_without_a_table(tmp_path, capsys):
     assert compare.finish(study) == 0
     assert capsys.readouterr().out.splitlines()[-2] == (
         'The model without an encoding has the highest top-1 accuracy at the trained size, 45.0 % '
-        '(mean of 3 seeds). Can still be best: none and PEG. More seeds may tell.')
+        '(mean of 3 seeds). Can still be best: no encoding and PEG. More seeds may tell.')
 
 
 @pytest.mark.parametrize('before, exit_status, after, note', [

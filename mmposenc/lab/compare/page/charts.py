@@ -113,7 +113,6 @@ class Line:
     low: Sequence[float | None] = ()
     high: Sequence[float | None] = ()
     markers: bool = True
-    lost: bool = False   # of a run that diverged: the scale does not follow it
 
 
 @dataclass
@@ -149,23 +148,35 @@ def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, 
     lines = [line for line in (finite(line, x.logarithmic) for line in lines) if line.x]
     if not lines:
         return None
-    bottom, top = extent([line for line in lines if not line.lost] or lines, y)
+    bottom, top = extent(lines, y)
     up = scale(y, bottom, top, HEIGHT - BOTTOM, TOP)
     yticks: list[dict[str, Any]] = [dict(at=up(value), text=words)
                                     for value, words in ticks_in_words(y, *up.ends)]
     left = max([LEFT, *(8 + LETTER * len(tick['text']) for tick in yticks)])
     across = scale(x, min(min(line.x) for line in lines), max(max(line.x) for line in lines),
                    left, WIDTH - RIGHT, padded=.07 if dodge else .04)
-    chart = Chart(id, title, describe(title, lines, x, y), x, y, left, yticks=yticks, table=table,
-                  note=note)
-    # The words stand below the tick, but not beyond the picture.
-    chart.xticks = [dict(at=across(value), text=words,
-                         middle=min(across(value), WIDTH - LETTER * len(words) / 2))
-                    for value, words in ticks_in_words(x, *across.ends)]
+    where = 'table below it' if table else 'tables of the results'
+    text = f'{describe(title, lines, x, y)} All numbers are in the {where}.'
+    chart = Chart(id, title, text, x, y, left, yticks=yticks, table=table, note=note,
+                  xticks=placed_ticks(x, across))
     step = DODGE / max(1, len(lines) - 1) if dodge else 0.
     chart.lines = [_drawn(line, across, up, x, y, bands, step * (n - (len(lines) - 1) / 2))
                    for n, line in enumerate(lines)]
     return chart
+
+
+def placed_ticks(axis: Axis, across: Scale) -> list[dict[str, Any]]:
+    """Ticks of a horizontal axis; words that would run into those of the tick before are left out,
+    and none reach beyond the picture."""
+    ticks: list[dict[str, Any]] = []
+    end = -math.inf
+    for value, words in ticks_in_words(axis, *across.ends):
+        half = LETTER * len(words) / 2
+        middle = min(across(value), WIDTH - half)
+        fits = middle - half >= end
+        ticks.append(dict(at=across(value), text=words if fits else '', middle=middle))
+        end = middle + half + LETTER / 2 if fits else end
+    return ticks
 
 
 def finite(line: Line, positive_x: bool = False) -> Line:
@@ -198,8 +209,7 @@ def describe(title: str, lines: Sequence[Line], x: Axis, y: Axis) -> str:
         parts.append(f'{line.label}: {first} at {x.text(line.x[0])}'
                      + (f', {last} at {x.text(line.x[-1])}' if len(line.x) > 1 else ''))
     more = f'; and {len(lines) - 12} more' if len(lines) > 12 else ''
-    return (f'{title}. {y.label} over {x.label}. {"; ".join(parts)}{more}. '
-            'All numbers are in the table below it.')
+    return f'{title}. {y.label} over {x.label}. {"; ".join(parts)}{more}.'
 
 
 def _drawn(line: Line, across: Scale, up: Scale, x: Axis, y: Axis, bands: bool, shift: float,
@@ -216,12 +226,5 @@ def _drawn(line: Line, across: Scale, up: Scale, x: Axis, y: Axis, bands: bool, 
                           text=f'{line.label}: {y.text(value)}{span} at {x.text(at)}'))
     whole = bands and len(upper) == len(marks)
     path = ' '.join(f'{mark["x"]},{mark["y"]}' for mark in marks) if len(marks) > 1 else ''
-    return dict(label=line.label, style=line.style, marks=marks, markers=line.markers,
-                lost=line.lost, path=path, band=' '.join(upper + lower[::-1]) if whole else '')
-
-
-def thinned(count: int, most: int = 200) -> list[int]:
-    """Indices of at most ``most`` of ``count`` things, evenly, the first and the last included."""
-    if count <= most:
-        return list(range(count))
-    return [round(n * (count - 1) / (most - 1)) for n in range(most)]
+    return dict(label=line.label, style=line.style, marks=marks, markers=line.markers, path=path,
+                band=' '.join(upper + lower[::-1]) if whole else '')

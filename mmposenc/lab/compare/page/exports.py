@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..statistics.formats import cost
+from ..statistics.formats import Results, cost
 
 CSV_COLUMNS = ('encoding', 'label', 'seed', 'status', 'factor', 'height', 'width', 'metric', 'unit',
                'value', 'retention', 'parameters', 'macs', 'inference_seconds',
@@ -29,7 +29,7 @@ def safe_cell(value: object) -> Any:
     return f"'{text}" if text.startswith(('=', '+', '-', '@', '\t', '\n')) else text
 
 
-def results_csv(results: Mapping[str, Any]) -> str:
+def results_csv(results: Results) -> str:
     """One row a run and image size, and one of a run that has none; what is not known is empty.
 
     Columns are :data:`CSV_COLUMNS`, and one for each object size there is ('value_small', ...).

@@ -5,7 +5,6 @@ import base64
 import hashlib
 import mimetypes
 from collections import Counter
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from ..statistics.differences import LEAST_RUNS, TRAINED
 from ..statistics.formats import (
     BEST,
     UNKNOWN,
+    Results,
     count_text,
     first_upper,
     names_in_words,
@@ -40,7 +40,7 @@ from .charts import COLORS, FRAME
 _LINES = 8
 
 
-def write_report(results: Mapping[str, Any], folder: Path) -> None:
+def write_report(results: Results, folder: Path) -> None:
     """Writes results.csv and report.html, each whole or not at all.
 
     Args:
@@ -51,13 +51,14 @@ def write_report(results: Mapping[str, Any], folder: Path) -> None:
     write_text(folder / 'report.html', page(results, folder), safe=False)
 
 
-def page(results: Mapping[str, Any], folder: Path) -> str:
+def page(results: Results, folder: Path) -> str:
     """report.html of results that are summarized: one file that asks nothing of a network."""
     import jinja2
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader('mmposenc.lab.compare.page'), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(first_upper=first_upper, address=partial(inlined, folder))
+    environment.filters.update(first_upper=first_upper, address=partial(inlined, folder),
+                               breakable=breakable)
     script = (Path(__file__).parent / 'templates' / 'page.js').read_text(encoding='utf-8')
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template('report.html').render(
@@ -65,7 +66,13 @@ def page(results: Mapping[str, Any], folder: Path) -> str:
         frame=FRAME)
 
 
-def view(results: Mapping[str, Any]) -> dict[str, Any]:
+def breakable(name: str) -> str:
+    """HTML of a name, such as that of a config, that may go on in a new line behind its parts."""
+    import markupsafe
+    return markupsafe.Markup('_<wbr>').join(name.split('_'))
+
+
+def view(results: Results) -> dict[str, Any]:
     """All that the template shows; a section without content is empty or None."""
     sizes = factors(results)
     style, label = study_charts.styles(results), labels(results)
@@ -88,7 +95,7 @@ def view(results: Mapping[str, Any]) -> dict[str, Any]:
         seeds=len({run['seed'] for run in results['runs']}))
 
 
-def stand_out(results: Mapping[str, Any]) -> set[str]:
+def stand_out(results: Results) -> set[str]:
     """The encodings that charts show first if there are too many lines: the base, the recommended
     one, and the best at each size."""
     if len(results['encodings']) <= _LINES:
@@ -97,7 +104,7 @@ def stand_out(results: Mapping[str, Any]) -> set[str]:
     return {base_of(results), results['recommendation']['encoding'], *best} - {None}
 
 
-def answer(results: Mapping[str, Any]) -> dict[str, Any]:
+def answer(results: Results) -> dict[str, Any]:
     """The recommendation, and the numbers next to it."""
     advice, metric, trained = results['recommendation'], results['metric'], TRAINED
     name, label = advice['encoding'], labels(results)
@@ -127,7 +134,7 @@ def answer(results: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def best_by_size(results: Mapping[str, Any]) -> list[dict[str, str]]:
+def best_by_size(results: Results) -> list[dict[str, str]]:
     """At every size the best mean, and which other encodings can still be best."""
     label, metric = labels(results), results['metric']
     rows = []
@@ -144,7 +151,7 @@ def best_by_size(results: Mapping[str, Any]) -> list[dict[str, str]]:
     return rows
 
 
-def counts(results: Mapping[str, Any]) -> Counter[str]:
+def counts(results: Results) -> Counter[str]:
     """How many runs have each status, and 'all'."""
     return Counter({'all': len(results['runs'])}) + Counter(
         run['status'] for run in results['runs'])

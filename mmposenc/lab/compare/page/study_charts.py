@@ -9,6 +9,7 @@ from typing import Any
 
 from ..statistics.differences import LEAST_RUNS, TRAINED
 from ..statistics.formats import (
+    Results,
     count_text,
     first_upper,
     interval_text,
@@ -25,22 +26,21 @@ from .charts import (
     Style,
     extent,
     line_chart,
+    placed_ticks,
     scale,
-    thinned,
-    ticks_in_words,
 )
-from .tables import Cell, Table, costs_of, named, number
+from .tables import Cell, Table, costs_of, number
 
-#: Rows of a table of a curve.
-MOST_ROWS = 40
+#: The most points of a curve.
+POINTS = 100
 
 
-def styles(results: Mapping[str, Any]) -> dict[str, Style]:
+def styles(results: Results) -> dict[str, Style]:
     """encoding -> how it is drawn, by its place in the study."""
     return {each['name']: Style(n) for n, each in enumerate(results['encodings'])}
 
 
-def metric_axis(results: Mapping[str, Any]) -> Axis:
+def metric_axis(results: Results) -> Axis:
     """The scale of the metric; shares stay within what can be."""
     metric = results['metric']
     percent = metric['unit'] == '%'
@@ -59,38 +59,32 @@ def ends(rows: Sequence[Mapping[str, Any]]
     return [row['low'] for row in known], [row['high'] for row in known]
 
 
-def dot_chart(results: Mapping[str, Any]) -> dict[str, Any] | None:
+def dot_chart(results: Results) -> dict[str, Any] | None:
     """Every seed's value at the trained size, with the mean and its interval: a row an encoding,
     the best mean first. None where no run has finished."""
     label, style, axis = labels(results), styles(results), metric_axis(results)
     values, summary, left, row_height = (values_at(results, TRAINED), summary_at(results, TRAINED),
-                                         150, 20)
+                                         164, 20)
     lines = {each: Line(label[each], style[each], (), list(values[each].values()), *ends([row]))
              for each, row in summary.items() if values[each]}
     if not lines:
         return None
     across = scale(axis, *extent(list(lines.values()), axis), left, WIDTH - RIGHT)
     rows = [dict(
-        label=line.label if len(line.label) <= 18 else f'{line.label[:17]}…', whole=line.label,
+        label=line.label if len(line.label) <= 20 else f'{line.label[:19]}…', whole=line.label,
         style=line.style, y=24 + row_height * n, mean=across(summary[each]['mean']),
         dots=[dict(x=across(value), text=f'{line.label}, seed {seed}: {axis.text(value)}')
               for seed, value in values[each].items()],
         bar=[min(max(across(end), left), WIDTH - RIGHT) for end in (*line.low, *line.high)
              if end is not None])
         for n, (each, line) in enumerate(lines.items())]
-    seeds = sorted({seed for own in values.values() for seed in own})
-    table = Table('Every seed at the trained size', ('Encoding', *map(str, seeds)), [
-        (Cell(label[each]), *(number(values[each].get(seed), axis.text) for seed in seeds))
-        for each in lines])
-    return dict(rows=rows, table=table, left=left, axis=axis.label,
-                bottom=24 + row_height * len(rows),
-                ticks=[dict(at=across(value), text=words)
-                       for value, words in ticks_in_words(axis, *across.ends)],
+    return dict(rows=rows, left=left, axis=axis.label, bottom=24 + row_height * len(rows),
+                ticks=placed_ticks(axis, across),
                 text='; '.join(f'{line.label}: {", ".join(map(axis.text, line.y))}'
                                for line in list(lines.values())[:12]))
 
 
-def retention_chart(results: Mapping[str, Any]) -> Chart | None:
+def retention_chart(results: Results) -> Chart | None:
     """What each run keeps of its value at the trained size, over the image size; None of a single
     size."""
     trained, summary = values_at(results, TRAINED), []
@@ -103,7 +97,7 @@ def retention_chart(results: Mapping[str, Any]) -> Chart | None:
     return size_chart({**results, 'summary': summary, 'metric': metric}, 'retention')
 
 
-def size_chart(results: Mapping[str, Any], id: str = 'over-size') -> Chart | None:
+def size_chart(results: Results, id: str = 'over-size') -> Chart | None:
     """The metric over the image size; None of a single size."""
     sizes = factors(results)
     if len(sizes) < 2:
@@ -127,7 +121,7 @@ def size_chart(results: Mapping[str, Any], id: str = 'over-size') -> Chart | Non
                       'cut at the edge of the chart.')
 
 
-def cost_charts(results: Mapping[str, Any]) -> list[Chart]:
+def cost_charts(results: Results) -> list[Chart]:
     """The metric at the trained size against everything that is known of the costs."""
     # Encodings may differ in the third digit.
     large, small = partial(count_text, digits=4), '{:.4g}'.format
@@ -138,12 +132,11 @@ def cost_charts(results: Mapping[str, Any]) -> list[Chart]:
              ('train_seconds', 'CPU time of a training', seconds_text),
              ('train_mebibytes', 'peak memory of a training, MiB', small))
     costs = costs_of(results)
-    charts = [_cost_chart(results, f'cost-{kind}', label, text, costs[kind])
-              for kind, label, text in kinds]
+    charts = [_cost_chart(results, kind, label, text, costs[kind]) for kind, label, text in kinds]
     return [chart for chart in charts if chart is not None]
 
 
-def _cost_chart(results: Mapping[str, Any], id: str, label: str, text: Callable[[float], str],
+def _cost_chart(results: Results, kind: str, label: str, text: Callable[[float], str],
                 known: Mapping[str, float | None]) -> Chart | None:
     summary = summary_at(results, TRAINED)
     style, labeled = styles(results), labels(results)
@@ -151,14 +144,10 @@ def _cost_chart(results: Mapping[str, Any], id: str, label: str, text: Callable[
                   *ends([summary[each]])) for each, value in known.items() if value is not None]
     values = [value for value in known.values() if value]
     axis = Axis(label, text, logarithmic=bool(values) and max(values) > 20 * min(values))
-    y = metric_axis(results)
-    table = Table(f'{y.label}, and {label}', ('Encoding', results['metric']['label'], label), [
-        (named(labeled[each]), number(summary[each]['mean'], y.text), number(value, text))
-        for each, value in known.items()])
-    return line_chart(id, f'Against {label}', lines, axis, y, table=table)
+    return line_chart(f'cost-{kind}', f'Against {label}', lines, axis, metric_axis(results))
 
 
-def curve_charts(results: Mapping[str, Any]) -> list[Chart]:
+def curve_charts(results: Results) -> list[Chart]:
     """The loss of training, and the metric of validation, over epochs or iterations."""
     metric = results['metric']
     charts = [_curve_chart(results, 'loss', 'Loss in training',
@@ -168,40 +157,30 @@ def curve_charts(results: Mapping[str, Any]) -> list[Chart]:
     return [chart for chart in charts if chart is not None]
 
 
-def _curve_chart(results: Mapping[str, Any], key: str, title: str, y: Axis) -> Chart | None:
+def _curve_chart(results: Results, key: str, title: str, y: Axis) -> Chart | None:
     style, label = styles(results), labels(results)
-    lines, means, step = [], {}, 'epoch'
-    for each in style:
-        finished: list[dict[float, float]] = []
-        lost = []
-        for run in results['runs']:
-            if run['encoding'] != each:
-                continue
-            points = run['curve']
-            step = 'iteration' if any('iteration' in point for point in points) else step
-            curve = {point[step]: point[key] for point in points if point[key] is not None}
-            if run['status'] == 'finished':
-                finished.append(curve)
-            elif run['status'] == 'diverged':
-                lost.append(Line(f'{label[each]}, seed {run["seed"]}, diverged', style[each],
-                                 list(curve), list(curve.values()), markers=False, lost=True))
-        means[each] = {at: [curve[at] for curve in finished if at in curve]
-                       for at in sorted({at for curve in finished for at in curve})}
-        lines += [_mean_line(label[each], style[each], means[each]), *lost]
-    steps = sorted({at for points in means.values() for at in points})
-    shown = [steps[n] for n in thinned(len(steps), MOST_ROWS)]
-    cut = f' ({len(shown)} of {len(steps)} rows)' if len(shown) < len(steps) else ''
-    table = Table(f'{title}, mean over seeds{cut}', (step, *(label[each] for each in means)), [
+    finished = [run for run in results['runs'] if run['status'] == 'finished']
+    step = 'iteration' if any('iteration' in point for run in finished for point in run['curve']
+                              ) else 'epoch'
+    values: dict[str, dict[float, list[float]]] = {name: {} for name in style}
+    for run in finished:
+        for point in run['curve']:
+            if point[key] is not None:
+                values[run['encoding']].setdefault(point[step], []).append(point[key])
+    steps = sorted({at for points in values.values() for at in points})
+    stride = max(1, len(steps) // POINTS)
+    shown = [at for number, at in enumerate(steps, 1) if number % stride == 0 or at == steps[-1]]
+    lines = []
+    for name, points in values.items():
+        seen = [at for at in shown if at in points]
+        several = any(len(points[at]) > 1 for at in seen)
+        lines.append(Line(label[name], style[name], seen, [fmean(points[at]) for at in seen],
+                          [min(points[at]) for at in seen] if several else (),
+                          [max(points[at]) for at in seen] if several else (),
+                          markers=len(seen) <= 12))
+    table = Table(f'{title}, mean over seeds', (step, *label.values()), [
         (Cell(f'{at:g}', at), *(number(fmean(points[at]) if at in points else None, y.text)
-                                for points in means.values())) for at in shown])
+                                for points in values.values())) for at in shown])
     return line_chart(f'curve-{key}', title, lines, Axis(step), y, bands=True, table=table,
-                      note='Lines are means over seeds, areas reach from the least to the greatest '
-                      'of them. Of a run that diverged there is a line of its own.')
-
-
-def _mean_line(label: str, style: Style, points: Mapping[float, list[float]]) -> Line:
-    at = [list(points)[n] for n in thinned(len(points))]
-    several = any(len(points[x]) > 1 for x in at)
-    return Line(label, style, at, [fmean(points[x]) for x in at],
-                [min(points[x]) for x in at] if several else (),
-                [max(points[x]) for x in at] if several else (), markers=len(at) <= 12)
+                      note='Lines are means over the finished seeds, areas reach from the least to '
+                      'the greatest of them.')

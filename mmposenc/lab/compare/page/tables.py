@@ -2,16 +2,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 from ..statistics.differences import TRAINED
 from ..statistics.formats import (
     BEST,
     CAN_BE,
     UNKNOWN,
+    Results,
     cost,
     count_text,
     first_upper,
@@ -61,7 +61,7 @@ def number(value: float | None, text: str | Callable[[float], str] = str, mark: 
     return Cell(text, None if value is None else float(value), mark)
 
 
-def costs_of(results: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
+def costs_of(results: Results) -> dict[str, dict[str, float | None]]:
     """Kind of cost -> encoding -> its number at the trained size; None where it is not known.
 
     Kinds are 'parameters', 'macs' and 'seconds' of an image, 'images_a_second', 'mebibytes' of a
@@ -80,7 +80,7 @@ def costs_of(results: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
             for kind in next(iter(by_encoding.values()))}
 
 
-def _run_mean(results: Mapping[str, Any], encoding: str, key: str) -> float | None:
+def _run_mean(results: Results, encoding: str, key: str) -> float | None:
     known = [run[key] for run in results['runs'] if run['encoding'] == encoding
              and run['status'] == 'finished' and run[key] is not None]
     return fmean(known) if known else None
@@ -90,7 +90,7 @@ def _mebibytes(count: float | None) -> float | None:
     return None if count is None else count / 2 ** 20
 
 
-def overview(results: Mapping[str, Any]) -> Table:
+def overview(results: Results) -> Table:
     """Every encoding with its mean and interval at every size, and what is known of its costs; the
     best mean at the trained size first."""
     metric = results['metric']
@@ -99,6 +99,7 @@ def overview(results: Mapping[str, Any]) -> Table:
     columns = [(head, costs[kind], text) for head, kind, text in (
         ('Parameters', 'parameters', grouped), ('MACs', 'macs', count_text),
         ('Images a second', 'images_a_second', '{:.3g}'.format),
+        ('Inference, MiB', 'mebibytes', '{:.4g}'.format),
         ('Training, CPU', 'train_seconds', seconds_text),
         ('Training, MiB', 'train_mebibytes', '{:.4g}'.format)) if {*costs[kind].values()} != {None}]
     rows = [(named(label[each]),
@@ -113,7 +114,7 @@ def overview(results: Mapping[str, Any]) -> Table:
                  ('Encoding', *heads, 'Seeds', *(head for head, _, _ in columns)), rows)
 
 
-def differences(results: Mapping[str, Any], factor: float) -> Table:
+def differences(results: Results, factor: float) -> Table:
     """Every encoding at one size against the best and against the base, the best mean first."""
     metric, base, label = results['metric'], base_of(results), labels(results)
     best = best_at(results, factor)
@@ -144,7 +145,7 @@ def differences(results: Mapping[str, Any], factor: float) -> Table:
                  lines, words=(3, 5, 7))
 
 
-def best_mark(row: Mapping[str, Any]) -> str:
+def best_mark(row: Results) -> str:
     """Of a row of the summary, whether its encoding can be the best."""
     return 'best' if row['standing'] in (BEST, CAN_BE) else ''
 
@@ -154,7 +155,7 @@ def grouped(count: float | None) -> str:
     return UNKNOWN if count is None else f'{count:,}'
 
 
-def parts(results: Mapping[str, Any], key: str, what: str) -> Table | None:
+def parts(results: Results, key: str, what: str) -> Table | None:
     """Means by class or by object size at the trained size: a row each, a column an encoding.
 
     Args:
@@ -192,7 +193,7 @@ def parts(results: Mapping[str, Any], key: str, what: str) -> Table | None:
                  (what, *labels(results).values(), 'Range'), rows)
 
 
-def runs(results: Mapping[str, Any]) -> Table:
+def runs(results: Results) -> Table:
     """Every run: how it ended, its value at the trained size, what it took."""
     metric, label, rows = results['metric'], labels(results), []
     for run in results['runs']:

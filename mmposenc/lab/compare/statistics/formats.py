@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+#: What is known of a study, or a row, an encoding, a run, a size, or the metric in it.
+Results: TypeAlias = Mapping[str, Any]
 UNKNOWN = '–'
 #: How an encoding stands at a size; one that is neither is 'worse'.
 BEST, CAN_BE = 'best', 'can still be best'
@@ -12,7 +14,7 @@ _MANY = 7
 _STEPS = ((1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k'))
 
 
-def value_text(value: float | None, metric: Mapping[str, Any], *, sign: bool = False,
+def value_text(value: float | None, metric: Results, *, sign: bool = False,
                unit: bool = False) -> str:
     """A value of the metric; with its sign where it is a difference, with its unit on demand."""
     if value is None:
@@ -22,7 +24,7 @@ def value_text(value: float | None, metric: Mapping[str, Any], *, sign: bool = F
     return f'{text} {metric["unit"]}' if unit and metric['unit'] else text
 
 
-def interval_text(row: Mapping[str, Any], metric: Mapping[str, Any], *, sign: bool = False) -> str:
+def interval_text(row: Results, metric: Results, *, sign: bool = False) -> str:
     """A mean with the ends of its interval: '96.8 (96.3 to 97.3)'."""
     text = value_text(row['mean'], metric, sign=sign)
     if row['low'] is None:
@@ -31,12 +33,12 @@ def interval_text(row: Mapping[str, Any], metric: Mapping[str, Any], *, sign: bo
     return f'{text} ({" to ".join(ends)})'
 
 
-def margin_text(margin: float, metric: Mapping[str, Any]) -> str:
+def margin_text(margin: float, metric: Results) -> str:
     """A margin with no more digits than it has: '1', '0.5', '0.013'."""
     return f'{margin:.4g}'
 
 
-def verdict_text(row: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
+def verdict_text(row: Results, metric: Results) -> str:
     """What a row of 'differences' says: 'worse by 3.1', 'level within 1', 'cannot tell: ±2.3'."""
     if row['verdict'] in ('better', 'worse'):
         return f'{row["verdict"]} by {value_text(abs(row["mean"]), metric)}'
@@ -74,7 +76,7 @@ def first_upper(text: str) -> str:
     return text[:1].upper() + text[1:] if text[:2].islower() else text
 
 
-def size_text(size: Mapping[str, Any]) -> str:
+def size_text(size: Results) -> str:
     """An image size: '1.5 times (48 x 48)'."""
     pixels = f' ({size["hw"][0]} × {size["hw"][1]})' if size['hw'] else ''
     return f'{size["factor"]:g} times{pixels}'
@@ -92,7 +94,7 @@ def names_in_words(names: Sequence[str], last: str = 'and') -> str:
     return names[0] if len(names) == 1 else f'{", ".join(names[:-1])} {last} {names[-1]}'
 
 
-def cost(encoding: Mapping[str, Any], factor: float, key: str) -> float | None:
+def cost(encoding: Results, factor: float, key: str) -> float | None:
     """'macs', 'seconds', ... of an encoding at a size; None where it is not known."""
     for each in encoding['costs']:
         if each['factor'] == factor:

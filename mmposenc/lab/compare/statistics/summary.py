@@ -23,10 +23,19 @@ from .differences import (
     reaches,
     standings,
 )
-from .formats import BEST, CAN_BE, cost, margin_text, names_in_words, value_text
+from .formats import (
+    BEST,
+    CAN_BE,
+    Results,
+    cost,
+    first_upper,
+    margin_text,
+    names_in_words,
+    value_text,
+)
 
 
-def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
+def summarize(results: Results) -> dict[str, Any]:
     """The results of a study, of :func:`..page.results.collect`, with 'summary' (a row for each
     encoding and size), 'differences' (a row for each comparison) and 'recommendation'."""
     margin = margin_of(results)
@@ -44,54 +53,54 @@ def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
     return {**extended, 'recommendation': recommend(extended)}
 
 
-def margin_of(results: Mapping[str, Any]) -> float:
+def margin_of(results: Results) -> float:
     """How close is level, in the metric's unit; results have it in points."""
     points = results['margin']
     return points if results['metric']['unit'] == '%' else points / 100
 
 
-def factors(results: Mapping[str, Any]) -> list[float]:
+def factors(results: Results) -> list[float]:
     """The image sizes of a study, as multiples of the trained size, ascending."""
     return sorted(each['factor'] for each in results['sizes'])
 
 
-def base_of(results: Mapping[str, Any]) -> str:
+def base_of(results: Results) -> str:
     """What others are compared with: 'none', or else the first encoding."""
     names = [each['name'] for each in results['encodings']]
     return 'none' if 'none' in names else str(names[0])
 
 
-def summary_at(results: Mapping[str, Any], factor: float) -> dict[str, Mapping[str, Any]]:
+def summary_at(results: Results, factor: float) -> dict[str, Results]:
     """encoding -> its row of 'summary' at a size; the best mean first, those without one last."""
     rows = [row for row in results['summary'] if row['factor'] == factor]
     rows.sort(key=lambda row: math.inf if row['mean'] is None else -row['mean'])
     return {row['encoding']: row for row in rows}
 
 
-def best_at(results: Mapping[str, Any], factor: float) -> str | None:
+def best_at(results: Results, factor: float) -> str | None:
     """The encoding with the best mean at a size; None where no mean is known."""
     return next((name for name, row in summary_at(results, factor).items()
                  if row['mean'] is not None), None)
 
 
-def candidates(results: Mapping[str, Any], factor: float) -> list[str]:
+def candidates(results: Results, factor: float) -> list[str]:
     """What can still be best at a size, the best mean first."""
     return [name for name, row in summary_at(results, factor).items() if row['standing'] != WORSE]
 
 
-def labels(results: Mapping[str, Any]) -> dict[str, str]:
+def labels(results: Results) -> dict[str, str]:
     """encoding -> its name for people, in the order of the study."""
-    return {each['name']: each['label'] for each in results['encodings']}
+    return {each['name']: 'no encoding' if each['label'] == 'none' else each['label']
+            for each in results['encodings']}
 
 
-def encoding_of(results: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def encoding_of(results: Results, name: str) -> Results:
     """What results say of an encoding: its label, parameters and costs."""
-    encoding: Mapping[str,
-                      Any] = next(each for each in results['encodings'] if each['name'] == name)
+    encoding: Results = next(each for each in results['encodings'] if each['name'] == name)
     return encoding
 
 
-def values_at(results: Mapping[str, Any], factor: float) -> Values:
+def values_at(results: Results, factor: float) -> Values:
     """encoding -> seed -> value at a size, of finished runs alone; every encoding has an entry.
 
     A run that diverged or failed has no value, and neither has one whose value is not finite.
@@ -107,7 +116,7 @@ def values_at(results: Mapping[str, Any], factor: float) -> Values:
     return values
 
 
-def interval(values: Sequence[float], metric: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def interval(values: Sequence[float], metric: Results | None = None) -> dict[str, Any]:
     """n, mean, sample standard deviation and 95% interval of the mean (Student); None where n is
     too small for one. Of a metric it is cut off at what its values can be."""
     from scipy import stats
@@ -154,7 +163,7 @@ def compare(values: Values, base: str, factor: float, margin: float,
 # Which encoding to take, why, and how sure that is: the rules of docs/report.md.
 
 
-def recommend(results: Mapping[str, Any]) -> dict[str, Any]:
+def recommend(results: Results) -> dict[str, Any]:
     """The encoding to take, from results with 'summary' and 'differences'.
 
     Of those that can still be best at the trained size, the one with the best mean; or the cheapest
@@ -198,12 +207,12 @@ def recommend(results: Mapping[str, Any]) -> dict[str, Any]:
                 confidence=BEST if only else CAN_BE)
 
 
-def diverged(results: Mapping[str, Any], name: str) -> int:
+def diverged(results: Results, name: str) -> int:
     """How many runs of an encoding diverged."""
     return sum(run['encoding'] == name and run['status'] == 'diverged' for run in results['runs'])
 
 
-def _lost(results: Mapping[str, Any], name: str) -> str:
+def _lost(results: Results, name: str) -> str:
     """A sentence of what an encoding's mean leaves out, behind another one; '' where nothing is.
     """
     count = diverged(results, name)
@@ -215,7 +224,7 @@ def _lost(results: Mapping[str, Any], name: str) -> str:
             f'others.')
 
 
-def _cost(results: Mapping[str, Any], name: str) -> tuple[float, float]:
+def _cost(results: Results, name: str) -> tuple[float, float]:
     """Multiply-accumulates at the trained size, then parameters; what is not known comes last."""
     encoding = encoding_of(results, name)
     macs, unknown = cost(encoding, TRAINED, 'macs'), float('inf')
@@ -223,7 +232,7 @@ def _cost(results: Mapping[str, Any], name: str) -> tuple[float, float]:
             unknown if encoding['parameters'] is None else encoding['parameters'])
 
 
-def _certainty(results: Mapping[str, Any], known: Sequence[str], can: Sequence[str]) -> str:
+def _certainty(results: Results, known: Sequence[str], can: Sequence[str]) -> str:
     """What is ruled out at the trained size, and what is not."""
     label, values = labels(results), values_at(results, TRAINED)
     if len(known) == 1:
@@ -237,7 +246,8 @@ def _certainty(results: Mapping[str, Any], known: Sequence[str], can: Sequence[s
         parts.append(f'Can still be best: {names_in_words([label[name] for name in can])}.')
     if worse:
         verb = 'are' if len(worse) > 1 else 'is'
-        parts.append(f'{names_in_words([label[name] for name in worse])} {verb} worse.')
+        parts.append(f'{first_upper(names_in_words([label[name] for name in worse]))} {verb} '
+                     'worse.')
     if len(can) > 1:
         parts.append('More seeds may tell.')
     return ' '.join(parts)
