@@ -11,7 +11,8 @@
 # waits; after a failed run, the next one repairs. An environment that this script did not make is
 # used when it has pip, and never deleted.
 # pip's configuration and PIP_* hold for uv too: which build of torch it is follows from the index
-# (PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS). UV_* go before them.
+# (PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS). UV_* go before them. What uv does not have,
+# such as no-index, needs MMPOSENC_INSTALLER=pip.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=${MMPOSENC_VENV:-$root/.venv}
