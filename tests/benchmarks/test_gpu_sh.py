@@ -40,11 +40,7 @@ def test_every_command_exists_and_takes_its_arguments(part, monkeypatch, capsys)
             with pytest.raises(SystemExit) as end:
                 modules[stem].main()
             assert not end.value.code, (name, capsys.readouterr().err)
-
-
-def test_parts_measure_on_the_gpu():
-    for part in 'bc':
-        for name, command in listed(part).items():
+        if part in 'bc':
             assert command[-2:] == ['--device', 'cuda'] and '--dtype' in command, name
 
 
@@ -69,25 +65,22 @@ def fake_python(tmp_path):
     return path
 
 
-def test_a_part_writes_tables_and_repeats_what_failed(tmp_path, fake_python):
-    out = tmp_path / 'out'
-    done = gpu_sh('--tiny', 'a', out, PYTHON=str(fake_python))
+def test_a_part_writes_tables_and_repeats_what_failed_alone(tmp_path, fake_python):
+    def run(part):
+        return gpu_sh('--tiny', part, tmp_path / 'out', PYTHON=str(fake_python))
+
+    def calls():
+        return (tmp_path / 'calls').read_text().splitlines()
+    done = run('a')
     assert done.returncode == 1 and 'a-devices failed (1' in done.stdout
     assert 'no kernel' in done.stdout and '1 commands failed' in done.stdout
-    text = (out / 'a.md').read_text()
+    text = (tmp_path / 'out/a.md').read_text()
     assert '## a-environment.md' in text and '| a | b |' in text and 'noise' not in text
-    first = (tmp_path / 'calls').read_text().count('\n')
-    again = gpu_sh('--tiny', 'a', out, PYTHON=str(fake_python))
-    assert 'a-environment is done' in again.stdout
-    # The check for a GPU, and what failed.
-    assert (tmp_path / 'calls').read_text().count('\n') == first + 2
-
-
-def test_a_part_that_is_done_runs_nothing(tmp_path, fake_python):
-    out = tmp_path / 'out'
-    for _ in range(2):
-        done = gpu_sh('--tiny', 'c', out, PYTHON=str(fake_python))
+    first = len(calls())
+    assert 'a-environment is done' in run('a').stdout
+    assert len(calls()) == first + 2  # the check for a GPU, and what failed
+    for number in (0, len(listed('c'))):
+        done = run('c')
         assert done.returncode == 0 and '0 commands failed' in done.stdout
-    assert done.stdout.count(' is done') == len(listed('c'))
-    assert all('--tiny' in line for line in (tmp_path / 'calls').read_text().splitlines()
-               if 'benchmarks/' in line)
+        assert done.stdout.count(' is done') == number
+    assert all('--tiny' in line for line in calls() if 'benchmarks/' in line)

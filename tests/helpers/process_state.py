@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ def remember() -> list[Restore]:
     Returns:
         Functions that put the parts of the state back. They are to be called once, in order.
     """
-    parts = [_environment, _interpreter, _signals, _loggers, _random_numbers, _modules]
+    parts = [_environment, _interpreter, _loggers, _modules]
     if 'torch' in sys.modules:
         parts.append(_torch)
     if 'torch._dynamo.config' in sys.modules:
@@ -67,11 +67,10 @@ def _environment() -> Restore:
     before, folder = dict(os.environ), os.getcwd()
 
     def restore() -> None:
-        for name in set(os.environ) - set(before) - set(PYTESTS):
-            del os.environ[name]
-        for name, value in before.items():
-            if name not in PYTESTS and os.environ.get(name) != value:
-                os.environ[name] = value
+        pytests = {name: os.environ[name] for name in PYTESTS if name in os.environ}
+        if {**os.environ} != before | pytests:
+            os.environ.clear()
+            os.environ.update(before | pytests)
         os.chdir(folder)
     return restore
 
@@ -79,20 +78,18 @@ def _environment() -> Restore:
 def _interpreter() -> Restore:
     path, argv, hook = list(sys.path), list(sys.argv), sys.excepthook
     start_method = multiprocessing.get_start_method(allow_none=True)
+    python, numpy = random.getstate(), np.random.get_state()
+    # Of other threads than the main one, no handler may be set.
+    numbers = [signal.SIGINT, signal.SIGTERM] * (
+        threading.current_thread() is threading.main_thread())
+    handlers = {number: signal.getsignal(number) for number in numbers}
 
     def restore() -> None:
         sys.path[:], sys.argv[:], sys.excepthook = path, argv, hook
         multiprocessing.set_start_method(start_method, force=True)
-    return restore
-
-
-def _signals() -> Restore:
-    if threading.current_thread() is not threading.main_thread():
-        return lambda: None
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def restore() -> None:
-        for number, handler in before.items():
+        random.setstate(python)
+        np.random.set_state(numpy)
+        for number, handler in handlers.items():
             if signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
     return restore
@@ -105,6 +102,12 @@ def _all_loggers() -> Iterator[logging.Logger]:
             yield logger
 
 
+def _close_files(handlers: Iterable[logging.Handler]) -> None:
+    for handler in handlers:
+        if isinstance(handler, logging.FileHandler):
+            handler.close()
+
+
 def _loggers() -> Restore:
     before = {logger: (logger.level, logger.propagate, logger.disabled, list(logger.handlers),
                        list(logger.filters)) for logger in _all_loggers()}
@@ -115,22 +118,11 @@ def _loggers() -> Restore:
         for logger in _all_loggers():
             level, propagate, off, handlers, filters = before.get(
                 logger, (logging.NOTSET, True, False, [], []))
-            for handler in set(logger.handlers) - set(handlers):
-                if isinstance(handler, logging.FileHandler):
-                    handler.close()
+            _close_files(set(logger.handlers) - set(handlers))
             logger.handlers[:], logger.filters[:] = handlers, filters
             logger.propagate, logger.disabled = propagate, off
             if logger.level != level:
                 logger.setLevel(level)
-    return restore
-
-
-def _random_numbers() -> Restore:
-    python, numpy = random.getstate(), np.random.get_state()
-
-    def restore() -> None:
-        random.setstate(python)
-        np.random.set_state(numpy)
     return restore
 
 
@@ -194,9 +186,7 @@ def _instances() -> Restore:
             kept = before.get(kind, {})
             for name, instance in kind._instance_dict.items():
                 if name not in kept and isinstance(instance, logging.Logger):
-                    for handler in instance.handlers:
-                        if isinstance(handler, logging.FileHandler):
-                            handler.close()
+                    _close_files(instance.handlers)
             kind._instance_dict.clear()
             kind._instance_dict.update(kept)
     return restore

@@ -25,13 +25,6 @@ def build(kind: str, tree: Path, folder: Path) -> Path:
     return folder / result.stdout.splitlines()[-1]
 
 
-def unpack(wheel: Path) -> Path:
-    folder = wheel.parent / 'site'
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder)
-    return folder
-
-
 @pytest.fixture(scope='session')
 def tree(tmp_path_factory) -> Path:
     """A copy of what is built, so that building writes nothing into the checkout."""
@@ -67,9 +60,7 @@ def editable_file(tree, tmp_path_factory) -> Path:
 @pytest.fixture(scope='session')
 def wheel(wheel_file) -> Path:
     """Its content."""
-    return unpack(wheel_file)
-
-
-@pytest.fixture(scope='session')
-def editable(editable_file) -> Path:
-    return unpack(editable_file)
+    folder = wheel_file.parent / 'site'
+    with zipfile.ZipFile(wheel_file) as archive:
+        archive.extractall(folder)
+    return folder

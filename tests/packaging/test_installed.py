@@ -51,17 +51,6 @@ def installed(wheel_file, tmp_path_factory) -> Environment:
     return environment
 
 
-def test_the_console_command(installed, tmp_path) -> None:
-    assert installed.run(installed.bin / 'mmposenc', '--help', folder=tmp_path) == f'{usage()}\n'
-
-
-def test_trains_a_config_of_the_wheel(installed, tmp_path) -> None:
-    config = tiny_detector(tmp_path, images=2)
-    out = installed.run(installed.bin / 'mmposenc', 'train', config, folder=tmp_path)
-    assert 'Epoch(train) [1][1/1]' in out
-    assert (tmp_path / 'work_dirs' / 'tiny' / 'epoch_1.pth').is_file()
-
-
 NARROW = [
     'model.backbone.embed_dims=12', 'model.backbone.depths=1,1,1,1', 'model.backbone.init_cfg=None',
     'model.neck.in_channels=12,24,48,96', 'train_cfg.max_epochs=1',
