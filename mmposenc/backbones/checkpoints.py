@@ -1,40 +1,59 @@
-"""Loads pretrained weights into a backbone, official files included, and says what did not fit."""
+"""The one way from a checkpoint to a model: its file is read, its names are recognised and
+converted, its encodings are fitted, and what does not fit is reported."""
 from __future__ import annotations
 
 import logging
 import re
+from collections import OrderedDict
 from collections.abc import Container, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from ..checkpoint import convert_with_report, recognise
-from ..checkpoint.encoding_names import BUT_ENCODINGS, SLOTS, is_encoding, replaced_slots
-from ..checkpoint.files import unwrap
+from ..checkpoint import Converted, convert_with_report, recognise
+from ..checkpoint.encoding_names import BUT_ENCODINGS, GRIDS, SLOTS, is_encoding, replaced_slots
+from ..checkpoint.files import read_checkpoint
+from ..checkpoint.mismatch import mismatch
 from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown
 from ..checkpoint.shapes import check_numbers
 from ..encodings.base import RelativeEncoding, TokenEncoding
-from ..signatures import parameters_of
 from .archs import look_alikes, needed_options
-from .computed import fit_biases_of_keys, other_positions
-from .fitting import fit_encodings, fit_patches
-from .modules import print_log, read_checkpoint
+from .fitting import fit_weights
+from .modules import load_state_dict, print_log
 
-#: Weights a classification checkpoint has and a feature extractor need not have, or the reverse.
-_CLASSIFIER = re.compile(
-    r'(fc_)?norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token|neck\.\d\.(weight|bias)')
-
-
+State = Mapping[str, Tensor]
 _ANY_BLOCK = re.compile(r'(?<=stages\.)\d+|(?<=blocks\.)\d+')
 
 
-def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | Path, *,
-                    prefix: str | None = None, strict: bool | str = True,
-                    name: str | None = None) -> None:
+@dataclass(frozen=True)
+class Loaded:
+    """What became of a checkpoint in a model.
+
+    Attributes:
+        source: whose names the file has, a key of :data:`mmposenc.checkpoint.SOURCES`; None: those
+            of this project, or of a whole model.
+        names: of the weights that the model now has from the file.
+        new: names of weights that keep their initial values, as the file has none of them.
+        misfits: what does not fit, in lines; '' where all does.
+        meta: what the training that wrote the file says about itself.
+    """
+
+    source: str | None
+    names: list[str]
+    new: list[str]
+    misfits: str
+    meta: dict[str, Any]
+
+
+def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] | str | Path, *,
+                    prefix: str | None = None, strict: bool | str = True, name: str | None = None,
+                    same_model: bool = False, remedy: str = '') -> Loaded:
     """Load a checkpoint of this project or of a release it can convert.
 
     Learned position tables are resized to the backbone's grid, Swin's biases to its window, and the
@@ -46,7 +65,9 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
     are missing in the file, they keep their initial values, which is logged.
 
     Args:
-        backbone: the backbone.
+        model: a backbone; or a whole model, into which a checkpoint of all of it is loaded. Of a
+            whole model only the drop-ins of other libraries' backbones
+            (:mod:`mmposenc.openmmlab.upstream`) are converted and fitted.
         checkpoint: a file, a state dict, or a dict with one under 'state_dict', 'model', 'module'
             or 'teacher'.
         prefix: load only names with this prefix, and remove it; 'backbone.' is recognised.
@@ -54,204 +75,219 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
             given another kind, or None, are left out with a log entry. False: load what fits and
             log the rest. 'but encodings': all encodings may differ.
         name: name for messages; by default that of the file.
+        same_model: the file was written by this very model, to test, predict or resume: its
+            encodings must be there, too.
+        remedy: what to do if it does not fit, for the message; by default advice by the names.
+
+    Returns:
+        What was done.
 
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: weights are missing, unexpected or of another shape; they are named.
     """
-    if isinstance(checkpoint, (str, Path)):
-        name = str(checkpoint) if name is None else name
-        checkpoint = read_checkpoint(str(checkpoint))
-    name = 'checkpoint' if name is None else name
-    state, is_release = fitted_weights(backbone, unwrap(checkpoint, name).state_dict, prefix, name)
-    own = backbone.state_dict()
-    slots = SLOTS if strict == BUT_ENCODINGS else replaced_slots(
-        getattr(backbone, 'replaced_encodings', ()), own, state)
-    state = _leave_out_encodings(own, state, slots, name)
-    new, encodings, report = _differences(backbone, own, state, slots)
-    if report and (strict or not set(own) & set(state)):
-        raise ValueError(f'{name} does not fit {type(backbone).__name__}: {report}'
-                         f'{_advice(own, state)}')
-    fitting = {key: value for key, value in state.items()
-               if key in own and own[key].shape == value.shape}
-    check_numbers({key: value for key, value in fitting.items() if own[key].is_floating_point()},
-                  name)
-    backbone.load_state_dict(fitting, strict=False)
-    if report:
-        print_log(f'{name}: {len(fitting)} of {len(own)} weights loaded; {report}', 'current')
+    if name is None:
+        name = 'checkpoint' if isinstance(checkpoint, Mapping) else str(checkpoint)
+    file = read_checkpoint(checkpoint, name)
+    is_backbone, source, state = hasattr(model, 'archs'), None, file.state_dict
+    if is_backbone:
+        converted = _under_our_names(state, prefix, name)
+        source, state = converted.source, fit_weights(model, converted, name)
+    else:
+        state = convert_drop_ins(model, state, name)
+    weights = model.state_dict()
+    slots = _replaced_slots(model, weights, state, strict, same_model)
+    state = _leave_out_encodings(weights, state, slots, name)
+    new, encodings = ([], []) if same_model else _new_weights(model, weights, state, slots)
+    misfits = mismatch({key: value for key, value in weights.items() if key in state or not (
+        key in new or is_encoding(key, slots))}, state)
+    fitting = _fitting(weights, state)
+    what = type(model).__name__ if is_backbone else 'the model'
+    if misfits and (strict or not fitting):
+        advice = remedy or (_advice(weights, state) if is_backbone else '')
+        raise ValueError(f'{name} does not fit {what}{advice}:\n{misfits}')
+    if is_backbone:
+        check_numbers({key: value for key, value in fitting.items()
+                       if weights[key].is_floating_point()}, name)
+    copied = OrderedDict(fitting if is_backbone else state)
+    setattr(copied, '_metadata', getattr(file.state_dict, '_metadata', {}))  # noqa: B010
+    load_state_dict(model, copied)
+    if misfits:
+        print_log(f'{name} does not fit {what}: {len(fitting)} of {len(weights)} weights are '
+                  f'loaded:\n{misfits}', 'current', logging.WARNING)
+    _report_new(name, new, encodings, logging.INFO if source is None else logging.WARNING)
+    return Loaded(source, list(fitting), new, misfits, file.meta)
+
+
+def _report_new(name: str, new: list[str], encodings: list[str], level: int) -> None:
+    """Log what keeps its initial values."""
     if new:
         print_log(f'{name}: not in the file, initial values are kept: {shown(new, 2)}', 'current')
     if encodings:
-        new_ones = shown([prefix.removesuffix('.') for prefix in encodings], 2)
-        print_log(f'{name} was trained without {new_ones}: with zero_init=True a new '
-                  f'encoding does not change the outputs at first', 'current',
-                  logging.WARNING if is_release else logging.INFO)
+        print_log(f'{name} was trained without {shown(encodings, 2)}: with zero_init=True a new '
+                  f'encoding does not change the outputs at first', 'current', level)
 
 
-def fitted_weights(backbone: nn.Module, weights: Mapping[str, Tensor], prefix: str | None = None,
-                   name: str = 'checkpoint') -> tuple[dict[str, Tensor], bool]:
-    """Weights under this project's names, in the form and the sizes that the backbone has them in;
-    what then is other than in the file is a warning.
+def convert_drop_ins(model: nn.Module, state: State, name: str = 'checkpoint'
+                     ) -> dict[str, Tensor]:
+    """The weights of a whole model, those of its drop-ins under the names of this project, in the
+    sizes that the model has them in."""
+    state = dict(state)
+    for module_name, module in model.named_modules():
+        if getattr(module, 'takes_upstream_names', False):
+            convert_part(module, state, f'{module_name}.' if module_name else '', name)
+    return state
+
+
+def convert_part(backbone: nn.Module, state: dict[str, Tensor], prefix: str,
+                 name: str = 'checkpoint') -> None:
+    """Replace the weights of a backbone among those of a model, where they have the names of a
+    source, by weights under this project's names.
 
     Args:
         backbone: what they will be loaded into.
-        weights: of any source that is known.
-        prefix, name: as in :func:`load_pretrained`.
-
-    Returns:
-        The weights, and whether they had other names.
-
-    Raises:
-        ValueError: the weights do not fit each other, or the backbone's positions.
+        state: weights of the model; changed in place.
+        prefix: of the backbone's weights in ``state``, with a dot.
+        name: name of the file for messages.
     """
-    state, computed = _converted(weights, prefix, name)
+    part = {key: state[key] for key in state if key.startswith(prefix)}
+    if not part:
+        return
+    converted = _under_our_names(part, prefix, name)
+    if converted.source is None:
+        return
+    for key in part:
+        del state[key]
+    state |= {f'{prefix}{key}': value
+              for key, value in fit_weights(backbone, converted, name).items()}
+
+
+def _under_our_names(weights: State, prefix: str | None, name: str) -> Converted:
+    """The weights of a backbone under this project's names, without 'backbone.'."""
+    state = _select(weights, prefix, name)
     try:
-        warnings = list(other_positions(backbone, computed or {}))
-    except ValueError as error:
-        raise ValueError(f'{name}: {error}') from error
-    state = fit_patches(backbone, state, name)
-    # Before tokens are removed: rows of a table belong to them.
-    state = fit_encodings(backbone, state, name, is_release=computed is not None)
-    state, left_out = fit_biases_of_keys(backbone, state)
-    if left_out:
-        warnings.append(f'the biases of the keys in {shown(left_out, 2)} are left out, and rotary '
-                        'positions turn them: qkv_bias=True has its features')
-    for warning in warnings:
-        print_log(f'{name}: {warning}', 'current', logging.WARNING)
-    return _leave_out_classifier(backbone, state, name), computed is not None
-
-
-def _differences(backbone: nn.Module, own: Mapping[str, Tensor], state: Mapping[str, Tensor],
-                 slots: Container[str]) -> tuple[list[str], list[str], str]:
-    """Weights that may be new, encodings of which a file has nothing, and what does not fit; ''
-    where all does."""
-    missing = sorted(set(own) - set(state))
-    unexpected = sorted(set(state) - set(own))
-    encodings = [] if unexpected else _new_encodings(backbone, missing, state)
-    missing = [key for key in missing if not is_encoding(key, slots)]
-    pattern = getattr(backbone, 'may_be_new', None)
-    halves = {key.rpartition('.')[0] for key in state}  # a norm has all its weights or none
-    new = [key for key in missing if key.startswith(tuple(encodings)) or '.lora_' in key
-           or (pattern and re.fullmatch(pattern, key) and key.rpartition('.')[0] not in halves)]
-    missing = [key for key in missing if key not in new]
-    shapes = [f'{key}: {tuple(state[key].shape)} in the file, {tuple(own[key].shape)} here'
-              for key in sorted(set(own) & set(state)) if own[key].shape != state[key].shape]
-    report = '; '.join(f'{title}: {shown(names)}' for title, names in (
-        ('missing', missing), ('unexpected', unexpected), ('of another shape', shapes)) if names)
-    return new, encodings, report
-
-
-def _converted(whole: Mapping[str, Tensor], prefix: str | None, name: str
-               ) -> tuple[dict[str, Tensor], Mapping[str, Tensor] | None]:
-    """The backbone's weights under this project's names; and, where they had others, what a file
-    holds that the model computes by itself."""
-    state = _select(whole, prefix, name)
-    try:
-        source = recognise(whole if prefix is None else state)
-        if source is None:
-            return state, None
-        if source.endswith('detr'):
+        converted = convert_with_report(state)
+        if converted.source is None:
+            return converted
+        if converted.source.endswith('detr'):
             raise ValueError('these are weights of a whole detector: convert them with '
-                             f'`mmposenc convert {source}`, and give the result to load_from')
-        converted, _, computed = convert_with_report(state, source)
-        if alike := '; '.join(f'{who} ({" ".join(options)})'
-                              for who, options in look_alikes(converted).items()):
+                             f'`mmposenc convert {converted.source}`, and give the result to '
+                             'load_from')
+        if alike := '; '.join(f'{who} ({" ".join(options)})' for who, options
+                              in look_alikes(converted.state_dict).items()):
             print_log(f'{name}: models with the same names and shapes of weights but other options '
                       f'exist; check that these options are yours: {alike}', 'current',
                       logging.WARNING)
-        return _select(converted, 'backbone.', name), computed
     except ValueError as error:
         raise ValueError(f'{name}: {error}') from error
     except (ArithmeticError, LookupError, RuntimeError, TypeError) as error:
-        raise ValueError(f'{name}: a weight has not the dimensions that source {source!r} has '
-                         f'({error})') from error
+        raise ValueError(f'{name}: a weight has not the dimensions that its names require ({error})'
+                         ) from error
+    return replace(converted, state_dict=_select(converted.state_dict, 'backbone.', name))
 
 
-def _advice(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:
-    """Advice for weights that do not fit: options of the model, or another file."""
-    needs = needed_options({f'backbone.{key}': value for key, value in state.items()})
-    common = len(set(own) & set(state))
-    prefix = '' if common else _prefix(own, state)
-    kernels = ((own[key].shape[2:], state[key].shape[2:]) for key in own
-               if key.endswith('patch_embed.projection.weight') and key in state)
-    patches = next((f'. Kernels of patches have {theirs[0]} x {theirs[1]} pixels in the file, '
-                    f'{ours[0]} x {ours[1]} here, and are not resized where patches overlap or are '
-                    "of a later stage: give the file's patch_sizes and overlap, as what fits "
-                    'without them is no trained model'
-                    for ours, theirs in kernels if ours != theirs), '')
-    return ''.join((f' ({looks_like(state)})' if 2 * common < max(len(own), len(state)) else '',
-                    f'. The file needs {", ".join(needs)}' if needs else '',
-                    f". If this is the backbone, give prefix={prefix!r}" if prefix else '',
-                    patches or ('. Load what fits with strict=False' if common else '')))
+def _new_weights(model: nn.Module, weights: State, state: State, slots: Container[str]
+                 ) -> tuple[list[str], list[str]]:
+    """Names of weights that may be missing in a file, and of encodings of which it has nothing."""
+    missing = sorted(set(weights) - set(state))
+    encodings = [] if set(state) - set(weights) else _new_encodings(model, missing, state)
+    pattern = getattr(model, 'may_be_new', None)
+    halves = {key.rpartition('.')[0] for key in state}  # a norm has all its weights or none
+    new = [key for key in missing if not is_encoding(key, slots) and (
+        key.startswith(tuple(f'{each}.' for each in encodings)) or '.lora_' in key
+        or (pattern and re.fullmatch(pattern, key) and key.rpartition('.')[0] not in halves))]
+    return new, encodings
 
 
-def _prefix(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:
-    """What stands before all names, if those behind it are known."""
-    parts = commonprefix([key.split('.') for key in state])
-    for count in range(len(parts), 0, -1):
-        prefix = '.'.join([*parts[:count], ''])
-        behind = [key.removeprefix(prefix) for key in state]
-        with suppress(ValueError):
-            if set(own) & set(behind) or recognise(behind):
-                return prefix
-    return ''
+def _new_encodings(model: nn.Module, missing: list[str], state: State) -> list[str]:
+    """Names of the encodings for which a file has no weights at all, in no block or stage."""
+    encodings: list[str] = []
+    known = {_ANY_BLOCK.sub('', key) for key in state}
+    for prefix, module in model.named_modules():
+        names = [f'{prefix}.{name}' for name in module.state_dict()]
+        if (isinstance(module, (TokenEncoding, RelativeEncoding)) and names
+                and set(names) <= set(missing)
+                and not prefix.startswith(tuple(f'{each}.' for each in encodings))
+                and not known & {_ANY_BLOCK.sub('', name) for name in names}):
+            encodings.append(prefix)
+    return encodings
 
 
-def _leave_out_encodings(own: Mapping[str, Tensor], state: dict[str, Tensor],
-                         slots: Container[str], name: str) -> dict[str, Tensor]:
-    """The weights without encodings that the backbone does not have, or has in another shape."""
-    left_out = [key for key, value in state.items() if is_encoding(key, slots)
-                and (key not in own or own[key].shape != value.shape)]
+def _replaced_slots(model: nn.Module, weights: State, state: State, strict: bool | str,
+                    same_model: bool) -> Container[str]:
+    """The kinds of encodings (:data:`SLOTS`) that need not fit."""
+    if strict == BUT_ENCODINGS:
+        return SLOTS
+    if same_model:
+        return ()
+    replaced = {slot for module in model.modules()
+                for slot in getattr(module, 'replaced_encodings', ())}
+    return replaced_slots(replaced, weights, state)
+
+
+def _fitting(weights: State, state: State) -> dict[str, Tensor]:
+    """The weights of a file that a model has in the same shape, and tables on the same grid."""
+    other_grids = tuple(key.rpartition('.')[0] + '.' for key, value in state.items()
+                        if key.endswith(GRIDS) and key in weights
+                        and not torch.equal(value.cpu(), weights[key].cpu()))
+    return {key: value for key, value in state.items()
+            if key in weights and weights[key].shape == value.shape
+            and not key.startswith(other_grids)}
+
+
+def _leave_out_encodings(weights: State, state: State, slots: Container[str], name: str
+                         ) -> dict[str, Tensor]:
+    """The weights without encodings that the model does not have, or has in another shape."""
+    fitting = _fitting(weights, state)
+    left_out = [key for key in state if key not in fitting and is_encoding(key, slots)]
     if left_out:
         print_log(f'{name}: left out, as the model lacks these encodings: {shown(left_out, 2)}',
                   'current')
     return {key: value for key, value in state.items() if key not in left_out}
 
 
-def _new_encodings(backbone: nn.Module, missing: list[str], state: Mapping[str, Tensor]
-                   ) -> list[str]:
-    """Names of the encodings for which a file has no weights at all, in no block or stage."""
-    found: list[str] = []
-    known = {_ANY_BLOCK.sub('', key) for key in state}
-    for prefix, module in backbone.named_modules():
-        names = [f'{prefix}.{name}' for name in module.state_dict()]
-        if (isinstance(module, (TokenEncoding, RelativeEncoding)) and names
-                and set(names) <= set(missing) and not prefix.startswith(tuple(found))
-                and not known & {_ANY_BLOCK.sub('', name) for name in names}):
-            found.append(f'{prefix}.')
-    return found
-
-
-def _select(state: Mapping[str, Tensor], prefix: str | None, name: str) -> dict[str, Tensor]:
-    """The weights with a prefix, without it."""
+def _select(state: State, prefix: str | None, name: str) -> dict[str, Tensor]:
+    """The weights with a prefix, without it. By default those of a backbone, except that a DETR's
+    release is one whole."""
     if prefix is None:
-        prefix = 'backbone.' if any(key.startswith('backbone.') for key in state) else ''
+        of_backbone = any(key.startswith('backbone.') for key in state)
+        of_detr = any(key.startswith('transformer.') for key in state)
+        prefix = 'backbone.' if of_backbone and not of_detr else ''
     elif prefix and not prefix.endswith('.'):  # as mmengine reads it
         prefix = f'{prefix}.'
     if not any(key.startswith(prefix) for key in state):
         prefix = prefix.removeprefix('module.')  # which is left out
-    found = {key[len(prefix):]: value for key, value in state.items() if key.startswith(prefix)}
-    if not found:
+    selected = {key[len(prefix):]: value for key, value in state.items() if key.startswith(prefix)}
+    if not selected:
         raise ValueError(f'{name} has no weights with prefix={prefix!r}, but {shown(list(state))}')
-    return found
+    return selected
 
 
-def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor], name: str
-                          ) -> dict[str, Tensor]:
-    own = set(backbone.state_dict())
-    left_out = [key for key in state if key not in own and _CLASSIFIER.fullmatch(key)]
-    tokens = [key for key in left_out if key.endswith('_token')]
-    rest = [key for key in left_out if key not in tokens]
-    if rest:
-        print_log(f'{type(backbone).__name__} extracts features: left out {", ".join(rest)}',
-                  'current')
-    if tokens:
-        options = parameters_of(type(backbone))
-        keeps = ' and '.join(f'{option}=True' if option in options else "pool='cls'"
-                             for token, option in (('cls_token', 'class_token'),
-                                                   ('dist_token', 'distilled'))
-                             if any(key.endswith(token) for key in tokens))
-        print_log(f'{name}: {", ".join(tokens)} left out, as {type(backbone).__name__} has none: '
-                  f'in training patches attended to it, so their features differ without it; '
-                  f'{keeps} keeps it', 'current', logging.WARNING)
-    return {key: value for key, value in state.items() if key not in left_out}
+def _advice(weights: State, state: State) -> str:
+    """Advice for weights that do not fit: options of the backbone, or another file."""
+    needs = needed_options({f'backbone.{key}': value for key, value in state.items()})
+    common = len(set(weights) & set(state))
+    prefix = '' if common else _prefix(weights, state)
+    kernels = ((weights[key].shape[2:], state[key].shape[2:]) for key in weights
+               if key.endswith('patch_embed.projection.weight') and key in state)
+    patches = next((f'. Kernels of patches have {theirs[0]} x {theirs[1]} pixels in the file, '
+                    f'{ours[0]} x {ours[1]} here, and are not resized where patches overlap or are '
+                    "of a later stage: give the file's patch_sizes and overlap, as what fits "
+                    'without them is no trained model'
+                    for ours, theirs in kernels if ours != theirs), '')
+    return ''.join((f' ({looks_like(state)})' if 2 * common < max(len(weights), len(state)) else '',
+                    f'. The file needs {", ".join(needs)}' if needs else '',
+                    f". If this is the backbone, give prefix={prefix!r}" if prefix else '',
+                    patches or ('. Load what fits with strict=False' if common else '')))
+
+
+def _prefix(weights: State, state: State) -> str:
+    """What stands before all names, if those behind it are known."""
+    parts = commonprefix([key.split('.') for key in state])
+    for count in range(len(parts), 0, -1):
+        prefix = '.'.join([*parts[:count], ''])
+        behind = [key.removeprefix(prefix) for key in state]
+        with suppress(ValueError):
+            if set(weights) & set(behind) or recognise(behind):
+                return prefix
+    return ''

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from ..checkpoint.rules import shown
+from ..checkpoint.rules import Converted, shown
 from ..checkpoint.shapes import check_numbers
 from ..encodings.absolute import FactorizedPositionEmbedding, LearnedPositionEmbedding
 from ..encodings.decomposed import DecomposedRPE
@@ -23,12 +23,45 @@ from ..functional.position_tables import (
     resize_patch_kernel,
     resize_position_table,
 )
+from ..signatures import parameters_of
+from .computed import fit_biases_of_keys, other_positions
 from .layers import PatchEmbed
 from .modules import print_log
 
+#: Weights a classification checkpoint has and a feature extractor need not have, or the reverse.
+_CLASSIFIER = re.compile(
+    r'(fc_)?norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token|neck\.\d\.(weight|bias)')
 _BIAS = 'relative_position_bias_table'
 #: Of encodings with a table for each axis.
 _AXIS_TABLES = ('row_table', 'col_table', 'pos_embed_y', 'pos_embed_x')
+
+
+def fit_weights(backbone: nn.Module, converted: Converted, file: str) -> dict[str, Tensor]:
+    """Weights in the form and the sizes that a backbone has them in. What then is other than in the
+    file is a warning.
+
+    Args:
+        backbone: what they will be loaded into.
+        converted: the weights under this project's names, without 'backbone.'.
+        file: its name, for messages.
+
+    Raises:
+        ValueError: the weights do not fit the backbone's positions.
+    """
+    try:
+        warnings = list(other_positions(backbone, converted.computed))
+    except ValueError as error:
+        raise ValueError(f'{file}: {error}') from error
+    state = fit_patches(backbone, converted.state_dict, file)
+    # Before tokens are removed: rows of a table belong to them.
+    state = fit_encodings(backbone, state, file, is_release=converted.source is not None)
+    state, left_out = fit_biases_of_keys(backbone, state)
+    if left_out:
+        warnings.append(f'the biases of the keys in {shown(left_out, 2)} are left out, and rotary '
+                        'positions turn them: qkv_bias=True has its features')
+    for warning in warnings:
+        print_log(f'{file}: {warning}', 'current', logging.WARNING)
+    return _leave_out_classifier(backbone, state, file)
 
 
 def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str, is_release: bool
@@ -232,3 +265,24 @@ def _fit_biases(table: Tensor, module: RelativePositionBias, window: tuple[int, 
     offsets = table.t().unflatten(1, (2 * window[0] - 1, 2 * window[1] - 1))
     return resize_bias_table(offsets, module.window_size,
                              module.resize or 'bicubic').flatten(1).t()
+
+
+def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor], name: str
+                          ) -> dict[str, Tensor]:
+    own = set(backbone.state_dict())
+    left_out = [key for key in state if key not in own and _CLASSIFIER.fullmatch(key)]
+    tokens = [key for key in left_out if key.endswith('_token')]
+    rest = [key for key in left_out if key not in tokens]
+    if rest:
+        print_log(f'{type(backbone).__name__} extracts features: left out {", ".join(rest)}',
+                  'current')
+    if tokens:
+        options = parameters_of(type(backbone))
+        keeps = ' and '.join(f'{option}=True' if option in options else "pool='cls'"
+                             for token, option in (('cls_token', 'class_token'),
+                                                   ('dist_token', 'distilled'))
+                             if any(key.endswith(token) for key in tokens))
+        print_log(f'{name}: {", ".join(tokens)} left out, as {type(backbone).__name__} has none: '
+                  f'in training patches attended to it, so their features differ without it; '
+                  f'{keeps} keeps it', 'current', logging.WARNING)
+    return {key: value for key, value in state.items() if key not in left_out}

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from torch import Tensor, nn
 
-from ..checkpoint import load_checkpoint
-from ..checkpoint.hub import is_name
 from ..dependencies import require
 
 if TYPE_CHECKING or find_spec('mmengine') is None:
@@ -61,30 +60,23 @@ if TYPE_CHECKING or find_spec('mmengine') is None:
         """A line in the log 'mmposenc'."""
         logging.getLogger('mmposenc').log(level, message)
 
-    def read_checkpoint(name: str) -> Any:
-        """The content of a file, or of weights with a name such as 'hf://...'.
-
-        Raises:
-            ValueError: an address such as https://; see also
-                :func:`mmposenc.checkpoint.load_checkpoint`.
-        """
-        if '://' in str(name) and not is_name(name):
-            raise ValueError(f'checkpoint={name!r}: without mmengine it must be a file, hf:// or '
-                             f'timm://; download it and give the file')
-        return load_checkpoint(name)
+    def load_state_dict(module: nn.Module, state: Mapping[str, Tensor]) -> None:
+        """Copy the weights that the module has; the others are ignored."""
+        module.load_state_dict(state, strict=False)
 else:
     require(__name__, libraries=())
     from mmengine.logging import MMLogger
     from mmengine.model import BaseModule, ModuleList
+    from mmengine.runner.checkpoint import load_state_dict as _load_state_dict
 
-    from ..checkpoint.mmengine_loading import CheckpointLoader
+    from ..checkpoint import mmengine_loading  # noqa: F401  (files are read without running code)
 
     def print_log(message: str, logger: str | None = None, level: int = logging.INFO) -> None:
         """A line in the log of the run, and on its console."""
         MMLogger.get_current_instance().log(level, message)
 
-    def read_checkpoint(name: str) -> Any:
-        """The content of a file or an address, read without running code from it."""
-        return CheckpointLoader.load_checkpoint(name, map_location='cpu')
+    def load_state_dict(module: nn.Module, state: Mapping[str, Tensor]) -> None:
+        """Copy the weights that fit the module; the others are ignored."""
+        _load_state_dict(module, state, logger='silent')
 
-__all__ = ['BaseModule', 'ModuleList', 'print_log', 'read_checkpoint']
+__all__ = ['BaseModule', 'ModuleList', 'load_state_dict', 'print_log']

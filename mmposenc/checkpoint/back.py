@@ -2,30 +2,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from torch import Tensor
 
 from .encoding_names import GRIDS
-from .rules import Converted, Pair, match_rules, shown, to_theirs
+from .rules import Converted, Family, match_rules, shown, to_theirs
 
 _REASON = "no weight of the backbone or of a linear head: timm's models have no place for it"
 _GRID = "timm's files say no grid: its model is built with the same img_size"
-
-
-class Family(NamedTuple):
-    """A class of timm's models.
-
-    Args:
-        pairs: its names and ours, whatever the state dict, or given one of either side.
-        mark: what a name of ours must match for this class to be meant; '' for any.
-        finish: what is left to do to the converted weights.
-    """
-
-    pairs: Sequence[Pair] | Callable[[Mapping[str, Tensor]], Sequence[Pair]]
-    mark: str = ''
-    finish: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] = dict
 
 
 def back_to_timm(state_dict: Mapping[str, Tensor], families: Mapping[str, Family]) -> Converted:

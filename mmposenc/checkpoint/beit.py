@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
-from .rules import Pair, Rule, Source, State, same, to_ours
+from .rules import Family, Pair, Rule, Source, State, same, to_ours
 from .vit import HEAD, QV_BIASES, SCALES, TABLE, TRUNK
 
 _BIAS = 'rel_pos_encoding.relative_position_bias_table'
@@ -27,7 +27,7 @@ BIASES = (
     _with_class_token('rel_pos_bias.relative_position_bias_table', 'backbone.'),
 )
 _COMMON = (*TRUNK, *same('blocks.{n}.mlp.fc1.{p}'), *HEAD)
-BEIT = (
+_BEIT = (
     *_COMMON, Pair('pos_embed', TABLE), *same('blocks.{n}.attn.qkv.weight'), *QV_BIASES, SCALES,
     *BIASES,
 )
@@ -58,7 +58,9 @@ def _relpos_rules(state: State) -> tuple[Rule, ...]:
 
 
 SOURCES = (
-    Source('beit', to_ours(BEIT)),
+    Source('beit', to_ours(_BEIT), timm=Family(
+        _BEIT, r'backbone\..*rel_pos_encoding\.prefix_bias')),
     # VisionTransformerRelPos, of networks or of tables, shared by blocks or not.
-    Source('relpos', _relpos_rules),
+    Source('relpos', _relpos_rules, timm=Family(
+        relpos_pairs, r'backbone\..*rel_pos_encoding\..*')),
 )

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .rules import Pair, Rule, Source, State, joined, same, shown, to_ours
+from .rules import Family, Pair, Rule, Source, State, joined, same, shown, to_ours
 from .vit import HEAD, QV_BIASES, SCALES, TABLE, TOKENS, TRUNK
 
 _SCALE, _Q_BIAS = 'backbone.blocks.0.ls1.gamma', 'backbone.blocks.0.attn.qkv.q_bias'
 #: A name that weights of these models have here: factors of branches, or no bias of the keys.
-MARK = f'{re.escape(_SCALE)}|{re.escape(_Q_BIAS)}'
+_MARK = f'{re.escape(_SCALE)}|{re.escape(_Q_BIAS)}'
 _FREQS = 'backbone.blocks.{}.attn.rel_pos_encoding.freqs'
 
 _PAIRS = (
@@ -125,7 +125,7 @@ def _as_timm(state: State) -> tuple[Rule, ...]:
 
 #: DINOv3's release, Hugging Face's DINOv3, and timm's Eva.
 SOURCES = (Source('eva', _as_timm, [(r'^model\.', '')], then=Source(
-    'eva', lambda timm: (*to_ours(eva_pairs(timm)), _POOL))),)
+    'eva', lambda timm: (*to_ours(eva_pairs(timm)), _POOL)), timm=Family(eva_pairs, _MARK)),)
 
 
 def rotary_options(periods: Tensor) -> dict[str, Any]:

@@ -1,9 +1,11 @@
-"""Checkpoint files: safe to read, .pth or .safetensors."""
+"""Weights of checkpoint files: safe to read, .pth or .safetensors."""
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import save_file as save_safetensors
@@ -14,63 +16,74 @@ from .integrity import whole_file
 from .loading import load_checkpoint
 from .rules import shown
 
-_PICKLES = ('.pth', '.pt', '.bin', '.tar')
 #: Where weights lie in a file; those of DINO's trainings under 'teacher'.
 WRAPPERS = ('state_dict', 'model', 'module', 'teacher')
 
 
 class CheckpointFile(NamedTuple):
-    """The weights of a file, and names of what else it holds (an optimizer's state, options)."""
+    """The weights of a file, names of what else it holds (an optimizer's state, options), and what
+    a training of mmengine says about itself."""
 
     state_dict: dict[str, Tensor]
     ignored: list[str]
+    meta: dict[str, Any]
 
 
-def read_checkpoint(path: str | Path) -> CheckpointFile:
+def read_checkpoint(checkpoint: str | Path | Mapping[str, object], name: str | None = None
+                    ) -> CheckpointFile:
     """Read the weights of a checkpoint without running any code it may hold.
 
     Args:
-        path: ``hf://owner/name``, ``timm://model``, .safetensors, or .pth, .pt, .bin, .tar of
-            torch.save. Weights may lie under 'state_dict', 'model', 'module' or 'teacher'; a prefix
-            'module.' of all of them is left out.
+        checkpoint: ``hf://owner/name``, ``timm://model``, .safetensors, or a file of torch.save;
+            with mmengine also its addresses, such as https://; or what such a file holds. Weights
+            may lie under 'state_dict', 'model', 'module' or 'teacher'; a prefix 'module.' of all
+            of them is left out.
+        name: name for messages; by default that of the file.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: for another kind of file, one that is cut short, one that cannot be read
-            without running code, or one without weights.
+        FileNotFoundError: there is no such file.
+        ValueError: another kind of file, one that is cut short, one that cannot be read without
+            running code, or one without weights.
     """
-    if is_name(path):
-        return unwrap(load_checkpoint(path), path)
-    path = Path(path).expanduser()
-    if not path.is_file():
-        raise FileNotFoundError(f'{path} is no file')
-    if path.suffix not in ('.safetensors', *_PICKLES):
-        raise ValueError(f'{path} must end in .safetensors, {", ".join(_PICKLES)}')
-    return unwrap(load_checkpoint(path), path)
+    if isinstance(checkpoint, Mapping):
+        return _unwrap(checkpoint, name or 'checkpoint')
+    name = name or str(checkpoint)
+    if '://' not in str(checkpoint) or is_name(checkpoint):
+        return _unwrap(load_checkpoint(checkpoint), name)
+    if find_spec('mmengine') is None:
+        raise ValueError(f'checkpoint={str(checkpoint)!r}: without mmengine it must be a file, '
+                         'hf:// or timm://; download it and give the file')
+    from .mmengine_loading import CheckpointLoader
+
+    return _unwrap(CheckpointLoader.load_checkpoint(str(checkpoint), map_location='cpu'), name)
 
 
-def unwrap(loaded: Mapping, path: str | Path) -> CheckpointFile:
+def _unwrap(loaded: Mapping, name: str) -> CheckpointFile:
     """The weights of what a file holds, without the wrappers around them and a prefix 'module.'.
 
     Raises:
         ValueError: it holds none.
     """
+    meta = loaded.get('meta')
     ignored: list[str] = []
     for _ in WRAPPERS:
         wrapper = next((key for key in WRAPPERS if isinstance(loaded.get(key), Mapping)), None)
         if wrapper is not None:
             ignored += [str(key) for key in loaded if key != wrapper]
             loaded = loaded[wrapper]
-    state = {key: value for key, value in loaded.items()
-             if isinstance(key, str) and isinstance(value, Tensor)}
+    state: dict[str, Tensor] = OrderedDict(
+        (key, value) for key, value in loaded.items()
+        if isinstance(key, str) and isinstance(value, Tensor))
     ignored += [str(key) for key in loaded if key not in state]
     if not state:
-        raise ValueError(f'{path} holds no weights, only {shown(ignored) or "an empty dict"}; '
+        raise ValueError(f'{name} holds no weights, only {shown(ignored) or "an empty dict"}; '
                          f'required are tensors by name, or {", ".join(map(repr, WRAPPERS))} with '
                          'them')
     if all(key.startswith('module.') for key in state):
-        state = {key.removeprefix('module.'): value for key, value in state.items()}
-    return CheckpointFile(state, ignored)
+        state = OrderedDict((key.removeprefix('module.'), value) for key, value in state.items())
+    if hasattr(loaded, '_metadata'):  # versions of modules, which torch saves beside weights
+        setattr(state, '_metadata', loaded._metadata)  # noqa: B010  (unknown to mypy)
+    return CheckpointFile(state, ignored, meta if isinstance(meta, dict) else {})
 
 
 def write_checkpoint(path: str | Path, state_dict: Mapping[str, Tensor],

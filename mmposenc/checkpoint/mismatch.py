@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from torch import Tensor
 
@@ -11,14 +10,14 @@ from .encoding_names import GRIDS
 from .recognition import recognise
 
 
-def mismatch(model: Mapping[str, Tensor], checkpoint: Mapping[str, Any]) -> str:
+def mismatch(model: Mapping[str, Tensor], checkpoint: Mapping[str, Tensor]) -> str:
     """Lists the weights of a checkpoint that do not fit a model; '' if all fit.
 
     A release's own file, of which nothing fits, is called that, with what to do about it.
 
     Args:
         model: the state dict that the model has.
-        checkpoint: the state dict to be loaded, or what a release holds it in.
+        checkpoint: the state dict to be loaded.
 
     Returns:
         Missing, unexpected and differently shaped names, those of one module on one line.
@@ -27,27 +26,26 @@ def mismatch(model: Mapping[str, Tensor], checkpoint: Mapping[str, Any]) -> str:
     missing = [name for name in model if name not in checkpoint]
     unexpected = [name for name in checkpoint
                   if name not in model and 'num_batches_tracked' not in name]
-    reshaped = [f'{name}: {tuple(checkpoint[name].shape)} in the checkpoint, '
-                f'{tuple(value.shape)} in the model' for name, value in model.items()
+    reshaped = [f'{name}: {tuple(checkpoint[name].shape)} in the file, '
+                f'{tuple(value.shape)} here' for name, value in model.items()
                 if name in checkpoint and checkpoint[name].shape != value.shape]
     # Of tables whose shape does not tell it.
-    reshaped += [f'{name}: {tuple(checkpoint[name].tolist())} in the checkpoint, '
-                 f'{tuple(value.tolist())} in the model' for name, value in model.items()
+    reshaped += [f'{name}: {tuple(checkpoint[name].tolist())} in the file, '
+                 f'{tuple(value.tolist())} here' for name, value in model.items()
                  if name.endswith(GRIDS) and name in checkpoint
                  and checkpoint[name].tolist() != value.tolist()]
-    parts = [_section('in the model but not in the checkpoint', _grouped(missing), len(missing)),
-             _section('in the checkpoint but not in the model', _grouped(unexpected),
+    parts = [_section('missing', _grouped(missing), len(missing)),
+             _section('unexpected', _grouped(unexpected),
                       len(unexpected)),
              _section('of another shape', reshaped, len(reshaped))]
     origin = '' if set(model) & set(checkpoint) else _origin(checkpoint)
     return '\n'.join(part for part in (origin, *parts) if part)
 
 
-def _origin(checkpoint: Mapping[str, Any]) -> str:
+def _origin(checkpoint: Iterable[str]) -> str:
     """The source of a file, if its names show it."""
-    inner = checkpoint.get('model')
     try:
-        source = recognise(inner if isinstance(inner, Mapping) else checkpoint)
+        source = recognise(checkpoint)
     except ValueError as error:
         return str(error)
     return '' if source is None else (

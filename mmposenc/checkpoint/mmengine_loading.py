@@ -19,7 +19,8 @@ from mmengine.logging import HistoryBuffer, MMLogger  # noqa: F401  (files may h
 from mmengine.runner import checkpoint as _mmengine
 from mmengine.runner.checkpoint import CheckpointLoader
 
-from . import hub, load_checkpoint
+from . import hub
+from .loading import load_checkpoint
 
 
 def _log(line: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from .rules import Pair, Rule, Source, State, joined, same, to_ours
+from .rules import Family, Pair, Rule, Source, State, joined, same, to_ours
 
 #: Parts of a block that have the same names in the releases and here; 'qkv' in windows.
 _PARTS = ('norm1', 'norm2', 'attn.q', 'attn.kv', 'attn.proj', 'attn.sr', 'attn.norm', 'mlp.fc1',
@@ -38,14 +38,14 @@ _PVT = (
     *to_ours(_HEAD),
 )
 
-TWINS = (
+_TWINS = (
     Pair('patch_embeds.{n}.proj.{p}', f'{_EMBED}projection.{{p}}'),
     Pair('patch_embeds.{n}.norm.{p}', f'{_EMBED}norm.{{p}}'),
     *(Pair(f'blocks.{{n}}.{{m}}.{part}.{{p}}', f'{_BLOCK}{part}.{{p}}') for part in _PARTS),
     Pair('pos_block.{n}.proj.{m}.{p}', f'{_PEG}{{m}}.{{p}}'),
     *_HEAD,
 )
-TIMM_V2 = (
+_TIMM_V2 = (
     Pair('patch_embed.proj.{p}', 'backbone.stages.0.patch_embed.projection.{p}'),
     Pair('patch_embed.norm.{p}', 'backbone.stages.0.patch_embed.norm.{p}'),
     Pair('stages.{n}.downsample.proj.{p}', f'{_EMBED}projection.{{p}}'),
@@ -153,8 +153,11 @@ def _last_stage(state_dict: State) -> int:
 
 SOURCES = (
     Source('pvt', _PVT),  # PVT, PVT v2 and SegFormer's MiT: block1.0.attn.q.weight, norm1
-    Source('twins', to_ours(TWINS)),  # PCPVT and SVT, also timm's: blocks.0.0, pos_block.0
-    Source('timm-pvt-v2', to_ours(TIMM_V2)),  # stages.1.downsample.proj, mlp.dwconv
+    # PCPVT and SVT, also timm's: blocks.0.0, pos_block.0
+    Source('twins', to_ours(_TWINS), timm=Family(
+        _TWINS, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*')),
+    Source('timm-pvt-v2', to_ours(_TIMM_V2),  # stages.1.downsample.proj, mlp.dwconv
+           timm=Family(_TIMM_V2, r'backbone\.stages\.\d\.norm\..*')),
     Source('huggingface-segformer', _HUGGINGFACE, [(r'^(segformer\.)?(encoder\.)?', '')]),
     # PyramidVisionTransformer and PyramidVisionTransformerV2, and mmseg's MixVisionTransformer.
     Source('mmdet-pvt', lambda state: (

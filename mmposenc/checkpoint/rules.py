@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -35,14 +35,22 @@ class Rule(NamedTuple):
     check: Rename | None = None
 
 
-class Converted(NamedTuple):
-    """A converted state dict, the source's names that were dropped, each with its reason, and what
-    the model must compute by itself: 'periods' of rotary positions, and names of modules with the
-    (H, W) of the window that their offsets are counted in."""
+@dataclass(frozen=True)
+class Converted:
+    """Weights under other names than their file has them.
+
+    Args:
+        state_dict: the weights.
+        dropped: names of the file that were left out, each with the reason.
+        computed: what the model must compute by itself: 'periods' of rotary positions, and names
+            of modules with the (H, W) of the window that their offsets are counted in.
+        source: whose names the file has; None: those of this project, which stay.
+    """
 
     state_dict: dict[str, Tensor]
-    dropped: dict[str, str]
-    computed: Mapping[str, Tensor] = MappingProxyType({})
+    dropped: dict[str, str] = field(default_factory=dict)
+    computed: dict[str, Tensor] = field(default_factory=dict)
+    source: str | None = None
 
 
 def apply_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source: str,
@@ -55,14 +63,14 @@ def apply_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
     Raises:
         ValueError: naming every parameter that no rule matches, or names that collide.
     """
-    (converted, dropped, computed), unknown = match_rules(state_dict, rules, source)
+    converted, unknown = match_rules(state_dict, rules, source)
     in_file = {name: name for name in state_dict} | dict(file_names or {})
     if unknown:
         raise ValueError(f'source={source!r} has no rule for {len(unknown)} of '
                          f'{len(state_dict)} parameters: '
                          f'{shown(sorted(in_file[name] for name in unknown))}; {SUPPORTED}')
-    return Converted(converted, {in_file[name]: reason for name, reason in dropped.items()},
-                     computed)
+    return replace(converted, dropped={in_file[name]: reason
+                                       for name, reason in converted.dropped.items()})
 
 
 def match_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source: str
@@ -90,10 +98,24 @@ def match_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
                 raise ValueError(f'source={source!r}: {name} becomes {clash[0]}, which another '
                                  f'parameter became before')
             converted.update(made)
-    return Converted(converted, dropped, computed), sorted(unknown)
+    return Converted(converted, dropped, computed, source), sorted(unknown)
 
 
 State = Mapping[str, Tensor]
+
+
+class Family(NamedTuple):
+    """A class of timm's models, to whose names weights of this project go back.
+
+    Args:
+        pairs: its names and ours, whatever the state dict, or given one of either side.
+        mark: what a name of ours must match for this class to be meant; '' for any.
+        finish: what is left to do to the converted weights.
+    """
+
+    pairs: Sequence[Pair] | Callable[[State], Sequence[Pair]]
+    mark: str = ''
+    finish: Callable[[State], State] = dict
 
 
 class Source(NamedTuple):
@@ -107,6 +129,7 @@ class Source(NamedTuple):
         names: what names become after that, given the state dict; what is left out is ``outside``.
         outside: why there is no place for it.
         then: the source whose names the rules make; None: they make this project's.
+        timm: the class of timm's models that weights go back to.
     """
 
     name: str
@@ -115,6 +138,7 @@ class Source(NamedTuple):
     names: Callable[[State], Mapping[str, str]] | None = None
     outside: str = ''
     then: Source | None = None
+    timm: Family | None = None
 
     def __call__(self, state_dict: State) -> Converted:
         """Convert.
@@ -135,13 +159,14 @@ class Source(NamedTuple):
             raise ValueError(f'{same} are names of the same weights')
         state: State = {name: state_dict[old] for name, old in in_file.items()}
         rules = self.rules(state) if callable(self.rules) else self.rules
-        converted, dropped, computed = apply_rules(state, rules, self.name, in_file)
-        if self.then is not None:
-            converted, others, more = self.then(converted)
-            dropped |= {in_file.get(name, name): reason for name, reason in others.items()}
-            computed = {**computed, **more}
-        outside = [name for name in state_dict if name not in new]
-        return Converted(converted, dict.fromkeys(outside, self.outside) | dropped, computed)
+        converted = apply_rules(state, rules, self.name, in_file)
+        outside = dict.fromkeys((name for name in state_dict if name not in new), self.outside)
+        if self.then is None:
+            return replace(converted, dropped=outside | converted.dropped)
+        last = self.then(converted.state_dict)
+        others = {in_file.get(name, name): reason for name, reason in last.dropped.items()}
+        return Converted(last.state_dict, outside | converted.dropped | others,
+                         {**converted.computed, **last.computed}, self.name)
 
 
 #: What stands for a part of a name in a template: numbers n and m, a kind of parameter p, encoder

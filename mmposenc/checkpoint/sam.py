@@ -2,7 +2,7 @@
 mmdet's copies, for :class:`mmposenc.backbones.ViT`."""
 from __future__ import annotations
 
-from .rules import Pair, Source, same, to_ours
+from .rules import Family, Pair, Source, same, to_ours
 from .vit import TABLE, as_cells, as_map
 from .vit_names import behind
 
@@ -34,4 +34,5 @@ PAIRS = (
 
 #: SAM's release, ViTDet's of detectron2 (whose files hold arrays: as tensors), and the copies of
 #: timm, Hugging Face, mmpretrain (ViTSAM) and mmdet's ViTDet project.
-SOURCES = (Source('sam', to_ours(PAIRS), _PARTS, behind('patch_embed.proj.weight'), _REASON),)
+SOURCES = (Source('sam', to_ours(PAIRS), _PARTS, behind('patch_embed.proj.weight'), _REASON,
+                  timm=Family(PAIRS, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table')),)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
-from .rules import Pair, Rule, Source, State, joined, to_ours
+from .rules import Family, Pair, Rule, Source, State, joined, to_ours
 from .swin_buffers import check_index, check_mask, window_of_coordinates
 
 _THEIRS, _OURS = 'layers.{n}.blocks.{m}.', 'backbone.stages.{n}.blocks.{m}.'
@@ -115,4 +115,7 @@ def _mm_rules(state: State) -> Sequence[Rule]:
 _MM = Source('mmpretrain-swin', _mm_rules, [(r'^backbone\.', ''), *_AS_TIMM], _timm_names)
 #: The releases for classification and detection, timm's and Hugging Face's; mmpretrain's
 #: SwinTransformer and SwinTransformerV2, and mmdet's SwinTransformer, alone or as a backbone.
-SOURCES = (Source('swin', _rules, _AS_TIMM, _timm_names), _MM, _MM._replace(name='mmdet-swin'))
+SOURCES = (
+    Source('swin', _rules, _AS_TIMM, _timm_names, timm=Family(
+        swin_pairs, r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*')),
+    _MM, _MM._replace(name='mmdet-swin'))

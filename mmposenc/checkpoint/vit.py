@@ -2,13 +2,14 @@
 of iRPE's DeiT, for :class:`mmposenc.backbones.ViT` in an ImageClassifier."""
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from math import isqrt
 
 from torch import Tensor
 
 from .irpe import TABLES
-from .rules import Pair, Rule, Source, same, to_ours
+from .rules import Family, Pair, Rule, Source, same, to_ours
 
 TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
 #: Of factorized positions, beside that of columns.
@@ -74,7 +75,7 @@ def _kernel(weight: Tensor) -> Tensor:
 
 
 #: timm's NaFlexViT.
-NAFLEX = (
+_NAFLEX = (
     Pair('embeds.proj.weight', 'backbone.patch_embed.projection.weight', _kernel,
          lambda weight: weight.permute(0, 2, 3, 1).flatten(1)),
     Pair('embeds.proj.bias', 'backbone.patch_embed.projection.bias'),
@@ -89,7 +90,7 @@ def _naflex_rules(state: Mapping[str, Tensor]) -> tuple[Rule, ...]:
     if not any(name.startswith('embeds.pos_embed') for name in state):
         raise ValueError("source='naflex' with no embeds.pos_embed: a NaFlexViT without a table of "
                          'positions, as those with rotary positions are')
-    return (*to_ours(NAFLEX), *_LEFT_OUT)
+    return (*to_ours(_NAFLEX), *_LEFT_OUT)
 
 
 _LEFT_OUT = (
@@ -101,7 +102,7 @@ _IRPE = tuple(Pair(f'blocks.{{n}}.attn.{theirs}', f'backbone.blocks.{{n}}.attn.{
               for theirs, ours in TABLES)
 
 
-def without_row(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _without_row(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """In timm's names, and where there are registers: the table's row of the class token added to
     the token. In timm's models with registers no token in front of the patches has a row."""
     token, table = state.get('cls_token'), state.get('pos_embed')
@@ -113,9 +114,10 @@ def without_row(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 #: DeiT, distilled or not, DeiT III, MAE and timm's VisionTransformer.
-VIT = Source('deit', lambda state: (*to_ours((*vit_pairs(state), SCALES)), *_LEFT_OUT))
+VIT = Source('deit', lambda state: (*to_ours((*vit_pairs(state), SCALES)), *_LEFT_OUT),
+             timm=Family(vit_pairs, re.escape(TABLE), _without_row))
 SOURCES = (
     VIT,
     Source('irpe-deit', lambda state: to_ours((*vit_pairs(state), *_IRPE))),
-    Source('naflex', _naflex_rules),
+    Source('naflex', _naflex_rules, timm=Family(_NAFLEX, f'{re.escape(TABLE)}(_y)?')),
 )

@@ -20,18 +20,12 @@ if TYPE_CHECKING:
 
     from ..checkpoint import Converted
 
-#: The sources that ``checkpoint/`` knows.
-SOURCES = ('pvt', 'twins', 'timm-pvt-v2', 'huggingface-segformer', 'mmdet-pvt', 'mm-twins', 'deit',
-           'irpe-deit', 'naflex', 'eva', 'dinov2', 'huggingface-vit',
-           'huggingface-clip', 'clip', 'irpe-detr', 'deformable-detr', 'beit', 'relpos', 'swin',
-           'mmpretrain-swin', 'mmdet-swin', 'sam', 'mm-vit')
-
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(__doc__, prog='mmposenc convert')
-    parser.add_argument('source', choices=['auto', *SOURCES],
-                        help="origin of the checkpoint, or with --to the names to write; 'auto': "
-                             'found by the names of the weights')
+    parser.add_argument('source', help="origin of the checkpoint, such as 'deit' (docs/weights.md "
+                                       "has all), or with --to the names to write; 'auto': "
+                                       'recognised by the names of the weights')
     parser.add_argument('input', help='.pth, .pt, .bin, .tar or .safetensors')
     parser.add_argument('output', help='.pth or .safetensors')
     parser.add_argument('--to', choices=['mmposenc', 'timm'], default='mmposenc',
@@ -58,13 +52,13 @@ def main(argv: list[str] | None = None) -> None:
         if not output.absolute().parent.is_dir():
             raise ValueError(f'{output.absolute().parent} is not a folder')
         file = read_checkpoint(args.input)
-        converted, metadata = convert_file(args, file.state_dict)
+        converted = convert_file(args, file.state_dict)
         periods = converted.computed.get('periods')
         rotary = {} if periods is None else rotary_options(periods)
         check_numbers({name: value for name, value in converted.state_dict.items()
                        if not name.endswith('num_batches_tracked')}, args.input)
-        write_checkpoint(output, converted.state_dict,
-                         {**metadata, 'file': Path(args.input).name})
+        notes = {'names': 'timm'} if args.to == 'timm' else {'source': str(converted.source)}
+        write_checkpoint(output, converted.state_dict, {**notes, 'file': Path(args.input).name})
     reasons: dict[str, list[str]] = {}
     for name, reason in converted.dropped.items():
         reasons.setdefault(reason, []).append(name)
@@ -83,9 +77,8 @@ def main(argv: list[str] | None = None) -> None:
         print(f'not weights, left out: {", ".join(file.ignored)}')
 
 
-def convert_file(args: argparse.Namespace, state: dict[str, Tensor]
-                 ) -> tuple[Converted, dict[str, str]]:
-    """The weights under other names, and the notes for the file.
+def convert_file(args: argparse.Namespace, state: dict[str, Tensor]) -> Converted:
+    """The weights under other names.
 
     Raises:
         ValueError: the weights are of an unknown source, or of another one than given.
@@ -99,9 +92,9 @@ def convert_file(args: argparse.Namespace, state: dict[str, Tensor]
         if known := recognise(state):
             raise ValueError(f'{args.input} has names of source {known!r}; --to timm needs weights '
                              f'with the names of this project')
-        return convert_back(state, source), {'names': 'timm'}
-    source = source or recognise(state)
-    if source is None:
+        return convert_back(state, source)
+    converted = convert_with_report(state, source)
+    if converted.source is None:
         raise ValueError(f'{args.input} is of an unknown source: it has '
                          f'{shown(sorted(state))}; {looks_like(state)}')
-    return convert_with_report(state, source), {'source': source}
+    return converted

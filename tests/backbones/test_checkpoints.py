@@ -43,8 +43,8 @@ def test_another_architecture_is_an_error_that_names_everything(tmp_path):
         model.init_weights()
     message = str(error.value)
     assert 'does not fit PVT' in message and 'strict=False' in message
-    assert 'missing: stages.3.blocks.1.' in message
-    assert 'unexpected: stages.0.pos_encodings.at.after0.0.proj.0.bias' in message
+    assert 'missing: stages.3.blocks.{1.' in message
+    assert 'unexpected: stages.0.pos_encodings.{at.after0.0.proj.0.' in message
     assert 'stages.0.blocks.0.attn.q.weight: (4, 4) in the file, (8, 8) here' in message
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
 
@@ -83,7 +83,7 @@ def test_what_holds_no_weights_or_other_numbers_is_named(options, held, said):
 
 
 @pytest.mark.parametrize('build, lost', [
-    (lambda: PVT(**SIZES, pos_encoding=dict(type='PEG')), 'stages.2.pos_encodings.at.after0.'),
+    (lambda: PVT(**SIZES, pos_encoding=dict(type='PEG')), 'stages.2.pos_encodings.'),
     (lambda: PVT(**SIZES, stage_norm=True), 'stages.1.norm.weight'),
     (lambda: Swin(**SWIN, window_size=4), BIAS), (lambda: Swin(**SWIN), 'norm1.bias')])
 def test_one_lost_encoding_or_half_a_norm_is_an_error(build, lost):
@@ -185,7 +185,7 @@ def test_whole_checkpoints_of_another_orientation_do_not_fit(build):
     tables = [key for key in before if key.endswith(('pos_embed', 'table', 'attention_biases'))]
     assert tables and all(torch.equal(model.state_dict()[key], before[key]) for key in tables)
     report = mismatch(model.state_dict(), state)
-    assert '(2, 8) in the checkpoint, (8, 2) in the model' in report
+    assert '(2, 8) in the file, (8, 2) here' in report
     if 'Undirected' in str(square):  # as many distances; of offsets there are others
         with pytest.raises(RuntimeError, match=r'is \(2, 8\) in the file, \(4, 4\) here'):
             square.load_state_dict(state)

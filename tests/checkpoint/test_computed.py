@@ -15,7 +15,7 @@ from helpers.published_weights import (
 from helpers.tiny_backbones import randomize
 from torch import nn
 
-from mmposenc.backbones import Swin, ViT, checkpoints, load_pretrained
+from mmposenc.backbones import Swin, ViT, checkpoints, fitting, load_pretrained
 from mmposenc.checkpoint import convert, recognise
 from mmposenc.checkpoint.eva import rotary_options
 from mmposenc.commands.convert import main
@@ -28,8 +28,9 @@ PLANES = torch.arange(16, dtype=torch.float64)
 def said(monkeypatch):
     """The warnings of loading."""
     lines = []
-    monkeypatch.setattr(checkpoints, 'print_log', lambda text, _, level=logging.INFO: (
-        lines.append(text) if level == logging.WARNING else None))
+    for module in (checkpoints, fitting):
+        monkeypatch.setattr(module, 'print_log', lambda text, _, level=logging.INFO: (
+            lines.append(text) if level == logging.WARNING else None))
     return lines
 
 

@@ -116,7 +116,7 @@ def test_checkpoint_of_another_architecture(detector, train, test, tmp_path) -> 
     config, work = detector['config'], tmp_path / 'work'
     with pytest.raises(SystemExit, match='does not fit the model; use the config .* --allow-mis'):
         test(config, other, '--work-dir', work)
-    difference = '1 of another shape: bbox_head.retina_cls.weight: (27, 8, 3, 3) in the checkpoi'
+    difference = '1 of another shape: bbox_head.retina_cls.weight: (27, 8, 3, 3) in the file'
     assert difference in log_of(work) and '--allow-mismatch' in log_of(work)
     for options in (['--resume', other], ['--cfg-options', f'load_from={other}']):
         with pytest.raises(SystemExit, match='does not fit the model'):

@@ -15,14 +15,11 @@ from mmengine.device import get_device
 from mmengine.model import BaseModel, BaseModule
 from mmengine.model.weight_init import PretrainedInit
 from mmengine.registry import MODELS, init_default_scope
-from mmengine.runner.checkpoint import _load_checkpoint_to_model
 from torch import Tensor, nn
 
-from mmposenc.checkpoint import load_checkpoint
-from mmposenc.checkpoint.mismatch import mismatch
+from mmposenc.backbones import load_pretrained
 from mmposenc.config_types import ConfigType
 from mmposenc.functional.image_sizes import ImgShapes, set_img_shapes
-from mmposenc.openmmlab.upstream import renamed
 from mmposenc.padding import keep_padding_out
 from mmposenc.terminal.messages import describe
 
@@ -141,14 +138,8 @@ def load_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
     Raises:
         ValueError: it does not fit; lists what does not.
     """
-    loaded = load_checkpoint(checkpoint)
-    state = loaded.get('state_dict', loaded)
-    state = {name.removeprefix('module.'): value for name, value in state.items()}
-    if wrong := mismatch(model.state_dict(), renamed(model, state)):
-        raise ValueError(f'{checkpoint} does not fit the model of the config; use the one that it '
-                         f'was trained with{written_beside(checkpoint)}:\n{wrong}')
-    _load_checkpoint_to_model(model, loaded)
-    return loaded['meta'] if isinstance(loaded.get('meta'), dict) else {}
+    remedy = f'; use the config that it was trained with{written_beside(checkpoint)}'
+    return load_pretrained(model, checkpoint, same_model=True, remedy=remedy).meta
 
 
 def written_beside(checkpoint: str) -> str:

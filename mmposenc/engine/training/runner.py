@@ -4,7 +4,7 @@ from __future__ import annotations
 import copy
 import os.path as osp
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,12 +22,11 @@ from mmengine.runner import Runner as _Runner
 from torch import distributed as dist
 from torch.utils.data import DataLoader
 
-from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, SLOTS, is_encoding, replaced_slots
+from mmposenc.backbones import load_pretrained
 from mmposenc.checkpoint.integrity import whole_file
-from mmposenc.checkpoint.mismatch import mismatch
+from mmposenc.checkpoint.mmengine_loading import CheckpointLoader
 from mmposenc.compat.deterministic import deterministic_forms
 from mmposenc.config_types import ConfigType
-from mmposenc.openmmlab.upstream import renamed
 
 from ..config.models import written_beside
 from ..config.nodes import bare_type, checked
@@ -59,12 +58,23 @@ class CheckpointRunner(_Runner):
                 self._resume = False
         super().load_or_resume()
 
-    def load_checkpoint(self, filename: str, *args: object, **kwargs: object) -> dict:
-        self._loading = filename
-        checkpoint: dict = super().load_checkpoint(filename, *args, **kwargs)
+    def load_checkpoint(self, filename: str, map_location: str | torch.device | Callable = 'cpu',
+                        *args: object, **kwargs: object) -> dict:
+        checkpoint: dict = CheckpointLoader.load_checkpoint(filename, map_location)
+        if 'state_dict' not in checkpoint:  # weights only, as in .safetensors: EMAHook asks for it
+            checkpoint = {'state_dict': checkpoint}
         if isinstance(checkpoint.get('meta'), dict):
             checkpoint['meta'].pop('config', None)  # a resume would run it
-        self._loaded = checkpoint
+        self.call_hook('after_load_checkpoint', checkpoint=checkpoint)
+        model = plain_model(self.model)
+        load_pretrained(
+            model.module if isinstance(model, BaseTTAModel) else model, checkpoint,
+            name=f'the checkpoint {filename}', strict=self.cfg.get('load_strict', True),
+            same_model=self._resume or self._train_loop is None,
+            remedy=f'; use the config it was trained with{written_beside(filename)}, or pass '
+                   '--allow-mismatch (load_strict=False in the config) to load only what fits')
+        self._has_loaded, self._loaded = True, checkpoint
+        self.logger.info(f'Load checkpoint from {filename}')
         return checkpoint
 
     def resume(self, filename: str, *args: object, **kwargs: object) -> None:
@@ -95,13 +105,8 @@ class CheckpointRunner(_Runner):
         configs_own.put_back(self, self.epoch, len(self.train_dataloader) if by_epoch else None)
 
     def call_hook(self, fn_name: str, **kwargs: object) -> None:
-        if fn_name == 'after_load_checkpoint' and 'state_dict' not in kwargs['checkpoint']:
-            # Weights only, as in .safetensors: EMAHook asks for this name.
-            kwargs['checkpoint'] = {'state_dict': kwargs['checkpoint']}
         super().call_hook(fn_name, **kwargs)
-        if fn_name == 'after_load_checkpoint':  # the last moment before the weights go in
-            self._check_match(kwargs['checkpoint'])
-        elif fn_name == 'before_save_checkpoint' and 'optimizer' in kwargs['checkpoint']:
+        if fn_name == 'before_save_checkpoint' and 'optimizer' in kwargs['checkpoint']:
             self._add_gradients(kwargs['checkpoint'])
 
     def _add_gradients(self, checkpoint: dict) -> None:
@@ -111,34 +116,6 @@ class CheckpointRunner(_Runner):
             checkpoint['gradients'] = {
                 name: parameter.grad.cpu() for name, parameter
                 in plain_model(self.model).named_parameters() if parameter.grad is not None}
-
-    def _check_match(self, checkpoint: dict) -> None:
-        model = plain_model(self.model)
-        if isinstance(model, BaseTTAModel):
-            model = model.module
-        state = renamed(model, {name.removeprefix('module.'): value
-                                for name, value in checkpoint['state_dict'].items()})
-        own, strict = model.state_dict(), self.cfg.get('load_strict', True)
-        report = mismatch(own, state)
-        if not report:
-            return
-        slots: Collection[str] = SLOTS if strict == BUT_ENCODINGS else ()
-        if strict is True and self._train_loop is not None and not self._resume:
-            # What the config gives replaces the encoding that the weights were trained with.
-            given = {slot for module in model.modules()
-                     for slot in getattr(module, 'replaced_encodings', ())}
-            slots = replaced_slots(given, own, state)
-        if slots:
-            others = mismatch(*({name: value for name, value in each.items()
-                                 if not is_encoding(name, slots)} for each in (own, state)))
-            strict, report = bool(others), others or report
-        wrong = f'the checkpoint {self._loading} does not fit the model'
-        if strict:  # what to do comes first: of many lines few are shown
-            raise ValueError(f'{wrong}; use the config it was trained with'
-                             f'{written_beside(self._loading)}, or pass '
-                             '--allow-mismatch (load_strict=False in the config) to load only '
-                             f'what fits\n{report}')
-        self.logger.warning(f'{wrong}\n{report}')
 
     def may_save(self) -> bool:
         """Whether the weights are finite: no others may take a good checkpoint's place."""

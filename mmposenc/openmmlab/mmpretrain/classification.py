@@ -12,7 +12,7 @@ from mmpretrain.models import ClsDataPreprocessor as MMPretrainClsDataPreprocess
 from mmpretrain.models import DeiTClsHead, ImageClassifier
 from torch import Tensor, nn
 
-from ...checkpoint.mmengine_loading import CheckpointLoader
+from ...checkpoint import read_checkpoint
 from ...functional.image_sizes import note_img_shapes, one_batch
 from ...registry import MODELS
 
@@ -104,9 +104,7 @@ class TorchvisionClassifier(BaseModule):
         if not (isinstance(cfg, dict) and cfg.get('type') == 'Pretrained'):
             super().init_weights()
             return
-        state = CheckpointLoader.load_checkpoint(cfg['checkpoint'], map_location='cpu')
-        for wrapper in ('model', 'state_dict'):
-            state = state.get(wrapper, state) if isinstance(state, Mapping) else state
+        state: Mapping[str, Tensor] = read_checkpoint(cfg['checkpoint']).state_dict
         if 'stem.conv.weight' in state:
             state = rename_timm_regnet(state)
         try:

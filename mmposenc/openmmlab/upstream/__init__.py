@@ -16,8 +16,7 @@ from mmengine.registry import DefaultScope
 from torch import nn
 
 from ...backbones.archs import replaced_encodings
-from ...backbones.checkpoints import fitted_weights
-from ...checkpoint import recognise
+from ...backbones.checkpoints import convert_part
 from ...checkpoint.encoding_names import SLOTS
 from ...dependencies import how_to_get
 from ...signatures import parameters_of
@@ -56,6 +55,8 @@ class DropIn(nn.Module):
     libraries: ClassVar[Mapping[str, Table]]
     #: Arguments of ours that equal what all the libraries do without an argument.
     always: ClassVar[Mapping[str, Any]] = {}
+    #: Weights of a whole model may have the library's names.
+    takes_upstream_names: ClassVar[bool] = True
 
     @classmethod
     def ours(cls) -> dict[str, inspect.Parameter]:
@@ -123,24 +124,9 @@ class DropIn(nn.Module):
         return min(installed, key=lambda each: (len(others[each]), each != scope))
 
 
-def _convert(backbone: Any, state: dict[str, Any], prefix: str, *others: Any) -> None:
+def _convert(backbone: nn.Module, state: dict[str, Any], prefix: str, *others: Any) -> None:
     """Weights of the library's class among those of a model, under the names of this project."""
-    theirs = {name: state[name] for name in state if name.startswith(prefix)}
-    plain = {name.removeprefix(prefix): value for name, value in theirs.items()}
-    if recognise(plain):
-        for name in theirs:
-            del state[name]
-        state |= {f'{prefix}{name}': value
-                  for name, value in fitted_weights(backbone, plain)[0].items()}
-
-
-def renamed(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Any]:
-    """The weights of a model as they are loaded: those of its drop-ins under our names."""
-    state = dict(state)
-    for name, module in model.named_modules():
-        if isinstance(module, DropIn):
-            _convert(module, state, f'{name}.' if name else '')
-    return state
+    convert_part(backbone, state, prefix)
 
 
 def same(*names: str) -> Table:

@@ -41,13 +41,12 @@ def test_incomplete_checkpoints_are_passed_over(tmp_path) -> None:
 def test_mismatch_with_a_releases_own_file_says_whose_it_is() -> None:
     model = {'backbone.blocks.0.norm1.weight': torch.zeros(1)}
     file = {'patch_embed.proj.weight': torch.zeros(1), 'pos_embed': torch.zeros(1)}
-    for checkpoint in (file, {'model': file, 'epoch': 3}):
-        assert mismatch(model, checkpoint).splitlines()[0] == (
-            "its names are those of source 'deit': convert it with "
-            '`mmposenc convert deit FILE OUT.pth`')
+    assert mismatch(model, file).splitlines()[0] == (
+        "its names are those of source 'deit': convert it with "
+        '`mmposenc convert deit FILE OUT.pth`')
     assert mismatch(model, {'blocks.0.attn.q_norm.weight': torch.zeros(1), **file}).startswith(
         'these are weights of a ViT with norms of queries and keys (qk_norm); supported are')
-    assert mismatch(model, {**file, **model}).startswith('2 in the checkpoint')  # most of it fits
+    assert mismatch(model, {**file, **model}).startswith('2 unexpected')  # most of it fits
 
 
 def test_mismatch_groups_names() -> None:
@@ -61,16 +60,16 @@ def test_mismatch_groups_names() -> None:
     other['neck.conv.bias'] = torch.zeros(1)
     lines = mismatch(state, other).splitlines()
     assert lines == [
-        '4 in the model but not in the checkpoint: '
+        '4 missing: '
         'backbone.1.{weight, bias, running_mean, running_var} (4)',
-        '2 in the checkpoint but not in the model: neck.conv.{weight, bias} (2)',
-        '1 of another shape: head.weight: (7, 3) in the checkpoint, (5, 3) in the model']
+        '2 unexpected: neck.conv.{weight, bias} (2)',
+        '1 of another shape: head.weight: (7, 3) in the file, (5, 3) here']
 
 
 def test_counters_of_batches_do_not_matter_and_long_lists_are_cut() -> None:
     assert mismatch({'bn.num_batches_tracked': torch.zeros(1)}, {}) == ''
     report = mismatch({f'a{i}.b.c.w': torch.zeros(1) for i in range(50)}, {})
-    assert report.splitlines()[0].startswith('50 in the model')
+    assert report.splitlines()[0].startswith('50 missing')
     assert report.splitlines()[-1] == '  ... and 30 more lines'
 
 
