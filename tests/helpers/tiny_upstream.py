@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import MODELS, DefaultScope
-from mmengine.structures import InstanceData, PixelData
+from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
 from helpers.tiny_detr import LEAST_DINO
@@ -201,33 +201,21 @@ def image(height: int, width: int, seed: int) -> Tensor:
 
 
 def sample(model: nn.Module, height: int, width: int, seed: int) -> Any:
-    """What a data loader says of a picture, with two objects or a label map."""
-    generator = torch.Generator().manual_seed(seed)
+    """What a data loader says of a picture; two objects for a detector."""
     info = dict(img_shape=(height, width), ori_shape=(height, width), scale_factor=(1.0, 1.0),
                 img_id=seed)
-    if type(model).__name__ in ('CenterNet', 'CornerNet'):
-        info['border'] = np.array([0, height, 0, width])
-    labels = torch.randint(0, 3, (2,), generator=generator)
     if hasattr(model, 'decode_head'):
         from mmseg.structures import SegDataSample
-        found = SegDataSample(metainfo=info)
-        found.gt_sem_seg = PixelData(data=torch.randint(0, 3, (1, height, width),
-                                                        generator=generator))
-        return found
+        return SegDataSample(metainfo=info)
     from mmdet.structures import DetDataSample
-    from mmdet.structures.mask import BitmapMasks
-    found = DetDataSample(metainfo=info)
+    if type(model).__name__ in ('CenterNet', 'CornerNet'):
+        info['border'] = np.array([0, height, 0, width])
     boxes = torch.tensor([[0.1, 0.1, 0.5, 0.6], [0.4, 0.3, 0.9, 1.0]]) * torch.tensor(
         [width, height, width, height])
-    found.gt_instances = InstanceData(bboxes=boxes, labels=labels)
+    found = DetDataSample(metainfo=info, gt_instances=InstanceData(
+        bboxes=boxes, labels=torch.tensor([1, 2])))
     if type(model).__name__ == 'FastRCNN':
         found.proposals = InstanceData(bboxes=boxes, scores=torch.ones(2))
-    if type(model).__name__ == 'RTMDet':  # reads masks as polygons alone
-        return found
-    masks = torch.zeros(2, height, width, dtype=torch.uint8)
-    for mask, (x1, y1, x2, y2) in zip(masks, boxes.long().tolist(), strict=True):
-        mask[y1:y2, x1:x2] = 1
-    found.gt_instances.masks = BitmapMasks(masks.numpy(), height, width)
     return found
 
 
