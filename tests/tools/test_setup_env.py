@@ -15,10 +15,8 @@ pytestmark = [pytest.mark.slow,
               pytest.mark.skipif(shutil.which('bash') is None, reason='needs bash')]
 
 FAKES = Path(__file__).parent / 'fakes'
-# The steps without and with test tools; of uv, whose files have been compared with their hashes,
-# without the last.
-MAIN = ['onedl', 'torch', 'editable', 'check']
-TESTS = ['onedl', 'torch', 'tests', 'editable', 'check']
+# The steps without and with test tools.
+MAIN, TESTS = ['onedl', 'torch', 'editable'], ['onedl', 'torch', 'tests', 'editable']
 
 
 @pytest.fixture
@@ -67,7 +65,7 @@ def test_installs_in_order_and_once_and_keeps_test_tools_in_step(checkout):
     assert result.returncode == 0, result.stderr
     assert done == MAIN and 'is ready' in result.stdout
     said = (checkout.parent / 'notes').read_text().splitlines()
-    assert ['--no-deps' in line for line in said] == [True, False, True, False]
+    assert ['--no-deps' in line for line in said] == [True, False, True]
     result, done = run(checkout)
     assert result.returncode == 0 and done == []
     assert result.stdout.strip().endswith('.venv is up to date')
@@ -99,13 +97,13 @@ def seen_by_uv(checkout):
 def test_uv_is_used_where_there_is_one(checkout):
     env = with_uv(checkout)
     result, done = run(checkout, '--tests', **env)
-    assert result.returncode == 0 and done == TESTS[:-1], result.stderr
+    assert result.returncode == 0 and done == TESTS, result.stderr
     assert 'uv' in seen_by_uv(checkout)
     change_a_lock(checkout)
     result, done = run(checkout, **env, BREAK='onedl.txt')
     assert 'installing OpenMMLab (the onedl set) failed: ERROR: no disk' in result.stderr
     assert '--reinstall' not in (checkout.parent / 'notes').read_text()
-    assert run(checkout, **env)[1] == TESTS[:-1]  # and what was killed half way is installed anew
+    assert run(checkout, **env)[1] == TESTS  # and what was killed half way is installed anew
     assert (checkout.parent / 'notes').read_text().count('--reinstall') == 4
 
 
@@ -117,7 +115,7 @@ def test_pip_fetches_uv_or_does_without(checkout, there):
         pytest.skip('uv lies beside bash')
     result, done = run(checkout, MMPOSENC_INSTALLER='', PATH=path,
                        **({} if there else {'BREAK': 'uv.txt'}))
-    wanted = ['uv', *MAIN[:-1 if there else None]]
+    wanted = ['uv', *MAIN]
     assert result.returncode == 0 and done == wanted, result.stderr
     assert (seen_by_uv(checkout) is not None) == there == ('going on with pip' not in result.stdout)
 

@@ -19,6 +19,5 @@ case "$*" in
                     echo 'ERROR: No matching distribution found for torch'; exit 1
                 fi
                 case "$*" in *"${BREAK:-nothing}"*) echo 'ERROR: no disk'; exit 1 ;; esac ;;
-    '-c import mmposenc'*) echo check >> "$NOTES" ;;
     *) exec "$REAL" "$@" ;;
 esac
