@@ -1,56 +1,83 @@
 """Arguments of the libraries' classes in the drop-ins: meaning, what is refused, whose they are."""
+import math
+
 import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 
 # isort: split
 import pytest
 import torch
 from helpers.tiny_backbones import flat, randomize
-from helpers.upstream_configs import drop_in, upstream
+from helpers.upstream_configs import SMALL, build, drop_in, theirs
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
 
+from mmposenc.encodings import IRPE, PEG
+from mmposenc.encodings.base import RelativeEncoding, TokenEncoding
 from mmposenc.engine.config.models import load_weights
 from mmposenc.engine.variants.parsed import parse
 from mmposenc.engine.variants.rows import own_encodings
 
-DENSE = dict(embed_dims=12, depths=(2, 2, 1), num_heads=(2, 3, 3), window_size=4, strides=(4, 2, 2),
-             out_indices=(0, 2))
-ARCH = dict(embed_dims=12, depths=[2, 2, 1], num_heads=[2, 3, 3])
-CASES = {
-    ('mmdet', 'SwinTransformer'): DENSE, ('mmseg', 'SwinTransformer'): DENSE,
-    ('mmpretrain', 'SwinTransformer'): dict(arch=ARCH, img_size=64, window_size=4,
-                                            out_indices=(0, 2)),
-    ('mmpretrain', 'SwinTransformerV2'): dict(arch=dict(ARCH, extra_norm_every_n_blocks=0),
-                                              img_size=64, window_size=[4, 4, 4],
-                                              pretrained_window_sizes=[2, 2, 2],
-                                              out_indices=(0, 2))}
+SWINS = [case for case in SMALL if 'Swin' in case[1]]
 
 
-def build(library, name, **options):
-    with DefaultScope.overwrite_default_scope(library):
-        return drop_in(name)(**CASES[library, name], **options)
+def kinds(model, contract):
+    return {type(module) for module in model.modules() if isinstance(module, contract)}
+
+
+@pytest.mark.parametrize('library, name', SMALL)
+def test_a_configs_encodings_replace_the_librarys_and_the_other_slot_stays(library, name):
+    plain = build(library, name)
+    assert kinds(plain, (TokenEncoding, RelativeEncoding))
+    other = build(library, name, pos_encoding=dict(type='mmposenc.PEG'),
+                  rel_pos_encoding=dict(type='mmposenc.IRPE'))
+    assert kinds(other, TokenEncoding) == {PEG} and kinds(other, RelativeEncoding) == {IRPE}
+    for slot, replaced, stays in (('pos_encoding', TokenEncoding, RelativeEncoding),
+                                  ('rel_pos_encoding', RelativeEncoding, TokenEncoding)):
+        without = build(library, name, **{slot: None})
+        assert not kinds(without, replaced) and kinds(without, stays) == kinds(plain, stays)
+
+
+def kept(*layers):
+    """The share of images that all of these layers keep in training."""
+    return math.prod(1 - getattr(layer, 'drop_prob', 0) for layer in layers)
+
+
+@pytest.mark.parametrize('library, name', [
+    case for case in SMALL if case not in SWINS and not case[1].startswith(('Pyramid', 'Mix'))])
+def test_branches_are_dropped_as_often_as_there(library, name):
+    ours, upstream = (make(library, name, drop_path_rate=0.5) for make in (build, theirs))
+    blocks = getattr(ours, 'blocks', None) or [
+        block for stage in ours.stages for block in stage.blocks]
+    layers = getattr(upstream, 'stages', None) or upstream.layers
+    if not hasattr(layers[0], 'attn'):
+        layers = [layer for stage in layers for layer in stage]
+    for block, layer in zip(blocks, layers, strict=True):
+        both = getattr(layer, 'drop_path', None)
+        inner = getattr(layer.attn, 'out_drop', getattr(layer.attn, 'dropout_layer', None))
+        mlp = getattr(getattr(layer, 'ffn', None), 'dropout_layer', None)
+        assert kept(block.drop_path) == pytest.approx(kept(both, inner))
+        assert kept(block.mlp_drop_path) == pytest.approx(kept(both, mlp))
 
 
 @pytest.mark.parametrize('frozen', [-1, 0, 1, 2])
-@pytest.mark.parametrize('library, name', CASES)
+@pytest.mark.parametrize('library, name', SWINS)
 def test_as_much_is_frozen_as_there(library, name, frozen):
-    theirs = upstream(library, name)(**CASES[library, name], frozen_stages=frozen)
-    ours = build(library, name, frozen_stages=frozen)
     numbers = []
-    for model in (theirs, ours):
+    for make in (theirs, build):
+        model = make(library, name, frozen_stages=frozen)
         model.train()
         numbers.append(sorted(each.numel() for each in model.parameters() if each.requires_grad))
     assert numbers[0] == numbers[1]
 
 
 @pytest.mark.parametrize('prefix', ['backbone.', ''])
-@pytest.mark.parametrize('library, name', CASES)
+@pytest.mark.parametrize('library, name', SWINS)
 def test_a_file_of_theirs_loads_as_init_cfg(library, name, prefix, tmp_path):
-    theirs = randomize(upstream(library, name)(**CASES[library, name]))
-    theirs.eval()
+    upstream = randomize(theirs(library, name))
+    upstream.eval()
     file = str(tmp_path / 'theirs.pth')
     torch.save({'state_dict': {f'{prefix}{key}': value for key, value in
-                               theirs.state_dict().items()}}, file)
+                               upstream.state_dict().items()}}, file)
     cfg = dict(type='Pretrained', checkpoint=file, **({'prefix': prefix} if prefix else {}))
     models = [build(library, name, init_cfg=cfg)]
     models[0].init_weights()
@@ -59,7 +86,7 @@ def test_a_file_of_theirs_loads_as_init_cfg(library, name, prefix, tmp_path):
         load_weights(torch.nn.ModuleDict({'backbone': models[1]}), file)
     x = torch.randn(1, 3, 64, 64)
     for model in models:
-        for got, wanted in zip(flat(model.eval()(x)), flat(theirs(x)), strict=True):
+        for got, wanted in zip(flat(model.eval()(x)), flat(upstream(x)), strict=True):
             torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
 
 
@@ -75,47 +102,72 @@ def test_a_name_of_several_libraries_is_that_of_the_arguments_then_of_the_scope(
                           mmengine=[0, 1, 0])
 
 
-@pytest.mark.parametrize('name, own', [('SwinTransformer', 'RelativePositionBias'),
-                                       ('SwinTransformerV2', 'LogSpacedCPB')])
-def test_compare_knows_the_encoding_of_its_own(name, own):
+@pytest.mark.parametrize('name, encoding', [('SwinTransformer', 'RelativePositionBias'),
+                                            ('SwinTransformerV2', 'LogSpacedCPB')])
+def test_compare_knows_the_encoding_of_its_own(name, encoding):
     cfg = Config(dict(default_scope='mmpretrain', model=dict(backbone=dict(
-        type=f'mmposenc.{name}', **CASES['mmpretrain', name]))))
+        type=f'mmposenc.{name}', **SMALL['mmpretrain', name]))))
     assert [each['type'] for each in own_encodings(parse(cfg)).relative] == [
-        f'mmposenc.{own}']
+        f'mmposenc.{encoding}']
 
 
 def test_arguments_of_this_project_stand_beside_theirs():
     model = build('mmdet', 'SwinTransformer', mask_padding=True, img_size=48,
                   rel_pos_encoding=dict(type='mmposenc.IRPE'), mask_window_padding=True)
     assert model.mask_padding and model.stages[0].blocks[1].attn.mask_window_padding
-    assert any(type(each).__name__ == 'IRPE' for each in model.modules())
+    assert kinds(model, RelativeEncoding) == {IRPE}
 
 
-@pytest.mark.parametrize('library, name, options, error, message', [
-    ('mmdet', 'SwinTransformer', dict(qk_scale=3.0), ValueError, 'qk_scale=3.0 must be None'),
-    ('mmdet', 'SwinTransformer', dict(norm_cfg=dict(type='BN')), ValueError,
+_SWIN, _PVT, _VIT = 'SwinTransformer', 'PyramidVisionTransformer', 'VisionTransformer'
+
+
+@pytest.mark.parametrize('library, name, options, message', [
+    ('mmdet', _SWIN, dict(qk_scale=3.0), 'qk_scale=3.0 must be None'),
+    ('mmdet', _SWIN, dict(norm_cfg=dict(type='BN')),
      "norm_cfg={'type': 'BN'} must be dict(type='LN')"),
-    ('mmdet', 'SwinTransformer', dict(act_cfg=dict(type='ReLU')), ValueError,
+    ('mmdet', _SWIN, dict(act_cfg=dict(type='ReLU')),
      "act_cfg={'type': 'ReLU'} must be {'type': 'GELU'}"),
-    ('mmdet', 'SwinTransformer', dict(pretrained='a.pth', init_cfg=dict(type='Pretrained')),
-     ValueError, "pretrained='a.pth' is another name of init_cfg"),
-    ('mmdet', 'SwinTransformer', dict(qk_scales=3.0), TypeError, "did you mean 'qk_scale'?"),
-    ('mmdet', 'SwinTransformer', dict(norm_eval=True, qk_scale=None), TypeError,
+    ('mmdet', _SWIN, dict(pretrained='a.pth', init_cfg=dict(type='Pretrained')),
+     "pretrained='a.pth' is another name of init_cfg"),
+    ('mmdet', _SWIN, dict(qk_scales=3.0), "did you mean 'qk_scale'?"),
+    ('mmdet', _SWIN, dict(norm_eval=True, qk_scale=None),
      "mmdet's takes no norm_eval; mmseg's takes no norm_eval; mmpretrain's takes no depths"),
-    ('mmpretrain', 'SwinTransformer', dict(drop_rate=0.1), ValueError, 'drop_rate=0.1 must be 0'),
-    ('mmpretrain', 'SwinTransformer', dict(stage_cfgs=dict(downsample_cfg=dict(stride=3))),
-     ValueError, 'must be dict(block_cfgs=dict(window_size=...)), or empty'),
-    ('mmpretrain', 'SwinTransformerV2', dict(patch_norm=True), TypeError, 'patch_norm'),
-])
-def test_what_is_refused_names_itself(library, name, options, error, message):
-    with pytest.raises(error) as raised:
+    ('mmdet', _SWIN, dict(strides=(4, 2, 2, 1), depths=(2, 2, 2, 2)),
+     'strides=(4, 2, 2, 1) must be (4, 2, 2, 2)'),
+    ('mmpretrain', _SWIN, dict(drop_rate=0.1), 'drop_rate=0.1 must be 0'),
+    ('mmpretrain', _SWIN, dict(stage_cfgs=dict(downsample_cfg=dict(stride=3))),
+     'must be dict(block_cfgs=dict(window_size=...)), or empty'),
+    ('mmpretrain', 'SwinTransformerV2', dict(patch_norm=True), 'patch_norm'),
+    ('mmpretrain', 'SwinTransformerV2', dict(arch='huge'), "arch='huge' must be one of ['t'"),
+    ('mmdet', _PVT, dict(num_stages=3), 'num_stages=3 must be the length of num_layers'),
+    ('mmdet', _PVT, dict(strides=[4, 2, 2, 1]), 'strides=[4, 2, 2, 1] must be patch_sizes='),
+    ('mmdet', _PVT, dict(paddings=[1, 0, 0, 0]), 'paddings are (1, 0, 0, 0)'),
+    ('mmdet', _PVT, dict(act_cfg=dict(type='ReLU')), "act_cfg={'type': 'ReLU'} must be"),
+    ('mmdet', f'{_PVT}V2', dict(norm_cfg=dict(type='BN')), "norm_cfg={'type': 'BN'} must be"),
+    ('mmdet', f'{_PVT}V2', dict(strides=[2, 2, 2, 2]), 'strides=[2, 2, 2, 2] must be'),
+    ('mmseg', 'MixVisionTransformer', dict(patch_sizes=[4, 2, 2, 2]),
+     'patch_sizes=(4, 2, 2, 2) with'),
+    ('mmseg', 'MixVisionTransformer', dict(arch='mit-b0'), "mmseg's takes no arch"),
+    ('mmseg', 'PCPVT', dict(strides=[2, 2]), 'strides=[2, 2] must be patch_sizes=[4, 2'),
+    ('mmseg', 'PCPVT', dict(drop_rate=0.1), 'drop_rate=0.1 must be 0'),
+    ('mmpretrain', 'PCPVT', dict(arch='huge'), "arch='huge' must be one of ['s', 'small'"),
+    ('mmpretrain', 'SVT', dict(arch=dict(SMALL['mmpretrain', 'SVT']['arch'], strides=[2, 2])),
+     'with strides equal to patch_sizes'),
+    ('mmpretrain', 'SVT', dict(norm_after_stage=[True]), 'stage_norm=[True] must have 2 values'),
+    ('mmseg', _VIT, dict(patch_pad='same'), "patch_pad='same' must be 0"),
+    ('mmseg', _VIT, dict(frozen_exclude=['ln_pre']), "['all'], or some of ['pos_embed'"),
+    ('mmseg', _VIT, dict(act_cfg=dict(type='SiLU')), "act_cfg={'type': 'SiLU'} must have only"),
+    ('mmseg', _VIT, dict(norm_cfg=dict(type='BN')), "norm_cfg={'type': 'BN'} must be"),
+    ('mmseg', _VIT, dict(with_cls_token=False, output_cls_token=True), 'with_cls_token=False'),
+    ('mmseg', 'BEiT', dict(patch_norm=True), 'patch_norm=True must be False'),
+    ('mmpretrain', _VIT, dict(arch='tiny'), "arch='tiny' must be one of ['"),
+    ('mmpretrain', _VIT, dict(layer_cfgs=[{}, {}]), 'layer_cfgs=[{}, {}] must be a dict of all'),
+    ('mmpretrain', _VIT, dict(layer_cfgs=dict(ffn_type='moe')), "ffn_type='moe'"),
+    ('mmpretrain', _VIT, dict(out_type='mean'), "out_type='mean' must be 'raw'"),
+    ('mmpretrain', _VIT, dict(interpolate_mode='nearest'), "must be 'bicubic' or 'bilinear'"),
+    ('mmpretrain', 'ViTEVA02', dict(proj_drop_rate=0.1), 'proj_drop_rate=0.1 must be 0'),
+    ('mmpretrain', 'ViTSAM', dict(out_type='cls_token'), "out_type='cls_token' must be 'raw'")])
+def test_what_is_refused_names_itself(library, name, options, message):
+    with pytest.raises((ValueError, TypeError)) as raised:
         build(library, name, **options)
     assert message in str(raised.value)
-
-
-def test_other_strides_and_archs_are_refused():
-    swin, v2 = drop_in('SwinTransformer'), drop_in('SwinTransformerV2')
-    with pytest.raises(ValueError, match=r'strides=\(4, 2, 2, 1\) must be \(4, 2, 2, 2\)'):
-        swin(strides=(4, 2, 2, 1))
-    with pytest.raises(ValueError, match="arch='huge' must be one of .*'large'"):
-        v2(arch='huge')
