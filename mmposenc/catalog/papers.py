@@ -33,8 +33,8 @@ class Row:
     @property
     def counted(self) -> dict[str, int]:
         """``params``, ``macs`` and ``macs_with_means`` of its model, where they were counted."""
-        found: dict[str, int] = models().get(self.model or '', {}).get('counted', {})
-        return found
+        counted: dict[str, int] = models().get(self.model or '', {}).get('counted', {})
+        return counted
 
 
 @dataclass(frozen=True)
@@ -71,16 +71,16 @@ def folder() -> Path:
 @cache
 def tables() -> dict[str, Table]:
     """Every table, by its id."""
-    found = {}
+    by_id = {}
     for path in sorted(folder().glob('papers/*.yaml')):
         paper = yaml.safe_load(path.read_text())
         for name, each in paper['tables'].items():
             rows = [_row(each['columns'], *row) for row in each['rows']]
-            found[f'{path.stem}/{name}'] = Table(
+            by_id[f'{path.stem}/{name}'] = Table(
                 f'{path.stem}/{name}', each['title'], paper['venue'],
                 each.get('url') or paper.get('url', ''), each['columns'], rows,
                 each.get('notes', ''), each.get('decisions', {}))
-    return found
+    return by_id
 
 
 def _row(columns: list[str], name: object, model: str | dict[str, str], *numbers: Number) -> Row:
@@ -108,25 +108,26 @@ def row(name: str) -> Row:
     Raises:
         ValueError: there is no such row, or it is of a model that is not here.
     """
-    place, _, number = name.rpartition('/')
-    rows = table(place).rows
+    table_id, _, number = name.rpartition('/')
+    rows = table(table_id).rows
     if not number.isdigit() or not 0 < int(number) <= len(rows):
-        raise ValueError(f'row {number!r} of {place} must be a number from 1 to {len(rows)}')
-    found = rows[int(number) - 1]
-    if found.model is None:
-        raise ValueError(f'row {number} of {place}, {found.name!r}, is not here: {found.not_here}')
-    return found
+        raise ValueError(f'row {number!r} of {table_id} must be a number from 1 to {len(rows)}')
+    chosen = rows[int(number) - 1]
+    if chosen.model is None:
+        raise ValueError(f'row {number} of {table_id}, {chosen.name!r}, is not here: '
+                         f'{chosen.not_here}')
+    return chosen
 
 
 @cache
 def models() -> dict[str, dict[str, Any]]:
     """By name: ``folder``; for models that stand in no file ``base`` and ``changes``; ``counted``
     where parameters and multiply-accumulates were."""
-    found = {}
-    for place, entries in yaml.safe_load((folder() / 'models.yaml').read_text()).items():
+    by_name = {}
+    for config_folder, entries in yaml.safe_load((folder() / 'models.yaml').read_text()).items():
         for name, entry in entries.items():
-            found[name] = {'folder': place, **entry}
-    return found
+            by_name[name] = {'folder': config_folder, **entry}
+    return by_name
 
 
 def changed_names() -> list[str]:
@@ -143,26 +144,26 @@ def config_of(name: str) -> Path:
     entry = models().get(name, {})
     if 'base' in entry:
         return _written(name)
-    found = next(iter(folder().glob(f'*/*/{name}.py')), None)
-    if found is None:
+    path = next(iter(folder().glob(f'*/*/{name}.py')), None)
+    if path is None:
         raise ValueError(f'no model {name!r} in configs/models.yaml, nor a config of that name')
-    return found
+    return path
 
 
 def find_changed(path: str) -> Path | None:
     """The config of a path in configs/ where there is no file: an entry of configs/models.yaml."""
-    given = Path(path)
-    entry = models().get(given.stem, {})
-    if 'base' not in entry or not path.endswith(f'{entry["folder"]}/{given.name}'):
+    file = Path(path)
+    entry = models().get(file.stem, {})
+    if 'base' not in entry or not path.endswith(f'{entry["folder"]}/{file.name}'):
         return None
-    return config_of(given.stem)
+    return config_of(file.stem)
 
 
 @cache
 def _written(name: str) -> Path:
-    place = Path(tempfile.mkdtemp(prefix='mmposenc-'))
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
-    path = place / f'{name}.py'
+    folder_of_process = Path(tempfile.mkdtemp(prefix='mmposenc-'))
+    atexit.register(shutil.rmtree, folder_of_process, ignore_errors=True)
+    path = folder_of_process / f'{name}.py'
     path.write_text(text_of(name))
     return path
 
@@ -172,16 +173,16 @@ def text_of(name: str) -> str:
     from mmengine.config import Config
     entry = models()[name]
     base = folder() / f'{entry["base"]}.py'
-    had = Config.fromfile(str(base))
+    before = Config.fromfile(str(base))
     changes: dict[str, Any] = {}
     for key, value in entry.get('changes', {}).items():
         *parents, last = key.split('.')
-        node, there = changes, had
+        node, node_before = changes, before
         for part in parents:
             node = node.setdefault(part, {})
-            there = there.get(part, {})
+            node_before = node_before.get(part, {})
         # mmengine merges a dict into what was there; here it replaces it.
-        replaces = isinstance(value, dict) and last in there
+        replaces = isinstance(value, dict) and last in node_before
         node[last] = {'_delete_': True, **value} if replaces else value
     lines = [f'{key} = {value!r}' for key, value in changes.items()]
     return '\n'.join([f'_base_ = {str(base)!r}', *lines, ''])

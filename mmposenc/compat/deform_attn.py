@@ -16,11 +16,11 @@ def host_shapes(spatial_shapes: Tensor) -> list[tuple[int, int]]:
     Args:
         spatial_shapes: (levels, 2), not written to later.
     """
-    noted: list[tuple[int, int]] | None = getattr(spatial_shapes, 'host_shapes', None)
-    if noted is None:
-        noted = [(height, width) for height, width in spatial_shapes.tolist()]
-        note_host_shapes(spatial_shapes, noted)
-    return noted
+    shapes: list[tuple[int, int]] | None = getattr(spatial_shapes, 'host_shapes', None)
+    if shapes is None:
+        shapes = [(height, width) for height, width in spatial_shapes.tolist()]
+        note_host_shapes(spatial_shapes, shapes)
+    return shapes
 
 
 def note_host_shapes(spatial_shapes: Tensor, shapes: list[tuple[int, int]]) -> Tensor:
@@ -32,7 +32,7 @@ def note_host_shapes(spatial_shapes: Tensor, shapes: list[tuple[int, int]]) -> T
 def ms_deform_attn_forward(value: Tensor, spatial_shapes: Tensor, level_start_index: Tensor,
                            sampling_locations: Tensor, attention_weights: Tensor,
                            im2col_step: int) -> Tensor:
-    """mmcv's form in PyTorch, told the sizes of the levels as numbers.
+    """mmcv's form in PyTorch, with the sizes of the levels as numbers.
 
     Args:
         value: (B, keys, heads, head_dims).

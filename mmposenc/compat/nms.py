@@ -46,13 +46,13 @@ def keep_greedily(overlap: np.ndarray) -> np.ndarray:
     """
     rows = np.packbits(overlap, axis=1, bitorder='little')
     width, data = rows.shape[1], rows.tobytes()
-    kept, dropped = [], 0
+    staying, dropped = [], 0
     for i in range(len(rows)):
         stays = not dropped >> i & 1
-        kept.append(stays)
+        staying.append(stays)
         if stays:
             dropped |= int.from_bytes(data[i * width:(i + 1) * width], 'little')
-    return np.array(kept, dtype=bool)
+    return np.array(staying, dtype=bool)
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
@@ -81,8 +81,8 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Ten
     if boxes.numel() == 0:
         return torch.empty(0, dtype=torch.long, device=boxes.device)
     if offset == 0 and has_kernel('nms', boxes):
-        kept: Tensor = torch.ops.torchvision.nms(boxes.float(), scores.float(), iou_threshold)
-        return kept
+        indices: Tensor = torch.ops.torchvision.nms(boxes.float(), scores.float(), iou_threshold)
+        return indices
     dtype = compute_dtype(boxes)
     scores = scores.detach().to('cpu', torch.promote_types(scores.dtype, torch.float32))
     check_scores(scores)

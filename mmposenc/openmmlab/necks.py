@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +9,7 @@ from mmengine.model import BaseModule
 from torch import Tensor, nn
 
 from ..backbones.layers import LayerNorm2d
+from ..config_types import ConfigType
 
 #: Sizes of the levels relative to the map.
 SCALES = (4.0, 2.0, 1.0, 0.5)
@@ -40,7 +40,7 @@ class SimpleFeaturePyramid(BaseModule):
 
     def __init__(self, in_channels: int, out_channels: int = 256, *,
                  scales: Sequence[float] = SCALES, num_outs: int = 5, norm_eps: float = 1e-6,
-                 init_cfg: dict[str, Any] | None = None) -> None:
+                 init_cfg: ConfigType | None = None) -> None:
         super().__init__(init_cfg=init_cfg)
         scales = tuple(scales)
         if not scales or not set(scales) <= set(SCALES) or list(scales) != sorted(
@@ -129,7 +129,7 @@ class ConcatPyramid(BaseModule):
     def __init__(self, in_channels: Sequence[int], out_channels: int | None = None, *,
                  scales: Sequence[float] = (1.0,), num_outs: int | None = None,
                  norm: str | None = 'layer', norm_eps: float = 1e-6,
-                 init_cfg: dict[str, Any] | None = None) -> None:
+                 init_cfg: ConfigType | None = None) -> None:
         super().__init__(init_cfg=init_cfg)
         if isinstance(in_channels, int) or not in_channels:
             raise ValueError(f'in_channels={in_channels} must list the channels of each map')

@@ -6,12 +6,13 @@ from typing import Any
 
 from mmengine.logging import print_log
 from mmengine.model import BaseModule
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..backbones.archs import replaced_encodings
 from ..checkpoint.encoding_names import SLOTS
 from ..checkpoint.files import read_checkpoint
 from ..checkpoint.rules import shown
+from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig
 from ..encodings.build import listed
 from ..encodings.placement import EncodingConfigs, Positions
@@ -50,8 +51,8 @@ class TimmBackbone(BaseModule):
                  pos_encoding: EncodingConfigs | str = 'own', positions: Positions = None,
                  rel_pos_encoding: RelativeConfig | str | None = 'own',
                  rel_pos_sharing: str = 'layer',
-                 options: dict[str, Any] | None = None,
-                 init_cfg: dict[str, Any] | None = None) -> None:
+                 options: ConfigType | None = None,
+                 init_cfg: ConfigType | None = None) -> None:
         super().__init__(init_cfg)
         self.name, self.options = name, dict(options or {}, img_size=img_size)
         self.model = self._create()
@@ -79,7 +80,7 @@ class TimmBackbone(BaseModule):
         self.patch_size = int(self.model.feature_info[-1]['reduction'])  # of the coarsest map
         self.strides: tuple[int, ...] = ()
 
-    def _create(self) -> Any:
+    def _create(self) -> nn.Module:
         if not timm.is_model(self.name):
             near = suggest(self.name.partition('.')[0], timm.list_models())
             raise ValueError(f'timm has no model {self.name!r}{near}')
@@ -105,11 +106,11 @@ class TimmBackbone(BaseModule):
         plain = self._create()  # the file has the model's original encodings
         try:
             resize = sys.modules[type(plain).__module__].checkpoint_filter_fn
-            found = plain.load_state_dict(resize(state, plain), strict=False)
+            mismatch = plain.load_state_dict(resize(state, plain), strict=False)
         except (KeyError, RuntimeError) as error:
             raise ValueError(f'{file} does not fit timm:{self.name}: {error}') from error
-        others = [key for key in found.unexpected_keys if not key.startswith('head')]
-        for what, keys in (('missing', found.missing_keys), ('unexpected', others)):
+        others = [key for key in mismatch.unexpected_keys if not key.startswith('head')]
+        for what, keys in (('missing', mismatch.missing_keys), ('unexpected', others)):
             if keys:
                 raise ValueError(f'{file} does not fit timm:{self.name}: {what}: {shown(keys)}')
         dropped = self.model.load_state_dict(plain.state_dict(), strict=False).unexpected_keys
@@ -122,7 +123,7 @@ class TimmBackbone(BaseModule):
         """timm's pooled features (B, C), in a tuple, for images (B, 3, H, W)."""
         return (self.model(x),)
 
-    def blocks(self) -> list[tuple[str, Any]]:
+    def blocks(self) -> list[tuple[str, nn.Module]]:
         """Names and modules of timm's blocks, in the order in which they run."""
         return [(name, self.get_submodule(name)) for name in self.block_names]
 
@@ -135,13 +136,13 @@ class TimmBackbone(BaseModule):
         return tokens_to_map(cells.contiguous(), grid), prefix
 
 
-def _without_own(encodings: Any, name: str) -> tuple[bool, Any]:
+def _without_own(encodings: EncodingConfigs | RelativeConfig | str, name: str) -> tuple[bool, Any]:
     """Whether timm's own encoding is among these, as 'own' or by its name here, and the others."""
     others = [each for each in listed(encodings) if each != 'own' and not _is(each, name)]
     return len(others) < len(listed(encodings)), others[0] if len(others) == 1 else others or None
 
 
-def _is(cfg: Any, name: str) -> bool:
+def _is(cfg: object, name: str) -> bool:
     """Whether a config is of an encoding; options of resizing are ignored, since timm resizes."""
     return (isinstance(cfg, dict) and cfg['type'] in (name, f'mmposenc.{name}')
             and not set(cfg) - {'type', 'resize'})

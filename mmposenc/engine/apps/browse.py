@@ -3,14 +3,15 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
+from mmengine.model import BaseDataPreprocessor
 from mmengine.registry import MODELS, VISUALIZERS, init_default_scope
 from mmengine.runner import set_random_seed
+from mmengine.structures import BaseDataElement
 
 from ..config.checks import check_files, check_pictures, check_sections
 from ..config.models import preprocessor_config
@@ -82,7 +83,7 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
     return written
 
 
-def denormalized(image: torch.Tensor, preprocessor: Any) -> np.ndarray:
+def denormalized(image: torch.Tensor, preprocessor: BaseDataPreprocessor) -> np.ndarray:
     """(C, H, W) as the network gets it -> RGB bytes (H, W, 3): one channel as grey, of more than
     three the first three."""
     image = image.detach().cpu().float()
@@ -93,7 +94,7 @@ def denormalized(image: torch.Tensor, preprocessor: Any) -> np.ndarray:
     return np.ascontiguousarray(pixels[..., ::-1]) if to_rgb else pixels
 
 
-def _plain_boxes_and_masks(sample: Any, hw_shape: tuple[int, int]) -> None:
+def _plain_boxes_and_masks(sample: BaseDataElement, hw_shape: tuple[int, int]) -> None:
     """mmdet's visualizer takes tensors and boolean arrays of the image's size, not its own boxes
     and masks, which end where the padding starts."""
     from mmdet.models.utils import mask2ndarray

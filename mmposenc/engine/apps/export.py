@@ -6,7 +6,7 @@ import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,8 +21,8 @@ from ..config.checks import check_checkpoint, check_folder
 from ..config.models import build_model, image_channels, load_weights, preprocessor_config
 from ..config.nodes import bare_type, custom_hook, pipelines, type_name
 from ..config.testing import scope_of
-from .export_check import Check, Run, check, pictures_of
-from .raw_outputs import Detections, RawOutputs
+from .export_check import Check, Notes, Run, check, pictures_of
+from .raw_outputs import Detections, Normalisation, RawOutputs
 
 #: Parts that cannot be exported, by class name, and why.
 REFUSED = {
@@ -46,7 +46,7 @@ class Exported(NamedTuple):
     """
 
     path: Path
-    notes: dict[str, Any]
+    notes: Notes
     check: Check
 
 
@@ -170,18 +170,19 @@ def _check_example(raw: RawOutputs, size: tuple[int, int], channels: int) -> Non
     """Raises ValueError for an example with maps of one cell, which larger images have not: the
     graph would hold only for one cell."""
     def single(size: tuple[int, int]) -> int:
-        found = [0]
+        count = 0
 
-        def look(module: torch.nn.Module, args: Any, out: Any) -> None:
+        def look(module: nn.Module, args: object, out: object) -> None:
+            nonlocal count
             for each in out if isinstance(out, (tuple, list)) else (out,):
-                found[0] += isinstance(each, Tensor) and each.dim() == 4 and 1 in each.shape[2:]
+                count += isinstance(each, Tensor) and each.dim() == 4 and 1 in each.shape[2:]
         hooks = [module.register_forward_hook(look) for module in raw.model.modules()]
         try:
             raw.names(torch.ones(1, channels, *size))
         finally:
             for hook in hooks:
                 hook.remove()
-        return found[0]
+        return count
 
     count, most = single(size), 4 * max(size)
     if not count or count == (always := single((most, most))):  # means over a map
@@ -193,26 +194,26 @@ def _check_example(raw: RawOutputs, size: tuple[int, int], channels: int) -> Non
 
 
 def _normalisation(cfg: Config, inside: bool
-                   ) -> tuple[tuple[list[float], list[float]] | None, dict[str, Any]]:
+                   ) -> tuple[Normalisation, Notes]:
     """(mean, std) to put into the file, if asked to, and what the file says about its input."""
-    own = preprocessor_config(cfg)
-    mean, std = (list(own.get(name) or ()) for name in ('mean', 'std'))
+    preprocessor = preprocessor_config(cfg)
+    mean, std = (list(preprocessor.get(name) or ()) for name in ('mean', 'std'))
     if inside and not mean:
         raise ValueError('--normalise: data_preprocessor of the config has no mean and std')
     channels = ('grey' if image_channels(cfg) == 1 else
-                'RGB' if own.get('bgr_to_rgb') or own.get('to_rgb') else 'BGR')
+                'RGB' if preprocessor.get('bgr_to_rgb') or preprocessor.get('to_rgb') else 'BGR')
     notes = dict(input='pixels from 0 to 255' if inside else 'normalised', channels=channels,
                  mean=mean, std=std)
     return ((mean, std) if inside else None), notes
 
 
-def resizing(cfg: Config) -> dict[str, Any]:
+def resizing(cfg: Config) -> Notes:
     """What ``predict`` does with a picture between reading and normalising it, for whoever runs a
     file: ``resize`` with scale (width, height), keep_ratio and interpolation, or None; other steps
     by name."""
     steps = [step for step in [[], *pipelines(cfg, 'test')][-1]
              if not bare_type(step).startswith(('Load', 'Pack'))]
-    resize: dict[str, Any] | None = None
+    resize: Notes | None = None
     others: list[str] = []
     for step in steps:
         if bare_type(step) != 'Resize' or step.get('scale') is None or resize or others:
@@ -238,46 +239,46 @@ def _program(raw: RawOutputs, example: Tensor, fixed_size: bool) -> torch.export
     return program
 
 
-def _limits(program: torch.export.ExportedProgram) -> dict[str, Any]:
+def _limits(program: torch.export.ExportedProgram) -> Notes:
     """Smallest and largest height and width that the graph holds for; None: no limit."""
     images = next(node for node in program.graph.nodes
                   if node.op == 'placeholder' and node.name == 'images').meta['val']
-    found: dict[str, list[int | None]] = {}
+    sides: dict[str, list[int | None]] = {}
     for name, side in (('height', images.shape[2]), ('width', images.shape[3])):
         if isinstance(side, int):
-            found[name] = [side, side]
+            sides[name] = [side, side]
             continue
         limits = program.range_constraints[side.node.expr]
         upper = limits.upper
-        found[name] = [int(limits.lower), int(upper) if upper.is_Integer else None]
-    return found
+        sides[name] = [int(limits.lower), int(upper) if upper.is_Integer else None]
+    return sides
 
 
-def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: dict[str, Any],
+def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: Notes,
                 opset: int) -> None:
     """One file, weights inside."""
     from onnxscript import opset18 as op
 
     def suppressed(boxes, scores, iou_threshold: float, most: int):
-        found = op.NonMaxSuppression(op.Unsqueeze(boxes, [0]), op.Unsqueeze(scores, [0, 1]), most,
+        indices = op.NonMaxSuppression(op.Unsqueeze(boxes, [0]), op.Unsqueeze(scores, [0, 1]), most,
                                      iou_threshold, 0.0)
-        last = op.Slice(found, [2], [3], [1])
+        last = op.Slice(indices, [2], [3], [1])
         return op.Reshape(last, [-1])
 
-    made = torch.onnx.export(program, (), dynamo=True, verbose=False, opset_version=opset,
+    written = torch.onnx.export(program, (), dynamo=True, verbose=False, opset_version=opset,
                              custom_translation_table={
                                  torch.ops.mmposenc.suppress.default: suppressed},
                              input_names=['images'], output_names=notes['outputs'])
-    assert made is not None
-    for graph in (made.model.graph, *(each.graph for each in made.model.functions.values())):
+    assert written is not None
+    for graph in (written.model.graph, *(each.graph for each in written.model.functions.values())):
         for node in graph.all_nodes():  # as above
             node.metadata_props.clear()
             node.doc_string = None
-    made.model.metadata_props[NOTES] = json.dumps(notes)
-    made.save(path, external_data=False)
+    written.model.metadata_props[NOTES] = json.dumps(notes)
+    written.save(path, external_data=False)
 
 
-def _write_pt2(program: torch.export.ExportedProgram, path: Path, notes: dict[str, Any],
+def _write_pt2(program: torch.export.ExportedProgram, path: Path, notes: Notes,
                opset: int) -> None:
     torch.export.save(program, path, extra_files={NOTES: json.dumps(notes)})
 

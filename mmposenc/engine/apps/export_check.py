@@ -15,6 +15,8 @@ from ..config.nodes import build_data_set
 from .raw_outputs import Detections, RawOutputs
 
 Run = Callable[..., Sequence[Tensor]]
+#: What a file says about itself, as JSON.
+Notes = dict[str, Any]
 #: How many pictures are read at most.
 _PICTURES = 5
 #: How many boxes noise is made to give, and in how many steps at most.
@@ -35,7 +37,7 @@ class Check(NamedTuple):
     boxes: int | None
 
 
-def pictures_of(raw: RawOutputs, cfg: Config, notes: dict[str, Any]) -> list[Tensor]:
+def pictures_of(raw: RawOutputs, cfg: Config, notes: Notes) -> list[Tensor]:
     """The first pictures of the config's test data as the file takes them, (1, C, H, W) each; none
     where the files are not there."""
     described = (cfg.get('test_dataloader') or {}).get('dataset')
@@ -43,18 +45,18 @@ def pictures_of(raw: RawOutputs, cfg: Config, notes: dict[str, Any]) -> list[Ten
         return []
     try:
         dataset = build_data_set(described)
-        found = [dataset[i]['inputs'][None].float() for i in range(min(_PICTURES, len(dataset)))]
+        pictures = [dataset[i]['inputs'][None].float() for i in range(min(_PICTURES, len(dataset)))]
     except FileNotFoundError:
         return []
-    found = [each.flip(1) if notes['channels'] == 'RGB' else each for each in found]
+    pictures = [each.flip(1) if notes['channels'] == 'RGB' else each for each in pictures]
     if raw.normalises or not notes['mean']:
-        return found
+        return pictures
     mean, std = (torch.tensor(notes[name]).view(-1, 1, 1) for name in ('mean', 'std'))
-    return [(each - mean) / std for each in found]
+    return [(each - mean) / std for each in pictures]
 
 
 @torch.no_grad()
-def check(raw: RawOutputs, run: Run, example: Tensor, notes: dict[str, Any],
+def check(raw: RawOutputs, run: Run, example: Tensor, notes: Notes,
           pictures: Sequence[Tensor], tolerance: float) -> Check:
     """Compare a file with its model, in noise of several sizes. A file that gives boxes is compared
     in pictures, where there are any; if the model finds no box in all of these, also in noise that
@@ -77,14 +79,14 @@ def check(raw: RawOutputs, run: Run, example: Tensor, notes: dict[str, Any],
         return _compared(raw, run, (_noise(raw, shape) for shape in shapes), tolerance)
     shapes = shapes[::2]
     pictures = pictures or [_noise(raw, each) for each in shapes]
-    found = _compared(raw, run, (
+    first = _compared(raw, run, (
         F.interpolate(pictures[number % len(pictures)], each, mode='bilinear')
         for number, each in enumerate(sizes)), tolerance)
-    if found.boxes:
-        return found
+    if first.boxes:
+        return first
     more = _compared(raw, run, (_with_boxes(raw, _noise(raw, each)) for each in shapes[:2]),
                      tolerance)
-    return Check(max(found.difference, more.difference), found.sizes + more.sizes, more.boxes)
+    return Check(max(first.difference, more.difference), first.sizes + more.sizes, more.boxes)
 
 
 def _compared(raw: RawOutputs, run: Run, batches: Iterable[Tensor], tolerance: float) -> Check:
@@ -101,17 +103,17 @@ def _compared(raw: RawOutputs, run: Run, batches: Iterable[Tensor], tolerance: f
                 raise RuntimeError(f'{where}: the model finds {len(ours[0])} boxes, and the file '
                                    f'{len(others[0])}; the file is not kept. Export without '
                                    f'--decode, and decode the maps of the file by yourself')
-        for name, found in raw.differences(batch, ours, others):
-            if not found <= tolerance:
-                raise RuntimeError(f'{where}: {name} is {found:.2g} of its size away from what the '
-                                   f'model gives, more than tolerance={tolerance:g}; the file is '
-                                   f'not kept')
-            worst = max(worst, found)
+        for name, difference in raw.differences(batch, ours, others):
+            if not difference <= tolerance:
+                raise RuntimeError(f'{where}: {name} is {difference:.2g} of its size away from '
+                                   f'what the model gives, more than tolerance={tolerance:g}; the '
+                                   f'file is not kept')
+            worst = max(worst, difference)
         sizes.append((images, height, width))
     return Check(worst, sizes, boxes if isinstance(raw, Detections) else None)
 
 
-def _sizes(size: tuple[int, int], notes: dict[str, Any]) -> list[tuple[int, ...]]:
+def _sizes(size: tuple[int, int], notes: Notes) -> list[tuple[int, ...]]:
     """Sizes to compare at: that of the example and others, including odd and landscape ones, as far
     as the graph holds for them."""
     height, width = size

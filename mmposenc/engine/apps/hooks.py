@@ -12,6 +12,7 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 
+from ...config_types import ReadOnlyConfig
 from .image_names import image_names
 from .pictures import WRITTEN, draw, rgb_bytes, write_picture
 
@@ -39,7 +40,7 @@ class LabelMapsHook(_FilesHook):
     of the classes from 0 on, as in the maps of ``mmposenc predict``.
     """
 
-    def after_test_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None,
+    def after_test_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
                         outputs: Sequence[BaseDataElement] = ()) -> None:
         """Write the maps of a batch."""
         for sample in outputs:
@@ -65,7 +66,7 @@ class VisualizationHook(_FilesHook):
     """
 
     def __init__(self, out_dir: str, scope: str, score_thr: float = 0.3,
-                 backend_args: dict[str, Any] | None = None) -> None:
+                 backend_args: ReadOnlyConfig | None = None) -> None:
         super().__init__(out_dir)
         self.scope, self.score_thr, self.backend_args = scope, score_thr, backend_args
 

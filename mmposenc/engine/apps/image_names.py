@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+
+from mmengine.dataset import BaseDataset
 
 from mmposenc.openmmlab.datasets.wrapped import leaves
 
@@ -16,7 +17,8 @@ from mmposenc.openmmlab.datasets.wrapped import leaves
 _LONGEST = 230
 
 
-def image_names(dataset: Any, indices: Iterable[int] | None = None) -> list[tuple[str, str]]:
+def image_names(dataset: BaseDataset, indices: Iterable[int] | None = None
+                ) -> list[tuple[str, str]]:
     """The path and the name of images of a data set.
 
     Args:
@@ -34,17 +36,17 @@ def image_names(dataset: Any, indices: Iterable[int] | None = None) -> list[tupl
     root = _common_folder([os.path.abspath(path) for path in paths if path], folders)
     taken: set[str] = set()
     names: dict[str, str] = {}
-    found = []
+    named = []
     for number, path in zip(numbers, paths, strict=True):
         name = names.get(path) if indices is None and path else None
         if name is None:
             relative = Path(os.path.relpath(os.path.abspath(path), root) if path else str(number))
             name = names[path] = unused_name(bare_name(relative), taken)
-        found.append((path, name))
-    return found
+        named.append((path, name))
+    return named
 
 
-def _folder(dataset: Any) -> str:
+def _folder(dataset: BaseDataset) -> str:
     """The folder of the images of a data set."""
     prefix = getattr(dataset, 'data_prefix', None) or {}
     prefix = prefix if isinstance(prefix, dict) else {'img_path': prefix}
@@ -70,9 +72,9 @@ def bare_name(relative: Path) -> str:
 
 def unused_name(name: str, taken: set[str]) -> str:
     """The name, with a number where it is taken already; it is then taken too."""
-    found, number = name, 1
-    while found in taken:
+    candidate, number = name, 1
+    while candidate in taken:
         number += 1
-        found = f'{name}_{number}'
-    taken.add(found)
-    return found
+        candidate = f'{name}_{number}'
+    taken.add(candidate)
+    return candidate

@@ -5,10 +5,12 @@ import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cv2
 import numpy as np
+from mmengine.structures import BaseDataElement
+from mmengine.visualization import Visualizer
 
 from mmposenc.checkpoint.integrity import whole_file
 
@@ -24,7 +26,7 @@ class Source(NamedTuple):
 
     Attributes:
         path: the file.
-        file: its path below the folder that was given, with slashes; its name, if it was given.
+        file: its path below the folder it was found in, with slashes; else its name.
         name: the same without the suffix, cut where it is very long, with a number where
             two files would share it.
         pixels: RGB or grey bytes, if it is in memory; None: it is read from the file.
@@ -51,10 +53,10 @@ def find_sources(source: str, *, without: Path | None = None) -> list[Source]:
     """
     root, kinds = Path(source), ', '.join(PICTURES)
     if root.is_dir():
-        found = sorted(_below(root, without))
-        if not found:
+        paths = sorted(_below(root, without))
+        if not paths:
             raise ValueError(f'source={source!r}: the folder has no picture ({kinds})')
-        return _named([(path, path.relative_to(root)) for path in found])
+        return _named([(path, path.relative_to(root)) for path in paths])
     if not root.exists():
         raise FileNotFoundError(f'source={source!r}: there is no such file or folder')
     if root.suffix.lower() not in PICTURES:
@@ -105,9 +107,9 @@ LABELLED_SIDE = 256
 TEXT_SIDE = 224
 
 
-def draw(scope: str, visualizer: Any, name: str, image: np.ndarray, sample: Any, *, truth: bool,
-         predicted: bool, score_thr: float = 0.3, step: int = 0,
-         out_file: str | None = None) -> None:
+def draw(scope: str, visualizer: Visualizer, name: str, image: np.ndarray,
+         sample: BaseDataElement, *, truth: bool, predicted: bool, score_thr: float = 0.3,
+         step: int = 0, out_file: str | None = None) -> None:
     """Draws one sample; the picture goes to a file, else to the visualizer's backends.
 
     Args:
@@ -121,7 +123,8 @@ def draw(scope: str, visualizer: Any, name: str, image: np.ndarray, sample: Any,
         step: of the training.
         out_file: where the picture goes.
     """
-    options: dict[str, Any] = dict(draw_gt=truth, draw_pred=predicted, out_file=out_file, step=step)
+    options: dict[str, object] = dict(draw_gt=truth, draw_pred=predicted, out_file=out_file,
+                                      step=step)
     if out_file is not None:
         Path(out_file).parent.mkdir(parents=True, exist_ok=True)
     if scope == 'mmpretrain':

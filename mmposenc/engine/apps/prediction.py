@@ -14,6 +14,7 @@ import torch
 from mmengine.config import Config
 from mmengine.dataset import Compose, pseudo_collate
 from mmengine.registry import TRANSFORMS, VISUALIZERS, init_default_scope
+from mmengine.structures import BaseDataElement
 from torch import nn
 
 from ...terminal.messages import describe, in_a_line, printable
@@ -29,7 +30,10 @@ from ..config.nodes import bare_type, pipelines, type_name
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
 from ..console import least_score, progress_bar
 from .pictures import Source, draw, find_sources, rgb_bytes, write_picture
-from .records import PredictionsFile, class_names, palette, record_of
+from .records import PredictionsFile, Record, class_names, palette, record_of
+
+#: A picture in a pipeline: its path, sizes and pixels, and in the end the model's input.
+Packed = dict[str, Any]
 
 
 class Item(NamedTuple):
@@ -43,9 +47,9 @@ class Item(NamedTuple):
     """
 
     source: Source
-    about: dict[str, Any]
+    about: Record
     pixels: np.ndarray
-    packed: dict[str, Any]
+    packed: Packed
 
 
 class Reader:
@@ -87,7 +91,7 @@ class Reader:
             except Exception as error:  # decoders and transforms raise what they like
                 skip(source, error)
 
-    def _in_memory(self, source: Source, pixels: np.ndarray) -> dict[str, Any]:
+    def _in_memory(self, source: Source, pixels: np.ndarray) -> Packed:
         """Bytes as the first step of the pipeline leaves a file of them."""
         image = _bgr(pixels)
         if self.load.color_type == 'grayscale':
@@ -130,7 +134,7 @@ class Predictor:
         self.model, self.reader, self.batch_size = model.eval(), reader, batch_size
 
     def __call__(self, sources: list[Source], skip: Callable[[Source, Exception], None]
-                 ) -> Iterator[tuple[Item, Any]]:
+                 ) -> Iterator[tuple[Item, BaseDataElement]]:
         """Every picture with the model's sample of it, on the CPU.
 
         Args:
@@ -197,16 +201,16 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     scope = _check(cfg, checkpoint, folder, score_thr, batch_size, overwrite)
     sources = find_sources(source, without=folder)
     read = Path(source).resolve()
-    for own in (folder / 'pictures').resolve(), (folder / 'masks').resolve():
-        if own in (read, *read.parents):
+    for results in (folder / 'pictures').resolve(), (folder / 'masks').resolve():
+        if results in (read, *read.parents):
             raise ValueError(f'out={str(out)!r}: results would replace the files of '
-                             f'source={source!r}, which lie in {own}; give another folder')
-    place = device_of(device)
+                             f'source={source!r}, which lie in {results}; give another folder')
+    chosen_device = device_of(device)
     init_default_scope(scope)
     reader = Reader(cfg)
     model = build_to_predict(cfg)
     names = class_names(cfg, load_weights(model, checkpoint))
-    predictor = Predictor(model.to(place), reader, batch_size)
+    predictor = Predictor(model.to(chosen_device), reader, batch_size)
     thr = 0.3 if score_thr is None else score_thr
     artist = Artist(cfg, scope, names, thr) if pictures else None
     folder.mkdir(parents=True, exist_ok=True)
@@ -232,12 +236,12 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
                 say(f'{done} of {len(sources)} files: {name}')
         if not file.number:
             skip.refuse()
-    found = (f', {boxes} objects that score more than {thr:g}' if boxes else
-             f': nothing was found that scores more than {thr:g} (--score-thr)')
+    summary = (f', {boxes} objects that score more than {thr:g}' if boxes else
+               f': nothing was found that scores more than {thr:g} (--score-thr)')
     least = least_score(cfg)
     if not boxes and least and least[1] > thr:
-        found += f'; the model drops what scores less than {least[0]}={least[1]:g}'
-    say(f'{file.number} image{"s" * (file.number != 1)} predicted{found * (scope == "mmdet")}')
+        summary += f'; the model drops what scores less than {least[0]}={least[1]:g}'
+    say(f'{file.number} image{"s" * (file.number != 1)} predicted{summary * (scope == "mmdet")}')
     return Prediction(file.number, file.skipped)
 
 
@@ -263,7 +267,7 @@ class _Skipped:
 
 
 def _predicted(model: nn.Module, batch: list[Item],
-               skip: Callable[[Source, Exception], None]) -> Iterator[tuple[Item, Any]]:
+               skip: Callable[[Source, Exception], None]) -> Iterator[tuple[Item, BaseDataElement]]:
     """The prediction of each item; if the model fails on the batch, it takes one item at a time."""
     try:
         with torch.no_grad():
@@ -338,14 +342,15 @@ class Artist:
     def _keep(self, name: str, image: np.ndarray, step: int = 0) -> None:
         self._drawn = image
 
-    def draw(self, pixels: np.ndarray, sample: Any, *, truth: bool = False) -> np.ndarray:
+    def draw(self, pixels: np.ndarray, sample: BaseDataElement, *, truth: bool = False
+             ) -> np.ndarray:
         """(H, W, 3) RGB bytes with what was predicted, or with the truth."""
         draw(self.scope, self.visualizer, 'predict', pixels, sample, truth=truth,
              predicted=not truth, score_thr=self.score_thr)
         return self._drawn
 
 
-def _write(folder: Path, artist: Artist | None, item: Item, sample: Any,
+def _write(folder: Path, artist: Artist | None, item: Item, sample: BaseDataElement,
            labels: np.ndarray | None) -> dict[str, str]:
     """Writes the label map and the drawn picture; returns their names for json."""
     names: dict[str, str] = {}

@@ -6,16 +6,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 import torch.nn.functional as F
+from mmengine.model import BaseModule
 from torch import Tensor, nn
 
+from ...config_types import ReadOnlyConfig
 from ...functional.image_sizes import set_img_shapes, top_left
 from ...functional.tracing import is_exporting
 from ...padding.images import padded_as_alone
 from ..config.models import image_samples
+
+#: Mean and standard deviation of the channels, or None.
+Normalisation = tuple[Sequence[float], Sequence[float]] | None
 
 
 class RawOutputs(nn.Module):
@@ -36,7 +40,7 @@ class RawOutputs(nn.Module):
     """
 
     def __init__(self, model: nn.Module,
-                 normalisation: tuple[Sequence[float], Sequence[float]] | None = None) -> None:
+                 normalisation: Normalisation = None) -> None:
         super().__init__()
         self.model = model
         self.normalises = normalisation is not None
@@ -85,17 +89,17 @@ class RawOutputs(nn.Module):
             # pictures are padded..
             samples = None if is_exporting() else image_samples(images)
             scores, boxes = self.model(images, samples, mode='tensor')[:2]
-            found: Any = (scores[-1], boxes[-1])
+            outputs: Tensor | tuple[Tensor, ...] = (scores[-1], boxes[-1])
         else:
-            found = self.model(images, mode='tensor')
-        if isinstance(found, Tensor):
+            outputs = self.model(images, mode='tensor')
+        if isinstance(outputs, Tensor):
             if self.pads and hasattr(self.model, 'decode_head'):
-                found = F.interpolate(found, images.shape[-2:], mode='bilinear',
+                outputs = F.interpolate(outputs, images.shape[-2:], mode='bilinear',
                                       align_corners=self.model.align_corners)
-                found = top_left(found, height, width)
-            yield 'logits', found
+                outputs = top_left(outputs, height, width)
+            yield 'logits', outputs
             return
-        for name, part in zip(('cls_score', 'bbox_pred', 'centerness'), found, strict=False):
+        for name, part in zip(('cls_score', 'bbox_pred', 'centerness'), outputs, strict=False):
             if isinstance(part, Tensor):
                 yield name, part
             else:
@@ -113,8 +117,8 @@ class Detections(RawOutputs):
         ValueError: for a model whose head does not decode in mmdet's usual way.
     """
 
-    def __init__(self, model: nn.Module, *args: Any) -> None:
-        super().__init__(model, *args)
+    def __init__(self, model: nn.Module, normalisation: Normalisation = None) -> None:
+        super().__init__(model, normalisation)
         head = getattr(model, 'bbox_head', None)
         single = getattr(type(head), '_predict_by_feat_single', None)
         if (single is None or hasattr(model, 'mask_head')
@@ -146,41 +150,44 @@ class Detections(RawOutputs):
             yield 'a box', float(nearest[-1 - len(nearest) // 20])
 
     def _named(self, images: Tensor) -> Iterator[tuple[str, Tensor]]:
-        head: Any = self.model.bbox_head
+        head: BaseModule = self.model.bbox_head
         features = self.model.extract_feat(self._batch(images))
         sample = SimpleNamespace(metainfo=dict(img_shape=tuple(images.shape[-2:])))
         with _exportable(head) if is_exporting() else nullcontext():
-            found, = head.predict(features, [sample])
-        yield from (('boxes', found.bboxes), ('scores', found.scores), ('labels', found.labels))
+            instances, = head.predict(features, [sample])
+        yield from (('boxes', instances.bboxes), ('scores', instances.scores),
+                    ('labels', instances.labels))
 
 
-class _Found(SimpleNamespace):
+class _Instances(SimpleNamespace):
     """mmdet's InstanceData, which makes numbers of lengths."""
 
-    def __getitem__(self, index: Any) -> _Found:
+    def __getitem__(self, index: Tensor | slice) -> _Instances:
         if isinstance(index, slice):  # the best, which suppress has taken
             return self
-        return _Found(**{name: value[index] for name, value in vars(self).items()})
+        return _Instances(**{name: value[index] for name, value in vars(self).items()})
 
     def pop(self, name: str) -> Tensor:
         return vars(self).pop(name)
 
 
 @contextmanager
-def _exportable(head: Any) -> Iterator[None]:
+def _exportable(head: BaseModule) -> Iterator[None]:
     """Puts what can be exported in the place of mmdet's functions, where a head looks for them."""
-    cfg, own = head.test_cfg, type(head.test_cfg)
+    cfg = head.test_cfg
     least = cfg.get('min_bbox_size', -1)
 
-    def pick(scores: Tensor, threshold: float, most: int, results: dict[str, Tensor]) -> Any:
+    def pick(scores: Tensor, threshold: float, most: int, results: dict[str, Tensor]
+             ) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
         flat = scores.flatten()
-        kept, index = flat.topk(torch.sym_min(most, flat.shape[0]) if most > 0 else flat.shape[0])
-        kept = torch.where(kept > threshold, kept, -1.0)
+        best, index = flat.topk(torch.sym_min(most, flat.shape[0]) if most > 0 else flat.shape[0])
+        best = torch.where(best > threshold, best, -1.0)
         box = index // scores.shape[1]
-        return kept, index % scores.shape[1], box, {
+        return best, index % scores.shape[1], box, {
             name: value[box] for name, value in results.items()}
 
-    def best(boxes: Tensor, scores: Tensor, labels: Tensor, nms: dict[str, Any]) -> Any:
+    def best_boxes(boxes: Tensor, scores: Tensor, labels: Tensor, nms: ReadOnlyConfig
+                   ) -> tuple[Tensor, Tensor]:
         if least >= 0:
             big = (boxes[:, 2:] - boxes[:, :2] > least).all(1)
             scores = torch.where(big, scores, -1.0)
@@ -188,11 +195,11 @@ def _exportable(head: Any) -> Iterator[None]:
         keep = suppress(boxes + shift, scores, nms['iou_threshold'], cfg.max_per_img)
         return torch.cat((boxes[keep], scores[keep, None]), 1), keep
 
-    ours = dict(filter_scores_and_topk=pick, batched_nms=best, InstanceData=_Found)
+    ours = dict(filter_scores_and_topk=pick, batched_nms=best_boxes, InstanceData=_Instances)
     modules = {sys.modules[base.__module__] for base in type(head).__mro__}
     before = [(module, name, getattr(module, name))
               for module in modules for name in ours if hasattr(module, name)]
-    head.test_cfg = own({**cfg, 'min_bbox_size': -1})
+    head.test_cfg = type(cfg)({**cfg, 'min_bbox_size': -1})
     try:
         for module, name, _ in before:
             setattr(module, name, ours[name])
@@ -215,9 +222,10 @@ def _numbers(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> 
     return boxes.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.long)
 
 
-def _upsample(own: Any, x: Tensor) -> Tensor:
+def _upsample(layer: nn.Module, x: Tensor) -> Tensor:
     """mmseg's Upsample without ``int()``, which makes a number of a symbol."""
-    factors = own.scale_factor if isinstance(own.scale_factor, tuple) else (own.scale_factor,) * 2
-    size = own.size or [side * int(factor) if factor == int(factor) else int(side * factor)
+    scale = layer.scale_factor
+    factors = scale if isinstance(scale, tuple) else (scale, scale)
+    size = layer.size or [side * int(factor) if factor == int(factor) else int(side * factor)
                         for side, factor in zip(x.shape[-2:], factors, strict=True)]
-    return F.interpolate(x, size, None, own.mode, own.align_corners)
+    return F.interpolate(x, size, None, layer.mode, layer.align_corners)

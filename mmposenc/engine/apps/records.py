@@ -9,15 +9,20 @@ from typing import Any
 
 import numpy as np
 from mmengine.config import Config
+from mmengine.structures import BaseDataElement, InstanceData
 from torch import Tensor
 
 from mmposenc.checkpoint.integrity import put_in_place
 
+from ...config_types import ReadOnlyConfig
 from ..config.nodes import data_sets, heads_of, metainfo_of
 from ..config.testing import scope_of
 
+#: What JSON says of a picture, or of an object in it.
+Record = dict[str, Any]
 
-def class_names(cfg: Config, meta: dict[str, Any]) -> list[str]:
+
+def class_names(cfg: Config, meta: ReadOnlyConfig) -> list[str]:
     """Names by label: those of the config's test data, else of its type, else of the checkpoint.
 
     Args:
@@ -33,8 +38,8 @@ def class_names(cfg: Config, meta: dict[str, Any]) -> list[str]:
     if not (cfg.get('test_dataloader') or {}).get('dataset'):
         raise ValueError('the config has no test_dataloader.dataset, whose pipeline says how '
                          'pictures are read')
-    given = _of_test_data(cfg, 'classes') or (meta.get('dataset_meta') or {}).get('classes') or ()
-    names = [str(name) for name in given]
+    listed = _of_test_data(cfg, 'classes') or (meta.get('dataset_meta') or {}).get('classes') or ()
+    names = [str(name) for name in listed]
     number = max([len(names), *(head['num_classes'] for _, head in heads_of(cfg)
                                 if head.get('num_classes') is not None)])
     return names + [f'class {i}' for i in range(len(names), number)]
@@ -42,12 +47,12 @@ def class_names(cfg: Config, meta: dict[str, Any]) -> list[str]:
 
 def palette(cfg: Config, names: list[str]) -> list[tuple[int, int, int]]:
     """An RGB colour a class: the test data's, else the same random ones each time."""
-    given = [tuple(colour) for colour in _of_test_data(cfg, 'palette') or ()]
-    drawn = np.random.default_rng(42).integers(0, 256, (len(names), 3)).tolist()
-    return given if len(given) == len(names) else [tuple(colour) for colour in drawn]
+    configured = [tuple(colour) for colour in _of_test_data(cfg, 'palette') or ()]
+    random = np.random.default_rng(42).integers(0, 256, (len(names), 3)).tolist()
+    return configured if len(configured) == len(names) else [tuple(colour) for colour in random]
 
 
-def _of_test_data(cfg: Config, key: str) -> Any:
+def _of_test_data(cfg: Config, key: str) -> Sequence[Any] | None:
     """An entry of the first test data set's metainfo that has it, or of its type's."""
     for _, node in data_sets(cfg, 'test'):
         if value := metainfo_of(node, scope_of(cfg), key):
@@ -59,8 +64,8 @@ def _of_test_data(cfg: Config, key: str) -> Any:
 TOP = 5
 
 
-def record_of(scope: str, sample: Any, classes: Sequence[str], score_thr: float
-              ) -> tuple[dict[str, Any], np.ndarray | None]:
+def record_of(scope: str, sample: BaseDataElement, classes: Sequence[str], score_thr: float
+              ) -> tuple[Record, np.ndarray | None]:
     """The JSON of one prediction, and its label map in segmentation.
 
     Args:
@@ -85,7 +90,7 @@ def record_of(scope: str, sample: Any, classes: Sequence[str], score_thr: float
                      '(pred_score)')
 
 
-def _objects(instances: Any, classes: Sequence[str], score_thr: float) -> list[dict[str, Any]]:
+def _objects(instances: InstanceData, classes: Sequence[str], score_thr: float) -> list[Record]:
     instances = instances[instances.scores > score_thr]
     boxes = getattr(instances.bboxes, 'tensor', instances.bboxes)
     objects = []
@@ -102,14 +107,14 @@ def _objects(instances: Any, classes: Sequence[str], score_thr: float) -> list[d
     return objects
 
 
-def _areas(labels: np.ndarray, classes: Sequence[str]) -> list[dict[str, Any]]:
-    found, counts = np.unique(labels, return_counts=True)
+def _areas(labels: np.ndarray, classes: Sequence[str]) -> list[Record]:
+    present, counts = np.unique(labels, return_counts=True)
     order = np.argsort(-counts, kind='stable')
-    return [{'label': int(found[i]), 'share': float(counts[i] / labels.size),
-             'name': classes[found[i]] if found[i] < len(classes) else 'none'} for i in order]
+    return [{'label': int(present[i]), 'share': float(counts[i] / labels.size),
+             'name': classes[present[i]] if present[i] < len(classes) else 'none'} for i in order]
 
 
-def _classes(scores: Tensor, classes: Sequence[str]) -> list[dict[str, Any]]:
+def _classes(scores: Tensor, classes: Sequence[str]) -> list[Record]:
     best = scores.topk(min(TOP, len(scores)))
     return [{'label': label, 'name': classes[label], 'score': score}
             for score, label in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
@@ -125,7 +130,7 @@ class PredictionsFile:
         about: what stands in front of the pictures.
     """
 
-    def __init__(self, folder: Path, about: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, about: Record) -> None:
         self.path = folder / 'predictions.json'
         self.partial = folder / 'predictions.json.partial'
         self.skipped: list[dict[str, str]] = []
@@ -135,7 +140,7 @@ class PredictionsFile:
         self._file = open(self.partial, 'x', encoding='utf-8', errors='backslashreplace')
         self._file.write(json.dumps(about, ensure_ascii=False)[:-1] + ',\n"images": [')
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, record: Record) -> None:
         """Appends what was predicted for a picture."""
         try:
             line = json.dumps(record, ensure_ascii=False, allow_nan=False)

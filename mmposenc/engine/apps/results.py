@@ -4,17 +4,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import matplotlib
 import numpy as np
 from mmengine.config import Config
 from mmengine.logging import print_log
+from mmengine.model import BaseModel
 from mmengine.registry import init_default_scope
+from mmengine.structures import BaseDataElement
 from PIL import Image, ImageOps
 from torch import nn
 
 from mmposenc.checkpoint import hub
+from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.terminal.messages import describe
 
 from ..config.checks import check_checkpoint
@@ -29,7 +32,7 @@ from .records import class_names, palette, record_of
 Picture = str | Path | np.ndarray | Image.Image
 
 
-def load(model: str | Path | Config | dict[str, Any], checkpoint: str | Path | None = None,
+def load(model: str | Path | Config | ConfigType, checkpoint: str | Path | None = None,
          device: str | None = 'cpu') -> nn.Module:
     """A detector, segmentor or classifier, ready to predict.
 
@@ -49,7 +52,7 @@ def load(model: str | Path | Config | dict[str, Any], checkpoint: str | Path | N
         ValueError: they do not fit each other, a folder is none of a training, or ``model`` is a
             name of weights.
     """
-    place = device_of(device)
+    chosen_device = device_of(device)
     if isinstance(model, (dict, Config)):
         cfg = model if isinstance(model, Config) else Config(model)
     elif hub.is_name(model):
@@ -60,10 +63,10 @@ def load(model: str | Path | Config | dict[str, Any], checkpoint: str | Path | N
         cfg, checkpoint = load_config(config), checkpoint or newest
     else:
         cfg = load_config(str(model))
-    meta: dict[str, Any] = {}
+    meta: ReadOnlyConfig = {}
     if checkpoint is not None:
         check_checkpoint(str(checkpoint), 'checkpoint')
-    built: Any = build_to_predict(cfg)
+    built: BaseModel = build_to_predict(cfg)
     if checkpoint is None:
         start_weights(built)
         print_log('checkpoint=None: the model has the weights that training starts with; its '
@@ -72,8 +75,7 @@ def load(model: str | Path | Config | dict[str, Any], checkpoint: str | Path | N
         meta = load_weights(built, str(checkpoint))
     names = class_names(cfg, meta)
     built.cfg, built.dataset_meta = cfg, {'classes': tuple(names), 'palette': palette(cfg, names)}
-    loaded: nn.Module = built.to(place).eval()
-    return loaded
+    return built.to(chosen_device).eval()
 
 
 def _of_training(folder: Path) -> tuple[str, str]:
@@ -86,10 +88,10 @@ def _of_training(folder: Path) -> tuple[str, str]:
     return str(configs[0]), newest
 
 
-def predict(model: nn.Module | str | Path | Config | dict[str, Any],
+def predict(model: nn.Module | str | Path | Config | ConfigType,
             pictures: Picture | Sequence[Picture], checkpoint: str | Path | None = None, *,
             device: str | None = 'cpu', score_thr: float | None = None, batch_size: int = 1
-            ) -> Any:
+            ) -> Result | list[Result]:
     """Predictions of a model for pictures.
 
     ``mmposenc predict`` does the same for folders of any size, and leaves files.
@@ -125,13 +127,13 @@ def predict(model: nn.Module | str | Path | Config | dict[str, Any],
     thr, names = 0.3 if score_thr is None else score_thr, list(meta['classes'])
     artist = Artist(cfg, scope, names, thr)
     predictor = Predictor(model, Reader(cfg), batch_size)
-    found = [Result(item.about['file'], item.pixels, sample, names, artist)
-             for item, sample in predictor(sources, _refuse)]
+    results = [Result(item.about['file'], item.pixels, sample, names, artist)
+               for item, sample in predictor(sources, _refuse)]
     folder = not many and isinstance(pictures, (str, Path)) and Path(pictures).is_dir()
-    return found if many or folder else found[0]
+    return results if many or folder else results[0]
 
 
-def _sources(picture: Any, number: int) -> list[Source]:
+def _sources(picture: object, number: int) -> list[Source]:
     if isinstance(picture, (str, Path)):
         return find_sources(str(picture))
     if isinstance(picture, Image.Image):
@@ -156,7 +158,7 @@ class Result:
     """What was predicted for a picture.
 
     Attributes:
-        file: its name, below the folder that was given.
+        file: its name, below the folder that was read.
         picture: (H, W, 3) RGB bytes.
         classes: labels (N,), as integers: of boxes; of segmentation those that cover the picture,
             the largest first; of classification the five best.
@@ -167,7 +169,7 @@ class Result:
             else None.
     """
 
-    def __init__(self, file: str, picture: np.ndarray, sample: Any, names: list[str],
+    def __init__(self, file: str, picture: np.ndarray, sample: BaseDataElement, names: list[str],
                  artist: Artist) -> None:
         self.file, self.picture = file, picture
         self._sample, self._artist = sample, artist
@@ -200,7 +202,7 @@ class Result:
         write_picture(path, self.draw())
         return path
 
-    def show(self) -> Any:
+    def show(self) -> object:
         """Show the drawn picture in a window, or in a notebook.
 
         Raises:
@@ -220,6 +222,6 @@ class Result:
         return len(self.classes)
 
     def __repr__(self) -> str:
-        found = [f'{name} {score:.2f}' for name, score in zip(self.names, self.scores, strict=True)]
-        more = f', and {len(found) - 5} more' if len(found) > 5 else ''
-        return f'Result({self.file}: {", ".join(found[:5]) or "nothing"}{more})'
+        parts = [f'{name} {score:.2f}' for name, score in zip(self.names, self.scores, strict=True)]
+        more = f', and {len(parts) - 5} more' if len(parts) > 5 else ''
+        return f'Result({self.file}: {", ".join(parts[:5]) or "nothing"}{more})'

@@ -208,11 +208,11 @@ def _within(size: Size) -> Size:
 #: arguments with which they leave to the user what mmdet leaves to him.
 _CHECKED: dict[str, dict[str, Any]] = {
     'CocoDataset': dict(type='mmposenc.CocoDataset', unknown_categories='drop', check_images=False),
-    'CocoMetric': dict(type='mmposenc.CocoMetric')}
+    **{name: dict(type='mmposenc.CocoMetric') for name in ('CocoMetric', 'FasterCocoMetric')}}
 
 
 def checked(described: Any) -> Any:
-    """A described data set or metric, and those inside it, with mmdet's CocoDataset and CocoMetric
+    """A described data set or metric, and those inside it, with mmdet's CocoDataset and CocoMetrics
     replaced by this project's, which check what they read and evaluate what was loaded. The colours
     of a ``palette`` become tuples.
 

@@ -3,17 +3,17 @@ from __future__ import annotations
 
 import io
 import os
-from typing import Any
 
 import mmengine.fileio as fileio
 from mmcv.transforms import LoadImageFromFile as _LoadImageFromFile
+from mmengine.dataset import BaseDataset
 
 from mmposenc.terminal.messages import describe
 
 from .image_files import MAX_PIXELS, breaks_off, broken, check_file, eight_bits, reason, turned
 
 
-class NamedErrors:
+class NamedErrors(BaseDataset):
     """A mixin for OpenMMLab's data sets: errors of the pipeline name the image.
 
     Without it an image that a step cannot process (one pixel high and scaled to none, a truncated
@@ -23,11 +23,11 @@ class NamedErrors:
         ValueError: a step of the pipeline failed; it names the image.
     """
 
-    def prepare_data(self, idx: int) -> Any:
+    def prepare_data(self, idx: int) -> object:
         try:
             return super().prepare_data(idx)
         except Exception as error:
-            info = self.get_data_info(idx)  # type: ignore[attr-defined]
+            info = self.get_data_info(idx)
             text, names = describe(error), [str(info.get(key)) for key in
                                             ('img_path', 'seg_map_path') if info.get(key)]
             if any(name in text for name in names):
@@ -56,7 +56,7 @@ class LoadImageFromFile(_LoadImageFromFile):
         ValueError: the image is broken; it names the file and what is wrong.
     """
 
-    def __init__(self, *args: Any, max_pixels: int = MAX_PIXELS, **kwargs: Any) -> None:
+    def __init__(self, *args: object, max_pixels: int = MAX_PIXELS, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         self.max_pixels = max_pixels
 

@@ -19,6 +19,9 @@ from mmposenc.terminal.messages import printable
 from ..datasets.image_files import broken_files, check_file
 from ..datasets.loading import NamedErrors
 
+#: What a file in COCO's format holds.
+Coco = dict[str, Any]
+
 
 class CheckedCOCO(COCO):
     """mmdet's COCO with checks of the file and without its prints.
@@ -38,7 +41,7 @@ class CheckedCOCO(COCO):
         self.img_ann_map, self.cat_img_map = self.imgToAnns, self.catToImgs
 
 
-def read_coco(path: str, dropped: Counter[str]) -> dict[str, Any]:
+def read_coco(path: str, dropped: Counter[str]) -> Coco:
     """Read an annotation file and check everything that training uses.
 
     Args:
@@ -108,7 +111,7 @@ _SECTIONS: dict[str, tuple[str, dict[str, _Key]]] = {
         'area': _Key('a finite number', _is_number, optional=True)})}
 
 
-def _check_section(path: str, data: dict[str, Any], section: str) -> None:
+def _check_section(path: str, data: Coco, section: str) -> None:
     what, keys = _SECTIONS[section]
     entries = data.get(section)
     if not isinstance(entries, list):
@@ -223,8 +226,8 @@ class CocoDataset(NamedErrors, _CocoDataset):
 
     COCOAPI = CheckedCOCO
 
-    def __init__(self, *args: Any, unknown_categories: str = 'error', check_images: bool = True,
-                 skip_broken_images: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *args: object, unknown_categories: str = 'error', check_images: bool = True,
+                 skip_broken_images: bool = False, **kwargs: object) -> None:
         if unknown_categories not in ('error', 'drop'):
             raise ValueError(f"unknown_categories={unknown_categories!r} must be 'error' or "
                              "'drop'")

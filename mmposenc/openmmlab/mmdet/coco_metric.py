@@ -7,16 +7,16 @@ import logging
 import os.path as osp
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from mmdet.datasets import CocoDataset as _CocoDataset
 from mmdet.datasets.api_wrappers import COCO
 from mmdet.evaluation import CocoMetric as _CocoMetric
+from mmengine.dataset import BaseDataset
 from mmengine.fileio import get_local_path
 from mmengine.logging import print_log
 
 from ..datasets.wrapped import leaves
-from .coco_dataset import CheckedCOCO, CocoDataset
+from .coco_dataset import CheckedCOCO, Coco, CocoDataset
 
 
 class CocoMetric(_CocoMetric):
@@ -37,13 +37,13 @@ class CocoMetric(_CocoMetric):
         **kwargs: arguments of mmdet's CocoMetric.
     """
 
-    def __init__(self, ann_file: str | None = None, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, ann_file: str | None = None, *args: object, **kwargs: object) -> None:
         super().__init__(None, *args, **kwargs)
         self.ann_file = ann_file
         #: For each image's path: its id in the ground truth. None: every image, by its own id.
         self._ids: dict[str, int] | None = None
 
-    def take_truth(self, dataset: Any) -> None:
+    def take_truth(self, dataset: BaseDataset) -> None:
         """Take images and annotations of a data set for the truth.
 
         Args:
@@ -68,7 +68,7 @@ class CocoMetric(_CocoMetric):
             self._ids = _renumbered(parts)
         self._coco_api = _api(parts)
 
-    def process(self, data_batch: Any, data_samples: Sequence[dict]) -> None:
+    def process(self, data_batch: object, data_samples: Sequence[dict]) -> None:
         """Store the predictions of a batch, as in mmdet, with the ids of the ground truth."""
         if self._coco_api is None and self.ann_file is not None:
             with get_local_path(self.ann_file, backend_args=self.backend_args) as path:
@@ -85,7 +85,7 @@ class CocoMetric(_CocoMetric):
             [result for result in results if result[1]['img_id'] is not None])
 
 
-def _is_coco(dataset: Any) -> bool:
+def _is_coco(dataset: BaseDataset) -> bool:
     """Whether a data set reads COCO's format by mmdet's rules; LVIS, for example, has its own."""
     return isinstance(dataset, _CocoDataset) and (
         isinstance(dataset, CocoDataset)
@@ -96,7 +96,7 @@ def _same_file(first: str, second: str | None) -> bool:
     return second is not None and osp.realpath(first) == osp.realpath(second)
 
 
-def _loaded(dataset: Any, *, by_label: bool) -> dict[str, Any]:
+def _loaded(dataset: _CocoDataset, *, by_label: bool) -> Coco:
     """What a data set loaded, as a COCO file would hold it.
 
     Args:
@@ -108,8 +108,8 @@ def _loaded(dataset: Any, *, by_label: bool) -> dict[str, Any]:
     """
     with get_local_path(dataset.ann_file, backend_args=dataset.backend_args) as path:
         api = CheckedCOCO(path)
-    images: list[dict[str, Any]] = []
-    annotations: list[dict[str, Any]] = []
+    images: list[Coco] = []
+    annotations: list[Coco] = []
     for index in range(len(dataset)):
         info = dataset.get_data_info(index)
         image = {**api.load_imgs([info['img_id']])[0], 'img_id': info['img_id']}
@@ -128,7 +128,7 @@ def _loaded(dataset: Any, *, by_label: bool) -> dict[str, Any]:
     return {'images': images, 'annotations': annotations, 'categories': categories}
 
 
-def _renumbered(parts: Sequence[dict[str, Any]]) -> dict[str, int]:
+def _renumbered(parts: Sequence[Coco]) -> dict[str, int]:
     """Number images and annotations of several data sets through, so that no id occurs twice.
 
     Returns:
@@ -151,7 +151,7 @@ def _renumbered(parts: Sequence[dict[str, Any]]) -> dict[str, int]:
     return ids
 
 
-def _api(parts: Sequence[dict[str, Any]]) -> CheckedCOCO:
+def _api(parts: Sequence[Coco]) -> CheckedCOCO:
     """mmdet's interface to the images and annotations of several data sets."""
     api = CheckedCOCO()
     api.dataset = {'images': [each for part in parts for each in part['images']],

@@ -32,7 +32,7 @@ class RetinaHead(_RetinaHead):
     that share its process: with two processes by 8 %. With one process the results are equal.
     """
 
-    def get_targets(self, *args: Any, **kwargs: Any) -> Any:
+    def get_targets(self, *args: object, **kwargs: object) -> tuple[Any, ...] | None:
         targets = super().get_targets(*args, **kwargs)
         if targets is None:
             return None

@@ -10,11 +10,16 @@ import torch
 from mmengine.model import BaseModule
 from mmpretrain.models import ClsDataPreprocessor as MMPretrainClsDataPreprocessor
 from mmpretrain.models import DeiTClsHead, ImageClassifier
+from mmpretrain.structures import DataSample
 from torch import Tensor, nn
 
 from ...checkpoint import read_checkpoint
+from ...config_types import ConfigType
 from ...functional.image_sizes import note_img_shapes, one_batch
 from ...registry import MODELS
+
+#: ``inputs`` and ``data_samples`` of a batch.
+Batch = dict[str, Any]
 
 
 class ClsDataPreprocessor(MMPretrainClsDataPreprocessor):
@@ -31,7 +36,7 @@ class ClsDataPreprocessor(MMPretrainClsDataPreprocessor):
             ``pad_size_divisor``.
     """
 
-    def __init__(self, pack: bool = False, **kwargs: Any) -> None:
+    def __init__(self, pack: bool = False, **kwargs: object) -> None:
         for name, none, why in (('batch_augments', None, 'Mixup and CutMix mix images of one size'),
                                 ('pad_size_divisor', 1, 'nothing is padded')):
             if pack and (value := kwargs.get(name) or none) != none:
@@ -39,7 +44,7 @@ class ClsDataPreprocessor(MMPretrainClsDataPreprocessor):
         super().__init__(**kwargs)
         self.pack = pack
 
-    def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
+    def forward(self, data: Batch, training: bool = False) -> Batch:
         """As in mmpretrain; with ``pack`` the inputs are a list of images (3, H, W), else the
         batch's attribute ``img_shapes`` lists their sizes."""
         images, samples = data['inputs'], data.get('data_samples')
@@ -83,7 +88,7 @@ class TorchvisionClassifier(BaseModule):
     """
 
     def __init__(self, name: str, num_classes: int = 1000,
-                 init_cfg: dict[str, Any] | None = None) -> None:
+                 init_cfg: ConfigType | None = None) -> None:
         super().__init__(init_cfg=init_cfg)
         from torchvision.models import (  # type: ignore[import-untyped]
             get_model,
@@ -113,7 +118,7 @@ class TorchvisionClassifier(BaseModule):
             raise ValueError(f"{cfg['checkpoint']} does not fit: {error}") from error
         self._is_init = True
 
-    def forward(self, inputs: Tensor, data_samples: Any = None, mode: str = 'tensor') -> Tensor:
+    def forward(self, inputs: Tensor, data_samples: object = None, mode: str = 'tensor') -> Tensor:
         """Images (B, 3, H, W) to logits (B, num_classes)."""
         return self.model(one_batch(inputs))
 
@@ -130,9 +135,9 @@ def rename_timm_regnet(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _torchvision_name(name: str) -> str:
     module, _, parameter = name.rpartition('.')
     for pattern, target in _TIMM_REGNET:
-        found = re.fullmatch(pattern, module)
-        if found:
-            groups = (*found.groups(), '', '', '')
+        match = re.fullmatch(pattern, module)
+        if match:
+            groups = (*match.groups(), '', '', '')
             block = ''
             if groups[0]:
                 block = f'trunk_output.block{groups[0]}.block{groups[0]}-{int(groups[1]) - 1}'
@@ -173,14 +178,14 @@ class DistillationHead(DeiTClsHead):
     truncated normal distribution of standard deviation 0.02, as in the authors' release.
     """
 
-    def __init__(self, alpha: float = 0.5, **kwargs: Any) -> None:
+    def __init__(self, alpha: float = 0.5, **kwargs: object) -> None:
         if not 0.0 <= alpha <= 1.0:
             raise ValueError(f'alpha={alpha} must be in [0, 1]')
         kwargs.setdefault('init_cfg', dict(type='TruncNormal', layer='Linear', std=0.02))
         super().__init__(**kwargs)
         self.alpha = alpha
 
-    def distillation_loss(self, feats: tuple[Any, ...], data_samples: list[Any],
+    def distillation_loss(self, feats: tuple[Tensor, ...], data_samples: list[DataSample],
                           teacher_labels: Tensor) -> dict[str, Tensor]:
         """Both losses, weighted.
 
@@ -220,7 +225,7 @@ class DistilledClassifier(ImageClassifier):
         ValueError: the head is another one, or the teacher has no weights.
     """
 
-    def __init__(self, teacher: nn.Module | dict[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(self, teacher: nn.Module | ConfigType | None = None, **kwargs: object) -> None:
         super().__init__(**kwargs)
         if not isinstance(self.head, DistillationHead):
             raise ValueError(f'head is a {type(self.head).__name__}; '
@@ -230,9 +235,11 @@ class DistilledClassifier(ImageClassifier):
             if not teacher.get('init_cfg'):
                 raise ValueError("teacher has no init_cfg: with random weights it teaches nothing; "
                                  "add init_cfg=dict(type='Pretrained', checkpoint=...)")
-        built: Any = MODELS.build(teacher) if isinstance(teacher, dict) else teacher
         # In a list it is not a submodule: state_dict and parameters are those of the student.
-        self._teacher: list[Any] = [] if built is None else [built.requires_grad_(False).eval()]
+        self._teacher: list[BaseModule] = []
+        if teacher is not None:
+            built = MODELS.build(teacher) if isinstance(teacher, dict) else teacher
+            self._teacher.append(built.requires_grad_(False).eval())
 
     def init_weights(self) -> None:
         """Initialise the student and load the teacher."""
@@ -249,7 +256,7 @@ class DistilledClassifier(ImageClassifier):
         super()._apply(fn, recurse)
         return self
 
-    def loss(self, inputs: Tensor, data_samples: list[Any]) -> dict[str, Tensor]:
+    def loss(self, inputs: Tensor, data_samples: list[DataSample]) -> dict[str, Tensor]:
         """Losses of a batch, see :class:`DistillationHead`.
 
         Raises:

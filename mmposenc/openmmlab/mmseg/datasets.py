@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import logging
 import os.path as osp
-from typing import Any
 
 from mmengine.logging import print_log
 from mmseg.datasets import ADE20KDataset as _ADE20KDataset
@@ -69,7 +68,7 @@ class SegDataset(NamedErrors, BaseSegDataset):
         ValueError: there is no image, or files do not fit; it names them.
     """
 
-    def __init__(self, *args: Any, check_images: bool = True, **kwargs: Any) -> None:
+    def __init__(self, *args: object, check_images: bool = True, **kwargs: object) -> None:
         self.check_images = check_images
         super().__init__(*args, **kwargs)
         if not self.METAINFO.get('classes'):  # mmseg's tools read class names there
@@ -77,11 +76,11 @@ class SegDataset(NamedErrors, BaseSegDataset):
 
     def load_data_list(self) -> list[dict]:
         data_list: list[dict] = []
-        given = self.img_suffix  # mmseg takes one, and cuts as many letters off each name
-        for self.img_suffix in (given,) if isinstance(given, str) else given:
+        suffixes = self.img_suffix  # mmseg takes one, and cuts as many letters off each name
+        for self.img_suffix in (suffixes,) if isinstance(suffixes, str) else suffixes:
             data_list += super().load_data_list()
-        self.img_suffix = given
-        if not isinstance(given, str):
+        self.img_suffix = suffixes
+        if not isinstance(suffixes, str):
             data_list.sort(key=lambda info: info['img_path'])
         if not data_list:
             raise ValueError(self._no_images())

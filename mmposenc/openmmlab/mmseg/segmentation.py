@@ -1,6 +1,7 @@
 """mmseg's data preprocessor, model and metrics, for padded batches and results by class."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,11 +11,16 @@ from mmseg.evaluation import IoUMetric
 from mmseg.models import EncoderDecoder as MMSegEncoderDecoder
 from mmseg.models import SegDataPreProcessor as MMSegDataPreProcessor
 from mmseg.models import SegTTAModel as _SegTTAModel
+from mmseg.structures import SegDataSample
 from mmseg.utils import stack_batch
 from torch import Tensor, nn
 
+from ...config_types import ReadOnlyConfig
 from ...functional.image_sizes import note_img_shapes
 from ...functional.masking import pad_map
+
+#: ``inputs`` and ``data_samples`` of a batch.
+Batch = dict[str, Any]
 
 
 class SegDataPreProcessor(MMSegDataPreProcessor):
@@ -23,7 +29,7 @@ class SegDataPreProcessor(MMSegDataPreProcessor):
     Backbones with ``mask_padding=True`` need it.
     """
 
-    def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
+    def forward(self, data: Batch, training: bool = False) -> Batch:
         """As in mmseg, but a test batch may also have images of several sizes: they are padded to
         the largest. The tensor's attribute ``img_shapes`` lists the sizes before padding."""
         shapes = [tuple(image.shape[-2:]) for image in data['inputs']]
@@ -31,8 +37,8 @@ class SegDataPreProcessor(MMSegDataPreProcessor):
             return note_img_shapes(super().forward(data, training), shapes)
         return note_img_shapes(self._padded_test_batch(data, shapes), shapes)
 
-    def _padded_test_batch(self, data: dict[str, Any], shapes: list[tuple[int, ...]]
-                           ) -> dict[str, Any]:
+    def _padded_test_batch(self, data: Batch, shapes: list[tuple[int, ...]]
+                           ) -> Batch:
         """A test batch of several sizes; each sample stores its padding."""
         samples = data.get('data_samples')
         # mmseg converts channels and normalises each image; then its padding is removed.
@@ -86,15 +92,15 @@ class EncoderDecoder(MMSegEncoderDecoder):
             return super().slide_inference(inputs, same)
         logits = []
         for image, meta, (height, width) in zip(inputs, metas, shapes, strict=True):
-            own = super().slide_inference(image[None, :, :height, :width], [meta])
-            logits.append(pad_map(own, full_hw))
+            alone = super().slide_inference(image[None, :, :height, :width], [meta])
+            logits.append(pad_map(alone, full_hw))
         return torch.cat(logits)
 
 
 # Foreground and background: segmentors with one channel.
 
 
-def foreground_threshold(model: Any) -> float | None:
+def foreground_threshold(model: nn.Module) -> float | None:
     """The probability, the sigmoid of the logit, above which a segmentor of one channel takes a
     pixel for foreground; None for a segmentor with a channel a class, whose largest wins.
 
@@ -115,7 +121,7 @@ class SegTTAModel(_SegTTAModel):
     which is above one half for every pixel. Here they are averaged as they are.
     """
 
-    def merge_preds(self, data_samples_list: list[list[Any]]) -> list[Any]:
+    def merge_preds(self, data_samples_list: list[list[SegDataSample]]) -> list[SegDataSample]:
         """Merge the predictions of the views of each image."""
         threshold = foreground_threshold(self.module)
         if threshold is None:
@@ -136,7 +142,7 @@ class ClassIoUMetric(IoUMetric):
     """mmseg's IoUMetric, whose results also have 'IoU.<class>' for each class, in %; nan if neither
     labels nor predictions contain the class."""
 
-    def compute_metrics(self, results: list[Any]) -> dict[str, float]:
+    def compute_metrics(self, results: list[tuple[Tensor, ...]]) -> dict[str, float]:
         """As in mmseg. ``results`` has for each image the numbers of pixels by class: in the
         intersection, in the union, predicted and labelled."""
         metrics: dict[str, float] = super().compute_metrics(results)
@@ -154,7 +160,7 @@ class ClassIoUMetric(IoUMetric):
 class DumpSegResults(DumpResults):
     """mmengine's DumpResults without the logits, a float map for each class and image."""
 
-    def process(self, data_batch: Any, predictions: Any) -> None:
-        kept = [{key: value for key, value in sample.items() if key != 'seg_logits'}
-                for sample in predictions]
-        super().process(data_batch, kept)
+    def process(self, data_batch: object, predictions: Sequence[ReadOnlyConfig]) -> None:
+        smaller = [{key: value for key, value in sample.items() if key != 'seg_logits'}
+                   for sample in predictions]
+        super().process(data_batch, smaller)

@@ -12,12 +12,14 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, NamedTuple
 
+from mmengine.model import BaseModule
 from mmengine.registry import DefaultScope
-from torch import nn
+from torch import Tensor, nn
 
 from ...backbones.archs import replaced_encodings
 from ...backbones.checkpoints import convert_part
 from ...checkpoint.encoding_names import SLOTS
+from ...config_types import ConfigType, ReadOnlyConfig
 from ...dependencies import how_to_get
 from ...signatures import parameters_of
 from ...terminal.messages import suggest
@@ -26,13 +28,13 @@ from ...terminal.messages import suggest
 class Upstream(NamedTuple):
     """A class of a library, and all its arguments, those of a config and defaults."""
 
-    kind: Any
-    args: Mapping[str, Any]
+    kind: type[BaseModule]
+    args: ReadOnlyConfig
 
 
 #: For an argument of a library: the name of ours, or a function of its value and the rest that
 #: returns arguments of ours. It raises a ValueError that says what the value must be.
-Change = str | Callable[[Any, Upstream], Mapping[str, Any]]
+Change = str | Callable[[Any, Upstream], ReadOnlyConfig]
 Table = Mapping[str, Change]
 
 
@@ -54,7 +56,7 @@ class DropIn(nn.Module):
     #: The table of each library that has a class of this name, all its arguments in it.
     libraries: ClassVar[Mapping[str, Table]]
     #: Arguments of ours that equal what all the libraries do without an argument.
-    always: ClassVar[Mapping[str, Any]] = {}
+    always: ClassVar[ReadOnlyConfig] = {}
     #: Weights of a whole model may have the library's names.
     takes_upstream_names: ClassVar[bool] = True
 
@@ -79,7 +81,7 @@ class DropIn(nn.Module):
         self.register_load_state_dict_pre_hook(_convert)
 
     @classmethod
-    def translated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+    def translated(cls, options: ReadOnlyConfig) -> ConfigType:
         """The arguments of this project's backbone for those of a config."""
         known = cls.option_parameters()
         for name in options:
@@ -92,16 +94,17 @@ class DropIn(nn.Module):
         table, arguments = cls.libraries[library], parameters_of(kind)
         defaults = {name: arguments[name].default for name in table if name in arguments
                     and arguments[name].default is not inspect.Parameter.empty}
-        given = {name: value for name, value in options.items() if name in table}
-        upstream = Upstream(kind, {**defaults, **given})
-        found = dict(cls.always)
+        upstream = Upstream(kind, {**defaults, **{
+            name: value for name, value in options.items() if name in table}})
+        translated = dict(cls.always)
         for name, value in upstream.args.items():
             change = table[name]
             try:
-                found |= {change: value} if isinstance(change, str) else change(value, upstream)
+                translated |= ({change: value} if isinstance(change, str)
+                               else change(value, upstream))
             except ValueError as error:
                 raise ValueError(f'{cls.__name__}: {name}={value!r} {error}') from None
-        return {**found, **{name: options[name] for name in options if name not in table}}
+        return {**translated, **{name: options[name] for name in options if name not in table}}
 
     @classmethod
     def _library(cls, names: set[str]) -> str:
@@ -124,7 +127,7 @@ class DropIn(nn.Module):
         return min(installed, key=lambda each: (len(others[each]), each != scope))
 
 
-def _convert(backbone: nn.Module, state: dict[str, Any], prefix: str, *others: Any) -> None:
+def _convert(backbone: nn.Module, state: dict[str, Tensor], prefix: str, *others: object) -> None:
     """Weights of the library's class among those of a model, under the names of this project."""
     convert_part(backbone, state, prefix)
 
@@ -134,36 +137,36 @@ def same(*names: str) -> Table:
     return {name: name for name in names}
 
 
-def only(*values: Any) -> Change:
+def only(*values: object) -> Change:
     """Values that change nothing here; another one is an error."""
-    def check(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    def check(value: object, upstream: Upstream) -> ReadOnlyConfig:
         if value not in values:
             raise ValueError(f'must be {" or ".join(map(repr, values))}')
         return {}
     return check
 
 
-def one_of(choices: Mapping[Any, Mapping[str, Any]], **named: Mapping[str, Any]) -> Change:
+def one_of(choices: Mapping[Any, ReadOnlyConfig], **named: ReadOnlyConfig) -> Change:
     """Arguments of ours for each value, for strings by their names; another one is an error."""
     known = {**choices, **named}
 
-    def choose(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    def choose(value: Any, upstream: Upstream) -> ReadOnlyConfig:
         only(*known)(value, upstream)
         return known[value]
     return choose
 
 
-def sizes_of(arch: Any, upstream: Upstream) -> Any:
+def sizes_of(arch: str | ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig | None:
     """The sizes of an arch of mmpretrain: those of a name, None for an unknown one; else itself."""
     return upstream.kind.arch_zoo.get(arch.lower()) if isinstance(arch, str) else arch
 
 
-def no_effect(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def no_effect(value: object, upstream: Upstream) -> ReadOnlyConfig:
     """Any value: the argument has no effect on this network."""
     return {}
 
 
-def layer_norm(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def layer_norm(value: ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
     """The config of all norms."""
     eps = {key: each for key, each in (value or {}).items() if key != 'requires_grad'}
     if eps.pop('type', None) != 'LN' or set(eps) - {'eps'} or not value.get('requires_grad', True):
@@ -171,7 +174,7 @@ def layer_norm(value: Any, upstream: Upstream) -> Mapping[str, Any]:
     return {'norm_eps': eps.get('eps', 1e-5)}
 
 
-def weights(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def weights(value: str | ReadOnlyConfig | None, upstream: Upstream) -> ReadOnlyConfig:
     """``init_cfg``, or ``pretrained``, a file."""
     if not value:
         return {}

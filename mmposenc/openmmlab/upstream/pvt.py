@@ -1,31 +1,31 @@
 """PVT, SegFormer's MiT and Twins under their names in mmdet, mmseg and mmpretrain."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from torch import nn
 
 from ...attention.spatial_reduction import SpatialReductionAttention
 from ...backbones.pvt import PVT
 from ...backbones.shared_arguments import SharedArguments
+from ...config_types import ReadOnlyConfig
 from . import WEIGHTS, Change, DropIn, Table, Upstream, layer_norm, no_effect, only, same, sizes_of
 
 _CONV_MLP = dict(type='mmposenc.ConvMLP')
 
 
-def _num_stages(value: int, upstream: Upstream) -> Mapping[str, Any]:
+def _num_stages(value: int, upstream: Upstream) -> ReadOnlyConfig:
     if value != len(upstream.args['num_layers']):
         raise ValueError('must be the length of num_layers')
     return {}
 
 
-def _channels(value: int, upstream: Upstream) -> Mapping[str, Any]:
+def _channels(value: int, upstream: Upstream) -> ReadOnlyConfig:
     """Channels of a head."""
     return {'embed_dims': [value * heads for heads in upstream.args['num_heads']]}
 
 
-def _strides(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _strides(value: Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
     """With sides and paddings of patches, which PVT v2 and MiT have no arguments for."""
     strides, sides = tuple(value), tuple(upstream.args.get('patch_sizes', (7, 3, 3, 3)))
     paddings = tuple(upstream.args.get('paddings', [side // 2 for side in sides]))
@@ -38,13 +38,13 @@ def _strides(value: Any, upstream: Upstream) -> Mapping[str, Any]:
                      f'2 * stride - 1 with paddings of stride - 1; paddings are {paddings}')
 
 
-def _encodings(value: bool, upstream: Upstream) -> Mapping[str, Any]:
+def _encodings(value: bool, upstream: Upstream) -> ReadOnlyConfig:
     table = dict(type='mmposenc.LearnedPositionEmbedding', interpolation='bilinear')
     return {'pos_encoding': [*([table] if value else []),
                              *([_CONV_MLP] if upstream.args['use_conv_ffn'] else [])]}
 
 
-def _bias(value: bool, upstream: Upstream) -> Mapping[str, Any]:
+def _bias(value: bool, upstream: Upstream) -> ReadOnlyConfig:
     """mmcv's attention has a bias in all projections or in none."""
     return {'qkv_bias': value, 'proj_bias': value}
 
@@ -53,7 +53,7 @@ def _norms(*names: str) -> Change:
     """These norms have the epsilon of the config, the others torch's."""
     others = dict.fromkeys(('norm_eps', 'sr_norm_eps', 'embed_norm_eps', 'stage_norm_eps'), 1e-5)
 
-    def change(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+    def change(value: ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
         return others | dict.fromkeys(names, layer_norm(value, upstream)['norm_eps'])
     return change
 
@@ -63,17 +63,17 @@ def _of_stages(name: str) -> Change:
     return lambda value, upstream: {name: list(value)[:len(upstream.args['depths'])]}
 
 
-def _out_indices(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _out_indices(value: Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
     return {'out_indices': [index for index in value if index < len(upstream.args['depths'])]}
 
 
-def _same_strides(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _same_strides(value: Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
     if list(value) != list(upstream.args['patch_sizes']):
         raise ValueError(f"must be patch_sizes={upstream.args['patch_sizes']}")
     return {}
 
 
-def _arch(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _arch(value: str | ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
     """An arch of mmpretrain, or its sizes."""
     kind, sizes = upstream.kind, sizes_of(value, upstream)
     if sizes is None or set(sizes) != kind.essential_keys or sizes['strides'] != sizes[
@@ -84,7 +84,7 @@ def _arch(value: Any, upstream: Upstream) -> Mapping[str, Any]:
             if name != 'strides'}
 
 
-def _weights(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _weights(value: ReadOnlyConfig | None, upstream: Upstream) -> ReadOnlyConfig:
     """mmdet's PVT has an ``init_cfg`` without type."""
     return {'init_cfg': {'type': 'Pretrained', **value}} if value else {}
 

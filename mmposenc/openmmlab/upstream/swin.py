@@ -1,22 +1,22 @@
 """Swin Transformers under their names in mmdet, mmseg and mmpretrain."""
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from ...backbones.archs.swin import V2
 from ...backbones.swin import Swin
+from ...config_types import ReadOnlyConfig
 from . import WEIGHTS, DropIn, Table, Upstream, layer_norm, no_effect, only, same, sizes_of
 
 
-def _strides(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _strides(value: Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
     wanted = (upstream.args['patch_size'], *[2] * (len(upstream.args['depths']) - 1))
     if tuple(value) != wanted:
         raise ValueError(f'must be {wanted}: patch_size, and 2 for each further stage')
     return {}
 
 
-def _arch(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _arch(value: str | ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
     zoo, sizes = upstream.kind.arch_zoo, sizes_of(value, upstream)
     if sizes is None or sizes.get('extra_norm_every_n_blocks'):
         known = [name for name in zoo if not zoo[name].get('extra_norm_every_n_blocks')]
@@ -25,7 +25,7 @@ def _arch(value: Any, upstream: Upstream) -> Mapping[str, Any]:
             'num_heads': sizes['num_heads']}
 
 
-def _stage_cfgs(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _stage_cfgs(value: object, upstream: Upstream) -> ReadOnlyConfig:
     if not value:
         return {}
     block = value.get('block_cfgs') if isinstance(value, dict) and len(value) == 1 else None
@@ -34,24 +34,24 @@ def _stage_cfgs(value: Any, upstream: Upstream) -> Mapping[str, Any]:
     return block
 
 
-def _frozen(value: int, upstream: Upstream) -> Mapping[str, Any]:
+def _frozen(value: int, upstream: Upstream) -> ReadOnlyConfig:
     """mmpretrain counts from 0."""
     return {'frozen_stages': value + 1} if value >= 0 else {}
 
 
-def _frozen_v2(value: int, upstream: Upstream) -> Mapping[str, Any]:
+def _frozen_v2(value: int, upstream: Upstream) -> ReadOnlyConfig:
     """Merging belongs to the stage behind it."""
     trained = 0 <= value < _num_stages(upstream) - 1
     return {**_frozen(value, upstream),
             'trainable': (f'stages.{value}.downsample',) if trained else ()}
 
 
-def _windows(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _windows(value: int | Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
     """One side, or that of each stage."""
     return {'window_size': value if isinstance(value, int) else [(side, side) for side in value]}
 
 
-def _trained_windows(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _trained_windows(value: Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
     """Those of further stages are ignored there."""
     return {'pretrained_window_size': [(side, side) for side in value[:_num_stages(upstream)]]}
 

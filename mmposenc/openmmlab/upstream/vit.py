@@ -1,7 +1,7 @@
 """Plain vision transformers under their names in mmseg and mmpretrain."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ...backbones.layers import run_block
 from ...backbones.vit import ViT
+from ...config_types import ReadOnlyConfig
 from ...encodings.absolute import LearnedPositionEmbedding
 from ...encodings.base import RelativeEncoding, TokenEncoding
 from ...encodings.rotary import RotaryEmbedding
@@ -33,35 +34,43 @@ from . import (
 )
 
 
-def _sizes(upstream: Upstream) -> Mapping[str, Any]:
+def _sizes(upstream: Upstream) -> ReadOnlyConfig:
     """The sizes of mmpretrain's ``arch``; in mmseg they are arguments."""
     return sizes_of(upstream.args.get('arch', upstream.args), upstream) or {}
 
 
-def _arch(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _arch(value: str | ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
     names = dict(embed_dims='embed_dims', num_layers='num_layers', num_heads='num_heads',
                  feedforward_channels='mlp_hidden_dims', global_attn_indexes='global_blocks')
-    found = {ours: _sizes(upstream)[name] for name, ours in names.items()
-             if name in _sizes(upstream)}
-    if not {*names.values()} - {'global_blocks'} <= set(found):
+    upstream_sizes = _sizes(upstream)
+    sizes = {ours: upstream_sizes[name] for name, ours in names.items() if name in upstream_sizes}
+    if not {*names.values()} - {'global_blocks'} <= set(sizes):
         raise ValueError(f'must be one of {sorted(upstream.kind.arch_zoo)}, or a dict of '
                          f'{", ".join(names)}')
-    return found
+    return sizes
 
 
-def _blocks(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _blocks(value: int | Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
     layers = _sizes(upstream)['num_layers']
     return {'out_indices': [index + layers if index < 0 else index
                             for index in ([value] if isinstance(value, int) else value)]}
 
 
-def _whole_patches(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _patch_size(value: object, upstream: Upstream) -> ReadOnlyConfig:
+    sides = value if isinstance(value, (list, tuple)) else (value, value)
+    if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
+        raise ValueError(f'with patch_size={value!r}, which must be a side in pixels, or two')
+    return {'patch_size': value}
+
+
+def _whole_patches(value: int | tuple[int, int], upstream: Upstream) -> ReadOnlyConfig:
     """mmseg's tables have no cell of a partial patch."""
-    patch = upstream.args['patch_size']
-    return {'img_size': tuple(side // patch * patch for side in pair(value))}
+    patches = pair(_patch_size(upstream.args['patch_size'], upstream)['patch_size'])
+    return {'img_size': tuple(side // patch * patch
+                              for side, patch in zip(pair(value), patches, strict=True))}
 
 
-def _positions(value: str, upstream: Upstream) -> Mapping[str, Any]:
+def _positions(value: str, upstream: Upstream) -> ReadOnlyConfig:
     """The table of positions by how it is resized."""
     if value not in ('bicubic', 'bilinear'):
         raise ValueError("must be 'bicubic' or 'bilinear'")
@@ -72,7 +81,7 @@ def _positions(value: str, upstream: Upstream) -> Mapping[str, Any]:
     return {'pos_encoding': dict(type=kind, interpolation=value)}
 
 
-def _act(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _act(value: ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
     acts = {'GELU': 'gelu', 'QuickGELU': 'quick_gelu', 'ReLU': 'relu'}
     name = getattr(value['type'], '__name__', value['type']).rpartition('.')[2]
     if name not in acts or len(value) > 1:
@@ -80,14 +89,14 @@ def _act(value: Any, upstream: Upstream) -> Mapping[str, Any]:
     return {'act': acts[name]}
 
 
-def _ffn(value: str, upstream: Upstream) -> Mapping[str, Any]:
+def _ffn(value: str, upstream: Upstream) -> ReadOnlyConfig:
     if value not in ('origin', 'swiglu_fused'):
         raise ValueError(f"has ffn_type={value!r}, which must be 'origin' or 'swiglu_fused'")
     width = int(_sizes(upstream)['feedforward_channels'] * 2 / 3)
     return {} if value == 'origin' else {'mlp': 'swiglu', 'mlp_hidden_dims': (width + 7) // 8 * 8}
 
 
-def _layer_cfgs(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _layer_cfgs(value: object, upstream: Upstream) -> ReadOnlyConfig:
     changes = {'act_cfg': _act, 'bias': _QKV_BIAS, 'qkv_bias': _QKV_BIAS, 'ffn_type': _ffn}
     if not isinstance(value, dict) or not set(value) <= set(changes):
         raise ValueError(f'must be a dict of all layers, which may have {", ".join(changes)}')
@@ -95,11 +104,11 @@ def _layer_cfgs(value: Any, upstream: Upstream) -> Mapping[str, Any]:
             for key, each in changes[name](value[name], upstream).items()}
 
 
-def _frozen(value: int, upstream: Upstream) -> Mapping[str, Any]:
+def _frozen(value: int, upstream: Upstream) -> ReadOnlyConfig:
     return {'frozen_stages': value if value > 0 else -1}
 
 
-def _trained(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _trained(value: Sequence[str], upstream: Upstream) -> ReadOnlyConfig:
     names = dict(pos_embed='pos_encodings', cls_token='cls_token', patch_embed='patch_embed')
     if value != ['all'] and not set(value) <= set(names):
         raise ValueError(f"must be ['all'], or some of {list(names)}")
@@ -107,7 +116,7 @@ def _trained(value: Any, upstream: Upstream) -> Mapping[str, Any]:
                                         'trainable': [names[name] for name in value]}
 
 
-def _init_cfg(value: Any, upstream: Upstream) -> Mapping[str, Any]:
+def _init_cfg(value: str | ReadOnlyConfig | None, upstream: Upstream) -> ReadOnlyConfig:
     """SAN takes the image encoder of a file, and of that the first blocks."""
     if not isinstance(value, dict) or value.get('type') != 'Pretrained_Part':
         return weights(value, upstream)
@@ -115,7 +124,7 @@ def _init_cfg(value: Any, upstream: Upstream) -> Mapping[str, Any]:
                              prefix='image_encoder.', strict=False)}
 
 
-def _mlp_paths(value: float, upstream: Upstream) -> Mapping[str, Any]:
+def _mlp_paths(value: float, upstream: Upstream) -> ReadOnlyConfig:
     """mmseg drops no branch of attention."""
     return {'drop_path_rate': value, 'drops': (0, 1)}
 
@@ -130,7 +139,7 @@ _QKV_BIAS = one_of({each: {'qkv_bias': each} for each in (True, False)},
 _OUT_TYPES = one_of({}, **{each: {'out_type': each}
                            for each in ('raw', 'cls_token', 'featmap', 'avg_featmap')})
 _COMMON: Table = {
-    **same('in_channels', 'patch_size', 'drop_path_rate'), 'out_indices': _blocks,
+    **same('in_channels', 'drop_path_rate'), 'patch_size': _patch_size, 'out_indices': _blocks,
     'norm_cfg': layer_norm, 'init_cfg': _init_cfg}
 _MMSEG: Table = {
     **_COMMON, **same('embed_dims', 'num_layers', 'num_heads', 'mlp_ratio', 'attn_drop_rate',

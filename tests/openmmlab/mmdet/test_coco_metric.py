@@ -136,7 +136,8 @@ def test_one_image_in_two_data_sets_is_refused(root) -> None:
 
 
 @pytest.mark.parametrize('scope_name, kind, expected', [
-    ('mmdet', 'CocoMetric', 'mmposenc.CocoMetric'), ('mmseg', 'CocoMetric', 'CocoMetric'),
+    ('mmdet', 'CocoMetric', 'mmposenc.CocoMetric'),
+    ('mmdet', 'FasterCocoMetric', 'mmposenc.CocoMetric'), ('mmseg', 'CocoMetric', 'CocoMetric'),
     ('mmseg', 'mmdet.CocoMetric', 'mmposenc.CocoMetric'), ('mmdet', 'VOCMetric', 'VOCMetric')])
 def test_which_classes_are_replaced(scope_name, kind, expected) -> None:
     with DefaultScope.overwrite_default_scope(scope_name):

@@ -154,6 +154,8 @@ _SWIN, _PVT, _VIT = 'SwinTransformer', 'PyramidVisionTransformer', 'VisionTransf
     ('mmpretrain', 'SVT', dict(arch=dict(SMALL['mmpretrain', 'SVT']['arch'], strides=[2, 2])),
      'with strides equal to patch_sizes'),
     ('mmpretrain', 'SVT', dict(norm_after_stage=[True]), 'stage_norm=[True] must have 2 values'),
+    *((library, _VIT, dict(patch_size=size), f'patch_size={size!r}, which must be a side in pixels')
+      for library in ('mmseg', 'mmpretrain') for size in ('8', (8, 8, 8), (8, 0), 8.0)),
     ('mmseg', _VIT, dict(patch_pad='same'), "patch_pad='same' must be 0"),
     ('mmseg', _VIT, dict(frozen_exclude=['ln_pre']), "['all'], or some of ['pos_embed'"),
     ('mmseg', _VIT, dict(act_cfg=dict(type='SiLU')), "act_cfg={'type': 'SiLU'} must have only"),
