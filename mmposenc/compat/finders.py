@@ -1,6 +1,6 @@
 """What happens when mmcv, torchvision or mmengine is imported: import finders.
 
-What is changed in modules of others right after their import is in patches.py.
+Most of what is changed in modules of others right after their import is in patches.py.
 """
 import importlib
 import sys
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
 else:  # importing importlib.abc takes as long as all the rest; finders need no base class
     Loader = MetaPathFinder = object
 
-#: By the name of a module: the function of patches.py that changes it.
+#: By the name of a module: the function that changes it, and where it is in this package.
 PATCHES = {
-    'mmcv.ops': 'refuse_layers_without_operators',
-    'mmdet.apis.det_inferencer': 'find_our_loading',
-    'mmdet.datasets.utils': 'find_our_loading',
-    'mmengine.config.config': 'find_configs',
-    'mmengine.config.utils': 'know_this_package',
-    'mmengine.hub.hub': 'install_nothing',
-    'mmengine.logging': 'hide_onedl_line',
-    'mmengine.runner.checkpoint': 'load_without_running_code',
-    'mmpretrain.datasets.transforms.utils': 'find_our_loading',
-    'mmseg.apis.mmseg_inferencer': 'find_our_loading',
-    'numba.core.config': 'cache_where_it_can_be_written',
-    'torchvision.extension': 'provide_torchvision_operators',
+    'mmcv.ops': ('compat.missing', 'refuse_layers'),
+    'mmdet.apis.det_inferencer': ('compat.patches', 'find_our_loading'),
+    'mmdet.datasets.utils': ('compat.patches', 'find_our_loading'),
+    'mmengine.config.config': ('compat.patches', 'find_configs'),
+    'mmengine.config.utils': ('compat.patches', 'know_this_package'),
+    'mmengine.hub.hub': ('compat.patches', 'install_nothing'),
+    'mmengine.logging': ('compat.patches', 'hide_onedl_line'),
+    'mmengine.runner.checkpoint': ('compat.patches', 'load_without_running_code'),
+    'mmpretrain.datasets.transforms.utils': ('compat.patches', 'find_our_loading'),
+    'mmseg.apis.mmseg_inferencer': ('compat.patches', 'find_our_loading'),
+    'numba.core.config': ('compat.numba_cache', 'provide_folder'),
+    'torchvision.extension': ('compat.torchvision_ops', 'provide'),
 }
 
 
 def patch(module: ModuleType) -> None:
     """Change a module of :data:`PATCHES`."""
-    patches = importlib.import_module('mmposenc.compat.patches')
-    getattr(patches, PATCHES[module.__name__])(module)
+    room, function = PATCHES[module.__name__]
+    getattr(importlib.import_module(f'mmposenc.{room}'), function)(module)
 
 
 class FallbackLoader(Loader):

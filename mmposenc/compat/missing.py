@@ -16,33 +16,19 @@ ON_CPU = {
     'nms_rotated', 'pixel_group', 'points_in_boxes_cpu_forward', 'psamask_backward',
     'psamask_forward', 'roi_align_rotated_backward', 'roi_align_rotated_forward',
     'rotated_feature_align_backward', 'rotated_feature_align_forward'}
-#: Layers of mmcv.ops that no device runs without the operator named here.
+#: Layers of mmcv.ops that no device runs without the operator named here, NAME_forward.
 LAYERS = {
-    'BezierAlign': 'bezier_align_forward',
-    'BorderAlign': 'border_align_forward',
-    'CARAFE': 'carafe_forward',
-    'CARAFENaive': 'carafe_naive_forward',
-    'CARAFEPack': 'carafe_forward',
-    'Correlation': 'correlation_forward',
-    'DeformConv2d': 'deform_conv_forward',
-    'DeformRoIPool': 'deform_roi_pool_forward',
-    'DynamicScatter': 'dynamic_point_to_voxel_forward',
-    'MaskedConv2d': 'masked_im2col_forward',
-    'ModulatedDeformConv2d': 'modulated_deform_conv_forward',
-    'PrRoIPool': 'prroi_pool_forward',
-    'PSAMask': 'psamask_forward',
-    'QueryAndGroup': 'group_points_forward',
-    'RiRoIAlignRotated': 'riroi_align_rotated_forward',
-    'RoIAlignRotated': 'roi_align_rotated_forward',
-    'RoIAwarePool3d': 'roiaware_pool3d_forward',
-    'RoIPointPool3d': 'roipoint_pool3d_forward',
-    'RoIPool': 'roi_pool_forward',
-    'SoftmaxFocalLoss': 'softmax_focal_loss_forward',
-    'SparseConvolution': 'indice_conv_forward',
-    'SparseMaxPool': 'indice_maxpool_forward',
-    'TINShift': 'tin_shift_forward',
-    'Voxelization': 'hard_voxelize_forward',
-}
+    'BezierAlign': 'bezier_align', 'BorderAlign': 'border_align', 'CARAFE': 'carafe',
+    'CARAFENaive': 'carafe_naive', 'CARAFEPack': 'carafe', 'Correlation': 'correlation',
+    'DeformConv2d': 'deform_conv', 'DeformRoIPool': 'deform_roi_pool',
+    'DynamicScatter': 'dynamic_point_to_voxel', 'MaskedConv2d': 'masked_im2col',
+    'ModulatedDeformConv2d': 'modulated_deform_conv', 'PrRoIPool': 'prroi_pool',
+    'PSAMask': 'psamask', 'QueryAndGroup': 'group_points',
+    'RiRoIAlignRotated': 'riroi_align_rotated', 'RoIAlignRotated': 'roi_align_rotated',
+    'RoIAwarePool3d': 'roiaware_pool3d', 'RoIPointPool3d': 'roipoint_pool3d',
+    'RoIPool': 'roi_pool', 'SoftmaxFocalLoss': 'softmax_focal_loss',
+    'SparseConvolution': 'indice_conv', 'SparseMaxPool': 'indice_maxpool',
+    'TINShift': 'tin_shift', 'Voxelization': 'hard_voxelize'}
 
 
 def build_recipe() -> str:
@@ -94,7 +80,7 @@ def refuse_layers(ops: ModuleType) -> None:
     inside = [module for name, module in sys.modules.items() if name.startswith(ops.__name__ + '.')]
     for name, operator in LAYERS.items():
         for layer in {getattr(module, name) for module in inside if hasattr(module, name)}:
-            layer.__init__ = _refusing(layer.__init__, operator)
+            layer.__init__ = _refusing(layer.__init__, f'{operator}_forward')
 
 
 def _refusing(init: Callable[..., None], operator: str) -> Callable[..., None]:

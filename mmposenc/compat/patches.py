@@ -1,4 +1,4 @@
-"""What is changed in modules of OpenMMLab, torchvision and numba right after their import."""
+"""What is changed in modules of mmengine and in tools of OpenMMLab right after their import."""
 from __future__ import annotations
 
 import importlib
@@ -30,19 +30,6 @@ def hide_onedl_line(module: ModuleType) -> None:
     vars(module).update(print_log=filtered)
 
 
-def provide_torchvision_operators(module: ModuleType) -> None:
-    """``torchvision.extension``: operators, where it could not load its own."""
-    if not module._has_ops():
-        from .torchvision_ops import provide
-        provide(module)
-
-
-def refuse_layers_without_operators(module: ModuleType) -> None:
-    """``mmcv.ops``: layers that cannot run say so when they are built."""
-    from .missing import refuse_layers
-    refuse_layers(module)
-
-
 def know_this_package(module: ModuleType) -> None:
     """``mmengine.config.utils``: ``type='mmposenc.PVT'`` is found beside a fixed list of packages.
     """
@@ -52,12 +39,6 @@ def know_this_package(module: ModuleType) -> None:
 def load_without_running_code(module: ModuleType) -> None:
     """``mmengine.runner.checkpoint``: its functions read files by this project's safe one."""
     importlib.import_module('mmposenc.checkpoint.mmengine_loading')
-
-
-def cache_where_it_can_be_written(module: ModuleType) -> None:
-    """``numba.core.config``: a folder for the cache, where the home has none."""
-    from .numba_cache import provide_folder
-    provide_folder(module)
 
 
 def find_configs(module: ModuleType) -> None:

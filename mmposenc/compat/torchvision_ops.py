@@ -91,10 +91,15 @@ SCHEMAS = {
 def provide(extension: ModuleType) -> None:
     """Gives torchvision its operators, where ``torchvision.extension`` could not load them.
 
+    Args:
+        extension: that module, right after its import.
+
     They are registered under its names for every device, and torchvision is made to believe that it
     has them; its own shape functions, autograd and autocast then apply, so that ``torch.compile``
     and ``torch.export`` see what they always see.
     """
+    if extension._has_ops():
+        return
     missing = [name for name in SCHEMAS if not hasattr(torch.ops.torchvision, name)]
     for name in missing:
         _LIBRARY.define(name + SCHEMAS[name])

@@ -224,18 +224,19 @@ def test_a_picture_that_the_model_can_not_take(detector, tmp_path, monkeypatch) 
         return pseudo_collate(packed)
 
     def nan(scope, sample, *rest):
-        record, labels = prediction_record_of(scope, sample, *rest)
+        predicted = predicted_of(scope, sample, *rest)
         if 'shape_2' in sample.img_path:
-            record['objects'] = [{'score': float('nan')}]
-        return record, labels
+            return predicted._replace(labels=np.zeros(1, int), names=['square'],
+                                      scores=np.array([np.nan]), boxes=np.zeros((1, 4)))
+        return predicted
 
     def unwritable(path, pixels):
         if path.stem == 'shape_3':
             raise OSError(errno.ENAMETOOLONG, 'File name too long', str(path))
         write_picture(path, pixels)
-    prediction_record_of = prediction.record_of
+    predicted_of = prediction.predicted_of
     monkeypatch.setattr(prediction, 'pseudo_collate', fails)
-    monkeypatch.setattr(prediction, 'record_of', nan)
+    monkeypatch.setattr(prediction, 'predicted_of', nan)
     monkeypatch.setattr(prediction, 'write_picture', unwritable)
     with pytest.raises(SystemExit, match='error: 3 files could not be predicted'):
         predict(detector, detector['images'], tmp_path / 'out', '--batch-size', '4')

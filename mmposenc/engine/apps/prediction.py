@@ -30,7 +30,7 @@ from ..config.nodes import bare_type, pipelines, type_name
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
 from ..console import least_score, progress_bar
 from .pictures import Source, draw, find_sources, rgb_bytes, write_picture
-from .records import PredictionsFile, Record, class_names, palette, record_of
+from .records import PredictionsFile, Record, class_names, palette, predicted_of
 
 #: A picture in a pipeline: its path, sizes and pixels, and in the end the model's input.
 Packed = dict[str, Any]
@@ -224,9 +224,11 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
         skip = _Skipped(file, strict, say)
         for item, sample in predictor(sources, skip):
             try:
-                record, labels = record_of(scope, sample, names, thr)
-                file.add({**item.about, **_write(folder, artist, item, sample, labels), **record})
-                boxes += len(record.get('objects', ()))
+                predicted = predicted_of(scope, sample, names, thr)
+                files = _write(folder, artist, item, sample,
+                               predicted.masks if scope == 'mmseg' else None)
+                file.add({**item.about, **files, **predicted.record()})
+                boxes += len(predicted.labels)
             except Exception as error:  # numbers that are not finite, a path that is too long
                 skip(item.source, error)
             done, name = number_of[item.source.path], printable(item.source.file)

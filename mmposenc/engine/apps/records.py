@@ -5,12 +5,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mmengine.config import Config
-from mmengine.structures import BaseDataElement, InstanceData
-from torch import Tensor
+from mmengine.structures import BaseDataElement
 
 from mmposenc.checkpoint.integrity import put_in_place
 
@@ -64,9 +63,48 @@ def _of_test_data(cfg: Config, key: str) -> Sequence[Any] | None:
 TOP = 5
 
 
-def record_of(scope: str, sample: BaseDataElement, classes: Sequence[str], score_thr: float
-              ) -> tuple[Record, np.ndarray | None]:
-    """The JSON of one prediction, and its label map in segmentation.
+class Predicted(NamedTuple):
+    """What a model says of a picture.
+
+    Attributes:
+        kind: 'objects' of detection, 'areas' of segmentation, 'classes' of classification.
+        labels: (N,) whole numbers: of boxes that score more than the threshold; of the classes that
+            cover the picture, the largest first; of the five best classes.
+        names: what these N are called.
+        scores: (N,) of boxes and classes; the share of the picture that each class covers.
+        boxes: (N, 4) left, top, right, bottom in pixels; None but in detection.
+        masks: of objects (N, H, W), true inside; of segmentation the label map (H, W), integers;
+            else None.
+    """
+
+    kind: str
+    labels: np.ndarray
+    names: list[str]
+    scores: np.ndarray
+    boxes: np.ndarray | None = None
+    masks: np.ndarray | None = None
+
+    def record(self) -> Record:
+        """The same as JSON, without the label map."""
+        score = 'share' if self.kind == 'areas' else 'score'
+        entries: list[Record] = [
+            {'label': label, 'name': name, score: value} for label, name, value in zip(
+                self.labels.tolist(), self.names, self.scores.tolist(), strict=True)]
+        if self.boxes is not None:
+            for entry, (left, top, right, bottom) in zip(entries, self.boxes.tolist(), strict=True):
+                entry['bbox'] = [left, top, right - left, bottom - top]
+        if self.kind == 'objects' and self.masks is not None:
+            from mmdet.structures.mask import encode_mask_results
+
+            for entry, code in zip(entries, encode_mask_results(self.masks), strict=True):
+                entry['segmentation'] = {'size': list(code['size']),
+                                         'counts': code['counts'].decode()}
+        return {self.kind: entries}
+
+
+def predicted_of(scope: str, sample: BaseDataElement, classes: Sequence[str], score_thr: float
+                 ) -> Predicted:
+    """What a model's sample says.
 
     Args:
         scope: 'mmdet', 'mmseg' or 'mmpretrain'.
@@ -77,47 +115,27 @@ def record_of(scope: str, sample: BaseDataElement, classes: Sequence[str], score
     Raises:
         ValueError: the model predicts none of boxes, label map and classes.
     """
+    boxes = masks = None
     if scope == 'mmdet' and 'pred_instances' in sample:
-        return {'objects': _objects(sample.pred_instances, classes, score_thr)}, None
-    if scope == 'mmseg' and 'pred_sem_seg' in sample:
-        labels = sample.pred_sem_seg.data[0].long().numpy()  # numbers with a point of one channel
-        return {'areas': _areas(labels, classes)}, labels.astype(
-            np.uint8 if len(classes) <= 256 else np.uint16)
-    if scope == 'mmpretrain' and 'pred_score' in sample:
-        return {'classes': _classes(sample.pred_score, classes)}, None
-    raise ValueError(f'the model of the config predicts {", ".join(sample.keys()) or "nothing"}: '
-                     'predict knows boxes (pred_instances), label maps (pred_sem_seg) and classes '
-                     '(pred_score)')
-
-
-def _objects(instances: InstanceData, classes: Sequence[str], score_thr: float) -> list[Record]:
-    instances = instances[instances.scores > score_thr]
-    boxes = getattr(instances.bboxes, 'tensor', instances.bboxes)
-    objects = []
-    for box, score, label in zip(boxes.tolist(), instances.scores.tolist(),
-                                 instances.labels.tolist(), strict=True):
-        left, top, right, bottom = box
-        objects.append({'label': label, 'name': classes[label], 'score': score,
-                        'bbox': [left, top, right - left, bottom - top]})
-    if 'masks' in instances:
-        from mmdet.structures.mask import encode_mask_results
-
-        for entry, code in zip(objects, encode_mask_results(instances.masks), strict=True):
-            entry['segmentation'] = {'size': list(code['size']), 'counts': code['counts'].decode()}
-    return objects
-
-
-def _areas(labels: np.ndarray, classes: Sequence[str]) -> list[Record]:
-    present, counts = np.unique(labels, return_counts=True)
-    order = np.argsort(-counts, kind='stable')
-    return [{'label': int(present[i]), 'share': float(counts[i] / labels.size),
-             'name': classes[present[i]] if present[i] < len(classes) else 'none'} for i in order]
-
-
-def _classes(scores: Tensor, classes: Sequence[str]) -> list[Record]:
-    best = scores.topk(min(TOP, len(scores)))
-    return [{'label': label, 'name': classes[label], 'score': score}
-            for score, label in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
+        instances = sample.pred_instances[sample.pred_instances.scores > score_thr]
+        kind, labels, scores = 'objects', instances.labels.numpy(), instances.scores.numpy()
+        boxes = np.asarray(getattr(instances.bboxes, 'tensor', instances.bboxes))
+        masks = np.asarray(instances.masks, bool) if 'masks' in instances else None
+    elif scope == 'mmseg' and 'pred_sem_seg' in sample:
+        kind, masks = 'areas', sample.pred_sem_seg.data[0].numpy()
+        masks = masks.astype(np.uint8 if len(classes) <= 256 else np.uint16)
+        labels, counts = np.unique(masks, return_counts=True)
+        order = np.argsort(-counts, kind='stable')
+        labels, scores = labels[order], counts[order] / masks.size
+    elif scope == 'mmpretrain' and 'pred_score' in sample:
+        best = sample.pred_score.topk(min(TOP, len(sample.pred_score)))
+        kind, labels, scores = 'classes', best.indices.numpy(), best.values.numpy()
+    else:
+        raise ValueError(f'the model of the config predicts {", ".join(sample.keys()) or "nothing"}'
+                         ': predict knows boxes (pred_instances), label maps (pred_sem_seg) and '
+                         'classes (pred_score)')
+    names = [classes[label] if label < len(classes) else 'none' for label in labels]
+    return Predicted(kind, labels, names, scores, boxes, masks)
 
 
 class PredictionsFile:

@@ -27,7 +27,7 @@ from ..config.testing import scope_of
 from ..training.checkpoints import latest_checkpoint
 from .pictures import PICTURES, Source, find_sources, write_picture
 from .prediction import Artist, Predictor, Reader, check_score_thr
-from .records import class_names, palette, record_of
+from .records import class_names, palette, predicted_of
 
 Picture = str | Path | np.ndarray | Image.Image
 
@@ -173,18 +173,10 @@ class Result:
                  artist: Artist) -> None:
         self.file, self.picture = file, picture
         self._sample, self._artist = sample, artist
-        record, self.masks = record_of(artist.scope, sample, names, artist.score_thr)
-        entries = next(iter(record.values()))
-        self.classes = np.array([each['label'] for each in entries], np.int64)
-        self.names = [each['name'] for each in entries]
-        self.scores = np.array([each.get('score', each.get('share')) for each in entries],
-                               np.float32)
-        self.boxes: np.ndarray | None = None
-        if artist.scope == 'mmdet':
-            instances = sample.pred_instances[sample.pred_instances.scores > artist.score_thr]
-            self.boxes = np.asarray(getattr(instances.bboxes, 'tensor', instances.bboxes))
-            if 'masks' in instances:
-                self.masks = np.asarray(instances.masks, bool)
+        predicted = predicted_of(artist.scope, sample, names, artist.score_thr)
+        self.classes, self.names = predicted.labels.astype(np.int64), predicted.names
+        self.scores = predicted.scores.astype(np.float32)
+        self.boxes, self.masks = predicted.boxes, predicted.masks
 
     def draw(self) -> np.ndarray:
         """(H, W, 3) RGB bytes with what was predicted, drawn by the library of the model."""

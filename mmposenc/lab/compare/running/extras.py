@@ -23,7 +23,7 @@ from mmengine.registry import init_default_scope
 
 from mmposenc.engine.apps.pictures import rgb_bytes, write_picture
 from mmposenc.engine.apps.prediction import Artist
-from mmposenc.engine.apps.records import class_names, record_of
+from mmposenc.engine.apps.records import class_names, predicted_of
 from mmposenc.engine.config.models import (
     build_bare,
     build_model,
@@ -272,7 +272,7 @@ def original(dataset: Any, index: int) -> tuple[np.ndarray, str]:
 
 def predicted_text(scope: str, sample: Any, names: list[str]) -> str:
     """What was predicted, in words."""
-    record, _ = record_of(scope, sample, names, _SCORE)
+    record = predicted_of(scope, sample, names, _SCORE).record()
     if 'classes' in record:
         best = record['classes'][0]
         return f'{best["name"]} ({best["score"]:.0%})'
