@@ -113,13 +113,10 @@ def test_bad_arguments(cls, arguments, message):
         cls(**{'in_channels': (8, 8) if cls is ConcatPyramid else 8, **arguments})
 
 
-@pytest.mark.parametrize('inputs', [maps(8), maps(8, 4), maps(8, 8) + maps(8),
-                                    maps(8) + maps(8, hw=(3, 4))])
-def test_maps_that_do_not_fit(inputs):
-    with pytest.raises(ValueError, match=r'must be maps of the same size with in_channels=\(8'):
-        ConcatPyramid((8, 8)).double()(inputs)
-
-
-def test_one_map_is_required():
-    with pytest.raises(ValueError, match='inputs holds 2 maps.*one number in out_indices'):
-        SimpleFeaturePyramid(8)((torch.zeros(1, 8, 4, 4),) * 2)
+@pytest.mark.parametrize('neck, inputs, message', [
+    *((ConcatPyramid((8, 8)), inputs, r'must be maps of the same size with in_channels=\(8')
+      for inputs in (maps(8), maps(8, 4), maps(8, 8, 8), maps(8) + maps(8, hw=(3, 4)))),
+    (SimpleFeaturePyramid(8), maps(8, 8), 'inputs holds 2 maps.*one number in out_indices')])
+def test_maps_that_do_not_fit(neck, inputs, message):
+    with pytest.raises(ValueError, match=message):
+        neck.double()(inputs)

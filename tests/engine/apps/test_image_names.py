@@ -1,14 +1,13 @@
 """Names of what is written for an image: none overwrites another's."""
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import torch
 from helpers.scripts import load_tool, named
-from helpers.tiny_data import Images, read_annotations, tiny_detector
+from helpers.tiny_data import Images
 from helpers.tiny_tasks import segmentor_config
 from PIL import Image
 
@@ -72,36 +71,14 @@ def test_label_maps(tmp_path) -> None:
         assert pixels.tolist() == [[0, 1]] and pixels.dtype == np.uint8
 
 
-def _one_name(folder: Path, *kinds: str) -> None:
-    """Moves the images to folders of their own, all with one name."""
-    for kind in kinds:
-        for path in sorted(path for path in (folder / kind).rglob('*') if path.is_file()):
-            number = path.stem.rpartition('_')[2]
-            (path.parent / number).mkdir()
-            path.rename(path.parent / number / f'0001{path.suffix}')
-
-
-def test_boxes_of_images_of_one_name(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = tiny_detector(tmp_path)
-    data = read_annotations(tmp_path / 'data')
-    _one_name(tmp_path / 'data', 'images')
-    for number, image in enumerate(data['images']):
-        image['file_name'] = f'{number}/0001.jpg'
-    (tmp_path / 'data' / 'annotations.json').write_text(json.dumps(data))
-    load_tool('train').main([str(config), '--work-dir', 'work', '--cfg-options', *named('names')])
-    load_tool('test').main([str(config), 'work/epoch_1.pth', '--work-dir', 'work', '--show-dir',
-                            'drawn', '--cfg-options', *named('names_test')])
-    load_tool('browse_dataset').main([str(config), '--output-dir', 'seen'])
-    for folder, suffix in (('drawn', 'jpg'), ('seen', 'png')):
-        assert sorted(str(path) for path in Path(folder).rglob('*.*')) == [
-            f'{folder}/{number}/0001.{suffix}' for number in range(4)]
-
-
 def test_label_maps_of_images_of_one_name(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     config = segmentor_config(tmp_path)
-    _one_name(tmp_path / 'data', 'images', 'labels')
+    for kind in ('images', 'labels'):
+        for path in sorted((tmp_path / 'data' / kind).iterdir()):
+            number = path.stem.rpartition('_')[2]
+            (path.parent / number).mkdir()
+            path.rename(path.parent / number / f'0001{path.suffix}')
     load_tool('train').main([str(config), '--work-dir', 'work', '--cfg-options', *named('maps')])
     load_tool('test').main([str(config), 'work/iter_2.pth', '--work-dir', 'work', '--show-dir',
                             'drawn', '--out', 'maps', '--cfg-options', *named('maps_test')])

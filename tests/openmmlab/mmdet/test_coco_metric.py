@@ -49,13 +49,13 @@ def samples(dataset):
                        scores=torch.full((len(boxes),), 0.9)))
 
 
-def score(dataset, truth=True, **options):
-    """AP of a perfect detector by the metric of a config."""
+def score(dataset, predictions=None, truth=True, **options):
+    """AP of predictions, by default those of a perfect detector, by the metric of a config."""
     metric = METRICS.build(checked(dict(type='CocoMetric', **options)))
     metric.dataset_meta = dataset.metainfo
     if truth:
         metric.take_truth(dataset)
-    metric.process({}, list(samples(dataset)))
+    metric.process({}, predictions or list(samples(dataset)))
     return metric.evaluate(len(dataset))
 
 
@@ -90,19 +90,16 @@ def test_the_evaluator_names_another_file(root, tmp_path, caplog) -> None:
 def test_a_missed_and_a_wrong_box_count_as_in_mmdet(root) -> None:
     """Where both readings agree, the numbers are mmdet's."""
     from mmdet.evaluation import CocoMetric
-    dataset, found = build(root), []
-    metrics = [CocoMetric(str(root / 'annotations.json'), classwise=True), METRICS.build(dict(
-        type='mmposenc.CocoMetric', ann_file=str(root / 'annotations.json'), classwise=True))]
-    metrics[1].take_truth(dataset)
-    for metric in metrics:
-        predictions = list(samples(dataset))
-        predictions[1]['pred_instances']['bboxes'] += 3
-        predictions[2]['pred_instances']['labels'] = torch.tensor([1, 0])
-        metric.dataset_meta = dataset.metainfo
-        metric.process({}, predictions)
-        found.append(metric.evaluate(len(dataset)))
-    assert found[0] == found[1]
-    assert 0.1 < found[0]['coco/bbox_mAP'] < 0.9
+    dataset, options = build(root), dict(ann_file=str(root / 'annotations.json'), classwise=True)
+    predictions = list(samples(dataset))
+    predictions[1]['pred_instances']['bboxes'] += 3
+    predictions[2]['pred_instances']['labels'] = torch.tensor([1, 0])
+    theirs = CocoMetric(**options)
+    theirs.dataset_meta = dataset.metainfo
+    theirs.process({}, predictions)
+    numbers = theirs.evaluate(len(dataset))
+    assert score(dataset, predictions, **options) == numbers
+    assert 0.1 < numbers['coco/bbox_mAP'] < 0.9
 
 
 def joined(*roots):
@@ -117,22 +114,14 @@ def test_several_data_sets_of_the_same_ids_together(root, tmp_path) -> None:
 def test_a_metric_for_each_of_several_data_sets(root, tmp_path) -> None:
     other = make_coco(tmp_path / 'other', images=3, seed=5)
     dataset = joined(root, other)
-    for number, path in enumerate((root, other)):
-        metric = METRICS.build(dict(type='mmposenc.CocoMetric',
-                                    ann_file=str(path / 'annotations.json')))
-        metric.dataset_meta = dataset.metainfo
-        metric.take_truth(dataset)
+    for path, of_other in ((root, slice(4, None)), (other, slice(4))):
         predictions = list(samples(dataset))
-        for prediction in predictions[:4] if number else predictions[4:]:  # of the other one
+        for prediction in predictions[of_other]:
             prediction['pred_instances']['bboxes'] += 30
-        metric.process({}, predictions)
-        assert metric.evaluate(len(dataset))['coco/bbox_mAP'] == 1
-
-
-def test_one_image_in_two_data_sets_is_refused(root) -> None:
-    metric = METRICS.build(dict(type='mmposenc.CocoMetric'))
+        file = str(path / 'annotations.json')
+        assert score(dataset, predictions, ann_file=file)['coco/bbox_mAP'] == 1
     with pytest.raises(ValueError, match=r'shape_0\.jpg is in two data sets'):
-        metric.take_truth(joined(root, root))
+        score(joined(root, root))
 
 
 @pytest.mark.parametrize('scope_name, kind, expected', [
