@@ -89,9 +89,10 @@ class ViT(Backbone):
     """
 
     archs, sizes = ARCHS, SIZES
-    structure = ('mlp', 'act', 'mlp_hidden_dims', 'class_token', 'distilled', 'register_tokens',
-                 'pre_norm', 'conv_projection', 'qkv_bias', 'global_blocks', 'attn_norm',
-                 'mlp_norm', 'neck_channels', 'layer_scale_init_value')
+    structure: Sequence[str] = (
+        'mlp', 'act', 'mlp_hidden_dims', 'class_token', 'distilled', 'register_tokens', 'pre_norm',
+        'conv_projection', 'qkv_bias', 'global_blocks', 'attn_norm', 'mlp_norm', 'neck_channels',
+        'layer_scale_init_value')
 
     @takes_arch(vit_of)
     def __init__(self, arch: str | None = None, *,

@@ -34,7 +34,10 @@ OTHERS = (
     'detection/detr/detr_swin-t_8xb2-150e_coco',
     'detection/dino/dino-4scale_swin-t-peg_8xb2-12e_coco',
     'detection/pretrained/dino-4scale_dinov3-s_sfp_8xb2-12e_coco',
+    'detection/pretrained/eomt_dinov3-s_8xb2-lsj-12e_coco-640x640',
     'detection/small/retinanet_vit-s14_sfp_1xb4-10e_trees',
+    'segmentation/pretrained/eomt_dinov3-s_8xb2-20k_ade20k-512x512',
+    'segmentation/small/eomt_vit-s14_1xb4-5e_camvid-252x336',
     'segmentation/pretrained/linear_dinov3-7b_8xb2-fsdp2-40k_ade20k-512x512',
     'segmentation/pretrained/mask2former_dinov3-s_8xb2-160k_ade20k-512x512',
     'segmentation/pretrained/upernet_beit-b_8xb2-160k_ade20k-512x512',
@@ -138,8 +141,8 @@ def test_a_family_trains_a_step_and_predicts(name: str) -> None:
         found = model(**data, mode='predict')
     assert len(found) == 2
     masks = found[0].get('pred_instances', {}).get('masks')
-    assert (masks is not None) == ('mask_rcnn' in name or 'mask-rcnn' in name
-                                   or 'detection/mask2former' in name)
+    assert (masks is not None) == any(part in name for part in (
+        'mask_rcnn', 'mask-rcnn', 'detection/mask2former', 'detection/pretrained/eomt'))
     assert masks is None or masks.shape[-2:] == (64, 64)
 
 

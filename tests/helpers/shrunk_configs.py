@@ -67,6 +67,11 @@ def _shrink_backbone(backbone: Any) -> list[int]:
                         img_size=64, frozen_stages=blocks if frozen else -1,
                         out_indices=maps and tuple(range(blocks))[-len(maps):])
         return [24] * 4
+    if kind == 'EoMT':
+        backbone.update(embed_dims=24, num_layers=3, num_heads=3, mlp_hidden_dims=24, img_size=64,
+                        num_classes=3, num_queries=5, query_blocks=2,
+                        frozen_stages=min(1, backbone.get('frozen_stages', -1)))
+        return [24] * 3
     if kind == 'CPResNet' and backbone.depth in (44, 46):
         backbone.depth = 20
         backbone.pop('stage_blocks', None)
@@ -83,6 +88,11 @@ def _shrink_backbone(backbone: Any) -> list[int]:
 
 def _shrink_detector(cfg: Config, widths: list[int]) -> None:
     model = cfg.model
+    if model.backbone.type == 'mmposenc.EoMT':
+        for part in (model.panoptic_head, model.panoptic_fusion_head):
+            part.num_things_classes = CLASSES['mmdet']
+        model.panoptic_head.num_queries = model.test_cfg.max_per_image = 5
+        return
     if 'panoptic_head' in model:
         _shrink_masks(model, model.panoptic_head, widths, CLASSES['mmdet'])
         return
@@ -142,6 +152,9 @@ def _shrink_segmentor(cfg: Config, widths: list[int]) -> None:
     model = cfg.model
     if model.data_preprocessor.get('size'):
         model.data_preprocessor.size = (64, 64)
+    if model.backbone.type == 'mmposenc.EoMT':
+        model.decode_head.update(num_classes=CLASSES['mmseg'], num_queries=5)
+        return
     if 'ConcatPyramid' in str(model.get('neck')):
         blocks = len(model.neck.in_channels)
         model.neck.in_channels = widths[:1] * blocks

@@ -80,6 +80,8 @@ def use_data(cfg: Config, folder: str) -> None:
         _fit_head(key, head, head['num_classes'], len(classes))
         if scope == 'mmpretrain' and 'topk' in head:
             head['topk'] = _possible(head['topk'], len(classes))
+    if at(cfg, 'model.backbone.num_classes'):  # EoMT's, which predicts classes by itself
+        cfg.model.backbone.num_classes = len(classes)
     if (cfg.get('data_preprocessor') or {}).get('num_classes'):
         cfg.data_preprocessor.num_classes = len(classes)
     report(f'{folder}: classes {", ".join(classes)}')

@@ -47,6 +47,7 @@ def folders_of_classes(root: Path) -> Path:
     ('detection/small/dino_r18-w16_1xb4-15e_bccd.py', 'yolo'),
     ('segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py', 'masks'),
     ('segmentation/small/linear_vit-s14_1xb4-10e_nuclei-448x448.py', 'masks'),
+    ('segmentation/small/eomt_vit-s14_1xb4-5e_camvid-252x336.py', 'masks'),
     ('classification/small/deit-micro-peg_1xb32-40e_mnist5k.py', 'folders'),
     ('classification/cpvt/cpvt-s-0-5-gap_8xb128_in1k.py', 'folders')])
 def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
@@ -57,6 +58,7 @@ def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
     use_data(cfg, str(folder))
     assert 'reduce_zero_label' not in str(pipelines(cfg, 'train'))
     assert {head.num_classes for _, head in heads_of(cfg)} == {3}
+    assert cfg.model.backbone.get('num_classes', 3) == 3
     check_num_classes(cfg, PHASES)
     for phase in PHASES:  # visualizers stop at a colour that is a list
         *_, (_, node) = data_sets(cfg, phase)
