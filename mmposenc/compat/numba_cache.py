@@ -17,21 +17,13 @@ def provide_folder(module: ModuleType) -> None:
     Args:
         module: ``numba.core.config``.
     """
-    if os.environ.get('NUMBA_CACHE_DIR') or _can_be_made(_usual()):
+    # Where numba caches if nobody says where.
+    usual = Path(os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'), 'numba')
+    existing = next(each for each in (usual, *usual.absolute().parents) if each.exists())
+    if os.environ.get('NUMBA_CACHE_DIR') or existing.is_dir() and os.access(existing, os.W_OK):
         return
     # A name that nobody can guess, and of this user alone: numba runs what lies there.
     folder = tempfile.mkdtemp(prefix='mmposenc-numba-')
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ['NUMBA_CACHE_DIR'] = folder
     module.reload_config()
-
-
-def _usual() -> Path:
-    """Where numba caches if nobody says where, below the home of the user."""
-    cache = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
-    return Path(cache, 'numba')
-
-
-def _can_be_made(folder: Path) -> bool:
-    existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
-    return existing.is_dir() and os.access(existing, os.W_OK)

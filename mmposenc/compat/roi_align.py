@@ -118,13 +118,6 @@ def weighted_sums(table: Tensor, rows: Tensor, weights: Tensor, lengths: Tensor)
                            include_last_offset=True)
 
 
-def means_of_bins(table: Tensor, samples: Samples) -> Tensor:
-    """The mean sample of every bin, (bins, C); zero of none."""
-    sums = weighted_sums(table, samples.pixels.flatten(), samples.weights.flatten(),
-                         samples.per_bin * 4)
-    return sums / samples.per_bin.clamp(min=1)[:, None]
-
-
 def align(input: Tensor, rois: Tensor, size: tuple[int, int], spatial_scale: float,
           sampling_ratio: int, aligned: bool) -> Tensor:
     """The features of every region, as :func:`roi_align_forward` has them; (K, C, *size)."""
@@ -136,7 +129,9 @@ def align(input: Tensor, rois: Tensor, size: tuple[int, int], spatial_scale: flo
     table = input.to(dtype).permute(0, 2, 3, 1).reshape(-1, channels)
     for piece in chunks(grid, size[0] * size[1]):
         samples = sample(Grid(*(each[piece] for each in grid)), size, height, width)
-        means = means_of_bins(table, samples)
+        sums = weighted_sums(table, samples.pixels.flatten(), samples.weights.flatten(),
+                             samples.per_bin * 4)
+        means = sums / samples.per_bin.clamp(min=1)[:, None]  # zero of no sample
         output[piece] = means.view(-1, *size, channels).permute(0, 3, 1, 2).to(output.dtype)
     return output
 

@@ -92,8 +92,11 @@ class Reader:
                 skip(source, error)
 
     def _in_memory(self, source: Source, pixels: np.ndarray) -> Packed:
-        """Bytes as the first step of the pipeline leaves a file of them."""
-        image = _bgr(pixels)
+        """Bytes as the first step of the pipeline leaves a file of them; transparency is left
+        out."""
+        if pixels.ndim == 2:
+            pixels = np.repeat(pixels[..., None], 3, axis=2)
+        image = np.ascontiguousarray(pixels[..., 2::-1])
         if self.load.color_type == 'grayscale':
             image = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
         if self.load.to_float32:
@@ -111,13 +114,6 @@ class Reader:
         height, width = image.shape[:2]
         about = {'file': source.file, 'width': width, 'height': height}
         return Item(source, about, pixels, self.steps(loaded))
-
-
-def _bgr(pixels: np.ndarray) -> np.ndarray:
-    """BGR bytes (H, W, 3) of grey, RGB or RGBA ones; transparency is left out."""
-    if pixels.ndim == 2:
-        pixels = np.repeat(pixels[..., None], 3, axis=2)
-    return np.ascontiguousarray(pixels[..., 2::-1])
 
 
 class Predictor:

@@ -115,7 +115,7 @@ def read_voc(text: bytes) -> np.ndarray:
     """
     return np.array([[float(box.findtext(key) or '') - (key in ('xmin', 'ymin'))
                       for key in ('xmin', 'ymin', 'xmax', 'ymax')]
-                     for box in ElementTree.fromstring(text).iter('bndbox')]).reshape(-1, 4)
+                     for box in ElementTree.fromstring(text).iter('bndbox')])
 
 
 def clip_boxes(boxes: np.ndarray, window: Window, min_inside: float = 0.5) -> np.ndarray:

@@ -56,7 +56,8 @@ class CocoMetric(_CocoMetric):
         parts_of = list(leaves(dataset))
         if not parts_of or not all(_is_coco(leaf) for leaf in parts_of):
             return
-        named = [leaf for leaf in parts_of if _same_file(leaf.ann_file, self.ann_file)]
+        named = [leaf for leaf in parts_of if self.ann_file
+                 and osp.realpath(leaf.ann_file) == osp.realpath(self.ann_file)]
         if self.ann_file and not named:
             files = ', '.join(leaf.ann_file for leaf in parts_of)
             print_log(f'the evaluator names {self.ann_file}, but the data set reads {files}; its '
@@ -90,10 +91,6 @@ def _is_coco(dataset: BaseDataset) -> bool:
     return isinstance(dataset, _CocoDataset) and (
         isinstance(dataset, CocoDataset)
         or type(dataset).load_data_list is _CocoDataset.load_data_list)
-
-
-def _same_file(first: str, second: str | None) -> bool:
-    return second is not None and osp.realpath(first) == osp.realpath(second)
 
 
 def _loaded(dataset: _CocoDataset, *, by_label: bool) -> Coco:
