@@ -118,14 +118,14 @@ class MultiheadAttention(nn.Module):
             return (*split_heads(qk, self.num_heads, 2), *split_heads(v, self.num_heads))
         return split_heads(self.qkv(x), self.num_heads, 3)
 
-    def _attend(self, qkv: tuple[Tensor, ...], grid: GridLike, **options: Any
+    def _attend(self, qkv: tuple[Tensor, ...], grid: GridLike | None, **options: Any
                 ) -> Tensor | tuple[Tensor, Tensor]:
-        """The output (B, L, embed_dims) for the result of :meth:`_project`, or output and
-        weights."""
+        """The output (B, L, embed_dims) for the result of :meth:`_project`, or output and weights;
+        without a grid the encoding takes no part."""
         q, k, v = qkv
         if self.cosine is not None:
             q, k = self.cosine(q, k)
-        out, weights = attend(q, k, v, self.rel_pos_encoding, grid,
+        out, weights = attend(q, k, v, None if grid is None else self.rel_pos_encoding, grid,
                               implementation=self.implementation,
                               dropout_p=self.attn_drop if self.training else 0.0, **options)
         out = join_heads(out)

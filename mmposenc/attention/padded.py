@@ -46,18 +46,18 @@ def attend_by_image(problem: Problem, encoding: RelativeEncoding | None, parts: 
     # Tokens first, as projections hold them: nothing is copied but tokens that are taken.
     images = zip(*(x.transpose(1, 2).chunk(len(x)) for x in qkv), strict=True)
     for image, (part, tokens) in enumerate(zip(parts, images, strict=True)):
-        q, k, v = (_take(x, 1, index).transpose(1, 2) for x, index in zip(
+        q, k, v = (take(x, 1, index).transpose(1, 2) for x, index in zip(
             tokens, (part.queries, part.keys, part.keys), strict=True))
         query, key = part.grids or (None, None)
         mask, regions = _masks_of_image(problem, image, part.queries, part.keys)
         out, weights = compute(problem._replace(
             q=q, k=k, v=v, query=query, key=key, key_padding=part.hidden, attn_mask=mask,
-            regions=regions, tokens=None if problem.tokens is None else _take(
+            regions=regions, tokens=None if problem.tokens is None else take(
                 problem.tokens[image:image + 1], 1, part.queries)), encoding)
-        outs.append(_put(out.transpose(1, 2), 1, part.queries, problem.q.shape[2]))
+        outs.append(put(out.transpose(1, 2), 1, part.queries, problem.q.shape[2]))
         if weights is not None:
-            weights = _put(weights, 3, part.keys, problem.k.shape[2])
-            all_weights.append(_put(weights, 2, part.queries, problem.q.shape[2]))
+            weights = put(weights, 3, part.keys, problem.k.shape[2])
+            all_weights.append(put(weights, 2, part.queries, problem.q.shape[2]))
     return torch.cat(outs).transpose(1, 2), torch.cat(all_weights) if all_weights else None
 
 
@@ -94,11 +94,11 @@ def attend_on_own_extents(problem: Problem, encoding: RelativeEncoding, key_mask
     for image, extents in enumerate(zip(valid[0], valid[-1], strict=True)):
         query, key = (grid._replace(height=rows, width=cols)
                       for grid, (rows, cols) in zip(grids, extents, strict=True))
-        queries, keys = (_tokens_of_part(grid, part, prefix, key_mask.device)
+        queries, keys = (tokens_of_part(grid, part, prefix, key_mask.device)
                          for grid, part in zip(grids, (query, key), strict=True))
         hidden = None  # a caller's own mask may hide prefix tokens
         if prefix and noted_extents(key_mask) is None:
-            hidden = _take(key_mask[image:image + 1], 1, keys)
+            hidden = take(key_mask[image:image + 1], 1, keys)
             hidden = hidden & ~hidden.all(1, keepdim=True)
         parts.append(Part((query, key), queries, keys, hidden))
     return attend_by_image(problem, encoding, parts)
@@ -146,7 +146,12 @@ def _extents(masks: Sequence[tuple[Tensor, Grid]], prefix: int) -> list[list[tup
         for mask, (_, grid) in zip(cells, masks, strict=True)])
 
 
-def _tokens_of_part(grid: Grid, part: Grid, prefix: int, device: torch.device) -> Tensor | None:
+def valid_extents_of_tokens(mask: Tensor, grid: Grid, prefix: int) -> list[tuple[int, int]]:
+    """Valid rows and columns of each image in a mask (B, prefix + H * W) of its tokens."""
+    return _extents(((mask, grid),), prefix)[0]
+
+
+def tokens_of_part(grid: Grid, part: Grid, prefix: int, device: torch.device) -> Tensor | None:
     """Indices of the tokens of a part of the grid, including prefix tokens; None for all."""
     if part.hw == grid.hw:
         return None
@@ -162,18 +167,19 @@ def _masks_of_image(problem: Problem, image: int, queries: Tensor | None, keys: 
     if mask is not None:
         mask = mask[image:image + 1] if mask.shape[0] > 1 else mask
         for dim, index in ((2, queries), (3, keys)):
-            mask = _take(mask, dim, index) if mask.shape[dim] > 1 else mask
+            mask = take(mask, dim, index) if mask.shape[dim] > 1 else mask
     if regions is not None:
-        regions = _take(regions[image % len(regions)][None], 1, queries)
+        regions = take(regions[image % len(regions)][None], 1, queries)
     return mask, regions
 
 
-def _take(x: Tensor, dim: int, index: Tensor | None) -> Tensor:
+def take(x: Tensor, dim: int, index: Tensor | None) -> Tensor:
+    """The tokens of an index; all of them where it is None."""
     return x if index is None else x.index_select(dim, index)
 
 
-def _put(x: Tensor, dim: int, index: Tensor | None, size: int) -> Tensor:
-    """Undo :func:`_take`, with zeros elsewhere."""
+def put(x: Tensor, dim: int, index: Tensor | None, size: int) -> Tensor:
+    """Undo :func:`take`, with zeros elsewhere."""
     if index is None:
         return x
     shape = (*x.shape[:dim], size, *x.shape[dim + 1:])

@@ -3,13 +3,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..functional.grids import GridLike, as_grid, check_tokens
+from ..functional.grids import Grid, GridLike, as_grid, check_tokens
 from ..functional.masking import check_mask
-from ..functional.windows import Counts, Windows
-from .linear import check_x_qk
+from ..functional.tracing import is_compiling
+from ..functional.windows import ABSENT, Counts, WindowLayout, Windows, window_layout
+from .linear import check_x_qk, join_heads, split_heads
 from .multihead import MultiheadAttention, build_relative_encoding
+from .padded import put, take, tokens_of_part, valid_extents_of_tokens
 
 if TYPE_CHECKING:
     from ..encodings.base import RelativeConfig
@@ -145,37 +149,71 @@ class PlainWindowAttention(MultiheadAttention):
     """Attention of a plain transformer in windows without shifts (ViTDet, Li et al., ECCV 2022,
     Sec. 3), used instead of :class:`MultiheadAttention`.
 
+    Prefix tokens (class token, registers) are seen in every window. They are computed in each, and
+    their mean over the windows goes on; with ``copied`` each window has its own.
+
     Args:
         embed_dims, num_heads: as in :class:`MultiheadAttention`.
         window_size: side of the windows, or (Wh, Ww); the grid of the relative encoding.
-        mask_window_padding: tokens do not attend to the zeros that fill the last windows. False:
-            they do, as in the releases of ViTDet and SAM. 'both': they do not on maps of which rows
-            and columns are filled up, as in Twins of mmseg and mmpretrain.
+        window_count: instead of ``window_size``: rows and columns of windows on any grid.
+        copied: x begins with the prefix tokens of each window, one window after the other (RF-DETR,
+            Robinson et al. 2025); ``num_prefix_tokens`` counts all of them. Needs ``window_count``.
+        whole_positions: the relative encoding, which must only rotate, has the positions of the
+            whole grid, as without windows. False: those in the window.
+        mask_window_padding: tokens do not attend to the zeros that fill the last windows, nor with
+            ``whole_positions``. False: they do, as in the releases of ViTDet and SAM. 'both': they
+            do not on maps of which rows and columns are filled up, as in Twins of mmseg and
+            mmpretrain.
         options: further arguments of :class:`MultiheadAttention`.
 
     Parameters have the names of :class:`MultiheadAttention`.
 
     Raises:
-        ValueError: as in MultiheadAttention, or there are prefix tokens, which are in no window.
+        ValueError: as in MultiheadAttention, or options of windows do not fit together.
     """
 
-    def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int], *,
-                 mask_window_padding: bool | str = False, **options: Any) -> None:
-        window = _checked(window_size, options.get('num_prefix_tokens', 0))
-        super().__init__(embed_dims, num_heads, **{**options, 'grid_shape': window})
-        self.window_size, self.mask_window_padding = window, mask_window_padding
+    def __init__(self, embed_dims: int, num_heads: int,
+                 window_size: int | tuple[int, int] | None = None, *,
+                 window_count: int | tuple[int, int] | None = None, copied: bool = False,
+                 whole_positions: bool = False, mask_window_padding: bool | str = False,
+                 **options: Any) -> None:
+        size, count = check_windows(window_size, window_count, copied)
+        all_prefix, grid = options.get('num_prefix_tokens', 0), options.get('grid_shape')
+        copies = count[0] * count[1] if copied and count is not None else 1
+        if not whole_positions:
+            window = size if count is None or grid is None else window_layout(
+                as_grid(grid).hw, None, count).window
+            options |= dict(grid_shape=window, num_prefix_tokens=all_prefix // copies)
+        super().__init__(embed_dims, num_heads, **options)
+        self.window_size, self.window_count, self.copied = size, count, copied
+        self.num_prefix_tokens, self._all_prefix = all_prefix // copies, all_prefix
+        self.whole_positions = whole_positions
+        self.mask_window_padding = mask_window_padding or whole_positions
+        encoding = self.rel_pos_encoding
+        if whole_positions and encoding is not None and not encoding.only_rotates:
+            raise ValueError(f'windows with positions of the whole grid need an encoding that only '
+                             f'rotates, such as RotaryEmbedding, but rel_pos_encoding is '
+                             f'{type(encoding).__name__}; give window_positions="window"')
+        # Then the windows or positions of an image depend on its own size.
+        self._by_image = count is not None or (
+            whole_positions and encoding is not None and not encoding.cellwise)
+
+    def layout(self, hw_shape: tuple[int, int]) -> WindowLayout:
+        """The windows of a grid, to be computed outside of compiled code."""
+        return window_layout(hw_shape, self.window_size, self.window_count)
 
     def forward(self, x: Tensor, hw_shape: GridLike,  # type: ignore[override]
                 key_padding_mask: Tensor | None = None, need_weights: bool = False, *,
-                x_qk: Tensor | None = None, counts: Counts | None = None
+                x_qk: Tensor | None = None, layout: WindowLayout | None = None
                 ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend in the windows of a map.
 
         Args:
             x, hw_shape, key_padding_mask, x_qk: as in :class:`MultiheadAttention`; valid tokens
-                have the results of the image without padding, padded tokens are zero.
-            need_weights: also return the weights (B * windows, heads, Wh * Ww, Wh * Ww).
-            counts: numbers of rows and columns of windows, if known.
+                have the results of the image without padding, padded tokens are zero. Prefix tokens
+                are valid.
+            need_weights: also return the weights (B * windows, heads, P + Wh * Ww, P + Wh * Ww).
+            layout: the result of :meth:`layout`, if known.
 
         Returns:
             (B, L, embed_dims), with ``need_weights`` a pair (output, weights).
@@ -183,22 +221,110 @@ class PlainWindowAttention(MultiheadAttention):
         Raises:
             ValueError: as in MultiheadAttention.
         """
-        grid = check_tokens(x, hw_shape)
+        grid = check_tokens(x, hw_shape, self._all_prefix)
         check_x_qk(x, x_qk)
         mask = key_padding_mask
         if mask is not None:
             check_mask(mask, (x.shape[0], x.shape[1]), 'key_padding_mask')
-            mask = mask.view(x.shape[0], *grid.hw)
-        windows = Windows(grid.hw, self.window_size, padding_mask=mask, counts=counts)
+            if self._by_image:
+                return self._attend_by_image(x, grid, mask, x_qk)
+            mask = mask[:, self._all_prefix:].reshape(x.shape[0], *grid.hw)
+        window, counts = self.layout(grid.hw) if layout is None else layout
+        windows = Windows(grid.hw, window, padding_mask=mask, counts=counts)
         regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
-        x = windows.cut(x)
-        x_qk = None if x_qk is None else windows.cut(x_qk)
+        if self.whole_positions:
+            inside = None  # an encoding that rotates reads no tokens
+            qkv = self._turned(x, x_qk, windows, grid)
+        else:
+            inside = self._cut(x, windows)
+            inside_qk = None if x_qk is None else self._cut(x_qk, windows)
+            qkv = self._project(inside, inside_qk)
+            inside = inside if inside_qk is None else inside_qk
+        # Prefix tokens are of the region of valid cells, 0.
         attended = self._attend(
-            self._project(x, x_qk), self.window_size, tokens=x if x_qk is None else x_qk,
-            need_weights=need_weights, regions=regions)
+            qkv, None if self.whole_positions else window, tokens=inside, need_weights=need_weights,
+            regions=None if regions is None else F.pad(regions, (self.num_prefix_tokens, 0)))
         if isinstance(attended, tuple):
-            return windows.join(attended[0]), attended[1]
-        return windows.join(attended)
+            return self._join(attended[0], windows, regions), attended[1]
+        return self._join(attended, windows, regions)
+
+    # Not compiled: images would be graphs, one for each size.
+    @torch.compiler.disable
+    def _attend_by_image(self, x: Tensor, grid: Grid, mask: Tensor, x_qk: Tensor | None) -> Tensor:
+        """The result of each image alone, without its padding."""
+        if is_compiling():
+            raise ValueError('windows by their number and positions of the whole grid depend on '
+                             'the size of each image: padded batches are computed image by image, '
+                             'which cannot be exported; leave the mask out, or give window_size')
+        outs = []
+        for index, hw_shape in enumerate(valid_extents_of_tokens(mask, grid, self._all_prefix)):
+            part = grid._replace(height=hw_shape[0], width=hw_shape[1])
+            tokens = tokens_of_part(grid, part, self._all_prefix, x.device)
+            image = take(x[index:index + 1], 1, tokens)
+            image_qk = None if x_qk is None else take(x_qk[index:index + 1], 1, tokens)
+            out = self.forward(image, hw_shape, x_qk=image_qk)
+            assert isinstance(out, Tensor)  # no weights
+            outs.append(put(out, 1, tokens, x.shape[1]))
+        return torch.cat(outs)
+
+    def _turned(self, x: Tensor, x_qk: Tensor | None, windows: Windows, grid: Grid
+                ) -> tuple[Tensor, ...]:
+        """q, k and v of each window, turned by their positions on the whole grid."""
+        q, k, v = self._project(x, x_qk)
+        if self.rel_pos_encoding is not None:
+            q, k = self.rel_pos_encoding.rotate(q, k, grid)
+        return tuple(split_heads(self._cut(join_heads(each), windows), self.num_heads)[0]
+                     for each in (q, k, v))
+
+    def _cut(self, x: Tensor, windows: Windows) -> Tensor:
+        """(B, L, C) -> (B * windows, P + Wh * Ww, C)."""
+        cells, prefix = windows.cut(x[:, self._all_prefix:]), x[:, :self._all_prefix]
+        if not self._all_prefix:
+            return cells
+        if not self.copied:
+            prefix = prefix[:, None].expand(-1, windows.number, -1, -1)
+        return torch.cat((prefix.reshape(-1, self.num_prefix_tokens, x.shape[-1]), cells), 1)
+
+    def _join(self, out: Tensor, windows: Windows, regions: Tensor | None) -> Tensor:
+        """(B * windows, P + Wh * Ww, C) -> (B, L, C)."""
+        count = self.num_prefix_tokens
+        cells = windows.join(out[:, count:])
+        if not count:
+            return cells
+        prefix = out[:, :count].reshape(-1, windows.number, count, out.shape[-1])
+        if self.copied:
+            return torch.cat((prefix.flatten(1, 2), cells), 1)
+        if regions is None:
+            return torch.cat((prefix.mean(1), cells), 1)
+        # The mean of the windows that hold a cell.
+        holds = (regions != ABSENT).any(1).view(-1, windows.number, 1, 1).to(out.dtype)
+        mean = (prefix * holds).sum(1) / holds.sum(1).clamp_min(1)
+        return torch.cat((mean, cells), 1)
+
+
+def check_windows(window_size: int | tuple[int, int] | None,
+                  window_count: int | tuple[int, int] | None, copied: bool
+                  ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+    """Size and number of windows as pairs, of which one is None.
+
+    Raises:
+        ValueError: both are given, or none, or one is no such number, or ``copied`` needs the
+            number.
+    """
+    if (window_size is None) == (window_count is None):
+        raise ValueError(f'window_size={window_size!r} and window_count={window_count!r}: windows '
+                         f'need one of the two')
+    if copied and window_count is None:
+        raise ValueError(f'window_size={window_size!r} with copied prefix tokens, whose number '
+                         f'would depend on the image: give window_count')
+    if window_count is not None:
+        return None, _pair(window_count, 'window_count')
+    assert window_size is not None
+    return _pair(window_size, 'window_size'), None
+
+
+def _pair(side: int | tuple[int, int], name: str) -> tuple[int, int]:
+    return as_grid((side, side) if isinstance(side, int) else side, name).hw
 
 
 def _checked(window_size: int | tuple[int, int], num_prefix_tokens: int) -> tuple[int, int]:
@@ -206,5 +332,4 @@ def _checked(window_size: int | tuple[int, int], num_prefix_tokens: int) -> tupl
     if num_prefix_tokens:
         raise ValueError(f'num_prefix_tokens={num_prefix_tokens} with window_size={window_size!r} '
                          f'must be 0: class tokens and registers lie in no window')
-    side = (window_size, window_size) if isinstance(window_size, int) else window_size
-    return as_grid(side, 'window_size').hw
+    return _pair(window_size, 'window_size')

@@ -91,7 +91,7 @@ class EoMT(ViT):
                 module.reset_parameters()
 
     def _num_prefix(self, block: int) -> int:
-        return self.num_prefix_tokens + (self.num_queries if block in self.query_blocks else 0)
+        return super()._num_prefix(block) + (self.num_queries if block in self.query_blocks else 0)
 
     def forward(self, x: Tensor, img_shapes: ImgShapes | None = None  # type: ignore[override]
                 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -262,11 +262,13 @@ def _check_sizes(layers: int, num_classes: int, num_queries: int, query_blocks: 
 
 def _check_blocks(query_blocks: range, shared: dict[str, Any]) -> None:
     """Raise ValueError for arguments of ViT that blocks with queries cannot have."""
-    sharing, window = shared.get('rel_pos_sharing', 'layer'), shared.get('window_size')
+    sharing = shared.get('rel_pos_sharing', 'layer')
+    windows = {name: shared[name] for name in ('window_size', 'window_count')
+               if shared.get(name) is not None}
     if sharing != 'layer' and query_blocks.start:
         raise ValueError(f"rel_pos_sharing={sharing!r}: the last {len(query_blocks)} blocks have "
                          f"other prefix tokens, the queries; use rel_pos_sharing='layer'")
-    if window is not None and not set(query_blocks) <= set(shared.get('global_blocks', ())):
-        raise ValueError(f'window_size={window!r}: queries attend to the whole image, so '
+    if windows and not set(query_blocks) <= set(shared.get('global_blocks', ())):
+        raise ValueError(f'{windows}: queries attend to the whole image, so '
                          f'global_blocks={tuple(shared.get("global_blocks", ()))} must contain '
                          f'{tuple(query_blocks)}')

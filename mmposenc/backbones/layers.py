@@ -19,7 +19,7 @@ from ..functional.masking import map_to_tokens, pad_map
 from ..functional.packing import Row
 from ..functional.plain_layers import is_plain
 from ..functional.tracing import is_compiling
-from ..functional.windows import Counts, window_counts
+from ..functional.windows import WindowLayout
 from .mlp import activate, mlp
 
 
@@ -203,12 +203,12 @@ def run_block(block: nn.Module, *args: Any, recompute: bool, **kwargs: Any) -> A
     return block(*args, **kwargs)
 
 
-def block_counts(block: Any, hw_shape: Any) -> Counts | None:
-    """Numbers of windows of a grid, computed outside of compiled code; None for global
-    attention, and for a row of images of several sizes."""
+def block_windows(block: Any, hw_shape: Any) -> WindowLayout | None:
+    """The windows of a grid, computed outside of compiled code; None for global attention, and for
+    a row of images of several sizes."""
     if not isinstance(block.attn, PlainWindowAttention) or isinstance(hw_shape, Row):
         return None
-    return window_counts(hw_shape, block.attn.window_size)
+    return block.attn.layout(hw_shape)
 
 
 def check_sizes(patch_size: int | tuple[int, int], mlp_ratio: float) -> None:

@@ -11,8 +11,9 @@ from ..attention.spatial_reduction import SpatialReductionAttention
 from ..attention.window import PlainWindowAttention
 from ..encodings.build import EncodingConfig
 from ..encodings.placement import PlacedEncodings
-from ..functional.windows import Counts
-from .layers import MLP, DropPath, PatchEmbed, block_counts, run_block
+from ..functional.masking import token_mask
+from ..functional.windows import WindowLayout
+from .layers import MLP, DropPath, PatchEmbed, block_windows, run_block
 
 
 class PVTBlock(nn.Module):
@@ -54,15 +55,16 @@ class PVTBlock(nn.Module):
         self.drop_path, self.mlp_drop_path = DropPath(drop_path), DropPath(drop_path)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None = None,
-                x_qk: Tensor | None = None, counts: Counts | None = None) -> Tensor:
-        """(B, L, C) -> (B, L, C); ``x_qk`` replaces ``x`` for queries and keys; ``counts`` is the
-        result of :func:`.layers.block_counts`."""
+                x_qk: Tensor | None = None, layout: WindowLayout | None = None) -> Tensor:
+        """(B, L, C) -> (B, L, C); ``x_qk`` replaces ``x`` for queries and keys; ``layout`` is the
+        result of :func:`.layers.block_windows`."""
         normed_qk = None if x_qk is None else self.norm1(x_qk)
-        if counts is None:
+        if layout is None:
             out = self.attn(self.norm1(x), hw_shape, padding_mask, x_qk=normed_qk)
         else:
-            key_mask = None if padding_mask is None else padding_mask.flatten(1)
-            out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk, counts=counts)
+            key_mask = None if padding_mask is None else token_mask(
+                padding_mask, self.mlp.num_prefix_tokens)
+            out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk, layout=layout)
         x = x + self.drop_path(out)
         return x + self.mlp_drop_path(self.mlp(self.norm2(x), hw_shape, padding_mask))
 
@@ -110,7 +112,7 @@ class PVTStage(nn.Module):
                     tokens, hw_shape, position - 1, num_prefix_tokens=prefix,
                     padding_mask=padding_mask)
                 tokens = run_block(block, tokens, hw_shape, padding_mask, x_qk,
-                                   block_counts(block, hw_shape),
+                                   block_windows(block, hw_shape),
                                    recompute=self.with_cp and self.training)
             tokens, hw_shape, padding_mask = self.pos_encodings(
                 tokens, hw_shape, position, num_prefix_tokens=prefix, padding_mask=padding_mask)

@@ -1,7 +1,9 @@
 """The plain vision transformer (ViT and its successors) with any position encoding."""
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,15 +21,17 @@ from .archs.from_repository import vit_of
 from .archs.vit import ARCHS, SIZES
 from .base import Backbone
 from .freezing import freeze
-from .layers import PatchEmbed, block_counts, check_sizes, init_transformer_weights, run_block
+from .layers import PatchEmbed, block_windows, check_sizes, init_transformer_weights, run_block
 from .shared_arguments import check_sequences
 from .vit_layers import (
     SAMNeck,
     ViTBlock,
     check_blocks,
+    check_copied,
     check_mlp,
     check_output,
     check_tokens,
+    window_options,
 )
 
 
@@ -66,10 +70,18 @@ class ViT(Backbone):
         conv_projection: blocks whose queries, keys and values are 3x3 convolutions of the tokens
             (CvT); (0,) is the baseline in CPVT.
         qkv_bias: bias of queries, keys and values; 'qv': of queries and values.
-        window_size: side of the windows, or (Wh, Ww), in which blocks attend, without shifts
-            (ViTDet, Li et al., ECCV 2022); only without prefix tokens. None: attend to the whole
-            grid.
-        global_blocks: blocks that attend to the whole grid although ``window_size`` is set.
+        window_size: side of the windows in cells, or (Wh, Ww), in which blocks attend, without
+            shifts (ViTDet, Li et al., ECCV 2022). None: attend to the whole grid.
+        window_count: instead of ``window_size``, rows and columns of windows on a grid of any size
+            (RF-DETR, Robinson et al. 2025). With ``mask_padding`` those of each image.
+        window_tokens: 'shared': class token and registers are in every window, and the mean over
+            the windows goes on. 'copied': each window has its own, which meet in
+            ``global_blocks``, and maps and ``pool`` have their mean (RF-DETR; with
+            ``window_count``).
+        window_positions: 'window': relative encodings have the positions in the window; 'grid':
+            rotary ones those of the whole grid, which a model had that was pretrained without
+            windows.
+        global_blocks: blocks that attend to the whole grid although there are windows.
         mask_window_padding: tokens do not attend to the zeros that fill the last windows. In the
             releases they do; False equals the releases for any size.
         attn_norm, mlp_norm: norms inside attention and MLP, before their last layers (EVA-02, Fang
@@ -91,8 +103,8 @@ class ViT(Backbone):
     archs, sizes = ARCHS, SIZES
     structure: Sequence[str] = (
         'mlp', 'act', 'mlp_hidden_dims', 'class_token', 'distilled', 'register_tokens', 'pre_norm',
-        'conv_projection', 'qkv_bias', 'global_blocks', 'attn_norm', 'mlp_norm', 'neck_channels',
-        'layer_scale_init_value')
+        'conv_projection', 'qkv_bias', 'window_count', 'window_tokens', 'window_positions',
+        'global_blocks', 'attn_norm', 'mlp_norm', 'neck_channels', 'layer_scale_init_value')
 
     @takes_arch(vit_of)
     def __init__(self, arch: str | None = None, *,
@@ -105,6 +117,8 @@ class ViT(Backbone):
                  patch_bias: bool | None = None, ceil_mode: bool = True,
                  final_norm: bool | str = True, conv_projection: Sequence[int] = (),
                  qkv_bias: bool | str = True, window_size: int | tuple[int, int] | None = None,
+                 window_count: int | tuple[int, int] | None = None,
+                 window_tokens: str = 'shared', window_positions: str = 'window',
                  global_blocks: Sequence[int] = (), mask_window_padding: bool = True,
                  attn_norm: bool = False, mlp_norm: bool = False,
                  neck_channels: int | None = None, layer_scale_init_value: float | None = None,
@@ -119,11 +133,15 @@ class ViT(Backbone):
         check_sizes(patch_size, mlp_ratio)
         check_mlp(mlp, act, mlp_hidden_dims)
         check_tokens(pool, class_token, distilled, register_tokens)
-        check_blocks(layers, window_size, global_blocks, conv_projection, prefix)
+        windows = window_options(window_size, window_count, window_tokens, window_positions,
+                                 mask_window_padding)
+        check_blocks(layers, windows is not None, global_blocks, conv_projection)
         self._check_parts('blocks', layers, out_indices)
         check_output(layers, pool, out_indices, final_norm, neck_channels)
         self.patch_size = patch_size if isinstance(patch_size, int) else pair(patch_size)
         self.num_prefix_tokens = prefix
+        # How often the blocks have the prefix tokens.
+        self._copies = math.prod(windows['window_count']) if windows and windows['copied'] else 1
 
         def token(count: int) -> nn.Parameter | None:
             return nn.Parameter(torch.zeros(1, count, dims)) if count else None
@@ -138,14 +156,16 @@ class ViT(Backbone):
         self.pos_encodings = shared.placed_encodings(
             layers, embed_dims=dims, drop=shared.drop_rate, grid_shape=grid,
             num_prefix_embeds=class_token + distilled)
+        if self._copies > 1:
+            check_copied(self.pos_encodings)
         self.norm_pre = nn.LayerNorm(dims, eps=norm_eps) if pre_norm else nn.Identity()
         self.blocks = nn.ModuleList(ViTBlock(
             dims, heads, mlp_hidden_dims or int(dims * mlp_ratio), drop=shared.drop_rate,
             drop_path=rate, norm_eps=norm_eps, layer_scale_init_value=layer_scale_init_value,
             act='swiglu' if mlp == 'swiglu' else act, attn_norm=attn_norm, mlp_norm=mlp_norm,
             qkv_bias=qkv_bias, num_prefix_tokens=self._num_prefix(index), grid_shape=grid,
-            conv_projection=index in conv_projection, mask_window_padding=mask_window_padding,
-            window_size=None if index in global_blocks else window_size,
+            conv_projection=index in conv_projection,
+            windows=None if index in global_blocks else windows,
             mlp_encodings=shared.mlp_encodings, **shared.attention)
             for index, rate in enumerate(shared.drop_paths(layers)))
         share_encodings(shared.rel_pos_sharing, self, [self.blocks])
@@ -230,9 +250,9 @@ class ViT(Backbone):
             tokens, row, _ = self._step(position, tokens, row, None)
             if self.out_indices is not None and position in self.out_indices:
                 full = (max(rows for rows, _ in row.grids), max(cols for _, cols in row.grids))
-                parts = row.parts(self._normed_tokens(tokens, position))
-                maps = [self._output(part, grid, None, position, full)
-                        for part, grid in zip(parts, row.grids, strict=True)]
+                maps = [self._output(self._normed_tokens(part, position), grid, None, position,
+                                     full)
+                        for part, grid in zip(row.parts(tokens), row.grids, strict=True)]
                 outs.append(torch.cat(maps)[order])
         if self.out_indices is not None:
             return tuple(outs)
@@ -262,8 +282,8 @@ class ViT(Backbone):
         return torch.cat((*prefix, tokens), dim=1) if prefix else tokens, hw_shape
 
     def _num_prefix(self, block: int) -> int:
-        """Number of tokens before the patches in a block."""
-        return self.num_prefix_tokens
+        """Number of tokens before the patches in a block; in -1, before the first block."""
+        return self.num_prefix_tokens * (1 if block < 0 else self._copies)
 
     def _step(self, position: int, tokens: Tensor, hw_shape: Any, mask: Tensor | None,
               attn_mask: Tensor | None = None) -> tuple[Tensor, Any, Tensor | None]:
@@ -274,7 +294,27 @@ class ViT(Backbone):
         tokens, hw_shape, mask = self.pos_encodings(
             tokens, hw_shape, position, num_prefix_tokens=self._num_prefix(position),
             padding_mask=mask)
-        return tokens if position >= 0 else self.norm_pre(tokens), hw_shape, mask
+        if position < 0:
+            tokens, hw_shape = self._copied(self.norm_pre(tokens), hw_shape)
+        return tokens, hw_shape, mask
+
+    def _copied(self, tokens: Tensor, hw_shape: Any) -> tuple[Tensor, Any]:
+        """The tokens with the prefix tokens of each window; and their grid, or their row."""
+        if self._copies == 1:
+            return tokens, hw_shape
+        if isinstance(hw_shape, Row):
+            row = replace(hw_shape, prefix=self._copies * self.num_prefix_tokens)
+            return hw_shape.each(lambda part, grid: self._copied(part, grid)[0], tokens), row
+        prefix = tokens[:, :self.num_prefix_tokens].repeat(1, self._copies - 1, 1)
+        return torch.cat((prefix, tokens), 1), hw_shape
+
+    def _merged(self, tokens: Tensor) -> Tensor:
+        """The tokens with the mean of the prefix tokens of all windows."""
+        if self._copies == 1:
+            return tokens
+        count = self._copies * self.num_prefix_tokens
+        prefix = tokens[:, :count].unflatten(1, (self._copies, self.num_prefix_tokens)).mean(1)
+        return torch.cat((prefix, tokens[:, count:]), 1)
 
     @property
     def strides(self) -> tuple[Any, ...]:
@@ -282,6 +322,7 @@ class ViT(Backbone):
         return (self.patch_size,) * len(self.out_indices or ())
 
     def _normed_tokens(self, tokens: Tensor, index: int) -> Tensor:
+        tokens = self._merged(tokens)
         return tokens if self.norm is None or index not in self._normed else self.norm(tokens)
 
     def _output(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int,
@@ -295,6 +336,7 @@ class ViT(Backbone):
         return pad_map(out if mask is None else out.masked_fill(mask[:, None], 0), full_hw)
 
     def _pool(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
+        tokens = self._merged(tokens)
         if self.fc_norm is not None:
             return self.fc_norm(masked_mean(tokens[:, self.num_prefix_tokens:], mask))
         assert self.norm is not None
@@ -315,10 +357,10 @@ class ViT(Backbone):
         x_qk = self.pos_encodings.query_key_tokens(
             tokens, hw_shape, index - 1, num_prefix_tokens=prefix, padding_mask=mask)
         block = self.blocks[index]
-        # Mask and counts are computed outside of compiled code, which would lose the stored image
+        # Mask and windows are computed outside of compiled code, which would lose the stored image
         # sizes, and which takes very long to compile divisions by a window.
         key_mask = None if mask is None else token_mask(mask, prefix)
-        args = (tokens, hw_shape, key_mask, x_qk, block_counts(block, hw_shape), attn_mask)
+        args = (tokens, hw_shape, key_mask, x_qk, block_windows(block, hw_shape), attn_mask)
         with self._precision(index, tokens):
             return run_block(block, *args, recompute=self.with_cp and self.training)
 

@@ -1,17 +1,19 @@
 """The block of the plain vision transformer, SAM's neck, and checks of arguments."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
 from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
-from ..attention.window import PlainWindowAttention
+from ..attention.window import PlainWindowAttention, check_windows
 from ..encodings.build import EncodingConfig
+from ..encodings.checks import check_choices
+from ..encodings.placement import PlacedEncodings
 from ..functional.packing import Row
-from ..functional.windows import Counts
+from ..functional.windows import WindowLayout
 from .layers import MLP, DropPath, LayerNorm2d, LayerScale
 from .mlp import ACTIVATIONS
 
@@ -29,8 +31,8 @@ class ViTBlock(nn.Module):
         act: activation of the MLP, see :class:`~mmposenc.backbones.layers.MLP`.
         attn_norm, mlp_norm: norms inside attention and MLP, before their last layers (EVA-02).
         conv_projection: use :class:`~mmposenc.attention.ConvProjectionAttention`.
-        window_size, mask_window_padding: attend in windows, see
-            :class:`~mmposenc.attention.PlainWindowAttention`; None: attend to the whole grid.
+        windows: arguments of :class:`~mmposenc.attention.PlainWindowAttention`; None: attend to the
+            whole grid.
         mlp_encodings: configs of encodings inside the MLP.
         attention: further arguments of :class:`~mmposenc.attention.MultiheadAttention`.
     """
@@ -41,8 +43,8 @@ class ViTBlock(nn.Module):
                  drop_path: float = 0.0, norm_eps: float = 1e-6,
                  layer_scale_init_value: float | None = None, act: str = 'gelu',
                  attn_norm: bool = False, mlp_norm: bool = False, conv_projection: bool = False,
-                 window_size: int | tuple[int, int] | None = None,
-                 mask_window_padding: bool = True, mlp_encodings: Sequence[EncodingConfig] = (),
+                 windows: Mapping[str, Any] | None = None,
+                 mlp_encodings: Sequence[EncodingConfig] = (),
                  **attention: Any) -> None:
         super().__init__()
 
@@ -52,11 +54,11 @@ class ViTBlock(nn.Module):
 
         self.norm1 = nn.LayerNorm(embed_dims, eps=norm_eps)
         attention_type: Any = ConvProjectionAttention if conv_projection else MultiheadAttention
-        if window_size is not None:
+        if windows is not None:
             attention_type = PlainWindowAttention
-            attention.update(window_size=window_size, mask_window_padding=mask_window_padding)
         self.attn = attention_type(embed_dims, num_heads, proj_drop=drop,
-                                   norm_eps=norm_eps if attn_norm else None, **attention)
+                                   norm_eps=norm_eps if attn_norm else None, **attention,
+                                   **(windows or {}))
         self.ls1 = scale()
         self.norm2 = nn.LayerNorm(embed_dims, eps=norm_eps)
         self.mlp = MLP(embed_dims, hidden_dims, drop, act=act,
@@ -67,15 +69,15 @@ class ViTBlock(nn.Module):
         self.drop_path, self.mlp_drop_path = DropPath(drop_path), DropPath(drop_path)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int] | Row, key_mask: Tensor | None = None,
-                x_qk: Tensor | None = None, counts: Counts | None = None,
+                x_qk: Tensor | None = None, layout: WindowLayout | None = None,
                 attn_mask: Tensor | None = None) -> Tensor:
         """(B, L, C) -> (B, L, C). ``key_mask`` (B, L) is True for padding; ``x_qk`` replaces ``x``
-        for queries and keys; ``counts`` is the result of :func:`.layers.block_counts`;
+        for queries and keys; ``layout`` is the result of :func:`.layers.block_windows`;
         ``attn_mask`` as in :class:`MultiheadAttention`, not with windows."""
         normed_qk = None if x_qk is None else self.norm1(x_qk)
         if isinstance(hw_shape, Row):
             return self._forward_row(x, hw_shape, normed_qk)
-        options: dict[str, Any] = {} if counts is None else {'counts': counts}
+        options: dict[str, Any] = {} if layout is None else {'layout': layout}
         if attn_mask is not None:
             options['attn_mask'] = attn_mask
         out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk, **options)
@@ -152,25 +154,49 @@ def check_tokens(pool: str | None, class_token: bool, distilled: bool, register_
         raise ValueError(f'register_tokens={register_tokens} must be at least 0')
 
 
-def check_blocks(num_layers: int, window_size: int | tuple[int, int] | None,
-                 global_blocks: Sequence[int], conv_projection: Sequence[int],
-                 num_prefix_tokens: int) -> None:
+def check_blocks(num_layers: int, in_windows: bool, global_blocks: Sequence[int],
+                 conv_projection: Sequence[int]) -> None:
     """Raise ValueError for blocks that do not exist or cannot attend in windows."""
     if num_layers < 1:
         raise ValueError(f'num_layers={num_layers} must be at least 1')
     for name, blocks in (('conv_projection', conv_projection), ('global_blocks', global_blocks)):
         if not all(0 <= block < num_layers for block in blocks):
             raise ValueError(f'{name}={tuple(blocks)} must be blocks from 0 to {num_layers - 1}')
-    if window_size is None:
-        return
-    if num_prefix_tokens:
-        raise ValueError(f'window_size={window_size!r} with {num_prefix_tokens} class tokens, '
-                         f'distillation tokens or registers, which are in no window; leave them '
-                         f"out (class_token=False, register_tokens=0, pool='gap' or None)")
-    if not set(conv_projection) <= set(global_blocks):
+    if in_windows and not set(conv_projection) <= set(global_blocks):
         raise ValueError(f'conv_projection={tuple(conv_projection)} must be among '
                          f'global_blocks={tuple(global_blocks)}: the convolutions cross the '
                          f'borders of windows')
+
+
+def window_options(window_size: int | tuple[int, int] | None,
+                   window_count: int | tuple[int, int] | None, window_tokens: str,
+                   window_positions: str, mask_window_padding: bool) -> dict[str, Any] | None:
+    """The arguments of ViT's attention in windows; None without windows.
+
+    Raises:
+        ValueError: they do not fit together.
+    """
+    check_choices(window_tokens=(window_tokens, ('shared', 'copied')),
+                  window_positions=(window_positions, ('window', 'grid')))
+    if window_size is None and window_count is None:
+        return None
+    copied = window_tokens == 'copied'
+    size, count = check_windows(window_size, window_count, copied)
+    return dict(window_size=size, window_count=count, copied=copied,
+                whole_positions=window_positions == 'grid',
+                mask_window_padding=mask_window_padding)
+
+
+def check_copied(pos_encodings: PlacedEncodings) -> None:
+    """Raise ValueError for tables with a row for a class token that each window has."""
+    for position in range(-1, pos_encodings.num_blocks):
+        for encoding in pos_encodings.encodings(position):
+            if getattr(encoding, 'num_prefix_embeds', 0) and (
+                    position >= 0 or encoding.apply_to == 'qk'):
+                raise ValueError(f"window_tokens='copied' with {type(encoding).__name__} at "
+                                 f'positions={position}, apply_to={encoding.apply_to!r}: its row '
+                                 f'for the class token is added before the token is copied; give '
+                                 f"positions=(-1,) and apply_to='qkv', or window_tokens='shared'")
 
 
 def check_output(num_layers: int, pool: str | None, out_indices: Sequence[int] | None,

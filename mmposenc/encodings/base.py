@@ -71,6 +71,8 @@ class RelativeEncoding(nn.Module, ABC):
     num_prefix_tokens: int = 0
     #: True if :meth:`rotate` changes queries and keys (rotary encodings).
     has_rotation: bool = False
+    #: True if :meth:`rotate` is all that it does.
+    only_rotates: bool = False
     #: True if terms and rotation depend only on the two cells of a pair. False if they also depend
     #: on the size of the grid: relative coordinates, resized tables, tokens numbered row by row.
     #: With padding, attention then uses the grid of valid cells of each image, so that the result

@@ -31,6 +31,7 @@ class GTA(RotaryEmbedding):
     """
 
     variants = {'gta': ('GTA, rotations', {})}
+    only_rotates = False
 
     def __init__(self, head_dims: int, num_heads: int, *, max_freq: float = 1.0,
                  num_prefix_tokens: int = 0) -> None:

@@ -19,7 +19,7 @@ class MatrixRotary(RelativeEncoding):
     """Multiply blocks of channels of queries and keys by the rotation exp(r A + c B), with (r, c)
     the position of a token and A and B learned skew-symmetric matrices."""
 
-    has_rotation = True
+    has_rotation = only_rotates = True
     #: Whether A and B commute, so that exp(r A + c B) = exp(r A) exp(c B).
     commutes = False
     generators: nn.Parameter

@@ -117,7 +117,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
                 'rotary-ntk': ('RoPE, NTK scaling', dict(scaling='ntk')),
                 'rotary-yarn': ('RoPE, YaRN', dict(scaling='yarn', temperature='yarn')),
                 'rotary-entropy': ('RoPE, temperature by size', dict(temperature='entropy'))}
-    has_rotation = True
+    has_rotation = only_rotates = True
     freqs: Tensor
 
     def __init__(self, head_dims: int, num_heads: int, *, dims: int = 2,

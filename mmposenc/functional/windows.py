@@ -21,6 +21,27 @@ def window_counts(hw_shape: tuple[int, int], window: tuple[int, int]) -> Counts:
     return whole_cells(hw_shape[0], window[0]), whole_cells(hw_shape[1], window[1])
 
 
+#: The region of tokens that are no keys.
+ABSENT = -1
+
+
+class WindowLayout(NamedTuple):
+    """Sides (Wh, Ww) of the windows of a grid, and how many rows and columns of them there are."""
+
+    window: tuple[int, int]
+    counts: Counts
+
+
+def window_layout(hw_shape: tuple[int, int], window_size: tuple[int, int] | None,
+                  window_count: Counts | None = None) -> WindowLayout:
+    """The windows of a grid: of this size, or so many of equal size, the last ones perhaps filled
+    in part or not at all."""
+    if window_count is None:
+        assert window_size is not None
+        return WindowLayout(window_size, window_counts(hw_shape, window_size))
+    return WindowLayout(window_counts(hw_shape, window_count), window_count)
+
+
 class Windows(NamedTuple):
     """How the tokens (B, H * W, C) of a map are cut into windows, and joined again.
 
@@ -84,8 +105,14 @@ class Windows(NamedTuple):
         if is_exporting():
             regions = regions.expand(images, -1, -1, -1)
         if absent is not None:
-            regions = torch.where(absent[..., None], -1, regions)
+            regions = torch.where(absent[..., None], ABSENT, regions)
         return self._cut(regions).squeeze(-1)
+
+    @property
+    def number(self) -> int:
+        """How many windows an image has."""
+        down, across = self._counts()
+        return down * across
 
     def _counts(self) -> Counts:
         return self.counts or window_counts(self.hw_shape, self.window)
@@ -113,8 +140,9 @@ class Windows(NamedTuple):
         (down, across), (height, width), shift = self._counts(), self.window, self.shift
         number = torch.arange(down * height * across * width, device=device)
         # Tensors: ONNX has no remainder of a division by a size.
-        rows, cols, across = (torch.full((), size, device=device)  # type: ignore[assignment]
-                              for size in (down * height, across * width, across))
+        rows, cols, across, height, width = (  # type: ignore[assignment]
+            torch.full((), size, device=device)
+            for size in (down * height, across * width, across, height, width))
         if back:
             row, col = (number // cols + rows - shift[0]) % rows, (number + cols - shift[1]) % cols
             window_number = row // height * across + col // width

@@ -200,5 +200,12 @@ def test_bad_inputs():
     plain = PlainWindowAttention(24, 2, 2)
     with pytest.raises(ValueError, match=r'key_padding_mask has shape \(1, 5\)'):
         plain(torch.randn(1, 6, 24), (2, 3), torch.zeros(1, 5, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r'num_prefix_tokens=1 with window_size=2 must be 0'):
-        PlainWindowAttention(8, 2, 2, num_prefix_tokens=1)
+    for options, message in (
+            (dict(window_size=2, window_count=2), 'window_size=2 and window_count=2: windows need'),
+            (dict(), 'window_size=None and window_count=None: windows need one'),
+            (dict(window_count=(0, 2)), r'window_count=\(0, 2\) must be at least'),
+            (dict(window_size=2, copied=True), 'window_size=2 with copied prefix tokens'),
+            (dict(window_size=2, whole_positions=True, rel_pos_encoding=dict(type='GTA')),
+             'rel_pos_encoding is GTA')):
+        with pytest.raises(ValueError, match=message):
+            PlainWindowAttention(8, 2, **options)

@@ -310,7 +310,6 @@ BAD = {
         (PEG_AT_2, r'positions=\(2,\) must be different numbers from -1 .* to 1'),
         (dict(arch='tiny', num_heads=(3, 2, 5, 8)), 'embed_dims=64 must be a positive multiple'),
         (dict(arch='v2-b0', key_cells=7, pool='cls'), 'num_prefix_tokens=1 with sr_ratio=1 and'),
-        (dict(arch='svt-small', pool='cls'), 'num_prefix_tokens=1 with window_size=7 must be 0'),
         (dict(arch='tiny', window_sizes=(7, 7)), 'window_sizes: 2'),
         (dict(arch='tiny', positions='mlp', pos_encoding=dict(PEG, padding='none')),
          "positions='mlp' with PEG"),
@@ -338,8 +337,12 @@ BAD = {
             (dict(class_token=False), "class_token=False with pool='cls'")))],
     _SAM: [
         (dict(window_size=(3, 0)), r'window_size=\(3, 0\) must be at least \(1, 1\)'),
-        (dict(class_token=True), r'window_size=3 with 1 class tokens'),
-        (dict(register_tokens=4), r'window_size=3 with 4 class tokens'),
+        (dict(window_count=2), 'window_size=3 and window_count=2: windows need one'),
+        (dict(window_tokens='each'), "window_tokens='each' must be"),
+        (dict(class_token=True, window_tokens='copied'), 'window_size=3 with copied prefix tokens'),
+        (dict(class_token=True, window_tokens='copied', window_size=None, window_count=2,
+              rel_pos_encoding=None, positions=(1,)), "window_tokens='copied' with LearnedPos.*=1"),
+        (dict(window_positions='grid'), 'rel_pos_encoding is DecomposedRPE'),
         (dict(conv_projection=(0, 1)), r'conv_projection=\(0, 1\) must be among '
                                        r'global_blocks=\(1, 3\)'),
         (dict(neck_channels=6, out_indices=(2,)), r'with out_indices=\(2,\).*put 3 into'),

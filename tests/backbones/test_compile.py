@@ -41,12 +41,15 @@ MODELS = {
     # One block in windows and one on the whole grid, both of tables that are resized to it.
     'SAM': lambda: ViT(window_size=3, global_blocks=(1,), mask_window_padding=False,
                        rel_pos_encoding=dict(type='DecomposedRPE'), **PLAIN),
+    'RF-DETR': lambda: ViT(window_count=2, window_tokens='copied', global_blocks=(1,),
+                           register_tokens=2, **{**PLAIN, 'mask_padding': False}),
+    'windows': lambda: ViT(window_size=3, global_blocks=(1,), register_tokens=2, **PLAIN),
     'DINOv3': lambda: ViT(register_tokens=2, rel_pos_encoding=dict(
         type='RotaryEmbedding2D', axes='yx', planes='halves', normalize='separate'), **PLAIN)}
 #: Graphs of batches with padding, then without: Swin's windows are shifted or not. Blocks whose
 #: encoding follows each image's extent are compiled in seven parts round their attention.
 GRAPHS = {'PVT': (1, 1), 'PVT v2': (1, 1), 'SVT': (2, 2), 'ViT': (1, 1), 'Swin': (2, 2),
-          'SAM': (1 + 6, 2), 'DINOv3': (6, 1)}
+          'SAM': (1 + 6, 2), 'windows': (2, 2), 'RF-DETR': (2, 0), 'DINOv3': (6, 1)}
 
 
 def outputs(model, sizes, seed):
@@ -64,6 +67,7 @@ def outputs(model, sizes, seed):
     pytest.param(*each, 10, marks=pytest.mark.slow) for each in (
         # What a compiler makes of backward passes, two of them show: it takes half of the time.
         ('PVT', 'aot_eager'), ('Swin', 'aot_eager'), ('ViT', 'eager'), ('SAM', 'eager'),
+        ('windows', 'eager'), ('RF-DETR', 'eager'),
         ('DINOv3', 'eager'), ('PVT v2', 'eager'), ('SVT', 'eager')))])
 def test_few_graphs_for_many_batches(kind, backend, batches):
     model = randomize(MODELS[kind]()).train()

@@ -122,6 +122,7 @@ def test_masked_queries_attend_to_their_patches_alone():
     (dict(neck_channels=8), 'neck_channels=8'),
     (dict(rel_pos_sharing='all'), "rel_pos_sharing='all'.*'layer'"),
     (dict(window_size=2, global_blocks=(1,)), r'global_blocks=\(1,\) must contain \(1, 2\)'),
+    (dict(window_count=2), r"{'window_count': 2}: queries attend"),
     (dict(pos_encoding=dict(type='mmposenc.PEG', padding='none')), 'changes the grid')])
 def test_refusals(options, message):
     with pytest.raises(ValueError, match=message):

@@ -22,6 +22,10 @@ CASES = {
     'pvt, learned': partial(BACKBONES['pvt'], pos_encoding=dict(type='LearnedPositionEmbedding')),
     'vit, pool': partial(BACKBONES['vit'], pos_encoding=dict(type='ContextPool'),
                          patch_size=(8, 12)),
+    'vit, windows': partial(BACKBONES['vit'], window_size=(2, 3), register_tokens=1,
+                            global_blocks=(1,)),
+    'vit, copied': partial(BACKBONES['vit'], window_count=2, window_tokens='copied',
+                           global_blocks=(1,), rel_pos_encoding=dict(type='IRPE')),
     'pvt v2': partial(BACKBONES['pvt v2'], pos_encoding=dict(type='ConvMLP')),
     'svt': partial(BACKBONES['svt'], pos_encoding=dict(type='ConvMLP')),
     'svt of mmseg': partial(BACKBONES['svt'], mask_window_padding='both'),
@@ -51,7 +55,7 @@ def difference(model, run, sizes=SIZES):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings('ignore')
-@pytest.mark.parametrize('name', ['swin', 'pvt v2', 'svt'])
+@pytest.mark.parametrize('name', ['swin', 'pvt v2', 'svt', 'vit, windows', 'vit, copied'])
 def test_onnx(name, tmp_path):
     """Windows of maps that are no whole number of them."""
     model = randomize(CASES[name]()).eval()

@@ -1,9 +1,13 @@
-"""The plain transformer in windows, as SAM's image encoder and ViTDet have them."""
-import torch
-from helpers.tiny_backbones import randomize
+"""The plain transformer in windows, as SAM's image encoder, ViTDet and RF-DETR have them."""
+from argparse import Namespace
 
-from mmposenc.attention import PlainWindowAttention
-from mmposenc.backbones import ViT
+import pytest
+import torch
+from helpers.golden_files import assert_released, load_golden
+from helpers.tiny_backbones import BUILD, check_list, check_padding_is_not_seen, randomize
+
+from mmposenc.attention import MultiheadAttention, PlainWindowAttention
+from mmposenc.backbones import ViT, load_pretrained
 
 SIZES = dict(patch_size=4, embed_dims=16, num_layers=4, num_heads=2)
 SAM = dict(**SIZES, img_size=28, pool=None, final_norm=False, window_size=3, global_blocks=(1, 3),
@@ -43,3 +47,130 @@ def test_vitdets_arch():
         assert isinstance(block.attn, PlainWindowAttention) != is_global
         assert len(block.attn.rel_pos_encoding.row_table) == (127 if is_global else 27)
     assert model.norm is None and model.out_indices == (11,)
+
+
+PREFIX = dict(pool='cls', register_tokens=2)
+ROTARY = dict(type='RotaryEmbedding', axes='yx', planes='halves', normalize='separate')
+TABLE = dict(type='LearnedPositionEmbedding')
+#: Each kind of encoding: absolute, conditional, by bucket, by distance, by rotation.
+ENCODINGS = {
+    'table': dict(pos_encoding=TABLE), 'PEG': dict(pos_encoding=[TABLE, dict(type='PEG')]),
+    'iRPE': dict(rel_pos_encoding=dict(type='IRPE', rpe_on='qkv')),
+    'PaPE': dict(rel_pos_encoding=dict(type='PaPE')),
+    'ALiBi': dict(rel_pos_encoding=dict(type='ALiBi2D')),
+    'rotary': dict(pos_encoding=TABLE, rel_pos_encoding=ROTARY),
+    'rotary, grid': dict(rel_pos_encoding=ROTARY, window_positions='grid')}
+#: Of sides that windows do not divide.
+WINDOWS = {
+    'size': dict(window_size=(2, 3)), 'count': dict(window_count=(2, 3)),
+    'copied': dict(window_count=(2, 3), window_tokens='copied'),
+    'releases': dict(window_size=(2, 3), mask_window_padding=False)}
+
+
+def build(**options):
+    return randomize(BUILD['vit'](**{**dict(global_blocks=(1,), out_indices=None, final_norm=True),
+                                     **PREFIX, **options})).double().eval()
+
+
+def test_rf_detrs_backbone(tmp_path):
+    """Its numbers on a square and two rectangles, from the names of its files."""
+    params, arrays = load_golden('rf_detr_windows')
+    file = tmp_path / 'rf-detr.pth'
+    torch.save({'model': {f'backbone.0.encoder.encoder.{name}': value
+                          for name, value in params.items()}, 'args': Namespace(lr=1e-4)}, file)
+    model = ViT(embed_dims=16, num_layers=3, num_heads=2, mlp_ratio=2, patch_size=4, img_size=24,
+                pool=None, class_token=True, register_tokens=2, layer_scale_init_value=1.0,
+                final_norm='every', out_indices=(0, 1, 2), window_count=2, window_tokens='copied',
+                global_blocks=(1,), pos_encoding=dict(TABLE, interpolation='bicubic_antialias'))
+    load_pretrained(model, file, prefix='backbone.0.encoder.encoder')
+    model.eval()
+    for number in range(3):
+        for level, out in enumerate(model(arrays[f'x{number}'])):
+            assert_released(out, arrays[f'y{number}.{level}'])
+
+
+@pytest.mark.parametrize('tokens', ['shared', 'copied'])
+@pytest.mark.parametrize('kind', ENCODINGS)
+def test_one_window_is_the_whole_grid(kind, tokens):
+    options = {key: value for key, value in ENCODINGS[kind].items() if key != 'window_positions'}
+    whole, one = build(**options), build(**ENCODINGS[kind], window_count=1, window_tokens=tokens)
+    one.load_state_dict(whole.state_dict())
+    x = torch.randn(2, 3, 40, 56, dtype=torch.float64)
+    assert torch.equal(one(x)[0], whole(x)[0])
+    maps = [build(pool=None, class_token=True, **each)(x)[0] for each in (
+        options, {**ENCODINGS[kind], 'window_size': (5, 7), 'window_tokens': 'shared'})]
+    assert torch.equal(*maps)
+
+
+@pytest.mark.parametrize('copied', [False, True])
+@pytest.mark.parametrize('counts', [(2, 2), (2, 3), (4, 1)])
+def test_each_window_is_an_image_with_the_prefix_tokens(counts, copied):
+    """Against attention without windows of the cells of each, of which the last are fewer or
+    none."""
+    options = dict(rel_pos_encoding=dict(type='IRPE', rpe_on='qkv'))
+    inside = randomize(MultiheadAttention(24, 2, num_prefix_tokens=2, **options)).double()
+    number, (height, width) = counts[0] * counts[1], (5, 4)
+    total = 2 * number if copied else 2
+    attention = PlainWindowAttention(
+        24, 2, window_count=counts, copied=copied, mask_window_padding=True,
+        num_prefix_tokens=total, grid_shape=(height, width), **options).double()
+    attention.load_state_dict(inside.state_dict())
+    x = torch.randn(3, total + height * width, 24, dtype=torch.float64)
+    cells = x[:, total:].view(3, height, width, 24)
+    rows, cols = -(-height // counts[0]), -(-width // counts[1])
+    out, prefixes = torch.zeros_like(cells), {}
+    for window in range(number):
+        top, left = window // counts[1] * rows, window % counts[1] * cols
+        part = cells[:, top:top + rows, left:left + cols]
+        prefix = x[:, 2 * window:2 * window + 2] if copied else x[:, :2]
+        if not part.numel():
+            continue
+        each = inside(torch.cat((prefix, part.flatten(1, 2)), 1), part.shape[1:3])
+        prefixes[window] = each[:, :2]
+        out[:, top:top + rows, left:left + cols] = each[:, 2:].view_as(part)
+    got = attention(x, (height, width))
+    torch.testing.assert_close(got[:, total:], out.flatten(1, 2))
+    if not copied:
+        torch.testing.assert_close(got[:, :total], torch.stack([*prefixes.values()]).mean(0))
+        return
+    for window, prefix in prefixes.items():
+        torch.testing.assert_close(got[:, 2 * window:2 * window + 2], prefix)
+
+
+def test_rotary_positions_of_the_whole_grid():
+    """Against attention to the whole grid with a mask of what the windows leave out."""
+    whole = randomize(MultiheadAttention(24, 2, rel_pos_encoding=ROTARY,
+                                         num_prefix_tokens=1)).double()
+    windows = PlainWindowAttention(24, 2, (2, 3), whole_positions=True, rel_pos_encoding=ROTARY,
+                                   num_prefix_tokens=1).double()
+    windows.load_state_dict(whole.state_dict())
+    x, grid = torch.randn(2, 36, 24, dtype=torch.float64), (5, 7)
+    row, col = (part.flatten() for part in torch.meshgrid(
+        torch.arange(5) // 2, torch.arange(7) // 3, indexing='ij'))
+    number = row * 3 + col
+    seen = torch.ones(36, 36, dtype=torch.bool)
+    seen[1:, 1:] = number[:, None] == number
+    expected = whole._attend(whole._project(x), grid, attn_mask=seen)
+    torch.testing.assert_close(windows(x, grid)[:, 1:], expected[:, 1:])
+
+
+@pytest.mark.parametrize('kind', ENCODINGS)
+@pytest.mark.parametrize('windows', WINDOWS)
+def test_padding_and_lists(windows, kind):
+    """An image in a padded batch or in a list has what it has alone; with_cp changes nothing."""
+    model = build(mask_padding=True, **WINDOWS[windows], **ENCODINGS[kind])
+    check_padding_is_not_seen(model, [(40, 56), (24, 30), (5, 56)], (40, 56))
+    check_list(model, [torch.randn(3, *size, dtype=torch.float64)
+                       for size in ((40, 56), (24, 30), (40, 56))])
+    again = build(with_cp=True, **WINDOWS[windows], **ENCODINGS[kind]).train()
+    images = torch.randn(2, 3, 40, 56, dtype=torch.float64)
+    results = [torch.autograd.grad(each(images)[0].square().sum(), list(each.parameters()))
+               for each in (model.train(), again)]
+    torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize('windows', WINDOWS)
+def test_on_the_meta_device(windows):
+    with torch.device('meta'):
+        model = BUILD['vit'](**PREFIX, **WINDOWS[windows])
+        assert [out.shape for out in model(torch.empty(2, 3, 40, 56))] == [(2, 16, 5, 7)] * 2

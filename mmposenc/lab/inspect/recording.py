@@ -169,9 +169,13 @@ def _take_weights(name: str, added: list[Tensor], windows: dict[nn.Module, Windo
     out, weights = output
     cut = windows.get(module)
     if isinstance(module, PlainWindowAttention):
-        cut = Windows(as_grid(given['hw_shape']).hw, module.window_size)
-    in_windows = isinstance(module, WindowAttention | PlainWindowAttention)
-    grid = as_grid(module.window_size if in_windows else given['hw_shape'])
+        hw_shape = as_grid(given['hw_shape']).hw
+        layout = module.layout(hw_shape)
+        cut = Windows(hw_shape, layout.window, counts=layout.counts)
+    if isinstance(module, WindowAttention):
+        grid = as_grid(module.window_size)
+    else:
+        grid = as_grid(given['hw_shape'] if cut is None else cut.window)
     key = grid
     if isinstance(module, SpatialReductionAttention):
         key = key_grid(grid, module.reduced_grid(grid))
