@@ -41,11 +41,11 @@ def _other_periods(modules: list[nn.Module], periods: Tensor) -> Iterator[str]:
     if not rotary:
         yield 'it was trained with rotary positions, and this model has none'
         return
-    own = rotary[0].axis_periods().cpu()
-    if own.shape != periods.shape:
+    ours = rotary[0].axis_periods().cpu()
+    if ours.shape != periods.shape:
         raise ValueError(f'heads have {4 * len(periods)} channels in the file, '
                          f'{rotary[0].head_dims} here; give num_heads')
-    if torch.allclose(own, periods.double().cpu(), rtol=1e-5, atol=0):
+    if torch.allclose(ours, periods.double().cpu(), rtol=1e-5, atol=0):
         return
     options = ' '.join(f'rel_pos_encoding.{name}={value}'.replace(' ', '')
                        for name, value in rotary_options(periods).items()
@@ -63,14 +63,14 @@ def fit_biases_of_keys(backbone: nn.Module, state: Mapping[str, Tensor]
     Without positions a bias of the keys changes nothing, as it adds the same number to all logits
     of a query. Rotary positions turn it.
     """
-    own, fitted, left_out = backbone.state_dict(), dict(state), []
+    names, fitted, left_out = backbone.state_dict(), dict(state), []
     for name in state:
         module, _, part = name.rpartition('.')
-        if part == 'bias' and name not in own and f'{module}.q_bias' in own:
+        if part == 'bias' and name not in names and f'{module}.q_bias' in names:
             query, key, value = fitted.pop(name).chunk(3)
             fitted |= {f'{module}.q_bias': query, f'{module}.v_bias': value}
             left_out += [name] * bool(key.any())
-        elif part == 'q_bias' and name not in own and f'{module}.bias' in own and (
+        elif part == 'q_bias' and name not in names and f'{module}.bias' in names and (
                 f'{module}.v_bias' in state):
             query, value = fitted.pop(name), fitted.pop(f'{module}.v_bias')
             fitted[f'{module}.bias'] = torch.cat((query, torch.zeros_like(query), value))

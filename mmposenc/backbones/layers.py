@@ -59,8 +59,8 @@ class DropPath(Constants):
         if not self.drops or not self.training:
             return x
         keep = self.keep if is_compiling() else 1.0 - self.drop_prob
-        kept = torch.rand(x.shape[0], *(1,) * (x.dim() - 1), dtype=x.dtype, device=x.device) < keep
-        return x * (kept / keep).to(x.dtype)
+        stays = torch.rand(x.shape[0], *(1,) * (x.dim() - 1), dtype=x.dtype, device=x.device) < keep
+        return x * (stays / keep).to(x.dtype)
 
     def extra_repr(self) -> str:
         return f'drop_prob={self.drop_prob}'

@@ -166,28 +166,28 @@ class _ChunkedMLP(torch.autograd.Function):
         ctx.dtypes = [None, *(w.dtype for w in (weight1, bias1, weight2, bias2)), None, None, None]
         ctx.activation, ctx.dropout = activation, dropout
         drawn = None if dropout is None else dropout.start()
-        given = (x, weight1, bias1, weight2, bias2)
-        weight1, bias1, weight2, bias2 = (w.to(x.dtype) for w in given[1:])
+        inputs = (x, weight1, bias1, weight2, bias2)
+        weight1, bias1, weight2, bias2 = (w.to(x.dtype) for w in inputs[1:])
         out = x.new_empty(x.shape[0], weight2.shape[0])
-        kept = x.new_empty(x.shape[0], weight1.shape[0]) if keep else None
+        stored = x.new_empty(x.shape[0], weight1.shape[0]) if keep else None
         step = _chunk_rows(x.shape[0], weight1.shape[0])
         for start in range(0, x.shape[0], step):
             part = slice(start, start + step)
             hidden = linear(x[part], weight1, bias1)
-            hidden = (_activated(hidden, activation) if kept is None else
-                      torch.clamp_min(hidden, 0, out=kept[part]))
+            hidden = (_activated(hidden, activation) if stored is None else
+                      torch.clamp_min(hidden, 0, out=stored[part]))
             if drawn is not None:
                 _drop(hidden, drawn)
             out[part] = linear(hidden, weight2, bias2)
-        ctx.save_for_backward(*given, kept)
+        ctx.save_for_backward(*inputs, stored)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph=True
             return _differentiable_gradients(ctx, grad_out)
-        x, *given, kept = ctx.saved_tensors
-        weight1, bias1, weight2, _ = (w.to(x.dtype) for w in given)
+        x, *weights, stored = ctx.saved_tensors
+        weight1, bias1, weight2, _ = (w.to(x.dtype) for w in weights)
         grad_out = grad_out.contiguous()
         need_x, need_1, _, need_2, *_ = ctx.needs_input_grad
         grad_x = torch.empty_like(x) if need_x else None
@@ -195,15 +195,15 @@ class _ChunkedMLP(torch.autograd.Function):
         grad_w1, grad_b1, grad_w2 = (torch.zeros_like(w, dtype=total)
                                      for w in (weight1, bias1, weight2))
         # A stored hidden layer already has zeros from dropout.
-        drawn = None if ctx.dropout is None or kept is not None else ctx.dropout.start()
+        drawn = None if ctx.dropout is None or stored is not None else ctx.dropout.start()
         step = _chunk_rows(x.shape[0], weight1.shape[0])
         for start in range(0, x.shape[0], step):
             part = slice(start, start + step)
             rows, grad_rows = x[part], grad_out[part]
-            pre = linear(rows, weight1, bias1) if kept is None else kept[part]
+            pre = linear(rows, weight1, bias1) if stored is None else stored[part]
             # relu's derivative needs only its output, which may overwrite the input
             act = activate(pre, ctx.activation) if ctx.activation != 'relu' else (
-                pre if kept is not None else pre.relu_())
+                pre if stored is not None else pre.relu_())
             if drawn is not None:
                 _drop(act, drawn)
             if need_2:

@@ -83,8 +83,7 @@ def encoding_lines(model: nn.Module) -> list[str]:
 def encoding_kinds(model: nn.Module) -> list[Kind]:
     """The kinds of position encodings in a model, see :func:`encoding_lines`."""
     kinds = [*_placed(model), *_in_mlps(model), *_relative(model)]
-    own = [name for kind in kinds for name in kind.modules]
-    return kinds + _foreign(model, own)
+    return kinds + _foreign(model, [name for kind in kinds for name in kind.modules])
 
 
 def is_attention(module: nn.Module) -> bool:
@@ -103,23 +102,23 @@ def _placed(model: nn.Module) -> list[Kind]:
         stage = re.search(r'\bstages\.(\d+)\.', name)
         block = 'layer' if re.search(r'pos_encodings\.\d+$', name) else 'block'
         positions: dict[str, list[int]] = {}
-        found: dict[str, list[tuple[str, nn.Module]]] = {}
+        of_kind: dict[str, list[tuple[str, nn.Module]]] = {}
         names = {module: key for key, module in placed.named_modules(prefix=name)}
         for position in range(-1, placed.num_blocks):
             for encoding in placed.encodings(position):
                 kind = type(encoding).__name__
                 positions.setdefault(kind, []).append(position)
-                found.setdefault(kind, []).append((names[encoding], encoding))
-        for kind, encodings in found.items():
+                of_kind.setdefault(kind, []).append((names[encoding], encoding))
+        for kind, encodings in of_kind.items():
             key = kind, _between(positions[kind], block), _owner(name)
             kinds.setdefault(key, Kind(''))
             for each in encodings:
                 kinds[key].add(*each)
             stages.setdefault(key, []).extend([] if stage is None else [int(stage[1])])
-    for (kind, where, owner), found_kind in kinds.items():
+    for (kind, where, owner), described in kinds.items():
         numbers = stages[kind, where, owner]
         of_stages = f' of {_range("stage", numbers)}' if numbers else ''
-        found_kind.text = f'{kind} {where}{of_stages}{owner}'
+        described.text = f'{kind} {where}{of_stages}{owner}'
     return list(kinds.values())
 
 
@@ -132,8 +131,8 @@ def _in_mlps(model: nn.Module) -> list[Kind]:
         if isinstance(module, TokenEncoding) and module not in inside:
             key = type(module).__name__, _owner(name)
             kinds.setdefault(key, Kind('')).add(name, module)
-    for (kind, owner), found in kinds.items():
-        found.text = f'{kind} in {counted(len(found.modules), "MLP")}{owner}'
+    for (kind, owner), described in kinds.items():
+        described.text = f'{kind} in {counted(len(described.modules), "MLP")}{owner}'
     return list(kinds.values())
 
 
@@ -159,10 +158,10 @@ def relative_name(encoding: nn.Module) -> str:
     return ' + '.join(type(part).__name__ for part in parts)
 
 
-def _foreign(model: nn.Module, own: list[str]) -> list[Kind]:
+def _foreign(model: nn.Module, listed: list[str]) -> list[Kind]:
     """Encodings that are none of this project's two kinds, by the names of classes and tables."""
     kinds: dict[tuple[str, ...], Kind] = {}
-    done = list(own)
+    done = list(listed)
     for name, module in model.named_modules():
         if any(f'{name}.'.startswith(f'{each}.') for each in done):
             continue

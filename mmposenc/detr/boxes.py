@@ -82,8 +82,8 @@ class PositionRelation(nn.Module):
         if not is_plain(self.pos_proj):
             return self.pos_proj(sines.permute(0, 3, 1, 2))
         linear = self.pos_proj[0]
-        found = nn.functional.linear(sines, linear.weight.flatten(1), linear.bias)
-        return found.permute(0, 3, 1, 2).relu()
+        biases = nn.functional.linear(sines, linear.weight.flatten(1), linear.bias)
+        return biases.permute(0, 3, 1, 2).relu()
 
 
 class BoxRPB(nn.Module):
@@ -136,14 +136,14 @@ class BoxRPB(nn.Module):
         centres, sizes = boxes.float().split(2, -1)
         whole = extents.flip(-1).float().view(-1, 1, 2) * self.stride
         edges = torch.stack((centres - sizes / 2, centres + sizes / 2), -1) * whole[..., None]
-        found = []
+        along_axes = []
         for axis, network in enumerate((self.cpb_mlp1, self.cpb_mlp2)):
             cells = torch.arange(hw_shape[1 - axis], device=boxes.device).float() + 0.5
             away = edges[:, :, None, axis] - cells[:, None] * self.stride  # (B, n, cells, 2)
             if self.mode == 'log':
                 away = away.sign() * torch.log2(away.abs() + 1.0) / math.log2(8)
-            found.append(network(away.to(layer_dtype(network))).permute(0, 3, 1, 2))
-        columns, rows = found
+            along_axes.append(network(away.to(layer_dtype(network))).permute(0, 3, 1, 2))
+        columns, rows = along_axes
         return (rows[..., :, None] + columns[..., None, :]).flatten(-2)
 
 

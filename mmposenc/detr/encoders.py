@@ -1,7 +1,7 @@
 """DETR's encoder with position encodings, for one or several feature levels."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -61,17 +61,19 @@ class LevelEncodings(nn.ModuleList):
         """Encode tokens (B, L, C) with the encodings at ``position`` that replace them."""
         if not self.at(position):
             return x
-        parts = [placed(part, hw, position, padding_mask=mask)[0]
-                 for placed, part, hw, mask in self._split(x, hw_shapes, padding_mask)]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+        return self._joined(placed(part, hw, position, padding_mask=mask)[0]
+                            for placed, part, hw, mask in self._split(x, hw_shapes, padding_mask))
 
     def query_key_tokens(self, x: Tensor, hw_shapes: HWShapes | None, position: int,
                          padding_mask: Tensor | None = None) -> Tensor | None:
         """Tokens for the queries and keys of the next layer, or None if they are x."""
         if not any(e.apply_to == 'qk' for e in self[0].encodings(position)):
             return None
-        parts = [placed.query_key_tokens(part, hw, position, padding_mask=mask)
-                 for placed, part, hw, mask in self._split(x, hw_shapes, padding_mask)]
+        return self._joined(placed.query_key_tokens(part, hw, position, padding_mask=mask)
+                            for placed, part, hw, mask in self._split(x, hw_shapes, padding_mask))
+
+    def _joined(self, levels: Iterable[Tensor]) -> Tensor:
+        parts = list(levels)
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def _split(self, x: Tensor, hw_shapes: HWShapes | None, padding_mask: Tensor | None

@@ -73,9 +73,9 @@ class HybridEncoder(BaseModule):
                          act_cfg=dict(type='GELU'))))
         self.encoders = ModuleList(DetrEncoder(**{**default, **(encoder or {})})
                                    for _ in self.levels)
-        for own in self.encoders:
-            if own.embed_dims != dims:
-                raise ValueError(f'encoder has embed_dims={own.embed_dims}; it must be '
+        for each in self.encoders:
+            if each.embed_dims != dims:
+                raise ValueError(f'encoder has embed_dims={each.embed_dims}; it must be '
                                  f'out_channels={dims}')
         self.sine = encoder_pos == 'sine'
         cfg = dict(type='mmposenc.SinCosPositionEncoding') if self.sine else encoder_pos

@@ -4,11 +4,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from typing import Any
 
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from ..backbones.modules import print_log
 from ..functional.cells import Extents
 from ..functional.masking import pad_map
 from ..functional.tracing import uncompiled
@@ -78,8 +80,6 @@ class Prediction:
 
     def __init__(self, model: nn.Module) -> None:
         self.model: Any = model
-        self._tried = False
-        self._reason: str | None = None
 
     def __call__(self, batch_inputs: Tensor, batch_data_samples: list[Any] | None = None,
                  *args: object, **kwargs: object) -> list[Any]:
@@ -90,11 +90,11 @@ class Prediction:
             return predict(model, batch_inputs, None, *args, **kwargs)
         images = image_sizes(batch_inputs, batch_data_samples)
         if all(image == tuple(batch_inputs.shape[-2:]) for image in images):
-            return predict(
-                model, batch_inputs, batch_data_samples, *args, **kwargs)
+            return predict(model, batch_inputs, batch_data_samples, *args, **kwargs)
         results = []
-        # In training mode a trial would change statistics.
-        whole = not model.training and not _slides(model) and self.reads_padding() is None
+        # In training mode a trial would change statistics; sliding windows are of each image.
+        slides = hasattr(model, 'decode_head') and model.test_cfg.get('mode') == 'slide'
+        whole = not model.training and not slides and self.why_one_by_one is None
         for alone, image, sample in (_maps_of_batch if whole else _one_by_one)(
                 model, batch_inputs, images, batch_data_samples):
             results += predict(alone, image, [sample], *args, **kwargs)
@@ -103,17 +103,15 @@ class Prediction:
                                  if key in _OF_BATCH})
         return results
 
-    def reads_padding(self) -> str | None:
+    @cached_property
+    def why_one_by_one(self) -> str | None:
         """Why maps of backbone and neck depend on padding, in words; None if they do not. If images
-        are therefore predicted one by one, it is logged once."""
-        if not self._tried:
-            self._reason = _known_reason(self.model) or why_padding_is_read(self.model, _maps)
-            self._tried = True
-            if self._reason is not None:
-                from ..backbones.modules import print_log
-                print_log(f'{type(self.model).__name__}: {self._reason}. Images of a batch are '
-                          f'predicted one by one', 'current')
-        return self._reason
+        are therefore predicted one by one, it is logged."""
+        reason = _known_reason(self.model) or why_padding_is_read(self.model, _maps)
+        if reason is not None:
+            print_log(f'{type(self.model).__name__}: {reason}. Images of a batch are predicted one '
+                      f'by one', 'current')
+        return reason
 
 
 def _maps(model: Any, batch: Tensor, context: IgnorePadding | None) -> Any:
@@ -134,7 +132,8 @@ def _maps_of_batch(model: Any, batch: Tensor, images: Extents, samples: list[Any
     for i, (rows, cols) in enumerate(images):
         image = batch[i:i + 1, :, :rows, :cols]
         alone = padded_as_alone(image, model.data_preprocessor)
-        if _masks_of_pixels(model):
+        if _modules_in(model, ('mask_head', 'semantic_head')):
+            # They predict maps of pixels, which mmdet enlarges by whole factors.
             image = alone
             its_maps = padded_maps(maps, i, context, image.shape[-2:])
         else:
@@ -165,17 +164,6 @@ def _modules_in(model: nn.Module, names: Sequence[str]) -> list[nn.Module]:
     """The modules in these attributes of a model."""
     return [module for name in names
             if isinstance(module := getattr(model, name, None), nn.Module)]
-
-
-def _masks_of_pixels(model: nn.Module) -> bool:
-    """Whether a head predicts maps of pixels. mmdet's enlarge by whole factors, so maps need the
-    padded size of the image alone."""
-    return bool(_modules_in(model, ('mask_head', 'semantic_head')))
-
-
-def _slides(model: Any) -> bool:
-    """Whether a segmentor predicts sliding windows, which are laid over each image."""
-    return hasattr(model, 'decode_head') and model.test_cfg.get('mode') == 'slide'
 
 
 def _known_reason(model: nn.Module) -> str | None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -50,7 +51,6 @@ def why_padding_is_read(model: Any, maps: Maps) -> str | None:
     """
     like, mean = next(model.parameters()), getattr(model.data_preprocessor, 'mean', None)
     context = Poisoned(IMAGES, BATCH)
-    watch = _Watch(context)
     noise = torch.randn(len(IMAGES), 3 if mean is None else mean.numel(), *BATCH,
                         generator=torch.Generator().manual_seed(0)).to(like)
     with ExitStack() as stack:
@@ -59,16 +59,15 @@ def why_padding_is_read(model: Any, maps: Maps) -> str | None:
         stack.enter_context(torch.autocast(like.device.type, enabled=False))
         stack.enter_context(torch.backends.cudnn.flags(enabled=True, allow_tf32=False))
         stack.enter_context(uncompiled())
-        watch.register(model)
-        stack.callback(watch.remove)
+        trace = _trace(model, context, stack)
         try:
             batched = context.valid(maps(model, context.remember(noise, IMAGES), context))
             alone = [each for image, size in zip(noise, IMAGES, strict=True)
                      for each in _maps_alone(model, maps, image, size)]
         except Exception as error:  # a layer may raise anything
-            return f'{watch.last_layer}: {error}'
+            return f'{trace.last_layer}: {error}'
     if not all(cells.isfinite().all() for cells in batched):
-        return f'{watch.reader or watch.last_layer} reads padding'
+        return f'{trace.reader or trace.last_layer} reads padding'
     rounding = torch.finfo(like.dtype).eps ** 0.5
     if not all(one.shape == other.shape and (one - other).abs().max() <= rounding * one.abs().max()
                for one, other in zip(alone, batched, strict=True)):
@@ -84,32 +83,29 @@ def _maps_alone(model: Any, maps: Maps, image: Tensor, size: tuple[int, int]) ->
     return tree_leaves(valid_cells(maps(model, alone, context), 0, context))
 
 
-class _Watch:
-    """Records the layer that was called last, and the first layer with NaN in valid cells."""
+@dataclass
+class _Trace:
+    """The layer that was called last, and the first layer with NaN in valid cells."""
 
-    def __init__(self, context: Poisoned) -> None:
-        self.context = context
-        self.last_layer, self.reader = 'backbone', ''
-        self._handles: list[Any] = []
+    last_layer: str = 'backbone'
+    reader: str = ''
 
-    def register(self, model: nn.Module) -> None:
-        """Watch the layers of a model."""
-        for name, module in model.named_modules():
-            label = f'{name or "the model"} ({type(module).__module__}.{type(module).__name__})'
-            self._handles += [module.register_forward_pre_hook(partial(self._enter, label)),
-                              module.register_forward_hook(partial(self._leave, label))]
 
-    def remove(self) -> None:
-        """Watch them no longer."""
-        for handle in self._handles:
-            handle.remove()
+def _trace(model: nn.Module, context: Poisoned, stack: ExitStack) -> _Trace:
+    """Watch the layers of a model until the stack is closed."""
+    trace = _Trace()
 
-    def _enter(self, label: str, module: Any, args: Any) -> None:
-        self.last_layer = label
+    def enter(label: str, module: nn.Module, args: Any) -> None:
+        trace.last_layer = label
 
-    def _leave(self, label: str, module: Any, args: Any, out: Any) -> None:
+    def leave(label: str, module: nn.Module, args: Any, out: Any) -> None:
         maps = [x for x in tree_leaves(out) if isinstance(x, Tensor) and x.dim() == 4
-                and len(x) == len(IMAGES) and self.context.extents_at((x.shape[-2], x.shape[-1]))]
-        if not self.reader and not all(cells.isfinite().all()
-                                       for cells in self.context.valid(maps)):
-            self.reader = label
+                and len(x) == len(IMAGES) and context.extents_at((x.shape[-2], x.shape[-1]))]
+        if not trace.reader and not all(cells.isfinite().all() for cells in context.valid(maps)):
+            trace.reader = label
+
+    for name, module in model.named_modules():
+        label = f'{name or "the model"} ({type(module).__module__}.{type(module).__name__})'
+        stack.callback(module.register_forward_pre_hook(partial(enter, label)).remove)
+        stack.callback(module.register_forward_hook(partial(leave, label)).remove)
+    return trace

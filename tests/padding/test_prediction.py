@@ -38,7 +38,7 @@ def test_any_head_predicts(name):
     """
     model = kept_out(name, 'ResNet-50')
     assert_batch_is_images(model, PAIR)
-    assert model.predict.reads_padding() is None
+    assert model.predict.why_one_by_one is None
 
 
 OWN = {'PIDNet': r'BatchNorm2d\): The size of tensor', 'HRNet': '^EncoderDecoder: maps of an image',
@@ -153,7 +153,7 @@ def test_maps_of_a_backbone_of_ours_go_through_the_detectors_own_method():
 def test_networks_that_read_padding_predict_image_by_image():
     def predicts(model, reason):
         assert_batch_is_images(model, PAIR)
-        assert re.search(reason, model.predict.reads_padding())
+        assert re.search(reason, model.predict.why_one_by_one)
     model = kept_out('RetinaNet', 'PVT')
     model.backbone.mask_padding = False
     predicts(model, '^PVT has mask_padding=False; set mask_padding=True')
