@@ -24,6 +24,7 @@ from mmposenc.signatures import accepted_arguments, parameters_of
 PEG = dict(type='PEG')
 LEARNED = dict(type='LearnedPositionEmbedding')
 IRPE = dict(type='IRPE', rpe_on='qkv')
+PAPE = dict(type='PaPE', num_parabolas=3)
 _PVT = partial(PVT, embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
                sr_ratios=(8, 4, 2, 1), mlp_ratios=(2, 2, 2, 2), drop_path_rate=0.0)
 _SWIN = partial(Swin, embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2,
@@ -66,6 +67,7 @@ MODELS = {
         'table': dict(rel_pos_encoding=dict(type='RelativePositionBias', window_size=(3, 5),
                                             resize='geometric-cubic')),
         'swin': dict(rel_pos_encoding=dict(type='LogSpacedCPB', hidden_dims=8)),
+        'pape': dict(rel_pos_encoding=PAPE), 'svt pape': dict(SVT, rel_pos_encoding=PAPE),
         'cr': dict(rel_pos_encoding=dict(type='LogSpacedCPB', hidden_dims=8, mode='cr'))}.items()},
     **{f'swin {name}': partial(_SWIN, **options) for name, options in {
         'plain': {}, **TOKEN, 'no bias': dict(rel_pos_encoding=None, mask_window_padding=False),
@@ -76,7 +78,7 @@ MODELS = {
         'rotary': dict(num_heads=(1, 3), pad_small_map=False,
                        rel_pos_encoding=dict(type='RotaryEmbedding2D')),
         'conv mlp': MLPS, 'small maps': dict(pad_small_map=False), 'gap': dict(pool='gap'),
-        'cope': dict(rel_pos_encoding=dict(type='CoPE')),
+        'cope': dict(rel_pos_encoding=dict(type='CoPE')), 'pape': dict(rel_pos_encoding=PAPE),
         'gap irpe': dict(pool='gap', rel_pos_encoding=IRPE),
         'oblong': dict(window_size=(2, 6))}.items()},
     **{f'v2 {name}': partial(_V2, **options) for name, options in {
@@ -94,6 +96,7 @@ MODELS = {
         'cls': dict(out_indices=None, pos_encoding=LEARNED),
         'cls irpe': dict(out_indices=None, rel_pos_encoding=IRPE),
         'conv mlp': MLPS, 'gap conv mlp': dict(out_indices=None, pool='gap', **MLPS),
+        'cls pape': dict(out_indices=None, rel_pos_encoding=PAPE),
         'peg in mlps': dict(pool=None, pos_encoding=[PEG, LEARNED], positions='mlp'),
         'distilled': dict(out_indices=None, distilled=True, pos_encoding=LEARNED),
         'distilled qk': dict(out_indices=None, distilled=True, **QUERY_KEY['qk learned']),

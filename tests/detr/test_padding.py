@@ -103,6 +103,7 @@ def test_encoder_of_grounding_dino() -> None:
 DETECTORS = {
     'detr': lambda: detr(encoder=dict(encoder_pos=None, pos_encoding=PEG),
                          attn=dict(rel_pos_encoding=IRPE)),
+    'detr, pape': lambda: detr(attn=dict(rel_pos_encoding=dict(type='mmposenc.PaPE'))),
     'detr on a Swin': lambda: detr(
         backbone=dict(type='mmposenc.Swin', embed_dims=8, num_layers=(1, 1, 1, 1),
                       num_heads=(1, 1, 2, 2), window_size=2, mlp_ratio=1, drop_path_rate=0.0,

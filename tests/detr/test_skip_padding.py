@@ -10,6 +10,7 @@ from mmposenc.functional.masking import extents_to_mask
 HW = (4, 5)
 CASES = {**ENCODERS,
          'irpe of all layers': (dict(rel_pos_sharing='all'), dict(rel_pos_encoding=IRPE)),
+         'pape': (dict(), dict(rel_pos_encoding=dict(type='mmposenc.PaPE', num_parabolas=3))),
          'table by sequence': (dict(), dict(rel_pos_encoding=dict(
              type='mmposenc.QueryAbsolute1D', max_tokens=20)))}
 
