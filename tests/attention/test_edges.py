@@ -6,6 +6,7 @@ from unittest import mock
 import examples
 import pytest
 import torch
+from formulas import cope
 from helpers.relative_checks import (
     CHUNKS,
     attend,
@@ -20,7 +21,7 @@ from mmposenc import attention
 from mmposenc.attention import MultiheadAttention, SpatialReductionAttention
 from mmposenc.attention.fast import thresholds
 from mmposenc.functional import Grid
-from mmposenc.functional.grids import CACHE, sequence_places
+from mmposenc.functional.grids import CACHE
 
 GRID = (3, 4)
 #: Of each class one, and those whose terms differ.
@@ -39,11 +40,7 @@ def encoded(name, prefix=0):
 
 def step(encoding, inputs, **options):
     """Output and all gradients."""
-    if encoding is not None:
-        return results(encoding, inputs, GRID, None, **options)
-    leaves = [x.clone().requires_grad_() for x in inputs]
-    out, _ = attend(*leaves, **options)
-    return [out, *torch.autograd.grad(out.cos().sum(), leaves)]
+    return results(encoding, inputs, encoding and GRID, **options)
 
 
 def in_every_implementation(encoding, inputs, **options):
@@ -194,22 +191,9 @@ def test_cope_counts_the_gates_of_its_region(prefix):
     """A loop over the tokens between query and key."""
     encoding, (q, k, v) = encoded('CoPE', prefix)
     regions = torch.randint(0, 2, (2, prefix + 12), generator=torch.Generator().manual_seed(3))
-    scale, table = 4 ** -0.5, encoding.table.detach()
-    places = sequence_places(Grid(*GRID), Grid(*GRID), prefix).tolist()
-
-    def pair(b, h, i, j):
-        before = places[j] <= i
-        between = range(j, i + 1) if before else range(i + 1, j + 1)
-        count = sum(torch.sigmoid(q[b, h, i] @ k[b, h, l] * scale) for l in between  # noqa: E741
-                    if regions[b, l] == regions[b, i])
-        count = torch.as_tensor(count, dtype=q.dtype).clamp(max=table.shape[-2] - 1)
-        lower = int(count)
-        upper = min(lower + 1, table.shape[-2] - 1)
-        own = table[0 if before else 1]
-        vector = own[lower] + (count - lower) * (own[upper] - own[lower])
-        return q[b, h, i] @ vector
-
-    logits = naive_logits(pair, q, k) + q @ k.transpose(-2, -1) * scale
+    pair = cope(encoding, (GRID, GRID), regions)(q / 2, k)
+    with torch.no_grad():
+        logits = naive_logits(pair, q, k) + q @ k.mT / 2
     same = (regions[:, :, None] == regions[:, None])[:, None]
     expected = logits.masked_fill(~same, -torch.inf).softmax(-1) @ v
     close(in_every_implementation(encoding, [q, k, v], regions=regions)[0], expected)

@@ -81,21 +81,6 @@ def kept_pairs(call, num_images, num_heads):
     return layout.restore(out.transpose(-2, -1)).transpose(-2, -1)
 
 
-class Dropped(torch.autograd.Function):
-    """F.dropout with weights that are given."""
-
-    kept: torch.Tensor
-    scale: float
-
-    @staticmethod
-    def forward(ctx, weights):
-        return weights * Dropped.kept * Dropped.scale
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * Dropped.kept * Dropped.scale
-
-
 @pytest.mark.parametrize('prefix', [0, 1])
 @pytest.mark.parametrize('name', ['IRPE product qkv', 'IRPE cross k', 'ShawRPE with values',
                                   'HuangRPE',
@@ -109,9 +94,9 @@ def test_dropout_equals_the_definition_under_the_same_mask(name, prefix):
         for options in CHUNKS:
             with chunks_of(**options):
                 found, kept = dropped(encoding, inputs, grids, mask)
-            Dropped.kept = kept.double()
-            Dropped.scale = Dropout(0.3, torch.device('cpu'), 0).scale
-            with mock.patch.object(torch.nn.functional, 'dropout', lambda x, p: Dropped.apply(x)), (
+            factors = kept.double() * Dropout(0.3, torch.device('cpu'), 0).scale
+            with mock.patch.object(
+                    torch.nn.functional, 'dropout', lambda x, p, by=factors: x * by), (
                     mock.patch('mmposenc.attention.compute.use_sdpa', lambda *args: False)):
                 expected = results(encoding, inputs, *grids, key_padding_mask=mask,
                                    implementation='reference', dropout_p=0.3)

@@ -240,15 +240,17 @@ def lookhere(encoding, grids):
     return by_offset(encoding, grids, of_cells)
 
 
-def cope(encoding, grids):
-    """Counts a token at a time: before the query from the key up to the query, else behind it."""
+def cope(encoding, grids, regions=None):
+    """Counts a token at a time: before the query from the key up to the query, else behind it;
+    within a region (B, L)."""
     q_places, k_places = sequence_positions(*grids, encoding.num_prefix_tokens)
 
     def pair_of(q_all, k_all):
         def pair(b, h, i, j):
             past = k_places[j] <= q_places[i]
             between = [n for n, place in enumerate(k_places) if (place <= q_places[i]) == past
-                       and (n >= j if past else n <= j)]
+                       and (n >= j if past else n <= j)
+                       and (regions is None or regions[b, n] == regions[b, i])]
             count = sum(float(torch.sigmoid(q_all[b, h, i] @ k_all[b, h, n])) for n in between)
             count, table = min(count, 3.0), encoding.table if encoding.table.dim() == 3 else (
                 encoding.table[h])

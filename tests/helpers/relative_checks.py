@@ -183,11 +183,11 @@ CHUNKS = [dict(elements=1, long=True, keep=False), dict(elements=100, long=True,
           dict(elements=10 ** 6, long=False, keep=True)]
 
 
-def results(encoding, inputs, q_grid, k_grid, **options):
-    """Output and all gradients."""
+def results(encoding, inputs, q_grid=None, k_grid=None, **options):
+    """Output and all gradients; without an encoding there are no grids."""
     leaves = [x.clone().requires_grad_() for x in inputs]
     out, _ = attend(*leaves, encoding, q_grid, k_grid, **options)
-    parameters = list(encoding.parameters())
+    parameters = [] if encoding is None else list(encoding.parameters())
     weights = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view(out.shape).cos()
     grads = torch.autograd.grad((out * weights).sum(), [*leaves, *parameters], allow_unused=True)
     return [out, *(torch.zeros_like(x) if grad is None else grad
