@@ -210,16 +210,18 @@ def sequence_places(query: Grid, key: Grid, num_prefix_tokens: int,
     return torch.cat((torch.arange(num_prefix_tokens, device=device), cells))
 
 
-#: Bytes of all tensors that are kept, under 1 MiB; larger ones are computed each time.
-MAX_BYTES = 960 * 1024
-
 _T = TypeVar('_T')
 
 
 class GridCache:
-    """Values by key, the least recently used dropped first."""
+    """Values by key, the least recently used dropped first.
 
-    def __init__(self) -> None:
+    Args:
+        max_bytes: of all tensors that are stored; larger ones are computed each time.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
         self._values: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
         self._lock = Lock()
         self.bytes = 0
@@ -243,7 +245,7 @@ class GridCache:
         with torch.inference_mode(False), torch.no_grad():
             value = make()
         size = sum(each.untyped_storage().nbytes() for each in tensors(value))
-        if size <= MAX_BYTES:
+        if size <= self.max_bytes:
             self._keep(key, value, size)
         return value
 
@@ -253,7 +255,7 @@ class GridCache:
                 return
             self._values[key] = value, size
             self.bytes += size
-            while self.bytes > MAX_BYTES:
+            while self.bytes > self.max_bytes:
                 self.bytes -= self._values.popitem(last=False)[1][1]
 
     def clear(self) -> None:
@@ -263,8 +265,8 @@ class GridCache:
             self.bytes = 0
 
 
-#: The one memory of the process.
-CACHE = GridCache()
+#: The memory of the process, under 1 MiB.
+CACHE = GridCache(960 * 1024)
 
 
 def _may_keep() -> bool:

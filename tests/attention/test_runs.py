@@ -1,7 +1,6 @@
 """What attention keeps between calls; numbers of its chunks: test_engines.py."""
 import torch
 
-from mmposenc.attention.fast.layout import Kept
 from mmposenc.attention.fast.runs import row_patterns
 from mmposenc.functional import Grid
 from mmposenc.functional.buckets import Buckets, bucket_params
@@ -30,15 +29,3 @@ def test_what_is_kept_depends_on_every_field():
             assert torch.equal(kept.columns, patterns.columns)
             assert torch.equal(each.ids(CPU), ids)
     assert row_patterns(base, torch.float, CPU).columns.dtype == torch.float
-
-
-def test_kept_is_bounded(monkeypatch):
-    kept = Kept()
-    monkeypatch.setattr(Kept, 'MOST', 10)
-    made = []
-
-    def get(key):
-        return kept.get((key,), lambda: made.append(key) or torch.full((6,), key), torch.numel)
-
-    assert [int(get(key)[0]) for key in (1, 1, 2, 3, 1, 3)] == [1, 1, 2, 3, 1, 3]
-    assert made == [1, 2, 3, 1]

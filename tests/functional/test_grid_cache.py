@@ -9,7 +9,7 @@ from helpers.tiny_backbones import randomize
 from mmposenc.attention import attend
 from mmposenc.encodings import IRPE
 from mmposenc.functional import grids as grids_module
-from mmposenc.functional.grids import CACHE, MAX_BYTES, GridCache
+from mmposenc.functional.grids import CACHE, GridCache
 
 
 @pytest.fixture(autouse=True)
@@ -23,9 +23,8 @@ def tensors(value):
     return [value]
 
 
-def test_bounded_and_least_recently_used_goes_first(monkeypatch):
-    monkeypatch.setattr(grids_module, 'MAX_BYTES', 100)
-    cache, made = GridCache(), []
+def test_bounded_and_least_recently_used_goes_first():
+    cache, made = GridCache(100), []
 
     def get(key, size=10):
         def make():
@@ -68,10 +67,10 @@ def test_alternating_grids_are_made_once(method, grids, monkeypatch):
         for grid, want in zip(grids, expected, strict=True):
             torch.testing.assert_close(run(encoding, grid, True), want, rtol=0, atol=0)
     kept = CACHE.bytes
-    assert 0 < kept <= MAX_BYTES < 2 ** 20
+    assert 0 < kept <= CACHE.max_bytes < 2 ** 20
     for height in range(1, 40):
         run(encoding, (height, 7), False)
-    assert CACHE.bytes <= MAX_BYTES
+    assert CACHE.bytes <= CACHE.max_bytes
 
 
 def test_made_in_inference_mode_serves_training():

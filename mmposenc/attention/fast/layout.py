@@ -1,15 +1,13 @@
 """How one attention is cut into chunks: some images, some heads, some queries at a time."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from mmposenc.functional.grids import Grid
-
-_T = TypeVar('_T')
 
 
 class Layout(NamedTuple):
@@ -116,27 +114,6 @@ class Cut(NamedTuple):
     row_elements: int
     whole_rows: bool = False
     most_queries: int | None = None
-
-
-class Kept(Generic[_T]):
-    """Index tensors of chunks, kept for the next heads within one call, up to a size."""
-
-    #: Elements of all of them.
-    MOST = 1024 * 1024
-
-    def __init__(self) -> None:
-        self._values: dict[tuple[int, ...], _T] = {}
-        self._size = 0
-
-    def get(self, key: tuple[int, ...], make: Callable[[], _T], size: Callable[[_T], int]) -> _T:
-        """What is kept under a key, made if it is not there."""
-        if key not in self._values:
-            if self._size > self.MOST:
-                self._values.clear()
-                self._size = 0
-            value = self._values[key] = make()
-            self._size += size(value)
-        return self._values[key]
 
 
 def groups(num_images: int, num_heads: int, layout: Layout, cut: Cut

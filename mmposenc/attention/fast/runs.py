@@ -15,9 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmposenc.functional.buckets import Buckets, index_function, offset_buckets
-from mmposenc.functional.grids import CACHE
+from mmposenc.functional.grids import CACHE, GridCache
 
-from .layout import Chunk, Kept, Layout
+from . import thresholds
+from .layout import Chunk, Layout
 
 
 class Runs:
@@ -32,7 +33,7 @@ class Runs:
         self.num_patterns = self.patterns.num_patterns + self.prefix_rows
         self.pattern = with_prefix(self.patterns.pattern, self.patterns.num_patterns,
                                    self.prefix_rows)
-        self._plans = Kept[Spread]()
+        self._plans = GridCache(thresholds.INDEX_BYTES)
 
     def read(self, lookup: Tensor, chunk: Chunk, out: Tensor) -> None:
         """Write the number of every pair.
@@ -75,7 +76,7 @@ class Runs:
     def _plan(self, chunk: Chunk) -> Spread:
         rows = self.pattern[chunk.first_row:chunk.first_row + chunk.num_rows]
         return self._plans.get((chunk.size, chunk.first_row), lambda: spread_plan(
-            rows, self.num_patterns, chunk.size, self.width, chunk.lead), Spread.numel)
+            rows, self.num_patterns, chunk.size, self.width, chunk.lead), Spread.tensors)
 
 
 class RunsByKey:
@@ -86,7 +87,7 @@ class RunsByKey:
         self.patterns = row_patterns(buckets.swapped(), dtype, device)
         self.layout, self.width, self.key = layout, buckets.query.width, buckets.key
         self.prefix_rows = -(-layout.prefix // self.key.width)
-        self._plans = Kept[Spread]()
+        self._plans = GridCache(thresholds.INDEX_BYTES)
 
     def expand(self, lookup: Tensor) -> Tensor:
         """Runs of the cells' keys (query column, head, key row, pattern) of Wk numbers, then the
@@ -130,7 +131,7 @@ class RunsByKey:
         rows = self.patterns.pattern[:, chunk.first_row:chunk.first_row + chunk.num_rows]
         return self._plans.get((chunk.size, chunk.first_row), lambda: transposed_plan(
             rows, self.patterns.num_patterns, chunk.size, self.width, self.prefix_rows,
-            chunk.lead), Spread.numel)
+            chunk.lead), Spread.tensors)
 
 
 @dataclass(frozen=True)
@@ -213,9 +214,9 @@ class Spread:
     order: Tensor
     starts: Tensor
 
-    def numel(self) -> int:
-        """The number of elements of all its tensors."""
-        return self.take.numel() + self.order.numel() + self.starts.numel()
+    def tensors(self) -> list[Tensor]:
+        """All its tensors."""
+        return [self.take, self.order, self.starts]
 
     def spread(self, runs: Tensor, out: Tensor) -> None:
         """Copy runs (any shape ending in Wk) to ``out``, logits."""

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from mmposenc.functional.buckets import Buckets
-from mmposenc.functional.grids import CACHE
+from mmposenc.functional.grids import CACHE, GridCache
 
 from ..terms import Table, TableByKey, TableByQuery, TableOnValues
-from .layout import Chunk, Kept, Layout
+from . import thresholds
+from .layout import Chunk, Layout
 from .products import add_table_grad, add_times_table, times_table
 from .runs import Runs, RunsByKey
 from .writers import LogitWriter, ValueWriter, Work, Writer, writer
@@ -137,7 +138,7 @@ class PairIndex:
                  ) -> None:
         self.buckets, self.layout, self.by_key = buckets, layout, by_key
         self.device = device
-        self._kept: Kept[Tensor] = Kept()
+        self._indices = GridCache(thresholds.INDEX_BYTES)
 
     def expand(self, lookup: Tensor) -> Tensor:
         """Look-ups of all keys as :meth:`read` takes them."""
@@ -179,7 +180,7 @@ class PairIndex:
             key = ('places', self.buckets, self.layout.filled, self.by_key, halves, self.device)
             return CACHE.get(key, lambda: self._places(queries, halves), lambda index: [index])
 
-        return self._kept.get((queries.start, queries.stop, halves), make, Tensor.numel)
+        return self._indices.get((queries.start, queries.stop, halves), make, lambda x: [x])
 
     def _places(self, queries: slice, halves: int) -> Tensor:
         ids = self.layout.arrange(self.buckets.ids(self.device, queries), -1).contiguous()
