@@ -173,36 +173,6 @@ class RelativeEncoding(nn.Module, ABC):
         """Names and parameters that need no weight decay and no initialization from outside."""
         return self.named_parameters()
 
-    @torch.no_grad()
-    def bias_map(self, q_grid: GridLike, k_grid: GridLike | None = None, *,
-                 q: Tensor | None = None, k: Tensor | None = None,
-                 tokens: Tensor | None = None) -> Tensor:
-        """What the encoding adds to the logits, for figures.
-
-        Args:
-            q_grid, k_grid: as in :meth:`logits`.
-            q, k: scaled queries and keys; required if a term depends on them.
-            tokens: as in :meth:`logits`.
-
-        Returns:
-            (B or 1, heads or 1, Lq, Lk); zeros if the encoding adds nothing to the logits.
-
-        Raises:
-            ValueError: if q and k are required and not given.
-        """
-        if q is None or k is None:
-            if any(term.reads_queries or term.reads_keys
-                   for term in self._terms(q_grid, k_grid, tokens)):
-                raise ValueError(f'q and k are None, but the logits of {type(self).__name__} '
-                                 f'depend on them; pass both')
-            query = as_grid(q_grid, 'q_grid')
-            some = next(self.parameters(), torch.zeros(()))
-            heads, dims = getattr(self, 'num_heads', 1), getattr(self, 'head_dims', 1)
-            cells = (query.num_cells, key_grid(query, k_grid).num_cells)
-            q, k = (some.new_zeros(1, heads, self.num_prefix_tokens + n, dims) for n in cells)
-        logits = self.logits(q, k, q_grid, k_grid, tokens=tokens)
-        return q.new_zeros(1, 1, q.shape[2], k.shape[2]) if logits is None else logits
-
 
 def set_zeros(encoding: nn.Module) -> None:
     """Set all parameters to zero; raise ValueError if there are none."""

@@ -2,7 +2,6 @@
 import pytest
 import torch
 from helpers.golden_files import assert_released, golden_names, load_golden
-from helpers.relative_checks import random_inputs
 
 from mmposenc.attention import MultiheadAttention
 from mmposenc.checkpoint import convert_attention
@@ -38,20 +37,6 @@ def test_golden(stem, dtype):
     ours = dict(module.named_parameters())
     for name, value in convert_attention(grads, 'irpe-deit').items():
         assert_released(ours[name].grad, value)
-
-
-def test_bias_map():
-    encoding = IRPE(4, 2, mode='bias', rpe_on='qk', shared_heads=False, num_prefix_tokens=1)
-    q, k, _ = random_inputs(encoding, (2, 3), None)
-    torch.testing.assert_close(encoding.bias_map((2, 3)), encoding.logits(q, k, (2, 3)).detach())
-    contextual = IRPE(4, 2)
-    with pytest.raises(ValueError, match='q and k are None, but the logits of IRPE depend on them'):
-        contextual.bias_map((2, 3))
-    q, k, _ = random_inputs(contextual, (2, 3), None)
-    found = contextual.bias_map((2, 3), q=q, k=k)
-    torch.testing.assert_close(found, contextual.logits(q, k, (2, 3)).detach())
-    assert found.requires_grad is False
-    assert not IRPE(4, 2, rpe_on='v').bias_map((2, 3), q=q, k=k).any()
 
 
 @pytest.mark.parametrize('kwargs,match', [

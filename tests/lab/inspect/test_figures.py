@@ -21,6 +21,8 @@ from mmposenc.lab.inspect.figures import (
 )
 
 TABLE = dict(type='mmposenc.RelativePositionBias')
+#: Queries and keys of biases, which depend on neither.
+NO_TOKENS = torch.zeros(0)
 
 
 def test_kernels_are_what_an_impulse_gives():
@@ -51,7 +53,8 @@ def test_similarity_by_a_loop():
                  rel_pos_encoding=TABLE)
     table = model.pos_encodings.encodings(-1)[0](torch.zeros(1, 21, 16), (4, 5),
                                                  num_prefix_tokens=1)[0, 1:].detach()
-    bias = model.blocks[0].attn.rel_pos_encoding.bias_map((4, 5))[0, :, 1:, 1:].detach()
+    bias = model.blocks[0].attn.rel_pos_encoding.logits(
+        NO_TOKENS, NO_TOKENS, (4, 5))[0, :, 1:, 1:].detach()
     found = similarities(model).numbers
     assert list(found) == ['LearnedPositionEmbedding', 'RelativePositionBias']
     vectors = {'LearnedPositionEmbedding': table,
@@ -118,7 +121,8 @@ def check(found, expected):
 def test_biases_are_the_dense_terms(encoding):
     """Where nothing depends on the image, every pair with an offset has its one number."""
     model = deit(rel_pos_encoding=encoding)
-    dense = model.blocks[0].attn.rel_pos_encoding.bias_map((4, 5))[0, :, 1:, 1:].numpy()
+    dense = model.blocks[0].attn.rel_pos_encoding.logits(
+        NO_TOKENS, NO_TOKENS, (4, 5))[0, :, 1:, 1:].detach().numpy()
     (found,) = offsets(calls_of(model)).numbers.values()
     check(found, {(r - row, c - col): dense[:, row * 5 + col, r * 5 + c]
                   for row, col, r, c in np.ndindex(4, 5, 4, 5)})
@@ -136,7 +140,8 @@ def test_reduced_keys_and_windows():
     reduced = pvt(rel_pos_encoding=dict(IRPE, mode='bias'))
     encoding = reduced.stages[0].blocks[0].attn.rel_pos_encoding
     nn.init.normal_(encoding.table_k)
-    dense = encoding.bias_map((8, 10), key_grid((8, 10), (4, 5)))[0].numpy()
+    dense = encoding.logits(NO_TOKENS, NO_TOKENS, (8, 10), key_grid((8, 10), (4, 5)))[0]
+    dense = dense.detach().numpy()
     (found,) = offsets(calls_of(reduced)).numbers.values()
     check(found, loop_means(dense, (8, 10), (4, 5), stride=2))
     assert found['rows'][0] == -6.5  # half a cell off: keys lie between the cells that they pool
@@ -150,7 +155,7 @@ def test_reduced_keys_and_windows():
 def test_keys_that_a_head_does_not_attend_to_are_no_numbers():
     model = deit(rel_pos_encoding=dict(type='mmposenc.LookHere', undirected_heads=0))
     encoding = model.blocks[0].attn.rel_pos_encoding
-    dense = encoding.bias_map((4, 5))[0, :, 1:, 1:].numpy()
+    dense = encoding.logits(NO_TOKENS, NO_TOKENS, (4, 5))[0, :, 1:, 1:].numpy()
     (found,) = offsets(calls_of(model)).numbers.values()
     check(found, {(r - row, c - col): np.where(dense < -1e3, np.nan, dense)[
         :, row * 5 + col, r * 5 + c] for row, col, r, c in np.ndindex(4, 5, 4, 5)})
