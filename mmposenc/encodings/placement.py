@@ -98,9 +98,9 @@ class PlacedEncodings(nn.Module):
                 raise ValueError(f'{type(encoding).__name__} changes the grid '
                                  f'({encoding.extra_repr()}), but {other_grid}')
 
-    def forward(self, x: Tensor, hw_shape: Any, position: int, *,
+    def forward(self, x: Tensor, hw_shape: tuple[int, int] | Row, position: int, *,
                 num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
-                ) -> tuple[Tensor, Any, Tensor | None]:
+                ) -> tuple[Tensor, tuple[int, int] | Row, Tensor | None]:
         """Apply the encodings at ``position`` with ``apply_to='qkv'``.
 
         Args:
@@ -131,7 +131,7 @@ class PlacedEncodings(nn.Module):
                 hw_shape = encoding.out_hw_shape(hw_shape)
         return hw_shape
 
-    def query_key_tokens(self, x: Tensor, hw_shape: Any, position: int, *,
+    def query_key_tokens(self, x: Tensor, hw_shape: tuple[int, int] | Row, position: int, *,
                          num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
                          ) -> Tensor | None:
         """Tokens from which the block after ``position`` computes queries and keys, or None if that
@@ -166,8 +166,8 @@ def split_places(pos_encoding: EncodingConfigs, positions: Positions
             None if positions == 'mlp' else positions, within)
 
 
-def _apply(encoding: TokenEncoding, x: Tensor, hw_shape: Any, num_prefix_tokens: int,
-           padding_mask: Tensor | None) -> Tensor:
+def _apply(encoding: TokenEncoding, x: Tensor, hw_shape: tuple[int, int] | Row,
+           num_prefix_tokens: int, padding_mask: Tensor | None) -> Tensor:
     """The encoding of a batch; for images of several sizes, of each part of their row."""
     if isinstance(hw_shape, Row):
         return hw_shape.each(
