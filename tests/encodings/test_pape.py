@@ -121,15 +121,16 @@ def attentions():
     yield 'of other tokens', MultiheadAttention(*sizes, rel_pos_encoding=cfg), (
         cells, grid), dict(x_qk=other), other
     yield 'window', WindowAttention(*sizes, (3, 4), rel_pos_encoding=cfg), (windows,), {}, windows
-    yield 'plain window', PlainWindowAttention(*sizes, (4, 6), rel_pos_encoding=cfg), (
-        cells, grid), {}, cells
+    for options, expected in (({}, cells), (dict(x_qk=other), other)):
+        yield 'plain window', PlainWindowAttention(*sizes, (4, 6), rel_pos_encoding=cfg), (
+            cells, grid), options, expected
     yield 'reduced', SpatialReductionAttention(*sizes, sr_ratio=2, rel_pos_encoding=cfg), (
         cells, grid), {}, cells
     yield 'encoder', EncoderAttention(*sizes, rel_pos_encoding=cfg), (cells,), dict(
         hw_shape=grid, query_pos=other), cells + other
 
 
-@pytest.mark.parametrize('number', range(6))
+@pytest.mark.parametrize('number', range(7))
 def test_attentions_hand_over_the_tokens_of_their_queries(number, monkeypatch):
     """The same tokens that queries are projected from."""
     name, module, args, options, expected = list(attentions())[number]
@@ -142,14 +143,16 @@ def test_attentions_hand_over_the_tokens_of_their_queries(number, monkeypatch):
     torch.testing.assert_close(seen[0], expected, rtol=0, atol=0)
 
 
-def test_beside_a_bias_and_beside_a_term_that_reads_queries():
+def test_beside_a_bias_and_beside_terms_that_use_queries_or_values():
     """Its channels are those of the dot product, or its own product where others use those."""
-    for other in ('RelativePositionBias', 'QueryRelative1D'):
-        encoding = randomize(CombinedRPE([dict(type='PaPE', num_parabolas=3), dict(
-            type=other)], head_dims=4, num_heads=2, window_size=(3, 5), max_tokens=15)).double()
+    for other in (dict(type='RelativePositionBias'), dict(type='QueryRelative1D'),
+                  dict(type='ShawRPE', on_keys=False, on_values=True)):
+        encoding = randomize(CombinedRPE(
+            [dict(type='PaPE', num_parabolas=3), other], head_dims=4, num_heads=2,
+            window_size=(3, 5), max_tokens=15)).double()
         q, k, v = torch.randn(3, 1, 2, 15, 4, dtype=torch.float64)
         tokens = torch.randn(1, 15, 8, dtype=torch.float64)
-        assert encoding.reads_tokens and encoding.cellwise == (other == 'RelativePositionBias')
+        assert encoding.reads_tokens and encoding.cellwise == ('1D' not in other['type'])
         found, expected = (attend(q, k, v, encoding, (3, 5), tokens=tokens, implementation=how)[0]
                            for how in ('chunked', 'reference'))
         close(found, expected)

@@ -221,20 +221,24 @@ def test_directions_are_those_of_the_releases(name):
     assert corners.any()
 
 
-def test_corners_beyond_the_last_row_or_column_of_a_turned_grid():
-    """20 of 14 x 14 along a diagonal; keys on a coarser grid are clamped where queries are."""
+@pytest.mark.parametrize('height, width, clamped', [(14, 14, 20), (4, 10, None)])
+def test_corners_beyond_the_last_row_or_column_of_a_turned_grid(height, width, clamped):
+    """20 of 14 x 14 along a diagonal; keys on a coarser grid are clamped where queries are, those
+    next to the rows by the rows."""
     encoding = RotaryEmbedding(16, 1, directions=4, axes='yx', clamp=True).double()
-    row, col = 6.5, 6.5
-    along = [((r - row) + (c - col)) / 2 ** 0.5
-             for r, c in itertools.product(range(14), repeat=2)]
-    assert sum(abs(u) > 6.5 for u in along) == 20
-    k = torch.randn(1, 1, 49, 16, dtype=torch.float64)
-    found = encoding.rotate(k.new_zeros(1, 1, 196, 16), k, (14, 14), (7, 7))[1]
-    for (r, c), plane in itertools.product(itertools.product(range(7), repeat=2), (2, 6)):
-        u = [2 * r + 0.5 - row, 2 * c + 0.5 - col]
+    half = ((height - 1) / 2, (width - 1) / 2)
+    if clamped:
+        cells = itertools.product(range(height), range(width))
+        assert sum(abs(r - half[0] + c - half[1]) > half[0] * 2 ** 0.5 for r, c in cells) == clamped
+    keys = list(itertools.product(range(height // 2), range(width // 2)))
+    k = torch.randn(1, 1, len(keys), 16, dtype=torch.float64)
+    found = encoding.rotate(k.new_zeros(1, 1, height * width, 16), k, (height, width),
+                            (height // 2, width // 2))[1]
+    for (number, (r, c)), plane in itertools.product(enumerate(keys), (2, 6)):
+        u, most = [2 * r + 0.5 - half[0], 2 * c + 0.5 - half[1]], half[plane // 4]
         u = (u[0] + u[1] if plane == 2 else u[1] - u[0]) / 2 ** 0.5
-        angles = k.new_tensor([(max(-6.5, min(6.5, u)) + 6.5) * 100.0 ** (-(plane % 4 - 2) / 2)])
-        at = (..., 7 * r + c, slice(2 * plane, 2 * plane + 2))
+        angles = k.new_tensor([(max(-most, min(most, u)) + most) * 100.0 ** (-(plane % 4 - 2) / 2)])
+        at = (..., number, slice(2 * plane, 2 * plane + 2))
         torch.testing.assert_close(found[at], times(k[at], angles))
 
 
