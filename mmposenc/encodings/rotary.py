@@ -138,8 +138,8 @@ class RotaryEmbedding(Constants, RelativeEncoding):
                       scaling=(scaling, (None, *SCALINGS)),
                       temperature=(temperature, (None, *TEMPERATURES)))
         check_dims(dims, head_dims, directions=None if directions == 'axes' else directions,
-                    shift=shift, normalize=normalize, reference_grid=reference_grid, jitter=jitter,
-                    rescale=rescale)
+                   shift=shift, normalize=normalize, reference_grid=reference_grid, jitter=jitter,
+                   rescale=rescale)
         check_directions(directions, head_dims, axes, shared_freqs, clamp)
         check_frequencies(theta, periods)
         check_augmentation(shift, jitter, rescale)

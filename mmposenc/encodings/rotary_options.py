@@ -21,7 +21,7 @@ def check_dims(dims: int, head_dims: int, **of_maps: object) -> None:
 
 
 def check_directions(directions: str | int, head_dims: int, axes: str, shared_freqs: bool,
-                      clamp: bool) -> None:
+                     clamp: bool) -> None:
     number = directions if isinstance(directions, int) else 0
     oblique = number > 1 and number % 2 == 0
     if directions not in DIRECTIONS and not oblique:
