@@ -123,22 +123,23 @@ def _fit_channels(kernel: Tensor, channels: int) -> Tensor:
 def _unshare(backbone: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """An encoding that all blocks share, as in BEiT's pretraining, becomes that of each block where
     they have one each, as in BEiT's fine-tuning."""
-    own = backbone.state_dict()
-    shared = [key for key in state if key.startswith('rel_pos_encoding.') and key not in own]
-    copies = {name: state[key] for key in shared for name in own if name.endswith(f'.attn.{key}')}
+    weights = backbone.state_dict()
+    shared = [key for key in state if key.startswith('rel_pos_encoding.') and key not in weights]
+    copies = {name: state[key] for key in shared for name in weights
+              if name.endswith(f'.attn.{key}')}
     return {**{key: value for key, value in state.items() if key not in shared or not copies},
             **copies}
 
 
 def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Biases of a plain Swin stand first where the backbone adds another encoding to them."""
-    own = set(backbone.state_dict()) | {
+    names = set(backbone.state_dict()) | {
         f'{name}.{module.grid_name}' for name, module in backbone.named_modules()
         if isinstance(module, SavesGrid)}
     moved = {}
     for key, value in state.items():
         combined = re.sub(r'\brel_pos_encoding\.', 'rel_pos_encoding.encodings.0.', key)
-        moved[combined if key not in own and combined in own else key] = value
+        moved[combined if key not in names and combined in names else key] = value
     return moved
 
 
@@ -184,18 +185,19 @@ def _fit_saved_grid(name: str, module: SavesGrid, state: dict[str, Tensor], file
     Of this project's files a table without a grid is of a square. Others say no grid: a table that
     has the module's shape and is no square is taken as it is.
     """
-    grid_key, own = f'{name}.{module.grid_name}', getattr(module, module.grid_name)
+    grid_key, target = f'{name}.{module.grid_name}', getattr(module, module.grid_name)
     saved = state.pop(grid_key, None)
     grid = None if saved is None else (int(saved[0]), int(saved[1]))
     if isinstance(module, LearnedPositionEmbedding) and f'{name}.pos_embed' in state:
         state |= _fit_table(f'{name}.pos_embed', state, module, patch_size, file, grid, is_release)
     elif isinstance(module, RelativePositionBias) and f'{name}.{_BIAS}' in state:
         state[f'{name}.{_BIAS}'] = _fit_biases(state[f'{name}.{_BIAS}'], module, grid, is_release)
-    elif grid not in (None, own):
-        raise ValueError(f'{file}: {grid_key} is {grid}, {own} here; {type(module).__name__} keeps '
-                         'its grid')
-    if own[0] != own[1] and any(f'{name}.{part}' in state for part, _ in module.named_parameters()):
-        state[grid_key] = torch.tensor(own)
+    elif grid not in (None, target):
+        raise ValueError(f'{file}: {grid_key} is {grid}, {target} here; {type(module).__name__} '
+                         'keeps its grid')
+    if target[0] != target[1] and any(
+            f'{name}.{part}' in state for part, _ in module.named_parameters()):
+        state[grid_key] = torch.tensor(target)
     return state
 
 
@@ -207,46 +209,47 @@ def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmb
 
     A table of cells only, as DeiT III's, adds nothing to prefix tokens: zeros stand for them.
     """
-    table, rows, own = state[key], module.num_prefix_embeds, module.grid_shape
+    table, rows, target = state[key], module.num_prefix_embeds, module.grid_shape
     if table.dim() != 3:
         return {}
-    prefix_tokens = [(name, place) for name in ('cls_token', 'dist_token', 'register_tokens')
-                     if name in state for place in range(state[name].shape[1])]
+    prefix_tokens = [(name, index) for name in ('cls_token', 'dist_token', 'register_tokens')
+                     if name in state for index in range(state[name].shape[1])]
     if grid is None:
-        found = next((prefix for prefix in (0, rows, 1, 2, len(prefix_tokens))
-                      if math.isqrt(max(table.shape[1] - prefix, 0)) ** 2 == table.shape[1] - prefix
-                      and table.shape[1] > prefix and (not prefix or prefix >= rows)), None)
-        if found is None:
+        prefix_rows = next((
+            prefix for prefix in (0, rows, 1, 2, len(prefix_tokens))
+            if math.isqrt(max(table.shape[1] - prefix, 0)) ** 2 == table.shape[1] - prefix
+            and table.shape[1] > prefix and (not prefix or prefix >= rows)), None)
+        if prefix_rows is None:
             return {}
-        grid = (math.isqrt(table.shape[1] - found),) * 2
+        grid = (math.isqrt(table.shape[1] - prefix_rows),) * 2
     else:
-        found = table.shape[1] - grid[0] * grid[1]
+        prefix_rows = table.shape[1] - grid[0] * grid[1]
     same = table.shape == module.pos_embed.shape
-    if same and grid == own:
+    if same and grid == target:
         return {}
     height, width = grid
     if same and is_release:
-        print_log(f'{file}: {key} may be of {height} x {width} or {own[0]} x {own[1]} cells, and '
-                  f'is taken as {height} x {width}', 'current', logging.WARNING)
-    if own != grid:
+        print_log(f'{file}: {key} may be of {height} x {width} or {target[0]} x {target[1]} cells, '
+                  f'and is taken as {height} x {width}', 'current', logging.WARNING)
+    if target != grid:
         keeps = ''
         if patch_size:
             size = height * pair(patch_size)[0], width * pair(patch_size)[1]
             keeps = f'; img_size={size[0] if size[0] == size[1] else size} keeps it as it is'
-        print_log(f'{file}: {key} of {height} x {width} cells is resized to {own[0]} x {own[1]}, '
-                  f'the grid of img_size, and once more for images of another size{keeps}',
-                  'current')
-    extents = torch.full((1, 2), max(own)) if module.keep_aspect else None
-    cells = resize_position_table(table[:, found:], grid, own, module.interpolation,
+        print_log(f'{file}: {key} of {height} x {width} cells is resized to {target[0]} x '
+                  f'{target[1]}, the grid of img_size, and once more for images of another size'
+                  f'{keeps}', 'current')
+    extents = torch.full((1, 2), max(target)) if module.keep_aspect else None
+    cells = resize_position_table(table[:, prefix_rows:], grid, target, module.interpolation,
                                   module.interpolation_offset, extents)
-    kept = table[:, :min(found, rows)]
-    if found < rows:
-        kept = table.new_zeros(1, rows, table.shape[-1])
-    tokens = {name: state[name].clone() for name, _ in prefix_tokens[rows:found]}
-    for row in range(rows, min(found, len(prefix_tokens))):
-        name, place = prefix_tokens[row]
-        tokens[name][:, place] += table[:, row]
-    return {key: torch.cat((kept, cells), dim=1), **tokens}
+    token_rows = table[:, :min(prefix_rows, rows)]
+    if prefix_rows < rows:
+        token_rows = table.new_zeros(1, rows, table.shape[-1])
+    tokens = {name: state[name].clone() for name, _ in prefix_tokens[rows:prefix_rows]}
+    for row in range(rows, min(prefix_rows, len(prefix_tokens))):
+        name, index = prefix_tokens[row]
+        tokens[name][:, index] += table[:, row]
+    return {key: torch.cat((token_rows, cells), dim=1), **tokens}
 
 
 def _fit_biases(table: Tensor, module: RelativePositionBias, window: tuple[int, int] | None,
@@ -269,8 +272,8 @@ def _fit_biases(table: Tensor, module: RelativePositionBias, window: tuple[int, 
 
 def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor], name: str
                           ) -> dict[str, Tensor]:
-    own = set(backbone.state_dict())
-    left_out = [key for key in state if key not in own and _CLASSIFIER.fullmatch(key)]
+    names = set(backbone.state_dict())
+    left_out = [key for key in state if key not in names and _CLASSIFIER.fullmatch(key)]
     tokens = [key for key in left_out if key.endswith('_token')]
     rest = [key for key in left_out if key not in tokens]
     if rest:

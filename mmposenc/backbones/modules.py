@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from ..config_types import ConfigType
 from ..dependencies import require
 
 if TYPE_CHECKING or find_spec('mmengine') is None:
@@ -26,7 +27,7 @@ if TYPE_CHECKING or find_spec('mmengine') is None:
             ValueError: any other ``init_cfg``, which needs mmengine.
         """
 
-        def __init__(self, init_cfg: dict[str, Any] | None = None) -> None:
+        def __init__(self, init_cfg: ConfigType | None = None) -> None:
             super().__init__()
             if init_cfg and not (isinstance(init_cfg, dict)
                                  and init_cfg.get('type') == 'Pretrained'):
@@ -52,7 +53,8 @@ if TYPE_CHECKING or find_spec('mmengine') is None:
     class ModuleList(BaseModule, nn.ModuleList):
         """nn.ModuleList whose members are initialized with the rest."""
 
-        def __init__(self, modules: Any = None, init_cfg: dict[str, Any] | None = None) -> None:
+        def __init__(self, modules: Iterable[nn.Module] | None = None,
+                     init_cfg: ConfigType | None = None) -> None:
             BaseModule.__init__(self, init_cfg)
             nn.ModuleList.__init__(self, modules)
 

@@ -37,11 +37,11 @@ def _body(match: re.Match[str], tensor: Tensor, state: State) -> dict[str, Tenso
     """ResNet of torchvision, which the releases wrap twice; with the counter of each BatchNorm:
     the release's frozen ones have none, mmdet's do."""
     name = f'backbone.{match[1]}'
-    made = {name: tensor}
+    renamed = {name: tensor}
     counter = match[0].replace('running_var', 'num_batches_tracked')
     if name.endswith('.running_var') and counter not in state:
-        made[name.replace('running_var', 'num_batches_tracked')] = torch.tensor(0)
-    return made
+        renamed[name.replace('running_var', 'num_batches_tracked')] = torch.tensor(0)
+    return renamed
 
 
 _BODY = Rule(r'backbone\.0\.body\.(.*)', _body)
@@ -90,8 +90,8 @@ def _projection(match: re.Match[str], tensor: Tensor, source: Mapping[str, Tenso
     level, part, kind = match.groups()
     maps = sum(re.fullmatch(r'input_proj\.\d+\.0\.weight', name) is not None
                and value.shape[-1] == 1 for name, value in source.items())
-    place = (f'convs.{level}' if int(level) < maps else f'extra_convs.{int(level) - maps}')
-    return {f'neck.{place}.{"conv" if part == "0" else "gn"}.{kind}': tensor}
+    module = (f'convs.{level}' if int(level) < maps else f'extra_convs.{int(level) - maps}')
+    return {f'neck.{module}.{"conv" if part == "0" else "gn"}.{kind}': tensor}
 
 
 def _classes(match: re.Match[str], tensor: Tensor, source: Mapping[str, Tensor]

@@ -25,8 +25,8 @@ def is_encoding(name: str, slots: Container[str] = SLOTS) -> bool:
         name: of the weight.
         slots: of :data:`SLOTS`, those that count.
     """
-    found = _ENCODING.search(name)
-    return found is not None and SLOTS[found[1] is not None] in slots
+    match = _ENCODING.search(name)
+    return match is not None and SLOTS[match[1] is not None] in slots
 
 
 def replaced_slots(slots: Iterable[str], model: Iterable[str], file: Iterable[str]) -> list[str]:
@@ -37,6 +37,6 @@ def replaced_slots(slots: Iterable[str], model: Iterable[str], file: Iterable[st
         model, file: names of all weights.
     """
     def weights(names: Iterable[str], slot: str) -> set[str]:
-        return {found[2] for name in names
-                if is_encoding(name, (slot,)) and (found := _ENCODING.search(name))}
+        return {match[2] for name in names
+                if is_encoding(name, (slot,)) and (match := _ENCODING.search(name))}
     return [slot for slot in slots if not weights(model, slot) & weights(file, slot)]

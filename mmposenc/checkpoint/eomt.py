@@ -53,12 +53,12 @@ def _rules(state: State) -> tuple[Rule, ...]:
         raise ValueError('these weights are differences to those of DINOv3, which the release adds '
                          'to them; give the file that transformers makes of both '
                          '(convert_eomt_dinov3_to_hf.py)')
-    own = _DINOV2 if 'layers.0.attention.k_proj.bias' in state else _DINOV3
+    of_kind = _DINOV2 if 'layers.0.attention.k_proj.bias' in state else _DINOV3
     gated = 'layers.0.mlp.gate_proj.weight' in state
     fc1 = joined(('layers.{n}.mlp.gate_proj.{p}', 'layers.{n}.mlp.up_proj.{p}'),
                  'backbone.blocks.{n}.mlp.fc1.{p}') if gated else _layer(
                      'mlp.up_proj.{p}', 'mlp.fc1.{p}')
-    return (*_LEFT_OUT, *to_ours((*_HEADS, *_TRUNK, *own, fc1, *vit_pairs(state))))
+    return (*_LEFT_OUT, *to_ours((*_HEADS, *_TRUNK, *of_kind, fc1, *vit_pairs(state))))
 
 
 #: Hugging Face's EoMT, and tue-mps/eomt's on timm's DINOv2.

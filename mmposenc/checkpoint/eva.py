@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -128,7 +127,7 @@ SOURCES = (Source('eva', _as_timm, [(r'^model\.', '')], then=Source(
     'eva', lambda timm: (*to_ours(eva_pairs(timm)), _POOL)), timm=Family(eva_pairs, _MARK)),)
 
 
-def rotary_options(periods: Tensor) -> dict[str, Any]:
+def rotary_options(periods: Tensor) -> dict[str, object]:
     """Options of :class:`mmposenc.encodings.RotaryEmbedding` that give the periods of a file.
 
     Args:
@@ -144,7 +143,7 @@ def rotary_options(periods: Tensor) -> dict[str, Any]:
     theta = float(periods[-1]) ** (len(periods) / max(len(periods) - 1, 1))
     ends = tuple(float(f'{float(end):.6g}') for end in (periods[0], periods[-1]))
     bases = [float(f'{theta:.{digits}g}') for digits in (1, 2, 3, 6)]
-    series: list[tuple[dict[str, Any], Tensor]] = [
+    series: list[tuple[dict[str, object], Tensor]] = [
         ({'theta': base}, base ** (numbers / len(periods))) for base in bases]
     if min(ends) > 0:
         share = numbers / max(len(periods) - 1, 1)

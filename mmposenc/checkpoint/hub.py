@@ -13,9 +13,11 @@ import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 from urllib.parse import unquote
 
+from ..config_types import ConfigType
 from ..terminal.messages import describe
 
 #: Takes lines for the log; with mmengine its logger.
@@ -99,7 +101,7 @@ def weights(name: str) -> list[Path]:
     raise ValueError(_nothing_found(name, wanted))
 
 
-def config(name: str) -> dict[str, Any]:
+def config(name: str) -> ConfigType:
     """``config.json`` of a repository; errors are those of :func:`weights`."""
     content = json.loads(fetch(name, 'config.json').read_text())
     if not isinstance(content, dict):
@@ -130,7 +132,7 @@ def fetch(name: str, file: str, *, cached: bool = False) -> Path:
     return path
 
 
-def library(name: str) -> tuple[Any, Any]:
+def library(name: str) -> tuple[ModuleType, ModuleType]:
     """huggingface_hub and its errors.
 
     Raises:
@@ -145,7 +147,7 @@ def library(name: str) -> tuple[Any, Any]:
     return huggingface_hub, errors
 
 
-def _not_reached(name: str, hub: Any) -> str:
+def _not_reached(name: str, hub: ModuleType) -> str:
     cache = hub.constants.HF_HUB_CACHE
     if hub.constants.HF_HUB_OFFLINE:
         return f'{name} is not in the cache ({cache}), and HF_HUB_OFFLINE forbids to download it'
@@ -170,7 +172,7 @@ def _nothing_found(name: str, wanted: Name) -> str:
     return f'{name}: the repository has no weights, only {", ".join(files) or "nothing"}'
 
 
-def _refused(name: str, wanted: Name, hub: Any, errors: Any, error: Exception) -> str:
+def _refused(name: str, wanted: Name, hub: ModuleType, errors: ModuleType, error: Exception) -> str:
     """What to do about an error of the server."""
     if isinstance(error, errors.GatedRepoError):
         return (f'{name} is given to those who agreed to its licence: do so at '

@@ -8,7 +8,7 @@ import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from safetensors.torch import load_file as load_safetensors
 from . import hub
 from .integrity import damage
 
+if TYPE_CHECKING:
+    from torch.serialization import MAP_LOCATION
+
 _HISTORY = 'mmengine.logging.history_buffer'
 #: Statistics of mmengine's HistoryBuffer, which a training checkpoint names by getattr.
 _STATISTICS = ('min', 'max', 'current', 'mean')
@@ -25,7 +28,8 @@ _DTYPES = ('bool', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64
            'float16', 'float32', 'float64', 'str', 'bytes')
 
 
-def load_checkpoint(path: str | Path, map_location: Any = 'cpu', *, mmap: bool = False) -> Any:
+def load_checkpoint(path: str | Path, map_location: MAP_LOCATION = 'cpu', *, mmap: bool = False
+                    ) -> Mapping:
     """Read a file of torch.save or of safetensors without running any code it may hold.
 
     Besides what ``torch.load(weights_only=True)`` takes by itself, training checkpoints of mmengine
@@ -90,7 +94,7 @@ def _refusal(path: Path, error: str) -> str:
             "c.get('model', c)), 'weights.pth')\", and use weights.pth")
 
 
-def safe_types() -> contextlib.AbstractContextManager[Any]:
+def safe_types() -> contextlib.AbstractContextManager:
     """Within it, torch.load(weights_only=True) takes what checkpoints of mmengine hold."""
     if tuple(map(int, torch.__version__.split('.')[:2])) < (2, 6):
         # This torch takes no list of types: training checkpoints are refused there.
@@ -98,12 +102,12 @@ def safe_types() -> contextlib.AbstractContextManager[Any]:
     core = 'numpy._core' if hasattr(np, '_core') else 'numpy.core'
     multiarray = importlib.import_module(f'{core}.multiarray')
     # Files name NumPy's functions by where they were when the file was written.
-    by_name = [(getattr(multiarray, name), f'numpy.{place}.multiarray.{name}')
-               for name in ('_reconstruct', 'scalar') for place in ('core', '_core')]
+    by_name = [(getattr(multiarray, name), f'numpy.{package}.multiarray.{name}')
+               for name in ('_reconstruct', 'scalar') for package in ('core', '_core')]
     # Without mmengine the rest of these files is of no use, and is ignored.
     history = getattr(sys.modules.get(_HISTORY), 'HistoryBuffer', _Ignored)
 
-    def statistic(owner: Any, name: str) -> Any:
+    def statistic(owner: type, name: str) -> object:
         """In place of getattr, which could reach any code."""
         if owner is not history or name not in _STATISTICS:
             raise pickle.UnpicklingError(
@@ -120,5 +124,5 @@ def safe_types() -> contextlib.AbstractContextManager[Any]:
 class _Ignored:
     """Stands for an object that nothing here reads."""
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         """Ignore the state, which is none of the weights."""

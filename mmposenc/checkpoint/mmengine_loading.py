@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING
 from urllib.parse import urlparse
 
 import torch
@@ -22,6 +23,9 @@ from mmengine.runner.checkpoint import CheckpointLoader
 from . import hub
 from .loading import load_checkpoint
 
+if TYPE_CHECKING:
+    from torch.serialization import MAP_LOCATION
+
 
 def _log(line: str) -> None:
     MMLogger.get_current_instance().info(line)
@@ -31,14 +35,15 @@ hub.say = _log
 
 
 @CheckpointLoader.register_scheme(prefixes=('', 'hf://', 'timm://'), force=True)
-def load_from_local(filename: str, map_location: Any = None) -> Any:
+def load_from_local(filename: str, map_location: MAP_LOCATION = None) -> Mapping:
     """As mmengine's function of this name: what has no scheme such as https:// is a path,
     and hf:// and timm:// are names of weights."""
     return load_checkpoint(filename, map_location)
 
 
-def load_url(url: str, model_dir: str | None = None, map_location: Any = None,
-             progress: bool = True, check_hash: bool = False, file_name: str | None = None) -> Any:
+def load_url(url: str, model_dir: str | None = None, map_location: MAP_LOCATION = None,
+             progress: bool = True, check_hash: bool = False, file_name: str | None = None
+             ) -> Mapping:
     """As torch.hub.load_state_dict_from_url, which mmengine calls for every URL."""
     folder = Path(model_dir or os.path.join(torch.hub.get_dir(), 'checkpoints'))
     path = folder / (file_name or os.path.basename(urlparse(url).path))
@@ -55,7 +60,8 @@ def load_url(url: str, model_dir: str | None = None, map_location: Any = None,
     return load_checkpoint(path, map_location)
 
 
-def _read(file: Any, map_location: Any = None, weights_only: bool | None = None) -> Any:
+def _read(file: str | Path | IO[bytes], map_location: MAP_LOCATION = None,
+          weights_only: bool | None = None) -> Mapping:
     """A path, or the content of a file from a store such as s3://."""
     if isinstance(file, (str, Path)):
         return load_checkpoint(file, map_location)

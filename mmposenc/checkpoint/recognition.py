@@ -159,7 +159,7 @@ def _has(pattern: str, names: list[str]) -> bool:
 
 
 def _first(table: tuple[tuple[str, str], ...], names: list[str]) -> str | None:
-    for pattern, found in table:
+    for pattern, meaning in table:
         if _has(pattern, names):
-            return found
+            return meaning
     return None

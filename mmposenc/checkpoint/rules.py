@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -91,13 +91,13 @@ def match_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
             if rule.check is not None:
                 computed.update(rule.check(match, tensor, state_dict))
         else:
-            made = ({match.expand(rule.target): tensor} if isinstance(rule.target, str)
-                    else rule.target(match, tensor, state_dict))
-            clash = sorted(set(made) & set(converted))
+            renamed = ({match.expand(rule.target): tensor} if isinstance(rule.target, str)
+                       else rule.target(match, tensor, state_dict))
+            clash = sorted(set(renamed) & set(converted))
             if clash:
                 raise ValueError(f'source={source!r}: {name} becomes {clash[0]}, which another '
                                  f'parameter became before')
-            converted.update(made)
+            converted.update(renamed)
     return Converted(converted, dropped, computed, source), sorted(unknown)
 
 
@@ -174,6 +174,8 @@ class Source(NamedTuple):
 PLACES = {'n': r'\d+', 'm': r'\d+', 'p': 'weight|bias', 'c': 'encoder|decoder', 's': '[qkv]',
           'a': 'rows|cols'}
 Names = str | tuple[str, ...]
+#: Tensors of the names of one side, made from those of the other.
+Change = Callable[..., Tensor | Sequence[Tensor]]
 
 
 class Pair(NamedTuple):
@@ -189,8 +191,8 @@ class Pair(NamedTuple):
 
     theirs: Names
     ours: Names
-    there: Callable[..., Any] | None = None
-    back: Callable[..., Any] | None = None
+    there: Change | None = None
+    back: Change | None = None
 
 
 def same(*templates: str) -> tuple[Pair, ...]:
@@ -214,7 +216,7 @@ def to_theirs(pairs: Iterable[Pair]) -> tuple[Rule, ...]:
     return tuple(rule for pair in pairs for rule in _rules(pair.ours, pair.theirs, pair.back))
 
 
-def _rules(source: Names, target: Names, change: Callable[..., Any] | None) -> list[Rule]:
+def _rules(source: Names, target: Names, change: Change | None) -> list[Rule]:
     """A rule for each source name; that of the first makes all targets."""
     sources = (source,) if isinstance(source, str) else source
     targets = (target,) if isinstance(target, str) else target
@@ -227,10 +229,10 @@ def _rules(source: Names, target: Names, change: Callable[..., Any] | None) -> l
             raise ValueError(f'{match.group(0)} is there without {shown(missing)}')
         if match.group(0) != names[0]:
             return {}
-        made = change(*(state[name] for name in names)) if change else tensor
-        made = (made,) if isinstance(made, Tensor) else made
+        tensors = change(*(state[name] for name in names)) if change else tensor
+        tensors = (tensors,) if isinstance(tensors, Tensor) else tensors
         return {text.format(**match.groupdict()): part
-                for text, part in zip(targets, made, strict=True)}
+                for text, part in zip(targets, tensors, strict=True)}
     return [Rule(_pattern(text), rename) for text in sources]
 
 
@@ -239,7 +241,7 @@ def _pattern(text: str) -> str:
                   re.escape(text))
 
 
-def shown(names: Sequence[Any], most: int = 8) -> str:
+def shown(names: Sequence[object], most: int = 8) -> str:
     """The first of many names, and how many more there are."""
     words = [str(name) for name in names[:most]]
     if len(names) > most:

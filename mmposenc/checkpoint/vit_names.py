@@ -31,11 +31,11 @@ _DINOV2 = (
 _DINOV2_RULES = (*to_ours(_DINOV2), Rule('mask_token', None, _MASK))
 
 
-def _attention(there: str, query: str, key: str, value: str, out: str) -> tuple[Pair, ...]:
+def _attention(module: str, query: str, key: str, value: str, out: str) -> tuple[Pair, ...]:
     """Separate queries, keys and values, and the projection of their result."""
-    return (joined(tuple(f'{there}.{part}.{{p}}' for part in (query, key, value)),
+    return (joined(tuple(f'{module}.{part}.{{p}}' for part in (query, key, value)),
                    'blocks.{n}.attn.qkv.{p}'),
-            Pair(f'{there}.{out}.{{p}}', 'blocks.{n}.attn.proj.{p}'))
+            Pair(f'{module}.{out}.{{p}}', 'blocks.{n}.attn.proj.{p}'))
 
 
 _HF = (

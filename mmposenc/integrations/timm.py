@@ -21,6 +21,7 @@ except ImportError as error:
                       f'torchvision: pip install -U timm ({error})') from error
 
 from ..attention.multihead import build_relative_encoding
+from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig, position_tables
 from ..encodings.build import listed
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
@@ -142,13 +143,13 @@ def _check_drops(model: nn.Module, plain: Sequence[Any], stages: Sequence[Any],
 
 
 def _attentions(model: nn.Module, stacks: Sequence[Any]) -> list[Any]:
-    found = [getattr(block, 'attn', None) for stack in stacks for block in stack.blocks]
-    wrong = sorted({type(attn).__name__ for attn in found if type(attn) not in ENCODED})
+    attentions = [getattr(block, 'attn', None) for stack in stacks for block in stack.blocks]
+    wrong = sorted({type(attn).__name__ for attn in attentions if type(attn) not in ENCODED})
     if wrong:
         raise ValueError(f'model={type(model).__name__} has blocks with attention '
                          f'{", ".join(wrong)}; {", ".join(each.__name__ for each in ENCODED)} are '
                          f'supported')
-    return found
+    return attentions
 
 
 def _place(cfg: EncodingConfigs, positions: Positions, stacks: Sequence[Any], in_stages: bool
@@ -158,7 +159,7 @@ def _place(cfg: EncodingConfigs, positions: Positions, stacks: Sequence[Any], in
     if ready and len(stacks) > 1:
         raise ValueError(f'pos_encoding holds a module, {type(ready[0]).__name__}, but the model '
                          f'has {len(stacks)} stages; give a config dict')
-    found = []
+    by_stack = []
     for stack in stacks:
         sizes: dict[str, object] = dict(
             embed_dims=stack.blocks[0].dim, grid_shape=tuple(stack.output_resolution),
@@ -168,8 +169,8 @@ def _place(cfg: EncodingConfigs, positions: Positions, stacks: Sequence[Any], in
         placed = PlacedEncodings(cfg, positions, len(stack.blocks), **sizes)
         placed.refuse(query_key="timm's blocks take queries, keys and values from the same tokens",
                       other_grid="timm's models keep it")
-        found.append(placed.to(next(stack.blocks.parameters())))
-    return found
+        by_stack.append(placed.to(next(stack.blocks.parameters())))
+    return by_stack
 
 
 def _encode_attention(model: nn.Module, stacks: Sequence[Any],
@@ -203,12 +204,12 @@ def _note_grids(model: Any) -> None:
         block.register_forward_hook(_pass_grid)
 
 
-def _note_grid(patch_embed: Any, args: tuple[Any, ...]) -> None:
+def _note_grid(patch_embed: nn.Module, args: tuple[Tensor, ...]) -> None:
     CALL.grid = tuple(patch_embed.dynamic_feat_size(tuple(args[0].shape[-2:])))
     CALL.embedded = CALL.grid
 
 
-def _take_grid(block: nn.Module, args: tuple[Any, ...]) -> None:
+def _take_grid(block: nn.Module, args: tuple[Tensor, ...]) -> None:
     """Set the grid of a block's tokens: that of the embedded images for the first one; that of the
     tokens' memory for the others, and in the backward pass."""
     if is_compiling() or is_transforming():  # one model, one call
@@ -220,7 +221,7 @@ def _take_grid(block: nn.Module, args: tuple[Any, ...]) -> None:
     _GRIDS[memory] = CALL.grid = grid
 
 
-def _pass_grid(block: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
+def _pass_grid(block: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
     if not (is_compiling() or is_transforming()):
         _GRIDS[out.untyped_storage()] = CALL.grid
 
@@ -242,13 +243,13 @@ def _install(stack: Any, placed: PlacedEncodings) -> None:
         first.register_forward_pre_hook(partial(_before, encode))
 
 
-def _after(encode: Callable[..., Tensor], index: int, block: nn.Module, args: tuple[Any, ...],
+def _after(encode: Callable[..., Tensor], index: int, block: nn.Module, args: tuple[Tensor, ...],
            out: Tensor) -> Tensor:
     return encode(out, index)
 
 
-def _before(encode: Callable[..., Tensor], block: nn.Module, args: tuple[Any, ...]
-            ) -> tuple[Any, ...]:
+def _before(encode: Callable[..., Tensor], block: nn.Module, args: tuple[Tensor, ...]
+            ) -> tuple[Tensor, ...]:
     return (encode(args[0], -1), *args[1:])
 
 
@@ -264,18 +265,18 @@ def _encode_map(placed: PlacedEncodings, x: Tensor, position: int) -> Tensor:
     return out.view(x.shape)
 
 
-def _no_weight_decay(model: nn.Module, own: Callable[[], Any]) -> set[str]:
+def _no_weight_decay(model: nn.Module, timms: Callable[[], set[str]]) -> set[str]:
     """timm's names of parameters without weight decay, and the tables of encodings."""
     tables = [name for name, _ in model.named_parameters()
               if 'pos_encodings.' in name and name.endswith('pos_embed')]
-    return {*own(), *position_tables(model), *tables}
+    return {*timms(), *position_tables(model), *tables}
 
 
-def _group_matcher(in_stages: bool, own: Callable[..., dict[str, Any]], coarse: bool = False
-                   ) -> dict[str, Any]:
+def _group_matcher(in_stages: bool, timms: Callable[..., ConfigType], coarse: bool = False
+                   ) -> ConfigType:
     """timm's groups of parameters for layer-wise rates, and those of encodings: with the block that
     they follow, with the first one that shares them, or with what comes before the blocks."""
-    groups = own(coarse=coarse)
+    groups = timms(coarse=coarse)
     stage = r'^layers\.(\d+)\.' if in_stages else '^'
     before = r'layers\.0\.pos_encodings' if in_stages else 'pos_encodings'
     encodings: list[tuple[str, tuple[int, ...] | None]] = [

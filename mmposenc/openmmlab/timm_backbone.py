@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..backbones.archs import replaced_encodings
 from ..checkpoint.encoding_names import SLOTS
 from ..checkpoint.files import read_checkpoint
+from ..checkpoint.mismatch import mismatch
 from ..checkpoint.rules import shown
 from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig
@@ -106,13 +107,14 @@ class TimmBackbone(BaseModule):
         plain = self._create()  # the file has the model's original encodings
         try:
             resize = sys.modules[type(plain).__module__].checkpoint_filter_fn
-            mismatch = plain.load_state_dict(resize(state, plain), strict=False)
+            resized = resize(state, plain)
+            misfits = mismatch(plain.state_dict(), {
+                key: value for key, value in resized.items() if not key.startswith('head')})
+            if misfits:
+                raise ValueError(f'{file} does not fit timm:{self.name}: {misfits}')
+            plain.load_state_dict(resized, strict=False)
         except (KeyError, RuntimeError) as error:
             raise ValueError(f'{file} does not fit timm:{self.name}: {error}') from error
-        others = [key for key in mismatch.unexpected_keys if not key.startswith('head')]
-        for what, keys in (('missing', mismatch.missing_keys), ('unexpected', others)):
-            if keys:
-                raise ValueError(f'{file} does not fit timm:{self.name}: {what}: {shown(keys)}')
         dropped = self.model.load_state_dict(plain.state_dict(), strict=False).unexpected_keys
         if dropped:
             print_log(f'{file}: left out, as the model lacks these encodings: {shown(dropped)}',

@@ -118,7 +118,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that training and testing share."""
     parser.add_argument('--work-dir', help='folder of logs and results (default: work_dir of the '
-                        'config, or work_dirs/<name of the config>)')
+                        'config, or work_dirs/<name of the config>, with _<NAME> of --encoding)')
     add_data(parser)
     add_encoding(parser)
     parser.add_argument('--allow-mismatch', action='store_true', help='load the matching weights '

@@ -1,5 +1,6 @@
 """--encoding: other encodings in any config by one word."""
 import re
+from pathlib import Path
 
 import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 
@@ -10,7 +11,10 @@ from helpers.tiny_tasks import classifier_config
 from mmengine.config import Config
 from mmpretrain.models.backbones import SwinTransformer
 
+from mmposenc.backbones import checkpoints
+from mmposenc.checkpoint import convert_with_report
 from mmposenc.commands import inspect, test, train
+from mmposenc.engine.config.models import build_model
 
 SWIN = dict(type='SwinTransformer', arch=dict(embed_dims=8, depths=[1, 1], num_heads=[1, 2]),
             window_size=4, img_size=32, out_indices=(1,))
@@ -49,6 +53,26 @@ def test_what_was_trained_with_a_word_is_tested_and_resumed_without_it(config, c
                 '--cfg-options', 'train_cfg.max_epochs=2'])
     with pytest.raises(SystemExit, match='does not fit the model'):
         test.main([config, 'run/epoch_2.pth', '--encoding', 'none', '--work-dir', 'other'])
+
+
+def test_weights_of_a_whole_model_are_converted_and_reported_once(config, capfd, monkeypatch):
+    cfg = Config.fromfile(config)
+    torch.save(dict(state_dict=build_model(cfg).state_dict()), 'whole.pth')
+    del cfg.model.backbone.init_cfg
+    cfg.dump('plain.py')
+    sources = []
+
+    def convert(state):
+        converted = convert_with_report(state)
+        sources.append(converted.source)
+        return converted
+    monkeypatch.setattr(checkpoints, 'convert_with_report', convert)
+    train.main(['plain.py', '--encoding', 'irpe-k', '--cfg-options', 'load_from=whole.pth'])
+    log, = Path('work_dirs/plain_irpe-k').glob('*/*.log')
+    said = log.read_text() + ''.join(capfd.readouterr())
+    assert [source for source in sources if source] == ['mmpretrain-swin']
+    assert log.read_text().count('left out, as the model lacks these encodings') == 1
+    assert 'source state_dict' not in said and 'does not fit' not in said
 
 
 def test_an_inspection_shows_what_stands_and_what_was_replaced(config, capfd):

@@ -9,22 +9,21 @@ from typing import Any
 
 from ...checkpoint.encoding_names import SLOTS
 from ...checkpoint.hub import is_name
+from ...config_types import ConfigType
 from ...encodings import build
 from ...signatures import parameters_of
 from ..modules import print_log
 
-_Options = dict[str, Any]
 
-
-def arch_options(archs: Mapping[str, _Options], sizes: Sequence[str], arch: str | None,
-                 given: _Options) -> _Options:
+def arch_options(archs: Mapping[str, ConfigType], sizes: Sequence[str], arch: str | None,
+                 explicit: ConfigType) -> ConfigType:
     """Arguments of a backbone: those of an arch, overridden by explicit ones.
 
     Args:
         archs: the arguments of each arch.
         sizes: names of the required arguments.
         arch: a key of ``archs``, or None.
-        given: explicit arguments. A size of None means that of the arch. The dict of an encoding
+        explicit: explicit arguments. A size of None means that of the arch. The dict of an encoding
             without ``type`` changes single settings of the arch's encoding; a dict with ``type``
             replaces it. If a dict of the same type leaves settings out, a warning is logged.
 
@@ -38,13 +37,13 @@ def arch_options(archs: Mapping[str, _Options], sizes: Sequence[str], arch: str 
     if arch is not None and arch not in archs:
         raise ValueError(f'arch={arch!r} must be one of {names}, or None with '
                          f'{", ".join(sizes)}')
-    given = {name: value for name, value in given.items()
+    explicit = {name: value for name, value in explicit.items()
              if name not in sizes or value is not None}
     options = copy.deepcopy(archs.get(arch or '', {}))
-    for name, value in given.items():
-        own = options.get(name)
-        if isinstance(own, dict) and isinstance(value, dict):
-            value = _encoding(f'arch={arch!r}: {name}', own, value)
+    for name, value in explicit.items():
+        default = options.get(name)
+        if isinstance(default, dict) and isinstance(value, dict):
+            value = _encoding(f'arch={arch!r}: {name}', default, value)
         options[name] = value
     missing = [name for name in sizes if name not in options]
     if missing:
@@ -52,19 +51,20 @@ def arch_options(archs: Mapping[str, _Options], sizes: Sequence[str], arch: str 
     return options
 
 
-def _encoding(where: str, own: _Options, given: _Options) -> _Options:
+def _encoding(where: str, defaults: ConfigType, explicit: ConfigType) -> ConfigType:
     """An encoding's config: that of the arch with single settings changed, or another one."""
-    if 'type' not in given:
-        return {**own, **given}
-    left_out = {key: value for key, value in own.items() if key not in given}
-    if left_out and build.resolve(own['type'], where) is build.resolve(given['type'], where):
-        print_log(f'{where}={dict(given)!r} has a type and replaces the whole encoding of the '
+    if 'type' not in explicit:
+        return {**defaults, **explicit}
+    left_out = {key: value for key, value in defaults.items() if key not in explicit}
+    old, new = (build.resolve(cfg['type'], where) for cfg in (defaults, explicit))
+    if left_out and old is new:
+        print_log(f'{where}={dict(explicit)!r} has a type and replaces the whole encoding of the '
                   f'arch, of which it leaves out {left_out}. Leave out type to change single '
                   'settings', 'current', logging.WARNING)
-    return given
+    return explicit
 
 
-def takes_arch(told: Callable[[str], _Options] | None = None, **aliases: str
+def takes_arch(read_repository: Callable[[str], ConfigType] | None = None, **aliases: str
                ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A decorator that passes the arguments of an arch to ``__init__(self, arch, *, ...)``.
 
@@ -72,31 +72,31 @@ def takes_arch(told: Callable[[str], _Options] | None = None, **aliases: str
     checked, does not change. The archs are those of the class (:attr:`Backbone.archs`).
 
     Args:
-        told: returns the arguments, including ``arch``, for weights of a repository ('hf://...') if
-            neither arch nor sizes are given.
+        read_repository: returns the arguments, including ``arch``, for weights of a repository
+            ('hf://...') if neither arch nor sizes are given.
         aliases: second names of arguments.
     """
     def decorated(init: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(init)
-        def wrapped(self: Any, arch: str | None = None, **given: Any) -> None:
+        def wrapped(self: Any, arch: str | None = None, **explicit: Any) -> None:
             for alias, name in aliases.items():
-                both = {each: given.pop(each, None) for each in (name, alias)}
-                given[name] = _one_name(**both)
-            if told and arch is None and all(
-                    given.get(name) is None for name in self.sizes):
-                given = _of_repository(given, told)
-                arch = given.pop('arch', None)
-            options = arch_options(self.archs, self.sizes, arch, given)
+                both = {each: explicit.pop(each, None) for each in (name, alias)}
+                explicit[name] = _one_name(**both)
+            if read_repository and arch is None and all(
+                    explicit.get(name) is None for name in self.sizes):
+                explicit = _of_repository(explicit, read_repository)
+                arch = explicit.pop('arch', None)
+            options = arch_options(self.archs, self.sizes, arch, explicit)
             init(self, arch, **options)
             self.replaced_encodings = replaced_encodings(
                 type(self), self.archs.get(arch or '', {}),
-                {slot: options[slot] for slot in SLOTS if slot in given})
+                {slot: options[slot] for slot in SLOTS if slot in explicit})
             self.encoding_configs = _encoding_configs(type(self), options)
         return wrapped
     return decorated
 
 
-def _encoding_configs(kind: type, options: _Options) -> _Options:
+def _encoding_configs(kind: type, options: ConfigType) -> ConfigType:
     """The encodings that a model is built with and where they stand; without modules, which have
     one owner."""
     configs = {name: options.get(name, _default(kind, name))
@@ -106,11 +106,11 @@ def _encoding_configs(kind: type, options: _Options) -> _Options:
 
 
 def _default(kind: type, name: str) -> Any:
-    found = parameters_of(kind).get(name)
-    return None if found is None else found.default
+    parameter = parameters_of(kind).get(name)
+    return None if parameter is None else parameter.default
 
 
-def replaced_encodings(kind: type, defaults: _Options, given: _Options) -> dict[str, str]:
+def replaced_encodings(kind: type, defaults: ConfigType, explicit: ConfigType) -> dict[str, str]:
     """What the encodings that a model is given have replaced, in a line for each argument, such as
     'rel_pos_encoding: IRPE in place of RelativePositionBias'; '' where they replace nothing.
 
@@ -118,10 +118,10 @@ def replaced_encodings(kind: type, defaults: _Options, given: _Options) -> dict[
         kind: the class of the model.
         defaults: the encodings that stand there otherwise, by the name of the argument, where they
             are not those of the signature.
-        given: those that are given, None too.
+        explicit: those that are given, None too.
     """
     lines = {}
-    for slot, encodings in given.items():
+    for slot, encodings in explicit.items():
         old = _kinds(defaults.get(slot, _default(kind, slot)), slot)
         new = _kinds(encodings, slot)
         names = [' + '.join(kind.__name__ for kind in kinds)
@@ -142,26 +142,28 @@ def _kinds(encodings: Any, slot: str) -> list[type]:
     return kinds
 
 
-def _of_repository(given: _Options, told: Callable[[str], _Options]) -> _Options:
-    """The given arguments, and those that the repository of the weights defines, if there is
+def _of_repository(explicit: ConfigType, read_repository: Callable[[str], ConfigType]
+                   ) -> ConfigType:
+    """The explicit arguments, and those that the repository of the weights defines, if there is
     one."""
-    init_cfg = given.get('init_cfg')
+    init_cfg = explicit.get('init_cfg')
     name = init_cfg.get('checkpoint') if isinstance(init_cfg, dict) else None
     if name is None or not is_name(name):
-        return given
-    found = told(name)
-    print_log(f'{name}: {", ".join(f"{key}={value!r}" for key, value in found.items())}', 'current')
-    return {**found, **given}
+        return explicit
+    options = read_repository(name)
+    print_log(f'{name}: {", ".join(f"{key}={value!r}" for key, value in options.items())}',
+              'current')
+    return {**options, **explicit}
 
 
-def _one_name(**given: Any) -> Any:
+def _one_name(**names: Any) -> Any:
     """The value of an argument that has two names.
 
     Raises:
         ValueError: both names are given.
     """
-    found = {name: value for name, value in given.items() if value is not None}
-    if len(found) > 1:
-        raise ValueError(f'{" and ".join(f"{name}={value}" for name, value in found.items())} are '
+    values = {name: value for name, value in names.items() if value is not None}
+    if len(values) > 1:
+        raise ValueError(f'{" and ".join(f"{name}={value}" for name, value in values.items())} are '
                          f'names of the same argument; give one')
-    return next(iter(found.values()), None)
+    return next(iter(values.values()), None)

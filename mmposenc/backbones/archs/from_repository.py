@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from ...checkpoint.hub import config
+from ...config_types import ConfigType
 from .vit import ARCHS, SIZES
 
 #: timm's architectures, and the arch.
@@ -43,7 +43,7 @@ _ARGS = {'img_size': 'img_size', 'patch_size': 'patch_size', 'num_heads': 'num_h
              'num_classes', 'global_pool', 'dynamic_img_size', 'dynamic_img_pad'))}
 
 
-def vit_of(name: str) -> dict[str, Any]:
+def vit_of(name: str) -> ConfigType:
     """Arguments of ViT for the weights of ``hf://owner/name`` or ``timm://model``: its arch, and
     where they differ from it.
 
@@ -75,7 +75,7 @@ def vit_of(name: str) -> dict[str, Any]:
     return {key: value for key, value in options.items() if defaults.get(key) != value}
 
 
-def eomt_of(name: str) -> dict[str, Any]:
+def eomt_of(name: str) -> ConfigType:
     """Arguments of EoMT for the weights of ``hf://owner/name``: those of its ViT, and where they
     are an EoMT's those of its queries.
 
@@ -93,14 +93,14 @@ def eomt_of(name: str) -> dict[str, Any]:
     return options
 
 
-def _of_timm(architecture: str, published: dict[str, Any]) -> dict[str, Any] | None:
+def _of_timm(architecture: str, published: ConfigType) -> ConfigType | None:
     for pattern, arch in _TIMM.items():
         match = re.fullmatch(pattern, architecture)
         name = arch.format(*((part or '').replace('_', '-') for part in match.groups())
                            ) if match else None
         if name not in ARCHS:
             continue
-        options: dict[str, Any] = dict(arch=name)
+        options: ConfigType = dict(arch=name)
         # The table of a NaFlexViT is not that of the images it was trained on.
         if 'input_size' in published and not architecture.startswith('naflexvit'):
             options['img_size'] = published['input_size'][-1]
@@ -116,7 +116,7 @@ def _of_timm(architecture: str, published: dict[str, Any]) -> dict[str, Any] | N
     return None
 
 
-def _of_type(published: dict[str, Any]) -> dict[str, Any] | None:
+def _of_type(published: ConfigType) -> ConfigType | None:
     kind = str(published.get('model_type')).removesuffix('_vision_model')
     sizes = tuple(published.get(key) for key in (
         'hidden_size', 'num_hidden_layers', 'num_attention_heads'))
@@ -130,7 +130,7 @@ def _of_type(published: dict[str, Any]) -> dict[str, Any] | None:
     theta = published.get('rope_theta', rope.get('rope_theta', 100))
     if arch is None or theta != 100 or not (act is None or gated or act in _ACTS):
         return None
-    options: dict[str, Any] = dict(arch=arch)
+    options: ConfigType = dict(arch=arch)
     for key, option, types in (('patch_size', 'patch_size', int), ('image_size', 'img_size', int),
                                ('layer_norm_eps', 'norm_eps', float)):
         if isinstance(published.get(key), types):

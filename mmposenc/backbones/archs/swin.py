@@ -2,31 +2,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+from ...config_types import ConfigType
 
 #: Side of a window, (Wh, Ww), or one of these for each stage.
 WindowSizes = int | Sequence[int | Sequence[int]]
 
-_SIZES: dict[str, dict[str, Any]] = {
+_SIZES: dict[str, ConfigType] = {
     'tiny': dict(embed_dims=96, num_layers=(2, 2, 6, 2), num_heads=(3, 6, 12, 24)),
     'small': dict(embed_dims=96, num_layers=(2, 2, 18, 2), num_heads=(3, 6, 12, 24)),
     'base': dict(embed_dims=128, num_layers=(2, 2, 18, 2), num_heads=(4, 8, 16, 32)),
     'large': dict(embed_dims=192, num_layers=(2, 2, 18, 2), num_heads=(6, 12, 24, 48))}
 #: What Swin V2 has otherwise than V1.
-V2: dict[str, Any] = dict(
+V2: ConfigType = dict(
     window_size=8, rel_pos_encoding=dict(type='mmposenc.LogSpacedCPB'), qkv_bias='qv', cosine=True,
     post_norm=True)
 #: V1's own encoding; windows need no resizing, and another model that it is given to does.
-TABLE: dict[str, Any] = dict(type='mmposenc.RelativePositionBias', resize='geometric')
+TABLE: ConfigType = dict(type='mmposenc.RelativePositionBias', resize='geometric')
 #: WindowSizes of Swin V2's releases. In the last stage the map at the training size is smaller than
 #: a window; there the window is the map.
-_WINDOWS: dict[str, dict[str, Any]] = {
+_WINDOWS: dict[str, ConfigType] = {
     '': {}, '-w12': dict(window_size=(12, 12, 12, 6)), '-w16': dict(window_size=(16, 16, 16, 8)),
     '-w12to16': dict(window_size=(16, 16, 16, 8), pretrained_window_size=(12, 12, 12, 6)),
     '-w12to24': dict(window_size=(24, 24, 24, 12), pretrained_window_size=(12, 12, 12, 6))}
 
 #: Arguments of :class:`~mmposenc.backbones.Swin` by the name of an arch.
-ARCHS: dict[str, dict[str, Any]] = _SIZES | {
+ARCHS: dict[str, ConfigType] = _SIZES | {
     f'v2-{name}{suffix}': {**sizes, **V2, **windows}
     for name, sizes in _SIZES.items() for suffix, windows in _WINDOWS.items()}
 

@@ -2,26 +2,25 @@
 weights are recognised by, too."""
 from __future__ import annotations
 
-from typing import Any
+from ...config_types import ConfigType
 
-_Options = dict[str, Any]
 SIZES = ('embed_dims', 'num_layers', 'num_heads')
 
 
-def _sizes(embed_dims: int, num_layers: int, num_heads: int) -> _Options:
+def _sizes(embed_dims: int, num_layers: int, num_heads: int) -> ConfigType:
     return dict(zip(SIZES, (embed_dims, num_layers, num_heads), strict=True))
 
 
-def _table(**options: object) -> _Options:
+def _table(**options: object) -> ConfigType:
     return dict(type='mmposenc.LearnedPositionEmbedding', **options)
 
 
-def _log_cpb(hidden_dims: int) -> _Options:
+def _log_cpb(hidden_dims: int) -> ConfigType:
     return dict(type='mmposenc.LogSpacedCPB', mode='cr', hidden_dims=hidden_dims,
                 prefix_bias=False)
 
 
-def _rotary(**options: object) -> _Options:
+def _rotary(**options: object) -> ConfigType:
     return dict(type='mmposenc.RotaryEmbedding2D', **options)
 
 
@@ -31,7 +30,7 @@ _VIT = {'tiny': _sizes(192, 12, 3), 'small': _sizes(384, 12, 6), 'base': _sizes(
 _VIT['giant'] = _sizes(1536, 40, 24)
 
 #: By name; explicit arguments of ViT win.
-ARCHS: dict[str, _Options] = {name: _VIT[name] for name in ('tiny', 'small', 'base', 'large')}
+ARCHS: dict[str, ConfigType] = {name: _VIT[name] for name in ('tiny', 'small', 'base', 'large')}
 
 # DINOv2 (Oquab et al., TMLR 2024) and with registers (Darcet et al., ICLR 2024). Registers have no
 # place in the table. How tables are resized are the defaults of the release's hub.
@@ -130,7 +129,7 @@ for _name, _size, _core, _grid in (
         ('gigantic', dict(_sizes(1536, 50, 16), patch_size=14, mlp_hidden_dims=8960), 32, 32)):
     for _kind, _side in (('core', _core), ('spatial', _grid), ('lang', _grid)):
         _token, _patch = _name != 'gigantic', _size.get('patch_size', 16)
-        _pe: _Options = dict(
+        _pe: ConfigType = dict(
             _size, img_size=_side * _patch, class_token=_token, pre_norm=True, norm_eps=1e-5,
             pool=('cls' if _token else 'gap') if _kind == 'core' else None,
             final_norm=_kind == 'core', pos_encoding=_table(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from torch import Tensor
 
 from ...checkpoint.eva import is_gated
 from ...checkpoint.vit import ROWS, TABLE
+from ...config_types import ConfigType, ReadOnlyConfig
 from .vit import ARCHS, SIZES
 
 State = Mapping[str, Tensor]
@@ -86,7 +86,7 @@ def sam_options(state: State) -> list[str]:
     return options + ([] if neck is None else [f'neck_channels={neck.shape[0]}'])
 
 
-def size_options(state: State, base: Mapping[str, Any]) -> list[str]:
+def size_options(state: State, base: ReadOnlyConfig) -> list[str]:
     """Channels, blocks and heads of weights, where an arch has other channels or blocks."""
     dims, layers = _sizes(state)
     if (base.get('embed_dims'), base.get('num_layers')) == (dims, layers):
@@ -111,7 +111,7 @@ def _sizes(state: State) -> tuple[int, int]:
     return state['backbone.patch_embed.projection.weight'].shape[0], num_blocks(state)
 
 
-def _facts(state: State) -> dict[str, Any]:
+def _facts(state: State) -> ConfigType:
     """Arguments of ViT that weights have, whatever the arch, by the names of options."""
     def has(name: str) -> bool:
         return f'backbone.{name}' in state
@@ -157,11 +157,11 @@ def _facts(state: State) -> dict[str, Any]:
 
 def _find(state: State, name: str) -> Tensor | None:
     """A weight of the relative positions of all blocks or of the first."""
-    return next((state[key] for place in ('', 'blocks.0.attn.')
-                 if (key := f'backbone.{place}rel_pos_encoding.{name}') in state), None)
+    return next((state[key] for module in ('', 'blocks.0.attn.')
+                 if (key := f'backbone.{module}rel_pos_encoding.{name}') in state), None)
 
 
-def _kind(state: State, facts: Mapping[str, Any]) -> str | None:
+def _kind(state: State, facts: ReadOnlyConfig) -> str | None:
     """The beginning of the archs' names that weights can belong to."""
     table, scale, token = TABLE in state, facts['layer_scale_init_value'], facts['class_token']
     bias, rows, gated = facts['qkv_bias'], _rows(state, facts), facts['mlp'] == 'swiglu'
@@ -196,7 +196,7 @@ def _kind(state: State, facts: Mapping[str, Any]) -> str | None:
     return None if rows or facts['register_tokens'] else 'deit3'
 
 
-def _arch(kind: str | None, state: State, facts: Mapping[str, Any]) -> str | None:
+def _arch(kind: str | None, state: State, facts: ReadOnlyConfig) -> str | None:
     """The arch of a kind of the same sizes, or for some kinds the first of the same parts."""
     mixed = _find(state, 'freqs') is not None
     alike = [name for name, arch in ARCHS.items() if kind and name.startswith(f'{kind}-')
@@ -210,13 +210,13 @@ def _arch(kind: str | None, state: State, facts: Mapping[str, Any]) -> str | Non
         ARCHS[name].get('register_tokens', 0) != facts['register_tokens']))
 
 
-def _rows(state: State, facts: Mapping[str, Any]) -> int:
+def _rows(state: State, facts: ReadOnlyConfig) -> int:
     """Rows of the table for tokens in front of the patches."""
     length = state[TABLE].shape[1] if TABLE in state else 0
     return length - int(length ** 0.5) ** 2
 
 
-def _without_kind(state: State, facts: Mapping[str, Any]) -> list[str]:
+def _without_kind(state: State, facts: ReadOnlyConfig) -> list[str]:
     """Encodings, and the epsilon of norms, of models that are of no known kind."""
     if TABLE in state:
         options = ['pos_encoding.type=mmposenc.LearnedPositionEmbedding']

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 
 from mmengine.config import Config
@@ -60,9 +61,11 @@ def _read(path: Path) -> Config:
         raise ValueError(f'config {path}: {describe(error)}') from error
 
 
-def set_work_dir(cfg: Config, work_dir: str | None) -> None:
-    """Sets ``cfg.work_dir``: the argument, else the config's own, else work_dirs/<config name>."""
+def set_work_dir(cfg: Config, work_dir: str | None, encoding: str | None = None) -> None:
+    """Sets ``cfg.work_dir``: the argument, else the config's own, else work_dirs/<config name>, or
+    work_dirs/<config name>_<encoding> for a name of ``--encoding``."""
     if work_dir is not None:
         cfg.work_dir = work_dir
     elif cfg.get('work_dir') is None:
-        cfg.work_dir = str(Path('work_dirs') / Path(cfg.filename).stem)
+        suffix = '' if encoding is None else '_' + re.sub(r'[^\w.+-]+', '-', encoding)
+        cfg.work_dir = str(Path('work_dirs', Path(cfg.filename).stem + suffix))

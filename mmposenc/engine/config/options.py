@@ -197,6 +197,6 @@ def _key_and_value(word: str) -> tuple[str, Any]:
 def read_run_config(args: argparse.Namespace) -> Config:
     """As :func:`read_config`, with the work directory and launcher of ``add_run_options``."""
     cfg = read_config(args)
-    set_work_dir(cfg, args.work_dir)
+    set_work_dir(cfg, args.work_dir, args.encoding)
     cfg.launcher = args.launcher
     return cfg

@@ -93,8 +93,10 @@ def test_work_dir(tmp_path) -> None:
     path = tmp_path / 'some_model.py'
     path.write_text('x = 1\n')
     cfg = load_config(str(path))
-    set_work_dir(cfg, None)
-    assert cfg.work_dir == 'work_dirs/some_model'
+    for encoding, name in (('own.py:Mine', 'some_model_own.py-Mine'), (None, 'some_model')):
+        cfg.work_dir = None
+        set_work_dir(cfg, None, encoding)
+        assert cfg.work_dir == f'work_dirs/{name}'
     for given in ('elsewhere', None):
-        set_work_dir(cfg, given)
+        set_work_dir(cfg, given, 'peg')
         assert cfg.work_dir == 'elsewhere'
