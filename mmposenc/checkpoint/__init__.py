@@ -8,7 +8,6 @@ from torch import Tensor
 from . import beit, detr, eomt, eva, mm_vit, pvt, sam, swin, vit, vit_names
 from .back import back_to_timm
 from .files import read_checkpoint, write_checkpoint
-from .irpe import convert_attention
 from .loading import load_checkpoint
 from .recognition import recognise
 from .rules import Converted, Family, Source
@@ -83,6 +82,6 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     return convert_with_report(state_dict, source).state_dict
 
 
-__all__ = ['Converted', 'SOURCES', 'TIMM', 'check_shapes', 'convert', 'convert_attention',
-           'convert_back', 'convert_with_report', 'load_checkpoint', 'read_checkpoint', 'recognise',
+__all__ = ['Converted', 'SOURCES', 'TIMM', 'check_shapes', 'convert', 'convert_back',
+           'convert_with_report', 'load_checkpoint', 'read_checkpoint', 'recognise',
            'write_checkpoint']

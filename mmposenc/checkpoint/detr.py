@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from .irpe import TABLES
 from .rules import Pair, Rule, Source, State, to_ours
+from .vit import IRPE_TABLES
 
 #: COCO's category numbers in use, 80 from 1 to 90.
 COCO_IDS = tuple(i for i in range(1, 91)
@@ -69,7 +69,7 @@ _DETR = (
         *_COMMON, *_attention(f'{_ENCODER}self_attn', f'{_ENCODER}self_attn'),
         *_attention(f'{_DECODER}multihead_attn', f'{_DECODER}cross_attn'),
         *(Pair(f'{_ENCODER}self_attn.{theirs}', f'{_ENCODER}self_attn.{ours}')
-          for theirs, ours in TABLES),
+          for theirs, ours in IRPE_TABLES),
         *(Pair(f'{_DECODER}norm{i + 1}.{{p}}', f'{_DECODER}norms.{i}.{{p}}') for i in range(3)),
         Pair('decoder.norm.{p}', 'decoder.post_norm.{p}'),
         Pair('input_proj.{p}', 'neck.convs.0.conv.{p}'),

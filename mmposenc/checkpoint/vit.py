@@ -8,7 +8,6 @@ from math import isqrt
 
 from torch import Tensor
 
-from .irpe import TABLES
 from .rules import Family, Pair, Rule, Source, same, to_ours
 
 TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
@@ -98,8 +97,11 @@ _LEFT_OUT = (
     Rule(r'attn_pool\..*', None, 'a head that pools by attention, which maps do not go through'),
 )
 
+#: Tables of iRPE's ``RPEAttention`` and ours.
+IRPE_TABLES = (('rpe_{s}.lookup_table_{p}', 'rel_pos_encoding.table_{s}'),
+               ('rpe_{s}.rp_{a}.lookup_table_{p}', 'rel_pos_encoding.table_{s}_{a}'))
 _IRPE = tuple(Pair(f'blocks.{{n}}.attn.{theirs}', f'backbone.blocks.{{n}}.attn.{ours}')
-              for theirs, ours in TABLES)
+              for theirs, ours in IRPE_TABLES)
 
 
 def _without_row(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

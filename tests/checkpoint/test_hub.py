@@ -1,7 +1,6 @@
 """Weights by name: huggingface_hub itself against its protocol on the loopback address."""
 import json
 import pickle
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -212,28 +211,6 @@ def test_every_way_in(server, tmp_path, monkeypatch, capsys):
     torch.testing.assert_close(models[0].state_dict(), models[1].state_dict(), rtol=0, atol=0)
     with pytest.raises(SystemExit, match='no repository me/none'):
         convert(['auto', 'hf://me/none', str(tmp_path / 'out.pth')])
-
-
-@pytest.mark.slow
-def test_a_process_without_mmengine(server, tmp_path):
-    state = mmposenc.ViT(**SMALL).state_dict()
-    server.repos['me/vit'] = {'model.safetensors': save(state)}
-    env = dict(HF_ENDPOINT=constants.ENDPOINT, HF_HUB_CACHE=str(tmp_path / 'two'),
-               PATH='', PYTHONPATH=str(ROOT))
-    code = f'''if True:
-        import sys
-        sys.modules['mmengine'] = None
-        import importlib.util as util
-        find = util.find_spec
-        util.find_spec = lambda name, *rest: None if name == 'mmengine' else find(name, *rest)
-        from mmposenc.backbones import ViT
-        model = ViT(**{SMALL!r}, init_cfg=dict(type='Pretrained', checkpoint='hf://me/vit'))
-        model.init_weights()
-        print(sum(value.double().sum().item() for value in model.state_dict().values()))
-    '''
-    done = subprocess.run([sys.executable, '-c', code], env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) == sum(value.double().sum().item() for value in state.values())
 
 
 def test_the_arch_is_that_of_the_repository(server, monkeypatch):

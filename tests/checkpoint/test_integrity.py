@@ -39,7 +39,7 @@ def test_flipped_bits_are_noticed_or_change_nothing(path) -> None:
     assert passed < 100  # those in what zip files repeat, and in the padding
 
 
-@pytest.mark.parametrize('size', [0, 1, 100, 2000, -1, -30])
+@pytest.mark.parametrize('size', [1, 100, 2000, -1, -30])
 def test_files_cut_short_are_noticed(path, size) -> None:
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(ValueError, match='x.pth cannot be read, it'):

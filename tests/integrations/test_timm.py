@@ -282,12 +282,6 @@ def test_causal_and_masked_attention():
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
-def test_tables_take_no_weight_decay():
-    model = add_encoding(build('vit_tiny_patch16_224'), dict(type='mmposenc.PEG'), IRPE)
-    assert {'pos_embed', 'cls_token', *position_tables(model)} <= model.no_weight_decay()
-    assert len(position_tables(model)) == 9
-
-
 def depths(model, coarse=False):
     return group_parameters(model, model.group_matcher(coarse=coarse), reverse=True)
 
@@ -306,8 +300,8 @@ def test_layer_wise_rates_of_a_vit_are_those_of_the_backbones_here(sharing):
     assert {name: found[name] for name in names} == {
         name: own.get_layer_depth(f'backbone.{name}')[0] for name in names}
     assert found['pos_embed'] == 0 and found['blocks.2.norm1.weight'] == 3
-    assert {'pos_encodings.at.before.0.pos_embed', *position_tables(model)} <= \
-        model.no_weight_decay()
+    assert {'pos_embed', 'cls_token', 'pos_encodings.at.before.0.pos_embed',
+            *position_tables(model)} <= model.no_weight_decay()
     groups = create_optimizer_v2(model, 'adamw', lr=1.0, weight_decay=0.05, layer_decay=0.5)
     scales = {id(parameter): group['lr_scale'] for group in groups.param_groups
               for parameter in group['params']}
