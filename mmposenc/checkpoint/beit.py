@@ -59,8 +59,10 @@ def _relpos_rules(state: State) -> tuple[Rule, ...]:
 
 SOURCES = (
     Source('beit', to_ours(_BEIT), timm=Family(
-        _BEIT, r'backbone\..*rel_pos_encoding\.prefix_bias')),
-    # VisionTransformerRelPos, of networks or of tables, shared by blocks or not.
+        _BEIT, r'backbone\..*rel_pos_encoding\.prefix_bias'),
+        files="timm's BEiT and BEiT v2"),
+    # Positions of networks or of tables, shared by blocks or not.
     Source('relpos', _relpos_rules, timm=Family(
-        relpos_pairs, r'backbone\..*rel_pos_encoding\..*')),
+        relpos_pairs, r'backbone\..*rel_pos_encoding\..*'),
+        files="timm's VisionTransformerRelPos"),
 )

@@ -146,7 +146,8 @@ _WRAPPERS = ((r'^module\.', ''), (r'^transformer\.', ''))
 SOURCES = (
     # The detector or only its transformer. Of DETR's 91 category numbers and 'no object' the 80
     # classes of COCO and 'no object' are kept.
-    Source('irpe-detr', _DETR, _WRAPPERS),
+    Source('irpe-detr', _DETR, _WRAPPERS, files='the releases of DETR and iRPE-DETR'),
     # On one level or several, with box refinement and with two stages; the 80 classes of COCO.
-    Source('deformable-detr', _deformable_rules, _WRAPPERS),
+    Source('deformable-detr', _deformable_rules, _WRAPPERS,
+           files='the release of Deformable DETR'),
 )

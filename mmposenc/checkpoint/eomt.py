@@ -61,5 +61,5 @@ def _rules(state: State) -> tuple[Rule, ...]:
     return (*_LEFT_OUT, *to_ours((*_HEADS, *_TRUNK, *of_kind, fc1, *vit_pairs(state))))
 
 
-#: Hugging Face's EoMT, and tue-mps/eomt's on timm's DINOv2.
-SOURCES = (Source('eomt', _rules, [(r'^(network\.)?(encoder\.)?(backbone\.)?', '')]),)
+SOURCES = (Source('eomt', _rules, [(r'^(network\.)?(encoder\.)?(backbone\.)?', '')],
+                  files="Hugging Face's EoMT, and tue-mps/eomt's on timm's DINOv2"),)

@@ -122,9 +122,10 @@ def _as_timm(state: State) -> tuple[Rule, ...]:
     return (*rules, Rule(r'.*', r'\g<0>'))
 
 
-#: DINOv3's release, Hugging Face's DINOv3, and timm's Eva.
 SOURCES = (Source('eva', _as_timm, [(r'^model\.', '')], then=Source(
-    'eva', lambda timm: (*to_ours(eva_pairs(timm)), _POOL)), timm=Family(eva_pairs, _MARK)),)
+    'eva', lambda timm: (*to_ours(eva_pairs(timm)), _POOL)), timm=Family(eva_pairs, _MARK), files=(
+        "DINOv3's release and Hugging Face's; timm's DINOv3, EVA-02, RoPE-ViT and Perception "
+        'Encoder')),)
 
 
 def rotary_options(periods: Tensor) -> dict[str, object]:

@@ -43,4 +43,5 @@ def _timm(state: State) -> tuple[Rule, ...]:
 
 
 SOURCES = (Source('mm-vit', (*to_ours(_MM), *_LEFT_OUT), [(r'^backbone\.', '')],
-                  then=Source('mm-vit', _timm)),)
+                  then=Source('mm-vit', _timm),
+                  files="mmseg's and mmpretrain's ViT, BEiT, MAE and EVA-02"),)

@@ -152,16 +152,17 @@ def _last_stage(state_dict: State) -> int:
 
 
 SOURCES = (
-    Source('pvt', _PVT),  # PVT, PVT v2 and SegFormer's MiT: block1.0.attn.q.weight, norm1
-    # PCPVT and SVT, also timm's: blocks.0.0, pos_block.0
+    Source('pvt', _PVT, files="the releases of PVT, PVT v2 and SegFormer's MiT"),
     Source('twins', to_ours(_TWINS), timm=Family(
-        _TWINS, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*')),
-    Source('timm-pvt-v2', to_ours(_TIMM_V2),  # stages.1.downsample.proj, mlp.dwconv
+        _TWINS, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*'),
+        files="the release of Twins (PCPVT and SVT), and timm's"),
+    Source('timm-pvt-v2', to_ours(_TIMM_V2), files="timm's PVT v2",
            timm=Family(_TIMM_V2, r'backbone\.stages\.\d\.norm\..*')),
-    Source('huggingface-segformer', _HUGGINGFACE, [(r'^(segformer\.)?(encoder\.)?', '')]),
-    # PyramidVisionTransformer and PyramidVisionTransformerV2, and mmseg's MixVisionTransformer.
+    Source('huggingface-segformer', _HUGGINGFACE, [(r'^(segformer\.)?(encoder\.)?', '')],
+           files="Hugging Face's SegFormer"),
     Source('mmdet-pvt', lambda state: (
         _MMDET_V2 if any(name.endswith('ffn.layers.4.weight') for name in state) else _MMDET),
-        names=_mmdet_names),
-    Source('mm-twins', _MM_TWINS, names=_twins_names),  # mmseg's and mmpretrain's
+        names=_mmdet_names, files="mmdet's PVT and PVT v2, mmseg's MixVisionTransformer"),
+    Source('mm-twins', _MM_TWINS, names=_twins_names,
+           files="mmseg's and mmpretrain's PCPVT and SVT"),
 )

@@ -130,6 +130,7 @@ class Source(NamedTuple):
         outside: why there is no place for it.
         then: the source whose names the rules make; None: they make this project's.
         timm: the class of timm's models that weights go back to.
+        files: whose files have these names, as docs/weights.md lists them.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Source(NamedTuple):
     outside: str = ''
     then: Source | None = None
     timm: Family | None = None
+    files: str = ''
 
     def __call__(self, state_dict: State) -> Converted:
         """Convert.

@@ -32,7 +32,9 @@ PAIRS = (
 )
 
 
-#: SAM's release, ViTDet's of detectron2 (whose files hold arrays: as tensors), and the copies of
-#: timm, Hugging Face, mmpretrain (ViTSAM) and mmdet's ViTDet project.
-SOURCES = (Source('sam', to_ours(PAIRS), _PARTS, behind('patch_embed.proj.weight'), _REASON,
-                  timm=Family(PAIRS, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table')),)
+#: Files of detectron2 hold arrays: as tensors.
+SOURCES = (Source(
+    'sam', to_ours(PAIRS), _PARTS, behind('patch_embed.proj.weight'), _REASON,
+    timm=Family(PAIRS, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
+    files="SAM's release, detectron2's ViTDet, those of timm, Hugging Face, mmpretrain (ViTSAM) "
+          'and mmdet'),)

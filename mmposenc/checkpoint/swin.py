@@ -112,10 +112,10 @@ def _mm_rules(state: State) -> Sequence[Rule]:
     return (*to_ours(pairs), *_ONE_WAY)
 
 
-_MM = Source('mmpretrain-swin', _mm_rules, [(r'^backbone\.', ''), *_AS_TIMM], _timm_names)
-#: The releases for classification and detection, timm's and Hugging Face's; mmpretrain's
-#: SwinTransformer and SwinTransformerV2, and mmdet's SwinTransformer, alone or as a backbone.
+_MM = Source('mmpretrain-swin', _mm_rules, [(r'^backbone\.', ''), *_AS_TIMM], _timm_names,
+             files="mmpretrain's SwinTransformer and SwinTransformerV2")
 SOURCES = (
     Source('swin', _rules, _AS_TIMM, _timm_names, timm=Family(
-        swin_pairs, r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*')),
-    _MM, _MM._replace(name='mmdet-swin'))
+        swin_pairs, r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*'),
+        files="the releases of Swin V1 and V2, timm's and Hugging Face's"),
+    _MM, _MM._replace(name='mmdet-swin', files="mmdet's SwinTransformer"))

@@ -115,11 +115,13 @@ def _without_row(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {**state, 'cls_token': token + table[:, :1], 'pos_embed': table[:, 1:]}
 
 
-#: DeiT, distilled or not, DeiT III, MAE and timm's VisionTransformer.
 VIT = Source('deit', lambda state: (*to_ours((*vit_pairs(state), SCALES)), *_LEFT_OUT),
-             timm=Family(vit_pairs, re.escape(TABLE), _without_row))
+             timm=Family(vit_pairs, re.escape(TABLE), _without_row),
+             files="DeiT, also distilled, DeiT III, MAE, DINO, and timm's VisionTransformer")
 SOURCES = (
     VIT,
-    Source('irpe-deit', lambda state: to_ours((*vit_pairs(state), *_IRPE))),
-    Source('naflex', _naflex_rules, timm=Family(_NAFLEX, f'{re.escape(TABLE)}(_y)?')),
+    Source('irpe-deit', lambda state: to_ours((*vit_pairs(state), *_IRPE)),
+           files='the release of iRPE-DeiT'),
+    Source('naflex', _naflex_rules, timm=Family(_NAFLEX, f'{re.escape(TABLE)}(_y)?'),
+           files="timm's NaFlexViT, of SigLIP 2 and C-RADIO too"),
 )

@@ -136,16 +136,13 @@ def _clip_rules(state: State) -> Sequence[Rule]:
 
 _AS_IS = (Rule(r'.*', r'\g<0>'),)
 SOURCES = (
-    # With or without registers, and files of its training.
     Source('dinov2', _DINOV2_RULES, names=behind('patch_embed.proj.weight'), outside=_OUTSIDE,
-           then=VIT),
-    # ViT, DeiT, Dinov2 and Dinov2WithRegisters, alone or in a classifier.
-    Source('huggingface-vit', _HF_RULES, names=_huggingface_names, outside=_OUTSIDE, then=VIT),
-    # The image tower of CLIP and SigLIP.
+           then=VIT, files='the release of DINOv2, and files of its training'),
+    Source('huggingface-vit', _HF_RULES, names=_huggingface_names, outside=_OUTSIDE, then=VIT,
+           files="Hugging Face's ViT, DeiT, Dinov2 and Dinov2WithRegisters"),
     Source('huggingface-clip', _HF_CLIP_RULES, names=behind('embeddings.patch_embedding.weight'),
-           outside=_OUTSIDE, then=VIT),
-    # The image tower of OpenAI's CLIP and of open_clip, where it may be one of timm's.
+           outside=_OUTSIDE, then=VIT, files="Hugging Face's CLIP and SigLIP, the image tower"),
     Source('clip', _clip_rules, names=behind(
         'patch_embed.proj.weight', 'class_embedding', 'ln_pre.weight'), outside=_OUTSIDE,
-        then=VIT),
+        then=VIT, files="OpenAI's CLIP and open_clip, the image tower, also one of timm's"),
 )

@@ -1,4 +1,6 @@
 """Every kind of file is told by its names, or refused with what is supported, on both roads."""
+import csv
+
 # Before timm: it provides torchvision's operators where they are not compiled.
 import mmposenc  # noqa: F401
 
@@ -7,7 +9,7 @@ import pytest
 import torch
 from helpers.golden_files import load_golden
 from helpers.published_weights import published
-from helpers.scripts import load_tool
+from helpers.scripts import ROOT, load_tool
 from helpers.tiny_backbones import randomize
 from timm import list_pretrained
 from timm.models.vision_transformer import VisionTransformer
@@ -140,6 +142,9 @@ def test_deit_iii_says_what_it_needs_and_loads_with_it() -> None:
         'layer_scale_init_value=1e-6', 'mlp_hidden_dims=24')]
 
 
-def test_sources_have_signs() -> None:
+def test_sources_have_signs_and_stand_in_the_docs() -> None:
     signs = recognition._OPENMMLAB + recognition._MARKS + recognition._SIGNS
     assert {source for _, source in signs} == set(SOURCES) - {'mmdet-swin'}
+    with open(ROOT / 'docs' / 'tables' / 'weights-sources.csv', newline='') as file:
+        assert list(csv.reader(file))[1:] == [
+            [source.name, source.files] for source in SOURCES.values()]
