@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT, checkpoints, fitting, load_pretrained
+from mmposenc.checkpoint import convert_back
 from mmposenc.functional.position_tables import resize_position_table
 
 SIZES = dict(embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
@@ -99,6 +100,22 @@ def test_unknown_options_are_named(tmp_path):
         model.init_weights()
 
 
+def test_a_whole_model_takes_what_its_training_wrote_and_no_release():
+    model = torch.nn.ModuleDict({'backbone': DeiT(**DEIT, img_size=32, pos_encoding=LEARNED),
+                                 'head': torch.nn.Linear(24, 5)})
+    state = model.state_dict()
+    loaded = load_pretrained(model, {'state_dict': state, 'meta': {'epoch': 3}}, same_model=True)
+    assert loaded.meta == {'epoch': 3} and loaded.names == list(state) and not loaded.misfits
+    part = {key: value for key, value in state.items() if key != 'head.bias'}
+    with pytest.raises(ValueError, match='x.pth does not fit the model; use another:\n1 missing'):
+        load_pretrained(model, part, same_model=True, name='x.pth', remedy='; use another')
+    loaded = load_pretrained(model, part, strict=False)
+    assert loaded.names == list(part) and loaded.misfits == '1 missing: head.bias'
+    release = {'model': convert_back(dict(state)).state_dict, 'epoch': 3}
+    with pytest.raises(ValueError, match="those of source 'deit': convert it with `mmposenc conv"):
+        load_pretrained(model, release, same_model=True)
+
+
 def test_a_missing_file_is_named():
     model = PVT(**SIZES, init_cfg=dict(type='Pretrained', checkpoint='no/such/file.pth'))
     with pytest.raises(FileNotFoundError, match='no/such/file.pth'):
@@ -120,7 +137,6 @@ def test_a_distilled_file_fits_a_model_without_tokens():
 
 def test_a_square_table_and_a_grid_of_as_many_cells(said):
     """Releases do not say which of both a file has: squares are usual, and a warning says so."""
-    from mmposenc.checkpoint import convert_back
     source = DeiT(**DEIT, img_size=32, pos_encoding=LEARNED)
     table = source.pos_encodings.encodings(-1)[0].pos_embed
     cells = resize_position_table(table[:, 1:], (4, 4), (2, 8))
@@ -264,10 +280,9 @@ def test_a_resized_table_is_said_with_the_size_that_keeps_it(said):
 
 def test_what_no_file_tells_is_a_warning_with_the_options_of_look_alikes(said):
     """DeiT III and RoPE-ViT with a table: the same names and shapes, and other features."""
-    from mmposenc.checkpoint import convert_back
     own = ViT('deit3-small', img_size=32)
     state = convert_back({f'backbone.{key}': value for key, value in own.state_dict().items()})
-    load_pretrained(own, state.state_dict, name='x.pth')
+    assert load_pretrained(own, state.state_dict, name='x.pth').source == 'deit'
     assert [(level, 'RoPE-ViT' in text and 'arch=rope-vit-small-axial-ape' in text)
             for level, text in said] == [(logging.WARNING, True)]
     said.clear()

@@ -108,7 +108,7 @@ def test_tta_does_not_tell_left_from_right(detector, test, tmp_path) -> None:
 
 def test_checkpoint_of_another_architecture(detector, train, test, tmp_path) -> None:
     """Refused by both tools, with the difference in the log; on request the rest of it is loaded.
-    What the difference says: tests/engine/training/test_checkpoints.py."""
+    What the difference says: tests/checkpoint/test_mismatch.py."""
     other = tmp_path / 'other.pth'
     checkpoint = torch.load(detector['checkpoint'], weights_only=False)
     checkpoint['state_dict']['bbox_head.retina_cls.weight'] = torch.zeros(27, 8, 3, 3)
