@@ -94,16 +94,14 @@ def batch(scope, classes=3, stuff=0):
     """Two images of several sizes; the second has no object."""
     torch.manual_seed(1)
     samples = []
-    for size in SIZES:
-        labels = torch.arange(2 if size == SIZES[0] else 0) % (classes - stuff)
-        sample = instances(labels, torch.rand(len(labels), *size) > 0.5)
-        sem = torch.randint(0, classes, (1, *size)) if size == SIZES[0] else torch.full(
-            (1, *size), 255)
+    for size, count in zip(SIZES, (2, 0), strict=True):
+        labels = torch.arange(count) % (classes - stuff)
+        sample = instances(labels, torch.rand(count, *size) > 0.5)
+        sem_seg = torch.randint(0, classes, (1, *size)) if count else torch.full((1, *size), 255)
         if scope == 'mmseg':
             sample = SegDataSample(metainfo=dict(img_shape=size, ori_shape=size))
-            sample.gt_sem_seg = PixelData(data=sem)
-        elif stuff:
-            sample.gt_sem_seg = PixelData(sem_seg=sem)
+        if scope == 'mmseg' or stuff:
+            sample.gt_sem_seg = PixelData(**{'data' if scope == 'mmseg' else 'sem_seg': sem_seg})
         samples.append(sample)
     return dict(inputs=[torch.randint(0, 256, (3, *size), dtype=torch.uint8) for size in SIZES],
                 data_samples=samples)
@@ -133,19 +131,25 @@ def test_a_step_with_padding_and_an_image_without_objects(scope, classes, stuff)
     mode='slide', crop_size=(24, 24), stride=(16, 16))])
 def test_segments_of_odd_sizes_are_those_of_the_image_alone(test_cfg):
     model, data = build('mmseg', **test_cfg).eval(), batch('mmseg')
-    together = predict(model, data, 'mmseg')
-    for index, size in enumerate(SIZES):
-        alone, = predict(model, {name: [values[index]] for name, values in data.items()}, 'mmseg')
-        logits = together[index].seg_logits.data
+    for size, together, alone in pairs(model, data, 'mmseg'):
+        logits = together.seg_logits.data
         assert logits.shape == (3, *size)
         torch.testing.assert_close(logits, alone.seg_logits.data, rtol=1e-4, atol=1e-5)
-        assert torch.equal(together[index].pred_sem_seg.data[0], logits.argmax(0))
+        assert torch.equal(together.pred_sem_seg.data[0], logits.argmax(0))
     if test_cfg['mode'] == 'whole':  # by the definition, of the pixels of the first image
         x = (data['inputs'][0].flip(0)[None].flip(1) - 128.0) / 64.0
         classes, masks = model.backbone(F.pad(x, (0, 4, 0, 2)), [(30, 44)])
         masks = F.interpolate(masks[-1], (32, 48), mode='bilinear')[0, :, :30, :44].sigmoid()
         expected = torch.einsum('qc,qhw->chw', classes[-1][0].softmax(-1)[:, :3], masks)
-        torch.testing.assert_close(together[0].seg_logits.data, expected, rtol=1e-4, atol=1e-5)
+        found = predict(model, data, 'mmseg')[0].seg_logits.data
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def pairs(model, data, scope):
+    """The size of each image, its prediction in the batch, and alone."""
+    singles = [{name: [values[index]] for name, values in data.items()} for index in range(2)]
+    alone = [predict(model, single, scope)[0] for single in singles]
+    return zip(SIZES, predict(model, data, scope), alone, strict=True)
 
 
 def predict(model, data, scope):
@@ -157,18 +161,15 @@ def predict(model, data, scope):
 def test_instances_and_panoptic_segments(classes, stuff):
     """Masks and scores are those of the image alone, and fill its size."""
     model, data = build('mmdet', classes=classes, stuff=stuff).eval(), batch('mmdet', classes)
-    together = predict(model, data, 'mmdet')
-    for index, size in enumerate(SIZES):
-        alone, = predict(model, {name: [values[index]] for name, values in data.items()}, 'mmdet')
-        found = together[index].pred_instances
+    for size, together, alone in pairs(model, data, 'mmdet'):
+        found = together.pred_instances
         assert found.masks.shape == (len(found), *size) and len(found) > 0
         torch.testing.assert_close(found.scores, alone.pred_instances.scores, rtol=1e-4, atol=1e-5)
         assert torch.equal(found.masks, alone.pred_instances.masks)
         if stuff:
-            sem_seg = together[index].pred_panoptic_seg.sem_seg
-            assert sem_seg.shape[-2:] == size
-            assert torch.equal(torch.as_tensor(sem_seg),
-                               torch.as_tensor(alone.pred_panoptic_seg.sem_seg))
+            segments = [torch.as_tensor(each.pred_panoptic_seg.sem_seg)
+                        for each in (together, alone)]
+            assert segments[0].shape[-2:] == size and torch.equal(*segments)
 
 
 def test_a_head_with_other_queries_or_classes_is_refused():
@@ -197,9 +198,8 @@ def test_masks_are_annealed():
     runner, hook = SimpleNamespace(model=model, iter=25, max_iters=100), MaskAnnealingHook()
     probs = model.backbone.predictor.mask_probs
     hook.before_train(runner)
-    torch.testing.assert_close(probs, torch.tensor([1.0, 1.0]))
-    for iteration, expected in ((29, [0.8 ** 0.9, 1.0]), (49, [0.0, 1.0]),
-                                (69, [0.0, 0.2 ** 0.9]), (99, [0.0, 0.0])):
+    assert probs.tolist() == [1.0, 1.0]
+    for iteration, expected in ((29, [0.8 ** 0.9, 1.0]), (69, [0.0, 0.2 ** 0.9]), (99, [0.0] * 2)):
         runner.iter = iteration
         hook.after_train_iter(runner, 0)
         torch.testing.assert_close(probs, torch.tensor(expected))
