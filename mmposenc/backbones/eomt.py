@@ -46,7 +46,8 @@ class EoMT(ViT):
     Raises:
         ValueError: as ViT; numbers that are no positive ones, or more query blocks than blocks; an
             encoding changes the grid or is shared by blocks with and without queries; query blocks
-            attend in windows; ``out_indices`` or ``neck_channels`` are given.
+            attend in windows; ``out_indices``, ``neck_channels`` or ``ceil_mode=False`` are
+            given.
 
     Differences from the releases: images of any size, whose padding may be masked; each block has
     its own mask in evaluation too, where transformers keeps that of the block before for a block of
@@ -72,7 +73,7 @@ class EoMT(ViT):
         # What the methods need that ViT builds its blocks and its output by.
         self.num_classes, self.num_queries = num_classes, num_queries
         self.query_blocks, self._num_upscales = range(layers - query_blocks, layers), num_upscales
-        _check_blocks(self.query_blocks, shared)
+        _check_shared(self.query_blocks, shared)
         super().__init__(arch, **{**shared, 'pool': None, 'out_indices': None, 'final_norm': True,
                                   'neck_channels': None})
         self.pos_encodings.refuse(other_grid='the masks are of the whole image')
@@ -260,8 +261,11 @@ def _check_sizes(layers: int, num_classes: int, num_queries: int, query_blocks: 
         raise ValueError(f'num_upscales={num_upscales} must be at least 0, or None')
 
 
-def _check_blocks(query_blocks: range, shared: dict[str, Any]) -> None:
-    """Raise ValueError for arguments of ViT that blocks with queries cannot have."""
+def _check_shared(query_blocks: range, shared: dict[str, Any]) -> None:
+    """Raise ValueError for arguments of ViT that do not go with queries and masks."""
+    if not shared.get('ceil_mode', True):
+        raise ValueError('ceil_mode=False leaves out pixels, but the masks are of the whole image; '
+                         'leave it out')
     sharing = shared.get('rel_pos_sharing', 'layer')
     windows = {name: shared[name] for name in ('window_size', 'window_count')
                if shared.get(name) is not None}

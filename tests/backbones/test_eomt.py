@@ -112,7 +112,7 @@ def test_masked_queries_attend_to_their_patches_alone():
     (dict(num_classes=0), 'num_classes=0'), (dict(num_queries=0), 'num_queries=0'),
     (dict(query_blocks=4), 'query_blocks=4 must be from 1 to num_layers=3'),
     (dict(num_upscales=-1), 'num_upscales=-1'), (dict(out_indices=(1,)), r'out_indices=\(1,\)'),
-    (dict(neck_channels=8), 'neck_channels=8'),
+    (dict(neck_channels=8), 'neck_channels=8'), (dict(ceil_mode=False), 'ceil_mode=False'),
     (dict(rel_pos_sharing='all'), "rel_pos_sharing='all'.*'layer'"),
     (dict(window_size=2, global_blocks=(1,)), r'global_blocks=\(1,\) must contain \(1, 2\)'),
     (dict(window_count=2), r"{'window_count': 2}: queries attend"),
