@@ -52,7 +52,8 @@ ENCODINGS = {
     'irpe': dict(rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='qkv')),
     'bias': dict(rel_pos_encoding=dict(type='mmposenc.RelativePositionBias'), img_size=64),
     'alibi': dict(rel_pos_encoding=dict(type='mmposenc.ALiBi2D')),
-    'cvt': dict(conv_projection=(0, 2))}
+    'cvt': dict(conv_projection=(0, 2)),
+    'windows': dict(window_count=(2, 2), global_blocks=(1, 2))}
 
 
 @pytest.mark.parametrize('batch_hw', [(48, 40), (46, 36)])
