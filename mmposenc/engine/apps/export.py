@@ -256,7 +256,7 @@ def _limits(program: torch.export.ExportedProgram) -> Notes:
 
 def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: Notes,
                 opset: int) -> None:
-    """One file, weights inside."""
+    """Writes one file with the weights inside, and no path of this machine."""
     from onnxscript import opset18 as op
 
     def suppressed(boxes, scores, iou_threshold: float, most: int):

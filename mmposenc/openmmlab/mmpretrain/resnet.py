@@ -33,7 +33,7 @@ class CPResNet(ResNet):
             ``embed_dims`` and ``stride`` are added. None gives mmpretrain's ResNet.
         pool_at: where to pool: 0 is the max pooling of the stem, i the stride of stage i (counted
             from 0); None is everywhere. Detectors have large maps; (1, 2, 3) leaves out the
-            slowest place.
+            slowest one.
         kwargs: arguments of mmpretrain's ResNet (``out_indices``, ``frozen_stages``, ...).
 
     Raises:
@@ -62,22 +62,17 @@ class CPResNet(ResNet):
             kwargs = {**dict(num_stages=3, strides=(1, 2, 2), dilations=(1, 1, 1),
                              out_indices=(2,), stem_channels=16, base_channels=16), **kwargs}
         strides = tuple(kwargs.pop('strides', (1, 2, 2, 2)))
-        places = _places(context_pool, pool_at, strides, self.small_images)
+        pooled = _pooled_stages(context_pool, pool_at, strides, self.small_images)
         super().__init__(depth, strides=tuple(
-            1 if stage in places else stride for stage, stride in enumerate(strides)), **kwargs)
+            1 if stage in pooled else stride for stage, stride in enumerate(strides)), **kwargs)
         self.context_pools = nn.ModuleDict()
-        for place in places:
-            self.context_pools[str(place)] = build_encoding(
+        for stage in pooled:
+            channels = (self.stem_channels if stage == 0
+                        else self.base_channels * self.expansion * 2 ** (stage - 1))
+            self.context_pools[str(stage)] = build_encoding(
                 context_pool, TokenEncoding,  # type: ignore[type-abstract]
-                'context_pool', embed_dims=self._channels(place),
-                stride=2 if place == 0 else strides[place])
+                'context_pool', embed_dims=int(channels), stride=strides[stage] if stage else 2)
         self._freeze_stages()
-
-    def _channels(self, place: int) -> int:
-        """Channels of the map at a place."""
-        if place == 0:
-            return int(self.stem_channels)
-        return int(self.base_channels * self.expansion * 2 ** (place - 1))
 
     def _make_stem_layer(self, in_channels: int, base_channels: int) -> None:
         super()._make_stem_layer(in_channels, base_channels)
@@ -108,8 +103,8 @@ class CPResNet(ResNet):
                 outs.append(x)
         return tuple(outs)
 
-    def _pool(self, x: Tensor, place: int) -> Tensor:
-        pool = self.context_pools[str(place)]
+    def _pool(self, x: Tensor, stage: int) -> Tensor:
+        pool = self.context_pools[str(stage)]
         hw_shape = (x.shape[2], x.shape[3])
         return tokens_to_map(pool(map_to_tokens(x), hw_shape).contiguous(),
                              pool.out_hw_shape(hw_shape))
@@ -122,8 +117,8 @@ class CPResNet(ResNet):
     def _freeze_stages(self) -> None:
         super()._freeze_stages()
         # mmpretrain's constructor calls this before context_pools exists.
-        for place, pool in getattr(self, 'context_pools', nn.ModuleDict()).items():
-            if int(place) <= self.frozen_stages:
+        for stage, pool in getattr(self, 'context_pools', nn.ModuleDict()).items():
+            if int(stage) <= self.frozen_stages:
                 pool.eval()
                 pool.requires_grad_(False)
 
@@ -135,8 +130,13 @@ def _with_blocks(settings: dict[int, Any], depth: int, blocks: tuple[int, ...]) 
     return {**settings, depth: (block, blocks)}
 
 
-def _places(context_pool: EncodingConfig | None, pool_at: Sequence[int] | None,
-            strides: tuple[int, ...], small_images: bool) -> tuple[int, ...]:
+def _pooled_stages(context_pool: EncodingConfig | None, pool_at: Sequence[int] | None,
+                   strides: tuple[int, ...], small_images: bool) -> tuple[int, ...]:
+    """The stages before which a map is pooled, as ``pool_at`` counts them.
+
+    Raises:
+        ValueError: as in :class:`CPResNet`.
+    """
     halved = [stage for stage, stride in enumerate(strides) if stage and stride > 1]
     if not small_images:
         halved = [0, *halved]

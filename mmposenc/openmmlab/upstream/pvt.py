@@ -21,7 +21,7 @@ def _num_stages(value: int, upstream: Upstream) -> ReadOnlyConfig:
 
 
 def _channels(value: int, upstream: Upstream) -> ReadOnlyConfig:
-    """Channels of a head."""
+    """The libraries give the channels of a head, this project those of a stage."""
     return {'embed_dims': [value * heads for heads in upstream.args['num_heads']]}
 
 

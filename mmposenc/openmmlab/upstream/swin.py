@@ -35,7 +35,7 @@ def _stage_cfgs(value: object, upstream: Upstream) -> ReadOnlyConfig:
 
 
 def _frozen(value: int, upstream: Upstream) -> ReadOnlyConfig:
-    """mmpretrain counts from 0."""
+    """mmpretrain counts frozen stages from 0, this project from 1."""
     return {'frozen_stages': value + 1} if value >= 0 else {}
 
 

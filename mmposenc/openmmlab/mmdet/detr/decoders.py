@@ -147,7 +147,7 @@ class DeformableDecoderLayer(DetrDecoderLayer, MMDeformableDecoderLayer):
 
 
 class DetrDecoder(DetrTransformerDecoder):
-    """DETR's decoder of :class:`DetrDecoderLayer`."""
+    """DETR's decoder whose layers are of :class:`DetrDecoderLayer`."""
 
     def _init_layers(self) -> None:
         self.layers = ModuleList(DetrDecoderLayer(**self.layer_cfg)
