@@ -133,8 +133,7 @@ class ShiftWindowAttention(nn.Module):
         grid = check_tokens(x, hw_shape)
         if padding_mask is not None:
             check_mask(padding_mask, (x.shape[0], *grid.hw), 'padding_mask')
-        windows = Windows(grid.hw, self.window_size, self._shift(grid.hw), padding_mask,
-                          counts)
+        windows = Windows(grid.hw, self.window_size, self._shift(grid.hw), padding_mask, counts)
         regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
         return windows.join(self.w_msa(windows.cut(x), regions))
 

@@ -102,8 +102,7 @@ class RelativeEncoding(nn.Module, ABC):
             ValueError: for grids that the encoding does not support.
         """
 
-    def terms_of_tokens(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None
-                        ) -> Sequence[Term]:
+    def terms_of_tokens(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None) -> Sequence[Term]:
         """The terms for tokens (B, Lq, embed_dims) of queries; an encoding with ``reads_tokens``
         overrides it."""
         return self.terms(q_grid, k_grid)

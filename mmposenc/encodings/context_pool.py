@@ -10,13 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.grids import check_tokens, whole_cells
-from ..functional.masking import (
-    filled,
-    join_prefix,
-    map_to_tokens,
-    split_prefix,
-    tokens_to_map,
-)
+from ..functional.masking import filled, join_prefix, map_to_tokens, split_prefix, tokens_to_map
 from ..functional.plain_layers import layer_dtype
 from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean, window_mean
 from ..functional.pooling.adaptive import IMPLEMENTATIONS, context_pool

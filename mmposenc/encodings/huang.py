@@ -34,8 +34,7 @@ class HuangRPE(ClippedTables):
     def __init__(self, head_dims: int, num_heads: int, *, max_offset: int = 8,
                  method: str = 'product', shared_heads: bool = True, num_prefix_tokens: int = 0
                  ) -> None:
-        super().__init__(head_dims, num_heads, max_offset, method, shared_heads,
-                         num_prefix_tokens)
+        super().__init__(head_dims, num_heads, max_offset, method, shared_heads, num_prefix_tokens)
         self.table = self._new_table()
         self.reset_parameters()
 

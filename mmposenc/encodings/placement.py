@@ -170,10 +170,8 @@ def _apply(encoding: TokenEncoding, x: Tensor, hw_shape: tuple[int, int] | Row,
            num_prefix_tokens: int, padding_mask: Tensor | None) -> Tensor:
     """The encoding of a batch; for images of several sizes, of each part of their row."""
     if isinstance(hw_shape, Row):
-        return hw_shape.each(
-            partial(encoding, num_prefix_tokens=num_prefix_tokens), x)
-    return encoding(
-        x, hw_shape, num_prefix_tokens=num_prefix_tokens, padding_mask=padding_mask)
+        return hw_shape.each(partial(encoding, num_prefix_tokens=num_prefix_tokens), x)
+    return encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens, padding_mask=padding_mask)
 
 
 def _build(cfg: EncodingConfig, defaults: ConfigType) -> TokenEncoding:

@@ -42,8 +42,7 @@ class ShawRPE(ClippedTables):
     def __init__(self, head_dims: int, num_heads: int, *, max_offset: int = 8,
                  method: str = 'product', on_keys: bool = True, on_values: bool = False,
                  shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
-        super().__init__(head_dims, num_heads, max_offset, method, shared_heads,
-                         num_prefix_tokens)
+        super().__init__(head_dims, num_heads, max_offset, method, shared_heads, num_prefix_tokens)
         if not on_keys and not on_values:
             raise ValueError('on_keys=False and on_values=False leave nothing to encode')
         self.on_keys, self.on_values = on_keys, on_values

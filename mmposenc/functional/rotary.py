@@ -146,8 +146,7 @@ def turn_planes(x: Tensor, cos: Tensor, sin: Tensor, *, halves: bool = False) ->
     if halves:
         first, second = x.to(cos.dtype).chunk(2, -1)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(x.dtype)
-    planes: Tensor = x.to(cos.dtype).unflatten(
-        -1, (-1, 2))
+    planes: Tensor = x.to(cos.dtype).unflatten(-1, (-1, 2))
     if is_compiling():  # fuses real arithmetic, has no complex kernels
         even, odd = planes.unbind(-1)
         turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)

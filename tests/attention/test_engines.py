@@ -273,8 +273,7 @@ def test_choice(monkeypatch):
 def test_choice_on_an_accelerator():
     """SDPA, with terms of small grids as its mask, or chunks. The meta device stands for it."""
     def choose(name, grid=(50, 84), prefix=0, **options):
-        encoding = None if name is None else examples.relative(name, grid,
-                                                               num_prefix_tokens=prefix)
+        encoding = None if name is None else examples.relative(name, grid, num_prefix_tokens=prefix)
         q = torch.zeros(2, 8, prefix + grid[0] * grid[1], 32, device='meta')
         own = () if encoding is None else encoding.terms(Grid(*grid), Grid(*grid))
         return choice.fastest(Problem(q, q, q, 0.5, list(own), Grid(*grid), Grid(*grid), **options))
@@ -319,8 +318,7 @@ def test_every_kind_of_term_has_the_implementations_that_it_is_said_to_have():
         has = {'sdpa': any(sdpa.is_mask(term) for term in some),
                'chunked': writers.writer.dispatch(kind) is not writers.writer.dispatch(terms.Term),
                'flex': any(flex.has_score_mod(term) for term in some)}
-        assert {how for how,
-                yes in has.items() if yes} == FAST_IMPLEMENTATIONS[kind.__name__], kind
+        assert {how for how, yes in has.items() if yes} == FAST_IMPLEMENTATIONS[kind.__name__], kind
 
 
 class Slope(terms.Term):

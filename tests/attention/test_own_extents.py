@@ -107,8 +107,7 @@ def test_bad_input():
     q = torch.randn(4, 2, 20, 4)
     mask = padded(0, noted=False)
     with pytest.raises(ValueError, match='query_padding_mask=None, but CombinedRPE depends on'):
-        attend(q, q[:, :, :6], q[:, :, :6], shares(), GRID, (2, 3),
-               key_padding_mask=mask[:, :6])
+        attend(q, q[:, :, :6], q[:, :, :6], shares(), GRID, (2, 3), key_padding_mask=mask[:, :6])
     mask[0, 3] = True
     with pytest.raises(ValueError, match='padding_mask of image 0 has 19 valid cells'):
         attend(q, q, q, shares(), GRID, key_padding_mask=mask)

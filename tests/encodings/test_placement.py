@@ -70,8 +70,7 @@ def test_a_module_can_be_given():
 
 
 @pytest.mark.parametrize('followed', [False, True])
-@pytest.mark.parametrize('asked', [
-    (dict(type='ContextPool'), None), (dict(type='PEG'), 'every')])
+@pytest.mark.parametrize('asked', [(dict(type='ContextPool'), None), (dict(type='PEG'), 'every')])
 def test_every_is_behind_each_block_that_an_attention_follows(asked, followed):
     placed = PlacedEncodings(*asked, 3, embed_dims=4, followed=followed)
     assert list(placed.at) == ['after0', 'after1', 'after2'][:2 + followed]

@@ -76,8 +76,7 @@ class AxisWriter(LogitWriter):
 
     def _grid(self, logits: Tensor) -> Tensor:
         """Cells of (heads, queries, keys) as (heads, queries, Hk, Wk)."""
-        cells: Tensor = logits[..., self.layout.cells].unflatten(
-            -1, self.key_hw)
+        cells: Tensor = logits[..., self.layout.cells].unflatten(-1, self.key_hw)
         return cells
 
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
@@ -94,7 +93,7 @@ class AxisWriter(LogitWriter):
             prefix += others[0]
 
     def gradient(self, work: Work, grad: Tensor) -> None:
-        """Store the gradients of the products of these queries;; complete after all queries."""
+        """Store the gradients of the products of these queries; complete after all queries."""
         rows, cols, *others = (x[:, work.chunk.queries] for x in self._grads)
         grid = self._grid(grad)
         torch.sum(grid, -1, out=rows)
@@ -106,8 +105,7 @@ class AxisWriter(LogitWriter):
         """Gradients of queries and inputs."""
         p = self.layout.prefix
         cells = work.q[:, p:].unflatten(1, self.hw)
-        by_row, by_col, *others = (x[:, p:].unflatten(1, self.hw)
-                                   for x in self._grads)
+        by_row, by_col, *others = (x[:, p:].unflatten(1, self.hw) for x in self._grads)
         rows, cols = self._of(work, 'rows'), self._of(work, 'cols')
         assert rows is not None and cols is not None
         head = 'n' if rows.dim() == 4 else ''

@@ -48,8 +48,7 @@ class ShiftWriter(LogitWriter):
         assert self.layout.key is not None
         chunk, key = work.chunk, self.layout.key
         runs = runs[chunk.heads] if runs.shape[0] > 1 else runs
-        cells: Tensor = chunk.by_image(logits)[..., self.layout.cells].unflatten(
-            -1, key.hw)
+        cells: Tensor = chunk.by_image(logits)[..., self.layout.cells].unflatten(-1, key.hw)
         pairs = []
         for row in range(chunk.num_rows):
             first = self.stride * (self.height - 1 - chunk.first_row - row)

@@ -56,6 +56,14 @@ def _reader(term: Table, layout: Layout, like: Tensor) -> PairIndex | Runs:
     return PairIndex(term.buckets, layout, False, like.device)
 
 
+def _read(spread: PairIndex | Runs | RunsByKey, lookup: Tensor, work: Work, logits: Tensor,
+          add: bool) -> None:
+    out = work.other if add else logits
+    spread.read(lookup, work.chunk, out)
+    if add:
+        logits += out
+
+
 class QueryTableWriter(LogitWriter):
     """q_i . table[b(i, j)]; table (heads or 1, head_dims, buckets)."""
 
@@ -65,10 +73,7 @@ class QueryTableWriter(LogitWriter):
 
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
         """Write the products of each query with the vectors of its buckets."""
-        out = work.other if add else logits
-        self.spread.read(times_table(work.q, self.inputs[0], work.chunk), work.chunk, out)
-        if add:
-            logits += out
+        _read(self.spread, times_table(work.q, self.inputs[0], work.chunk), work, logits, add)
 
     def gradient(self, work: Work, grad: Tensor) -> None:
         """Add to the gradients of the queries and of the table."""
@@ -91,13 +96,10 @@ class KeyTableWriter(LogitWriter):
 
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
         """Write the products of each key, which :meth:`begin` computed, by bucket."""
-        out = work.other if add else logits
-        self.spread.read(self._expanded, work.chunk, out)
-        if add:
-            logits += out
+        _read(self.spread, self._expanded, work, logits, add)
 
     def gradient(self, work: Work, grad: Tensor) -> None:
-        """Add to the gradient of the products;; complete after all queries."""
+        """Add to the gradient of the products; complete after all queries."""
         sums = self.spread.sums(grad, work.chunk)
         self._sums = sums if self._sums is None else self._sums.add_(sums)
 
