@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..config_types import ReadOnlyConfig
 from ..signatures import parameters_of
 from ..terminal.messages import suggest
 from .checkpoints import load_pretrained
@@ -35,7 +36,7 @@ class Backbone(BaseModule):
     """
 
     #: The arguments of each published model, by its name as ``arch``.
-    archs: Mapping[str, dict[str, Any]] = {}
+    archs: Mapping[str, ReadOnlyConfig] = {}
     #: Arguments without which there is no model.
     sizes: Sequence[str] = ()
     #: Arguments that make it another model in more than its sizes and encodings.
@@ -112,7 +113,7 @@ class Backbone(BaseModule):
             for block in frozen:
                 store_matrices(block, getattr(torch, frozen_dtype))
 
-    def _precision(self, stage: int, x: Tensor) -> AbstractContextManager[Any]:
+    def _precision(self, stage: int, x: Tensor) -> AbstractContextManager[object]:
         """The autocast context of a stage."""
         if self.frozen_dtype is None or stage >= self.frozen_stages:
             return nullcontext()

@@ -5,7 +5,6 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -42,10 +41,10 @@ def multiply_accumulates(run: Callable[[], object], inside: Sequence[nn.Module] 
     counter.mod_tracker = _Whole()  # type: ignore[assignment]
     starts, shares = [0], [0]
 
-    def begin(*_: Any) -> None:
+    def begin(*_: object) -> None:
         starts.append(counter.get_total_flops())
 
-    def end(*_: Any) -> None:
+    def end(*_: object) -> None:
         shares.append(counter.get_total_flops() - starts.pop())
 
     with ExitStack() as stack:
@@ -72,7 +71,8 @@ class _Whole:
         pass
 
 
-def _linear_flops(x_shape: Sequence[int], *_: Any, out_shape: Sequence[int], **__: Any) -> int:
+def _linear_flops(x_shape: Sequence[int], *_: object, out_shape: Sequence[int], **__: object
+                  ) -> int:
     return 2 * math.prod(out_shape) * x_shape[-1]
 
 

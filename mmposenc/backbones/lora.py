@@ -67,13 +67,13 @@ def merge_lora(model: nn.Module) -> None:
                 setattr(module, name, child.get_base_layer())
 
 
-def _without_base(module: nn.Module, state: dict[str, Tensor], prefix: str, _: Any) -> None:
+def _without_base(module: nn.Module, state: dict[str, Tensor], prefix: str, _: object) -> None:
     for key in list(state):  # all of them, so that their order stays
         value = state.pop(key)
         state[key.replace(_BASE, '.') if key.startswith(prefix) else key] = value
 
 
-def _with_base(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: Any) -> None:
+def _with_base(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
     wrapped = [prefix + name for name, child in module.named_modules()
                if hasattr(child, 'base_layer')]
     for name in wrapped:

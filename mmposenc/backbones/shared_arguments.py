@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig
 from ..encodings.build import EncodingConfig
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions, split_places
@@ -68,11 +69,11 @@ class SharedArguments:
     implementation: str = 'auto'
     frozen_stages: int = -1
     trainable: Sequence[str] = ()
-    lora: dict[str, Any] | None = None
+    lora: ConfigType | None = None
     frozen_dtype: str | None = None
     with_cp: bool = False
     mask_padding: bool = False
-    init_cfg: dict[str, Any] | None = None
+    init_cfg: ConfigType | None = None
 
     def __post_init__(self) -> None:
         for name in ('drop_rate', 'attn_drop_rate', 'drop_path_rate'):
@@ -113,7 +114,7 @@ class SharedArguments:
         return [self.drop_path_rate * index / max(count - 1, 1) for index in range(count)]
 
 
-def check_sequences(**arguments: Any) -> None:
+def check_sequences(**arguments: object) -> None:
     """Raise ValueError for a single number or name where several are taken: each letter of a name
     would count as one."""
     for name, value in arguments.items():

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..backbones.layers import run_block
 from ..backbones.modules import BaseModule, ModuleList
+from ..config_types import ConfigType
 from ..encodings import build
 from ..encodings.base import RelativeConfig
 from ..encodings.placement import EncodingConfigs, PlacedEncodings
@@ -145,11 +146,11 @@ class DetrEncoder(BaseModule):
     num_levels = 1
     pos_encoding_shared = False
 
-    def __init__(self, num_layers: int, layer_cfg: dict[str, Any], *,
+    def __init__(self, num_layers: int, layer_cfg: ConfigType, *,
                  rel_pos_encoding: RelativeConfig | None = None, rel_pos_sharing: str = 'layer',
                  pos_encoding: EncodingConfigs = None, positions: Sequence[int] | None = None,
                  num_cp: int = -1, skip_padding: bool | None = None,
-                 init_cfg: dict[str, Any] | None = None) -> None:
+                 init_cfg: ConfigType | None = None) -> None:
         if skip_padding not in (None, True, False):
             raise ValueError(f'skip_padding={skip_padding!r} must be True, False or None')
         if num_layers < 1 or num_cp > num_layers:

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..backbones.modules import BaseModule, ModuleList
+from ..config_types import ConfigType
 from ..encodings.base import TokenEncoding
 from ..encodings.build import EncodingConfig, build_encoding
 from ..encodings.checks import check_at_least
@@ -52,11 +52,11 @@ class HybridEncoder(BaseModule):
     """
 
     def __init__(self, in_channels: Sequence[int] = (512, 1024, 2048), out_channels: int = 256, *,
-                 encoder: dict[str, Any] | None = None,
+                 encoder: ConfigType | None = None,
                  encoder_pos: EncodingConfig | str | None = 'sine',
                  levels: Sequence[int] | None = None, num_blocks: int = 3, expansion: float = 1.0,
-                 act_cfg: dict[str, Any] | None = None,
-                 init_cfg: dict[str, Any] | None = None) -> None:
+                 act_cfg: ConfigType | None = None,
+                 init_cfg: ConfigType | None = None) -> None:
         super().__init__(init_cfg)
         count, dims = len(in_channels), out_channels
         self.levels = (count - 1,) if levels is None else tuple(levels)
@@ -166,7 +166,7 @@ class ConvNorm(nn.Module):
     """
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, *,
-                 act: dict[str, Any] | None = None) -> None:
+                 act: ConfigType | None = None) -> None:
         super().__init__()
         self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, stride,
                               padding=kernel_size // 2, bias=False)
@@ -191,7 +191,7 @@ class Fusion(nn.Module):
     """
 
     def __init__(self, in_channels: int, out_channels: int, num_blocks: int, expansion: float,
-                 act: dict[str, Any]) -> None:
+                 act: ConfigType) -> None:
         super().__init__()
         hidden = int(out_channels * expansion)
         self.conv1 = ConvNorm(in_channels, hidden, 1, act=act)
@@ -216,7 +216,7 @@ class RepBlock(nn.Module):
         act: config of the activation.
     """
 
-    def __init__(self, channels: int, act: dict[str, Any]) -> None:
+    def __init__(self, channels: int, act: ConfigType) -> None:
         super().__init__()
         self.conv1, self.conv2 = ConvNorm(channels, channels, 3), ConvNorm(channels, channels, 1)
         self.act = build_activation(act)

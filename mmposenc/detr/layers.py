@@ -18,6 +18,7 @@ from ..attention.multihead import build_relative_encoding
 from ..backbones.layers import DropPath
 from ..backbones.mlp import mlp
 from ..backbones.modules import BaseModule, ModuleList
+from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig
 from ..encodings.build import construct
 from ..functional.grids import GridLike
@@ -25,7 +26,7 @@ from ..functional.packing import Row
 from ..functional.plain_layers import is_plain
 
 
-def build_norm(cfg: dict[str, Any], embed_dims: int) -> nn.Module:
+def build_norm(cfg: ConfigType, embed_dims: int) -> nn.Module:
     """A norm of tokens, ``dict(type='LN')``; other types need mmcv.
 
     Raises:
@@ -39,7 +40,7 @@ def build_norm(cfg: dict[str, Any], embed_dims: int) -> nn.Module:
     return nn.LayerNorm(embed_dims, **options).requires_grad_(cfg.get('requires_grad', True))
 
 
-def build_activation(cfg: dict[str, Any]) -> nn.Module:
+def build_activation(cfg: ConfigType) -> nn.Module:
     """An activation of torch.nn by its name, ``dict(type='ReLU')``; other types need mmcv.
 
     Raises:
@@ -55,7 +56,7 @@ def build_activation(cfg: dict[str, Any]) -> nn.Module:
     return kind(**options)
 
 
-def build_dropout(cfg: dict[str, Any] | None) -> nn.Module:
+def build_dropout(cfg: ConfigType | None) -> nn.Module:
     """``dict(type='Dropout' or 'DropPath', drop_prob=...)``, the identity for None; other types
     need mmcv.
 
@@ -74,7 +75,7 @@ def build_dropout(cfg: dict[str, Any] | None) -> nn.Module:
     return build(cfg)
 
 
-def _need_mmcv(name: str, cfg: dict[str, Any], known: str) -> None:
+def _need_mmcv(name: str, cfg: ConfigType, known: str) -> None:
     if find_spec('mmcv') is None:
         raise ValueError(f'{name}={cfg!r}: without mmcv it must be {known}')
 
@@ -142,9 +143,9 @@ class MultiheadAttention(BaseModule):
     def __init__(self, embed_dims: int, num_heads: int, *,
                  rel_pos_encoding: RelativeConfig | None = None,
                  dropout: float | None = None, attn_drop: float = 0.0, proj_drop: float = 0.0,
-                 dropout_layer: dict[str, Any] | None = None, bias: bool = True,
+                 dropout_layer: ConfigType | None = None, bias: bool = True,
                  batch_first: bool = True, implementation: str = 'auto',
-                 init_cfg: dict[str, Any] | None = None, **unknown: Any) -> None:
+                 init_cfg: ConfigType | None = None, **unknown: object) -> None:
         check_heads(embed_dims, num_heads)
         check_batch_first(batch_first)
         if unknown:
@@ -164,7 +165,7 @@ class MultiheadAttention(BaseModule):
                 identity: Tensor | None = None, query_pos: Tensor | None = None,
                 key_pos: Tensor | None = None, attn_mask: Tensor | None = None,
                 key_padding_mask: Tensor | None = None, *,
-                hw_shape: GridLike | Row | None = None, need_weights: bool = False, **_: Any
+                hw_shape: GridLike | Row | None = None, need_weights: bool = False, **_: object
                 ) -> Tensor | tuple[Tensor, Tensor]:
         """identity + attention.
 
@@ -254,9 +255,9 @@ class FFN(BaseModule):
     """
 
     def __init__(self, embed_dims: int = 256, feedforward_channels: int = 1024, num_fcs: int = 2,
-                 act_cfg: dict[str, Any] | None = None, ffn_drop: float = 0.0,
-                 dropout_layer: dict[str, Any] | None = None, add_identity: bool = True,
-                 init_cfg: dict[str, Any] | None = None, layer_scale_init_value: float = 0.0
+                 act_cfg: ConfigType | None = None, ffn_drop: float = 0.0,
+                 dropout_layer: ConfigType | None = None, add_identity: bool = True,
+                 init_cfg: ConfigType | None = None, layer_scale_init_value: float = 0.0
                  ) -> None:
         super().__init__(init_cfg)
         if num_fcs < 2:
@@ -324,9 +325,9 @@ class DetrEncoderLayer(BaseModule):
     is_region = True  # of torch.compile: engine/training/compiling.py
     attention_type: Any = MultiheadAttention
 
-    def __init__(self, self_attn_cfg: dict[str, Any] | None = None,
-                 ffn_cfg: dict[str, Any] | None = None, norm_cfg: dict[str, Any] | None = None,
-                 init_cfg: dict[str, Any] | None = None) -> None:
+    def __init__(self, self_attn_cfg: ConfigType | None = None,
+                 ffn_cfg: ConfigType | None = None, norm_cfg: ConfigType | None = None,
+                 init_cfg: ConfigType | None = None) -> None:
         super().__init__(init_cfg)
         self.self_attn_cfg = dict(embed_dims=256, num_heads=8) if self_attn_cfg is None else (
             self_attn_cfg)
@@ -363,7 +364,7 @@ class DetrEncoderLayer(BaseModule):
         return out if weights is None else (out, weights)
 
 
-def ffn_and_norms(ffn_cfg: dict[str, Any], norm_cfg: dict[str, Any], embed_dims: int,
+def ffn_and_norms(ffn_cfg: ConfigType, norm_cfg: ConfigType, embed_dims: int,
                    num_norms: int) -> tuple[FFN, ModuleList]:
     """The FFN and the norms of a layer."""
     ffn = construct(FFN, ffn_cfg, 'ffn_cfg')

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +15,11 @@ from ..functional.image_sizes import checked_img_shapes
 from ..functional.masking import pad_map
 from .context import IgnorePadding
 
+if TYPE_CHECKING:
+    from mmengine.structures import BaseDataElement
 
-def image_sizes(batch: Tensor, samples: Sequence[Any]) -> Extents:
+
+def image_sizes(batch: Tensor, samples: Sequence[BaseDataElement]) -> Extents:
     """(rows, columns) of each image of a batch in pixels, as stored by a data preprocessor of this
     project, else ``img_shape`` of its sample.
 
@@ -101,7 +104,8 @@ def padded_maps(maps: Sequence[Tensor], index: int, context: IgnorePadding, side
     return tuple(padded)
 
 
-def sample_of_one(sample: Any, image: tuple[int, int], size: tuple[int, int]) -> Any:
+def sample_of_one(sample: BaseDataElement, image: tuple[int, int], size: tuple[int, int]
+                  ) -> BaseDataElement:
     """The sample of an image in a batch of one.
 
     Args:

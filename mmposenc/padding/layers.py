@@ -15,7 +15,7 @@ from ..functional.tracing import is_compiling
 from .context import IgnorePadding, convolved
 
 #: Returns the arguments of a layer that masks padding, and the valid cells of its maps.
-Masked = tuple[tuple[Any, ...], dict[str, Any], list[Extents]]
+Masked = tuple[tuple[object, ...], dict[str, object], list[Extents]]
 
 
 def backbone_of_ours(context: IgnorePadding, layer: Any, batch: Tensor, **kwargs: object) -> Masked:
@@ -57,8 +57,8 @@ def register_hooks(model: nn.Module) -> None:
             layer.register_forward_hook(_leave)
 
 
-def _enter(mask: Callable[..., Masked], layer: nn.Module, args: tuple[Any, ...],
-           kwargs: dict[str, object]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+def _enter(mask: Callable[..., Masked], layer: nn.Module, args: tuple[object, ...],
+           kwargs: dict[str, object]) -> tuple[tuple[object, ...], dict[str, object]] | None:
     """Tell a layer what is padding; until it returns, torch's functions read everything."""
     context = None if is_compiling() else IgnorePadding.current()
     if context is None or context.masking_layer is not None:
@@ -68,7 +68,7 @@ def _enter(mask: Callable[..., Masked], layer: nn.Module, args: tuple[Any, ...],
     return args, kwargs
 
 
-def _leave(layer: nn.Module, args: Any, out: Any) -> Any:
+def _leave(layer: nn.Module, args: object, out: object) -> object:
     """Record the valid cells of the layer's maps."""
     context = None if is_compiling() else IgnorePadding.current()
     if context is None or context.masking_layer is None or context.masking_layer[0] is not layer:

@@ -5,7 +5,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
@@ -27,13 +27,16 @@ from .images import (
 from .layers import register_hooks
 from .trial import why_padding_is_read
 
+if TYPE_CHECKING:
+    from mmengine.structures import BaseDataElement
+
 #: A batch is padded to a multiple of this number of pixels, for networks that enlarge maps by whole
 #: factors.
 MULTIPLE = 32
 #: Keys of a prediction that depend on its batch.
 _OF_BATCH = ('batch_input_shape', 'pad_shape', 'padding_size', 'img_padding_size', 'img_shape')
 #: A model, one of its images as a batch (1, C, H, W), and the sample of the image.
-Alone = tuple[nn.Module, Tensor, Any]
+Alone = tuple[nn.Module, Tensor, 'BaseDataElement']
 
 
 def keep_padding_out(model: nn.Module) -> nn.Module:
@@ -81,8 +84,9 @@ class Prediction:
     def __init__(self, model: nn.Module) -> None:
         self.model: Any = model
 
-    def __call__(self, batch_inputs: Tensor, batch_data_samples: list[Any] | None = None,
-                 *args: object, **kwargs: object) -> list[Any]:
+    def __call__(self, batch_inputs: Tensor,
+                 batch_data_samples: list[BaseDataElement] | None = None,
+                 *args: object, **kwargs: object) -> list[BaseDataElement]:
         """Predictions of each image alone. The arguments are those of the model's own method."""
         model = self.model
         predict = type(model).predict  # the model's own method, which this object hides
@@ -123,7 +127,7 @@ def _maps(model: Any, batch: Tensor, context: IgnorePadding | None) -> Any:
         return model.extract_feat(batch)
 
 
-def _maps_of_batch(model: Any, batch: Tensor, images: Extents, samples: list[Any]
+def _maps_of_batch(model: Any, batch: Tensor, images: Extents, samples: list[BaseDataElement]
                    ) -> Iterator[Alone]:
     """Each image with a copy of the model that has the image's maps of the whole batch."""
     batch = padded_to_multiple(batch, MULTIPLE)
@@ -145,7 +149,8 @@ def _maps_of_batch(model: Any, batch: Tensor, images: Extents, samples: list[Any
         yield _with_maps(model, image, its_maps), image, sample_of_one(samples[i], size, size)
 
 
-def _one_by_one(model: Any, batch: Tensor, images: Extents, samples: list[Any]) -> Iterator[Alone]:
+def _one_by_one(model: Any, batch: Tensor, images: Extents, samples: list[BaseDataElement]
+                ) -> Iterator[Alone]:
     """Each image, padded as for a test of this image alone."""
     for i, (rows, cols) in enumerate(images):
         image = padded_as_alone(batch[i:i + 1, :, :rows, :cols], model.data_preprocessor)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from ..functional.cells import Extents
 from ..functional.tracing import uncompiled
 from .context import IgnorePadding
 from .images import padded_as_alone, valid_cells
@@ -27,7 +28,7 @@ class Poisoned(IgnorePadding):
     """An :class:`IgnorePadding` that writes NaN into the padding of every map: a layer that reads
     padding returns NaN, even with a weight of zero."""
 
-    def remember(self, x: Tensor, extents: Any) -> Tensor:
+    def remember(self, x: Tensor, extents: Extents) -> Tensor:
         """The map, with NaN in its padding."""
         mask = self.mask(super().remember(x, extents))
         return x if mask is None else x.masked_fill(mask[:, None], torch.nan)
@@ -95,10 +96,10 @@ def _trace(model: nn.Module, context: Poisoned, stack: ExitStack) -> _Trace:
     """Watch the layers of a model until the stack is closed."""
     trace = _Trace()
 
-    def enter(label: str, module: nn.Module, args: Any) -> None:
+    def enter(label: str, module: nn.Module, args: object) -> None:
         trace.last_layer = label
 
-    def leave(label: str, module: nn.Module, args: Any, out: Any) -> None:
+    def leave(label: str, module: nn.Module, args: object, out: object) -> None:
         maps = [x for x in tree_leaves(out) if isinstance(x, Tensor) and x.dim() == 4
                 and len(x) == len(IMAGES) and context.extents_at((x.shape[-2], x.shape[-1]))]
         if not trace.reader and not all(cells.isfinite().all() for cells in context.valid(maps)):
