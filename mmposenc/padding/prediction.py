@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from ..backbones.modules import print_log
 from ..functional.cells import Extents
 from ..functional.masking import pad_map
 from ..functional.tracing import uncompiled
@@ -113,6 +112,7 @@ class Prediction:
         are therefore predicted one by one, it is logged."""
         reason = _known_reason(self.model) or why_padding_is_read(self.model, _maps)
         if reason is not None:
+            from ..backbones.modules import print_log  # which imports mmengine
             print_log(f'{type(self.model).__name__}: {reason}. Images of a batch are predicted one '
                       f'by one', 'current')
         return reason

@@ -51,7 +51,7 @@ OWN = {'PIDNet': r'BatchNorm2d\): The size of tensor', 'HRNet': '^EncoderDecoder
 def test_any_backbone_predicts(name, monkeypatch):
     """Image by image where it reads padding, or rounds sides its own way, which is told once."""
     messages = []
-    monkeypatch.setattr('mmposenc.padding.prediction.print_log',
+    monkeypatch.setattr('mmposenc.backbones.modules.print_log',
                         lambda line, *args: messages.append(line))
     model = kept_out(name, 'own')
     pair = [(96, 128, 0), (128, 64, 1)] if name == 'PIDNet' else PAIR
