@@ -78,7 +78,14 @@ def convert_with_report(state_dict: Mapping[str, Tensor], source: str | None = N
 
 
 def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
-    """The weights of :func:`convert_with_report`, without the report."""
+    """The weights of :func:`convert_with_report`, without the report.
+
+    Args:
+        state_dict, source: as there.
+
+    Raises:
+        ValueError: as there.
+    """
     return convert_with_report(state_dict, source).state_dict
 
 
