@@ -62,15 +62,13 @@ class ClsDataPreprocessor(MMPretrainClsDataPreprocessor):
 
 # The teacher.
 
-#: Modules of timm's RegNet and their names in torchvision.
-_TIMM_REGNET = (
-    (r'stem\.conv', 'stem.0'), (r'stem\.bn', 'stem.1'),
-    (r's(\d+)\.b(\d+)\.conv([123])\.conv', r'{block}.f.{conv}.0'),
-    (r's(\d+)\.b(\d+)\.conv([123])\.bn', r'{block}.f.{conv}.1'),
-    (r's(\d+)\.b(\d+)\.se\.(fc[12])', r'{block}.f.se.{part}'),
-    (r's(\d+)\.b(\d+)\.downsample\.conv', '{block}.proj.0'),
-    (r's(\d+)\.b(\d+)\.downsample\.bn', '{block}.proj.1'),
-    (r'head\.fc', 'fc'))
+#: Modules of timm's RegNet and their names in torchvision; blocks are renamed before.
+_TIMM_REGNET = {
+    'stem.conv.': 'stem.0.', 'stem.bn.': 'stem.1.', 'head.fc.': 'fc.',
+    **{f'.conv{number}.{kind}.': f'.f.{letter}.{index}.'
+       for number, letter in zip('123', 'abc', strict=True)
+       for index, kind in enumerate(('conv', 'bn'))},
+    '.se.fc': '.f.se.fc', '.downsample.conv.': '.proj.0.', '.downsample.bn.': '.proj.1.'}
 
 
 class TorchvisionClassifier(BaseModule):
@@ -129,21 +127,15 @@ def rename_timm_regnet(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     Raises:
         ValueError: a name is not one of timm's RegNet.
     """
-    return {_torchvision_name(name): value for name, value in state.items()}
-
-
-def _torchvision_name(name: str) -> str:
-    module, _, parameter = name.rpartition('.')
-    for pattern, target in _TIMM_REGNET:
-        match = re.fullmatch(pattern, module)
-        if match:
-            groups = (*match.groups(), '', '', '')
-            block = ''
-            if groups[0]:
-                block = f'trunk_output.block{groups[0]}.block{groups[0]}-{int(groups[1]) - 1}'
-            conv = dict(zip('123', 'abc', strict=True)).get(groups[2], '')
-            return target.format(block=block, conv=conv, part=groups[2]) + '.' + parameter
-    raise ValueError(f"'{name}' is not a weight of timm's RegNet")
+    renamed = {}
+    for name, value in state.items():
+        theirs = next((part for part in _TIMM_REGNET if part in name), None)
+        if theirs is None:
+            raise ValueError(f"'{name}' is not a weight of timm's RegNet")
+        ours = re.sub(r'^s(\d+)\.b(\d+)', lambda block: (
+            f'trunk_output.block{block[1]}.block{block[1]}-{int(block[2]) - 1}'), name)
+        renamed[ours.replace(theirs, _TIMM_REGNET[theirs])] = value
+    return renamed
 
 
 @torch.no_grad()
