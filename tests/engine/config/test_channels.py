@@ -1,6 +1,4 @@
 """Channels of a neck or head that are not those of the backbone's maps."""
-from __future__ import annotations
-
 import pytest
 import torch
 from mmengine.config import Config
@@ -71,13 +69,12 @@ def test_backbones_necks_and_heads_of_other_libraries(name, key, value, message)
         check_channels(cfg)
 
 
-@pytest.mark.parametrize('change', [
-    lambda model: model.neck.pop('in_channels'),
-    lambda model: model.backbone.update(type='NoSuchBackbone')])  # said where it is built
-def test_what_is_not_known_is_not_refused(change) -> None:
+def test_what_is_not_known_is_not_refused() -> None:
     cfg = load_config(FPN)
+    cfg.model.neck.in_channels = None
+    check_channels(cfg)
     cfg.model.neck.in_channels = [1, 2, 3, 4]
-    change(cfg.model)
+    cfg.model.backbone.type = 'NoSuchBackbone'  # said where it is built
     check_channels(cfg)
 
 

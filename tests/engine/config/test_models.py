@@ -8,43 +8,37 @@ from mmengine.logging import MMLogger
 from mmposenc import engine
 from mmposenc.engine.config.models import build_bare, load_weights
 
-
-def deformable_detr():
-    return engine.load_config('mmposenc::detection/small/deformable-detr_r18-w16_1xb4-50e_bccd.py')
+BCCD = 'mmposenc::detection/small/deformable-detr_r18-w16_1xb4-50e_bccd.py'
 
 
 def test_every_number_is_drawn_from_the_seed():
     """mmdet's level embedding is memory as it comes until the weights are initialised."""
-    one, again, other = (build_bare(deformable_detr(), seed=seed) for seed in (0, 0, 1))
+    one, again, other = (build_bare(engine.load_config(BCCD), seed=seed) for seed in (0, 0, 1))
     for name, value in again.state_dict().items():
         assert torch.equal(one.state_dict()[name], value), name
     assert one.level_embed.std() > .5  # of a standard normal
     assert not torch.equal(one.level_embed, other.level_embed)
 
 
-def test_no_weights_are_loaded_and_nothing_is_told(caplog):
-    cfg = deformable_detr()
-    cfg.model.backbone.init_cfg = dict(type='Pretrained', checkpoint='no/such/file.pth')
-    with caplog.at_level(logging.INFO):
-        build_bare(cfg)
-    assert not caplog.records
-    assert logging.root.manager.disable == logging.NOTSET
-
-
-def test_a_backbone_without_its_weights_is_no_warning(caplog):
-    cfg = engine.load_config('mmdet::swin/retinanet_swin-t-p4-w7_fpn_1x_coco.py')
-    cfg.model.backbone.update(depths=[1, 1, 1, 1])
+@pytest.mark.parametrize('config, backbone', [
+    (BCCD, dict(init_cfg=dict(type='Pretrained', checkpoint='no/such/file.pth'))),
+    ('mmdet::swin/retinanet_swin-t-p4-w7_fpn_1x_coco.py', dict(depths=[1, 1, 1, 1]))])
+def test_no_weights_are_loaded_and_nothing_is_said(caplog, config, backbone):
+    cfg = engine.load_config(config)
+    cfg.model.backbone.update(backbone)
     logger = MMLogger.get_current_instance()  # does not pass its records on
     logger.addHandler(caplog.handler)
     try:
-        build_bare(cfg)
+        with caplog.at_level(logging.INFO):
+            build_bare(cfg)
     finally:
         logger.removeHandler(caplog.handler)
     assert [each.message for each in caplog.records if each.levelno > logging.DEBUG] == []
+    assert logging.root.manager.disable == logging.NOTSET
 
 
 def test_other_ways_to_start_stay_beside_weights_that_are_not_loaded():
-    cfg = deformable_detr()
+    cfg = engine.load_config(BCCD)
     cfg.model.backbone.init_cfg = [dict(type='Pretrained', checkpoint='no/such/file.pth'),
                                    dict(type='Constant', layer='Conv2d', val=.25)]
     assert (build_bare(cfg).backbone.conv1.weight == .25).all()

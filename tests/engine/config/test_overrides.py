@@ -4,8 +4,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
 from mmposenc.engine import load_config, override
-from mmposenc.engine.config.arguments import ENCODINGS
-from mmposenc.engine.config.config import LIVE_KEYS
+from mmposenc.engine.config.nodes import at
 from mmposenc.engine.config.options import read_config
 from mmposenc.terminal.options import config_parser
 
@@ -30,7 +29,7 @@ def test_another_type_leaves_out_what_it_does_not_take(capsys) -> None:
         'mmposenc.PEG does not take\n')
 
 
-def test_what_both_take_stays_and_what_is_given_is_never_left_out(capsys) -> None:
+def test_what_both_take_stays_and_an_option_is_never_left_out(capsys) -> None:
     cfg = Config(dict(default_scope='mmdet', model=dict(type='X', backbone=dict(
         type='mmposenc.DeiT', pos_encoding=dict(type='LearnedPositionEmbedding',
                                                 grid_shape=(2, 3), drop=0.1)))))
@@ -61,10 +60,7 @@ def test_the_same_type_and_delete_leave_nothing_to_say(capsys) -> None:
 def test_an_encoding_is_switched_on_where_the_config_has_none(name, section) -> None:
     kind = 'IRPE' if section.endswith('rel_pos_encoding') else 'SinCosPositionEncoding'
     cfg = overridden(name, {f'{section}.type': f'mmposenc.{kind}'})
-    model = cfg.model
-    for part in section.split('.')[1:]:
-        model = model[part]
-    assert model == dict(type=f'mmposenc.{kind}')
+    assert at(cfg, section) == dict(type=f'mmposenc.{kind}')
     init_default_scope(cfg.default_scope)
     cfg.model.backbone.init_cfg = None
     built = MODELS.build(cfg.model)
@@ -117,25 +113,8 @@ def test_a_class_that_is_not_known_changes_nothing() -> None:
 def test_a_list_of_encodings_is_named_by_number() -> None:
     cfg = load_config(PVT)
     cfg.model.backbone.pos_encoding = [dict(type='mmposenc.PEG'), dict(type='mmposenc.ContextPool')]
-    with pytest.raises(ValueError, match=r'is a list of 2; name .*\.pos_encoding\.0\.type'):
-        override(cfg, {f'{TABLE}.type': 'mmposenc.PEG'})
     override(cfg, {f'{TABLE}.1.type': 'mmposenc.SinCosPositionEncoding'})
     assert cfg.model.backbone.pos_encoding[1].type == 'mmposenc.SinCosPositionEncoding'
-
-
-def test_a_misspelt_section_is_named() -> None:
-    with pytest.raises(ValueError, match="no 'pos_encodign'; did you mean 'pos_encoding'"):
-        override(load_config(DEFORMABLE), {'model.encoder.pos_encodign.type': 'mmposenc.PEG'})
-    assert not LIVE_KEYS & set(ENCODINGS)
-
-
-def test_a_key_of_a_wrapped_data_set_says_where_it_is() -> None:
-    cfg = load_config('mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees.py')
-    outer = 'train_dataloader.dataset'
-    for key in ('pipeline.2.scale', 'ann_file'):
-        with pytest.raises(ValueError, match=f"'{outer}' has no '{key[:8]}', it wraps another data "
-                                             f'set; write {outer}.dataset.{key}$'):
-            override(cfg, {f'{outer}.{key}': 'x'})
 
 
 def test_a_size_stays_a_tuple() -> None:
@@ -158,10 +137,10 @@ def test_a_size_in_a_pipeline_becomes_a_tuple(step, option, value, expected) -> 
     from mmcv.transforms import TRANSFORMS
     cfg = Config(dict(train_dataloader=dict(dataset=dict(pipeline=[step]))))
     override(cfg, {f'train_dataloader.dataset.pipeline.0.{option}': value})
-    found = cfg.train_dataloader.dataset.pipeline[0]
-    assert found[option] == expected and type(found[option]) is type(expected)
+    changed = cfg.train_dataloader.dataset.pipeline[0]
+    assert changed[option] == expected and type(changed[option]) is type(expected)
     if step['type'] == 'Resize':
-        assert TRANSFORMS.build(found).scale == (320, 240)
+        assert TRANSFORMS.build(changed).scale == (320, 240)
 
 
 def test_the_shells_commas_reach_a_transform(capsys) -> None:

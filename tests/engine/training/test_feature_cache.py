@@ -21,6 +21,18 @@ from mmposenc.functional.image_sizes import set_img_shapes
 A, B, C = (digit * 64 for digit in 'abc')
 
 
+@pytest.fixture
+def store(tmp_path) -> FeatureStore:
+    return FeatureStore(tmp_path, 10 ** 6)
+
+
+@pytest.fixture
+def logged(monkeypatch) -> list[str]:
+    lines: list[str] = []
+    monkeypatch.setattr(feature_cache, 'print_log', lambda text, *_: lines.append(text))
+    return lines
+
+
 def features(seed: int = 0) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(3, 4, 5, generator=generator).bfloat16() for _ in range(2)]
@@ -30,23 +42,20 @@ def files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob('*') if path.is_file())
 
 
-def test_what_is_written_is_read(tmp_path) -> None:
-    store = FeatureStore(tmp_path, 10 ** 6)
+def test_what_is_written_is_read(tmp_path, store) -> None:
     assert store.read(A, B) is None
     store.write(A, B, [each.float() for each in features()])
     for fresh in (store, FeatureStore(tmp_path, 10 ** 6)):
-        found = fresh.read(A, B)
-        assert len(found) == 2 and all(map(torch.equal, found, features()))
+        assert all(map(torch.equal, fresh.read(A, B), features())) and len(fresh.read(A, B)) == 2
         assert fresh.read(A, C) is None and fresh.read(C, B) is None
-    assert store.counts == {'read': 1, 'damaged': 0, 'written': 1, 'no room': 0, 'not kept': 0}
+    assert store.counts == {'read': 2, 'damaged': 0, 'written': 1, 'no room': 0, 'not kept': 0}
     assert len(files(tmp_path)) == 1  # nothing half written lies about
 
 
 @pytest.mark.parametrize('damage', [
     lambda data: data[:-1], lambda data: data[:20], lambda data: b'', lambda data: data + b'0',
     lambda data: b'PK' + data[2:], lambda data: data.replace(b'BF16', b'BF17')])
-def test_a_damaged_file_is_none_and_is_written_anew(tmp_path, damage) -> None:
-    store = FeatureStore(tmp_path, 10 ** 6)
+def test_a_damaged_file_is_none_and_is_written_anew(tmp_path, store, damage) -> None:
     store.write(A, B, features())
     path, = files(tmp_path)
     path.write_bytes(damage(path.read_bytes()))
@@ -77,45 +86,36 @@ def link_to_nowhere(path: Path) -> None:
     path.symlink_to(path.parent / 'nowhere')
 
 
-@pytest.mark.parametrize('put, kept', [
-    (Path.mkdir, False), (link_to_nowhere, True), (lambda path: os.mkfifo(path), True),
-    (lambda path: path.write_bytes(b'PK'), True)])
+@pytest.mark.parametrize('put', [Path.mkdir, link_to_nowhere, lambda path: os.mkfifo(path),
+                                 lambda path: path.write_bytes(b'PK')])
 @pytest.mark.parametrize('level', [0, 1])  # an entry, the weights' folder
-def test_whatever_lies_in_the_place_of_an_entry_is_as_good_as_none(tmp_path, put, kept, level,
-                                                                    monkeypatch) -> None:
-    said = []
-    monkeypatch.setattr(feature_cache, 'print_log', lambda text, *_: said.append(text))
-    store = FeatureStore(tmp_path, 10 ** 6)
+def test_whatever_has_the_name_of_an_entry_is_as_good_as_none(tmp_path, store, logged, put, level
+                                                              ) -> None:
     entry = store.path(A, B)
-    place = [entry, *entry.parents][level]
-    place.parent.mkdir(parents=True, exist_ok=True)
-    put(place)
-    kept = kept if level == 0 else put is Path.mkdir
+    obstacle = [entry, *entry.parents][level]
+    obstacle.parent.mkdir(parents=True, exist_ok=True)
+    put(obstacle)
+    replaced = (put is Path.mkdir) == (level == 1)  # files give way, and folders do not
     for _ in range(3):
-        assert store.read(A, B) is None or kept
+        assert store.read(A, B) is None or replaced
         store.write(A, B, features())
-    assert (store.read(A, B) is not None) == kept
-    assert store.counts['written' if kept else 'not kept'] == 3
-    assert len(said) == (not kept) and all('training continues' in text for text in said)
+    assert (store.read(A, B) is not None) == replaced
+    assert store.counts['written' if replaced else 'not kept'] == 3
+    assert len(logged) == (not replaced) and all('training continues' in text for text in logged)
     assert FeatureStore(tmp_path, 10 ** 6).room > 10 ** 6 - 10 ** 4
 
 
 @pytest.mark.parametrize('error', [OSError(errno.ENOSPC, 'No space left on device'),
                                    SafetensorError('No space left on device (os error 28)')])
-def test_a_full_disk_ends_nothing(tmp_path, monkeypatch, error) -> None:
-    said = []
-    monkeypatch.setattr(feature_cache, 'print_log', lambda text, *_: said.append(text))
-
+def test_a_full_disk_ends_nothing(tmp_path, store, logged, monkeypatch, error) -> None:
     def full(tensors, path):
         Path(path).write_bytes(b'half of it')
         raise error
     monkeypatch.setattr(feature_cache, 'save_file', full)
-    backbone, store = frozen(), FeatureStore(tmp_path, 10 ** 6)
-    cached = CachedFeatures(backbone, store)
-    x = batch((14, 20), (24, 9), full=(28, 24))
+    cached, x = CachedFeatures(frozen(), store), batch((14, 20), (24, 9), full=(28, 24))
     assert all(map(torch.equal, cached(x), cached(x)))
     assert store.counts['not kept'] == 4 and files(tmp_path) == []
-    assert len(said) == 1 and 'No space left on device' in said[0]
+    assert len(logged) == 1 and 'No space left on device' in logged[0]
     monkeypatch.undo()
     cached(x), cached(x)  # there is room again
     assert store.counts['written'] == store.counts['read'] == 2
@@ -152,9 +152,9 @@ def batch(*shapes: tuple[int, int], full: tuple[int, int], junk: float = 9.) -> 
 
 
 @pytest.mark.parametrize('masked', [True, False])
-def test_cached_features_are_those_of_the_backbone(tmp_path, masked) -> None:
+def test_cached_features_are_those_of_the_backbone(store, masked) -> None:
     """Without masks padding belongs to the image."""
-    backbone, store = frozen(), FeatureStore(tmp_path, 10 ** 6)
+    backbone = frozen()
     backbone.mask_padding = masked
     # No image fills the batch: a divisor of sizes has padded all of it.
     x = batch((14, 20), (24, 9), full=(28, 24))
@@ -162,18 +162,16 @@ def test_cached_features_are_those_of_the_backbone(tmp_path, masked) -> None:
     cached = CachedFeatures(backbone, store)
     first, second = cached(x), cached(x)
     assert store.counts == {'read': 2, 'damaged': 0, 'written': 2, 'no room': 0, 'not kept': 0}
-    for out, again, own in zip(first, second, expected, strict=True):
-        assert out.shape == own.shape == (2, 16, 7, 6) and out.dtype == own.dtype
+    for out, again, plain in zip(first, second, expected, strict=True):
+        assert out.shape == plain.shape == (2, 16, 7, 6) and out.dtype == plain.dtype
         assert torch.equal(out, again)
-        # bfloat16 has 8 bits; a mistake of padding or place would be of the span.
-        assert (out - own).abs().max() < 0.03 * own.abs().max()
-        assert torch.equal(out == 0, own == 0) and out[0, :, 4:].any() != masked
+        # bfloat16 has 8 bits; a mistake of padding or position would be of the span.
+        assert (out - plain).abs().max() < 0.03 * plain.abs().max()
+        assert torch.equal(out == 0, plain == 0) and out[0, :, 4:].any() != masked
 
 
-def test_an_image_is_found_in_any_batch(tmp_path) -> None:
-    backbone, store = frozen(), FeatureStore(tmp_path, 10 ** 6)
-    cached = CachedFeatures(backbone, store)
-    x = batch((14, 20), (24, 9), full=(24, 20))
+def test_an_image_has_its_features_in_any_batch(store) -> None:
+    cached, x = CachedFeatures(frozen(), store), batch((14, 20), (24, 9), full=(24, 20))
     outs = cached(x)
     alone = cached(set_img_shapes(x[:1, :, :14, :20].clone(), [(14, 20)]))
     again = cached(batch((14, 20), (24, 9), full=(24, 20), junk=-3.))
@@ -182,8 +180,7 @@ def test_an_image_is_found_in_any_batch(tmp_path) -> None:
         assert torch.equal(out[:1, :, :4, :5], one) and torch.equal(out, other)
 
 
-def test_other_weights_or_options_have_other_features(tmp_path) -> None:
-    store = FeatureStore(tmp_path, 10 ** 6)
+def test_other_weights_or_options_have_other_features(store) -> None:
     first = CachedFeatures(frozen(), store, dict(out_indices=(0, 1), init_cfg=dict(a=1)))
     same = CachedFeatures(frozen(), store, ConfigDict(out_indices=(0, 1), init_cfg=None))
     assert first.weights == same.weights
@@ -203,17 +200,17 @@ def test_only_training_reads_and_the_backbone_comes_back(tmp_path, caplog) -> No
     model.backbone = frozen()
     hook, runner = FeatureCacheHook(str(tmp_path), max_gb=1e-5), runner_of(model)
     x = batch((16, 16), full=(16, 16))
-    own = model.backbone(x)
+    plain = model.backbone(x)
     hook.before_train(runner)
-    kept = model.backbone(x)
+    stored = model.backbone(x)
     model.eval()
-    assert all(map(torch.equal, model.backbone(x), own))
-    assert not torch.equal(kept[0], own[0]) and hook.store.counts['written'] == 1
+    assert all(map(torch.equal, model.backbone(x), plain))
+    assert not torch.equal(stored[0], plain[0]) and hook.store.counts['written'] == 1
     assert model.backbone.state_dict().keys() == frozen().state_dict().keys()
     hook.store.room = 0
     model.train().backbone(x + 1)
     hook.after_train(runner)
-    assert all(map(torch.equal, model.backbone(x), own))
+    assert all(map(torch.equal, model.backbone(x), plain))
     assert [record.message for record in caplog.records] == [
         f'max_gb=1e-05 was too little for all features; raise it, take fewer views, or delete '
         f'folders of other weights in {tmp_path}']
