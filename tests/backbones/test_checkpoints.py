@@ -116,6 +116,19 @@ def test_a_whole_model_takes_what_its_training_wrote_and_no_release():
         load_pretrained(model, release, same_model=True)
 
 
+def test_a_whole_model_takes_no_table_of_another_grid():
+    wide, high = (torch.nn.ModuleDict({'backbone': DeiT(
+        **DEIT, img_size=size, pos_encoding=LEARNED)}) for size in ((16, 64), (64, 16)))
+    table = 'backbone.pos_encodings.at.before.0.pos_embed'
+    before = high.state_dict()[table].clone()
+    with pytest.raises(ValueError, match=r'grid_shape: \(2, 8\) in the file, \(8, 2\) here'):
+        load_pretrained(high, wide.state_dict())
+    loaded = load_pretrained(high, wide.state_dict(), strict='but encodings')
+    assert torch.equal(high.state_dict()[table], before) and table not in loaded.names
+    weights = [model.backbone.blocks[1].mlp.fc1.weight for model in (wide, high)]
+    assert torch.equal(*weights)
+
+
 def test_a_missing_file_is_named():
     model = PVT(**SIZES, init_cfg=dict(type='Pretrained', checkpoint='no/such/file.pth'))
     with pytest.raises(FileNotFoundError, match='no/such/file.pth'):
