@@ -198,8 +198,15 @@ class PlainWindowAttention(MultiheadAttention):
             whole_positions and encoding is not None and not encoding.cellwise)
 
     def layout(self, hw_shape: tuple[int, int]) -> WindowLayout:
-        """The windows of a grid, to be computed outside of compiled code."""
+        """The sides and the numbers of the windows of a grid, to be computed outside of compiled
+        code."""
         return window_layout(hw_shape, self.window_size, self.window_count)
+
+    def windows(self, hw_shape: tuple[int, int], padding_mask: Tensor | None = None,
+                layout: WindowLayout | None = None) -> Windows:
+        """How a map is cut; the mask is (B, H, W)."""
+        window, counts = self.layout(hw_shape) if layout is None else layout
+        return Windows(hw_shape, window, padding_mask=padding_mask, counts=counts)
 
     def forward(self, x: Tensor, hw_shape: GridLike,  # type: ignore[override]
                 key_padding_mask: Tensor | None = None, need_weights: bool = False, *,
@@ -228,8 +235,7 @@ class PlainWindowAttention(MultiheadAttention):
             if self._by_image:
                 return self._attend_by_image(x, grid, mask, x_qk)
             mask = mask[:, self._all_prefix:].reshape(x.shape[0], *grid.hw)
-        window, counts = self.layout(grid.hw) if layout is None else layout
-        windows = Windows(grid.hw, window, padding_mask=mask, counts=counts)
+        windows = self.windows(grid.hw, mask, layout)
         regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
         if self.whole_positions:
             inside = None  # an encoding that rotates reads no tokens
@@ -241,7 +247,8 @@ class PlainWindowAttention(MultiheadAttention):
             inside = inside if inside_qk is None else inside_qk
         # Prefix tokens are of the region of valid cells, 0.
         attended = self._attend(
-            qkv, None if self.whole_positions else window, tokens=inside, need_weights=need_weights,
+            qkv, None if inside is None else windows.window, tokens=inside,
+            need_weights=need_weights,
             regions=None if regions is None else F.pad(regions, (self.num_prefix_tokens, 0)))
         if isinstance(attended, tuple):
             return self._join(attended[0], windows, regions), attended[1]
@@ -292,13 +299,13 @@ class PlainWindowAttention(MultiheadAttention):
             return cells
         prefix = out[:, :count].reshape(-1, windows.number, count, out.shape[-1])
         if self.copied:
-            return torch.cat((prefix.flatten(1, 2), cells), 1)
-        if regions is None:
-            return torch.cat((prefix.mean(1), cells), 1)
-        # The mean of the windows that hold a cell.
-        holds = (regions != ABSENT).any(1).view(-1, windows.number, 1, 1).to(out.dtype)
-        mean = (prefix * holds).sum(1) / holds.sum(1).clamp_min(1)
-        return torch.cat((mean, cells), 1)
+            prefix = prefix.flatten(1, 2)
+        elif regions is None:
+            prefix = prefix.mean(1)
+        else:  # the mean of the windows that hold a cell
+            holds = (regions != ABSENT).any(1).view(-1, windows.number, 1, 1).to(out.dtype)
+            prefix = (prefix * holds).sum(1) / holds.sum(1).clamp_min(1)
+        return torch.cat((prefix, cells), 1)
 
 
 def check_windows(window_size: int | tuple[int, int] | None,

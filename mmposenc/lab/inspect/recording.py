@@ -169,13 +169,9 @@ def _take_weights(name: str, added: list[Tensor], windows: dict[nn.Module, Windo
     out, weights = output
     cut = windows.get(module)
     if isinstance(module, PlainWindowAttention):
-        hw_shape = as_grid(given['hw_shape']).hw
-        layout = module.layout(hw_shape)
-        cut = Windows(hw_shape, layout.window, counts=layout.counts)
-    if isinstance(module, WindowAttention):
-        grid = as_grid(module.window_size)
-    else:
-        grid = as_grid(given['hw_shape'] if cut is None else cut.window)
+        cut = module.windows(as_grid(given['hw_shape']).hw)
+    window = getattr(module, 'window_size', None) if cut is None else cut.window
+    grid = as_grid(given['hw_shape'] if window is None else window)
     key = grid
     if isinstance(module, SpatialReductionAttention):
         key = key_grid(grid, module.reduced_grid(grid))
