@@ -97,17 +97,3 @@ def test_encodings_that_the_config_names_are_reported_when_they_are_replaced(con
         said = ''.join(capfd.readouterr())
         counts[word] = (said.count(line), said.count('of the config'))
     assert counts == {'learned': (1, 1), 'irpe-k': (0, 0), 'peg': (0, 0), 'keep+irpe-k': (0, 0)}
-
-
-@pytest.mark.parametrize('named, word, said', [
-    ('mmdet::retinanet/retinanet_r50_fpn_1x_coco.py', 'peg', "its backbone is 'ResNet'"),
-    ('mmdet::deformable_detr/deformable-detr_r50_16xb2-50e_coco.py', 'irpe-k',
-     'deformable attention has no logits'),
-    ('swin_config.py', 'rope', "there is no encoding 'rope'; did you mean 'rotary'"),
-    ('swin_config.py', 'pegg', "--encoding 'pegg': there is no encoding 'pegg'; did you mean"),
-    ('swin_config.py', 'paper::cpvt/table6', '--encoding .* names 7, and a model has one'),
-    ('swin_config.py', 'no.py:Mine', "there is no file '.*no.py'")])
-def test_what_cannot_be_is_one_line(config, named, word, said):
-    with pytest.raises(SystemExit, match=said) as ended:
-        inspect.main([named, '--encoding', word])
-    assert 'Traceback' not in str(ended.value)

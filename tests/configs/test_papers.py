@@ -131,19 +131,6 @@ def test_the_command(tmp_path, capsys) -> None:
     assert Config.fromfile(file).model == load_config('paper::cpvt/table6/8').model
 
 
-@pytest.mark.parametrize('words, message', [
-    (['cpvt/table66'], "no table 'cpvt/table66'; did you mean 'cpvt/table6'"),
-    (['cpvt/table6', '--row', '9'], "row '9' of cpvt/table6 must be a number from 1 to 8"),
-    (['cpvt/table4', '--row', '1'], "'ResNet-50', is not here: a ConvNet of others"),
-    (['--row', '1'], '--row needs a table'),
-    (['cpvt/table6', '--out', 'a.py'], '--out'),
-    (['cpvt/table6', '--row', '1', '--out', 'a.json'], "--out a.json must end in .py")])
-def test_wrong_words(words: list[str], message: str, capsys) -> None:
-    with pytest.raises(SystemExit) as ended:
-        commands.main(['papers', *words])
-    assert message in capsys.readouterr().err + str(ended.value)
-
-
 @pytest.mark.parametrize('said, number', [
     (5_717_416, (5_717_416, 1)), ('22.05M', (22_050_000, 10_000)), ('88M', (88e6, 1e6)),
     ('4.6G', (4.6e9, 1e8)), ('80.54 ± 0.06', None), (None, None)])

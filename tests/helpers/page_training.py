@@ -1,4 +1,5 @@
 """A config of a page, made small, and trained for some steps as it says."""
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,13 +62,8 @@ def train(cfg: Config, steps: int) -> tuple[nn.Module, list[float]]:
         batch = collated(samples(cfg, 2))
         for _ in range(steps):
             torch.manual_seed(0)  # the same dropped paths: what changes is what was learned
-            data = model.data_preprocessor(collated_copy(batch), training=True)
+            data = model.data_preprocessor(copy.deepcopy(batch), training=True)
             loss, _ = model.parse_losses(model(**data, mode='loss'))
             optimizer.update_params(loss)
             losses.append(float(loss.detach()))
     return model, losses
-
-
-def collated_copy(batch: dict) -> dict:
-    return dict(inputs=[image.clone() for image in batch['inputs']],
-                data_samples=[sample.clone() for sample in batch['data_samples']])

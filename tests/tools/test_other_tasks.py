@@ -31,18 +31,27 @@ def metrics(work_dir: Path) -> dict:
     return json.loads(next(work_dir.glob('*/*.json')).read_text())
 
 
-def test_segmentation(segmentor, test, tmp_path) -> None:
-    test(segmentor['config'], segmentor['checkpoint'], '--work-dir', tmp_path / 'work', '--tta',
+@pytest.mark.parametrize('task, pictures, metric', [
+    ('segmentor', [f'scene_{i}.jpg' for i in range(3)], 'mIoU'),
+    ('classifier', ['bright/image_0.png', 'bright/image_2.png', 'dark/image_1.png',
+                    'dark/image_3.png'], 'accuracy/top1')])
+def test_a_test_with_everything(task, pictures, metric, request, test, tmp_path) -> None:
+    model = request.getfixturevalue(task)
+    test(model['config'], model['checkpoint'], '--work-dir', tmp_path / 'work', '--tta',
          '--out', tmp_path / 'out.pkl', '--show-dir', tmp_path / 'show')
     results = pickle.loads((tmp_path / 'out.pkl').read_bytes())
-    assert len(results) == 3
-    for result in results:
-        assert 'seg_logits' not in result  # a float map for every class
-        labels = result['pred_sem_seg']['data']
-        assert labels.shape == (1, 32, 32) and set(labels.unique().tolist()) <= {0, 1}
-    assert sorted(p.name for p in (tmp_path / 'show').iterdir()) == [
-        f'scene_{i}.jpg' for i in range(3)]
-    assert 0 <= metrics(tmp_path / 'work')['mIoU'] <= 100
+    assert len(results) == len(pictures)
+    for i, result in enumerate(results):
+        if task == 'classifier':
+            assert result['gt_label'].item() == i // 2
+            assert float(result['pred_score'].sum()) == pytest.approx(1, abs=1e-5)
+        else:
+            assert 'seg_logits' not in result  # a float map for every class
+            labels = result['pred_sem_seg']['data']
+            assert labels.shape == (1, 32, 32) and set(labels.unique().tolist()) <= {0, 1}
+    shown = tmp_path / 'show'
+    assert sorted(str(path.relative_to(shown)) for path in shown.rglob('*.*')) == pictures
+    assert 0 <= metrics(tmp_path / 'work')[metric] <= 100
 
 
 def test_segmentation_label_maps(segmentor, test, tmp_path) -> None:
@@ -51,20 +60,6 @@ def test_segmentation_label_maps(segmentor, test, tmp_path) -> None:
     maps = sorted((tmp_path / 'maps').iterdir())
     assert [path.name for path in maps] == [f'scene_{i}.png' for i in range(3)]
     assert set(np.unique(np.asarray(Image.open(maps[0])))) <= {0, 1}
-
-
-def test_classification(classifier, test, tmp_path) -> None:
-    test(classifier['config'], classifier['checkpoint'], '--work-dir', tmp_path / 'work', '--tta',
-         '--out', tmp_path / 'out.pkl', '--show-dir', tmp_path / 'show')
-    results = pickle.loads((tmp_path / 'out.pkl').read_bytes())
-    assert [result['gt_label'].item() for result in results] == [0, 0, 1, 1]
-    for result in results:
-        assert float(result['pred_score'].sum()) == pytest.approx(1, abs=1e-5)
-    names = [path.relative_to(tmp_path / 'show') for path in (tmp_path / 'show').rglob('*.png')]
-    assert sorted(map(str, names)) == [
-        f'{kind}/image_{i}.png' for kind, i in (('bright', 0), ('bright', 2), ('dark', 1),
-                                                ('dark', 3))]
-    assert 0 <= metrics(tmp_path / 'work')['accuracy/top1'] <= 100
 
 
 def test_browse_segmentation(segmentor, browse, tmp_path) -> None:
