@@ -15,10 +15,14 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..terminal.messages import Parser, in_a_line, reported
 from ..terminal.options import COUNT, INDEX, SEED, SIDE, add_config, number_between
+
+if TYPE_CHECKING:  # torch is loaded when there is something to do
+    from ..lab.compare.running.workers import Workers
+    from ..lab.compare.study.study import Run, Study
 
 #: A number above 0.
 number = number_between(0, 100, 'above 0, such as 1.5')
@@ -133,7 +137,7 @@ def run(args: argparse.Namespace, command: str) -> int:
     return finish(study)
 
 
-def carry_out(study: Any, workers: Any) -> None:
+def carry_out(study: Study, workers: Workers) -> None:
     """Train and test the remaining runs, and keep the report up to date."""
     from ..lab.compare.page.results import write_results
     from ..lab.compare.running.progress import Display
@@ -142,7 +146,7 @@ def carry_out(study: Any, workers: Any) -> None:
 
     jobs = workers.jobs or len(study.runs())
     with Display(study, jobs) as display:
-        def tell(which: Any, event: str) -> None:
+        def tell(which: Run | None, event: str) -> None:
             if which is None:
                 display.tick()
                 return
@@ -155,7 +159,7 @@ def carry_out(study: Any, workers: Any) -> None:
         carry_out_all(study, workers, lambda each: is_complete(study, each), tell)
 
 
-def finish(study: Any) -> int:
+def finish(study: Study) -> int:
     """Print how all runs ended, write the results and print their summary; returns status 1 if a
     run or a test failed."""
     from ..lab.compare.page.results import collect, write_results

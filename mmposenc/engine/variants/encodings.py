@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mmposenc.checkpoint.encoding_names import SLOTS
+from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings import ENCODINGS, RelativeEncoding, TokenEncoding
 from mmposenc.encodings.build import wrong_contract
 from mmposenc.engine.config.nodes import listed
@@ -21,15 +22,15 @@ from mmposenc.user_yaml import read_yaml
 from .rows import PREFIX, rows_of, said
 
 
-def _names() -> dict[str, tuple[str, dict[str, Any] | None]]:
+def _names() -> dict[str, tuple[str, ConfigType | None]]:
     """The words of all classes, those of token encodings first; 'none' is none."""
-    found: dict[str, tuple[str, dict[str, Any] | None]] = {'none': ('none', None)}
+    names: dict[str, tuple[str, ConfigType | None]] = {'none': ('none', None)}
     for contract in (TokenEncoding, RelativeEncoding):
         for cls in ENCODINGS.values():
             if issubclass(cls, contract):
-                found |= {word: (label, dict(type=f'mmposenc.{cls.__name__}', **options))
+                names |= {word: (label, dict(type=f'mmposenc.{cls.__name__}', **options))
                           for word, (label, options) in vars(cls).get('variants', {}).items()}
-    return found
+    return names
 
 
 #: Every name: what people read, and the encoding.
@@ -56,7 +57,7 @@ class Entry:
 
     name: str
     label: str
-    changes: dict[str, Any]
+    changes: ConfigType
 
     @property
     def slug(self) -> str:
@@ -120,36 +121,37 @@ def _each_once(entries: list[Entry]) -> Iterator[Entry]:
                   f'{known[key]}', file=sys.stderr)
 
 
-def summed(word: str) -> tuple[str, dict[str, Any]]:
+def summed(word: str) -> tuple[str, ConfigType]:
     """The label and the changes of a name or of a sum of names.
 
     Raises:
         ValueError: as :func:`read_entries`.
     """
     parts = [part.strip() for part in word.split('+')]
-    own = [part for part in parts if part in OWN]
-    found = [named(part) for part in parts if part not in (*OWN, 'none')]
+    kept_words = [part for part in parts if part in OWN]
+    encodings = [named(part) for part in parts if part not in (*OWN, 'none')]
     alone = 'none' in parts
-    if len(set(parts)) < len(parts) or len(own) > 1:
+    if len(set(parts)) < len(parts) or len(kept_words) > 1:
         raise ValueError('one encoding stands there twice')
-    if alone and own:
-        raise ValueError(f"'none' takes away what {own[0]!r} keeps; leave one out")
-    start: dict[str, Any] = dict(zero_init=True) if own else {}
-    slots = [[{**cfg, **start} for _, kind, cfg in found if kind is contract and cfg]
+    if alone and kept_words:
+        raise ValueError(f"'none' takes away what {kept_words[0]!r} keeps; leave one out")
+    start: ConfigType = dict(zero_init=True) if kept_words else {}
+    slots = [[{**cfg, **start} for _, kind, cfg in encodings if kind is contract and cfg]
              for contract in (TokenEncoding, RelativeEncoding)]
     changes = changes_of(*(slot if slot or alone else None for slot in slots))
-    if own:
-        changes['own'], = own
-    label = ' + '.join([*(OWN[part] for part in own), *(label for label, _, _ in found)])
+    if kept_words:
+        changes['own'], = kept_words
+    label = ' + '.join([*(OWN[part] for part in kept_words), *(label for label, _, _ in encodings)])
     return (f'{label} alone' if label else 'none') if alone else label, changes
 
 
-def changes_of(tokens: list[Any] | None, relative: list[Any] | None, positions: Any = None,
-               sharing: str = 'layer', cfg: Mapping[str, Any] | None = None
-               ) -> dict[str, Any]:
+def changes_of(tokens: list[ConfigType] | None, relative: list[ConfigType] | None,
+               positions: object = None,
+               sharing: str = 'layer', cfg: ReadOnlyConfig | None = None
+               ) -> ConfigType:
     """The changes of an :class:`Entry`, of configs of encodings of both contracts; None leaves what
     stands there."""
-    changes: dict[str, Any] = dict(cfg=dict(cfg or {}))
+    changes: ConfigType = dict(cfg=dict(cfg or {}))
     if tokens is not None:
         changes |= dict(pos_encoding=_one_or_all(tokens), positions=positions)
     if relative is not None:
@@ -157,11 +159,11 @@ def changes_of(tokens: list[Any] | None, relative: list[Any] | None, positions: 
     return changes
 
 
-def _one_or_all(encodings: list[Any]) -> Any:
+def _one_or_all(encodings: list[ConfigType]) -> ConfigType | list[ConfigType] | None:
     return encodings if len(encodings) > 1 else next(iter(encodings), None)
 
 
-def named(name: str, folder: Path = Path()) -> tuple[str, type, dict[str, Any] | None]:
+def named(name: str, folder: Path = Path()) -> tuple[str, type, ConfigType | None]:
     """Label, contract and config of one encoding by its name or class.
 
     Args:
@@ -195,7 +197,7 @@ def named(name: str, folder: Path = Path()) -> tuple[str, type, dict[str, Any] |
                      f'RelativeEncoding of mmposenc.encodings')
 
 
-def _of_row(word: str) -> tuple[str, type, dict[str, Any] | None]:
+def _of_row(word: str) -> tuple[str, type, ConfigType | None]:
     """A row of a table as one encoding among others."""
     rows, _ = rows_of(word)
     _, label, row = rows[0]
@@ -267,62 +269,62 @@ def _whole(value: Any) -> Any:
         return [_whole(each) for each in value]
     if not isinstance(value, dict):
         return value
-    given = {key: _whole(each) for key, each in value.items()}
+    filled = {key: _whole(each) for key, each in value.items()}
     if 'type' not in value:
-        return given
+        return filled
     parameters = parameters_of(class_and_type(value['type'])[0]).values()
     return {**{each.name: each.default for each in parameters if each.default is not each.empty},
-            **given}
+            **filled}
 
 
-def _entry(given: dict[str, Any], path: Path) -> Entry:
-    name = given.get('name')
+def _entry(fields: ConfigType, path: Path) -> Entry:
+    name = fields.get('name')
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f'{path}: name={name!r} must be a text; every entry has one')
     where = f'{path}, {name}'
-    for key in given:
+    for key in fields:
         if key not in KEYS:
             raise ValueError(f'{where}: there is no key {key!r}{suggest(str(key), KEYS)}; known: '
                              f'{", ".join(KEYS)}')
-    label, sharing = given.get('label', name), given.get('rel_pos_sharing', 'layer')
+    label, sharing = fields.get('label', name), fields.get('rel_pos_sharing', 'layer')
     if not isinstance(label, str):
         raise ValueError(f'{where}: label={label!r} must be a text')
-    changed = given.get('cfg') or {}
+    changed = fields.get('cfg') or {}
     if not isinstance(changed, dict) or not all(isinstance(key, str) for key in changed):
         raise ValueError(f'{where}: cfg={changed!r} must map dotted keys of the config to values, '
                          f'such as model.backbone.pool: gap')
     tokens, relative = (
-        _configs(given[key], contract, f'{where}: {key}', path) if key in given else None
+        _configs(fields[key], contract, f'{where}: {key}', path) if key in fields else None
         for key, contract in zip(SLOTS, (TokenEncoding, RelativeEncoding), strict=True))
-    positions = given.get('positions')
+    positions = fields.get('positions')
     if positions is not None and not tokens:
         raise ValueError(f'{where}: positions={positions!r} without a pos_encoding to place there')
     changes = changes_of(tokens, relative, positions, sharing, changed)
-    return Entry(name, label, changes | ({'rel_pos_sharing': sharing} if 'rel_pos_sharing' in given
+    return Entry(name, label, changes | ({'rel_pos_sharing': sharing} if 'rel_pos_sharing' in fields
                                          else {}))
 
 
-def _configs(value: Any, contract: type, where: str, path: Path) -> list[dict[str, Any]]:
+def _configs(value: object, contract: type, where: str, path: Path) -> list[ConfigType]:
     """The configs of one encoding or of a list of them."""
     if value is None:
         return []
     return [_config(each, contract, where, path) for each in listed(value)]
 
 
-def _config(value: Any, contract: type, where: str, path: Path) -> dict[str, Any]:
+def _config(value: object, contract: type, where: str, path: Path) -> ConfigType:
     """A name, or a mapping with a type, as a config any process can read."""
     try:
         if isinstance(value, str):
-            _, found, cfg = named(value, path.parent)
+            _, cls, cfg = named(value, path.parent)
             if cfg is None:
                 raise ValueError(f'{value!r} is no encoding; leave the key out')
         elif isinstance(value, Mapping) and isinstance(value.get('type'), str):
             cfg = {key: _own_types(each, path) for key, each in value.items()}
-            found, cfg['type'] = class_and_type(value['type'], path.parent)
+            cls, cfg['type'] = class_and_type(value['type'], path.parent)
         else:
             raise ValueError(f'{value!r} must be a name, or have a type, such as mmposenc.PEG')
-        if not issubclass(found, contract):
-            raise wrong_contract(found, contract, str(value))
+        if not issubclass(cls, contract):
+            raise wrong_contract(cls, contract, str(value))
     except ValueError as error:
         raise ValueError(f'{where}: {error}') from error
     return cfg

@@ -8,6 +8,7 @@ from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
+from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.engine.config.models import own_preprocessor
 from mmposenc.engine.config.nodes import (
     Size,
@@ -159,12 +160,12 @@ def _times(value: Any, factor: float, whole: bool = True) -> Any:
     return max(round(value * factor), 1) if number and 0 < value < math.inf else value
 
 
-def _resized_steps(steps: Sequence[Any], factor: float) -> list[Any]:
+def _resized_steps(steps: Sequence[ReadOnlyConfig], factor: float) -> list[ConfigType]:
     changed = [ConfigDict(copy.deepcopy(dict(step))) for step in steps]
     if not _resize_steps(changed, factor):
-        place = max((i + 1 for i, step in enumerate(changed) if 'LoadImage' in bare_type(step)),
+        index = max((i + 1 for i, step in enumerate(changed) if 'LoadImage' in bare_type(step)),
                     default=0)
-        changed.insert(place, ConfigDict(
+        changed.insert(index, ConfigDict(
             type='Resize', scale_factor=float(factor), keep_ratio=True))
         pack = changed[-1]
         if 'meta_keys' in pack:  # boxes go back to the image's own size by it
@@ -172,25 +173,25 @@ def _resized_steps(steps: Sequence[Any], factor: float) -> list[Any]:
     return changed
 
 
-def _resize_steps(steps: Sequence[Any], factor: float) -> bool:
+def _resize_steps(steps: Sequence[ConfigType], factor: float) -> bool:
     """Multiplies the sizes of steps, and of those inside of them (RandomChoice), in place; whether
     any resizes images: a crop alone would take more of an image."""
-    found = False
+    resizes = False
     for step in steps:
         if isinstance(step, (list, tuple)):
-            found |= _resize_steps(step, factor)
+            resizes |= _resize_steps(step, factor)
             continue
         kind = bare_type(step)
-        found |= _resize_steps(step.get('transforms') or (), factor)
+        resizes |= _resize_steps(step.get('transforms') or (), factor)
         if kind not in _SIZING or str(step.get('crop_type', '')).startswith('relative'):
             continue
-        found |= 'Resize' in kind or kind.startswith('EfficientNet')
+        resizes |= 'Resize' in kind or kind.startswith('EfficientNet')
         if step.get('scale_factor') is not None:
             step['scale_factor'] = _times(step['scale_factor'], factor, whole=False)
         for key in _PIXELS:
             if step.get(key) is not None:
                 step[key] = _times(step[key], factor)
-    return found
+    return resizes
 
 
 def _resize_preprocessor(cfg: Config, factor: float, size: Size | None) -> None:

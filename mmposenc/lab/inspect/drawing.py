@@ -116,10 +116,10 @@ def _finish(axis: Axes, panel: Panel, xlabel: str, ylabel: str) -> None:
     axis.set_xlabel(xlabel, fontsize=7)
     axis.set_ylabel(ylabel, fontsize=7)
     axis.tick_params(labelsize=6)
-    for place, number, ends in ((axis.yaxis, rows, panel.ticks and panel.ticks[0]),
+    for side, number, ends in ((axis.yaxis, rows, panel.ticks and panel.ticks[0]),
                                 (axis.xaxis, columns, panel.ticks and panel.ticks[1])):
         labels = [f'{each:g}' for each in ends or ()][:number]
-        place.set_ticks([0, number - 1][:len(labels)], labels=labels)
+        side.set_ticks([0, number - 1][:len(labels)], labels=labels)
 
 
 def draw_lines(series: Sequence[dict[str, Any]], xlabel: str, ylabel: str,

@@ -40,30 +40,30 @@ def draw_all(subject: Subject, image: Tensor, photo: Array | None, at: tuple[flo
         at: the place of the token whose attention is drawn, as fractions of height and width.
     """
     calls = subject.calls(image)
-    found = [kernels(subject.model), similarity(subject, image, calls), offsets(calls),
-             buckets(calls), attention(calls, photo, at)]
-    return [each for each in found if each is not None]
+    pictures = [kernels(subject.model), similarity(subject, image, calls), offsets(calls),
+                buckets(calls), attention(calls, photo, at)]
+    return [each for each in pictures if each is not None]
 
 
 def kernels(model: nn.Module) -> Picture | None:
     """The kernels of the convolutions of each kind of encoding, of the first module of a kind."""
-    found: dict[str, Array] = {}
+    by_module: dict[str, Array] = {}
     panels = []
     for kind in encoding_kinds(model):
         for name, module in list(kind.modules.items())[:1]:
             for key, weight in module.named_parameters():
-                if weight.dim() == 4 and weight.shape[-1] > 1 and len(found) < ENCODINGS:
+                if weight.dim() == 4 and weight.shape[-1] > 1 and len(by_module) < ENCODINGS:
                     maps = weight.detach().float().cpu().flatten(0, 1)[:KERNELS].numpy()
                     label = type(module).__name__
-                    found[f'{label}, {name}.{key}'] = maps
+                    by_module[f'{label}, {name}.{key}'] = maps
                     panels.append(Panel(_title(label, f'{name}.{key}'), tile_sheet(_in_rows(maps))))
-    if not found:
+    if not by_module:
         return None
     return Picture(
         'kernels', 'Kernels', f'Each small square is the kernel of one channel, at most {KERNELS} '
         'of them: red adds a neighbour, blue subtracts it.',
         lambda: draw_maps(panels, 'weight', '', '', diverging=True, columns=2, inches=3.6),
-        'weight', dict(found))
+        'weight', dict(by_module))
 
 
 def _in_rows(maps: Array) -> Array:
@@ -82,15 +82,15 @@ def _title(*lines: str) -> str:
 def similarity(subject: Subject, image: Tensor, calls: list[AttentionCall]) -> Picture | None:
     """Cosine similarity of the positions of some cells and of all cells, for each kind of encoding
     (ViT, Dosovitskiy et al., ICLR 2021, Fig. 7)."""
-    found: dict[str, tuple[str, tuple[int, int], Array]] = {}
+    by_kind: dict[str, tuple[str, tuple[int, int], Array]] = {}
     for kind, name, hw_shape, vectors in (*_token_positions(subject, image),
                                           *_relative_positions(calls)):
-        if vectors.any() and len(vectors) > 1 and len(found) < ENCODINGS:
-            found.setdefault(kind, (name, hw_shape, vectors.numpy()))
-    if not found:
+        if vectors.any() and len(vectors) > 1 and len(by_kind) < ENCODINGS:
+            by_kind.setdefault(kind, (name, hw_shape, vectors.numpy()))
+    if not by_kind:
         return None
     panels, numbers = [], {}
-    for kind, (name, hw_shape, codes) in found.items():
+    for kind, (name, hw_shape, codes) in by_kind.items():
         cells = reference_cells(hw_shape)
         index = [[row * hw_shape[1] + column for row, column in line] for line in cells]
         maps = cosines(codes)[np.array(index)].reshape(*np.shape(index), *hw_shape)
@@ -140,7 +140,7 @@ def reference_cells(hw_shape: tuple[int, int], count: int = REFERENCES
                     ) -> list[list[tuple[int, int]]]:
     """``count`` x ``count`` cells spread evenly over a grid, or all rows (columns) where it has no
     more."""
-    rows, columns = ([int((place + 0.5) * side / number) for place in range(number)]
+    rows, columns = ([int((part + 0.5) * side / number) for part in range(number)]
                      for side in hw_shape for number in (min(count, side),))
     return [[(row, column) for column in columns] for row in rows]
 
@@ -148,8 +148,8 @@ def reference_cells(hw_shape: tuple[int, int], count: int = REFERENCES
 def cosines(vectors: Array) -> Array:
     """(L, L) cosines of vectors (L, C); 0 for a vector of zeros."""
     units = functional.normalize(torch.from_numpy(vectors).double(), eps=1e-300)
-    found: Array = (units @ units.T).clamp(-1.0, 1.0).numpy()
-    return found
+    products: Array = (units @ units.T).clamp(-1.0, 1.0).numpy()
+    return products
 
 
 def offsets(calls: list[AttentionCall]) -> Picture | None:
@@ -219,11 +219,11 @@ def by_offset(pairs: Array, query: Grid, key: Grid) -> tuple[Array, Array, Array
         NaN for offsets that no pair has.
     """
     rows, row_index, columns, column_index = (each.numpy() for each in grid_offsets(query, key))
-    place = (row_index[:, None, :, None] * len(columns) + column_index[None, :, None, :]).ravel()
+    number = (row_index[:, None, :, None] * len(columns) + column_index[None, :, None, :]).ravel()
     size = len(rows) * len(columns)
-    count = np.bincount(place, minlength=size)
+    count = np.bincount(number, minlength=size)
     with np.errstate(invalid='ignore'):
-        table = np.stack([np.bincount(place, each.ravel(), size) / count for each in pairs])
+        table = np.stack([np.bincount(number, each.ravel(), size) / count for each in pairs])
     # Offsets of the project are query minus key; a map around the query has the opposite ones.
     table = table.reshape(len(pairs), len(rows), len(columns))[:, ::-1, ::-1]
     return 0.0 - rows[::-1], 0.0 - columns[::-1], table
@@ -269,7 +269,7 @@ def attention(calls: list[AttentionCall], photo: Array | None, at: tuple[float, 
     panels, numbers = [], {}
     for call in chosen:
         weights = call.of_token(at).numpy()
-        star = tuple(place * side - 0.5 for place, side in zip(at, weights.shape, strict=True))
+        star = tuple(share * side - 0.5 for share, side in zip(at, weights.shape, strict=True))
         panels.append(Panel(_title(call.name), weights, star=star, photo=photo))
         numbers[call.name] = weights
     if not panels:

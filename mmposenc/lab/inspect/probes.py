@@ -29,9 +29,9 @@ def measure_all(subject: Subject, images: Tensor, seed: int = 0) -> list[Picture
         images: (B, C, H, W), sides multiples of the last map's stride.
         seed: of the crops.
     """
-    found = [attention_distance(subject, images), shift_error(subject, images),
-             position_probe(subject, images, seed)]
-    return [each for each in found if each is not None]
+    pictures = [attention_distance(subject, images), shift_error(subject, images),
+                position_probe(subject, images, seed)]
+    return [each for each in pictures if each is not None]
 
 
 def attention_distance(subject: Subject, images: Tensor) -> Picture | None:

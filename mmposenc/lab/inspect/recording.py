@@ -29,6 +29,9 @@ from mmposenc.functional.masking import split_prefix, tokens_to_map
 from mmposenc.functional.packing import Row
 from mmposenc.functional.windows import Windows
 
+#: The arguments of a call that a hook sees.
+Args, Kwargs = tuple[Any, ...], dict[str, Any]
+
 
 @dataclass
 class AttentionCall:
@@ -98,9 +101,9 @@ class AttentionCall:
         if self.windows is None:
             return weights.view(self.key.hw)
         cells = self.cells[window]
-        found = torch.full((height * width,), math.nan)
-        found[cells[cells >= 0]] = weights[cells >= 0]
-        return found.view(height, width)
+        on_map = torch.full((height * width,), math.nan)
+        on_map[cells[cells >= 0]] = weights[cells >= 0]
+        return on_map.view(height, width)
 
 
 @contextmanager
@@ -139,39 +142,39 @@ def watch_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> 
         yield
 
 
-def arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def arguments(module: nn.Module, args: Args, kwargs: Kwargs) -> Kwargs:
     """The arguments of a call by name."""
     return inspect.signature(module.forward).bind(*args, **kwargs).arguments
 
 
-def _note_windows(windows: dict[nn.Module, Windows], module: Any, args: tuple[Any, ...],
-                  kwargs: dict[str, Any]) -> None:
+def _note_windows(windows: dict[nn.Module, Windows], module: Any, args: Args,
+                  kwargs: Kwargs) -> None:
     grid = as_grid(arguments(module, args, kwargs)['hw_shape'])
     windows[module.w_msa] = Windows(grid.hw, module.window_size, module._shift(grid.hw))
 
 
-def _ask_for_weights(name: str, added: list[Tensor], module: nn.Module, args: tuple[Any, ...],
-                     kwargs: dict[str, Any]) -> tuple[Any, Any]:
+def _ask_for_weights(name: str, added: list[Tensor], module: nn.Module, args: Args,
+                     kwargs: Kwargs) -> tuple[Any, Any]:
     added.clear()
-    given = arguments(module, args, kwargs)
-    if isinstance(given.get('hw_shape'), Row):
+    call = arguments(module, args, kwargs)
+    if isinstance(call.get('hw_shape'), Row):
         raise ValueError(f'{name} leaves padded tokens out, so its weights lie on no grid: '
                          f'give an image without padding, or the encoder skip_padding=False')
-    return args, {**kwargs, 'need_weights': _has_grid(module, given)}
+    return args, {**kwargs, 'need_weights': _has_grid(module, call)}
 
 
 def _take_weights(name: str, added: list[Tensor], windows: dict[nn.Module, Windows],
-                  note: Callable[[AttentionCall], None], module: Any, args: tuple[Any, ...],
-                  kwargs: dict[str, Any], output: Any) -> Any:
-    given = arguments(module, args, kwargs)
-    if not _has_grid(module, given):
+                  note: Callable[[AttentionCall], None], module: Any, args: Args,
+                  kwargs: Kwargs, output: Any) -> Any:
+    call = arguments(module, args, kwargs)
+    if not _has_grid(module, call):
         return output
     out, weights = output
     cut = windows.get(module)
     if isinstance(module, PlainWindowAttention):
-        cut = module.windows(as_grid(given['hw_shape']).hw)
+        cut = module.windows(as_grid(call['hw_shape']).hw)
     window = getattr(module, 'window_size', None) if cut is None else cut.window
-    grid = as_grid(given['hw_shape'] if window is None else window)
+    grid = as_grid(call['hw_shape'] if window is None else window)
     key = grid
     if isinstance(module, SpatialReductionAttention):
         key = key_grid(grid, module.reduced_grid(grid))
@@ -180,9 +183,9 @@ def _take_weights(name: str, added: list[Tensor], windows: dict[nn.Module, Windo
     return out
 
 
-def _has_grid(module: nn.Module, given: dict[str, Any]) -> bool:
+def _has_grid(module: nn.Module, call: Kwargs) -> bool:
     """False in a decoder, whose queries are objects."""
-    return isinstance(module, WindowAttention) or given.get('hw_shape') is not None
+    return isinstance(module, WindowAttention) or call.get('hw_shape') is not None
 
 
 def _recorded_terms(original: Callable[..., list[Term]], added: list[Tensor],
@@ -222,23 +225,23 @@ def watch_tokens(model: nn.Module) -> Iterator[list[Addition]]:
     Yields:
         The list that additions are appended to, in the order in which the encodings run.
     """
-    found: list[Addition] = []
+    additions: list[Addition] = []
 
-    def take(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
+    def take(name: str, module: nn.Module, args: Args, kwargs: Kwargs,
              out: Tensor) -> None:
-        given = arguments(module, args, kwargs)
-        before, after = (split_prefix(x[:1].detach(), given.get('num_prefix_tokens', 0))[1]
-                         for x in (given['x'], out))
+        call = arguments(module, args, kwargs)
+        before, after = (split_prefix(x[:1].detach(), call.get('num_prefix_tokens', 0))[1]
+                         for x in (call['x'], out))
         if before.shape == after.shape:
-            hw_shape = as_grid(given['hw_shape']).hw
-            found.append(Addition(name, module, hw_shape, (after - before)[0].float().cpu()))
+            hw_shape = as_grid(call['hw_shape']).hw
+            additions.append(Addition(name, module, hw_shape, (after - before)[0].float().cpu()))
 
     with ExitStack() as stack:
         for name, module in model.named_modules():
             if isinstance(module, TokenEncoding):
                 stack.callback(module.register_forward_hook(
                     partial(take, name), with_kwargs=True).remove)
-        yield found
+        yield additions
 
 
 @dataclass
@@ -266,29 +269,29 @@ class Subject:
         Raises:
             ValueError: the model has no blocks of this project and returns no maps.
         """
-        found: dict[str, Tensor] = {}
+        by_name: dict[str, Tensor] = {}
         with ExitStack() as stack:
-            _watch_maps(self.model, (images.shape[-2], images.shape[-1]), found, stack)
+            _watch_maps(self.model, (images.shape[-2], images.shape[-1]), by_name, stack)
             self.run(images)
-        if not found:
+        if not by_name:
             raise ValueError(f'model={type(self.model).__name__} has no blocks of this project and '
                              f'no backbone that returns maps (B, C, H, W)')
-        return {name: values.float() for name, values in found.items()}  # frozen stages: halves
+        return {name: values.float() for name, values in by_name.items()}  # frozen stages: halves
 
     @torch.no_grad()
     def calls(self, images: Tensor) -> list[AttentionCall]:
         """The calls of attention on a grid in one pass over images (B, C, H, W)."""
-        found: list[AttentionCall] = []
-        with watch_attention(self.model, found.append):
+        recorded: list[AttentionCall] = []
+        with watch_attention(self.model, recorded.append):
             self.run(images)
-        return found
+        return recorded
 
     @torch.no_grad()
     def additions(self, images: Tensor) -> list[Addition]:
         """What token encodings add in one pass over images (B, C, H, W)."""
-        with watch_tokens(self.model) as found:
+        with watch_tokens(self.model) as recorded:
             self.run(images)
-        return found
+        return recorded
 
 
 def is_encoder(module: nn.Module) -> bool:
@@ -298,25 +301,25 @@ def is_encoder(module: nn.Module) -> bool:
     return isinstance(levels, nn.ModuleList) and isinstance(levels[0], PlacedEncodings)
 
 
-def _watch_maps(model: nn.Module, hw_shape: tuple[int, int], found: dict[str, Tensor],
+def _watch_maps(model: nn.Module, hw_shape: tuple[int, int], maps_by_name: dict[str, Tensor],
                 stack: ExitStack) -> None:
     in_encoders = {placed for module in model.modules() if is_encoder(module)
                    for placed in module.modules()}
 
-    def take_placed(name: str, module: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
-        given = arguments(module, args, kwargs)
+    def take_placed(name: str, module: nn.Module, args: Args, kwargs: Kwargs, out: Any) -> None:
+        call = arguments(module, args, kwargs)
         tokens, grid, _ = out
-        stage, position = name.rpartition('pos_encodings')[0], given['position']
-        cells = split_prefix(tokens.detach(), given.get('num_prefix_tokens', 0))[1]
+        stage, position = name.rpartition('pos_encodings')[0], call['position']
+        cells = split_prefix(tokens.detach(), call.get('num_prefix_tokens', 0))[1]
         label = f'{stage}blocks.{position}' if position >= 0 else f'{stage}input'.replace('.', ' ')
-        found[label] = tokens_to_map(cells.contiguous(), grid)
+        maps_by_name[label] = tokens_to_map(cells.contiguous(), grid)
 
-    def take_timm(name: str, module: nn.Module, args: Any, out: Tensor) -> None:
-        found[name] = backbone.block_map(out.detach(), hw_shape)[0]
+    def take_timm(name: str, module: nn.Module, args: Args, out: Tensor) -> None:
+        maps_by_name[name] = backbone.block_map(out.detach(), hw_shape)[0]
 
-    def take_outputs(module: nn.Module, args: Any, out: Any) -> None:
+    def take_outputs(module: nn.Module, args: Args, out: Any) -> None:
         maps = [each for each in tree_leaves(out) if isinstance(each, Tensor) and each.dim() == 4]
-        found.update((f'map {index}', each.detach()) for index, each in enumerate(maps))
+        maps_by_name.update((f'map {index}', each.detach()) for index, each in enumerate(maps))
 
     backbone: Any = getattr(model, 'backbone', model)
     placed = {name: module for name, module in model.named_modules()
@@ -333,19 +336,19 @@ def _watch_maps(model: nn.Module, hw_shape: tuple[int, int], found: dict[str, Te
     for name, module in model.named_modules():
         if is_encoder(module):
             stack.callback(module.register_forward_hook(
-                partial(_take_memory, name, found), with_kwargs=True).remove)
+                partial(_take_memory, name, maps_by_name), with_kwargs=True).remove)
 
 
-def _take_memory(name: str, found: dict[str, Tensor], module: nn.Module, args: Any, kwargs: Any,
+def _take_memory(name: str, maps: dict[str, Tensor], module: nn.Module, args: Args, kwargs: Kwargs,
                  out: Any) -> None:
     """The memory of a DETR's encoder as maps, the finest level last."""
-    given = arguments(module, args, kwargs)
-    grids: Any = given.get('hw_shapes')
-    grids = given.get('spatial_shapes') if grids is None else grids
+    call = arguments(module, args, kwargs)
+    grids: Any = call.get('hw_shapes')
+    grids = call.get('spatial_shapes') if grids is None else grids
     grids = grids.tolist() if isinstance(grids, Tensor) else grids
     grids = [grids] if isinstance(grids[0], int) else grids
     memory = (out[0] if isinstance(out, tuple) else out).detach()
     levels = memory.split([height * width for height, width in grids], 1)
     for level in reversed(range(len(grids))):
         label = f'{name} level {level}' if len(grids) > 1 else name
-        found[label] = tokens_to_map(levels[level].contiguous(), tuple(grids[level]))
+        maps[label] = tokens_to_map(levels[level].contiguous(), tuple(grids[level]))

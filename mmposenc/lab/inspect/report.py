@@ -135,10 +135,10 @@ def check_out(folder: Path) -> None:
         ValueError: names the option, the folder and the file.
     """
     check_folder(str(folder), '--out')
-    own = own_files(folder)
+    replaceable = own_files(folder)
     for name in [f'{each}.png' for each in NAMES] + ['numbers.json']:
         path = folder / name
-        if path.is_symlink() or (path.exists() and name not in own):
+        if path.is_symlink() or (path.exists() and name not in replaceable):
             raise ValueError(f'--out {folder}: {name} is there and was not written by {COMMAND}; '
                              f'give another folder')
 
@@ -155,7 +155,7 @@ def own_files(folder: Path) -> list[str]:
     return [*names, 'numbers.json']
 
 
-def write(folder: Path, about: dict[str, Any], pictures: Sequence[Picture]) -> None:
+def write(folder: Path, about: dict[str, object], pictures: Sequence[Picture]) -> None:
     """Write pictures and ``numbers.json``, in place of those of an earlier inspection."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in own_files(folder):

@@ -129,7 +129,7 @@ def charts_of_a_study():
 
 def as_text(chart):
     """Ticks, marks and table of a chart, a line each."""
-    rows = [chart.text, *(f'{tick["at"]} {tick["text"]}' for tick in chart.xticks + chart.yticks)]
+    rows = [chart.text, *(f'{tick["at"]} {tick.text}' for tick in chart.xticks + chart.yticks)]
     for line in chart.lines:
         rows.append(f'{line["label"]}, {line["style"]}, {line["band"] or "no band"}')
         rows += map(str, line['marks'])

@@ -11,7 +11,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..study.files import Record
+
+if TYPE_CHECKING:
+    from .tables import Table
 
 WIDTH, HEIGHT = 360, 262
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 28, 48  # LEFT at least: the ticks' words decide
@@ -73,8 +78,8 @@ def ticks_in_words(axis: Axis, low: float, high: float) -> list[tuple[float, str
     """Round numbers within a range, or the axis' own ones, and their words, with more digits where
     two would read the same."""
     from matplotlib import ticker
-    locator: Any = (ticker.LogLocator(numticks=5) if axis.logarithmic
-                    else ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    locator = (ticker.LogLocator(numticks=5) if axis.logarithmic
+               else ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     chosen = axis.ticks if axis.ticks is not None else locator.tick_values(low, high)
     # The step of numbers like .1 is not exact.
     slack = 1e-9 * (high - low)
@@ -115,6 +120,13 @@ class Line:
     markers: bool = True
 
 
+class Tick(NamedTuple):
+    """A tick: where it lies, its words, and where their middle lies."""
+    at: float
+    text: str
+    middle: float
+
+
 @dataclass
 class Chart:
     """What a template needs; x and y of its marks are units of the picture."""
@@ -124,15 +136,16 @@ class Chart:
     x: Axis
     y: Axis
     left: float = LEFT
-    xticks: list[dict[str, Any]] = field(default_factory=list)
-    yticks: list[dict[str, Any]] = field(default_factory=list)
-    lines: list[dict[str, Any]] = field(default_factory=list)
-    table: Any = None  # the same numbers as a table
+    xticks: list[Tick] = field(default_factory=list)
+    yticks: list[Tick] = field(default_factory=list)
+    lines: list[Record] = field(default_factory=list)
+    table: Table | None = None  # the same numbers as a table
     note: str = ''
 
 
-def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, table: Any = None,
-               note: str = '', bands: bool = False, dodge: bool = False) -> Chart | None:
+def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *,
+               table: Table | None = None, note: str = '', bands: bool = False, dodge: bool = False
+               ) -> Chart | None:
     """A chart of lines, or of single points; None where there is no finite point.
 
     Args:
@@ -150,9 +163,8 @@ def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, 
         return None
     bottom, top = extent(lines, y)
     up = scale(y, bottom, top, HEIGHT - BOTTOM, TOP)
-    yticks: list[dict[str, Any]] = [dict(at=up(value), text=words)
-                                    for value, words in ticks_in_words(y, *up.ends)]
-    left = max([LEFT, *(8 + LETTER * len(tick['text']) for tick in yticks)])
+    yticks = [Tick(up(value), words, up(value)) for value, words in ticks_in_words(y, *up.ends)]
+    left = max([LEFT, *(8 + LETTER * len(tick.text) for tick in yticks)])
     across = scale(x, min(min(line.x) for line in lines), max(max(line.x) for line in lines),
                    left, WIDTH - RIGHT, padded=.07 if dodge else .04)
     where = 'table below it' if table else 'tables of the results'
@@ -165,16 +177,16 @@ def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, 
     return chart
 
 
-def placed_ticks(axis: Axis, across: Scale) -> list[dict[str, Any]]:
+def placed_ticks(axis: Axis, across: Scale) -> list[Tick]:
     """Ticks of a horizontal axis; words that would run into those of the tick before are left out,
     and none reach beyond the picture."""
-    ticks: list[dict[str, Any]] = []
+    ticks = []
     end = -math.inf
     for value, words in ticks_in_words(axis, *across.ends):
         half = LETTER * len(words) / 2
         middle = min(across(value), WIDTH - half)
         fits = middle - half >= end
-        ticks.append(dict(at=across(value), text=words if fits else '', middle=middle))
+        ticks.append(Tick(across(value), words if fits else '', middle))
         end = middle + half + LETTER / 2 if fits else end
     return ticks
 
@@ -213,7 +225,7 @@ def describe(title: str, lines: Sequence[Line], x: Axis, y: Axis) -> str:
 
 
 def _drawn(line: Line, across: Scale, up: Scale, x: Axis, y: Axis, bands: bool, shift: float,
-           ) -> dict[str, Any]:
+           ) -> Record:
     """One line in units of the picture."""
     marks, upper, lower = [], [], []
     for at, value, low, high in zip(line.x, line.y, line.low, line.high, strict=True):

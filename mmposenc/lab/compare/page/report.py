@@ -7,7 +7,6 @@ import mimetypes
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from mmposenc.terminal.messages import counted
 
@@ -32,7 +31,7 @@ from ..statistics.summary import (
     labels,
     summary_at,
 )
-from ..study.files import write_text
+from ..study.files import Record, write_text
 from . import exports, study_charts, tables
 from .charts import COLORS, FRAME
 
@@ -72,7 +71,7 @@ def breakable(name: str) -> str:
     return markupsafe.Markup('_<wbr>').join(name.split('_'))
 
 
-def view(results: Results) -> dict[str, Any]:
+def view(results: Results) -> Record:
     """All that the template shows; a section without content is empty or None."""
     sizes = factors(results)
     style, label = study_charts.styles(results), labels(results)
@@ -104,7 +103,7 @@ def stand_out(results: Results) -> set[str]:
     return {base_of(results), results['recommendation']['encoding'], *best} - {None}
 
 
-def answer(results: Results) -> dict[str, Any]:
+def answer(results: Results) -> Record:
     """The recommendation, and the numbers next to it."""
     advice, metric, trained = results['recommendation'], results['metric'], TRAINED
     name, label = advice['encoding'], labels(results)

@@ -5,16 +5,16 @@ import re
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from mmposenc.engine.config.testing import TASKS
 from mmposenc.engine.variants.applying import apply
+from mmposenc.engine.variants.encodings import Entry
 
 from ..running.recording import environment
 from ..running.runs import read_record
 from ..running.schedule import is_taken, last_lines
 from ..statistics.summary import summarize
-from ..study.files import read_json, write_text
+from ..study.files import Record, read_json, write_text
 from ..study.study import Run, Study
 from .report import write_report
 
@@ -22,13 +22,13 @@ from .report import write_report
 _COSTS = ('hw', 'macs', 'seconds', 'peak_bytes')
 
 
-def collect(study: Study) -> dict[str, Any]:
+def collect(study: Study) -> Record:
     """All that is known of a study by now; statistics are not made yet."""
     records = [(run, read_record(run)) for run in study.runs()]
     extras = {run.entry.name: {name: read_json(run.folder / f'{name}.json') or {} for name in (
         'costs', 'pictures', 'figures', 'times')} for run, _ in records if run.first}
-    made = {what: [(name, own[what]['content']) for name, own in extras.items()
-                   if own[what].get('content')] for what in ('pictures', 'figures')}
+    drawn = {what: [(name, files[what]['content']) for name, files in extras.items()
+                    if files[what].get('content')] for what in ('pictures', 'figures')}
     size = study.base.trained_size
     return {
         'title': Path(study.config).stem, 'config': study.config,
@@ -43,20 +43,20 @@ def collect(study: Study) -> dict[str, Any]:
                       for entry in study.entries],
         'runs': [_run(run, record, extras[run.entry.name] if run.first else {})
                  for run, record in records],
-        'pictures': _pictures(made['pictures'], study.pictures),
-        'figures': [{'encoding': name, **each} for name, held in made['figures'] for each in held]}
+        'pictures': _pictures(drawn['pictures'], study.pictures),
+        'figures': [{'encoding': name, **each} for name, held in drawn['figures'] for each in held]}
 
 
-def _environments(records: list[dict[str, Any]]) -> dict[str, Any]:
+def _environments(records: list[Record]) -> Record:
     """Of the machines that trained; of this one before any did."""
     environments = [record['environment'] for record in records if 'environment' in record]
     return {name: ', '.join(dict.fromkeys(str(each[name]) for each in environments))
             for name in environments[0]} if environments else environment()
 
 
-def _encoding(study: Study, entry: Any, records: list[tuple[Run, dict]], extras: dict[str, Any]
-              ) -> dict[str, Any]:
-    known: dict[float, dict[str, Any]] = {factor: {} for factor in study.sizes}
+def _encoding(study: Study, entry: Entry, records: list[tuple[Run, dict]], extras: Record
+              ) -> Record:
+    known: dict[float, Record] = {factor: {} for factor in study.sizes}
     for each in [*(extras['costs'].get('content') or []), *extras['times']]:
         known.setdefault(each['factor'], {}).update(each)
     parameters = [each['parameters'] for each in (
@@ -67,7 +67,7 @@ def _encoding(study: Study, entry: Any, records: list[tuple[Run, dict]], extras:
     return {**asdict(entry), 'parameters': next(iter(parameters), None), 'costs': costs}
 
 
-def _run(run: Run, record: dict[str, Any], extras: dict[str, Any]) -> dict[str, Any]:
+def _run(run: Run, record: Record, extras: Record) -> Record:
     status = record['status']
     if status == 'running' and not is_taken(run):
         status = 'waiting'  # it was killed, and goes on with the next call
@@ -79,10 +79,10 @@ def _run(run: Run, record: dict[str, Any], extras: dict[str, Any]) -> dict[str, 
             'log': last_lines(run) if status == 'failed' else []}
 
 
-def _pictures(made: list[tuple[str, list[dict]]], number: int) -> list[dict[str, Any]]:
+def _pictures(drawn: list[tuple[str, list[dict]]], number: int) -> list[Record]:
     """By image: the truth, then what each encoding predicts; those on which they disagree most."""
-    by_image: dict[str, dict[str, Any]] = {}
-    for name, each in ((name, each) for name, held in made for each in held):
+    by_image: dict[str, Record] = {}
+    for name, each in ((name, each) for name, held in drawn for each in held):
         picture = by_image.setdefault(each['id'], {
             'id': each['id'], 'title': each['title'],
             'entries': [{'encoding': None, **each['truth']}]})
@@ -91,7 +91,7 @@ def _pictures(made: list[tuple[str, list[dict]]], number: int) -> list[dict[str,
     return [each for each in by_image.values() if each in chosen]
 
 
-def _disagreement(picture: dict[str, Any]) -> tuple[int, int]:
+def _disagreement(picture: Record) -> tuple[int, int]:
     """How many answers encodings give for a picture, and how many of these are wrong."""
     truth, *answers = (re.sub(r' \(\d+%\)$', '', entry['text']) for entry in picture['entries'])
     return len(set(answers)), sum(answer != truth for answer in answers)
@@ -112,7 +112,7 @@ def write_best(study: Study, name: str | None) -> dict[str, str] | None:
     return {'file': path.name, 'command': command}
 
 
-def write_results(study: Study) -> dict[str, Any]:
+def write_results(study: Study) -> Record:
     """Writes results.csv, report.html and best.py; returns the results.
 
     Raises:

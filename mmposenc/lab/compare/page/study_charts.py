@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
-from typing import Any
 
 from ..statistics.differences import LEAST_RUNS, TRAINED
 from ..statistics.formats import (
@@ -17,6 +16,7 @@ from ..statistics.formats import (
     value_text,
 )
 from ..statistics.summary import factors, interval, labels, summary_at, values_at
+from ..study.files import Record
 from .charts import (
     RIGHT,
     WIDTH,
@@ -51,7 +51,7 @@ def metric_axis(results: Results) -> Axis:
                         100 if percent else math.inf))
 
 
-def ends(rows: Sequence[Mapping[str, Any]]
+def ends(rows: Sequence[Results]
          ) -> tuple[list[float | None], list[float | None]]:
     """The low and the high ends of intervals that a chart can show: those of two seeds are 18
     standard deviations long, and hide all else."""
@@ -59,7 +59,7 @@ def ends(rows: Sequence[Mapping[str, Any]]
     return [row['low'] for row in known], [row['high'] for row in known]
 
 
-def dot_chart(results: Results) -> dict[str, Any] | None:
+def dot_chart(results: Results) -> Record | None:
     """Every seed's value at the trained size, with the mean and its interval: a row an encoding,
     the best mean first. None where no run has finished."""
     label, style, axis = labels(results), styles(results), metric_axis(results)
@@ -103,7 +103,7 @@ def size_chart(results: Results, id: str = 'over-size') -> Chart | None:
     if len(sizes) < 2:
         return None
     style, label = styles(results), labels(results)
-    by_name: dict[str, list[Any]] = {each: [] for each in style}
+    by_name: dict[str, list[Results]] = {each: [] for each in style}
     for row in sorted(results['summary'], key=lambda row: row['factor']):
         by_name[row['encoding']].append(row)
     lines = [Line(label[each], style[each], [row['factor'] for row in rows],

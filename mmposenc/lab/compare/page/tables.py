@@ -105,7 +105,7 @@ def overview(results: Results) -> Table:
     rows = [(named(label[each]),
              *(number(at[each]['mean'], interval_text(at[each], metric), best_mark(at[each]))
                for at in sizes.values()),
-             number(row['n']), *(number(own[each], text) for _, own, text in columns))
+             number(row['n']), *(number(values[each], text) for _, values, text in columns))
             for each, row in sizes[TRAINED].items()]
     unit = f', {metric["unit"]}' if metric['unit'] else ''
     heads = [f'{factor:g}×' + (' (trained)' if factor == TRAINED else '') for factor in sizes]
@@ -121,7 +121,7 @@ def differences(results: Results, factor: float) -> Table:
     rows = {(row['encoding'], row['role']): row for row in results['differences']
             if row['factor'] == factor}
     lines = []
-    for each, own in summary_at(results, factor).items():
+    for each, mean in summary_at(results, factor).items():
         cells = []
         for role, itself in (('best', 'the best mean'), ('base', 'the base')):
             row = rows.get((each, role))
@@ -134,8 +134,8 @@ def differences(results: Results, factor: float) -> Table:
             cells += [number(row['mean'], interval_text(row, metric, sign=True)),
                       named(text, row['verdict'] if row['verdict'] in ('better', 'worse')
                             else 'same')]
-        lines.append((named(label[each]), number(own['mean'], interval_text(own, metric)),
-                      number(own['n']), named(own['standing'], best_mark(own)), *cells))
+        lines.append((named(label[each]), number(mean['mean'], interval_text(mean, metric)),
+                      number(mean['n']), named(mean['standing'], best_mark(mean)), *cells))
     size = next(each for each in results['sizes'] if each['factor'] == factor)
     trained = ', the trained size' if factor == TRAINED else ''
     return Table(f'What can be best, and differences, at {size_text(size)}{trained}',
@@ -167,17 +167,17 @@ def parts(results: Results, key: str, what: str) -> Table | None:
         None where no finished run has any.
     """
     metric = results['metric']
-    found: dict[str, dict[str, list[float]]] = {}
+    by_part: dict[str, dict[str, list[float]]] = {}
     for run in results['runs']:
         for test in run['tests'] if run['status'] == 'finished' else ():
             for part, value in test[key].items() if test['factor'] == TRAINED else ():
-                known = found.setdefault(part, {}).setdefault(run['encoding'], [])
+                known = by_part.setdefault(part, {}).setdefault(run['encoding'], [])
                 if value is not None and math.isfinite(value):
                     known.append(value)
-    if not found:
+    if not by_part:
         return None
     rows = []
-    for part, by_encoding in found.items():
+    for part, by_encoding in by_part.items():
         means = {each['name']: interval(by_encoding.get(each['name'], []))['mean']
                  for each in results['encodings']}
         have = [mean for mean in means.values() if mean is not None]

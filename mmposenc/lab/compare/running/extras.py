@@ -41,7 +41,7 @@ from mmposenc.engine.variants.sizes import resized, size_at
 from mmposenc.lab.inspect.counts import count
 from mmposenc.terminal.messages import in_a_line
 
-from ..study.files import read_json, write_json
+from ..study.files import Record, read_json, write_json
 from ..study.study import Run, Study, planning_lock
 
 #: So many times as many pictures are looked at as are shown, so that the page can show those on
@@ -53,11 +53,11 @@ _PASSES = 5
 _SCORE, _LONGEST = 0.3, 640
 
 
-def wanted(study: Study) -> dict[str, Any]:
+def wanted(study: Study) -> Record:
     """The extras that a study wants, and what each of them depends on."""
-    found = {'costs': list(study.sizes), 'pictures': study.pictures,
-             'figures': 'figures' in study.extras}
-    return {name: depends for name, depends in found.items() if depends}
+    depends_on = {'costs': list(study.sizes), 'pictures': study.pictures,
+                  'figures': 'figures' in study.extras}
+    return {name: depends for name, depends in depends_on.items() if depends}
 
 
 def missing(study: Study, run: Run) -> list[str]:
@@ -75,7 +75,7 @@ def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
         checkpoint: the trained weights; None where training left none: then only costs.
     """
     cfg = apply(study.base, run.entry)
-    makers: dict[str, Callable[[], Any]] = {
+    makers: dict[str, Callable[[], object]] = {
         'costs': lambda: costs(study.base, run.entry, study.sizes)}
     if checkpoint is not None:
         makers.update(pictures=lambda: draw_predictions(cfg, checkpoint, study.pictures,
@@ -93,7 +93,7 @@ def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
                    {'for': wanted(study)[name], 'content': content, 'note': note})
 
 
-def costs(base: ParsedConfig, entry: Entry, factors: Sequence[float]) -> list[dict[str, Any]]:
+def costs(base: ParsedConfig, entry: Entry, factors: Sequence[float]) -> list[Record]:
     """Parameters and multiply-accumulates of the model at every size.
 
     Args:
@@ -144,7 +144,7 @@ def time_models(study: Study) -> None:
             write_json(run.folder / 'times.json', times(study, run.entry))
 
 
-def times(study: Study, entry: Entry) -> list[dict[str, Any]]:
+def times(study: Study, entry: Entry) -> list[Record]:
     """Seconds of a pass of one image at every size, and the accelerator's peak memory. Where one
     can't be taken, the reason is printed: no error ends a study that is trained."""
     cfg, timed = apply(study.base, entry), []
@@ -160,7 +160,7 @@ def times(study: Study, entry: Entry) -> list[dict[str, Any]]:
     return timed
 
 
-def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device) -> dict[str, Any]:
+def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device) -> Record:
     """Times passes of one random image, with random weights, without post-processing.
 
     Args:
@@ -189,7 +189,7 @@ def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device) -
     return dict(seconds=statistics.median(seconds[1:]), peak_bytes=peak)
 
 
-def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> list[dict[str, Any]]:
+def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> list[Record]:
     """Pictures of the encodings of a trained model, with the first test image as the photo."""
     from mmposenc.lab.inspect.figures import draw_all
     from mmposenc.lab.inspect.report import build_subject
@@ -208,7 +208,7 @@ def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> list[dict[
 
 
 def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, name: str
-                     ) -> list[dict[str, Any]]:
+                     ) -> list[Record]:
     """Draws the predictions of a model for test images, spread evenly over the test set.
 
     Args:
@@ -222,19 +222,19 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
         For each image its id and title, and file (from ``folder``) and text of the truth
         and of what was predicted.
     """
-    scope, place = scope_of(cfg), device_of(None)
+    scope, device = scope_of(cfg), device_of(None)
     dataset = test_set(scope, cfg)
     model: Any = build_model(cfg)
     names = class_names(cfg, load_weights(model, checkpoint))
-    model.to(place).eval()
+    model.to(device).eval()
     artist = Artist(cfg, scope, names, _SCORE)
-    total, made = min(number * _LOOKED_AT.get(scope, 2), len(dataset)), []
+    total, pictures = min(number * _LOOKED_AT.get(scope, 2), len(dataset)), []
     for index in (i * len(dataset) // total for i in range(total)):
         with torch.no_grad():
             sample = model.test_step(pseudo_collate([dataset[index]]))[0].cpu()
         pixels, source = original(dataset, index)
         key = f'image{index}'
-        told: dict[str, object] = {'id': key, 'title': source or f'test image {index}'}
+        picture: dict[str, object] = {'id': key, 'title': source or f'test image {index}'}
         for what, suffix, words in (('truth', 'truth', truth_text), ('predicted', name,
                                                                      predicted_text)):
             path = folder / 'pictures' / f'{key}_{suffix}.jpg'
@@ -242,10 +242,10 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
             drawn = pixels if scope == 'mmpretrain' else artist.draw(
                 pixels, sample, truth=what == 'truth')
             write_picture(path, _shrunk(drawn))
-            told[what] = {'file': str(path.relative_to(folder)),
+            picture[what] = {'file': str(path.relative_to(folder)),
                           'text': words(scope, sample, names)}
-        made.append(told)
-    return made
+        pictures.append(picture)
+    return pictures
 
 
 def test_set(scope: str, cfg: Config) -> Any:
@@ -288,9 +288,9 @@ def truth_text(scope: str, sample: Any, names: list[str]) -> str:
     if scope == 'mmseg':
         if 'gt_sem_seg' not in sample:
             return ''
-        found, counts = np.unique(sample.gt_sem_seg.data.numpy(), return_counts=True)
+        labels, counts = np.unique(sample.gt_sem_seg.data.numpy(), return_counts=True)
         return _areas({names[label]: count / counts.sum() for label, count in
-                       sorted(zip(found, counts, strict=True), key=lambda pair: -pair[1])
+                       sorted(zip(labels, counts, strict=True), key=lambda pair: -pair[1])
                        if label < len(names)})
     if 'gt_instances' not in sample:
         return ''

@@ -14,6 +14,7 @@ from rich.table import Table
 from mmposenc.terminal.streams import doing
 
 from ..statistics.formats import seconds_text, value_text
+from ..study.files import Record
 from ..study.metrics import Metric
 from ..study.study import Run, Study
 from .recording import read_progress
@@ -36,8 +37,8 @@ class State(NamedTuple):
     is over."""
 
     run: Run
-    record: dict[str, Any]
-    progress: dict[str, Any]
+    record: Record
+    progress: Record
     taken: bool
     over: bool
 
@@ -90,17 +91,17 @@ def cell(state: State, metric: Metric) -> str:
         return value_text(state.value, vars(metric))
     if not state.taken:
         return f'{state.share:.0%} done' if state.share else '...'
-    told, parts = state.progress, []
-    if told.get('phase') == 'train':
-        parts.append(f'{told["epoch"]}/{told["epochs"]}' if told.get('epochs') else
-                     f'{told["done"]}/{told["total"]}')
-        if told.get('loss') is not None:
-            parts.append(f'loss {told["loss"]:.3g}')
-        if told.get('metric') is not None:
-            parts.append(value_text(told['metric'], vars(metric)))
+    progress, parts = state.progress, []
+    if progress.get('phase') == 'train':
+        parts.append(f'{progress["epoch"]}/{progress["epochs"]}' if progress.get('epochs') else
+                     f'{progress["done"]}/{progress["total"]}')
+        if progress.get('loss') is not None:
+            parts.append(f'loss {progress["loss"]:.3g}')
+        if progress.get('metric') is not None:
+            parts.append(value_text(progress['metric'], vars(metric)))
     else:
-        parts.append(str(told.get('phase', 'start')))
-    silent = time.time() - told.get('time', time.time())
+        parts.append(str(progress.get('phase', 'start')))
+    silent = time.time() - progress.get('time', time.time())
     if silent > _SILENT:
         parts.append(f'no word for {seconds_text(silent)}')
     return ', '.join(parts)
@@ -109,19 +110,19 @@ def cell(state: State, metric: Metric) -> str:
 def table(study: Study, runs: list[State], jobs: int) -> Table:
     """A row an encoding, a column a seed."""
     metric = study.metric
-    made = Table(title=metric.label, caption=summary(runs, jobs), title_justify='left',
-                 caption_justify='left')
-    made.add_column('encoding', overflow='fold')
+    shown = Table(title=metric.label, caption=summary(runs, jobs), title_justify='left',
+                  caption_justify='left')
+    shown.add_column('encoding', overflow='fold')
     for seed in study.seeds:
-        made.add_column(f'seed {seed}', justify='right')
-    made.add_column('mean', justify='right')
+        shown.add_column(f'seed {seed}', justify='right')
+    shown.add_column('mean', justify='right')
     for entry in study.entries:
-        own = [each for each in runs if each.run.entry.name == entry.name]
-        done = [each.value for each in own
+        of_entry = [each for each in runs if each.run.entry.name == entry.name]
+        done = [each.value for each in of_entry
                 if each.record['status'] == 'finished' and each.value is not None]
-        made.add_row(entry.label, *(cell(each, metric) for each in own),
-                     value_text(mean(done) if done else None, vars(metric)))
-    return made
+        shown.add_row(entry.label, *(cell(each, metric) for each in of_entry),
+                      value_text(mean(done) if done else None, vars(metric)))
+    return shown
 
 
 def summary(runs: list[State], jobs: int, *, running: bool = True) -> str:

@@ -7,15 +7,15 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import torch
 from mmengine.dist import get_world_size, is_main_process
 from mmengine.hooks import Hook
+from mmengine.runner import Runner
 
 import mmposenc
 
-from ..study.files import read_json, write_json
+from ..study.files import Record, read_json, write_json
 from ..study.study import Run
 from .workers import cores
 
@@ -42,18 +42,18 @@ class RecordHook(Hook):
 
     def __init__(self, run: Run, metric: str, by_epoch: bool) -> None:
         self.run, self.metric, self.by_epoch = run, metric, by_epoch
-        self.curve: list[dict[str, Any]] = []
+        self.curve: list[Record] = []
         self.loss_sum, self.loss_count = 0.0, 0
-        self.before: dict[str, Any] = {'seconds': 0.0, 'cpu_seconds': 0.0, 'peak_bytes': 0}
+        self.before: Record = {'seconds': 0.0, 'cpu_seconds': 0.0, 'peak_bytes': 0}
         self.started = self.written = 0.0
         self.cpu_started: float | None = 0.0
 
-    def before_train(self, runner: Any) -> None:
+    def before_train(self, runner: Runner) -> None:
         self.started = time.monotonic()
         self.cpu_started = cpu_seconds() if get_world_size() == 1 else None
 
-    def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None,
-                         outputs: Any = None) -> None:
+    def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
+                         outputs: Record | None = None) -> None:
         if outputs and 'loss' in outputs:
             # mmengine's own hook waits for it as well.
             self.loss_sum += torch.as_tensor(outputs['loss']).detach().item()
@@ -64,28 +64,28 @@ class RecordHook(Hook):
             self._add_point('iteration', done)
         self._tell(runner, done)
 
-    def after_train_epoch(self, runner: Any) -> None:
+    def after_train_epoch(self, runner: Runner) -> None:
         if self.by_epoch:
             self._add_point('epoch', runner.epoch + 1)
 
-    def after_val_epoch(self, runner: Any, metrics: dict[str, float] | None = None) -> None:
+    def after_val_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
         if self.curve and metrics and self.metric in metrics:
             self.curve[-1]['metric'] = float(metrics[self.metric])
         self._tell(runner, runner.iter, at_once=True)
 
-    def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
+    def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         checkpoint['meta'][_KEY] = {'curve': [dict(point) for point in self.curve],
                                     'loss_sum': self.loss_sum, 'loss_count': self.loss_count,
                                     **self.costs()}
 
-    def after_load_checkpoint(self, runner: Any, checkpoint: dict) -> None:
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         held = checkpoint.get('meta', {}).get(_KEY)
         if held is not None and runner._resume:
             self.curve = [dict(point) for point in held['curve']]
             self.loss_sum, self.loss_count = held['loss_sum'], held['loss_count']
             self.before = {key: held[key] for key in self.before}
 
-    def costs(self) -> dict[str, Any]:
+    def costs(self) -> Record:
         """Seconds, CPU seconds and peak memory so far, with what went before."""
         before, start, now = self.before['cpu_seconds'], self.cpu_started, cpu_seconds()
         unknown = before is None or start is None or now is None
@@ -97,14 +97,14 @@ class RecordHook(Hook):
         """The mean since the last point of the curve."""
         return self.loss_sum / self.loss_count if self.loss_count else None
 
-    def _last(self, key: str) -> Any:
+    def _last(self, key: str) -> float | None:
         return next((each[key] for each in reversed(self.curve) if each[key] is not None), None)
 
     def _add_point(self, unit: str, at: int) -> None:
         self.curve.append({unit: at, 'loss': self._loss(), 'metric': None})
         self.loss_sum, self.loss_count = 0.0, 0
 
-    def _tell(self, runner: Any, done: int, at_once: bool = False) -> None:
+    def _tell(self, runner: Runner, done: int, at_once: bool = False) -> None:
         now = time.monotonic()
         if not is_main_process() or (now - self.written < 1 and not at_once):
             return
@@ -118,7 +118,7 @@ class RecordHook(Hook):
             'time': time.time()})
 
 
-def read_progress(run: Run) -> dict[str, Any]:
+def read_progress(run: Run) -> Record:
     """How far a run says that it is; nothing where that can't be read."""
     try:
         return read_json(run.progress_file) or {}
@@ -126,13 +126,13 @@ def read_progress(run: Run) -> dict[str, Any]:
         return {}
 
 
-def write_progress(run: Run, progress: dict[str, Any]) -> None:
+def write_progress(run: Run, progress: Record) -> None:
     """Writes how far a run is, only for tables: so a full disk does not end the run here."""
     with suppress(OSError):
         write_json(run.progress_file, progress, safe=False)
 
 
-def environment() -> dict[str, Any]:
+def environment() -> Record:
     """Versions and the machine; memory is the accelerator's, or the whole process's on a CPU."""
     on_gpu = torch.cuda.is_available()
     return {'torch': torch.__version__, 'mmposenc': mmposenc.__version__,

@@ -15,7 +15,6 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Any
 
 from mmengine.config import Config
 from mmengine.dist import all_gather_object, is_main_process
@@ -29,7 +28,7 @@ from mmposenc.engine.variants.applying import apply
 from mmposenc.engine.variants.sizes import resized
 from mmposenc.terminal.messages import in_a_line
 
-from ..study.files import read_json, write_json
+from ..study.files import Record, read_json, write_json
 from ..study.lengths import set_length
 from ..study.metrics import details, with_details
 from ..study.study import Run, Study, read_study
@@ -45,26 +44,26 @@ _DEPTH = 2
 _GRACE = 30
 
 
-def new_record(run: Run) -> dict[str, Any]:
+def new_record(run: Run) -> Record:
     """What run.json holds before anything is known."""
     return {'encoding': run.entry.name, 'seed': run.seed, 'status': 'waiting', 'note': '',
             'parameters': None, 'seconds': None, 'train_seconds': None, 'train_cpu_seconds': None,
             'peak_bytes': None, 'curve': [], 'tests': [], 'checkpoint': None}
 
 
-def read_record(run: Run) -> dict[str, Any]:
+def read_record(run: Run) -> Record:
     """The run's, or a new one."""
     return {**new_record(run), **(read_json(run.record_file) or {})}
 
 
-def left_to_test(study: Study, record: dict[str, Any]) -> list[float]:
+def left_to_test(study: Study, record: Record) -> list[float]:
     """The sizes of a study that a record has no test of; the trained size first."""
     tested = [test['factor'] for test in record['tests']]
     return sorted((factor for factor in study.sizes if factor not in tested),
                   key=lambda factor: factor != 1)
 
 
-def is_over(study: Study, record: dict[str, Any]) -> bool:
+def is_over(study: Study, record: Record) -> bool:
     """Whether nothing is left to do: finished at all sizes, or diverged."""
     return record['status'] == 'diverged' or (
         record['status'] == 'finished' and not left_to_test(study, record))
@@ -97,7 +96,7 @@ def run_config(study: Study, run: Run, purpose: str) -> Config:
     return cfg
 
 
-def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
+def carry_out(study: Study, run: Run, launcher: str = 'none') -> Record:
     """Does what is left of a run, and returns its record.
 
     Args:
@@ -130,7 +129,7 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
     return record
 
 
-def _train(study: Study, run: Run, record: dict[str, Any], launcher: str) -> None:
+def _train(study: Study, run: Run, record: Record, launcher: str) -> None:
     _tell(run, 'start')
     cfg = run_config(study, run, 'train')
     cfg.launcher = launcher
@@ -152,7 +151,7 @@ def _train(study: Study, run: Run, record: dict[str, Any], launcher: str) -> Non
     _save(run, record)
 
 
-def _test_all(study: Study, run: Run, record: dict[str, Any], launcher: str) -> None:
+def _test_all(study: Study, run: Run, record: Record, launcher: str) -> None:
     """Tests at the trained size, then whatever else is left; what fails at another size leaves a
     note, and the values at the others stay."""
     failed = []
@@ -173,7 +172,7 @@ def _test_all(study: Study, run: Run, record: dict[str, Any], launcher: str) -> 
 
 
 def _test(study: Study, run: Run, factor: float, checkpoint: str, launcher: str
-          ) -> dict[str, Any]:
+          ) -> Record:
     """What weights give at a size, with all that is measured."""
     cfg = with_details(resized(run_config(study, run, f'test/{factor:g}'), factor))
     cfg.launcher = launcher
@@ -190,7 +189,7 @@ def _test(study: Study, run: Run, factor: float, checkpoint: str, launcher: str
     return {'factor': factor, 'value': value, 'by_class': by_class, 'by_size': by_size}
 
 
-def _save(run: Run, record: dict[str, Any]) -> None:
+def _save(run: Run, record: Record) -> None:
     if is_main_process():
         write_json(run.record_file, record)
 

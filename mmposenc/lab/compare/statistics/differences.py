@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from statistics import fmean, variance
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+
+from .formats import Row
 
 ERROR = 0.05      # the chance of a false statement, in a family of comparisons
 LEAST_RUNS = 3    # fewer runs of an encoding than this are not tested
@@ -75,7 +77,7 @@ class Standing(NamedTuple):
     reach: float | None
 
 
-def judged(difference: Contrast, margin: float, reach: float | None = None) -> dict[str, Any]:
+def judged(difference: Contrast, margin: float, reach: float | None = None) -> Row:
     """A row of what a contrast says: n, mean, error, low, high, margin and verdict.
 
     'better' and 'worse' where the interval leaves out 0; else 'level' where it lies within the
@@ -148,14 +150,14 @@ def reaches(values: Values, names: Iterable[str], tails: int) -> dict[str, float
     squares = np.array([variance(each) / len(each) for each in runs.values()])
     means = draws.standard_normal((DRAWS, len(runs))) * np.sqrt(squares)
     drawn = draws.chisquare(free, means.shape) / free * squares
-    found = {}
+    reach_of = {}
     for index, name in enumerate(runs):
         if name in names:
             with np.errstate(invalid='ignore'):  # two encodings without any spread
                 t = (means - means[:, [index]]) / np.sqrt(drawn + drawn[:, [index]])
             t = np.nan_to_num(np.abs(t) if tails == 2 else t)
-            found[name] = float(np.quantile(np.delete(t, index, 1).max(1), 1 - ERROR))
-    return found
+            reach_of[name] = float(np.quantile(np.delete(t, index, 1).max(1), 1 - ERROR))
+    return reach_of
 
 
 def visible(n: int, tests: int = 1, tails: int = 2, power: float = .8) -> float:

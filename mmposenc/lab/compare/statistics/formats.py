@@ -6,6 +6,8 @@ from typing import Any, TypeAlias
 
 #: What is known of a study, or a row, an encoding, a run, a size, or the metric in it.
 Results: TypeAlias = Mapping[str, Any]
+#: The same while it is made.
+Row: TypeAlias = dict[str, Any]
 UNKNOWN = '–'
 #: How an encoding stands at a size; one that is neither is 'worse'.
 BEST, CAN_BE = 'best', 'can still be best'

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
-from typing import Any
 
 from .differences import (
     ERROR,
@@ -27,6 +26,7 @@ from .formats import (
     BEST,
     CAN_BE,
     Results,
+    Row,
     cost,
     first_upper,
     margin_text,
@@ -35,7 +35,7 @@ from .formats import (
 )
 
 
-def summarize(results: Results) -> dict[str, Any]:
+def summarize(results: Results) -> Row:
     """The results of a study, of :func:`..page.results.collect`, with 'summary' (a row for each
     encoding and size), 'differences' (a row for each comparison) and 'recommendation'."""
     margin = margin_of(results)
@@ -116,12 +116,12 @@ def values_at(results: Results, factor: float) -> Values:
     return values
 
 
-def interval(values: Sequence[float], metric: Results | None = None) -> dict[str, Any]:
+def interval(values: Sequence[float], metric: Results | None = None) -> Row:
     """n, mean, sample standard deviation and 95% interval of the mean (Student); None where n is
     too small for one. Of a metric it is cut off at what its values can be."""
     from scipy import stats
     n = len(values)
-    bounds: dict[str, Any] = dict(n=n, mean=fmean(values) if n else None, std=None, low=None,
+    bounds: Row = dict(n=n, mean=fmean(values) if n else None, std=None, low=None,
                                   high=None)
     if n > 1:
         std = stdev(values)
@@ -134,7 +134,7 @@ def interval(values: Sequence[float], metric: Results | None = None) -> dict[str
 
 
 def compare(values: Values, base: str, factor: float, margin: float,
-            stand: Mapping[str, Standing]) -> list[dict[str, Any]]:
+            stand: Mapping[str, Standing]) -> list[Row]:
     """Differences of every encoding from the base, and from the best at this size.
 
     Args:
@@ -154,8 +154,8 @@ def compare(values: Values, base: str, factor: float, margin: float,
         pairs = [('base', base, reach)] if name != base else []
         if best is not None and name != best:
             pairs.append(('best', standing.by or best, standing.reach))
-        for role, other, own in pairs:
-            row = judged(contrast(values, {name: 1, other: -1}), margin, own)
+        for role, other, bounds in pairs:
+            row = judged(contrast(values, {name: 1, other: -1}), margin, bounds)
             rows.append(dict(encoding=name, against=other, role=role, factor=factor, **row))
     return rows
 
@@ -163,7 +163,7 @@ def compare(values: Values, base: str, factor: float, margin: float,
 # Which encoding to take, why, and how sure that is: the rules of docs/report.md.
 
 
-def recommend(results: Results) -> dict[str, Any]:
+def recommend(results: Results) -> Row:
     """The encoding to take, from results with 'summary' and 'differences'.
 
     Of those that can still be best at the trained size, the one with the best mean; or the cheapest
@@ -178,7 +178,7 @@ def recommend(results: Results) -> dict[str, Any]:
     values = values_at(results, TRAINED)
     known = [name for name in values if values[name]]
     can = [name for name in candidates(results, TRAINED) if name in known]
-    advice: dict[str, Any] = dict(encoding=None, candidates=can, confidence=CAN_BE)
+    advice: Row = dict(encoding=None, candidates=can, confidence=CAN_BE)
     if not known:
         return {**advice, 'reason': 'No run has finished with a value at the trained size.',
                 'sure': 'Nothing is sure yet.'}

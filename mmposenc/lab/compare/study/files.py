@@ -7,7 +7,10 @@ import os
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+#: What a JSON file of a study holds, or a part of it.
+Record: TypeAlias = dict[str, Any]
 
 
 def write_text(path: Path, text: str, *, safe: bool = True) -> None:
@@ -37,12 +40,12 @@ def write_text(path: Path, text: str, *, safe: bool = True) -> None:
             partial.unlink()
 
 
-def write_json(path: Path, content: Any, *, safe: bool = True) -> None:
+def write_json(path: Path, content: object, *, safe: bool = True) -> None:
     """As :func:`write_text`, of what json can hold; numbers that are not finite become null."""
     write_text(path, json.dumps(finite(content), indent=1, allow_nan=False) + '\n', safe=safe)
 
 
-def finite(content: Any) -> Any:
+def finite(content: object) -> Any:
     """The same as json gives it back, with None for every number that json has no word for."""
     return json.loads(json.dumps(content), parse_constant=lambda name: None)
 

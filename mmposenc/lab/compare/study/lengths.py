@@ -1,10 +1,11 @@
 """How long a config trains, and the same config trained for longer or shorter."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mmengine.config import Config
 
+from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.engine.config.nodes import bare_type, listed
 
 #: Schedulers that are a warm-up where they begin at 0 and end before the training does.
@@ -59,23 +60,23 @@ def set_length(cfg: Config, length: Length) -> None:
     Raises:
         ValueError: the config counts in the other unit.
     """
-    own = length_of(cfg)
-    if own.unit != length.unit:
-        raise ValueError(f'--{length.unit} {length.number}: the config trains for {own}; '
-                         f'give --{own.unit}')
+    whole = length_of(cfg)
+    if whole.unit != length.unit:
+        raise ValueError(f'--{length.unit} {length.number}: the config trains for {whole}; '
+                         f'give --{whole.unit}')
     if length.number < 1:
         raise ValueError(f'--{length.unit} {length.number} must be at least 1')
-    share = length.number / own.number
+    share = length.number / whole.number
     loop = cfg.train_cfg
-    loop['max_epochs' if own.unit == 'epochs' else 'max_iters'] = length.number
-    interval = min(loop.get('val_interval', 1), own.number)
+    loop['max_epochs' if whole.unit == 'epochs' else 'max_iters'] = length.number
+    interval = min(loop.get('val_interval', 1), whole.number)
     loop['val_interval'] = _scaled(interval, share, 1)
     if loop.get('val_begin', 1) > 1:
         loop['val_begin'] = _scaled(loop['val_begin'], share, 1)
     if loop.get('dynamic_intervals'):
         loop['dynamic_intervals'] = [(_scaled(at, share, 0), _scaled(every, share, 1))
                                      for at, every in loop['dynamic_intervals']]
-    _scale_schedules(cfg, own, length)
+    _scale_schedules(cfg, whole, length)
     for hook in cfg.get('custom_hooks') or []:
         for name in _HOOK_POINTS:
             if isinstance(hook, dict) and isinstance(hook.get(name), int):
@@ -83,27 +84,27 @@ def set_length(cfg: Config, length: Length) -> None:
     cfg.setdefault('default_hooks', {})
     saving = {'type': 'CheckpointHook', **(cfg.default_hooks.get('checkpoint') or {})}
     saving.update(interval=max(1, length.number // _CHECKPOINTS), max_keep_ckpts=1,
-                  by_epoch=own.unit == 'epochs', save_last=True)
+                  by_epoch=whole.unit == 'epochs', save_last=True)
     saving.pop('save_best', None)
     cfg.default_hooks['checkpoint'] = saving
 
 
-def _scale_schedules(cfg: Config, own: Length, length: Length) -> None:
+def _scale_schedules(cfg: Config, whole: Length, length: Length) -> None:
     many = listed(cfg.get('param_scheduler') or [])
     for by_epoch in (True, False):
         here = [each for each in many if isinstance(each, dict)
                 and each.get('by_epoch', True) == by_epoch]
-        if by_epoch == (own.unit == 'epochs'):
-            total, limit = own.number, length.number / 4
+        if by_epoch == (whole.unit == 'epochs'):
+            total, limit = whole.number, length.number / 4
         else:  # iterations in epochs, whose number is not known: they end where they end
             total = max([each.get('end', 0) for each in here if not _is_warm_up(each, None)],
                         default=0)
             limit = float('inf')
         warm = max([each['end'] for each in here if _is_warm_up(each, total)], default=0)
         span = Span(warm, total, int(min(warm, max(1, limit))),
-                    round(total * length.number / own.number))
+                    round(total * length.number / whole.number))
         for each in here:
-            if by_epoch == (own.unit == 'epochs'):
+            if by_epoch == (whole.unit == 'epochs'):
                 each.setdefault('end', total)  # as mmengine does, with the new length
             _scale_schedule(each, span)
 
@@ -126,13 +127,13 @@ class Span(NamedTuple):
         return round(self.new_warm + share * (self.new_total - self.new_warm))
 
 
-def _is_warm_up(each: Any, total: int | None) -> bool:
+def _is_warm_up(each: ReadOnlyConfig, total: int | None) -> bool:
     end = each.get('end')
     return (bare_type(each) in _WARM_UPS and each.get('begin', 0) == 0 and isinstance(end, int)
             and (not total or end < total))
 
 
-def _scale_schedule(each: Any, span: Span) -> None:
+def _scale_schedule(each: ConfigType, span: Span) -> None:
     begin = each.get('begin', 0)
 
     def length(part: int) -> int:

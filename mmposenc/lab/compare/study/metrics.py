@@ -4,15 +4,17 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
+from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.engine.apps.records import class_names
 from mmposenc.engine.config.checks import check_sections
 from mmposenc.engine.config.nodes import at, bare_type, listed
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.terminal.messages import suggest
+
+from .files import Record
 
 #: Evaluators of mIoU.
 IOU = ('IoUMetric', 'ClassIoUMetric')
@@ -105,7 +107,7 @@ def with_details(cfg: Config) -> Config:
     return changed
 
 
-def details(cfg: Config, metric: Metric, metrics: dict[str, Any]
+def details(cfg: Config, metric: Metric, metrics: Record
             ) -> tuple[float, dict[str, float], dict[str, float]]:
     """What a test says.
 
@@ -145,7 +147,7 @@ def details(cfg: Config, metric: Metric, metrics: dict[str, Any]
             {name: value for name, value in by_class.items() if math.isfinite(value)}, by_size)
 
 
-def _evaluators(cfg: Config) -> list[Any]:
+def _evaluators(cfg: Config) -> list[ConfigType]:
     try:
         check_sections(cfg, ('train', 'test'))
     except ValueError as error:
@@ -156,7 +158,7 @@ def _evaluators(cfg: Config) -> list[Any]:
     return listed(cfg.test_evaluator)
 
 
-def boxes_or_masks(evaluator: Any) -> str:
+def boxes_or_masks(evaluator: ReadOnlyConfig) -> str:
     """What a COCO metric is asked for first: 'bbox' where boxes are among it."""
     asked = listed(evaluator.get('metric', 'bbox'))
     return 'bbox' if 'bbox' in asked else asked[0]

@@ -18,7 +18,7 @@ from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.variants.encodings import Entry
 from mmposenc.engine.variants.parsed import ParsedConfig, parse
 
-from .files import finite, read_json, write_json, write_text
+from .files import Record, finite, read_json, write_json, write_text
 from .lengths import Length
 from .metrics import Metric, metric_of
 
@@ -174,13 +174,13 @@ def check_same_config(study: Study, cfg: Config) -> None:
         raise _refusal(study, f'{key} of the config{more}', old.get(key), new.get(key))
 
 
-def _refusal(study: Study, what: str, old: Any, new: Any) -> ValueError:
+def _refusal(study: Study, what: str, old: object, new: object) -> ValueError:
     return ValueError(f'--out {study.folder} holds a study of {study.config} in which {what} is '
                       f'another: {old!r} there, {new!r} now. Encodings, seeds and sizes may be '
                       'added; for all else give another --out')
 
 
-def _flat(node: Any, path: str = '') -> dict[str, Any]:
+def _flat(node: object, path: str = '') -> Record:
     """Dotted keys of all that is in a config; lists and tuples are the same."""
     if isinstance(node, dict) and node:
         items = list(node.items())
