@@ -112,17 +112,6 @@ def test_classes_that_no_box_has_are_left_out():
     assert details(cfg, metric_of(cfg), {}) == (0.0, {}, {})  # not a single box
 
 
-@pytest.mark.parametrize('name', ['val_evaluator', 'test_evaluator'])
-def test_a_rank_beyond_the_classes_is_named(name):
-    cfg = engine.load_config(IMAGENET)
-    cfg.val_evaluator = cfg.test_evaluator = dict(type='Accuracy', topk=(1, 2))
-    cfg.model.head.num_classes = 2
-    assert metric_of(cfg).name == 'accuracy/top1'
-    cfg[name] = [dict(type='Accuracy', topk=(1, 5)), dict(type='SingleLabelMetric')]
-    with pytest.raises(ValueError, match=rf'{name}.topk=\(1, 5\) must be at most 2, which is'):
-        metric_of(cfg)
-
-
 def test_what_cannot_be_compared_is_named():
     cfg = engine.load_config(DEIT)
     with pytest.raises(ValueError, match="gave no 'accuracy/top1'; it gave mIoU"):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from mmposenc.engine.config.checks import check_files, check_folder
+from mmposenc.engine.config.checks import check_files, check_folder, check_num_classes
 from mmposenc.engine.training.launch import prepare_training
 from mmposenc.engine.variants.applying import apply_checked, check_builds
 from mmposenc.engine.variants.encodings import Entry
@@ -135,6 +135,7 @@ def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> t
     cfg = study.base.cfg
     metric_of(cfg)
     check_files(cfg, ('test',))
+    check_num_classes(cfg, ('test',))
     training = copy.deepcopy(cfg)
     training.work_dir = str(study.folder)
     prepare_training(training)

@@ -10,7 +10,7 @@ from mmengine.config import Config, ConfigDict
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.engine.apps.records import class_names
 from mmposenc.engine.config.checks import check_sections
-from mmposenc.engine.config.nodes import at, bare_type, listed
+from mmposenc.engine.config.nodes import bare_type, listed
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.terminal.messages import suggest
 
@@ -53,8 +53,7 @@ def metric_of(cfg: Config) -> Metric:
     """The number that a config's test is summed up by: that of its first evaluator.
 
     Raises:
-        ValueError: the config has no data to test with, an evaluator that is not known here, or one
-            that wants more classes than the model has.
+        ValueError: the config has no data to test with, or an evaluator that is not known here.
     """
     first = _evaluators(cfg)[0]
     kind = bare_type(first)
@@ -65,23 +64,10 @@ def metric_of(cfg: Config) -> Metric:
     if kind in ('CocoMetric', 'LVISMetric') and boxes_or_masks(first) != 'bbox':
         key, label = key.replace('bbox', 'segm'), 'AP of masks'
     if kind == 'Accuracy':
-        _check_topk(cfg)
         best = min(listed(first.get('topk', 1)))
         key, label = f'top{best}', f'top-{best} accuracy'
     prefix = prefix if first.get('prefix') is None else first['prefix']
     return Metric(f'{prefix}/{key}' if prefix else key, label, unit)
-
-
-def _check_topk(cfg: Config) -> None:
-    """ImageNet's top 5 of fewer classes is an error of mmpretrain's, after the first epoch."""
-    classes = at(cfg, 'model.head.num_classes')
-    for name in ('val_evaluator', 'test_evaluator'):
-        for each in listed(cfg.get(name) or []):
-            topk = each.get('topk', 1)
-            most = max(listed(topk))
-            if bare_type(each) == 'Accuracy' and isinstance(classes, int) and most > classes:
-                raise ValueError(f'{name}.topk={topk} must be at most {classes}, which is '
-                                 f'model.head.num_classes; {name}=dict(topk=(1,)) would do')
 
 
 def with_details(cfg: Config) -> Config:
