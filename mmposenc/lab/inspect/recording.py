@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +29,9 @@ from mmposenc.functional.masking import split_prefix, tokens_to_map
 from mmposenc.functional.packing import Row
 from mmposenc.functional.windows import Windows
 
-#: The arguments of a call that a hook sees.
-Args, Kwargs = tuple[Any, ...], dict[str, Any]
+#: The arguments of a call, as a hook sees them.
+Args: TypeAlias = tuple[Any, ...]
+Kwargs: TypeAlias = dict[str, Any]
 
 
 @dataclass

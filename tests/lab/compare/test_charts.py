@@ -60,7 +60,7 @@ def test_points_lie_where_their_numbers_are():
     assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1], abs=.11)
     assert (ys[1] - ys[2]) == pytest.approx(2 * (ys[0] - ys[1]), abs=.2)
     # Ticks are on the same scale as points.
-    at = {tick['text']: tick['at'] for tick in chart.yticks}
+    at = {tick.text: tick.at for tick in chart.yticks}
     assert at['20'] == ys[1] and at['40'] == ys[2]
     assert marks[0]['bar'][0] > ys[0] > marks[0]['bar'][1]
     assert marks[0]['text'] == 'one: 10 (5 to 15) at 1'
@@ -83,7 +83,7 @@ def test_words_of_ticks_do_not_run_into_each_other():
     """Sizes that lie close together have words only where there is room."""
     axis = Axis('x', '{:.2f} times'.format, ticks=(1, 1.05, 1.1, 1.5, 2))
     chart = line_chart('a', 'A', [Line('one', Style(0), axis.ticks, [1] * 5)], axis, Axis('y'))
-    assert [tick['text'][:4] for tick in chart.xticks] == ['1.00', '', '', '1.50', '2.00']
+    assert [tick.text[:4] for tick in chart.xticks] == ['1.00', '', '', '1.50', '2.00']
 
 
 def test_long_trainings_have_about_a_hundred_points_and_the_last():
@@ -129,7 +129,7 @@ def charts_of_a_study():
 
 def as_text(chart):
     """Ticks, marks and table of a chart, a line each."""
-    rows = [chart.text, *(f'{tick["at"]} {tick.text}' for tick in chart.xticks + chart.yticks)]
+    rows = [chart.text, *(f'{tick.at} {tick.text}' for tick in chart.xticks + chart.yticks)]
     for line in chart.lines:
         rows.append(f'{line["label"]}, {line["style"]}, {line["band"] or "no band"}')
         rows += map(str, line['marks'])

@@ -72,8 +72,7 @@ def _run(run: Run, record: Record, extras: Record) -> Record:
     if status == 'running' and not is_taken(run):
         status = 'waiting'  # it was killed, and goes on with the next call
     recorded = {key: record[key] for key in (
-        'encoding', 'seed', 'train_seconds', 'train_cpu_seconds', 'peak_bytes', 'curve', 'tests',
-        'checkpoint')}
+        'encoding', 'seed', 'train_seconds', 'train_cpu_seconds', 'peak_bytes', 'curve', 'tests')}
     notes = [record['note'], *(each['note'] for each in extras.values() if 'note' in each)]
     return {**recorded, 'status': status, 'note': '; '.join(filter(None, notes)),
             'log': last_lines(run) if status == 'failed' else []}

@@ -190,20 +190,18 @@ def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device) -
 
 
 def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> list[Record]:
-    """Pictures of the encodings of a trained model, with the first test image as the photo."""
+    """Pictures of the encodings of a trained model, on the first test image."""
     from mmposenc.lab.inspect.figures import draw_all
     from mmposenc.lab.inspect.report import build_subject
     folder = study.folder / 'figures' / run.entry.slug
     folder.mkdir(parents=True, exist_ok=True)
-    photo = folder / 'photo.png'
-    write_picture(photo, original(test_set(study.base.scope, cfg), 0)[0])
-    subject, inputs = build_subject(cfg, checkpoint, images=[str(photo)])
+    subject, inputs = build_subject(cfg, checkpoint)
     drawn = []
-    for each in draw_all(subject, inputs.images, inputs.photo, (0.5, 0.5)):
+    for each in draw_all(subject, inputs.images[:1], inputs.photo, (0.5, 0.5)):
         path = folder / f'{each.name}.png'
         each.draw().savefig(path, dpi=110)
         drawn.append(dict(title=each.title, file=str(path.relative_to(study.folder)),
-                          text=each.sentence, untrained=False))
+                          text=each.sentence))
     return drawn
 
 
