@@ -10,27 +10,9 @@ from pathlib import Path
 
 from mmposenc.terminal.messages import counted
 
+from ..statistics import formats, summary
 from ..statistics.differences import LEAST_RUNS, TRAINED
-from ..statistics.formats import (
-    BEST,
-    UNKNOWN,
-    Results,
-    count_text,
-    first_upper,
-    names_in_words,
-    size_text,
-    value_text,
-    verdict_text,
-)
-from ..statistics.summary import (
-    base_of,
-    best_at,
-    candidates,
-    encoding_of,
-    factors,
-    labels,
-    summary_at,
-)
+from ..statistics.formats import Results
 from ..study.files import Record, write_text
 from . import exports, study_charts, tables
 from .charts import COLORS, FRAME
@@ -56,7 +38,7 @@ def page(results: Results, folder: Path) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader('mmposenc.lab.compare.page'), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(first_upper=first_upper, address=partial(inlined, folder),
+    environment.filters.update(first_upper=formats.first_upper, address=partial(inlined, folder),
                                breakable=breakable)
     script = (Path(__file__).parent / 'templates' / 'page.js').read_text(encoding='utf-8')
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -73,8 +55,8 @@ def breakable(name: str) -> str:
 
 def view(results: Results) -> Record:
     """All that the template shows; a section without content is empty or None."""
-    sizes = factors(results)
-    style, label = study_charts.styles(results), labels(results)
+    sizes = summary.factors(results)
+    style, label = study_charts.styles(results), summary.labels(results)
     first = stand_out(results)
     return dict(
         results=results, title=results['title'], label=label,
@@ -90,7 +72,7 @@ def view(results: Results) -> Record:
         curve_charts=study_charts.curve_charts(results),
         parts=[table for table in (tables.parts(results, 'by_size', 'Object size'),
                                    tables.parts(results, 'by_class', 'Class')) if table],
-        runs=tables.runs(results), base=label[base_of(results)],
+        runs=tables.runs(results), base=label[summary.base_of(results)],
         seeds=len({run['seed'] for run in results['runs']}))
 
 
@@ -99,54 +81,54 @@ def stand_out(results: Results) -> set[str]:
     one, and the best at each size."""
     if len(results['encodings']) <= _LINES:
         return set()
-    best = (best_at(results, factor) for factor in factors(results))
-    return {base_of(results), results['recommendation']['encoding'], *best} - {None}
+    best = (summary.best_at(results, factor) for factor in summary.factors(results))
+    return {summary.base_of(results), results['recommendation']['encoding'], *best} - {None}
 
 
 def answer(results: Results) -> Record:
     """The recommendation, and the numbers next to it."""
     advice, metric, trained = results['recommendation'], results['metric'], TRAINED
-    name, label = advice['encoding'], labels(results)
+    name, label = advice['encoding'], summary.labels(results)
     facts: list[tuple[str, str, str]] = []
     shown = dict(advice, facts=facts, head='No recommendation yet',
-                word='Best: every other is worse' if advice['confidence'] == BEST else
+                word='Best: every other is worse' if advice['confidence'] == formats.BEST else
                 f'{len(advice["candidates"])} of {len(label)} can still be best')
     if name is None:
         return shown
     at = [row for row in results['differences'] if row['factor'] == trained]
     tested = any(row['n'] >= LEAST_RUNS for row in at)
     shown['head'] = f'{"Take" if tested else "So far:"} {label[name]}'
-    row = summary_at(results, trained)[name]
-    among = (f'95% interval {value_text(row["low"], metric)} to {value_text(row["high"], metric)}, '
-             if row['low'] is not None else '')
-    facts.append((first_upper(f'{metric["label"]} at the trained size'),
-                  value_text(row['mean'], metric, unit=True),
+    row = summary.summary_at(results, trained)[name]
+    low, high = (formats.value_text(row[end], metric) for end in ('low', 'high'))
+    among = f'95% interval {low} to {high}, ' if row['low'] is not None else ''
+    facts.append((formats.first_upper(f'{metric["label"]} at the trained size'),
+                  formats.value_text(row['mean'], metric, unit=True),
                   f'{among}{counted(row["n"], "seed")}'))
-    facts += [(f'Minus {label[row["against"]]}', value_text(row['mean'], metric, sign=True),
-               verdict_text(row, metric)) for row in at
+    facts += [(f'Minus {label[row["against"]]}', formats.value_text(row['mean'], metric, sign=True),
+               formats.verdict_text(row, metric)) for row in at
               if row['role'] == 'base' and row['encoding'] == name and row['mean'] is not None]
-    encoding = encoding_of(results, name)
+    encoding = summary.encoding_of(results, name)
     costs = (('Parameters', tables.grouped(encoding['parameters']), ''),
-             ('Multiply-accumulates', count_text(tables.cost(encoding, trained, 'macs')),
+             ('Multiply-accumulates', formats.count_text(formats.cost(encoding, trained, 'macs')),
               'an image at the trained size'))
-    facts.extend(fact for fact in costs if fact[1] != UNKNOWN)
+    facts.extend(fact for fact in costs if fact[1] != formats.UNKNOWN)
     return shown
 
 
 def best_by_size(results: Results) -> list[dict[str, str]]:
     """At every size the best mean, and which other encodings can still be best."""
-    label, metric = labels(results), results['metric']
+    label, metric = summary.labels(results), results['metric']
     rows = []
     for size in sorted(results['sizes'], key=lambda size: size['factor']):
-        best = best_at(results, size['factor'])
+        best = summary.best_at(results, size['factor'])
         if best is None:
             continue
-        near = [label[name] for name in candidates(results, size['factor']) if name != best]
-        mean = summary_at(results, size['factor'])[best]['mean']
+        near = [label[name] for name in summary.candidates(results, size['factor']) if name != best]
+        mean = summary.summary_at(results, size['factor'])[best]['mean']
         trained = ', trained' if size['factor'] == TRAINED else ''
-        rows.append(dict(size=size_text(size) + trained, best=label[best],
-                         value=value_text(mean, metric, unit=True),
-                         near=names_in_words(near) if near else 'no other'))
+        rows.append(dict(size=formats.size_text(size) + trained, best=label[best],
+                         value=formats.value_text(mean, metric, unit=True),
+                         near=formats.names_in_words(near) if near else 'no other'))
     return rows
 
 

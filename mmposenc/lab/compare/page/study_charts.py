@@ -6,16 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
 
+from ..statistics import formats, summary
 from ..statistics.differences import LEAST_RUNS, TRAINED
-from ..statistics.formats import (
-    Results,
-    count_text,
-    first_upper,
-    interval_text,
-    seconds_text,
-    value_text,
-)
-from ..statistics.summary import factors, interval, labels, summary_at, values_at
+from ..statistics.formats import Results
 from ..study.files import Record
 from .charts import (
     RIGHT,
@@ -46,9 +39,10 @@ def metric_axis(results: Results) -> Axis:
     percent = metric['unit'] == '%'
     known = [row['mean'] for row in results['summary'] if row['mean'] is not None]
     label = f'{metric["label"]}, {metric["unit"]}' if metric['unit'] else metric['label']
-    return Axis(first_upper(label), lambda value: value_text(value, metric), lambda v: f'{v:.6g}',
-                limits=(0 if all(mean >= 0 for mean in known) else -math.inf,
-                        100 if percent else math.inf))
+    return Axis(formats.first_upper(label), lambda value: formats.value_text(value, metric),
+                tick='{:.6g}'.format, limits=(
+                    0 if all(mean >= 0 for mean in known) else -math.inf,
+                    100 if percent else math.inf))
 
 
 def ends(rows: Sequence[Results]
@@ -62,17 +56,17 @@ def ends(rows: Sequence[Results]
 def dot_chart(results: Results) -> Record | None:
     """Every seed's value at the trained size, with the mean and its interval: a row an encoding,
     the best mean first. None where no run has finished."""
-    label, style, axis = labels(results), styles(results), metric_axis(results)
-    values, summary, left, row_height = (values_at(results, TRAINED), summary_at(results, TRAINED),
-                                         164, 20)
+    label, style, axis = summary.labels(results), styles(results), metric_axis(results)
+    values, at_trained = summary.values_at(results, TRAINED), summary.summary_at(results, TRAINED)
+    left, row_height = 164, 20
     lines = {each: Line(label[each], style[each], (), list(values[each].values()), *ends([row]))
-             for each, row in summary.items() if values[each]}
+             for each, row in at_trained.items() if values[each]}
     if not lines:
         return None
     across = scale(axis, *extent(list(lines.values()), axis), left, WIDTH - RIGHT)
     rows = [dict(
         label=line.label if len(line.label) <= 20 else f'{line.label[:19]}…', whole=line.label,
-        style=line.style, y=24 + row_height * n, mean=across(summary[each]['mean']),
+        style=line.style, y=24 + row_height * n, mean=across(at_trained[each]['mean']),
         dots=[dict(x=across(value), text=f'{line.label}, seed {seed}: {axis.text(value)}')
               for seed, value in values[each].items()],
         bar=[min(max(across(end), left), WIDTH - RIGHT) for end in (*line.low, *line.high)
@@ -87,22 +81,22 @@ def dot_chart(results: Results) -> Record | None:
 def retention_chart(results: Results) -> Chart | None:
     """What each run keeps of its value at the trained size, over the image size; None of a single
     size."""
-    trained, summary = values_at(results, TRAINED), []
-    for factor in factors(results):
-        for name, seeds in values_at(results, factor).items():
+    trained, shares_kept = summary.values_at(results, TRAINED), []
+    for factor in summary.factors(results):
+        for name, seeds in summary.values_at(results, factor).items():
             shares = [value / trained[name][seed] for seed, value in seeds.items()
                       if trained[name].get(seed, 0) > 0]
-            summary.append(dict(encoding=name, factor=factor, **interval(shares)))
+            shares_kept.append(dict(encoding=name, factor=factor, **summary.interval(shares)))
     metric = dict(name='retention', label="share of the trained size's value", unit='')
-    return size_chart({**results, 'summary': summary, 'metric': metric}, 'retention')
+    return size_chart({**results, 'summary': shares_kept, 'metric': metric}, 'retention')
 
 
 def size_chart(results: Results, id: str = 'over-size') -> Chart | None:
     """The metric over the image size; None of a single size."""
-    sizes = factors(results)
+    sizes = summary.factors(results)
     if len(sizes) < 2:
         return None
-    style, label = styles(results), labels(results)
+    style, label = styles(results), summary.labels(results)
     by_name: dict[str, list[Results]] = {each: [] for each in style}
     for row in sorted(results['summary'], key=lambda row: row['factor']):
         by_name[row['encoding']].append(row)
@@ -111,10 +105,11 @@ def size_chart(results: Results, id: str = 'over-size') -> Chart | None:
     x = Axis('image size, as a multiple of the trained one', lambda value: f'{value:g}×',
              ticks=sizes)
     metric = results['metric']
-    title = first_upper(f'{metric["label"]} over image size')
+    title = formats.first_upper(f'{metric["label"]} over image size')
     heads = ('Encoding', *(f'{each:g}×' for each in sizes))
     table = Table(f'{title}: mean (95% interval)', heads, [
-        (Cell(label[each]), *(number(row['mean'], interval_text(row, metric)) for row in rows))
+        (Cell(label[each]),
+         *(number(row['mean'], formats.interval_text(row, metric)) for row in rows))
         for each, rows in by_name.items()])
     return line_chart(id, title, lines, x, metric_axis(results), dodge=True, table=table,
                       note='Bars are 95% intervals of the mean over 3 or more seeds; long ones are '
@@ -124,12 +119,12 @@ def size_chart(results: Results, id: str = 'over-size') -> Chart | None:
 def cost_charts(results: Results) -> list[Chart]:
     """The metric at the trained size against everything that is known of the costs."""
     # Encodings may differ in the third digit.
-    large, small = partial(count_text, digits=4), '{:.4g}'.format
+    large, small = partial(formats.count_text, digits=4), '{:.4g}'.format
     kinds = (('parameters', 'parameters', large),
              ('macs', 'multiply-accumulates an image', large),
-             ('seconds', 'seconds an image', seconds_text),
+             ('seconds', 'seconds an image', formats.seconds_text),
              ('mebibytes', 'peak memory of inference, MiB', small),
-             ('train_seconds', 'CPU time of a training', seconds_text),
+             ('train_seconds', 'CPU time of a training', formats.seconds_text),
              ('train_mebibytes', 'peak memory of a training, MiB', small))
     costs = costs_of(results)
     charts = [_cost_chart(results, kind, label, text, costs[kind]) for kind, label, text in kinds]
@@ -138,10 +133,10 @@ def cost_charts(results: Results) -> list[Chart]:
 
 def _cost_chart(results: Results, kind: str, label: str, text: Callable[[float], str],
                 known: Mapping[str, float | None]) -> Chart | None:
-    summary = summary_at(results, TRAINED)
-    style, labeled = styles(results), labels(results)
-    lines = [Line(labeled[each], style[each], [value], [summary[each]['mean']],
-                  *ends([summary[each]])) for each, value in known.items() if value is not None]
+    at_trained = summary.summary_at(results, TRAINED)
+    style, labeled = styles(results), summary.labels(results)
+    lines = [Line(labeled[each], style[each], [value], [at_trained[each]['mean']],
+                  *ends([at_trained[each]])) for each, value in known.items() if value is not None]
     values = [value for value in known.values() if value]
     axis = Axis(label, text, logarithmic=bool(values) and max(values) > 20 * min(values))
     return line_chart(f'cost-{kind}', f'Against {label}', lines, axis, metric_axis(results))
@@ -150,15 +145,14 @@ def _cost_chart(results: Results, kind: str, label: str, text: Callable[[float],
 def curve_charts(results: Results) -> list[Chart]:
     """The loss of training, and the metric of validation, over epochs or iterations."""
     metric = results['metric']
-    charts = [_curve_chart(results, 'loss', 'Loss in training',
-                           Axis('loss', lambda value: f'{value:.3g}')),
-              _curve_chart(results, 'metric', first_upper(f'{metric["label"]} in validation'),
-                           metric_axis(results))]
+    title = formats.first_upper(f'{metric["label"]} in validation')
+    charts = [_curve_chart(results, 'loss', 'Loss in training', Axis('loss', '{:.3g}'.format)),
+              _curve_chart(results, 'metric', title, metric_axis(results))]
     return [chart for chart in charts if chart is not None]
 
 
 def _curve_chart(results: Results, key: str, title: str, y: Axis) -> Chart | None:
-    style, label = styles(results), labels(results)
+    style, label = styles(results), summary.labels(results)
     finished = [run for run in results['runs'] if run['status'] == 'finished']
     step = 'iteration' if any('iteration' in point for run in finished for point in run['curve']
                               ) else 'epoch'

@@ -6,29 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from ..statistics import formats, summary
 from ..statistics.differences import TRAINED
-from ..statistics.formats import (
-    BEST,
-    CAN_BE,
-    UNKNOWN,
-    Results,
-    cost,
-    count_text,
-    first_upper,
-    interval_text,
-    seconds_text,
-    size_text,
-    value_text,
-    verdict_text,
-)
-from ..statistics.summary import (
-    base_of,
-    best_at,
-    factors,
-    interval,
-    labels,
-    summary_at,
-)
+from ..statistics.formats import Results
 
 
 @dataclass(frozen=True)
@@ -57,7 +37,7 @@ def named(text: str, mark: str = '') -> Cell:
 def number(value: float | None, text: str | Callable[[float], str] = str, mark: str = '') -> Cell:
     """A cell that is sorted by its number; a function makes the text of a known one."""
     if not isinstance(text, str):
-        text = UNKNOWN if value is None else text(value)
+        text = formats.UNKNOWN if value is None else text(value)
     return Cell(text, None if value is None else float(value), mark)
 
 
@@ -69,11 +49,11 @@ def costs_of(results: Results) -> dict[str, dict[str, float | None]]:
     """
     by_encoding = {}
     for each in results['encodings']:
-        name, seconds = each['name'], cost(each, TRAINED, 'seconds')
+        name, seconds = each['name'], formats.cost(each, TRAINED, 'seconds')
         by_encoding[name] = dict(
-            parameters=each['parameters'], macs=cost(each, TRAINED, 'macs'),
+            parameters=each['parameters'], macs=formats.cost(each, TRAINED, 'macs'),
             seconds=seconds, images_a_second=1 / seconds if seconds else None,
-            mebibytes=_mebibytes(cost(each, TRAINED, 'peak_bytes')),
+            mebibytes=_mebibytes(formats.cost(each, TRAINED, 'peak_bytes')),
             train_seconds=_run_mean(results, name, 'train_cpu_seconds'),
             train_mebibytes=_mebibytes(_run_mean(results, name, 'peak_bytes')))
     return {kind: {name: costs[kind] for name, costs in by_encoding.items()}
@@ -94,51 +74,52 @@ def overview(results: Results) -> Table:
     """Every encoding with its mean and interval at every size, and what is known of its costs; the
     best mean at the trained size first."""
     metric = results['metric']
-    sizes = {factor: summary_at(results, factor) for factor in factors(results)}
-    label, costs = labels(results), costs_of(results)
+    sizes = {factor: summary.summary_at(results, factor) for factor in summary.factors(results)}
+    label, costs = summary.labels(results), costs_of(results)
     columns = [(head, costs[kind], text) for head, kind, text in (
-        ('Parameters', 'parameters', grouped), ('MACs', 'macs', count_text),
+        ('Parameters', 'parameters', grouped), ('MACs', 'macs', formats.count_text),
         ('Images a second', 'images_a_second', '{:.3g}'.format),
         ('Inference, MiB', 'mebibytes', '{:.4g}'.format),
-        ('Training, CPU', 'train_seconds', seconds_text),
+        ('Training, CPU', 'train_seconds', formats.seconds_text),
         ('Training, MiB', 'train_mebibytes', '{:.4g}'.format)) if {*costs[kind].values()} != {None}]
     rows = [(named(label[each]),
-             *(number(at[each]['mean'], interval_text(at[each], metric), best_mark(at[each]))
-               for at in sizes.values()),
+             *(number(mean['mean'], formats.interval_text(mean, metric), best_mark(mean))
+               for mean in (at[each] for at in sizes.values())),
              number(row['n']), *(number(values[each], text) for _, values, text in columns))
             for each, row in sizes[TRAINED].items()]
     unit = f', {metric["unit"]}' if metric['unit'] else ''
     heads = [f'{factor:g}×' + (' (trained)' if factor == TRAINED else '') for factor in sizes]
-    return Table(first_upper(f'{metric["label"]}{unit} by image size: mean over seeds (its 95% '
-                             'interval); bold: can still be best'),
+    caption = (f'{metric["label"]}{unit} by image size: mean over seeds (its 95% interval); bold: '
+               'can still be best')
+    return Table(formats.first_upper(caption),
                  ('Encoding', *heads, 'Seeds', *(head for head, _, _ in columns)), rows)
 
 
 def differences(results: Results, factor: float) -> Table:
     """Every encoding at one size against the best and against the base, the best mean first."""
-    metric, base, label = results['metric'], base_of(results), labels(results)
-    best = best_at(results, factor)
+    metric, base, label = results['metric'], summary.base_of(results), summary.labels(results)
+    best = summary.best_at(results, factor)
     rows = {(row['encoding'], row['role']): row for row in results['differences']
             if row['factor'] == factor}
     lines = []
-    for each, mean in summary_at(results, factor).items():
+    for each, mean in summary.summary_at(results, factor).items():
         cells = []
         for role, itself in (('best', 'the best mean'), ('base', 'the base')):
             row = rows.get((each, role))
             if row is None:
-                cells += [Cell(UNKNOWN), named(itself)]
+                cells += [Cell(formats.UNKNOWN), named(itself)]
                 continue
-            text = verdict_text(row, metric)
+            text = formats.verdict_text(row, metric)
             if role == 'best' and row['against'] != best:
                 text += f' than {label[row["against"]]}'
-            cells += [number(row['mean'], interval_text(row, metric, sign=True)),
+            cells += [number(row['mean'], formats.interval_text(row, metric, sign=True)),
                       named(text, row['verdict'] if row['verdict'] in ('better', 'worse')
                             else 'same')]
-        lines.append((named(label[each]), number(mean['mean'], interval_text(mean, metric)),
+        lines.append((named(label[each]), number(mean['mean'], formats.interval_text(mean, metric)),
                       number(mean['n']), named(mean['standing'], best_mark(mean)), *cells))
     size = next(each for each in results['sizes'] if each['factor'] == factor)
     trained = ', the trained size' if factor == TRAINED else ''
-    return Table(f'What can be best, and differences, at {size_text(size)}{trained}',
+    return Table(f'What can be best, and differences, at {formats.size_text(size)}{trained}',
                  ('Encoding', 'Mean (95% interval)', 'Seeds', 'Stands',
                   'Minus the best (95% bounds)', 'Against the best',
                   f'Minus {label[base]} (95% interval)', f'Against {label[base]}'),
@@ -147,12 +128,12 @@ def differences(results: Results, factor: float) -> Table:
 
 def best_mark(row: Results) -> str:
     """Of a row of the summary, whether its encoding can be the best."""
-    return 'best' if row['standing'] in (BEST, CAN_BE) else ''
+    return 'best' if row['standing'] in (formats.BEST, formats.CAN_BE) else ''
 
 
 def grouped(count: float | None) -> str:
     """A count with commas between thousands."""
-    return UNKNOWN if count is None else f'{count:,}'
+    return formats.UNKNOWN if count is None else f'{count:,}'
 
 
 def parts(results: Results, key: str, what: str) -> Table | None:
@@ -178,33 +159,33 @@ def parts(results: Results, key: str, what: str) -> Table | None:
         return None
     rows = []
     for part, by_encoding in by_part.items():
-        means = {each['name']: interval(by_encoding.get(each['name'], []))['mean']
+        means = {each['name']: summary.interval(by_encoding.get(each['name'], []))['mean']
                  for each in results['encodings']}
         have = [mean for mean in means.values() if mean is not None]
         best = max(have, default=None)
         spread = max(have) - min(have) if have else None
         rows.append((named(part),
-                     *(number(mean, value_text(mean, metric),
+                     *(number(mean, formats.value_text(mean, metric),
                               'best' if mean is not None and mean == best and spread else '')
                        for mean in means.values()),
-                     number(spread, value_text(spread, metric))))
-    return Table(first_upper(f'{metric["label"]} by {what.lower()} at the trained size, means over '
-                             'seeds'),
-                 (what, *labels(results).values(), 'Range'), rows)
+                     number(spread, formats.value_text(spread, metric))))
+    caption = f'{metric["label"]} by {what.lower()} at the trained size, means over seeds'
+    heads = (what, *summary.labels(results).values(), 'Range')
+    return Table(formats.first_upper(caption), heads, rows)
 
 
 def runs(results: Results) -> Table:
     """Every run: how it ended, its value at the trained size, what it took."""
-    metric, label, rows = results['metric'], labels(results), []
+    metric, label, rows = results['metric'], summary.labels(results), []
     for run in results['runs']:
         mark = 'worse' if run['status'] in ('diverged', 'failed') else ''
         value = next((test['value'] for test in run['tests'] if test['factor'] == TRAINED), None)
         rows.append((named(label[run['encoding']]), number(run['seed']),
-                     named(run['status'], mark), number(value, value_text(value, metric)),
-                     number(run['train_seconds'], seconds_text),
-                     number(run['train_cpu_seconds'], seconds_text),
+                     named(run['status'], mark), number(value, formats.value_text(value, metric)),
+                     number(run['train_seconds'], formats.seconds_text),
+                     number(run['train_cpu_seconds'], formats.seconds_text),
                      Cell(run['note'], run['note'] or None)))
     return Table('Every run of this study', (
-        'Encoding', 'Seed', 'Status', first_upper(metric['label']), 'Training, wall',
+        'Encoding', 'Seed', 'Status', formats.first_upper(metric['label']), 'Training, wall',
         'Training, CPU', 'Note'),
         rows, words=(2, 6))

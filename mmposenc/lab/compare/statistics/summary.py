@@ -8,48 +8,26 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 
-from .differences import (
-    ERROR,
-    LEAST_RUNS,
-    SAME,
-    TRAINED,
-    WORSE,
-    Standing,
-    Values,
-    best_of,
-    contrast,
-    judged,
-    reaches,
-    standings,
-)
-from .formats import (
-    BEST,
-    CAN_BE,
-    Results,
-    Row,
-    cost,
-    first_upper,
-    margin_text,
-    names_in_words,
-    value_text,
-)
+from . import differences, formats
+from .differences import LEAST_RUNS, SAME, TRAINED, WORSE, Standing, Values
+from .formats import Results, Row
 
 
 def summarize(results: Results) -> Row:
     """The results of a study, of :func:`..page.results.collect`, with 'summary' (a row for each
     encoding and size), 'differences' (a row for each comparison) and 'recommendation'."""
     margin = margin_of(results)
-    summary, differences = [], []
+    summary, compared = [], []
     for factor in factors(results):
         values = values_at(results, factor)
-        stand = standings(values)
+        stand = differences.standings(values)
         left = [name for name, each in stand.items() if each.by is None]
-        word = BEST if len(left) == 1 < len(values) else CAN_BE
+        word = formats.BEST if len(left) == 1 < len(values) else formats.CAN_BE
         summary += [dict(encoding=name, factor=factor, **interval(
             list(seeds.values()), results['metric']),
             standing=word if stand[name].by is None else WORSE) for name, seeds in values.items()]
-        differences += compare(values, base_of(results), factor, margin, stand)
-    extended = {**results, 'summary': summary, 'differences': differences}
+        compared += compare(values, base_of(results), factor, margin, stand)
+    extended = {**results, 'summary': summary, 'differences': compared}
     return {**extended, 'recommendation': recommend(extended)}
 
 
@@ -125,7 +103,7 @@ def interval(values: Sequence[float], metric: Results | None = None) -> Row:
                                   high=None)
     if n > 1:
         std = stdev(values)
-        half = float(stats.t.isf(ERROR / 2, n - 1)) * std / math.sqrt(n)
+        half = float(stats.t.isf(differences.ERROR / 2, n - 1)) * std / math.sqrt(n)
         bounds.update(std=std, low=bounds['mean'] - half, high=bounds['mean'] + half)
         most = 100 if metric and metric['unit'] == '%' else 1
         if metric and min(values) >= 0 and max(values) <= most:
@@ -148,14 +126,15 @@ def compare(values: Values, base: str, factor: float, margin: float,
         Rows of 'differences'. An encoding that is ruled out is compared with the one that does it,
         every other with the best mean; such intervals are two one-sided bounds.
     """
-    best, rows = best_of(values), []
-    reach = reaches(values, [base], 2).get(base)
+    best, rows = differences.best_of(values), []
+    reach = differences.reaches(values, [base], 2).get(base)
     for name, standing in stand.items():
         pairs = [('base', base, reach)] if name != base else []
         if best is not None and name != best:
             pairs.append(('best', standing.by or best, standing.reach))
         for role, other, bounds in pairs:
-            row = judged(contrast(values, {name: 1, other: -1}), margin, bounds)
+            gap = differences.contrast(values, {name: 1, other: -1})
+            row = differences.judged(gap, margin, bounds)
             rows.append(dict(encoding=name, against=other, role=role, factor=factor, **row))
     return rows
 
@@ -178,7 +157,7 @@ def recommend(results: Results) -> Row:
     values = values_at(results, TRAINED)
     known = [name for name in values if values[name]]
     can = [name for name in candidates(results, TRAINED) if name in known]
-    advice: Row = dict(encoding=None, candidates=can, confidence=CAN_BE)
+    advice: Row = dict(encoding=None, candidates=can, confidence=formats.CAN_BE)
     if not known:
         return {**advice, 'reason': 'No run has finished with a value at the trained size.',
                 'sure': 'Nothing is sure yet.'}
@@ -192,19 +171,20 @@ def recommend(results: Results) -> Row:
     seeds = f'mean of {mean["n"]} seeds' if mean['n'] > 1 else 'one seed'
     who = 'The model without an encoding' if first == 'none' else label[first]
     reason = (f'{who} has the highest {metric["label"]} at the trained size, '
-              f'{value_text(mean["mean"], metric, unit=True)} ({seeds}).')
+              f'{formats.value_text(mean["mean"], metric, unit=True)} ({seeds}).')
     if first != can[0]:
         reason = f'{_lost(results, can[0])} It is not taken. Of the others {reason}'
     if len(level) > 1:
-        who = names_in_words([label[name] for name in level[1:]])
+        who = formats.names_in_words([label[name] for name in level[1:]])
         verb = 'are' if len(level) > 2 else 'is'
-        reason += (f' {who} {verb} level with it within {margin_text(margin_of(results), metric)}: '
+        margin = formats.margin_text(margin_of(results), metric)
+        reason += (f' {who} {verb} level with it within {margin}: '
                    f'take the cheapest, {label[taken]}.')
     if first == can[0]:
         reason += _lost(results, first)
     only = len(can) == 1 and len(known) > 1 and not diverged(results, taken)
     return dict(advice, encoding=taken, reason=reason.strip(), sure=_certainty(results, known, can),
-                confidence=BEST if only else CAN_BE)
+                confidence=formats.BEST if only else formats.CAN_BE)
 
 
 def diverged(results: Results, name: str) -> int:
@@ -227,7 +207,7 @@ def _lost(results: Results, name: str) -> str:
 def _cost(results: Results, name: str) -> tuple[float, float]:
     """Multiply-accumulates at the trained size, then parameters; what is not known comes last."""
     encoding = encoding_of(results, name)
-    macs, unknown = cost(encoding, TRAINED, 'macs'), float('inf')
+    macs, unknown = formats.cost(encoding, TRAINED, 'macs'), float('inf')
     return (unknown if macs is None else macs,
             unknown if encoding['parameters'] is None else encoding['parameters'])
 
@@ -243,11 +223,11 @@ def _certainty(results: Results, known: Sequence[str], can: Sequence[str]) -> st
     worse = [name for name in known if name not in can]
     parts = []
     if len(can) > 1:
-        parts.append(f'Can still be best: {names_in_words([label[name] for name in can])}.')
+        parts.append(f'Can still be best: {formats.names_in_words([label[name] for name in can])}.')
     if worse:
         verb = 'are' if len(worse) > 1 else 'is'
-        parts.append(f'{first_upper(names_in_words([label[name] for name in worse]))} {verb} '
-                     'worse.')
+        who = formats.names_in_words([label[name] for name in worse])
+        parts.append(f'{formats.first_upper(who)} {verb} worse.')
     if len(can) > 1:
         parts.append('More seeds may tell.')
     return ' '.join(parts)
