@@ -17,16 +17,8 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS, init_default_scope
 from torch import Tensor
 
+from mmposenc.engine.config import models
 from mmposenc.engine.config.checks import check_checkpoint, check_files, check_folder
-from mmposenc.engine.config.models import (
-    as_inputs,
-    build_bare,
-    check_pictures,
-    load_weights,
-    noise,
-    pass_once,
-    read_picture,
-)
 from mmposenc.engine.config.nodes import build_data_set, data_sets, usual_size
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.functional.convolutions import pair
@@ -84,7 +76,7 @@ def inspect_config(cfg: Config, checkpoint: str | None = None, *,
     scope_of(cfg)  # an error without one
     if not all(0.0 <= each < 1.0 for each in at):
         raise ValueError(f'at={at} must be two fractions of height and width in [0, 1)')
-    check_pictures(images)
+    models.check_pictures(images)
     if checkpoint is not None:
         check_checkpoint(checkpoint, 'checkpoint')
     if out is not None:
@@ -179,21 +171,22 @@ def build_subject(cfg: Config, checkpoint: str | None, *, images: Sequence[str] 
     """
     scope = scope_of(cfg)
     init_default_scope(scope)
-    model: Any = build_bare(cfg, seed=seed)
+    model: Any = models.build_bare(cfg, seed=seed)
     if checkpoint is not None:
-        load_weights(model, checkpoint)
+        models.load_weights(model, checkpoint)
     side = cell_side(model)
     height, width = (max(1, round(each / side)) * side for each in size or usual_size(cfg))
     pictures, names = (list(images), f'{len(images)} images') if images else data_images(cfg)
-    batch, photo = noise(cfg, (height, width), count=IMAGES, seed=seed), None
+    batch, photo = models.noise(cfg, (height, width), count=IMAGES, seed=seed), None
     if pictures:
-        pixels = [read_picture(cfg, each) if isinstance(each, str) else each for each in pictures]
-        batch, photo = as_inputs(cfg, pixels, (height, width)), as_photo(pixels[0])
+        pixels = [models.read_picture(cfg, each) if isinstance(each, str) else each
+                  for each in pictures]
+        batch, photo = models.as_inputs(cfg, pixels, (height, width)), as_photo(pixels[0])
         right, below = width - batch.shape[-1], height - batch.shape[-2]
         if min(right, below) < 0:  # a preprocessor may pad to a multiple of some number
             batch = F.pad(batch, (0, right, 0, below))
     if any(map(is_encoder, model.modules())):
-        subject = Subject(model, lambda images: pass_once(scope, model, images))
+        subject = Subject(model, lambda images: models.pass_once(scope, model, images))
     else:
         subject = Subject(model.backbone, model.backbone)
     return subject, Inputs(batch, photo, names)

@@ -24,14 +24,7 @@ from mmengine.registry import init_default_scope
 from mmposenc.engine.apps.pictures import rgb_bytes, write_picture
 from mmposenc.engine.apps.prediction import Artist
 from mmposenc.engine.apps.records import class_names, predicted_of
-from mmposenc.engine.config.models import (
-    build_bare,
-    build_model,
-    device_of,
-    load_weights,
-    noise,
-    pass_once,
-)
+from mmposenc.engine.config import models
 from mmposenc.engine.config.nodes import Size, build_data_set
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.engine.variants.applying import apply
@@ -153,7 +146,7 @@ def times(study: Study, entry: Entry) -> list[Record]:
         try:
             size = input_size(study.base, factor)
             if size is not None:
-                row.update(measure_time(cfg, size, device_of(None)))
+                row.update(measure_time(cfg, size, models.device_of(None)))
         except Exception as error:
             print(f'{entry.name} at {factor:g}x is not timed: {in_a_line(error)}', file=sys.stderr)
         timed.append(row)
@@ -172,8 +165,8 @@ def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device) -
         ``seconds``: the median of some passes; ``peak_bytes``: of an accelerator's memory, on a
         CPU None.
     """
-    model = build_bare(cfg).to(device)
-    image = noise(cfg, hw_shape).to(device)
+    model = models.build_bare(cfg).to(device)
+    image = models.noise(cfg, hw_shape).to(device)
     backend: Any = None if device.type == 'cpu' else getattr(torch, device.type)
     seconds = []
     if backend is not None:
@@ -181,7 +174,7 @@ def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device) -
     with torch.no_grad():
         for _ in range(1 + _PASSES):
             start = time.perf_counter()
-            pass_once(scope_of(cfg), model, image)
+            models.pass_once(scope_of(cfg), model, image)
             if backend is not None:
                 backend.synchronize(device)
             seconds.append(time.perf_counter() - start)
@@ -220,10 +213,10 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
         For each image its id and title, and file (from ``folder``) and text of the truth
         and of what was predicted.
     """
-    scope, device = scope_of(cfg), device_of(None)
+    scope, device = scope_of(cfg), models.device_of(None)
     dataset = test_set(scope, cfg)
-    model: Any = build_model(cfg)
-    names = class_names(cfg, load_weights(model, checkpoint))
+    model: Any = models.build_model(cfg)
+    names = class_names(cfg, models.load_weights(model, checkpoint))
     model.to(device).eval()
     artist = Artist(cfg, scope, names, _SCORE)
     total, pictures = min(number * _LOOKED_AT.get(scope, 2), len(dataset)), []
