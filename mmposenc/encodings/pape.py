@@ -26,7 +26,7 @@ class PaPE(RelativeEncoding):
     (p_i - p_j) of query i and key j along a learned direction (Ohrstrom et al. 2026, PaPE). a is
     softplus of a linear function of the query's token x_i, b a linear function of it.
 
-    ``rotation_invariant`` (PaPE-RI) has -a(x_i) (s |p_i - p_j|)^2 only, with a scale s of each head
+    ``rotation_invariant`` (PaPE-RI) has -a(x_i) s^2 (p_i - p_j)^2 only, with a scale s of each head
     that is drawn once and not trained.
 
     All of it is six further channels of queries and keys, so that attention runs as without it.
