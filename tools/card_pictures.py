@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/encodings.md and docs/relative.md: models on digits, inspected.
+"""Draw the pictures of docs/encodings.md, relative.md and rotary.md: models on digits, inspected.
 
     mmposenc prepare mnist5k
     python tools/card_pictures.py            # all, about a minute each
