@@ -30,12 +30,12 @@ from mmposenc.lab.compare.statistics.differences import (
     WORSE,
     Contrast,
     contrast,
-    judged,
     standings,
+    verdict_row,
     visible,
 )
 from mmposenc.lab.compare.statistics.formats import verdict_text
-from mmposenc.lab.compare.statistics.summary import factors, interval, summarize, values_at
+from mmposenc.lab.compare.statistics.summary import factors, mean_row, values_at, with_summary
 from mmposenc.lab.compare.study.study import read_study
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,8 +76,8 @@ def report(results: Mapping[str, Any]) -> str:
     runs = [{'curve': [], 'log': [], 'train_seconds': None, 'peak_bytes': None, **run, 'tests': [
         {'by_class': {}, 'by_size': {}, **test} for test in run['tests']]}
         for run in results['runs']]
-    return page(summarize({'created': '', 'margin': MARGIN, 'pictures': [], 'figures': [],
-                           'take': None, **results, 'encodings': encodings, 'runs': runs}), KEPT)
+    return page(with_summary({'created': '', 'margin': MARGIN, 'pictures': [], 'figures': [],
+                              'take': None, **results, 'encodings': encodings, 'runs': runs}), KEPT)
 
 
 def one_line_each(results: Mapping[str, Any]) -> str:
@@ -97,7 +97,7 @@ def study_rows(results: Mapping[str, Any]) -> list[list[str]]:
              'can still be best at']]
     leading = {size: standings(values_at(results, size)) for size in sizes}
     for each in results['encodings']:
-        cells = [interval(list(values_at(results, size)[each['name']].values())) for size in sizes]
+        cells = [mean_row(list(values_at(results, size)[each['name']].values())) for size in sizes]
         best = [f'{size:g}x' for size in sizes if leading[size][each['name']].by is None]
         rows.append([each['name'], each['label'], str(each['parameters']), str(cells[0]['n']),
                      *(spread(cell) for cell in cells), ' '.join(best)])
@@ -112,7 +112,7 @@ def learning_rows(results: Mapping[str, Any]) -> list[list[str]]:
             found.setdefault(run['encoding'], {}).setdefault(epoch, []).append(value)
     epochs = sorted({epoch for own in found.values() for epoch in own})
     return [['name', *(f'{epoch} epochs' for epoch in epochs)], *(
-        [name, *(spread(interval(own.get(epoch, []))) for epoch in epochs)]
+        [name, *(spread(mean_row(own.get(epoch, []))) for epoch in epochs)]
         for name, own in found.items())]
 
 
@@ -123,7 +123,7 @@ def overview(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> list[list[s
     labels = {each['name']: each['label'] for name, _ in reversed(columns)
               for each in studies[name]['encodings']}
     rows = [['encoding', *(f'{name}, {size:g}x' for name, size in columns)]]
-    rows += [[labels[name], *(spread(interval(list(each.get(name, {}).values())))
+    rows += [[labels[name], *(spread(mean_row(list(each.get(name, {}).values())))
                               for each in values)]
              for name in plan['encodings'] if any(name in each for each in values)]
     return rows
@@ -180,7 +180,7 @@ def ask(question: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, An
     margin = max(MARGIN, effect(question['paper']) or 0)
     tested = both.n >= LEAST_RUNS and both.error
     p = 2 * stats.t.sf(abs(both.mean) / both.error, both.freedom) if tested else None
-    return {**judged(both, margin), 'p': p, 'means': means, 'expect': expect,
+    return {**verdict_row(both, margin), 'p': p, 'means': means, 'expect': expect,
             'needs': seeds_needed(both, margin, same=not expect) if tested else None}
 
 

@@ -20,7 +20,13 @@ from scipy import stats
 
 from mmposenc.lab.compare.page.exports import csv_rows
 from mmposenc.lab.compare.statistics import differences
-from mmposenc.lab.compare.statistics.differences import ERROR, Values, contrast, judged, standings
+from mmposenc.lab.compare.statistics.differences import (
+    ERROR,
+    Values,
+    contrast,
+    standings,
+    verdict_row,
+)
 from mmposenc.lab.compare.statistics.summary import factors, values_at
 
 DOCS = Path(__file__).resolve().parents[1] / 'docs'
@@ -127,8 +133,8 @@ def questions(draws: int) -> str:
         for n in SEEDS:
             noise, found = np.random.default_rng(2), []
             for _ in range(draws):
-                told = [judged(contrast(drawn(noise, np.array(spreads), n, (gap,)),
-                                        {'e0': 1, 'e1': -1}), 1.)['verdict']
+                told = [verdict_row(contrast(drawn(noise, np.array(spreads), n, (gap,)),
+                                             {'e0': 1, 'e1': -1}), 1.)['verdict']
                         for gap in (0, 1, 0)]
                 found.append((told[0] in ('better', 'worse'), told[1] == 'level',
                               told[2] == 'level'))

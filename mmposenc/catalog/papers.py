@@ -63,7 +63,7 @@ def config_folders(package: Path) -> list[Path]:
             if root.is_dir()]
 
 
-def folder() -> Path:
+def config_folder() -> Path:
     """Where the configs of this project are."""
     return config_folders(Path(__file__).resolve().parents[1])[0]
 
@@ -72,7 +72,7 @@ def folder() -> Path:
 def tables() -> dict[str, Table]:
     """Every table, by its id."""
     by_id = {}
-    for path in sorted(folder().glob('papers/*.yaml')):
+    for path in sorted(config_folder().glob('papers/*.yaml')):
         paper = yaml.safe_load(path.read_text())
         for name, each in paper['tables'].items():
             rows = [_row(each['columns'], *row) for row in each['rows']]
@@ -124,9 +124,9 @@ def models() -> dict[str, dict[str, Any]]:
     """By name: ``folder``; for models that stand in no file ``base`` and ``changes``; ``counted``
     where parameters and multiply-accumulates were."""
     by_name = {}
-    for config_folder, entries in yaml.safe_load((folder() / 'models.yaml').read_text()).items():
+    for folder, entries in yaml.safe_load((config_folder() / 'models.yaml').read_text()).items():
         for name, entry in entries.items():
-            by_name[name] = {'folder': config_folder, **entry}
+            by_name[name] = {'folder': folder, **entry}
     return by_name
 
 
@@ -143,8 +143,8 @@ def config_of(name: str) -> Path:
     """
     entry = models().get(name, {})
     if 'base' in entry:
-        return _written(name)
-    path = next(iter(folder().glob(f'*/*/{name}.py')), None)
+        return _write_config(name)
+    path = next(iter(config_folder().glob(f'*/*/{name}.py')), None)
     if path is None:
         raise ValueError(f'no model {name!r} in configs/models.yaml, nor a config of that name')
     return path
@@ -160,7 +160,7 @@ def find_changed(path: str) -> Path | None:
 
 
 @cache
-def _written(name: str) -> Path:
+def _write_config(name: str) -> Path:
     folder_of_process = Path(tempfile.mkdtemp(prefix='mmposenc-'))
     atexit.register(shutil.rmtree, folder_of_process, ignore_errors=True)
     path = folder_of_process / f'{name}.py'
@@ -172,7 +172,7 @@ def text_of(name: str) -> str:
     """A config that is a model of configs/models.yaml: its base, and what it changes."""
     from mmengine.config import Config
     entry = models()[name]
-    base = folder() / f'{entry["base"]}.py'
+    base = config_folder() / f'{entry["base"]}.py'
     before = Config.fromfile(str(base))
     changes: dict[str, Any] = {}
     for key, value in entry.get('changes', {}).items():

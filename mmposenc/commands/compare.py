@@ -132,12 +132,12 @@ def run(args: argparse.Namespace, command: str) -> int:
         print(planning.listing(study))
         return 0
     print(planning.headline(study), flush=True)
-    carry_out(study, workers)
+    run_remaining(study, workers)
     time_models(study)
     return finish(study)
 
 
-def carry_out(study: Study, workers: Workers) -> None:
+def run_remaining(study: Study, workers: Workers) -> None:
     """Train and test the remaining runs, and keep the report up to date."""
     from ..lab.compare.page.results import write_results
     from ..lab.compare.running.progress import Display

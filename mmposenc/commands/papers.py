@@ -33,21 +33,21 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
         if args.row is not None:
-            _config(f'{args.table}/{args.row}', args.out)
+            _print_or_write_config(f'{args.table}/{args.row}', args.out)
         elif args.table is not None:
-            _table(args.table)
+            _print_table(args.table)
         else:
-            _list()
+            _print_list()
 
 
-def _list() -> None:
+def _print_list() -> None:
     from ..catalog.papers import tables
     width = max(map(len, tables())) + 2
     for name, table in tables().items():
         print(f'{name:<{width}}{table.source}: {table.title} ({table.here} rows here)')
 
 
-def _table(name: str) -> None:
+def _print_table(name: str) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -79,7 +79,7 @@ def _table(name: str) -> None:
           'none of these models was trained here.')
 
 
-def _config(name: str, out: str | None) -> None:
+def _print_or_write_config(name: str, out: str | None) -> None:
     from ..engine.config.checks import check_folder
     from ..engine.config.config import load_config
     if out is not None:

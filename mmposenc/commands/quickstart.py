@@ -98,8 +98,8 @@ def detection(args: argparse.Namespace, config: str, work: Path, pictures: Path,
              'a different plot': ('other_plot', config)}
     for folder, tested in tests.values():
         test(tested, work, folder, '--show-dir', str(pictures / folder))
-    table('COCO AP of boxes', work, {name: folder for name, (folder, _) in tests.items()},
-          trained, start)
+    print_scores('COCO AP of boxes', work, {name: folder for name, (folder, _) in tests.items()},
+                 trained, start)
 
 
 def segmentation(args: argparse.Namespace, config: str, work: Path, pictures: Path,
@@ -110,7 +110,7 @@ def segmentation(args: argparse.Namespace, config: str, work: Path, pictures: Pa
     if args.task != 'pretrained':
         tests['the same, 3 sizes and flips'] = 'strip_tta'
         test(config, work, 'strip_tta', '--tta')
-    table('mIoU, mean accuracy and pixel accuracy, in percent', work, tests, trained, start)
+    print_scores('mIoU, mean accuracy and pixel accuracy, in percent', work, tests, trained, start)
 
 
 def train(args: argparse.Namespace, config: str, work: Path) -> float:
@@ -165,7 +165,8 @@ def run(command: str, options: list[str], *words: str) -> None:
         raise SystemExit(status if status > 0 else 128 - status)
 
 
-def table(what: str, work: Path, tests: dict[str, str], trained: float, start: float) -> None:
+def print_scores(what: str, work: Path, tests: dict[str, str], trained: float, start: float
+                 ) -> None:
     from ..engine.apps.report import metrics_table
     say(f'{what} (training {trained:.0f} s, everything {time.monotonic() - start:.0f} s)')
     print(metrics_table({name: work / f'test_{folder}' for name, folder in tests.items()}),

@@ -29,7 +29,7 @@ _OWN_BIASES = {'swin_transformer': 'RelativePositionBias', 'swin_transformer_v2'
 
 
 class TimmBackbone(BaseModule):
-    """A ViT, Eva or Swin of timm with timm's pooling and any encodings instead of its own.
+    """A ViT, Eva or Swin of timm with any encodings, which gives timm's pooled features, no maps.
 
     Args:
         name: a name of ``timm.create_model``.
@@ -125,7 +125,7 @@ class TimmBackbone(BaseModule):
         """timm's pooled features (B, C), in a tuple, for images (B, 3, H, W)."""
         return (self.model(x),)
 
-    def blocks(self) -> list[tuple[str, nn.Module]]:
+    def named_blocks(self) -> list[tuple[str, nn.Module]]:
         """Names and modules of timm's blocks, in the order in which they run."""
         return [(name, self.get_submodule(name)) for name in self.block_names]
 

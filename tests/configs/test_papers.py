@@ -86,10 +86,10 @@ def test_every_count_is_that_of_its_model() -> None:
 
 
 def test_every_row_has_its_model() -> None:
-    known = {path.stem for path in papers.folder().glob('*/*/*.py')}
+    known = {path.stem for path in papers.config_folder().glob('*/*/*.py')}
     for name, entry in papers.models().items():
         if 'base' in entry:
-            assert (papers.folder() / f'{entry["base"]}.py').is_file(), name
+            assert (papers.config_folder() / f'{entry["base"]}.py').is_file(), name
             known.add(name)
     for name, table in papers.tables().items():
         assert table.rows and len({len(row.numbers) for row in table.rows}) == 1, name

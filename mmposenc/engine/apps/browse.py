@@ -18,7 +18,7 @@ from ..config.models import preprocessor_config
 from ..config.nodes import build_data_set
 from ..config.testing import VISUALIZERS_OF, scope_of
 from .image_names import image_names
-from .pictures import draw, rgb_bytes
+from .pictures import draw_sample, rgb_bytes
 
 
 def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number: int = 20,
@@ -77,8 +77,8 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
             pixels, sample = denormalized(image, preprocessor), sample.cpu()
             if scope == 'mmdet':
                 _plain_boxes_and_masks(sample, pixels.shape[:2])
-            draw(scope, visualizer, path.stem, pixels, sample, truth=True, predicted=False,
-                 out_file=str(path))
+            draw_sample(scope, visualizer, path.stem, pixels, sample, truth=True, predicted=False,
+                        out_file=str(path))
             written.append(path)
     return written
 

@@ -18,7 +18,7 @@ from mmposenc.terminal.options import OPSET, TOLERANCE
 from mmposenc.terminal.streams import doing
 
 from ..config.checks import check_checkpoint, check_folder
-from ..config.models import build_model, image_channels, load_weights, preprocessor_config
+from ..config.models import build_model, image_channels, load_all_weights, preprocessor_config
 from ..config.nodes import bare_type, custom_hook, pipelines, type_name
 from ..config.testing import scope_of
 from .export_check import Check, Notes, Run, check, pictures_of
@@ -81,7 +81,7 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
         raise ValueError(f'--decode: {path} must end in .onnx')
     model = build_model(cfg).eval()
     refuse(model, fixed_size)
-    meta = {} if checkpoint is None else load_weights(model, checkpoint)
+    meta = {} if checkpoint is None else load_all_weights(model, checkpoint)
     statistics, notes = _normalisation(cfg, normalise)
     raw = (Detections if decode else RawOutputs)(model, statistics).eval()
     _refuse_padding(cfg, raw)
@@ -172,11 +172,11 @@ def _check_example(raw: RawOutputs, size: tuple[int, int], channels: int) -> Non
     def single(size: tuple[int, int]) -> int:
         count = 0
 
-        def look(module: nn.Module, args: object, out: object) -> None:
+        def count_single(module: nn.Module, args: object, out: object) -> None:
             nonlocal count
             for each in out if isinstance(out, (tuple, list)) else (out,):
                 count += isinstance(each, Tensor) and each.dim() == 4 and 1 in each.shape[2:]
-        hooks = [module.register_forward_hook(look) for module in raw.model.modules()]
+        hooks = [module.register_forward_hook(count_single) for module in raw.model.modules()]
         try:
             raw.names(torch.ones(1, channels, *size))
         finally:

@@ -14,7 +14,7 @@ from mmengine.structures import BaseDataElement
 
 from ...config_types import ReadOnlyConfig
 from .image_names import image_names
-from .pictures import WRITTEN, draw, rgb_bytes, write_picture
+from .pictures import WRITTEN, draw_sample, rgb_bytes, write_picture
 
 
 class _FilesHook(Hook):
@@ -91,6 +91,6 @@ class VisualizationHook(_FilesHook):
                     else self.images[sample.get('sample_idx', first + index)][1])
             suffix = Path(path or '').suffix
             suffix = suffix if suffix.lower() in WRITTEN else '.png'
-            draw(self.scope, runner.visualizer, Path(name).name, pixels, sample, truth=True,
-                 predicted=True, score_thr=self.score_thr,
-                 out_file=str(Path(self.out_dir, f'{name}{suffix}')))
+            draw_sample(self.scope, runner.visualizer, Path(name).name, pixels, sample, truth=True,
+                        predicted=True, score_thr=self.score_thr,
+                        out_file=str(Path(self.out_dir, f'{name}{suffix}')))

@@ -38,7 +38,7 @@ class Source(NamedTuple):
     pixels: np.ndarray | None = None
 
 
-def find_sources(source: str, *, without: Path | None = None) -> list[Source]:
+def find_pictures(source: str, *, without: Path | None = None) -> list[Source]:
     """The picture that a path names, or all below a folder, sorted by their paths.
 
     Hidden files and folders are skipped, and links to folders are not followed.
@@ -107,9 +107,9 @@ LABELLED_SIDE = 256
 TEXT_SIDE = 224
 
 
-def draw(scope: str, visualizer: Visualizer, name: str, image: np.ndarray,
-         sample: BaseDataElement, *, truth: bool, predicted: bool, score_thr: float = 0.3,
-         step: int = 0, out_file: str | None = None) -> None:
+def draw_sample(scope: str, visualizer: Visualizer, name: str, image: np.ndarray,
+                sample: BaseDataElement, *, truth: bool, predicted: bool, score_thr: float = 0.3,
+                step: int = 0, out_file: str | None = None) -> None:
     """Draws one sample; the picture goes to a file, else to the visualizer's backends.
 
     Args:

@@ -25,11 +25,11 @@ from ..config.checks import (
     check_queries,
     check_sections,
 )
-from ..config.models import build_to_predict, device_of, image_channels, load_weights
+from ..config.models import build_to_predict, device_of, image_channels, load_all_weights
 from ..config.nodes import bare_type, pipelines, type_name
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
 from ..console import least_score, progress_bar
-from .pictures import Source, draw, find_sources, rgb_bytes, write_picture
+from .pictures import Source, draw_sample, find_pictures, rgb_bytes, write_picture
 from .records import PredictionsFile, Record, class_names, palette, predicted_of
 
 #: A picture in a pipeline: its path, sizes and pixels, and in the end the model's input.
@@ -195,7 +195,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     """
     folder = Path(out)
     scope = _check(cfg, checkpoint, folder, score_thr, batch_size, overwrite)
-    sources = find_sources(source, without=folder)
+    sources = find_pictures(source, without=folder)
     read = Path(source).resolve()
     for results in (folder / 'pictures').resolve(), (folder / 'masks').resolve():
         if results in (read, *read.parents):
@@ -205,7 +205,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     init_default_scope(scope)
     reader = Reader(cfg)
     model = build_to_predict(cfg)
-    names = class_names(cfg, load_weights(model, checkpoint))
+    names = class_names(cfg, load_all_weights(model, checkpoint))
     predictor = Predictor(model.to(chosen_device), reader, batch_size)
     thr = 0.3 if score_thr is None else score_thr
     artist = Artist(cfg, scope, names, thr) if pictures else None
@@ -343,8 +343,8 @@ class Artist:
     def draw(self, pixels: np.ndarray, sample: BaseDataElement, *, truth: bool = False
              ) -> np.ndarray:
         """(H, W, 3) RGB bytes with what was predicted, or with the truth."""
-        draw(self.scope, self.visualizer, 'predict', pixels, sample, truth=truth,
-             predicted=not truth, score_thr=self.score_thr)
+        draw_sample(self.scope, self.visualizer, 'predict', pixels, sample, truth=truth,
+                    predicted=not truth, score_thr=self.score_thr)
         return self._drawn
 
 

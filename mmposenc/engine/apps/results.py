@@ -22,10 +22,10 @@ from mmposenc.terminal.messages import describe
 
 from ..config.checks import check_checkpoint
 from ..config.config import load_config
-from ..config.models import build_to_predict, device_of, load_weights, start_weights
+from ..config.models import build_to_predict, device_of, init_weights_quietly, load_all_weights
 from ..config.testing import scope_of
 from ..training.checkpoints import latest_checkpoint
-from .pictures import PICTURES, Source, find_sources, write_picture
+from .pictures import PICTURES, Source, find_pictures, write_picture
 from .prediction import Artist, Predictor, Reader, check_score_thr
 from .records import class_names, palette, predicted_of
 
@@ -68,11 +68,11 @@ def load(model: str | Path | Config | ConfigType, checkpoint: str | Path | None 
         check_checkpoint(str(checkpoint), 'checkpoint')
     built: BaseModel = build_to_predict(cfg)
     if checkpoint is None:
-        start_weights(built)
+        init_weights_quietly(built)
         print_log('checkpoint=None: the model has the weights that training starts with; its '
                   'predictions mean nothing yet', 'current', logging.WARNING)
     else:
-        meta = load_weights(built, str(checkpoint))
+        meta = load_all_weights(built, str(checkpoint))
     names = class_names(cfg, meta)
     built.cfg, built.dataset_meta = cfg, {'classes': tuple(names), 'palette': palette(cfg, names)}
     return built.to(chosen_device).eval()
@@ -135,7 +135,7 @@ def predict(model: nn.Module | str | Path | Config | ConfigType,
 
 def _sources(picture: object, number: int) -> list[Source]:
     if isinstance(picture, (str, Path)):
-        return find_sources(str(picture))
+        return find_pictures(str(picture))
     if isinstance(picture, Image.Image):
         turned = ImageOps.exif_transpose(picture)
         picture = np.asarray(turned if turned.mode == 'L' else turned.convert('RGB'))

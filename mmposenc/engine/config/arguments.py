@@ -48,7 +48,7 @@ def _check(key: str, node: object, owner_key: str, owner: type | None, scope: st
         owner_key, owner = key, model_class(node['type'], scope)
         accepted = {*node} if owner is None else accepted_arguments(owner) or set()
         if owner is None:
-            _check_name(key, node['type'])
+            _check_missing_class(key, node['type'])
     library = getattr(owner, '__module__', '').partition('.')[0]
     for name, value in children(node):
         if name not in accepted and name not in ('type', '_scope_', 'zero_init'):
@@ -61,7 +61,8 @@ def _check(key: str, node: object, owner_key: str, owner: type | None, scope: st
         _check(f'{key}.{name}', value, owner_key, owner, scope)
 
 
-def _check_name(key: str, name: object) -> None:
+def _check_missing_class(key: str, name: object) -> None:
+    """Raises ValueError for a class that was not found where it would be one of this project."""
     bare = str(name).removeprefix('mmposenc.')
     if bare != name or bare in CLASSES['model']:
         right = f"; write 'mmposenc.{bare}'" if bare in CLASSES['model'] else suggest(

@@ -97,21 +97,21 @@ def build_bare(cfg: Config, device: str = 'cpu', *, seed: int = 0, check: bool =
                 if getattr(module, 'init_cfg', None):
                     module.init_cfg = _without_pretrained(module.init_cfg)
             # mmdet's Swin would warn that it has no pretrained weights, which were left out here.
-            start_weights(model, hidden=logging.WARNING)
+            init_weights_quietly(model, hidden_level=logging.WARNING)
     return model
 
 
-def start_weights(model: BaseModule, hidden: int = logging.INFO) -> None:
+def init_weights_quietly(model: BaseModule, hidden_level: int = logging.INFO) -> None:
     """Gives all parameters the numbers that training starts with: until then some of mmdet's (a
     level's embedding) are whatever was in the memory before.
 
     Args:
         model: of mmdet, mmseg or mmpretrain; changed in place.
-        hidden: messages of this level and below are not logged.
+        hidden_level: messages of this level and below are not logged.
     """
     level = logging.root.manager.disable
     # mmengine logs every parameter; a higher log level still hides this.
-    logging.disable(max(level, hidden))
+    logging.disable(max(level, hidden_level))
     try:
         model.init_weights()
     finally:
@@ -125,7 +125,7 @@ def _without_pretrained(init_cfg: ConfigType | list[ConfigType]) -> Any:
             if cfg.get('type', 'Pretrained') not in ('Pretrained', PretrainedInit)] or None
 
 
-def load_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
+def load_all_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
     """Puts all weights of a checkpoint into a model; runs no code of the file.
 
     Args:

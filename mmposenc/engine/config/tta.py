@@ -80,7 +80,7 @@ def _resized(views: list[ConfigType], pipeline: list[ConfigType]) -> tuple[list[
     factors = [factor for step in views if (factor := _pair(step.get('scale_factor')))]
     if len(fixed) == len(views):
         test_scale = test and _pair(test.get('scale'))
-        if test_scale and any(_same(test_scale, each, test) for each in fixed):
+        if test_scale and any(_same_scale(test_scale, each, test) for each in fixed):
             return views, ''
         middle = sorted(fixed, key=math.prod)[len(fixed) // 2]
         factors = [(a / middle[0], b / middle[1]) for a, b in fixed]
@@ -113,6 +113,6 @@ def _pair(value: object) -> Scale | None:
     return float(value[0]), float(value[1])
 
 
-def _same(one: Scale, other: Scale, test: ReadOnlyConfig) -> bool:
+def _same_scale(one: Scale, other: Scale, resize: ReadOnlyConfig) -> bool:
     """Whether two scales are one; where the ratio is kept, in any order."""
-    return sorted(one) == sorted(other) if test.get('keep_ratio') else one == other
+    return sorted(one) == sorted(other) if resize.get('keep_ratio') else one == other

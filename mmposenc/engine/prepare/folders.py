@@ -31,7 +31,7 @@ def require_space(folder: Path, num_bytes: int) -> None:
                            f'{num_bytes / 1e6:.0f} MB are needed')
 
 
-def finished(out: Path, settings: dict[str, object]) -> dict[str, Any] | None:
+def finished_counts(out: Path, settings: dict[str, object]) -> dict[str, Any] | None:
     """Counts of a folder that :func:`build_folder` finished with these settings, or None.
 
     Raises:
@@ -71,7 +71,7 @@ def build_folder(out: Path, settings: dict[str, object], build: Callable[[Path],
 
     Args:
         out: the folder to make.
-        settings: what :func:`finished` compares, as JSON can hold it.
+        settings: what :func:`finished_counts` compares, as JSON can hold it.
         build: writes the files and returns what is counted in them.
 
     Returns:
@@ -93,7 +93,7 @@ def build_folder(out: Path, settings: dict[str, object], build: Callable[[Path],
             manifest = {'settings': settings, 'counts': counts, 'files': files}
             (new / MANIFEST).write_text(json.dumps(manifest, indent=1))
             if out.exists():  # only the two renames are not atomic
-                finished(out, settings)
+                finished_counts(out, settings)
                 os.rename(out, building / 'old')
             os.rename(new, out)
         finally:

@@ -7,29 +7,29 @@ from collections.abc import Iterator
 Window = tuple[int, int, int, int]
 
 
-def windows(columns: tuple[int, int], rows: tuple[int, int], tile: int, stride: int
+def windows(columns: tuple[int, int], rows: tuple[int, int], tile: int, max_stride: int
             ) -> Iterator[Window]:
     """Tiles of an image's columns and rows [start, stop), row by row.
 
     Args:
         columns, rows: the part of the image that is cut, in pixels.
         tile: pixels of a side.
-        stride: as in :func:`tile_starts`.
+        max_stride: as in :func:`tile_starts`.
 
     Returns:
         Left, top, right and bottom of each, in pixels.
     """
-    for top in tile_starts(*rows, tile, stride):
-        for left in tile_starts(*columns, tile, stride):
+    for top in tile_starts(*rows, tile, max_stride):
+        for left in tile_starts(*columns, tile, max_stride):
             yield left, top, left + tile, top + tile
 
 
-def tile_starts(start: int, stop: int, tile: int, stride: int) -> list[int]:
+def tile_starts(start: int, stop: int, tile: int, max_stride: int) -> list[int]:
     """First pixels of tiles of ``tile`` pixels that cover [start, stop) exactly.
 
-    Neighbours are evenly spaced, at most ``stride`` pixels, so every tile is whole: where the
+    Neighbours are evenly spaced, at most ``max_stride`` pixels, so every tile is whole: where the
     length is no multiple of the tile, tiles overlap a little instead of the last one being small.
     """
     free = stop - start - tile
-    steps = math.ceil(free / stride)
+    steps = math.ceil(free / max_stride)
     return [start + round(free * i / steps) for i in range(steps)] + [stop - tile]

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .folders import Log, PrepareError, build_folder, finished, require_space
+from .folders import Log, PrepareError, build_folder, finished_counts, require_space
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def prepare_from_wheel(source: WheelSource, out: Path, cache: Path, log: Log = p
     """
     source.check()
     settings = asdict(source)
-    counts = finished(out, settings)
+    counts = finished_counts(out, settings)
     if counts is not None:
         log(f'{out} is complete already')
         return counts

@@ -57,7 +57,7 @@ def apply(parsed: ParsedConfig, entry: Entry) -> Config:
         node = node[key]
     if insertion.kind == 'backbone' and type_name(node) != insertion.type:
         node['type'] = insertion.type
-    put = {'backbone': _into_backbone, 'pool': _into_pool, 'encoder': _into_encoder}
+    put = {'backbone': _change_backbone, 'pool': _change_pool, 'encoder': _change_encoder}
     try:
         put[insertion.kind](parsed, changed.model, node, _with_own(parsed, entry.changes))
         _resize_own(parsed, node, entry.changes)
@@ -114,8 +114,8 @@ def _made_for(backbone: ReadOnlyConfig) -> int | Sequence[int] | None:
     return size
 
 
-def _into_backbone(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
-                   changes: ReadOnlyConfig) -> None:
+def _change_backbone(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
+                     changes: ReadOnlyConfig) -> None:
     takes, cls = parsed.insertion.takes, parsed.insertion.cls
     for key in set(changes) - {'cfg', 'own', 'added'}:  # a ConfigDict's update would merge
         node[key] = copy.deepcopy(changes[key])
@@ -133,8 +133,8 @@ def _into_backbone(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
         node['trainable'] = tuple(dict.fromkeys((*node.get('trainable', ()), *new)))
 
 
-def _into_pool(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
-               changes: ReadOnlyConfig) -> None:
+def _change_pool(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
+                 changes: ReadOnlyConfig) -> None:
     from mmposenc.openmmlab.mmpretrain.resnet import CONTEXT_POOL
     pool = changes.get('pos_encoding')
     if changes.get('rel_pos_encoding') or changes.get('positions') or not (
@@ -147,8 +147,8 @@ def _into_pool(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
         node['context_pool'] = pool and {**CONTEXT_POOL, **pool}
 
 
-def _into_encoder(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
-                  changes: ReadOnlyConfig) -> None:
+def _change_encoder(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
+                    changes: ReadOnlyConfig) -> None:
     owner = model
     for key in parsed.insertion.path[:-1]:
         owner = owner[key]

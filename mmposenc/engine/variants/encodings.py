@@ -19,7 +19,7 @@ from mmposenc.terminal.messages import suggest
 from mmposenc.user_classes import class_by_name, class_of_file, is_file_class
 from mmposenc.user_yaml import read_yaml
 
-from .rows import PREFIX, rows_of, said
+from .rows import PREFIX, left_out_lines, rows_of
 
 
 def _names() -> dict[str, tuple[str, ConfigType | None]]:
@@ -254,7 +254,7 @@ def read_file(path: Path) -> list[Entry]:
 def _rows(word: str) -> list[Entry]:
     """The entries of a paper's table, or of one row of it; which rows are left out is printed."""
     rows, left_out = rows_of(word)
-    for line in said(left_out):
+    for line in left_out_lines(left_out):
         print(f'{word}: {line}', file=sys.stderr)
     if not rows:
         raise ValueError(f'--encodings {word}: no row of it is an encoding here; the reasons are '

@@ -152,7 +152,7 @@ def rows_of(word: str) -> tuple[list[tuple[str, str, Encodings]], dict[int, str]
     return [rows[number]], {}
 
 
-def said(left_out: dict[int, str]) -> Iterable[str]:
+def left_out_lines(left_out: dict[int, str]) -> Iterable[str]:
     """One line for each reason."""
     reasons: dict[str, list[int]] = {}
     for number, reason in sorted(left_out.items()):

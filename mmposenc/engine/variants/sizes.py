@@ -162,7 +162,7 @@ def _times(value: Any, factor: float, whole: bool = True) -> Any:
 
 def _resized_steps(steps: Sequence[ReadOnlyConfig], factor: float) -> list[ConfigType]:
     changed = [ConfigDict(copy.deepcopy(dict(step))) for step in steps]
-    if not _resize_steps(changed, factor):
+    if not _scale_in_place(changed, factor):
         index = max((i + 1 for i, step in enumerate(changed) if 'LoadImage' in bare_type(step)),
                     default=0)
         changed.insert(index, ConfigDict(
@@ -173,16 +173,16 @@ def _resized_steps(steps: Sequence[ReadOnlyConfig], factor: float) -> list[Confi
     return changed
 
 
-def _resize_steps(steps: Sequence[ConfigType], factor: float) -> bool:
+def _scale_in_place(steps: Sequence[ConfigType], factor: float) -> bool:
     """Multiplies the sizes of steps, and of those inside of them (RandomChoice), in place; whether
     any resizes images: a crop alone would take more of an image."""
     resizes = False
     for step in steps:
         if isinstance(step, (list, tuple)):
-            resizes |= _resize_steps(step, factor)
+            resizes |= _scale_in_place(step, factor)
             continue
         kind = bare_type(step)
-        resizes |= _resize_steps(step.get('transforms') or (), factor)
+        resizes |= _scale_in_place(step.get('transforms') or (), factor)
         if kind not in _SIZING or str(step.get('crop_type', '')).startswith('relative'):
             continue
         resizes |= 'Resize' in kind or kind.startswith('EfficientNet')

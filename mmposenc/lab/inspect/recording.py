@@ -326,7 +326,7 @@ def _watch_maps(model: nn.Module, hw_shape: tuple[int, int], maps_by_name: dict[
     placed = {name: module for name, module in model.named_modules()
               if isinstance(module, PlacedEncodings) and module not in in_encoders}
     if hasattr(backbone, 'block_map'):  # timm's models may have no encodings of this project
-        for name, block in backbone.blocks():
+        for name, block in backbone.named_blocks():
             stack.callback(block.register_forward_hook(partial(take_timm, name)).remove)
     elif placed:
         for name, module in placed.items():

@@ -173,7 +173,7 @@ def build_subject(cfg: Config, checkpoint: str | None, *, images: Sequence[str] 
     init_default_scope(scope)
     model: Any = models.build_bare(cfg, seed=seed)
     if checkpoint is not None:
-        models.load_weights(model, checkpoint)
+        models.load_all_weights(model, checkpoint)
     side = cell_side(model)
     height, width = (max(1, round(each / side)) * side for each in size or usual_size(cfg))
     pictures, names = (list(images), f'{len(images)} images') if images else data_images(cfg)

@@ -40,7 +40,7 @@ def broken(file: BinaryIO, max_pixels: int = MAX_PIXELS, *, chunks: bool = True)
     """What is wrong with an image; an empty string if nothing is.
 
     A JPEG that ends with its end marker and a PNG with all its chunks count as complete (see
-    :func:`breaks_off` for a JPEG that was cut but has an end marker). Other formats are decoded:
+    :func:`is_cut_jpeg` for a JPEG that was cut but has an end marker). Other formats are decoded:
     PIL raises for missing pixels, which OpenCV would fill with grey.
 
     Args:
@@ -80,7 +80,7 @@ def _ends_well(file: BinaryIO, chunks: bool) -> bool:
     return False
 
 
-def breaks_off(data: bytes, pixels: np.ndarray) -> bool:
+def is_cut_jpeg(data: bytes, decoded: np.ndarray) -> bool:
     """Whether a JPEG was cut but has an end marker; decoders fill the missing part with one colour.
 
     A complete image may end in one colour too. Its last blocks then repeat the same few bits, while
@@ -90,17 +90,17 @@ def breaks_off(data: bytes, pixels: np.ndarray) -> bool:
 
     Args:
         data: the file.
-        pixels: (H, W, ...), the decoded image.
+        decoded: (H, W, ...), its pixels.
     """
-    if not data.startswith(b'\xff\xd8') or pixels.size == 0:
+    if not data.startswith(b'\xff\xd8') or decoded.size == 0:
         return False
-    last = pixels[-1, -1]
-    if (pixels[-1] != last).any():
+    last = decoded[-1, -1]
+    if (decoded[-1] != last).any():
         return False
-    flat = (pixels == last).reshape(len(pixels), -1).all(1)
+    flat = (decoded == last).reshape(len(decoded), -1).all(1)
     rows = len(flat) if flat.all() else int(flat[::-1].argmin())
     # A Huffman-coded block of 8 x 8 pixels takes at least two bits.
-    num_bytes = min((rows // 16 * 2) * (pixels.shape[1] // 8) * 2 // 8, 1024)
+    num_bytes = min((rows // 16 * 2) * (decoded.shape[1] // 8) * 2 // 8, 1024)
     if num_bytes < 128 or 'progressive' in Image.open(io.BytesIO(data)).info:
         return False
     tail = data[:data.rindex(b'\xff\xd9')][-num_bytes:]

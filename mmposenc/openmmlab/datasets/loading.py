@@ -10,7 +10,7 @@ from mmengine.dataset import BaseDataset
 
 from mmposenc.terminal.messages import describe
 
-from .image_files import MAX_PIXELS, breaks_off, broken, check_file, eight_bits, reason, turned
+from .image_files import MAX_PIXELS, broken, check_file, eight_bits, is_cut_jpeg, reason, turned
 
 
 class NamedErrors(BaseDataset):
@@ -70,7 +70,7 @@ class LoadImageFromFile(_LoadImageFromFile):
             problem = broken(io.BytesIO(data), self.max_pixels)
             if not problem:
                 loaded = super().transform(results)
-                if loaded is not None and breaks_off(data, loaded['img']):
+                if loaded is not None and is_cut_jpeg(data, loaded['img']):
                     problem = 'it is truncated in the middle, although it has an end marker'
                 if loaded and (self.imdecode_backend, self.color_type) in _TURNING:
                     loaded['img'] = turned(

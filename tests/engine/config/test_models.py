@@ -6,7 +6,7 @@ import torch
 from mmengine.logging import MMLogger
 
 from mmposenc import engine
-from mmposenc.engine.config.models import build_bare, load_weights
+from mmposenc.engine.config.models import build_bare, load_all_weights
 
 BCCD = 'mmposenc::detection/small/deformable-detr_r18-w16_1xb4-50e_bccd.py'
 
@@ -51,7 +51,7 @@ def test_the_config_beside_a_checkpoint_is_named(tmp_path):
     model = torch.nn.Linear(2, 2)
     (tmp_path / 'mine.py').write_text('')
     with pytest.raises(ValueError, match=f'it was trained with, {tmp_path}/mine.py:'):
-        load_weights(model, str(checkpoint))
+        load_all_weights(model, str(checkpoint))
     (tmp_path / 'other.py').write_text('')
     with pytest.raises(ValueError, match='it was trained with:'):
-        load_weights(model, str(checkpoint))
+        load_all_weights(model, str(checkpoint))

@@ -9,7 +9,7 @@ from helpers.made_up_studies import encoding, run, study
 
 from mmposenc.lab.compare.page import charts, study_charts
 from mmposenc.lab.compare.page.charts import Axis, Line, Style, line_chart
-from mmposenc.lab.compare.statistics.summary import summarize
+from mmposenc.lab.compare.statistics.summary import with_summary
 
 GOLDEN = Path(__file__).parent / 'golden' / 'charts.txt'
 #: Machado et al. 2009, severity 1, on linear RGB.
@@ -89,7 +89,7 @@ def test_words_of_ticks_do_not_run_into_each_other():
 def test_long_trainings_have_about_a_hundred_points_and_the_last():
     results = study({'none': {1.0: [1.]}})
     results['runs'][0]['curve'] = [dict(epoch=n, loss=1 / n, metric=None) for n in range(1, 353)]
-    chart, = study_charts.curve_charts(summarize(results))
+    chart, = study_charts.curve_charts(with_summary(results))
     epochs = [int(row[0].text) for row in chart.table.rows]
     assert epochs == [*range(3, 352, 3), 352] and len(chart.lines[0]['marks']) == len(epochs)
 
@@ -122,7 +122,7 @@ def charts_of_a_study():
         each.update(train_cpu_seconds=None, peak_bytes=None, curve=[
             dict(iteration=10, loss=7. + each['seed'], metric=None),
             dict(iteration=20, loss=math.nan if lost else 5., metric=50.)])
-    told = summarize(results)
+    told = with_summary(results)
     return [study_charts.size_chart(told), study_charts.retention_chart(told),
             *study_charts.cost_charts(told), *study_charts.curve_charts(told)]
 
@@ -144,5 +144,5 @@ def test_every_mark_of_charts():
 
 
 def test_one_size_has_no_chart_of_sizes():
-    told = summarize(study({'none': {1.0: [50.0]}}))
+    told = with_summary(study({'none': {1.0: [50.0]}}))
     assert study_charts.size_chart(told) is study_charts.retention_chart(told) is None

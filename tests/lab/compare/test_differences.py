@@ -8,7 +8,7 @@ from helpers.made_up_studies import seeded
 from scipy import stats
 
 from mmposenc.lab.compare.statistics import differences
-from mmposenc.lab.compare.statistics.differences import contrast, judged, reaches, standings
+from mmposenc.lab.compare.statistics.differences import contrast, reaches, standings, verdict_row
 
 
 def drawn(noise, spreads, count, means=None):
@@ -25,7 +25,7 @@ def test_two_encodings_are_welchs_test(count):
     expected = stats.ttest_ind(one, other, equal_var=False)
     values['e1'] = seeded(*other, first=7)
     found = contrast(values, {'e0': 1, 'e1': -1})
-    told, bounds = judged(found, 1.), expected.confidence_interval(.95)
+    told, bounds = verdict_row(found, 1.), expected.confidence_interval(.95)
     assert (told['low'], told['high']) == pytest.approx((bounds.low, bounds.high), rel=1e-9)
     assert found.mean / found.error == pytest.approx(expected.statistic)
     assert (told['verdict'] in ('better', 'worse')) == (expected.pvalue < .05)
@@ -45,7 +45,7 @@ def test_a_mean_of_several_against_one():
 
 
 def test_few_runs_have_no_verdict():
-    told = judged(contrast({'a': seeded(90, 92), 'b': seeded(80, 81)}, {'a': 1, 'b': -1}), 1)
+    told = verdict_row(contrast({'a': seeded(90, 92), 'b': seeded(80, 81)}, {'a': 1, 'b': -1}), 1)
     assert (told['n'], told['verdict'], told['mean']) == (2, 'cannot tell', 10.5)
     assert told['low'] < 10.5 < told['high']
     values = {'a': seeded(90.), 'b': seeded(80., 81., 82.), 'c': {}}
@@ -58,7 +58,7 @@ def test_few_runs_have_no_verdict():
                                     np.float32([.8, .8, .8]).astype(float).tolist()])
 def test_values_without_spread_are_not_tested(values):
     study = {'a': seeded(*values), 'b': seeded(.7, .7, .7)}
-    told = judged(contrast(study, {'a': 1, 'b': -1}), 1.)
+    told = verdict_row(contrast(study, {'a': 1, 'b': -1}), 1.)
     assert (told['verdict'], told['low'], told['error']) == ('cannot tell', None, 0)
     assert {standing.by for standing in standings(study).values()} == {None}
 
@@ -68,7 +68,7 @@ def test_values_without_spread_are_not_tested(values):
 def test_level_is_two_one_sided_tests(mean, error, verdict):
     """Of a study of 6 runs each: bounds of 90% within the margin; a difference that is found is
     told as one, be it small."""
-    told = judged(differences.Contrast(6, mean, error, 10), 1.)
+    told = verdict_row(differences.Contrast(6, mean, error, 10), 1.)
     assert told['verdict'] == verdict
     inside = stats.t.cdf((1 - abs(mean)) / error, 10) > .95
     assert (verdict == 'level') == (inside and abs(mean) / error < stats.t.isf(.025, 10))
@@ -103,8 +103,8 @@ def test_what_is_out_is_out_by_its_row():
         assert stand[best].by is None
         for name, standing in stand.items():
             if name != best:
-                told = judged(contrast(values, {name: 1, standing.by or best: -1}), 1.,
-                              standing.reach)
+                told = verdict_row(contrast(values, {name: 1, standing.by or best: -1}), 1.,
+                                   standing.reach)
                 assert (told['verdict'] == 'worse') == (standing.by is not None)
                 out += standing.by is not None
     assert out

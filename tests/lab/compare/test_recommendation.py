@@ -2,11 +2,11 @@
 import pytest
 from helpers.made_up_studies import drawn, encoding, run, study
 
-from mmposenc.lab.compare.statistics.summary import summarize
+from mmposenc.lab.compare.statistics.summary import with_summary
 
 
 def advice(values, **more):
-    return summarize(study(values, **more))['recommendation']
+    return with_summary(study(values, **more))['recommendation']
 
 
 def test_clear_best_is_taken():
@@ -46,27 +46,27 @@ def test_what_diverged_is_not_taken_where_another_can_be_best(diverged, taken):
     values = {**LEVEL, 'peg': [92., 91., 93.], 'swin': [92., 90.9, 92.]}
     results = study({name: {1.0: at} for name, at in values.items()})
     results['runs'] += [run(name, 9, {}, status='diverged') for name in diverged]
-    told = summarize(results)['recommendation']
+    told = with_summary(results)['recommendation']
     assert (told['encoding'], told['confidence']) == (taken, 'can still be best')
     assert ('Of peg 1 of 4 runs diverged' in told['reason']) == ('peg' in diverged)
 
 
 def test_leader_that_diverged_is_taken_alone_and_never_surely():
     results = study(drawn({'none': {1.0: 80.}, 'peg': {1.0: 96.}}, std=.05))
-    assert summarize(results)['recommendation']['confidence'] == 'best'
+    assert with_summary(results)['recommendation']['confidence'] == 'best'
     for seed in (7, 8):
         results['runs'].append(run('peg', seed, {}, status='diverged'))
-    told = summarize(results)['recommendation']
+    told = with_summary(results)['recommendation']
     assert told['encoding'] == 'peg' and told['confidence'] == 'can still be best'
     assert '2 of 5 runs diverged' in told['reason']
 
 
 def test_nothing_finished_nothing_to_compare_and_one_seed():
     results = study({'none': {1.0: [80.]}, 'peg': {1.0: [95.]}})
-    told = summarize(results)['recommendation']
+    told = with_summary(results)['recommendation']
     assert (told['encoding'], told['confidence']) == ('peg', 'can still be best')
     assert 'one seed' in told['reason']
     for each in results['runs']:
         each['status'] = 'diverged'
-    assert summarize(results)['recommendation']['encoding'] is None
+    assert with_summary(results)['recommendation']['encoding'] is None
     assert advice({'peg': {1.0: [1., 2., 3.]}})['encoding'] == 'peg'

@@ -11,7 +11,7 @@ from PIL import Image
 
 from mmposenc.lab.compare.page import tables
 from mmposenc.lab.compare.page.report import write_report
-from mmposenc.lab.compare.statistics.summary import summarize
+from mmposenc.lab.compare.statistics.summary import with_summary
 
 HOSTILE = '<script>window.hacked = 1</script>'
 SVG = ('<svg xmlns="http://www.w3.org/2000/svg" width="40" height="30"><text y="20">a</text>'
@@ -90,7 +90,7 @@ def pages(tmp_path_factory):
     made = {}
     for build in STUDIES:
         folder = tmp_path_factory.mktemp(build.__name__)
-        write_report(summarize(build(folder)), folder)
+        write_report(with_summary(build(folder)), folder)
         made[build.__name__] = folder / 'report.html'
     return made
 
@@ -103,12 +103,12 @@ def browser(tmp_path_factory):
 
 
 def test_what_was_not_tested_is_no_advice(tmp_path):
-    results = summarize(study(drawn({'none': {1.0: 80.}, 'peg': {1.0: 96.}}, std=.1)))
+    results = with_summary(study(drawn({'none': {1.0: 80.}, 'peg': {1.0: 96.}}, std=.1)))
     before = copy.deepcopy(results)
     write_report(results, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {'results.csv', 'report.html'}
     assert results == before and 'Take peg' in (tmp_path / 'report.html').read_text()
-    write_report(summarize(study({'none': {1.0: [80.]}, 'peg': {1.0: [96.]}})), tmp_path)
+    write_report(with_summary(study({'none': {1.0: [80.]}, 'peg': {1.0: [96.]}})), tmp_path)
     assert 'Take peg' not in (tmp_path / 'report.html').read_text()
 
 
@@ -126,7 +126,7 @@ def test_every_number_of_the_csv_and_of_the_tables(pages):
     looks at what changed."""
     assert pages['full'].with_name('results.csv').read_text() == (
         GOLDEN / 'results.csv').read_text()
-    results = summarize(full(pages['full'].parent))
+    results = with_summary(full(pages['full'].parent))
     shown = [tables.overview(results), *(tables.differences(results, size) for size in (.5, 1, 2)),
              tables.parts(results, 'by_size', 'Object size'),
              tables.parts(results, 'by_class', 'Class'), tables.runs(results)]
@@ -144,7 +144,7 @@ def test_the_page_holds_everything_and_no_foreign_script(pages):
     assert page.count('<circle class="mark"') == 9  # a dot for each finished run
     assert page.index('>PEG<title>') > page.index('&lt;script&gt;window.hack…<title>')  # sorted
     assert "../secret.png is not in the study" in page
-    results = summarize(full(pages['full'].parent))
+    results = with_summary(full(pages['full'].parent))
     for rows, key in ((results['summary'], 'mean'), (results['differences'], 'mean')):
         assert all(f'data-sort="{row[key]}"' in page for row in rows)
 

@@ -8,12 +8,12 @@ from scipy import stats
 
 from mmposenc.lab.compare.statistics import summary
 from mmposenc.lab.compare.statistics.differences import contrast, reaches, standings
-from mmposenc.lab.compare.statistics.summary import compare, interval, summarize
+from mmposenc.lab.compare.statistics.summary import compare, mean_row, with_summary
 
 
 def test_interval_is_students():
     values = [81.2, 82.0, 80.4, 83.1]
-    told = interval(values)
+    told = mean_row(values)
     assert (told['n'], told['mean']) == (4, pytest.approx(81.675, abs=1e-12))
     # Squares about the mean: .475², .325², 1.275², 1.425².
     assert told['std'] == pytest.approx(math.sqrt(
@@ -21,16 +21,16 @@ def test_interval_is_students():
     low, high = stats.t.interval(.95, 3, loc=81.675, scale=stats.sem(values))
     assert (told['low'], told['high']) == pytest.approx((low, high), rel=1e-12)
     for few in ([], [3.0]):
-        assert interval(few) == dict(n=len(few), mean=few[0] if few else None, std=None, low=None,
+        assert mean_row(few) == dict(n=len(few), mean=few[0] if few else None, std=None, low=None,
                                      high=None)
 
 
 def test_intervals_stay_within_what_can_be():
     percent, share = dict(unit='%'), dict(unit='')
-    told = interval([99., 100., 99.5], percent)
-    assert told['high'] == 100 and told['low'] == interval([99., 100., 99.5])['low']
-    assert interval([.01, .2, .1], share)['low'] == 0
-    assert interval([1., 3., 2.], share) == interval([1., 3., 2.])  # not a share after all
+    told = mean_row([99., 100., 99.5], percent)
+    assert told['high'] == 100 and told['low'] == mean_row([99., 100., 99.5])['low']
+    assert mean_row([.01, .2, .1], share)['low'] == 0
+    assert mean_row([1., 3., 2.], share) == mean_row([1., 3., 2.])  # not a share after all
 
 
 def test_roles_base_and_best():
@@ -71,7 +71,7 @@ def test_verdicts_and_intervals_say_the_same():
 
 
 def test_how_each_stands_at_each_size():
-    results = summarize(study(drawn({
+    results = with_summary(study(drawn({
         'none': {1.0: 80., 2.0: 60.}, 'peg': {1.0: 95., 2.0: 60.}, 'table': {1.0: 70., 2.0: 61.}},
         std=.5)))
     assert {(row['encoding'], row['factor']): row['standing'] for row in results['summary']} == {
@@ -81,15 +81,15 @@ def test_how_each_stands_at_each_size():
     assert list(summary.summary_at(results, 1.0)) == ['peg', 'none', 'table']
 
 
-def test_summarize_adds_three_keys_and_changes_nothing():
+def test_with_summary_adds_three_keys_and_changes_nothing():
     results = study(drawn({'none': {1.0: 80.0, 1.5: 60.0}, 'peg': {1.0: 95.0, 1.5: 60.0}}))
     before = copy.deepcopy(results)
-    told = summarize(results)
+    told = with_summary(results)
     assert results == before
     assert {key: told[key] for key in before} == before
     assert [(row['encoding'], row['factor'], row['n']) for row in told['summary']] == [
         ('none', 1.0, 3), ('peg', 1.0, 3), ('none', 1.5, 3), ('peg', 1.5, 3)]
-    assert summarize(told) == told
+    assert with_summary(told) == told
     assert summary.base_of(results) == 'none'
     results['encodings'][0]['name'] = 'other'
     assert summary.base_of(results) == 'other'  # the first
@@ -104,5 +104,5 @@ def test_runs_that_did_not_finish_have_no_part_in_means():
                         run('peg', 7, {}, status='waiting'), run('peg', 8, {}, status='running')]
     assert {name: sorted(seeds) for name, seeds in summary.values_at(results, 1.0).items()} == {
         'none': [2], 'peg': [0, 1, 2]}
-    rows = summarize(results)['differences']
+    rows = with_summary(results)['differences']
     assert {row['verdict'] for row in rows} == {'cannot tell'}

@@ -11,7 +11,7 @@ from PIL import Image, ImageOps
 
 import mmposenc  # noqa: F401
 from mmposenc.openmmlab.datasets import image_files
-from mmposenc.openmmlab.datasets.image_files import breaks_off, broken_file
+from mmposenc.openmmlab.datasets.image_files import broken_file, is_cut_jpeg
 
 
 def broken(data: bytes) -> str:
@@ -109,7 +109,7 @@ def test_a_cut_jpeg_that_ends_well(photo, options, kept, tmp_path) -> None:
     data = encoded('JPEG', photo, **options)
     cut = data[:int(len(data) * kept)] + b'\xff\xd9'
     assert broken(cut) == ''  # from its ends it looks whole
-    assert breaks_off(cut, decoded(cut)) and not breaks_off(data, decoded(data))
+    assert is_cut_jpeg(cut, decoded(cut)) and not is_cut_jpeg(data, decoded(data))
     (tmp_path / 'cut.jpg').write_bytes(cut)
     load = TRANSFORMS.build(dict(type='mmposenc.LoadImageFromFile'))
     with pytest.raises(ValueError, match=r'cut\.jpg: it is truncated in the middle'):
@@ -124,7 +124,7 @@ def test_an_honest_picture_may_end_in_one_colour(photo, options, value) -> None:
         pixels = photo.copy()
         pixels[-rows:] = value
         data = encoded('JPEG', pixels, **options)
-        assert not breaks_off(data, decoded(data))
+        assert not is_cut_jpeg(data, decoded(data))
 
 
 def png_header(width: int, height: int) -> bytes:

@@ -13,7 +13,7 @@ from mmengine.registry import DefaultScope
 
 from mmposenc.encodings import IRPE, PEG
 from mmposenc.encodings.base import RelativeEncoding, TokenEncoding
-from mmposenc.engine.config.models import load_weights
+from mmposenc.engine.config.models import load_all_weights
 from mmposenc.engine.variants.parsed import parse
 from mmposenc.engine.variants.rows import own_encodings
 
@@ -83,7 +83,7 @@ def test_a_file_of_theirs_loads_as_init_cfg(library, name, prefix, tmp_path):
     models[0].init_weights()
     if prefix:  # a model's whole file
         models.append(build(library, name))
-        load_weights(torch.nn.ModuleDict({'backbone': models[1]}), file)
+        load_all_weights(torch.nn.ModuleDict({'backbone': models[1]}), file)
     x = torch.randn(1, 3, 64, 64)
     for model in models:
         for got, wanted in zip(flat(model.eval()(x)), flat(upstream(x)), strict=True):

@@ -25,7 +25,7 @@ def write_report(results: Results, folder: Path) -> None:
     """Writes results.csv and report.html, each whole or not at all.
 
     Args:
-        results: of :func:`~..statistics.summary.summarize`.
+        results: of :func:`~..statistics.summary.with_summary`.
         folder: of the study; files of pictures and figures are relative to it.
     """
     write_text(folder / 'results.csv', exports.results_csv(results), safe=False)
@@ -63,7 +63,7 @@ def view(results: Results) -> Record:
         legend=[(label[name], style[name], name in first) for name in style],
         answer=answer(results), by_size=best_by_size(results) if len(sizes) > 1 else [],
         counts=counts(results),
-        overview=tables.overview(results), dots=study_charts.dot_chart(results),
+        overview=tables.overview(results), dots=study_charts.dot_chart_layout(results),
         differences=[(factor == TRAINED, tables.differences(results, factor))
                      for factor in sorted(sizes, key=lambda factor: (factor != TRAINED, factor))],
         size_chart=study_charts.size_chart(results),

@@ -13,7 +13,7 @@ from mmposenc.engine.variants.encodings import Entry
 from ..running.recording import environment
 from ..running.runs import read_record
 from ..running.schedule import is_taken, last_lines
-from ..statistics.summary import summarize
+from ..statistics.summary import with_summary
 from ..study.files import Record, read_json, write_text
 from ..study.study import Run, Study
 from .report import write_report
@@ -117,7 +117,7 @@ def write_results(study: Study) -> Record:
     Raises:
         OSError: a file could not be written.
     """
-    results = summarize(collect(study))
+    results = with_summary(collect(study))
     results['take'] = write_best(study, results['recommendation']['encoding'])
     write_report(results, study.folder)
     return results

@@ -53,7 +53,7 @@ def ends(rows: Sequence[Results]
     return [row['low'] for row in known], [row['high'] for row in known]
 
 
-def dot_chart(results: Results) -> Record | None:
+def dot_chart_layout(results: Results) -> Record | None:
     """Every seed's value at the trained size, with the mean and its interval: a row an encoding,
     the best mean first. None where no run has finished."""
     label, style, axis = summary.labels(results), styles(results), metric_axis(results)
@@ -86,7 +86,7 @@ def retention_chart(results: Results) -> Chart | None:
         for name, seeds in summary.values_at(results, factor).items():
             shares = [value / trained[name][seed] for seed, value in seeds.items()
                       if trained[name].get(seed, 0) > 0]
-            shares_kept.append(dict(encoding=name, factor=factor, **summary.interval(shares)))
+            shares_kept.append(dict(encoding=name, factor=factor, **summary.mean_row(shares)))
     metric = dict(name='retention', label="share of the trained size's value", unit='')
     return size_chart({**results, 'summary': shares_kept, 'metric': metric}, 'retention')
 

@@ -159,7 +159,7 @@ def parts(results: Results, key: str, what: str) -> Table | None:
         return None
     rows = []
     for part, by_encoding in by_part.items():
-        means = {each['name']: summary.interval(by_encoding.get(each['name'], []))['mean']
+        means = {each['name']: summary.mean_row(by_encoding.get(each['name'], []))['mean']
                  for each in results['encodings']}
         have = [mean for mean in means.values() if mean is not None]
         best = max(have, default=None)

@@ -216,7 +216,7 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
     scope, device = scope_of(cfg), models.device_of(None)
     dataset = test_set(scope, cfg)
     model: Any = models.build_model(cfg)
-    names = class_names(cfg, models.load_weights(model, checkpoint))
+    names = class_names(cfg, models.load_all_weights(model, checkpoint))
     model.to(device).eval()
     artist = Artist(cfg, scope, names, _SCORE)
     total, pictures = min(number * _LOOKED_AT.get(scope, 2), len(dataset)), []

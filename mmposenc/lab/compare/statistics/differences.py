@@ -77,7 +77,7 @@ class Standing(NamedTuple):
     reach: float | None
 
 
-def judged(difference: Contrast, margin: float, reach: float | None = None) -> Row:
+def verdict_row(difference: Contrast, margin: float, reach: float | None = None) -> Row:
     """A row of what a contrast says: n, mean, error, low, high, margin and verdict.
 
     'better' and 'worse' where the interval leaves out 0; else 'level' where it lies within the

@@ -13,7 +13,7 @@ from .differences import LEAST_RUNS, SAME, TRAINED, WORSE, Standing, Values
 from .formats import Results, Row
 
 
-def summarize(results: Results) -> Row:
+def with_summary(results: Results) -> Row:
     """The results of a study, of :func:`..page.results.collect`, with 'summary' (a row for each
     encoding and size), 'differences' (a row for each comparison) and 'recommendation'."""
     margin = margin_of(results)
@@ -23,7 +23,7 @@ def summarize(results: Results) -> Row:
         stand = differences.standings(values)
         left = [name for name, each in stand.items() if each.by is None]
         word = formats.BEST if len(left) == 1 < len(values) else formats.CAN_BE
-        summary += [dict(encoding=name, factor=factor, **interval(
+        summary += [dict(encoding=name, factor=factor, **mean_row(
             list(seeds.values()), results['metric']),
             standing=word if stand[name].by is None else WORSE) for name, seeds in values.items()]
         compared += compare(values, base_of(results), factor, margin, stand)
@@ -94,7 +94,7 @@ def values_at(results: Results, factor: float) -> Values:
     return values
 
 
-def interval(values: Sequence[float], metric: Results | None = None) -> Row:
+def mean_row(values: Sequence[float], metric: Results | None = None) -> Row:
     """n, mean, sample standard deviation and 95% interval of the mean (Student); None where n is
     too small for one. Of a metric it is cut off at what its values can be."""
     from scipy import stats
@@ -134,7 +134,7 @@ def compare(values: Values, base: str, factor: float, margin: float,
             pairs.append(('best', standing.by or best, standing.reach))
         for role, other, bounds in pairs:
             gap = differences.contrast(values, {name: 1, other: -1})
-            row = differences.judged(gap, margin, bounds)
+            row = differences.verdict_row(gap, margin, bounds)
             rows.append(dict(encoding=name, against=other, role=role, factor=factor, **row))
     return rows
 
@@ -167,13 +167,13 @@ def recommend(results: Results) -> Row:
                               and row['verdict'] == SAME and row['factor'] == TRAINED
                               for row in results['differences']))]
     taken = min(level, key=lambda name: _cost(results, name))
-    mean = interval(list(values[first].values()))
+    mean = mean_row(list(values[first].values()))
     seeds = f'mean of {mean["n"]} seeds' if mean['n'] > 1 else 'one seed'
     who = 'The model without an encoding' if first == 'none' else label[first]
     reason = (f'{who} has the highest {metric["label"]} at the trained size, '
               f'{formats.value_text(mean["mean"], metric, unit=True)} ({seeds}).')
     if first != can[0]:
-        reason = f'{_lost(results, can[0])} It is not taken. Of the others {reason}'
+        reason = f'{_diverged_text(results, can[0])} It is not taken. Of the others {reason}'
     if len(level) > 1:
         who = formats.names_in_words([label[name] for name in level[1:]])
         verb = 'are' if len(level) > 2 else 'is'
@@ -181,7 +181,7 @@ def recommend(results: Results) -> Row:
         reason += (f' {who} {verb} level with it within {margin}: '
                    f'take the cheapest, {label[taken]}.')
     if first == can[0]:
-        reason += _lost(results, first)
+        reason += _diverged_text(results, first)
     only = len(can) == 1 and len(known) > 1 and not diverged(results, taken)
     return dict(advice, encoding=taken, reason=reason.strip(), sure=_certainty(results, known, can),
                 confidence=formats.BEST if only else formats.CAN_BE)
@@ -192,7 +192,7 @@ def diverged(results: Results, name: str) -> int:
     return sum(run['encoding'] == name and run['status'] == 'diverged' for run in results['runs'])
 
 
-def _lost(results: Results, name: str) -> str:
+def _diverged_text(results: Results, name: str) -> str:
     """A sentence of what an encoding's mean leaves out, behind another one; '' where nothing is.
     """
     count = diverged(results, name)
