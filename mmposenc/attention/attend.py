@@ -64,7 +64,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
                       need_weights=need_weights, implementation=implementation)
     encoding = rel_pos_encoding
     if encoding is not None:
-        query, key = _check_grids(q, k, encoding, q_grid, k_grid)
+        query, key = _checked_grids(q, k, encoding, q_grid, k_grid)
         problem = problem._replace(query=query, key=key, prefix=encoding.num_prefix_tokens,
                                    tokens=tokens if encoding.reads_tokens else None)
     _check_masks(problem)
@@ -126,8 +126,8 @@ def _check_padding(k: Tensor, key_padding_mask: Tensor) -> tuple[Tensor, Tensor]
     return key_padding_mask & has_key[:, None], has_key
 
 
-def _check_grids(q: Tensor, k: Tensor, encoding: RelativeEncoding, q_grid: GridLike | None,
-                 k_grid: GridLike | None) -> tuple[Grid, Grid]:
+def _checked_grids(q: Tensor, k: Tensor, encoding: RelativeEncoding, q_grid: GridLike | None,
+                   k_grid: GridLike | None) -> tuple[Grid, Grid]:
     """Grids in query units, after a check that they have as many tokens as q and k."""
     if q_grid is None:
         raise ValueError(f'q_grid=None, but {type(encoding).__name__} needs the query grid')

@@ -35,13 +35,13 @@ class QVLinear(Linear):
         self.q_bias = nn.Parameter(torch.zeros(embed_dims))
         self.v_bias = nn.Parameter(torch.zeros(embed_dims))
 
-    def joint_bias(self) -> Tensor:
+    def full_bias(self) -> Tensor:
         """(3 C,), zero for the keys."""
         return torch.cat((self.q_bias, torch.zeros_like(self.q_bias), self.v_bias))
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., C) -> (..., 3 C)."""
-        return linear(x, self.weight, self.joint_bias())
+        return linear(x, self.weight, self.full_bias())
 
 
 def check_heads(embed_dims: int, num_heads: int) -> None:
@@ -80,7 +80,7 @@ def some_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
     """
     if not isinstance(layer, nn.Linear) or not is_plain(layer):
         return layer(x)[..., channels]
-    bias = layer.joint_bias() if isinstance(layer, QVLinear) else layer.bias
+    bias = layer.full_bias() if isinstance(layer, QVLinear) else layer.bias
     return F.linear(x, layer.weight[channels], None if bias is None else bias[channels])
 
 

@@ -16,7 +16,7 @@ from ..functional.constants import Constants
 from ..functional.convolutions import pair
 from ..functional.grids import GridLike, whole_cells
 from ..functional.masking import map_to_tokens, pad_map
-from ..functional.packing import Row
+from ..functional.packing import Packing
 from ..functional.plain_layers import is_plain
 from ..functional.tracing import is_compiling
 from ..functional.windows import WindowLayout
@@ -206,7 +206,7 @@ def run_block(block: nn.Module, *args: Any, recompute: bool, **kwargs: Any) -> A
 def block_windows(block: Any, hw_shape: Any) -> WindowLayout | None:
     """The windows of a grid, computed outside of compiled code; None for global attention, and for
     a row of images of several sizes."""
-    if not isinstance(block.attn, PlainWindowAttention) or isinstance(hw_shape, Row):
+    if not isinstance(block.attn, PlainWindowAttention) or isinstance(hw_shape, Packing):
         return None
     return block.attn.layout(hw_shape)
 

@@ -168,12 +168,12 @@ def _foreign(model: nn.Module, listed: list[str]) -> list[Kind]:
         attribute = name.rpartition('.')[2]
         if name and (_CLASSES.search(type(module).__name__) or _MODULES.fullmatch(attribute)):
             done.append(name)
-            text = f'{_class_of_part(model, name)}{type(module).__name__} ({attribute})'
+            text = f'{_class_prefix(model, name)}{type(module).__name__} ({attribute})'
             kinds.setdefault(('', text), Kind(text, foreign=True)).add(name, module)
             continue
         for key, table in _tables(module):
             several = f'{{where}} {type(module).__name__}' if '.' in name else ''
-            text = f'{_class_of_part(model, name)}{key}{several}'
+            text = f'{_class_prefix(model, name)}{key}{several}'
             kind = kinds.setdefault((key, text), Kind(text, 'table', foreign=True))
             kind.modules[f'{name}.{key}'] = module
             if isinstance(table, nn.Parameter):
@@ -191,7 +191,7 @@ def _tables(module: nn.Module) -> Iterator[tuple[str, Any]]:
             yield key, table
 
 
-def _class_of_part(model: nn.Module, name: str) -> str:
+def _class_prefix(model: nn.Module, name: str) -> str:
     """"SwinTransformer's own ": the class of the part of a model that holds a module."""
     part = model.get_submodule(name.partition('.')[0])
     return '' if part is model.get_submodule(name) and _CLASSES.search(

@@ -14,7 +14,7 @@ from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.convolutions import pair
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
 from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
-from ..functional.packing import Row, join, sort_images
+from ..functional.packing import Packing, batch_by_grid, join
 from ..functional.tracing import is_compiling
 from .archs import takes_arch
 from .archs.from_repository import vit_of
@@ -241,22 +241,23 @@ class ViT(Backbone):
                       ) -> tuple[Tensor, ...]:
         """:meth:`forward` of images of several sizes."""
         self._check_list(img_shapes)
-        batches, order = sort_images(images, self.patch_embed.projection.in_channels,
-                                     self.patch_size)
+        batches, order = batch_by_grid(images, self.patch_embed.projection.in_channels,
+                                       self.patch_size)
         embedded, grids = zip(*map(self._embed, batches), strict=True)
-        row = Row(tuple(map(len, batches)), grids, self.num_prefix_tokens)
+        packing = Packing(tuple(map(len, batches)), grids, self.num_prefix_tokens)
         tokens, outs = join(embedded), []
         for position in range(-1, self._last + 1):
-            tokens, row, _ = self._step(position, tokens, row, None)
+            tokens, packing, _ = self._step(position, tokens, packing, None)
             if self.out_indices is not None and position in self.out_indices:
-                full = (max(rows for rows, _ in row.grids), max(cols for _, cols in row.grids))
+                full = (max(rows for rows, _ in packing.grids),
+                        max(cols for _, cols in packing.grids))
                 maps = [self._output(self._normed_tokens(part, position), grid, None, position,
                                      full)
-                        for part, grid in zip(row.parts(tokens), row.grids, strict=True)]
+                        for part, grid in zip(packing.parts(tokens), packing.grids, strict=True)]
                 outs.append(torch.cat(maps)[order])
         if self.out_indices is not None:
             return tuple(outs)
-        pooled = [self._pool(part, None) for part in row.parts(tokens)]
+        pooled = [self._pool(part, None) for part in packing.parts(tokens)]
         return (torch.cat(pooled, -2)[..., order, :],)
 
     def _check_list(self, img_shapes: ImgShapes | None) -> None:
@@ -299,12 +300,12 @@ class ViT(Backbone):
         return tokens, hw_shape, mask
 
     def _copied(self, tokens: Tensor, hw_shape: Any) -> tuple[Tensor, Any]:
-        """The tokens with the prefix tokens of each window; and their grid, or their row."""
+        """The tokens with the prefix tokens of each window; and their grid, or packing."""
         if self._copies == 1:
             return tokens, hw_shape
-        if isinstance(hw_shape, Row):
-            row = replace(hw_shape, prefix=self._copies * self.num_prefix_tokens)
-            return hw_shape.each(lambda part, grid: self._copied(part, grid)[0], tokens), row
+        if isinstance(hw_shape, Packing):
+            packing = replace(hw_shape, prefix=self._copies * self.num_prefix_tokens)
+            return hw_shape.each(lambda part, grid: self._copied(part, grid)[0], tokens), packing
         prefix = tokens[:, :self.num_prefix_tokens].repeat(1, self._copies - 1, 1)
         return torch.cat((prefix, tokens), 1), hw_shape
 

@@ -13,7 +13,7 @@ _BIAS = 'rel_pos_encoding.relative_position_bias_table'
 _PREFIX = 'rel_pos_encoding.prefix_bias'
 
 
-def _with_class_token(theirs: str, module: str) -> Pair:
+def _class_token_pair(theirs: str, module: str) -> Pair:
     """A table there whose last three rows are those of the class token: to cells, from cells and to
     itself."""
     return Pair(theirs, (f'{module}{_BIAS}', f'{module}{_PREFIX}'),
@@ -23,8 +23,8 @@ def _with_class_token(theirs: str, module: str) -> Pair:
 
 #: Tables of offsets, of each block or of all.
 BIASES = (
-    _with_class_token('blocks.{n}.attn.relative_position_bias_table', 'backbone.blocks.{n}.attn.'),
-    _with_class_token('rel_pos_bias.relative_position_bias_table', 'backbone.'),
+    _class_token_pair('blocks.{n}.attn.relative_position_bias_table', 'backbone.blocks.{n}.attn.'),
+    _class_token_pair('rel_pos_bias.relative_position_bias_table', 'backbone.'),
 )
 _COMMON = (*TRUNK, *same('blocks.{n}.mlp.fc1.{p}'), *HEAD)
 _BEIT = (
@@ -45,7 +45,7 @@ def relpos_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
         table = f'{theirs}relative_position_bias_table'
         pairs += [Pair(f'{theirs}mlp.fc1.{{p}}', f'{module}rel_pos_encoding.cpb_mlp.0.{{p}}'),
                   Pair(f'{theirs}mlp.fc2.{{p}}', f'{module}rel_pos_encoding.cpb_mlp.2.{{p}}'),
-                  _with_class_token(table, module) if class_token else
+                  _class_token_pair(table, module) if class_token else
                   Pair(table, f'{module}{_BIAS}')]
     return tuple(pairs)
 

@@ -30,10 +30,10 @@ _GATES = joined(('blocks.{n}.mlp.fc1_g.{p}', 'blocks.{n}.mlp.fc1_x.{p}'),
                 'backbone.blocks.{n}.mlp.fc1.{p}')
 
 
-def is_gated(state_dict: State) -> bool:
+def has_swiglu(converted: State) -> bool:
     """Whether the MLPs of converted weights are SwiGLU: the first layer is twice as wide as what
     the second takes."""
-    first, second = (state_dict.get(f'backbone.blocks.0.mlp.fc{i}.weight') for i in (1, 2))
+    first, second = (converted.get(f'backbone.blocks.0.mlp.fc{i}.weight') for i in (1, 2))
     return first is not None and second is not None and first.shape[0] == 2 * second.shape[1]
 
 
@@ -48,7 +48,7 @@ def eva_pairs(state: Mapping[str, Tensor]) -> tuple[Pair, ...]:
     has_norm = 'backbone.blocks.0.mlp.norm.weight' in state
     apart = has_norm or 'blocks.0.attn.q_proj.weight' in state
     gates = 'blocks.0.mlp.fc1_g.weight' in state or (
-        is_gated(state) and (has_norm or TABLE not in state))
+        has_swiglu(state) and (has_norm or TABLE not in state))
     depth = sum(name.endswith('.attn.rel_pos_encoding.freqs') for name in state)
     depth = state['rope.freqs'].shape[1] if 'rope.freqs' in state else depth
     freqs = (Pair('rope.freqs', tuple(_FREQS.format(block) for block in range(depth)),

@@ -70,7 +70,7 @@ def read_name(name: str) -> Name:
     return Name(match['repo'] or f'timm/{match["model"]}', revision, file)
 
 
-def weights(name: str) -> list[Path]:
+def weight_files(name: str) -> list[Path]:
     """The files of the weights, in the cache; several of a model that is cut into pieces.
 
     Raises:
@@ -102,7 +102,7 @@ def weights(name: str) -> list[Path]:
 
 
 def config(name: str) -> ConfigType:
-    """``config.json`` of a repository; errors are those of :func:`weights`."""
+    """``config.json`` of a repository; errors are those of :func:`weight_files`."""
     content = json.loads(fetch(name, 'config.json').read_text())
     if not isinstance(content, dict):
         raise ValueError(f'{name}: config.json holds no dict')

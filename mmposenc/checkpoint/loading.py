@@ -51,7 +51,7 @@ def load_checkpoint(path: str | Path, map_location: MAP_LOCATION = 'cpu', *, mma
             something else than a dict.
     """
     if hub.is_name(path):
-        files = [load_checkpoint(file, map_location) for file in hub.weights(str(path))]
+        files = [load_checkpoint(file, map_location) for file in hub.weight_files(str(path))]
         return {key: value for file in files for key, value in file.items()}
     path = Path(path).expanduser()
     if not path.is_file():

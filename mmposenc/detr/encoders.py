@@ -15,7 +15,7 @@ from ..encodings.base import RelativeConfig
 from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..encodings.sharing import share_encodings
 from ..functional.grids import as_grid
-from ..functional.packing import Row
+from ..functional.packing import Packing
 from ..functional.tracing import is_compiling
 from .layers import DetrEncoderLayer
 
@@ -222,17 +222,17 @@ class DetrEncoder(BaseModule):
         if mask is not None and (mask.dtype != torch.bool or mask.shape != x.shape[:2]):
             raise ValueError(f'key_padding_mask has shape {tuple(mask.shape)} and dtype '
                              f'{mask.dtype}; (B, L) = {tuple(x.shape[:2])} and bool are required')
-        row = None if need_weights else self._row(mask, hw_shapes)
-        if row is not None:
-            query_pos = None if query_pos is None else row.pack(query_pos.expand_as(x))
-            x, kwargs = row.pack(x), dict(hw_shape=row)
+        packing = None if need_weights else self._packing(mask, hw_shapes)
+        if packing is not None:
+            query_pos = None if query_pos is None else packing.pack(query_pos.expand_as(x))
+            x, kwargs = packing.pack(x), dict(hw_shape=packing)
         elif need_weights:
             kwargs['need_weights'] = True
         if before is not None:
             x = before(0, x)
-        x, kwargs['x_qk'] = self._encode(x, -1, hw_shapes, mask, row)
+        x, kwargs['x_qk'] = self._apply_encodings(x, -1, hw_shapes, mask, packing)
         for index, layer in enumerate(self.layers):
-            args = (x, self._layer_pos(x, query_pos), None if row is not None else mask)
+            args = (x, self._layer_pos(x, query_pos), None if packing is not None else mask)
             out = run_block(layer, *args, recompute=index < self.num_cp and self.training,
                             **kwargs)
             if need_weights:
@@ -240,31 +240,32 @@ class DetrEncoder(BaseModule):
                 weights.append(layer_weights)
             if before is not None and index + 1 < self.num_layers:
                 out = before(index + 1, out)
-            x, kwargs['x_qk'] = self._encode(out, index, hw_shapes, mask, row)
-        x = x if row is None else row.unpack(x)
+            x, kwargs['x_qk'] = self._apply_encodings(out, index, hw_shapes, mask, packing)
+        x = x if packing is None else packing.unpack(x)
         return (x, weights) if need_weights else x
 
     def _layer_pos(self, x: Tensor, query_pos: Tensor | None) -> Tensor | None:
         """The encoding that a layer adds to its tokens x to compute queries and keys."""
         return query_pos
 
-    def _encode(self, x: Tensor, position: int, hw_shapes: HWShapes | None, mask: Tensor | None,
-                row: Row | None) -> tuple[Tensor, Tensor | None]:
+    def _apply_encodings(self, x: Tensor, position: int, hw_shapes: HWShapes | None,
+                         mask: Tensor | None, packing: Packing | None
+                         ) -> tuple[Tensor, Tensor | None]:
         """The tokens after the encodings at a position, and those for the next queries and keys if
         they differ."""
         if not self.pos_encodings.at(position):
             return x, None
-        x = x if row is None else row.unpack(x)
+        x = x if packing is None else packing.unpack(x)
         x = self.pos_encodings(x, hw_shapes, position, mask)
         qk = None
         if position + 1 < self.num_layers:
             qk = self.pos_encodings.query_key_tokens(x, hw_shapes, position, mask)
-        if row is None:
+        if packing is None:
             return x, qk
-        return row.pack(x), None if qk is None else row.pack(qk)
+        return packing.pack(x), None if qk is None else packing.pack(qk)
 
-    def _row(self, mask: Tensor | None, hw_shapes: HWShapes | None) -> Row | None:
-        """The valid tokens if the layers skip padded ones; else None."""
+    def _packing(self, mask: Tensor | None, hw_shapes: HWShapes | None) -> Packing | None:
+        """The packing of the valid tokens if the layers skip padded ones; else None."""
         if mask is None or self.skip_padding is False or self._is_compiled():
             return None
         if self.skip_padding is None:
@@ -276,7 +277,7 @@ class DetrEncoder(BaseModule):
             if hw_shapes is None:
                 return None
             grid = hw_shapes[0]
-        return Row.of_batch(mask, grid)
+        return Packing.of_batch(mask, grid)
 
     def _is_compiled(self) -> bool:
         """Whether a layer is compiled: packed layers would need a graph for each batch."""

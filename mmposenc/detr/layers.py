@@ -22,7 +22,7 @@ from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig
 from ..encodings.build import construct
 from ..functional.grids import GridLike
-from ..functional.packing import Row
+from ..functional.packing import Packing
 from ..functional.plain_layers import is_plain
 
 
@@ -165,7 +165,7 @@ class MultiheadAttention(BaseModule):
                 identity: Tensor | None = None, query_pos: Tensor | None = None,
                 key_pos: Tensor | None = None, attn_mask: Tensor | None = None,
                 key_padding_mask: Tensor | None = None, *,
-                hw_shape: GridLike | Row | None = None, need_weights: bool = False, **_: object
+                hw_shape: GridLike | Packing | None = None, need_weights: bool = False, **_: object
                 ) -> Tensor | tuple[Tensor, Tensor]:
         """identity + attention.
 
@@ -180,8 +180,8 @@ class MultiheadAttention(BaseModule):
             key_padding_mask: (B, Lk) bool, True = padding. For an image of only padding the
                 attention is zero.
             hw_shape: (H, W) of queries and keys; required with a relative encoding. A
-                :class:`~mmposenc.functional.packing.Row`: queries and keys are (1, N, C), tokens of
-                several images, each of which attends to itself; there are no masks then.
+                :class:`~mmposenc.functional.packing.Packing`: queries and keys are (1, N, C),
+                tokens of several images, each of which attends to itself; there are no masks then.
             need_weights: also return the weights (B, heads, Lq, Lk).
 
         Raises:
@@ -198,8 +198,8 @@ class MultiheadAttention(BaseModule):
         dropout_p = self.attn.dropout if self.training else 0.0
 
         def run(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
-            if isinstance(hw_shape, Row):
-                return self._attend_row(hw_shape, q, k, v, query, dropout_p), None
+            if isinstance(hw_shape, Packing):
+                return self._attend_packed(hw_shape, q, k, v, query, dropout_p), None
             return attend(
                 q, k, v, self.rel_pos_encoding, hw_shape, key_padding_mask=key_padding_mask,
                 attn_mask=_allowed(attn_mask, self.num_heads), tokens=query,
@@ -210,9 +210,9 @@ class MultiheadAttention(BaseModule):
         out = identity + self.dropout_layer(self.proj_drop(out))
         return out if weights is None else (out, weights)
 
-    def _attend_row(self, row: Row, q: Tensor, k: Tensor, v: Tensor, tokens: Tensor,
-                    dropout_p: float) -> Tensor:
-        """Attention (1, heads, N, head_dims) of the images of a row, each to itself; tokens are the
+    def _attend_packed(self, packing: Packing, q: Tensor, k: Tensor, v: Tensor, tokens: Tensor,
+                       dropout_p: float) -> Tensor:
+        """Attention (1, heads, N, head_dims) of packed images, each to itself; tokens are the
         outer dimension in memory, as in projections."""
         def of_image(q: Tensor, grid: GridLike, k: Tensor, v: Tensor, tokens: Tensor) -> Tensor:
             out, _ = attend(*(x.transpose(1, 2) for x in (q, k, v)), self.rel_pos_encoding, grid,
@@ -220,7 +220,7 @@ class MultiheadAttention(BaseModule):
             return out.transpose(1, 2)
 
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        return row.each(of_image, q, k=k, v=v, tokens=tokens).transpose(1, 2)
+        return packing.each(of_image, q, k=k, v=v, tokens=tokens).transpose(1, 2)
 
 
 def _allowed(attn_mask: Tensor | None, num_heads: int) -> Tensor | None:

@@ -24,7 +24,7 @@ LOCALITIES = ('gaussian', 'none', 'fixed_window', 'adaptive_window', 'random_spa
 SIZE_NORMS = ('sigmoid', 'softmax')
 
 
-class Pooling(NamedTuple):
+class PoolingPrediction(NamedTuple):
     """What a ContextPool predicts for a map."""
 
     weight_logits: Tensor  # (B, H*W), -inf at padding
@@ -221,7 +221,7 @@ class ContextPool(TokenEncoding):
         return None if padding_mask is None else padding_mask[:, ::self.stride, ::self.stride]
 
     def predict(self, x: Tensor, hw_shape: tuple[int, int], padding: Tensor | None = None
-                ) -> Pooling:
+                ) -> PoolingPrediction:
         """Weights and sizes of the tokens of a grid, for figures too.
 
         Args:
@@ -240,7 +240,7 @@ class ContextPool(TokenEncoding):
                 sigma = self._sizes(predicted[0], grid, padding)
         if padding is not None:
             logits = logits.masked_fill(padding, -math.inf)
-        return Pooling(logits, sigma)
+        return PoolingPrediction(logits, sigma)
 
     def _sizes(self, raw: Tensor, grid: tuple[int, int], padding: Tensor | None) -> Tensor:
         if self.size_norm == 'sigmoid':

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..config_types import ConfigType
-from ..functional.packing import Row
+from ..functional.packing import Packing
 from .base import TokenEncoding
 from .build import EncodingConfig, build_encoding, listed, resolve
 
@@ -98,15 +98,15 @@ class PlacedEncodings(nn.Module):
                 raise ValueError(f'{type(encoding).__name__} changes the grid '
                                  f'({encoding.extra_repr()}), but {other_grid}')
 
-    def forward(self, x: Tensor, hw_shape: tuple[int, int] | Row, position: int, *,
+    def forward(self, x: Tensor, hw_shape: tuple[int, int] | Packing, position: int, *,
                 num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
-                ) -> tuple[Tensor, tuple[int, int] | Row, Tensor | None]:
+                ) -> tuple[Tensor, tuple[int, int] | Packing, Tensor | None]:
         """Apply the encodings at ``position`` with ``apply_to='qkv'``.
 
         Args:
             x: tokens (B, L, C).
-            hw_shape: their grid (H, W), or the :class:`~mmposenc.functional.packing.Row` of images
-                of several sizes.
+            hw_shape: their grid (H, W), or the :class:`~mmposenc.functional.packing.Packing` of
+                images of several sizes.
             position: after which block; -1: before the first.
             num_prefix_tokens, padding_mask: as in :class:`TokenEncoding`.
 
@@ -119,7 +119,7 @@ class PlacedEncodings(nn.Module):
                 x = _apply(encoding, x, hw_shape, num_prefix_tokens, padding_mask)
                 padding_mask = encoding.out_padding_mask(padding_mask)
                 hw_shape = (hw_shape.change_grids(encoding.out_hw_shape)
-                            if isinstance(hw_shape, Row) else encoding.out_hw_shape(hw_shape))
+                            if isinstance(hw_shape, Packing) else encoding.out_hw_shape(hw_shape))
         return x, hw_shape, padding_mask
 
     def out_hw_shape(self, hw_shape: tuple[int, int], position: int | None = None
@@ -131,7 +131,7 @@ class PlacedEncodings(nn.Module):
                 hw_shape = encoding.out_hw_shape(hw_shape)
         return hw_shape
 
-    def query_key_tokens(self, x: Tensor, hw_shape: tuple[int, int] | Row, position: int, *,
+    def query_key_tokens(self, x: Tensor, hw_shape: tuple[int, int] | Packing, position: int, *,
                          num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
                          ) -> Tensor | None:
         """Tokens from which the block after ``position`` computes queries and keys, or None if that
@@ -166,10 +166,10 @@ def split_places(pos_encoding: EncodingConfigs, positions: Positions
             None if positions == 'mlp' else positions, within)
 
 
-def _apply(encoding: TokenEncoding, x: Tensor, hw_shape: tuple[int, int] | Row,
+def _apply(encoding: TokenEncoding, x: Tensor, hw_shape: tuple[int, int] | Packing,
            num_prefix_tokens: int, padding_mask: Tensor | None) -> Tensor:
     """The encoding of a batch; for images of several sizes, of each part of their row."""
-    if isinstance(hw_shape, Row):
+    if isinstance(hw_shape, Packing):
         return hw_shape.each(partial(encoding, num_prefix_tokens=num_prefix_tokens), x)
     return encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens, padding_mask=padding_mask)
 

@@ -15,7 +15,7 @@ from .masking import pad_map, valid_extents
 
 # No NamedTuple, whose numbers compiled code would look at: every list of sizes would be a graph.
 @dataclass(frozen=True, eq=False)
-class Row:
+class Packing:
     """Where images are in a row of tokens (1, N, C) ("Patch n' Pack": NaViT, Dehghani et al.,
     NeurIPS 2023, Sec. 2.1). Neighbours with one grid are a part of the row: a part is a batch, and
     a view.
@@ -35,9 +35,11 @@ class Row:
     shape: tuple[int, int] = (0, 0)
 
     @classmethod
-    def of_batch(cls, padding_mask: Tensor, hw_shape: tuple[int, int] | None = None) -> Row | None:
-        """The row of a padded batch's valid tokens, image by image, without images that have none;
-        None if there are no valid tokens, or those of an image are no rectangle at the first cell.
+    def of_batch(cls, padding_mask: Tensor, hw_shape: tuple[int, int] | None = None
+                 ) -> Packing | None:
+        """The packing of a padded batch's valid tokens, image by image, without images that have
+        none; None if there are no valid tokens, or those of an image are no rectangle at the first
+        cell.
 
         Args:
             padding_mask: (B, L) bool, True = padding.
@@ -73,8 +75,8 @@ class Row:
         return [part.view(n, -1, *x.shape[2:])
                 for part, n in zip(torch.split(x, sizes, 1), self.counts, strict=True)]
 
-    def change_grids(self, change: Callable[[tuple[int, int]], tuple[int, int]]) -> Row:
-        """The row with the grids that ``change`` returns."""
+    def change_grids(self, change: Callable[[tuple[int, int]], tuple[int, int]]) -> Packing:
+        """The packing with the grids that ``change`` returns."""
         return replace(self, grids=tuple(map(change, self.grids)))
 
     # Compiled code goes on before and after it.
@@ -101,8 +103,8 @@ def join(parts: Sequence[Tensor]) -> Tensor:
     return torch.cat([part.flatten(0, 1) for part in parts])[None]
 
 
-def sort_images(images: Sequence[Tensor], channels: int,
-                cell: int | tuple[int, int]) -> tuple[list[Tensor], list[int]]:
+def batch_by_grid(images: Sequence[Tensor], channels: int,
+                  cell: int | tuple[int, int]) -> tuple[list[Tensor], list[int]]:
     """Batches of the images that have the same grid.
 
     Args:

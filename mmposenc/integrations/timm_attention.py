@@ -17,7 +17,7 @@ from ..attention.cosine import scaled_cosines
 from ..encodings.base import RelativeEncoding
 
 
-class _Call(threading.local):
+class _CallGrids(threading.local):
     """The grid of the images of each thread's current call; timm's blocks get only tokens.
 
     grid: of the tokens that are computed. embedded: of images that no block has seen yet.
@@ -27,7 +27,7 @@ class _Call(threading.local):
     embedded: tuple[int, int] | None = None
 
 
-CALL = _Call()
+CALL = _CallGrids()
 
 
 def grid_of_call() -> tuple[int, int]:

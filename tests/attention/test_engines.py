@@ -205,7 +205,7 @@ def test_autocast(name, how):
 @pytest.mark.parametrize('name, grids, prefix', in_turns(
     (((3, 5), None), 0), (((4, 6), Grid(2, 3, 2.0, 2.0)), 1),
     (((4, 6), Grid(3, 2, 4 / 3, 3.0)), 1), period=6))
-def test_score_mods(name, grids, prefix, monkeypatch):
+def test_score_summands(name, grids, prefix, monkeypatch):
     """FlexAttention, eager: the definition's output and gradients; with prefix tokens, of an image
     that is padded and one that is whole."""
     from torch.nn.attention import flex_attention
@@ -215,7 +215,7 @@ def test_score_mods(name, grids, prefix, monkeypatch):
     own = [term for term in terms_of(encoding, *grids) if term.reads_weights
            and not isinstance(term, (KeyVectors, Channels))]  # joined with queries and keys before
     inputs = random_inputs(encoding, *grids, dtype=torch.float32)
-    if not all(flex.has_score_mod(term) for term in own):
+    if not all(flex.has_score_summand(term) for term in own):
         with pytest.raises(ValueError,
                            match="implementation='flex' cannot compute terms of the kind"):
             attend(*inputs, encoding, *grids, implementation='flex')
@@ -291,7 +291,7 @@ FAST_IMPLEMENTATIONS = {
     'TableByQuery': {'chunked', 'flex'}, 'TableByKey': {'chunked', 'flex'},
     'TableOnValues': {'chunked'}, 'AxisHalves': {'chunked', 'flex'},
     'SkewedTable': {'chunked'}, 'KeyVectors': set(), 'QueryVector': {'flex'},
-    'LocalValues': set(), 'Channels': set(), 'ContextualTable': set()}
+    'LocalValues': set(), 'Channels': set(), 'TableByGates': set()}
 
 
 def kinds_of_terms():
@@ -317,7 +317,7 @@ def test_every_kind_of_term_has_the_implementations_that_it_is_said_to_have():
     for kind, some in kinds.items():
         has = {'sdpa': any(sdpa.is_mask(term) for term in some),
                'chunked': writers.writer.dispatch(kind) is not writers.writer.dispatch(terms.Term),
-               'flex': any(flex.has_score_mod(term) for term in some)}
+               'flex': any(flex.has_score_summand(term) for term in some)}
         assert {how for how, yes in has.items() if yes} == FAST_IMPLEMENTATIONS[kind.__name__], kind
 
 

@@ -47,7 +47,7 @@ def test_grids_in_turns_are_compiled_twice_at_most():
 
 
 def flex_problem(name, *, batch=2, head_dims=16, dtype=torch.float32, device='cpu'):
-    """A problem whose terms have score_mods, and its grid."""
+    """A problem whose terms have score_summands, and its grid."""
     query = Grid(4, 6)
     encoding = examples.relative(name, query, head_dims=head_dims, num_prefix_tokens=1)
     q = torch.zeros(batch, 2, 25, head_dims, device=device, dtype=dtype)
@@ -82,15 +82,15 @@ class Reads(TorchFunctionMode):
 
 @pytest.mark.parametrize('name', [
     name for name in examples.RELATIVE if (terms := flex_problem(name).terms)
-    and all(map(flex.has_score_mod, terms))])
-def test_score_mods_read_each_trained_tensor_once(name):
+    and all(map(flex.has_score_summand, terms))])
+def test_score_summands_read_each_trained_tensor_once(name):
     """Its backward pass refuses a tensor with a gradient that is read twice."""
     problem, index = flex_problem(name), torch.zeros((), dtype=torch.int32)
     q, k = problem.q, problem.k
-    mods = [flex.score_mod(term, q, k, 1.0) for term in problem.terms]
+    summands = [flex.score_summand(term, q, k, 1.0) for term in problem.terms]
     with Reads() as reads:
-        for mod in mods:
-            mod(index, index, index, index)
+        for summand in summands:
+            summand(index, index, index, index)
     assert len(reads.trained) == len(set(reads.trained))
     assert bool(reads.trained) == any(getattr(x, 'requires_grad', False) for term in problem.terms
                                       for x in vars(term).values())
@@ -98,5 +98,6 @@ def test_score_mods_read_each_trained_tensor_once(name):
 
 def test_a_bias_of_one_image_and_head_is_everyones():
     bias, (b, h, i, j) = torch.randn(1, 1, 4, 5), torch.ones(3, 3, 4, 5).nonzero().T
-    mod = flex.score_mod(DenseBias(bias), torch.zeros(3, 3, 4, 2), torch.zeros(3, 3, 5, 2), 1.0)
-    assert torch.equal(mod(b, h, i, j), bias[0, 0, i, j])
+    q, k = torch.zeros(3, 3, 4, 2), torch.zeros(3, 3, 5, 2)
+    summand = flex.score_summand(DenseBias(bias), q, k, 1.0)
+    assert torch.equal(summand(b, h, i, j), bias[0, 0, i, j])

@@ -5,7 +5,7 @@ from torch import nn
 
 from mmposenc.functional import masking
 from mmposenc.functional.masking import extents_to_mask, masked_batch_norm, masked_group_norm
-from mmposenc.functional.packing import Row
+from mmposenc.functional.packing import Packing
 
 
 def test_tokens_to_map_is_a_channels_last_view():
@@ -88,8 +88,8 @@ def test_cells_that_are_no_rectangle_have_no_grid_to_pack():
     for cell in ((0, 0), (1, 1), (1, 2)):
         mask = extents_to_mask([(2, 3), (2, 2)], (2, 3), torch.device('cpu'))
         mask[0, cell[0], cell[1]] = True
-        assert Row.of_batch(mask.flatten(1), (2, 3)) is None, cell
-    assert Row.of_batch(mask.flatten(1)).grids == ((1, 5), (1, 4))
+        assert Packing.of_batch(mask.flatten(1), (2, 3)) is None, cell
+    assert Packing.of_batch(mask.flatten(1)).grids == ((1, 5), (1, 4))
     right = torch.ones(1, 2, 3, dtype=torch.bool)
     right[:, :, 1:] = False  # a rectangle, but not at the first cell
-    assert Row.of_batch(right.flatten(1), (2, 3)) is None
+    assert Packing.of_batch(right.flatten(1), (2, 3)) is None

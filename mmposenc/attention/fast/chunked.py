@@ -220,7 +220,8 @@ class _Pass:
             grad_q = grad_k = grad_v = nothing
             if self.backward:
                 grad_q = _flat(self.grad_q, whole)
-                grad_k, grad_v = (self._new_keys(keys, x) for x in (self.grad_k, self.grad_v))
+                grad_k, grad_v = (self._key_grad_buffer(keys, x)
+                                  for x in (self.grad_k, self.grad_v))
             self._grad_value = grad_v
             group = Work(whole, q, k, nothing, grad_q, grad_k)
             for writer in self.writers:
@@ -239,7 +240,7 @@ class _Pass:
         """(heads, keys, head_dims) of keys or values, in the order of the layout."""
         return self.layout.arrange(x[whole.images, whole.heads].flatten(0, 1).contiguous(), 1)
 
-    def _new_keys(self, keys: Chunk, x: Tensor) -> Tensor:
+    def _key_grad_buffer(self, keys: Chunk, x: Tensor) -> Tensor:
         """To write gradients of keys or values to, in the order of the layout."""
         if not self.layout.filled:
             return _flat(x, keys)

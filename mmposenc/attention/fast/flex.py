@@ -1,7 +1,8 @@
-"""FlexAttention (``implementation='flex'``): each kind of term as a score_mod, read inside its
-kernel.
+"""FlexAttention (``implementation='flex'``): each kind of term as a summand of the score, read
+inside its kernel.
 
-It runs only when asked for. A type with a score_mod registers it; terms of the output have none.
+It runs only when asked for. A type with a score_summand registers it; terms of the output have
+none.
 """
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from ..vector_terms import AxisHalves, QueryVector
 from .sizes import on_cpu, refuse
 
 #: What a term adds to the logit of image b, head h, query i and key j, all of them tensors.
-ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+Summand = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 #: Channels of a head that torch's kernels for a GPU need (torch 2.13). They sum in float32.
 LEAST_CHANNELS = 16
@@ -34,10 +35,10 @@ def flex(problem: Problem) -> Tensor:
     compared with: it builds all pairs.
 
     Raises:
-        ValueError: for terms without a score_mod, options that it does not take, and on an
+        ValueError: for terms without a score_summand, options that it does not take, and on an
             accelerator what its kernels refuse.
     """
-    refuse('flex', [term for term in problem.terms if not has_score_mod(term)])
+    refuse('flex', [term for term in problem.terms if not has_score_summand(term)])
     if problem.dropout_p > 0.0 or problem.attn_mask is not None or problem.regions is not None:
         raise ValueError(f"implementation='flex' takes neither dropout (dropout_p="
                          f"{problem.dropout_p}), attn_mask nor regions; use 'auto', 'chunked' or "
@@ -50,16 +51,16 @@ def flex(problem: Problem) -> Tensor:
     if problem.key_padding is not None:
         hidden = problem.key_padding[:, None, None]
         every.append(terms.DenseBias(q.new_zeros(()).masked_fill(hidden, float('-inf'))))
-    mods = [score_mod(term, q, k, problem.scale) for term in every]
+    summands = [score_summand(term, q, k, problem.scale) for term in every]
 
-    def all_mods(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        for mod in mods:
-            score = score + mod(b, h, i, j)
+    def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        for summand in summands:
+            score = score + summand(b, h, i, j)
         return score
 
     kind = None if on_cpu(problem) else (
         *(type(term).__name__ for term in every), q.dtype, q.shape[3], torch.is_grad_enabled())
-    out: Tensor = kernel(kind)(q, k, v, score_mod=all_mods, scale=problem.scale)
+    out: Tensor = kernel(kind)(q, k, v, score_mod=score_mod, scale=problem.scale)
     return out
 
 
@@ -78,47 +79,47 @@ def kernel(kind: Hashable) -> Callable[..., Any]:
 
 
 @functools.singledispatch
-def score_mod(term: Term, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
-    """A term inside FlexAttention's kernel. ``@score_mod.register(TermType)`` gives a type its own,
-    which reads each tensor with a gradient once: torch's backward pass asks for that.
+def score_summand(term: Term, q: Tensor, k: Tensor, scale: float) -> Summand:
+    """A term inside FlexAttention's kernel. ``@score_summand.register(TermType)`` gives a type its
+    own, which reads each tensor with a gradient once: torch's backward pass asks for that.
 
     Args:
-        term: one that :func:`has_score_mod`.
+        term: one that :func:`has_score_summand`.
         q, k: (B, heads, L, head_dims), neither is scaled.
         scale: of the queries.
     """
     raise NotImplementedError
 
 
-def has_score_mod(term: Term) -> bool:
+def has_score_summand(term: Term) -> bool:
     """Whether FlexAttention can compute a term: those by offset need whole strides, with others
     there are about as many offsets as pairs."""
     grids = term.buckets if isinstance(term, terms.Table) else term
     if isinstance(grids, Buckets | terms.OffsetBias) and not whole_strides(grids.query, grids.key):
         return False
-    return score_mod.dispatch(type(term)) is not score_mod.dispatch(Term)
+    return score_summand.dispatch(type(term)) is not score_summand.dispatch(Term)
 
 
-@score_mod.register(terms.DenseBias)
-def dense_bias_mod(term: terms.DenseBias, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
+@score_summand.register(terms.DenseBias)
+def dense_bias_summand(term: terms.DenseBias, q: Tensor, k: Tensor, scale: float) -> Summand:
     bias, (images, heads, queries) = _readable(term.bias), term.bias.shape[:3]
     return lambda b, h, i, j: bias[b * (images > 1), h * (heads > 1), i * (queries > 1), j]
 
 
-@score_mod.register(terms.TableByQuery)
-def table_by_query_mod(term: terms.TableByQuery, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
+@score_summand.register(terms.TableByQuery)
+def table_by_query_summand(term: terms.TableByQuery, q: Tensor, k: Tensor, scale: float) -> Summand:
     lookup, bucket = _readable(q @ (term.table * scale)), _bucket_of(term.buckets, q.device)
     return lambda b, h, i, j: lookup[b, h, i, bucket(i, j)]
 
 
-@score_mod.register(terms.TableByKey)
-def table_by_key_mod(term: terms.TableByKey, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
+@score_summand.register(terms.TableByKey)
+def table_by_key_summand(term: terms.TableByKey, q: Tensor, k: Tensor, scale: float) -> Summand:
     lookup, bucket = _readable(k @ term.table), _bucket_of(term.buckets, q.device)
     return lambda b, h, i, j: lookup[b, h, j, bucket(i, j)]
 
 
-@score_mod.register(terms.OffsetBias)
-def offset_bias_mod(term: terms.OffsetBias, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
+@score_summand.register(terms.OffsetBias)
+def offset_bias_summand(term: terms.OffsetBias, q: Tensor, k: Tensor, scale: float) -> Summand:
     offset_index = _offset_index_of(term.query, term.key, term.prefix, q.device)
     table = term.table.flatten(1)
     behind = table.new_zeros(1, 3) if term.prefix_bias is None else term.prefix_bias
@@ -127,8 +128,8 @@ def offset_bias_mod(term: terms.OffsetBias, q: Tensor, k: Tensor, scale: float) 
     return lambda b, h, i, j: table[h * (heads > 1), offset_index(i, j)]
 
 
-@score_mod.register(AxisHalves)
-def axis_halves_mod(term: AxisHalves, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
+@score_summand.register(AxisHalves)
+def axis_halves_summand(term: AxisHalves, q: Tensor, k: Tensor, scale: float) -> Summand:
     rows, cols, prefix = term.products(q, scale)
     p, hk, wk = term.prefix, rows.shape[-1], cols.shape[-1]
     cell = torch.arange(hk * wk, device=q.device)
@@ -141,9 +142,9 @@ def axis_halves_mod(term: AxisHalves, q: Tensor, k: Tensor, scale: float) -> Sco
     return lambda b, h, i, j: rows[b, h, i, row_of[j]] + cols[b, h, i, col_of[j]]
 
 
-@score_mod.register(QueryVector)
-def query_vector_mod(term: QueryVector, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
-    return score_mod(terms.DenseBias(term.dense(q, k)), q, k, scale)
+@score_summand.register(QueryVector)
+def query_vector_summand(term: QueryVector, q: Tensor, k: Tensor, scale: float) -> Summand:
+    return score_summand(terms.DenseBias(term.dense(q, k)), q, k, scale)
 
 
 def _readable(look_up: Tensor) -> Tensor:

@@ -56,10 +56,10 @@ class Runs:
         self._plan(chunk).spread(runs, out)
         out[:, :chunk.lead] = lookup[:, :chunk.lead, -1:]
 
-    def sums(self, logits: Tensor, chunk: Chunk) -> Tensor:
+    def scatter_add(self, logits: Tensor, chunk: Chunk) -> Tensor:
         """The adjoint of :meth:`read`."""
         heads, n = logits.shape[0], self.patterns.num_patterns
-        runs = self._plan(chunk).sums(logits, self.key_width)
+        runs = self._plan(chunk).scatter_add(logits, self.key_width)
         runs = runs.view(self.width, heads * chunk.num_rows, self.num_patterns, self.key_width)
         cells = self.patterns.contract(runs[:, :, :n]).transpose(0, 1)
         if not self.prefix_rows:
@@ -107,9 +107,9 @@ class RunsByKey:
         """Write the number of every pair to ``out`` (heads, queries, keys), contiguous."""
         self._plan(chunk).spread(runs, out)
 
-    def sums(self, logits: Tensor, chunk: Chunk) -> Tensor:
+    def scatter_add(self, logits: Tensor, chunk: Chunk) -> Tensor:
         """The adjoint of :meth:`read`."""
-        return self._plan(chunk).sums(logits, self.key.width)
+        return self._plan(chunk).scatter_add(logits, self.key.width)
 
     def contract(self, sums: Tensor) -> Tensor:
         """The adjoint of :meth:`expand`: gradients of look-ups (heads, keys, buckets)."""
@@ -223,7 +223,7 @@ class Spread:
         wk = runs.shape[-1]
         torch.index_select(runs.view(-1, wk), 0, self.take, out=out.view(-1, wk))
 
-    def sums(self, logits: Tensor, wk: int) -> Tensor:
+    def scatter_add(self, logits: Tensor, wk: int) -> Tensor:
         """Runs (number of runs, Wk): the sum of the logit rows each was copied to."""
         return F.embedding_bag(self.order, logits.reshape(-1, wk), self.starts, mode='sum')
 
@@ -244,7 +244,7 @@ def spread_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int, le
     first_run = ((c * heads + g) * num_rows + r) * num_patterns  # (heads, R, columns)
     take = first_run[..., None] + pattern[:, None]
     constant = g[..., 0] * (num_rows * num_patterns) + num_patterns - 1
-    by_pattern, before = _sort_patterns(pattern, num_patterns)
+    by_pattern, before = _order_and_starts(pattern, num_patterns)
     first_logit = _first_logit(g, r, c, lead, num_rows, columns) * key_rows
     order = (first_logit[..., None] + by_pattern[:, None]).permute(2, 0, 1, 3)
     at = ((c[:, None, None] * heads + g[:, :, 0]) * num_rows + r[:, 0]) * key_rows
@@ -267,7 +267,7 @@ def transposed_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int
     j = torch.arange(all_rows, device=pattern.device)
     first_run = ((c * heads + g) * key_rows)[..., None] + j[:key_rows]  # (heads, 1, columns, Hk)
     take = first_run * num_patterns + pattern.t()[:, None]
-    by_pattern, before = _sort_patterns(pattern, num_patterns)
+    by_pattern, before = _order_and_starts(pattern, num_patterns)
     order = _first_logit(g, by_pattern, 0, lead, num_rows, columns)  # (heads, Hk, R)
     order = ((c[:, None, None, None] + order) * all_rows + j[:key_rows, None]).flatten()
     at = ((c[:, None, None] * heads + g[:, :, 0]) * key_rows + j[:key_rows]) * num_rows
@@ -278,24 +278,25 @@ def transposed_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int
     extra = extra_run[..., key_rows:].expand(-1, num_rows, columns, -1)
     take = _with_lead(torch.cat([take, extra], 3),
                       extra_run.expand(-1, lead, 1, -1).reshape(heads, -1))
-    further, begin = _prefix_bags(g, r, c, lead, key_rows, all_rows)
+    further, begin = _prefix_bucket_bags(g, r, c, lead, key_rows, all_rows)
     return Spread(take, torch.cat([order, further]), torch.cat([at, order.shape[0] + begin]))
 
 
-def _prefix_bags(g: Tensor, r: Tensor, c: Tensor, lead: int, key_rows: int, all_rows: int
-                 ) -> tuple[Tensor, Tensor]:
+def _prefix_bucket_bags(head: Tensor, row: Tensor, column: Tensor, lead: int, key_rows: int,
+                        all_rows: int) -> tuple[Tensor, Tensor]:
     """Rows of logits in the prefix bucket, for each (head, key row): those of prefix queries; for
-    prefix keys also those of all cells."""
-    heads, extra = g.shape[0], all_rows - key_rows
-    queries = lead + r.shape[0] * c.shape[0]
-    head = g[:, 0] * queries  # (heads, 1)
-    j = torch.arange(all_rows, device=g.device)
-    of_prefix = head[..., None] + torch.arange(lead, device=g.device)
-    of_all = head[..., None] + torch.arange(queries, device=g.device)
+    prefix keys also those of all cells. Then where the rows of each start. Numbers of heads, query
+    rows and columns are those of :func:`_axes`."""
+    heads, extra = head.shape[0], all_rows - key_rows
+    queries = lead + row.shape[0] * column.shape[0]
+    first = head[:, 0] * queries  # (heads, 1)
+    j = torch.arange(all_rows, device=head.device)
+    of_prefix = first[..., None] + torch.arange(lead, device=head.device)
+    of_all = first[..., None] + torch.arange(queries, device=head.device)
     cells = of_prefix * all_rows + j[:key_rows, None]  # (heads, Hk, lead)
     others = of_all * all_rows + j[key_rows:, None]  # (heads, extra, queries)
     rows = torch.cat([cells.flatten(1), others.flatten(1)], 1)
-    sizes = torch.tensor([lead] * key_rows + [queries] * extra, device=g.device).repeat(heads)
+    sizes = torch.tensor([lead] * key_rows + [queries] * extra, device=head.device).repeat(heads)
     return rows.flatten(), sizes.cumsum(0) - sizes
 
 
@@ -306,7 +307,7 @@ def _axes(heads: int, num_rows: int, columns: int, device: torch.device
             torch.arange(num_rows, device=device)[:, None], torch.arange(columns, device=device))
 
 
-def _sort_patterns(pattern: Tensor, num_patterns: int) -> tuple[Tensor, Tensor]:
+def _order_and_starts(pattern: Tensor, num_patterns: int) -> tuple[Tensor, Tensor]:
     """For each row of pattern: entries in the order of their patterns, and where each starts."""
     count = F.one_hot(pattern, num_patterns).sum(1)
     return pattern.argsort(dim=1, stable=True), count.cumsum(1) - count

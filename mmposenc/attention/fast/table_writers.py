@@ -23,7 +23,7 @@ from .writers import LogitWriter, ValueWriter, Work, Writer, writer
 def table_by_query_writer(term: TableByQuery, q: Tensor, k: Tensor, layout: Layout, scale: float
                           ) -> Writer:
     table = term.table if scale == 1.0 else term.table * scale
-    return QueryTableWriter(_by_head(table, q), _reader(term, layout, q))
+    return QueryTableWriter(_by_head(table, q), _pair_index_or_runs(term, layout, q))
 
 
 @writer.register(TableByKey)
@@ -38,7 +38,7 @@ def table_by_key_writer(term: TableByKey, q: Tensor, k: Tensor, layout: Layout, 
 @writer.register(TableOnValues)
 def table_on_values_writer(term: TableOnValues, q: Tensor, k: Tensor, layout: Layout, scale: float
                            ) -> Writer:
-    return ValueTableWriter(_by_head(term.table, q), _reader(term, layout, q))
+    return ValueTableWriter(_by_head(term.table, q), _pair_index_or_runs(term, layout, q))
 
 
 def reads_rows(term: object) -> bool:
@@ -50,7 +50,7 @@ def _by_head(table: Tensor, like: Tensor) -> Tensor:
     return (table if table.dim() == 3 else table[None]).to(like.dtype)
 
 
-def _reader(term: Table, layout: Layout, like: Tensor) -> PairIndex | Runs:
+def _pair_index_or_runs(term: Table, layout: Layout, like: Tensor) -> PairIndex | Runs:
     if layout.filled and reads_rows(term):
         return Runs(term.buckets, layout, like.dtype, like.device)
     return PairIndex(term.buckets, layout, False, like.device)
@@ -77,7 +77,7 @@ class QueryTableWriter(LogitWriter):
 
     def gradient(self, work: Work, grad: Tensor) -> None:
         """Add to the gradients of the queries and of the table."""
-        sums = self.spread.sums(grad, work.chunk)
+        sums = self.spread.scatter_add(grad, work.chunk)
         add_times_table(work.grad_q, sums, self.inputs[0].transpose(1, 2), work.chunk)
         add_table_grad(self.grads[0], work.chunk, work.q, sums)
 
@@ -100,7 +100,7 @@ class KeyTableWriter(LogitWriter):
 
     def gradient(self, work: Work, grad: Tensor) -> None:
         """Add to the gradient of the products; complete after all queries."""
-        sums = self.spread.sums(grad, work.chunk)
+        sums = self.spread.scatter_add(grad, work.chunk)
         self._sums = sums if self._sums is None else self._sums.add_(sums)
 
     def end(self, work: Work) -> None:
@@ -120,7 +120,8 @@ class ValueTableWriter(ValueWriter):
 
     def add(self, work: Work, weights: Tensor, out: Tensor) -> None:
         """Add the vectors of the buckets, times the weights of each bucket."""
-        add_times_table(out, self.spread.sums(weights, work.chunk), self.inputs[0], work.chunk)
+        sums = self.spread.scatter_add(weights, work.chunk)
+        add_times_table(out, sums, self.inputs[0], work.chunk)
 
     def write_gradient(self, work: Work, grad: Tensor, out: Tensor) -> None:
         """Write the products of the output's gradient with the vectors."""
@@ -129,7 +130,8 @@ class ValueTableWriter(ValueWriter):
 
     def gradient(self, work: Work, weights: Tensor, grad: Tensor) -> None:
         """Add to the gradient of the table."""
-        add_table_grad(self.grads[0], work.chunk, self.spread.sums(weights, work.chunk), grad)
+        sums = self.spread.scatter_add(weights, work.chunk)
+        add_table_grad(self.grads[0], work.chunk, sums, grad)
 
 
 class PairIndex:
@@ -156,7 +158,7 @@ class PairIndex:
         index = self._index(chunk.queries, 1).expand(out.shape[0], -1)
         torch.gather(lookup.flatten(1), 1, index, out=out.view(out.shape[0], -1))
 
-    def sums(self, logits: Tensor, chunk: Chunk) -> Tensor:
+    def scatter_add(self, logits: Tensor, chunk: Chunk) -> Tensor:
         """The adjoint of :meth:`read`: (heads, queries, keys) to (heads, tokens, buckets).
 
         Neighbours often share a bucket, and each addition would wait for the one before: they are
@@ -176,13 +178,13 @@ class PairIndex:
 
     def _index(self, queries: slice, halves: int) -> Tensor:
         """(1, queries * keys) places in look-ups of ``halves`` times the buckets."""
-        def make() -> Tensor:
+        def make_index() -> Tensor:
             if queries != slice(0, self.layout.len_q):
                 return self._places(queries, halves)
             key = ('places', self.buckets, self.layout.filled, self.by_key, halves, self.device)
             return CACHE.get(key, lambda: self._places(queries, halves), lambda index: [index])
 
-        return self._indices.get((queries.start, queries.stop, halves), make, lambda x: [x])
+        return self._indices.get((queries.start, queries.stop, halves), make_index, lambda x: [x])
 
     def _places(self, queries: slice, halves: int) -> Tensor:
         ids = self.layout.arrange(self.buckets.ids(self.device, queries), -1).contiguous()

@@ -49,7 +49,7 @@ def vit_of(name: str) -> ConfigType:
 
     Raises:
         ValueError: it is another model, or one that is not known here; give ``arch`` and sizes.
-        OSError: there is no config.json, or it is not reached (:func:`.hub.weights`).
+        OSError: there is no config.json, or it is not reached (:func:`.hub.weight_files`).
     """
     published = config(name)
     if 'architecture' in published:

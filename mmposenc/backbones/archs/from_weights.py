@@ -63,14 +63,15 @@ def _swin(state: Mapping[str, Tensor]) -> list[str]:
         options = [f'arch={"v2-" if scales else ""}{arch}']
     else:
         heads = [scale.shape[0] for scale in scales] or [table.shape[-1] for table in tables]
-        options = [f'embed_dims={dims}', f'num_layers={_tuple(layers)}',
-                   f'num_heads={_tuple(heads)}']
+        options = [f'embed_dims={dims}', f'num_layers={_tuple_text(layers)}',
+                   f'num_heads={_tuple_text(heads)}']
         if scales:
             options += ['cosine=True', 'post_norm=True', 'qkv_bias=qv',
                         'rel_pos_encoding.type=mmposenc.LogSpacedCPB']
     windows = [(round(table.shape[0] ** 0.5) + 1) // 2 for table in tables]
     if set(windows) - {7}:
-        options.append(f'window_size={windows[0] if len(set(windows)) == 1 else _tuple(windows)}')
+        text = str(windows[0]) if len(set(windows)) == 1 else _tuple_text(windows)
+        options.append(f'window_size={text}')
     return options
 
 
@@ -107,7 +108,7 @@ def _layers(state: Mapping[str, Tensor]) -> tuple[int, ...]:
     return tuple(blocks[stage] for stage in sorted(blocks))
 
 
-def _tuple(numbers: Iterable[int]) -> str:
+def _tuple_text(numbers: Iterable[int]) -> str:
     """As ``--cfg-options`` takes them."""
     return f'({"".join(f"{number}," for number in numbers)})'
 

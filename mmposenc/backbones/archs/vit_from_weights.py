@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from ...checkpoint.eva import is_gated
+from ...checkpoint.eva import has_swiglu
 from ...checkpoint.vit import ROWS, TABLE
 from ...config_types import ConfigType, ReadOnlyConfig
 from .vit import ARCHS, SIZES
@@ -35,7 +35,7 @@ def vit_options(state: State) -> list[str]:
     """
     facts = _facts(state)
     arch_of_kind = _arch(_kind(state, facts), state, facts)
-    arch = arch_of_kind or plain_arch(state)
+    arch = arch_of_kind or deit_arch(state)
     base = {**_DEFAULTS, 'mlp_hidden_dims': 4 * facts['embed_dims'], **ARCHS.get(arch or '', {})}
     base[_HIDDEN] = (base.get('rel_pos_encoding') or {}).get('hidden_dims')
     if base['layer_scale_init_value'] and facts['layer_scale_init_value']:
@@ -70,8 +70,8 @@ def sam_options(state: State) -> list[str]:
     else:
         others = [str(block) for block, length in sorted(lengths.items())
                   if (length + 1) // 2 > window]
-        plain = plain_arch(state)
-        options = [f'arch={plain}'] if plain else size_options(state, {})
+        deit = deit_arch(state)
+        options = [f'arch={deit}'] if deit else size_options(state, {})
         options += ['pool=None', 'mask_window_padding=False',
                     'rel_pos_encoding.type=mmposenc.DecomposedRPE']
         if cells:
@@ -96,7 +96,7 @@ def size_options(state: State, base: ReadOnlyConfig) -> list[str]:
     return [*options, f'num_heads={heads}'] if heads else options
 
 
-def plain_arch(state: State) -> str | None:
+def deit_arch(state: State) -> str | None:
     """The arch of DeiT's sizes."""
     return next((arch for arch in ('tiny', 'small', 'base', 'large')
                  if _has_sizes(arch, state)), None)
@@ -138,7 +138,7 @@ def _facts(state: State) -> ConfigType:
         pre_norm=has('norm_pre.weight'),
         register_tokens=0 if registers is None else registers.shape[1],
         layer_scale_init_value='1e-6' if has('blocks.0.ls1.gamma') else None,
-        mlp='swiglu' if is_gated(state) else 'mlp')
+        mlp='swiglu' if has_swiglu(state) else 'mlp')
     if fc2 is not None:
         facts['mlp_hidden_dims'] = fc2.shape[1]
     facts |= dict(

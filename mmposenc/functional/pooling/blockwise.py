@@ -125,7 +125,7 @@ class _Work:
             self._buffers[name] = self.maps.new_empty(count)
         return self._buffers[name][:count].view(shape)
 
-    def axes(self, block: Block, slopes: bool) -> _Axes:
+    def axes(self, block: Block, derivatives: bool) -> _Axes:
         """The factors of a block's weights; 0 for queries that reach no weight, which take no
         part."""
         sigma = self.sigma[block.images]
@@ -137,7 +137,7 @@ class _Work:
                                          (at[1], block.cols, self.options.causal)):
             key = torch.arange(keys.start, keys.stop, device=sigma.device, dtype=sigma.dtype)
             values.append(axis_weights(self.options.kernel, coordinate - key[:, None],
-                                       sigma[:, None], self.options.cut, causal, slopes))
+                                       sigma[:, None], self.options.cut, causal, derivatives))
         (rows, rows_slope), (cols, cols_slope) = values
         total = torch.bmm(self.weights_of(block), rows).mul_(cols).sum(1, keepdim=True)
         inverse = torch.where(total > 0, 1 / total, 0)
@@ -148,7 +148,7 @@ class _Work:
         """w_j of a block's keys, (b, K, R)."""
         return self.weights[block.images, block.rows, block.cols].transpose(1, 2)
 
-    def steps(self, axes: _Axes) -> Iterator[tuple[slice, slice]]:
+    def key_slices(self, axes: _Axes) -> Iterator[tuple[slice, slice]]:
         """Some of a block's images, and of their keys some rows, whose weights fit in a buffer."""
         images, count, queries = axes.rows.shape
         width = axes.cols.shape[1]
@@ -160,26 +160,26 @@ class _Work:
                 yield slice(first, min(first + some, images)), slice(row, min(row + step, count))
 
     def keys(self, block: Block, some: slice, part: slice) -> Tensor:
-        """w_j x_j of a step's keys, (b, n, C)."""
+        """w_j x_j of one of :meth:`key_slices`, (b, n, C)."""
         view = _keys_of(self.maps, block, some, part)
         if block.cols.stop - block.cols.start == self.maps.shape[2]:
             return view.flatten(1, 2)
         return self.buffer('keys', *view.shape).copy_(view).flatten(1, 2)
 
     def pairs(self, axes: _Axes, some: slice, part: slice) -> Tensor:
-        """g_ij (b, n, q) of a step."""
+        """g_ij (b, n, q) of one of :meth:`key_slices`."""
         rows, cols = axes.rows[some, part], axes.cols[some]
         out = self.buffer('pairs', *rows.shape[:2], *cols.shape[1:])
         return torch.mul(rows[:, :, None], cols[:, None], out=out).flatten(1, 2)
 
     def pool(self, block: Block, out: Tensor) -> None:
         """Write the means of a block's queries."""
-        axes = self.axes(block, slopes=False)
+        axes = self.axes(block, derivatives=False)
         images, _, queries = axes.rows.shape
         whole = block.queries is None
         total = (out[block.images] if whole
                  else self.buffer('total', images, queries, out.shape[-1]))
-        for some, part in self.steps(axes):
+        for some, part in self.key_slices(axes):
             pairs = self.pairs(axes, some, part).transpose(1, 2)
             keys = self.keys(block, some, part)
             if part.start:
@@ -192,13 +192,13 @@ class _Work:
     def add_gradients(self, block: Block, grad: Tensor, grad_pooled: Tensor, grad_sums: Tensor,
                       grad_sigma: Tensor) -> None:
         """Add what a block's queries give to the gradients."""
-        axes = self.axes(block, slopes=True)
+        axes = self.axes(block, derivatives=True)
         assert axes.rows_slope is not None and axes.cols_slope is not None
         grad_queries = (grad[block.images] if block.queries is None
                         else grad[block.images.start].index_select(0, block.queries)[None])
         both = torch.stack((axes.rows, axes.rows_slope), 2)[..., None, :]  # (b, R, 2, 1, q)
         read = torch.zeros_like(axes.cols)[:, None].repeat(1, 2, 1, 1)
-        for some, part in self.steps(axes):
+        for some, part in self.key_slices(axes):
             keys = self.keys(block, some, part)
             scores = self.buffer('pairs', *keys.shape[:2], grad_queries.shape[1])
             torch.bmm(keys, grad_queries[some].transpose(1, 2), out=scores)

@@ -19,7 +19,7 @@ STABLE_PAIRS = 2 ** 20
 
 
 def axis_weights(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causal: bool,
-                 slopes: bool = True) -> tuple[Tensor, Tensor | None]:
+                 derivatives: bool = True) -> tuple[Tensor, Tensor | None]:
     """Weights of one axis and their derivatives.
 
     Args:
@@ -29,12 +29,12 @@ def axis_weights(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causa
         sigma: in cells; the two broadcast.
         cut: a Gaussian below exp(-cut) counts as 0.
         causal: keys after their query have no weight.
-        slopes: whether derivatives are wanted.
+        derivatives: whether they are computed.
 
     Returns:
         Weights and their derivatives by sigma, in the common shape; None for those not wanted.
     """
-    slope = None
+    derivative = None
     if kernel == 'gaussian':
         inverse = 1.0 / sigma.clamp_min(MIN_SIGMA)
         squares = distance.square()
@@ -42,18 +42,18 @@ def axis_weights(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causa
         weights = (squares * (-0.5 * inverse.square())).clamp_min_(-cut - 1).exp_()
         # Not only because they are nothing: denormal numbers slow products down on some processors.
         torch.threshold_(weights, math.exp(-cut), 0)
-        if slopes:
-            slope = (weights * squares).mul_(inverse.pow(3))
+        if derivatives:
+            derivative = (weights * squares).mul_(inverse.pow(3))
     else:
         left = (sigma + RAMP - distance.abs()) / RAMP
         weights = left.clamp(0, 1)
-        if slopes:
-            slope = ((left > 0) & (left < 1)).to(weights.dtype) / RAMP
+        if derivatives:
+            derivative = ((left > 0) & (left < 1)).to(weights.dtype) / RAMP
     if causal:
         later = distance < 0
         weights.masked_fill_(later, 0)
-        slope = None if slope is None else slope.masked_fill_(later, 0)
-    return weights, slope
+        derivative = None if derivative is None else derivative.masked_fill_(later, 0)
+    return weights, derivative
 
 
 def axis_logits(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causal: bool) -> Tensor:

@@ -26,7 +26,7 @@ from mmposenc.encodings.base import RelativeEncoding, TokenEncoding
 from mmposenc.encodings.placement import PlacedEncodings
 from mmposenc.functional.grids import Grid, as_grid, key_grid
 from mmposenc.functional.masking import split_prefix, tokens_to_map
-from mmposenc.functional.packing import Row
+from mmposenc.functional.packing import Packing
 from mmposenc.functional.windows import Windows
 
 #: The arguments of a call, as a hook sees them.
@@ -158,7 +158,7 @@ def _ask_for_weights(name: str, added: list[Tensor], module: nn.Module, args: Ar
                      kwargs: Kwargs) -> tuple[Any, Any]:
     added.clear()
     call = arguments(module, args, kwargs)
-    if isinstance(call.get('hw_shape'), Row):
+    if isinstance(call.get('hw_shape'), Packing):
         raise ValueError(f'{name} leaves padded tokens out, so its weights lie on no grid: '
                          f'give an image without padding, or the encoder skip_padding=False')
     return args, {**kwargs, 'need_weights': _has_grid(module, call)}

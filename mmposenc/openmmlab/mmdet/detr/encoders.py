@@ -53,7 +53,7 @@ class DeformableEncoder(DetrEncoder):
                              'padding included; leave it out')
         super().__init__(*args, **kwargs)
 
-    def _row(self, mask: Tensor | None, hw_shapes: HWShapes | None) -> None:
+    def _packing(self, mask: Tensor | None, hw_shapes: HWShapes | None) -> None:
         """None: deformable attention samples whole maps, padding included."""
 
     def forward(self, query: Tensor, query_pos: Tensor | None,  # type: ignore[override]
