@@ -48,8 +48,9 @@ for module in pkgutil.walk_packages(mmposenc.__path__, 'mmposenc.'):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('tests', ['functional', 'encodings/test_formulas.py',
-                                   'checkpoint/test_integrity.py', 'engine/prepare/test_own.py'])
+@pytest.mark.parametrize('tests', [
+    'functional', 'encodings/test_formulas.py', 'checkpoint/test_integrity.py',
+    'engine/prepare/test_convert.py'])
 def test_tests_of_the_core(tests):
     run('-m', 'pytest', '-p', 'helpers.not_linux', '-q', '-x', ROOT / 'tests' / tests)
 

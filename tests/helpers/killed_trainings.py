@@ -73,7 +73,11 @@ def prepare() -> None:
 def train(root: str, name: str, options: dict, moment: tuple[str, int] | None,
           resume: bool) -> None:
     """Trains in ``root/name``, until the moment comes."""
+    from mmengine.registry import OPTIM_WRAPPERS
+
     from mmposenc import engine
+    if 'ScaledOptimWrapper' not in OPTIM_WRAPPERS.module_dict:
+        prepare()  # another test had started the server, which then preloads nothing
     os.chdir(root)
     cfg = engine.load_config('tiny.py')
     cfg.work_dir, cfg.log_level = name, 'WARNING'
