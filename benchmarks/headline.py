@@ -1,4 +1,4 @@
-"""The table of README on your processor: a few minutes on a quiet machine.
+"""The table of README on your processor, a minute (DeiT) to several a model on a quiet machine.
 
     python benchmarks/headline.py                                  # float32, one thread
     python benchmarks/headline.py --dtype bfloat16 --threads 2
@@ -25,6 +25,7 @@ from measure import (
     row,
     seconds,
 )
+from mmengine.logging import MMLogger
 from models import CASES, MODES, check_equal, loss_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -90,10 +91,12 @@ def measure(name: str, args: argparse.Namespace) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_arguments(parser, repeats=5)
+    parser.add_argument('--case', choices=SHOWN, action='append', help='instead of all')
     args = parse(parser)
+    MMLogger.get_current_instance().setLevel('ERROR')  # which weights an encoding adds
     print(f'{torch.backends.cpu.get_cpu_capability()}; {header(args)}')
     print('| model | time, training / inference | limit | memory |\n|---|---|---|---|')
-    for name in SHOWN:
+    for name in args.case or SHOWN:
         with row(name):
             print(measure(name, args), flush=True)
 
