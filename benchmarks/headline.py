@@ -26,8 +26,10 @@ from measure import (
     seconds,
 )
 from mmengine.logging import MMLogger
-from models import CASES, MODES, check_equal, loss_of
+from models import CASES, MODES, loss_of, prepared
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from mmposenc.functional.linear import onednn_product
 
 SHOWN = ('PVT-tiny 800x1344', 'Swin-T 800x1344', 'DeiT-S 224')
 aten = torch.ops.aten
@@ -60,7 +62,7 @@ def fastest(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], repeats: i
     if func in (aten.mm.default, aten.addmm.default):
         left, right = args[-2:]
         weight = right.t().contiguous()
-        runs.append(lambda: torch.ops.mkldnn._linear_pointwise(left, weight, None, 'none', [], ''))
+        runs.append(lambda: onednn_product(left, weight, None))
     with torch.no_grad():
         return min(seconds(run, repeats, 'cpu') for run in runs)
 
@@ -68,15 +70,12 @@ def fastest(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], repeats: i
 def measure(name: str, args: argparse.Namespace) -> str:
     """The row of one case."""
     case, dtype = CASES[name], getattr(torch, args.dtype)
-    torch.manual_seed(0)
-    check_equal(case.build(case.checked, case.checked), case.checked)
-    size = (224, 224) if args.tiny else (case.height, case.width)
-    models = list(case.build(*size).values())[:2]
-    images = torch.randn(1 if args.tiny else case.batch, 3, *size)
+    sizes = (1, 224, 224) if args.tiny else (case.batch, case.height, case.width)
+    models, images = prepared(case, *sizes)
     ratios, limits, memory = [], [], []
     for mode in MODES:
         peer, ours = (model_step(model, loss_of(model, images, False, mode), mode, 'cpu', dtype)
-                      for model in models)
+                      for model in list(models.values())[:2])
         times = paired_times({'peer': peer, 'ours': ours}, args.repeats, 'cpu')
         ratios.append(times['ours'].ratio)
         with Products() as products:

@@ -218,18 +218,23 @@ def check_equal(models: Models, side: int) -> None:
             torch.testing.assert_close(out, right, atol=2e-4, rtol=1e-3)
 
 
+def prepared(case: Case, batch: int, height: int, width: int) -> tuple[Models, Tensor]:
+    """The models of a case, whose outputs were compared, and images (batch, 3, height, width)."""
+    torch.manual_seed(0)
+    if not case.is_detector:
+        check_equal(case.build(case.checked, case.checked), case.checked)
+    return case.build(height, width), torch.randn(batch, 3, height, width)
+
+
 def measure(name: str, args: argparse.Namespace) -> None:
     """The rows of one case."""
     case = CASES[name]
     batch, height, width = args.batch or case.batch, *(args.size or (case.height, case.width))
     if args.tiny:  # the backbones of timm take no other size with their tables
         batch, height, width = (2, 96, 128) if case.is_detector else (1, 224, 224)
-    torch.manual_seed(0)
-    if not case.is_detector:
-        check_equal(case.build(case.checked, case.checked), case.checked)
-    models = {key: model for key, model in case.build(height, width).items()
-              if not args.only or key in args.only}
-    images = torch.randn(batch, 3, height, width).to(args.device)
+    models, images = prepared(case, batch, height, width)
+    models = {key: model for key, model in models.items() if not args.only or key in args.only}
+    images = images.to(args.device)
     for each in models.values():
         each.to(args.device)
     peer = next(iter(models))
