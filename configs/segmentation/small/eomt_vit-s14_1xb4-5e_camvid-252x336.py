@@ -23,11 +23,6 @@ optim_wrapper = dict(
     paramwise_cfg=dict(custom_keys={'backbone.blocks': dict(lr_mult=0.2)}))
 max_epochs = 5
 train_cfg = dict(max_epochs=max_epochs, val_interval=max_epochs)
-param_scheduler = [
-    dict(type='LinearLR', start_factor=0.02, by_epoch=False, begin=0, end=50),
-    dict(
-        type='CosineAnnealingLR', eta_min_ratio=0.01, by_epoch=True, begin=0, end=max_epochs,
-        T_max=max_epochs, convert_to_iter_based=True)]
-custom_hooks = [
-    dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.002, gamma=10),
-    dict(type='mmposenc.MaskAnnealingHook')]
+param_scheduler = _base_.param_scheduler
+param_scheduler[1].update(end=max_epochs, T_max=max_epochs)
+custom_hooks = [*_base_.custom_hooks, dict(type='mmposenc.MaskAnnealingHook')]

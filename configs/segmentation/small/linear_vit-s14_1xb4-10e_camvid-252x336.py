@@ -11,5 +11,5 @@ model = dict(decode_head=dict(num_classes=11))
 # classes behind (docs/results_pretrained.md).
 optim_wrapper = dict(optimizer=dict(lr=0.005))
 custom_hooks = [
-    dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.002, gamma=10),
+    *_base_.custom_hooks,
     dict(type='mmposenc.FeatureCacheHook', folder='work_dirs/features', views=4)]

@@ -31,5 +31,5 @@ test_dataloader = val_dataloader
 
 optim_wrapper = dict(optimizer=dict(lr=0.005))
 custom_hooks = [
-    dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.002, gamma=10),
+    *_base_.custom_hooks,
     dict(type='mmposenc.FeatureCacheHook', folder='work_dirs/features', views=8)]
