@@ -36,11 +36,12 @@ class MaskAnnealingHook(Hook):
             raise ValueError(f'begin={begin} and end={end} must be lists of the same length, with '
                              f'no end before its begin, or both None')
         self.begin, self.end, self.power = begin, end, power
+        self._models: list[EoMT] = []
 
     def before_train(self, runner: Runner) -> None:
         """Check the model, and set the probabilities of the first iteration, also of a training
         that is resumed."""
-        models = _models(runner)
+        models = [each for each in plain_model(runner.model).modules() if isinstance(each, EoMT)]
         if not models:
             raise ValueError('MaskAnnealingHook: the model has no mmposenc.EoMT; leave the hook '
                              'out')
@@ -48,6 +49,7 @@ class MaskAnnealingHook(Hook):
             if self.begin is not None and len(self.begin) != len(model.query_blocks):
                 raise ValueError(f'begin={self.begin} must have a number for each of the '
                                  f'{len(model.query_blocks)} query blocks')
+        self._models = models
         self._set(runner, runner.iter)
 
     def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
@@ -64,11 +66,7 @@ class MaskAnnealingHook(Hook):
                 for first, last in zip(begin, end, strict=True)]
 
     def _set(self, runner: Runner, iteration: int) -> None:
-        for model in _models(runner):
+        for model in self._models:
             probs = model.predictor.mask_probs
             probs.copy_(torch.tensor(
                 self.probabilities(iteration, runner.max_iters, len(probs))))
-
-
-def _models(runner: Runner) -> list[EoMT]:
-    return [each for each in plain_model(runner.model).modules() if isinstance(each, EoMT)]
