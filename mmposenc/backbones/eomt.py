@@ -117,7 +117,7 @@ class EoMT(ViT):
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
         x, mask = mask_images(x, shapes, self.patch_size)
         tokens, hw_shape = self._embed(x)
-        found: list[tuple[Tensor, Tensor]] = []
+        predictions: list[tuple[Tensor, Tensor]] = []
         probs = self.predictor.probabilities()
         for position in range(-1, len(self.blocks)):
             attn_mask = None
@@ -127,11 +127,11 @@ class EoMT(ViT):
             if position in self.query_blocks:
                 prob = probs[position - self.query_blocks.start]
                 if self.training or prob > 0:
-                    found.append(self._predict(tokens, hw_shape, mask))
-                    attn_mask = self._attn_mask(found[-1][1], tokens, hw_shape, prob)
+                    predictions.append(self._predict(tokens, hw_shape, mask))
+                    attn_mask = self._attn_mask(predictions[-1][1], tokens, hw_shape, prob)
             tokens, hw_shape, mask = self._step(position, tokens, hw_shape, mask, attn_mask)
-        found.append(self._predict(tokens, hw_shape, mask))
-        classes, masks = zip(*found, strict=True)
+        predictions.append(self._predict(tokens, hw_shape, mask))
+        classes, masks = zip(*predictions, strict=True)
         return classes, tuple(self._cover(each, mask, batch_hw) for each in masks)
 
     def _predict(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None
@@ -212,8 +212,10 @@ class Predictor(nn.Module):
     def probabilities(self) -> list[float]:
         """``mask_probs`` as numbers. An exported program, whose graph is the same for all, has no
         masked attention."""
-        if is_exporting() or self.mask_probs.is_meta:
-            return [0.0 if is_exporting() else 1.0] * len(self.mask_probs)
+        if is_exporting():
+            return [0.0] * len(self.mask_probs)
+        if self.mask_probs.is_meta:
+            return [1.0] * len(self.mask_probs)
         return self.mask_probs.tolist()
 
     def forward(self, queries: Tensor, cells: Tensor, padding_mask: Tensor | None = None
