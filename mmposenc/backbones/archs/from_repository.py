@@ -51,7 +51,30 @@ def vit_of(name: str) -> ConfigType:
         ValueError: it is another model, or one that is not known here; give ``arch`` and sizes.
         OSError: there is no config.json, or it is not reached (:func:`.hub.weight_files`).
     """
+    return _vit_options(name, config(name))
+
+
+def eomt_of(name: str) -> ConfigType:
+    """Arguments of EoMT for the weights of ``hf://owner/name``: those of its ViT, and where they
+    are an EoMT's those of its queries.
+
+    Raises:
+        ValueError, OSError: as :func:`vit_of`.
+    """
     published = config(name)
+    options = _vit_options(name, published)
+    kind = published.get('model_type')
+    if kind in ('eomt', 'eomt_dinov3'):
+        options |= dict(
+            num_classes=len(published['id2label']), num_queries=published['num_queries'],
+            query_blocks=published['num_blocks'], num_upscales=published['num_upscale_blocks'])
+        if kind == 'eomt':
+            options['pos_encoding'] = dict(num_prefix_embeds=0)
+    return options
+
+
+def _vit_options(name: str, published: ConfigType) -> ConfigType:
+    """Arguments of ViT by what config.json says, as :func:`vit_of`."""
     if 'architecture' in published:
         what = architecture = str(published['architecture'])
         args = published.get('model_args') or {}
@@ -73,24 +96,6 @@ def vit_of(name: str) -> ConfigType:
         options |= dict(class_token=True, pos_encoding=dict(
             type='mmposenc.LearnedPositionEmbedding', num_prefix_embeds=1))
     return {key: value for key, value in options.items() if defaults.get(key) != value}
-
-
-def eomt_of(name: str) -> ConfigType:
-    """Arguments of EoMT for the weights of ``hf://owner/name``: those of its ViT, and where they
-    are an EoMT's those of its queries.
-
-    Raises:
-        ValueError, OSError: as :func:`vit_of`.
-    """
-    options, published = vit_of(name), config(name)
-    kind = published.get('model_type')
-    if kind in ('eomt', 'eomt_dinov3'):
-        options |= dict(
-            num_classes=len(published['id2label']), num_queries=published['num_queries'],
-            query_blocks=published['num_blocks'], num_upscales=published['num_upscale_blocks'])
-        if kind == 'eomt':
-            options['pos_encoding'] = dict(num_prefix_embeds=0)
-    return options
 
 
 def _of_timm(architecture: str, published: ConfigType) -> ConfigType | None:
