@@ -97,11 +97,11 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
         state = convert_drop_ins(model, state, name)
     weights = model.state_dict()
     slots = _replaced_slots(model, weights, state, strict, same_model)
-    state = _leave_out_encodings(weights, state, slots, name)
+    fitting = _fitting(weights, state)
+    state = _leave_out_encodings(state, fitting, slots, name)
     new, encodings = ([], []) if same_model else _new_weights(model, weights, state, slots)
     misfits = mismatch({key: value for key, value in weights.items() if key in state or not (
         key in new or is_encoding(key, slots))}, state)
-    fitting = _fitting(weights, state)
     what = type(model).__name__ if is_backbone else 'the model'
     if misfits and (strict or not fitting):
         advice = remedy or (_advice(weights, state) if is_backbone else '')
@@ -235,10 +235,9 @@ def _fitting(weights: State, state: State) -> dict[str, Tensor]:
             and not key.startswith(other_grids)}
 
 
-def _leave_out_encodings(weights: State, state: State, slots: Container[str], name: str
+def _leave_out_encodings(state: State, fitting: State, slots: Container[str], name: str
                          ) -> dict[str, Tensor]:
     """The weights without encodings that the model does not have, or has in another shape."""
-    fitting = _fitting(weights, state)
     left_out = [key for key in state if key not in fitting and is_encoding(key, slots)]
     if left_out:
         print_log(f'{name}: left out, as the model lacks these encodings: {shown(left_out, 2)}',
