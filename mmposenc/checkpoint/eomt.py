@@ -2,6 +2,7 @@
 :class:`mmposenc.backbones.EoMT`."""
 from __future__ import annotations
 
+from .eva import INVERSE_PERIODS
 from .rules import Pair, Rule, Source, State, joined, to_ours
 from .vit import TABLE, vit_pairs
 
@@ -44,8 +45,7 @@ _DINOV3 = tuple(_layer(f'attention.{part}_proj.bias', f'attn.qkv.{part}_bias') f
 _LEFT_OUT = (
     Rule(r'criterion\..*', None, 'a constant of the loss'),
     Rule(r'pixel_(mean|std)', None, 'the data preprocessor normalises images'),
-    Rule(r'rope_embeddings\.(original_)?inv_freq', None, 'computed from theta',
-         lambda match, frequencies, state: {'periods': 1 / frequencies}))
+    INVERSE_PERIODS)
 
 
 def _rules(state: State) -> tuple[Rule, ...]:

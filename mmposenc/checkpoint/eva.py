@@ -88,10 +88,12 @@ _DINOV3 = (
               Pair('blocks.{n}.ls{m}.gamma', 'blocks.{n}.gamma_{m}'), *_GATED)),
 )
 
+#: Of Hugging Face's models with DINOv3's rotary positions.
+INVERSE_PERIODS = Rule(r'rope_embeddings\.(original_)?inv_freq', None, 'computed from theta',
+                       lambda match, frequencies, state: {'periods': 1 / frequencies})
 _HUGGINGFACE = (
     Rule(r'embeddings\.mask_token', None, _MASK),
-    Rule(r'rope_embeddings\.(original_)?inv_freq', None, 'computed from theta',
-         lambda match, frequencies, state: {'periods': 1 / frequencies}),
+    INVERSE_PERIODS,
     *to_ours((
         Pair('embeddings.cls_token', 'cls_token'), Pair('embeddings.register_tokens', 'reg_token'),
         Pair('embeddings.patch_embeddings.{p}', 'patch_embed.proj.{p}'),
