@@ -140,7 +140,7 @@ def look_alikes(state_dict: Mapping[str, Tensor]) -> dict[str, list[str]]:
     Returns:
         For each model the options of ``backbone`` that it needs in place of the inferred ones.
     """
-    facts = dict(option.removeprefix('model.backbone.').split('=', 1)
+    facts = dict(option.removeprefix(BACKBONE).split('=', 1)
                 for option in needed_options(state_dict))
     arch = facts.get('arch', '')
     alike = {who: list(options) for pattern, who, options in _ALIKE if re.fullmatch(pattern, arch)}
