@@ -89,7 +89,7 @@ def _insertion(scope: str, model: ConfigDict) -> Insertion:
         names.append((f'mmposenc.{bare_type(backbone)}',) * 2)
     for name, kind in names:
         cls = model_class(kind, scope)
-        takes = backbone_arguments(scope, kind)
+        takes = accepted_arguments(cls) or set()
         for place, needed in (('backbone', set(SLOTS)), ('pool', {'context_pool'})):
             if needed <= takes:
                 return Insertion(place, ('backbone',), name, cls, takes, backbone.to_dict())
@@ -109,12 +109,6 @@ def _insertion(scope: str, model: ConfigDict) -> Insertion:
         f'{type_name(model)!r}. Needed: a backbone of mmposenc (PVT, ViT, DeiT, Swin, CPResNet) '
         f'or of the name of one, or one of {", ".join(DETECTORS)}, or a pixel decoder of '
         'MaskFormer or Mask2Former')
-
-
-def backbone_arguments(scope: str, kind: Any) -> set[str]:
-    """The arguments of a type of a backbone; none where there is no such class."""
-    cls = model_class(kind, scope)
-    return accepted_arguments(cls) or set() if cls is not None else set()
 
 
 def build_backbone(scope: str, backbone: ReadOnlyConfig, device: str = 'meta') -> nn.Module:

@@ -9,6 +9,7 @@ from typing import Any
 from mmengine.config import Config, ConfigDict
 
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
+from mmposenc.engine.config.arguments import model_class
 from mmposenc.engine.config.models import own_preprocessor
 from mmposenc.engine.config.nodes import (
     Size,
@@ -19,8 +20,9 @@ from mmposenc.engine.config.nodes import (
 )
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.functional.convolutions import pair
+from mmposenc.signatures import accepted_arguments
 
-from .parsed import ParsedConfig, backbone_arguments, build_backbone
+from .parsed import ParsedConfig, build_backbone
 
 #: Arguments of a step of a test that are pixels, or a factor.
 _PIXELS = ('scale', 'crop_size', 'size', 'max_size', 'width', 'height', 'img_scale', 'scales',
@@ -135,7 +137,8 @@ def _near(size: Size, multiple: int, factor: float) -> list[float]:
 def needed_multiple(cfg: Config) -> int:
     """Pixels of a cell of the model's coarsest map, where nothing fills images up to it; else 1."""
     scope, backbone_cfg = scope_of(cfg), cfg.model.backbone
-    if 'pos_encoding' not in backbone_arguments(scope, backbone_cfg.type):
+    cls = model_class(backbone_cfg.type, scope)
+    if 'pos_encoding' not in (accepted_arguments(cls) or ()):
         return 1  # others take any size, as ResNets do
     backbone: Any = build_backbone(scope, backbone_cfg)
     need = max(math.lcm(*pair(each)) for each in backbone.strides or (backbone.patch_size,))
