@@ -124,7 +124,7 @@ def _change_backbone(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
     if ('img_size' in takes and parsed.trained_size and not pretrained and 'own' not in changes
             and _made_for(node) is None):
         node['img_size'] = parsed.trained_size  # the grid that tables are made for
-    if pretrained and issubclass(cls or object, Backbone) and init_cfg.get('strict', True):
+    if pretrained and issubclass(cls, Backbone) and init_cfg.get('strict', True):
         node['init_cfg'] = dict(init_cfg, strict=BUT_ENCODINGS)
     if 'trainable' in takes and node.get('frozen_stages', -1) >= 0:
         new = [name for name, key in (('pos_encodings', 'pos_encoding'),

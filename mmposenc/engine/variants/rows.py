@@ -66,7 +66,6 @@ def own_encodings(parsed: ParsedConfig) -> Encodings:
 
 def _of_backbone(parsed: ParsedConfig) -> Encodings:
     insertion = parsed.insertion
-    assert insertion.cls is not None
     options = {name: insertion.options.get(name, each.default)
                for name, each in parameters_of(insertion.cls).items()}
     settings = {}
