@@ -10,7 +10,7 @@ def run(encoding, seed, values, status='finished', **more):
     """A run with a value (or None) at each factor of ``values``."""
     return dict(dict(
         encoding=encoding, seed=seed, status=status, note='', log=[], train_seconds=92.0 + seed,
-        train_cpu_seconds=91.0 + seed, peak_bytes=400 << 20, checkpoint=None,
+        train_cpu_seconds=91.0 + seed, peak_bytes=400 << 20,
         curve=[dict(epoch=n, loss=2.3 * math.exp(-n / 9), metric=50 + n if n % 2 == 0 else None)
                for n in range(1, 11)],
         tests=[dict(factor=factor, value=value, by_class={}, by_size={})

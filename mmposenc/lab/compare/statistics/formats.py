@@ -35,7 +35,7 @@ def interval_text(row: Results, metric: Results, *, sign: bool = False) -> str:
     return f'{text} ({" to ".join(ends)})'
 
 
-def margin_text(margin: float, metric: Results) -> str:
+def margin_text(margin: float) -> str:
     """A margin with no more digits than it has: '1', '0.5', '0.013'."""
     return f'{margin:.4g}'
 
@@ -45,7 +45,7 @@ def verdict_text(row: Results, metric: Results) -> str:
     if row['verdict'] in ('better', 'worse'):
         return f'{row["verdict"]} by {value_text(abs(row["mean"]), metric)}'
     if row['verdict'] == 'level':
-        return f'level within {margin_text(row["margin"], metric)}'
+        return f'level within {margin_text(row["margin"])}'
     if row['low'] is None:
         return 'cannot tell: ' + ('no spread' if row['error'] is not None else 'too few runs')
     return f'cannot tell: ±{value_text((row["high"] - row["low"]) / 2, metric)}'

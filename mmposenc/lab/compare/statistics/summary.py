@@ -177,7 +177,7 @@ def recommend(results: Results) -> Row:
     if len(level) > 1:
         who = formats.names_in_words([label[name] for name in level[1:]])
         verb = 'are' if len(level) > 2 else 'is'
-        margin = formats.margin_text(margin_of(results), metric)
+        margin = formats.margin_text(margin_of(results))
         reason += (f' {who} {verb} level with it within {margin}: '
                    f'take the cheapest, {label[taken]}.')
     if first == can[0]:
