@@ -1,4 +1,5 @@
-"""A stand-in for a machine that is not Linux: a pytest plugin (``-p machines``), or an import.
+"""A stand-in for a machine that is not Linux: a pytest plugin (``-p helpers.not_linux``), or an
+import.
 
 Modules, functions and signals that Windows does not have are gone, nothing below /proc can be
 opened, and no folder. It is no Windows: paths, encodings and open files behave as here.
