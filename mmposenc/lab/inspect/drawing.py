@@ -117,7 +117,7 @@ def _finish(axis: Axes, panel: Panel, xlabel: str, ylabel: str) -> None:
     axis.set_ylabel(ylabel, fontsize=7)
     axis.tick_params(labelsize=6)
     for side, number, ends in ((axis.yaxis, rows, panel.ticks and panel.ticks[0]),
-                                (axis.xaxis, columns, panel.ticks and panel.ticks[1])):
+                               (axis.xaxis, columns, panel.ticks and panel.ticks[1])):
         labels = [f'{each:g}' for each in ends or ()][:number]
         side.set_ticks([0, number - 1][:len(labels)], labels=labels)
 

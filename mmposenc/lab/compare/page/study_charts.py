@@ -24,7 +24,7 @@ from .charts import (
 )
 from .tables import Cell, Table, costs_of, number
 
-#: The most points of a curve.
+#: A longer curve is thinned to at least so many points, and to less than twice as many.
 POINTS = 100
 
 

@@ -234,7 +234,7 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
                 pixels, sample, truth=what == 'truth')
             write_picture(path, _shrunk(drawn))
             picture[what] = {'file': str(path.relative_to(folder)),
-                          'text': words(scope, sample, names)}
+                             'text': words(scope, sample, names)}
         pictures.append(picture)
     return pictures
 

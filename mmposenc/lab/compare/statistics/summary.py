@@ -99,8 +99,7 @@ def mean_row(values: Sequence[float], metric: Results | None = None) -> Row:
     too small for one. Of a metric it is cut off at what its values can be."""
     from scipy import stats
     n = len(values)
-    bounds: Row = dict(n=n, mean=fmean(values) if n else None, std=None, low=None,
-                                  high=None)
+    bounds: Row = dict(n=n, mean=fmean(values) if n else None, std=None, low=None, high=None)
     if n > 1:
         std = stdev(values)
         half = float(stats.t.isf(differences.ERROR / 2, n - 1)) * std / math.sqrt(n)

@@ -165,8 +165,8 @@ def joined(old: Study, new: Study) -> Study:
 
 def check_same_config(study: Study, cfg: Config) -> None:
     """Raises ValueError, naming what differs, unless a config is the one of the study."""
-    old, new = _flat(study.base.cfg.to_dict()), _flat(Config.fromstring(cfg.pretty_text, '.py')
-                                                    .to_dict())
+    written = Config.fromstring(cfg.pretty_text, '.py')
+    old, new = _flat(study.base.cfg.to_dict()), _flat(written.to_dict())
     differ = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     if differ:
         key = differ[0]
