@@ -22,6 +22,24 @@ SOURCES: dict[str, Source] = {source.name: source for each in (
 TIMM: dict[str, Family] = {name: source.timm for name, source in SOURCES.items() if source.timm}
 
 
+def check_source(source: str | None, *, back: bool = False) -> None:
+    """Looks whether there is a source of this name.
+
+    Args:
+        source: the name; None passes, as a source is then recognised.
+        back: whether it must be one that goes back to timm's names.
+
+    Raises:
+        ValueError: there is none; says which there are.
+    """
+    if source is None or source in (TIMM if back else SOURCES):
+        return
+    if back:
+        raise ValueError(f"source={source!r} does not go back to timm's names; "
+                         f'{", ".join(map(repr, TIMM))} do')
+    raise ValueError(f'source={source!r} must be one of {", ".join(map(repr, SOURCES))}')
+
+
 def convert_back(state_dict: Mapping[str, Tensor], source: str | None = None) -> Converted:
     """Convert this project's state dict to the names of timm's model, the reverse of
     :func:`convert`.
@@ -38,9 +56,7 @@ def convert_back(state_dict: Mapping[str, Tensor], source: str | None = None) ->
     Raises:
         ValueError: for an unknown source, or weights that timm's model has no place for.
     """
-    if source is not None and source not in TIMM:
-        raise ValueError(f"source={source!r} does not go back to timm's names; "
-                         f'{", ".join(map(repr, TIMM))} do')
+    check_source(source, back=True)
     return back_to_timm(state_dict, TIMM if source is None else {source: TIMM[source]})
 
 
@@ -61,8 +77,7 @@ def convert_with_report(state_dict: Mapping[str, Tensor], source: str | None = N
         ValueError: for an unknown source, weights of another network than those supported,
             parameters the source's rules do not know, or weights that do not fit each other.
     """
-    if source is not None and source not in SOURCES:
-        raise ValueError(f'source={source!r} must be one of {", ".join(map(repr, SOURCES))}')
+    check_source(source)
     recognised = recognise(state_dict)
     source = source or recognised
     if source is None:

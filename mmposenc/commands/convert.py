@@ -41,10 +41,12 @@ def main(argv: list[str] | None = None) -> None:
     with reported(args):
         from ..backbones.archs import look_alikes, needed_options
         from ..backbones.archs.from_weights import BACKBONE
-        from ..checkpoint import read_checkpoint, write_checkpoint
+        from ..checkpoint import check_source, read_checkpoint, write_checkpoint
         from ..checkpoint.eva import rotary_options
         from ..checkpoint.rules import shown
         from ..checkpoint.shapes import check_numbers
+        source = None if args.source == 'auto' else args.source
+        check_source(source, back=args.to == 'timm')  # before a file is read or fetched
         if output.suffix not in ('.pth', '.safetensors'):
             raise ValueError(f'{output} must end in .safetensors or .pth')
         if output.exists() and not args.overwrite:
@@ -52,7 +54,7 @@ def main(argv: list[str] | None = None) -> None:
         if not output.absolute().parent.is_dir():
             raise ValueError(f'{output.absolute().parent} is not a folder')
         file = read_checkpoint(args.input)
-        converted = convert_file(args, file.state_dict)
+        converted = convert_file(args, source, file.state_dict)
         periods = converted.computed.get('periods')
         rotary = {} if periods is None else rotary_options(periods)
         check_numbers({name: value for name, value in converted.state_dict.items()
@@ -77,7 +79,8 @@ def main(argv: list[str] | None = None) -> None:
         print(f'not weights, left out: {", ".join(file.ignored)}')
 
 
-def convert_file(args: argparse.Namespace, state: dict[str, Tensor]) -> Converted:
+def convert_file(args: argparse.Namespace, source: str | None, state: dict[str, Tensor]
+                 ) -> Converted:
     """The weights under other names.
 
     Raises:
@@ -87,7 +90,6 @@ def convert_file(args: argparse.Namespace, state: dict[str, Tensor]) -> Converte
     from ..checkpoint.recognition import looks_like
     from ..checkpoint.rules import shown
 
-    source = None if args.source == 'auto' else args.source
     if args.to == 'timm':
         if known := recognise(state):
             raise ValueError(f'{args.input} has names of source {known!r}; --to timm needs weights '
