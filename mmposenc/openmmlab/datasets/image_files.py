@@ -36,8 +36,17 @@ def check_file(path: str) -> None:
         raise ValueError(f'it is a {kind}, not a file')
 
 
-def broken(file: BinaryIO, max_pixels: int = MAX_PIXELS, *, chunks: bool = True) -> str:
-    """What is wrong with an image; an empty string if nothing is.
+def broken(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> str:
+    """What is wrong with an image, see :func:`size_if_whole`; an empty string if nothing is."""
+    try:
+        size_if_whole(file, max_pixels)
+    except Exception as error:  # PIL raises what the codec raises
+        return reason(error)
+    return ''
+
+
+def size_if_whole(file: BinaryIO, max_pixels: int = MAX_PIXELS, *, chunks: bool = True) -> Size:
+    """:func:`size_shown` of an image that is complete.
 
     A JPEG that ends with its end marker and a PNG with all its chunks count as complete (see
     :func:`is_cut_jpeg` for a JPEG that was cut but has an end marker). Other formats are decoded:
@@ -47,17 +56,17 @@ def broken(file: BinaryIO, max_pixels: int = MAX_PIXELS, *, chunks: bool = True)
         file: the image.
         max_pixels: larger images are not read.
         chunks: walk over the chunks of a PNG; False: its end marker is enough.
+
+    Raises:
+        Exception: something is wrong with the image; :func:`reason` says what.
     """
     if not file.read(1):
-        return 'the file is empty'
-    try:
-        size_shown(file, max_pixels)
-        if not _ends_well(file, chunks):
-            with Image.open(file) as image:
-                image.load()
-    except Exception as error:  # PIL raises what the codec raises
-        return reason(error)
-    return ''
+        raise ValueError('the file is empty')
+    size = size_shown(file, max_pixels)
+    if not _ends_well(file, chunks):
+        with Image.open(file) as image:
+            image.load()
+    return size
 
 
 def _ends_well(file: BinaryIO, chunks: bool) -> bool:
@@ -117,9 +126,7 @@ def broken_file(path: str, size: Size | None = None) -> str:
     try:
         check_file(path)
         with open(path, 'rb') as file:
-            if problem := broken(file, chunks=False):
-                return problem
-            shown = size_shown(file)
+            shown = size_if_whole(file, chunks=False)
     except Exception as error:
         return reason(error)
     if size is None or shown == tuple(size):
