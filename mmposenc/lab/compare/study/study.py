@@ -14,6 +14,7 @@ from typing import Any
 
 from mmengine.config import Config
 
+from mmposenc.engine.config.nodes import children
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.variants.encodings import Entry
 from mmposenc.engine.variants.parsed import ParsedConfig, parse
@@ -182,13 +183,10 @@ def _refusal(study: Study, what: str, old: object, new: object) -> ValueError:
 
 def _flat(node: object, path: str = '') -> Record:
     """Dotted keys of all that is in a config; lists and tuples are the same."""
-    if isinstance(node, dict) and node:
-        items = list(node.items())
-    elif isinstance(node, (list, tuple)) and node:
-        items = list(enumerate(node))
-    else:
+    parts = children(node)
+    if not parts:
         return {path: list(node) if isinstance(node, tuple) else node}
-    return {name: leaf for key, value in items
+    return {name: leaf for key, value in parts
             for name, leaf in _flat(value, f'{path}.{key}'.lstrip('.')).items()}
 
 
