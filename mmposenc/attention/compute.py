@@ -35,9 +35,8 @@ def compute(problem: Problem, encoding: RelativeEncoding | None) -> tuple[Tensor
             v = encoding.turn_values(problem.v, *grids)
             q, k = encoding.rotate(problem.q, problem.k, *grids)
             problem = problem._replace(q=q, k=k, v=v)
-        terms = (encoding.terms_of_tokens(*grids, problem.tokens) if encoding.reads_tokens
-                 else encoding.terms(*grids))
-        terms = [term.within(problem.regions) for term in terms]
+        terms = [term.within(problem.regions)
+                 for term in encoding.terms_of_tokens(*grids, problem.tokens)]
         of_values = [term for term in terms if not term.reads_weights]
         problem = problem._replace(terms=[term for term in terms if term.reads_weights])
     opened, without_keys = open_queries(problem)

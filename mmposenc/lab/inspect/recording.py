@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -137,9 +137,9 @@ def watch_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> 
                 if module.rel_pos_encoding is not None:
                     encodings[module.rel_pos_encoding] = None
         for encoding in encodings:
-            name = 'terms_of_tokens' if encoding.reads_tokens else 'terms'
-            setattr(encoding, name, partial(_recorded_terms, getattr(encoding, name), added))
-            stack.callback(delattr, encoding, name)
+            recorded = partial(_recorded_terms, encoding.terms_of_tokens, added)
+            encoding.terms_of_tokens = recorded  # type: ignore[method-assign]
+            stack.callback(delattr, encoding, 'terms_of_tokens')
         yield
 
 
@@ -189,11 +189,12 @@ def _has_grid(module: nn.Module, call: Kwargs) -> bool:
     return isinstance(module, WindowAttention) or call.get('hw_shape') is not None
 
 
-def _recorded_terms(original: Callable[..., list[Term]], added: list[Tensor],
-                    *grids_and_tokens: Grid | Tensor) -> list[Term]:
+def _recorded_terms(original: Callable[[Grid, Grid, Tensor | None], Sequence[Term]],
+                    added: list[Tensor], q_grid: Grid, k_grid: Grid, tokens: Tensor | None
+                    ) -> list[Term]:
     """The terms of an encoding; what they add to the logits is recorded."""
     return [each if each.on_values else _RecordedTerm(each, added)
-            for each in original(*grids_and_tokens)]
+            for each in original(q_grid, k_grid, tokens)]
 
 
 class _RecordedTerm(Term):
