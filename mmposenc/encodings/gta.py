@@ -4,9 +4,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..functional.grids import GridLike, as_grid, key_grid
-from ..functional.rotary import turn_planes
+from ..functional.rotary import at_least_float32, turn_planes
 from .checks import check_positive
-from .rotary import RotaryEmbedding, at_least_float32
+from .rotary import RotaryEmbedding
 
 
 class GTA(RotaryEmbedding):

@@ -15,6 +15,7 @@ from ..functional.rotary import (
     NORMALIZATIONS,
     SCALINGS,
     TEMPERATURES,
+    at_least_float32,
     cell_coordinates,
     frame_coordinates,
     golden_angles,
@@ -372,8 +373,3 @@ class RotaryEmbedding(Constants, RelativeEncoding):
 
 #: Kept for configs that use this name.
 RotaryEmbedding2D = RotaryEmbedding
-
-
-def at_least_float32(x: Tensor) -> Tensor:
-    """A tensor of at least float32, because in half precision 200 * f has an error of 0.1 rad."""
-    return torch.empty(0, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
