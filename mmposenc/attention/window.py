@@ -237,18 +237,17 @@ class PlainWindowAttention(MultiheadAttention):
             mask = mask[:, self._all_prefix:].reshape(x.shape[0], *grid.hw)
         windows = self.windows(grid.hw, mask, layout)
         regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
-        if self.whole_positions:
-            inside = None  # an encoding that rotates reads no tokens
+        if self.whole_positions:  # the encoding has rotated, which is all that it does
             qkv = self._turned(x, x_qk, windows, grid)
+            window, tokens = None, None
         else:
             inside = self._cut(x, windows)
             inside_qk = None if x_qk is None else self._cut(x_qk, windows)
             qkv = self._project(inside, inside_qk)
-            inside = inside if inside_qk is None else inside_qk
+            window, tokens = windows.window, inside if inside_qk is None else inside_qk
         # Prefix tokens are of the region of valid cells, 0.
         attended = self._attend(
-            qkv, None if inside is None else windows.window, tokens=inside,
-            need_weights=need_weights,
+            qkv, window, tokens=tokens, need_weights=need_weights,
             regions=None if regions is None else F.pad(regions, (self.num_prefix_tokens, 0)))
         if isinstance(attended, tuple):
             return self._join(attended[0], windows, regions), attended[1]
