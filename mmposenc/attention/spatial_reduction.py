@@ -12,11 +12,10 @@ from ..functional.masking import (
     adaptive_means,
     every_cell,
     map_to_tokens,
-    noted_extents,
     pad_map,
+    read_extents,
     token_mask,
     tokens_to_map,
-    valid_extents,
 )
 from .attend import attend
 from .compute import checked_implementation
@@ -197,7 +196,7 @@ class SpatialReductionAttention(nn.Module):
                     ) -> Tensor:
         """Attention of each image separately: positions of ``key_cells`` depend on its size."""
         out = x.new_zeros(x.shape[0], *grid.hw, x.shape[-1])
-        extents = noted_extents(padding_mask) or valid_extents(padding_mask)
+        extents = read_extents(padding_mask)
         for index, (height, width) in enumerate(extents):
             cells, qk = (None if each is None else each[index].view(*grid.hw, -1)[:height, :width]
                          .reshape(1, height * width, -1) for each in (x, x_qk))

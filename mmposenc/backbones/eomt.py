@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..functional.convolutions import pair
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
-from ..functional.masking import noted_extents, tokens_to_map, valid_extents
+from ..functional.masking import read_extents, tokens_to_map
 from ..functional.tracing import is_exporting
 from .archs import takes_arch
 from .archs.from_repository import eomt_of
@@ -169,8 +169,7 @@ class EoMT(ViT):
         height, width = grid[0] * times, grid[1] * times
         if mask is not None or masks.shape[-2:] != (height, width):
             shown = masks.shape[-2] // times, masks.shape[-1] // times
-            extents = [shown] * len(masks) if mask is None else (
-                noted_extents(mask) or valid_extents(mask))
+            extents = [shown] * len(masks) if mask is None else read_extents(mask)
             parts = []
             for image, (rows, cols) in zip(masks, extents, strict=True):
                 part = F.pad(image[:, :rows * times, :cols * times], (0, 1, 0, 1), mode='replicate')

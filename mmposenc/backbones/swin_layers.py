@@ -15,7 +15,7 @@ from ..encodings.build import EncodingConfig, listed, resolve
 from ..encodings.log_cpb import LogSpacedCPB
 from ..encodings.placement import PlacedEncodings
 from ..encodings.relative_bias import RelativePositionBias
-from ..functional.masking import every_cell, noted_extents, valid_extents
+from ..functional.masking import every_cell, read_extents
 from ..functional.windows import Counts, window_counts
 from .layers import MLP, DropPath, run_block
 
@@ -67,7 +67,7 @@ class SwinBlock(nn.Module):
         if hw_shape[0] <= window[0] or hw_shape[1] <= window[1]:
             return out
         images = list(out.split(1))
-        extents = noted_extents(padding_mask) or valid_extents(padding_mask)
+        extents = read_extents(padding_mask)
         for index, (height, width) in enumerate(extents):
             if height <= window[0] or width <= window[1]:
                 cells = x[index].view(*hw_shape, -1)[:height, :width]

@@ -249,6 +249,12 @@ def note_extents(mask: Tensor, extents: list[tuple[int, int]] | None) -> Tensor:
     return mask
 
 
+def read_extents(padding_mask: Tensor) -> list[tuple[int, int]]:
+    """The extents noted on a mask (:func:`noted_extents`), else those read from its cells
+    (:func:`valid_extents`)."""
+    return noted_extents(padding_mask) or valid_extents(padding_mask)
+
+
 def extents_of(padding_mask: Tensor) -> Tensor:
     """Rows and columns of the valid top-left rectangle of each image, (B, 2), on the mask's device.
 
