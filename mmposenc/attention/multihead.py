@@ -103,10 +103,19 @@ class MultiheadAttention(nn.Module):
         """
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens, any_axes=True)
         check_x_qk(x, x_qk)
-        return self._attend(self._project(x, x_qk, grid, key_padding_mask), grid,
+        return self._attend(self._qkv(x, x_qk, grid, key_padding_mask), grid,
                             tokens=x if x_qk is None else x_qk,
                             key_padding_mask=key_padding_mask, attn_mask=attn_mask,
                             need_weights=need_weights)
+
+    def _qkv(self, x: Tensor, x_qk: Tensor | None = None, grid: Grid | None = None,
+             padding: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """The result of :meth:`_project`, with the scaled cosines of cosine attention. Before any
+        rotation: an encoding may scale queries, which cosines would undo."""
+        q, k, v = self._project(x, x_qk, grid, padding)
+        if self.cosine is not None:
+            q, k = self.cosine(q, k)
+        return q, k, v
 
     def _project(self, x: Tensor, x_qk: Tensor | None = None, grid: Grid | None = None,
                  padding: Tensor | None = None) -> tuple[Tensor, ...]:
@@ -120,11 +129,9 @@ class MultiheadAttention(nn.Module):
 
     def _attend(self, qkv: tuple[Tensor, ...], grid: GridLike | None, **options: Any
                 ) -> Tensor | tuple[Tensor, Tensor]:
-        """The output (B, L, embed_dims) for the result of :meth:`_project`, or output and weights;
+        """The output (B, L, embed_dims) for the result of :meth:`_qkv`, or output and weights;
         without a grid the encoding takes no part."""
         q, k, v = qkv
-        if self.cosine is not None:
-            q, k = self.cosine(q, k)
         out, weights = attend(q, k, v, None if grid is None else self.rel_pos_encoding, grid,
                               implementation=self.implementation,
                               dropout_p=self.attn_drop if self.training else 0.0, **options)

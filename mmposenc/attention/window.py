@@ -73,7 +73,7 @@ class WindowAttention(MultiheadAttention):
             raise ValueError(f'regions has shape {tuple(regions.shape)}, which does not fit x of '
                              f'shape {tuple(x.shape)}: (n, {length}) is required, n a divisor of '
                              f'the windows')
-        return self._attend(self._project(x), self.window_size, tokens=x, regions=regions,
+        return self._attend(self._qkv(x), self.window_size, tokens=x, regions=regions,
                             need_weights=need_weights)
 
 
@@ -225,13 +225,19 @@ class PlainWindowAttention(MultiheadAttention):
             (B, L, embed_dims), with ``need_weights`` a pair (output, weights).
 
         Raises:
-            ValueError: as in MultiheadAttention.
+            ValueError: as in MultiheadAttention, or ``need_weights`` with a mask where windows or
+                positions depend on the size of each image (``window_count``, ``whole_positions``).
         """
         grid = check_tokens(x, hw_shape, self._all_prefix)
         check_x_qk(x, x_qk)
         mask = key_padding_mask
         if mask is not None:
             check_mask(mask, (x.shape[0], x.shape[1]), 'key_padding_mask')
+            if self._by_image and need_weights:
+                raise ValueError('need_weights=True with key_padding_mask: windows or positions '
+                                 'depend on the size of each image here, so that the weights have '
+                                 'no common shape; give each image alone, without its padding and '
+                                 'without the mask')
             if self._by_image:
                 return self._attend_by_image(x, grid, mask, x_qk)
             mask = mask[:, self._all_prefix:].reshape(x.shape[0], *grid.hw)
@@ -243,7 +249,7 @@ class PlainWindowAttention(MultiheadAttention):
         else:
             inside = self._cut(x, windows)
             inside_qk = None if x_qk is None else self._cut(x_qk, windows)
-            qkv = self._project(inside, inside_qk)
+            qkv = self._qkv(inside, inside_qk)
             window, tokens = windows.window, inside if inside_qk is None else inside_qk
         # Prefix tokens are of the region of valid cells, 0.
         attended = self._attend(
@@ -275,7 +281,7 @@ class PlainWindowAttention(MultiheadAttention):
     def _turned(self, x: Tensor, x_qk: Tensor | None, windows: Windows, grid: Grid
                 ) -> tuple[Tensor, ...]:
         """q, k and v of each window, turned by their positions on the whole grid."""
-        q, k, v = self._project(x, x_qk)
+        q, k, v = self._qkv(x, x_qk)
         if self.rel_pos_encoding is not None:
             q, k = self.rel_pos_encoding.rotate(q, k, grid)
         return tuple(split_heads(self._cut(join_heads(each), windows), self.num_heads)[0]

@@ -185,8 +185,13 @@ class MultiheadAttention(BaseModule):
             need_weights: also return the weights (B, heads, Lq, Lk).
 
         Raises:
-            ValueError: the grid is missing or has another number of cells, or a mask does not fit.
+            ValueError: the grid is missing or has another number of cells, a mask does not fit, or
+                weights of packed images are asked for.
         """
+        if need_weights and isinstance(hw_shape, Packing):
+            raise ValueError('need_weights=True with a Packing as hw_shape: the weights of packed '
+                             'images have no common shape; give a padded batch and its '
+                             'key_padding_mask')
         key = query if key is None else key
         value = key if value is None else value
         identity = query if identity is None else identity

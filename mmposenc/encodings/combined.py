@@ -42,6 +42,7 @@ class CombinedRPE(RelativeEncoding):
         for name in {'head_dims', 'num_heads'} & set(defaults):  # compared with the attention's
             setattr(self, name, defaults[name])
         self.has_rotation = any(e.has_rotation for e in self._members())
+        self.only_rotates = all(e.only_rotates for e in self._members())
         self.cellwise = all(e.cellwise for e in self._members())
         self.reads_tokens = any(e.reads_tokens for e in self._members())
         self.takes_frames = all(e.takes_frames for e in self._members())

@@ -60,6 +60,24 @@ def test_weights():
     assert weights.shape == (1, 2, 8, 2)
 
 
+def test_weights_of_images_that_are_computed_alone():
+    """Each image's are those without padding; padded tokens have none."""
+    module = make(dims=8, key_cells=2, rel_pos_encoding=dict(type='IRPE', rpe_on='qkv'))
+    x = torch.randn(2, 20, 8, dtype=torch.float64)
+    mask = torch.ones(2, 4, 5, dtype=torch.bool)
+    sizes = (4, 5), (2, 3)
+    for image, (height, width) in enumerate(sizes):
+        mask[image, :height, :width] = False
+    out, weights = module(x, (4, 5), mask, need_weights=True)
+    torch.testing.assert_close(out, module(x, (4, 5), mask))
+    expected = torch.zeros(2, 2, 4, 5, 4, dtype=torch.float64)
+    for image, (height, width) in enumerate(sizes):
+        alone = x[image].view(4, 5, 8)[:height, :width].reshape(1, -1, 8)
+        own = module(alone, (height, width), need_weights=True)[1]
+        expected[image, :, :height, :width] = own[0].unflatten(1, (height, width))
+    torch.testing.assert_close(weights, expected.flatten(2, 3))
+
+
 def test_key_positions_are_the_centres_of_the_cells():
     grid = make(sr_ratio=4).reduced_grid((9, 13))
     assert (grid.height, grid.width) == (2, 3)

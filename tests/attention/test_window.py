@@ -200,12 +200,23 @@ def test_bad_inputs():
     plain = PlainWindowAttention(24, 2, 2)
     with pytest.raises(ValueError, match=r'key_padding_mask has shape \(1, 5\)'):
         plain(torch.randn(1, 6, 24), (2, 3), torch.zeros(1, 5, dtype=torch.bool))
+    none_is_padding = torch.zeros(1, 6, dtype=torch.bool)
+    for options in (dict(window_count=2),
+                    dict(window_size=2, whole_positions=True, rel_pos_encoding=dict(
+                        type='RotaryEmbedding', normalize='separate'))):
+        with pytest.raises(ValueError, match=r'need_weights=True with key_padding_mask: .*; give '
+                                             r'each image alone'):
+            PlainWindowAttention(24, 2, **options)(
+                torch.randn(1, 6, 24), (2, 3), none_is_padding, need_weights=True)
     for options, message in (
             (dict(window_size=2, window_count=2), 'window_size=2 and window_count=2: windows need'),
             (dict(), 'window_size=None and window_count=None: windows need one'),
             (dict(window_count=(0, 2)), r'window_count=\(0, 2\) must be at least'),
             (dict(window_size=2, copied=True), 'window_size=2 with copied prefix tokens'),
             (dict(window_size=2, whole_positions=True, rel_pos_encoding=dict(type='GTA')),
-             'rel_pos_encoding is GTA')):
+             'rel_pos_encoding is GTA'),
+            (dict(window_size=2, whole_positions=True, rel_pos_encoding=[
+                dict(type='RotaryEmbedding'), dict(type='GTA')]),
+             'rel_pos_encoding is CombinedRPE')):
         with pytest.raises(ValueError, match=message):
             PlainWindowAttention(8, 2, **options)

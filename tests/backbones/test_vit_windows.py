@@ -1,4 +1,6 @@
 """The plain transformer in windows, as SAM's image encoder, ViTDet and RF-DETR have them."""
+import itertools
+import math
 from argparse import Namespace
 
 import pytest
@@ -137,12 +139,18 @@ def test_each_window_is_an_image_with_the_prefix_tokens(counts, copied):
         torch.testing.assert_close(got[:, 2 * window:2 * window + 2], prefix)
 
 
-def test_rotary_positions_of_the_whole_grid():
+SHARPER = dict(type='RotaryEmbedding', temperature='log', grid_shape=(2, 2))
+
+
+@pytest.mark.parametrize('options', [
+    dict(rel_pos_encoding=ROTARY), dict(rel_pos_encoding=SHARPER),
+    dict(rel_pos_encoding=SHARPER, cosine=True),
+    dict(rel_pos_encoding=[ROTARY, dict(type='ComRoPE', block_size=4)])], ids=str)
+def test_rotary_positions_of_the_whole_grid(options):
     """Against attention to the whole grid with a mask of what the windows leave out."""
-    whole = randomize(MultiheadAttention(24, 2, rel_pos_encoding=ROTARY,
-                                         num_prefix_tokens=1)).double()
-    windows = PlainWindowAttention(24, 2, (2, 3), whole_positions=True, rel_pos_encoding=ROTARY,
-                                   num_prefix_tokens=1).double()
+    whole = randomize(MultiheadAttention(24, 2, num_prefix_tokens=1, **options)).double()
+    windows = PlainWindowAttention(24, 2, (2, 3), whole_positions=True, num_prefix_tokens=1,
+                                   **options).double()
     windows.load_state_dict(whole.state_dict())
     x, grid = torch.randn(2, 36, 24, dtype=torch.float64), (5, 7)
     row, col = (part.flatten() for part in torch.meshgrid(
@@ -150,8 +158,39 @@ def test_rotary_positions_of_the_whole_grid():
     number = row * 3 + col
     seen = torch.ones(36, 36, dtype=torch.bool)
     seen[1:, 1:] = number[:, None] == number
-    expected = whole._attend(whole._project(x), grid, attn_mask=seen)
+    expected = whole(x, grid, attn_mask=seen)
     torch.testing.assert_close(windows(x, grid)[:, 1:], expected[:, 1:])
+
+
+def test_temperature_of_cosines_in_windows_by_loops():
+    """Cosine attention of Swin V2, cos(q, k) * scale, with rotary positions of the whole grid and
+    the temperature log n / log m of its n cells, m in training."""
+    attention = randomize(PlainWindowAttention(
+        8, 2, (2, 2), whole_positions=True, cosine=True, rel_pos_encoding=SHARPER)).double()
+    x = torch.randn(1, 12, 8, dtype=torch.float64)
+    q, k, v = attention.qkv(x)[0].detach().unflatten(1, (3, 2, 4)).unbind(1)  # cells, heads, dims
+    scales = attention.cosine.logit_scale.detach().clamp(max=math.log(100)).exp().flatten()
+    expected = torch.zeros(12, 2, 4, dtype=torch.float64)
+
+    def turned(vector, row, col):
+        """The first plane by the column, the second by the row: each with frequency 1."""
+        turns = [complex(math.cos(angle), math.sin(angle)) for angle in (col, row)]
+        return [complex(*vector[2 * i:2 * i + 2].tolist()) * turn for i, turn in enumerate(turns)]
+
+    for head, (row, col) in itertools.product(range(2), itertools.product(range(3), range(4))):
+        logits, values = [], []
+        mine = q[row * 4 + col, head]
+        for other_row, other_col in itertools.product(range(3), range(4)):
+            if (row // 2, col // 2) != (other_row // 2, other_col // 2):
+                continue
+            other = k[other_row * 4 + other_col, head]
+            product = sum((a * b.conjugate()).real for a, b in zip(
+                turned(mine, row, col), turned(other, other_row, other_col), strict=True))
+            cosine = product / (mine.norm() * other.norm())
+            logits.append(cosine * scales[head] * math.log(12) / math.log(4))
+            values.append(v[other_row * 4 + other_col, head])
+        expected[row * 4 + col, head] = torch.stack(logits).softmax(0) @ torch.stack(values)
+    torch.testing.assert_close(attention(x, (3, 4))[0], attention.proj(expected.flatten(1)))
 
 
 @pytest.mark.parametrize('kind', ENCODINGS)

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from mmposenc.detr.layers import MultiheadAttention
+from mmposenc.functional.packing import Packing
 
 #: Tokens of the queries and of as many, or fewer, keys; their positions.
 X, SAME, FEWER = (torch.randn(2, length, 8, generator=torch.Generator().manual_seed(seed))
@@ -49,3 +50,10 @@ def test_masks(mask):
 def test_whole_numbers_are_no_mask():
     with pytest.raises(ValueError, match=r'dtype torch.int64; bool \(True = masked\)'):
         MultiheadAttention(8, 2)(X, FEWER, attn_mask=MASK.long())
+
+
+def test_packed_images_have_no_weights_of_one_shape():
+    packed = Packing(counts=(1, 1), grids=((1, 2), (1, 3)))
+    with pytest.raises(ValueError, match='need_weights=True with a Packing as hw_shape: .*give a '
+                                         'padded batch'):
+        MultiheadAttention(8, 2)(X[:1], hw_shape=packed, need_weights=True)
