@@ -38,20 +38,12 @@ def _attention(module: str, query: str, key: str, value: str, out: str) -> tuple
             Pair(f'{module}.{out}.{{p}}', 'blocks.{n}.attn.proj.{p}'))
 
 
-_HF = (
-    Pair('embeddings.cls_token', 'cls_token'),
-    Pair('embeddings.position_embeddings', 'pos_embed'),
-    Pair('embeddings.patch_embeddings.projection.{p}', 'patch_embed.proj.{p}'),
-    Pair('layernorm.{p}', 'norm.{p}'),
-    Pair('classifier.{p}', 'head.{p}'),
-    Pair('embeddings.distillation_token', 'dist_token'),
-    Pair('embeddings.register_tokens', 'reg_token'),
-    Pair('cls_classifier.{p}', 'head.{p}'),
-    Pair('distillation_classifier.{p}', 'head_dist.{p}'),
-    *(pair for layer in ('encoder.layer.{n}', 'layers.{n}') for pair in (
+def _huggingface_layer(layer: str) -> tuple[Pair, ...]:
+    """A layer in all spellings. Transformers 5 holds them in memory, and EoMT in its files, with
+    queries named q_proj; files of the others have attention.query."""
+    return (
         *_attention(f'{layer}.attention', 'attention.query', 'attention.key', 'attention.value',
                     'output.dense'),
-        # As transformers 5 holds them in memory; files have the names above.
         *_attention(f'{layer}.attention', 'q_proj', 'k_proj', 'v_proj', 'o_proj'),
         *(Pair(f'{layer}.{name}.{{p}}', f'blocks.{{n}}.{ours}.{{p}}') for name, ours in (
             ('layernorm_before', 'norm1'), ('layernorm_after', 'norm2'),
@@ -61,7 +53,24 @@ _HF = (
             ('mlp.down_proj', 'mlp.fc2'))),
         joined((f'{layer}.mlp.gate_proj.{{p}}', f'{layer}.mlp.up_proj.{{p}}'),
                'blocks.{n}.mlp.fc1.{p}'),
-        Pair(f'{layer}.layer_scale{{m}}.lambda1', 'blocks.{n}.ls{m}.gamma'))),
+        Pair(f'{layer}.layer_scale{{m}}.lambda1', 'blocks.{n}.ls{m}.gamma'))
+
+
+#: The transformer of Hugging Face's classes, EoMT's too, and its names in timm.
+HUGGINGFACE_TRUNK = (
+    Pair('embeddings.cls_token', 'cls_token'),
+    Pair('embeddings.position_embeddings', 'pos_embed'),
+    Pair('embeddings.patch_embeddings.projection.{p}', 'patch_embed.proj.{p}'),
+    Pair('embeddings.register_tokens', 'reg_token'),
+    Pair('layernorm.{p}', 'norm.{p}'),
+    *(pair for layer in ('encoder.layer.{n}', 'layers.{n}') for pair in _huggingface_layer(layer)),
+)
+_HF = (
+    *HUGGINGFACE_TRUNK,
+    Pair('classifier.{p}', 'head.{p}'),
+    Pair('embeddings.distillation_token', 'dist_token'),
+    Pair('cls_classifier.{p}', 'head.{p}'),
+    Pair('distillation_classifier.{p}', 'head_dist.{p}'),
 )
 _HF_RULES = (*to_ours(_HF), Rule(r'embeddings\.mask_token', None, _MASK),
              Rule(r'pooler\..*', None, 'a layer on the class token, which ViT does not have'))
