@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mmposenc.commands import inspect, train
-from mmposenc.terminal.messages import Parser, reported, suggest
+from mmposenc.terminal.messages import Parser, reporting_errors, suggest
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = """_base_ = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = Parser(__doc__)
     parser.add_argument('names', nargs='*', help=f'of {", ".join(CARDS)}; default: all')
     args = parser.parse_args(argv)
-    with reported(args):
+    with reporting_errors(args):
         for name in args.names:
             if name not in CARDS:
                 raise ValueError(f'there is no card {name!r}{suggest(name, CARDS)}')

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from mmposenc.catalog.papers import Number, Table, config_of, models, tables
+from mmposenc.catalog.papers import Number, Table, config_of_model, models, tables
 from mmposenc.lab.compare.page.exports import csv_rows
-from mmposenc.terminal.messages import Parser, reported, suggest
+from mmposenc.terminal.messages import Parser, reporting_errors, suggest
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Columns that metafiles have, and what they call them.
@@ -42,7 +42,7 @@ def count(name: str) -> dict[str, int]:
     from mmposenc.encodings import ContextPool
     from mmposenc.engine.config.config import load_config
     from mmposenc.engine.config.models import build_model
-    cfg = load_config(str(config_of(name)))
+    cfg = load_config(str(config_of_model(name)))
     cfg.model.pop('teacher', None)
     # mmdet's ResNet reads numbers from tensors while it is built.
     on_cpu = 'ResNet' in cfg.model.get('backbone', {}).get('type', '')
@@ -178,7 +178,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument('--check', action='store_true', help='change nothing; fail if a file is '
                         'not what the tables give')
     args = parser.parse_args(argv)
-    with reported(args):
+    with reporting_errors(args):
         check_files(ROOT / 'configs')
         metafiles = sorted((ROOT / 'configs').glob('*/*/metafile.yml'))
         said = references()

@@ -176,7 +176,7 @@ class PlainWindowAttention(MultiheadAttention):
                  window_count: int | tuple[int, int] | None = None, copied: bool = False,
                  whole_positions: bool = False, mask_window_padding: bool | str = False,
                  **options: Any) -> None:
-        size, count = check_windows(window_size, window_count, copied)
+        size, count = window_size_or_count(window_size, window_count, copied)
         all_prefix, grid = options.get('num_prefix_tokens', 0), options.get('grid_shape')
         copies = count[0] * count[1] if copied and count is not None else 1
         if not whole_positions:
@@ -313,19 +313,19 @@ class PlainWindowAttention(MultiheadAttention):
         return torch.cat((prefix, cells), 1)
 
 
-def check_windows(window_size: int | tuple[int, int] | None,
-                  window_count: int | tuple[int, int] | None, copied: bool
-                  ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+def window_size_or_count(window_size: int | tuple[int, int] | None,
+                         window_count: int | tuple[int, int] | None, copied_prefix: bool
+                         ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
     """Size and number of windows as pairs, of which one is None.
 
     Raises:
-        ValueError: both are given, or none, or one is no such number, or ``copied`` needs the
-            number.
+        ValueError: both are given, or none, or one is no such number, or ``copied_prefix`` needs
+            the number.
     """
     if (window_size is None) == (window_count is None):
         raise ValueError(f'window_size={window_size!r} and window_count={window_count!r}: windows '
                          f'need one of the two')
-    if copied and window_count is None:
+    if copied_prefix and window_count is None:
         raise ValueError(f'window_size={window_size!r} with copied prefix tokens, whose number '
                          f'would depend on the image: give window_count')
     if window_count is not None:

@@ -38,7 +38,7 @@ def multiply_accumulates(run: Callable[[], object], inside: Sequence[nn.Module] 
     pointwise = getattr(torch.ops.mkldnn, '_linear_pointwise', None)
     counter = FlopCounterMode(display=False, custom_mapping=(
         {} if pointwise is None else {pointwise: _linear_flops}))
-    counter.mod_tracker = _Whole()  # type: ignore[assignment]
+    counter.mod_tracker = _NoModuleTracker()  # type: ignore[assignment]
     starts, shares = [0], [0]
 
     def begin(*_: object) -> None:
@@ -58,7 +58,7 @@ def multiply_accumulates(run: Callable[[], object], inside: Sequence[nn.Module] 
     return counter.get_total_flops() // 2, sum(shares) // 2
 
 
-class _Whole:
+class _NoModuleTracker:
     """In place of torch's tracker of modules, whose hooks on every module would change what is
     computed: layers with hooks are called one by one."""
 

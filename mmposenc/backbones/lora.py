@@ -48,8 +48,8 @@ def add_lora(backbone: nn.Module, blocks: Sequence[nn.Module], *, r: int,
     for name, parameter in backbone.named_parameters():  # peft freezes all other parameters
         parameter.requires_grad_(trained.get(name.replace(_BASE, '.'), True))
     # Weights are saved and loaded under the names that they have without LoRA.
-    backbone.register_state_dict_post_hook(_without_base)
-    backbone.register_load_state_dict_pre_hook(_with_base)
+    backbone.register_state_dict_post_hook(_save_without_base)
+    backbone.register_load_state_dict_pre_hook(_load_with_base)
 
 
 @torch.no_grad()
@@ -67,13 +67,13 @@ def merge_lora(model: nn.Module) -> None:
                 setattr(module, name, child.get_base_layer())
 
 
-def _without_base(module: nn.Module, state: dict[str, Tensor], prefix: str, _: object) -> None:
+def _save_without_base(module: nn.Module, state: dict[str, Tensor], prefix: str, _: object) -> None:
     for key in list(state):  # all of them, so that their order stays
         value = state.pop(key)
         state[key.replace(_BASE, '.') if key.startswith(prefix) else key] = value
 
 
-def _with_base(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
+def _load_with_base(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
     wrapped = [prefix + name for name, child in module.named_modules()
                if hasattr(child, 'base_layer')]
     for name in wrapped:

@@ -51,7 +51,7 @@ def activate(hidden: Tensor, activation: str) -> Tensor:
     return F.relu(hidden)
 
 
-def _activated(hidden: Tensor, activation: str) -> Tensor:
+def _activate_in_place(hidden: Tensor, activation: str) -> Tensor:
     """:func:`activate` without gradients, in place if possible: a second chunk would not fit in the
     cache."""
     ops = torch.ops.aten
@@ -60,7 +60,7 @@ def _activated(hidden: Tensor, activation: str) -> Tensor:
     return hidden.relu_() if activation == 'relu' else activate(hidden, activation)
 
 
-def _gradient(grad: Tensor, pre: Tensor, activation: str) -> Tensor:
+def _input_gradient(grad: Tensor, pre: Tensor, activation: str) -> Tensor:
     """Gradient of the activation's input from that of its output, whose memory it may reuse."""
     ops = torch.ops.aten
     if activation == 'relu':
@@ -174,7 +174,7 @@ class _ChunkedMLP(torch.autograd.Function):
         for start in range(0, x.shape[0], step):
             part = slice(start, start + step)
             hidden = linear(x[part], weight1, bias1)
-            hidden = (_activated(hidden, activation) if stored is None else
+            hidden = (_activate_in_place(hidden, activation) if stored is None else
                       torch.clamp_min(hidden, 0, out=stored[part]))
             if drawn is not None:
                 _drop(hidden, drawn)
@@ -209,7 +209,7 @@ class _ChunkedMLP(torch.autograd.Function):
             if need_2:
                 grad_w2 += outer(grad_rows, act)
             grad_act = linear(grad_rows, weight2.t())
-            grad_act = _gradient(grad_act, pre, ctx.activation)
+            grad_act = _input_gradient(grad_act, pre, ctx.activation)
             if ctx.dropout is not None:
                 grad_act *= ctx.dropout.scale
             if need_1:

@@ -16,7 +16,7 @@ from .base import Backbone
 from .freezing import freeze
 from .layers import PatchEmbed, init_transformer_weights
 from .pvt_layers import PVTBlock, PVTStage
-from .shared_arguments import check_sequences
+from .shared_arguments import check_are_sequences
 
 
 class PVT(Backbone):
@@ -82,9 +82,9 @@ class PVT(Backbone):
                  sr_norm_eps: float | None = None, stage_norm_eps: float | None = None,
                  out_indices: Sequence[int] = (0, 1, 2, 3), pool: str | None = None,
                  **options: Any) -> None:
-        check_sequences(embed_dims=embed_dims, num_layers=num_layers, num_heads=num_heads,
-                        sr_ratios=sr_ratios, mlp_ratios=mlp_ratios, patch_sizes=patch_sizes,
-                        window_sizes=window_sizes, out_indices=out_indices)
+        check_are_sequences(embed_dims=embed_dims, num_layers=num_layers, num_heads=num_heads,
+                            sr_ratios=sr_ratios, mlp_ratios=mlp_ratios, patch_sizes=patch_sizes,
+                            window_sizes=window_sizes, out_indices=out_indices)
         shared = self.shared_arguments(**options)
         super().__init__(shared)
         assert num_layers is not None  # takes_arch replaces depths
@@ -174,7 +174,7 @@ class PVT(Backbone):
             tokens = self._full(tokens, index)
             full_hw = stage.out_hw_shape(full_hw)
             if self.pool is not None and index == self._last:
-                return (self._pool(tokens, mask),)
+                return (self._pooled_for_head(tokens, mask),)
             x = tokens_to_map(tokens, hw_shape)
             if mask is not None:
                 x = x.masked_fill(mask[:, None], 0)
@@ -190,7 +190,7 @@ class PVT(Backbone):
         """Stride of each map in pixels."""
         return tuple(math.prod(self.patch_sizes[:i + 1]) for i in sorted(self.out_indices))
 
-    def _pool(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
+    def _pooled_for_head(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
         tokens = tokens[:, :1] if self.pool == 'cls' else tokens
         tokens = tokens if self.norm is None else self.norm(tokens)
         return tokens[:, 0] if self.pool == 'cls' else masked_mean(tokens, mask)

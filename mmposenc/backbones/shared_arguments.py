@@ -80,7 +80,7 @@ class SharedArguments:
             rate = getattr(self, name)
             if not 0.0 <= rate < 1.0:
                 raise ValueError(f'{name}={rate} must be in [0, 1)')
-        check_sequences(trainable=self.trainable)
+        check_are_sequences(trainable=self.trainable)
 
     @property
     def image_hw(self) -> tuple[int, int]:
@@ -114,7 +114,7 @@ class SharedArguments:
         return [self.drop_path_rate * index / max(count - 1, 1) for index in range(count)]
 
 
-def check_sequences(**arguments: object) -> None:
+def check_are_sequences(**arguments: object) -> None:
     """Raise ValueError for a single number or name where several are taken: each letter of a name
     would count as one."""
     for name, value in arguments.items():

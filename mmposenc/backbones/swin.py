@@ -16,7 +16,7 @@ from .archs.swin import ARCHS, SIZES, TABLE, WindowSizes, by_stage
 from .base import Backbone
 from .freezing import freeze
 from .layers import PatchEmbed, check_sizes, init_transformer_weights
-from .shared_arguments import check_sequences
+from .shared_arguments import check_are_sequences
 from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens, window_encoding
 
 
@@ -78,7 +78,7 @@ class Swin(Backbone):
                  out_indices: Sequence[int] | None = None, pool: str | None = None,
                  pad_small_map: bool | None = None, mask_window_padding: bool = True,
                  **options: Any) -> None:
-        check_sequences(num_layers=num_layers, num_heads=num_heads, out_indices=out_indices)
+        check_are_sequences(num_layers=num_layers, num_heads=num_heads, out_indices=out_indices)
         shared = self.shared_arguments(rel_pos_encoding=rel_pos_encoding, **options)
         super().__init__(shared)
         dims: Any = embed_dims  # takes_arch requires it

@@ -22,7 +22,7 @@ from .archs.vit import ARCHS, SIZES
 from .base import Backbone
 from .freezing import freeze
 from .layers import PatchEmbed, block_windows, check_sizes, init_transformer_weights, run_block
-from .shared_arguments import check_sequences
+from .shared_arguments import check_are_sequences
 from .vit_layers import (
     SAMNeck,
     ViTBlock,
@@ -123,8 +123,8 @@ class ViT(Backbone):
                  attn_norm: bool = False, mlp_norm: bool = False,
                  neck_channels: int | None = None, layer_scale_init_value: float | None = None,
                  norm_eps: float = 1e-6, drop_path_rate: float = 0.0, **options: Any) -> None:
-        check_sequences(out_indices=out_indices, conv_projection=conv_projection,
-                        global_blocks=global_blocks)
+        check_are_sequences(out_indices=out_indices, conv_projection=conv_projection,
+                            global_blocks=global_blocks)
         shared = self.shared_arguments(drop_path_rate=drop_path_rate, **options)
         super().__init__(shared)
         dims, layers, heads = embed_dims, num_layers, num_heads  # takes_arch requires them
@@ -235,7 +235,9 @@ class ViT(Backbone):
             if self.out_indices is not None and position in self.out_indices:
                 outs.append(self._output(self._normed_tokens(tokens, position), hw_shape, mask,
                                          position, full_hw))
-        return tuple(outs) if self.out_indices is not None else (self._pool(tokens, mask),)
+        if self.out_indices is not None:
+            return tuple(outs)
+        return (self._pooled_for_head(tokens, mask),)
 
     def _forward_list(self, images: Sequence[Tensor], img_shapes: ImgShapes | None
                       ) -> tuple[Tensor, ...]:
@@ -257,7 +259,7 @@ class ViT(Backbone):
                 outs.append(torch.cat(maps)[order])
         if self.out_indices is not None:
             return tuple(outs)
-        pooled = [self._pool(part, None) for part in packing.parts(tokens)]
+        pooled = [self._pooled_for_head(part, None) for part in packing.parts(tokens)]
         return (torch.cat(pooled, -2)[..., order, :],)
 
     def _check_list(self, img_shapes: ImgShapes | None) -> None:
@@ -336,7 +338,7 @@ class ViT(Backbone):
             out = self.neck(out, mask)
         return pad_map(out if mask is None else out.masked_fill(mask[:, None], 0), full_hw)
 
-    def _pool(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
+    def _pooled_for_head(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
         tokens = self._merged(tokens)
         if self.fc_norm is not None:
             return self.fc_norm(masked_mean(tokens[:, self.num_prefix_tokens:], mask))

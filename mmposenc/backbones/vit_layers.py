@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
-from ..attention.window import PlainWindowAttention, check_windows
+from ..attention.window import PlainWindowAttention, window_size_or_count
 from ..encodings.build import EncodingConfig
 from ..encodings.checks import check_choices
 from ..encodings.placement import PlacedEncodings
@@ -181,7 +181,7 @@ def window_options(window_size: int | tuple[int, int] | None,
     if window_size is None and window_count is None:
         return None
     copied = window_tokens == 'copied'
-    size, count = check_windows(window_size, window_count, copied)
+    size, count = window_size_or_count(window_size, window_count, copied)
     return dict(window_size=size, window_count=count, copied=copied,
                 whole_positions=window_positions == 'grid',
                 mask_window_padding=mask_window_padding)

@@ -44,7 +44,7 @@ def find_config(name: str) -> Path:
     """
     package, _, relative = name.partition('::')
     if package == 'paper':
-        return papers.config_of(str(papers.row(relative).model))
+        return papers.config_of_model(str(papers.row(relative).model))
     try:
         roots = papers.config_folders(package_folder(package))
     except FileNotFoundError as error:

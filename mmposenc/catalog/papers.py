@@ -135,7 +135,7 @@ def changed_names() -> list[str]:
     return [f'{entry["folder"]}/{name}.py' for name, entry in models().items() if 'base' in entry]
 
 
-def config_of(name: str) -> Path:
+def config_of_model(name: str) -> Path:
     """The config of a model of a table: its file, or one written for this process.
 
     Raises:
@@ -156,7 +156,7 @@ def find_changed(path: str) -> Path | None:
     entry = models().get(file.stem, {})
     if 'base' not in entry or not path.endswith(f'{entry["folder"]}/{file.name}'):
         return None
-    return config_of(file.stem)
+    return config_of_model(file.stem)
 
 
 @cache

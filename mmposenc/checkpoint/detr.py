@@ -33,7 +33,7 @@ _COMMON = (
 )
 
 
-def _body(match: re.Match[str], tensor: Tensor, state: State) -> dict[str, Tensor]:
+def _rename_resnet(match: re.Match[str], tensor: Tensor, state: State) -> dict[str, Tensor]:
     """ResNet of torchvision, which the releases wrap twice; with the counter of each BatchNorm:
     the release's frozen ones have none, mmdet's do."""
     name = f'backbone.{match[1]}'
@@ -44,7 +44,7 @@ def _body(match: re.Match[str], tensor: Tensor, state: State) -> dict[str, Tenso
     return renamed
 
 
-_BODY = Rule(r'backbone\.0\.body\.(.*)', _body)
+_BODY = Rule(r'backbone\.0\.body\.(.*)', _rename_resnet)
 
 
 def _rows(count: int, category_ids: Sequence[int], tensor: Tensor) -> Tensor:

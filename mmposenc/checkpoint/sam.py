@@ -3,7 +3,7 @@ mmdet's copies, for :class:`mmposenc.backbones.ViT`."""
 from __future__ import annotations
 
 from .rules import Family, Pair, Source, same, to_ours
-from .vit import TABLE, as_cells, as_map
+from .vit import TABLE, as_map, as_row_of_cells
 from .vit_names import behind
 
 _REASON = 'no part of the image encoder, and nothing else has a place here'
@@ -19,7 +19,7 @@ _PARTS = ((r'\bffn\.layers\.0\.0\.', 'mlp.fc1.'), (r'\bffn\.layers\.1\.', 'mlp.f
 
 PAIRS = (
     Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
-    Pair('pos_embed', TABLE, as_cells, as_map),
+    Pair('pos_embed', TABLE, as_row_of_cells, as_map),
     Pair('blocks.{n}.attn.rel_pos_h', 'backbone.blocks.{n}.attn.rel_pos_encoding.row_table'),
     Pair('blocks.{n}.attn.rel_pos_w', 'backbone.blocks.{n}.attn.rel_pos_encoding.col_table'),
     *same('norm_pre.{p}', 'blocks.{n}.norm1.{p}', 'blocks.{n}.attn.qkv.{p}',

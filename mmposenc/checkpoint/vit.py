@@ -43,7 +43,7 @@ def vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
     return (*TRUNK, *TOKENS, *same('dist_token'), *_BLOCKS, *(_HEADS if distilled else HEAD))
 
 
-def as_cells(table: Tensor) -> Tensor:
+def as_row_of_cells(table: Tensor) -> Tensor:
     """(1, H, W, C) as (1, H * W, C). ViTDet's has that form and an entry of a class token, which
     only pretraining had."""
     if table.dim() == 4:
@@ -78,7 +78,7 @@ _NAFLEX = (
     Pair('embeds.proj.weight', 'backbone.patch_embed.projection.weight', _kernel,
          lambda weight: weight.permute(0, 2, 3, 1).flatten(1)),
     Pair('embeds.proj.bias', 'backbone.patch_embed.projection.bias'),
-    Pair('embeds.pos_embed', TABLE, as_cells, as_map),
+    Pair('embeds.pos_embed', TABLE, as_row_of_cells, as_map),
     Pair('embeds.pos_embed_y', ROWS), Pair('embeds.pos_embed_x', f'{TABLE}_x'),
     Pair('embeds.cls_token', 'backbone.cls_token'),
     Pair('embeds.reg_token', 'backbone.register_tokens'), *TRUNK, *_BLOCKS, *HEAD,

@@ -74,8 +74,8 @@ def _load(name: str, words: list[str]) -> Callable[[list[str]], None]:
     """The function of a command. If a package is missing, the program ends with one line."""
     import argparse
 
-    from ..terminal.messages import reported
-    with reported(argparse.Namespace(traceback='--traceback' in words)):
+    from ..terminal.messages import reporting_errors
+    with reporting_errors(argparse.Namespace(traceback='--traceback' in words)):
         main: Callable[[list[str]], None] = importlib.import_module(
             f'{__name__}.{name}').main
     return main

@@ -5,7 +5,7 @@
 """
 import argparse
 
-from ..terminal.messages import reported
+from ..terminal.messages import reporting_errors
 from ..terminal.options import add_data, config_parser
 
 
@@ -22,7 +22,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    with reported(args):
+    with reporting_errors(args):
         from .. import engine
         from ..engine.config.options import read_config
         cfg = read_config(args)

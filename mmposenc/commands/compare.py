@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..terminal.messages import Parser, in_a_line, reported
+from ..terminal.messages import Parser, in_a_line, reporting_errors
 from ..terminal.options import COUNT, INDEX, SEED, SIDE, add_config, number_between
 
 if TYPE_CHECKING:  # torch is loaded when there is something to do
@@ -105,7 +105,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     words = sys.argv[1:] if argv is None else ['compare', *argv]
     command = shlex.join(['mmposenc', *words])
-    with reported(args):
+    with reporting_errors(args):
         try:
             status = run(args, command)
         except KeyboardInterrupt:

@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..terminal.messages import Parser, reported
+from ..terminal.messages import Parser, reporting_errors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +38,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     output = Path(args.output)
-    with reported(args):
+    with reporting_errors(args):
         from ..backbones.archs import look_alikes, needed_options
         from ..backbones.archs.from_weights import BACKBONE
         from ..checkpoint import check_source, read_checkpoint, write_checkpoint

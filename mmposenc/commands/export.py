@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..terminal.messages import reported
+from ..terminal.messages import reporting_errors
 from ..terminal.options import (
     OPSET,
     SIDE,
@@ -58,7 +58,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    with reported(args):
+    with reporting_errors(args):
         from ..engine.apps.export import export
         from ..engine.config.options import read_config
         from ..engine.variants.applying import with_encoding

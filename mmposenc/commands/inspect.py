@@ -11,7 +11,7 @@ import argparse
 import contextlib
 import sys
 
-from ..terminal.messages import reported
+from ..terminal.messages import reporting_errors
 from ..terminal.options import (
     SEED,
     SIDE,
@@ -50,7 +50,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     # The output of libraries must not mix with the lines on standard output.
-    with reported(args), contextlib.redirect_stdout(sys.stderr):
+    with reporting_errors(args), contextlib.redirect_stdout(sys.stderr):
         from ..engine.config.options import read_config
         from ..engine.variants.applying import with_encoding
         from ..lab.inspect.report import inspect_config

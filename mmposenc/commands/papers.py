@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..terminal.messages import Parser, reported
+from ..terminal.messages import Parser, reporting_errors
 from ..terminal.options import COUNT, refuse_without
 
 
@@ -31,7 +31,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    with reported(args):
+    with reporting_errors(args):
         if args.row is not None:
             _print_or_write_config(f'{args.table}/{args.row}', args.out)
         elif args.table is not None:

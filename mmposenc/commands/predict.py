@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..terminal.messages import Parser, reported
+from ..terminal.messages import Parser, reporting_errors
 from ..terminal.options import add_config, add_data
 
 
@@ -34,7 +34,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    with reported(args):
+    with reporting_errors(args):
         from ..engine.apps.prediction import predict
         from ..engine.config.options import read_config
         cfg = read_config(args)

@@ -18,11 +18,11 @@ from ..engine.prepare.mnist import MNIST5K
 from ..engine.prepare.nuclei import NUCLEI
 from ..engine.prepare.pretrained import PRETRAINED
 from ..engine.prepare.trees import TREES
-from ..engine.prepare.wheels import WheelSource, prepare_from_wheel
-from ..terminal.messages import Parser, reported
+from ..engine.prepare.wheels import FolderFromWheel, prepare_from_wheel
+from ..terminal.messages import Parser, reporting_errors
 from ..terminal.options import SEED, number_between
 
-FETCHES: dict[str, tuple[WheelSource, str]] = {
+FETCHES: dict[str, tuple[FolderFromWheel, str]] = {
     'trees': (TREES, 'download and cut the tree crowns (20.6 MB, MIT)'),
     'mnist5k': (MNIST5K, 'download 5,000 digits of MNIST (1.4 MB)'),
     'nuclei': (NUCLEI, 'download and cut an image of nuclei (3.1 MB, BSD-3-Clause)'),
@@ -60,7 +60,7 @@ def _parse_own(parser: argparse.ArgumentParser, argv: list[str] | None) -> argpa
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    with reported(args):
+    with reporting_errors(args):
         if args.command in FETCHES:
             prepare_from_wheel(FETCHES[args.command][0], args.out, args.cache)
         else:

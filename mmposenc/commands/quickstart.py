@@ -23,7 +23,7 @@ import sys
 import time
 from pathlib import Path
 
-from ..terminal.messages import Parser, reported
+from ..terminal.messages import Parser, reporting_errors
 from ..terminal.options import SEED
 
 #: The configs for trees and nuclei. In the same folder lie configs with -block, for another test of
@@ -58,7 +58,7 @@ def _file(text: str) -> Path:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    with reported(args):
+    with reporting_errors(args):
         from ..dependencies import require
         require('mmposenc quickstart', ('mmengine', 'mmcv', 'mmdet', 'mmseg'))
         task = '' if args.task == 'detection' else f'-{args.task}'

@@ -12,7 +12,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from ..terminal.messages import Parser, reported
+from ..terminal.messages import Parser, reporting_errors
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -25,7 +25,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    with reported(args):
+    with reporting_errors(args):
         script = find_script(args.script)
     sys.argv = [str(script), *args.arguments]
     sys.path.insert(0, str(script.parent))  # as Python does for a script

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..terminal.messages import reported
+from ..terminal.messages import reporting_errors
 from ..terminal.options import SIDE, add_run_options, config_parser, parse_run
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    with reported(args):
+    with reporting_errors(args):
         from .. import engine
         from ..engine.config.options import read_run_config
         from ..engine.variants.applying import with_encoding

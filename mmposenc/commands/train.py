@@ -5,7 +5,7 @@
 """
 import argparse
 
-from ..terminal.messages import reported
+from ..terminal.messages import reporting_errors
 from ..terminal.options import add_run_options, config_parser, parse_run
 
 
@@ -25,7 +25,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    with reported(args):
+    with reporting_errors(args):
         from .. import engine
         from ..engine.config.options import read_run_config
         from ..engine.variants.applying import with_encoding

@@ -92,10 +92,10 @@ def find_our_loading(module: ModuleType) -> None:
               if isinstance(each, type) and each.__module__ == module.__name__]
     for owner in (module, *owners):
         for name in _LOOKING & vars(owner).keys():
-            setattr(owner, name, _finding_ours(getattr(owner, name)))
+            setattr(owner, name, _seeing_our_loading(getattr(owner, name)))
 
 
-def _finding_ours(find: Callable[..., Any]) -> Callable[..., Any]:
+def _seeing_our_loading(find: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(find)
     def find_ours(*args: object) -> Any:
         return find(*([{**step, 'type': LOADING.get(step['type'], step['type'])}

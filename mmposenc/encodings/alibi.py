@@ -37,9 +37,10 @@ class ALiBi2D(Constants, OffsetBiasEncoding):
         """The slopes of the heads."""
         return dict(slopes=_slopes(self.num_heads))
 
-    def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """Minus slope times distance; see :class:`OffsetBiasEncoding`."""
-        return -self.slopes.to(rows.dtype)[:, None, None] * distances(rows, cols)
+        slopes = self.slopes.to(row_offsets.dtype)[:, None, None]
+        return -slopes * distances(row_offsets, col_offsets)
 
 
 def _slopes(heads: int) -> list[float]:

@@ -269,7 +269,7 @@ class ContextPool(TokenEncoding):
             logits = torch.zeros_like(logits)
             if padding is not None:
                 logits = logits.masked_fill(padding, -math.inf)
-        kernel, sizes = self._kernel(sigma, logits)
+        kernel, sizes = self._kernel_and_sizes(sigma, logits)
         if self.query_key is not None:
             both = self.query_key(x.to(layer_dtype(self.query_key))).to(x.dtype)
             queries, keys = both.chunk(2, -1)
@@ -286,7 +286,7 @@ class ContextPool(TokenEncoding):
             return window_mean(x, weights, grid, self.window_size)
         return random_mean(x, weights, grid, _extents(logits, grid, padding), self.num_random)
 
-    def _kernel(self, sigma: Tensor | None, like: Tensor) -> tuple[str, Tensor]:
+    def _kernel_and_sizes(self, sigma: Tensor | None, like: Tensor) -> tuple[str, Tensor]:
         """Kernel and sizes with which the general pooling computes the chosen locality."""
         if self.locality == 'fixed_window':
             return 'window', torch.full_like(like, self.window_size // 2)

@@ -66,10 +66,11 @@ class DynamicPositionBias(OffsetBiasEncoding):
         if hasattr(self, 'prefix_bias'):
             nn.init.zeros_(self.prefix_bias)
 
-    def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """The output of the network; see :class:`OffsetBiasEncoding`."""
         dtype = layer_dtype(self.pos_proj)
-        return table_of_network(self._rows, rows.to(dtype), cols.to(dtype), self.pos_dims)
+        return table_of_network(self._rows, row_offsets.to(dtype), col_offsets.to(dtype),
+                                self.pos_dims)
 
     def _rows(self, row: Tensor, col: Tensor) -> Tensor:
         """Bias (rows, cols, heads)."""

@@ -65,9 +65,9 @@ class FIRE(OffsetBiasEncoding):
             if name.startswith(('mlp.2', 'prefix_bias')):
                 nn.init.zeros_(parameter)
 
-    def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """f of the distances; see :class:`OffsetBiasEncoding`."""
-        distance = distances(rows, cols)
+        distance = distances(row_offsets, col_offsets)
         longest = distance.flatten().amax(0)  # ONNX requires an axis
         extent = torch.maximum((self.length_factor * self.init_length).abs(), longest)
         fraction = self._psi(distance) / (self._psi(extent) + 1e-6)

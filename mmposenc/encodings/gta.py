@@ -4,7 +4,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..functional.grids import GridLike, as_grid, key_grid
-from ..functional.rotary import at_least_float32, turn_planes
+from ..functional.rotary import like_at_least_float32, turn_planes
 from .checks import check_positive
 from .rotary import RotaryEmbedding
 
@@ -42,11 +42,11 @@ class GTA(RotaryEmbedding):
 
     def turn_values(self, v: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
         """Rotate values as keys are rotated."""
-        query, like = as_grid(q_grid, 'q_grid'), at_least_float32(v)
+        query, like = as_grid(q_grid, 'q_grid'), like_at_least_float32(v)
         return turn_planes(v, *self._turn(key_grid(q_grid, k_grid), query, None, like))
 
     def turn_back(self, out: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
         """Apply the inverse of the rotation of the queries to the output."""
         query = as_grid(q_grid, 'q_grid')
-        cos, sin = self._turn(query, query, None, at_least_float32(out))
+        cos, sin = self._turn(query, query, None, like_at_least_float32(out))
         return turn_planes(out, cos, -sin)

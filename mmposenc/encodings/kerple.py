@@ -62,9 +62,9 @@ class KERPLE(OffsetBiasEncoding):
         """
         refuse_zeros(self)
 
-    def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """The kernel of the distances; see :class:`OffsetBiasEncoding`."""
-        distance = distances(rows, cols)
+        distance = distances(row_offsets, col_offsets)
         r1, r2 = self.r1.exp()[:, None, None], self.r2[:, None, None]
         if self.method == 'log':
             return -r1 * (r2.exp() * distance).log1p()

@@ -79,10 +79,11 @@ class LogSpacedCPB(OffsetBiasEncoding):
         if hasattr(self, 'prefix_bias'):
             nn.init.constant_(self.prefix_bias, constant)
 
-    def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """The output of the network; see :class:`OffsetBiasEncoding`."""
         axes = []
-        for offset, length in zip((rows, cols), self.window_size or query.hw, strict=True):
+        for offset, length in zip((row_offsets, col_offsets), self.window_size or query.hw,
+                                  strict=True):
             if self.mode == 'cr':
                 log = offset.sign() * torch.log(offset.abs() + 1.0)
             else:

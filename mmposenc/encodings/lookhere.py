@@ -81,10 +81,11 @@ class LookHere(Constants, OffsetBiasEncoding):
         self._layer_slope = first + (last - first) * index / max(count - 1, 1)
         self.make_constants(self.slopes.device, self.slopes.dtype)
 
-    def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """Minus slope times distance, and the mask; see :class:`OffsetBiasEncoding`."""
-        sides, slopes = self.sides.to(rows.dtype), self.slopes.to(rows.dtype)
+        sides, slopes = self.sides.to(row_offsets.dtype), self.slopes.to(row_offsets.dtype)
         # Offsets are query minus key, directions are key minus query.
-        along = -(rows[:, None] * sides[..., 0, None, None] + cols * sides[..., 1, None, None])
-        bias = -slopes[:, None, None] * distances(rows, cols)
+        along = -(row_offsets[:, None] * sides[..., 0, None, None]
+                  + col_offsets * sides[..., 1, None, None])
+        bias = -slopes[:, None, None] * distances(row_offsets, col_offsets)
         return bias.masked_fill((along < 0).any(1), _UNSEEN)

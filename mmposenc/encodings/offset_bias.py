@@ -36,7 +36,7 @@ class OffsetBiasEncoding(RelativeEncoding):
             self.prefix_bias = torch.nn.Parameter(torch.zeros(num_heads, 3))
 
     @abstractmethod
-    def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """Bias (heads or 1, Dr, Dc) of row offsets (Dr,) and column offsets (Dc,), query minus key
         in cells of the query grid ``query``."""
 
@@ -81,7 +81,8 @@ class WindowTable(SavesGrid, OffsetBiasEncoding):
     def _sides(self, window: tuple[int, int]) -> tuple[int, int]:
         return (2 * window[0] - 1, 2 * window[1] - 1) if self.signed else window
 
-    def _entries(self, table: Tensor, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+    def _entries(self, table: Tensor, row_offsets: Tensor, col_offsets: Tensor, query: Grid
+                 ) -> Tensor:
         """The entries of the nearest whole offsets in a table (heads, *table_size)."""
         window = self.window_size
         if self.resize is not None:
@@ -89,7 +90,8 @@ class WindowTable(SavesGrid, OffsetBiasEncoding):
         elif query.height > window[0] or query.width > window[1]:
             raise ValueError(f'q_grid=({query.height}, {query.width}) must fit into '
                              f'window_size={window}; set that to the largest grid, or give resize')
-        for axis, (offsets, side) in enumerate(zip((rows, cols), window, strict=True), 1):
+        both = (row_offsets, col_offsets)
+        for axis, (offsets, side) in enumerate(zip(both, window, strict=True), 1):
             at = offsets.round().long().clamp(1 - side, side - 1)
             table = table.index_select(axis, at + side - 1 if self.signed else at.abs())
         return table

@@ -11,7 +11,7 @@ from ..attention.terms import Term
 from ..attention.vector_terms import Channels
 from ..functional.grids import Grid
 from ..functional.plain_layers import layer_dtype
-from ..functional.rotary import at_least_float32, cell_coordinates
+from ..functional.rotary import cell_coordinates, like_at_least_float32
 from ..functional.tracing import full_precision
 from .base import RelativeEncoding, refuse_zeros
 from .checks import check_at_least
@@ -99,7 +99,7 @@ class PaPE(RelativeEncoding):
                              '(B, Lq, head_dims * num_heads)')
         a, b = self._functions_of_tokens(tokens)
         with full_precision(tokens):
-            like = at_least_float32(tokens)
+            like = like_at_least_float32(tokens)
             directions = self._directions(like)
             x, y = directions.unbind(-1)
             # softplus, which onnxruntime has not in float64

@@ -189,8 +189,8 @@ class PEG(TokenEncoding):
         if self._folds(x):
             conv: Any = self.proj[0]
             return _CONVOLVE[self.dims](
-                x, conv.weight + self._identity_tap(conv.weight), conv.bias, padding=conv.padding,
-                groups=conv.groups)
+                x, conv.weight + self._identity_kernel(conv.weight), conv.bias,
+                padding=conv.padding, groups=conv.groups)
         out = x
         for index, layer in enumerate(self.proj):
             if isinstance(layer, nn.BatchNorm2d | nn.SyncBatchNorm):
@@ -211,7 +211,7 @@ class PEG(TokenEncoding):
                 and x.dtype in (torch.float32, torch.float64)
                 and (x.is_meta or autocast_dtype(x.device.type) is None))
 
-    def _identity_tap(self, weight: Tensor) -> Tensor:
+    def _identity_kernel(self, weight: Tensor) -> Tensor:
         """The kernel whose convolution is the identity: (C, 1, k, k) or (C, C, k, k)."""
         tap = torch.zeros_like(weight)
         centre: Any = (..., *(self.kernel_size // 2,) * self.dims)

@@ -15,11 +15,11 @@ from ..functional.rotary import (
     NORMALIZATIONS,
     SCALINGS,
     TEMPERATURES,
-    at_least_float32,
     cell_coordinates,
     frame_coordinates,
     golden_angles,
     hexagonal_planes,
+    like_at_least_float32,
     oblique_planes,
     planes_that_turn,
     sharper,
@@ -271,7 +271,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
             if grid.frames > 1 and self.dims < 3 or grid.height > 1 and self.dims < 2:
                 raise ValueError(f'{name}={grid.shape} has more axes than dims={self.dims} of '
                                  f'{type(self).__name__}')
-        like = at_least_float32(q)
+        like = like_at_least_float32(q)
         change = self._augmentation(like)
         turn = self._turn(query, query, change, like)
         other = turn if key == query else self._turn(key, query, change, like)
@@ -314,7 +314,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         if self.directions == 'axes':
             cos, sin = self._along_axes(grid, query, rows, cols)
         elif self.clamp:
-            angle = self._clamped(rows, cols, *self._coordinates(query, query, change, like))
+            angle = self._clamped_angles(rows, cols, *self._coordinates(query, query, change, like))
             cos, sin = angle.cos(), angle.sin()
         else:
             of_row, of_col = self._freqs_of_axes(like)
@@ -357,8 +357,8 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         freqs = self.freqs.to(like.dtype)
         return freqs if self.axes == 'yx' else freqs.flip(0)
 
-    def _clamped(self, rows: Tensor, cols: Tensor, query_rows: Tensor, query_cols: Tensor
-                 ) -> Tensor:
+    def _clamped_angles(self, rows: Tensor, cols: Tensor, query_rows: Tensor, query_cols: Tensor
+                        ) -> Tensor:
         """Angles (1, H, W, planes) of positions that end at the sides of the query grid."""
         of_row, of_col = self._freqs_of_axes(rows)[:, 0]
         (row, tall), (col, wide) = (((x[0] + x[-1]) / 2, (x[-1] - x[0]) / 2)

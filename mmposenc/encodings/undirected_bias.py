@@ -46,6 +46,7 @@ class UndirectedPositionBias(WindowTable):
         """Zeros, as the releases."""
         self.start_at_zero()
 
-    def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """Entries of the nearest whole distances; see :class:`OffsetBiasEncoding`."""
-        return self._entries(self.attention_biases.view(-1, *self.table_size), rows, cols, query)
+        return self._entries(self.attention_biases.view(-1, *self.table_size), row_offsets,
+                             col_offsets, query)

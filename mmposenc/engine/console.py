@@ -25,7 +25,7 @@ from rich.console import Console
 from ..backbones.structure import encoding_lines
 from ..terminal.messages import Prints, printable
 from ..terminal.streams import doing
-from .first_lines import lower_interval, warm_up_lines, weights_line
+from .first_lines import lower_interval, unfinished_warm_up_lines, weights_line
 
 #: Packages whose lines go to the log file, not to the console.
 _LIBRARIES = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
@@ -170,7 +170,7 @@ class ConsoleHook(Hook):
             * (runner.max_epochs > 1) + f', {runner.iter} of them done' * (runner.iter > 0),
             f'results in {runner.work_dir}, log in {runner.logger.log_file}',
             *lower_interval(runner)])
-        for line in warm_up_lines(runner):
+        for line in unfinished_warm_up_lines(runner):
             runner.logger.warning(line)
 
     def before_test(self, runner: Runner) -> None:
@@ -262,7 +262,7 @@ def _filters(logger: logging.Logger) -> list[_Filter]:
             if isinstance(each, _Filter)]
 
 
-def least_score(cfg: Config) -> tuple[str, float] | None:
+def score_threshold_option(cfg: Config) -> tuple[str, float] | None:
     """The option below which a detector drops boxes, 'model.test_cfg.score_thr', and its value."""
     test_cfg = cfg.model.get('module', cfg.model).get('test_cfg') or {}
     for name, part in (('test_cfg.rcnn', test_cfg.get('rcnn') or {}), ('test_cfg', test_cfg)):
@@ -273,7 +273,7 @@ def least_score(cfg: Config) -> tuple[str, float] | None:
 
 def threshold(cfg: Config) -> str:
     """The least score of a detector's boxes, as the end of a sentence."""
-    if (option := least_score(cfg)) is None:
+    if (option := score_threshold_option(cfg)) is None:
         return ''
     return f': no box scores more than {option[0]}={option[1]}; train for longer, or lower it'
 

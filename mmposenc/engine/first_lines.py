@@ -46,16 +46,16 @@ def _files_of_parts(model: nn.Module) -> Iterator[tuple[str, str]]:
                 yield name, str(cfg.get('checkpoint'))
 
 
-def joined(lists: list[Any] | dict[str, list[Any]]) -> list[Any]:
+def in_one_list(lists: list[Any] | dict[str, list[Any]]) -> list[Any]:
     """Schedulers or groups of parameters as one list; of several optimizers mmengine has a list for
     each name."""
     return list(chain.from_iterable(lists.values())) if isinstance(lists, dict) else lists
 
 
-def warm_up_lines(runner: Runner) -> list[str]:
+def unfinished_warm_up_lines(runner: Runner) -> list[str]:
     """A line for each warm-up that the training does not come to the end of."""
     lines = []
-    for index, scheduler in enumerate(joined(runner.param_schedulers or [])):
+    for index, scheduler in enumerate(in_one_list(runner.param_schedulers or [])):
         length, unit = ((runner.max_epochs, 'epochs') if scheduler.by_epoch
                         else (runner.max_iters, 'steps'))
         if not _rises(scheduler) or scheduler.end <= length:

@@ -233,7 +233,8 @@ class Buckets(NamedTuple):
         """The same buckets with queries and keys in each other's place."""
         return self._replace(query=self.key, key=self.query, reverse=not self.reverse)
 
-    def offsets(self, device: torch.device | str | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def offsets_and_indices(self, device: torch.device | str | None
+                            ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Distinct row offsets and which of them pairs of rows (Hq, Hk) have; then the columns'."""
         rows, row_index, cols, col_index = grid_offsets(self.query, self.key, device)
         return (-rows, row_index, -cols, col_index) if self.reverse else (
@@ -258,7 +259,7 @@ class Buckets(NamedTuple):
         """Buckets (Dr, Dc) of distinct offsets, and which of them pairs of rows (Hq, Hk) and of
         columns (Wq, Wk) have."""
         def make() -> tuple[Tensor, Tensor, Tensor]:
-            rows, row_index, cols, col_index = self.offsets(device)
+            rows, row_index, cols, col_index = self.offsets_and_indices(device)
             return offset_buckets(self.method, rows, cols, self.params), row_index, col_index
 
         return CACHE.get(('by_offset', self, torch.empty(0, device=device).device), make, list)

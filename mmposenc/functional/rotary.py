@@ -17,7 +17,7 @@ SCALINGS = ('linear', 'ntk', 'yarn')
 TEMPERATURES = ('yarn', 'entropy', 'log')
 
 
-def at_least_float32(x: Tensor) -> Tensor:
+def like_at_least_float32(x: Tensor) -> Tensor:
     """A tensor of at least float32, because in half precision 200 * f has an error of 0.1 rad."""
     return torch.empty(0, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
 

@@ -80,7 +80,7 @@ class IgnorePadding(TorchFunctionMode):
                              f'supported layers; known sizes: {list(self._extents)}')
         return extents
 
-    def remember(self, x: Tensor, extents: Extents) -> Tensor:
+    def with_extents(self, x: Tensor, extents: Extents) -> Tensor:
         """Record which cells of maps of this size are valid.
 
         Raises:
@@ -121,7 +121,7 @@ def conv2d(context: IgnorePadding, func: Callable[..., Tensor], input: Tensor, w
     if any(side > 1 for side in kernel) or any(padding):
         input = context.cleared(input)
     out = func(input, weight, bias, stride, padding, dilation, groups)
-    return context.remember(out, convolved(extents, kernel, stride, padding, dilation))
+    return context.with_extents(out, convolved(extents, kernel, stride, padding, dilation))
 
 
 def convolved(extents: Extents, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any
@@ -190,7 +190,7 @@ def _joined(context: IgnorePadding, maps: list[Tensor], full: Sequence[int], *,
                          f'maps of size {hw_shape}')
     padded = [pad_map(x[..., :rows, :cols], hw_shape)
               for x, (rows, cols) in zip(maps, known, strict=True)]
-    return context.remember(torch.cat(padded), known)
+    return context.with_extents(torch.cat(padded), known)
 
 
 def _on_meta(x: Tensor) -> Tensor:

@@ -75,5 +75,5 @@ def _leave(layer: nn.Module, args: object, out: object) -> object:
         return None
     extents, context.masking_layer = context.masking_layer[1], None
     maps, structure = tree_flatten(out)
-    return tree_unflatten([context.remember(x, cells)
+    return tree_unflatten([context.with_extents(x, cells)
                            for x, cells in zip(maps, extents, strict=True)], structure)

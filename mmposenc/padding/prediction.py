@@ -98,7 +98,7 @@ class Prediction:
         # In training mode a trial would change statistics; sliding windows are of each image.
         slides = hasattr(model, 'decode_head') and model.test_cfg.get('mode') == 'slide'
         whole = not model.training and not slides and self.why_one_by_one is None
-        for alone, image, sample in (_maps_of_batch if whole else _one_by_one)(
+        for alone, image, sample in (_images_with_maps_of_batch if whole else _images_alone)(
                 model, batch_inputs, images, batch_data_samples):
             results += predict(alone, image, [sample], *args, **kwargs)
         for result, sample in zip(results, batch_data_samples, strict=True):
@@ -127,8 +127,8 @@ def _maps(model: Any, batch: Tensor, context: IgnorePadding | None) -> Any:
         return model.extract_feat(batch)
 
 
-def _maps_of_batch(model: Any, batch: Tensor, images: Extents, samples: list[BaseDataElement]
-                   ) -> Iterator[Alone]:
+def _images_with_maps_of_batch(model: Any, batch: Tensor, images: Extents,
+                               samples: list[BaseDataElement]) -> Iterator[Alone]:
     """Each image with a copy of the model that has the image's maps of the whole batch."""
     batch = padded_to_multiple(batch, MULTIPLE)
     context = IgnorePadding(images, (batch.shape[-2], batch.shape[-1]))
@@ -146,11 +146,11 @@ def _maps_of_batch(model: Any, batch: Tensor, images: Extents, samples: list[Bas
                 image = pad_map(image, covered_pixels((rows, cols), batch.shape,
                                                       tree_leaves(maps)[0]))
         size = (image.shape[-2], image.shape[-1])
-        yield _with_maps(model, image, its_maps), image, sample_of_one(samples[i], size, size)
+        yield _model_with_maps(model, image, its_maps), image, sample_of_one(samples[i], size, size)
 
 
-def _one_by_one(model: Any, batch: Tensor, images: Extents, samples: list[BaseDataElement]
-                ) -> Iterator[Alone]:
+def _images_alone(model: Any, batch: Tensor, images: Extents, samples: list[BaseDataElement]
+                  ) -> Iterator[Alone]:
     """Each image, padded as for a test of this image alone."""
     for i, (rows, cols) in enumerate(images):
         image = padded_as_alone(batch[i:i + 1, :, :rows, :cols], model.data_preprocessor)
@@ -158,7 +158,7 @@ def _one_by_one(model: Any, batch: Tensor, images: Extents, samples: list[BaseDa
                                           (image.shape[-2], image.shape[-1]))
 
 
-def _with_maps(model: Any, image: Tensor, maps: Any) -> nn.Module:
+def _model_with_maps(model: Any, image: Tensor, maps: Any) -> nn.Module:
     """A model of the same modules whose ``extract_feat`` returns these maps for this image."""
     alone = copy.copy(model)
     alone.extract_feat = lambda inputs: maps if inputs is image else model.extract_feat(inputs)

@@ -28,9 +28,9 @@ class Poisoned(IgnorePadding):
     """An :class:`IgnorePadding` that writes NaN into the padding of every map: a layer that reads
     padding returns NaN, even with a weight of zero."""
 
-    def remember(self, x: Tensor, extents: Extents) -> Tensor:
+    def with_extents(self, x: Tensor, extents: Extents) -> Tensor:
         """The map, with NaN in its padding."""
-        mask = self.mask(super().remember(x, extents))
+        mask = self.mask(super().with_extents(x, extents))
         return x if mask is None else x.masked_fill(mask[:, None], torch.nan)
 
     def valid(self, maps: Any) -> list[Tensor]:
@@ -62,7 +62,7 @@ def why_padding_is_read(model: Any, maps: Maps) -> str | None:
         stack.enter_context(uncompiled())
         trace = _trace(model, context, stack)
         try:
-            batched = context.valid(maps(model, context.remember(noise, IMAGES), context))
+            batched = context.valid(maps(model, context.with_extents(noise, IMAGES), context))
             alone = [each for image, size in zip(noise, IMAGES, strict=True)
                      for each in _maps_alone(model, maps, image, size)]
         except Exception as error:  # a layer may raise anything
@@ -96,10 +96,10 @@ def _trace(model: nn.Module, context: Poisoned, stack: ExitStack) -> _Trace:
     """Watch the layers of a model until the stack is closed."""
     trace = _Trace()
 
-    def enter(label: str, module: nn.Module, args: object) -> None:
+    def note_layer(label: str, module: nn.Module, args: object) -> None:
         trace.last_layer = label
 
-    def leave(label: str, module: nn.Module, args: object, out: object) -> None:
+    def note_reader(label: str, module: nn.Module, args: object, out: object) -> None:
         maps = [x for x in tree_leaves(out) if isinstance(x, Tensor) and x.dim() == 4
                 and len(x) == len(IMAGES) and context.extents_at((x.shape[-2], x.shape[-1]))]
         if not trace.reader and not all(cells.isfinite().all() for cells in context.valid(maps)):
@@ -107,6 +107,6 @@ def _trace(model: nn.Module, context: Poisoned, stack: ExitStack) -> _Trace:
 
     for name, module in model.named_modules():
         label = f'{name or "the model"} ({type(module).__module__}.{type(module).__name__})'
-        stack.callback(module.register_forward_pre_hook(partial(enter, label)).remove)
-        stack.callback(module.register_forward_hook(partial(leave, label)).remove)
+        stack.callback(module.register_forward_pre_hook(partial(note_layer, label)).remove)
+        stack.callback(module.register_forward_hook(partial(note_reader, label)).remove)
     return trace

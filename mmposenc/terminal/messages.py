@@ -82,7 +82,7 @@ def _warn(message: Warning | str, category: type[Warning], filename: str, lineno
 
 
 @contextmanager
-def reported(args: argparse.Namespace) -> Iterator[None]:
+def reporting_errors(args: argparse.Namespace) -> Iterator[None]:
     """End the program with ``error: ...`` in at most three lines and status 1 if the body raises,
     and keep the output of libraries off the console.
 
@@ -92,12 +92,12 @@ def reported(args: argparse.Namespace) -> Iterator[None]:
     files that are half written are removed as after an error.
     What happens to the standard streams ends nothing, see :func:`.streams.safe_streams`.
     """
-    with safe_streams(), _reported(args):
+    with safe_streams(), _ending_on_errors(args):
         yield
 
 
 @contextmanager
-def _reported(args: argparse.Namespace) -> Iterator[None]:
+def _ending_on_errors(args: argparse.Namespace) -> Iterator[None]:
     before, stdout, showwarning = _log_files(), sys.stdout, warnings.showwarning
     if hasattr(stdout, 'reconfigure'):  # a file name may not be valid in the console's encoding
         stdout.reconfigure(errors='backslashreplace')

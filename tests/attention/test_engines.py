@@ -315,7 +315,7 @@ def test_every_kind_of_term_has_the_implementations_that_it_is_said_to_have():
     own = {each.__name__ for each in every if each.__module__.startswith(rooms)} - {'Table'}
     assert {kind.__name__ for kind in kinds} == own == set(FAST_IMPLEMENTATIONS)
     for kind, some in kinds.items():
-        has = {'sdpa': any(sdpa.is_mask(term) for term in some),
+        has = {'sdpa': any(sdpa.fits_attn_mask(term) for term in some),
                'chunked': writers.writer.dispatch(kind) is not writers.writer.dispatch(terms.Term),
                'flex': any(flex.has_score_summand(term) for term in some)}
         assert {how for how, yes in has.items() if yes} == FAST_IMPLEMENTATIONS[kind.__name__], kind

@@ -11,7 +11,7 @@ from mmposenc.commands import COMMANDS, export, main
 from mmposenc.engine.apps import export as engine_export
 from mmposenc.engine.config import nodes as config_sizes
 from mmposenc.engine.config import options
-from mmposenc.terminal.messages import printable, reported
+from mmposenc.terminal.messages import printable, reporting_errors
 from mmposenc.terminal.options import USUAL, config_parser
 
 SCRIPTS = {'train': 'train', 'test': 'test', 'convert': 'convert_checkpoint',
@@ -69,7 +69,8 @@ def test_an_unknown_command(capsys) -> None:
 def test_names_of_files_do_not_reach_the_console_as_commands() -> None:
     assert printable('a\x1b[2J\nb\u202e\udcff ä') == r'a\x1b[2J\nb\u202e\udcff ä'
     for error in (ValueError('broken image a\x1b[2J.jpg'), OSError(2, 'not there', 'a\x1b[2J.jpg')):
-        with pytest.raises(SystemExit, match=r'a\\x1b\[2J\.jpg') as stop, reported(Namespace()):
+        with (pytest.raises(SystemExit, match=r'a\\x1b\[2J\.jpg') as stop,
+              reporting_errors(Namespace())):
             raise error
         assert '\x1b' not in str(stop.value)
 
@@ -113,11 +114,12 @@ def test_options_of_the_config_are_read_as_mmengine_reads_them(tmp_path, capsys)
     status, text = said(capsys, parser.parse_args, ['config.py', '--cfg-options', 'a'])
     assert status == 2 and "--cfg-options: 'a' is not KEY=VALUE" in text
     args.cfg_options = ['train_cfg.a=(1,2']
-    with pytest.raises(SystemExit, match='^error: .*Imbalanced brackets'), reported(args):
+    with pytest.raises(SystemExit, match='^error: .*Imbalanced brackets'), reporting_errors(args):
         options.read_config(args)
     # mmengine cuts dicts at their commas
     args.cfg_options = ["custom_hooks=[{'type': 'EMAHook', 'momentum': 0.1}]"]
     assert options.read_config(args).custom_hooks == [dict(type='EMAHook', momentum=0.1)]
     args.cfg_options = ['custom_hooks=[{type=EMAHook}]']
-    with pytest.raises(SystemExit, match='must be written as in Python, such as'), reported(args):
+    with (pytest.raises(SystemExit, match='must be written as in Python, such as'),
+          reporting_errors(args)):
         options.read_config(args)

@@ -113,7 +113,7 @@ def test_a_context_that_ignores_padding_passes_the_mask_on():
     model, images = build().eval(), maps(2, 9, 12)
     batch, context = in_larger_maps(images, 16, 12), IgnorePadding([(9, 12)] * 2, (16, 12))
     for each, image in zip(batch, images, strict=True):
-        context.remember(each, [tuple(image.shape[-2:])] * 2)
+        context.with_extents(each, [tuple(image.shape[-2:])] * 2)
     want = model(images)
     register_hooks(model)
     with context:

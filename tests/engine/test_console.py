@@ -18,7 +18,7 @@ from rich.console import Console
 from mmposenc.commands import main
 from mmposenc.engine import ProgressBarHook
 from mmposenc.engine.console import quiet, threshold
-from mmposenc.terminal.messages import reported
+from mmposenc.terminal.messages import reporting_errors
 
 
 @pytest.mark.parametrize('name, made', [('detector', tiny_detector),
@@ -96,7 +96,7 @@ for i in range(3): logger.warning(f'weight.{i} of {name.upper()} is odd')"""
 def test_prints_while_coco_is_read_go_to_the_log(tmp_path, capsys, monkeypatch) -> None:
     logger = quiet(MMLogger('prints', log_file=str(tmp_path / 'run.log')))
     monkeypatch.setattr(MMLogger, '_instance_dict', {'prints': logger})
-    with reported(SimpleNamespace()):
+    with reporting_errors(SimpleNamespace()):
         print('creating index...')
         print('Done (t=0.01s)')
         print('a line of the user\n')

@@ -137,7 +137,7 @@ def test_what_is_not_known_is_an_error():
             F.interpolate(padded, size=3)
     context = IgnorePadding(IMAGES, FULL)
     with pytest.raises(ValueError, match='different valid cells'):
-        context.remember(padded, [(1, 1)] * 3)
+        context.with_extents(padded, [(1, 1)] * 3)
 
 
 class Other(TorchFunctionMode):

@@ -8,13 +8,13 @@ import warnings
 import pytest
 
 from mmposenc.terminal import messages
-from mmposenc.terminal.messages import Parser, describe, reported
+from mmposenc.terminal.messages import Parser, describe, reporting_errors
 
 ARGS = argparse.Namespace()
 
 
 def test_errors_are_short_whatever_they_say() -> None:
-    with pytest.raises(SystemExit) as stop, reported(ARGS):
+    with pytest.raises(SystemExit) as stop, reporting_errors(ARGS):
         raise RuntimeError('x' * 5000 + '\nsecond' * 10)
     lines = str(stop.value).splitlines()
     assert len(lines) == 3 and lines[0].startswith('error: RuntimeError: xxx')
@@ -22,7 +22,7 @@ def test_errors_are_short_whatever_they_say() -> None:
 
 
 def test_the_traceback_is_shown_where_it_is_asked_for(capsys) -> None:
-    with pytest.raises(SystemExit), reported(argparse.Namespace(traceback=True)):
+    with pytest.raises(SystemExit), reporting_errors(argparse.Namespace(traceback=True)):
         raise ValueError('wrong')
     assert 'Traceback' in capsys.readouterr().err
 
@@ -30,7 +30,7 @@ def test_the_traceback_is_shown_where_it_is_asked_for(capsys) -> None:
 @pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_without_a_traceback(signum, capsys) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as stop, reported(ARGS):
+    with pytest.raises(SystemExit) as stop, reporting_errors(ARGS):
         if signum == signal.SIGINT:  # ignored where the tests run in the background
             raise KeyboardInterrupt
         signal.raise_signal(signum)
@@ -49,7 +49,7 @@ def test_torchrun_has_the_error_for_its_report(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv('TORCHELASTIC_ERROR_FILE', str(tmp_path / 'error.json'))
     monkeypatch.setenv('RANK', '3')
     with pytest.raises(SystemExit, match='^error in process 3: a label of its own$'):
-        with reported(ARGS):
+        with reporting_errors(ARGS):
             raise ValueError('a label of its own')
     message = json.loads((tmp_path / 'error.json').read_text())['message']
     assert message['message'] == 'ValueError: a label of its own'
@@ -73,7 +73,7 @@ def test_an_error_without_words_says_where_it_was_raised() -> None:
     def library():
         raise AssertionError
 
-    with pytest.raises(SystemExit) as stop, reported(ARGS):
+    with pytest.raises(SystemExit) as stop, reporting_errors(ARGS):
         library()
     assert re.fullmatch(r'error: AssertionError in .*test_messages\.py, line \d+: '
                         'raise AssertionError', str(stop.value))
@@ -87,7 +87,7 @@ def test_an_error_without_words_says_where_it_was_raised() -> None:
 
 
 def test_hints_of_libraries_are_not_shown(capsys) -> None:
-    with reported(ARGS):
+    with reporting_errors(ARGS):
         warnings.warn('For binary segmentation, we suggest using `out_channels = 1`', stacklevel=1)
         warnings.warn('For a mask, use one', stacklevel=1)
     assert capsys.readouterr().err.count('warning: ') == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mmposenc.terminal import streams
-from mmposenc.terminal.messages import reported
+from mmposenc.terminal.messages import reporting_errors
 from mmposenc.terminal.streams import SafeStream, doing, safe_streams
 
 FULL = 'error: the work is done, but the standard output could not be written: ' \
@@ -21,8 +21,8 @@ full_device = pytest.mark.skipif(not Path('/dev/full').exists(), reason='needs /
 WORK = """
 import sys
 from argparse import Namespace
-from mmposenc.terminal.messages import reported
-with reported(Namespace()):
+from mmposenc.terminal.messages import reporting_errors
+with reporting_errors(Namespace()):
     for i in range(20000):
         print('a line of the work')
     sys.stdout.flush()
@@ -112,7 +112,7 @@ def test_an_error_is_told_where_the_log_cannot_be_written(tmp_path, monkeypatch)
     (tmp_path / 'run.log').symlink_to('/dev/full')
     logs = iter([set(), {str(tmp_path / 'run.log')}])
     monkeypatch.setattr(messages, '_log_files', lambda: next(logs))
-    with pytest.raises(SystemExit) as stop, reported(Namespace()):
+    with pytest.raises(SystemExit) as stop, reporting_errors(Namespace()):
         raise RuntimeError('one\ntwo\nthree\nfour')
     assert str(stop.value) == ('error: RuntimeError: one\ntwo\n(2 more lines; --traceback shows '
                                'the full message)')

@@ -52,7 +52,7 @@ class AxisWriter(LogitWriter):
         if name in self.names:
             add_by_head(self.grads[self.names.index(name)], work.chunk, grad)
 
-    def begin(self, work: Work) -> None:
+    def before_chunks(self, work: Work) -> None:
         """Products of all queries with rows (heads, Lq, Hk), with columns, and with prefix keys."""
         prefix = self.layout.prefix
         cells = work.q[:, prefix:].unflatten(1, self.hw)
@@ -92,7 +92,7 @@ class AxisWriter(LogitWriter):
         if others:
             prefix += others[0]
 
-    def gradient(self, work: Work, grad: Tensor) -> None:
+    def add_input_gradients(self, work: Work, grad: Tensor) -> None:
         """Store the gradients of the products of these queries; complete after all queries."""
         rows, cols, *others = (x[:, work.chunk.queries] for x in self._grads)
         grid = self._grid(grad)
@@ -101,7 +101,7 @@ class AxisWriter(LogitWriter):
         if others:
             torch.sum(grad[..., self.layout.prefix_keys], -1, keepdim=True, out=others[0])
 
-    def end(self, work: Work) -> None:
+    def after_chunks(self, work: Work) -> None:
         """Gradients of queries and inputs."""
         p = self.layout.prefix
         cells = work.q[:, p:].unflatten(1, self.hw)

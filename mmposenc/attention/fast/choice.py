@@ -10,7 +10,7 @@ from mmposenc.functional.linear import onednn_is_faster
 from ..terms import Problem
 from ..vector_terms import Channels, KeyVectors
 from . import thresholds
-from .sdpa import is_mask
+from .sdpa import fits_attn_mask
 from .sizes import bytes_of, is_trained, on_cpu, pairs_of
 from .writers import has_writer
 
@@ -59,7 +59,7 @@ def fastest(problem: Problem) -> str:
         return 'chunked'
     if not problem.terms and no_dropout and problem.regions is None:
         return 'chunked' if _plain_chunks_pay(problem) else 'sdpa'
-    if trains or not no_dropout or not all(is_mask(term) for term in problem.terms):
+    if trains or not no_dropout or not all(fits_attn_mask(term) for term in problem.terms):
         return 'chunked'
     return 'sdpa' if not problem.terms or pairs_of(problem) < thresholds.MASK_BELOW else 'chunked'
 

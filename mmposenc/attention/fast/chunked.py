@@ -159,13 +159,13 @@ class _Attention(torch.autograd.Function):
             weights = run.new_weights(work, stored)
             if run.dropout is not None:
                 weights = run.dropout.draw(work.other).mul_(weights)
-            part = _flat(out, work.chunk)
+            part = _heads_view_or_empty(out, work.chunk)
             add_product(part, weights, value, beta=0.0)
             for writer in run.on_values:
-                writer.add(work, weights, part)
+                writer.add_to_output(work, weights, part)
             if run.dropout is not None:
                 part *= run.dropout.scale
-            _put(part, out, work.chunk)
+            _copy_back_heads(part, out, work.chunk)
         ctx.save_for_backward(q, k, v, *inputs, stored)
         ctx.call, ctx.counts = call, counts
         return out
@@ -219,22 +219,22 @@ class _Pass:
             k, v = self._keys(whole, self.k), self._keys(whole, self.v)
             grad_q = grad_k = grad_v = nothing
             if self.backward:
-                grad_q = _flat(self.grad_q, whole)
+                grad_q = _heads_view_or_empty(self.grad_q, whole)
                 grad_k, grad_v = (self._key_grad_buffer(keys, x)
                                   for x in (self.grad_k, self.grad_v))
             self._grad_value = grad_v
             group = Work(whole, q, k, nothing, grad_q, grad_k)
             for writer in self.writers:
-                writer.begin(group)
+                writer.before_chunks(group)
             for chunk in chunks:
                 yield Work(chunk, q[:, chunk.queries], k, self._buffer('other', chunk),
                            grad_q[:, chunk.queries] if self.backward else nothing, grad_k), v
             if self.backward:
                 for writer in self.writers:
-                    writer.end(group)
-                _put(grad_q, self.grad_q, whole)
-                _put(self.layout.restore(grad_k), self.grad_k, keys)
-                _put(self.layout.restore(grad_v), self.grad_v, keys)
+                    writer.after_chunks(group)
+                _copy_back_heads(grad_q, self.grad_q, whole)
+                _copy_back_heads(self.layout.restore(grad_k), self.grad_k, keys)
+                _copy_back_heads(self.layout.restore(grad_v), self.grad_v, keys)
 
     def _keys(self, whole: Chunk, x: Tensor) -> Tensor:
         """(heads, keys, head_dims) of keys or values, in the order of the layout."""
@@ -243,7 +243,7 @@ class _Pass:
     def _key_grad_buffer(self, keys: Chunk, x: Tensor) -> Tensor:
         """To write gradients of keys or values to, in the order of the layout."""
         if not self.layout.filled:
-            return _flat(x, keys)
+            return _heads_view_or_empty(x, keys)
         return x.new_empty(keys.size, self.layout.num_keys, x.shape[3])
 
     def _buffer(self, name: str, chunk: Chunk) -> Tensor:
@@ -254,14 +254,14 @@ class _Pass:
             self._buffers[name] = self.q.new_empty(size)
         return self._buffers[name][:size].view(shape)
 
-    def _kept(self, chunk: Chunk, stored: Tensor) -> Tensor:
+    def _stored_weights_view(self, chunk: Chunk, stored: Tensor) -> Tensor:
         """The place of a chunk's weights among those that are kept."""
         first = chunk.images.start * self.q.shape[1] + chunk.heads.start
         return stored[first:first + chunk.size, chunk.queries]
 
     def new_weights(self, work: Work, stored: Tensor | None) -> Tensor:
         """Attention weights of a chunk, in the buffer or where they are kept."""
-        target = None if stored is None else self._kept(work.chunk, stored)
+        target = None if stored is None else self._stored_weights_view(work.chunk, stored)
         direct = target is not None and target.is_contiguous()
         logits = target if target is not None and direct else self._buffer('logits', work.chunk)
         for number, writer in enumerate(self.writers):
@@ -283,7 +283,8 @@ class _Pass:
         """Add what a chunk gives to all gradients."""
         chunk = work.chunk
         g = grad[chunk.images, chunk.heads, chunk.queries].flatten(0, 1).contiguous()
-        weights = self.new_weights(work, None) if stored is None else self._kept(chunk, stored)
+        weights = (self.new_weights(work, None) if stored is None
+                   else self._stored_weights_view(chunk, stored))
         dropped, drawn = weights, None
         if self.dropout is not None:
             g = g * self.dropout.scale
@@ -291,10 +292,10 @@ class _Pass:
         grad_logits = work.other
         for number, writer in enumerate(self.on_values):
             if number == 0:
-                writer.write_gradient(work, g, grad_logits)
+                writer.write_weights_gradient(work, g, grad_logits)
             else:
                 further = torch.empty_like(grad_logits)
-                writer.write_gradient(work, g, further)
+                writer.write_weights_gradient(work, g, further)
                 grad_logits += further
         add_product(grad_logits, g, value.transpose(1, 2), float(bool(self.on_values)))
         if drawn is not None:
@@ -304,16 +305,16 @@ class _Pass:
         beta = float(chunk.queries.start > 0)
         add_product(self._grad_value, dropped.transpose(1, 2), g, beta)
         for writer in self.on_values:
-            writer.gradient(work, dropped, g)
+            writer.add_input_gradients(work, dropped, g)
         torch._softmax_backward_data(grad_logits, weights, -1, weights.dtype,
                                      grad_input=grad_logits)
         add_product(work.grad_q, grad_logits, work.k, 0.0, self.call.scale)
         add_product(work.grad_k, grad_logits.transpose(1, 2), work.q, beta, self.call.scale)
         for term in self.writers:
-            term.gradient(work, grad_logits)
+            term.add_input_gradients(work, grad_logits)
 
 
-def _flat(x: Tensor, chunk: Chunk) -> Tensor:
+def _heads_view_or_empty(x: Tensor, chunk: Chunk) -> Tensor:
     """The chunk's place in x (B, heads, L, n) as (heads of all images, queries, n) to write to; a
     new tensor where that is no view."""
     part = x[chunk.images, chunk.heads, chunk.queries]
@@ -321,7 +322,7 @@ def _flat(x: Tensor, chunk: Chunk) -> Tensor:
         chunk.size, *part.shape[2:])
 
 
-def _put(part: Tensor, x: Tensor, chunk: Chunk) -> None:
-    """Write what :func:`_flat` gave to x, unless it is there."""
+def _copy_back_heads(part: Tensor, x: Tensor, chunk: Chunk) -> None:
+    """Write what :func:`_heads_view_or_empty` gave to x, unless it is there."""
     if part.untyped_storage()._cdata != x.untyped_storage()._cdata:
         x[chunk.images, chunk.heads, chunk.queries] = chunk.by_image(part)

@@ -77,7 +77,7 @@ class ShiftWriter(LogitWriter):
                 bias = bias[work.chunk.heads] if bias.shape[0] > 1 else bias
                 target += bias[:, kind, None, None]
 
-    def gradient(self, work: Work, grad: Tensor) -> None:
+    def add_input_gradients(self, work: Work, grad: Tensor) -> None:
         """Add the gradient of each row of queries to its slice of the runs."""
         for total, part in self._rows(work, self.grads[0], grad):
             part = part[0] if part.shape[0] == 1 else part.sum(0)

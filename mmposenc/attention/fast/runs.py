@@ -46,14 +46,14 @@ class Runs:
         cells = lookup[:, chunk.lead:].reshape(heads * chunk.num_rows, self.width, channels)
         cells = cells.transpose(0, 1)
         if not self.prefix_rows:
-            runs = self.patterns.expand(cells.contiguous())
+            runs = self.patterns.expand_to_runs(cells.contiguous())
         else:
             n = self.patterns.num_patterns
             runs = lookup.new_empty(self.width, heads * chunk.num_rows, self.num_patterns,
                                     self.key_width)
-            runs[:, :, :n] = self.patterns.expand(cells[..., :-1].contiguous())
+            runs[:, :, :n] = self.patterns.expand_to_runs(cells[..., :-1].contiguous())
             runs[:, :, n:] = cells[..., -1:, None]
-        self._plan(chunk).spread(runs, out)
+        self._plan(chunk).copy_runs(runs, out)
         out[:, :chunk.lead] = lookup[:, :chunk.lead, -1:]
 
     def scatter_add(self, logits: Tensor, chunk: Chunk) -> Tensor:
@@ -61,7 +61,7 @@ class Runs:
         heads, n = logits.shape[0], self.patterns.num_patterns
         runs = self._plan(chunk).scatter_add(logits, self.key_width)
         runs = runs.view(self.width, heads * chunk.num_rows, self.num_patterns, self.key_width)
-        cells = self.patterns.contract(runs[:, :, :n]).transpose(0, 1)
+        cells = self.patterns.sum_to_buckets(runs[:, :, :n]).transpose(0, 1)
         if not self.prefix_rows:
             return cells.reshape(heads, chunk.num_rows * self.width, -1)
         sums = logits.new_zeros(*logits.shape[:2], cells.shape[-1] + 1)
@@ -89,7 +89,7 @@ class RunsByKey:
         self.prefix_rows = -(-layout.prefix // self.key.width)
         self._plans = GridCache(thresholds.INDEX_BYTES)
 
-    def expand(self, lookup: Tensor) -> Tensor:
+    def expand_to_runs(self, lookup: Tensor) -> Tensor:
         """Runs of the cells' keys (query column, head, key row, pattern) of Wk numbers, then the
         prefix bucket (head, key row); of look-ups (heads, keys, buckets)."""
         heads, keys, cells = lookup.shape[0], self.key, self.key.num_cells
@@ -97,7 +97,7 @@ class RunsByKey:
         if self.prefix_rows:
             grid = grid[..., :-1]
         by_column = grid.reshape(heads * keys.height, keys.width, -1).transpose(0, 1)
-        runs = self.patterns.expand(by_column.contiguous()).permute(3, 1, 2, 0)
+        runs = self.patterns.expand_to_runs(by_column.contiguous()).permute(3, 1, 2, 0)
         runs = runs.reshape(-1, keys.width)
         if not self.prefix_rows:
             return runs
@@ -105,20 +105,20 @@ class RunsByKey:
 
     def read(self, runs: Tensor, chunk: Chunk, out: Tensor) -> None:
         """Write the number of every pair to ``out`` (heads, queries, keys), contiguous."""
-        self._plan(chunk).spread(runs, out)
+        self._plan(chunk).copy_runs(runs, out)
 
     def scatter_add(self, logits: Tensor, chunk: Chunk) -> Tensor:
         """The adjoint of :meth:`read`."""
         return self._plan(chunk).scatter_add(logits, self.key.width)
 
-    def contract(self, sums: Tensor) -> Tensor:
-        """The adjoint of :meth:`expand`: gradients of look-ups (heads, keys, buckets)."""
+    def sum_to_buckets(self, sums: Tensor) -> Tensor:
+        """The adjoint of :meth:`expand_to_runs`: gradients of look-ups (heads, keys, buckets)."""
         keys, n = self.key, self.patterns.num_patterns
         prefix_runs = keys.height + self.prefix_rows if self.prefix_rows else 0
         heads = sums.shape[0] // (self.width * keys.height * n + prefix_runs)
         rows = self.width * heads * keys.height * n
         grid = sums[:rows].view(self.width, heads * keys.height, n, keys.width)
-        cells = self.patterns.contract(grid.permute(3, 1, 2, 0).contiguous())
+        cells = self.patterns.sum_to_buckets(grid.permute(3, 1, 2, 0).contiguous())
         cells = cells.transpose(0, 1).reshape(heads, keys.num_cells, -1)
         if not self.prefix_rows:
             return cells
@@ -150,7 +150,7 @@ class RowPatterns:
     columns: Tensor
     num_patterns: int
 
-    def expand(self, lookup: Tensor) -> Tensor:
+    def expand_to_runs(self, lookup: Tensor) -> Tensor:
         """Runs (Wq, M, P, Wk) of look-up rows (Wq, M, buckets), M queries in each column."""
         wq, many, _ = lookup.shape
         if self.method == 'dense':
@@ -158,7 +158,7 @@ class RowPatterns:
         n = self.num_patterns
         return torch.bmm(lookup.reshape(wq, many * n, n), self.columns).view(wq, many, n, -1)
 
-    def contract(self, runs: Tensor) -> Tensor:
+    def sum_to_buckets(self, runs: Tensor) -> Tensor:
         """The adjoint: (Wq, M, P, Wk) to (Wq, M, buckets)."""
         wq, many, n, wk = runs.shape
         adjoint = self.columns.transpose(1, 2)
@@ -180,7 +180,7 @@ def row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) -> 
 
 def _row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) -> RowPatterns:
     # On the CPU: an accelerator would have to be waited for, to know how many patterns there are.
-    rows, row_index, cols, col_index = buckets.offsets(torch.device('cpu'))
+    rows, row_index, cols, col_index = buckets.offsets_and_indices(torch.device('cpu'))
     if buckets.method == 'product':
         axis = 2 * int(buckets.params.beta) + 1
         row_ids, col_ids = (index_function(each, buckets.params) + axis // 2
@@ -218,7 +218,7 @@ class Spread:
         """All its tensors."""
         return [self.take, self.order, self.starts]
 
-    def spread(self, runs: Tensor, out: Tensor) -> None:
+    def copy_runs(self, runs: Tensor, out: Tensor) -> None:
         """Copy runs (any shape ending in Wk) to ``out``, logits."""
         wk = runs.shape[-1]
         torch.index_select(runs.view(-1, wk), 0, self.take, out=out.view(-1, wk))

@@ -10,7 +10,7 @@ from ..terms import DenseBias, OffsetBias, Problem, Term, of_one_region
 from .sizes import on_cpu, refuse
 
 
-def is_mask(term: Term) -> bool:
+def fits_attn_mask(term: Term) -> bool:
     """Whether a term is numbers that depend only on grids, which a mask adds."""
     return isinstance(term, OffsetBias | DenseBias)
 
@@ -21,7 +21,7 @@ def sdpa(problem: Problem) -> Tensor:
     Raises:
         ValueError: for terms that are no masks.
     """
-    refuse('sdpa', [term for term in problem.terms if not is_mask(term)])
+    refuse('sdpa', [term for term in problem.terms if not fits_attn_mask(term)])
     q, k, v = problem.q, problem.k, problem.v
     biases = [term.dense(q, k) for term in problem.terms]
     bias = sum(biases[1:], biases[0]) if biases else None

@@ -75,7 +75,7 @@ class QueryTableWriter(LogitWriter):
         """Write the products of each query with the vectors of its buckets."""
         _read(self.spread, times_table(work.q, self.inputs[0], work.chunk), work, logits, add)
 
-    def gradient(self, work: Work, grad: Tensor) -> None:
+    def add_input_gradients(self, work: Work, grad: Tensor) -> None:
         """Add to the gradients of the queries and of the table."""
         sums = self.spread.scatter_add(grad, work.chunk)
         add_times_table(work.grad_q, sums, self.inputs[0].transpose(1, 2), work.chunk)
@@ -89,24 +89,24 @@ class KeyTableWriter(LogitWriter):
         self.inputs, self.spread = (table,), spread
         self.whole_rows = isinstance(spread, RunsByKey)
 
-    def begin(self, work: Work) -> None:
+    def before_chunks(self, work: Work) -> None:
         """Look-ups of all keys."""
-        self._expanded = self.spread.expand(times_table(work.k, self.inputs[0], work.chunk))
+        self._expanded = self.spread.expand_to_runs(times_table(work.k, self.inputs[0], work.chunk))
         self._sums: Tensor | None = None
 
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
-        """Write the products of each key, which :meth:`begin` computed, by bucket."""
+        """Write the products of each key, which :meth:`before_chunks` computed, by bucket."""
         _read(self.spread, self._expanded, work, logits, add)
 
-    def gradient(self, work: Work, grad: Tensor) -> None:
+    def add_input_gradients(self, work: Work, grad: Tensor) -> None:
         """Add to the gradient of the products; complete after all queries."""
         sums = self.spread.scatter_add(grad, work.chunk)
         self._sums = sums if self._sums is None else self._sums.add_(sums)
 
-    def end(self, work: Work) -> None:
+    def after_chunks(self, work: Work) -> None:
         """Gradients of keys and table."""
         assert self._sums is not None
-        sums = self.spread.contract(self._sums)
+        sums = self.spread.sum_to_buckets(self._sums)
         add_times_table(work.grad_k, sums, self.inputs[0].transpose(1, 2), work.chunk)
         add_table_grad(self.grads[0], work.chunk, work.k, sums)
 
@@ -118,17 +118,17 @@ class ValueTableWriter(ValueWriter):
         self.inputs, self.spread = (table,), spread
         self.whole_rows = isinstance(spread, Runs)
 
-    def add(self, work: Work, weights: Tensor, out: Tensor) -> None:
+    def add_to_output(self, work: Work, weights: Tensor, out: Tensor) -> None:
         """Add the vectors of the buckets, times the weights of each bucket."""
         sums = self.spread.scatter_add(weights, work.chunk)
         add_times_table(out, sums, self.inputs[0], work.chunk)
 
-    def write_gradient(self, work: Work, grad: Tensor, out: Tensor) -> None:
+    def write_weights_gradient(self, work: Work, grad: Tensor, out: Tensor) -> None:
         """Write the products of the output's gradient with the vectors."""
         lookup = times_table(grad, self.inputs[0].transpose(1, 2), work.chunk)
         self.spread.read(lookup, work.chunk, out)
 
-    def gradient(self, work: Work, weights: Tensor, grad: Tensor) -> None:
+    def add_input_gradients(self, work: Work, weights: Tensor, grad: Tensor) -> None:
         """Add to the gradient of the table."""
         sums = self.spread.scatter_add(weights, work.chunk)
         add_table_grad(self.grads[0], work.chunk, sums, grad)
@@ -144,7 +144,7 @@ class PairIndex:
         self.device = device
         self._indices = GridCache(thresholds.INDEX_BYTES)
 
-    def expand(self, lookup: Tensor) -> Tensor:
+    def expand_to_runs(self, lookup: Tensor) -> Tensor:
         """Look-ups of all keys as :meth:`read` takes them."""
         return lookup
 
@@ -172,8 +172,8 @@ class PairIndex:
         even, odd = sums.view(heads, tokens, 2, num).unbind(2)
         return even + odd
 
-    def contract(self, sums: Tensor) -> Tensor:
-        """The adjoint of :meth:`expand`."""
+    def sum_to_buckets(self, sums: Tensor) -> Tensor:
+        """The adjoint of :meth:`expand_to_runs`."""
         return sums
 
     def _index(self, queries: slice, halves: int) -> Tensor:

@@ -50,10 +50,10 @@ class Writer:
         bound.inputs, bound.grads = inputs, grads
         return bound
 
-    def begin(self, work: Work) -> None:
+    def before_chunks(self, work: Work) -> None:
         """Called with all queries before the chunks of some heads."""
 
-    def end(self, work: Work) -> None:
+    def after_chunks(self, work: Work) -> None:
         """Called after them, in backward."""
 
 
@@ -72,7 +72,7 @@ class LogitWriter(Writer):
         """Write the term to logits (heads, queries, keys), or add it."""
         raise NotImplementedError
 
-    def gradient(self, work: Work, grad: Tensor) -> None:
+    def add_input_gradients(self, work: Work, grad: Tensor) -> None:
         """Add to the gradients, from that of the logits."""
         raise NotImplementedError
 
@@ -80,15 +80,15 @@ class LogitWriter(Writer):
 class ValueWriter(Writer):
     """A term of the output."""
 
-    def add(self, work: Work, weights: Tensor, out: Tensor) -> None:
+    def add_to_output(self, work: Work, weights: Tensor, out: Tensor) -> None:
         """Add the term to the output (heads, queries, head_dims)."""
         raise NotImplementedError
 
-    def write_gradient(self, work: Work, grad: Tensor, out: Tensor) -> None:
+    def write_weights_gradient(self, work: Work, grad: Tensor, out: Tensor) -> None:
         """Write the gradient of the weights, from that of the output."""
         raise NotImplementedError
 
-    def gradient(self, work: Work, weights: Tensor, grad: Tensor) -> None:
+    def add_input_gradients(self, work: Work, weights: Tensor, grad: Tensor) -> None:
         """Add to the gradients of the inputs."""
         raise NotImplementedError
 
@@ -128,7 +128,7 @@ class DenseWriter(LogitWriter):
         """Write the bias of these queries."""
         put(work.chunk.of(self.inputs[0]), work.chunk.by_image(logits), add)
 
-    def gradient(self, work: Work, grad: Tensor) -> None:
+    def add_input_gradients(self, work: Work, grad: Tensor) -> None:
         """Add to the gradient of the bias, summed where images or heads share it."""
         total = work.chunk.of(self.grads[0])
         total += work.chunk.by_image(grad).sum_to_size(total.shape)

@@ -34,7 +34,7 @@ def vit_options(state: State) -> list[str]:
     What no file shows is in :func:`.look_alikes`.
     """
     facts = _facts(state)
-    arch_of_kind = _arch(_kind(state, facts), state, facts)
+    arch_of_kind = _arch_name(_kind(state, facts), state, facts)
     arch = arch_of_kind or deit_arch(state)
     base = {**_DEFAULTS, 'mlp_hidden_dims': 4 * facts['embed_dims'], **ARCHS.get(arch or '', {})}
     base[_HIDDEN] = (base.get('rel_pos_encoding') or {}).get('hidden_dims')
@@ -196,7 +196,7 @@ def _kind(state: State, facts: ReadOnlyConfig) -> str | None:
     return None if rows or facts['register_tokens'] else 'deit3'
 
 
-def _arch(kind: str | None, state: State, facts: ReadOnlyConfig) -> str | None:
+def _arch_name(kind: str | None, state: State, facts: ReadOnlyConfig) -> str | None:
     """The arch of a kind of the same sizes, or for some kinds the first of the same parts."""
     mixed = _find(state, 'freqs') is not None
     alike = [name for name, arch in ARCHS.items() if kind and name.startswith(f'{kind}-')

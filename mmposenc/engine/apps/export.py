@@ -87,7 +87,7 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
     _refuse_padding(cfg, raw)
     channels = image_channels(cfg)
     if not fixed_size:
-        _check_example(raw, size, channels)
+        _check_example_size(raw, size, channels)
     example = torch.ones(1 if decode else 2, channels, *size)
     notes.update(task=scope_of(cfg), outputs=raw.names(example), **resizing(cfg))
     if notes['task'] == 'mmseg':
@@ -166,7 +166,7 @@ def _check(out: str | Path, checkpoint: str | None, size: tuple[int, int], overw
     return path
 
 
-def _check_example(raw: RawOutputs, size: tuple[int, int], channels: int) -> None:
+def _check_example_size(raw: RawOutputs, size: tuple[int, int], channels: int) -> None:
     """Raises ValueError for an example with maps of one cell, which larger images have not: the
     graph would hold only for one cell."""
     def single(size: tuple[int, int]) -> int:

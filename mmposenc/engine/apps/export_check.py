@@ -141,7 +141,7 @@ def _with_boxes(raw: Detections, batch: Tensor) -> Tensor:
             break
         with torch.enable_grad():
             pixels = batch.detach().requires_grad_()
-            up, = torch.autograd.grad(raw.evidence(pixels), pixels)
+            up, = torch.autograd.grad(raw.sum_of_top_logits(pixels), pixels)
         batch = batch + step * up.sign()
         batch = batch.clamp(0, 255) if raw.normalises else batch
     return batch

@@ -38,33 +38,33 @@ class Source(NamedTuple):
     pixels: np.ndarray | None = None
 
 
-def find_pictures(source: str, *, without: Path | None = None) -> list[Source]:
+def picture_sources(path: str, *, without: Path | None = None) -> list[Source]:
     """The picture that a path names, or all below a folder, sorted by their paths.
 
     Hidden files and folders are skipped, and links to folders are not followed.
 
     Args:
-        source: a file or a folder.
+        path: a file or a folder.
         without: a folder whose files are none of them, such as the one for the results.
 
     Raises:
         FileNotFoundError: there is no such file or folder.
         ValueError: the file is no picture, or the folder has none.
     """
-    root, kinds = Path(source), ', '.join(PICTURES)
+    root, kinds = Path(path), ', '.join(PICTURES)
     if root.is_dir():
-        paths = sorted(_below(root, without))
+        paths = sorted(_visible_pictures_below(root, without))
         if not paths:
-            raise ValueError(f'source={source!r}: the folder has no picture ({kinds})')
+            raise ValueError(f'source={path!r}: the folder has no picture ({kinds})')
         return _named([(path, path.relative_to(root)) for path in paths])
     if not root.exists():
-        raise FileNotFoundError(f'source={source!r}: there is no such file or folder')
+        raise FileNotFoundError(f'source={path!r}: there is no such file or folder')
     if root.suffix.lower() not in PICTURES:
-        raise ValueError(f'source={source!r} must be a folder or a picture ({kinds})')
+        raise ValueError(f'source={path!r} must be a folder or a picture ({kinds})')
     return _named([(root, Path(root.name))])
 
 
-def _below(root: Path, without: Path | None) -> Iterator[Path]:
+def _visible_pictures_below(root: Path, without: Path | None) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
         here = Path(folder)
         folders[:] = [name for name in folders if not name.startswith('.')

@@ -28,8 +28,8 @@ from ..config.checks import (
 from ..config.models import build_to_predict, device_of, image_channels, load_all_weights
 from ..config.nodes import bare_type, pipelines, type_name
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
-from ..console import least_score, progress_bar
-from .pictures import Source, draw_sample, find_pictures, rgb_bytes, write_picture
+from ..console import progress_bar, score_threshold_option
+from .pictures import Source, draw_sample, picture_sources, rgb_bytes, write_picture
 from .records import PredictionsFile, Record, class_names, palette, predicted_of
 
 #: A picture in a pipeline: its path, sizes and pixels, and in the end the model's input.
@@ -195,7 +195,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     """
     folder = Path(out)
     scope = _check(cfg, checkpoint, folder, score_thr, batch_size, overwrite)
-    sources = find_pictures(source, without=folder)
+    sources = picture_sources(source, without=folder)
     read = Path(source).resolve()
     for results in (folder / 'pictures').resolve(), (folder / 'masks').resolve():
         if results in (read, *read.parents):
@@ -236,7 +236,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
             skip.refuse()
     summary = (f', {boxes} objects that score more than {thr:g}' if boxes else
                f': nothing was found that scores more than {thr:g} (--score-thr)')
-    least = least_score(cfg)
+    least = score_threshold_option(cfg)
     if not boxes and least and least[1] > thr:
         summary += f'; the model drops what scores less than {least[0]}={least[1]:g}'
     say(f'{file.number} image{"s" * (file.number != 1)} predicted{summary * (scope == "mmdet")}')

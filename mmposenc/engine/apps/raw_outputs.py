@@ -129,7 +129,7 @@ class Detections(RawOutputs):
         if kind != 'nms':
             raise ValueError(f"--decode: test_cfg.nms.type={kind!r} must be 'nms'")
 
-    def evidence(self, images: Tensor) -> Tensor:
+    def sum_of_top_logits(self, images: Tensor) -> Tensor:
         """The largest logits of classes, averaged in each level: what has to grow for boxes."""
         maps = self.model(self._batch(images), mode='tensor')[0]
         return torch.stack([each.flatten().topk(min(20, each.numel())).values.mean()

@@ -25,7 +25,7 @@ from ..config.config import load_config
 from ..config.models import build_to_predict, device_of, init_weights_quietly, load_all_weights
 from ..config.testing import scope_of
 from ..training.checkpoints import latest_checkpoint
-from .pictures import PICTURES, Source, find_pictures, write_picture
+from .pictures import PICTURES, Source, picture_sources, write_picture
 from .prediction import Artist, Predictor, Reader, check_score_thr
 from .records import class_names, palette, predicted_of
 
@@ -135,7 +135,7 @@ def predict(model: nn.Module | str | Path | Config | ConfigType,
 
 def _sources(picture: object, number: int) -> list[Source]:
     if isinstance(picture, (str, Path)):
-        return find_pictures(str(picture))
+        return picture_sources(str(picture))
     if isinstance(picture, Image.Image):
         turned = ImageOps.exif_transpose(picture)
         picture = np.asarray(turned if turned.mode == 'L' else turned.convert('RGB'))

@@ -293,7 +293,7 @@ def check_pictures(cfg: Config, phase: str, path: str, name: str) -> None:
                                  f'lie there; give another folder')
 
 
-def check_no_study(cfg: Config) -> None:
+def check_outside_studies(cfg: Config) -> None:
     """Raises ValueError if a config would train in the folder of a run of ``mmposenc compare`` and
     change its results. The study's own config, with which such runs start, is allowed."""
     work_dir = Path(cfg.work_dir).resolve()

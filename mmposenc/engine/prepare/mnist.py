@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from .folders import Log
-from .wheels import WheelSource
+from .wheels import FolderFromWheel
 
 SIDE = 28
 #: split: the names mmpretrain gives its files
@@ -19,7 +19,7 @@ Split = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
-class MnistSource(WheelSource):
+class MnistFromWheel(FolderFromWheel):
     """Writes training and test digits, the same ones on every machine: every class gives the same
     number to each split, drawn with a fixed seed. 'train' and 'test' are counted."""
 
@@ -50,7 +50,7 @@ class MnistSource(WheelSource):
         return counts
 
 
-MNIST5K = MnistSource()
+MNIST5K = MnistFromWheel()
 
 
 def split_by_class(images: np.ndarray, labels: np.ndarray, test_per_class: int, seed: int

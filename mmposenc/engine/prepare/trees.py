@@ -15,7 +15,7 @@ from PIL import Image
 
 from .folders import Log
 from .tiles import Window, windows
-from .wheels import WheelSource
+from .wheels import FolderFromWheel
 
 #: What a file in COCO's format holds.
 Coco = dict[str, Any]
@@ -34,7 +34,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class TreesSource(WheelSource):
+class TreesFromWheel(FolderFromWheel):
     """Writes images/<split>/*.png and annotations/<split>.json (COCO).
 
     Splits: 'train'; 'val_block', a strip of the largest training plot that no training tile
@@ -62,7 +62,7 @@ class TreesSource(WheelSource):
                 'categories': [{'id': 1, 'name': 'tree', 'supercategory': 'plant'}],
                 'images': [], 'annotations': []}
             for region in regions:
-                self._cut(archive, region, folder / 'images' / split, coco)
+                self._append_tiles(archive, region, folder / 'images' / split, coco)
             (folder / 'annotations' / f'{split}.json').write_text(json.dumps(coco))
             boxes_of = Counter(each['image_id'] for each in coco['annotations'])
             counts[split] = {'tiles': len(coco['images']), 'boxes': len(coco['annotations']),
@@ -71,7 +71,8 @@ class TreesSource(WheelSource):
                 split, **counts[split]))
         return counts
 
-    def _cut(self, archive: zipfile.ZipFile, region: Region, folder: Path, coco: Coco) -> None:
+    def _append_tiles(self, archive: zipfile.ZipFile, region: Region, folder: Path, coco: Coco
+                      ) -> None:
         """Append the tiles of a region to ``coco`` and write their pictures."""
         plot = f'{self.folder}/{region.plot}'
         image = Image.open(io.BytesIO(archive.read(f'{plot}.png'))).convert('RGB')
@@ -95,7 +96,7 @@ _LARGE = '2019_YELL_2_528000_4978000_image_crop2'
 #: The last 400 rows of the large plot are held out: meadow on the left, forest on the right, like
 #: the rest of it. Training tiles end where they begin, so the two share no pixel.
 _BLOCK_TOP = 2472 - 400
-TREES = TreesSource(
+TREES = TreesFromWheel(
     requirement='deepforest==2.1.0',
     filename='deepforest-2.1.0-py3-none-any.whl', disk_bytes=150_000_000,
     sha256='8c2798d8e9be7f0004b194fe207b76c1d9fff6e711b3db67b9508dcd5d00ae54',

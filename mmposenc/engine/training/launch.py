@@ -16,8 +16,8 @@ from ..config.checks import (
     check_class_folders,
     check_files,
     check_folder,
-    check_no_study,
     check_num_classes,
+    check_outside_studies,
     check_palettes,
     check_queries,
     check_save_best,
@@ -56,9 +56,9 @@ def leave_process_group() -> None:
         dist.destroy_process_group()
 
 
-def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
-                     auto_scale_lr: bool = False, resume: str | None = None,
-                     allow_mismatch: bool = False, save_on_interrupt: bool = True) -> None:
+def set_up_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
+                    auto_scale_lr: bool = False, resume: str | None = None,
+                    allow_mismatch: bool = False, save_on_interrupt: bool = True) -> None:
     """Puts the options of ``mmposenc train`` into a config, and checks what it names.
 
     Args:
@@ -74,7 +74,7 @@ def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
         ValueError: an option that the config can't serve, or another training in the work_dir.
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
-    check_no_study(cfg)
+    check_outside_studies(cfg)
     check_unlocked(cfg.work_dir)
     if resume is None and not cfg.get('resume'):
         check_no_training(cfg.work_dir)
@@ -117,13 +117,13 @@ def _check(cfg: Config, phases: tuple[str, ...]) -> None:
 
 
 def train(cfg: Config, **options: object) -> Runner:
-    """Trains a model, with the options of :func:`prepare_training`, and returns the runner.
+    """Trains a model, with the options of :func:`set_up_training`, and returns the runner.
 
     Raises:
-        ValueError, FileNotFoundError: as :func:`prepare_training`; also when a checkpoint does
+        ValueError, FileNotFoundError: as :func:`set_up_training`; also when a checkpoint does
             not fit the model or the data set is not as it should be, before training starts.
     """
-    prepare_training(cfg, **options)
+    set_up_training(cfg, **options)
     runner = build_runner(cfg)
     runner.train()
     return runner
@@ -154,9 +154,9 @@ def _set_resume(cfg: Config, resume: str) -> None:
         cfg.randomness.seed = seed
 
 
-def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
-                    show_dir: str | None = None, tta: bool = False, compiled: bool = False,
-                    allow_mismatch: bool = False) -> None:
+def set_up_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
+                   show_dir: str | None = None, tta: bool = False, compiled: bool = False,
+                   allow_mismatch: bool = False) -> None:
     """Puts the options of ``mmposenc test`` into a config, and checks what it names.
 
     Args:
@@ -191,11 +191,11 @@ def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
 
 
 def test(cfg: Config, checkpoint: str, **options: object) -> dict[str, float]:
-    """Tests a model, with the options of :func:`prepare_testing`, and returns its metrics.
+    """Tests a model, with the options of :func:`set_up_testing`, and returns its metrics.
 
     Raises:
-        ValueError, FileNotFoundError: as :func:`prepare_testing`; also when the checkpoint does
+        ValueError, FileNotFoundError: as :func:`set_up_testing`; also when the checkpoint does
             not fit the model.
     """
-    prepare_testing(cfg, checkpoint, **options)
+    set_up_testing(cfg, checkpoint, **options)
     return build_runner(cfg).test()

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..first_lines import joined
+from ..first_lines import in_one_list
 
 #: Sections of a config whose values a checkpoint would put back. A schedule that does not say where
 #: it ends has the length of the training.
@@ -85,8 +85,8 @@ class ConfigsOwn:
 
 
 def _groups(runner: Any) -> list[dict[str, Any]]:
-    return joined(runner.optim_wrapper.param_groups)
+    return in_one_list(runner.optim_wrapper.param_groups)
 
 
 def _schedulers(runner: Any) -> list[Any]:
-    return joined(runner.param_schedulers or [])
+    return in_one_list(runner.param_schedulers or [])

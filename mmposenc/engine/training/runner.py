@@ -308,7 +308,7 @@ class Runner(CheckpointRunner):
 
     def stop_if_interrupted(self) -> None:
         """Called by the training loop between iterations."""
-        if signum := self.interrupt.agreed():
+        if signum := self.interrupt.agreed_signal():
             raise Interrupted(128 + signum)
 
     def _rescue(self, error: BaseException) -> None:

@@ -103,10 +103,10 @@ def _of_any_size(encoding: ReadOnlyConfig) -> ConfigType:
 
 
 @cache
-def _of_model(name: str) -> Encodings | str:
+def _encodings_or_reason(name: str) -> Encodings | str:
     """The encodings of a model of the tables; as a text why an entry cannot say them."""
     try:
-        return encodings_of(parse(load_config(str(papers.config_of(name)))))
+        return encodings_of(parse(load_config(str(papers.config_of_model(name)))))
     except ValueError as error:
         return str(error).partition('. ')[0]
 
@@ -131,7 +131,7 @@ def rows_of(word: str) -> tuple[list[tuple[str, str, Encodings]], dict[int, str]
     rows: dict[int, tuple[str, str, Encodings]] = {}
     left_out: dict[int, str] = {}
     for number, row in enumerate(papers.table(table).rows, 1):
-        encodings = _of_model(row.model) if row.model else f'{row.not_here}'
+        encodings = _encodings_or_reason(row.model) if row.model else f'{row.not_here}'
         if isinstance(encodings, str):
             left_out[number] = encodings
         else:

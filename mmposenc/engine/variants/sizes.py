@@ -108,10 +108,10 @@ def check_sizes(cfg: Config, factors: Sequence[float]) -> None:
             raise ValueError(f'--sizes {factor:g}: images of {_text(scaled)} are smaller than the '
                              f'{multiple} pixels that one cell of the model takes')
         if not _fits(cfg, size, scaled, multiple):
-            near = _near(size, multiple, factor)
+            near = _near_factors(size, multiple, factor)
             line = dict.fromkeys(
                 each if _fits(cfg, size, tested_size(resized(cfg, each)), multiple)
-                else min(_near(size, multiple, each), key=lambda to: abs(to - each))
+                else min(_near_factors(size, multiple, each), key=lambda to: abs(to - each))
                 for each in factors)
             raise ValueError(
                 f'--sizes {factor:g}: images of {_text(scaled)}, but the sides must be multiples '
@@ -127,7 +127,7 @@ def _fits(cfg: Config, size: Size, scaled: Size | None, multiple: int) -> bool:
         side % multiple for side in scaled)
 
 
-def _near(size: Size, multiple: int, factor: float) -> list[float]:
+def _near_factors(size: Size, multiple: int, factor: float) -> list[float]:
     """The factors next to one, below and above, that give whole cells."""
     step = multiple / math.gcd(*size)
     below = math.floor(factor / step)

@@ -206,8 +206,8 @@ class _Work:
             total = read[some]
             for factors, each in zip(both[some, part].unbind(1), by_row.unbind(1), strict=True):
                 total.addcmul_(factors, each)
-            self._add_keys(block, some, part, self.pairs(axes, some, part), grad_queries[some],
-                           grad_pooled)
+            self._add_key_gradients(block, some, part, self.pairs(axes, some, part),
+                                    grad_queries[some], grad_pooled)
         plain, sloped = read.unbind(1)
         mean = (plain * axes.cols).sum(1, keepdim=True)  # dy_i . y_i
         weights = self.weights_of(block)
@@ -221,8 +221,8 @@ class _Work:
         else:
             grad_sigma[block.images.start].index_copy_(0, block.queries, sizes[0])
 
-    def _add_keys(self, block: Block, some: slice, part: slice, pairs: Tensor, grad_queries: Tensor,
-                  total: Tensor) -> None:
+    def _add_key_gradients(self, block: Block, some: slice, part: slice, pairs: Tensor,
+                           grad_queries: Tensor, total: Tensor) -> None:
         """Add (g / D)^T dy to the rows of keys it belongs to."""
         view = _keys_of(total.view(self.maps.shape), block, some, part)
         if block.cols.stop - block.cols.start == self.maps.shape[2]:

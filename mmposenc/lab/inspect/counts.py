@@ -96,11 +96,11 @@ def macs_left(cfg: Config, model: nn.Module, image: Tensor) -> int:
     out, and of other libraries' encodings the share is taken off. The model is changed."""
     foreign = [module for kind in encoding_kinds(model) for module in kind.modules.values()
                if kind.foreign and kind.noun == 'module']
-    leave_out(model)
+    remove_encodings(model)
     return _macs(cfg, model, image, foreign)
 
 
-def leave_out(model: nn.Module) -> None:
+def remove_encodings(model: nn.Module) -> None:
     """Take all of this project's encodings out of a model, which must not be used otherwise."""
     for module in model.modules():
         if isinstance(module, TokenEncoding):

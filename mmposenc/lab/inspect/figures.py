@@ -40,12 +40,12 @@ def draw_all(subject: Subject, image: Tensor, photo: Array | None, at: tuple[flo
         at: the place of the token whose attention is drawn, as fractions of height and width.
     """
     calls = subject.calls(image)
-    pictures = [kernels(subject.model), similarity(subject, image, calls), offsets(calls),
-                buckets(calls), attention(calls, photo, at)]
+    pictures = [kernels_picture(subject.model), similarity_picture(subject, image, calls),
+                offsets_picture(calls), buckets_picture(calls), attention_picture(calls, photo, at)]
     return [each for each in pictures if each is not None]
 
 
-def kernels(model: nn.Module) -> Picture | None:
+def kernels_picture(model: nn.Module) -> Picture | None:
     """The kernels of the convolutions of each kind of encoding, of the first module of a kind."""
     by_module: dict[str, Array] = {}
     panels = []
@@ -79,7 +79,8 @@ def _title(*lines: str) -> str:
     return '\n'.join(line[start:start + 40] for line in lines for start in range(0, len(line), 40))
 
 
-def similarity(subject: Subject, image: Tensor, calls: list[AttentionCall]) -> Picture | None:
+def similarity_picture(subject: Subject, image: Tensor, calls: list[AttentionCall]
+                       ) -> Picture | None:
     """Cosine similarity of the positions of some cells and of all cells, for each kind of encoding
     (ViT, Dosovitskiy et al., ICLR 2021, Fig. 7)."""
     by_kind: dict[str, tuple[str, tuple[int, int], Array]] = {}
@@ -152,7 +153,7 @@ def cosines(vectors: Array) -> Array:
     return products
 
 
-def offsets(calls: list[AttentionCall]) -> Picture | None:
+def offsets_picture(calls: list[AttentionCall]) -> Picture | None:
     """What each kind of relative encoding does by the offset of the key from the query, for each
     head of the first attention: the number added to the logit, or for rotary encodings the cosine
     of the angle between a query and a key that were equal before they were turned."""
@@ -229,7 +230,7 @@ def by_offset(pairs: Array, query: Grid, key: Grid) -> tuple[Array, Array, Array
     return 0.0 - rows[::-1], 0.0 - columns[::-1], table
 
 
-def buckets(calls: list[AttentionCall]) -> Picture | None:
+def buckets_picture(calls: list[AttentionCall]) -> Picture | None:
     """The bucket of every key for the query in the middle, for each different iRPE (Wu et al., ICCV
     2021, Fig. 6 to 9)."""
     panels: list[Panel] = []
@@ -260,8 +261,8 @@ def buckets(calls: list[AttentionCall]) -> Picture | None:
         lambda: draw_maps(panels, '', 'key, columns', 'key, rows', columns=5), 'bucket', numbers)
 
 
-def attention(calls: list[AttentionCall], photo: Array | None, at: tuple[float, float]
-              ) -> Picture | None:
+def attention_picture(calls: list[AttentionCall], photo: Array | None, at: tuple[float, float]
+                      ) -> Picture | None:
     """The attention of one token, mean of the heads, over the photo: in the first layer, one in
     the middle, and the last."""
     chosen = [calls[index] for index in sorted({0, len(calls) // 2, len(calls) - 1})

@@ -29,12 +29,12 @@ def measure_all(subject: Subject, images: Tensor, seed: int = 0) -> list[Picture
         images: (B, C, H, W), sides multiples of the last map's stride.
         seed: of the crops.
     """
-    pictures = [attention_distance(subject, images), shift_error(subject, images),
-                position_probe(subject, images, seed)]
+    pictures = [attention_distance_picture(subject, images), shift_error_picture(subject, images),
+                position_probe_picture(subject, images, seed)]
     return [each for each in pictures if each is not None]
 
 
-def attention_distance(subject: Subject, images: Tensor) -> Picture | None:
+def attention_distance_picture(subject: Subject, images: Tensor) -> Picture | None:
     """Mean attention distance by layer and head (ViT, Dosovitskiy et al., ICLR 2021, Fig. 7)."""
     hw_shape = (images.shape[-2], images.shape[-1])
     calls = subject.calls(images)
@@ -77,7 +77,7 @@ def distances(call: AttentionCall, hw_shape: tuple[int, int]) -> Tensor:
     return torch.where(counted, reach, 0.0).sum((0, 1, 3)) / counted.sum((0, 1, 3))
 
 
-def shift_error(subject: Subject, images: Tensor) -> Picture | None:
+def shift_error_picture(subject: Subject, images: Tensor) -> Picture | None:
     """||f(x rolled) - f(x) rolled|| / ||f(x)|| by the shift in cells of the last map."""
     still = subject.maps(images)
     cells = min(list(still.values())[-1].shape[-2:])
@@ -102,7 +102,7 @@ def shift_error(subject: Subject, images: Tensor) -> Picture | None:
         list(errors.values()))
 
 
-def position_probe(subject: Subject, images: Tensor, seed: int = 0) -> Picture:
+def position_probe_picture(subject: Subject, images: Tensor, seed: int = 0) -> Picture:
     """R2 of a linear probe for row and column after each block (after Islam et al., ICLR 2020)."""
     crops = random_crops(images, sum(CROPS), seed)
     parts: dict[str, list[Tensor]] = {}

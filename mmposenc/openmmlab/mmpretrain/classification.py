@@ -71,7 +71,7 @@ _TIMM_REGNET = {
     '.se.fc': '.f.se.fc', '.downsample.conv.': '.proj.0.', '.downsample.bn.': '.proj.1.'}
 
 
-class TorchvisionClassifier(BaseModule):
+class TorchvisionTeacher(BaseModule):
     """A classifier of torchvision, used as the teacher in distillation.
 
     Args:

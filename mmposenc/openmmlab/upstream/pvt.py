@@ -73,7 +73,7 @@ def _same_strides(value: Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
     return {}
 
 
-def _arch(value: str | ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
+def _arch_sizes(value: str | ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
     """An arch of mmpretrain, or its sizes."""
     kind, sizes = upstream.kind, sizes_of(value, upstream)
     if sizes is None or set(sizes) != kind.essential_keys or sizes['strides'] != sizes[
@@ -108,7 +108,7 @@ _TWINS: Table = {
     'drop_rate': only(0), 'qkv_bias': _bias, 'norm_after_stage': 'stage_norm',
     'norm_cfg': _norms('embed_norm_eps', 'stage_norm_eps')}
 _TWINS_CLASSIFIER: Table = {
-    **_COMMON, **same('out_indices', 'qkv_bias'), 'arch': _arch, 'drop_rate': only(0),
+    **_COMMON, **same('out_indices', 'qkv_bias'), 'arch': _arch_sizes, 'drop_rate': only(0),
     'norm_after_stage': 'stage_norm',
     'norm_cfg': _norms('norm_eps', 'sr_norm_eps', 'stage_norm_eps')}
 

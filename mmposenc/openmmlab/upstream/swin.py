@@ -16,7 +16,7 @@ def _strides(value: Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
     return {}
 
 
-def _arch(value: str | ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
+def _arch_sizes(value: str | ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
     zoo, sizes = upstream.kind.arch_zoo, sizes_of(value, upstream)
     if sizes is None or sizes.get('extra_norm_every_n_blocks'):
         known = [name for name in zoo if not zoo[name].get('extra_norm_every_n_blocks')]
@@ -57,7 +57,7 @@ def _trained_windows(value: Sequence[int], upstream: Upstream) -> ReadOnlyConfig
 
 
 def _num_stages(upstream: Upstream) -> int:
-    return len(_arch(upstream.args['arch'], upstream)['num_layers'])
+    return len(_arch_sizes(upstream.args['arch'], upstream)['num_layers'])
 
 
 _COMMON: Table = {
@@ -71,7 +71,7 @@ _DENSE: Table = {
     'qk_scale': only(None), 'patch_norm': only(True), 'act_cfg': only(dict(type='GELU')),
     'norm_cfg': layer_norm, 'convert_weights': no_effect}  # a release's file is recognised
 _CLASSIFIER: Table = {
-    **_COMMON, **same('img_size', 'pad_small_map'), 'arch': _arch,
+    **_COMMON, **same('img_size', 'pad_small_map'), 'arch': _arch_sizes,
     'window_size': _windows, 'stage_cfgs': _stage_cfgs, 'frozen_stages': _frozen,
     'drop_rate': only(0), 'norm_cfg': only(dict(type='LN')), 'patch_cfg': only({}),
     'interpolate_mode': no_effect,  # of use_abs_pos_embed

@@ -39,7 +39,7 @@ def _sizes(upstream: Upstream) -> ReadOnlyConfig:
     return sizes_of(upstream.args.get('arch', upstream.args), upstream) or {}
 
 
-def _arch(value: str | ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
+def _arch_sizes(value: str | ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
     names = dict(embed_dims='embed_dims', num_layers='num_layers', num_heads='num_heads',
                  feedforward_channels='mlp_hidden_dims', global_attn_indexes='global_blocks')
     upstream_sizes = _sizes(upstream)
@@ -154,7 +154,7 @@ _MMSEG_VIT: Table = {
         True: {'out_type': 'pairs'}, False: {}}),
     'interpolate_mode': _positions, 'frozen_exclude': _trained}
 _MMPRETRAIN: Table = {
-    'arch': _arch, **_COMMON, **same('img_size', 'drop_rate'), 'out_type': _OUT_TYPES,
+    'arch': _arch_sizes, **_COMMON, **same('img_size', 'drop_rate'), 'out_type': _OUT_TYPES,
     'qkv_bias': _QKV_BIAS, 'frozen_stages': _frozen, 'interpolate_mode': _positions,
     'patch_cfg': only({}), 'layer_cfgs': _layer_cfgs}
 _MMPRETRAIN_VIT: Table = {

@@ -10,7 +10,7 @@ from mmposenc.encodings import PEG
 from mmposenc.engine import load_config, override
 from mmposenc.engine.config.arguments import check_arguments
 from mmposenc.engine.config.models import build_model
-from mmposenc.engine.training.launch import prepare_training
+from mmposenc.engine.training.launch import set_up_training
 
 PVT = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
 DETR = 'mmposenc::detection/detr/detr_r50_8xb4-50e_coco.py'
@@ -87,7 +87,7 @@ def test_commands_check_it(tmp_path) -> None:
     cfg = load_config(RESNET)
     cfg.model.backbone.pos_encoding = PEGS
     cfg.work_dir = str(tmp_path / 'run')
-    for command in (build_model, prepare_training):
+    for command in (build_model, set_up_training):
         with pytest.raises(ValueError, match=r'^model\.backbone\.pos_encoding: mmdet\.ResNet'):
             command(cfg)
 

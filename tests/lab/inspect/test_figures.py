@@ -11,13 +11,13 @@ from mmposenc.functional.buckets import bucket_ids
 from mmposenc.functional.grids import key_grid
 from mmposenc.lab.inspect.drawing import Panel, draw_lines, draw_maps, plain, tile_sheet
 from mmposenc.lab.inspect.figures import (
-    attention,
-    buckets,
+    attention_picture,
+    buckets_picture,
     draw_all,
-    kernels,
-    offsets,
+    kernels_picture,
+    offsets_picture,
     reference_cells,
-    similarity,
+    similarity_picture,
 )
 
 TABLE = dict(type='mmposenc.RelativePositionBias')
@@ -30,7 +30,7 @@ def test_kernels_are_what_an_impulse_gives():
     turn."""
     model = deit(pos_encoding=dict(type='mmposenc.PEG'))
     peg = model.pos_encodings.encodings(0)[0]
-    (name, found), = kernels(model).numbers.items()
+    (name, found), = kernels_picture(model).numbers.items()
     assert name == 'PEG, pos_encodings.at.after0.0.proj.0.weight'
     for channel in (0, 7):
         x = torch.zeros(1, 25, 16)
@@ -39,13 +39,13 @@ def test_kernels_are_what_an_impulse_gives():
             out = peg(x, (5, 5)) - peg(x * 0, (5, 5)) - x
         answer = out[0, :, channel].view(5, 5)[1:4, 1:4].flip(0, 1)
         np.testing.assert_allclose(found[channel], answer, atol=1e-6)
-    assert kernels(deit(rel_pos_encoding=TABLE)) is None
-    assert list(kernels(deit(rel_pos_encoding=dict(type='mmposenc.LePE'))).numbers) == [
+    assert kernels_picture(deit(rel_pos_encoding=TABLE)) is None
+    assert list(kernels_picture(deit(rel_pos_encoding=dict(type='mmposenc.LePE'))).numbers) == [
         'LePE, blocks.0.attn.rel_pos_encoding.get_v.weight']
 
 
 def similarities(model):
-    return similarity(subject(model), image(), calls_of(model))
+    return similarity_picture(subject(model), image(), calls_of(model))
 
 
 def test_similarity_by_a_loop():
@@ -123,7 +123,7 @@ def test_biases_are_the_dense_terms(encoding):
     model = deit(rel_pos_encoding=encoding)
     dense = model.blocks[0].attn.rel_pos_encoding.logits(
         NO_TOKENS, NO_TOKENS, (4, 5))[0, :, 1:, 1:].detach().numpy()
-    (found,) = offsets(calls_of(model)).numbers.values()
+    (found,) = offsets_picture(calls_of(model)).numbers.values()
     check(found, {(r - row, c - col): dense[:, row * 5 + col, r * 5 + c]
                   for row, col, r, c in np.ndindex(4, 5, 4, 5)})
 
@@ -132,7 +132,7 @@ def test_biases_are_the_dense_terms(encoding):
 def test_terms_that_read_queries_are_means(encoding):
     model = deit(rel_pos_encoding=encoding)
     calls = calls_of(model)
-    (found,) = offsets(calls).numbers.values()
+    (found,) = offsets_picture(calls).numbers.values()
     check(found, loop_means(calls[0].added[0, :, 1:, 1:].numpy(), (4, 5), (4, 5)))
 
 
@@ -142,11 +142,11 @@ def test_reduced_keys_and_windows():
     nn.init.normal_(encoding.table_k)
     dense = encoding.logits(NO_TOKENS, NO_TOKENS, (8, 10), key_grid((8, 10), (4, 5)))[0]
     dense = dense.detach().numpy()
-    (found,) = offsets(calls_of(reduced)).numbers.values()
+    (found,) = offsets_picture(calls_of(reduced)).numbers.values()
     check(found, loop_means(dense, (8, 10), (4, 5), stride=2))
     assert found['rows'][0] == -6.5  # half a cell off: keys lie between the cells that they pool
     windows = swin(2)
-    (found,) = offsets(calls_of(windows, 96, 128)).numbers.values()
+    (found,) = offsets_picture(calls_of(windows, 96, 128)).numbers.values()
     table = windows.stages[0].blocks[0].attn.w_msa.rel_pos_encoding.relative_position_bias_table
     # The table is by query minus key: turned by half a turn.
     np.testing.assert_allclose(found['table'][1].ravel()[::-1], table[:, 1].detach(), rtol=1e-6)
@@ -156,7 +156,7 @@ def test_keys_that_a_head_does_not_attend_to_are_no_numbers():
     model = deit(rel_pos_encoding=dict(type='mmposenc.LookHere', undirected_heads=0))
     encoding = model.blocks[0].attn.rel_pos_encoding
     dense = encoding.logits(NO_TOKENS, NO_TOKENS, (4, 5))[0, :, 1:, 1:].numpy()
-    (found,) = offsets(calls_of(model)).numbers.values()
+    (found,) = offsets_picture(calls_of(model)).numbers.values()
     check(found, {(r - row, c - col): np.where(dense < -1e3, np.nan, dense)[
         :, row * 5 + col, r * 5 + c] for row, col, r, c in np.ndindex(4, 5, 4, 5)})
     assert np.isnan(found['table']).any() and np.isfinite(found['table'][:, 3, 4]).all()
@@ -166,7 +166,7 @@ def test_rotary_similarity_is_a_mean_of_cosines():
     """Angles by the paper's formula, one plane at a time."""
     model = deit(rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding', directions='learned'))
     rotary = model.blocks[0].attn.rel_pos_encoding
-    (found,) = offsets(calls_of(model)).numbers.values()
+    (found,) = offsets_picture(calls_of(model)).numbers.values()
     assert found['what'] == 'cosine' and found['table'].shape == (2, 7, 9)
     for head, row, col in np.ndindex(2, 7, 9):
         cosines = [math.cos(of_col * (col - 4) + of_row * (row - 3))
@@ -180,18 +180,18 @@ def test_buckets_of_the_query_in_the_middle(method):
     params = model.blocks[0].attn.rel_pos_encoding.params
     expected = bucket_ids(method, (4, 5), alpha=params.alpha, beta=params.beta, gamma=params.gamma)
     expected = expected if isinstance(expected, tuple) else (expected,)
-    found = buckets(calls_of(model)).numbers
+    found = buckets_picture(calls_of(model)).numbers
     assert len(found) == len(expected)  # of three layers that have the same ones
     for each, ids in zip(found.values(), expected, strict=True):
         assert each['query'] == [2, 2]
         np.testing.assert_array_equal(each['buckets'], ids[12].view(4, 5))
-    assert buckets(calls_of(deit(rel_pos_encoding=TABLE))) is None
+    assert buckets_picture(calls_of(deit(rel_pos_encoding=TABLE))) is None
 
 
 def test_attention_of_a_token_in_three_layers():
     model = deit(num_layers=4)
     calls = calls_of(model)
-    found = attention(calls, np.zeros((8, 10, 3)), (0.3, 0.9)).numbers
+    found = attention_picture(calls, np.zeros((8, 10, 3)), (0.3, 0.9)).numbers
     assert found['at'] == [0.3, 0.9] and list(found['weights']) == [
         'blocks.0.attn', 'blocks.2.attn', 'blocks.3.attn']
     row = calls[3].weights[0, :, 1 + 1 * 5 + 4, 1:].mean(0).view(4, 5)

@@ -11,14 +11,14 @@ from torch import nn
 from mmposenc.backbones import PVT, Swin
 from mmposenc.lab.inspect.probes import (
     CROPS,
-    attention_distance,
+    attention_distance_picture,
     measure_all,
-    position_probe,
+    position_probe_picture,
     r_squared,
     random_crops,
     read_position,
     ridge,
-    shift_error,
+    shift_error_picture,
 )
 
 COUNT = sum(CROPS)
@@ -28,7 +28,7 @@ def test_uniform_attention_is_the_mean_distance_of_all_pairs():
     model = vit(pool='cls', num_layers=1)
     nn.init.zeros_(model.blocks[0].attn.qkv.weight)
     nn.init.zeros_(model.blocks[0].attn.qkv.bias)
-    found = attention_distance(subject(model), image(40, 64, 2)).numbers
+    found = attention_distance_picture(subject(model), image(40, 64, 2)).numbers
     pairs = [math.hypot(i // 8 - j // 8, i % 8 - j % 8) for i in range(40) for j in range(40)]
     expected = 8 * sum(pairs) / len(pairs)
     assert found['value'] == pytest.approx(expected, rel=1e-5)
@@ -51,7 +51,7 @@ def test_distance_to_reduced_keys_by_a_loop():
         reach[head].append(sum(
             w * math.hypot(i // 12 - (j // 3 * 4 + 1.5), i % 12 - (j % 3 * 4 + 1.5))
             for j, w in enumerate(weights[b, head, i].tolist())))
-    found = attention_distance(subject(model), images).numbers['map']
+    found = attention_distance_picture(subject(model), images).numbers['map']
     assert found['rows'] == ['stages.0.blocks.0.attn'] and found['columns'] == ['head 0', 'head 1']
     assert found['values'] == [pytest.approx([4 * sum(e) / len(e) for e in reach], rel=1e-4)]
 
@@ -67,7 +67,7 @@ def test_distance_in_shifted_windows_by_a_loop_over_the_map(masked):
         for parameter in (block.attn.w_msa.qkv.weight, block.attn.w_msa.qkv.bias,
                           block.attn.w_msa.rel_pos_encoding.relative_position_bias_table):
             nn.init.zeros_(parameter)
-    found = attention_distance(subject(model), image(24, 28, 2)).numbers['map']['values']
+    found = attention_distance_picture(subject(model), image(24, 28, 2)).numbers['map']['values']
     for values, shift in zip(found, (0, 2), strict=True):
         reach = []
         for r, c in np.ndindex(6, 7):
@@ -79,10 +79,11 @@ def test_distance_in_shifted_windows_by_a_loop_over_the_map(masked):
 
 
 def test_heads_differ_in_number():
-    found = attention_distance(subject(randomized(BUILD['pvt']())), image(32, 64, 2)).numbers
+    found = attention_distance_picture(subject(randomized(BUILD['pvt']())),
+                                       image(32, 64, 2)).numbers
     assert len(found['map']['rows']) == 3 and found['map']['values'][0][1] is None
     assert found['value'] == pytest.approx(np.mean(found['series'][0]['y']), rel=1e-5)
-    assert attention_distance(subject(nn.Conv2d(3, 4, 3)), image()) is None
+    assert attention_distance_picture(subject(nn.Conv2d(3, 4, 3)), image()) is None
 
 
 @pytest.mark.parametrize('name', ['vit', 'pvt'])
@@ -90,7 +91,8 @@ def test_without_an_encoding_a_rolled_picture_gives_a_rolled_map(name):
     """Attention is the same whatever the order of the cells: of PVT by the cells of its keys, which
     are those of the last map here."""
     options = dict(sr_ratios=(2, 1)) if name == 'pvt' else {}
-    found = shift_error(subject(randomized(BUILD[name](**options)).eval()), image(64, 96, 2))
+    found = shift_error_picture(subject(randomized(BUILD[name](**options)).eval()),
+                                image(64, 96, 2))
     for errors in found.numbers['map']['values']:
         assert max(errors) < 1e-5
     assert found.numbers['map']['columns'] == ['8 px', '16 px']
@@ -110,16 +112,16 @@ def test_a_table_is_the_difference_of_its_own_cells():
             moved = grid[(row - shift) % 8, (col - shift) % 12]
             above += float((grid[row, col] - moved).square().sum())
             below += float(grid[row, col].square().sum())
-        found = shift_error(subject(model), image(64, 96, 2)).numbers['map']
+        found = shift_error_picture(subject(model), image(64, 96, 2)).numbers['map']
         assert found['rows'][0] == 'input'
         assert found['values'][0][index] == pytest.approx((above / below) ** 0.5, rel=1e-4)
 
 
 def test_a_peg_sees_the_border_and_a_map_of_one_cell_is_not_measured():
     peg = vit(pos_encoding=dict(type='mmposenc.PEG'))
-    found = shift_error(subject(peg), image(64, 96, 2)).numbers
+    found = shift_error_picture(subject(peg), image(64, 96, 2)).numbers
     assert found['map']['values'][0][0] < 1e-5 < 0.05 < found['value']  # before and after it
-    assert shift_error(subject(vit(patch_size=32)), image(32, 96)) is None
+    assert shift_error_picture(subject(vit(patch_size=32)), image(32, 96)) is None
 
 
 def test_ridge_and_r_squared_by_loops():
@@ -166,12 +168,12 @@ def test_a_table_that_is_linear_in_the_row_is_read_and_no_table_is_not():
     with torch.no_grad():
         rows = torch.arange(6.0)[:, None].expand(6, 6).reshape(-1, 1) * torch.ones(16)
         parameter.copy_(rows.view_as(parameter) * 20)
-    found = position_probe(subject(table), images).numbers
+    found = position_probe_picture(subject(table), images).numbers
     row, column = found['map']['values'][0]
     assert row > 0.99 and column < 0.1  # pictures are noise beside it
     assert found['map']['rows'] == ['input', 'blocks.0', 'blocks.1']
     assert found['value'] == pytest.approx(sum(found['map']['values'][-1]) / 2, rel=1e-5)
-    nothing = position_probe(subject(vit()), images).numbers
+    nothing = position_probe_picture(subject(vit()), images).numbers
     assert max(max(row) for row in nothing['map']['values']) < 0.35
 
 
@@ -182,7 +184,7 @@ def test_position_comes_from_the_zeros_around_a_peg():
     peg = vit(pos_encoding=dict(type='mmposenc.PEG'))
     nn.init.zeros_(peg.patch_embed.projection.weight)
     nn.init.normal_(peg.patch_embed.projection.bias)
-    by_map = position_probe(subject(peg), image(48, 48, 4)).numbers['series'][0]['y']
+    by_map = position_probe_picture(subject(peg), image(48, 48, 4)).numbers['series'][0]['y']
     assert by_map[0] == pytest.approx(0, abs=1e-6)  # before the PEG
     assert by_map[1] == pytest.approx(1 - 5 / 17.5, abs=1e-3)
 

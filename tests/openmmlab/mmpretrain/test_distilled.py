@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import mmposenc  # noqa: F401
-from mmposenc.openmmlab.mmpretrain.classification import TorchvisionClassifier, rename_timm_regnet
+from mmposenc.openmmlab.mmpretrain.classification import TorchvisionTeacher, rename_timm_regnet
 from mmposenc.registry import MODELS
 
 pytest.importorskip('mmpretrain')
@@ -100,10 +100,10 @@ def test_prediction_is_the_mean_of_both_tokens() -> None:
 
 def test_a_teacher_needs_weights(tmp_path) -> None:
     with pytest.raises(ValueError, match='teacher has no init_cfg'):
-        build(dict(type='mmposenc.TorchvisionClassifier', name='squeezenet1_1', num_classes=3))
-    source = TorchvisionClassifier('squeezenet1_1', num_classes=3)
+        build(dict(type='mmposenc.TorchvisionTeacher', name='squeezenet1_1', num_classes=3))
+    source = TorchvisionTeacher('squeezenet1_1', num_classes=3)
     torch.save(dict(model=source.model.state_dict()), tmp_path / 'teacher.pth')
-    model = build(dict(type='mmposenc.TorchvisionClassifier', name='squeezenet1_1', num_classes=3,
+    model = build(dict(type='mmposenc.TorchvisionTeacher', name='squeezenet1_1', num_classes=3,
                        init_cfg=dict(type='Pretrained',
                                      checkpoint=str(tmp_path / 'teacher.pth'))))
     x = torch.randn(2, 3, 32, 32)
@@ -124,11 +124,11 @@ def test_what_does_not_fit_is_named(tmp_path) -> None:
         build(Teacher(), head=dict(type='mmposenc.DistillationHead', num_classes=3, in_channels=8,
                                    alpha=2.0))
     with pytest.raises(ValueError, match=r'x is a list of images \(pack=True\), which only'):
-        TorchvisionClassifier('squeezenet1_1')([torch.randn(3, 32, 32)])
+        TorchvisionTeacher('squeezenet1_1')([torch.randn(3, 32, 32)])
     with pytest.raises(ValueError, match="name='regnet' must be a model"):
-        TorchvisionClassifier('regnet')
+        TorchvisionTeacher('regnet')
     torch.save({'fc.weight': torch.zeros(3, 3)}, tmp_path / 'wrong.pth')
-    teacher = TorchvisionClassifier(
+    teacher = TorchvisionTeacher(
         'squeezenet1_1', init_cfg=dict(type='Pretrained', checkpoint=str(tmp_path / 'wrong.pth')))
     with pytest.raises(ValueError, match='wrong.pth does not fit'):
         teacher.init_weights()
@@ -139,7 +139,7 @@ def test_timms_names_of_a_regnet() -> None:
     with torch.device('meta'):
         names = list(timm.create_model('regnety_004').state_dict())
     renamed = rename_timm_regnet({name: torch.zeros(()) for name in names})
-    own = TorchvisionClassifier('regnet_y_400mf').model.state_dict()
+    own = TorchvisionTeacher('regnet_y_400mf').model.state_dict()
     assert set(renamed) == set(own)
     assert len(renamed) == len(names)
     with pytest.raises(ValueError, match="'s1.b1.conv4.conv.weight' is not a weight"):

@@ -38,8 +38,8 @@ def page(results: Results, folder: Path) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader('mmposenc.lab.compare.page'), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(first_upper=formats.first_upper, address=partial(inlined, folder),
-                               breakable=breakable)
+    environment.filters.update(capitalized_unless_name=formats.capitalized_unless_name,
+                               address=partial(inlined, folder), breakable=breakable)
     script = (Path(__file__).parent / 'templates' / 'page.js').read_text(encoding='utf-8')
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template('report.html').render(
@@ -101,7 +101,7 @@ def answer(results: Results) -> Record:
     row = summary.summary_at(results, trained)[name]
     low, high = (formats.value_text(row[end], metric) for end in ('low', 'high'))
     among = f'95% interval {low} to {high}, ' if row['low'] is not None else ''
-    facts.append((formats.first_upper(f'{metric["label"]} at the trained size'),
+    facts.append((formats.capitalized_unless_name(f'{metric["label"]} at the trained size'),
                   formats.value_text(row['mean'], metric, unit=True),
                   f'{among}{counted(row["n"], "seed")}'))
     facts += [(f'Minus {label[row["against"]]}', formats.value_text(row['mean'], metric, sign=True),

@@ -38,7 +38,7 @@ def collect(study: Study) -> Record:
                    [round(side * factor) for side in size]} for factor in study.sizes],
         'margin': study.margin,
         'length': {study.length.unit: study.length.number},
-        'environment': _environments([record for _, record in records]),
+        'environment': _joined_environment([record for _, record in records]),
         'encodings': [_encoding(study, entry, records, extras[entry.name])
                       for entry in study.entries],
         'runs': [_run(run, record, extras[run.entry.name] if run.first else {})
@@ -47,7 +47,7 @@ def collect(study: Study) -> Record:
         'figures': [{'encoding': name, **each} for name, held in drawn['figures'] for each in held]}
 
 
-def _environments(records: list[Record]) -> Record:
+def _joined_environment(records: list[Record]) -> Record:
     """Of the machines that trained; of this one before any did."""
     environments = [record['environment'] for record in records if 'environment' in record]
     return {name: ', '.join(dict.fromkeys(str(each[name]) for each in environments))

@@ -39,7 +39,8 @@ def metric_axis(results: Results) -> Axis:
     percent = metric['unit'] == '%'
     known = [row['mean'] for row in results['summary'] if row['mean'] is not None]
     label = f'{metric["label"]}, {metric["unit"]}' if metric['unit'] else metric['label']
-    return Axis(formats.first_upper(label), lambda value: formats.value_text(value, metric),
+    return Axis(formats.capitalized_unless_name(label),
+                lambda value: formats.value_text(value, metric),
                 tick='{:.6g}'.format, limits=(
                     0 if all(mean >= 0 for mean in known) else -math.inf,
                     100 if percent else math.inf))
@@ -105,7 +106,7 @@ def size_chart(results: Results, id: str = 'over-size') -> Chart | None:
     x = Axis('image size, as a multiple of the trained one', lambda value: f'{value:g}×',
              ticks=sizes)
     metric = results['metric']
-    title = formats.first_upper(f'{metric["label"]} over image size')
+    title = formats.capitalized_unless_name(f'{metric["label"]} over image size')
     heads = ('Encoding', *(f'{each:g}×' for each in sizes))
     table = Table(f'{title}: mean (95% interval)', heads, [
         (Cell(label[each]),
@@ -145,7 +146,7 @@ def _cost_chart(results: Results, kind: str, label: str, text: Callable[[float],
 def curve_charts(results: Results) -> list[Chart]:
     """The loss of training, and the metric of validation, over epochs or iterations."""
     metric = results['metric']
-    title = formats.first_upper(f'{metric["label"]} in validation')
+    title = formats.capitalized_unless_name(f'{metric["label"]} in validation')
     charts = [_curve_chart(results, 'loss', 'Loss in training', Axis('loss', '{:.3g}'.format)),
               _curve_chart(results, 'metric', title, metric_axis(results))]
     return [chart for chart in charts if chart is not None]

@@ -91,7 +91,7 @@ def overview(results: Results) -> Table:
     heads = [f'{factor:g}×' + (' (trained)' if factor == TRAINED else '') for factor in sizes]
     caption = (f'{metric["label"]}{unit} by image size: mean over seeds (its 95% interval); bold: '
                'can still be best')
-    return Table(formats.first_upper(caption),
+    return Table(formats.capitalized_unless_name(caption),
                  ('Encoding', *heads, 'Seeds', *(head for head, _, _ in columns)), rows)
 
 
@@ -171,7 +171,7 @@ def parts(results: Results, key: str, what: str) -> Table | None:
                      number(spread, formats.value_text(spread, metric))))
     caption = f'{metric["label"]} by {what.lower()} at the trained size, means over seeds'
     heads = (what, *summary.labels(results).values(), 'Range')
-    return Table(formats.first_upper(caption), heads, rows)
+    return Table(formats.capitalized_unless_name(caption), heads, rows)
 
 
 def runs(results: Results) -> Table:
@@ -186,6 +186,6 @@ def runs(results: Results) -> Table:
                      number(run['train_cpu_seconds'], formats.seconds_text),
                      Cell(run['note'], run['note'] or None)))
     return Table('Every run of this study', (
-        'Encoding', 'Seed', 'Status', formats.first_upper(metric['label']), 'Training, wall',
-        'Training, CPU', 'Note'),
+        'Encoding', 'Seed', 'Status', formats.capitalized_unless_name(metric['label']),
+        'Training, wall', 'Training, CPU', 'Note'),
         rows, words=(2, 6))

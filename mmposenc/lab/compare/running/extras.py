@@ -107,14 +107,14 @@ def costs(base: ParsedConfig, entry: Entry, factors: Sequence[float]) -> list[Re
 def input_size(base: ParsedConfig, factor: float) -> Size | None:
     """(H, W) of what the model gets at a factor, filled up as its preprocessor does: of the first
     test image, where images are taken as they are; None where there is none."""
-    size = size_at(base, factor) or first_size(base, factor)
+    size = size_at(base, factor) or first_test_image_size(base, factor)
     if size is None:
         return None
     step = base.preprocessor.get('pad_size_divisor') or 1
     return -(-size[0] // step) * step, -(-size[1] // step) * step
 
 
-def first_size(base: ParsedConfig, factor: float = 1.0) -> Size | None:
+def first_test_image_size(base: ParsedConfig, factor: float = 1.0) -> Size | None:
     """(H, W) of the first test image as the model gets it; None where there is none."""
     dataset = test_set(base.scope, resized(base.cfg, factor))
     return tuple(dataset[0]['inputs'].shape[-2:]) if len(dataset) else None

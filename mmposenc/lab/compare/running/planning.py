@@ -13,7 +13,7 @@ from pathlib import Path
 from mmengine.config import Config
 
 from mmposenc.engine.config.checks import check_files, check_folder, check_num_classes
-from mmposenc.engine.training.launch import prepare_training
+from mmposenc.engine.training.launch import set_up_training
 from mmposenc.engine.variants.applying import apply_checked, check_builds
 from mmposenc.engine.variants.encodings import Entry
 from mmposenc.engine.variants.parsed import parse
@@ -33,7 +33,7 @@ from ..study.study import (
     read_study,
     write_study,
 )
-from .extras import costs, first_size
+from .extras import costs, first_test_image_size
 from .workers import LocalWorkers, SubmittedWorkers, Workers, visible_gpus
 
 
@@ -138,7 +138,7 @@ def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> t
     check_num_classes(cfg, ('test',))
     training = copy.deepcopy(cfg)
     training.work_dir = str(study.folder)
-    prepare_training(training)
+    set_up_training(training)
     check_sizes(cfg, study.sizes)
     former = [] if old is None else [each.name for each in old.entries]
     known = former if old is not None and old.sizes == study.sizes else []
@@ -153,7 +153,7 @@ def _fitting(study: Study, entries: Sequence[Entry], words: Sequence[str]) -> di
     """Looks at all entries before it says which do not fit: with each reason, those that have it.
     Returns the configs of the others; rows of a table that no word names may be left out."""
     base = study.base
-    size = first_size(base) if entries and base.tested_size is None else None
+    size = first_test_image_size(base) if entries and base.tested_size is None else None
     fitting: dict[str, Config] = {}
     refused: dict[str, ValueError] = {}
     for index, entry in enumerate(entries, 1):

@@ -62,7 +62,7 @@ class RecordHook(Hook):
         if not self.by_epoch and (done % max(1, runner.max_iters // _POINTS) == 0
                                   or done == runner.max_iters):
             self._add_point('iteration', done)
-        self._tell(runner, done)
+        self._write_progress(runner, done)
 
     def after_train_epoch(self, runner: Runner) -> None:
         if self.by_epoch:
@@ -71,7 +71,7 @@ class RecordHook(Hook):
     def after_val_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
         if self.curve and metrics and self.metric in metrics:
             self.curve[-1]['metric'] = float(metrics[self.metric])
-        self._tell(runner, runner.iter, at_once=True)
+        self._write_progress(runner, runner.iter, at_once=True)
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         checkpoint['meta'][_KEY] = {'curve': [dict(point) for point in self.curve],
@@ -104,7 +104,7 @@ class RecordHook(Hook):
         self.curve.append({unit: at, 'loss': self._loss(), 'metric': None})
         self.loss_sum, self.loss_count = 0.0, 0
 
-    def _tell(self, runner: Runner, done: int, at_once: bool = False) -> None:
+    def _write_progress(self, runner: Runner, done: int, at_once: bool = False) -> None:
         now = time.monotonic()
         if not is_main_process() or (now - self.written < 1 and not at_once):
             return

@@ -121,7 +121,7 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> Record:
     engine.leave_process_group()
     if record['status'] != 'failed' and run.first and is_main_process():
         _save(run, record)  # what follows may be killed, for want of memory
-        _tell(run, 'extras')
+        _write_phase(run, 'extras')
         finished = record['status'] == 'finished'
         make_extras(study, run, str(study.folder / record['checkpoint']) if finished else None)
     record['seconds'] = before + time.monotonic() - begin
@@ -130,11 +130,11 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> Record:
 
 
 def _train(study: Study, run: Run, record: Record, launcher: str) -> None:
-    _tell(run, 'start')
+    _write_phase(run, 'start')
     cfg = run_config(study, run, 'train')
     cfg.launcher = launcher
     resume = 'auto' if latest_checkpoint(cfg.work_dir) else None  # else load_from counts
-    engine.prepare_training(cfg, resume=resume)
+    engine.set_up_training(cfg, resume=resume)
     runner = engine.build_runner(cfg)
     hook = RecordHook(run, study.metric.name, study.length.unit == 'epochs')
     runner.register_hook(hook)
@@ -157,7 +157,7 @@ def _test_all(study: Study, run: Run, record: Record, launcher: str) -> None:
     failed = []
     checkpoint = str(study.folder / record['checkpoint'])
     for factor in left_to_test(study, record):
-        _tell(run, f'test at {factor:g}x')
+        _write_phase(run, f'test at {factor:g}x')
         try:
             row = _test(study, run, factor, checkpoint, launcher)
         except (Exception, NotFinite) as error:
@@ -176,7 +176,7 @@ def _test(study: Study, run: Run, factor: float, checkpoint: str, launcher: str
     """What weights give at a size, with all that is measured."""
     cfg = with_details(resized(run_config(study, run, f'test/{factor:g}'), factor))
     cfg.launcher = launcher
-    engine.prepare_testing(cfg, checkpoint)
+    engine.set_up_testing(cfg, checkpoint)
     runner = engine.build_runner(cfg)
     bad: list[str] = []
     with watched(plain_model(runner.model), bad, _DEPTH):
@@ -194,7 +194,7 @@ def _save(run: Run, record: Record) -> None:
         write_json(run.record_file, record)
 
 
-def _tell(run: Run, phase: str) -> None:
+def _write_phase(run: Run, phase: str) -> None:
     """Writes into the progress file what begins; what training wrote stays."""
     if is_main_process():
         write_progress(run, {**read_progress(run), 'phase': phase, 'time': time.time()})

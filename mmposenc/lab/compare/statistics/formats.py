@@ -73,7 +73,7 @@ def seconds_text(seconds: float | None) -> str:
     return f'{hours} h {minutes} min' if hours else f'{minutes} min'
 
 
-def first_upper(text: str) -> str:
+def capitalized_unless_name(text: str) -> str:
     """Text as the begin of a line; a name like mIoU stays."""
     return text[:1].upper() + text[1:] if text[:2].islower() else text
 

@@ -226,7 +226,7 @@ def _certainty(results: Results, known: Sequence[str], can: Sequence[str]) -> st
     if worse:
         verb = 'are' if len(worse) > 1 else 'is'
         who = formats.names_in_words([label[name] for name in worse])
-        parts.append(f'{formats.first_upper(who)} {verb} worse.')
+        parts.append(f'{formats.capitalized_unless_name(who)} {verb} worse.')
     if len(can) > 1:
         parts.append('More seeds may tell.')
     return ' '.join(parts)

@@ -101,15 +101,15 @@ def _scale_schedules(cfg: Config, whole: Length, length: Length) -> None:
                         default=0)
             limit = float('inf')
         warm = max([each['end'] for each in here if _is_warm_up(each, total)], default=0)
-        span = Span(warm, total, int(min(warm, max(1, limit))),
-                    round(total * length.number / whole.number))
+        change = LengthChange(warm, total, int(min(warm, max(1, limit))),
+                              round(total * length.number / whole.number))
         for each in here:
             if by_epoch == (whole.unit == 'epochs'):
                 each.setdefault('end', total)  # as mmengine does, with the new length
-            _scale_schedule(each, span)
+            _scale_schedule(each, change)
 
 
-class Span(NamedTuple):
+class LengthChange(NamedTuple):
     """A warm-up and a whole training, before and after."""
 
     warm: int
@@ -117,7 +117,7 @@ class Span(NamedTuple):
     new_warm: int
     new_total: int
 
-    def at(self, point: int) -> int:
+    def moved(self, point: int) -> int:
         """Where a point in time goes; what never ends does not."""
         if point <= self.warm:
             return round(point * self.new_warm / self.warm) if self.warm else 0
@@ -133,12 +133,12 @@ def _is_warm_up(each: ReadOnlyConfig, total: int | None) -> bool:
             and (not total or end < total))
 
 
-def _scale_schedule(each: ConfigType, span: Span) -> None:
+def _scale_schedule(each: ConfigType, change: LengthChange) -> None:
     begin = each.get('begin', 0)
 
     def length(part: int) -> int:
-        return max(1, span.at(begin + part) - span.at(begin))
-    for names, moved in ((_DURATIONS, length), (_POINTS, span.at)):
+        return max(1, change.moved(begin + part) - change.moved(begin))
+    for names, moved in ((_DURATIONS, length), (_POINTS, change.moved)):
         for name in names:
             if isinstance(each.get(name), int):
                 each[name] = moved(each[name])

@@ -54,7 +54,7 @@ class Encoded(DetectionTransformer):
         self.encoder_pos = positions.take_absolute(encoder_cfg)
         self.replaced_encodings = positions.replaced_sines(self.encoder_pos,
                                                            encoder_cfg.get('pos_encoding'))
-        self.key_pos = self._pop_key_pos(decoder_cfg)
+        self.key_pos = self._take_key_pos(decoder_cfg)
         for name, kind, needs in (('encoder.encoder_pos', self.encoder_pos, self.needs_encoder_pos),
                                   ('decoder.key_pos', self.key_pos, self.needs_key_pos)):
             if kind is None and needs:
@@ -114,14 +114,14 @@ class Encoded(DetectionTransformer):
             sides = (torch.tensor(hw_shape, device=kwargs['query'].device) if mask is None
                      else filled(mask.view(-1, *hw_shape)))
             cells = (hw_shape, sides)
-        boxes = Boxes(self.decoder, self.bbox_head, self._reference(kwargs),
+        boxes = Boxes(self.decoder, self.bbox_head, self._initial_reference(kwargs),
                       getattr(self, 'with_box_refine', self.decoder_knows_boxes), cells)
-        with boxes.of_this_call():
+        with boxes.shown_to_layers():
             return super().forward_decoder(**kwargs)
 
-    def _reference(self, decoded: Arguments) -> Tensor | None:
+    def _initial_reference(self, decoder_args: Arguments) -> Tensor | None:
         """Boxes or points of the queries before the first layer, as shares of the image."""
-        return decoded.get('reference_points')
+        return decoder_args.get('reference_points')
 
     def extract_feat(self, batch_inputs: Tensor) -> tuple[Tensor, ...]:
         """Extract as in mmdet; this project's necks also get the images' sizes."""
@@ -147,7 +147,7 @@ class Dense(Encoded):
 
     encoder_type = DetrEncoder
 
-    def _pop_key_pos(self, decoder_cfg: ConfigType) -> AbsoluteKind:
+    def _take_key_pos(self, decoder_cfg: ConfigType) -> AbsoluteKind:
         return decoder_cfg.pop('key_pos', 'sine')
 
     def pre_transformer(self, img_feats: tuple[Tensor, ...],
@@ -186,7 +186,7 @@ class Deformable(Encoded):
     no_relations = {'box_bias': 'deformable attention has no logits of queries and cells; use '
                                 'decoder.relation'}
 
-    def _pop_key_pos(self, decoder_cfg: ConfigType) -> None:
+    def _take_key_pos(self, decoder_cfg: ConfigType) -> None:
         if 'key_pos' in decoder_cfg:
             raise ValueError(f'decoder.key_pos={decoder_cfg["key_pos"]!r}: the decoder of '
                              f'{type(self).__name__} has no keys; leave it out')
@@ -321,8 +321,8 @@ class ConditionalDETR(Dense, mm.ConditionalDETR):
             raise ValueError(f'encoder has embed_dims={encoder.embed_dims}; it must be 256: the '
                              f'decoder of Conditional DETR encodes points by as many numbers')
 
-    def _reference(self, decoded: Arguments) -> Tensor:
-        return self.decoder.ref_point_head(decoded['query_pos']).sigmoid()
+    def _initial_reference(self, decoder_args: Arguments) -> Tensor:
+        return self.decoder.ref_point_head(decoder_args['query_pos']).sigmoid()
 
 
 class DABDETR(Dense, mm.DABDETR):
@@ -343,8 +343,8 @@ class DABDETR(Dense, mm.DABDETR):
     needs_key_pos = ConditionalDETR.needs_key_pos
     decoder_knows_boxes = True
 
-    def _reference(self, decoded: Arguments) -> Tensor:
-        return decoded['query_pos'].sigmoid()
+    def _initial_reference(self, decoder_args: Arguments) -> Tensor:
+        return decoder_args['query_pos'].sigmoid()
 
 
 class DeformableDETR(Deformable, mm.DeformableDETR):

@@ -48,7 +48,7 @@ class _Encoded(BaseModule):
 
     def forward(self, feats: list[Tensor], *args: object) -> tuple[Tensor, Tensor | list[Tensor]]:
         """As in mmdet; the encoder also gets the grids."""
-        grids = self._grids(feats)
+        grids = self._encoder_arguments(feats)
         hook = self.encoder.register_forward_pre_hook(
             lambda module, args, kwargs: (args, {**kwargs, **grids}), with_kwargs=True)
         try:
@@ -78,7 +78,7 @@ class TransformerEncoderPixelDecoder(_Encoded, MMTransformerEncoderPixelDecoder)
                              'padded tokens too; leave it out')
         super().__init__(*args, encoder={**encoder, 'skip_padding': False}, **kwargs)
 
-    def _grids(self, feats: list[Tensor]) -> dict[str, object]:
+    def _encoder_arguments(self, feats: list[Tensor]) -> dict[str, object]:
         return dict(spatial_shapes=tuple(feats[-1].shape[-2:]))
 
 
@@ -101,7 +101,7 @@ class MSDeformAttnPixelDecoder(_Encoded, MMMSDeformAttnPixelDecoder):
     encoder_type = DeformableEncoder
     sine_name = 'postional_encoding'
 
-    def _grids(self, feats: list[Tensor]) -> dict[str, object]:
+    def _encoder_arguments(self, feats: list[Tensor]) -> dict[str, object]:
         maps = feats[::-1][:self.num_encoder_levels]
         # mmdet's mask is False everywhere; None has the same effect.
         return dict(hw_shapes=[tuple(x.shape[-2:]) for x in maps], key_padding_mask=None)

@@ -132,7 +132,7 @@ class Boxes:
         return self.reference is not None and self.reference.shape[-1] == 4
 
     @contextmanager
-    def of_this_call(self) -> Iterator[None]:
+    def shown_to_layers(self) -> Iterator[None]:
         """Make this object known to the layers while the decoder runs in this thread."""
         token = BOXES.set(self)
         try:
