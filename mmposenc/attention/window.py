@@ -292,9 +292,9 @@ class PlainWindowAttention(MultiheadAttention):
         cells, prefix = windows.cut(x[:, self._all_prefix:]), x[:, :self._all_prefix]
         if not self._all_prefix:
             return cells
-        if not self.copied:
-            prefix = prefix[:, None].expand(-1, windows.number, -1, -1)
-        return torch.cat((prefix.reshape(-1, self.num_prefix_tokens, x.shape[-1]), cells), 1)
+        prefix = (prefix.reshape(-1, self.num_prefix_tokens, x.shape[-1]) if self.copied
+                  else windows.repeat(prefix))
+        return torch.cat((prefix, cells), 1)
 
     def _join(self, out: Tensor, windows: Windows, regions: Tensor | None) -> Tensor:
         """(B * windows, P + Wh * Ww, C) -> (B, L, C)."""
@@ -302,14 +302,11 @@ class PlainWindowAttention(MultiheadAttention):
         cells = windows.join(out[:, count:])
         if not count:
             return cells
-        prefix = out[:, :count].reshape(-1, windows.number, count, out.shape[-1])
+        prefix = out[:, :count]
         if self.copied:
-            prefix = prefix.flatten(1, 2)
-        elif regions is None:
-            prefix = prefix.mean(1)
-        else:  # the mean of the windows that hold a cell
-            holds = (regions != ABSENT).any(1).view(-1, windows.number, 1, 1).to(out.dtype)
-            prefix = (prefix * holds).sum(1) / holds.sum(1).clamp_min(1)
+            prefix = prefix.reshape(-1, windows.number * count, out.shape[-1])
+        else:
+            prefix = windows.mean(prefix, None if regions is None else (regions != ABSENT).any(1))
         return torch.cat((prefix, cells), 1)
 
 

@@ -78,6 +78,33 @@ class Windows(NamedTuple):
             x = x.roll(self.shift, (1, 2)) if any(self.shift) else x
         return self._without_padding(_cut_off(x, *self.hw_shape).flatten(1, 2))
 
+    def repeat(self, x: Tensor) -> Tensor:
+        """(B, ...) -> (B * windows, ...), of an image once for each of its windows."""
+        if is_exporting():
+            return x.index_select(0, self._images(x))
+        return x[:, None].expand(-1, self.number, *x.shape[1:]).flatten(0, 1)
+
+    def mean(self, x: Tensor, counted: Tensor | None = None) -> Tensor:
+        """(B * windows, P, C) -> (B, P, C), the mean of an image's windows, or of those that are
+        counted, a bool for each window of one image or of all."""
+        if is_exporting():
+            weights = x.new_ones(x.shape[0], 1, 1) if counted is None else (
+                counted[:, None, None].to(x.dtype))
+            sums = x.new_zeros(x.shape[0] // self.number, *x.shape[1:])
+            images = self._images(sums)
+            return (sums.index_add(0, images, x * weights)
+                    / sums[:, :1, :1].index_add(0, images, weights).clamp_min(1))
+        x = x.view(-1, self.number, *x.shape[1:])
+        if counted is None:
+            return x.mean(1)
+        weights = counted.view(-1, self.number, 1, 1).to(x.dtype)
+        return (x * weights).sum(1) / weights.sum(1).clamp_min(1)
+
+    def _images(self, x: Tensor) -> Tensor:
+        """The number of the image (of x, B of them) of each window. For export: with an axis of
+        windows, whether there is only one would be part of the graph."""
+        return torch.arange(x.shape[0] * self.number, device=x.device) // self.number
+
     def regions(self, mask_window_padding: bool | str, device: torch.device | None = None,
                 images: int = 1) -> Tensor | None:
         """Region of each token; tokens of a window attend to each other only inside one region.

@@ -61,7 +61,8 @@ MODELS = {
         'linear': LINEAR, 'linear irpe': dict(LINEAR, rel_pos_encoding=IRPE),
         'svt': SVT, 'svt irpe': dict(SVT, rel_pos_encoding=IRPE, mask_window_padding=False,
                                      stage_norm=True),
-        'svt qk': dict(SVT, **QUERY_KEY['qk peg']),
+        'svt qk': dict(SVT, **QUERY_KEY['qk peg']), 'svt cls': dict(
+            SVT, pool='cls', num_layers=(2, 3, 1, 2)),
         'gap': dict(pool='gap'), 'cls': dict(pool='cls', rel_pos_encoding=dict(
             type='IRPE', mode='bias', rpe_on='k', shared_heads=False)),
         'table': dict(rel_pos_encoding=dict(type='RelativePositionBias', window_size=(3, 5),
@@ -120,9 +121,9 @@ MODELS = {
     'sam without neck': partial(_SAM, out_indices=(0, 3)),
 }
 #: One of each kind; the others are slow, all of them together.
-QUICK = ('pvt v2', 'pvt linear irpe', 'pvt svt irpe', 'swin conv mlp', 'vit conv mlp',
-         'pvt several', 'pvt qk learned', 'pvt irpe', 'pvt cls', 'pvt table', 'swin peg',
-         'vit peg and pool', 'swin peg and pool', 'swin cope',
+QUICK = ('pvt v2', 'pvt linear irpe', 'pvt svt irpe', 'pvt svt cls', 'swin conv mlp',
+         'vit conv mlp', 'pvt several', 'pvt qk learned', 'pvt irpe', 'pvt cls',
+         'pvt table', 'swin peg', 'vit peg and pool', 'swin peg and pool', 'swin cope',
          'swin irpe', 'swin bias and irpe', 'swin gap', 'swin oblong', 'v2 plain', 'v2 wider',
          'vit learned and irpe', 'vit qk peg', 'vit shrinking', 'vit distilled', 'vit gap',
          'vit all of EVA', 'dinov2-giant-reg', 'dinov3-small', 'eva02-base',

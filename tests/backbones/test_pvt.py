@@ -1,6 +1,7 @@
 """What is PVT's own: drop path and small images."""
 import pytest
 import torch
+from helpers.tiny_backbones import randomize
 
 from mmposenc.backbones import PVT
 from mmposenc.backbones.layers import DropPath
@@ -43,3 +44,18 @@ def test_stages_that_nobody_reads_do_not_run_or_train(sharing):
     for name, parameter in model.named_parameters():
         assert parameter.requires_grad == (parameter.grad is not None), name
         assert parameter.requires_grad != name.startswith(('stages.2', 'stages.3')), name
+
+
+def test_a_class_token_with_one_window_sees_what_it_sees_on_the_whole_map():
+    """In Twins-SVT too, where blocks of the last stage attend in windows in turn."""
+    sizes = dict(embed_dims=(8, 12), num_layers=(1, 2), num_heads=(1, 3), mlp_ratios=(2, 2),
+                 patch_sizes=(4, 2), sr_ratios=(1, 1), out_indices=(1,), pool='cls')
+    windows = randomize(PVT(**sizes, window_sizes=(12, 6))).double().eval()
+    whole = PVT(**sizes).double().eval()
+    state = windows.state_dict()
+    for name in [name for name in state if '.attn.qkv.' in name]:
+        q, k, v = state.pop(name).chunk(3)
+        state |= {name.replace('qkv', 'q'): q, name.replace('qkv', 'kv'): torch.cat((k, v))}
+    whole.load_state_dict(state)
+    images = torch.randn(2, 3, 48, 40, dtype=torch.float64)
+    torch.testing.assert_close(windows(images), whole(images))
