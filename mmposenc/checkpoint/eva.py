@@ -83,6 +83,7 @@ _DINOV3 = (
          lambda match, periods, state: {'periods': periods}),
     Rule(r'.*\.qkv\.bias_mask', None, 'a factor of the biases'),
     Rule(r'local_cls_norm\..*', None, 'a norm of small crops in pretraining'),
+    Rule(r'projectors\..*', None, 'heads of distillation'),  # of EUPE
     Rule(r'(blocks\.\d+\.attn)\.qkv\.bias', _masked),
     *to_ours((Pair('storage_tokens', 'reg_token'),
               Pair('blocks.{n}.ls{m}.gamma', 'blocks.{n}.gamma_{m}'), *_GATED)),

@@ -16,6 +16,8 @@ _MARKS = (
     (r'(?:blocks\.\d+\.attn|rel_pos_bias)\.relative_position_bias_table', 'beit'),
     (r'(?:blocks\.\d+\.attn\.|shared_)rel_pos\..*', 'relpos'),
     (r'embeds\.proj\.weight', 'naflex'),
+    (r'(.*\.)?blocks\.\d+\.mlp\.linear_fc1\.weight|(encoder\.)?merger\.fc1\.weight|'
+     r'encoder\.pos_embed', 'qwen3'),
     (r'storage_tokens|(model\.)?layer\.\d+\.attention\.q_proj\.weight|rope\.freqs|'
      r'blocks\.\d+\.attn\.[qk]_proj\.weight', 'eva'),
 )
@@ -57,7 +59,7 @@ _SIGNS = (
      'huggingface-vit'),
     (r'(visual\.)?class_embedding|visual\.trunk\.patch_embed\.proj\.weight', 'clip'),
     (r'decoder_embed\.weight', 'deit'),  # MAE, which has a mask token as DINOv2
-    (r'(teacher\.)?(backbone\.)?mask_token', 'dinov2'),
+    (r'(teacher\.)?(backbone\.|vision_encoder\.)?mask_token', 'dinov2'),
     (r'patch_embed\.proj\.weight', 'deit'),
 )
 #: Networks whose names are close to those above, by a name that gives them away, and what parts
@@ -67,7 +69,8 @@ _FOREIGN = (
      "a release of DINO, DN-DETR, DAB-DETR or Conditional DETR, for which there is no converter"),
     (r'stages\.\d\.blocks\.\d+\.attn\.(logit_scale|meta_mlp\..*)',
      "timm's own Swin V2 (swinv2_cr); of Swin V2, the release's loads, timm's swinv2_* too"),
-    (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
+    (r'(.*\.)?(blocks\.\d+\.attn|layer\.\d+\.attention)\.([qk]_norm|wq)\..*',
+     'a ViT with norms of queries and keys (qk_norm), as Sapiens 2'),
     (r'blocks\.63\.attn\.q_bias', "EVA-02-CLIP's enormous model, whose norms stand behind "
      'attention and MLP'),
 )
@@ -96,14 +99,15 @@ def recognise(names: Iterable[str]) -> str | None:
         if _has(pattern, plain):
             raise ValueError(f"these are weights of {who}, which load in timm's names alone: give "
                              f"checkpoint='timm://{of_timm}', or another of timm's models of them")
-    marked = _first(_MARKS, plain)
-    if marked is not None:
-        return marked
-    if _is_perception_encoder(plain):
-        return 'eva'
-    foreign = _first(_FOREIGN, plain) or _by_absence(plain)
+    foreign, marked = _first(_FOREIGN, plain), _first(_MARKS, plain)
+    if marked is None and _is_perception_encoder(plain):
+        marked = 'eva'
+    if foreign is None and marked is None:
+        foreign = _by_absence(plain)
     if foreign is not None:
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')
+    if marked is not None:
+        return marked
     source = _first(_SIGNS, plain)
     if source == 'deit' and 'register_tokens' in plain:  # timm has another name for them
         return 'dinov2'

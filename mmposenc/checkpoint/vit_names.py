@@ -1,5 +1,5 @@
-"""Vision transformers under the names of DINOv2's release, of Hugging Face and of CLIP: renamed to
-timm's, and then read by timm's table (:mod:`mmposenc.checkpoint.vit`)."""
+"""Vision transformers under the names of DINOv2's release, of Hugging Face, of CLIP and of
+Qwen3-VL: renamed to timm's, and then read by timm's table (:mod:`mmposenc.checkpoint.vit`)."""
 from __future__ import annotations
 
 import re
@@ -117,6 +117,22 @@ _CLIP = (
 _CLIP_RULES = (*to_ours(_CLIP), Rule('proj', None, _PROJECTION))
 
 
+def _of_one_frame(kernel: Tensor) -> Tensor:
+    """The kernel of patches for an image. A file for videos has one for each of two frames, which
+    for an image are the same: the sum has its tokens, and is not rounded as halves are."""
+    if kernel.dim() == 4:
+        return kernel
+    return kernel.double().sum(2).to(torch.promote_types(kernel.dtype, torch.float32))
+
+
+#: Names of transformers' Qwen3-VL; what is not listed is called as in timm.
+_QWEN3 = (
+    Pair('patch_embed.proj.weight', 'patch_embed.proj.weight', _of_one_frame),
+    _row('pos_embed.weight', 'pos_embed'),
+    Pair('blocks.{n}.mlp.linear_fc{m}.{p}', 'blocks.{n}.mlp.fc{m}.{p}'),
+)
+
+
 def behind(*anchors: str) -> Callable[[State], dict[str, str]]:
     """Names without the prefix of the first one that ends in an anchor; others are left out."""
     def names(state: State) -> dict[str, str]:
@@ -144,11 +160,16 @@ def _clip_rules(state: State) -> Sequence[Rule]:
 
 
 _AS_IS = (Rule(r'.*', r'\g<0>'),)
+_QWEN3_RULES = (
+    *to_ours(_QWEN3),
+    Rule(r'(merger|deepstack_merger_list)\..*', None, 'a projector to the language model'), *_AS_IS)
 SOURCES = (
     Source('dinov2', _DINOV2_RULES, names=behind('patch_embed.proj.weight'), outside=_OUTSIDE,
-           then=VIT, files='the release of DINOv2, and files of its training'),
+           then=VIT, files='the releases of DINOv2 and TIPSv2, and files of their training'),
     Source('huggingface-vit', _HF_RULES, names=_huggingface_names, outside=_OUTSIDE, then=VIT,
-           files="Hugging Face's ViT, DeiT, Dinov2 and Dinov2WithRegisters"),
+           files="Hugging Face's ViT, DeiT, Dinov2, Dinov2WithRegisters and TIPSv2"),
+    Source('qwen3', _QWEN3_RULES, names=behind('patch_embed.proj.weight'), outside=_OUTSIDE,
+           then=VIT, files="Qwen3-VL, Qwen3.5, Qwen3.8 of timm or Hugging Face, the image tower"),
     Source('huggingface-clip', _HF_CLIP_RULES, names=behind('embeddings.patch_embedding.weight'),
            outside=_OUTSIDE, then=VIT, files="Hugging Face's CLIP and SigLIP, the image tower"),
     Source('clip', _clip_rules, names=behind(

@@ -100,7 +100,7 @@ def vit(arch, **view):
 
 
 VIT = ('small', 'dinov2-small', 'dinov2-giant', 'dinov2-small-reg', 'dinov2-giant-reg',
-       'deit3-small', 'siglip-so400m', 'clip-base')
+       'tipsv2-base', 'deit3-small', 'siglip-so400m', 'clip-base')
 #: By a name of our own: the arch, timm's name where it is another, and what differs in our model.
 EVA = {
     **{arch: (arch, None, {}) for arch in (
@@ -162,6 +162,8 @@ def naflex(arch):
                 pooled if pools else last_map, [(40, 24), NATIVE, (24, 64), (8, 40)])
 
 
+QWEN3 = (partial(timm.create_model, 'qwen3_vit_88m_enc', **SIZES, pos_embed_grid_size=4),
+         partial(ViT, 'qwen3-88m', **OURS))
 SAM = partial(ViT, img_size=28, patch_size=4, embed_dims=16, num_layers=4, num_heads=2, pool=None,
               final_norm=False, window_size=3, global_blocks=(1, 3), mask_window_padding=False,
               norm_eps=1e-5, pos_encoding=TABLE,
@@ -218,6 +220,8 @@ CASES = {
                              partial(maps, norm=name == 'beit, pretrained'), [(40, 24)])
        for name in ('beit', 'relpos')},
     **{arch: naflex(arch) for arch in NAFLEX},
+    'qwen3': Case(*QWEN3, lambda model, x: [model.forward_features(x).permute(0, 3, 1, 2)],
+                  [NATIVE, (48, 32), (16, 80)], native=1e-6),
     'sam': Case(partial(TIMM_SAM, neck_chans=6), partial(SAM, neck_channels=6),
                 lambda model, x: [model.forward_features(x)],
                 [(28, 28), (32, 20), (12, 40), (44, 48)], resized=1e-10),
@@ -334,7 +338,8 @@ def test_features_and_gradients(name, size):
     assert not any(grad.any() for grad in wanted.values())
     state = theirs.state_dict()
     converted = convert_with_report(state, source)
-    back = convert_back(converted.state_dict, source).state_dict
+    family = 'deit' if source == 'qwen3' else source  # whose names a tower has by itself
+    back = convert_back(converted.state_dict, family).state_dict
     assert back.keys() == state.keys() - converted.dropped.keys()
     assert all(torch.equal(value, state[key]) for key, value in back.items())
 
@@ -423,14 +428,17 @@ def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch, monkeypatch):
     report = convert_with_report(state, source)
     assert shapes(report.state_dict) == shapes(ours.state_dict())
     if not arch.startswith('pe-'):  # whose names are CLIP's when they go back
-        back = convert_back(report.state_dict, source).state_dict
-        assert shapes(back) == shapes({key: value for key, value in state.items()
+        family = 'deit' if source == 'qwen3' else source  # whose names a tower has by itself
+        back = convert_back(report.state_dict, family).state_dict
+        assert shapes(back) == shapes({key.removeprefix('encoder.'): value
+                                       for key, value in state.items()
                                        if key not in report.dropped})
     told = needed_options(report.state_dict)
     assert told[0] == f'model.backbone.arch={TOLD.get(arch, arch)}'
     assert len(told) == 1 or options or sam or arch in TOLD, told
-    assert ours.blocks[0].norm1.eps == theirs.blocks[0].norm1.eps or sam
-    assert ours.blocks[0].attn.num_heads == theirs.blocks[0].attn.num_heads
+    block = getattr(theirs, 'encoder', theirs).blocks[0]
+    assert ours.blocks[0].norm1.eps == block.norm1.eps or sam
+    assert ours.blocks[0].attn.num_heads == block.attn.num_heads
 
 
 @pytest.mark.parametrize('arch', [arch for arch in NAMES if ARCHS[arch].get(

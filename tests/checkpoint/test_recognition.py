@@ -23,6 +23,8 @@ from mmposenc.checkpoint import SOURCES, convert, recognise, recognition
 FOREIGN = {
     'timm swinv2_cr': ('stages.0.blocks.0.attn.meta_mlp.fc1.weight', 'Swin V2'),
     'timm qk_norm': ('blocks.0.attn.q_norm.weight', 'qk_norm'),
+    'Sapiens 2': ('blocks.0.attn.wq.weight', 'qk_norm.*Sapiens 2'),
+    'Sapiens 2, transformers': ('model.layer.0.attention.k_norm.weight', 'qk_norm.*Sapiens 2'),
     'DINO': ('label_enc.weight', 'a release of DINO'),
     'Perception Encoder': ('visual.ln_pre.weight', "Perception Encoder's release, .*timm://vit_pe_"),
 }

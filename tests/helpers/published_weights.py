@@ -12,6 +12,7 @@ import yaml
 from timm.layers import SwiGLUPacked
 from timm.models.eva import Eva
 from timm.models.pvt_v2 import PyramidVisionTransformerV2
+from timm.models.qwen3_vit import Qwen3VitEncoder
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.swin_transformer_v2 import SwinTransformerV2
 from timm.models.vision_transformer import VisionTransformer
@@ -42,6 +43,9 @@ SAM = partial(VisionTransformerSAM, **dict(SIZES, patch_size=4), use_rel_pos=Tru
 MODELS = {
     'dinov2, of FSDP': [GIANT], 'dinov2, hugging': [SCALED, GIANT], 'dinov2': [SCALED, REGISTERS],
     'deit iii': [partial(SCALED, no_embed_class=True)], 'mae': [VIT], 'open_clip': [VIT],
+    'tipsv2': [partial(SCALED, reg_tokens=1, no_embed_class=True)],
+    'qwen3': [partial(Qwen3VitEncoder, img_size=32, patch_size=16, embed_dim=12, depth=3,
+                      num_heads=1, pos_embed_grid_size=2, global_pool='')],
     'vit, ': [partial(VIT, num_classes=5)],
     'clip, hugging': [CLIP, partial(VIT, class_token=False, global_pool='avg', fc_norm=False)],
     'clip': [CLIP],
@@ -112,6 +116,8 @@ def _value(state: State, name: str, how: str) -> Tensor:
         return value[0, 0] if name == 'cls_token' else value[0]
     if how == 'masked':  # DINOv3 has a bias of the keys, and a mask that leaves it out
         return torch.cat((value, torch.randn_like(value), state[name.replace('q_bias', 'v_bias')]))
+    if how == 'frames':  # two that sum up to that of an image
+        return torch.stack((value / 4, value * 0.75), 2)
     if how == 'merged':  # channel, row, column
         dims = value.shape[-1] // 4
         return value.unflatten(-1, (2, 2, dims)).transpose(-1, -3).flatten(-3)

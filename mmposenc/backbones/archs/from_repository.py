@@ -11,6 +11,7 @@ from .vit import ARCHS, SIZES
 _TIMM = {
     r'vit_(\w+?)_patch14_dinov2': 'dinov2-{}',
     r'vit_(\w+?)_patch14_reg4_dinov2': 'dinov2-{}-reg',
+    r'vit_(\w+?)_patch14_reg1_tipsv2': 'tipsv2-{}',
     r'vit_(\w+?)_patch16_(?:dinov3(?:_qkvb)?|lingbot)': 'dinov3-{}',
     r'deit3_(\w+?)_patch\d+_\d+': 'deit3-{}',
     r'vit_(\w+?)_patch\d+_siglip_\d+': 'siglip-{}',
@@ -27,13 +28,15 @@ _TIMM = {
     r'naflexvit_(base|so400m)_patch16_(gap|par_gap|parfac_gap|siglip)': 'naflex-{}-{}',
     r'naflexvit_(\w+?)_patch16_radio_(v\d)': 'radio-{}-{}',
     r'vit_pe_(core|lang|spatial)_(\w+?)_patch\d+_\d+': 'pe-{}-{}',
+    r'qwen3_vit_(\w+?)(?:_merge|_enc)?': 'qwen3-{}',
     r'samvit_(\w+?)_patch16': 'sam-{}',
     r'(?:vit|deit)_(tiny|small|base|large)_patch\d+_\d+': '{}',
 }
 #: Hugging Face's model types, and the archs, of which sizes choose one.
 _TYPES = {'dinov2': r'dinov2-\w+', 'dinov2_with_registers': r'dinov2-\w+-reg',
           'dinov3_vit': r'dinov3-[\w-]+', 'eomt': r'dinov2-\w+-reg',
-          'eomt_dinov3': r'dinov3-[\w-]+', 'siglip': r'siglip-\w+', 'clip': r'clip-\w+',
+          'eomt_dinov3': r'dinov3-[\w-]+', 'tipsv2': r'tipsv2-\w+',
+          'siglip': r'siglip-\w+', 'clip': r'clip-\w+',
           'vit': r'tiny|small|base|large', 'deit': r'tiny|small|base|large'}
 _ACTS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh': 'gelu_tanh'}
 #: Arguments that a repository gives timm's model, and ours (None: no part of the features). With
@@ -115,7 +118,7 @@ def _of_timm(architecture: str, published: ConfigType) -> ConfigType | None:
             options['act'] = 'gelu'
         if architecture.endswith('dinov3'):
             options['qkv_bias'] = False
-        if name.endswith('-reg'):  # timm's class token has no place
+        if '_reg' in architecture:  # timm's class token has no place
             options['pos_encoding'] = dict(num_prefix_embeds=0)
         return options
     return None

@@ -28,6 +28,7 @@ def _rotary(**options: object) -> ConfigType:
 _VIT = {'tiny': _sizes(192, 12, 3), 'small': _sizes(384, 12, 6), 'base': _sizes(768, 12, 12),
         'large': _sizes(1024, 24, 16)}
 _VIT['giant'] = _sizes(1536, 40, 24)
+_VIT['so400m'] = dict(_sizes(1152, 27, 16), mlp_hidden_dims=4304)
 
 #: By name; explicit arguments of ViT win.
 ARCHS: dict[str, ConfigType] = {name: _VIT[name] for name in ('tiny', 'small', 'base', 'large')}
@@ -45,6 +46,14 @@ for _name in ('small', 'base', 'large', 'giant'):
         _dinov2, register_tokens=4,
         pos_encoding=_table(num_prefix_embeds=1, interpolation='bicubic_antialias'))
 
+# TIPSv2 (arXiv 2604.12012): DINOv2 with one register; its release resizes tables bilinearly.
+for _name in ('base', 'large', 'so400m', 'giant'):
+    ARCHS[f'tipsv2-{_name}'] = dict(
+        _VIT[_name], patch_size=14, img_size=448, class_token=True, register_tokens=1,
+        layer_scale_init_value=1.0,
+        pos_encoding=_table(num_prefix_embeds=1, interpolation='bilinear_antialias'))
+ARCHS['tipsv2-giant'] |= dict(mlp='swiglu', mlp_hidden_dims=4096)
+
 # DeiT III (Touvron et al., ECCV 2022): a table of only the cells.
 for _name, _size in {**{name: _VIT[name] for name in ('small', 'base', 'large')},
                      'medium': _sizes(512, 12, 8),
@@ -55,7 +64,7 @@ for _name, _size in {**{name: _VIT[name] for name in ('small', 'base', 'large')}
 # SigLIP (Zhai et al., ICCV 2023; giantopt is of SigLIP 2), the tower for images, without its
 # attention pooling.
 for _name, _size in {'base': _VIT['base'], 'large': dict(_VIT['large'], img_size=256),
-                     'so400m': dict(_sizes(1152, 27, 16), mlp_hidden_dims=4304, patch_size=14),
+                     'so400m': dict(_VIT['so400m'], patch_size=14),
                      'giantopt': dict(_sizes(1536, 40, 16), img_size=256)}.items():
     ARCHS[f'siglip-{_name}'] = dict(_size, class_token=False, pool='gap', act='gelu_tanh',
                                     pos_encoding=_table())
@@ -96,9 +105,10 @@ for _name, _size, _global in (('base', _VIT['base'], (2, 5, 8, 11)),
     ARCHS[f'vitdet-{_name}'] = dict(_sam, pos_encoding=_table(grid_shape=(14, 14)))
 
 # DINOv3 (Simeoni et al., 2025). Tokens in front of the patches have no place, and keys no bias; the
-# rescaling of coordinates acts only in training.
+# rescaling of coordinates acts only in training. 'tiny' is of EUPE (arXiv 2603.22387).
 for _name, _size in {
-        'small': _VIT['small'], 'base': _VIT['base'], 'large': _VIT['large'],
+        'tiny': _VIT['tiny'], 'small': _VIT['small'], 'base': _VIT['base'],
+        'large': _VIT['large'],
         'small-plus': dict(_VIT['small'], mlp='swiglu', mlp_hidden_dims=1536),
         'large-plus': dict(_VIT['large'], mlp='swiglu', mlp_hidden_dims=4096),
         'huge-plus': dict(_sizes(1280, 32, 20), mlp='swiglu', mlp_hidden_dims=5120),
@@ -153,17 +163,15 @@ for _name, _encoding in (
     ARCHS[f'naflex-base{_name}-gap'] = dict(
         _naflex, register_tokens=4, layer_scale_init_value=1e-5, final_norm='pooled',
         pos_encoding=_encoding)
-for _name, _size in {'base': {},
-                     'so400m': dict(_sizes(1152, 27, 16), mlp_hidden_dims=4304)}.items():
+for _name in ('base', 'so400m'):
     ARCHS[f'naflex-{_name}-siglip'] = dict(
-        {**_naflex, **_size}, act='gelu_tanh',
+        {**_naflex, **_VIT[_name]}, act='gelu_tanh',
         pos_encoding=_table(interpolation='bilinear_antialias'))
 
 # C-RADIO v3 and v4 (Heinrich et al., CVPR 2025; 2026), whose table has the size of images of 2048.
 for _name, _size in {'base-v3': _VIT['base'], 'large-v3': _VIT['large'],
                      'huge-v3': _sizes(1280, 32, 16), 'giant-v3': _VIT['giant'],
-                     'so400m-v4': dict(_sizes(1152, 27, 16), mlp_hidden_dims=4304),
-                     'huge-v4': _sizes(1280, 32, 16)}.items():
+                     'so400m-v4': _VIT['so400m'], 'huge-v4': _sizes(1280, 32, 16)}.items():
     ARCHS[f'radio-{_name}'] = dict(
         _size, img_size=2048, class_token=True, register_tokens=7 if '3' in _name else 9,
         pool=None, final_norm=False,
@@ -180,3 +188,11 @@ for _name in ('small', 'base', 'large'):
             rel_pos_encoding=_rotary(directions=_directions))
         ARCHS[f'rope-vit-{_name}-{_mode}-ape'] = dict(
             ARCHS[f'rope-vit-{_name}-{_mode}'], pos_encoding=_table(num_prefix_embeds=0))
+
+# The image towers of Qwen3-VL (Bai et al. 2025), Qwen3.5 and Qwen3.8 by their number of parameters,
+# without the projectors to the language model. Positions are a table and rotary ones together.
+for _name, _size in {'88m': 'base', '306m': 'large', '416m': 'so400m'}.items():
+    ARCHS[f'qwen3-{_name}'] = dict(
+        _VIT[_size], img_size=768, class_token=False, pool=None, final_norm=False, act='gelu_tanh',
+        pos_encoding=_table(interpolation='bilinear_corners'),
+        rel_pos_encoding=_rotary(axes='yx', planes='halves', theta=10000.0))

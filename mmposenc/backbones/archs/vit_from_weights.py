@@ -190,7 +190,11 @@ def _kind(state: State, facts: ReadOnlyConfig) -> str | None:
     if bias is not True or bool(scale) != token:
         return None
     if not scale:
+        if facts['final_norm'] is False:
+            return 'qwen3'
         return 'siglip' if facts['final_norm'] is True and not facts['register_tokens'] else None
+    if facts['patch_size'] == 14 and facts['register_tokens'] == 1:
+        return 'tipsv2'
     if facts['patch_size'] == 14 and (rows or facts['register_tokens']):
         return 'dinov2'
     return None if rows or facts['register_tokens'] else 'deit3'
