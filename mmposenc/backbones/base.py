@@ -86,7 +86,7 @@ class Backbone(BaseModule):
         ``parts`` are the modules that ``frozen_stages`` counts.
 
         Raises:
-            ValueError: an unknown dtype, a name of no parameter, or options without frozen stages.
+            ValueError: an unknown dtype, a name of no parameter or module, or options without frozen stages.
             ImportError: ``lora`` without peft.
         """
         trainable, lora, frozen_dtype = shared.trainable, shared.lora, shared.frozen_dtype
@@ -98,11 +98,13 @@ class Backbone(BaseModule):
                                  f'frozen_stages')
         if frozen_dtype not in _DTYPES:
             raise ValueError(f'frozen_dtype={frozen_dtype!r} must be one of {_DTYPES}')
+        # An encoding without parameters, as rotary ones have none, is named in vain, not in error.
+        modules = [name for name, _ in self.named_modules()]
+        names = [name for name, _ in self.named_parameters()]
         for part in trainable:
-            if not part or not any(part in name for name, _ in self.named_parameters()):
+            if not part or not any(part in name for name in (*names, *modules)):
                 raise ValueError(f'trainable={tuple(trainable)}: {part!r} is in the name of no '
-                                 f'parameter; such a name is '
-                                 f'{next(name for name, _ in self.named_parameters())!r}')
+                                 f'parameter or module; such a name is {names[0]!r}')
         self.trainable, self.frozen_dtype = tuple(trainable), frozen_dtype
         frozen = list(parts[:self.frozen_stages]) if self.frozen_stages > 0 else []
         if lora is not None:

@@ -7,7 +7,7 @@ import torch
 from helpers.tiny_backbones import BUILD, STAGES, images, randomized, total, with_gradients
 from torch import distributed as dist
 
-from mmposenc.backbones import load_pretrained
+from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.backbones.archs.swin import TABLE
 from mmposenc.engine.training.sharding import shard
 
@@ -151,6 +151,13 @@ def test_it_is_spread_as_any_model(options):
                 torch.testing.assert_close(found.full_tensor(), wanted, rtol=0, atol=0)
     finally:
         dist.destroy_process_group()
+
+
+def test_an_encoding_without_parameters_is_named_in_vain():
+    """As mmposenc compare names that of each entry."""
+    model = ViT('tiny', rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding'), frozen_stages=12,
+                trainable=['rel_pos_encoding'])
+    assert not any(each.requires_grad for name, each in model.named_parameters() if 'blocks' in name)
 
 
 @pytest.mark.parametrize('options, message', [
