@@ -60,9 +60,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reporting_errors(args):
         from ..engine.apps.export import export
-        from ..engine.config.options import read_config
-        from ..engine.variants.applying import with_encoding
-        cfg = with_encoding(read_config(args), args.encoding)
+        from ..engine.variants.applying import read_encoded_config
+        cfg = read_encoded_config(args)
         checkpoint = None if args.checkpoint == 'none' else args.checkpoint
         exported = export(cfg, checkpoint, args.out, size=args.size, fixed_size=args.fixed_size,
                           normalise=args.normalise, decode=args.decode, tolerance=args.tolerance,

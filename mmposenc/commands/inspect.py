@@ -51,10 +51,9 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     # The output of libraries must not mix with the lines on standard output.
     with reporting_errors(args), contextlib.redirect_stdout(sys.stderr):
-        from ..engine.config.options import read_config
-        from ..engine.variants.applying import with_encoding
+        from ..engine.variants.applying import read_encoded_config
         from ..lab.inspect.report import inspect_config
-        cfg = with_encoding(read_config(args), args.encoding)
+        cfg = read_encoded_config(args)
         lines = inspect_config(cfg, args.checkpoint, size=args.size, images=args.image,
                                at=tuple(args.at), out=args.out, seed=args.seed)
     print('\n'.join(lines))

@@ -41,9 +41,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reporting_errors(args):
         from .. import engine
-        from ..engine.config.options import read_run_config
-        from ..engine.variants.applying import with_encoding
-        cfg = with_encoding(read_run_config(args), args.encoding)
+        from ..engine.variants.applying import read_encoded_config
+        cfg = read_encoded_config(args)
         if args.sizes:
             _test_sizes(cfg, args)
         else:

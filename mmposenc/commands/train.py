@@ -27,9 +27,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reporting_errors(args):
         from .. import engine
-        from ..engine.config.options import read_run_config
-        from ..engine.variants.applying import with_encoding
-        cfg = with_encoding(read_run_config(args), args.encoding)
+        from ..engine.variants.applying import read_encoded_config
+        cfg = read_encoded_config(args)
         engine.train(cfg, amp=args.amp, compiled=args.compile, auto_scale_lr=args.auto_scale_lr,
                      resume=args.resume, allow_mismatch=args.allow_mismatch,
                      save_on_interrupt=not args.no_save_on_interrupt)

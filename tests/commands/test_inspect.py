@@ -78,6 +78,9 @@ def test_a_detector_without_its_data_and_with_it(tmp_path):
     assert inputs.images.shape == (4, 3, 64, 64)  # whole cells of 32 pixels
     assert [values.shape[-1] for values in subject.maps(inputs.images).values()][-1] == 2
     make_coco(tmp_path / 'coco')
+    _, inputs = build_subject(cfg, None, size=(64, 64), count=1)
+    assert inputs.names == '1 of the test images' and inputs.images.shape == (1, 3, 64, 64)
+    first = inputs.images
     files, names = data_images(cfg)
     assert names == f'{len(files)} of the test images' and files[0].endswith('shape_0.jpg')
     _, inputs = build_subject(cfg, None, size=(64, 64))
@@ -85,6 +88,7 @@ def test_a_detector_without_its_data_and_with_it(tmp_path):
     mean, std = ([123.675, 116.28, 103.53], [58.395, 57.12, 57.375])
     picture = mmcv.imread(files[0])
     expected = (mmcv.imresize(picture, (64, 64))[..., ::-1] - mean) / std
+    assert torch.equal(inputs.images[:1], first)
     torch.testing.assert_close(inputs.images[0], torch.tensor(
         expected, dtype=torch.float32).permute(2, 0, 1))
     np.testing.assert_allclose(inputs.photo, picture[..., ::-1] / 255)

@@ -20,7 +20,8 @@ def run(encoding, seed, values, status='finished', **more):
 def encoding(name, parameters=60_000, label=None, macs=1e6):
     costs = [dict(factor=factor, hw=None, macs=macs and macs * factor ** 2,
                   seconds=None, peak_bytes=None) for factor in SIZES]
-    return dict(name=name, label=label or name, changes={}, parameters=parameters, costs=costs)
+    label = label or ('no encoding' if name == 'none' else name)
+    return dict(name=name, label=label, changes={}, parameters=parameters, costs=costs)
 
 
 def study(values, *, encodings=None, metric=METRIC, **more):

@@ -10,8 +10,7 @@ from helpers.page_training import load, train
 from mmposenc.class_index import CLASSES
 from mmposenc.commands import COMMANDS
 from mmposenc.commands.train import parse_args
-from mmposenc.engine.config.options import read_run_config
-from mmposenc.engine.variants.applying import with_encoding
+from mmposenc.engine.variants.applying import read_encoded_config
 from mmposenc.engine.variants.encodings import read_entries
 
 
@@ -83,7 +82,7 @@ def test_a_config_of_a_page_trains(place, tmp_path):
 @pytest.mark.parametrize('command', WORDS)
 def test_a_config_with_the_encoding_of_a_command_trains(command):
     args = parse_args(WORDS[command][2:])
-    check_learns(with_encoding(read_run_config(args), args.encoding))
+    check_learns(read_encoded_config(args))
 
 
 def check_learns(cfg):

@@ -170,7 +170,8 @@ def _leave_out(cfg: Config, key: str, value: object, options: set[str]) -> list[
 
 
 def read_config(args: argparse.Namespace) -> Config:
-    """The config that the arguments of ``add_config`` name, with what they override."""
+    """The config that the arguments of ``add_config`` name, with what they override, and with the
+    work directory and launcher of ``add_run_options`` where there are these."""
     cfg = load_config(args.config, getattr(args, 'img_size', None),
                       getattr(args, 'timm_weights', None))
     if getattr(args, 'data', None):
@@ -179,6 +180,9 @@ def read_config(args: argparse.Namespace) -> Config:
     override(cfg, dict(map(_key_and_value, args.cfg_options or ())))
     if not isinstance(cfg.get('model', {}), dict):
         raise ValueError(f'model={cfg.model!r} of {args.config} must be a dict')
+    if 'launcher' in args:
+        set_work_dir(cfg, args.work_dir, args.encoding)
+        cfg.launcher = args.launcher
     return cfg
 
 
@@ -192,11 +196,3 @@ def _key_and_value(word: str) -> tuple[str, Any]:
     except (ValueError, SyntaxError) as error:
         raise ValueError(f'--cfg-options {word}: the value must be written as in Python, such as '
                          f'"[{{\'type\': \'EMAHook\'}}]"') from error
-
-
-def read_run_config(args: argparse.Namespace) -> Config:
-    """As :func:`read_config`, with the work directory and launcher of ``add_run_options``."""
-    cfg = read_config(args)
-    set_work_dir(cfg, args.work_dir, args.encoding)
-    cfg.launcher = args.launcher
-    return cfg

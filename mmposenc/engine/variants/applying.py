@@ -1,6 +1,7 @@
 """A config with other encodings, and whether they fit."""
 from __future__ import annotations
 
+import argparse
 import copy
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +17,7 @@ from mmposenc.encodings.build import required_sizes
 from mmposenc.engine.config.data import report
 from mmposenc.engine.config.models import build_bare, image_channels, pass_once
 from mmposenc.engine.config.nodes import Size, listed, type_name
-from mmposenc.engine.config.options import override
+from mmposenc.engine.config.options import override, read_config
 from mmposenc.engine.training.layer_decay import OF_MMSEG
 from mmposenc.functional.image_sizes import set_img_shapes
 from mmposenc.openmmlab.mmdet.detr.positions import LEARNED_GRID
@@ -270,17 +271,19 @@ def check_builds(cfg: Config) -> None:
                      ) from reason
 
 
-def with_encoding(cfg: Config, word: str | None) -> Config:
-    """The config with the encodings of ``--encoding``, after a look whether they fit its model.
+def read_encoded_config(args: argparse.Namespace) -> Config:
+    """The config that a command's arguments name, with the encodings of its ``--encoding``, after
+    a look whether they fit its model.
 
     Args:
-        cfg: not changed.
-        word: as in :func:`.encodings.read_entries`; None: the config as it is.
+        args: of a command with ``add_config`` and ``add_encoding``, see
+            :mod:`mmposenc.terminal.options`.
 
     Raises:
         ValueError: there is no such encoding, or it does not fit.
         FileNotFoundError: there is no such file.
     """
+    cfg, word = read_config(args), args.encoding
     if word is None:
         return cfg
     try:

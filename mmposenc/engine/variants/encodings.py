@@ -24,7 +24,7 @@ from .rows import PREFIX, left_out_lines, rows_of
 
 def _names() -> dict[str, tuple[str, ConfigType | None]]:
     """The words of all classes, those of token encodings first; 'none' is none."""
-    names: dict[str, tuple[str, ConfigType | None]] = {'none': ('none', None)}
+    names: dict[str, tuple[str, ConfigType | None]] = {'none': ('no encoding', None)}
     for contract in (TokenEncoding, RelativeEncoding):
         for cls in ENCODINGS.values():
             if issubclass(cls, contract):
@@ -142,7 +142,9 @@ def summed(word: str) -> tuple[str, ConfigType]:
     if kept_words:
         changes['own'], = kept_words
     label = ' + '.join([*(OWN[part] for part in kept_words), *(label for label, _, _ in encodings)])
-    return (f'{label} alone' if label else 'none') if alone else label, changes
+    if alone:
+        label = f'{label} alone' if label else NAMES['none'][0]
+    return label, changes
 
 
 def changes_of(tokens: list[ConfigType] | None, relative: list[ConfigType] | None,

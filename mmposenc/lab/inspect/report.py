@@ -162,12 +162,14 @@ def write(folder: Path, about: dict[str, object], pictures: Sequence[Picture]) -
 
 
 def build_subject(cfg: Config, checkpoint: str | None, *, images: Sequence[str] = (),
-                  size: tuple[int, int] | None = None, seed: int = 0) -> tuple[Subject, Inputs]:
+                  size: tuple[int, int] | None = None, seed: int = 0, count: int = IMAGES
+                  ) -> tuple[Subject, Inputs]:
     """The model of a config, ready to run, and what it is run on.
 
     Args:
         cfg, checkpoint, images, size, seed: see :func:`inspect_config`; sides are rounded to whole
             cells of the coarsest map.
+        count: how many images there are where none are given.
     """
     scope = scope_of(cfg)
     init_default_scope(scope)
@@ -176,8 +178,8 @@ def build_subject(cfg: Config, checkpoint: str | None, *, images: Sequence[str] 
         models.load_all_weights(model, checkpoint)
     side = cell_side(model)
     height, width = (max(1, round(each / side)) * side for each in size or usual_size(cfg))
-    pictures, names = (list(images), f'{len(images)} images') if images else data_images(cfg)
-    batch, photo = models.noise(cfg, (height, width), count=IMAGES, seed=seed), None
+    pictures, names = (list(images), f'{len(images)} images') if images else data_images(cfg, count)
+    batch, photo = models.noise(cfg, (height, width), count=count, seed=seed), None
     if pictures:
         pixels = [models.read_picture(cfg, each) if isinstance(each, str) else each
                   for each in pictures]
@@ -207,9 +209,9 @@ def cell_side(model: Any) -> int:
     return math.lcm(side, *(int(each) for each in padded if each))
 
 
-def data_images(cfg: Config) -> tuple[list[Any], str]:
-    """Some pictures, spread over the test data, as files or pixels, and what they are; or none and
-    the reason."""
+def data_images(cfg: Config, count: int = IMAGES) -> tuple[list[Any], str]:
+    """So many pictures, spread over the test data, as files or pixels, and what they are; or none
+    and the reason."""
     phase = 'test' if cfg.get('test_dataloader') else 'val'
     if not cfg.get(f'{phase}_dataloader'):
         return [], 'noise (the config has no test data)'
@@ -223,7 +225,7 @@ def data_images(cfg: Config) -> tuple[list[Any], str]:
         dataset = build_data_set(offline[f'{phase}_dataloader'].dataset)
     except (FileNotFoundError, RuntimeError):  # RuntimeError: not downloaded
         return [], 'noise (the test data is not there)'
-    chosen = min(IMAGES, len(dataset))
+    chosen = min(count, len(dataset))
     infos = [dataset.get_data_info(index * len(dataset) // chosen) for index in range(chosen)]
     # Data sets that store pixels store RGB, and files are read blue first.
     pictures = [np.asarray(each['img'])[..., ::-1] if np.ndim(each.get('img')) == 3

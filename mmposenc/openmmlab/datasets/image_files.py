@@ -151,7 +151,8 @@ def sample(names: Collection[str], seed: int = 0) -> list[str]:
 
 
 def size_shown(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Size:
-    """(width, height) after the EXIF orientation is applied, from the header of a file.
+    """(width, height) after the EXIF orientation is applied. Pixels are decoded only of a PNG, in
+    which the orientation may be behind them.
 
     Raises:
         ValueError: the image has more than ``max_pixels`` pixels.
@@ -162,9 +163,9 @@ def size_shown(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Size:
             width, height = image.size
             if image.format == 'TIFF':  # whose size Pillow turns itself, in newer versions
                 width, height = (image.tag_v2[key] for key in (256, 257))  # type: ignore
+            if width * height > max_pixels:
+                raise ValueError(f'it has {width}x{height} pixels, at most {max_pixels:,} are read')
             turned = image.getexif().get(_ORIENTATION) in _TURNED
-    if width * height > max_pixels:
-        raise ValueError(f'it has {width}x{height} pixels, at most {max_pixels:,} are read')
     return (height, width) if turned else (width, height)
 
 

@@ -48,7 +48,7 @@ def test_a_sum_is_a_token_encoding_and_a_relative_one():
     assert entry('peg').changes == dict(
         pos_encoding=dict(type='mmposenc.PEG'), positions=None, cfg={})
     none, alone = entry('none'), entry('none+peg')
-    assert (none.label, alone.label) == ('none', 'PEG alone')
+    assert (none.label, alone.label) == ('no encoding', 'PEG alone')
     assert alone.changes == {**none.changes, 'pos_encoding': dict(type='mmposenc.PEG')} == dict(
         pos_encoding=dict(type='mmposenc.PEG'), positions=None, rel_pos_encoding=None,
         rel_pos_sharing='layer', cfg={})

@@ -55,7 +55,10 @@ def test_a_study_is_made_grows_and_is_not_repeated(here, capsys):
     asked = [word for word in ASKED if word != 'peg']
     call(*asked, '--seeds', '1')
     assert here.started == [('none', 0)]
-    assert 'none seed 0: finished, top-1 accuracy' in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert 'none seed 0: finished, top-1 accuracy' in shown and '│ no encoding ' in shown
+    row, = csv.DictReader(Path('out/results.csv').open())
+    assert (row['encoding'], row['label']) == ('none', 'no encoding')
     assert {path.name for path in Path('out').iterdir() if path.is_file()} == {
         'report.html', 'results.csv', 'best.py', 'study.json', 'config.py'}
     call(*asked, '--seeds', '1')

@@ -86,8 +86,8 @@ def test_the_recommended_config_is_the_users_and_trains(copied, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     best = copied.folder / take['file']
     head, text = best.read_text().split('\n', 2)[::2]
-    assert head.startswith('# cls.py with the encoding ') and str(copied.folder) not in text
-    entry, = (each for each in copied.entries if f'encoding {each.label}, ' in head)
+    assert head.startswith('# cls.py with ') and str(copied.folder) not in text
+    entry, = (each for each in copied.entries if f'with {each.label}, ' in head)
     cfg = engine.load_config(str(best))
     assert cfg.model.to_dict() == apply(copied.base, entry).model.to_dict()
     assert cfg.train_dataloader.to_dict() == copied.base.cfg.train_dataloader.to_dict()

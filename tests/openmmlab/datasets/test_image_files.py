@@ -72,6 +72,8 @@ def test_files(tmp_path) -> None:
         TRANSFORMS.build(dict(type='mmposenc.LoadImageFromFile'))(dict(img_path=good))
     png = encoded('PNG')
     assert broken(png[:len(png) // 2] + png[-12:])  # it ends well
+    assert image_files.broken(io.BytesIO(png[:60]), max_pixels=2399) == (
+        'it has 60x40 pixels, at most 2,399 are read')  # before any of them is decoded
     assert broken(b'no image at all') == 'Pillow recognises no picture in it'
 
 

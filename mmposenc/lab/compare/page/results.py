@@ -105,7 +105,7 @@ def write_best(study: Study, name: str | None) -> dict[str, str] | None:
     path = study.folder / 'best.py'
     command = shlex.join(['mmposenc', 'train', str(path), '--work-dir', 'work_dirs/best'])
     cfg = apply(study.base, entry)
-    head = f'{Path(study.config).name} with the encoding {" ".join(entry.label.split())}'
+    head = f'{Path(study.config).name} with {" ".join(entry.label.split())}'
     write_text(path, f'# {head}, made by mmposenc compare.\n# {command}\n'
                f'{cfg.pretty_text}')
     return {'file': path.name, 'command': command}

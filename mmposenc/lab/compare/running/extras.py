@@ -188,9 +188,9 @@ def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> list[Recor
     from mmposenc.lab.inspect.report import build_subject
     folder = study.folder / 'figures' / run.entry.slug
     folder.mkdir(parents=True, exist_ok=True)
-    subject, inputs = build_subject(cfg, checkpoint)
+    subject, inputs = build_subject(cfg, checkpoint, count=1)
     drawn = []
-    for each in draw_all(subject, inputs.images[:1], inputs.photo, (0.5, 0.5)):
+    for each in draw_all(subject, inputs.images, inputs.photo, (0.5, 0.5)):
         path = folder / f'{each.name}.png'
         each.draw().savefig(path, dpi=110)
         drawn.append(dict(title=each.title, file=str(path.relative_to(study.folder)),

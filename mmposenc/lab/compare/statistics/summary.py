@@ -68,8 +68,7 @@ def candidates(results: Results, factor: float) -> list[str]:
 
 def labels(results: Results) -> dict[str, str]:
     """encoding -> its name for people, in the order of the study."""
-    return {each['name']: 'no encoding' if each['label'] == 'none' else each['label']
-            for each in results['encodings']}
+    return {each['name']: each['label'] for each in results['encodings']}
 
 
 def encoding_of(results: Results, name: str) -> Results:
