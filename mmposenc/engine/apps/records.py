@@ -14,7 +14,7 @@ from mmengine.structures import BaseDataElement
 from mmposenc.checkpoint.integrity import put_in_place
 
 from ...config_types import ReadOnlyConfig
-from ..config.nodes import data_sets, heads_of, metainfo_of
+from ..config.nodes import data_sets, heads_of, metainfo_of, num_classes_of
 from ..config.testing import scope_of
 
 #: What JSON says of a picture, or of an object in it.
@@ -39,8 +39,7 @@ def class_names(cfg: Config, meta: ReadOnlyConfig) -> list[str]:
                          'pictures are read')
     listed = _of_test_data(cfg, 'classes') or (meta.get('dataset_meta') or {}).get('classes') or ()
     names = [str(name) for name in listed]
-    number = max([len(names), *(head['num_classes'] for _, head in heads_of(cfg)
-                                if head.get('num_classes') is not None)])
+    number = max([len(names), *(num_classes_of(head) or 0 for _, head in heads_of(cfg))])
     return names + [f'class {i}' for i in range(len(names), number)]
 
 

@@ -21,6 +21,7 @@ from .nodes import (
     heads_of,
     listed,
     metainfo_of,
+    num_classes_of,
     numbered,
 )
 
@@ -95,8 +96,8 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
         ValueError: names every head's and every data set's number, with their config keys.
     """
     scope = cfg.get('default_scope')
-    heads = {f'{key}.num_classes': head['num_classes'] for key, head in heads_of(cfg)
-             if head.get('num_classes') is not None}
+    heads = {f'{key}.num_classes': number for key, head in heads_of(cfg)
+             if (number := num_classes_of(head)) is not None}
     if heads and scope == 'mmpretrain':
         _check_topk(cfg, phases, min(heads.values()))
     counts = {f'classes of {key}': len(classes) for key, node in data_sets(cfg, *phases)

@@ -14,7 +14,7 @@ from mmposenc.terminal.messages import printable
 
 from ..prepare.convert import ADE_PARTS
 from ..prepare.labels import PICTURES
-from .nodes import at, children, data_sets, heads_of, listed, pipelines
+from .nodes import at, children, data_sets, heads_of, listed, num_classes_of, pipelines
 
 _SCOPES = {'mmdet': 'train.json and val.json with the folders train and val',
            'mmseg': 'images and annotations with the folders training and validation, and '
@@ -32,7 +32,7 @@ def use_data(cfg: Config, folder: str) -> None:
 
     Raises:
         ValueError: the folder has another layout, its parts have other classes, or a head of the
-            model has no ``num_classes``.
+            model has no ``num_classes``, or classes of areas beside those of objects.
     """
     root, scope = Path(folder), str(cfg.get('default_scope'))
     if scope not in _SCOPES:
@@ -74,10 +74,15 @@ def use_data(cfg: Config, folder: str) -> None:
                 metric['topk'] = _possible(metric['topk'], len(classes))
     heads = dict(heads_of(cfg)) or {'model': {}}
     for key, head in heads.items():
-        if head.get('num_classes') is None:
+        before = num_classes_of(head)
+        if before is None:
             raise ValueError(f'--data {folder}: {key} has no num_classes to fill in; write the '
                              'classes into the config instead')
-        _fit_head(key, head, head['num_classes'], len(classes))
+        if head.get('num_stuff_classes'):
+            raise ValueError(f'--data {folder}: {key}.num_stuff_classes='
+                             f'{head["num_stuff_classes"]} must be 0: the folder has objects '
+                             'alone; take a config for instances')
+        _fit_head(key, head, before, len(classes))
         if scope == 'mmpretrain' and 'topk' in head:
             head['topk'] = _possible(head['topk'], len(classes))
     if at(cfg, 'model.backbone.num_classes'):  # EoMT's, which predicts classes by itself
@@ -115,7 +120,7 @@ def _fit_head(key: str, node: ConfigType, before: int, now: int) -> None:
     as there are classes now. Others are those of other classes: they are left out, and named.
     """
     for name, value in children(node):
-        if name == 'num_classes' and value == before:
+        if name in ('num_classes', 'num_things_classes') and value == before:
             node[name] = now
         elif name == 'class_weight' and isinstance(value, (list, tuple)):
             background = len(value) - before

@@ -109,10 +109,19 @@ def class_folders(dataset: ReadOnlyConfig) -> list[str]:
 def heads_of(cfg: Config) -> Iterator[tuple[str, ConfigDict]]:
     """The heads that name classes, with their keys; a region proposal head has no classes."""
     names = {'mmseg': ('decode_head', 'auxiliary_head'), 'mmpretrain': ('head',),
-             'mmdet': ('bbox_head', 'roi_head.bbox_head', 'roi_head.mask_head')}
+             'mmdet': ('bbox_head', 'roi_head.bbox_head', 'roi_head.mask_head', 'panoptic_head',
+                       'panoptic_fusion_head')}
     for name in names.get(cfg.get('default_scope'), ()):
         yield from ((key, head) for key, head in numbered(f'model.{name}', at(cfg.model, name))
                     if isinstance(head, dict))
+
+
+def num_classes_of(head: ConfigDict) -> int | None:
+    """How many classes a head has, in Mask2Former's those of objects and of areas together; None
+    where it does not say."""
+    if head.get('num_things_classes') is not None:
+        return int(head['num_things_classes'] + head.get('num_stuff_classes', 0))
+    return None if head.get('num_classes') is None else int(head['num_classes'])
 
 
 def with_pipelines(cfg: Config, phase: str) -> Iterator[ConfigDict]:

@@ -11,6 +11,7 @@ from mmengine.registry import DATASETS, DefaultScope
 from mmposenc.engine import browse, load_config
 from mmposenc.engine.config.checks import check_num_classes
 from mmposenc.engine.config.data import _possible, use_data
+from mmposenc.engine.config.models import build_bare
 from mmposenc.engine.config.nodes import data_sets, heads_of, pipelines
 from mmposenc.engine.config.options import read_config
 from mmposenc.engine.prepare.convert import convert_labels
@@ -87,6 +88,23 @@ def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
         assert max(cfg.val_evaluator.topk) <= 3
 
 
+@pytest.mark.parametrize('config', ['mask2former/mask2former_r50_8xb2-lsj-50e_coco',
+                                    'pretrained/eomt_dinov3-s_8xb2-lsj-12e_coco-640x640'])
+def test_masks_of_instances_have_the_classes_of_the_folder(tmp_path, config) -> None:
+    cfg = load_config(f'mmposenc::detection/{config}.py')
+    with pytest.raises(ValueError, match='panoptic_fusion_head.num_classes: 79'):
+        cfg.model.panoptic_fusion_head.num_things_classes = 79
+        check_num_classes(cfg, ('train',))
+    use_data(cfg, str(labelled(tmp_path, 'yolo')))
+    check_num_classes(cfg, PHASES)
+    model = build_bare(cfg, 'meta')
+    assert model.panoptic_head.num_classes == model.panoptic_fusion_head.num_classes == 3
+    assert model.panoptic_head.loss_cls.class_weight == [1.0, 1.0, 1.0, 0.1]
+    classifier = getattr(model.panoptic_head, 'cls_embed', None) or (
+        model.backbone.predictor.class_head)
+    assert classifier.out_features == 3 + 1  # no object
+
+
 @pytest.mark.parametrize('topk, possible', [((1, 5), (1,)), (5, (1,)), ([1, 3], (1, 3)), (3, (3,))])
 def test_accuracy_is_among_as_many_classes_as_there_are(topk, possible) -> None:
     assert _possible(topk, 3) == possible
@@ -161,16 +179,20 @@ def test_a_part_to_test_with_is_taken(tmp_path) -> None:
     ('val.json', None, 'val not found; mmdet needs train.json and val.json with'),
     ('val.json', '{}', 'does not name the classes'),
     ('val.json', '{"categories": [{"id": 1, "name": "other"}]}', "the classes of val are ['other'"),
-    ('left', '', 'model has no num_classes to fill in')])
+    ('left', '', 'model has no num_classes to fill in'),
+    ('left', 'panoptic', 'model.panoptic_head.num_stuff_classes=53 must be 0: the folder has')])
 def test_what_cannot_be_filled_in_is_refused(tmp_path, name, text, said) -> None:
     folder = labelled(tmp_path, 'yolo')
     (folder / name).unlink(missing_ok=True)
     if text is not None:
         (folder / name).write_text(text)
-    config = ('mask2former/mask2former_r50_8xb2-lsj-50e_coco' if name == 'left' else
-              'small/retinanet_pvt-micro-peg_fpn_1xb4-12e_bccd')
+    cfg = load_config('mmdet::mask2former/mask2former_r50_8xb2-lsj-50e_coco-panoptic.py' if
+                      text == 'panoptic' else
+                      'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_bccd.py')
+    if name == 'left' and not text:
+        del cfg.model['bbox_head']
     with pytest.raises(ValueError) as error:
-        use_data(load_config(f'mmposenc::detection/{config}.py'), str(folder))
+        use_data(cfg, str(folder))
     assert said in str(error.value)
 
 
