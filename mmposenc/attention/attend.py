@@ -14,7 +14,7 @@ from .compute import checked_implementation, compute
 from .padded import attend_by_image, attend_on_own_extents, valid_keys
 from .terms import Problem
 
-if TYPE_CHECKING:  # encodings import terms, with this package
+if TYPE_CHECKING:  # Imported only for annotations: the encodings themselves import this package.
     from ..encodings.base import RelativeEncoding
 
 
@@ -74,18 +74,19 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
         return compute(problem, encoding)
     padding, has_key = _check_padding(k, key_padding_mask)
     plain = implementation == 'auto' and not need_weights and attn_mask is None and regions is None
-    # Each image on a grid of its own; without its padded keys, if that is faster; or with a mask.
+    # Three ways: each image on a grid of its own; each without its padded keys, if that is faster;
+    # all together with a mask.
     if encoding is not None and not encoding.cellwise:
         out, weights = attend_on_own_extents(problem, encoding, key_padding_mask)
     elif plain and (parts := valid_keys(problem, padding, encoding)) is not None:
         out, weights = attend_by_image(problem, encoding, parts)
     else:
-        # Their weights are zero, which times infinity would be NaN.
+        # The weights of padded keys are zero; zero times an infinite value would be NaN.
         hidden = key_padding_mask[:, None, :, None]
         out, weights = compute(problem._replace(
             k=k.masked_fill(hidden, 0.0), v=v.masked_fill(hidden, 0.0), key_padding=padding),
             encoding)
-    # An image of only padding gets no gradient.
+    # An image that is nothing but padding must get no gradient.
     nobody = ~has_key[:, None, None, None]
     return (out.masked_fill(nobody, 0.0),
             None if weights is None else weights.masked_fill(nobody, 0.0))
@@ -97,7 +98,8 @@ def _check_masks(problem: Problem) -> None:
     batch, heads, queries, keys = *problem.q.shape[:3], problem.k.shape[2]
     if problem.query_padding is not None:
         check_mask(problem.query_padding, (batch, queries), 'query_padding_mask')
-    if is_compiling():  # sizes that are compared would be part of the graph
+    # While compiling, a comparison of sizes would become a condition of the graph.
+    if is_compiling():
         return
     if attn_mask is not None:
         if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
@@ -128,7 +130,8 @@ def _check_padding(k: Tensor, key_padding_mask: Tensor) -> tuple[Tensor, Tensor]
 
 def _checked_grids(q: Tensor, k: Tensor, encoding: RelativeEncoding, q_grid: GridLike | None,
                    k_grid: GridLike | None) -> tuple[Grid, Grid]:
-    """Grids in query units, after a check that they have as many tokens as q and k."""
+    """The grids of queries and keys in units of query cells, after a check that they have as many
+    tokens as q and k."""
     if q_grid is None:
         raise ValueError(f'q_grid=None, but {type(encoding).__name__} needs the query grid')
     query = as_grid(q_grid, 'q_grid', any_axes=True)

@@ -28,7 +28,7 @@ def compute(problem: Problem, encoding: RelativeEncoding | None) -> tuple[Tensor
         problem: the attention, without terms; with an encoding, with grids.
         encoding: the encoding, or None.
     """
-    of_values: list[Term] = []  # added to the output whatever the weights
+    of_values: list[Term] = []  # Terms that add to the output whatever the attention weights are.
     if encoding is not None:
         grids = problem.grids
         if encoding.has_rotation:
@@ -52,9 +52,9 @@ def compute(problem: Problem, encoding: RelativeEncoding | None) -> tuple[Tensor
 
 
 def open_queries(problem: Problem) -> tuple[Problem, Tensor | None]:
-    """The problem in which queries that may attend to no key attend to some, so that no softmax is
-    over nothing; and which they are, (B or 1, heads or 1, Lq, 1), to clear what they get. None
-    where every query has a key: one of its image, or of its region."""
+    """Let queries that may attend to no key attend to some, so that no softmax is over nothing.
+    Returns the changed problem and which queries these are, (B or 1, heads or 1, Lq, 1), so that
+    the caller can clear their output; None where every query has a key."""
     both = problem.regions is not None and problem.key_padding is not None
     if problem.attn_mask is None and not both:
         return problem, None
@@ -63,7 +63,7 @@ def open_queries(problem: Problem) -> tuple[Problem, Tensor | None]:
     assert mask is not None
     without_keys = ~(mask if mask.dtype == torch.bool else mask != float('-inf')).any(
         -1, keepdim=True)
-    if both:  # in one mask, which can be opened
+    if both:  # They were joined into one mask, in which queries can be given a key.
         problem = problem._replace(regions=None, key_padding=None)
     elif problem.attn_mask is not None:
         mask = problem.attn_mask
@@ -75,7 +75,7 @@ def open_queries(problem: Problem) -> tuple[Problem, Tensor | None]:
 
 
 def _joined(mask: Tensor | None, keep: Tensor | None) -> Tensor | None:
-    """A mask, bool or floating, that also leaves out what ``keep`` does not keep."""
+    """A mask, bool or floating, that also hides the pairs where ``keep`` is False."""
     if mask is None or keep is None:
         return keep if mask is None else mask
     return mask & keep if mask.dtype == torch.bool else mask.masked_fill(~keep, float('-inf'))
@@ -133,7 +133,7 @@ def use_sdpa(bias: Tensor | None, q: Tensor) -> bool:
 _COMPUTE: dict[str, Callable[[Problem], Tensor]] = {
     'reference': lambda problem: reference(problem)[0], 'sdpa': sdpa, 'chunked': chunked,
     'flex': flex}
-#: Values of ``implementation``.
+#: The names that ``implementation`` may have.
 IMPLEMENTATIONS = ('auto', *_COMPUTE)
 
 

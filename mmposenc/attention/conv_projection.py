@@ -43,7 +43,8 @@ class ConvProjectionAttention(MultiheadAttention):
 
     def _project(self, x: Tensor, x_qk: Tensor | None = None, grid: Grid | None = None,
                  padding: Tensor | None = None) -> tuple[Tensor, ...]:
-        """As the base, of tokens of which those of the grid are convolved."""
+        """Project tokens to q, k and v as the base class does, after a convolution of the tokens of
+        the grid."""
         assert grid is not None
         hw_shape, qkv = as_grid(grid).hw, list[Tensor]()
         for index, (conv, source) in enumerate((

@@ -31,12 +31,13 @@ class CosineScale(nn.Module):
         self.logit_scale = nn.Parameter(torch.full((num_heads, 1, 1), math.log(10.0)))
 
     def forward(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys, each (B, heads, L, head_dims), with unchanged shapes and dtypes."""
+        """Return queries and keys, each (B, heads, L, head_dims), as unit vectors, of which the
+        queries carry the learned scale."""
         return scaled_cosines(q, k, self.logit_scale)
 
 
 def scaled_cosines(q: Tensor, k: Tensor, logit_scale: Tensor) -> tuple[Tensor, Tensor]:
-    """The queries and keys of :class:`CosineScale` for a given parameter."""
+    """What :class:`CosineScale` returns for its parameter ``logit_scale``."""
     scale = logit_scale.clamp(max=math.log(MAX_SCALE)).exp() * q.shape[-1] ** 0.5
     return (unit(q) * scale).to(q.dtype), unit(k).to(k.dtype)
 

@@ -59,7 +59,8 @@ def check_x_qk(x: Tensor, x_qk: Tensor | None) -> None:
 
 
 def qkv_projection(embed_dims: int, qkv_bias: bool | str) -> Linear:
-    """The joint projection to queries, keys and values; 'qv': without a bias of the keys."""
+    """Build the joint projection to queries, keys and values; 'qv' means without a bias of the
+    keys."""
     if qkv_bias not in (True, False, 'qv'):
         raise ValueError(f"qkv_bias={qkv_bias!r} must be True, False or 'qv'")
     return (QVLinear(embed_dims) if qkv_bias == 'qv' else
@@ -85,9 +86,9 @@ def some_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
 
 
 def split_heads(x: Tensor, num_heads: int, parts: int = 1) -> tuple[Tensor, ...]:
-    """(B, L, parts * C) to ``parts`` tensors (B, heads, L, head_dims)."""
+    """Split a joint tensor (B, L, parts * C) into ``parts`` tensors (B, heads, L, head_dims)."""
     joint: Tensor = x.unflatten(-1, (parts, num_heads, -1))
-    # Their gradients are put together with one copy, in the order of x.
+    # With unbind, the gradients of the parts are put together with one copy, in the order of x.
     return tuple(each.transpose(1, 2) for each in joint.unbind(2))
 
 
@@ -95,6 +96,7 @@ def join_heads(out: Tensor) -> Tensor:
     """(B, heads, L, head_dims) -> (B, L, heads * head_dims)."""
     out = out.transpose(1, 2)
     if is_exporting():
-        # An exporter later replaces attention by operators whose output has another memory layout.
+        # Made contiguous, because an exporter later replaces attention by operators whose output
+        # has another memory layout.
         out = out.clone(memory_format=torch.contiguous_format)
     return out.flatten(2)

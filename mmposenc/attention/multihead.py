@@ -19,7 +19,7 @@ from .linear import (
     split_heads,
 )
 
-if TYPE_CHECKING:  # encodings import terms, with this package
+if TYPE_CHECKING:  # Imported only for annotations: the encodings themselves import this package.
     from ..encodings.base import RelativeConfig, RelativeEncoding
 
 
@@ -110,8 +110,8 @@ class MultiheadAttention(nn.Module):
 
     def _qkv(self, x: Tensor, x_qk: Tensor | None = None, grid: Grid | None = None,
              padding: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """The result of :meth:`_project`, with the scaled cosines of cosine attention. Before any
-        rotation: an encoding may scale queries, which cosines would undo."""
+        """Project tokens to q, k and v, and scale q and k where attention is by cosines. That comes
+        before any rotation: an encoding may scale queries, which the cosines would undo."""
         q, k, v = self._project(x, x_qk, grid, padding)
         if self.cosine is not None:
             q, k = self.cosine(q, k)
@@ -129,8 +129,8 @@ class MultiheadAttention(nn.Module):
 
     def _attend(self, qkv: tuple[Tensor, ...], grid: GridLike | None, **options: Any
                 ) -> Tensor | tuple[Tensor, Tensor]:
-        """The output (B, L, embed_dims) for the result of :meth:`_qkv`, or output and weights;
-        without a grid the encoding takes no part."""
+        """Attend with the result of :meth:`_qkv`. Returns the output (B, L, embed_dims), and the
+        weights if they are needed; without a grid the encoding takes no part."""
         q, k, v = qkv
         out, weights = attend(q, k, v, None if grid is None else self.rel_pos_encoding, grid,
                               implementation=self.implementation,

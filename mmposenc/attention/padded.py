@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """The part of one image: its grids, indices of its queries and keys (None for all), and a mask
-    of the keys (1, keys) that are still padding."""
+    """The part of one image in a batch: its grids, the indices of its queries and keys (None for
+    all), and a mask of keys (1, keys) that are padding nevertheless."""
 
     grids: tuple[Grid, Grid] | None
     queries: Tensor | None
@@ -43,7 +43,7 @@ def attend_by_image(problem: Problem, encoding: RelativeEncoding | None, parts: 
     """
     qkv = (problem.q, problem.k, problem.v)
     outs, all_weights = [], []
-    # Tokens first, as projections hold them: nothing is copied but tokens that are taken.
+    # Tokens come first, as projections store them, so that only the chosen tokens are copied.
     images = zip(*(x.transpose(1, 2).chunk(len(x)) for x in qkv), strict=True)
     for image, (part, tokens) in enumerate(zip(parts, images, strict=True)):
         q, k, v = (take(x, 1, index).transpose(1, 2) for x, index in zip(
@@ -61,7 +61,7 @@ def attend_by_image(problem: Problem, encoding: RelativeEncoding | None, parts: 
     return torch.cat(outs).transpose(1, 2), torch.cat(all_weights) if all_weights else None
 
 
-# Not compiled: images would be graphs, one for each size.
+# Not compiled: each size of an image would become a graph of its own.
 @torch.compiler.disable
 def attend_on_own_extents(problem: Problem, encoding: RelativeEncoding, key_mask: Tensor
                           ) -> tuple[Tensor, Tensor | None]:
@@ -96,7 +96,7 @@ def attend_on_own_extents(problem: Problem, encoding: RelativeEncoding, key_mask
                       for grid, (rows, cols) in zip(grids, extents, strict=True))
         queries, keys = (tokens_of_part(grid, part, prefix, key_mask.device)
                          for grid, part in zip(grids, (query, key), strict=True))
-        hidden = None  # a caller's own mask may hide prefix tokens
+        hidden = None  # Stays None unless a mask of the caller's own hides prefix tokens.
         if prefix and noted_extents(key_mask) is None:
             hidden = take(key_mask[image:image + 1], 1, keys)
             hidden = hidden & ~hidden.all(1, keepdim=True)
@@ -126,7 +126,7 @@ def valid_keys(problem: Problem, padding: Tensor, encoding: RelativeEncoding | N
             return None
         try:
             extents = valid_extents(padding[:, prefix:].view(-1, *grids[1].hw))
-        except ValueError:  # valid cells that are no rectangle
+        except ValueError:  # The valid cells of some image are no rectangle.
             return None
         of_images = [(grids[0], grids[1]._replace(height=rows, width=cols))
                      for rows, cols in extents]
@@ -162,7 +162,7 @@ def tokens_of_part(grid: Grid, part: Grid, prefix: int, device: torch.device) ->
 
 def _masks_of_image(problem: Problem, image: int, queries: Tensor | None, keys: Tensor | None
                     ) -> tuple[Tensor | None, Tensor | None]:
-    """The mask and the regions of one image's tokens."""
+    """The mask and the regions, cut to the tokens of one image."""
     mask, regions = problem.attn_mask, problem.regions
     if mask is not None:
         mask = mask[image:image + 1] if mask.shape[0] > 1 else mask
@@ -174,12 +174,12 @@ def _masks_of_image(problem: Problem, image: int, queries: Tensor | None, keys: 
 
 
 def take(x: Tensor, dim: int, index: Tensor | None) -> Tensor:
-    """The tokens of an index; all of them where it is None."""
+    """Take the tokens at these indices; all of them where the index is None."""
     return x if index is None else x.index_select(dim, index)
 
 
 def put(x: Tensor, dim: int, index: Tensor | None, size: int) -> Tensor:
-    """Undo :func:`take`, with zeros elsewhere."""
+    """Put tokens back to their places, the reverse of :func:`take`, with zeros elsewhere."""
     if index is None:
         return x
     shape = (*x.shape[:dim], size, *x.shape[dim + 1:])

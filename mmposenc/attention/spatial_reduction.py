@@ -122,7 +122,7 @@ class SpatialReductionAttention(nn.Module):
             other, dims = self._reduce(x_qk, grid, key_grid, padding_mask), self.embed_dims
             k, = split_heads(some_channels(self.kv, other, slice(dims)), self.num_heads)
             v, = split_heads(some_channels(self.kv, reduced, slice(dims, None)), self.num_heads)
-        # After keys and values: before them, inductor cannot order symbolic strides.
+        # Computed after keys and values: in the other order inductor cannot sort symbolic strides.
         q, = split_heads(self.q(x if x_qk is None else x_qk), self.num_heads)
         key_mask, query_mask = self._masks(padding_mask, key_grid)
         out, weights = attend(
@@ -135,7 +135,7 @@ class SpatialReductionAttention(nn.Module):
         return out if weights is None else (out, weights)
 
     def reduced_grid(self, hw_shape: GridLike) -> Grid:
-        """The key grid in units of the query grid."""
+        """The grid of the keys, in units of query cells."""
         grid, ratio, cells = as_grid(hw_shape), self.sr_ratio, self.key_cells
         if cells:
             return Grid(cells, cells, grid.height / cells, grid.width / cells)
@@ -151,7 +151,7 @@ class SpatialReductionAttention(nn.Module):
         return Grid(height, width, float(ratio), float(ratio))
 
     def _reduce(self, x: Tensor, grid: Grid, key_grid: Grid, padding_mask: Tensor | None) -> Tensor:
-        """Tokens of the keys and values, (B, P + Hk*Wk, C)."""
+        """Reduce tokens to those of keys and values, (B, P + Hk*Wk, C)."""
         if self.key_cells:
             means = adaptive_means(tokens_to_map(x, grid.hw), self.key_cells, padding_mask)
             x = self.norm(map_to_tokens(self.sr(means)))
@@ -170,7 +170,8 @@ class SpatialReductionAttention(nn.Module):
                ) -> tuple[Tensor | None, Tensor | None]:
         """Padding masks of the keys, (B, P + Hk*Wk), and, for an encoding that depends on their
         grid, of the queries, (B, P + H*W)."""
-        if padding_mask is None or self.key_cells:  # all of these see valid tokens
+        # Where there is no mask, and where a key is a cell, every key stands for valid tokens.
+        if padding_mask is None or self.key_cells:
             return None, None
         encoding = self.rel_pos_encoding
         if encoding is None or encoding.cellwise:
@@ -195,7 +196,8 @@ class SpatialReductionAttention(nn.Module):
     @torch.compiler.disable
     def _each_alone(self, x: Tensor, grid: Grid, padding_mask: Tensor, need_weights: bool,
                     x_qk: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
-        """Attention of each image separately: positions of ``key_cells`` depend on its size."""
+        """Attend to each image separately, because the positions of ``key_cells`` depend on its
+        size."""
         out = x.new_zeros(x.shape[0], *grid.hw, x.shape[-1])
         num_keys = self.reduced_grid(grid).num_cells if need_weights else 0
         weights = x.new_zeros(x.shape[0], self.num_heads, *grid.hw, num_keys)

@@ -20,9 +20,10 @@ from ..functional.grids import Grid, expand_offsets, grid_offsets
 
 
 class Term:
-    """The base class. Queries ``q`` (B, heads, Lq, head_dims) are scaled, keys ``k`` (B, heads, Lk,
-    head_dims) are not; both start with their prefix tokens. Tables are ([heads], ...): if the first
-    dimension is missing or 1, all heads share them."""
+    """The base class of all that an encoding adds to attention. Queries ``q`` (B, heads, Lq,
+    head_dims) are scaled, keys ``k`` (B, heads, Lk, head_dims) are not; both start with their
+    prefix tokens. Tables are ([heads], ...): if the first dimension is missing or 1, all heads
+    share them."""
 
     #: True for terms of the output instead of the logits.
     on_values = False
@@ -33,16 +34,18 @@ class Term:
     reads_keys = False
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """The definition: (B or 1, heads or 1, Lq, Lk), added to the logits."""
+        """The definition of a term of the logits: what is added to them, (B or 1, heads or 1, Lq,
+        Lk)."""
         raise NotImplementedError
 
     def dense_values(self, weights: Tensor) -> Tensor:
-        """The definition of a term of the output (B, heads, Lq, head_dims), by the weights."""
+        """The definition of a term of the output: what is added to it, (B, heads, Lq, head_dims),
+        given the attention weights."""
         raise NotImplementedError
 
     def within(self, regions: Tensor | None) -> Term:
-        """The term where tokens only see those of their region, as in a :class:`Problem`: for terms
-        in which other tokens than the pair take part."""
+        """The same term where tokens only see those of their region (see :class:`Problem`). Terms
+        in which tokens other than the pair take part override it."""
         return self
 
     def output(self, q: Tensor, v: Tensor, padding: Tensor | None, regions: Tensor | None
@@ -139,13 +142,14 @@ class TableOnValues(Table):
 
 
 def gather_buckets(lookup: Tensor, ids: Tensor) -> Tensor:
-    """lookup[..., i, ids[i, j]] of (B, heads, Lq, buckets) and (Lq, Lk): (B, heads, Lq, Lk)."""
+    """Read lookup (B, heads, Lq, buckets) at ids (Lq, Lk): the result (B, heads, Lq, Lk) has
+    lookup[..., i, ids[i, j]]."""
     return lookup.gather(-1, ids.expand(*lookup.shape[:2], *ids.shape))
 
 
 def bucket_sums(weights: Tensor, ids: Tensor, num_buckets: int) -> Tensor:
-    """The weights (B, heads, Lq, Lk) of each bucket added up, the adjoint of
-    :func:`gather_buckets`: (B, heads, Lq, num_buckets)."""
+    """Add up the weights (B, heads, Lq, Lk) of each bucket, the adjoint of :func:`gather_buckets`:
+    (B, heads, Lq, num_buckets)."""
     sums = torch.zeros(*weights.shape[:3], num_buckets, dtype=weights.dtype, device=weights.device)
     return sums.scatter_add(-1, ids.expand(*weights.shape[:2], *ids.shape), weights)
 
@@ -188,7 +192,7 @@ class Problem(NamedTuple):
 
     @property
     def grids(self) -> tuple[Grid, Grid]:
-        """The grids of queries and keys, which an attention with an encoding has."""
+        """The grids of queries and keys; an attention with an encoding always has them."""
         assert self.query is not None and self.key is not None
         return self.query, self.key
 
@@ -208,5 +212,5 @@ class Problem(NamedTuple):
 
 
 def of_one_region(regions: Tensor) -> Tensor:
-    """(windows, L) -> (windows, L, L) bool: pairs of tokens with the same number."""
+    """Which pairs of tokens have the same region: (windows, L) -> (windows, L, L) bool."""
     return regions[:, :, None] == regions[:, None, :]

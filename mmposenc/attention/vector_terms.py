@@ -1,5 +1,5 @@
-"""Terms of vectors that no bucket picks: of rows and columns, of places in a sequence, of keys or
-queries, and further channels."""
+"""Terms whose vectors are not chosen by buckets: vectors of rows and columns, of places in a
+sequence, of keys or queries, and additional channels."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -36,9 +36,11 @@ class AxisHalves(Term):
     reads_queries = True
 
     def products(self, q: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor | None]:
-        """(B, heads, Lq, Hk) and (B, heads, Lq, Wk), zero for prefix queries, and (B, heads, Lq, 1)
-        of pairs with a prefix token. ``scale`` is that of the queries; vectors take it, as they are
-        few. One matrix product for each row (column) of queries with the vectors it needs."""
+        """Compute the products of queries with the vectors of rows (B, heads, Lq, Hk) and of
+        columns (B, heads, Lq, Wk), zero for prefix queries, and those of pairs with a prefix token
+        (B, heads, Lq, 1). ``scale`` is that of the queries; the vectors are scaled instead, as they
+        are few. Each row (column) of queries takes one matrix product with the vectors that it
+        needs."""
         shape = (*q.shape[:2], self.rows.shape[-3], self.cols.shape[-3], q.shape[-1])
         cells, dims = q[:, :, self.prefix:].reshape(shape), q.shape[-1] // 2
         by_row, by_col = (cells[..., :dims], cells[..., dims:]) if self.halves else (cells, cells)
@@ -60,7 +62,7 @@ class AxisHalves(Term):
         term = F.pad((rows[..., :, None] + cols[..., None, :]).flatten(-2), (self.prefix, 0))
         if prefix is None:
             return term
-        # Prefix queries have one number for all keys, cells have it with prefix keys.
+        # A prefix query has one number for all keys, and so does a cell for all prefix keys.
         to_prefix = torch.zeros(q.shape[2], term.shape[-1], dtype=q.dtype, device=q.device)
         to_prefix[:, :self.prefix] = 1.0
         to_prefix[:self.prefix] = 1.0
@@ -126,9 +128,9 @@ class QueryVector(Term):
 
 @dataclass(frozen=True, eq=False)
 class Channels(Term):
-    """queries[i] . keys[j]: queries (B or 1, heads or 1, Lq, n) and keys (B or 1, heads or 1, Lk,
-    n) of their own. Attention appends them to the others as further channels if no other term uses
-    those."""
+    """queries[i] . keys[j], where queries (B or 1, heads or 1, Lq, n) and keys (B or 1, heads or 1,
+    Lk, n) are additional channels. Attention appends them to those of q and k if no other term uses
+    these."""
 
     queries: Tensor
     keys: Tensor
@@ -138,8 +140,9 @@ class Channels(Term):
         return self.queries @ self.keys.transpose(-2, -1)
 
     def beside(self, q: Tensor, k: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        """The channels for queries and keys (B, heads, L, head_dims), in their dtype. In half
-        precision each number is the sum of two, of which the products that count are taken."""
+        """The additional channels for queries and keys (B, heads, L, head_dims), in their dtype. In
+        half precision each number is stored as the sum of two, and the products of these that
+        matter are computed."""
         queries, keys = (mine.expand(*each.shape[:3], -1) for mine, each in
                          ((self.queries / scale, q), (self.keys, k)))
         if q.dtype not in (torch.float16, torch.bfloat16):

@@ -193,18 +193,19 @@ class PlainWindowAttention(MultiheadAttention):
             raise ValueError(f'windows with positions of the whole grid need an encoding that only '
                              f'rotates, such as RotaryEmbedding, but rel_pos_encoding is '
                              f'{type(encoding).__name__}; give window_positions="window"')
-        # Then the windows or positions of an image depend on its own size.
+        # With a count of windows, or with positions on the whole grid, the result for an image
+        # depends on its own size.
         self._by_image = count is not None or (
             whole_positions and encoding is not None and not encoding.cellwise)
 
     def layout(self, hw_shape: tuple[int, int]) -> WindowLayout:
-        """The sides and the numbers of the windows of a grid, to be computed outside of compiled
+        """The sides and the number of the windows of a grid. It is computed outside of compiled
         code."""
         return window_layout(hw_shape, self.window_size, self.window_count)
 
     def windows(self, hw_shape: tuple[int, int], padding_mask: Tensor | None = None,
                 layout: WindowLayout | None = None) -> Windows:
-        """How a map is cut; the mask is (B, H, W)."""
+        """How a map is cut into windows; the mask is (B, H, W)."""
         window, counts = self.layout(hw_shape) if layout is None else layout
         return Windows(hw_shape, window, padding_mask=padding_mask, counts=counts)
 
@@ -243,7 +244,8 @@ class PlainWindowAttention(MultiheadAttention):
             mask = mask[:, self._all_prefix:].reshape(x.shape[0], *grid.hw)
         windows = self.windows(grid.hw, mask, layout)
         regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
-        if self.whole_positions:  # the encoding has rotated, which is all that it does
+        # The encoding has rotated queries and keys on the whole grid; it does nothing else.
+        if self.whole_positions:
             qkv = self._turned(x, x_qk, windows, grid)
             window, tokens = None, None
         else:
@@ -251,7 +253,7 @@ class PlainWindowAttention(MultiheadAttention):
             inside_qk = None if x_qk is None else self._cut(x_qk, windows)
             qkv = self._qkv(inside, inside_qk)
             window, tokens = windows.window, inside if inside_qk is None else inside_qk
-        # Prefix tokens are of the region of valid cells, 0.
+        # Prefix tokens belong to region 0, that of valid cells.
         attended = self._attend(
             qkv, window, tokens=tokens, need_weights=need_weights,
             regions=None if regions is None else F.pad(regions, (self.num_prefix_tokens, 0)))
@@ -259,7 +261,7 @@ class PlainWindowAttention(MultiheadAttention):
             return self._join(attended[0], windows, regions), attended[1]
         return self._join(attended, windows, regions)
 
-    # Not compiled: images would be graphs, one for each size.
+    # Not compiled: each size of an image would become a graph of its own.
     @torch.compiler.disable
     def _attend_by_image(self, x: Tensor, grid: Grid, mask: Tensor, x_qk: Tensor | None) -> Tensor:
         """The result of each image alone, without its padding."""
@@ -274,13 +276,13 @@ class PlainWindowAttention(MultiheadAttention):
             image = take(x[index:index + 1], 1, tokens)
             image_qk = None if x_qk is None else take(x_qk[index:index + 1], 1, tokens)
             out = self.forward(image, hw_shape, x_qk=image_qk)
-            assert isinstance(out, Tensor)  # no weights
+            assert isinstance(out, Tensor)  # No weights are asked for, so there is only the output.
             outs.append(put(out, 1, tokens, x.shape[1]))
         return torch.cat(outs)
 
     def _turned(self, x: Tensor, x_qk: Tensor | None, windows: Windows, grid: Grid
                 ) -> tuple[Tensor, ...]:
-        """q, k and v of each window, turned by their positions on the whole grid."""
+        """Queries, keys and values of each window, rotated by their positions on the whole grid."""
         q, k, v = self._qkv(x, x_qk)
         if self.rel_pos_encoding is not None:
             q, k = self.rel_pos_encoding.rotate(q, k, grid)
@@ -288,7 +290,7 @@ class PlainWindowAttention(MultiheadAttention):
                      for each in (q, k, v))
 
     def _cut(self, x: Tensor, windows: Windows) -> Tensor:
-        """(B, L, C) -> (B * windows, P + Wh * Ww, C)."""
+        """Cut a batch into windows: (B, L, C) -> (B * windows, P + Wh * Ww, C)."""
         cells, prefix = windows.cut(x[:, self._all_prefix:]), x[:, :self._all_prefix]
         if not self._all_prefix:
             return cells
@@ -297,7 +299,7 @@ class PlainWindowAttention(MultiheadAttention):
         return torch.cat((prefix, cells), 1)
 
     def _join(self, out: Tensor, windows: Windows, regions: Tensor | None) -> Tensor:
-        """(B * windows, P + Wh * Ww, C) -> (B, L, C)."""
+        """Join windows to a batch: (B * windows, P + Wh * Ww, C) -> (B, L, C)."""
         count = self.num_prefix_tokens
         cells = windows.join(out[:, count:])
         if not count:
@@ -313,7 +315,7 @@ class PlainWindowAttention(MultiheadAttention):
 def window_size_or_count(window_size: int | tuple[int, int] | None,
                          window_count: int | tuple[int, int] | None, copied_prefix: bool
                          ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    """Size and number of windows as pairs, of which one is None.
+    """The size and the number of windows as pairs, of which one is None.
 
     Raises:
         ValueError: both are given, or none, or one is no such number, or ``copied_prefix`` needs

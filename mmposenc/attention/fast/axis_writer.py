@@ -14,7 +14,8 @@ from .writers import LogitWriter, Work, Writer, writer
 @writer.register(AxisHalves)
 def axis_halves_writer(term: AxisHalves, q: Tensor, k: Tensor, layout: Layout, scale: float
                        ) -> Writer:
-    """Softmax ignores what is added to all keys of a prefix query."""
+    """Build the writer. Prefix queries need no terms: softmax ignores what is added to all keys of
+    a query."""
     inputs = {name: x if x.dim() == 4 else x[None]
               for name, x in (('rows', term.rows), ('cols', term.cols))}
     if term.prefix and term.prefix_vector is not None:
@@ -43,7 +44,7 @@ class AxisWriter(LogitWriter):
         self.hw, self.key_hw = layout.query.hw, layout.key.hw
 
     def _of(self, work: Work, name: str) -> Tensor | None:
-        """An input for the heads of a chunk, if it is there."""
+        """The named input for the heads of a chunk, or None if the term has no such input."""
         if name not in self.names:
             return None
         return pick_heads(self.inputs[self.names.index(name)], work.chunk)
@@ -75,7 +76,8 @@ class AxisWriter(LogitWriter):
             self._grads = [torch.empty_like(x) for x in self._products]
 
     def _grid(self, logits: Tensor) -> Tensor:
-        """Cells of (heads, queries, keys) as (heads, queries, Hk, Wk)."""
+        """The logits (heads, queries, keys) of cells as a grid of keys, (heads, queries, Hk, Wk).
+        """
         cells: Tensor = logits[..., self.layout.cells].unflatten(-1, self.key_hw)
         return cells
 
@@ -102,7 +104,7 @@ class AxisWriter(LogitWriter):
             torch.sum(grad[..., self.layout.prefix_keys], -1, keepdim=True, out=others[0])
 
     def after_chunks(self, work: Work) -> None:
-        """Gradients of queries and inputs."""
+        """Compute the gradients of the queries and of the inputs from those of the products."""
         p = self.layout.prefix
         cells = work.q[:, p:].unflatten(1, self.hw)
         by_row, by_col, *others = (x[:, p:].unflatten(1, self.hw) for x in self._grads)

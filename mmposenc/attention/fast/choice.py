@@ -16,8 +16,10 @@ from .writers import has_writer
 
 
 def fold_terms(problem: Problem) -> Problem:
-    """The problem with vectors that only queries meet added to the keys, and channels of terms
-    appended to those of queries and keys, where no other term uses those.
+    """Move terms into queries and keys where that is possible: vectors that only queries meet are
+    added to the keys, and the channels of terms are appended to those of queries and keys, if no
+    other term uses these. Values then get as many channels of zeros, because fused kernels want one
+    number of channels.
 
     Values get as many channels, of zeros, because fused kernels want one number of them.
     """
@@ -34,7 +36,8 @@ def fold_terms(problem: Problem) -> Problem:
         return problem
     more = [term.beside(problem.q, problem.k, problem.scale) for term in channels]
     count = sum(queries.shape[-1] for queries, _ in more)
-    fill = (0, -(problem.q.shape[-1] + count) % 8)  # kernels of GPUs want multiples of 8
+    # Kernels of GPUs want the number of channels to be a multiple of 8.
+    fill = (0, -(problem.q.shape[-1] + count) % 8)
     q, k = (F.pad(torch.cat((x, *each), -1), fill)
             for x, each in zip((problem.q, problem.k), zip(*more, strict=True), strict=True))
     return problem._replace(
@@ -43,7 +46,7 @@ def fold_terms(problem: Problem) -> Problem:
 
 
 def fastest(problem: Problem) -> str:
-    """The implementation that is fastest, of those that can compute it and hold in memory.
+    """Choose the fastest implementation among those that can compute the problem within memory.
 
     On an accelerator scaled_dot_product_attention has the terms as its mask and chooses among its
     own kernels, unless all pairs would be large.

@@ -26,13 +26,13 @@ from .table_writers import reads_rows
 from .writers import LogitWriter, ValueWriter, Work, Writer, has_writer
 from .writers import writer as writer_of
 
-#: Pairs of a chunk that may not meet: bool, broadcastable to (images, heads, queries, keys), or
+#: Which pairs of a chunk may not meet: bool, broadcastable to (images, heads, queries, keys), or
 #: None where all may.
 Hide = Callable[[Chunk], Tensor | None]
 
 
 class Call(NamedTuple):
-    """All of one attention that needs no gradient.
+    """Everything about one attention that needs no gradient.
 
     scale: factor of the product of queries and keys only. keep: training keeps the weights.
     """
@@ -56,7 +56,8 @@ def chunked(problem: Problem) -> Tensor:
     refuse('chunked', [term for term in problem.terms if not has_writer(term)])
     dtype = problem.q.dtype
     with full_precision(problem.q):
-        # Half precision has no fast products on a CPU; bfloat16 has.
+        # float16 has no fast products on a CPU, so it is computed in float32; bfloat16 has fast
+        # ones.
         work = torch.float32 if dtype == torch.float16 and on_cpu(problem) else dtype
         qkv = (problem.q.to(work), problem.k.to(work), problem.v.to(work))
         out = attend_in_chunks(_call(problem, *qkv[:2]), qkv)
@@ -64,7 +65,8 @@ def chunked(problem: Problem) -> Tensor:
 
 
 def _call(problem: Problem, q: Tensor, k: Tensor) -> Call:
-    """Layout, writers and sizes of chunks."""
+    """Prepare a call: the layout of its tokens, the writers of its terms, and the sizes of its
+    chunks."""
     pairs, trains = pairs_of(problem), is_trained(problem)
     with_values = any(term.on_values for term in problem.terms)
     long = pairs >= (thresholds.RUNS_WITH_VALUES_FROM if with_values else thresholds.RUNS_FROM)
@@ -96,10 +98,11 @@ def _call(problem: Problem, q: Tensor, k: Tensor) -> Call:
 
 
 def _hide_regions(regions: Tensor, layout: Layout) -> Hide:
-    """Pairs of a chunk that may not meet; window b has the regions b % len(regions)."""
+    """Hide the pairs of a chunk whose tokens lie in different regions; window b has the regions b %
+    len(regions)."""
     if regions.device.type == 'cpu':
         several = (regions != regions[:, :1]).any(1).tolist()
-    else:  # would have to wait for the numbers
+    else:  # On an accelerator the host would have to wait to learn which regions are equal.
         several = [True] * len(regions)
 
     of_keys = layout.arrange(regions, -1)
@@ -137,7 +140,7 @@ def attend_in_chunks(call: Call, qkv: tuple[Tensor, Tensor, Tensor]) -> Tensor:
 
 
 def without_autocast(direction: Callable[..., Any]) -> Callable[..., Any]:
-    """All of it in the dtype of its tensors, whatever the caller's context says."""
+    """Run the computation in the dtype of its tensors, also when the caller uses autocast."""
     def run(ctx: AutogradContext, *args: object) -> Any:
         with full_precision(next(x for x in args if isinstance(x, Tensor))):
             return direction(ctx, *args)
@@ -185,7 +188,7 @@ class _Attention(torch.autograd.Function):
 
 
 class _Pass:
-    """One direction of one call."""
+    """One pass of one call, forward or backward: its tensors and buffers."""
 
     def __init__(self, call: Call, counts: tuple[int, ...], qkv: tuple[Tensor, Tensor, Tensor],
                  inputs: tuple[Tensor, ...], backward: bool = False) -> None:
@@ -195,7 +198,8 @@ class _Pass:
         self.backward = backward
         self.grads: list[Tensor] = []
         if backward:
-            # Every number of the gradients of q, k and v is written before it is read.
+            # Need not be zeroed: every number of the gradients of q, k and v is written before it
+            # is read.
             self.grad_q, self.grad_k, self.grad_v = (torch.empty_like(x) for x in qkv)
             self.grads = [torch.zeros_like(
                 x, dtype=torch.promote_types(x.dtype, torch.float32),
@@ -210,7 +214,7 @@ class _Pass:
         self._buffers: dict[str, Tensor] = {}
 
     def chunks(self) -> Iterator[tuple[Work, Tensor]]:
-        """Every chunk, and the values of its keys."""
+        """Yield every chunk, with the values of its keys."""
         nothing = self.q.new_empty(0)
         for whole, chunks in groups(self.q.shape[0], self.q.shape[1], self.layout, self.call.cut):
             keys = whole._replace(queries=slice(0, self.layout.len_k))
@@ -237,17 +241,18 @@ class _Pass:
                 _copy_back_heads(self.layout.restore(grad_v), self.grad_v, keys)
 
     def _keys(self, whole: Chunk, x: Tensor) -> Tensor:
-        """(heads, keys, head_dims) of keys or values, in the order of the layout."""
+        """Keys or values as (heads, keys, head_dims), in the order of the layout."""
         return self.layout.arrange(x[whole.images, whole.heads].flatten(0, 1).contiguous(), 1)
 
     def _key_grad_buffer(self, keys: Chunk, x: Tensor) -> Tensor:
-        """To write gradients of keys or values to, in the order of the layout."""
+        """A tensor into which the gradients of keys or values are written, in the order of the
+        layout."""
         if not self.layout.filled:
             return _heads_view_or_empty(x, keys)
         return x.new_empty(keys.size, self.layout.num_keys, x.shape[3])
 
     def _buffer(self, name: str, chunk: Chunk) -> Tensor:
-        """(heads, queries, keys); one allocation for all chunks of full size."""
+        """A buffer (heads, queries, keys), allocated once for all chunks of full size."""
         shape = (chunk.size, chunk.queries.stop - chunk.queries.start, self.layout.num_keys)
         size = shape[0] * shape[1] * shape[2]
         if name not in self._buffers or self._buffers[name].numel() < size:
@@ -255,12 +260,13 @@ class _Pass:
         return self._buffers[name][:size].view(shape)
 
     def _stored_weights_view(self, chunk: Chunk, stored: Tensor) -> Tensor:
-        """The place of a chunk's weights among those that are kept."""
+        """The part of the stored weights that belongs to a chunk."""
         first = chunk.images.start * self.q.shape[1] + chunk.heads.start
         return stored[first:first + chunk.size, chunk.queries]
 
     def new_weights(self, work: Work, stored: Tensor | None) -> Tensor:
-        """Attention weights of a chunk, in the buffer or where they are kept."""
+        """A tensor for the attention weights of a chunk: a part of the stored weights where they
+        are stored, else the buffer."""
         target = None if stored is None else self._stored_weights_view(work.chunk, stored)
         direct = target is not None and target.is_contiguous()
         logits = target if target is not None and direct else self._buffer('logits', work.chunk)
@@ -301,7 +307,7 @@ class _Pass:
         if drawn is not None:
             grad_logits *= drawn
             dropped = drawn.mul_(weights)
-        # What the first chunk finds in the sums over queries does not count.
+        # The first chunk overwrites what is in the sums over queries, and later ones add to them.
         beta = float(chunk.queries.start > 0)
         add_product(self._grad_value, dropped.transpose(1, 2), g, beta)
         for writer in self.on_values:
@@ -323,6 +329,6 @@ def _heads_view_or_empty(x: Tensor, chunk: Chunk) -> Tensor:
 
 
 def _copy_back_heads(part: Tensor, x: Tensor, chunk: Chunk) -> None:
-    """Write what :func:`_heads_view_or_empty` gave to x, unless it is there."""
+    """Copy what :func:`_heads_view_or_empty` returned into x, unless it was a view of x."""
     if part.untyped_storage()._cdata != x.untyped_storage()._cdata:
         x[chunk.images, chunk.heads, chunk.queries] = chunk.by_image(part)

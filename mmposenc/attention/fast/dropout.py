@@ -11,8 +11,8 @@ BITS = 16
 
 
 class Dropout:
-    """Zeros and ones for weights, in the order in which they are asked for; what the ones leave is
-    to be multiplied by :attr:`scale`.
+    """Random zeros and ones for attention weights, always in the same order; weights that are kept
+    have to be multiplied by :attr:`scale`.
 
     Args:
         rate: probability of 0.
@@ -27,7 +27,8 @@ class Dropout:
         self.dropped: int = round(rate * (1 << BITS))
 
     def start(self) -> Dropout:
-        """The same factors from the first on."""
+        """Begin again with the first factors, so that a backward pass draws those of the forward
+        pass."""
         again = Dropout(self.rate, self.device, self.seed)
         again._generator = torch.Generator(self.device).manual_seed(self.seed)
         return again
@@ -36,7 +37,7 @@ class Dropout:
 
     @property
     def scale(self) -> float:
-        """1 / (1 - rate); 1 where all is dropped."""
+        """The factor of weights that are kept: 1 / (1 - rate), or 1 where all is dropped."""
         return float(1 << BITS) / max(1, (1 << BITS) - self.dropped)
 
     def draw(self, out: Tensor) -> Tensor:
@@ -47,5 +48,5 @@ class Dropout:
         bits = torch.empty(-(-count // 4), dtype=torch.int64, device=self.device)
         bits.random_(-2 ** 63, None, generator=self._generator)
         drawn = bits.view(torch.int16)[:count].view(out.shape)
-        # Numbers run from -2 ** 15 to 2 ** 15 - 1.
+        # The drawn integers run from -2 ** 15 to 2 ** 15 - 1.
         return torch.ge(drawn, self.dropped - 2 ** (BITS - 1), out=out)

@@ -23,10 +23,10 @@ from ..terms import Problem, Term
 from ..vector_terms import AxisHalves, QueryVector
 from .sizes import on_cpu, refuse
 
-#: What a term adds to the logit of image b, head h, query i and key j, all of them tensors.
+#: What a term adds to the logit of image b, head h, query i and key j. All of these are tensors.
 Summand = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
-#: Channels of a head that torch's kernels for a GPU need (torch 2.13). They sum in float32.
+#: The smallest number of channels of a head that torch's kernels for a GPU accept (torch 2.13).
 LEAST_CHANNELS = 16
 
 
@@ -66,14 +66,15 @@ def flex(problem: Problem) -> Tensor:
 
 @functools.cache
 def kernel(kind: Hashable) -> Callable[..., Any]:
-    """FlexAttention compiled for one kind of call: kinds do not use up each other's
-    recompilations, after which torch would fall back to all pairs; with ``fullgraph`` it raises.
-    None: not compiled."""
-    from torch.nn.attention.flex_attention import flex_attention  # takes a second
+    """FlexAttention, compiled anew for each kind of call. Kinds must not use up each other's
+    recompilations, after which torch would fall back to all pairs; with ``fullgraph`` it raises an
+    error instead. None means that it is not compiled."""
+    # Imported here, because the import takes a second.
+    from torch.nn.attention.flex_attention import flex_attention
     if kind is None:
         return flex_attention
     compiler: Any = torch.compile
-    # torch 2.13.
+    # The option came with torch 2.13.
     isolate = {'isolate_recompiles'}.intersection(inspect.signature(compiler).parameters)
     return compiler(flex_attention, dynamic=True, fullgraph=True, **dict.fromkeys(isolate, True))
 
@@ -148,7 +149,8 @@ def query_vector_summand(term: QueryVector, q: Tensor, k: Tensor, scale: float) 
 
 
 def _readable(look_up: Tensor) -> Tensor:
-    """A look-up, after a check: a kernel reads it by 32-bit indices, whatever its size."""
+    """A tensor that a kernel may read, after a check: kernels use 32-bit indices, whatever its
+    size."""
     if look_up.numel() > 2 ** 31 - 1:
         raise ValueError(f"implementation='flex' would read a look-up of {look_up.numel()} "
                          f"numbers, more than {2 ** 31 - 1}; use 'auto', 'chunked' or 'reference'")
@@ -156,7 +158,8 @@ def _readable(look_up: Tensor) -> Tensor:
 
 
 def _bucket_of(buckets: Buckets, device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:
-    """The bucket of a pair by index arithmetic on the distinct offsets: no index of all pairs."""
+    """The bucket of a pair, computed from the indices of its offsets, so that no index of all pairs
+    is needed."""
     if buckets.method == 'sequence':
         limit, sign = int(buckets.params.beta), -1 if buckets.reverse else 1
         places = sequence_places(buckets.query, buckets.key, buckets.prefix, device)
@@ -169,8 +172,8 @@ def _bucket_of(buckets: Buckets, device: torch.device) -> Callable[[Tensor, Tens
 
 def _offset_index_of(query: Grid, key: Grid, prefix: int, device: torch.device
               ) -> Callable[[Tensor, Tensor], Tensor]:
-    """Where tokens i and j find their entry in a flattened table of offsets (Dr * Dc), which has
-    three more: prefix to cell, cell to prefix and prefix to prefix. Strides are whole."""
+    """The index of tokens i and j in a flattened table of offsets (Dr * Dc), which has three more
+    entries: prefix to cell, cell to prefix and prefix to prefix. Strides must be whole numbers."""
     rows, row_index, cols, col_index = grid_offsets(query, key, device)
     length, width = len(rows) * len(cols), len(cols)
     of_query = row_index[:, :1] * width + col_index[:, 0]

@@ -11,7 +11,7 @@ from mmposenc.functional.grids import Grid
 
 
 class Layout(NamedTuple):
-    """Tokens of one attention.
+    """How the tokens of one attention are ordered while chunks are computed.
 
     query, key: grids of the cells, or None where no term asks for them. prefix: tokens in front of
     either grid. len_q, len_k: tokens in all. filled: keys are worked on with the prefix behind the
@@ -27,28 +27,29 @@ class Layout(NamedTuple):
 
     @property
     def num_keys(self) -> int:
-        """Keys that are worked on, those that only fill up included."""
+        """The number of keys that are computed with, including those that only fill up the last
+        row."""
         return self.len_k + self.fill
 
     @property
     def fill(self) -> int:
-        """Keys that only fill up the last row."""
+        """The number of keys that only fill up the last row."""
         return -self.prefix % self.key.width if self.filled and self.key is not None else 0
 
     @property
     def cells(self) -> slice:
-        """Where the cells are among the keys."""
+        """The slice of the keys that are cells."""
         first = 0 if self.filled else self.prefix
         return slice(first, first + self.len_k - self.prefix)
 
     @property
     def prefix_keys(self) -> slice:
-        """Where the prefix tokens are among the keys."""
+        """The slice of the keys that are prefix tokens."""
         first = self.len_k - self.prefix if self.filled else 0
         return slice(first, first + self.prefix)
 
     def arrange(self, x: Tensor, dim: int, value: float = 0.0) -> Tensor:
-        """Keys, first as the caller has them, in the order they are worked on."""
+        """Reorder keys from the caller's order to that of the chunks."""
         if not (self.filled and self.prefix):
             return x
         cells = self.len_k - self.prefix
@@ -57,7 +58,8 @@ class Layout(NamedTuple):
         return F.pad(x, (0, 0) * (x.dim() - 1 - dim) + (0, self.fill), value=value)
 
     def restore(self, x: Tensor) -> Tensor:
-        """The adjoint of :meth:`arrange` for (..., keys, channels)."""
+        """Reorder (..., keys, channels) back to the caller's order, the adjoint of :meth:`arrange`.
+        """
         if not (self.filled and self.prefix):
             return x
         return x[..., :self.len_k, :].roll(self.prefix, -2)
@@ -93,18 +95,18 @@ class Chunk(NamedTuple):
         return self.num_images * self.num_heads
 
     def of(self, x: Tensor) -> Tensor:
-        """This chunk's part of x (images or 1, heads or 1, queries or 1, n)."""
+        """The part of x (images or 1, heads or 1, queries or 1, n) that belongs to this chunk."""
         return x[self.images if x.shape[0] > 1 else slice(None),
                  self.heads if x.shape[1] > 1 else slice(None),
                  self.queries if x.shape[2] > 1 else slice(None)]
 
     def by_image(self, x: Tensor) -> Tensor:
-        """(images * heads, ...) as (images, heads, ...)."""
+        """View (images * heads, ...) as (images, heads, ...)."""
         return x.view(self.num_images, self.num_heads, *x.shape[1:])
 
 
 class Cut(NamedTuple):
-    """How large chunks may be.
+    """The largest sizes that chunks may have.
 
     elements: logits of several heads together. row_elements: logits of some queries of one head.
     whole_rows: queries are whole rows of the grid. most_queries: of each head.
@@ -118,7 +120,8 @@ class Cut(NamedTuple):
 
 def groups(num_images: int, num_heads: int, layout: Layout, cut: Cut
            ) -> Iterator[tuple[Chunk, list[Chunk]]]:
-    """Images and heads that share keys, as a chunk of all their queries, and the chunks of each."""
+    """Yield groups of images and heads: a chunk of all queries of the group, which shares its keys,
+    and the smaller chunks that it is cut into."""
     rows = query_rows(layout, cut)
     most = max(chunk.queries.stop - chunk.queries.start for chunk in rows) * layout.num_keys
     images = max(1, cut.elements // (most * num_heads))
@@ -132,7 +135,7 @@ def groups(num_images: int, num_heads: int, layout: Layout, cut: Cut
 
 
 def query_rows(layout: Layout, cut: Cut) -> list[Chunk]:
-    """The queries of each chunk; images and heads left open."""
+    """The queries of each chunk of a group; images and heads of the chunks are not set yet."""
     nobody = slice(0, 0)
     if not (cut.whole_rows and layout.query is not None):
         step = max(1, min(layout.len_q, cut.row_elements // layout.num_keys,

@@ -15,8 +15,8 @@ from .writers import LogitWriter, Work, Writer, put, writer
 @writer.register(OffsetBias)
 def offset_bias_writer(term: OffsetBias, q: Tensor, k: Tensor, layout: Layout, scale: float
                        ) -> Writer:
-    """Grids whose strides are no whole numbers have no common offsets, and short sequences rows too
-    short for slices: there the bias of all pairs is added."""
+    """Build the writer. Where strides are not whole numbers there are no common offsets, and rows
+    of short sequences are too short for slices: there the bias of all pairs is added."""
     if (layout.len_q * layout.len_k < thresholds.SHIFTS_FROM
             or not whole_strides(term.query, term.key)):
         return writer(DenseBias(term.dense(q, k)), q, k, layout, scale)
@@ -26,8 +26,12 @@ def offset_bias_writer(term: OffsetBias, q: Tensor, k: Tensor, layout: Layout, s
 
 
 class ShiftWriter(LogitWriter):
-    """A bias by offset: runs (heads or 1, Wq, row offsets, Wk) of numbers that pairs of columns
-    have at each row offset, key minus query, and (heads or 1, 3) for pairs with a prefix token.
+    """Adds a bias by offset, row by row, from slices of one tensor. ``runs`` (heads or 1, Wq, row
+    offsets, Wk) has the bias of every pair of columns at each row offset, key minus query, and
+    ``prefix`` (heads or 1, 3) that of pairs with a prefix token.
+
+    All keys of a row of queries are one slice of the runs; for the next row of queries the slice
+    begins one row offset earlier.
 
     All keys of a row of queries are then one slice of the runs: that of the next row begins a row
     further up.
@@ -43,8 +47,8 @@ class ShiftWriter(LogitWriter):
         self.stride, self.step = int(layout.query.stride_h), int(layout.key.stride_h)
 
     def _rows(self, work: Work, runs: Tensor, logits: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """For each row of queries its part of the runs (heads or 1, Wq, Hk, Wk), and of the logits
-        with images in front."""
+        """For each row of queries, its slice of the runs (heads or 1, Wq, Hk, Wk) and its part of
+        the logits, which has the images in front."""
         assert self.layout.key is not None
         chunk, key = work.chunk, self.layout.key
         runs = runs[chunk.heads] if runs.shape[0] > 1 else runs
@@ -58,7 +62,8 @@ class ShiftWriter(LogitWriter):
         return pairs
 
     def _with_prefix(self, work: Work, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits (images, heads, ...) of prefix to cell, cell to prefix, prefix to prefix."""
+        """The three parts of the logits (images, heads, ...) with a prefix token: prefix to cell,
+        cell to prefix, prefix to prefix."""
         logits, lead = work.chunk.by_image(logits), work.chunk.lead
         keys = self.layout.prefix_keys
         return (logits[:, :, :lead, self.layout.cells], logits[:, :, lead:, keys],
@@ -97,7 +102,7 @@ def offset_runs(table: Tensor, query: Grid, key: Grid) -> Tensor:
         (heads, Wq, Dr, Wk), row offsets by key minus query, ascending.
     """
     stride, step = int(query.stride_w), int(key.stride_w)
-    # By key minus query, the numbers of the last query column begin at the first offset, and those
-    # of each column before it a stride further up.
+    # In the order key minus query, the bias of the last query column begins at the first offset,
+    # and that of each column before it ``stride`` offsets later.
     lines = table.flip(1, 2).unfold(2, step * (key.width - 1) + 1, stride)
     return lines[..., ::step].flip(2).transpose(1, 2).contiguous()

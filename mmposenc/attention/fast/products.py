@@ -17,7 +17,7 @@ def add_product(out: Tensor, a: Tensor, b: Tensor, beta: float = 1.0, alpha: flo
         torch.baddbmm(out, a, b, beta=beta, alpha=alpha, out=out)
         return
     for target, x, y in zip(out, a, b, strict=True):
-        # oneDNN copies a transposed first operand: the smaller one becomes it.
+        # oneDNN copies a first operand that is transposed, so the smaller operand is put there.
         turned = x.stride(-1) != 1
         product = (cpu.onednn_product(y.t(), x, None).t() if turned else
                    cpu.onednn_product(x, y.t(), None))
@@ -28,7 +28,7 @@ def add_product(out: Tensor, a: Tensor, b: Tensor, beta: float = 1.0, alpha: flo
 
 
 def products_take_onednn(a: Tensor, b: Tensor) -> bool:
-    """Whether :func:`add_product` of these (n, ., .) matrices is oneDNN's, one at a time."""
+    """Whether :func:`add_product` computes these (n, ., .) matrices by oneDNN, one at a time."""
     return (a.dtype == torch.float32 and a.device.type == 'cpu'
             and a.shape[1] * a.shape[2] * b.shape[2] >= cpu.MIN_PRODUCT
             and cpu.onednn_is_faster() and bool(torch.backends.mkldnn.enabled)
@@ -55,7 +55,7 @@ def pick_heads(table: Tensor, chunk: Chunk) -> Tensor:
 def times_table(x: Tensor, table: Tensor, chunk: Chunk) -> Tensor:
     """x (heads, L, n) times the tables (1 or heads, n, m) of these heads, (heads, L, m)."""
     picked = pick_heads(table, chunk)
-    if picked.dim() == 2:  # One product: its rows are those of all heads.
+    if picked.dim() == 2:  # One matrix product is enough: its rows are the tokens of all heads.
         return linear(x.reshape(-1, x.shape[2]), picked.t()).view(*x.shape[:2], -1)
     return torch.bmm(x, picked)
 
@@ -81,5 +81,5 @@ def add_table_grad(total: Tensor, chunk: Chunk, x: Tensor, y: Tensor) -> None:
     """Add x^T y, each (heads, L, .), to the gradient of a table (1 or number of heads, ., .)."""
     if total.shape[0] > 1:
         add_by_head(total, chunk, torch.bmm(x.transpose(1, 2), y))
-    else:  # sums over chunks are in float32
+    else:  # Sums over chunks are kept in float32.
         total[0] += outer(x.flatten(0, 1), y.flatten(0, 1))

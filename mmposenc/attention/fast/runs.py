@@ -22,8 +22,9 @@ from .layout import Chunk, Layout
 
 
 class Runs:
-    """Buckets of cells in whole rows of keys, read by the queries' look-ups. Keys are
-    :attr:`Layout.filled`; each row of them that holds prefix tokens is one more pattern."""
+    """Reads tables of buckets a whole row of keys at a time, through the look-ups of the queries.
+    Keys are :attr:`Layout.filled`; each row of keys that holds prefix tokens counts as one more
+    pattern."""
 
     def __init__(self, buckets: Buckets, layout: Layout, dtype: torch.dtype, device: torch.device
                  ) -> None:
@@ -36,7 +37,7 @@ class Runs:
         self._plans = GridCache(thresholds.INDEX_BYTES)
 
     def read(self, lookup: Tensor, chunk: Chunk, out: Tensor) -> None:
-        """Write the number of every pair.
+        """Copy the number of every pair out of the look-ups.
 
         Args:
             lookup: (heads, lead + rows * Wq, buckets).
@@ -68,7 +69,7 @@ class Runs:
         grid = sums[:, chunk.lead:].unflatten(1, (chunk.num_rows, self.width))
         shape = (heads, chunk.num_rows, self.width, -1)
         grid[..., :-1] = cells.reshape(shape)
-        # Keys that fill up have weight 0, and so has their gradient.
+        # The weights of keys that only fill up a row are 0, and so are their gradients.
         grid[..., -1] = runs[:, :, n:].sum((2, 3)).t().reshape(shape[:3])
         sums[:, :chunk.lead, -1] = logits[:, :chunk.lead].sum(-1)
         return sums
@@ -80,7 +81,8 @@ class Runs:
 
 
 class RunsByKey:
-    """The same, read by the keys' look-ups: each is expanded once for all queries."""
+    """As :class:`Runs`, but through the look-ups of the keys: each is expanded once for all
+    queries."""
 
     def __init__(self, buckets: Buckets, layout: Layout, dtype: torch.dtype, device: torch.device
                  ) -> None:
@@ -90,8 +92,9 @@ class RunsByKey:
         self._plans = GridCache(thresholds.INDEX_BYTES)
 
     def expand_to_runs(self, lookup: Tensor) -> Tensor:
-        """Runs of the cells' keys (query column, head, key row, pattern) of Wk numbers, then the
-        prefix bucket (head, key row); of look-ups (heads, keys, buckets)."""
+        """Expand look-ups of keys (heads, keys, buckets) to runs of Wk numbers: first those of
+        cells, ordered (query column, head, key row, pattern), then those of the prefix bucket,
+        ordered (head, key row)."""
         heads, keys, cells = lookup.shape[0], self.key, self.key.num_cells
         grid = lookup[:, :cells]
         if self.prefix_rows:
@@ -136,7 +139,7 @@ class RunsByKey:
 
 @dataclass(frozen=True)
 class RowPatterns:
-    """How the look-ups of query cells spread over key cells.
+    """How the look-ups of query cells are spread over rows of key cells.
 
     method: 'product' or 'dense'.
     pattern: (Hq, Hk) long, the pattern of each pair of rows.
@@ -151,7 +154,8 @@ class RowPatterns:
     num_patterns: int
 
     def expand_to_runs(self, lookup: Tensor) -> Tensor:
-        """Runs (Wq, M, P, Wk) of look-up rows (Wq, M, buckets), M queries in each column."""
+        """Expand rows of look-ups (Wq, M, buckets), of M queries in each column, to runs (Wq, M, P,
+        Wk)."""
         wq, many, _ = lookup.shape
         if self.method == 'dense':
             return torch.bmm(lookup, self.columns).view(wq, many, self.num_patterns, -1)
@@ -159,7 +163,7 @@ class RowPatterns:
         return torch.bmm(lookup.reshape(wq, many * n, n), self.columns).view(wq, many, n, -1)
 
     def sum_to_buckets(self, runs: Tensor) -> Tensor:
-        """The adjoint: (Wq, M, P, Wk) to (Wq, M, buckets)."""
+        """The adjoint of :meth:`expand_to_runs`: from (Wq, M, P, Wk) to (Wq, M, buckets)."""
         wq, many, n, wk = runs.shape
         adjoint = self.columns.transpose(1, 2)
         if self.method == 'dense':
@@ -168,7 +172,7 @@ class RowPatterns:
 
 
 def row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) -> RowPatterns:
-    """Patterns of a pair of grids.
+    """The patterns of a pair of grids: which rows of keys see the same buckets.
 
     Returns:
         Patterns that others share: not to be written to.
@@ -196,14 +200,15 @@ def _row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) ->
 
 
 def with_prefix(pattern: Tensor, num_patterns: int, extra_rows: int) -> Tensor:
-    """Patterns (Hq, Hk + extra_rows): each further key row has a pattern of its own."""
+    """Append ``extra_rows`` key rows to patterns (Hq, Hk), each with a new pattern that no other
+    row has."""
     further = torch.arange(num_patterns, num_patterns + extra_rows, device=pattern.device)
     return torch.cat([pattern, further.expand(pattern.shape[0], -1)], 1)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Index tensors that spread runs over some query rows of some heads, and add them up.
+    """Index tensors that copy runs to rows of logits, and that add these rows up again.
 
     Logits lie in rows of Wk numbers ordered (head, query, key row); queries are ``lead`` prefix
     tokens, then (query row, column). take: for each row of logits, its run. order, starts: for each
@@ -215,16 +220,17 @@ class Spread:
     starts: Tensor
 
     def tensors(self) -> list[Tensor]:
-        """All its tensors."""
+        """All index tensors of this object."""
         return [self.take, self.order, self.starts]
 
     def copy_runs(self, runs: Tensor, out: Tensor) -> None:
-        """Copy runs (any shape ending in Wk) to ``out``, logits."""
+        """Copy runs (any shape that ends in Wk) to ``out``, which has the logits."""
         wk = runs.shape[-1]
         torch.index_select(runs.view(-1, wk), 0, self.take, out=out.view(-1, wk))
 
     def scatter_add(self, logits: Tensor, wk: int) -> Tensor:
-        """Runs (number of runs, Wk): the sum of the logit rows each was copied to."""
+        """Add up, for each run, the rows of logits that it was copied to; returns (number of runs,
+        Wk)."""
         return F.embedding_bag(self.order, logits.reshape(-1, wk), self.starts, mode='sum')
 
 
@@ -284,9 +290,9 @@ def transposed_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int
 
 def _prefix_bucket_bags(head: Tensor, row: Tensor, column: Tensor, lead: int, key_rows: int,
                         all_rows: int) -> tuple[Tensor, Tensor]:
-    """Rows of logits in the prefix bucket, for each (head, key row): those of prefix queries; for
-    prefix keys also those of all cells. Then where the rows of each start. Numbers of heads, query
-    rows and columns are those of :func:`_axes`."""
+    """The rows of logits that use the prefix bucket, for each (head, key row), and where the rows
+    of each begin. For cells as keys these are the rows of prefix queries, for prefix keys those of
+    all queries. The axes are those of :func:`_axes`."""
     heads, extra = head.shape[0], all_rows - key_rows
     queries = lead + row.shape[0] * column.shape[0]
     first = head[:, 0] * queries  # (heads, 1)
@@ -302,23 +308,26 @@ def _prefix_bucket_bags(head: Tensor, row: Tensor, column: Tensor, lead: int, ke
 
 def _axes(heads: int, num_rows: int, columns: int, device: torch.device
           ) -> tuple[Tensor, Tensor, Tensor]:
-    """Numbers of heads (heads, 1, 1), query rows (R, 1) and columns (columns,)."""
+    """Index ranges that broadcast with each other: heads (heads, 1, 1), query rows (R, 1) and
+    columns (columns,)."""
     return (torch.arange(heads, device=device)[:, None, None],
             torch.arange(num_rows, device=device)[:, None], torch.arange(columns, device=device))
 
 
 def _order_and_starts(pattern: Tensor, num_patterns: int) -> tuple[Tensor, Tensor]:
-    """For each row of pattern: entries in the order of their patterns, and where each starts."""
+    """For each row of ``pattern``, its entries sorted by pattern, and where the entries of each
+    pattern begin."""
     count = F.one_hot(pattern, num_patterns).sum(1)
     return pattern.argsort(dim=1, stable=True), count.cumsum(1) - count
 
 
 def _with_lead(take: Tensor, lead: Tensor) -> Tensor:
-    """Runs of cells (heads, R, columns, Hk) after those of prefix queries (heads, n), flat."""
+    """One flat index: the runs of prefix queries (heads, n), then those of cells (heads, R,
+    columns, Hk)."""
     return torch.cat([lead, take.flatten(1)], 1).flatten() if lead.shape[1] else take.flatten()
 
 
 def _first_logit(head: Tensor, row: Tensor, column: Tensor | int, lead: int, num_rows: int,
                  columns: int) -> Tensor:
-    """Number of a query among those of the chunk."""
+    """The index of a query among all queries of the chunk."""
     return head * (lead + num_rows * columns) + lead + row * columns + column

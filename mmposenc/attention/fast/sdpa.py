@@ -1,5 +1,5 @@
-"""``F.scaled_dot_product_attention`` with terms as its mask; and windows with regions, those of one
-mask together."""
+"""``F.scaled_dot_product_attention`` with terms as its mask. Windows of a shifted map that have the
+same mask are computed together."""
 from __future__ import annotations
 
 import torch
@@ -11,7 +11,8 @@ from .sizes import on_cpu, refuse
 
 
 def fits_attn_mask(term: Term) -> bool:
-    """Whether a term is numbers that depend only on grids, which a mask adds."""
+    """Whether a term is numbers that depend only on the grids, so that they can be added as a mask.
+    """
     return isinstance(term, OffsetBias | DenseBias)
 
 
@@ -56,8 +57,9 @@ def run_by_region(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, regions:
 
 
 def _kinds(regions: Tensor) -> tuple[list[int], Tensor]:
-    """For each window of regions (windows, L) the pairs that must not meet, by number, -1 where all
-    may; and the pairs (kinds, L, L)."""
+    """Group the windows of ``regions`` (windows, L) that hide the same pairs. Returns for each
+    window the number of its kind, -1 where all pairs may meet, and the hidden pairs of each kind
+    (kinds, L, L)."""
     split = (regions != regions[:, :1]).any(1)
     distinct, which = torch.unique(regions[split], dim=0, return_inverse=True)
     kinds = torch.full_like(regions[:, 0], -1)
@@ -66,8 +68,9 @@ def _kinds(regions: Tensor) -> tuple[list[int], Tensor]:
 
 
 def _slices(kinds: list[int], windows: int) -> list[tuple[slice, int]]:
-    """Windows of one kind that a slice reaches: each in all images, or neighbours, whichever takes
-    fewer slices. Images share the kinds."""
+    """Cut the windows into slices of one kind each, the kinds of all images being the same: either
+    one slice for a window in all images, or one for windows that are neighbours, whichever gives
+    fewer slices."""
     starts = [window for window in range(windows) if window == 0 or
               kinds[window % len(kinds)] != kinds[(window - 1) % len(kinds)]]
     if len(kinds) < len(starts):

@@ -11,7 +11,7 @@ from ..terms import Problem, Term
 
 
 def is_trained(problem: Problem) -> bool:
-    """Whether a gradient is wanted."""
+    """Whether the attention needs a gradient."""
     tensors = [problem.q, problem.k, problem.v]
     for term in problem.terms:
         tensors += [x for x in vars(term).values() if isinstance(x, Tensor)]
@@ -19,18 +19,18 @@ def is_trained(problem: Problem) -> bool:
 
 
 def pairs_of(problem: Problem) -> int:
-    """Pairs of queries and keys of one head."""
+    """The number of pairs of a query and a key in one head."""
     return problem.q.shape[2] * problem.k.shape[2]
 
 
 def bytes_of(problem: Problem) -> int:
-    """Bytes of the logits of all heads of all images."""
+    """The bytes of the logits of all heads and images."""
     q = problem.q
     return q.shape[:3].numel() * problem.k.shape[2] * q.element_size()
 
 
 def on_cpu(problem: Problem) -> bool:
-    """Whether it is computed on a CPU."""
+    """Whether the tensors are on a CPU."""
     return problem.q.device.type == 'cpu'
 
 

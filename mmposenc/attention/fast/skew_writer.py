@@ -25,8 +25,8 @@ class SkewWriter(LogitWriter):
     are a view of them, each row one place further to the left.
     """
 
-    #: A chunk computes about this many products too many a query
-    #: (docs/results.md, 'query relative 1-D').
+    #: The largest number of queries in a chunk: each query computes about this many products that
+    #: it does not need (docs/results.md, 'query relative 1-D').
     most_queries = 64
 
     def __init__(self, table: Tensor, bias: Tensor | None, layout: Layout) -> None:
@@ -34,20 +34,21 @@ class SkewWriter(LogitWriter):
         self.layout, self.length = layout, layout.len_k
 
     def _used(self, work: Work) -> slice:
-        """Rows of the table that some of these queries use."""
+        """The rows of the table that some of these queries use."""
         queries = work.chunk.queries
         return slice(self.length - queries.stop, 2 * self.length - 1 - queries.start)
 
     def _by_key(self, lookup: Tensor) -> Tensor:
-        """View (heads, n, L) by key of products by offset (heads, n, L + n - 1): row i starts at
-        the offset n - 1 - i."""
+        """View products by offset (heads, n, L + n - 1) as products by key (heads, n, L): row i
+        starts at the offset n - 1 - i."""
         heads, rows, offsets = lookup.shape
         strides = (rows * offsets, max(offsets - 1, 1), 1)
         return lookup.as_strided((heads, rows, self.length), strides,
                                  lookup.storage_offset() + rows - 1)
 
     def _parts(self, by_key: Tensor, logits: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Keys in their own order and in that of the layout."""
+        """Slices of the keys in their own order, and where these stand in the order of the layout.
+        """
         if not self.layout.filled:
             return [(by_key, logits)]
         prefix = self.layout.prefix

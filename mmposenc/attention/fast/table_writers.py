@@ -42,7 +42,8 @@ def table_on_values_writer(term: TableOnValues, q: Tensor, k: Tensor, layout: La
 
 
 def reads_rows(term: object) -> bool:
-    """Whether a term's look-ups can be read a row of keys at a time: by buckets of cells."""
+    """Whether a term's look-ups can be read a row of keys at a time, which needs buckets of cells
+    on a grid."""
     return isinstance(term, Table) and term.buckets.method != 'sequence'
 
 
@@ -90,7 +91,7 @@ class KeyTableWriter(LogitWriter):
         self.whole_rows = isinstance(spread, RunsByKey)
 
     def before_chunks(self, work: Work) -> None:
-        """Look-ups of all keys."""
+        """Compute the look-ups of all keys."""
         self._expanded = self.spread.expand_to_runs(times_table(work.k, self.inputs[0], work.chunk))
         self._sums: Tensor | None = None
 
@@ -104,7 +105,7 @@ class KeyTableWriter(LogitWriter):
         self._sums = sums if self._sums is None else self._sums.add_(sums)
 
     def after_chunks(self, work: Work) -> None:
-        """Gradients of keys and table."""
+        """Compute the gradients of the keys and of the table."""
         assert self._sums is not None
         sums = self.spread.sum_to_buckets(self._sums)
         add_times_table(work.grad_k, sums, self.inputs[0].transpose(1, 2), work.chunk)
@@ -135,8 +136,9 @@ class ValueTableWriter(ValueWriter):
 
 
 class PairIndex:
-    """Where each pair of a query and a key finds its bucket in the look-ups of the queries, or with
-    ``by_key`` of the keys. The other way of :class:`~.runs.Runs`, with the same methods."""
+    """Reads tables of buckets through an index of every pair of a query and a key, in the look-ups
+    of the queries or, with ``by_key``, of the keys. It has the methods of :class:`~.runs.Runs`,
+    which is the other way."""
 
     def __init__(self, buckets: Buckets, layout: Layout, by_key: bool, device: torch.device
                  ) -> None:
@@ -145,11 +147,11 @@ class PairIndex:
         self._indices = GridCache(thresholds.INDEX_BYTES)
 
     def expand_to_runs(self, lookup: Tensor) -> Tensor:
-        """Look-ups of all keys as :meth:`read` takes them."""
+        """Return the look-ups of all keys in the form that :meth:`read` takes."""
         return lookup
 
     def read(self, lookup: Tensor, chunk: Chunk, out: Tensor) -> None:
-        """Write the number of every pair.
+        """Copy the number of every pair out of the look-ups.
 
         Args:
             lookup: (heads, tokens, buckets) of the chunk's queries, or of all keys.
@@ -177,7 +179,8 @@ class PairIndex:
         return sums
 
     def _index(self, queries: slice, halves: int) -> Tensor:
-        """(1, queries * keys) places in look-ups of ``halves`` times the buckets."""
+        """Index (1, queries * keys) of every pair in look-ups that are ``halves`` times as long as
+        the number of buckets."""
         def make_index() -> Tensor:
             if queries != slice(0, self.layout.len_q):
                 return self._places(queries, halves)
@@ -191,7 +194,7 @@ class PairIndex:
         query = torch.arange(ids.shape[0], device=self.device)[:, None] * self.buckets.num
         key = torch.arange(ids.shape[1], device=self.device) * self.buckets.num
         reader, other = (key, query) if self.by_key else (query, key)
-        # In place: an index is as large as all logits of a head, twice over.
+        # Changed in place, because an index takes twice the memory of all logits of a head.
         ids += reader * halves
         ids += other % (halves * self.buckets.num)
         return ids.view(1, -1)

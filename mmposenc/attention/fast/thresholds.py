@@ -28,7 +28,7 @@ KEPT_BYTES = 16 * 1024 * 1024
 #: Pairs, and keys, from which plain attention in chunks is faster than SDPA on a CPU where oneDNN
 #: is the faster library: SDPA's products are MKL's.
 PLAIN_CHUNKS_FROM, PLAIN_CHUNKS_KEYS = 512 * 512, 128
-#: The same in bfloat16, for which SDPA has no fast kernel on any CPU that was tried.
+#: The same in bfloat16, for which SDPA has no fast kernel on any of the CPUs that we tried.
 PLAIN_HALF_FROM = 128 * 128
 
 #: Bytes of all logits up to which the definition is no slower than chunks on a CPU.

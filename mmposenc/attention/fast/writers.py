@@ -17,7 +17,7 @@ _Writer = TypeVar('_Writer', bound='Writer')
 
 
 class Work(NamedTuple):
-    """One chunk, as writers see it.
+    """One chunk as writers see it.
 
     q: (heads, queries, head_dims), not scaled; k: (heads, keys, head_dims) in the order of the
     layout. grad_q, grad_k: their gradients so far, in backward. other: a buffer as large as the
@@ -33,32 +33,32 @@ class Work(NamedTuple):
 
 
 class Writer:
-    """The base class. ``inputs`` may need gradients; all else is plan. Heads of a chunk are those
-    of its images one after the other."""
+    """The base class of writers. ``inputs`` are tensors that may need gradients, and all else is
+    fixed. The heads of a chunk are those of its images, one image after the other."""
 
-    #: What the writer needs of the chunks, see :class:`~.layout.Cut`.
+    #: What the writer requires of chunks, see :class:`~.layout.Cut`.
     whole_rows = False
     most_queries: int | None = None
-    #: The term as autograd sees it.
+    #: The tensors of the term that autograd sees.
     inputs: tuple[Tensor, ...] = ()
-    #: Sums of the gradients of ``inputs``, in backward.
+    #: The sums of the gradients of ``inputs``, in a backward pass.
     grads: tuple[Tensor, ...] = ()
 
     def bind(self: _Writer, inputs: tuple[Tensor, ...], grads: tuple[Tensor, ...] = ()) -> _Writer:
-        """A copy for one direction of one call."""
+        """Return a copy of the writer for one direction of one call."""
         bound = copy.copy(self)
         bound.inputs, bound.grads = inputs, grads
         return bound
 
     def before_chunks(self, work: Work) -> None:
-        """Called with all queries before the chunks of some heads."""
+        """Called with all queries of some heads, before their chunks."""
 
     def after_chunks(self, work: Work) -> None:
-        """Called after them, in backward."""
+        """Called with all queries of some heads after their chunks, in a backward pass."""
 
 
 def put(source: Tensor, target: Tensor, add: bool) -> None:
-    """Write to a part of the logits, or add to it."""
+    """Write to a part of the logits, or add to it if something is there already."""
     if add:
         target += source
     else:
@@ -66,7 +66,7 @@ def put(source: Tensor, target: Tensor, add: bool) -> None:
 
 
 class LogitWriter(Writer):
-    """A term of the logits."""
+    """The base class of writers of terms that add to the logits."""
 
     def write(self, work: Work, logits: Tensor, add: bool) -> None:
         """Write the term to logits (heads, queries, keys), or add it."""
@@ -78,7 +78,7 @@ class LogitWriter(Writer):
 
 
 class ValueWriter(Writer):
-    """A term of the output."""
+    """The base class of writers of terms that add to the output."""
 
     def add_to_output(self, work: Work, weights: Tensor, out: Tensor) -> None:
         """Add the term to the output (heads, queries, head_dims)."""
