@@ -8,6 +8,7 @@ from .pvt import PVT
 from .swin import Swin
 from .vit import DeiT, ViT
 
-_, __getattr__ = lazy_classes(__name__, 'openmmlab.mmpretrain.resnet')  # needs mmpretrain
+# CPResNet needs mmpretrain, so it is imported only when it is asked for.
+_, __getattr__ = lazy_classes(__name__, 'openmmlab.mmpretrain.resnet')
 __all__ = ['CPResNet', 'DeiT', 'EoMT', 'LayerNorm2d', 'PVT', 'Swin', 'ViT', 'count_macs',
            'load_pretrained']

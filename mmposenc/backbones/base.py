@@ -37,9 +37,9 @@ class Backbone(BaseModule):
 
     #: The arguments of each published model, by its name as ``arch``.
     archs: Mapping[str, ReadOnlyConfig] = {}
-    #: Arguments without which there is no model.
+    #: Arguments that must be given if there is no arch.
     sizes: Sequence[str] = ()
-    #: Arguments that make it another model in more than its sizes and encodings.
+    #: Arguments that change the model in more than its sizes and encodings.
     structure: Sequence[str] = ()
     #: Parts of names of parameters that are trained although their stage is frozen.
     trainable: tuple[str, ...] = ()
@@ -53,8 +53,8 @@ class Backbone(BaseModule):
 
     @classmethod
     def option_parameters(cls) -> Mapping[str, Parameter]:
-        """What ``**options`` of a subclass takes, for :func:`~mmposenc.signatures.parameters_of`.
-        """
+        """The parameters that ``**options`` of a subclass may have, for
+        :func:`~mmposenc.signatures.parameters_of`."""
         return signature(SharedArguments).parameters
 
     @classmethod
@@ -86,7 +86,8 @@ class Backbone(BaseModule):
         ``parts`` are the modules that ``frozen_stages`` counts.
 
         Raises:
-            ValueError: an unknown dtype, a name of no parameter or module, or options without frozen stages.
+            ValueError: an unknown dtype, a name of no parameter or module, or options without
+                frozen stages.
             ImportError: ``lora`` without peft.
         """
         trainable, lora, frozen_dtype = shared.trainable, shared.lora, shared.frozen_dtype
@@ -98,7 +99,8 @@ class Backbone(BaseModule):
                                  f'frozen_stages')
         if frozen_dtype not in _DTYPES:
             raise ValueError(f'frozen_dtype={frozen_dtype!r} must be one of {_DTYPES}')
-        # An encoding without parameters, as rotary ones have none, is named in vain, not in error.
+        # The name of an encoding without parameters, such as a rotary one, trains nothing, but it
+        # is no error.
         modules = [name for name, _ in self.named_modules()]
         names = [name for name, _ in self.named_parameters()]
         for part in trainable:
@@ -116,13 +118,14 @@ class Backbone(BaseModule):
                 store_matrices(block, getattr(torch, frozen_dtype))
 
     def _precision(self, stage: int, x: Tensor) -> AbstractContextManager[object]:
-        """The autocast context of a stage."""
+        """The context in which a stage computes: autocast to ``frozen_dtype`` where it is frozen.
+        """
         if self.frozen_dtype is None or stage >= self.frozen_stages:
             return nullcontext()
         return torch.autocast(x.device.type, getattr(torch, self.frozen_dtype))
 
     def _full(self, x: Tensor, stage: int) -> Tensor:
-        """The output of a stage, in float32 if it was computed in ``frozen_dtype``."""
+        """The output of a stage; float32 if the stage computed in ``frozen_dtype``."""
         return x if self.frozen_dtype is None or stage >= self.frozen_stages else x.float()
 
     def _freeze(self) -> None:
@@ -130,7 +133,7 @@ class Backbone(BaseModule):
         raise NotImplementedError
 
     def train(self, mode: bool = True) -> Any:
-        """Set the mode; frozen stages stay in evaluation."""
+        """Set training or evaluation mode; frozen stages stay in evaluation mode."""
         super().train(mode)
         self._freeze()
         return self

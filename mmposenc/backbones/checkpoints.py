@@ -120,7 +120,7 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
 
 
 def _report_new(name: str, new: list[str], encodings: list[str], level: int) -> None:
-    """Log what keeps its initial values."""
+    """Log which weights keep their initial values."""
     if new:
         print_log(f'{name}: not in the file, initial values are kept: {shown(new, 2)}', 'current')
     if encodings:
@@ -130,8 +130,8 @@ def _report_new(name: str, new: list[str], encodings: list[str], level: int) -> 
 
 def convert_drop_ins(model: nn.Module, state: State, name: str = 'checkpoint'
                      ) -> dict[str, Tensor]:
-    """The weights of a whole model, those of its drop-ins under the names of this project, in the
-    sizes that the model has them in."""
+    """The weights of a whole model, in which the weights of drop-ins have the names and sizes of
+    this project."""
     state = dict(state)
     for module_name, module in model.named_modules():
         if getattr(module, 'takes_upstream_names', False):
@@ -163,7 +163,7 @@ def convert_part(backbone: nn.Module, state: dict[str, Tensor], prefix: str,
 
 
 def _under_our_names(weights: State, prefix: str | None, name: str) -> Converted:
-    """The weights of a backbone under this project's names, without 'backbone.'."""
+    """The weights of a backbone under this project's names, without the prefix 'backbone.'."""
     state = _select(weights, prefix, name)
     try:
         converted = convert_with_report(state)
@@ -188,11 +188,13 @@ def _under_our_names(weights: State, prefix: str | None, name: str) -> Converted
 
 def _new_weights(model: nn.Module, weights: State, state: State, slots: Container[str]
                  ) -> tuple[list[str], list[str]]:
-    """Names of weights that may be missing in a file, and of encodings of which it has nothing."""
+    """Which weights a file need not have: their names, and the names of encodings of which it has
+    no weight."""
     missing = sorted(set(weights) - set(state))
     encodings = [] if set(state) - set(weights) else _new_encodings(model, missing, state)
     pattern = getattr(model, 'may_be_new', None)
-    halves = {key.rpartition('.')[0] for key in state}  # a norm has all its weights or none
+    # A norm that has one of its weights in the file must have all of them.
+    halves = {key.rpartition('.')[0] for key in state}
     new = [key for key in missing if not is_encoding(key, slots) and (
         key.startswith(tuple(f'{each}.' for each in encodings)) or '.lora_' in key
         or (pattern and re.fullmatch(pattern, key) and key.rpartition('.')[0] not in halves))]
@@ -200,7 +202,7 @@ def _new_weights(model: nn.Module, weights: State, state: State, slots: Containe
 
 
 def _new_encodings(model: nn.Module, missing: list[str], state: State) -> list[str]:
-    """Names of the encodings for which a file has no weights at all, in no block or stage."""
+    """Names of the encodings of which a file has no weight at all, in any block or stage."""
     encodings: list[str] = []
     known = {_ANY_BLOCK.sub('', key) for key in state}
     for prefix, module in model.named_modules():
@@ -215,7 +217,8 @@ def _new_encodings(model: nn.Module, missing: list[str], state: State) -> list[s
 
 def _replaced_slots(model: nn.Module, weights: State, state: State, strict: bool | str,
                     same_model: bool) -> Container[str]:
-    """The kinds of encodings (:data:`SLOTS`) that need not fit."""
+    """The kinds of encodings (:data:`SLOTS`) whose weights need not fit, because another encoding
+    replaced them."""
     if strict == BUT_ENCODINGS:
         return SLOTS
     if same_model:
@@ -226,7 +229,8 @@ def _replaced_slots(model: nn.Module, weights: State, state: State, strict: bool
 
 
 def _fitting(weights: State, state: State) -> dict[str, Tensor]:
-    """The weights of a file that a model has in the same shape, and tables on the same grid."""
+    """The weights of a file that the model has in the same shape, and its tables for the same grid.
+    """
     other_grids = tuple(key.rpartition('.')[0] + '.' for key, value in state.items()
                         if key.endswith(GRIDS) and key in weights
                         and not torch.equal(value.cpu(), weights[key].cpu()))
@@ -237,7 +241,7 @@ def _fitting(weights: State, state: State) -> dict[str, Tensor]:
 
 def _leave_out_encodings(state: State, fitting: State, slots: Container[str], name: str
                          ) -> dict[str, Tensor]:
-    """The weights without encodings that the model does not have, or has in another shape."""
+    """Leave out the weights of encodings that the model does not have, or has in another shape."""
     left_out = [key for key in state if key not in fitting and is_encoding(key, slots)]
     if left_out:
         print_log(f'{name}: left out, as the model lacks these encodings: {shown(left_out, 2)}',
@@ -246,16 +250,17 @@ def _leave_out_encodings(state: State, fitting: State, slots: Container[str], na
 
 
 def _select(state: State, prefix: str | None, name: str) -> dict[str, Tensor]:
-    """The weights with a prefix, without it. By default those of a backbone, except that a DETR's
-    release is one whole."""
+    """Take the weights whose names begin with a prefix, and remove it. By default these are the
+    weights of a backbone; a release of DETR is taken as a whole."""
     if prefix is None:
         of_backbone = any(key.startswith('backbone.') for key in state)
         of_detr = any(key.startswith('transformer.') for key in state)
         prefix = 'backbone.' if of_backbone and not of_detr else ''
-    elif prefix and not prefix.endswith('.'):  # as mmengine reads it
+    elif prefix and not prefix.endswith('.'):  # mmengine adds the dot in the same way.
         prefix = f'{prefix}.'
     if not any(key.startswith(prefix) for key in state):
-        prefix = prefix.removeprefix('module.')  # which is left out
+        # The prefix 'module.' of DistributedDataParallel is removed from names when a file is read.
+        prefix = prefix.removeprefix('module.')
     selected = {key[len(prefix):]: value for key, value in state.items() if key.startswith(prefix)}
     if not selected:
         raise ValueError(f'{name} has no weights with prefix={prefix!r}, but {shown(list(state))}')
@@ -263,7 +268,7 @@ def _select(state: State, prefix: str | None, name: str) -> dict[str, Tensor]:
 
 
 def _advice(weights: State, state: State) -> str:
-    """Advice for weights that do not fit: options of the backbone, or another file."""
+    """What to do about weights that do not fit: options of the backbone, or another file."""
     needs = needed_options({f'backbone.{key}': value for key, value in state.items()})
     common = len(set(weights) & set(state))
     prefix = '' if common else _prefix(weights, state)
@@ -281,7 +286,7 @@ def _advice(weights: State, state: State) -> str:
 
 
 def _prefix(weights: State, state: State) -> str:
-    """What stands before all names, if those behind it are known."""
+    """The common prefix of all names, found from the names that are known to follow it."""
     parts = commonprefix([key.split('.') for key in state])
     for count in range(len(parts), 0, -1):
         prefix = '.'.join([*parts[:count], ''])

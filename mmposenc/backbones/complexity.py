@@ -30,11 +30,11 @@ def multiply_accumulates(run: Callable[[], object], inside: Sequence[nn.Module] 
         The number of all, and of those inside the modules; norms, activations, sums and softmax
         count zero.
     """
-    # Here: torch before 2.3 has no sdpa_kernel.
+    # Imported here, because torch before 2.3 has no sdpa_kernel.
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
-    # An operator that only a CPU uses, and that torch has no formula for.
+    # Only a CPU uses this operator, and torch has no formula for its operations.
     pointwise = getattr(torch.ops.mkldnn, '_linear_pointwise', None)
     counter = FlopCounterMode(display=False, custom_mapping=(
         {} if pointwise is None else {pointwise: _linear_flops}))
@@ -59,8 +59,8 @@ def multiply_accumulates(run: Callable[[], object], inside: Sequence[nn.Module] 
 
 
 class _NoModuleTracker:
-    """In place of torch's tracker of modules, whose hooks on every module would change what is
-    computed: layers with hooks are called one by one."""
+    """Replaces torch's tracker of modules. That one sets hooks on every module, and modules with
+    hooks would be computed in another way here, one by one."""
 
     parents = frozenset(('Global',))
 
@@ -110,12 +110,13 @@ def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int 
 
 
 def _no_mean(x: Tensor, *args: object) -> Tensor:
-    """A replacement of :meth:`ContextPool._pool` that computes no mean."""
+    """Replaces :meth:`ContextPool._pool` by a function that computes no means."""
     return x
 
 
 def _watch_values(encoding: IRPE, extra: list[int]) -> None:
-    """Append to ``extra`` how many more MACs the released form of value terms takes."""
+    """Append to ``extra`` how many more multiply-accumulates the released form of a term on values
+    takes."""
     terms = encoding.terms
 
     def watched(q_grid: Grid, k_grid: Grid) -> list[Term]:
@@ -126,7 +127,7 @@ def _watch_values(encoding: IRPE, extra: list[int]) -> None:
 
 
 class _AsReleased(Term):
-    """A term on values that records the MACs of the released form."""
+    """A term on values that also records the multiply-accumulates of the released form."""
 
     on_values = True
 
@@ -134,7 +135,8 @@ class _AsReleased(Term):
         self.term, self.encoding, self.extra = term, encoding, extra
 
     def dense_values(self, weights: Tensor) -> Tensor:
-        """The term's own output; the released form's further operations are recorded."""
+        """The output of the term itself; the additional operations of the released form are
+        recorded."""
         batch, heads, queries, keys = weights.shape
         out = self.term.dense_values(weights)
         released = sum(batch * heads * queries * keys * table.shape[-1]

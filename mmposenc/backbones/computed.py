@@ -1,4 +1,4 @@
-"""What a file holds and a backbone computes by itself, or has in another form."""
+"""Compares what a file holds with what a backbone computes by itself or stores in another form."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -12,8 +12,8 @@ from ..encodings.rotary import RotaryEmbedding
 
 
 def other_positions(backbone: nn.Module, computed: Mapping[str, Tensor]) -> Iterator[str]:
-    """Where a backbone computes other positions than a file was trained with: what is different,
-    with the options that have the file's.
+    """Which positions of a file the backbone would compute in another way, with the options that
+    give those of the file.
 
     Args:
         backbone: what the file is loaded into.

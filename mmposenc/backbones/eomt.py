@@ -18,7 +18,7 @@ from .archs.from_repository import eomt_of
 from .layers import LayerNorm2d
 from .vit import ViT
 
-#: The logit of a mask beyond an image: no loss and no query sees anything there.
+#: The logit of a mask in the padding: no loss and no query takes notice of it there.
 _OUTSIDE = -100.0
 
 
@@ -56,7 +56,7 @@ class EoMT(ViT):
 
     structure: Sequence[str] = (
         *ViT.structure, 'num_classes', 'num_queries', 'query_blocks', 'num_upscales')
-    #: What a file of a pretrained transformer lacks.
+    #: Weights that the file of a pretrained transformer does not have.
     may_be_new = r'(query|predictor)\..*'
 
     @takes_arch(eomt_of)
@@ -70,7 +70,7 @@ class EoMT(ViT):
         if num_upscales is None:
             num_upscales = max(1, int(log2(patch)) - 2)
         _check_sizes(layers, num_classes, num_queries, query_blocks, num_upscales)
-        # What the methods need that ViT builds its blocks and its output by.
+        # These are set first: the constructor of ViT calls methods of this class that need them.
         self.num_classes, self.num_queries = num_classes, num_queries
         self.query_blocks, self._num_upscales = range(layers - query_blocks, layers), num_upscales
         _check_shared(self.query_blocks, shared)
@@ -143,8 +143,8 @@ class EoMT(ViT):
 
     def _attn_mask(self, masks: Tensor, tokens: Tensor, hw_shape: tuple[int, int], prob: float
                    ) -> Tensor | None:
-        """Pairs (B, 1, L, L) that may attend: all but those of a query and a patch outside of its
-        mask; of a query that is drawn with 1 - ``prob``, all."""
+        """Which pairs of tokens (B, 1, L, L) may attend: all, except a query and a patch outside of
+        the query's mask. With the probability 1 - ``prob`` a query may attend to all patches."""
         if prob <= 0:
             return None
         inside = F.interpolate(masks.detach(), hw_shape, mode='bilinear').flatten(2) > 0
@@ -157,7 +157,11 @@ class EoMT(ViT):
         return pairs[:, None]
 
     def _cover(self, masks: Tensor, mask: Tensor | None, batch_hw: Sequence[int]) -> Tensor:
-        """Masks of the patches of the largest image as those of the batch (B, num_queries, H', W').
+        """Move the masks of the largest image to the grid (B, num_queries, H', W') of the whole
+        batch.
+
+        Beyond an image its last cells are repeated, so that masks that are enlarged later equal
+        those of the image alone; after that nothing is inside of a mask there.
 
         Beyond an image its last cells are there once more, so that masks that are enlarged are
         those of the image alone, and then nothing is inside.
@@ -209,8 +213,8 @@ class Predictor(nn.Module):
         self.register_buffer('mask_probs', torch.ones(query_blocks))
 
     def probabilities(self) -> list[float]:
-        """``mask_probs`` as numbers. An exported program, whose graph is the same for all, has no
-        masked attention."""
+        """The probabilities ``mask_probs`` as Python numbers. An exported program has no masked
+        attention, because its graph is the same for all of them."""
         if is_exporting():
             return [0.0] * len(self.mask_probs)
         if self.mask_probs.is_meta:

@@ -1,4 +1,4 @@
-"""Encodings and patches of a pretrained file, fitted to the blocks, grids, windows and images of a
+"""Fits encodings and patches of a pretrained file to the blocks, grids, windows and images of a
 backbone."""
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .modules import print_log
 _CLASSIFIER = re.compile(
     r'(fc_)?norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token|neck\.\d\.(weight|bias)')
 _BIAS = 'relative_position_bias_table'
-#: Of encodings with a table for each axis.
+#: Names of tables of one axis, which some encodings have for rows and for columns.
 _AXIS_TABLES = ('row_table', 'col_table', 'pos_embed_y', 'pos_embed_x')
 
 
@@ -53,7 +53,7 @@ def fit_weights(backbone: nn.Module, converted: Converted, file: str) -> dict[st
     except ValueError as error:
         raise ValueError(f'{file}: {error}') from error
     state = fit_patches(backbone, converted.state_dict, file)
-    # Before tokens are removed: rows of a table belong to them.
+    # This comes before tokens are removed, because rows of a table belong to them.
     state = fit_encodings(backbone, state, file, is_release=converted.source is not None)
     state, left_out = fit_biases_of_keys(backbone, state)
     if left_out:
@@ -113,16 +113,17 @@ def fit_patches(backbone: nn.Module, state: Mapping[str, Tensor], file: str) -> 
 
 
 def _fit_channels(kernel: Tensor, channels: int) -> Tensor:
-    """A kernel of three channels for images of others, as timm has it: their sum for one, else
-    repeated in turn and scaled so that the tokens of a uniform image stay."""
+    """Adapt a kernel of three channels to another number of channels, as timm does. For one channel
+    it is summed; otherwise its channels are repeated and scaled, so that a uniform image keeps its
+    tokens."""
     if channels == 1:
         return kernel.sum(1, keepdim=True)
     return kernel[:, torch.arange(channels) % 3] * (3 / channels)
 
 
 def _unshare(backbone: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """An encoding that all blocks share, as in BEiT's pretraining, becomes that of each block where
-    they have one each, as in BEiT's fine-tuning."""
+    """Give each block the encoding that all blocks share in the file (BEiT's pretraining), if the
+    backbone has one for each block (BEiT's fine-tuning)."""
     weights = backbone.state_dict()
     shared = [key for key in state if key.startswith('rel_pos_encoding.') and key not in weights]
     copies = {name: state[key] for key in shared for name in weights
@@ -132,7 +133,8 @@ def _unshare(backbone: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tens
 
 
 def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Biases of a plain Swin stand first where the backbone adds another encoding to them."""
+    """Rename the biases of a plain Swin to the first part of a sum, if the backbone adds another
+    encoding to them."""
     names = set(backbone.state_dict()) | {
         f'{name}.{module.grid_name}' for name, module in backbone.named_modules()
         if isinstance(module, SavesGrid)}
@@ -144,7 +146,8 @@ def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Ten
 
 
 def _move_last_norm(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The norm of a classifier's pooled map is that of the map where only the last one has one."""
+    """Rename the norm of a classifier's pooled map to the norm of the last map, if the backbone has
+    only that one."""
     norms = [name for name, _ in backbone.named_modules()
              if re.fullmatch(r'norm|stages\.\d+\.norm', name)]
     if len(norms) != 1:
@@ -168,7 +171,7 @@ def _resize_tables(backbone: nn.Module, state: dict[str, Tensor], file: str, is_
 
 
 def _fit_axis(table: Tensor, key: str, part: str, module: nn.Module, file: str) -> Tensor:
-    """A table of one axis with as many rows as the module's."""
+    """Fit a table of one axis to the number of rows that the module has."""
     wanted = module.get_parameter(part).shape[-2]
     coordinates, sides = (getattr(module, each, None) for each in ('coordinates', 'grid_shape'))
     if coordinates == 'aspect' and len(set(sides or ())) > 1 and table.shape[-2] != wanted:
@@ -204,8 +207,8 @@ def _fit_saved_grid(name: str, module: SavesGrid, state: dict[str, Tensor], file
 def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmbedding,
                patch_size: int | tuple[int, int] | None, file: str, grid: tuple[int, int] | None,
                is_release: bool) -> dict[str, Tensor]:
-    """A table of a grid, or of a square, with or without prefix tokens, on the module's grid, and
-    the tokens that rows were added to; nothing where it is no such table, or fits.
+    """Fit a table to the module's grid. Returns the table and the prefix tokens to which rows of it
+    were added; nothing if it is no such table, or fits already.
 
     A table of cells only, as DeiT III's, adds nothing to prefix tokens: zeros stand for them.
     """
@@ -254,8 +257,9 @@ def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmb
 
 def _fit_biases(table: Tensor, module: RelativePositionBias, window: tuple[int, int] | None,
                 is_release: bool) -> Tensor:
-    """Biases of a window, or of a square one, resized as the module does, or by default as Swin's
-    release; the table itself where it is none or fits."""
+    """Resize the biases of a window, which may be square, as the module does it, or as Swin's
+    release if the module does not say. Returns the table itself if it is no such table, or fits
+    already."""
     same = table.shape == module.relative_position_bias_table.shape
     if window is None:
         side = math.isqrt(table.shape[0])

@@ -35,7 +35,7 @@ class DropPath(Constants):
         super().__init__()
         if not 0.0 <= drop_prob < 1.0:
             raise ValueError(f'drop_prob={drop_prob} must be in [0, 1)')
-        # A tensor: blocks share compiled code although their rates differ.
+        # A tensor, so that blocks with different rates share their compiled code.
         self.keep: Tensor
         self._drop_prob, self.drops = drop_prob, drop_prob > 0.0
         self.make_constants()
@@ -167,7 +167,7 @@ class MLP(nn.Module):
         self.fc2 = nn.Linear(hidden_dims, embed_dims)
         self.drop = nn.Dropout(drop)
         self.num_prefix_tokens = num_prefix_tokens
-        # For mypy: TokenEncoding is abstract, but is only compared here.
+        # Needed by mypy only: TokenEncoding is abstract, but here it is just compared.
         built = [build_encoding(cfg, TokenEncoding, 'pos_encoding',  # type: ignore[type-abstract]
                                 embed_dims=self.fc1.out_features, grid_shape=grid_shape)
                  for cfg in pos_encodings]
@@ -196,16 +196,16 @@ class MLP(nn.Module):
 
 
 def run_block(block: nn.Module, *args: Any, recompute: bool, **kwargs: Any) -> Any:
-    """Run a block; with ``recompute``, and if gradients are needed, its activations are recomputed
-    in the backward pass instead of stored."""
+    """Run a block. With ``recompute``, and if gradients are needed, its activations are computed
+    again in the backward pass instead of being stored."""
     if recompute and torch.is_grad_enabled():
         return checkpoint(block, *args, use_reentrant=False, **kwargs)
     return block(*args, **kwargs)
 
 
 def block_windows(block: Any, hw_shape: Any) -> WindowLayout | None:
-    """The windows of a grid, computed outside of compiled code; None for global attention, and for
-    a row of images of several sizes."""
+    """The windows of a grid, computed outside of compiled code. None for global attention, and for
+    images of several sizes in one row."""
     if not isinstance(block.attn, PlainWindowAttention) or isinstance(hw_shape, Packing):
         return None
     return block.attn.layout(hw_shape)

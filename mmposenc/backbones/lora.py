@@ -1,4 +1,4 @@
-"""LoRA for frozen blocks, by peft."""
+"""Adds LoRA (low-rank matrices that are trained) to frozen blocks, by the package peft."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -45,9 +45,10 @@ def add_lora(backbone: nn.Module, blocks: Sequence[nn.Module], *, r: int,
                          f'name with such an ending')
     trained = {name: p.requires_grad for name, p in backbone.named_parameters()}
     inject_adapter_in_model(LoraConfig(r=r, target_modules=names, **options), backbone)
-    for name, parameter in backbone.named_parameters():  # peft freezes all other parameters
+    # peft has frozen all other parameters, so what was trained before is set to be trained again.
+    for name, parameter in backbone.named_parameters():
         parameter.requires_grad_(trained.get(name.replace(_BASE, '.'), True))
-    # Weights are saved and loaded under the names that they have without LoRA.
+    # Weights are saved and loaded under the names that they have in a model without LoRA.
     backbone.register_state_dict_post_hook(_save_without_base)
     backbone.register_load_state_dict_pre_hook(_load_with_base)
 
@@ -68,7 +69,7 @@ def merge_lora(model: nn.Module) -> None:
 
 
 def _save_without_base(module: nn.Module, state: dict[str, Tensor], prefix: str, _: object) -> None:
-    for key in list(state):  # all of them, so that their order stays
+    for key in list(state):  # All keys are moved, so that their order stays the same.
         value = state.pop(key)
         state[key.replace(_BASE, '.') if key.startswith(prefix) else key] = value
 

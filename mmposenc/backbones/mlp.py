@@ -1,4 +1,4 @@
-"""A two-layer perceptron over tokens that need not store its hidden layer."""
+"""A two-layer perceptron over tokens that does not have to store its hidden layer."""
 from __future__ import annotations
 
 from typing import Any
@@ -11,14 +11,16 @@ from ..attention.fast.dropout import Dropout
 from ..functional.linear import linear, outer
 from ..functional.tracing import autocast_dtype, is_compiling, is_transforming
 
-#: Rows of a chunk, and its largest number of hidden values: 1024 x 512 float32 values are 2 MiB,
-#: which fit in a core's cache; so do 256 x 2048 (DETR: benchmarks/detr.py --dropout 0.1).
+#: The number of rows in a chunk, and its largest number of hidden values: 1024 x 512 float32 values
+#: are 2 MiB, which fit in a core's cache; so do 256 x 2048 (DETR: benchmarks/detr.py --dropout
+#: 0.1).
 CHUNK_ROWS = 1024
 CHUNK_NUMBERS = 2 ** 19
-#: Smaller hidden layers are stored, which is faster than recomputing (benchmarks/models.py, Swin-T
-#: at 224: stage 1 with 9.6 million values gets faster by chunks, stage 2 with half as many slower).
+#: Smaller hidden layers are stored, because that is faster than computing them again
+#: (benchmarks/models.py, Swin-T at 224: stage 1, with 9.6 million values, gets faster by chunks;
+#: stage 2, with half as many, gets slower).
 MIN_HIDDEN = 2 ** 23
-#: The same limit with dropout: from here on it is not slower and takes a third less memory
+#: The same limit with dropout: from here on chunks are not slower and take a third less memory
 #: (benchmarks/detr.py --rows 25x42 --dropout 0.1).
 MIN_DROPPED = 2 ** 21
 #: Data types that the chunked implementation supports.
@@ -52,8 +54,8 @@ def activate(hidden: Tensor, activation: str) -> Tensor:
 
 
 def _activate_in_place(hidden: Tensor, activation: str) -> Tensor:
-    """:func:`activate` without gradients, in place if possible: a second chunk would not fit in the
-    cache."""
+    """:func:`activate` without gradients, in place where possible, because a second chunk would not
+    fit in the cache."""
     ops = torch.ops.aten
     if activation in ('gelu', 'gelu_tanh'):
         return ops.gelu_(hidden, approximate='tanh' if activation == 'gelu_tanh' else 'none')
@@ -131,7 +133,7 @@ def _choose_implementation(x: Tensor, weight1: Tensor, dtype: torch.dtype, activ
     if x.device.type != 'cpu' or dtype not in CHUNKED_DTYPES:
         return 'stored'
     if dtype == x.dtype != weight1.dtype and autocast_dtype('cpu') is None:
-        return 'stored'  # it raises the error for different dtypes
+        return 'stored'  # Storing raises torch's own error where dtypes differ.
     if x.numel() // x.shape[-1] * weight1.shape[0] >= (
             MIN_DROPPED if dropout_p else MIN_HIDDEN):
         return 'chunked'
@@ -146,19 +148,20 @@ def _compute_dtype(x: Tensor) -> torch.dtype:
 
 
 def _chunk_rows(rows: int, hidden: int) -> int:
-    """Rows of a chunk: about CHUNK_ROWS, such that no chunk is much smaller than the others."""
+    """The number of rows in a chunk: about CHUNK_ROWS, chosen so that no chunk is much smaller than
+    the others."""
     most = max(1, min(CHUNK_ROWS, CHUNK_NUMBERS // hidden))
     return max(1, -(-rows // max(1, round(rows / most))))
 
 
 def _drop(hidden: Tensor, drawn: Dropout) -> None:
-    """Apply dropout in place."""
+    """Apply dropout to a hidden layer in place."""
     hidden.mul_(drawn.draw(torch.empty_like(hidden))).mul_(drawn.scale)
 
 
 class _ChunkedMLP(torch.autograd.Function):
-    """mlp() by rows, in x's dtype. It saves its input and, for 'kept', the hidden layer after relu.
-    Gradients of weights are summed in at least float32."""
+    """Computes mlp() a chunk of rows at a time, in the dtype of x. It saves its input and, for
+    'kept', the hidden layer after relu. Gradients of weights are summed in at least float32."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor,
@@ -184,24 +187,24 @@ class _ChunkedMLP(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # create_graph=True
+        if torch.is_grad_enabled():  # A second derivative was asked for (create_graph=True).
             return _differentiable_gradients(ctx, grad_out)
         x, *weights, stored = ctx.saved_tensors
         weight1, bias1, weight2, _ = (w.to(x.dtype) for w in weights)
         grad_out = grad_out.contiguous()
         need_x, need_1, _, need_2, *_ = ctx.needs_input_grad
         grad_x = torch.empty_like(x) if need_x else None
-        total = torch.promote_types(x.dtype, torch.float32)  # dtype of the sums over chunks
+        total = torch.promote_types(x.dtype, torch.float32)  # The dtype in which chunks are summed.
         grad_w1, grad_b1, grad_w2 = (torch.zeros_like(w, dtype=total)
                                      for w in (weight1, bias1, weight2))
-        # A stored hidden layer already has zeros from dropout.
+        # A stored hidden layer already has the zeros of dropout.
         drawn = None if ctx.dropout is None or stored is not None else ctx.dropout.start()
         step = _chunk_rows(x.shape[0], weight1.shape[0])
         for start in range(0, x.shape[0], step):
             part = slice(start, start + step)
             rows, grad_rows = x[part], grad_out[part]
             pre = linear(rows, weight1, bias1) if stored is None else stored[part]
-            # relu's derivative needs only its output, which may overwrite the input
+            # The derivative of relu needs only its output, which may overwrite its input.
             act = activate(pre, ctx.activation) if ctx.activation != 'relu' else (
                 pre if stored is not None else pre.relu_())
             if drawn is not None:
@@ -223,8 +226,9 @@ class _ChunkedMLP(torch.autograd.Function):
 
 
 def _differentiable_gradients(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
-    """The gradients of :class:`_ChunkedMLP` by autograd, with a stored hidden layer."""
-    # Views: the gradient of x is to have no part by weights that were computed from x.
+    """The gradients of :class:`_ChunkedMLP`, computed by autograd with a stored hidden layer."""
+    # Views cut the graph here: if a weight was itself computed from x, the gradient of x must not
+    # include the way through that weight.
     views = [tensor.view_as(tensor) for tensor in ctx.saved_tensors[:5]]
     x, weight1, bias1, weight2, bias2 = (view.to(views[0].dtype) for view in views)
     hidden = activate(linear(x, weight1, bias1), ctx.activation)

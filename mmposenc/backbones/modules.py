@@ -1,4 +1,5 @@
-"""BaseModule, ModuleList and logging: mmengine's if it is installed, else replacements on torch.
+"""BaseModule, ModuleList and logging: those of mmengine if it is installed, otherwise replacements
+that need only torch.
 
 With mmengine a backbone also has the registry, ``init_cfg`` of any kind, and mmengine's log.
 Without it, a backbone is built, run, trained, saved and loaded in the same way.
@@ -37,7 +38,8 @@ if TYPE_CHECKING or find_spec('mmengine') is None:
             self._is_init = False
 
         def init_weights(self) -> None:
-            """Call ``init_weights`` of the children; own weights are initialised in ``__init__``.
+            """Call ``init_weights`` of the children; a module initialises its own weights in
+            ``__init__``.
 
             Raises:
                 ValueError: ``init_cfg`` has a checkpoint, but this is not a backbone.
@@ -51,7 +53,7 @@ if TYPE_CHECKING or find_spec('mmengine') is None:
             self._is_init = True
 
     class ModuleList(BaseModule, nn.ModuleList):
-        """nn.ModuleList whose members are initialized with the rest."""
+        """An nn.ModuleList whose members are initialised with the rest of the model."""
 
         def __init__(self, modules: Iterable[nn.Module] | None = None,
                      init_cfg: ConfigType | None = None) -> None:
@@ -59,7 +61,7 @@ if TYPE_CHECKING or find_spec('mmengine') is None:
             nn.ModuleList.__init__(self, modules)
 
     def print_log(message: str, logger: str | None = None, level: int = logging.INFO) -> None:
-        """A line in the log 'mmposenc'."""
+        """Write a line to the log 'mmposenc'."""
         logging.getLogger('mmposenc').log(level, message)
 
     def load_state_dict(module: nn.Module, state: Mapping[str, Tensor]) -> None:
@@ -74,7 +76,7 @@ else:
     from ..checkpoint import mmengine_loading  # noqa: F401  (files are read without running code)
 
     def print_log(message: str, logger: str | None = None, level: int = logging.INFO) -> None:
-        """A line in the log of the run, and on its console."""
+        """Write a line to the log of the run, which its console shows too."""
         MMLogger.get_current_instance().log(level, message)
 
     def load_state_dict(module: nn.Module, state: Mapping[str, Tensor]) -> None:

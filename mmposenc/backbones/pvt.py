@@ -65,7 +65,7 @@ class PVT(Backbone):
     """
 
     archs, sizes, structure = ARCHS, SIZES, ('overlap', 'qkv_bias')
-    #: A classifier's checkpoint has no norms of maps.
+    #: Weights that a classifier's checkpoint does not have: the norms of maps.
     may_be_new = r'stages\.\d+\.norm\.(weight|bias)'
 
     @takes_arch(depths='num_layers')
@@ -87,7 +87,7 @@ class PVT(Backbone):
                             window_sizes=window_sizes, out_indices=out_indices)
         shared = self.shared_arguments(**options)
         super().__init__(shared)
-        assert num_layers is not None  # takes_arch replaces depths
+        assert num_layers is not None  # The decorator takes_arch has put the sizes in.
         _check_sizes(embed_dims=embed_dims, num_layers=num_layers, num_heads=num_heads,
                      sr_ratios=sr_ratios, mlp_ratios=mlp_ratios, patch_sizes=patch_sizes,
                      **({} if window_sizes is None else dict(window_sizes=window_sizes)))
@@ -100,7 +100,8 @@ class PVT(Backbone):
         if len(with_norm) != num_stages:
             raise ValueError(f'stage_norm={stage_norm!r} must have {num_stages} values, or be one')
         if self.mask_padding and mask_window_padding:
-            mask_window_padding = True  # an image's last windows do not depend on its batch
+            # So that an image's last windows do not depend on the other images of its batch.
+            mask_window_padding = True
         sr_norm_eps = embed_norm_eps if sr_norm_eps is None else sr_norm_eps
         stage_norm_eps = norm_eps if stage_norm_eps is None else stage_norm_eps
         self.out_indices, self.pool = tuple(out_indices), pool
@@ -178,7 +179,7 @@ class PVT(Backbone):
             x = tokens_to_map(tokens, hw_shape)
             if mask is not None:
                 x = x.masked_fill(mask[:, None], 0)
-                # Padding is at the right and bottom: a cell is padding if its first part is.
+                # Padding is at the right and bottom, so a cell is padding if its first part is.
             if index in self.out_indices:
                 outs.append(pad_map(x, full_hw))
             if mask is not None and index < self._last:
@@ -196,7 +197,7 @@ class PVT(Backbone):
         return tokens[:, 0] if self.pool == 'cls' else masked_mean(tokens, mask)
 
     def _freeze(self) -> None:
-        # In distributed training, trained parameters that are not used raise an error.
+        # In distributed training, a trained parameter that is not used raises an error.
         for stage in self.stages[self._last + 1:]:
             stage.requires_grad_(False)
         frozen: list[nn.Module] = [*self.stages[:max(self.frozen_stages, 0)]]

@@ -32,7 +32,8 @@ class PVTBlock(nn.Module):
         attention: arguments of both kinds of attention.
     """
 
-    is_region = True  # of torch.compile: engine/training/compiling.py
+    # torch.compile treats this class as one unit, see engine/training/compiling.py.
+    is_region = True
 
     def __init__(self, embed_dims: int, num_heads: int, mlp_ratio: float, *, drop: float = 0.0,
                  drop_path: float = 0.0, norm_eps: float = 1e-6,

@@ -1,4 +1,4 @@
-"""The arguments that all backbones take, as one record that a constructor hands down."""
+"""The arguments that all backbones take, in one record that constructors hand down."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -98,25 +98,26 @@ class SharedArguments:
         return self._places[2]
 
     def placed_encodings(self, num_blocks: int, **known: Any) -> PlacedEncodings:
-        """The token encodings of a stack of blocks; ``known`` are sizes that encodings may ask
-        for."""
+        """Build the token encodings of a stack of blocks; ``known`` are sizes that encodings may
+        ask for."""
         return PlacedEncodings(*self._places[:2], num_blocks, **known)
 
     @property
     def attention(self) -> dict[str, Any]:
-        """Arguments of every attention."""
+        """The arguments that every attention of the backbone gets."""
         return dict(rel_pos_encoding=self.rel_pos_encoding, attn_drop=self.attn_drop_rate,
                     implementation=self.implementation)
 
     def drop_paths(self, count: int) -> list[float]:
         """The rate of stochastic depth of each block, rising evenly from 0."""
-        # Python numbers: torch.linspace would be on the meta device when a model is built there.
+        # Computed in Python: torch.linspace would be on the meta device when a model is built
+        # there.
         return [self.drop_path_rate * index / max(count - 1, 1) for index in range(count)]
 
 
 def check_are_sequences(**arguments: object) -> None:
-    """Raise ValueError for a single number or name where several are taken: each letter of a name
-    would count as one."""
+    """Raise ValueError if a single number or a name stands where several are expected: each letter
+    of a name would count as one."""
     for name, value in arguments.items():
         if value is not None and (isinstance(value, str) or not isinstance(value, Sequence)):
             raise ValueError(f'{name}={value!r} must be a list or tuple, such as [{value!r}]')

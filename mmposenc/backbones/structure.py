@@ -15,11 +15,12 @@ from torch import nn
 from ..encodings import CombinedRPE, PlacedEncodings
 from ..encodings.base import RelativeEncoding, TokenEncoding
 
-#: Classes of encodings that are none of this project's two kinds: SinePositionalEncoding,
+#: A pattern of class names of encodings of other libraries: SinePositionalEncoding,
 #: ConditionalPositionEncoding, RotaryEmbeddingCat, RelPosBias; BoxRPB of a DETR's decoder.
 _CLASSES = re.compile('^(?!.*(Attention|Block|Layer)).*(Posit|Pos(Enc|Conv|Emb)|RelPos|Rotary|'
                       'Ro[pP][eE]|BoxRPB|PEG)')
-#: Modules and tables (parameters, buffers) of other libraries by the names that they have there.
+#: Patterns of the names that modules and tables (parameters, buffers) of encodings have in other
+#: libraries.
 _MODULES = re.compile(r'cpb_mlp|pos_block')
 _TABLES = re.compile(r'pos_?emb|posit\w*_(emb|enc|bias)|rel_pos_|attention_biases$|'
                      r'(patch|pixel)_pos$')
@@ -46,13 +47,14 @@ class Kind:
     foreign: bool = False
 
     def add(self, name: str, module: nn.Module) -> None:
-        """Add one more encoding of this kind, with all of its parameters."""
+        """Count one more encoding of this kind, with all of its parameters."""
         self.modules[name] = module
         self.parameters.update((f'{name}.{key}', each) for key, each in module.named_parameters())
 
     @property
     def line(self) -> str:
-        """The kind in a line: where it is, how many there are, how many parameters they have."""
+        """Describe the kind in one line: where it is, how many there are, how many parameters they
+        have."""
         where = f' in {counted(len(self.attentions), "attention")}' if self.attentions else ''
         total = sum({id(each): each.numel() for each in self.parameters.values()}.values())
         size = f': {counted(len(self.modules), self.noun)}, {counted(total, "parameter")}'
@@ -60,7 +62,7 @@ class Kind:
 
 
 def counted(number: int, noun: str) -> str:
-    """'1 module', '2,304 parameters'."""
+    """A number with its noun: '1 module', '2,304 parameters'."""
     return f'{number:,} {noun}{"" if number == 1 else "s"}'
 
 
@@ -93,7 +95,8 @@ def is_attention(module: nn.Module) -> bool:
 
 
 def _placed(model: nn.Module) -> list[Kind]:
-    """Token encodings between blocks: those at the same blocks of several stages are one kind."""
+    """Find token encodings between blocks; those at the same blocks of several stages are one kind.
+    """
     kinds: dict[tuple[str, ...], Kind] = {}
     stages: dict[tuple[str, ...], list[int]] = {}
     for name, placed in model.named_modules():
@@ -123,7 +126,7 @@ def _placed(model: nn.Module) -> list[Kind]:
 
 
 def _in_mlps(model: nn.Module) -> list[Kind]:
-    """Token encodings inside MLPs."""
+    """Find token encodings inside MLPs."""
     inside = {module for placed in model.modules() if isinstance(placed, PlacedEncodings)
               for module in placed.modules()}
     kinds: dict[tuple[str, str], Kind] = {}
@@ -137,7 +140,7 @@ def _in_mlps(model: nn.Module) -> list[Kind]:
 
 
 def _relative(model: nn.Module) -> list[Kind]:
-    """Relative encodings, with the attentions that they act in."""
+    """Find relative encodings, with the attentions in which they act."""
     names = {module: name for name, module in model.named_modules()}
     kinds: dict[tuple[str, str], Kind] = {}
     for name, module in model.named_modules():
@@ -151,7 +154,8 @@ def _relative(model: nn.Module) -> list[Kind]:
 
 
 def relative_name(encoding: nn.Module) -> str:
-    """The class of a relative encoding, of a sum all classes: 'RelativePositionBias + IRPE'."""
+    """The class name of a relative encoding; for a sum all class names, 'RelativePositionBias +
+    IRPE'."""
     parts: Iterable[Any] = [encoding]
     if isinstance(encoding, CombinedRPE):
         parts = encoding.encodings
@@ -159,7 +163,7 @@ def relative_name(encoding: nn.Module) -> str:
 
 
 def _foreign(model: nn.Module, listed: list[str]) -> list[Kind]:
-    """Encodings that are none of this project's two kinds, by the names of classes and tables."""
+    """Find encodings of other libraries, by the names of their classes and tables."""
     kinds: dict[tuple[str, ...], Kind] = {}
     done = list(listed)
     for name, module in model.named_modules():
@@ -192,33 +196,34 @@ def _tables(module: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _class_prefix(model: nn.Module, name: str) -> str:
-    """"SwinTransformer's own ": the class of the part of a model that holds a module."""
+    """The text "SwinTransformer's own ", with the class of the part of a model that holds a module.
+    """
     part = model.get_submodule(name.partition('.')[0])
     return '' if part is model.get_submodule(name) and _CLASSES.search(
         type(part).__name__) else f"{type(part).__name__}'s own "
 
 
 def _owner(name: str) -> str:
-    """' of the encoder' for a part of a model other than its backbone, else ''."""
+    """The text ' of the encoder' for a part of a model other than its backbone, otherwise ''."""
     path = re.sub(r'\.?\b(stages|blocks|layers|pos_encodings)\..*$|\.?\bpos_encodings$', '', name)
     path = re.sub(r'^(module\.)?backbone\b\.?', '', path)
     return f' of the {path}' if path and not is_root(path) else ''
 
 
 def is_root(path: str) -> bool:
-    """Whether what is left of a name is an attention or encoding that is the model itself."""
+    """Whether the rest of a name is empty: the attention or encoding is then the model itself."""
     return path in ('attn', 'w_msa', 'rel_pos_encoding')
 
 
 def _between(positions: list[int], block: str) -> str:
-    """'before block 0', 'after blocks 0 to 2', or both."""
+    """Describe positions between blocks: 'before block 0', 'after blocks 0 to 2', or both."""
     after = sorted({position for position in positions if position >= 0})
     parts = [f'before {block} 0'] if -1 in positions else []
     return ' and '.join(parts + ([f'after {_range(block, after)}'] if after else []))
 
 
 def _range(noun: str, numbers: list[int]) -> str:
-    """'block 0', 'stages 0 to 3', 'blocks 2, 5, 8'."""
+    """Describe a set of numbers: 'block 0', 'stages 0 to 3', 'blocks 2, 5, 8'."""
     some = sorted(set(numbers))
     if len(some) == 1:
         return f'{noun} {some[0]}'

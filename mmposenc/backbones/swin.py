@@ -64,7 +64,7 @@ class Swin(Backbone):
 
     archs, sizes = ARCHS, SIZES
     structure = ('pretrained_window_size', 'cosine', 'post_norm', 'qkv_bias', 'pad_small_map')
-    #: A classifier's checkpoint has no norms of maps.
+    #: Weights that a classifier's checkpoint does not have: the norms of maps.
     may_be_new = r'norm\d\.(weight|bias)'
 
     @takes_arch(depths='num_layers')
@@ -81,7 +81,7 @@ class Swin(Backbone):
         check_are_sequences(num_layers=num_layers, num_heads=num_heads, out_indices=out_indices)
         shared = self.shared_arguments(rel_pos_encoding=rel_pos_encoding, **options)
         super().__init__(shared)
-        dims: Any = embed_dims  # takes_arch requires it
+        dims: Any = embed_dims  # The decorator takes_arch makes sure that it is not None.
         layers, heads = (tuple(each or ()) for each in (num_layers, num_heads))
         if len(layers) != len(heads) or not layers:
             raise ValueError(f'num_layers={layers} and num_heads={heads} must have one number for '
@@ -116,7 +116,7 @@ class Swin(Backbone):
         for i in range(num_stages):
             width, window = dims * 2 ** i, windows[i]
             common['rel_pos_encoding'] = window_encoding(rel_pos_encoding, trained[i])
-            # Every second block is shifted by half a window.
+            # The windows of every second block are shifted by half a window.
             blocks = [SwinBlock(width, heads[i], mlp_ratio, drop_path=next(rates),
                                 window_size=window,
                                 shift_size=(window[0] // 2, window[1] // 2) if j % 2 else 0,
@@ -135,8 +135,8 @@ class Swin(Backbone):
         self._finish(self.stages, shared)
 
     def reset_parameters(self) -> None:
-        """Initialise as in the releases: the patch projection as in torch, norms after residual
-        branches with zeros."""
+        """Initialise as the releases do: the patch projection as in torch, and for V2 the norms
+        after residual branches with zeros."""
         init_transformer_weights(self)
         self.patch_embed.projection.reset_parameters()
         for module in self.modules():
@@ -194,7 +194,7 @@ class Swin(Backbone):
 
     def _freeze(self) -> None:
         last = max(self.out_indices)
-        # In distributed training, trained parameters that are not used raise an error.
+        # In distributed training, a trained parameter that is not used raises an error.
         for module in (*self.stages[last + 1:], self.stages[last].downsample):
             if module is not None:
                 module.requires_grad_(False)

@@ -33,7 +33,8 @@ class SwinBlock(nn.Module):
         attention: further arguments of :class:`~mmposenc.attention.ShiftWindowAttention`.
     """
 
-    is_region = True  # of torch.compile: engine/training/compiling.py
+    # torch.compile treats this class as one unit, see engine/training/compiling.py.
+    is_region = True
 
     def __init__(self, embed_dims: int, num_heads: int, mlp_ratio: float, *, drop: float = 0.0,
                  drop_path: float = 0.0, norm_eps: float = 1e-5, post_norm: bool = False,
@@ -62,7 +63,8 @@ class SwinBlock(nn.Module):
         out: Tensor = self.attn(x, hw_shape, padding_mask, counts)
         if padding_mask is None or not any(self.attn.shift_size) or self.attn.pad_small_map:
             return out
-        # Alone, an image that fits into one window is not shifted, so it is not shifted here.
+        # An image that fits into one window is not shifted when it is alone, so it must not be
+        # shifted in a batch either.
         window = self.attn.window_size
         if hw_shape[0] <= window[0] or hw_shape[1] <= window[1]:
             return out
@@ -102,7 +104,8 @@ class PatchMerging(nn.Module):
         self.reduction = Linear(4 * embed_dims, 2 * embed_dims, bias=False)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
-        """(B, H*W, C), zero on padding, to (B, H'*W', 2 C) and (H', W'), halves rounded up."""
+        """Merge 2 x 2 cells: from (B, H*W, C), zero on padding, to (B, H'*W', 2 C) and the grid
+        (H', W'), whose halves are rounded up."""
         height, width = self.out_hw_shape(hw_shape)
         cells = x.view(x.shape[0], *hw_shape, x.shape[-1])
         cells = F.pad(cells, (0, 0, 0, 2 * width - hw_shape[1], 0, 2 * height - hw_shape[0]))
@@ -147,21 +150,25 @@ class SwinStage(nn.Module):
             x, hw_shape, padding_mask = self.pos_encodings(x, hw_shape, index - 1,
                                                            padding_mask=padding_mask)
         out = x, hw_shape, padding_mask
-        # Merged in the same call, while FSDP holds the weights of the stage.
+        # Merged in the same call, as long as FSDP holds the weights of the stage.
         return out, self._merge(*out) if merge else out
 
     def _merge(self, x: Tensor, hw_shape: tuple[int, int], mask: Tensor | None) -> Tokens:
         assert self.downsample is not None
         if mask is not None:
             x = x.masked_fill(mask.flatten(1)[..., None], 0)
-            # Padding is at the right and bottom: a cell is padding if its first part is.
+            # Padding is at the right and bottom, so a cell is padding if its first part is.
             mask = every_cell(mask, 2)
         return *self.downsample(x, hw_shape), mask
 
 
 def window_encoding(rel_pos_encoding: RelativeConfig | None, pretrained: tuple[int, int]
                     ) -> RelativeConfig | None:
-    """The encoding of windows, which know the sizes that an encoding asks for.
+    """The config of an encoding for attention in windows, completed by the sizes that it asks for.
+
+    All windows have one size, also at the border of a map, so a table need not be resized.
+    LogSpacedCPB measures offsets in the windows of the pretrained weights, ``pretrained``, if there
+    are any.
 
     All windows have one size, at the border of a map too, so that a table need not be resized.
     LogSpacedCPB measures offsets in the windows of the weights, ``pretrained``, where there are

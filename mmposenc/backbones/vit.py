@@ -127,7 +127,8 @@ class ViT(Backbone):
                             global_blocks=global_blocks)
         shared = self.shared_arguments(drop_path_rate=drop_path_rate, **options)
         super().__init__(shared)
-        dims, layers, heads = embed_dims, num_layers, num_heads  # takes_arch requires them
+        # The decorator takes_arch makes sure that these are not None.
+        dims, layers, heads = embed_dims, num_layers, num_heads
         class_token = pool == 'cls' if class_token is None else class_token
         prefix = class_token + distilled + register_tokens
         check_sizes(patch_size, mlp_ratio)
@@ -140,7 +141,8 @@ class ViT(Backbone):
         check_output(layers, pool, out_indices, final_norm, neck_channels)
         self.patch_size = patch_size if isinstance(patch_size, int) else pair(patch_size)
         self.num_prefix_tokens = prefix
-        # How often the blocks have the prefix tokens.
+        # How many copies of the prefix tokens the blocks have: one for each window, if windows have
+        # their own.
         self._copies = math.prod(windows['window_count']) if windows and windows['copied'] else 1
 
         def token(count: int) -> nn.Parameter | None:
@@ -152,7 +154,7 @@ class ViT(Backbone):
                                       ceil_mode=ceil_mode or self.mask_padding,
                                       bias=not pre_norm if patch_bias is None else patch_bias)
         grid = self.patch_embed.out_hw_shape(shared.image_hw)
-        # Registers have no position: a table has no rows for them.
+        # Registers have no position, and a table has no rows for them.
         self.pos_encodings = shared.placed_encodings(
             layers, embed_dims=dims, drop=shared.drop_rate, grid_shape=grid,
             num_prefix_embeds=class_token + distilled)
@@ -169,7 +171,7 @@ class ViT(Backbone):
             mlp_encodings=shared.mlp_encodings, **shared.attention)
             for index, rate in enumerate(shared.drop_paths(layers)))
         share_encodings(shared.rel_pos_sharing, self, [self.blocks])
-        # Looked for once: a model that has none is not searched for each list of images.
+        # Computed once, so that the model is not searched for each list of images.
         self._has_batch_norm = any(isinstance(each, _BatchNorm) for each in self.modules())
         self._make_output(dims, layers, pool, out_indices, final_norm, norm_eps, neck_channels)
         self._finish(self.blocks, shared)
@@ -241,7 +243,7 @@ class ViT(Backbone):
 
     def _forward_list(self, images: Sequence[Tensor], img_shapes: ImgShapes | None
                       ) -> tuple[Tensor, ...]:
-        """:meth:`forward` of images of several sizes."""
+        """Run :meth:`forward` for a list of images of several sizes."""
         self._check_list(img_shapes)
         batches, order = batch_by_grid(images, self.patch_embed.projection.in_channels,
                                        self.patch_size)
@@ -263,7 +265,7 @@ class ViT(Backbone):
         return (torch.cat(pooled, -2)[..., order, :],)
 
     def _check_list(self, img_shapes: ImgShapes | None) -> None:
-        """Raise ValueError for what a list of images cannot be combined with."""
+        """Raise ValueError for options with which a list of images cannot be combined."""
         if img_shapes is not None:
             raise ValueError('img_shapes is given, but x is a list of images, whose sizes are '
                              'their own; leave img_shapes out')
@@ -279,19 +281,20 @@ class ViT(Backbone):
                              'mask_padding=True')
 
     def _embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
-        """Tokens of images with prefix tokens, and their grid."""
+        """Embed images: their tokens with prefix tokens in front, and their grid."""
         tokens, hw_shape = self.patch_embed(x)
         prefix = [token.expand(tokens.shape[0], -1, -1) for token in self._prefix()]
         return torch.cat((*prefix, tokens), dim=1) if prefix else tokens, hw_shape
 
     def _num_prefix(self, block: int) -> int:
-        """Number of tokens before the patches in a block; in -1, before the first block."""
+        """The number of tokens before the patches in a block; -1 stands for before the first block.
+        """
         return self.num_prefix_tokens * (1 if block < 0 else self._copies)
 
     def _step(self, position: int, tokens: Tensor, hw_shape: Any, mask: Tensor | None,
               attn_mask: Tensor | None = None) -> tuple[Tensor, Any, Tensor | None]:
-        """Run a block, -1 for none, and the encodings after it; ``hw_shape`` is the grid, or the
-        row of images of several sizes; ``attn_mask`` as in :class:`MultiheadAttention`."""
+        """Run a block (-1: none) and the encodings after it. ``hw_shape`` is the grid, or the row
+        of images of several sizes; ``attn_mask`` is that of :class:`MultiheadAttention`."""
         if position >= 0:
             tokens = self._run(position, tokens, hw_shape, mask, attn_mask)
         tokens, hw_shape, mask = self.pos_encodings(
@@ -302,7 +305,7 @@ class ViT(Backbone):
         return tokens, hw_shape, mask
 
     def _copied(self, tokens: Tensor, hw_shape: Any) -> tuple[Tensor, Any]:
-        """The tokens with the prefix tokens of each window; and their grid, or packing."""
+        """Copy the prefix tokens to each window; returns the tokens, and their grid or packing."""
         if self._copies == 1:
             return tokens, hw_shape
         if isinstance(hw_shape, Packing):
@@ -312,7 +315,7 @@ class ViT(Backbone):
         return torch.cat((prefix, tokens), 1), hw_shape
 
     def _merged(self, tokens: Tensor) -> Tensor:
-        """The tokens with the mean of the prefix tokens of all windows."""
+        """Replace the prefix tokens of all windows by their mean."""
         if self._copies == 1:
             return tokens
         count = self._copies * self.num_prefix_tokens
@@ -330,8 +333,8 @@ class ViT(Backbone):
 
     def _output(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int,
                 full_hw: tuple[int, int]) -> Any:
-        """What is returned of a block: its map on the grid of the whole batch."""
-        # contiguous: without prefix tokens the rest is not contiguous.
+        """What is returned of a block: its map, on the grid of the whole batch."""
+        # Made contiguous, which tokens behind prefix tokens are not.
         cells = tokens[:, self.num_prefix_tokens:].contiguous()
         out = tokens_to_map(cells, hw_shape)
         if self.neck is not None and index == len(self.blocks) - 1:
@@ -349,7 +352,7 @@ class ViT(Backbone):
         return normed[:, 0] if self.dist_token is None else normed.transpose(0, 1)
 
     def _prefix(self) -> list[nn.Parameter]:
-        """Tokens before the patches, in order."""
+        """The prefix tokens in their order."""
         tokens = (self.cls_token, self.dist_token, self.register_tokens)
         return [token for token in tokens if token is not None]
 
@@ -360,15 +363,15 @@ class ViT(Backbone):
         x_qk = self.pos_encodings.query_key_tokens(
             tokens, hw_shape, index - 1, num_prefix_tokens=prefix, padding_mask=mask)
         block = self.blocks[index]
-        # Mask and windows are computed outside of compiled code, which would lose the stored image
-        # sizes, and which takes very long to compile divisions by a window.
+        # The mask and the windows are computed outside of compiled code. It would lose the stored
+        # image sizes, and would take very long to compile divisions by a window.
         key_mask = None if mask is None else token_mask(mask, prefix)
         args = (tokens, hw_shape, key_mask, x_qk, block_windows(block, hw_shape), attn_mask)
         with self._precision(index, tokens):
             return run_block(block, *args, recompute=self.with_cp and self.training)
 
     def _freeze(self) -> None:
-        # In distributed training, trained parameters that are not used raise an error.
+        # In distributed training, a trained parameter that is not used raises an error.
         for block in self.blocks[self._last + 1:]:
             block.requires_grad_(False)
         for position in range(self._last + 1, len(self.blocks)):

@@ -37,7 +37,8 @@ class ViTBlock(nn.Module):
         attention: further arguments of :class:`~mmposenc.attention.MultiheadAttention`.
     """
 
-    is_region = True  # of torch.compile: engine/training/compiling.py
+    # torch.compile treats this class as one unit, see engine/training/compiling.py.
+    is_region = True
 
     def __init__(self, embed_dims: int, num_heads: int, hidden_dims: int, *, drop: float = 0.0,
                  drop_path: float = 0.0, norm_eps: float = 1e-6,
@@ -89,8 +90,9 @@ class ViTBlock(nn.Module):
         return x + self.mlp_drop_path(self.ls2(self.mlp(self.norm2(x), hw_shape, mask)))
 
     def _forward_packed(self, x: Tensor, packing: Packing, normed_qk: Tensor | None) -> Tensor:
-        """Images of several sizes in one row. On a CPU attention of each image is faster than of
-        the row with a mask of pairs; layers that read single tokens take the row."""
+        """Run the block on images of several sizes in one row. On a CPU it is faster to attend
+        image by image than with a mask of pairs; layers that read single tokens take the whole row.
+        """
         drops = self.training and self.drop_path.drops
         out = self.ls1(packing.each(self.attn, self.norm1(x), x_qk=normed_qk))
         x = x + (packing.each(self.drop_path, out) if drops else out)
@@ -171,7 +173,7 @@ def check_blocks(num_layers: int, in_windows: bool, global_blocks: Sequence[int]
 def window_options(window_size: int | tuple[int, int] | None,
                    window_count: int | tuple[int, int] | None, window_tokens: str,
                    window_positions: str, mask_window_padding: bool) -> dict[str, Any] | None:
-    """The arguments of ViT's attention in windows; None without windows.
+    """The arguments with which ViT's attention works in windows; None without windows.
 
     Raises:
         ValueError: they do not fit together.
@@ -188,7 +190,8 @@ def window_options(window_size: int | tuple[int, int] | None,
 
 
 def check_copied(pos_encodings: PlacedEncodings) -> None:
-    """Raise ValueError for tables with a row for a class token that each window has."""
+    """Raise ValueError for tables that have a row for the class token, which here each window has.
+    """
     for position in range(-1, pos_encodings.num_blocks):
         for encoding in pos_encodings.encodings(position):
             if getattr(encoding, 'num_prefix_embeds', 0) and (

@@ -1,4 +1,4 @@
-"""Where the config that ``package::name`` names is.
+"""Finds the config that a name ``package::name`` stands for.
 
 mmengine asks for distributions that it knows by heart. It does not find ``mmseg::...`` in the
 forks, whose distribution is called otherwise, and its ``get_config`` then has pip install another

@@ -32,15 +32,16 @@ class Row:
 
     @property
     def counted(self) -> dict[str, int]:
-        """``params``, ``macs`` and ``macs_with_means`` of its model, where they were counted."""
+        """Parameters (``params``) and multiply-accumulates (``macs``, ``macs_with_means``) of its
+        model, where they were counted."""
         counted: dict[str, int] = models().get(self.model or '', {}).get('counted', {})
         return counted
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a paper; ``id`` is like ``cpvt/table6``; ``decisions`` say of rows by their names
-    how the paper was read."""
+    """A table of a paper. Its ``id`` is like ``cpvt/table6``, and ``decisions`` say, by the names
+    of rows, how we read the paper."""
 
     id: str
     title: str
@@ -53,18 +54,19 @@ class Table:
 
     @property
     def here(self) -> str:
-        """How many of its rows are models of this project."""
+        """How many of its rows are models of this project: '5 of 7'."""
         return f'{sum(row.model is not None for row in self.rows)} of {len(self.rows)}'
 
 
 def config_folders(package: Path) -> list[Path]:
-    """Where a package may have its configs: of a wheel, then of a checkout."""
+    """The folders that may hold a package's configs: that of an installed wheel, then that of a
+    checkout."""
     return [root for root in (package / '.mim' / 'configs', package.parent / 'configs')
             if root.is_dir()]
 
 
 def config_folder() -> Path:
-    """Where the configs of this project are."""
+    """The folder that holds the configs of this project."""
     return config_folders(Path(__file__).resolve().parents[1])[0]
 
 
@@ -121,8 +123,9 @@ def row(name: str) -> Row:
 
 @cache
 def models() -> dict[str, dict[str, Any]]:
-    """By name: ``folder``; for models that stand in no file ``base`` and ``changes``; ``counted``
-    where parameters and multiply-accumulates were."""
+    """All models by name, from configs/models.yaml: the ``folder`` of each, ``base`` and
+    ``changes`` of those without a file of their own, and ``counted`` where parameters and
+    multiply-accumulates were counted."""
     by_name = {}
     for folder, entries in yaml.safe_load((config_folder() / 'models.yaml').read_text()).items():
         for name, entry in entries.items():
@@ -131,12 +134,12 @@ def models() -> dict[str, dict[str, Any]]:
 
 
 def changed_names() -> list[str]:
-    """Names of models that stand in no file, as files would be called."""
+    """Names of the models that have no file of their own, in the form that files have."""
     return [f'{entry["folder"]}/{name}.py' for name, entry in models().items() if 'base' in entry]
 
 
 def config_of_model(name: str) -> Path:
-    """The config of a model of a table: its file, or one written for this process.
+    """The path of the config of a table's model: its file, or one that is written for this process.
 
     Raises:
         ValueError: there is none.
@@ -169,7 +172,7 @@ def _write_config(name: str) -> Path:
 
 
 def text_of(name: str) -> str:
-    """A config that is a model of configs/models.yaml: its base, and what it changes."""
+    """The text of a config for a model of configs/models.yaml: its base, and what it changes."""
     from mmengine.config import Config
     entry = models()[name]
     base = config_folder() / f'{entry["base"]}.py'
@@ -181,7 +184,7 @@ def text_of(name: str) -> str:
         for part in parents:
             node = node.setdefault(part, {})
             node_before = node_before.get(part, {})
-        # mmengine merges a dict into what was there; here it replaces it.
+        # mmengine merges a dict into the one that was there; here it must replace it.
         replaces = isinstance(value, dict) and last in node_before
         node[last] = {'_delete_': True, **value} if replaces else value
     lines = [f'{key} = {value!r}' for key, value in changes.items()]

@@ -10,7 +10,7 @@ from ..encodings.checks import check_at_least, check_choices, check_positive
 from ..functional.parts import by_rows
 from ..functional.plain_layers import is_plain, layer_dtype
 
-#: Largest number of sines of pairs of boxes that are in memory at once.
+#: The largest number of sines of pairs of boxes that may be in memory at once.
 _PAIRS = 2 ** 24
 
 

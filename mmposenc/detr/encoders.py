@@ -54,12 +54,13 @@ class LevelEncodings(nn.ModuleList):
         self[0].refuse(other_grid='a DETR encoder must keep it: the decoder reads the memory by it')
 
     def at(self, position: int) -> bool:
-        """Whether there is an encoding at a position."""
+        """Whether an encoding stands at a position."""
         return bool(self[0].encodings(position))
 
     def forward(self, x: Tensor, hw_shapes: HWShapes | None, position: int,
                 padding_mask: Tensor | None = None) -> Tensor:
-        """Encode tokens (B, L, C) with the encodings at ``position`` that replace them."""
+        """Encode tokens (B, L, C) with the encodings at ``position`` that replace tokens
+        (``apply_to='qkv'``)."""
         if not self.at(position):
             return x
         return self._joined(placed(part, hw, position, padding_mask=mask)[0]
@@ -67,7 +68,8 @@ class LevelEncodings(nn.ModuleList):
 
     def query_key_tokens(self, x: Tensor, hw_shapes: HWShapes | None, position: int,
                          padding_mask: Tensor | None = None) -> Tensor | None:
-        """Tokens for the queries and keys of the next layer, or None if they are x."""
+        """The tokens from which the next layer computes queries and keys, or None if these are x
+        itself."""
         if not any(e.apply_to == 'qk' for e in self[0].encodings(position)):
             return None
         return self._joined(placed.query_key_tokens(part, hw, position, padding_mask=mask)
@@ -79,7 +81,8 @@ class LevelEncodings(nn.ModuleList):
 
     def _split(self, x: Tensor, hw_shapes: HWShapes | None, padding_mask: Tensor | None
                ) -> list[tuple[PlacedEncodings, Tensor, tuple[int, int], Tensor | None]]:
-        """For each level its encodings, tokens, grid and mask (B, H, W)."""
+        """Split tokens by level: the encodings of each level, its tokens, its grid and its mask (B,
+        H, W)."""
         shapes = check_levels(x, hw_shapes, self.num_levels)
         sizes = [height * width for height, width in shapes]
         masks: list[Tensor | None] = [None] * len(shapes)
@@ -114,7 +117,7 @@ def check_levels(x: Tensor, hw_shapes: HWShapes | None, num_levels: int) -> list
 # DETR's encoder; it needs only torch.
 
 
-#: Share of padded tokens from which packing the valid ones is faster.
+#: The share of padded tokens from which it is faster to compute only with the valid ones.
 SKIP_SHARE = 0.05
 
 
@@ -216,8 +219,8 @@ class DetrEncoder(BaseModule):
              hw_shapes: HWShapes | None, need_weights: bool, kwargs: dict[str, Any],
              before: Callable[[int, Tensor], Tensor] | None = None
              ) -> Tensor | tuple[Tensor, list[Tensor]]:
-        """Run all layers, each with ``kwargs``, and the encodings between them; ``before`` takes
-        the number of the next layer and its tokens, and returns tokens to encode."""
+        """Run all layers, each with ``kwargs``, and the encodings between them. ``before`` gets the
+        number of the next layer and its tokens, and returns the tokens to encode."""
         weights: list[Tensor] = []
         if mask is not None and (mask.dtype != torch.bool or mask.shape != x.shape[:2]):
             raise ValueError(f'key_padding_mask has shape {tuple(mask.shape)} and dtype '
@@ -265,11 +268,11 @@ class DetrEncoder(BaseModule):
         return packing.pack(x), None if qk is None else packing.pack(qk)
 
     def _packing(self, mask: Tensor | None, hw_shapes: HWShapes | None) -> Packing | None:
-        """The packing of the valid tokens if the layers skip padded ones; else None."""
+        """The packing of the valid tokens, if layers leave padded ones out; otherwise None."""
         if mask is None or self.skip_padding is False or self._is_compiled():
             return None
         if self.skip_padding is None:
-            # On a GPU the number of tokens would need a synchronisation.
+            # On a GPU the host would have to wait for the number of tokens.
             if mask.device.type != 'cpu' or float(mask.float().mean()) < SKIP_SHARE:
                 return None
         grid = None
@@ -280,6 +283,7 @@ class DetrEncoder(BaseModule):
         return Packing.of_batch(mask, grid)
 
     def _is_compiled(self) -> bool:
-        """Whether a layer is compiled: packed layers would need a graph for each batch."""
+        """Whether a layer is compiled. A compiled layer is not packed, because each batch would
+        need a graph of its own."""
         layers = [layer._compiled_call_impl for layer in self.layers]
         return is_compiling() or any(layer is not None for layer in layers)

@@ -121,7 +121,9 @@ class HybridEncoder(BaseModule):
             finer = maps[level]
             upper = F.interpolate(outs[0], scale_factor=2.0, mode='nearest')
             upper = upper[..., :finer.shape[-2], :finer.shape[-1]]
-            if masks[level] is not None:  # a cell's half beyond an odd side
+            # The map was enlarged by two; where a side is odd, half of a cell lies beyond the
+            # image.
+            if masks[level] is not None:
                 upper = upper.masked_fill(masks[level][:, None], 0)
             outs.insert(0, block(torch.cat((upper, finer), 1), masks[level]))
         for level, (down, block) in enumerate(zip(self.downsample_convs, self.pan_blocks,
@@ -137,7 +139,7 @@ class HybridEncoder(BaseModule):
         if self.encoder_pos_encodings is not None:
             position = self.encoder_pos_encodings[index](torch.zeros_like(tokens), hw_shape,
                                                          padding_mask=mask)
-            if self.sine:  # rows first
+            if self.sine:  # The release has the channels of rows first.
                 position = position.roll(position.shape[-1] // 2, -1)
         out = self.encoders[index](tokens, position, None if mask is None else token_mask(mask),
                                    spatial_shapes=hw_shape)

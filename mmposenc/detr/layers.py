@@ -51,7 +51,8 @@ def build_activation(cfg: ConfigType) -> nn.Module:
         _need_mmcv('act_cfg', cfg, "dict(type='ReLU') and others of torch.nn")
         from mmcv.cnn import build_activation_layer
         return build_activation_layer(cfg)
-    # Not in place: a full backward hook of the layer before it makes that layer's output a view.
+    # Never in place: if the layer before it has a full backward hook, its output is a view, which
+    # torch does not let us overwrite.
     options = {k: v for k, v in cfg.items() if k not in ('type', 'inplace')}
     return kind(**options)
 
@@ -86,7 +87,8 @@ def check_batch_first(batch_first: bool) -> None:
         raise ValueError('batch_first=False must be True, as everywhere in mmdet; leave it out')
 
 
-# DETR's attention and feed-forward network with mmcv's names of parameters.
+# This part of the file has DETR's attention and feed-forward network, with mmcv's names of
+# parameters.
 
 
 class ProjectedAttention(nn.MultiheadAttention):
@@ -108,7 +110,7 @@ class ProjectedAttention(nn.MultiheadAttention):
         Returns:
             The output (B, Lq, C), and the weights.
         """
-        # Three products: for one joint product the gradients would have to be concatenated.
+        # Three products: with one joint product, the gradients would have to be concatenated.
         weights = self.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
         heads = [F.linear(x, weight, bias).view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
@@ -217,8 +219,8 @@ class MultiheadAttention(BaseModule):
 
     def _attend_packed(self, packing: Packing, q: Tensor, k: Tensor, v: Tensor, tokens: Tensor,
                        dropout_p: float) -> Tensor:
-        """Attention (1, heads, N, head_dims) of packed images, each to itself; tokens are the
-        outer dimension in memory, as in projections."""
+        """Attention (1, heads, N, head_dims) in which each of the packed images attends only to
+        itself. Tokens are the outer dimension in memory, as in projections."""
         def of_image(q: Tensor, grid: GridLike, k: Tensor, v: Tensor, tokens: Tensor) -> Tensor:
             out, _ = attend(*(x.transpose(1, 2) for x in (q, k, v)), self.rel_pos_encoding, grid,
                             tokens=tokens, implementation=self.implementation, dropout_p=dropout_p)
@@ -229,7 +231,7 @@ class MultiheadAttention(BaseModule):
 
 
 def _allowed(attn_mask: Tensor | None, num_heads: int) -> Tensor | None:
-    """nn.MultiheadAttention's mask converted for ``F.scaled_dot_product_attention``."""
+    """Convert the mask of nn.MultiheadAttention to that of ``F.scaled_dot_product_attention``."""
     if attn_mask is None:
         return None
     if attn_mask.dim() == 3:
@@ -280,7 +282,7 @@ class FFN(BaseModule):
             embed_dims, layer_scale_init_value)
 
     def forward(self, x: Tensor, identity: Tensor | None = None) -> Tensor:
-        """identity + layers(x); ``identity`` is x by default."""
+        """Return identity + layers(x), where ``identity`` is x by default."""
         if self._is_plain_mlp():
             first, second = self.layers[0][0], self.layers[1]
             out = mlp(x, first.weight, first.bias, second.weight, second.bias, activation='relu',
@@ -299,7 +301,7 @@ class FFN(BaseModule):
 
 
 class _Factors(nn.Module):
-    """mmcv's LayerScale, with its name and shape of the parameter."""
+    """The factors of mmcv's LayerScale, with the same name and shape of the parameter."""
 
     def __init__(self, embed_dims: int, init_value: float) -> None:
         super().__init__()
@@ -309,7 +311,7 @@ class _Factors(nn.Module):
         return x * self.weight
 
 
-# DETR's encoder layer; it needs only torch.
+# This part of the file has DETR's encoder layer; it needs only torch.
 
 
 class DetrEncoderLayer(BaseModule):
@@ -327,7 +329,8 @@ class DetrEncoderLayer(BaseModule):
         ValueError: sizes of attention and FFN differ.
     """
 
-    is_region = True  # of torch.compile: engine/training/compiling.py
+    # torch.compile treats this class as one unit, see engine/training/compiling.py.
+    is_region = True
     attention_type: Any = MultiheadAttention
 
     def __init__(self, self_attn_cfg: ConfigType | None = None,

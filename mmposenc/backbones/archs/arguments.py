@@ -52,7 +52,8 @@ def arch_options(archs: Mapping[str, ConfigType], sizes: Sequence[str], arch: st
 
 
 def _encoding(where: str, defaults: ConfigType, explicit: ConfigType) -> ConfigType:
-    """An encoding's config: that of the arch with single settings changed, or another one."""
+    """The config of an encoding: that of the arch with single settings changed, or another one in
+    its place."""
     if 'type' not in explicit:
         return {**defaults, **explicit}
     left_out = {key: value for key, value in defaults.items() if key not in explicit}
@@ -97,8 +98,8 @@ def takes_arch(read_repository: Callable[[str], ConfigType] | None = None, **ali
 
 
 def _encoding_configs(kind: type, options: ConfigType) -> ConfigType:
-    """The encodings that a model is built with and where they stand; without modules, which have
-    one owner."""
+    """The configs of the encodings of a model, and their positions. Encodings given as modules are
+    left out, because a module can belong to one model only."""
     configs = {name: options.get(name, _default(kind, name))
                for name in (*SLOTS, 'positions', 'rel_pos_sharing')}
     return {**configs, **{slot: [each for each in build.listed(configs[slot])
@@ -131,7 +132,7 @@ def replaced_encodings(kind: type, defaults: ConfigType, explicit: ConfigType) -
 
 
 def _kinds(encodings: Any, slot: str) -> list[type]:
-    """The classes of the encodings of a slot; of a sum those of its parts."""
+    """The classes of the encodings in a slot; for a sum, the classes of its parts."""
     kinds = []
     for each in build.listed(encodings):
         if isinstance(each, dict) and 'encodings' in each:
@@ -144,8 +145,8 @@ def _kinds(encodings: Any, slot: str) -> list[type]:
 
 def _of_repository(explicit: ConfigType, read_repository: Callable[[str], ConfigType]
                    ) -> ConfigType:
-    """The explicit arguments, and those that the repository of the weights defines, if there is
-    one."""
+    """The explicit arguments, completed by those that the repository of the weights defines, if
+    there is one."""
     init_cfg = explicit.get('init_cfg')
     name = init_cfg.get('checkpoint') if isinstance(init_cfg, dict) else None
     if name is None or not is_name(name):

@@ -1,4 +1,4 @@
-"""Which ViT a repository of timm or Hugging Face holds, by its config.json."""
+"""Finds out from its config.json which ViT a repository of timm or Hugging Face holds."""
 from __future__ import annotations
 
 import re
@@ -7,7 +7,7 @@ from ...checkpoint.hub import config
 from ...config_types import ConfigType
 from .vit import ARCHS, SIZES
 
-#: timm's architectures, and the arch.
+#: For each of timm's architectures, the name of the arch.
 _TIMM = {
     r'vit_(\w+?)_patch14_dinov2': 'dinov2-{}',
     r'vit_(\w+?)_patch14_reg4_dinov2': 'dinov2-{}-reg',
@@ -32,15 +32,15 @@ _TIMM = {
     r'samvit_(\w+?)_patch16': 'sam-{}',
     r'(?:vit|deit)_(tiny|small|base|large)_patch\d+_\d+': '{}',
 }
-#: Hugging Face's model types, and the archs, of which sizes choose one.
+#: For each of Hugging Face's model types, a pattern of arch names, of which the sizes choose one.
 _TYPES = {'dinov2': r'dinov2-\w+', 'dinov2_with_registers': r'dinov2-\w+-reg',
           'dinov3_vit': r'dinov3-[\w-]+', 'eomt': r'dinov2-\w+-reg',
           'eomt_dinov3': r'dinov3-[\w-]+', 'tipsv2': r'tipsv2-\w+',
           'siglip': r'siglip-\w+', 'clip': r'clip-\w+',
           'vit': r'tiny|small|base|large', 'deit': r'tiny|small|base|large'}
 _ACTS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh': 'gelu_tanh'}
-#: Arguments that a repository gives timm's model, and ours (None: no part of the features). With
-#: any other it is another model.
+#: For each argument that a repository gives timm's model, the name of ours (None: it changes no
+#: features). With any other argument it is a model that we do not know.
 _ARGS = {'img_size': 'img_size', 'patch_size': 'patch_size', 'num_heads': 'num_heads',
          'init_values': 'layer_scale_init_value', **dict.fromkeys((
              'num_classes', 'global_pool', 'dynamic_img_size', 'dynamic_img_pad'))}
@@ -58,8 +58,8 @@ def vit_of(name: str) -> ConfigType:
 
 
 def eomt_of(name: str) -> ConfigType:
-    """Arguments of EoMT for the weights of ``hf://owner/name``: those of its ViT, and where they
-    are an EoMT's those of its queries.
+    """Arguments of EoMT for the weights of ``hf://owner/name``: those of its ViT and, if they are
+    weights of an EoMT, those of its queries.
 
     Raises:
         ValueError, OSError: as :func:`vit_of`.
@@ -77,7 +77,7 @@ def eomt_of(name: str) -> ConfigType:
 
 
 def _vit_options(name: str, published: ConfigType) -> ConfigType:
-    """Arguments of ViT by what config.json says, as :func:`vit_of`."""
+    """Arguments of ViT, read from config.json, as :func:`vit_of` returns them."""
     if 'architecture' in published:
         what = architecture = str(published['architecture'])
         args = published.get('model_args') or {}
@@ -109,7 +109,7 @@ def _of_timm(architecture: str, published: ConfigType) -> ConfigType | None:
         if name not in ARCHS:
             continue
         options: ConfigType = dict(arch=name)
-        # The table of a NaFlexViT is not that of the images it was trained on.
+        # The table of a NaFlexViT has another size than the images it was trained on.
         if 'input_size' in published and not architecture.startswith('naflexvit'):
             options['img_size'] = published['input_size'][-1]
         if patch := re.search(r'_patch(\d+)', architecture):
@@ -118,7 +118,7 @@ def _of_timm(architecture: str, published: ConfigType) -> ConfigType | None:
             options['act'] = 'gelu'
         if architecture.endswith('dinov3'):
             options['qkv_bias'] = False
-        if '_reg' in architecture:  # timm's class token has no place
+        if '_reg' in architecture:  # In these models of timm the class token has no position.
             options['pos_encoding'] = dict(num_prefix_embeds=0)
         return options
     return None

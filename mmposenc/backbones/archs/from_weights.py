@@ -13,7 +13,7 @@ from . import pvt, swin
 from .vit import ARCHS
 from .vit_from_weights import sam_options, vit_options
 
-#: Before the options of a backbone.
+#: The key of a config under which the options of a backbone stand.
 BACKBONE = 'model.backbone.'
 
 
@@ -52,11 +52,13 @@ _SWINS = {(sizes['embed_dims'], sizes['num_layers'][2]): arch
 
 
 def _swin(state: Mapping[str, Tensor]) -> list[str]:
-    """The arch, or sizes, and of V1 the windows. No weight of V2 shows the windows."""
+    """Options of Swin: the arch, or its sizes, and for V1 the sides of its windows, which no weight
+    of V2 shows."""
     dims = state['backbone.patch_embed.projection.weight'].shape[0]
     layers = _layers(state)
     scales, tables = (list({name.split('.')[2]: value for name, value in sorted(state.items())
-                            if name.endswith(f'.attn.w_msa.{end}')}.values())  # one a stage
+                            # These lists have one entry for each stage.
+                            if name.endswith(f'.attn.w_msa.{end}')}.values())
                       for end in ('cosine.logit_scale',
                                   'rel_pos_encoding.relative_position_bias_table'))
     if arch := _SWINS.get((dims, *layers[2:3])):
@@ -76,7 +78,8 @@ def _swin(state: Mapping[str, Tensor]) -> list[str]:
 
 
 def _pvt(state: Mapping[str, Tensor]) -> list[str]:
-    """The arch, where it is one, and norms of the stages that it has not."""
+    """Options of PVT: the arch if the sizes are those of one, otherwise the sizes; and norms of
+    stages that the arch does not have."""
     def stages(name: str) -> list[Tensor]:
         return [state[key] for key in (f'backbone.stages.{i}.{name}' for i in range(4))
                 if key in state]
@@ -102,18 +105,18 @@ def _pvt(state: Mapping[str, Tensor]) -> list[str]:
 
 
 def _layers(state: Mapping[str, Tensor]) -> tuple[int, ...]:
-    """Blocks of each stage."""
+    """The number of blocks in each stage."""
     blocks = Counter(int(match[1]) for name in state if (match := re.fullmatch(
         r'backbone\.stages\.(\d+)\.blocks\.\d+\.norm1\.weight', name)))
     return tuple(blocks[stage] for stage in sorted(blocks))
 
 
 def _tuple_text(numbers: Iterable[int]) -> str:
-    """As ``--cfg-options`` takes them."""
+    """Write numbers as a tuple in the form that ``--cfg-options`` reads."""
     return f'({"".join(f"{number}," for number in numbers)})'
 
 
-#: By the arch that weights suggest: who else has such weights, and the options of theirs.
+#: For each arch that weights suggest: other models that have the same weights, and their options.
 _ALIKE = (
     (r'clip-.*', "CLIP with the exact GELU, as LAION's, DataComp's and timm's without quickgelu in "
                  'the name', ('act=gelu',)),

@@ -1,5 +1,5 @@
-"""Published models of the pyramid vision transformers, each a dict of arguments of PVT: what their
-weights are recognised by, too."""
+"""Published pyramid vision transformers: for each, the arguments of PVT, by which its weights are
+recognised too."""
 from __future__ import annotations
 
 from ...config_types import ConfigType

@@ -13,14 +13,15 @@ _SIZES: dict[str, ConfigType] = {
     'small': dict(embed_dims=96, num_layers=(2, 2, 18, 2), num_heads=(3, 6, 12, 24)),
     'base': dict(embed_dims=128, num_layers=(2, 2, 18, 2), num_heads=(4, 8, 16, 32)),
     'large': dict(embed_dims=192, num_layers=(2, 2, 18, 2), num_heads=(6, 12, 24, 48))}
-#: What Swin V2 has otherwise than V1.
+#: The arguments in which Swin V2 differs from V1.
 V2: ConfigType = dict(
     window_size=8, rel_pos_encoding=dict(type='mmposenc.LogSpacedCPB'), qkv_bias='qv', cosine=True,
     post_norm=True)
-#: V1's own encoding; windows need no resizing, and another model that it is given to does.
+#: The encoding of Swin V1. In windows its table is never resized; ``resize`` acts in models that
+#: attend to whole maps.
 TABLE: ConfigType = dict(type='mmposenc.RelativePositionBias', resize='geometric')
-#: WindowSizes of Swin V2's releases. In the last stage the map at the training size is smaller than
-#: a window; there the window is the map.
+#: The sides of the windows of Swin V2's releases. In the last stage the map at the training size is
+#: smaller than a window; there the window is the map.
 _WINDOWS: dict[str, ConfigType] = {
     '': {}, '-w12': dict(window_size=(12, 12, 12, 6)), '-w16': dict(window_size=(16, 16, 16, 8)),
     '-w12to16': dict(window_size=(16, 16, 16, 8), pretrained_window_size=(12, 12, 12, 6)),
@@ -32,7 +33,7 @@ ARCHS: dict[str, ConfigType] = _SIZES | {
     for name, sizes in _SIZES.items() for suffix, windows in _WINDOWS.items()}
 
 
-#: Arguments without which there is no model.
+#: The arguments that must be given if there is no arch.
 SIZES = ('embed_dims', 'num_layers', 'num_heads')
 
 

@@ -1,5 +1,5 @@
-"""Published models of the plain vision transformer, each a dict of arguments of ViT: what their
-weights are recognised by, too."""
+"""Published plain vision transformers: for each, the arguments of ViT, by which its weights are
+recognised too."""
 from __future__ import annotations
 
 from ...config_types import ConfigType
@@ -30,11 +30,11 @@ _VIT = {'tiny': _sizes(192, 12, 3), 'small': _sizes(384, 12, 6), 'base': _sizes(
 _VIT['giant'] = _sizes(1536, 40, 24)
 _VIT['so400m'] = dict(_sizes(1152, 27, 16), mlp_hidden_dims=4304)
 
-#: By name; explicit arguments of ViT win.
+#: Arguments by the name of an arch; what a user writes overrides them.
 ARCHS: dict[str, ConfigType] = {name: _VIT[name] for name in ('tiny', 'small', 'base', 'large')}
 
-# DINOv2 (Oquab et al., TMLR 2024) and with registers (Darcet et al., ICLR 2024). Registers have no
-# place in the table. How tables are resized are the defaults of the release's hub.
+# DINOv2 (Oquab et al., TMLR 2024), without and with registers (Darcet et al., ICLR 2024). The table
+# has no rows for registers. Tables are resized as the release's hub does by default.
 for _name in ('small', 'base', 'large', 'giant'):
     _dinov2 = dict(
         _VIT[_name], patch_size=14, img_size=518, class_token=True, layer_scale_init_value=1e-5,
@@ -54,28 +54,28 @@ for _name in ('base', 'large', 'so400m', 'giant'):
         pos_encoding=_table(num_prefix_embeds=1, interpolation='bilinear_antialias'))
 ARCHS['tipsv2-giant'] |= dict(mlp='swiglu', mlp_hidden_dims=4096)
 
-# DeiT III (Touvron et al., ECCV 2022): a table of only the cells.
+# DeiT III (Touvron et al., ECCV 2022): its table has rows for cells only.
 for _name, _size in {**{name: _VIT[name] for name in ('small', 'base', 'large')},
                      'medium': _sizes(512, 12, 8),
                      'huge': dict(_sizes(1280, 32, 16), patch_size=14)}.items():
     ARCHS[f'deit3-{_name}'] = dict(_size, class_token=True, layer_scale_init_value=1e-6,
                                    pos_encoding=_table(num_prefix_embeds=0))
 
-# SigLIP (Zhai et al., ICCV 2023; giantopt is of SigLIP 2), the tower for images, without its
-# attention pooling.
+# The image tower of SigLIP (Zhai et al., ICCV 2023; giantopt is of SigLIP 2), without its attention
+# pooling.
 for _name, _size in {'base': _VIT['base'], 'large': dict(_VIT['large'], img_size=256),
                      'so400m': dict(_VIT['so400m'], patch_size=14),
                      'giantopt': dict(_sizes(1536, 40, 16), img_size=256)}.items():
     ARCHS[f'siglip-{_name}'] = dict(_size, class_token=False, pool='gap', act='gelu_tanh',
                                     pos_encoding=_table())
 
-# CLIP (Radford et al., ICML 2021), the tower for images, without its projection.
+# The image tower of CLIP (Radford et al., ICML 2021), without its projection.
 for _name, _size in {'base': _VIT['base'], 'large': dict(_VIT['large'], patch_size=14)}.items():
     ARCHS[f'clip-{_name}'] = dict(_size, class_token=True, pre_norm=True, act='quick_gelu',
                                   norm_eps=1e-5, pos_encoding=_table())
 
-# BEiT (Bao et al., ICLR 2022) and BEiT v2 (Peng et al. 2022), as fine-tuned: the mean of the
-# patches is normed, not they. Other grids than that of img_size have their tables resized.
+# BEiT (Bao et al., ICLR 2022) and BEiT v2 (Peng et al. 2022), as fine-tuned: the norm is of the
+# mean of the patches, not of the patches. On other grids than that of img_size, tables are resized.
 for _name in ('base', 'large'):
     ARCHS[f'beit-{_name}'] = dict(
         _VIT[_name], class_token=True, pool='gap', final_norm='pooled', qkv_bias='qv',
@@ -93,8 +93,8 @@ for _name, _size in {'small': _VIT['small'], 'medium': _sizes(512, 12, 8),
         ARCHS[f'srelpos-{_name}'] = dict(_relpos, rel_pos_sharing='all',
                                          rel_pos_encoding=_log_cpb(_size['embed_dims']))
 
-# ViTDet (Li et al., ECCV 2022) and SAM's image encoder (Kirillov et al., ICCV 2023): windows, and
-# four blocks that attend to all. ViTDet's table is that of its pretraining at 224.
+# ViTDet (Li et al., ECCV 2022) and SAM's image encoder (Kirillov et al., ICCV 2023): attention in
+# windows but for four blocks. ViTDet's table has the size of its pretraining at 224 pixels.
 for _name, _size, _global in (('base', _VIT['base'], (2, 5, 8, 11)),
                               ('large', _VIT['large'], (5, 11, 17, 23)),
                               ('huge', _sizes(1280, 32, 16), (7, 15, 23, 31))):
@@ -104,8 +104,8 @@ for _name, _size, _global in (('base', _VIT['base'], (2, 5, 8, 11)),
     ARCHS[f'sam-{_name}'] = _sam
     ARCHS[f'vitdet-{_name}'] = dict(_sam, pos_encoding=_table(grid_shape=(14, 14)))
 
-# DINOv3 (Simeoni et al., 2025). Tokens in front of the patches have no place, and keys no bias; the
-# rescaling of coordinates acts only in training. 'tiny' is of EUPE (arXiv 2603.22387).
+# DINOv3 (Simeoni et al., 2025). Prefix tokens have no position and keys no bias; coordinates are
+# rescaled only in training. 'tiny' is of EUPE (arXiv 2603.22387).
 for _name, _size in {
         'tiny': _VIT['tiny'], 'small': _VIT['small'], 'base': _VIT['base'],
         'large': _VIT['large'],
@@ -118,7 +118,8 @@ for _name, _size in {
         layer_scale_init_value=1e-5, norm_eps=1e-5, rel_pos_encoding=_rotary(
             axes='yx', planes='halves', normalize='separate', rescale=2.0))
 
-# EVA-02 (Fang et al., 2023): positions of any image are counted on the grid of pretraining.
+# EVA-02 (Fang et al., 2023): positions of an image of any size are measured on the grid of
+# pretraining.
 for _name, _size in {
         'tiny': dict(_VIT['tiny'], mlp_hidden_dims=512),
         'small': dict(_VIT['small'], mlp_hidden_dims=1024),
@@ -130,9 +131,9 @@ for _name, _size in {
         pos_encoding=_table(num_prefix_embeds=1),
         rel_pos_encoding=_rotary(axes='yx', theta=10000.0, reference_grid=(16, 16)))
 
-# Perception Encoder (Bolya et al., 2025): core without its attention pooling, lang and spatial
-# without a last norm. Positions are counted on the grid of pretraining whatever the image is, and
-# tables resized, as in timm; the release counts cells, and resizes bilinearly.
+# Perception Encoder (Bolya et al., 2025): core without its attention pooling; lang and spatial
+# without a last norm. As in timm, positions are measured on the grid of pretraining whatever the
+# image size is, and tables are resized so; the release counts cells, and resizes bilinearly.
 for _name, _size, _core, _grid in (
         ('tiny', _VIT['tiny'], 24, 32), ('small', _VIT['small'], 24, 32),
         ('base', _VIT['base'], 14, 32), ('large', dict(_VIT['large'], patch_size=14), 24, 32),
@@ -153,8 +154,8 @@ for _name, _size, _core, _grid in (
         if _kind != 'lang' or _patch == 14:
             ARCHS[f'pe-{_kind}-{_name}'] = _pe
 
-# NaFlexViT of timm (NaViT, Dehghani et al., NeurIPS 2023) and SigLIP 2's (Tschannen et al., 2025),
-# for images of any aspect ratio: tokens in front of the patches have no place.
+# NaFlexViT of timm (NaViT, Dehghani et al., NeurIPS 2023) and of SigLIP 2 (Tschannen et al., 2025),
+# for images of any aspect ratio. Prefix tokens have no position.
 _naflex = dict(_VIT['base'], img_size=256, class_token=False, pool='gap')
 for _name, _encoding in (
         ('', _table(interpolation='bicubic_antialias')),
@@ -168,7 +169,8 @@ for _name in ('base', 'so400m'):
         {**_naflex, **_VIT[_name]}, act='gelu_tanh',
         pos_encoding=_table(interpolation='bilinear_antialias'))
 
-# C-RADIO v3 and v4 (Heinrich et al., CVPR 2025; 2026), whose table has the size of images of 2048.
+# C-RADIO v3 and v4 (Heinrich et al., CVPR 2025; 2026). Their table has the size of an image of 2048
+# pixels.
 for _name, _size in {'base-v3': _VIT['base'], 'large-v3': _VIT['large'],
                      'huge-v3': _sizes(1280, 32, 16), 'giant-v3': _VIT['giant'],
                      'so400m-v4': _VIT['so400m'], 'huge-v4': _sizes(1280, 32, 16)}.items():

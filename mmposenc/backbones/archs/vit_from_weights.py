@@ -1,5 +1,5 @@
-"""What ViT must be built with for converted weights, by their names and shapes: an arch, and
-where the weights differ from it."""
+"""Finds out how a ViT must be built for converted weights, from their names and shapes: an arch,
+and the options in which the weights differ from it."""
 from __future__ import annotations
 
 import re
@@ -14,14 +14,16 @@ from .vit import ARCHS, SIZES
 
 State = Mapping[str, Tensor]
 
-#: Heads of models without an arch, by channels, where these are others than 64 a head.
+#: The number of heads of models without an arch, by their channels, where a head does not have 64
+#: channels.
 _HEADS = {1152: 16, 1280: 16, 1408: 16, 1536: 24, 1664: 16}
-#: Of ViT, where an arch says nothing else; in the order of the options.
+#: The values that arguments of ViT have if an arch does not say otherwise, in the order of the
+#: options.
 _DEFAULTS: dict[str, object] = dict(
     patch_size=16, img_size=224, pre_norm=False, register_tokens=0, layer_scale_init_value=None,
     mlp='mlp', qkv_bias=True, attn_norm=False, mlp_norm=False, rel_pos_sharing='layer',
     distilled=False, pool='cls', final_norm=True)
-#: Kinds of models of which there are more sizes than archs.
+#: Kinds of models that exist in more sizes than there are archs.
 _ANY_SIZE = ('dinov2', 'dinov3', 'eva02', 'relpos', 'srelpos')
 _HIDDEN = 'rel_pos_encoding.hidden_dims'
 
@@ -50,7 +52,7 @@ def vit_options(state: State) -> list[str]:
 
 
 def sam_options(state: State) -> list[str]:
-    """Options that these models need, those of ``backbone``; of other weights none.
+    """Options of ``backbone`` that SAM and ViTDet need; none for other weights.
 
     Blocks attend in windows where their tables of offsets are the shortest.
     """
@@ -87,7 +89,7 @@ def sam_options(state: State) -> list[str]:
 
 
 def size_options(state: State, base: ReadOnlyConfig) -> list[str]:
-    """Channels, blocks and heads of weights, where an arch has other channels or blocks."""
+    """Options for channels, blocks and heads, where these are not those of the arch."""
     dims, layers = _sizes(state)
     if (base.get('embed_dims'), base.get('num_layers')) == (dims, layers):
         return []
@@ -97,13 +99,13 @@ def size_options(state: State, base: ReadOnlyConfig) -> list[str]:
 
 
 def deit_arch(state: State) -> str | None:
-    """The arch of DeiT's sizes."""
+    """The arch of DeiT that has these sizes."""
     return next((arch for arch in ('tiny', 'small', 'base', 'large')
                  if _has_sizes(arch, state)), None)
 
 
 def _has_sizes(arch: str, state: State) -> bool:
-    """Whether weights have the channels and blocks of an arch."""
+    """Whether weights have the same numbers of channels and blocks as an arch."""
     return _sizes(state) == tuple(ARCHS[arch][name] for name in SIZES[:2])
 
 
@@ -112,7 +114,7 @@ def _sizes(state: State) -> tuple[int, int]:
 
 
 def _facts(state: State) -> ConfigType:
-    """Arguments of ViT that weights have, whatever the arch, by the names of options."""
+    """What weights say about arguments of ViT, whatever the arch is, by the names of options."""
     def has(name: str) -> bool:
         return f'backbone.{name}' in state
 
@@ -156,13 +158,14 @@ def _facts(state: State) -> ConfigType:
 
 
 def _find(state: State, name: str) -> Tensor | None:
-    """A weight of the relative positions of all blocks or of the first."""
+    """Find a weight of the relative positions, whether all blocks share it or the first block has
+    its own."""
     return next((state[key] for module in ('', 'blocks.0.attn.')
                  if (key := f'backbone.{module}rel_pos_encoding.{name}') in state), None)
 
 
 def _kind(state: State, facts: ReadOnlyConfig) -> str | None:
-    """The beginning of the archs' names that weights can belong to."""
+    """The prefix of the names of archs that weights can belong to, such as 'dinov2', or None."""
     table, scale, token = TABLE in state, facts['layer_scale_init_value'], facts['class_token']
     bias, rows, gated = facts['qkv_bias'], _rows(state, facts), facts['mlp'] == 'swiglu'
     if ROWS in state:
@@ -201,7 +204,8 @@ def _kind(state: State, facts: ReadOnlyConfig) -> str | None:
 
 
 def _arch_name(kind: str | None, state: State, facts: ReadOnlyConfig) -> str | None:
-    """The arch of a kind of the same sizes, or for some kinds the first of the same parts."""
+    """The name of an arch of this kind with the same sizes; for kinds that exist in any size, else
+    the first with the same parts."""
     mixed = _find(state, 'freqs') is not None
     alike = [name for name, arch in ARCHS.items() if kind and name.startswith(f'{kind}-')
              and arch.get('mlp', 'mlp') == facts['mlp'] and ('-mixed' in name) == mixed
@@ -215,13 +219,13 @@ def _arch_name(kind: str | None, state: State, facts: ReadOnlyConfig) -> str | N
 
 
 def _rows(state: State, facts: ReadOnlyConfig) -> int:
-    """Rows of the table for tokens in front of the patches."""
+    """The number of rows of the table that belong to prefix tokens."""
     length = state[TABLE].shape[1] if TABLE in state else 0
     return length - int(length ** 0.5) ** 2
 
 
 def _without_kind(state: State, facts: ReadOnlyConfig) -> list[str]:
-    """Encodings, and the epsilon of norms, of models that are of no known kind."""
+    """Options for the encodings, and for the epsilon of norms, of models of no known kind."""
     if TABLE in state:
         options = ['pos_encoding.type=mmposenc.LearnedPositionEmbedding']
         if facts['class_token'] and not _rows(state, facts):
@@ -230,7 +234,8 @@ def _without_kind(state: State, facts: ReadOnlyConfig) -> list[str]:
     if ROWS in state:
         return ['pos_encoding.type=mmposenc.FactorizedPositionEmbedding',
                 'pos_encoding.coordinates=aspect']
-    if facts['layer_scale_init_value'] and facts['register_tokens']:  # timm's vit_*_rope_reg*_gap
+    # These are timm's models vit_*_rope_reg*_gap.
+    if facts['layer_scale_init_value'] and facts['register_tokens']:
         return [f'rel_pos_encoding.{option}' for option in (
             'type=mmposenc.RotaryEmbedding2D', 'axes=yx', 'theta=10000.0',
             'reference_grid=(16,16)')]
@@ -238,6 +243,6 @@ def _without_kind(state: State, facts: ReadOnlyConfig) -> list[str]:
 
 
 def num_blocks(state_dict: State) -> int:
-    """Blocks of converted weights."""
+    """The number of blocks that converted weights have."""
     return len({match[1] for name in state_dict
                 if (match := re.match(r'backbone\.blocks\.(\d+)\.', name))})
