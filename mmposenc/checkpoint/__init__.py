@@ -13,17 +13,17 @@ from .recognition import recognise
 from .rules import Converted, Family, Source
 from .shapes import check_shapes
 
-#: By their names. Each is declared beside its tables of names.
+#: All sources by their names. Each is declared beside its tables of names.
 SOURCES: dict[str, Source] = {source.name: source for each in (
     pvt, vit, eomt, eva, vit_names, detr, beit, swin, sam, mm_vit) for source in each.SOURCES}
 
-#: Classes of timm's models that this project's weights go back to, by the source that they come
-#: from.
+#: For each source whose weights can go back to timm: the class of timm's models that they go back
+#: to.
 TIMM: dict[str, Family] = {name: source.timm for name, source in SOURCES.items() if source.timm}
 
 
 def check_source(source: str | None, *, back: bool = False) -> None:
-    """Looks whether there is a source of this name.
+    """Check that there is a source of this name.
 
     Args:
         source: the name; None passes, as a source is then recognised.

@@ -1,4 +1,5 @@
-"""This project's weights in the names of timm's models, by the tables that they came in by."""
+"""Converts this project's weights to the names of timm's models, by the same tables that convert
+them from there."""
 from __future__ import annotations
 
 import re
@@ -32,7 +33,7 @@ def back_to_timm(state_dict: Mapping[str, Tensor], families: Mapping[str, Family
         unknown = [name for name in state_dict
                    if not any(re.fullmatch(rule.pattern, name) for rule in rules)]
         homeless = sorted(name for name in unknown if name.startswith('backbone.'))
-        if not homeless:  # only then shapes matter, too
+        if not homeless:  # Shapes are compared only if every weight has a place.
             converted, others = match_rules(state_dict, rules, source)
             return Converted(dict(family.finish(converted.state_dict)),
                              dict.fromkeys(others, _REASON) | grids)

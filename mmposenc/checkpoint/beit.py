@@ -14,14 +14,14 @@ _PREFIX = 'rel_pos_encoding.prefix_bias'
 
 
 def _class_token_pair(theirs: str, module: str) -> Pair:
-    """A table there whose last three rows are those of the class token: to cells, from cells and to
-    itself."""
+    """Pair a table of the release, whose last three rows belong to the class token (to cells, from
+    cells, to itself), with our table of the cells and our separate biases of the prefix token."""
     return Pair(theirs, (f'{module}{_BIAS}', f'{module}{_PREFIX}'),
                 lambda table: (table[:-3], table[-3:].t().contiguous()),
                 lambda table, prefix: torch.cat((table, prefix.t())))
 
 
-#: Tables of offsets, of each block or of all.
+#: Pairs of tables of offsets, whether each block has one or all blocks share one.
 BIASES = (
     _class_token_pair('blocks.{n}.attn.relative_position_bias_table', 'backbone.blocks.{n}.attn.'),
     _class_token_pair('rel_pos_bias.relative_position_bias_table', 'backbone.'),
@@ -61,7 +61,7 @@ SOURCES = (
     Source('beit', to_ours(_BEIT), timm=Family(
         _BEIT, r'backbone\..*rel_pos_encoding\.prefix_bias'),
         files="timm's BEiT and BEiT v2"),
-    # Positions of networks or of tables, shared by blocks or not.
+    # Relative positions computed by networks or read from tables, shared by the blocks or not.
     Source('relpos', _relpos_rules, timm=Family(
         relpos_pairs, r'backbone\..*rel_pos_encoding\..*'),
         files="timm's VisionTransformerRelPos"),

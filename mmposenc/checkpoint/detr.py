@@ -11,14 +11,14 @@ from torch import Tensor
 from .rules import Pair, Rule, Source, State, to_ours
 from .vit import IRPE_TABLES
 
-#: COCO's category numbers in use, 80 from 1 to 90.
+#: The category numbers of COCO that are in use: 80 of the numbers from 1 to 90.
 COCO_IDS = tuple(i for i in range(1, 91)
                  if i not in (12, 26, 29, 30, 45, 66, 68, 69, 71, 83))
 _LAYER, _ENCODER, _DECODER = '{c}.layers.{n}.', 'encoder.layers.{n}.', 'decoder.layers.{n}.'
 
 
 def _attention(theirs: str, ours: str) -> tuple[Pair, ...]:
-    """torch's attention, which mmdet wraps."""
+    """Pairs for torch's attention, which mmdet wraps in a module of its own."""
     return tuple(Pair(f'{theirs}.{part}{{p}}', f'{ours}.attn.{part}{{p}}')
                  for part in ('in_proj_', 'out_proj.'))
 
@@ -34,8 +34,8 @@ _COMMON = (
 
 
 def _rename_resnet(match: re.Match[str], tensor: Tensor, state: State) -> dict[str, Tensor]:
-    """ResNet of torchvision, which the releases wrap twice; with the counter of each BatchNorm:
-    the release's frozen ones have none, mmdet's do."""
+    """Rename the weights of torchvision's ResNet, which the releases wrap twice. Each BatchNorm
+    gets a counter of batches, which mmdet's have and the release's frozen ones do not."""
     name = f'backbone.{match[1]}'
     renamed = {name: tensor}
     counter = match[0].replace('running_var', 'num_batches_tracked')
@@ -48,7 +48,8 @@ _BODY = Rule(r'backbone\.0\.body\.(.*)', _rename_resnet)
 
 
 def _rows(count: int, category_ids: Sequence[int], tensor: Tensor) -> Tensor:
-    """Classes of COCO out of the releases' category numbers; other class counts stay."""
+    """Take the rows of COCO's classes from a tensor with a row for each category number; a tensor
+    with another number of rows is returned as it is."""
     return tensor[torch.tensor(category_ids)] if tensor.shape[0] == count else tensor
 
 
@@ -73,7 +74,7 @@ _DETR = (
         *(Pair(f'{_DECODER}norm{i + 1}.{{p}}', f'{_DECODER}norms.{i}.{{p}}') for i in range(3)),
         Pair('decoder.norm.{p}', 'decoder.post_norm.{p}'),
         Pair('input_proj.{p}', 'neck.convs.0.conv.{p}'),
-        # 91 is 'no object'.
+        # Row 91 is that of 'no object'.
         Pair('class_embed.{p}', 'bbox_head.fc_cls.{p}',
              lambda tensor: _rows(92, (*COCO_IDS, 91), tensor)),
         Pair('bbox_embed.layers.0.{p}', 'bbox_head.reg_ffn.layers.0.0.{p}'),
@@ -86,7 +87,8 @@ _DETR = (
 
 def _projection(match: re.Match[str], tensor: Tensor, source: Mapping[str, Tensor]
                 ) -> dict[str, Tensor]:
-    """The backbone's maps go through 1 x 1 convolutions, coarser levels through 3 x 3 ones."""
+    """Pairs of the convolutions of the backbone's maps: 1 x 1 for these maps, 3 x 3 for coarser
+    levels."""
     level, part, kind = match.groups()
     maps = sum(re.fullmatch(r'input_proj\.\d+\.0\.weight', name) is not None
                and value.shape[-1] == 1 for name, value in source.items())
@@ -96,8 +98,8 @@ def _projection(match: re.Match[str], tensor: Tensor, source: Mapping[str, Tenso
 
 def _classes(match: re.Match[str], tensor: Tensor, source: Mapping[str, Tensor]
              ) -> dict[str, Tensor]:
-    """Of two stages the last branch scores proposals only by its first number, here and there:
-    that row stays first, though it is no class."""
+    """Convert a branch that predicts classes. With two stages, the last branch scores proposals by
+    its first number only, so its first row must stay, although it is no class."""
     number, kind = match.groups()
     last = max(int(name.split('.')[1]) for name in source if name.startswith('class_embed.'))
     proposals = 'enc_output.weight' in source and int(number) == last
@@ -111,8 +113,9 @@ _DEFORMABLE = (
         *_COMMON,
         *(Pair(f'{name}.{part}.{{p}}', f'{name}.{part}.{{p}}') for part in _ATTENTION
           for name in (f'{_ENCODER}self_attn', f'{_DECODER}cross_attn')),
-        # It counts a decoder layer's norms as cross attention, self attention, MLP; mmdet as they
-        # run, self attention first.
+        # The release numbers the norms of a decoder's layer in the order cross attention, self
+        # attention, MLP; mmdet numbers them in the order in which they run, with self attention
+        # first.
         *(Pair(f'{_DECODER}norm{theirs}.{{p}}', f'{_DECODER}norms.{ours}.{{p}}')
           for theirs, ours in ((1, 1), (2, 0), (3, 2))),
         Pair('level_embed', 'level_embed'),
@@ -144,10 +147,11 @@ def _deformable_rules(state: State) -> Sequence[Rule]:
 
 _WRAPPERS = ((r'^module\.', ''), (r'^transformer\.', ''))
 SOURCES = (
-    # The detector or only its transformer. Of DETR's 91 category numbers and 'no object' the 80
-    # classes of COCO and 'no object' are kept.
+    # The source of a DETR, or of its transformer alone. Of 91 category numbers and 'no object', the
+    # 80 classes of COCO and 'no object' are kept.
     Source('irpe-detr', _DETR, _WRAPPERS, files='the releases of DETR and iRPE-DETR'),
-    # On one level or several, with box refinement and with two stages; the 80 classes of COCO.
+    # Deformable DETR on one level or several, with box refinement and with two stages; only the 80
+    # classes of COCO are kept.
     Source('deformable-detr', _deformable_rules, _WRAPPERS,
            files='the release of Deformable DETR'),
 )

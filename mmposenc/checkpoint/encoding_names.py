@@ -1,14 +1,14 @@
-"""Which weights of a state dict are those of position encodings."""
+"""Tells from their names which weights of a state dict belong to position encodings."""
 from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable
 
-#: In place of ``strict=True``: all but encodings must fit. Those of the file that the model has not
-#: are left out, and those of the model that the file has not are new.
+#: A value in place of ``strict=True``: everything except encodings must fit. Encodings that only
+#: the file has are left out, and encodings that only the model has are new.
 BUT_ENCODINGS = 'but encodings'
 
-#: Ends of the names of grids that stand beside tables
+#: How the names end under which grids are stored beside tables
 #: (:class:`mmposenc.encodings.saved_grid.SavesGrid`).
 GRIDS = ('.grid_shape', '.window_size')
 
@@ -30,7 +30,7 @@ def is_encoding(name: str, slots: Container[str] = SLOTS) -> bool:
 
 
 def replaced_slots(slots: Iterable[str], model: Iterable[str], file: Iterable[str]) -> list[str]:
-    """Of some of :data:`SLOTS` those for which a file has encodings of another kind than a model.
+    """Which of these :data:`SLOTS` have encodings of another kind in a file than in a model.
 
     Args:
         slots: of :data:`SLOTS`.

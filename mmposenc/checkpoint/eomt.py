@@ -17,8 +17,8 @@ _HEADS = (
           for theirs in ('upscale_block.block.{n}', 'upscale.{n}') for layer, ours in (
               ('conv1', 'conv1'), ('conv2', 'conv2'), ('layernorm2d', 'norm'), ('norm', 'norm'))))),
     Pair('query.weight', 'backbone.query.weight'), Pair('q.weight', 'backbone.query.weight'))
-#: What only EoMT names so in the transformer, and its names in timm. These rules come first: DINOv3
-#: has no biases of keys to be joined, nor all MLPs a gate.
+#: Names of the transformer that only EoMT's files have, and those of timm. These rules come before
+#: the others: DINOv3 has no biases of keys that could be joined, and not every MLP has a gate.
 _TRUNK = (
     Pair('embeddings.position_embeddings.weight', 'pos_embed', lambda table: table[None]),
     Pair('embeddings.patch_embeddings.{p}', 'patch_embed.proj.{p}'),

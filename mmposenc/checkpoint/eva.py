@@ -13,7 +13,8 @@ from .rules import Family, Pair, Rule, Source, State, joined, same, shown, to_ou
 from .vit import HEAD, QV_BIASES, SCALES, TABLE, TOKENS, TRUNK
 
 _SCALE, _Q_BIAS = 'backbone.blocks.0.ls1.gamma', 'backbone.blocks.0.attn.qkv.q_bias'
-#: A name that weights of these models have here: factors of branches, or no bias of the keys.
+#: A pattern of names by which we recognise weights of these models in our form: factors of
+#: branches, or biases without those of the keys.
 _MARK = f'{re.escape(_SCALE)}|{re.escape(_Q_BIAS)}'
 _FREQS = 'backbone.blocks.{}.attn.rel_pos_encoding.freqs'
 
@@ -31,8 +32,8 @@ _GATES = joined(('blocks.{n}.mlp.fc1_g.{p}', 'blocks.{n}.mlp.fc1_x.{p}'),
 
 
 def has_swiglu(converted: State) -> bool:
-    """Whether the MLPs of converted weights are SwiGLU: the first layer is twice as wide as what
-    the second takes."""
+    """Whether the MLPs of converted weights are SwiGLU: the first layer then gives twice as many
+    channels as the second takes."""
     first, second = (converted.get(f'backbone.blocks.0.mlp.fc{i}.weight') for i in (1, 2))
     return first is not None and second is not None and first.shape[0] == 2 * second.shape[1]
 
@@ -61,8 +62,9 @@ _MASK = 'of pretraining with masked patches'
 
 
 def _masked(match: re.Match[str], bias: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """DINOv3's release multiplies biases by a mask, where the file has one. As published it takes
-    those of the keys away; a model of which any is left has all three."""
+    """Multiply the biases of DINOv3's release by the mask that its file may have. In the published
+    files the mask removes the biases of the keys; if it leaves any of them, the model keeps all
+    three biases."""
     def masked(name: str) -> Tensor:
         mask = state.get(f'{name}_mask')
         return state[name] if mask is None else state[name] * mask
@@ -74,7 +76,7 @@ def _masked(match: re.Match[str], bias: Tensor, state: Mapping[str, Tensor]) -> 
     return {f'{match[1]}.q_bias': query, f'{match[1]}.v_bias': value}
 
 
-#: Of an MLP with gates, as both releases name its layers.
+#: Names of the layers of an MLP with gates, which both releases have.
 _GATED = tuple(Pair(f'blocks.{{n}}.mlp.{theirs}.{{p}}', f'blocks.{{n}}.mlp.{ours}.{{p}}')
                for theirs, ours in (('w1', 'fc1_g'), ('w2', 'fc1_x'), ('w3', 'fc2')))
 _DINOV3 = (
@@ -83,13 +85,13 @@ _DINOV3 = (
          lambda match, periods, state: {'periods': periods}),
     Rule(r'.*\.qkv\.bias_mask', None, 'a factor of the biases'),
     Rule(r'local_cls_norm\..*', None, 'a norm of small crops in pretraining'),
-    Rule(r'projectors\..*', None, 'heads of distillation'),  # of EUPE
+    Rule(r'projectors\..*', None, 'heads of distillation'),  # Only files of EUPE have these.
     Rule(r'(blocks\.\d+\.attn)\.qkv\.bias', _masked),
     *to_ours((Pair('storage_tokens', 'reg_token'),
               Pair('blocks.{n}.ls{m}.gamma', 'blocks.{n}.gamma_{m}'), *_GATED)),
 )
 
-#: Of Hugging Face's models with DINOv3's rotary positions.
+#: The rule for rotary periods of Hugging Face's models, which have DINOv3's rotary positions.
 INVERSE_PERIODS = Rule(r'rope_embeddings\.(original_)?inv_freq', None, 'computed from theta',
                        lambda match, frequencies, state: {'periods': 1 / frequencies})
 _HUGGINGFACE = (
@@ -105,7 +107,8 @@ _HUGGINGFACE = (
         Pair('layer.{n}.layer_scale{m}.lambda1', 'blocks.{n}.gamma_{m}'),
         Pair('layer.{n}.mlp.gate_proj.{p}', 'blocks.{n}.mlp.fc1_g.{p}'),
         Pair('layer.{n}.mlp.down_proj.{p}', 'blocks.{n}.mlp.fc2.{p}'))),
-    # The only layer before the activation, or the one that gates multiply.
+    # In an MLP without gates this is the layer before the activation; in one with gates, the layer
+    # that the gates multiply.
     Rule(r'layer\.(\d+)\.mlp\.up_proj\.(weight|bias)', lambda match, tensor, state: {
         f'blocks.{match[1]}.mlp.fc1{"_x" if "layer.0.mlp.gate_proj.weight" in state else ""}'
         f'.{match[2]}': tensor}),
@@ -116,7 +119,8 @@ _POOL = Rule(r'attn_pool\..*', None,
 
 
 def _as_timm(state: State) -> tuple[Rule, ...]:
-    """From the names of DINOv3's release, or of Hugging Face's, to timm's, which stay."""
+    """Rename weights of DINOv3's release, or of Hugging Face's DINOv3, to timm's names; those that
+    have timm's names stay."""
     rules: tuple[Rule, ...] = ()
     if 'storage_tokens' in state:
         rules = _DINOV3
@@ -143,7 +147,8 @@ def rotary_options(periods: Tensor) -> dict[str, object]:
     periods = periods.double()
     numbers = torch.arange(len(periods), dtype=torch.float64)
     nearest = periods.bfloat16().double()
-    rounded = torch.allclose(nearest, periods, rtol=1e-6, atol=0)  # 1 over an inverse is not exact
+    # Not exactly equal, because the file stores inverse periods.
+    rounded = torch.allclose(nearest, periods, rtol=1e-6, atol=0)
     theta = float(periods[-1]) ** (len(periods) / max(len(periods) - 1, 1))
     ends = tuple(float(f'{float(end):.6g}') for end in (periods[0], periods[-1]))
     bases = [float(f'{theta:.{digits}g}') for digits in (1, 2, 3, 6)]

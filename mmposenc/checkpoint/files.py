@@ -1,4 +1,4 @@
-"""Weights of checkpoint files: safe to read, .pth or .safetensors."""
+"""Reads and writes files of weights, .pth or .safetensors, without running code."""
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -16,7 +16,7 @@ from .integrity import whole_file
 from .loading import load_checkpoint
 from .rules import shown
 
-#: Where weights lie in a file; those of DINO's trainings under 'teacher'.
+#: The keys under which files store weights; 'teacher' is that of DINO's trainings.
 WRAPPERS = ('state_dict', 'model', 'module', 'teacher')
 
 
@@ -59,7 +59,7 @@ def read_checkpoint(checkpoint: str | Path | Mapping[str, object], name: str | N
 
 
 def _unwrap(loaded: Mapping, name: str) -> CheckpointFile:
-    """The weights of what a file holds, without the wrappers around them and a prefix 'module.'.
+    """Take the weights out of what a file holds, and remove the prefix 'module.'.
 
     Raises:
         ValueError: it holds none.
@@ -81,7 +81,7 @@ def _unwrap(loaded: Mapping, name: str) -> CheckpointFile:
                          'them')
     if all(key.startswith('module.') for key in state):
         state = OrderedDict((key.removeprefix('module.'), value) for key, value in state.items())
-    if hasattr(loaded, '_metadata'):  # versions of modules, which torch saves beside weights
+    if hasattr(loaded, '_metadata'):  # torch stores the versions of modules beside weights.
         setattr(state, '_metadata', loaded._metadata)  # noqa: B010  (unknown to mypy)
     return CheckpointFile(state, ignored, meta if isinstance(meta, dict) else {})
 
@@ -98,7 +98,7 @@ def write_checkpoint(path: str | Path, state_dict: Mapping[str, Tensor],
     path = Path(path).expanduser()
     if path.suffix not in ('.safetensors', '.pth'):
         raise ValueError(f'{path} must end in .safetensors or .pth')
-    # Clones: a view would write the whole of what it is a view of.
+    # Copied, because a view would write the whole tensor that it is a part of.
     weights = {key: value.detach().cpu().contiguous().clone()
                for key, value in state_dict.items()}
     with whole_file(path) as partial:

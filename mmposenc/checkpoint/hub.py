@@ -20,19 +20,20 @@ from urllib.parse import unquote
 from ..config_types import ConfigType
 from ..terminal.messages import describe
 
-#: Takes lines for the log; with mmengine its logger.
+#: The function that takes lines for the log; with mmengine it is its logger's.
 say: Callable[[str], None] = logging.getLogger('mmposenc').info
 
 _NAME = re.compile(r'(?:hf://(?P<repo>[^/@]+/[^/@]+)|timm://(?P<model>[^/@]+))'
                    r'(?:@(?P<revision>[^/]+))?(?:/(?P<file>.+))?')
-#: Where repositories have their weights, in this order.
+#: The names under which repositories store weights, in the order in which we try them.
 WEIGHTS = ('model.safetensors', 'model.safetensors.index.json', 'open_clip_model.safetensors')
 _LOG_IN = 'set HF_TOKEN or run `hf auth login`'
 _PICKLES = ('.bin', '.pth', '.pt', '.ckpt', '.pkl', '.tar')
 
 
 class Name(NamedTuple):
-    """A repository, its revision (None: main) and a file in it (None: its weights)."""
+    """The parts of a name: a repository, its revision (None: main), and a file in it (None: its
+    weights)."""
 
     repo: str
     revision: str | None
@@ -44,17 +45,17 @@ class NotReached(OSError):
 
 
 class NoSuchFile(OSError):
-    """The repository has no file of this name."""
+    """The repository has no file with this name."""
 
 
 def is_name(name: object) -> bool:
-    """Whether weights are named, ``'hf://...'``, and not a file."""
+    """Whether weights are given by a name, such as ``'hf://...'``, and not by a file."""
     return str(name).startswith(('hf://', 'timm://'))
 
 
 def read_name(name: str) -> Name:
-    """The parts of ``hf://owner/name@revision/folder/file.safetensors``; all after the name may be
-    left out. ``timm://model.tag`` is ``hf://timm/model.tag``.
+    """Split ``hf://owner/name@revision/folder/file.safetensors`` into its parts. What follows
+    owner/name may be left out, and ``timm://model.tag`` stands for ``hf://timm/model.tag``.
 
     Raises:
         ValueError: it is no such name, or its file is no .safetensors.
@@ -82,7 +83,9 @@ def weight_files(name: str) -> list[Path]:
     wanted = read_name(name)
     unreached: NotReached | None = None
     for file in (wanted.file,) if wanted.file else WEIGHTS:
-        try:  # huggingface_hub waits half a minute for a connection: once, then only the cache
+        # Without a network, huggingface_hub waits half a minute: this may happen once, and then
+        # only the cache is used.
+        try:
             path = fetch(name, file, cached=unreached is not None)
         except NotReached as error:
             unreached = unreached or error
@@ -102,7 +105,7 @@ def weight_files(name: str) -> list[Path]:
 
 
 def config(name: str) -> ConfigType:
-    """``config.json`` of a repository; errors are those of :func:`weight_files`."""
+    """Read ``config.json`` of a repository; errors are those of :func:`weight_files`."""
     content = json.loads(fetch(name, 'config.json').read_text())
     if not isinstance(content, dict):
         raise ValueError(f'{name}: config.json holds no dict')
@@ -110,7 +113,7 @@ def config(name: str) -> ConfigType:
 
 
 def fetch(name: str, file: str, *, cached: bool = False) -> Path:
-    """A file of a repository, in the cache; ``cached`` does not use the network.
+    """The path of a file of a repository in the cache; with ``cached`` the network is not used.
 
     Raises:
         NotReached: no connection, and no copy in the cache.
@@ -126,14 +129,14 @@ def fetch(name: str, file: str, *, cached: bool = False) -> Path:
         raise NotReached(_not_reached(name, hub)) from error
     except errors.EntryNotFoundError as error:
         raise NoSuchFile(f'{name}: {wanted.repo} has no file {file!r}') from error
-    except Exception as error:  # its HTTP library has errors of its own
+    except Exception as error:  # The HTTP library of huggingface_hub raises errors of its own.
         raise OSError(_refused(name, wanted, hub, errors, error)) from error
     _compare(name, path)
     return path
 
 
 def library(name: str) -> tuple[ModuleType, ModuleType]:
-    """huggingface_hub and its errors.
+    """Import huggingface_hub; returns the package and its errors.
 
     Raises:
         ImportError: with what to install.
@@ -173,7 +176,7 @@ def _nothing_found(name: str, wanted: Name) -> str:
 
 
 def _refused(name: str, wanted: Name, hub: ModuleType, errors: ModuleType, error: Exception) -> str:
-    """What to do about an error of the server."""
+    """What a user can do about an error of the server."""
     if isinstance(error, errors.GatedRepoError):
         return (f'{name} is given to those who agreed to its licence: do so at '
                 f'{hub.constants.ENDPOINT}/{wanted.repo}, then {_LOG_IN}')

@@ -1,4 +1,4 @@
-"""Whether a checkpoint file is whole, and writing files so that they always are."""
+"""Checks whether a checkpoint file is whole, and writes files so that they are always whole."""
 from __future__ import annotations
 
 import os
@@ -19,7 +19,7 @@ def damage(path: str | Path) -> str | None:
     with open(path, 'rb') as file:
         start = file.read(2)
     if start == b'\x80\x02':
-        return None  # a bare pickle, of torch before 1.6
+        return None  # The file is a bare pickle, as torch before 1.6 wrote it.
     if not start:
         return 'it is empty'
     try:
@@ -36,8 +36,8 @@ def damage(path: str | Path) -> str | None:
 
 
 def put_in_place(partial: Path, path: Path) -> None:
-    """Rename a file that is complete, so that a kill or a power cut leaves the old one or the new.
-    """
+    """Rename a complete file to its final name, so that after a kill or a power cut there is either
+    the old file or the new one."""
     flush(partial)
     os.replace(partial, path)
     flush(path.absolute().parent)
@@ -46,8 +46,8 @@ def put_in_place(partial: Path, path: Path) -> None:
 @contextmanager
 def whole_file(path: str | Path, *, durable: bool = True, suffix: str = '.partial'
                ) -> Iterator[Path]:
-    """Gives the block an empty file to write to. It takes its own name when the block ends well,
-    and is deleted after an error.
+    """A context that gives its block an empty file to write to. The file takes its own name when
+    the block ends well, and is deleted after an error.
 
     Args:
         path: the file.
@@ -55,11 +55,12 @@ def whole_file(path: str | Path, *, durable: bool = True, suffix: str = '.partia
         suffix: how the other name ends, ``<name>.<random digits><suffix>``.
     """
     path = Path(path)
-    # Nobody can have put a file or a link there: what 'x' opens did not exist before.
+    # Opened with mode 'x', so this process makes the file: nobody can have put a file or a link
+    # there.
     partial = path.with_name(f'{path.name}.{secrets.token_hex(4)}{suffix}')
     try:
         open(partial, 'x').close()
-    except OSError as error:  # a full disk, or a folder that cannot be written
+    except OSError as error:  # The disk is full, or the folder cannot be written.
         error.filename = str(path)
         raise
     try:
@@ -73,14 +74,15 @@ def whole_file(path: str | Path, *, durable: bool = True, suffix: str = '.partia
 
 
 def flush(path: str | Path) -> None:
-    """Wait until the disk, and not only the system's memory, has a file or a folder's names."""
+    """Wait until a file, or the names in a folder, are on the disk and not only in the system's
+    memory."""
     folder = os.path.isdir(path)
     try:
         descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
     except PermissionError:
         if not folder:
             raise
-        return  # Windows opens no folders
+        return  # Windows cannot open a folder.
     try:
         os.fsync(descriptor)
     finally:

@@ -1,4 +1,4 @@
-"""The one place where checkpoint files are read: whole ones only, and none that runs code."""
+"""The one place where checkpoint files are read: only whole files, and none that would run code."""
 from __future__ import annotations
 
 import contextlib
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from torch.serialization import MAP_LOCATION
 
 _HISTORY = 'mmengine.logging.history_buffer'
-#: Statistics of mmengine's HistoryBuffer, which a training checkpoint names by getattr.
+#: Names of the statistics of mmengine's HistoryBuffer, which a training checkpoint looks up by
+#: getattr.
 _STATISTICS = ('min', 'max', 'current', 'mean')
 _DTYPES = ('bool', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64', 'uint64',
            'float16', 'float32', 'float64', 'str', 'bytes')
@@ -81,7 +82,8 @@ def load_checkpoint(path: str | Path, map_location: MAP_LOCATION = 'cpu', *, mma
 
 
 def _refusal(path: Path, error: str) -> str:
-    """A pickle that torch would not read: because of what it holds, or because it is none."""
+    """The error for a pickle that torch refused to read, with the reason: its content, or that it
+    is no pickle."""
     if 'eights only' not in error and 'weights_only' not in error:
         return f'{path} cannot be read: {error}'
     reason = next((line.strip().removeprefix('WeightsUnpickler error: ').split(' was not')[0]
@@ -95,20 +97,21 @@ def _refusal(path: Path, error: str) -> str:
 
 
 def safe_types() -> contextlib.AbstractContextManager:
-    """Within it, torch.load(weights_only=True) takes what checkpoints of mmengine hold."""
+    """A context in which torch.load(weights_only=True) accepts the types in checkpoints of
+    mmengine."""
     if tuple(map(int, torch.__version__.split('.')[:2])) < (2, 6):
-        # This torch takes no list of types: training checkpoints are refused there.
+        # This version of torch accepts no list of types, so it refuses training checkpoints.
         return contextlib.nullcontext()
     core = 'numpy._core' if hasattr(np, '_core') else 'numpy.core'
     multiarray = importlib.import_module(f'{core}.multiarray')
-    # Files name NumPy's functions by where they were when the file was written.
+    # Files call NumPy's functions by the module in which they were when the file was written.
     by_name = [(getattr(multiarray, name), f'numpy.{package}.multiarray.{name}')
                for name in ('_reconstruct', 'scalar') for package in ('core', '_core')]
-    # Without mmengine the rest of these files is of no use, and is ignored.
+    # Without mmengine, nothing here uses the rest of these files, so it is ignored.
     history = getattr(sys.modules.get(_HISTORY), 'HistoryBuffer', _Ignored)
 
     def statistic(owner: type, name: str) -> object:
-        """In place of getattr, which could reach any code."""
+        """Stands for getattr, by which a file could reach any code."""
         if owner is not history or name not in _STATISTICS:
             raise pickle.UnpicklingError(
                 f'Weights only load failed: Unsupported getattr of {owner!r}, {name!r}')
@@ -122,7 +125,7 @@ def safe_types() -> contextlib.AbstractContextManager:
 
 
 class _Ignored:
-    """Stands for an object that nothing here reads."""
+    """Stands for objects in a file that nothing here reads."""
 
     def __setstate__(self, state: object) -> None:
         """Ignore the state, which is none of the weights."""

@@ -29,7 +29,7 @@ def mismatch(model: Mapping[str, Tensor], checkpoint: Mapping[str, Tensor]) -> s
     reshaped = [f'{name}: {tuple(checkpoint[name].shape)} in the file, '
                 f'{tuple(value.shape)} here' for name, value in model.items()
                 if name in checkpoint and checkpoint[name].shape != value.shape]
-    # Of tables whose shape does not tell it.
+    # The grids of tables whose shape does not say which grid they are for.
     reshaped += [f'{name}: {tuple(checkpoint[name].tolist())} in the file, '
                  f'{tuple(value.tolist())} here' for name, value in model.items()
                  if name.endswith(GRIDS) and name in checkpoint
@@ -43,7 +43,7 @@ def mismatch(model: Mapping[str, Tensor], checkpoint: Mapping[str, Tensor]) -> s
 
 
 def _origin(checkpoint: Iterable[str]) -> str:
-    """The source of a file, if its names show it."""
+    """The source of a file, if its names show it, for the message."""
     try:
         source = recognise(checkpoint)
     except ValueError as error:
@@ -59,12 +59,13 @@ def _section(title: str, lines: list[str], count: int, most: int = 20) -> str:
     shown = lines[:most]
     if len(lines) > most:
         shown.append(f'... and {len(lines) - most} more lines')
-    # The first with its title: a console shows no more than two lines of an error.
+    # The first name stands beside the title, because a console shows only two lines of an error.
     return '\n  '.join([f'{count} {title}: {shown[0]}', *shown[1:]])
 
 
 def _grouped(names: Iterable[str], depth: int = 3) -> list[str]:
-    """'backbone.layers.0.{norm1.weight, norm1.bias}', by the first parts of the name."""
+    """Write names in groups by their first parts: 'backbone.layers.0.{norm1.weight, norm1.bias}'.
+    """
     groups: dict[str, list[str]] = defaultdict(list)
     for name in names:
         parts = name.split('.')

@@ -7,7 +7,7 @@ from .beit import BIASES
 from .rules import Pair, Rule, Source, State, same, to_ours
 from .vit import QV_BIASES, SCALES, vit_pairs
 
-#: Names in a block, and timm's; '' is the same.
+#: Parts of names in a block, and timm's names; '' stands for the same name.
 _IN_BLOCK = (
     ('attn.qkv.{p}', ''), ('attn.proj.{p}', ''), ('attn.q_bias', ''), ('attn.v_bias', ''),
     ('attn.attn.in_proj_{p}', 'attn.qkv.{p}'), ('attn.attn.out_proj.{p}', 'attn.proj.{p}'),
@@ -18,12 +18,14 @@ _IN_BLOCK = (
     ('mlp.w12.{p}', 'mlp.fc1.{p}'), ('mlp.norm.{p}', ''), ('mlp.w3.{p}', 'mlp.fc2.{p}'),
     ('attn.gamma1.weight', 'ls1.gamma'), ('attn.gamma1.scale', 'ls1.gamma'),
     ('ffn.gamma2.weight', 'ls2.gamma'), ('ffn.gamma2.scale', 'ls2.gamma'))
-#: Heads are those of LinearClsHead, VisionTransformerClsHead and DeiTClsHead.
+#: Pairs for the models of mmseg and mmpretrain; heads are LinearClsHead, VisionTransformerClsHead
+#: and DeiTClsHead.
 _MM = (
     Pair('patch_embed.projection.{p}', 'patch_embed.proj.{p}'),
     *(Pair(name, name) for name in ('cls_token', 'dist_token',
                                     'rel_pos_bias.relative_position_bias_table')),
-    Pair('pos_embed', 'pos_embed', lambda table: table.flatten(1, -2)),  # a map in ViTSAM
+    # The table of ViTSAM is a map.
+    Pair('pos_embed', 'pos_embed', lambda table: table.flatten(1, -2)),
     *(Pair(f'layers.{{n}}.{theirs}', f'blocks.{{n}}.{ours or theirs}')
       for theirs, ours in _IN_BLOCK),
     *(Pair(f'{norm}.{{p}}', 'norm_pre.{p}') for norm in ('pre_norm', 'ln_pre')),

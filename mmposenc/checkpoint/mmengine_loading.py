@@ -36,15 +36,15 @@ hub.say = _log
 
 @CheckpointLoader.register_scheme(prefixes=('', 'hf://', 'timm://'), force=True)
 def load_from_local(filename: str, map_location: MAP_LOCATION = None) -> Mapping:
-    """As mmengine's function of this name: what has no scheme such as https:// is a path,
-    and hf:// and timm:// are names of weights."""
+    """Replaces mmengine's function of this name: a name without a scheme such as https:// is a
+    path, and hf:// and timm:// are names of weights."""
     return load_checkpoint(filename, map_location)
 
 
 def load_url(url: str, model_dir: str | None = None, map_location: MAP_LOCATION = None,
              progress: bool = True, check_hash: bool = False, file_name: str | None = None
              ) -> Mapping:
-    """As torch.hub.load_state_dict_from_url, which mmengine calls for every URL."""
+    """Replaces torch.hub.load_state_dict_from_url, which mmengine calls for every URL."""
     folder = Path(model_dir or os.path.join(torch.hub.get_dir(), 'checkpoints'))
     path = folder / (file_name or os.path.basename(urlparse(url).path))
     if not path.is_file():
@@ -62,7 +62,7 @@ def load_url(url: str, model_dir: str | None = None, map_location: MAP_LOCATION 
 
 def _read(file: str | Path | IO[bytes], map_location: MAP_LOCATION = None,
           weights_only: bool | None = None) -> Mapping:
-    """A path, or the content of a file from a store such as s3://."""
+    """Read a checkpoint from a path, or from bytes that a store such as s3:// returned."""
     if isinstance(file, (str, Path)):
         return load_checkpoint(file, map_location)
     with tempfile.TemporaryDirectory() as folder:
@@ -73,6 +73,6 @@ def _read(file: str | Path | IO[bytes], map_location: MAP_LOCATION = None,
 
 _mmengine.load_from_local = load_from_local
 _mmengine.load_url = load_url
-# mmengine 0.10.7 has no such function, and calls torch.load, which is safe from torch 2.6 on.
+# mmengine 0.10.7 does not have this function. It calls torch.load, which is safe from torch 2.6 on.
 if hasattr(_mmengine, '_safe_torch_load'):
     _mmengine._safe_torch_load = _read

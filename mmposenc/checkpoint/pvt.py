@@ -7,7 +7,7 @@ import re
 
 from .rules import Family, Pair, Rule, Source, State, joined, same, to_ours
 
-#: Parts of a block that have the same names in the releases and here; 'qkv' in windows.
+#: Parts of a block that have the same names in the releases and here; 'qkv' is that of windows.
 _PARTS = ('norm1', 'norm2', 'attn.q', 'attn.kv', 'attn.proj', 'attn.sr', 'attn.norm', 'mlp.fc1',
           'mlp.fc2', 'attn.qkv')
 _BLOCK = 'backbone.stages.{n}.blocks.{m}.'
@@ -20,7 +20,7 @@ _TABLE = 'backbone.stages.{n}.pos_encodings.at.before.0.pos_embed'
 
 
 def _pvt(stage: int) -> tuple[Pair, ...]:
-    """A stage of the releases of PVT, PVT v2 and SegFormer, which count from 1."""
+    """Pairs for one stage in the releases of PVT, PVT v2 and SegFormer, which count stages from 1."""
     theirs, ours = stage + 1, f'backbone.stages.{stage}.'
     return (Pair(f'patch_embed{theirs}.proj.{{p}}', f'{ours}patch_embed.projection.{{p}}'),
             Pair(f'patch_embed{theirs}.norm.{{p}}', f'{ours}patch_embed.norm.{{p}}'),
@@ -32,7 +32,7 @@ def _pvt(stage: int) -> tuple[Pair, ...]:
 
 _PVT = (
     *to_ours(pair for stage in range(9) for pair in _pvt(stage)),
-    # The class token belongs to the last stage, whose number is not in its name.
+    # The class token belongs to the last stage; its name does not contain the number of the stage.
     Rule(r'cls_token', lambda match, tensor, source: {
         f'backbone.stages.{_last_stage(source)}.cls_token': tensor}),
     *to_ours(_HEAD),
@@ -58,8 +58,8 @@ _TIMM_V2 = (
 
 
 def _openmmlab(block: str, mlp: str) -> tuple[Pair, ...]:
-    """What blocks of mmdet, mmseg and mmpretrain share: a template of their names, and that of the
-    two layers of their MLP."""
+    """Pairs that the blocks of mmdet, mmseg and mmpretrain share, given a template of their names
+    and one of the two layers of their MLP."""
     first, second = mlp.split()
     return (
         Pair(f'{block}attn.attn.in_proj_{{p}}', (f'{_BLOCK}attn.q.{{p}}', f'{_BLOCK}attn.kv.{{p}}'),
@@ -67,7 +67,7 @@ def _openmmlab(block: str, mlp: str) -> tuple[Pair, ...]:
         *(Pair(f'{block}{theirs}.{{p}}', f'{_BLOCK}{ours}.{{p}}') for theirs, ours in (
             *((part, part) for part in _PARTS if 'mlp' not in part),
             ('attn.attn.out_proj', 'attn.proj'))),
-        # The MLP's layers are 1x1 convolutions in mmdet and mmseg, and linear here.
+        # In mmdet and mmseg the layers of the MLP are 1x1 convolutions; here they are linear.
         *(Pair(f'{block}{theirs}.{{p}}', f'{_BLOCK}{ours}.{{p}}',
                lambda tensor: tensor.flatten(1) if tensor.dim() == 4 else tensor)
           for theirs, ours in ((first, 'mlp.fc1'), (second, 'mlp.fc2'))))
@@ -93,7 +93,8 @@ _MM_TWINS = (
         *_openmmlab('stages.{n}.{m}.', 'ffn.layers.0.0 ffn.layers.1'))),
     Rule(r'norm1\.(weight|bias)', None, 'mmseg makes this norm and never runs it'),
 )
-#: Parts of a block, and Hugging Face's names of them: of its files, and of its models since 5.0.
+#: Parts of a block here, then Hugging Face's names of them: first those in its files, then those of
+#: its models since version 5.0.
 _OURS = ('norm1', 'norm2', 'attn.q', 'attn.sr', 'attn.norm', 'attn.proj', 'mlp.fc1', _CONV,
          'mlp.fc2')
 _SELF, _REDUCTION = 'attention.self.', 'attention.sequence_reduction.'
@@ -106,7 +107,7 @@ _IN_MODELS = ('layernorm_before', 'layernorm_after', 'attention.q_proj',
 
 def _huggingface(embed: str, norm: str, block: str, parts: tuple[str, ...], *key_value: str
                  ) -> tuple[Pair, ...]:
-    """Of templates of the names of Hugging Face's SegFormer."""
+    """Pairs for Hugging Face's SegFormer, given templates of its names."""
     return (Pair(f'{embed}.proj.{{p}}', f'{_EMBED}projection.{{p}}'),
             Pair(f'{embed}.layer_norm.{{p}}', f'{_EMBED}norm.{{p}}'),
             Pair(f'{norm}.{{p}}', _NORM),
@@ -127,8 +128,8 @@ _HUGGINGFACE = (
 
 
 def _mmdet_names(state: State) -> dict[str, str]:
-    """mmdet numbers a stage's position embedding among its blocks, so blocks are shifted by one
-    where the stage has an embedding, and only there."""
+    """Names of mmdet's PVT. It numbers the position embedding of a stage among its blocks, so the
+    blocks of such a stage are numbered one lower here."""
     with_table = {name.split('.')[1] for name in state if name.endswith('.1.0.pos_embed')}
 
     def shifted(match: re.Match[str]) -> str:
@@ -139,7 +140,8 @@ def _mmdet_names(state: State) -> dict[str, str]:
 
 
 def _twins_names(state: State) -> dict[str, str]:
-    """A norm after only one stage, as in classifiers, is that of the pooled map."""
+    """Names of Twins. If only one stage has a norm, as in classifiers, it is the norm of the pooled
+    map."""
     last = {name.split('.')[0] for name in state if name.startswith('norm_after_stage')}
     return {name: re.sub(r'^norm_after_stage\d', 'norm', name) if len(last) == 1 else name
             for name in state}

@@ -8,10 +8,11 @@ SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINO, DINOv2, DINOv3, 
              'ViTDet, iRPE-DeiT, PVT, PVT v2, SegFormer, Twins, Swin, DETR, iRPE-DETR and '
              "Deformable DETR, and timm's of the models that docs/weights.md lists")
 
-#: A name that only files of one source have, and the source: these decide, whatever else there is.
+#: Pairs of a pattern that only names in files of one source match, and that source. They decide,
+#: whatever else the file holds.
 _MARKS = (
     (r'upscale_block\.block\.0\.conv1\.weight|network\.upscale\.0\.conv1\.weight', 'eomt'),
-    # Files of FSDP hold blocks in chunks, as Twins does without a layer scale.
+    # Files saved by FSDP hold blocks in chunks, as Twins does; Twins has no layer scale.
     (r'(teacher\.)?(backbone\.)?blocks\.\d+\.\d+\.ls1\.gamma', 'dinov2'),
     (r'(?:blocks\.\d+\.attn|rel_pos_bias)\.relative_position_bias_table', 'beit'),
     (r'(?:blocks\.\d+\.attn\.|shared_)rel_pos\..*', 'relpos'),
@@ -21,14 +22,14 @@ _MARKS = (
     (r'storage_tokens|(model\.)?layer\.\d+\.attention\.q_proj\.weight|rope\.freqs|'
      r'blocks\.\d+\.attn\.[qk]_proj\.weight', 'eva'),
 )
-#: As :data:`_MARKS`, of the plain vision transformers of mmseg and mmpretrain, whose buffers have
-#: names that mark others.
+#: The same as :data:`_MARKS` for the plain vision transformers of mmseg and mmpretrain, some of
+#: whose buffers have names that mark other sources.
 _OPENMMLAB = (
     (r'channel_reduction\.0\.weight|layers\.\d+\.attn\.rel_pos_h', 'sam'),
     (r'layers\.\d+\.(ln1|mlp\.w12)\.weight', 'mm-vit'),
 )
-#: Models whose weights load in timm's names alone: a name that other files of theirs have, what
-#: these are, and one of timm's models.
+#: Models of which only timm's files load: a pattern that names in other files match, what such
+#: files are, and one of timm's models.
 _ONLY_OF_TIMM = (
     (r'(.*\.)?rope\.freqs_(cos|sin)', "EVA-02's release", 'eva02_base_patch14_224.mim_in22k'),
     (r'freqs(_t_[xy])?', "RoPE-ViT's release", 'vit_base_patch16_rope_mixed_224.naver_in1k'),
@@ -37,7 +38,8 @@ _ONLY_OF_TIMM = (
      r'(.*\.)?encoder\.layer\.\d+\.lambda_1',
      "BEiT or Data2Vec from elsewhere than timm", 'beit_base_patch16_224.in22k_ft_in22k_in1k'),
 )
-#: A name that files of this source have, and the source.
+#: Pairs of a pattern that names in files of a source match, and the source; the first match
+#: decides.
 _SIGNS = (
     (r'transformer\.level_embed', 'deformable-detr'),
     (r'transformer\.decoder\.layers\.0\.multihead_attn\.in_proj_weight', 'irpe-detr'),
@@ -58,12 +60,12 @@ _SIGNS = (
     (r'(.*\.)?(encoder\.layer|layers)\.\d+\.attention\.(attention\.query|q_proj)\.weight',
      'huggingface-vit'),
     (r'(visual\.)?class_embedding|visual\.trunk\.patch_embed\.proj\.weight', 'clip'),
-    (r'decoder_embed\.weight', 'deit'),  # MAE, which has a mask token as DINOv2
+    (r'decoder_embed\.weight', 'deit'),  # MAE has a mask token, as DINOv2 does.
     (r'(teacher\.)?(backbone\.|vision_encoder\.)?mask_token', 'dinov2'),
     (r'patch_embed\.proj\.weight', 'deit'),
 )
-#: Networks whose names are close to those above, by a name that gives them away, and what parts
-#: them from the models here.
+#: Networks whose names are close to those above: a pattern that gives them away, and how they
+#: differ from the models here.
 _FOREIGN = (
     (r'label_enc\.weight|transformer\.decoder\.layers\.0\.sa_qcontent_proj\.weight',
      "a release of DINO, DN-DETR, DAB-DETR or Conditional DETR, for which there is no converter"),
@@ -88,7 +90,8 @@ def recognise(names: Iterable[str]) -> str | None:
             them and what is supported; for one that loads in timm's names alone, with a name.
     """
     plain = [name.removeprefix('module.') for name in names]
-    if not any(name.startswith('transformer.') for name in plain):  # no DETR of a release
+    # The file is not a DETR's release.
+    if not any(name.startswith('transformer.') for name in plain):
         inner = [name.removeprefix('backbone.') for name in plain if name.startswith('backbone.')]
         plain = inner or plain
     of_openmmlab = _first(_OPENMMLAB, plain)
@@ -109,9 +112,10 @@ def recognise(names: Iterable[str]) -> str | None:
     if marked is not None:
         return marked
     source = _first(_SIGNS, plain)
-    if source == 'deit' and 'register_tokens' in plain:  # timm has another name for them
+    # These are names of DINOv2 with registers; timm calls registers otherwise.
+    if source == 'deit' and 'register_tokens' in plain:
         return 'dinov2'
-    if source == 'deit' and 'pos_embed' not in plain:  # rotary positions leave no trace
+    if source == 'deit' and 'pos_embed' not in plain:  # Rotary positions leave no trace in a file.
         if 'blocks.0.gamma_1' in plain:
             return 'eva'
         raise ValueError('these are weights of a ViT without a table of positions, as those with '
@@ -120,15 +124,16 @@ def recognise(names: Iterable[str]) -> str | None:
 
 
 def _is_perception_encoder(names: list[str]) -> bool:
-    """Whether these are timm's: a norm before the blocks, a table, and a head that pools by
-    attention or no norm behind the blocks."""
+    """Whether weights are those of timm's Perception Encoder: a norm before the blocks, a table,
+    and a head that pools by attention or no norm behind the blocks."""
     return {'norm_pre.weight', 'pos_embed'} <= set(names) and (
         _has(r'attn_pool\..*', names) or not _has(r'(norm|fc_norm)\.weight', names))
 
 
 def _by_absence(names: list[str]) -> str | None:
-    """A network that is recognised by what it has and lacks. Its other parts (rotary positions,
-    where norms stand) leave no trace, and its weights would fit a model with other features."""
+    """Recognise a network by which weights it has and which it lacks. Its other differences (rotary
+    positions, where norms stand) leave no trace, and its weights would fit a model that computes
+    other features."""
     pools = _has(r'(.*\.)?attn_pool\..*', names)
     if _has(r'(.*\.)?(norm_pre|ln_pre)\.weight', names) and (
             pools or not _has(r'(.*\.)?(norm|ln_post)\.weight', names)):
@@ -140,7 +145,7 @@ def _by_absence(names: list[str]) -> str | None:
     return None
 
 
-#: Other models, by a name in their files.
+#: Kinds of models that do not load, by a pattern of names in their files.
 _KINDS = (
     (r'(.*\.)?layer\d\.\d+\.conv\d\.weight', 'a ResNet'),
     (r'(.*\.)?stages\.\d\.(blocks\.)?\d+\.(conv_dw|dwconv|depthwise_conv)\..*', 'a ConvNeXt'),
@@ -153,7 +158,7 @@ _KINDS = (
 
 
 def looks_like(names: Iterable[str]) -> str:
-    """The kind of model that unknown names look like, and what is supported."""
+    """Say what kind of model unknown names look like, and what is supported."""
     kind = _first(_KINDS, sorted(names))
     return f'it looks like {kind}; {SUPPORTED}' if kind else SUPPORTED
 

@@ -55,7 +55,9 @@ class Converted:
 
 def apply_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source: str,
                 file_names: Mapping[str, str] | None = None) -> Converted:
-    """Convert by the first rule that matches each name.
+    """Convert weights by the first rule that matches each name. ``file_names`` maps the names in
+    ``state_dict`` to those in the file, if names were changed before: messages use those of the
+    file.
 
     ``file_names`` are the names in the file, by those in ``state_dict``, where these were changed
     before: what is dropped or unknown is named as there.
@@ -105,7 +107,7 @@ State = Mapping[str, Tensor]
 
 
 class Family(NamedTuple):
-    """A class of timm's models, to whose names weights of this project go back.
+    """A class of timm's models to whose names this project's weights can go back.
 
     Args:
         pairs: its names and ours, whatever the state dict, or given one of either side.
@@ -171,12 +173,12 @@ class Source(NamedTuple):
                          {**converted.computed, **last.computed}, self.name)
 
 
-#: What stands for a part of a name in a template: numbers n and m, a kind of parameter p, encoder
+#: What a placeholder in a template stands for: the numbers n and m, a kind of parameter p, encoder
 #: or decoder c, iRPE's sides s and axes a.
 PLACES = {'n': r'\d+', 'm': r'\d+', 'p': 'weight|bias', 'c': 'encoder|decoder', 's': '[qkv]',
           'a': 'rows|cols'}
 Names = str | tuple[str, ...]
-#: Tensors of the names of one side, made from those of the other.
+#: A function that makes the tensors of one side's names from those of the other side.
 Change = Callable[..., Tensor | Sequence[Tensor]]
 
 
@@ -198,12 +200,14 @@ class Pair(NamedTuple):
 
 
 def same(*templates: str) -> tuple[Pair, ...]:
-    """Pairs of what has the same name in a source and in this project's backbone."""
+    """Pairs of weights that have the same name in a source and, behind 'backbone.', in this
+    project."""
     return tuple(Pair(text, f'backbone.{text}') for text in templates)
 
 
 def joined(theirs: tuple[str, ...], ours: str) -> Pair:
-    """Tensors of one shape there, one after the other in one tensor here."""
+    """Pair several tensors of one shape in a source with one tensor here that holds them one after
+    the other."""
     return Pair(theirs, ours, lambda *parts: torch.cat(parts),
                 lambda whole: whole.chunk(len(theirs)))
 
@@ -219,7 +223,8 @@ def to_theirs(pairs: Iterable[Pair]) -> tuple[Rule, ...]:
 
 
 def _rules(source: Names, target: Names, change: Change | None) -> list[Rule]:
-    """A rule for each source name; that of the first makes all targets."""
+    """Make a rule for each source name. The rule of the first name makes all target tensors, and
+    those of the others make nothing."""
     sources = (source,) if isinstance(source, str) else source
     targets = (target,) if isinstance(target, str) else target
 
@@ -244,7 +249,7 @@ def _pattern(text: str) -> str:
 
 
 def shown(names: Sequence[object], most: int = 8) -> str:
-    """The first of many names, and how many more there are."""
+    """The first of many names for a message, and how many more there are."""
     words = [str(name) for name in names[:most]]
     if len(names) > most:
         words.append(f'and {len(names) - most} more')

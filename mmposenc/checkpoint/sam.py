@@ -7,8 +7,8 @@ from .vit import TABLE, as_map, as_row_of_cells
 from .vit_names import behind
 
 _REASON = 'no part of the image encoder, and nothing else has a place here'
-#: Parts of names in SAM's release, Hugging Face's and mmpretrain's ViTSAM, and those of timm's in
-#: their place.
+#: Parts of names in SAM's release, in Hugging Face's models and in mmpretrain's ViTSAM, and the
+#: names that timm has for them.
 _PARTS = ((r'\bffn\.layers\.0\.0\.', 'mlp.fc1.'), (r'\bffn\.layers\.1\.', 'mlp.fc2.'),
           (r'\bchannel_reduction\.', 'neck.'),
           (r'\bpatch_embed\.projection\.', 'patch_embed.proj.'), (r'\blayers\.', 'blocks.'),
@@ -26,13 +26,13 @@ PAIRS = (
           'blocks.{n}.attn.proj.{p}', 'blocks.{n}.ls1.gamma', 'blocks.{n}.norm2.{p}',
           'blocks.{n}.mlp.fc1.{p}', 'blocks.{n}.mlp.fc2.{p}', 'blocks.{n}.ls2.gamma',
           'neck.{n}.{p}'),
-    # timm's classifier has a norm in the neck's place.
+    # Where SAM has its neck, timm's classifier has a norm.
     Pair('neck.{p}', 'backbone.norm.{p}'),
     Pair('head.fc.{p}', 'head.fc.{p}'),
 )
 
 
-#: Files of detectron2 hold arrays: as tensors.
+#: Files of detectron2 hold arrays, which have to be saved as tensors first.
 SOURCES = (Source(
     'sam', to_ours(PAIRS), _PARTS, behind('patch_embed.proj.weight'), _REASON,
     timm=Family(PAIRS, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),

@@ -1,4 +1,4 @@
-"""Check that the weights of a block fit each other, and that weights are numbers."""
+"""Checks that the weights of a block fit each other, and that weights are numbers."""
 from __future__ import annotations
 
 import re
@@ -36,8 +36,8 @@ def check_shapes(state_dict: Mapping[str, Tensor], source: str) -> None:
 
 
 def check_numbers(state_dict: Mapping[str, Tensor], file: str) -> None:
-    """Look for weights that would be copied and be wrong: quantized ones, and those that a training
-    lost.
+    """Refuse tensors that would be copied and then be wrong: quantized ones, and ones that are not
+    finite after a training that failed.
 
     Raises:
         ValueError: naming every tensor that does not hold finite floating-point numbers.
@@ -56,7 +56,7 @@ def check_numbers(state_dict: Mapping[str, Tensor], file: str) -> None:
 
 def _expected(state_dict: Mapping[str, Tensor], block: str, dims: int
               ) -> dict[str, tuple[int, ...]]:
-    """Shapes of a block's parts of ``dims`` channels."""
+    """The shapes that the parts of a block with ``dims`` channels must have."""
     shapes: dict[str, tuple[int, ...]] = {
         f'{block}.{vector}': (dims,) for vector in (
             'norm1.weight', 'norm1.bias', 'norm2.weight', 'norm2.bias', 'ls1.gamma', 'ls2.gamma')}
@@ -69,7 +69,7 @@ def _expected(state_dict: Mapping[str, Tensor], block: str, dims: int
         width = hidden.shape[0]
         second = state_dict.get(f'{block}.mlp.fc2.weight')
         if second is not None and 2 * second.shape[1] == width:
-            width //= 2  # SwiGLU: half of the first layer's channels are gates
+            width //= 2  # With SwiGLU, half of the first layer's channels are gates.
         shapes |= {f'{block}.mlp.fc1.weight': (hidden.shape[0], dims),
                    f'{block}.mlp.fc2.weight': (dims, width),
                    f'{block}.mlp.fc2.bias': (dims,)}

@@ -22,7 +22,7 @@ _PAIRS = (
     *(Pair(f'{_THEIRS}attn.{theirs}', f'{_OURS}attn.w_msa.{ours}') for theirs, ours in (
         ('qkv.{p}', 'qkv.{p}'), ('proj.{p}', 'proj.{p}'),
         ('relative_position_bias_table', 'rel_pos_encoding.relative_position_bias_table'),
-        # V2
+        # These are parts of Swin V2 only.
         ('q_bias', 'qkv.q_bias'), ('v_bias', 'qkv.v_bias'), ('logit_scale', 'cosine.logit_scale'),
         ('cpb_mlp.0.{p}', 'rel_pos_encoding.cpb_mlp.0.{p}'),
         ('cpb_mlp.2.weight', 'rel_pos_encoding.cpb_mlp.2.weight'))),
@@ -42,9 +42,10 @@ _ONE_WAY = (
     Rule(_BLOCK + r'(attn\.)?attn_mask', None,
          'mask of the shifted windows, computed from the size of the map', check_mask),
     Rule(r'embeddings\.mask_token', None, 'stands for hidden patches only in pretraining'),
-    Rule(r'(norm\d\.(?:weight|bias))', r'backbone.\1'),  # of the maps of detectors
+    Rule(r'(norm\d\.(?:weight|bias))', r'backbone.\1'),  # The norms of the maps of detectors.
 )
-#: Parts of names of others than timm: the releases' head; Hugging Face's; mmpretrain's and mmdet's.
+#: Parts of names that other sources than timm have: the head in the releases, then Hugging Face's,
+#: mmpretrain's and mmdet's names.
 _AS_TIMM = (
     (r'^head\.(weight|bias)', r'head.fc.\1'),
     (r'^swin(v2)?\.', ''), (r'^encoder\.', ''), (r'^layernorm\.', 'norm.'),
@@ -76,22 +77,25 @@ def swin_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
 
 
 def _timm_names(state: State) -> dict[str, str]:
-    """Mergings as timm counts them, and V2's biases, which have no third one."""
+    """Rename merging layers as timm numbers them, and join the biases of V2, which has none of the
+    keys."""
     merged = re.compile(r'layers\.(\d+)\.downsample\.(.*)')
     names = {name: name for name in state}
     mergings = {name: match for name in names if (match := merged.fullmatch(name))}
-    if any(match[1] == '0' for match in mergings.values()):  # counted to the stage before
+    # These files count a merging layer to the stage before it, timm to the stage after it.
+    if any(match[1] == '0' for match in mergings.values()):
         names |= {name: f'layers.{int(match[1]) + 1}.downsample.{match[2]}'
                   for name, match in mergings.items()}
-    if not any(name.endswith('.attn.key.bias') for name in names):  # V2
+    # Swin V2 has no biases of the keys.
+    if not any(name.endswith('.attn.key.bias') for name in names):
         names = {old: re.sub(r'\.attn\.(q|v)(uery|alue)\.bias', r'.attn.\1_bias', new)
                  for old, new in names.items()}
     return names
 
 
 def _from_unfold(tensor: Tensor) -> Tensor:
-    """mmpretrain and mmdet join 2 x 2 cells by unfolding: channel, row, column. Here and in the
-    release: column, row, channel."""
+    """Reorder the channels of a merging layer. mmpretrain and mmdet join 2 x 2 cells in the order
+    channel, row, column; here and in the release it is column, row, channel."""
     return tensor.unflatten(-1, (-1, 2, 2)).transpose(-1, -3).flatten(-3)
 
 
@@ -100,7 +104,7 @@ def _rules(state: State) -> Sequence[Rule]:
 
 
 def _mm_rules(state: State) -> Sequence[Rule]:
-    # V2 normalises what the reduction gives, whose channels have one order everywhere.
+    # V2 normalises the output of the reduction, whose channels have the same order everywhere.
     is_v2 = any(name.endswith('.logit_scale') for name in state)
     parts = '.downsample.reduction.' if is_v2 else '.downsample.'
     for name, tensor in state.items():

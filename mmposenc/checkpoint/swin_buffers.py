@@ -1,4 +1,4 @@
-"""What files of Swin hold besides weights, compared with what the models here compute."""
+"""Compares what files of Swin hold besides weights with what the models here compute."""
 from __future__ import annotations
 
 import math
@@ -12,13 +12,13 @@ State = Mapping[str, Tensor]
 
 
 def _sides(number: int) -> Iterator[tuple[int, int]]:
-    """Heights and widths of this many cells."""
+    """All pairs of a height and a width with this number of cells."""
     return ((side, number // side) for side in range(1, number + 1) if number % side == 0)
 
 
 def check_index(match: re.Match[str], index: Tensor, state: State) -> dict[str, Tensor]:
-    """Raises a ValueError where pairs of cells do not have the rows of the table that they have
-    here: by query minus key, rows first."""
+    """Raise ValueError if a file's index gives pairs of cells other rows of the table than here,
+    where rows are ordered by query minus key, rows first."""
     for height, width in _sides(len(index)):
         cells = torch.arange(len(index))
         row, col = cells // width, cells % width
@@ -29,8 +29,8 @@ def check_index(match: re.Match[str], index: Tensor, state: State) -> dict[str, 
 
 
 def check_mask(match: re.Match[str], mask: Tensor, state: State) -> dict[str, Tensor]:
-    """Raises a ValueError for another mask (windows, cells, cells) than that of windows shifted by
-    half a side, on a map of any sides."""
+    """Raise ValueError if a mask (windows, cells, cells) is not that of windows shifted by half of
+    their side, on a map with any sides."""
     windows, cells, _ = mask.shape
     for down, across in _sides(windows):
         for height, width in _sides(cells):

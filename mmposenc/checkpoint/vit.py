@@ -11,24 +11,25 @@ from torch import Tensor
 from .rules import Family, Pair, Rule, Source, same, to_ours
 
 TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
-#: Of factorized positions, beside that of columns.
+#: The table of rows of factorized positions; TABLE is then that of columns.
 ROWS = f'{TABLE}_y'
 
-#: What all ViTs of timm share.
+#: Pairs that all ViTs of timm share.
 TRUNK = (
     Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
     *same('cls_token', 'norm_pre.{p}', 'norm.{p}', 'fc_norm.{p}', 'blocks.{n}.norm1.{p}',
           'blocks.{n}.norm2.{p}', 'blocks.{n}.attn.proj.{p}', 'blocks.{n}.mlp.fc2.{p}'),
 )
 TOKENS = (Pair('pos_embed', TABLE), Pair('reg_token', 'backbone.register_tokens'))
-#: Factors of branches as DeiT III, BEiT and EVA name them, and biases of queries and values.
+#: Factors of branches by the names that DeiT III, BEiT and EVA have for them, and biases of queries
+#: and values.
 SCALES = Pair('blocks.{n}.gamma_{m}', 'backbone.blocks.{n}.ls{m}.gamma')
 QV_BIASES = tuple(Pair(f'blocks.{{n}}.attn.{part}_bias',
                        f'backbone.blocks.{{n}}.attn.qkv.{part}_bias') for part in 'qv')
 _BLOCKS = same('blocks.{n}.attn.qkv.{p}', 'blocks.{n}.mlp.fc1.{p}', 'blocks.{n}.ls1.gamma',
                'blocks.{n}.ls2.gamma')
 HEAD = (Pair('head.{p}', 'head.fc.{p}'),)
-#: mmpretrain's DeiTClsHead, where there is a distillation head.
+#: Pairs of the heads: those of mmpretrain's DeiTClsHead, where there is a distillation head.
 _HEADS = (Pair('head.{p}', 'head.layers.head.{p}'),
           Pair('head_dist.{p}', 'head.layers.head_dist.{p}'))
 
@@ -44,8 +45,8 @@ def vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
 
 
 def as_row_of_cells(table: Tensor) -> Tensor:
-    """(1, H, W, C) as (1, H * W, C). ViTDet's has that form and an entry of a class token, which
-    only pretraining had."""
+    """View a table (1, H, W, C) as (1, H * W, C). ViTDet's has this form, and one more row of a
+    class token that only its pretraining used."""
     if table.dim() == 4:
         return table.flatten(1, 2)
     side = round((table.shape[1] - 1) ** 0.5)
@@ -53,7 +54,7 @@ def as_row_of_cells(table: Tensor) -> Tensor:
 
 
 def as_map(table: Tensor) -> Tensor:
-    """The reverse, of a square."""
+    """View a square table (1, H * W, C) as (1, H, W, C), the reverse of :func:`as_row_of_cells`."""
     side = round(table.shape[1] ** 0.5)
     if side * side != table.shape[1]:
         raise ValueError(f'{TABLE} has {table.shape[1]} cells; a square number is required, as the '
@@ -62,7 +63,7 @@ def as_map(table: Tensor) -> Tensor:
 
 
 def _kernel(weight: Tensor) -> Tensor:
-    """The weights of a linear layer on patches, (C, rows * columns * 3), as those of a
+    """View the weights of a linear layer on patches, (C, rows * columns * 3), as those of a
     convolution, which timm's other models have."""
     if weight.dim() == 4:
         return weight
@@ -73,7 +74,7 @@ def _kernel(weight: Tensor) -> Tensor:
     return weight.unflatten(1, (side, side, 3)).permute(0, 3, 1, 2)
 
 
-#: timm's NaFlexViT.
+#: Pairs of timm's NaFlexViT.
 _NAFLEX = (
     Pair('embeds.proj.weight', 'backbone.patch_embed.projection.weight', _kernel,
          lambda weight: weight.permute(0, 2, 3, 1).flatten(1)),
@@ -97,7 +98,7 @@ _LEFT_OUT = (
     Rule(r'attn_pool\..*', None, 'a head that pools by attention, which maps do not go through'),
 )
 
-#: Tables of iRPE's ``RPEAttention`` and ours.
+#: Names of the tables of iRPE's ``RPEAttention``, and ours.
 IRPE_TABLES = (('rpe_{s}.lookup_table_{p}', 'rel_pos_encoding.table_{s}'),
                ('rpe_{s}.rp_{a}.lookup_table_{p}', 'rel_pos_encoding.table_{s}_{a}'))
 _IRPE = tuple(Pair(f'blocks.{{n}}.attn.{theirs}', f'backbone.blocks.{{n}}.attn.{ours}')
@@ -105,8 +106,8 @@ _IRPE = tuple(Pair(f'blocks.{{n}}.attn.{theirs}', f'backbone.blocks.{{n}}.attn.{
 
 
 def _without_row(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """In timm's names, and where there are registers: the table's row of the class token added to
-    the token. In timm's models with registers no token in front of the patches has a row."""
+    """In models with registers, add the table's row of the class token to that token, because in
+    timm's models with registers no prefix token has a row. Names are timm's."""
     token, table = state.get('cls_token'), state.get('pos_embed')
     if 'reg_token' not in state or token is None or table is None:
         return dict(state)

@@ -20,7 +20,8 @@ _DINOV2 = (
     *(Pair(name, name) for name in (
         'cls_token', 'pos_embed', 'patch_embed.proj.{p}', 'norm.{p}', 'head.{p}')),
     Pair('register_tokens', 'reg_token'),
-    # Files of FSDP hold blocks in chunks, numbered through: blocks.0.0 to blocks.3.39.
+    # Files saved by FSDP hold blocks in chunks that are numbered through: blocks.0.0 to
+    # blocks.3.39.
     *(Pair(f'{blocks}.{name}', f'blocks.{{n}}.{new or name}')
       for blocks in ('blocks.{n}', 'blocks.{m}.{n}')
       for name, new in (('norm1.{p}', ''), ('attn.qkv.{p}', ''), ('attn.proj.{p}', ''),
@@ -32,15 +33,15 @@ _DINOV2_RULES = (*to_ours(_DINOV2), Rule('mask_token', None, _MASK))
 
 
 def _attention(module: str, query: str, key: str, value: str, out: str) -> tuple[Pair, ...]:
-    """Separate queries, keys and values, and the projection of their result."""
+    """Pairs of separate queries, keys and values, and of the projection of their result."""
     return (joined(tuple(f'{module}.{part}.{{p}}' for part in (query, key, value)),
                    'blocks.{n}.attn.qkv.{p}'),
             Pair(f'{module}.{out}.{{p}}', 'blocks.{n}.attn.proj.{p}'))
 
 
 def _huggingface_layer(layer: str) -> tuple[Pair, ...]:
-    """A layer in all spellings. Transformers 5 holds them in memory, and EoMT in its files, with
-    queries named q_proj; files of the others have attention.query."""
+    """Pairs of a layer in all spellings of Hugging Face. Models of Transformers 5, and files of
+    EoMT, have names such as q_proj; files of other models have attention.query."""
     return (
         *_attention(f'{layer}.attention', 'attention.query', 'attention.key', 'attention.value',
                     'output.dense'),
@@ -56,7 +57,7 @@ def _huggingface_layer(layer: str) -> tuple[Pair, ...]:
         Pair(f'{layer}.layer_scale{{m}}.lambda1', 'blocks.{n}.ls{m}.gamma'))
 
 
-#: The transformer of Hugging Face's classes, EoMT's too, and its names in timm.
+#: Pairs of the transformer in Hugging Face's classes, EoMT's too, and its names in timm.
 HUGGINGFACE_TRUNK = (
     Pair('embeddings.cls_token', 'cls_token'),
     Pair('embeddings.position_embeddings', 'pos_embed'),
@@ -77,12 +78,14 @@ _HF_RULES = (*to_ours(_HF), Rule(r'embeddings\.mask_token', None, _MASK),
 
 
 def _row(name: str, to: str) -> Pair:
-    """A vector there is (1, 1, C) in timm, a table (1, N, C)."""
+    """Pair a vector that is (1, 1, C) in timm, or a table that is (1, N, C) there, with the same
+    numbers in another shape."""
     return Pair(name, to, lambda tensor: tensor.view(1, -1, tensor.shape[-1]))
 
 
 def _in_order(match: re.Match[str], numbers: Tensor, state: State) -> dict[str, Tensor]:
-    """Rows of the table are taken as they are."""
+    """Check that positions are numbered 0, 1, 2 and so on, because rows of the table are taken in
+    their order."""
     if not torch.equal(numbers.flatten(), torch.arange(numbers.numel()).to(numbers)):
         numbers = numbers.flatten()
         raise ValueError(f'{match[0]} must be 0, 1, 2, ..., got {shown(numbers.tolist())}')
@@ -125,7 +128,7 @@ def _of_one_frame(kernel: Tensor) -> Tensor:
     return kernel.double().sum(2).to(torch.promote_types(kernel.dtype, torch.float32))
 
 
-#: Names of transformers' Qwen3-VL; what is not listed is called as in timm.
+#: Names in transformers' Qwen3-VL that are not those of timm.
 _QWEN3 = (
     Pair('patch_embed.proj.weight', 'patch_embed.proj.weight', _of_one_frame),
     _row('pos_embed.weight', 'pos_embed'),
@@ -134,7 +137,8 @@ _QWEN3 = (
 
 
 def behind(*anchors: str) -> Callable[[State], dict[str, str]]:
-    """Names without the prefix of the first one that ends in an anchor; others are left out."""
+    """Returns a function that removes a prefix from names. The prefix is what stands before the
+    first name that ends in an anchor; names without it are left out."""
     def names(state: State) -> dict[str, str]:
         prefix = next((name[:-len(anchor)] for anchor in anchors for name in state
                        if name == anchor or name.endswith(f'.{anchor}')), '')
@@ -143,8 +147,8 @@ def behind(*anchors: str) -> Callable[[State], dict[str, str]]:
 
 
 def _huggingface_names(state: State) -> dict[str, str]:
-    """With linear heads. One that takes the class token and the mean of the patches, as Dinov2's,
-    is left out."""
+    """Names of Hugging Face's models, with linear heads. A head that takes the class token and the
+    mean of the patches, as Dinov2's, is left out."""
     patches = 'embeddings.patch_embeddings.projection.weight'
     names = behind(patches)(state)
     dims = next((state[name].shape[0] for name, new in names.items() if new == patches), 0)
@@ -155,7 +159,7 @@ def _huggingface_names(state: State) -> dict[str, str]:
 
 
 def _clip_rules(state: State) -> Sequence[Rule]:
-    """Of OpenAI's and open_clip's own tower; timm's has its names already."""
+    """Rules for the tower of OpenAI and open_clip; timm's tower has timm's names already."""
     return _AS_IS if 'patch_embed.proj.weight' in state else _CLIP_RULES
 
 

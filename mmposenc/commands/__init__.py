@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import mmposenc
 
-#: For each command, a module of this folder: its line in ``mmposenc --help``.
+#: For each command (a module of this folder), its line in ``mmposenc --help``.
 COMMANDS: dict[str, str] = {
     'quickstart': 'fetch data, train, test and draw: a first run in minutes',
     'train': 'train a detector, segmentor or classifier',
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> None:
         SystemExit: with status 2 if there is no such command.
     """
     name, *words = (sys.argv[1:] if argv is None else argv) or ['']
-    if name == 'run':  # the script does with its streams what it wants
+    if name == 'run':  # What the script does with its standard streams is left to it.
         _main(name, words)
         return
     from ..terminal.streams import safe_streams
@@ -71,7 +71,8 @@ def _main(name: str, words: list[str]) -> None:
 
 
 def _load(name: str, words: list[str]) -> Callable[[list[str]], None]:
-    """The function of a command. If a package is missing, the program ends with one line."""
+    """Import the function of a command. If a package is missing, the program ends with a message of
+    one line."""
     import argparse
 
     from ..terminal.messages import reporting_errors

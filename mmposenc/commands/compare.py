@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from ..terminal.messages import Parser, in_a_line, reporting_errors
 from ..terminal.options import COUNT, INDEX, SEED, SIDE, add_config, number_between
 
-if TYPE_CHECKING:  # torch is loaded when there is something to do
+if TYPE_CHECKING:  # Imported only for annotations: torch is loaded when there is something to do.
     from ..lab.compare.running.workers import Workers
     from ..lab.compare.study.study import Run, Study
 
@@ -115,7 +115,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def run(args: argparse.Namespace, command: str) -> int:
-    """Plan and run the study; returns the exit status."""
+    """Plan and run the study, and return the exit status."""
     from ..engine.config.options import read_config
     from ..engine.variants.encodings import read_entries
     from ..lab.compare.running import planning
@@ -154,13 +154,13 @@ def run_remaining(study: Study, workers: Workers) -> None:
             if event == 'ended':
                 try:
                     write_results(study)
-                except Exception as error:  # an error of the last report is not caught
+                except Exception as error:  # An error while the last report is written is raised.
                     display.say(f'the report could not be written yet: {in_a_line(error)}')
         carry_out_all(study, workers, lambda each: is_complete(study, each), tell)
 
 
 def finish(study: Study) -> int:
-    """Print how all runs ended, write the results and print their summary; returns status 1 if a
+    """Print how all runs ended, write the results and print their summary. Returns status 1 if a
     run or a test failed."""
     from ..lab.compare.page.results import collect, write_results
     from ..lab.compare.running.progress import plain_console, short_note, states, table

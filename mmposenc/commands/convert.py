@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> None:
         from ..checkpoint.rules import shown
         from ..checkpoint.shapes import check_numbers
         source = None if args.source == 'auto' else args.source
-        check_source(source, back=args.to == 'timm')  # before a file is read or fetched
+        check_source(source, back=args.to == 'timm')  # Checked before a file is read or downloaded.
         if output.suffix not in ('.pth', '.safetensors'):
             raise ValueError(f'{output} must end in .safetensors or .pth')
         if output.exists() and not args.overwrite:

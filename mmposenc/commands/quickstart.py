@@ -26,8 +26,8 @@ from pathlib import Path
 from ..terminal.messages import Parser, reporting_errors
 from ..terminal.options import SEED
 
-#: The configs for trees and nuclei. In the same folder lie configs with -block, for another test of
-#: the trees, and with -quick, for training from random weights.
+#: The configs for trees and for nuclei. The same folder has further configs: with -block for
+#: another test of the trees, and with -quick for training from random weights.
 RANDOM = ('mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees.py',
           'mmposenc::segmentation/small/fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128.py')
 FROZEN = ('mmposenc::detection/small/retinanet_vit-s14_sfp_1xb4-10e_trees.py',
@@ -114,7 +114,7 @@ def segmentation(args: argparse.Namespace, config: str, work: Path, pictures: Pa
 
 
 def train(args: argparse.Namespace, config: str, work: Path) -> float:
-    """Train unless the training is complete; returns the seconds it took."""
+    """Train unless the training is complete; returns the seconds that it took."""
     start = time.monotonic()
     say('2/3 training (stop it with Ctrl-C; the same command resumes)')
     if (work / 'trained').is_file():

@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> None:
     with reporting_errors(args):
         script = find_script(args.script)
     sys.argv = [str(script), *args.arguments]
-    sys.path.insert(0, str(script.parent))  # as Python does for a script
+    sys.path.insert(0, str(script.parent))  # Python does the same for a script.
     runpy.run_path(str(script), run_name='__main__')
 
 

@@ -57,7 +57,7 @@ def _test(cfg: Config, args: argparse.Namespace, show_dir: str | None) -> dict[s
 
 
 def _test_sizes(cfg: Config, args: argparse.Namespace) -> None:
-    """Tests at each size, prints a table of the metrics and writes sizes.json."""
+    """Test at each size, print a table of the metrics and write sizes.json."""
     from mmengine.dist import is_main_process
 
     from ..engine.config.nodes import tested_size

@@ -22,7 +22,8 @@ def prepare() -> None:
     """Installs the import finders once; modules imported before that are put right at once."""
     installed = {type(finder) for finder in sys.meta_path}
     if FallbackFinder not in installed:
-        sys.meta_path.append(FallbackFinder())  # last: a compiled mmcv._ext is always found first
+        # It comes last, so that a compiled mmcv._ext is always found first.
+        sys.meta_path.append(FallbackFinder())
     if PatchFinder not in installed:
         finder = PatchFinder()
         sys.meta_path.insert(0, finder)

@@ -10,8 +10,8 @@ from .deterministic import deterministic_forms
 
 
 def host_shapes(spatial_shapes: Tensor) -> list[tuple[int, int]]:
-    """(H, W) of the levels as numbers, read from a device once for each tensor: all modules of a
-    model share it, and what was read is stored on it.
+    """The levels' (H, W) as Python numbers. They are read from the device once for each tensor and
+    then stored on it, because all modules of a model share that tensor.
 
     Args:
         spatial_shapes: (levels, 2), not written to later.
@@ -24,7 +24,7 @@ def host_shapes(spatial_shapes: Tensor) -> list[tuple[int, int]]:
 
 
 def note_host_shapes(spatial_shapes: Tensor, shapes: list[tuple[int, int]]) -> Tensor:
-    """Store what :func:`host_shapes` returns on the tensor itself, where the numbers are known."""
+    """Store on the tensor what :func:`host_shapes` returns, if the numbers are known already."""
     spatial_shapes.host_shapes = shapes  # type: ignore[attr-defined]
     return spatial_shapes
 
@@ -53,7 +53,8 @@ def ms_deform_attn_backward(value: Tensor, spatial_shapes: Tensor, level_start_i
                             sampling_locations: Tensor, attention_weights: Tensor,
                             grad_output: Tensor, grad_value: Tensor, grad_sampling_loc: Tensor,
                             grad_attn_weight: Tensor, im2col_step: int) -> None:
-    """Writes the gradients of value, locations and weights into the last three tensors.
+    """Write the gradients of value, locations and weights into the last three tensors. The forward
+    pass is computed again, so that sampled values need not be stored.
 
     Runs the forward pass once more, which is what saves keeping the sampled values until here.
     """

@@ -1,4 +1,4 @@
-"""Operators that CUDA adds up in any order, in forms that have one order."""
+"""Operators that CUDA sums up in a random order, rewritten so that the order is always the same."""
 from __future__ import annotations
 
 import os
@@ -27,14 +27,14 @@ def deterministic_forms() -> Iterator[None]:
     if not torch.are_deterministic_algorithms_enabled():
         yield
         return
-    # Read when cuBLAS is first used; without it torch refuses every product.
+    # Read when cuBLAS is first used; without it torch refuses every matrix product.
     os.environ.setdefault('CUBLAS_WORKSPACE_CONFIG', ':4096:8')
     with _Forms():
         yield
 
 
 class _Forms(TorchFunctionMode):
-    """Calls the forms of this file instead of torch's."""
+    """A mode in which the functions of this file are called instead of torch's."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
                            kwargs: Mapping[str, object] | None = None) -> Any:
@@ -45,7 +45,7 @@ class _Forms(TorchFunctionMode):
 
 def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = 'nearest',
                 **options: Any) -> Tensor:
-    """``F.interpolate``, where it is linear or cubic on two axes."""
+    """Replaces ``F.interpolate`` where it is linear or cubic on two axes."""
     if mode not in ('bilinear', 'bicubic'):
         return F.interpolate(input, size, scale_factor, mode, **options)
 
@@ -61,7 +61,7 @@ def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode:
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """Average pooling to a size, as ``F.adaptive_avg_pool2d``."""
+    """Replaces ``F.adaptive_avg_pool2d``: average pooling to a size."""
     pair = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
 
     def pool(x: Tensor, axis: int) -> Tensor:
@@ -71,7 +71,8 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 
 
 def _by_axis(x: Tensor, function: Callable[[Tensor, int], Tensor]) -> Tensor:
-    """A linear function of maps that is one along rows and one along columns.
+    """Apply a linear function of maps that acts on rows and on columns separately, by two matrix
+    products.
 
     Args:
         x: (..., H, W).
@@ -89,7 +90,7 @@ def _by_axis(x: Tensor, function: Callable[[Tensor, int], Tensor]) -> Tensor:
 
 def grid_sample(input: Tensor, grid: Tensor, mode: str = 'bilinear', padding_mode: str = 'zeros',
                 align_corners: bool | None = None) -> Tensor:
-    """``F.grid_sample`` of maps, where it is bilinear with zeros around."""
+    """Replaces ``F.grid_sample`` of maps where it is bilinear with zeros around."""
     if input.dim() != 4 or mode != 'bilinear' or padding_mode != 'zeros':
         return F.grid_sample(input, grid, mode, padding_mode, align_corners)
     dtype = torch.promote_types(input.dtype, grid.dtype)
@@ -112,7 +113,8 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = 'bilinear', padding_mod
 
 def loss_of_cells(loss: Callable[..., Tensor], input: Tensor, target: Tensor, *args: Any,
                   **options: Any) -> Tensor:
-    """``F.cross_entropy`` or ``F.nll_loss``; that of maps (N, C, ...) cell by cell."""
+    """Replaces ``F.cross_entropy`` and ``F.nll_loss``; losses of maps (N, C, ...) are computed cell
+    by cell."""
     if input.dim() < 3 or target.dim() == input.dim():
         return loss(input, target, *args, **options)
     rows = input.movedim(1, -1).reshape(-1, input.shape[1])
@@ -122,7 +124,8 @@ def loss_of_cells(loss: Callable[..., Tensor], input: Tensor, target: Tensor, *a
 
 def cumsum(input: Tensor, dim: int, *, dtype: torch.dtype | None = None, out: None = None
            ) -> Tensor:
-    """``torch.cumsum``: of whole numbers as such, of others as a product with a triangle."""
+    """Replaces ``torch.cumsum``: whole numbers are summed as they are, others by a product with a
+    triangular matrix."""
     if not (input if dtype is None else torch.empty((), dtype=dtype)).is_floating_point():
         return torch.cumsum(input, dim, dtype=dtype)
     dtype = input.dtype if dtype is None else dtype

@@ -12,7 +12,7 @@ from .missing import missing
 
 NOT_COMPILED = 'not compiled (mmposenc.compat)'
 
-#: By the module that has them; functions are called as mmcv's operators are.
+#: For each module, the operators that it has; they are called as mmcv's operators are.
 _FORMS: dict[ModuleType, str] = {
     deform_attn: 'ms_deform_attn_forward ms_deform_attn_backward',
     focal_loss: 'sigmoid_focal_loss_forward sigmoid_focal_loss_backward',
@@ -28,7 +28,7 @@ OPS.update(dict.fromkeys(('get_compiler_version', 'get_compiling_cuda_version'),
 
 
 def get_op(name: str) -> Callable[..., Any]:
-    """Returns the operator called ``name``, as attribute access on the module does.
+    """Return the operator called ``name``, as attribute access on the module does.
 
     Raises:
         AttributeError: for names that start with an underscore, which no operator does.

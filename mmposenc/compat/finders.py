@@ -1,4 +1,4 @@
-"""What happens when mmcv, torchvision or mmengine is imported: import finders.
+"""Import finders: they act when mmcv, torchvision or mmengine is imported.
 
 Most of what is changed in modules of others right after their import is in patches.py.
 """
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from importlib.abc import Loader, MetaPathFinder
-else:  # importing importlib.abc takes as long as all the rest; finders need no base class
+# Not at run time: importing importlib.abc takes as long as all the rest, and finders need no base
+# class.
+else:
     Loader = MetaPathFinder = object
 
-#: By the name of a module: the function that changes it, and where it is in this package.
+#: For the name of a module, the function of this package that changes the module.
 PATCHES = {
     'mmcv.ops': ('compat.missing', 'refuse_layers'),
     'mmdet.apis.det_inferencer': ('compat.patches', 'find_our_loading'),
@@ -38,7 +40,7 @@ def patch(module: ModuleType) -> None:
 
 
 class FallbackLoader(Loader):
-    """Serves ``mmposenc.compat.ext`` under the name ``mmcv._ext``."""
+    """Loads ``mmposenc.compat.ext`` under the name ``mmcv._ext``."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return None
@@ -50,7 +52,8 @@ class FallbackLoader(Loader):
 
 
 class FallbackFinder(MetaPathFinder):
-    """Finds ``mmcv._ext``; last in ``sys.meta_path``, so only when there is no compiled one."""
+    """Finds ``mmcv._ext``. It is the last finder, so it acts only where there is no compiled one.
+    """
 
     def find_spec(self, fullname: str, path: Sequence[str] | None,
                   target: ModuleType | None = None) -> ModuleSpec | None:
@@ -63,7 +66,9 @@ class PatchFinder(MetaPathFinder):
     """Patches a module of :data:`PATCHES` right after it has run."""
 
     def __init__(self) -> None:
-        self.asking: set[str] = set()  # what the other finders are asked for: they may ask back
+        # The modules that the other finders are being asked for, because they may ask this finder
+        # again.
+        self.asking: set[str] = set()
 
     def find_spec(self, fullname: str, path: Sequence[str] | None,
                   target: ModuleType | None = None) -> ModuleSpec | None:
@@ -86,8 +91,8 @@ class PatchFinder(MetaPathFinder):
         return spec
 
     def apply_to_imported(self) -> None:
-        """Patch modules that were imported before mmposenc, those left out whose import has begun
-        and led to it: they hold nothing yet."""
+        """Patch modules that were imported before mmposenc. A module whose own import is still
+        running and led to this one holds nothing yet, and is left out."""
         for name in PATCHES:
             module = sys.modules.get(name)
             if module is not None and not getattr(module.__spec__, '_initializing', False):

@@ -1,11 +1,11 @@
-"""Focal loss of sigmoids."""
+"""Focal loss of sigmoids, as mmcv's operators compute it."""
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 
 def one_hot_target(input: Tensor, target: Tensor) -> Tensor:
-    """Whether each class is the target, bool (N, C); out of range means background."""
+    """Whether each class is the target, bool (N, C); a target out of range means background."""
     classes = torch.arange(input.size(1), device=input.device)
     return target[:, None] == classes
 
@@ -53,7 +53,7 @@ def sigmoid_focal_loss_forward(input: Tensor, target: Tensor, weight: Tensor, ou
 
 def sigmoid_focal_loss_backward(input: Tensor, target: Tensor, weight: Tensor,
                                 grad_input: Tensor, gamma: float, alpha: float) -> None:
-    """Writes the derivative of every loss by its logit into ``grad_input`` (N, C)."""
+    """Write the derivative of every loss by its logit into ``grad_input`` (N, C)."""
     p = input.sigmoid()
     positive = -alpha * (1 - p).pow(gamma) * (1 - p - gamma * p * F.logsigmoid(input))
     negative = (1 - alpha) * p.pow(gamma) * (p - gamma * (1 - p) * F.logsigmoid(-input))

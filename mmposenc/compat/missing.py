@@ -1,4 +1,5 @@
-"""Operators that only a compiled mmcv has, and their error when a layer is built or called."""
+"""Operators that only a compiled mmcv has, and the error that is raised when a layer with one is
+built or called."""
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -6,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any, NoReturn
 
-#: Operators that mmcv has kernels for on a CPU too; of all others only for CUDA.
+#: Operators for which mmcv has kernels on a CPU too; all others have them only for CUDA.
 ON_CPU = {
     'active_rotated_filter_backward', 'active_rotated_filter_forward', 'bbox_overlaps',
     'bezier_align_backward', 'bezier_align_forward', 'box_iou_quadri', 'box_iou_rotated',
@@ -16,7 +17,7 @@ ON_CPU = {
     'nms_rotated', 'pixel_group', 'points_in_boxes_cpu_forward', 'psamask_backward',
     'psamask_forward', 'roi_align_rotated_backward', 'roi_align_rotated_forward',
     'rotated_feature_align_backward', 'rotated_feature_align_forward'}
-#: Layers of mmcv.ops that no device runs without the operator named here, NAME_forward.
+#: For layers of mmcv.ops that cannot run anywhere without an operator: its name without '_forward'.
 LAYERS = {
     'BezierAlign': 'bezier_align', 'BorderAlign': 'border_align', 'CARAFE': 'carafe',
     'CARAFENaive': 'carafe_naive', 'CARAFEPack': 'carafe', 'Correlation': 'correlation',
@@ -49,7 +50,7 @@ def build_recipe() -> str:
 
 
 def refuse(operator: str, layer: str | None = None) -> NoReturn:
-    """Raises a NotImplementedError that says in one line what is missing and what would help."""
+    """Raise a NotImplementedError that says in one line what is missing and what would help."""
     if operator in ON_CPU:
         remedy = 'Install an mmcv with compiled operators: '
     else:
@@ -61,7 +62,7 @@ def refuse(operator: str, layer: str | None = None) -> NoReturn:
 
 
 def missing(operator: str) -> Callable[..., NoReturn]:
-    """An operator that can be imported, and is refused when it is called."""
+    """Return an operator that can be imported and raises an error when it is called."""
     def call(*args: object, **kwargs: object) -> NoReturn:
         refuse(operator)
 
@@ -70,13 +71,13 @@ def missing(operator: str) -> Callable[..., NoReturn]:
 
 
 def refuse_layers(ops: ModuleType) -> None:
-    """Makes the layers of ``mmcv.ops`` that cannot run say so when they are built.
+    """Make the layers of ``mmcv.ops`` that cannot run raise their error when they are built.
 
     Without it a model fails in its first step, after all data were loaded.
     """
     spec = getattr(sys.modules.get('mmcv._ext'), '__spec__', None)
     if spec is None or spec.origin != 'mmposenc.compat.ext':
-        return  # compiled
+        return  # mmcv is compiled, so nothing is missing.
     inside = [module for name, module in sys.modules.items() if name.startswith(ops.__name__ + '.')]
     for name, operator in LAYERS.items():
         for layer in {getattr(module, name) for module in inside if hasattr(module, name)}:

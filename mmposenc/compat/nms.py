@@ -5,11 +5,13 @@ from torch import Tensor
 
 from .precision import compute_dtype, has_kernel
 
-BLOCK = 128  # boxes decided at once; small enough that a block against all stays in cache
+# The number of boxes that are decided at once; small enough that their comparison with all boxes
+# stays in the cache.
+BLOCK = 128
 
 
 def check_scores(scores: Tensor) -> None:
-    """Raises a ValueError where a score is NaN: sorting would put it anywhere."""
+    """Raise ValueError if a score is NaN, because sorting would put it anywhere."""
     nans = int(torch.isnan(scores).sum())
     if nans:
         raise ValueError(f'scores must not be NaN, got {nans} NaN of {scores.numel()} scores '
@@ -17,8 +19,7 @@ def check_scores(scores: Tensor) -> None:
 
 
 def ious(boxes: np.ndarray, others: np.ndarray, offset: int) -> np.ndarray:
-    """The IoU of boxes and others (N, M), NaN for two empty boxes. In the order of operations of
-    mmcv's kernel.
+    """The IoU of boxes and others (N, M), NaN for two empty boxes.
 
     Args:
         boxes, others: rows x1, y1, x2, y2 and area, (5, N) and (5, M).
@@ -40,7 +41,8 @@ def ious(boxes: np.ndarray, others: np.ndarray, offset: int) -> np.ndarray:
 
 
 def keep_greedily(overlap: np.ndarray) -> np.ndarray:
-    """Which of n boxes, best first, stay when each kept one drops what it overlaps: bool (n,).
+    """Which of n boxes, sorted by score, are kept if each kept box removes those that it overlaps:
+    bool (n,).
 
     A row of the table is one whole number, a bit for each box.
     """
@@ -108,7 +110,7 @@ METHODS = ('naive', 'linear', 'gaussian')
 
 
 def decay(iou: np.ndarray, method: int, iou_threshold: float, sigma: float) -> np.ndarray:
-    """The factor of each score: 0 or 1 (naive), 1 - IoU (linear), exp(-IoU^2 / sigma)."""
+    """The factor that a score gets: 0 or 1 (naive), 1 - IoU (linear), exp(-IoU^2 / sigma)."""
     if method == 2:
         return np.exp(-(iou * iou) / iou.dtype.type(sigma))
     over = iou >= iou.dtype.type(iou_threshold)
@@ -116,7 +118,7 @@ def decay(iou: np.ndarray, method: int, iou_threshold: float, sigma: float) -> n
 
 
 def close_gaps(table: np.ndarray, stays: np.ndarray) -> np.ndarray:
-    """Fills the columns that go with the last ones that stay, from the right; (rows, M).
+    """Fill the columns of removed boxes with the last boxes that stay, from the right; (rows, M).
 
     The compiled kernel replaces a dropped box by the last box, over and over; the order that
     leaves behind decides between equal scores later, so it is kept.

@@ -1,4 +1,4 @@
-"""What is changed in modules of mmengine and in tools of OpenMMLab right after their import."""
+"""The changes to modules of mmengine and to tools of OpenMMLab, made right after their import."""
 from __future__ import annotations
 
 import importlib
@@ -10,12 +10,12 @@ from typing import Any
 
 
 def _configs() -> ModuleType:
-    """The room of configs, which stands beside this one, imported when a config is asked for."""
+    """Import the package of configs when a config is asked for; it stands beside this one."""
     return importlib.import_module('mmposenc.catalog.configs')
 
 
 def hide_onedl_line(module: ModuleType) -> None:
-    """Wraps ``mmengine.logging.print_log`` so that it drops one line of the forks.
+    """Wrap ``mmengine.logging.print_log`` so that it drops one line of the forks.
 
     They report the absence of the optional package OneDL at level DEBUG without a logger, which
     print_log prints whatever the level. Every other message goes through unchanged.
@@ -31,13 +31,14 @@ def hide_onedl_line(module: ModuleType) -> None:
 
 
 def know_this_package(module: ModuleType) -> None:
-    """``mmengine.config.utils``: ``type='mmposenc.PVT'`` is found beside a fixed list of packages.
-    """
+    """Change ``mmengine.config.utils``: besides a fixed list of packages it finds
+    ``type='mmposenc.PVT'``."""
     module.MODULE2PACKAGE.setdefault('mmposenc', 'mmposenc')
 
 
 def load_without_running_code(module: ModuleType) -> None:
-    """``mmengine.runner.checkpoint``: its functions read files by this project's safe one."""
+    """Change ``mmengine.runner.checkpoint``: its functions read files by this project's function,
+    which runs no code."""
     importlib.import_module('mmposenc.checkpoint.mmengine_loading')
 
 
@@ -67,7 +68,8 @@ def find_configs(module: ModuleType) -> None:
 
 
 def install_nothing(module: ModuleType) -> None:
-    """``mmengine.hub.hub``: ``get_config`` finds packages as configs do, and never runs pip."""
+    """Change ``mmengine.hub.hub``: ``get_config`` finds packages as configs do, and never runs pip.
+    """
     def split(name: str) -> tuple[str, str]:
         _configs().find_config(name)
         package, _, relative = name.partition('::')
@@ -78,16 +80,17 @@ def install_nothing(module: ModuleType) -> None:
         get_installed_path=lambda package: str(_configs().package_folder(package)))
 
 
-#: What inferencers and tools look for by name in a pipeline, to replace it or leave nothing else.
+#: Names of loading steps that inferencers and tools look for in a pipeline, to replace the step or
+#: to leave out the others.
 LOADING = {'mmposenc.LoadImageFromFile': 'LoadImageFromFile',
            'mmposenc.LoadSegAnnotations': 'LoadAnnotations'}
-#: Functions with which they look; arguments that are lists are pipelines.
+#: Names of the functions that look for them; lists among their arguments are pipelines.
 _LOOKING = {'_get_transform_idx', 'get_loading_pipeline', 'get_transform_idx'}
 
 
 def find_our_loading(module: ModuleType) -> None:
-    """Functions of mmdet, mmseg and mmpretrain, which find a step of a pipeline by its name, find
-    this project's under the name of what it stands for."""
+    """Change functions of mmdet, mmseg and mmpretrain that find a step of a pipeline by its name:
+    they find this project's step under the name of the one that it replaces."""
     owners = [each for each in vars(module).values()
               if isinstance(each, type) and each.__module__ == module.__name__]
     for owner in (module, *owners):

@@ -1,4 +1,5 @@
-"""The dtype in which operators compute, and whether torchvision has a kernel to take instead."""
+"""Chooses the dtype in which operators compute, and whether torchvision's kernel is used instead.
+"""
 import contextlib
 import importlib
 
@@ -6,13 +7,14 @@ import torch
 
 
 def compute_dtype(tensor: torch.Tensor) -> torch.dtype:
-    """float32 for half precision, as mmcv's kernels accumulate, and else the tensor's own."""
+    """The dtype to compute in: float32 for half precision, because mmcv's kernels sum in it,
+    otherwise the tensor's own."""
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
 
 def has_kernel(name: str, like: torch.Tensor) -> bool:
-    """Whether torchvision's binary has loaded and holds the operator for an accelerator; on a CPU
-    this project's own forms follow mmcv's kernels in every tie."""
+    """Whether torchvision's binary has loaded and has the operator for an accelerator. On a CPU the
+    functions here are used, because they decide every tie as mmcv's kernels do."""
     if like.device.type in ('cpu', 'meta'):
         return False
     with contextlib.suppress(ImportError, RuntimeError):

@@ -12,19 +12,21 @@ from torch import Tensor
 from .missing import build_recipe
 from .precision import compute_dtype, has_kernel
 
-MAX_SAMPLES = 1 << 20  # of one pass: bounds the index tensors to some 100 MB
+# The largest number of samples in one pass, which limits the index tensors to about 100 MB.
+MAX_SAMPLES = 1 << 20
 
 
 class Grid(NamedTuple):
-    """Where the bins of K regions are sampled; the last axis is y, x."""
+    """The points at which the bins of K regions are sampled; the last axis is y, x."""
     image: Tensor  # (K,) long
     start: Tensor  # (K, 2)
     bin_size: Tensor  # (K, 2)
-    samples: Tensor  # (K, 2) long, samples a bin
+    samples: Tensor  # (K, 2) long, the number of samples in a bin
 
 
 class Taps(NamedTuple):
-    """Samples of one axis: two pixels and their weights each, both zero outside the map."""
+    """The samples along one axis: two pixels and their weights for each; both weights are zero
+    outside of the map."""
     low: Tensor
     high: Tensor
     low_weight: Tensor
@@ -32,7 +34,7 @@ class Taps(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """All samples of some regions, bin by bin: the four pixels and weights of each."""
+    """All samples of some regions, bin by bin: for each the four pixels and their weights."""
     pixels: Tensor  # (S, 4) long, rows of the (N * H * W, C) table
     weights: Tensor  # (S, 4)
     per_bin: Tensor  # (K * bins,) long
@@ -40,7 +42,7 @@ class Samples(NamedTuple):
 
 def make_grid(rois: Tensor, num_images: int, size: tuple[int, int], spatial_scale: float,
               sampling_ratio: int, aligned: bool) -> Grid:
-    """The sampling grid of every region, checked."""
+    """Compute the sampling grid of every region, after a check of the regions."""
     image = rois[:, 0].long()
     if bool(((image < 0) | (image >= num_images)).any()):
         raise ValueError(f'rois[:, 0] must be image indices in [0, {num_images}), got '
@@ -49,20 +51,22 @@ def make_grid(rois: Tensor, num_images: int, size: tuple[int, int], spatial_scal
     start, end = corners[:, :2].flip(1), corners[:, 2:].flip(1)
     extent = end - start
     if not aligned:
-        extent = extent.clamp(min=1)  # as the first version of RoIAlign did
+        extent = extent.clamp(min=1)  # The first version of RoIAlign does so.
     elif not bool((extent >= 0).all()):
         bad = rois[~(extent >= 0).all(1)][0].tolist()
         raise ValueError(f'rois must have x2 >= x1 and y2 >= y1 and no NaN, got {bad}')
     bin_size = torch.stack([extent[:, axis] / side for axis, side in enumerate(size)], 1)
     if sampling_ratio > 0:
         samples = torch.full_like(extent, sampling_ratio, dtype=torch.long)
-    else:  # about one sample a pixel; the compiled kernel rounds up in float32
+    # About one sample for each pixel. The compiled kernel rounds up in float32, so this does too.
+    else:
         samples = bin_size.float().ceil().long()
     return Grid(image, start, bin_size, samples)
 
 
 def interpolate(coordinate: Tensor, size: int) -> Taps:
-    """Linear interpolation at coordinates in [-1, size], clamped to the map; nothing outside."""
+    """Where to interpolate linearly at coordinates in [-1, size], clamped to the map; outside of it
+    weights are zero."""
     inside = (coordinate >= -1) & (coordinate <= size)
     clamped = coordinate.clamp(0, size - 1)
     low = clamped.floor()
@@ -74,14 +78,15 @@ def interpolate(coordinate: Tensor, size: int) -> Taps:
 
 
 def count_up(lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """For runs of these lengths: the run of every element, and its number in the run."""
+    """For consecutive runs of these lengths: the number of each element's run, and its place in it.
+    """
     run = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
     number = torch.arange(len(run), device=lengths.device)
     return run, number - (lengths.cumsum(0) - lengths)[run]
 
 
 def sample(grid: Grid, size: tuple[int, int], height: int, width: int) -> Samples:
-    """Lists the samples of all bins of all regions."""
+    """List the samples of all bins of all regions."""
     bins = size[0] * size[1]
     per_bin = grid.samples.prod(1).repeat_interleave(bins)
     run, number = count_up(per_bin)
@@ -89,7 +94,8 @@ def sample(grid: Grid, size: tuple[int, int], height: int, width: int) -> Sample
     samples, bin_size = grid.samples[roi], grid.bin_size[roi]
     inner = torch.stack([number // samples[:, 1], number % samples[:, 1]], 1)
     outer = torch.stack([cell // size[1], cell % size[1]], 1)
-    # In the order of operations of mmcv's kernel, so that a sample on the edge stays there.
+    # In the order of operations of mmcv's kernel, so that a sample that lies exactly on the edge
+    # stays inside.
     at = grid.start[roi] + outer * bin_size + (inner + 0.5) * bin_size / samples
     y, x = interpolate(at[:, 0], height), interpolate(at[:, 1], width)
     first = grid.image[roi] * (height * width)
@@ -101,7 +107,8 @@ def sample(grid: Grid, size: tuple[int, int], height: int, width: int) -> Sample
 
 
 def chunks(grid: Grid, bins: int) -> list[slice]:
-    """Consecutive regions that hold at most MAX_SAMPLES samples together, one at least."""
+    """Group consecutive regions so that a group has at most MAX_SAMPLES samples, but at least one
+    region."""
     totals = (grid.samples.prod(1) * bins).cumsum(0).tolist()
     pieces, first, done = [], 0, 0
     for i, total in enumerate(totals):
@@ -112,7 +119,7 @@ def chunks(grid: Grid, bins: int) -> list[slice]:
 
 
 def weighted_sums(table: Tensor, rows: Tensor, weights: Tensor, lengths: Tensor) -> Tensor:
-    """Adds up weighted rows of a table, ``lengths[i]`` of them into row i of the result."""
+    """Add up weighted rows of a table: ``lengths[i]`` of them make row i of the result."""
     offsets = F.pad(lengths.cumsum(0), (1, 0))
     return F.embedding_bag(rows, table, offsets, mode='sum', per_sample_weights=weights,
                            include_last_offset=True)
@@ -120,7 +127,7 @@ def weighted_sums(table: Tensor, rows: Tensor, weights: Tensor, lengths: Tensor)
 
 def align(input: Tensor, rois: Tensor, size: tuple[int, int], spatial_scale: float,
           sampling_ratio: int, aligned: bool) -> Tensor:
-    """The features of every region, as :func:`roi_align_forward` has them; (K, C, *size)."""
+    """The features of every region (K, C, *size), as :func:`roi_align_forward` computes them."""
     num_images, channels, height, width = input.shape
     output, dtype = input.new_empty(len(rois), channels, *size), compute_dtype(input)
     if not len(rois):
@@ -131,15 +138,16 @@ def align(input: Tensor, rois: Tensor, size: tuple[int, int], spatial_scale: flo
         samples = sample(Grid(*(each[piece] for each in grid)), size, height, width)
         sums = weighted_sums(table, samples.pixels.flatten(), samples.weights.flatten(),
                              samples.per_bin * 4)
-        means = sums / samples.per_bin.clamp(min=1)[:, None]  # zero of no sample
+        # Regions without samples have the mean zero.
+        means = sums / samples.per_bin.clamp(min=1)[:, None]
         output[piece] = means.view(-1, *size, channels).permute(0, 3, 1, 2).to(output.dtype)
     return output
 
 
 def align_backward(grad_output: Tensor, rois: Tensor, shape: Sequence[int], spatial_scale: float,
                    sampling_ratio: int, aligned: bool) -> Tensor:
-    """The gradient by the features (N, C, H, W) of ``shape``: the adjoint of the average, the same
-    weighted sums regrouped by pixel."""
+    """The gradient of the features (N, C, H, W) of ``shape``, the adjoint of the average: the same
+    weighted sums, grouped by pixel."""
     num_images, channels, height, width = shape
     if not len(rois):
         return grad_output.new_zeros(*shape)
@@ -201,9 +209,10 @@ def roi_align_backward(grad_output: Tensor, rois: Tensor, argmax_y: Tensor, argm
                        grad_input: Tensor, aligned_height: int, aligned_width: int,
                        spatial_scale: float, sampling_ratio: int, pool_mode: int,
                        aligned: bool) -> None:
-    """Adds the gradient by the features to ``grad_input`` (N, C, H, W); see the forward."""
+    """Add the gradient of the features to ``grad_input`` (N, C, H, W); arguments are those of the
+    forward pass."""
     if has_kernel('_roi_align_backward', grad_output) and (
-            not torch.are_deterministic_algorithms_enabled()):  # its kernel adds atomically
+            not torch.are_deterministic_algorithms_enabled()):  # Its kernel adds in a random order.
         grad_input.add_(torch.ops.torchvision._roi_align_backward(
             grad_output, rois.to(grad_output.dtype), spatial_scale, aligned_height, aligned_width,
             *grad_input.shape, sampling_ratio, aligned))

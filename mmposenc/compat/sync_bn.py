@@ -9,12 +9,12 @@ from torch import Tensor
 
 
 def sync_bn_forward_mean(input: Tensor, mean: Tensor) -> None:
-    """Means (C,) of this process, written into ``mean``."""
+    """Write the means (C,) of this process into ``mean``."""
     mean.copy_(input.float().mean((0, 2)))
 
 
 def sync_bn_forward_var(input: Tensor, mean: Tensor, var: Tensor) -> None:
-    """Mean squared distances (C,) from the shared means, written into ``var``."""
+    """Write the mean squared distances (C,) from the shared means into ``var``."""
     var.copy_((input.float() - mean[:, None]).square().mean((0, 2)))
 
 
@@ -46,7 +46,7 @@ def sync_bn_forward_output(input: Tensor, mean: Tensor, var: Tensor, weight: Ten
 
 def sync_bn_backward_param(grad_output: Tensor, norm: Tensor, grad_weight: Tensor,
                            grad_bias: Tensor) -> None:
-    """Gradients (C,) of this process by weight and bias."""
+    """The gradients (C,) of weight and bias in this process."""
     grad = grad_output.float()
     grad_weight.copy_((grad * norm).sum((0, 2)))
     grad_bias.copy_(grad.sum((0, 2)))
@@ -54,7 +54,8 @@ def sync_bn_backward_param(grad_output: Tensor, norm: Tensor, grad_weight: Tenso
 
 def sync_bn_backward_data(grad_output: Tensor, weight: Tensor, grad_weight: Tensor,
                           grad_bias: Tensor, norm: Tensor, std: Tensor, grad_input: Tensor) -> None:
-    """The gradient (N, C, L) by the input, from the shared gradients by weight and bias."""
+    """The gradient (N, C, L) of the input, computed from the shared gradients of weight and bias.
+    """
     count = grad_output.shape[0] * grad_output.shape[2]
     shared = (norm * grad_weight.float()[:, None] + grad_bias.float()[:, None]) / count
     grad_input.copy_((grad_output.float() - shared) * (weight.float() / std)[:, None])

@@ -19,11 +19,12 @@ from .roi_align import align, align_backward
 
 
 def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
-    """``torchvision.ops.nms``, which compares with the threshold in float64."""
+    """Replaces ``torchvision.ops.nms``, which compares with the threshold in float64."""
     if dets.dim() != 2 or dets.shape[1] != 4 or scores.shape != dets.shape[:1]:
         raise ValueError(f'boxes and scores must have shapes (N, 4) and (N,), got '
                          f'{tuple(dets.shape)} and {tuple(scores.shape)}')
-    if compute_dtype(dets) == torch.float32:  # no float32 lies between this one and the threshold
+    # There is no float32 between this threshold and the given one.
+    if compute_dtype(dets) == torch.float32:
         nearest = np.float32(iou_threshold)
         if float(nearest) > iou_threshold:
             nearest = np.nextafter(nearest, np.float32(-np.inf))
@@ -33,7 +34,7 @@ def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
 
 def roi_align(input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int,
               pooled_width: int, sampling_ratio: int, aligned: bool) -> Tensor:
-    """``torchvision.ops.roi_align`` of regions (K, 5)."""
+    """Replaces ``torchvision.ops.roi_align`` for regions (K, 5)."""
     if rois.dim() != 2 or rois.shape[1] != 5:
         raise ValueError(f'rois must have shape (K, 5), got {tuple(rois.shape)}')
     return align(input, rois, (pooled_height, pooled_width), spatial_scale, sampling_ratio, aligned)
@@ -48,12 +49,12 @@ def roi_align_backward(grad: Tensor, rois: Tensor, spatial_scale: float, pooled_
 
 
 FORMS: dict[str, Callable[..., Any]] = {
-    'nms': nms, '_cuda_version': lambda: -1,  # built without CUDA
+    'nms': nms, '_cuda_version': lambda: -1,  # Says that torchvision was built without CUDA.
     'roi_align': roi_align, '_roi_align_backward': roi_align_backward,
 }
 
 
-# A Library unregisters what it defined when it is collected, so it has to live here.
+# Stored in the module, because a Library unregisters what it defined when it is garbage-collected.
 _LIBRARY = torch.library.Library('torchvision', 'FRAGMENT')
 
 _ROI = 'Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width'
@@ -61,7 +62,7 @@ _SHAPE = 'SymInt batch_size, SymInt channels, SymInt height, SymInt width'
 _CONV = ('Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, '
          'SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, '
          'SymInt groups, SymInt offset_groups, bool use_mask')
-#: Those that FORMS has not are registered too: torchvision's own code asks for them.
+#: Operators that FORMS lacks are registered too, because torchvision's own code asks for them.
 SCHEMAS = {
     'nms': '(Tensor dets, Tensor scores, float iou_threshold) -> Tensor',
     'roi_align': f'(Tensor input, {_ROI}, int sampling_ratio, bool aligned) -> Tensor',
@@ -104,18 +105,20 @@ def provide(extension: ModuleType) -> None:
     for name in missing:
         _LIBRARY.define(name + SCHEMAS[name])
     if not hasattr(torch.library, 'register_autograd'):
-        return  # before torch 2.4: torchvision imports, and its operators say that they are missing
+        # With torch before 2.4, torchvision is imported, and its operators say that they are
+        # missing.
+        return
     for name in missing:
         _LIBRARY.impl(name, FORMS.get(name) or without_form(name), 'CompositeExplicitAutograd')
     vars(extension).update(_has_ops=lambda: True)
     if 'roi_align' in missing and find_spec('torchvision._autograd_registrations') is None:
-        # Before 0.28 torchvision's binary has the derivatives.
+        # Only before 0.28 does torchvision's binary have the derivatives itself.
         torch.library.register_autograd('torchvision::roi_align', _gradient, lib=_LIBRARY,
                                         setup_context=_keep)
 
 
 def without_form(name: str) -> Callable[..., Any]:
-    """An operator that says what it lacks."""
+    """Return an operator that raises an error which says what it lacks."""
     def missing(*args: object) -> Any:
         raise NotImplementedError(
             f'torchvision::{name} is not available: the binary of this torchvision does not load '
@@ -130,7 +133,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    """The derivative of RoIAlign by the operator that torchvision has for it."""
+    """The derivative of RoIAlign, by the operator that torchvision has for it."""
     image, rois, scale, height, width, ratio, aligned = ctx.inputs
     by_image = torch.ops.torchvision._roi_align_backward(grad, rois, scale, height, width,
                                                          *image.shape, ratio, aligned)
