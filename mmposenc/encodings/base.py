@@ -82,6 +82,8 @@ class RelativeEncoding(nn.Module, ABC):
     reads_tokens: bool = False
     #: True if grids may have frames (video).
     takes_frames: bool = False
+    #: Ordinary layers in it, whose weights decay; all other parameters are tables.
+    decaying_layers: tuple[str, ...] = ()
 
     def _set_sizes(self, head_dims: int, num_heads: int, num_prefix_tokens: int) -> None:
         """Check and store the sizes that the attention module compares with its own."""
@@ -170,7 +172,8 @@ class RelativeEncoding(nn.Module, ABC):
 
     def position_tables(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Names and parameters that need no weight decay and no initialization from outside."""
-        return self.named_parameters()
+        return ((name, parameter) for name, parameter in self.named_parameters()
+                if name.partition('.')[0] not in self.decaying_layers)
 
 
 def set_zeros(encoding: nn.Module) -> None:

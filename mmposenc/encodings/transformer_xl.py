@@ -1,8 +1,6 @@
 """Relative encoding of Transformer-XL: projected sines and cosines, and two global biases."""
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -42,6 +40,7 @@ class TransformerXLRPE(RelativeEncoding):
     """
 
     variants = {'transformer-xl': ('Transformer-XL', {})}
+    decaying_layers = ('pos_proj',)
 
     def __init__(self, head_dims: int, num_heads: int, *, method: str = 'axes',
                  temperature: float = 10000.0, num_prefix_tokens: int = 0) -> None:
@@ -65,11 +64,6 @@ class TransformerXLRPE(RelativeEncoding):
         """Draw from a normal with standard deviation 0.02, as the release."""
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)
-
-    def position_tables(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The two biases; ``pos_proj`` is an ordinary projection with weight decay."""
-        return iter((name, parameter) for name, parameter in self.named_parameters()
-                    if name.endswith('_bias'))
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """One term for (b) and (d), which use the same vectors, and one for (c); see

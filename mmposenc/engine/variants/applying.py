@@ -29,8 +29,6 @@ from .parsed import ParsedConfig, build_backbone, parse
 from .rows import own_encodings
 from .sizes import size_at
 
-#: What names of parameters of encodings hold, and their weight decay: none but for a projection.
-NO_DECAY = {'pos_encodings': 0.0, 'rel_pos_encoding': 0.0, 'rel_pos_encoding.pos_proj': 1.0}
 #: Side in pixels of an image for a model that needs numbers.
 SMALL = 256
 #: Constructors that read custom_keys; mmseg's have ours in their place.
@@ -60,14 +58,16 @@ def apply(parsed: ParsedConfig, entry: Entry) -> Config:
         node['type'] = insertion.type
     put = {'backbone': _change_backbone, 'pool': _change_pool, 'encoder': _change_encoder}
     try:
-        put[insertion.kind](parsed, changed.model, node, _with_own(parsed, entry.changes))
+        changes = _with_own(parsed, entry.changes)
+        put[insertion.kind](parsed, changed.model, node, changes)
         _resize_own(parsed, node, entry.changes)
         override(changed, entry.changes['cfg'])
     except ValueError as error:
         text = str(error).replace('--cfg-options ', 'cfg ')
         raise ValueError(f'encoding {entry.name!r} does not fit {insertion.type}: {text}'
                          ) from error
-    _leave_without_decay(changed, insertion.path)
+    relative = changes.get('rel_pos_encoding', insertion.options.get('rel_pos_encoding'))
+    _leave_without_decay(changed, insertion.path, listed(relative))
     if changed.get('load_from') and not changed.get('resume') and changed.get('load_strict', True):
         changed.load_strict = BUT_ENCODINGS
     return changed
@@ -178,9 +178,11 @@ def _change_encoder(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
         node['layer_cfg'] = dict(layer, self_attn_cfg=attention)
 
 
-def _leave_without_decay(cfg: Config, path: tuple[str, ...]) -> None:
+def _leave_without_decay(cfg: Config, path: tuple[str, ...], relative: Sequence[ConfigType]
+                         ) -> None:
     """Tables and kernels of positions take no weight decay, whatever the config names; they keep
-    the learning rate of the part that they stand in."""
+    the learning rate of the part that they stand in, at the path. Ordinary layers in the relative
+    encodings decay."""
     optim = cfg.get('optim_wrapper') or {}
     decays = (optim.get('optimizer') or {}).get('weight_decay') is not None  # mmengine asks for it
     if not decays or optim.get('constructor', CONSTRUCTORS[0]) not in CONSTRUCTORS:
@@ -189,7 +191,12 @@ def _leave_without_decay(cfg: Config, path: tuple[str, ...]) -> None:
     keys = dict(paramwise.get('custom_keys') or {})
     around = [key for key in keys if key in '.'.join(path) and 'lr_mult' in keys[key]]
     rate = {'lr_mult': keys[max(around, key=len)]['lr_mult']} if around else {}
-    new = {key: dict(decay_mult=decay, **rate) for key, decay in NO_DECAY.items()
+    multipliers = {'pos_encodings': 0.0, 'rel_pos_encoding': 0.0}
+    for index, encoding in enumerate(relative):
+        name = f'rel_pos_encoding.encodings.{index}' if len(relative) > 1 else 'rel_pos_encoding'
+        layers = getattr(MODELS.get(encoding['type']), 'decaying_layers', ())
+        multipliers |= {f'{name}.{layer}': 1.0 for layer in layers}
+    new = {key: dict(decay_mult=decay, **rate) for key, decay in multipliers.items()
            if key not in keys and key.partition('.')[0] not in keys}
     cfg.optim_wrapper.paramwise_cfg = dict(paramwise, custom_keys={**keys, **new})
 

@@ -171,6 +171,7 @@ def detr(build=tiny_detr.detr, **kwargs) -> Config:
 
 @pytest.mark.parametrize(('base', 'around', 'word'), [
     (lambda: engine.load_config(DEIT), 'backbone', 'peg+transformer-xl'),
+    (lambda: engine.load_config(DEIT), 'backbone', 'irpe-k+transformer-xl'),
     (lambda: detr(), 'encoder', 'peg+transformer-xl')])
 def test_encodings_take_no_weight_decay_and_their_part_s_learning_rate(base, around, word):
     cfg, keys = base(), {around: dict(lr_mult=0.5)}
