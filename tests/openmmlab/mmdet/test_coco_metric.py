@@ -102,6 +102,31 @@ def test_a_missed_and_a_wrong_box_count_as_in_mmdet(root) -> None:
     assert 0.1 < numbers['coco/bbox_mAP'] < 0.9
 
 
+def test_random_boxes_and_masks_score_as_by_the_metric_whose_place_it_takes(tmp_path) -> None:
+    """Which is FasterCocoMetric's; it evaluates by another library."""
+    from mmdet.evaluation import FasterCocoMetric
+    dataset = build(make_coco(tmp_path / 'coco', images=12))
+    drawn, predictions = torch.Generator().manual_seed(0), list(samples(dataset))
+    for prediction in predictions:
+        boxes = prediction['pred_instances']['bboxes'].repeat(4, 1)
+        boxes = boxes + torch.randn(boxes.shape, generator=drawn) * 3
+        height, width = prediction['ori_shape']
+        rows, cols = torch.arange(height)[:, None], torch.arange(width)
+        left, top, right, bottom = boxes[..., None, None].unbind(1)
+        masks = (rows >= top) & (rows < bottom) & (cols >= left) & (cols < right)
+        prediction['pred_instances'] = dict(
+            bboxes=boxes, labels=torch.randint(0, 2, (len(boxes),), generator=drawn),
+            scores=torch.rand(len(boxes), generator=drawn), masks=masks)
+    options = dict(ann_file=str(tmp_path / 'coco' / 'annotations.json'), classwise=True,
+                   metric=['bbox', 'segm'], metric_items=['mAP', 'mAP_50', 'mAP_75', 'AR@100'])
+    theirs = FasterCocoMetric(**options)
+    theirs.dataset_meta = dataset.metainfo
+    theirs.process({}, predictions)
+    numbers = theirs.evaluate(len(dataset))
+    assert score(dataset, predictions, **options) == numbers
+    assert len({value for value in numbers.values() if 0.1 < value < 0.9}) == 8
+
+
 def joined(*roots):
     return DATASETS.build(checked(dict(type='ConcatDataset', datasets=[*map(data_of, roots)])))
 
