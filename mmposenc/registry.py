@@ -29,11 +29,12 @@ class LazyRegistry(Registry):
         return super().get(key)
 
     def import_from_location(self) -> None:
-        """Do nothing: :meth:`get` imports each class."""
+        """Do nothing, because :meth:`get` imports each class."""
 
 
 def _registry(parent: Registry) -> LazyRegistry:
-    """A child of one of mmengine's registries with the same name; mmengine searches by scope."""
+    """Create a child of one of mmengine's registries with the same name; mmengine searches by
+    scope."""
     return LazyRegistry(parent.name, parent=parent, scope='mmposenc')
 
 
@@ -48,7 +49,7 @@ RUNNERS = _registry(theirs.RUNNERS)
 STRATEGIES = _registry(theirs.STRATEGIES)
 VISBACKENDS = _registry(theirs.VISBACKENDS)
 
-# encodings/ does not depend on OpenMMLab, so its classes are registered here.
+# The classes of encodings/ are registered here, because that package does not depend on OpenMMLab.
 for _name, _class in encodings.ENCODINGS.items():
     MODELS.register_module(name=_name, module=_class)
 build.find_class = MODELS.get

@@ -1,4 +1,4 @@
-"""Which arguments a class takes, with those that it hands on to its bases."""
+"""Tells which arguments a class takes, including those that it hands on to its bases."""
 from __future__ import annotations
 
 import inspect
@@ -30,7 +30,8 @@ def parameters_of(target: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def _parameters_at(target: Any, owner: Any) -> Mapping[str, Parameter] | None:
-    """What a class in the order of resolution says of the arguments; None: nothing."""
+    """What one class in the order of resolution says about the arguments; None if it says nothing.
+    """
     if not inspect.isclass(owner):
         return inspect.signature(owner).parameters
     if 'option_parameters' in vars(owner):
@@ -42,7 +43,8 @@ def _parameters_at(target: Any, owner: Any) -> Mapping[str, Parameter] | None:
 
 def accepted_arguments(target: Any) -> set[str] | None:
     """The names of the arguments that a class or function takes; None: any."""
-    if not hasattr(target, '__name__'):  # a partial function: its class is not known here
+    # This is a partial function, whose class is not known here.
+    if not hasattr(target, '__name__'):
         return None
     parameters = parameters_of(target)
     is_open = any(each.kind is each.VAR_KEYWORD for each in parameters.values())

@@ -20,7 +20,7 @@ _TABLE = 'backbone.stages.{n}.pos_encodings.at.before.0.pos_embed'
 
 
 def _pvt(stage: int) -> tuple[Pair, ...]:
-    """Pairs for one stage in the releases of PVT, PVT v2 and SegFormer, which count stages from 1."""
+    """Pairs for one stage in the releases of PVT, PVT v2 and SegFormer, which count from 1."""
     theirs, ours = stage + 1, f'backbone.stages.{stage}.'
     return (Pair(f'patch_embed{theirs}.proj.{{p}}', f'{ours}patch_embed.projection.{{p}}'),
             Pair(f'patch_embed{theirs}.norm.{{p}}', f'{ours}patch_embed.norm.{{p}}'),

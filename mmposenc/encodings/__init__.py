@@ -45,7 +45,7 @@ from .shaw import ShawRPE
 from .transformer_xl import TransformerXLRPE
 from .undirected_bias import UndirectedPositionBias
 
-#: The class of each name that a config's ``type`` may have: all encodings imported above.
+#: For each name that a config's ``type`` may have, its class: all encodings imported above.
 ENCODINGS: dict[str, type[TokenEncoding] | type[RelativeEncoding]] = {
     name: each for name, each in list(globals().items()) if isinstance(each, type)
     and issubclass(each, (TokenEncoding, RelativeEncoding)) and not isabstract(each)}

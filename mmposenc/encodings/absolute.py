@@ -42,7 +42,7 @@ class _AddedTable(TokenEncoding):
         """
         grid = check_tokens(x, hw_shape, num_prefix_tokens)
         prefix, tokens = split_prefix(x, num_prefix_tokens)
-        # A table resized to the padded grid would give an image different positions in each batch.
+        # A table resized to the padded grid would give an image other positions in every batch.
         extents = None if padding_mask is None else extents_of(padding_mask)
         table = self._table(grid.hw, extents, tokens)
         if padding_mask is not None:
@@ -105,7 +105,8 @@ class LearnedPositionEmbedding(SavesGrid, _AddedTable):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw from a truncated normal with standard deviation 0.02, as DeiT and PVT."""
+        """Draw the table from a truncated normal distribution with standard deviation 0.02, as DeiT
+        and PVT do."""
         nn.init.trunc_normal_(self.pos_embed, std=0.02)
 
     def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
@@ -175,7 +176,7 @@ class FactorizedPositionEmbedding(_AddedTable):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw from a normal with standard deviation 0.02, as timm."""
+        """Draw the table from a normal distribution with standard deviation 0.02, as timm does."""
         for table in self.parameters():
             nn.init.normal_(table, std=0.02)
 
@@ -237,7 +238,7 @@ class WindowedPositionEmbedding(_AddedTable):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Truncated normal, standard deviation 0.02."""
+        """Draw the tables from a truncated normal distribution with standard deviation 0.02."""
         for table in self.parameters():
             nn.init.trunc_normal_(table, std=0.02)
 
@@ -272,7 +273,7 @@ class SinCosPositionEncoding(_AddedTable):
                  layout: str = 'split', apply_to: str = 'qkv') -> None:
         super().__init__(embed_dims, apply_to)
         check_positive(temperature=temperature)
-        sincos_2d((1, 1), embed_dims, layout=layout)  # checks the arguments
+        sincos_2d((1, 1), embed_dims, layout=layout)  # Called only because it checks the arguments.
         self.embed_dims = embed_dims
         self.temperature = temperature
         self.normalize = normalize

@@ -34,11 +34,11 @@ class ALiBi2D(Constants, OffsetBiasEncoding):
         self.make_constants()
 
     def constants(self) -> dict[str, object]:
-        """The slopes of the heads."""
+        """The slopes of the heads, which are fixed."""
         return dict(slopes=_slopes(self.num_heads))
 
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
-        """Minus slope times distance; see :class:`OffsetBiasEncoding`."""
+        """The bias: minus slope times distance; see :class:`OffsetBiasEncoding`."""
         slopes = self.slopes.to(row_offsets.dtype)[:, None, None]
         return -slopes * distances(row_offsets, col_offsets)
 

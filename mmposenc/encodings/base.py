@@ -12,7 +12,8 @@ from ..config_types import ConfigType
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from .checks import check_at_least
 
-#: Words for ``mmposenc compare``: for each what tables and charts call it, and its options.
+#: The names that ``mmposenc compare`` has for a class: for each name, the label in tables and
+#: charts, and the options.
 Variants = Mapping[str, tuple[str, Mapping[str, object]]]
 
 
@@ -24,7 +25,7 @@ class TokenEncoding(nn.Module, ABC):
     depend on what the padding holds nor on how much of it there is.
     """
 
-    #: The words of this class alone, not of subclasses.
+    #: The names of this class only; subclasses do not inherit them.
     variants: Variants = {}
     #: 'qkv' replaces the tokens; 'qk' changes only the input of the queries and keys of the next
     #: attention.
@@ -66,12 +67,12 @@ class RelativeEncoding(nn.Module, ABC):
     Key grids are in units of the query grid (:class:`mmposenc.functional.Grid`).
     """
 
-    #: The words of this class alone, not of subclasses.
+    #: The names of this class only; subclasses do not inherit them.
     variants: Variants = {}
     num_prefix_tokens: int = 0
     #: True if :meth:`rotate` changes queries and keys (rotary encodings).
     has_rotation: bool = False
-    #: True if :meth:`rotate` is all that it does.
+    #: True if the encoding does nothing but :meth:`rotate`.
     only_rotates: bool = False
     #: True if terms and rotation depend only on the two cells of a pair. False if they also depend
     #: on the size of the grid: relative coordinates, resized tables, tokens numbered row by row.
@@ -93,7 +94,7 @@ class RelativeEncoding(nn.Module, ABC):
         self.num_prefix_tokens = num_prefix_tokens
 
     def _empty_table(self, *shape: int, shared_heads: bool) -> nn.Parameter:
-        """An uninitialized table, shared by all heads or (num_heads, ...)."""
+        """Create an uninitialised table, one for all heads or (num_heads, ...)."""
         return nn.Parameter(torch.empty(*(() if shared_heads else (self.num_heads,)), *shape))
 
     @abstractmethod
@@ -142,7 +143,7 @@ class RelativeEncoding(nn.Module, ABC):
 
     def values(self, attn: Tensor, q_grid: GridLike, k_grid: GridLike | None = None, *,
                tokens: Tensor | None = None) -> Tensor | None:
-        """The sum of the terms of the output that use the attention weights.
+        """The sum of the terms on values, given the attention weights.
 
         Args:
             attn: (B, heads, Lq, Lk) attention weights after softmax (and dropout).

@@ -76,7 +76,7 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
 
 
 def construct(cls: type[_Module], arguments: ConfigType, named: str) -> _Module:
-    """``cls(**arguments)``; ``named`` is the config of the arguments, for error messages.
+    """Call ``cls(**arguments)``; ``named`` is the config of these arguments, for error messages.
 
     Raises:
         ValueError: required arguments are missing, or there are others than those of the class.
@@ -95,7 +95,7 @@ def construct(cls: type[_Module], arguments: ConfigType, named: str) -> _Module:
 
 
 def _sum(cfgs: Sequence[object], argument: str) -> ConfigType:
-    """The config of a sum.
+    """The config of a sum of encodings.
 
     Raises:
         ValueError: for an empty list, or items that are neither configs nor modules.
@@ -119,8 +119,8 @@ def wrong_contract(cls: type, contract: type, argument: str) -> ValueError:
 
 
 def _arguments(cls: type, cfg: ConfigType, defaults: ConfigType) -> ConfigType:
-    """Arguments of the config, else defaults of the caller, else sizes that follow from its grid.
-    """
+    """Collect the arguments of an encoding: those of its config, then the caller's defaults, then
+    sizes that follow from the caller's grid."""
     sizes = required_sizes(cls, defaults)
     required = _required(cls)
     known = {name: value for name, value in defaults.items()
@@ -153,7 +153,8 @@ def required_sizes(cls: type, defaults: ConfigType) -> dict[str, object]:
 
 
 def _find_own(name: str) -> object:
-    """The class of this package or of a file that a type names, or None."""
+    """Find the class that a type names in this package or in a user's file; None if there is none.
+    """
     if is_file_class(name):
         return class_of_file(name)
     try:
@@ -162,8 +163,8 @@ def _find_own(name: str) -> object:
         return None
 
 
-#: Finds the class of a type's name. With OpenMMLab installed the registry replaces it by its own
-#: search, which also finds classes of other packages.
+#: The function that finds the class of a type's name. With OpenMMLab installed, the registry
+#: replaces it by its own search, which also finds classes of other packages.
 find_class: Callable[[str], object] = _find_own
 
 

@@ -28,11 +28,11 @@ class ClippedTables(RelativeEncoding):
         self.num_vectors = width if method == 'sequence' else width ** 2 + (num_prefix_tokens > 0)
 
     def _new_table(self) -> nn.Parameter:
-        """An uninitialized table (n, head_dims), or one for each head."""
+        """Create an uninitialised table (n, head_dims), or one for each head."""
         return self._empty_table(self.num_vectors, self.head_dims, shared_heads=self.shared_heads)
 
     def reset_parameters(self) -> None:
-        """Truncated normal, standard deviation 0.02."""
+        """Draw the tables from a truncated normal distribution with standard deviation 0.02."""
         for table in self.parameters():
             nn.init.trunc_normal_(table, std=0.02)
 

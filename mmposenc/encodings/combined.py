@@ -35,11 +35,12 @@ class CombinedRPE(RelativeEncoding):
             raise ValueError(f'encodings={encodings!r} must hold at least one encoding')
         self.num_prefix_tokens = num_prefix_tokens
         self.encodings = nn.ModuleList(
-            # mypy: RelativeEncoding is abstract, and is only compared with here.
+            # Needed by mypy only: RelativeEncoding is abstract, but here it is just compared.
             build_encoding(cfg, RelativeEncoding,  # type: ignore[type-abstract]
                            f'encodings[{index}]', num_prefix_tokens=num_prefix_tokens, **defaults)
             for index, cfg in enumerate(encodings))
-        for name in {'head_dims', 'num_heads'} & set(defaults):  # compared with the attention's
+        # The attention module compares these sizes with its own.
+        for name in {'head_dims', 'num_heads'} & set(defaults):
             setattr(self, name, defaults[name])
         self.has_rotation = any(e.has_rotation for e in self._members())
         self.only_rotates = all(e.only_rotates for e in self._members())

@@ -44,7 +44,7 @@ class ConvPredictor(nn.Module):
                  causal: bool) -> None:
         super().__init__()
         kernel = (3, 3) if dims == 2 else (1, 3)
-        # A causal convolution is padded on one side, in forward.
+        # A causal convolution is padded on one side only, which forward does.
         padding = (0, 0) if causal else (kernel[0] // 2, 1)
         self.causal = causal
         self.conv1 = nn.Conv2d(embed_dims, hidden_dims, kernel, padding=padding)
@@ -182,8 +182,8 @@ class ContextPool(TokenEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Truncated normal with standard deviation 0.02 and zero bias, so that weights start near 1
-        and sizes near ratio / 2."""
+        """Draw weights from a truncated normal distribution with standard deviation 0.02 and set
+        biases to zero, so that token weights start near 1 and sizes near ratio / 2."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
@@ -213,11 +213,11 @@ class ContextPool(TokenEncoding):
         return join_prefix(prefix, torch.where(padding[:, cells, None], tokens[:, cells], pooled))
 
     def out_hw_shape(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
-        """Grid of the output: the rows and columns that the stride takes."""
+        """The grid of the output: the rows and columns that the stride keeps."""
         return whole_cells(hw_shape[0], self.stride), whole_cells(hw_shape[1], self.stride)
 
     def out_padding_mask(self, padding_mask: Tensor | None) -> Tensor | None:
-        """Padding of the cells that the stride takes."""
+        """The padding mask of the cells that the stride keeps."""
         return None if padding_mask is None else padding_mask[:, ::self.stride, ::self.stride]
 
     def predict(self, x: Tensor, hw_shape: tuple[int, int], padding: Tensor | None = None
@@ -258,14 +258,15 @@ class ContextPool(TokenEncoding):
         tokens = x.to(logits.dtype)
         with full_precision(x):
             out = self._pool(tokens, logits, sigma, grid, padding)
-        if out.shape[1] == x.shape[1]:  # the stride is not applied yet
+        # Only the implementation with pairs of queries has applied the stride already.
+        if out.shape[1] == x.shape[1]:
             out = out[:, cells_at_stride(grid, self.stride, x.device)] if self.stride > 1 else out
         return out.to(x.dtype)
 
     def _pool(self, x: Tensor, logits: Tensor, sigma: Tensor | None, grid: tuple[int, int],
               padding: Tensor | None) -> Tensor:
         if self.weights == 'unnormalized':
-            x = x * (2 * logits.sigmoid())[..., None]  # 0 at padding
+            x = x * (2 * logits.sigmoid())[..., None]  # The factor is 0 at padding.
             logits = torch.zeros_like(logits)
             if padding is not None:
                 logits = logits.masked_fill(padding, -math.inf)
@@ -287,7 +288,7 @@ class ContextPool(TokenEncoding):
         return random_mean(x, weights, grid, _extents(logits, grid, padding), self.num_random)
 
     def _kernel_and_sizes(self, sigma: Tensor | None, like: Tensor) -> tuple[str, Tensor]:
-        """Kernel and sizes with which the general pooling computes the chosen locality."""
+        """The kernel and the sizes with which the general function computes the chosen locality."""
         if self.locality == 'fixed_window':
             return 'window', torch.full_like(like, self.window_size // 2)
         if sigma is None:
@@ -301,7 +302,7 @@ class ContextPool(TokenEncoding):
 
 
 def _extents(like: Tensor, grid: tuple[int, int], padding: Tensor | None) -> Tensor:
-    """Rows and columns of each image (B, 2); a sequence is one row."""
+    """The rows and columns that each image fills, (B, 2); a sequence is one row."""
     if padding is None:
         return torch.stack([torch.full_like(like[:, 0], side) for side in grid], 1)
     return filled(padding.view(like.shape[0], *grid)).to(like.dtype)

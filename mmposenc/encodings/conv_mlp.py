@@ -1,4 +1,4 @@
-"""A convolution between the two layers of the MLP."""
+"""A depthwise convolution between the two layers of an MLP, as in PVT v2 and SegFormer."""
 from __future__ import annotations
 
 from typing import Any
@@ -38,7 +38,7 @@ class ConvMLP(PEG):
         self.relu = relu
 
     def start_at_zero(self) -> None:
-        """Set the convolution to the identity, which leaves a plain MLP.
+        """Set the convolution to the identity, so that the MLP is a plain one.
 
         Raises:
             ValueError: with ``relu``, after which no convolution is the identity.

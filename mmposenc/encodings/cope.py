@@ -35,9 +35,10 @@ class TableByGates(Term):
     reads_keys = True
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """See :class:`Term`. Some queries at a time fit in cache, which is four times as fast."""
+        """The definition, see :class:`Term`. It takes 64 queries at a time, which fit in the cache:
+        that is four times as fast."""
         allowed = None
-        if self.regions is not None:  # pairs of one region, (B, 1, Lq, Lk)
+        if self.regions is not None:  # Which pairs lie in one region, (B, 1, Lq, Lk).
             allowed = of_one_region(self.regions).repeat(
                 q.shape[0] // len(self.regions), 1, 1)[:, None]
         if is_compiling():
@@ -48,7 +49,7 @@ class TableByGates(Term):
         return torch.cat([self._dense(*some, k) for some in parts], -2)
 
     def within(self, regions: Tensor | None) -> Term:
-        """The term whose gates outside of a token's region do not count."""
+        """The same term, in which gates outside of a token's region do not count."""
         return replace(self, regions=regions)
 
     def _dense(self, q: Tensor, before: Tensor, allowed: Tensor | None, k: Tensor) -> Tensor:
@@ -57,7 +58,7 @@ class TableByGates(Term):
         gates = gates if allowed is None else gates * allowed
         past = gates * before
         along = past.cumsum(-1)
-        past = along[..., -1:] - along + past  # from key j to the query
+        past = along[..., -1:] - along + past  # The sum of the gates from key j to the query.
         count = torch.where(before, past, (gates * ~before).cumsum(-1)).clamp(max=n - 1)
         lower = count.detach().floor()
         index = lower.long() + (~before).long() * n
@@ -110,5 +111,5 @@ class CoPE(RelativeEncoding):
         device, prefix = self.table.device, self.num_prefix_tokens
         keys = sequence_places(q_grid, k_grid, prefix, device)
         queries = torch.arange(prefix + q_grid.num_cells, device=device)
-        # Terms get scaled queries; in the paper the table is multiplied with unscaled ones.
+        # Terms get scaled queries, but the paper multiplies the table with unscaled ones.
         return [TableByGates(self.table * self.head_dims ** 0.5, keys <= queries[:, None])]

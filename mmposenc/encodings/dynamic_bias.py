@@ -49,7 +49,8 @@ class DynamicPositionBias(OffsetBiasEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Truncated normal with standard deviation 0.02 and zero biases, as the release."""
+        """Draw weights from a truncated normal distribution with standard deviation 0.02 and set
+        biases to zero, as the release does."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
@@ -60,20 +61,20 @@ class DynamicPositionBias(OffsetBiasEncoding):
             nn.init.zeros_(self.prefix_bias)
 
     def start_at_zero(self) -> None:
-        """Set the last layer to zero."""
+        """Set the last layer to zero, so that the bias is zero."""
         for parameter in self.pos3[-1].parameters():
             nn.init.zeros_(parameter)
         if hasattr(self, 'prefix_bias'):
             nn.init.zeros_(self.prefix_bias)
 
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
-        """The output of the network; see :class:`OffsetBiasEncoding`."""
+        """The bias that the network computes; see :class:`OffsetBiasEncoding`."""
         dtype = layer_dtype(self.pos_proj)
         return table_of_network(self._rows, row_offsets.to(dtype), col_offsets.to(dtype),
                                 self.pos_dims)
 
     def _rows(self, row: Tensor, col: Tensor) -> Tensor:
-        """Bias (rows, cols, heads)."""
+        """The output of the network for all offsets, (rows, cols, heads)."""
         features = linear_of_offsets(self.pos_proj, row, col)
         for layers in (self.pos1, self.pos2):
             features = features + layers(features) if self.residual else layers(features)

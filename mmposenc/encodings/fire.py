@@ -50,7 +50,8 @@ class FIRE(OffsetBiasEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """PyTorch's initialization of the layers; c and L as given; zero prefix biases."""
+        """Draw the layers as PyTorch does, set c and L to the given values, and prefix biases to
+        zero."""
         for layer in self.mlp:
             if isinstance(layer, nn.Linear):
                 layer.reset_parameters()
@@ -60,19 +61,20 @@ class FIRE(OffsetBiasEncoding):
             nn.init.zeros_(self.prefix_bias)
 
     def start_at_zero(self) -> None:
-        """Set the last layer of the MLP and the prefix biases to zero."""
+        """Set the last layer of the MLP and the prefix biases to zero, so that nothing is added."""
         for name, parameter in self.named_parameters():
             if name.startswith(('mlp.2', 'prefix_bias')):
                 nn.init.zeros_(parameter)
 
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
-        """f of the distances; see :class:`OffsetBiasEncoding`."""
+        """The function f of the distances; see :class:`OffsetBiasEncoding`."""
         distance = distances(row_offsets, col_offsets)
-        longest = distance.flatten().amax(0)  # ONNX requires an axis
+        # Flattened, because ONNX requires an axis for a maximum.
+        longest = distance.flatten().amax(0)
         extent = torch.maximum((self.length_factor * self.init_length).abs(), longest)
         fraction = self._psi(distance) / (self._psi(extent) + 1e-6)
         bias = fraction[..., None]
-        with full_precision(bias):  # bfloat16 would round several cells to one fraction
+        with full_precision(bias):  # In bfloat16 several cells would be rounded to one fraction.
             if is_plain(self.mlp):
                 for layer in self.mlp:
                     bias = (F.linear(bias, layer.weight.to(bias.dtype), layer.bias.to(bias.dtype))

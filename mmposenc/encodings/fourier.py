@@ -46,14 +46,14 @@ class LearnableFourierFeatures(_AddedTable):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Frequencies as in the paper; PyTorch's initialization of the MLP."""
+        """Draw the frequencies as in the paper, and the MLP as PyTorch does."""
         nn.init.normal_(self.frequencies, std=1 / self.gamma)
         for layer in self.mlp:
             if isinstance(layer, nn.Linear):
                 layer.reset_parameters()
 
     def start_at_zero(self) -> None:
-        """Set the last layer of the MLP to zero."""
+        """Set the last layer of the MLP to zero, so that nothing is added."""
         for name, parameter in self.mlp.named_parameters():
             if name.startswith('2.'):
                 nn.init.zeros_(parameter)

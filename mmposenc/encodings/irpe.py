@@ -78,7 +78,7 @@ class IRPE(RelativeEncoding):
         self.shared_heads = shared_heads
         self.params = bucket_params(ratio, alpha, beta, gamma, index, quantization)
         self.num_buckets = num_buckets(method, self.params)
-        #: One table, or one for rows and one for columns.
+        #: The suffixes of the names of tables: one table, or one for rows and one for columns.
         self.axes: tuple[str, ...] = ('_rows', '_cols') if method == 'cross' else ('',)
         for side in self.rpe_on:
             for axis in self.axes:
@@ -94,7 +94,7 @@ class IRPE(RelativeEncoding):
         return torch.zeros(heads, self.head_dims, buckets)
 
     def reset_parameters(self) -> None:
-        """Set the tables to zero."""
+        """Set the tables to zero, as the release does."""
         for table in self.parameters():
             nn.init.zeros_(table)
 
@@ -109,7 +109,8 @@ class IRPE(RelativeEncoding):
 
     def bucket_ids(self, q_grid: GridLike, k_grid: GridLike | None = None,
                    device: torch.device | str | None = None) -> list[Tensor]:
-        """Buckets (Lq, Lk) of all pairs, prefix tokens included; two for 'cross'."""
+        """The bucket of every pair (Lq, Lk), prefix tokens included; for 'cross' two such tensors.
+        """
         alpha, beta, gamma, index, quantization = self.params
         ids_of_axes = bucket_ids(self.method, q_grid, k_grid, alpha=alpha, beta=beta, gamma=gamma,
                            index=index, quantization=quantization, device=device)
@@ -118,7 +119,8 @@ class IRPE(RelativeEncoding):
                 for ids in (ids_of_axes if isinstance(ids_of_axes, tuple) else (ids_of_axes,))]
 
     def _buckets(self, query: Grid, key: Grid, reverse: bool = False) -> Buckets:
-        """'cross' is 'product' with a sum of two tables."""
+        """The buckets of the method; 'cross' has those of 'product', whose table is a sum of two
+        tables."""
         method = 'product' if self.method == 'cross' else self.method
         return Buckets(method, self.params, query, key, self.num_prefix_tokens, reverse)
 
@@ -136,7 +138,7 @@ class IRPE(RelativeEncoding):
             else:
                 terms.append(TableByQuery(self._joined('k', -1), self._buckets(q_grid, k_grid)))
         if 'q' in self.rpe_on:
-            # b(j, i): the offset is key minus query.
+            # The table of queries is read at b(j, i), so the offset is key minus query here.
             table = self._joined('q', -1) * self.head_dims ** -0.5
             terms.append(TableByKey(table, self._buckets(q_grid, k_grid, reverse=True)))
         if 'v' in self.rpe_on:
@@ -144,7 +146,8 @@ class IRPE(RelativeEncoding):
         return terms
 
     def _joined(self, side: str, dim: int) -> Tensor:
-        """One table; for 'cross' the sums for all pairs of a row and a column bucket."""
+        """The whole table; for 'cross' it has the sum of two vectors for each pair of a row and a
+        column bucket."""
         tables = self.tables(side)
         if len(tables) == 1:
             return tables[0]
@@ -154,7 +157,8 @@ class IRPE(RelativeEncoding):
         return torch.cat((sums, rows[..., n:] + cols[..., n:]), -1).transpose(dim, -1)
 
     def _halves(self, query: Grid, key: Grid) -> AxisHalves:
-        """'cross' on keys: the vectors of all pairs of rows and of all pairs of columns."""
+        """The vectors of 'cross' on keys by axis: for all pairs of rows, and for all pairs of
+        columns."""
         rows, cols = (table.transpose(-2, -1) for table in self.tables('k'))
         row_ids, col_ids = axis_buckets(query, key, self.params, rows.device)
         prefix = rows[:, -1] + cols[:, -1] if self.num_prefix_tokens else None
@@ -162,7 +166,7 @@ class IRPE(RelativeEncoding):
                           self.num_prefix_tokens, prefix_vector=prefix)
 
     def _offset_bias(self, query: Grid, key: Grid) -> OffsetBias:
-        """The bias of bias mode, as a function of the offset."""
+        """The numbers of bias mode, as a table by offset."""
         parts, prefixes = [], []
         for side in self.rpe_on:
             # For 'q' the offset is key minus query.
@@ -173,7 +177,7 @@ class IRPE(RelativeEncoding):
         return OffsetBias(sum(parts[1:], parts[0]), query, key, prefix, self.num_prefix_tokens)
 
     def extra_repr(self) -> str:
-        """Options, for printing a model."""
+        """The options that are shown when a model is printed."""
         return (f'{self.method}, {self.mode}, rpe_on={self.rpe_on}, buckets={self.num_buckets}, '
                 f'shared_heads={self.shared_heads}, num_prefix_tokens={self.num_prefix_tokens}')
 

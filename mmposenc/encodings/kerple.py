@@ -45,7 +45,8 @@ class KERPLE(OffsetBiasEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform, as the release: for 'log' r1 up to 2 and r2 up to 1, for 'power' the reverse."""
+        """Draw r1 and r2 uniformly, as the release does: for 'log' r1 up to 2 and r2 up to 1, for
+        'power' the reverse."""
         log = self.method == 'log'
         first, second = (torch.rand_like(r).clamp(0.01, 0.99) for r in (self.r1, self.r2))
         with torch.no_grad():
@@ -55,7 +56,7 @@ class KERPLE(OffsetBiasEncoding):
                 self.prefix_bias.zero_()
 
     def start_at_zero(self) -> None:
-        """Not supported: the kernel depends on the distance for all weights.
+        """Refuse: the kernel depends on the distance whatever its weights are.
 
         Raises:
             ValueError: always.

@@ -14,7 +14,7 @@ from ..functional.plain_layers import is_plain, layer_dtype
 from .base import RelativeEncoding
 from .checks import check_at_least
 
-#: Kernel size: number of the eight heads of CoaT.
+#: For each kernel size, how many of CoaT's eight heads have it.
 _COAT = {3: 2, 5: 3, 7: 3}
 
 
@@ -75,7 +75,8 @@ class LocalValues(Term):
         return F.pad(convolved, (0, 0, self.prefix, 0))
 
     def _call(self, cells: Tensor, regions: Tensor | None) -> Tensor:
-        """The layers' output (B, H, W, C), of all cells or of each region among zeros."""
+        """The output of the layers (B, H, W, C), for the whole map or for each region with zeros
+        around it."""
         if regions is not None:
             numbers = regions.view(-1, *self.key.hw, 1).repeat(len(cells) // len(regions), 1, 1, 1)
             out = torch.zeros_like(cells)
@@ -89,14 +90,15 @@ class LocalValues(Term):
         return torch.cat(outs, 1).permute(0, 2, 3, 1).to(cells.dtype)
 
     def _within(self, cells: Tensor, regions: Tensor) -> Tensor:
-        """The convolution of (B, H, W, C) in which each cell uses only those of its region."""
+        """Convolve (B, H, W, C) so that each cell reads only cells of its own region."""
         assert self.weight is not None and self.bias is not None
         (height, width), side = self.key.hw, self.weight.shape[-1]
         reach = side // 2
         regions = regions[:, self.prefix:].reshape(-1, height, width)
         regions = regions.repeat(len(cells) // len(regions), 1, 1)
         around = F.pad(cells, (0, 0, *(reach,) * 4))
-        beside = F.pad(regions, (reach,) * 4)  # any number: values outside the map are zero
+        # The regions beyond the map may have any number, because values there are zero.
+        beside = F.pad(regions, (reach,) * 4)
         out = self.bias.to(cells.dtype).expand_as(cells)
         for row in range(side):
             for col in range(side):
@@ -205,7 +207,7 @@ class CRPE(RelativeEncoding):
 
 def _term(layers: list[tuple[int, nn.Conv2d]], query: Grid, key: Grid, prefix: int, by_query: bool
           ) -> LocalValues:
-    """The term of convolutions, each with its number of channels."""
+    """Build the term of some convolutions, each with its number of channels."""
     convs = [conv for _, conv in layers]
     if not is_plain(*convs):
         return LocalValues(None, None, query, key, prefix, by_query, tuple(layers))

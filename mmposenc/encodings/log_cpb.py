@@ -1,4 +1,5 @@
-"""Continuous bias over logarithmic offsets: that of Swin V2 and that of timm's vit_relpos."""
+"""Biases that a small network computes from logarithmic offsets: those of Swin V2, and of timm's
+vit_relpos."""
 from __future__ import annotations
 
 import torch
@@ -55,7 +56,8 @@ class LogSpacedCPB(OffsetBiasEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Truncated normal with standard deviation 0.02 and zero biases, as the release."""
+        """Draw weights from a truncated normal distribution with standard deviation 0.02 and set
+        biases to zero, as the release does."""
         for parameter in self.parameters():
             nn.init.trunc_normal_(parameter, std=0.02)
         for layer in self.cpb_mlp:
@@ -80,7 +82,7 @@ class LogSpacedCPB(OffsetBiasEncoding):
             nn.init.constant_(self.prefix_bias, constant)
 
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
-        """The output of the network; see :class:`OffsetBiasEncoding`."""
+        """The bias that the network computes; see :class:`OffsetBiasEncoding`."""
         axes = []
         for offset, length in zip((row_offsets, col_offsets), self.window_size or query.hw,
                                   strict=True):
@@ -93,7 +95,7 @@ class LogSpacedCPB(OffsetBiasEncoding):
         return table_of_network(self._rows, axes[0], axes[1], self.hidden_dims)
 
     def _rows(self, row: Tensor, col: Tensor) -> Tensor:
-        """Bias (rows, cols, heads) of scaled offsets."""
+        """The output of the network for scaled offsets, (rows, cols, heads)."""
         if is_plain(self.cpb_mlp):
             hidden, act, out = self.cpb_mlp
             bias = out(act(linear_of_offsets(hidden, row, col)))

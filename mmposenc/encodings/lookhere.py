@@ -11,13 +11,13 @@ from .offset_bias import OffsetBiasEncoding, distances
 #: Directions (down, right) from a query to its keys.
 _COMPASS = {'n': (-1, 0), 's': (1, 0), 'w': (0, -1), 'e': (0, 1),
             'ne': (-1, 1), 'nw': (-1, -1), 'se': (1, 1), 'sw': (1, -1)}
-#: Angle of view: eight pairs of directions, in the order of the release. A head attends to keys
-#: that lie on the side of both.
+#: For each angle of view, eight pairs of directions in the order of the release. A head attends to
+#: the keys that lie on the side of both directions.
 _VIEWS = {
     180: 'n-n s-s w-w e-e ne-ne nw-nw se-se sw-sw',
     90: 'ne-nw se-sw sw-nw se-ne n-w n-e s-w s-e',
     45: 'ne-w se-w sw-n se-n nw-e sw-e nw-s ne-s'}
-#: Instead of minus infinity, so that a query without any visible key (padding) gives no NaN.
+#: Used instead of minus infinity: a query that sees no key (padding) would give NaN.
 _UNSEEN = -1e4
 
 
@@ -71,18 +71,19 @@ class LookHere(Constants, OffsetBiasEncoding):
         self.make_constants()
 
     def constants(self) -> dict[str, object]:
-        """Two directions of each head, and its slope in this layer."""
+        """For each head two directions, and its slope in this layer."""
         return dict(sides=self._directions,
                     slopes=[self._layer_slope * slope for slope in self._head_slopes])
 
     def at_depth(self, index: int, count: int) -> None:
-        """Use the slope of attention layer ``index`` of ``count``."""
+        """Use the slope of attention layer ``index`` out of ``count`` layers."""
         first, last = self.layer_slopes
         self._layer_slope = first + (last - first) * index / max(count - 1, 1)
         self.make_constants(self.slopes.device, self.slopes.dtype)
 
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
-        """Minus slope times distance, and the mask; see :class:`OffsetBiasEncoding`."""
+        """The bias: minus slope times distance, and minus infinity outside of the view; see
+        :class:`OffsetBiasEncoding`."""
         sides, slopes = self.sides.to(row_offsets.dtype), self.slopes.to(row_offsets.dtype)
         # Offsets are query minus key, directions are key minus query.
         along = -(row_offsets[:, None] * sides[..., 0, None, None]

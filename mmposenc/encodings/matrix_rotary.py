@@ -34,19 +34,19 @@ class MatrixRotary(RelativeEncoding):
         self.block_size, self.num_blocks = block_size, head_dims // block_size
 
     def start_at_zero(self) -> None:
-        """Set the generators to zero, which gives no rotation."""
+        """Set the generators to zero, so that nothing is rotated."""
         nn.init.zeros_(self.generators)
 
     @abstractmethod
     def skew(self) -> tuple[Tensor, Tensor]:
-        """A and B, each (heads or 1, blocks, block_size, block_size)."""
+        """The matrices A and B, each (heads or 1, blocks, block_size, block_size)."""
 
     @abstractmethod
     def places(self, grid: Grid, query: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
-        """r (H,) and c (W,) of a grid."""
+        """The positions r (H,) of rows and c (W,) of columns of a grid."""
 
     def prefix_places(self) -> tuple[float, float]:
-        """r and c of prefix tokens."""
+        """The positions r and c of prefix tokens."""
         return 0.0, 0.0
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
@@ -63,7 +63,7 @@ class MatrixRotary(RelativeEncoding):
             return self._turned(q, turn), self._turned(k, other)
 
     def matrices(self, grid: Grid, query: Grid) -> Tensor:
-        """Rotations of all tokens, (heads or 1, P + H * W, blocks, block_size, block_size)."""
+        """The rotations of all tokens, (heads or 1, P + H * W, blocks, block_size, block_size)."""
         dtype = torch.promote_types(self.generators.dtype, torch.float32)
         by_row, by_col = (x.to(dtype)[:, None, None] for x in self.skew())
         rows, cols = (x[..., None, None, None] for x in self.places(grid, query, by_row[0, 0, 0]))
@@ -135,9 +135,11 @@ class LieRE(MatrixRotary):
         return by_row, by_col
 
     def places(self, grid: Grid, query: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Coordinates from 0 to side / trained side."""
+        """The positions of rows and of columns: from 0 to the side divided by the side in training.
+        """
         along = cell_coordinates(grid, query, like=like)
-        sides = (like.new_ones(()) * side for side in query.hw)  # sides may be symbols
+        # A tensor, because sides may be symbols while a program is exported.
+        sides = (like.new_ones(()) * side for side in query.hw)
         rows, cols = (x * side / trained / (side - 1).clamp_min(1) for x, side, trained in
                       zip(along, sides, self.grid_shape, strict=True))
         return rows, cols
@@ -205,10 +207,10 @@ class ComRoPE(MatrixRotary):
         return whole * by_row, whole * by_col
 
     def places(self, grid: Grid, query: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Coordinates from 0 to 1."""
+        """The positions of rows and of columns, from 0 to 1."""
         rows, cols = cell_coordinates(grid, query, like=like)
         return (rows + 0.5) / query.height, (cols + 0.5) / query.width
 
     def prefix_places(self) -> tuple[float, float]:
-        """The centre of the grid."""
+        """Prefix tokens lie at the centre of the grid."""
         return 0.5, 0.5

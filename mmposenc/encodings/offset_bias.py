@@ -28,7 +28,8 @@ class OffsetBiasEncoding(RelativeEncoding):
     """
 
     def _set_heads(self, num_heads: int, num_prefix_tokens: int, prefix_bias: bool = True) -> None:
-        """Set sizes, and create ``prefix_bias`` if it is asked for and there are prefix tokens."""
+        """Set the sizes, and create ``prefix_bias`` if it is asked for and there are prefix tokens.
+        """
         check_at_least(1, num_heads=num_heads)
         check_at_least(0, num_prefix_tokens=num_prefix_tokens)
         self.num_heads, self.num_prefix_tokens = num_heads, num_prefix_tokens
@@ -37,14 +38,14 @@ class OffsetBiasEncoding(RelativeEncoding):
 
     @abstractmethod
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
-        """Bias (heads or 1, Dr, Dc) of row offsets (Dr,) and column offsets (Dc,), query minus key
-        in cells of the query grid ``query``."""
+        """The bias (heads or 1, Dr, Dc) for row offsets (Dr,) and column offsets (Dc,), which are
+        query minus key in cells of ``query``, the query grid."""
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """One :class:`OffsetBias`; see :class:`RelativeEncoding`."""
         like = next((x for x in (*self.parameters(), *self.buffers())), torch.zeros(()))
         rows, _, cols, _ = grid_offsets(q_grid, k_grid, like.device)
-        # In half precision offsets beyond 256 cells would be rounded.
+        # In half precision, offsets beyond 256 cells would be rounded.
         dtype = torch.promote_types(like.dtype, torch.float32)
         rows, cols = rows.to(dtype), cols.to(dtype)
         return [OffsetBias(self.offset_table(rows, cols, q_grid), q_grid, k_grid,
@@ -58,7 +59,7 @@ class WindowTable(SavesGrid, OffsetBiasEncoding):
     """
 
     grid_name = 'window_size'
-    #: Values of ``resize`` other than None.
+    #: The values that ``resize`` may have besides None.
     resizings: tuple[str, ...]
     #: Whether offsets have signs; if not, the table has an entry for each distance.
     signed = True
@@ -83,7 +84,7 @@ class WindowTable(SavesGrid, OffsetBiasEncoding):
 
     def _entries(self, table: Tensor, row_offsets: Tensor, col_offsets: Tensor, query: Grid
                  ) -> Tensor:
-        """The entries of the nearest whole offsets in a table (heads, *table_size)."""
+        """Read a table (heads, *table_size) at the nearest whole offsets."""
         window = self.window_size
         if self.resize is not None:
             window, table = query.hw, resize_table(table, self._sides(query.hw), self.resize)
@@ -109,13 +110,13 @@ def table_of_network(network: Callable[[Tensor, Tensor], Tensor], rows: Tensor, 
 
 
 def offset_pairs(rows: Tensor, cols: Tensor) -> Tensor:
-    """Pairs (rows, cols, 2) of a row and a column offset."""
+    """All pairs (rows, cols, 2) of a row offset and a column offset."""
     return torch.stack((rows[:, None].expand(-1, len(cols)), cols.expand(len(rows), -1)), -1)
 
 
 def linear_of_offsets(layer: torch.nn.Module, rows: Tensor, cols: Tensor) -> Tensor:
-    """A linear layer with 2 inputs, (rows, cols, features); a plain one is applied to one axis at a
-    time."""
+    """Apply a linear layer with 2 inputs to all pairs of offsets: (rows, cols, features). A plain
+    layer is applied to each axis separately, and the results are added."""
     if not isinstance(layer, torch.nn.Linear) or not is_plain(layer):
         return layer(offset_pairs(rows, cols))
     by_row = rows[:, None, None] * layer.weight[:, 0]
@@ -123,5 +124,6 @@ def linear_of_offsets(layer: torch.nn.Module, rows: Tensor, cols: Tensor) -> Ten
 
 
 def distances(rows: Tensor, cols: Tensor) -> Tensor:
-    """Euclidean distances (Dr, Dc) of offsets (Dr,) and (Dc,). (ONNX has no ``hypot``.)"""
+    """The Euclidean distances (Dr, Dc) of row offsets (Dr,) and column offsets (Dc,). (ONNX has no
+    ``hypot``.)"""
     return (rows[:, None] ** 2 + cols ** 2).sqrt()

@@ -1,5 +1,5 @@
-"""PaPE: attention that falls off from a query in parabolas, whose shape the query's token decides.
-"""
+"""PaPE: attention that falls off from a query in parabolas, whose shape depends on the query's
+token."""
 from __future__ import annotations
 
 import torch
@@ -16,8 +16,8 @@ from ..functional.tracing import full_precision
 from .base import RelativeEncoding, refuse_zeros
 from .checks import check_at_least
 
-#: What divides squares of positions, and multiplies their factors: both then stay in half
-#: precision's range.
+#: Squares of positions are divided by it and their factors multiplied by it, so that both fit into
+#: half precision.
 _UNIT = 32.0
 
 
@@ -88,7 +88,7 @@ class PaPE(RelativeEncoding):
         nn.init.zeros_(self.position.weight)
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
-        """Refused: the terms depend on tokens."""
+        """Refuse: the terms depend on tokens, see :meth:`terms_of_tokens`."""
         return self.terms_of_tokens(q_grid, k_grid, None)
 
     def terms_of_tokens(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None) -> list[Term]:
@@ -102,7 +102,7 @@ class PaPE(RelativeEncoding):
             like = like_at_least_float32(tokens)
             directions = self._directions(like)
             x, y = directions.unbind(-1)
-            # softplus, which onnxruntime has not in float64
+            # This is softplus; onnxruntime does not have softplus in float64.
             a = torch.logaddexp(a.to(like.dtype), like.new_zeros(())).transpose(1, 2)
             of_xx, of_yy, of_xy = (a @ torch.stack((x * x, y * y, 2 * x * y), -1)).unbind(-1)
             of_x, of_y = (b.to(like.dtype).transpose(1, 2) @ directions).unbind(-1)
@@ -117,7 +117,8 @@ class PaPE(RelativeEncoding):
             return [Channels(queries * self.head_dims ** -0.5, keys[None, None])]
 
     def _functions_of_tokens(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """a before its softplus, and b, each (B, Lq, heads, parabolas)."""
+        """The functions of the query's token: a before its softplus, and b, each (B, Lq, heads,
+        parabolas)."""
         if self.rotation_invariant:
             a = self.a(tokens)[..., None].expand(-1, -1, -1, 2)
             return a, torch.zeros_like(a)
@@ -125,7 +126,8 @@ class PaPE(RelativeEncoding):
         return a, b
 
     def _directions(self, like: Tensor) -> Tensor:
-        """w (heads, parabolas, 2) for columns and rows; those of PaPE-RI are the two axes."""
+        """The directions w (heads, parabolas, 2), for columns and rows; for PaPE-RI these are the
+        two axes."""
         if self.rotation_invariant:
             axes = torch.eye(2, dtype=like.dtype, device=like.device)
             return self.position_scales[0].to(like.dtype) * axes
@@ -133,7 +135,8 @@ class PaPE(RelativeEncoding):
         return self.position(axes).to(like.dtype).view(2, self.num_heads, -1).movedim(0, -1)
 
     def _positions(self, grid: Grid, query: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Columns and rows (P + H * W,) of all tokens, from the middle of the query grid."""
+        """The columns and rows (P + H * W,) of all tokens, measured from the middle of the query
+        grid."""
         rows, cols = cell_coordinates(grid, query, like=like)
         size, prefix = (*rows.shape, *cols.shape), (self.num_prefix_tokens, 0)
         along = (cols.expand(size), rows[:, None].expand(size))

@@ -22,7 +22,7 @@ from ..functional.tracing import autocast_dtype
 from .base import TokenEncoding
 from .checks import check_at_least, check_choices
 
-#: Convolutions by the number of axes.
+#: The class of convolution for each number of axes.
 _CONV: dict[int, type[nn.Conv1d | nn.Conv2d | nn.Conv3d]] = {
     1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -151,7 +151,8 @@ class PEG(TokenEncoding):
         return join_prefix(prefix, map_to_tokens(out))
 
     def _sides(self, x: Tensor, hw_shape: tuple[int, ...], num_prefix_tokens: int) -> Any:
-        """Check that the grid has ``dims`` axes and as many tokens as x, and return its sides."""
+        """Return the sides of the grid, after a check that it has ``dims`` axes and as many cells
+        as x has tokens."""
         shape = hw_shape.shape if isinstance(hw_shape, Grid) else tuple(hw_shape)
         if len(shape) != self.dims:
             wanted = ('(length,)', '(height, width)', '(frames, height, width)')[self.dims - 1]
@@ -160,7 +161,7 @@ class PEG(TokenEncoding):
         return (grid.frames, grid.height, grid.width)[3 - self.dims:]
 
     def out_hw_shape(self, hw_shape: tuple[int, ...]) -> Any:
-        """Grid of the output: without padding each layer removes k - 1 rows and columns."""
+        """The grid of the output: without padding each layer removes k - 1 rows and columns."""
         if self.padding == 'zeros':
             return hw_shape
         lost = self.num_layers * (self.kernel_size - 1)
@@ -173,7 +174,8 @@ class PEG(TokenEncoding):
         return sides
 
     def out_padding_mask(self, padding_mask: Tensor | None) -> Tensor | None:
-        """Padding of the output: without padding a cell is valid if its whole window is valid."""
+        """The padding mask of the output: without padding, a cell is valid if its whole window is
+        valid."""
         if padding_mask is None or self.padding == 'zeros':
             return padding_mask
         lost = self.num_layers * (self.kernel_size - 1)
@@ -185,7 +187,8 @@ class PEG(TokenEncoding):
         return shrunk
 
     def _branch(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """x + layers(x), or layers(x) if there is no residual; padded cells of x are zero."""
+        """Compute x + layers(x), or layers(x) if there is no residual; padded cells of x must be
+        zero."""
         if self._folds(x):
             conv: Any = self.proj[0]
             return _CONVOLVE[self.dims](
@@ -204,15 +207,15 @@ class PEG(TokenEncoding):
         return x + out if self.padding == 'zeros' and self.residual else out
 
     def _folds(self, x: Tensor) -> bool:
-        # In half precision w + 1 would lose w, so the residual is added separately.
-        # (Asking for autocast on the meta device is an error.)
+        # In half precision w + 1 would lose digits of w, so there the residual is added separately.
+        # (torch raises an error if it is asked for autocast on the meta device.)
         return (len(self.proj) == 1 and self.padding == 'zeros' and self.residual
                 and is_plain(self.proj)
                 and x.dtype in (torch.float32, torch.float64)
                 and (x.is_meta or autocast_dtype(x.device.type) is None))
 
     def _identity_kernel(self, weight: Tensor) -> Tensor:
-        """The kernel whose convolution is the identity: (C, 1, k, k) or (C, C, k, k)."""
+        """The kernel with which a convolution is the identity: (C, 1, k, k) or (C, C, k, k)."""
         tap = torch.zeros_like(weight)
         centre: Any = (..., *(self.kernel_size // 2,) * self.dims)
         if self.conv == 'dense':
@@ -228,8 +231,8 @@ class PEG(TokenEncoding):
 
 
 def _norm_cells(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Apply BatchNorm to a grid of 1, 2 or 3 axes, as maps: a sequence has one column, and each
-    frame is a map."""
+    """Apply BatchNorm to a grid of 1, 2 or 3 axes as if it were maps: a sequence has one column,
+    and each frame is a map."""
     if x.dim() == 4:
         return masked_batch_norm(norm, x, padding_mask)
     if x.dim() == 3:
@@ -241,11 +244,12 @@ def _norm_cells(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -> Tens
 
 
 def _fit(padding_mask: Tensor | None, x: Tensor) -> Tensor | None:
-    """The padding mask cropped to a map that unpadded convolutions have made smaller."""
+    """Crop a padding mask to a map that unpadded convolutions have made smaller."""
     if padding_mask is None:
         return None
     if known_equal(padding_mask.shape[1:], x.shape[2:]):
-        return padding_mask  # the same tensor, which has the noted sizes
+        # The same tensor is returned, because the sizes of the images are stored on it.
+        return padding_mask
     lost = [old - new for old, new in zip(padding_mask.shape[1:], x.shape[2:], strict=True)]
     return padding_mask[(slice(None), *(slice(count, None) for count in lost))]
 

@@ -13,8 +13,9 @@ from .base import TokenEncoding
 from .build import EncodingConfig, build_encoding, listed, resolve
 
 EncodingConfigs = EncodingConfig | Sequence[EncodingConfig] | None
-#: Block numbers; 'every' is after each block that is followed by attention, 'mlp' inside every MLP
-#: (:func:`split_places`), None the default of each encoding.
+#: Where encodings stand: numbers of blocks; 'every' for after each block that is followed by
+#: attention; 'mlp' for inside every MLP (:func:`split_places`); None for the default of each
+#: encoding.
 Positions = Sequence[int] | str | None
 
 
@@ -67,7 +68,8 @@ class PlacedEncodings(nn.Module):
     def _places(self, module: TokenEncoding, positions: Positions) -> tuple[int, ...]:
         wanted = module.default_positions if positions is None else positions
         if wanted == 'every':
-            # With 'qk' the last block of a stack is followed by no attention to apply to.
+            # With 'qk' there is nothing to apply to after the last block of a stack, because no
+            # attention follows.
             last = self.followed and module.apply_to == 'qkv'
             return tuple(range(self.num_blocks if last else self.num_blocks - 1))
         if wanted == 'mlp' or module.default_positions == 'mlp':
@@ -168,20 +170,20 @@ def split_places(pos_encoding: EncodingConfigs, positions: Positions
 
 def _apply(encoding: TokenEncoding, x: Tensor, hw_shape: tuple[int, int] | Packing,
            num_prefix_tokens: int, padding_mask: Tensor | None) -> Tensor:
-    """The encoding of a batch; for images of several sizes, of each part of their row."""
+    """Apply an encoding to a batch; for images of several sizes, to each part of their row."""
     if isinstance(hw_shape, Packing):
         return hw_shape.each(partial(encoding, num_prefix_tokens=num_prefix_tokens), x)
     return encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens, padding_mask=padding_mask)
 
 
 def _build(cfg: EncodingConfig, defaults: ConfigType) -> TokenEncoding:
-    # mypy: TokenEncoding is abstract; it is only compared with here.
+    # Needed by mypy only: TokenEncoding is abstract, but here it is just compared.
     return build_encoding(cfg, TokenEncoding,  # type: ignore[type-abstract]
                           'pos_encoding', **defaults)
 
 
 def _key(position: int) -> str:
-    # ModuleDict keys become names in the state dict: 'before', 'after0', 'after1', ...
+    # Keys of a ModuleDict become names in the state dict: 'before', 'after0', 'after1', ...
     return 'before' if position == -1 else f'after{position}'
 
 

@@ -32,7 +32,7 @@ class QueryAbsolute1D(SequenceTable):
 
     @staticmethod
     def num_rows(max_tokens: int) -> int:
-        """One row for each position."""
+        """The table has one row for each position."""
         return max_tokens
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:

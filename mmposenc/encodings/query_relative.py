@@ -37,7 +37,7 @@ class QueryRelative1D(SequenceTable):
 
     @staticmethod
     def num_rows(max_tokens: int) -> int:
-        """One row for each offset."""
+        """The table has one row for each offset."""
         return 2 * max_tokens - 1
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
@@ -45,9 +45,10 @@ class QueryRelative1D(SequenceTable):
         return sequence_terms(self._used(q_grid), None, q_grid, k_grid, self.num_prefix_tokens)
 
     def _used(self, query: Grid) -> Tensor:
-        """Vectors for the offsets that occur in the sequence of queries."""
+        """The vectors for the offsets that occur in the sequence of queries."""
         length = self.sequence_length(query, 'q_grid')
-        # Only offsets 1 - length .. length - 1 occur; a short sequence needs no others.
+        # Only the offsets 1 - length .. length - 1 occur, so that a short sequence needs no other
+        # rows.
         return self.table.narrow(-2, self.max_tokens - length, 2 * length - 1)
 
 
@@ -86,7 +87,7 @@ class QueryRelative2D(RelativeEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw from a normal with standard deviation head_dims ** -0.5."""
+        """Draw the vectors from a normal distribution with standard deviation head_dims ** -0.5."""
         for table in (self.row_table, self.col_table):
             nn.init.normal_(table, std=table.shape[-1] ** -0.5)
 

@@ -48,11 +48,11 @@ class RelativePositionBias(WindowTable):
             torch.empty(self.table_size[0] * self.table_size[1], self.num_heads))
 
     def reset_parameters(self) -> None:
-        """Truncated normal, standard deviation 0.02."""
+        """Draw the table from a truncated normal distribution with standard deviation 0.02."""
         for table in self.parameters():
             nn.init.trunc_normal_(table, std=0.02)
 
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
-        """Entries of the nearest whole offsets; see :class:`OffsetBiasEncoding`."""
+        """Read the table at the nearest whole offsets; see :class:`OffsetBiasEncoding`."""
         table = self.relative_position_bias_table.t().reshape(-1, *self.table_size)
         return self._entries(table, row_offsets, col_offsets, query)

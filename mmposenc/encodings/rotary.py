@@ -30,7 +30,7 @@ from .base import RelativeEncoding, refuse_zeros
 from .checks import check_choices
 from .rotary_options import check_augmentation, check_dims, check_directions, check_frequencies
 
-#: For sequences and videos (RoFormer, V-JEPA 2).
+#: The default of ``theta`` for sequences and videos (RoFormer, V-JEPA 2).
 _LONG_THETA = 10000.0
 
 
@@ -166,11 +166,13 @@ class RotaryEmbedding(Constants, RelativeEncoding):
             self.grid_shape = self._trained_on(grid_shape)
         if directions == 'learned':
             self.freqs = nn.Parameter(torch.empty(2, num_heads, head_dims // 2))
-            RotaryEmbedding.reset_parameters(self)  # a subclass has not made its own yet
+            # Called by its full name, because a subclass has not created its own parameters yet.
+            RotaryEmbedding.reset_parameters(self)
         self.make_constants()
 
     def constants(self) -> dict[str, object]:
-        """Frequencies of fixed directions, ``freqs`` (2, heads or 1, planes), first axis first."""
+        """The frequencies ``freqs`` (2, heads or 1, planes) of fixed directions, those of the first
+        axis first."""
         planes, cpu = self.head_dims // 2, torch.empty(0, dtype=torch.float64, device='cpu')
         if self.directions in ('axes', 'learned'):
             return {}
@@ -210,7 +212,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         super().start_at_zero()
 
     def _trained_on(self, grid_shape: GridLike | None) -> tuple[int, int]:
-        """Check the options that need the grid of training, and return it."""
+        """Check the options that need the grid of training, and return that grid."""
         if grid_shape is None or self.dims == 3:
             raise ValueError(f'grid_shape={grid_shape!r} and dims={self.dims}: '
                              f'scaling={self.scaling!r} and temperature={self.temperature!r} need '
@@ -239,20 +241,20 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         return periods.bfloat16().double() if self.round_periods else periods
 
     def _series(self, like: Tensor, count: int) -> Tensor:
-        """So many frequencies, from the fastest to the slowest."""
+        """This many frequencies, from the fastest to the slowest."""
         turn = 1.0 if self.periods is None and self.normalize is None else 2 * math.pi
         return (turn / self.axis_periods(like.device, count)).to(like.dtype)
 
     def _axis_freqs(self, like: Tensor, side: tuple[int, int] = (1, 1), number: int = 0) -> Tensor:
-        """Frequencies (planes of an axis,); ``side`` has the cells of the axis and those of it in
-        training, ``number`` is its place among the axes."""
+        """The frequencies (planes of an axis,) of one axis. ``side`` has the number of its cells
+        now and in training, and ``number`` is its place among the axes."""
         planes = self.head_dims // (2 * self.dims)
         if not self.shared_freqs:
             return self._series(like, self.head_dims // 2)[number::self.dims]
         freqs = self._series(like, planes)
         if self.scaling is None:
             return freqs
-        # A tensor, because sides may be symbolic.
+        # A tensor, because sides may be symbols while a program is exported.
         scale = (like.new_ones(()) * side[0] / side[1]).clamp_min(1)
         ramp = (planes_that_turn(planes, self.theta, side[1], self.turns)
                 if self.scaling == 'yarn' else (0.0, 0.0))
@@ -284,7 +286,8 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         return turn_planes(q, *turn, halves=halves), turn_planes(k, *other, halves=halves)
 
     def _augmentation(self, like: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Random shift and scale of rows and columns, (2,) each; None for no augmentation."""
+        """The random shift and scale of rows and columns in training, (2,) each; None without
+        augmentation."""
         if not self.training or (self.shift, self.jitter, self.rescale) == (None, None, None):
             return None
         shift, log_scale = like.new_zeros(2), like.new_zeros(2)
@@ -298,7 +301,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
 
     def _coordinates(self, grid: Grid, query: Grid, change: tuple[Tensor, Tensor] | None,
                      like: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows (H,) and columns (W,) of a grid, after an augmentation."""
+        """The positions of rows (H,) and columns (W,) of a grid, after an augmentation."""
         rows, cols = cell_coordinates(grid, query, normalize=self.normalize,
                                       reference=self.reference_grid, first=self.first, like=like)
         if change is None:
@@ -308,8 +311,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
 
     def _turn(self, grid: Grid, query: Grid, change: tuple[Tensor, Tensor] | None, like: Tensor
               ) -> tuple[Tensor, Tensor]:
-        """Cosine and sine (1 or heads, L, head_dims / 2) of the angles of all tokens. They are
-        computed along each axis, then copied or multiplied."""
+        """The cosine and sine (1 or heads, L, head_dims / 2) of the angles of all tokens."""
         rows, cols = self._coordinates(grid, query, change, like)
         if self.directions == 'axes':
             cos, sin = self._along_axes(grid, query, rows, cols)
@@ -331,7 +333,8 @@ class RotaryEmbedding(Constants, RelativeEncoding):
 
     def _along_axes(self, grid: Grid, query: Grid, rows: Tensor, cols: Tensor
                     ) -> tuple[Tensor, Tensor]:
-        """Cosine and sine (1, frames * H, W, planes) of planes that turn along one axis each."""
+        """The cosine and sine (1, frames * H, W, planes) for planes that turn along one axis each.
+        """
         along = {'t': frame_coordinates(grid, rows)[:, None, None, None],
                  'y': rows[:, None, None], 'x': cols[:, None]}
         alternate, planes = self.axes == 'alternate', self.head_dims // 2
@@ -342,7 +345,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         angles = [along[axis] * self._axis_freqs(rows, sides[axis], number)
                   for number, axis in enumerate(order)]
         size = (grid.frames, grid.height, grid.width, -1)
-        if alternate:  # the last axes may have a plane less than the first
+        if alternate:  # The last axes may have one plane less than the first ones.
             most = angles[0].shape[-1]
             angles = [F.pad(angle, (0, most - angle.shape[-1])).expand(size) for angle in angles]
             angles = [torch.stack(angles, -1).flatten(-2)[..., :planes]]
@@ -353,17 +356,18 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         return cos, sin
 
     def _freqs_of_axes(self, like: Tensor) -> Tensor:
-        """Frequencies (2, heads or 1, planes) of rows and of columns."""
+        """The frequencies (2, heads or 1, planes) of rows and of columns."""
         freqs = self.freqs.to(like.dtype)
         return freqs if self.axes == 'yx' else freqs.flip(0)
 
     def _clamped_angles(self, rows: Tensor, cols: Tensor, query_rows: Tensor, query_cols: Tensor
                         ) -> Tensor:
-        """Angles (1, H, W, planes) of positions that end at the sides of the query grid."""
+        """The angles (1, H, W, planes) for positions that are clamped to the sides of the query
+        grid."""
         of_row, of_col = self._freqs_of_axes(rows)[:, 0]
         (row, tall), (col, wide) = (((x[0] + x[-1]) / 2, (x[-1] - x[0]) / 2)
                                     for x in (query_rows, query_cols))
-        # Directions next to the rows end with the rows, the others with the columns.
+        # Directions close to the first axis are clamped by it, the others by the second.
         next_to_first = self.freqs[0] > 1e-9
         along_rows = next_to_first if self.axes == 'yx' else ~next_to_first
         most = (of_row ** 2 + of_col ** 2).sqrt() * torch.where(along_rows[0], tall, wide)

@@ -1,11 +1,11 @@
-"""Which options of rotary positions fit together."""
+"""Checks which options of rotary positions can be combined."""
 from __future__ import annotations
 
 import math
 
 from .checks import check_positive
 
-#: Names of ``directions``; an even number is another.
+#: The names that ``directions`` may have; it may also be an even number.
 DIRECTIONS = ('axes', 'learned', 'golden', 'hexagonal')
 
 

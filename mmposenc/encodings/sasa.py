@@ -53,7 +53,7 @@ class SASARPE(RelativeEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Truncated normal, standard deviation 0.02."""
+        """Draw the vectors from a truncated normal distribution with standard deviation 0.02."""
         nn.init.trunc_normal_(self.row_table, std=0.02)
         nn.init.trunc_normal_(self.col_table, std=0.02)
 

@@ -1,4 +1,4 @@
-"""Tables whose number of rows does not tell their grid: it is saved with them."""
+"""Saves the grid beside a table whose number of rows does not show it."""
 from __future__ import annotations
 
 import torch
@@ -13,7 +13,7 @@ class SavesGrid(nn.Module):
     without it is of a square.
     """
 
-    #: The attribute that holds (H, W).
+    #: The name of the attribute that holds (H, W).
     grid_name: str
 
     def _save_to_state_dict(self, destination: dict[str, object], prefix: str, keep_vars: bool
@@ -32,6 +32,8 @@ class SavesGrid(nn.Module):
             missing_keys.append(key)
         elif grid is not None and tuple(grid.tolist()) != current:
             error_msgs.append(f'{key} is {tuple(grid.tolist())} in the file, {current} here')
-            return  # a caller that only logs this must not get rows at wrong cells
+            # The table is not loaded: a caller that only logs the error must not get rows at wrong
+            # cells.
+            return
         super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing_keys,
                                       unexpected_keys, error_msgs)

@@ -43,11 +43,11 @@ class SequenceTable(RelativeEncoding):
         """Number of vectors for sequences of up to ``max_tokens``."""
 
     def reset_parameters(self) -> None:
-        """Normal, standard deviation head_dims ** -0.5."""
+        """Draw the vectors from a normal distribution with standard deviation head_dims ** -0.5."""
         nn.init.normal_(self.table, std=self.table.shape[-1] ** -0.5)
 
     def sequence_length(self, grid: Grid, name: str) -> int:
-        """Number of tokens of a grid, prefix tokens included.
+        """The number of tokens of a grid, prefix tokens included.
 
         Raises:
             ValueError: if there are more than ``max_tokens``; it has the ``name`` of the grid.
@@ -63,9 +63,8 @@ class SequenceTable(RelativeEncoding):
 
 def sequence_terms(table: Tensor, bias: Tensor | None, query: Grid, key: Grid, prefix: int
                    ) -> list[Term]:
-    """Terms of a table ([heads], 2 L - 1, head_dims) and a bias (heads, 2 L - 1), or None, for the
-    offset j - i in the flattened grid after its prefix tokens. Keys on another grid have the
-    position of the query cell nearest to their centre."""
+    """The terms of a table ([heads], 2 L - 1, head_dims) and a bias (heads, 2 L - 1) or None, which
+    are read by the offset j - i in the flattened grid after its prefix tokens."""
     if key == query:
         return [SkewedTable(table, bias)]
     limit = float(table.shape[-2] // 2)

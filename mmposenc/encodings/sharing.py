@@ -48,7 +48,7 @@ def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module])
 
 
 def shared_encodings(model: nn.Module) -> list[RelativeEncoding]:
-    """The shared encoding of a model or stage, in a list; an empty list if there is none."""
+    """The shared encoding of a model or stage as a list of one, or an empty list."""
     return [model._modules[_NAME]] if _owns(model) else []  # type: ignore[list-item]
 
 
@@ -60,7 +60,7 @@ def _share(owner: nn.Module, stages: Sequence[nn.Module]) -> None:
     _check_sizes(encodings)  # type: ignore[arg-type]
     for user in users:
         del user._modules[_NAME]
-        # Bypasses nn.Module, which would register it here too.
+        # Set without nn.Module's __setattr__, which would register the encoding in this module too.
         object.__setattr__(user, _NAME, encodings[0])
     owner.add_module(_NAME, encodings[0])
 
@@ -70,7 +70,7 @@ def _owns(module: nn.Module) -> bool:
 
 
 def _check_sizes(encodings: Sequence[nn.Module]) -> None:
-    """Raise ValueError unless all encodings, which have the same config, have the same sizes."""
+    """Raise ValueError unless encodings that were built from one config have the same sizes."""
     sizes = [_sizes(encoding) for encoding in encodings]
     names = dict.fromkeys(name for each in sizes for name in each)
     distinct = {name: dict.fromkeys(str(each.get(name)) for each in sizes) for name in names}
@@ -82,6 +82,6 @@ def _check_sizes(encodings: Sequence[nn.Module]) -> None:
 
 
 def _sizes(encoding: nn.Module) -> dict[str, object]:
-    """Numbers and tuples among the attributes of an encoding, or of the parts of a sum."""
+    """The numbers and tuples among the attributes of an encoding, or of the parts of a sum."""
     return {name: value for part in encoding.modules() if isinstance(part, RelativeEncoding)
             for name, value in vars(part).items() if isinstance(value, (int, tuple))}

@@ -61,7 +61,8 @@ class TransformerXLRPE(RelativeEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw from a normal with standard deviation 0.02, as the release."""
+        """Draw all weights from a normal distribution with standard deviation 0.02, as the release
+        does."""
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)
 
@@ -72,7 +73,7 @@ class TransformerXLRPE(RelativeEncoding):
         content = QueryVector(self.content_bias * scale)
         v = self.position_bias * scale
         if self.method == 'sequence':
-            # Rows of the table are by key minus query, R by query minus key.
+            # Rows of the table are ordered by key minus query, but R by query minus key.
             length = self.num_prefix_tokens + q_grid.num_cells
             offsets = torch.arange(length - 1, -length, -1, device=v.device)
             table = self._project(offsets, 0, self.embed_dims)
@@ -87,7 +88,9 @@ class TransformerXLRPE(RelativeEncoding):
                            col_bias=col_bias), content]
 
     def _project(self, offsets: Tensor, start: int, width: int) -> Tensor:
-        """W R (heads, n, d) of offsets (n,), with R in channels start .. start + width.
+        """The projection W R (heads, n, d) for offsets (n,), where R fills the channels from
+        ``start`` on. The other channels of R are not built, because the projection is linear: each
+        axis is projected separately.
 
         The other channels of R are not built: the projection is linear, so that each axis is
         projected separately.
@@ -100,7 +103,8 @@ class TransformerXLRPE(RelativeEncoding):
         if is_plain(self.pos_proj):
             projected = encoded @ self.pos_proj.weight[:, start:start + width].t()
         else:
-            # A last row of zeros finds a constant (an adapter's bias), which counts once.
+            # A last row of zeros gives the constant of the projection (an adapter's bias), which
+            # must count only once.
             after = self.embed_dims - start - width
             outputs = self.pos_proj(F.pad(encoded, (start, after, 0, 1)))
             projected = outputs[:-1] - outputs[-1:] if start else outputs[:-1]

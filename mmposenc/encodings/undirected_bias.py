@@ -43,10 +43,10 @@ class UndirectedPositionBias(WindowTable):
             torch.empty(self.num_heads, self.table_size[0] * self.table_size[1]))
 
     def reset_parameters(self) -> None:
-        """Zeros, as the releases."""
+        """Set the table to zero, as the releases do."""
         self.start_at_zero()
 
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
-        """Entries of the nearest whole distances; see :class:`OffsetBiasEncoding`."""
+        """Read the table at the nearest whole distances; see :class:`OffsetBiasEncoding`."""
         return self._entries(self.attention_biases.view(-1, *self.table_size), row_offsets,
                              col_offsets, query)

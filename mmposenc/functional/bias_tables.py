@@ -1,4 +1,4 @@
-"""Tables by offset: the entries of pairs of cells, and biases resized to another grid."""
+"""Tables by offset: which entry a pair of cells has, and how biases are resized to another grid."""
 from __future__ import annotations
 
 import torch
@@ -11,14 +11,14 @@ from .tracing import full_precision, is_compiling
 
 #: How a table is resampled along each of its two axes.
 RESIZINGS = ('bicubic', 'geometric', 'geometric-cubic')
-#: Halvings after which BEiT's search for a ratio between 1.01 and 1.5 is within 1e-6.
+#: After this many halvings, BEiT's search for a ratio between 1.01 and 1.5 is exact to 1e-6.
 _HALVINGS = 19
 
 
 def table_entries(query: Grid, key: Grid, limits: tuple[int, int], device: torch.device
                   ) -> tuple[Tensor, Tensor]:
-    """Which entry of a table of the offsets -limit .. limit, by key minus query, pairs of rows
-    (Hq, Hk) and of columns (Wq, Wk) have.
+    """The entry of each pair of rows (Hq, Hk) and of columns (Wq, Wk) in a table of the offsets
+    -limit .. limit, which are key minus query.
 
     Real offsets of keys on a coarser grid go to the nearest whole number (halves to the even one,
     as ``torch.round``), longer ones than the limit to the last entry.
@@ -52,16 +52,21 @@ def resize_bias_table(table: Tensor, grid: tuple[int, int], mode: str) -> Tensor
 
 
 def resize_table(table: Tensor, targets: tuple[int, int], mode: str) -> Tensor:
-    """:func:`resize_bias_table` of a table with any two axes, 'bicubic' or 'bicubic_antialias'."""
+    """Resize a table with any two axes as :func:`resize_bias_table` does, by 'bicubic' or
+    'bicubic_antialias'."""
     sizes = table.shape[-2], table.shape[-1]
     if known_equal(sizes, targets):
         return table
-    if table.is_meta:  # where products are counted; the papers' counts leave this out
+    # Multiply-accumulates are counted on the meta device; the papers' counts leave this resizing
+    # out.
+    if table.is_meta:
         return table.new_empty(*table.shape[:-2], *targets)
     dtype = torch.promote_types(table.dtype, torch.float32)
     rows, cols = (_axis(size, target, mode, dtype, table.device)
                   for size, target in zip(sizes, targets, strict=True))
-    if is_compiling() and mode.startswith('geometric'):  # changes a table of its own grid, too
+    # 'geometric' would change a table even for its own grid, which compiled code cannot skip by a
+    # condition.
+    if is_compiling() and mode.startswith('geometric'):
         same_size = torch.tensor(True, device=table.device)
         for size, target in zip(sizes, targets, strict=True):
             same_size = same_size & (torch.full((), target, device=table.device) == size)
@@ -74,7 +79,7 @@ def resize_table(table: Tensor, targets: tuple[int, int], mode: str) -> Tensor:
 
 
 def _axis(size: int, target: int, mode: str, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Weights (target, size) of the old offsets in the new ones."""
+    """The weights (target, size) that old offsets have in new ones, along one axis."""
     def make() -> Tensor:
         if mode.startswith('bicubic'):
             targets = torch.full((1,), target, dtype=torch.float64, device=device)
@@ -84,26 +89,28 @@ def _axis(size: int, target: int, mode: str, dtype: torch.dtype, device: torch.d
 
 
 def _geometric(size: int, target: int, cubic: bool, device: torch.device) -> Tensor:
-    """Weights (target, size) between old offsets at -d_n .. 0 .. d_n, d_k = 1 + q + ... + q^(k-1),
-    with q such that d_n is the longest new offset, as far as 1.01 <= q <= 1.5 allows."""
+    """The weights (target, size) of old offsets that lie at -d_n .. 0 .. d_n, with d_k = 1 + q +
+    ... + q^(k-1). The ratio q is chosen so that d_n is the longest new offset, as far as 1.01 <= q
+    <= 1.5 allows."""
     if size == 1:
         return torch.ones(target, 1, dtype=torch.float64, device=device)
     reach = size // 2
-    # Tensors, for a compiled graph has one code for all targets.
+    # Tensors, because a compiled graph has the same code for all targets.
     wanted = torch.full((), target // 2, dtype=torch.float64, device=device)
     low, high = torch.full_like(wanted, 1.01), torch.full_like(wanted, 1.5)
     for _ in range(_HALVINGS):
         ratio = (low + high) / 2
         too_far = (ratio ** reach - 1) / (ratio - 1) > wanted
         low, high = torch.where(too_far, low, ratio), torch.where(too_far, ratio, high)
-    # A geometric series by its formula: sums along a dimension have no deterministic form on CUDA.
+    # The formula of a geometric series: CUDA has no deterministic sum along a dimension.
     places = torch.arange(1, reach + 1, dtype=torch.float64, device=device)
     away = (ratio ** places - 1) / (ratio - 1)
     old = torch.cat((-away.flip(0), away.new_zeros(1), away))
     new = torch.arange(target, dtype=torch.float64, device=device) - target // 2
     right = torch.searchsorted(old, new).clamp(1, size - 1)
     step = old[right] - old[right - 1]
-    share = ((new - old[right - 1]) / step).clamp(0, 1)[:, None]  # constant beyond both ends
+    # Clamped, so that values beyond both ends are constant.
+    share = ((new - old[right - 1]) / step).clamp(0, 1)[:, None]
     unit = torch.eye(size, dtype=torch.float64, device=device)
     weights = (1 - share) * unit[right - 1] + share * unit[right]
     if cubic:
@@ -115,9 +122,8 @@ def _geometric(size: int, target: int, cubic: bool, device: torch.device) -> Ten
 
 
 def _second_derivatives(points: Tensor) -> Tensor:
-    """Those of the cubic spline through values at ``points`` (n,), at these points, as weights
-    (n, n) of the values. Its first two pieces are one polynomial, and its last two ("not-a-knot"),
-    which is what SciPy's interp2d takes."""
+    """The second derivatives of the cubic spline through values at ``points`` (n,), at these
+    points, as weights (n, n) of the values."""
     count = len(points)
     unit = torch.eye(count, dtype=points.dtype, device=points.device)
     step = points.diff()

@@ -103,10 +103,10 @@ def index_function(x: Tensor, params: BucketParams) -> Tensor:
     if params.function == 'clip':
         return x.round().clamp(-beta, beta).long()
     magnitude = x.abs()
-    # clamp: logarithms of the branch that is not taken must not be -inf
+    # Clamped, because the logarithm of the branch that is not taken must not be -inf.
     far = alpha + torch.log((magnitude / alpha).clamp(min=1e-6)) / math.log(gamma / alpha) * (
         beta - alpha)
-    # The release does not clip the near branch: with beta < alpha it would index out of the table.
+    # The release does not clip the near branch; with beta < alpha it would read beyond the table.
     steps = torch.where(magnitude <= alpha, magnitude.round(), far.round()).clamp(0.0, beta)
     return (torch.sign(x) * steps).long()
 
@@ -131,8 +131,8 @@ def offset_buckets(method: str, rows: Tensor, cols: Tensor, params: BucketParams
     elif params.quantization == 'squared':
         distance = squared
     else:
-        # An accelerator would have to be waited for. There are more offsets along an axis than the
-        # largest one is long.
+        # An accelerator would have to be waited for. Instead an upper limit is used: an axis has
+        # more offsets than the largest one is long.
         reads = squared.device.type == 'cpu' and may_read(squared)
         longest = None if reads else rows.shape[0] + cols.shape[0]
         distance = distance_rank(squared, longest)
@@ -156,9 +156,9 @@ def distance_rank(squared: Tensor, max_distance: int | None = None) -> Tensor:
     """
     reach = max_distance if max_distance is not None else math.isqrt(int(squared.max().item()) + 1)
     axis = torch.arange(reach + 1, device=squared.device).square()
-    # Whole numbers: sums of floating ones along a dimension have no deterministic form on CUDA.
+    # Whole numbers, because CUDA has no deterministic cumulative sum of floating-point numbers.
     is_distance = torch.zeros(2 * reach * reach + 1, dtype=torch.long, device=squared.device)
-    # Past reach ** 2 some sums are missing, but nothing looks there.
+    # Beyond reach ** 2 some sums of two squares are missing, but nothing is read there.
     is_distance[(axis[:, None] + axis).flatten()] = 1
     return (is_distance.cumsum(0)[squared.round().long()] - 1).float()
 
@@ -221,34 +221,36 @@ class Buckets(NamedTuple):
 
     @property
     def num_offset_buckets(self) -> int:
-        """The number of buckets of offsets, without those of prefix tokens."""
+        """The number of buckets of offsets, without the bucket of prefix tokens."""
         return num_buckets('cross' if self.method == 'sequence' else self.method, self.params)
 
     @property
     def num(self) -> int:
-        """All of them, that of prefix tokens included."""
+        """The number of all buckets, that of prefix tokens included."""
         return self.num_offset_buckets + (self.prefix > 0 and self.method != 'sequence')
 
     def swapped(self) -> Buckets:
-        """The same buckets with queries and keys in each other's place."""
+        """The same buckets with the roles of queries and keys exchanged."""
         return self._replace(query=self.key, key=self.query, reverse=not self.reverse)
 
     def offsets_and_indices(self, device: torch.device | str | None
                             ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Distinct row offsets and which of them pairs of rows (Hq, Hk) have; then the columns'."""
+        """The distinct row offsets, and which of them each pair of rows (Hq, Hk) has; then the same
+        for columns."""
         rows, row_index, cols, col_index = grid_offsets(self.query, self.key, device)
         return (-rows, row_index, -cols, col_index) if self.reverse else (
             rows, row_index, cols, col_index)
 
     def ids(self, device: torch.device | str | None, queries: slice = slice(None)) -> Tensor:
-        """Buckets (queries, P + Lk) of pairs, prefix tokens included; of all queries or some."""
+        """The bucket of each pair (queries, P + Lk), prefix tokens included, for all queries or
+        some."""
         if self.method == 'sequence':
             limit = int(self.params.beta)
             places = sequence_places(self.query, self.key, self.prefix, device)
             length = self.prefix + self.query.num_cells
             distance = torch.arange(length, device=device)[queries, None] - places
             return (-distance if self.reverse else distance).clamp(-limit, limit) + limit
-        # Only what depends on nothing but the offset is kept: ids are as large as Lq * Lk.
+        # Only what depends on the offset alone is stored, because ids are as large as Lq * Lk.
         table, row_index, col_index = self.by_offset(device)
         ids = expand_offsets(table[None], row_index, col_index)[0]
         if self.prefix:
@@ -256,8 +258,8 @@ class Buckets(NamedTuple):
         return ids[queries]
 
     def by_offset(self, device: torch.device | str | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Buckets (Dr, Dc) of distinct offsets, and which of them pairs of rows (Hq, Hk) and of
-        columns (Wq, Wk) have."""
+        """The buckets (Dr, Dc) of the distinct offsets, and which of these each pair of rows (Hq,
+        Hk) and of columns (Wq, Wk) has."""
         def make() -> tuple[Tensor, Tensor, Tensor]:
             rows, row_index, cols, col_index = self.offsets_and_indices(device)
             return offset_buckets(self.method, rows, cols, self.params), row_index, col_index
@@ -267,7 +269,8 @@ class Buckets(NamedTuple):
 
 def axis_buckets(query: Grid, key: Grid, params: BucketParams,
                  device: torch.device | str | None = None) -> tuple[Tensor, Tensor]:
-    """Buckets of the row offsets (Hq, Hk) and of the column offsets (Wq, Wk), query minus key."""
+    """The buckets of the row offsets (Hq, Hk) and of the column offsets (Wq, Wk), which are query
+    minus key."""
     rows, row_index, cols, col_index = grid_offsets(query, key, device)
     middle = int(params.beta)
     return ((index_function(rows, params) + middle)[row_index],

@@ -1,4 +1,4 @@
-"""The valid cells of a padded batch, side by side: a norm of a batch takes them as they are."""
+"""The valid cells of a padded batch side by side, so that a norm of the batch sees no padding."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def over_valid_cells(norm: Callable[[Tensor], Tensor], x: Tensor, extents: Exten
     Returns:
         (B, C, H, W), zero on padding.
     """
-    # Contiguous: of a transposed view torch 2.13's backward pass is wrong on a CPU.
+    # Made contiguous, because torch 2.13's backward pass for a transposed view is wrong on a CPU.
     cells = _Picked.apply(x, extents)  # type: ignore[no-untyped-call]
     normed = norm(cells[None])[0]
     return _Spread.apply(  # type: ignore[no-untyped-call]
@@ -34,7 +34,7 @@ def over_valid_cells(norm: Callable[[Tensor], Tensor], x: Tensor, extents: Exten
 
 
 class _Picked(torch.autograd.Function):
-    """Valid cells (C, N) of a map (B, C, H, W)."""
+    """Takes the valid cells (C, N) out of a map (B, C, H, W)."""
 
     @staticmethod
     def forward(x: Tensor, extents: Extents) -> Tensor:
@@ -53,7 +53,7 @@ class _Picked(torch.autograd.Function):
 
 
 class _Spread(torch.autograd.Function):
-    """A map (B, C, H, W) of valid cells (C, N), with zeros around them."""
+    """Puts valid cells (C, N) into a map (B, C, H, W), with zeros around them."""
 
     @staticmethod
     def forward(cells: Tensor, extents: Extents, shape: torch.Size,
@@ -76,7 +76,7 @@ class _Spread(torch.autograd.Function):
 
 
 def _images(cells: Tensor, extents: Extents) -> list[Tensor]:
-    """Maps (C, rows, cols) of each image, in the memory of cells (C, N)."""
+    """Views of the cells (C, N) of each image as a map (C, rows, cols)."""
     parts = torch.split(cells, [rows * cols for rows, cols in extents], 1)
     return [part.view(-1, *extent) for part, extent in zip(parts, extents, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Buffers that numbers of a module determine."""
+"""Buffers of numbers that a module can compute again at any time."""
 from __future__ import annotations
 
 from abc import abstractmethod
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Constants(nn.Module):
-    """A base class of modules with tensors of fixed numbers, which are not saved.
+    """A base class of modules with fixed numbers in buffers, which are not saved.
 
     They are made again after all that loses or rounds them: ``to_empty``, a conversion to half
     precision (they are at least float32), and whenever weights are loaded; on the CPU if these are
@@ -22,8 +22,9 @@ class Constants(nn.Module):
 
     def make_constants(self, device: torch.device | None = None,
                        dtype: torch.dtype | None = None) -> None:
-        """Make the buffers; by default on the default device, in float32."""
-        with torch.inference_mode(False):  # of a model that may be trained later
+        """Create the buffers; by default on the default device and in float32."""
+        # A model that is built in inference mode may be trained later.
+        with torch.inference_mode(False):
             for name, numbers in self.constants().items():
                 self.register_buffer(name, torch.tensor(
                     numbers, dtype=dtype or torch.float32, device=device), persistent=False)

@@ -1,18 +1,19 @@
-"""Arguments of 2-D convolutions, which come as a number, a pair or a name."""
+"""Reads the arguments of 2-D convolutions, which may be a number, a pair or a name."""
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 
 def pair(value: int | Sequence[int]) -> tuple[int, int]:
-    """Of rows and columns."""
+    """A number as a pair of equal numbers, for rows and columns; a pair as it is."""
     return (value, value) if isinstance(value, int) else (
         (value[0], value[0]) if len(value) == 1 else (value[0], value[1]))
 
 
 def padding_cells(padding: str | int | Sequence[int], kernel: Sequence[int],
                   dilation: int | Sequence[int]) -> tuple[int, int]:
-    """Cells of padding above and left, which are as many below and right.
+    """The number of cells of padding above and on the left, which are as many as below and on the
+    right.
 
     Args:
         padding: 'valid', 'same', a number or a pair.

@@ -42,7 +42,7 @@ class Grid(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(height, width), with frames (frames, height, width): for messages."""
+        """The sides as (height, width), with frames as (frames, height, width), for messages."""
         return self.hw if self.frames == 1 else (self.frames, *self.hw)
 
 
@@ -63,7 +63,7 @@ def as_grid(grid: GridLike, name: str = 'hw_shape', *, any_axes: bool = False) -
     if isinstance(grid, Grid):
         checked = grid
     elif len(grid) == 2 or (any_axes and len(grid) in (1, 3)):
-        # A symbol of a compiler or an exporter stays one.
+        # A symbol of a compiler or an exporter must stay a symbol.
         sides = tuple(x if isinstance(x, int | torch.SymInt) else int(x) for x in grid)
         frames, height, width = (1,) * (3 - len(sides)) + sides
         checked = Grid(height, width, frames=frames)
@@ -84,8 +84,8 @@ def whole_strides(*grids: Grid) -> bool:
 
 
 def whole_cells(side: int, cell: int) -> int:
-    """Cells that a side fills, the last one perhaps in part. (A sum first: ONNX divides towards
-    zero, so that the usual -(-side // cell) is another number there.)"""
+    """The number of cells that a side fills, the last one perhaps only in part. (A sum comes first:
+    ONNX divides towards zero, where the usual -(-side // cell) is another number.)"""
     return (side + cell - 1) // cell
 
 
@@ -149,10 +149,11 @@ def axis_offsets(num_queries: int, num_keys: int, query_stride: float = 1.0,
         lowest = sk * (num_keys - 1)
         values = torch.arange(-lowest, sq * (num_queries - 1) + 1, device=device).float()
         return values + (sq - sk) / 2, rows[:, None] * sq - cols * sk + lowest
-    if is_compiling():  # whose code is for any number of them
+    if is_compiling():  # Compiled code must be right for any number of cells.
         offsets = _centres(rows, query_stride)[:, None] - _centres(cols, key_stride)
         return offsets.flatten(), rows[:, None] * num_keys + cols
-    # On the CPU: an accelerator would have to be waited for, to know how many differ.
+    # Computed on the CPU: with an accelerator, the host would have to wait for the number of
+    # distinct offsets.
     at_rows, at_cols = (_centres(torch.arange(number, device='cpu'), stride) for number, stride in (
         (num_queries, query_stride), (num_keys, key_stride)))
     values, index = torch.unique(at_rows[:, None] - at_cols, return_inverse=True)
@@ -160,13 +161,15 @@ def axis_offsets(num_queries: int, num_keys: int, query_stride: float = 1.0,
 
 
 def _centres(cells: Tensor, stride: float) -> Tensor:
-    """Where cells lie in float32, whatever torch's default: bfloat16 rounds from 256 on."""
+    """The positions of cells, in float32 whatever torch's default is: bfloat16 rounds from 256 on.
+    """
     return (cells.float() + 0.5) * stride
 
 
 def grid_offsets(query: Grid, key: Grid, device: torch.device | str | None = None
                  ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """:func:`axis_offsets` of the rows (Dr,), (Hq, Hk), then of the columns (Dc,), (Wq, Wk)."""
+    """Call :func:`axis_offsets` for the rows and for the columns: offsets (Dr,), indices (Hq, Hk),
+    offsets (Dc,), indices (Wq, Wk)."""
     return (*axis_offsets(query.height, key.height, query.stride_h, key.stride_h, device),
             *axis_offsets(query.width, key.width, query.stride_w, key.stride_w, device))
 
@@ -191,15 +194,16 @@ def expand_offsets(table: Tensor, row_index: Tensor, col_index: Tensor) -> Tenso
 
 
 def pick_entries(table: Tensor, index: Tensor) -> Tensor:
-    """Rows of a table ([heads], n, d) for each pair: ([heads], *index.shape, d)."""
+    """Take the rows of a table ([heads], n, d) for each pair of an index: ([heads], *index.shape,
+    d)."""
     picked: Tensor = table.index_select(-2, index.flatten())
     return picked.view(*table.shape[:-2], *index.shape, table.shape[-1])
 
 
 def sequence_places(query: Grid, key: Grid, num_prefix_tokens: int,
                     device: torch.device | str | None = None) -> Tensor:
-    """Places (P + Lk,) of keys in the sequence of queries: that of the query cell nearest to the
-    key's centre; prefix tokens come first."""
+    """The places (P + Lk,) of keys in the sequence of queries: a key has the place of the query
+    cell nearest to its centre, and prefix tokens come first."""
     def nearest(queries: int, keys: int, stride: float) -> Tensor:
         centres = _centres(torch.arange(keys, device=device), stride) - 0.5
         return centres.round().long().clamp(0, queries - 1)
@@ -214,7 +218,7 @@ _T = TypeVar('_T')
 
 
 class GridCache:
-    """Values by key, the least recently used dropped first.
+    """Stores values by key, and drops those that were not used for longest when it is full.
 
     Args:
         max_bytes: of all tensors that are stored; larger ones are computed each time.
@@ -228,7 +232,7 @@ class GridCache:
 
     def get(self, key: Hashable, make: Callable[[], _T], tensors: Callable[[_T], list[Tensor]]
             ) -> _T:
-        """The value of ``key``, made if it is not there.
+        """Return the value of ``key``; if it is not stored, it is computed first.
 
         Args:
             key: everything the value depends on: grids, options, dtype and device.
@@ -241,7 +245,7 @@ class GridCache:
             if key in self._values:
                 self._values.move_to_end(key)
                 return self._values[key][0]  # type: ignore[return-value]
-        # Tensors made in inference mode could not be used in training later.
+        # Tensors that were created in inference mode could not be used in a later training.
         with torch.inference_mode(False), torch.no_grad():
             value = make()
         size = sum(each.untyped_storage().nbytes() for each in tensors(value))
@@ -251,7 +255,7 @@ class GridCache:
 
     def _keep(self, key: Hashable, value: object, size: int) -> None:
         with self._lock:
-            if key in self._values:  # another thread was faster
+            if key in self._values:  # Another thread was faster.
                 return
             self._values[key] = value, size
             self.bytes += size
@@ -265,11 +269,12 @@ class GridCache:
             self.bytes = 0
 
 
-#: The memory of the process, under 1 MiB.
+#: The cache of this process, of less than 1 MiB.
 CACHE = GridCache(960 * 1024)
 
 
 def _may_keep() -> bool:
-    """Not while compiling, tracing, or under a mode that replaces tensors (fakes, counters)."""
+    """Whether values may be stored: not while compiling, tracing, or in a mode that replaces
+    tensors (fake tensors, counters)."""
     return not (is_compiling() or torch._C._len_torch_dispatch_stack()
                 or torch._C._get_tracing_state() or torch._C._are_functorch_transforms_active())

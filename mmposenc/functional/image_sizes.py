@@ -11,7 +11,7 @@ from torch import Tensor
 from .masking import every_cell, extents_to_mask, outside
 from .tracing import is_exporting, may_read
 
-#: Height and width in pixels of each image.
+#: The height and width in pixels of each image.
 ImgShapes = Sequence[Sequence[int]] | Tensor
 
 
@@ -26,7 +26,7 @@ def set_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> Tensor:
 
 
 def one_batch(x: object) -> Tensor:
-    """x, after a check that it is a batch.
+    """Return x, after a check that it is one batch.
 
     Raises:
         ValueError: x is a list of images, or has other axes.
@@ -68,13 +68,14 @@ def get_img_shapes(batch: Tensor, shapes: ImgShapes | None, mask_padding: bool
             raise ValueError(f'img_shapes has shape {tuple(shapes.shape)}; (B, 2) = '
                              f'({batch.shape[0]}, 2) is required, height and width of each image')
         return shapes
-    if is_exporting() and len(shapes) == 1:  # perhaps of symbols: that of all images
+    # The one size, perhaps of symbols, is that of all images.
+    if is_exporting() and len(shapes) == 1:
         return [(shapes[0][0], shapes[0][1])]
     return checked_img_shapes(batch, shapes)
 
 
 def checked_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """Height and width in pixels of each image of a batch (B, C, H, W).
+    """The height and width in pixels of each image in a batch (B, C, H, W), after a check.
 
     Raises:
         ValueError: if they do not fit the batch.
@@ -107,7 +108,8 @@ def mask_images(x: Tensor, shapes: list[tuple[int, int]] | Tensor | None,
     """
     if shapes is None:
         return x, None
-    if isinstance(shapes, Tensor):  # whose numbers are not looked at
+    # The sizes are a tensor, whose numbers must not be read (for export).
+    if isinstance(shapes, Tensor):
         padded = outside(shapes, (x.shape[-2], x.shape[-1]))
         return x.masked_fill(padded[:, None], 0), every_cell(padded, cell)
     height, width = (max(side) for side in zip(*shapes, strict=True))
@@ -119,17 +121,18 @@ def mask_images(x: Tensor, shapes: list[tuple[int, int]] | Tensor | None,
 
 
 def top_left(x: Tensor, height: int, width: int) -> Tensor:
-    """The first rows and columns of maps (..., H, W)."""
+    """Take the first rows and columns of maps (..., H, W)."""
     if not is_exporting():
         return x[..., :height, :width]
-    # Whether a slice is contiguous would be a condition of the graph, which then holds for sizes
-    # that are padded or for those that are not.
+    # Not a slice: whether a slice is contiguous would become a condition of the graph, and then it
+    # would hold either for padded sizes or for others.
     rows, cols = (torch.arange(side, device=x.device) for side in (height, width))
     return x.index_select(-2, rows).index_select(-1, cols)
 
 
 def _warn_if_padded(batch: Tensor) -> None:
-    """A mask_padding that masks nothing must not go unnoticed."""
+    """Warn if a batch looks padded although its sizes are unknown, because mask_padding then masks
+    nothing."""
     if not may_read(batch) or batch.requires_grad:
         return
     edges = (batch[..., -1, :].flatten(1), batch[..., -1].flatten(1))
@@ -141,7 +144,7 @@ def _warn_if_padded(batch: Tensor) -> None:
             stacklevel=3)
 
 
-# Note the images' sizes on a collated batch.
+# This part of the file stores the images' sizes on a collated batch.
 
 
 def note_img_shapes(data: dict[str, Any], shapes: Sequence[Sequence[int]] | None = None
@@ -149,7 +152,8 @@ def note_img_shapes(data: dict[str, Any], shapes: Sequence[Sequence[int]] | None
     """Set ``img_shapes`` of ``data['inputs']``, from the samples where ``shapes`` is None."""
     inputs, samples = data['inputs'], data['data_samples']
     if shapes is None and samples:
-        # Metainfo, not the tensors: batch augmentations that resize the batch keep it true.
+        # Taken from metainfo and not from the tensors, because batch augmentations that resize the
+        # batch update it.
         shapes = [sample.metainfo['img_shape'] for sample in samples]
     if shapes is not None and isinstance(inputs, Tensor):
         set_img_shapes(inputs, shapes)

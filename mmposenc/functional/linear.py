@@ -16,8 +16,8 @@ from torch import Tensor
 from .second_order import AutogradContext
 from .tracing import autocast_dtype, is_compiling, is_transforming
 
-#: Multiply-adds from which a call of oneDNN pays: below, it costs more than it saves
-#: (measured of products 64x128x128 and 197x64x64).
+#: The number of multiply-adds from which a call of oneDNN is worth its cost (measured with products
+#: 64x128x128 and 197x64x64).
 MIN_PRODUCT = 2 ** 20
 
 
@@ -40,14 +40,15 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def outer(a: Tensor, b: Tensor) -> Tensor:
-    """a^T b of (rows, n) and (rows, k), as :func:`linear`: the gradient of a weight."""
-    # oneDNN copies a transposed first operand, and takes a transposed second one as it is.
+    """a^T b for (rows, n) and (rows, k), the gradient of a weight, by the faster library as in
+    :func:`linear`."""
+    # oneDNN copies a first operand that is transposed, and takes a second one as it is.
     return linear(a.t(), b.t()) if a.shape[1] <= b.shape[1] else linear(b.t(), a.t()).t()
 
 
 def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN computes x W^T, and faster; not while a model is compiled,
-    traced or transformed."""
+    """Whether oneDNN can compute x W^T, and is faster. Not while a model is compiled, traced or
+    transformed."""
     if is_compiling() or is_transforming() or torch.jit.is_tracing():
         return False
     if (x.dtype != torch.float32 or weight.dtype != torch.float32 or x.device.type != 'cpu'
@@ -61,18 +62,19 @@ def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
 
 
 def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x W^T + bias by oneDNN, whatever else; without gradients."""
+    """Compute x W^T + bias by oneDNN in any case, without gradients."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, 'none', [], '')
 
 
 def has_rows(x: Tensor) -> bool:
-    """Whether rows (or columns) are contiguous: if not, oneDNN takes hundreds of times as long."""
+    """Whether rows or columns are contiguous; otherwise oneDNN takes hundreds of times as long."""
     return x.is_contiguous() or (x.dim() == 2 and x.t().is_contiguous())
 
 
 @functools.cache
 def onednn_is_faster() -> bool:
-    """A processor with AVX-512 that MKL leaves unused, and a PyTorch with both libraries."""
+    """Whether this is a processor with AVX-512 that MKL does not use, and a PyTorch with both
+    libraries."""
     mkl, onednn = torch.backends.mkl, torch.backends.mkldnn
     if not (mkl.is_available() and onednn.is_available()
             and torch.backends.cpu.get_cpu_capability() == 'AVX512'
@@ -80,13 +82,14 @@ def onednn_is_faster() -> bool:
         return False
     try:
         info = Path('/proc/cpuinfo').read_text(encoding='utf-8', errors='ignore')
-    except OSError:  # no Linux
+    except OSError:  # Not Linux.
         return False
     return 'AuthenticAMD' in info
 
 
 class _Linear(torch.autograd.Function):
-    """Three products: forward, and by x and by the weight in the backward pass."""
+    """A linear layer by three products: the forward pass, and the gradients of x and of the weight.
+    """
 
     generate_vmap_rule = True
 
@@ -105,7 +108,7 @@ class _Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         need_x, need_weight, need_bias = ctx.needs_input_grad
         rows = grad.reshape(-1, grad.shape[-1])
-        # linear() again, so that these have gradients too.
+        # By linear() again, so that gradients of these gradients exist.
         grad_x = linear(grad, weight.t()) if need_x else None
         grad_weight = outer(rows, x.reshape(-1, x.shape[-1])) if need_weight else None
         return grad_x, grad_weight, rows.sum(0) if need_bias else None

@@ -1,4 +1,4 @@
-"""Maths that must not see padding, and how far images reach on padded grids."""
+"""Computations that must not see padding, and how much of a padded grid each image fills."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -15,8 +15,9 @@ from .tracing import is_compiling, may_read
 
 
 def known_equal(sizes: object, others: object) -> bool:
-    """Whether sizes are equal, so that there is nothing to do. Never while a model is compiled or
-    exported: whether they are would be part of the graph, which then is no graph for all sizes."""
+    """Whether sizes are known to be equal, so that nothing has to be done. Always False while a
+    model is compiled or exported: the answer would become a condition of the graph, which must be
+    for all sizes."""
     return not is_compiling() and bool(sizes == others)
 
 
@@ -72,18 +73,19 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
         momentum = _count_batch(norm)
         return weighted_batch_norm(x, padding_mask, norm.running_mean, norm.running_var,
                                    norm.weight, norm.bias, momentum, norm.eps)
-    # Others gather what all processes hold, by a way of their own.
+    # Other norms, such as SyncBatchNorm, gather what all processes hold in their own way.
     extents = noted_extents(padding_mask) or filled(padding_mask).tolist()
     return over_valid_cells(lambda cells: norm(cells[..., None])[..., 0], x, extents)
 
 
 @torch.no_grad()
 def _count_batch(norm: nn.BatchNorm2d) -> float | Tensor:
-    """Count a batch, as the module itself does, and the share that its statistics get."""
+    """Count a batch as the norm itself does, and return the share that its statistics get in the
+    running ones."""
     if norm.num_batches_tracked is None:
         return 0.0 if norm.momentum is None else norm.momentum
     norm.num_batches_tracked.add_(1)
-    if norm.momentum is None:  # the mean of all batches
+    if norm.momentum is None:  # Without a momentum, running statistics are the mean of all batches.
         assert norm.running_mean is not None
         return norm.num_batches_tracked.to(norm.running_mean.dtype) ** -1
     return norm.momentum
@@ -110,7 +112,7 @@ def weighted_batch_norm(x: Tensor, padding_mask: Tensor, running_mean: Tensor | 
     hidden = padding_mask[:, None]
     cleared = x.float().masked_fill(hidden, 0) if x.dtype in (torch.float16, torch.bfloat16) else (
         x.masked_fill(hidden, 0))
-    count = (~padding_mask).sum().to(cleared.dtype)  # of whole numbers quotients are float32
+    count = (~padding_mask).sum().to(cleared.dtype)  # Quotients of whole numbers would be float32.
     mean = cleared.sum((0, 2, 3)) / count
     centred = (cleared - mean[:, None, None]).masked_fill(hidden, 0)
     variance = centred.square().sum((0, 2, 3)) / count
@@ -183,7 +185,8 @@ def adaptive_means(x: Tensor, cells: int, padding_mask: Tensor | None = None) ->
 
 
 def _boxes(count: Tensor, length: int, cells: int, dtype: torch.dtype) -> Tensor:
-    """Weights (B, cells, length) of the means of ``count`` (B,) of ``length`` places."""
+    """The weights (B, cells, length) by which ``cells`` means are computed from the first ``count``
+    (B,) of ``length`` places."""
     index = torch.arange(length, device=count.device)
     cell = torch.arange(cells, device=count.device)[:, None]
     count = count[:, None, None]
@@ -208,7 +211,8 @@ def extents_to_mask(extents: list[tuple[int, int]], hw_shape: tuple[int, int],
 
 
 def outside(extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
-    """Cells (B, H, W) of a grid beyond the rows and columns (B, 2) that each image fills."""
+    """Which cells (B, H, W) of a grid lie beyond the rows and columns (B, 2) that each image fills.
+    """
     rows, cols = (torch.arange(side, device=extents.device) for side in hw_shape)
     return (rows[None, :, None] >= extents[:, 0, None, None]) | (
         cols[None, None, :] >= extents[:, 1, None, None])
@@ -217,7 +221,7 @@ def outside(extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
 def every_cell(padding_mask: Tensor, step: int | tuple[int, int]) -> Tensor:
     """The mask (B, H', W') of a grid whose cells are ``step`` of this one's in both axes: padding
     where their first part is, since padding lies to the right and below."""
-    # No view: a compiler makes code of its own for each layout that it meets.
+    # Not a view, because a compiler would make code of its own for each memory layout.
     down, right = pair(step)
     mask = padding_mask[:, ::down, ::right].contiguous()
     extents = noted_extents(padding_mask)
@@ -226,8 +230,8 @@ def every_cell(padding_mask: Tensor, step: int | tuple[int, int]) -> Tensor:
 
 
 def token_mask(padding_mask: Tensor, num_prefix_tokens: int = 0) -> Tensor:
-    """The mask (B, P + H * W) of tokens, of the mask (B, H, W) of their grid; prefix tokens are
-    valid."""
+    """The padding mask (B, P + H * W) of tokens, made from that of their grid (B, H, W); prefix
+    tokens are valid."""
     mask = F.pad(padding_mask.flatten(1), (num_prefix_tokens, 0), value=False)
     return note_extents(mask, noted_extents(padding_mask))
 
@@ -242,8 +246,8 @@ def noted_extents(padding_mask: Tensor) -> list[tuple[int, int]] | None:
 
 
 def note_extents(mask: Tensor, extents: list[tuple[int, int]] | None) -> Tensor:
-    """A mask with a note of its extents (:func:`noted_extents`) on the very tensor, which cannot
-    outlive it."""
+    """Store the extents (:func:`noted_extents`) on a mask, and return it. They cannot outlive this
+    very tensor."""
     if extents is not None and not is_compiling():
         mask.extents = list(extents)  # type: ignore[attr-defined]
     return mask
@@ -271,7 +275,8 @@ def extents_of(padding_mask: Tensor) -> Tensor:
 
 
 def filled(padding_mask: Tensor) -> Tensor:
-    """Rows and columns (B, 2) that images fill of a grid (B, H, W), if it is the top left."""
+    """The rows and columns (B, 2) that images fill of a grid (B, H, W), if each fills its top left.
+    """
     valid = ~padding_mask
     return torch.stack((valid[:, :, 0].sum(1), valid[:, 0].sum(1)), 1)
 

@@ -13,7 +13,8 @@ from .grids import whole_cells
 from .masking import pad_map, valid_extents
 
 
-# No NamedTuple, whose numbers compiled code would look at: every list of sizes would be a graph.
+# Not a NamedTuple: compiled code would read its numbers, and each list of sizes would need a graph
+# of its own.
 @dataclass(frozen=True, eq=False)
 class Packing:
     """Where images are in a row of tokens (1, N, C) ("Patch n' Pack": NaViT, Dehghani et al.,
@@ -58,31 +59,32 @@ class Packing:
             padding_mask.shape[0], padding_mask.shape[1])) if grids else None
 
     def pack(self, x: Tensor) -> Tensor:
-        """Tokens (B, L, C) of the padded batch -> (1, N, C)."""
+        """Pack the tokens (B, L, C) of a padded batch into a row (1, N, C)."""
         assert self.places is not None
         return x.flatten(0, 1).index_select(0, self.places)[None]
 
     def unpack(self, x: Tensor) -> Tensor:
-        """Tokens (1, N, C) -> (B, L, C) of the padded batch, zeros at the padding."""
+        """Unpack a row (1, N, C) into the tokens (B, L, C) of the padded batch, with zeros at the
+        padding."""
         assert self.places is not None
         zeros = x.new_zeros(self.shape[0] * self.shape[1], x.shape[2])
         return zeros.index_copy(0, self.places, x[0]).view(*self.shape, -1)
 
     def parts(self, x: Tensor) -> list[Tensor]:
-        """The batches (n, L, ...) of a row (1, N, ...)."""
+        """Split a row (1, N, ...) into batches (n, L, ...) of images with the same grid."""
         sizes = [n * (self.prefix + rows * cols)
                  for n, (rows, cols) in zip(self.counts, self.grids, strict=True)]
         return [part.view(n, -1, *x.shape[2:])
                 for part, n in zip(torch.split(x, sizes, 1), self.counts, strict=True)]
 
     def change_grids(self, change: Callable[[tuple[int, int]], tuple[int, int]]) -> Packing:
-        """The packing with the grids that ``change`` returns."""
+        """The same packing, with the grids that ``change`` returns for them."""
         return replace(self, grids=tuple(map(change, self.grids)))
 
-    # Compiled code goes on before and after it.
+    # Not compiled; compiled code continues before and after it.
     @torch.compiler.disable
     def each(self, run: Callable[..., Tensor], x: Tensor, **others: Tensor | None) -> Tensor:
-        """Run a module for each part.
+        """Run a module on each part of a row.
 
         Args:
             run: takes tokens (n, L, ...), their grid (H, W), and ``others`` by name.
@@ -99,7 +101,7 @@ class Packing:
 
 
 def join(parts: Sequence[Tensor]) -> Tensor:
-    """Batches (n, L, ...) as a row (1, N, ...)."""
+    """Join batches (n, L, ...) to one row (1, N, ...)."""
     return torch.cat([part.flatten(0, 1) for part in parts])[None]
 
 

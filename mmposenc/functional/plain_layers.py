@@ -1,4 +1,5 @@
-"""Which layers are nothing but their formula, so that their weights may be read instead."""
+"""Tells which layers compute nothing but their formula, so that other code may read their weights
+instead of calling them."""
 from __future__ import annotations
 
 import torch
@@ -7,7 +8,8 @@ from torch.nn.modules import module as torch_module
 
 from .tracing import is_compiling
 
-#: torch's classes whose forward is the formula in their documentation, and containers of them.
+#: Classes of torch whose forward is the formula in their documentation, and containers of such
+#: layers.
 _FORMULAS: set[type[nn.Module]] = {
     nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.BatchNorm2d, nn.GroupNorm, nn.ReLU, nn.GELU,
     nn.Dropout, nn.Identity, nn.Sequential}
@@ -15,7 +17,8 @@ _HOOKS = ('_forward_hooks', '_forward_pre_hooks', '_backward_hooks', '_backward_
 
 
 def has_formula(kind: type[nn.Module]) -> type[nn.Module]:
-    """A class decorator: the forward of this class, too, is only a formula of its parameters."""
+    """A class decorator: declares that the forward of the class is only a formula of its
+    parameters."""
     _FORMULAS.add(kind)
     return kind
 

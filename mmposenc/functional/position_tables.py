@@ -1,5 +1,5 @@
-"""Tables of absolute positions: resizing learned ones, computing sine-cosine ones; and kernels of
-patches, which are resized by the same matrices."""
+"""Tables of absolute positions: learned ones are resized, and sine-cosine ones computed. Kernels of
+patches are resized by the same matrices."""
 from __future__ import annotations
 
 import math
@@ -45,7 +45,9 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
         if known_equal(from_hw, to_hw):
             return table
         extents = whole_extents(to_hw, table.device)
-    if table.is_meta:  # where products are counted; the papers' counts leave this out
+    # Multiply-accumulates are counted on the meta device; the papers' counts leave this resizing
+    # out.
+    if table.is_meta:
         return table.new_empty(len(extents), to_hw[0] * to_hw[1], table.shape[-1])
     if mode == 'cut':
         return _cut(table, extents, to_hw)
@@ -61,12 +63,13 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
 
 
 def whole_extents(hw_shape: tuple[int, int], device: torch.device) -> Tensor:
-    """Rows and columns (1, 2) of an image that fills its grid."""
+    """The rows and columns (1, 2) of an image that fills its grid."""
     return torch.stack([torch.full((1,), side, device=device) for side in hw_shape], 1)
 
 
 def _cut(table: Tensor, extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
-    """Vector r * W' + c for the cell (r, c) of an image of W' columns.
+    """Take a table's vectors in their order: cell (r, c) of an image with W' columns gets vector r
+    * W' + c.
 
     Raises:
         ValueError: an image has more cells than the table vectors.
@@ -114,7 +117,8 @@ def resize_patch_kernel(kernel: Tensor, to_hw: tuple[int, int]) -> Tensor:
     """
     if kernel.shape[2:] == torch.Size(to_hw):
         return kernel
-    # B is the Kronecker product of the matrices of both axes, and its inverse that of theirs.
+    # The matrix B of the paper is the Kronecker product of the matrices of both axes, so its
+    # inverse is the product of their inverses.
     rows, cols = (torch.linalg.pinv(resampling(
         source, torch.full((1,), length, dtype=torch.float64, device=kernel.device), length,
         'bicubic_antialias', torch.float64)[0])
@@ -127,11 +131,13 @@ def resampling(source: int, target: Tensor, length: int, mode: str, dtype: torch
     cubic convolution (Keys, 1981) with a = -0.75, or linear; cells beyond the border are those at
     it. All as ``F.interpolate``, with align_corners=False except in 'bilinear_corners'."""
     at = torch.arange(length, device=target.device, dtype=torch.float64) + 0.5
-    step = source / target.clamp(min=1)[:, None]  # cells of the source for one of the target
+    # the length of a target cell in cells of the source
+    step = source / target.clamp(min=1)[:, None]
     position = at * step - 0.5  # (B, length)
     if mode.endswith('antialias'):
         return _antialiased(source, position, step.clamp(min=1), mode).to(dtype)
-    if mode == 'bilinear_corners':  # the first and the last cells lie on each other
+    # In this mode the first cells lie on each other, and so do the last ones.
+    if mode == 'bilinear_corners':
         position = (at - 0.5) * ((source - 1) / (target - 1).clamp(min=1))[:, None]
     first = position.floor()
     share = (position - first)[..., None]

@@ -1,4 +1,4 @@
-"""Rotary positions: where cells lie, and planes of channels turned by angles."""
+"""Rotary positions: the positions of cells, and the rotation of planes of channels by angles."""
 from __future__ import annotations
 
 import math
@@ -10,15 +10,16 @@ from torch import Tensor
 from .grids import Grid
 from .tracing import is_compiling, is_exporting
 
-#: What a side is divided by where coordinates go from -1 to 1.
+#: What the sides are divided by, where coordinates go from -1 to 1.
 NORMALIZATIONS = ('separate', 'max', 'min')
-#: For sides longer, and numbers of keys other, than trained.
+#: How frequencies change for sides that are longer than in training.
 SCALINGS = ('linear', 'ntk', 'yarn')
 TEMPERATURES = ('yarn', 'entropy', 'log')
 
 
 def like_at_least_float32(x: Tensor) -> Tensor:
-    """A tensor of at least float32, because in half precision 200 * f has an error of 0.1 rad."""
+    """An empty tensor of at least float32, from which others take their dtype: in half precision
+    200 * f has an error of 0.1 rad."""
     return torch.empty(0, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
 
 
@@ -55,7 +56,8 @@ def cell_coordinates(grid: Grid, query: Grid, *, normalize: str | None = None,
 
 
 def frame_coordinates(grid: Grid, like: Tensor) -> Tensor:
-    """Coordinates of frames (T,), counted from the centre of the query grid's first one."""
+    """The positions of frames (T,), counted from the centre of the first frame of the query grid.
+    """
     frames = torch.arange(grid.frames, device=like.device, dtype=like.dtype)
     return (frames + 0.5) * grid.stride_t - 0.5
 
@@ -101,16 +103,18 @@ def oblique_planes(directions: int, planes: int, shared: bool) -> list[list[tupl
 
 
 def hexagonal_planes(planes: int) -> list[list[tuple[float, int]]]:
-    """The same of three directions, 120 degrees apart, which share frequencies."""
+    """For each of three directions, 120 degrees apart, the angle and the frequency's number of its
+    planes; the directions share frequencies."""
     return [[(2 * math.pi / 3 * way, number) for number in range(planes // 3)] for way in range(3)]
 
 
 def golden_angles(count: int) -> list[float]:
-    """Angles from the first axis of directions that are spread evenly, however many there are:
-    points of a sequence by the plastic number, the golden ratio of two axes, as two normal numbers.
-    """
+    """The angles, from the first axis, of directions that are spread evenly for any ``count``:
+    points of a sequence by the plastic number (the golden ratio of two axes), taken as two normal
+    numbers."""
     ratio = 2.0
-    for _ in range(10):  # the release stops here too: later directions have another digit
+    # The release stops after ten steps too; with more, later directions would differ in a digit.
+    for _ in range(10):
         ratio = (1 + ratio) ** (1 / 3)
     normal = NormalDist()
     return [math.atan2(*(normal.inv_cdf(number * ratio ** -axis % 1) for axis in (2, 1)))
@@ -119,8 +123,8 @@ def golden_angles(count: int) -> list[float]:
 
 def planes_that_turn(planes: int, theta: float, side: float, turns: tuple[float, float]
                      ) -> tuple[float, float]:
-    """Numbers of the planes, of ``theta ** (-i / planes)``, that turn so often on a side: whole
-    ones, rounded apart, as YaRN's release."""
+    """The numbers of the planes, among frequencies ``theta ** (-i / planes)``, that turn this often
+    along a side. They are whole numbers, rounded away from each other as in YaRN's release."""
     slow, fast = (planes * math.log(side / (2 * math.pi * each)) / math.log(theta)
                   for each in turns)
     low, high = max(math.floor(fast), 0), min(math.ceil(slow), 2 * planes - 1)
@@ -128,7 +132,7 @@ def planes_that_turn(planes: int, theta: float, side: float, turns: tuple[float,
 
 
 def sharper(temperature: str, cells: Tensor, trained: Tensor, axes: int) -> Tensor:
-    """Factor of the logits of queries that see so many keys instead of ``trained``.
+    """The factor for the logits of queries that see this many keys instead of ``trained``.
 
     'log': log n / log m (Chiang and Cholak, ACL 2022); 'entropy': its root (Jin et al., NeurIPS
     2023, Eq. 8); 'yarn': (0.1 log s + 1)^2 with s >= 1 the scale of a side (Peng et al., Eq. 15).
@@ -152,10 +156,10 @@ def turn_planes(x: Tensor, cos: Tensor, sin: Tensor, *, halves: bool = False) ->
         first, second = x.to(cos.dtype).chunk(2, -1)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(x.dtype)
     planes: Tensor = x.to(cos.dtype).unflatten(-1, (-1, 2))
-    if is_compiling():  # fuses real arithmetic, has no complex kernels
+    if is_compiling():  # A compiler fuses real arithmetic, and has no kernels for complex numbers.
         even, odd = planes.unbind(-1)
         turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
-    else:  # one pass over memory; the real form takes six times as long
+    else:  # This takes one pass over memory; with real numbers it takes six times as long.
         turned = torch.view_as_real(_as_complex(planes) * torch.complex(cos, sin))
     return turned.flatten(-2).to(x.dtype)
 
@@ -168,8 +172,8 @@ def _as_complex(planes: Tensor) -> Tensor:
 
 
 def matrix_exp(matrices: Tensor) -> Tensor:
-    """exp of matrices (..., n, n); for an exporter, whose formats have no such operator, in
-    products: of the matrix over 2^10 by its series, squared ten times."""
+    """The exponential of matrices (..., n, n). Exported formats have no such operator: for them,
+    the series of the matrix divided by 2^10 is squared ten times."""
     if not is_exporting():
         return torch.linalg.matrix_exp(matrices)
     small = matrices / 1024

@@ -1,4 +1,4 @@
-"""Backward passes that have no derivative themselves say so."""
+"""Lets backward passes that have no derivative themselves raise an error that says so."""
 from __future__ import annotations
 
 import functools
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-#: What torch hands the passes of an autograd function, to which the forward pass adds attributes.
+#: The context that torch hands to an autograd function, to which a forward pass adds attributes.
 AutogradContext: TypeAlias = Any
 Backward = Callable[..., tuple[Tensor | None, ...]]
 
@@ -28,7 +28,8 @@ def first_order_only(advice: str) -> Callable[[Backward], Backward]:
         def run(ctx: AutogradContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
             with torch.no_grad():
                 grads_of_inputs = backward(ctx, *grads)
-            if not torch.is_grad_enabled():  # no create_graph=True
+            # Without create_graph=True, nobody asks for second derivatives.
+            if not torch.is_grad_enabled():
                 return grads_of_inputs
             known = [grad for grad in grads_of_inputs if grad is not None]
             sources = [x for x in (*ctx.saved_tensors, *grads) if x is not None]
@@ -40,8 +41,8 @@ def first_order_only(advice: str) -> Callable[[Backward], Backward]:
 
 
 class _Refused(torch.autograd.Function):
-    """Gradients as they are; their derivative by anything that they were computed from is an
-    error."""
+    """Returns gradients as they are, and raises an error if they are derived by anything from which
+    they were computed."""
 
     @staticmethod
     def forward(ctx: AutogradContext, advice: str, count: int, *tensors: Tensor

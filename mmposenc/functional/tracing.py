@@ -1,4 +1,5 @@
-"""What torch does with what runs now: compile, export, cast. torch before 2.7 lacks some of it.
+"""Tells what torch does at the moment: compile, export, cast. torch before 2.7 lacks some of these
+functions.
 
 Code asks :func:`may_read` where numbers decide what runs, :func:`~.masking.known_equal` where sizes
 do, and ``is_compiling`` or ``is_exporting`` only where it chooses an implementation.
@@ -12,7 +13,7 @@ from torch import Tensor
 
 if hasattr(torch.compiler, 'is_compiling'):
     is_compiling = torch.compiler.is_compiling
-else:  # torch 2.1
+else:  # This is torch 2.1.
     is_compiling = torch._dynamo.external_utils.is_compiling
 
 
@@ -24,34 +25,35 @@ is_exporting = getattr(torch.compiler, 'is_exporting', _never)
 
 
 def uncompiled() -> AbstractContextManager[object]:
-    """A context in which compiled modules run as they are written; torch before 2.6 has none."""
+    """A context in which compiled modules run as they are written. torch before 2.6 has no such
+    context, and nothing happens."""
     if hasattr(torch.compiler, 'set_stance'):
         return torch.compiler.set_stance('force_eager')
     return nullcontext()
 
 
 def may_read(x: Tensor) -> bool:
-    """Whether the numbers of a tensor may decide what runs: not while a model is compiled or
-    exported, whose code is for all of them, not under ``vmap``, and not on the meta device, which
-    has none."""
+    """Whether the numbers in a tensor may decide what runs. They may not while a model is compiled
+    or exported, whose code must be for all numbers, nor under ``vmap``, nor on the meta device,
+    which has no numbers."""
     return not (is_compiling() or is_transforming() or x.is_meta)
 
 
 def full_precision(like: Tensor) -> AbstractContextManager[object]:
-    """A region without autocast, which the meta device has not."""
+    """A context without autocast. The meta device does not have autocast."""
     return nullcontext() if like.is_meta else torch.autocast(like.device.type, enabled=False)
 
 
 def is_transforming() -> bool:
-    """Whether code runs inside ``torch.func.grad``, ``vmap`` and the like, which take torch's own
-    operators only."""
+    """Whether code runs inside ``torch.func.grad``, ``vmap`` and the like, which accept only
+    torch's own operators."""
     return not is_compiling() and torch._C._are_functorch_transforms_active()
 
 
 def autocast_dtype(device: str) -> torch.dtype | None:
-    """What autocast computes in on a type of devices; None where it is off."""
+    """The dtype in which autocast computes on a type of devices; None where it is off."""
     if hasattr(torch, 'get_autocast_dtype'):
         return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-    if device == 'cpu':  # torch before 2.4
+    if device == 'cpu':  # This is torch before 2.4.
         return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
     return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None

@@ -1,4 +1,5 @@
-"""Shifted windows of a grid: cutting, joining, and which tokens may meet (Swin, ICCV 2021)."""
+"""Shifted windows of a grid (Swin, ICCV 2021): cutting a map, joining it, and which tokens may
+meet."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -11,22 +12,23 @@ from .grids import whole_cells
 from .masking import known_equal
 from .tracing import is_compiling, is_exporting
 
-#: Rows and columns of windows. Counted outside of compiled code, in which a quotient of sizes that
-#: are symbols takes minutes.
+#: The number of rows and of columns of windows. They are counted outside of compiled code, in which
+#: a quotient of symbolic sizes takes minutes.
 Counts = tuple[int, int]
 
 
 def window_counts(hw_shape: tuple[int, int], window: tuple[int, int]) -> Counts:
-    """Rows and columns of windows that a grid fills, the last ones perhaps in part."""
+    """The number of rows and of columns of windows that a grid fills, the last ones perhaps only in
+    part."""
     return whole_cells(hw_shape[0], window[0]), whole_cells(hw_shape[1], window[1])
 
 
-#: The region of tokens that are no keys.
+#: The number of the region of tokens that are no keys.
 ABSENT = -1
 
 
 class WindowLayout(NamedTuple):
-    """Sides (Wh, Ww) of the windows of a grid, and how many rows and columns of them there are."""
+    """The sides (Wh, Ww) of the windows of a grid, and the numbers of their rows and columns."""
 
     window: tuple[int, int]
     counts: Counts
@@ -34,8 +36,8 @@ class WindowLayout(NamedTuple):
 
 def window_layout(hw_shape: tuple[int, int], window_size: tuple[int, int] | None,
                   window_count: Counts | None = None) -> WindowLayout:
-    """The windows of a grid: of this size, or so many of equal size, the last ones perhaps filled
-    in part or not at all."""
+    """The windows of a grid: windows of a given size, or a given number of windows of equal size,
+    of which the last ones may be filled in part or not at all."""
     if window_count is None:
         assert window_size is not None
         return WindowLayout(window_size, window_counts(hw_shape, window_size))
@@ -62,12 +64,13 @@ class Windows(NamedTuple):
     counts: Counts | None = None
 
     def cut(self, x: Tensor) -> Tensor:
-        """(B, H * W, C) -> (B * windows, Wh * Ww, C), image by image, row by row."""
+        """Cut a batch into windows, image by image and row by row: (B, H * W, C) -> (B * windows,
+        Wh * Ww, C)."""
         x = self._without_padding(x).reshape(x.shape[0], *self.hw_shape, x.shape[-1])
         return self._cut(_fill_up(x, *self._sides()))
 
     def join(self, windows: Tensor) -> Tensor:
-        """(B * windows, Wh * Ww, C) -> (B, H * W, C)."""
+        """Join windows to a batch: (B * windows, Wh * Ww, C) -> (B, H * W, C)."""
         (down, across), (rows, cols), channels = self._counts(), self._sides(), windows.shape[-1]
         if is_exporting():
             x = windows.flatten(0, 1).view(-1, rows * cols, channels).index_select(
@@ -79,14 +82,15 @@ class Windows(NamedTuple):
         return self._without_padding(_cut_off(x, *self.hw_shape).flatten(1, 2))
 
     def repeat(self, x: Tensor) -> Tensor:
-        """(B, ...) -> (B * windows, ...), of an image once for each of its windows."""
+        """Repeat what belongs to an image for each of its windows: (B, ...) -> (B * windows, ...).
+        """
         if is_exporting():
             return x.index_select(0, self._images(x))
         return x[:, None].expand(-1, self.number, *x.shape[1:]).flatten(0, 1)
 
     def mean(self, x: Tensor, counted: Tensor | None = None) -> Tensor:
-        """(B * windows, P, C) -> (B, P, C), the mean of an image's windows, or of those that are
-        counted, a bool for each window of one image or of all."""
+        """The mean over an image's windows, (B * windows, P, C) -> (B, P, C). If only some count,
+        there is a bool for each window of one image or of all."""
         if is_exporting():
             weights = x.new_ones(x.shape[0], 1, 1) if counted is None else (
                 counted[:, None, None].to(x.dtype))
@@ -101,8 +105,9 @@ class Windows(NamedTuple):
         return (x * weights).sum(1) / weights.sum(1).clamp_min(1)
 
     def _images(self, x: Tensor) -> Tensor:
-        """The number of the image (of x, B of them) of each window. For export: with an axis of
-        windows, whether there is only one would be part of the graph."""
+        """The number of the image, among those of x, to which each window belongs. It is computed
+        without an axis of windows, because an exported graph would then depend on whether there is
+        only one."""
         return torch.arange(x.shape[0] * self.number, device=x.device) // self.number
 
     def regions(self, mask_window_padding: bool | str, device: torch.device | None = None,
@@ -125,7 +130,8 @@ class Windows(NamedTuple):
         absent = self._absent(mask_window_padding, device)
         if absent is None and not any(self.shift):
             return None
-        # Not rolled yet: cell r is in the windows of the bottom rows and from the top if r < shift.
+        # The map is not rolled yet: the cells of row r < shift lie in the windows of the bottom
+        # rows, and come from the top.
         top, left = (torch.arange(side, device=device) < shift
                      for side, shift in zip(self._sides(), self.shift, strict=True))
         regions = (top[:, None] * 2 + left.long())[None, :, :, None]
@@ -137,7 +143,7 @@ class Windows(NamedTuple):
 
     @property
     def number(self) -> int:
-        """How many windows an image has."""
+        """The number of windows of an image."""
         down, across = self._counts()
         return down * across
 
@@ -145,12 +151,12 @@ class Windows(NamedTuple):
         return self.counts or window_counts(self.hw_shape, self.window)
 
     def _sides(self) -> tuple[int, int]:
-        """Rows and columns of the map filled up to whole windows."""
+        """The rows and columns of the map after it is filled up to whole windows."""
         down, across = self._counts()
         return down * self.window[0], across * self.window[1]
 
     def _cut(self, x: Tensor) -> Tensor:
-        """A map (B, Hp, Wp, C) of whole windows: (B * windows, Wh * Ww, C)."""
+        """Cut a map (B, Hp, Wp, C) of whole windows: (B * windows, Wh * Ww, C)."""
         (down, across), (height, width) = self._counts(), self.window
         batch, channels = x.shape[0], x.shape[-1]
         if is_exporting():
@@ -161,12 +167,12 @@ class Windows(NamedTuple):
         return x.view(batch * down * across, height * width, channels)
 
     def _order(self, device: torch.device, back: bool = False) -> Tensor:
-        """Numbers of the cells of a map of whole windows, window by window; with ``back`` the
-        places of the cells in that order. For export: with an axis of windows, whether there is
-        only one would be part of the graph."""
+        """The numbers of the cells of a map of whole windows, window by window; with ``back``, the
+        place of each cell in that order. It is computed without an axis of windows, because an
+        exported graph would then depend on whether there is only one."""
         (down, across), (height, width), shift = self._counts(), self.window, self.shift
         number = torch.arange(down * height * across * width, device=device)
-        # Tensors: ONNX has no remainder of a division by a size.
+        # Tensors, because ONNX has no remainder of a division by a size.
         rows, cols, across, height, width = (  # type: ignore[assignment]
             torch.full((), size, device=device)
             for size in (down * height, across * width, across, height, width))
@@ -192,7 +198,8 @@ class Windows(NamedTuple):
                 return None
             mask = torch.zeros(1, *self.hw_shape, dtype=torch.bool, device=device)
         valid = _fill_up(~mask[..., None], rows, cols)[..., 0]
-        if mask_window_padding == 'both':  # not asked of sizes: it would be part of a graph
+        # Decided by the option and not by sizes, which would become a condition of the graph.
+        if mask_window_padding == 'both':
             return ~(valid | valid[:, -1:, :1] | valid[:, :1, -1:])
         if mask_window_padding:
             return ~valid
@@ -207,19 +214,21 @@ class Windows(NamedTuple):
 
 
 def _fill_up(x: Tensor, rows: int, cols: int) -> Tensor:
-    """A map (B, H, W, C) with zeros to the right and below: (B, rows, cols, C)."""
+    """Fill a map (B, H, W, C) with zeros to the right and below: (B, rows, cols, C)."""
     height, width = x.shape[1:3]
     if known_equal((rows, cols), (height, width)):
         return x
     if not is_compiling():
         return F.pad(x, (0, 0, 0, cols - width, 0, rows - height))
-    # Nothing to fill up would be a graph of its own, so there is always one row and column more.
+    # Always one row and column more than needed: with nothing to fill up, a graph of its own would
+    # be made.
     return _cut_off(F.pad(x, (0, 0, 0, cols - width + 1, 0, rows - height + 1)), rows, cols)
 
 
 def _cut_off(x: Tensor, height: int, width: int) -> Tensor:
-    """The upper left of a map (B, H, W, C): (B, height, width, C)."""
+    """The upper left part (B, height, width, C) of a map (B, H, W, C)."""
     if not is_compiling():
         return x[:, :height, :width]
-    x = F.pad(x, (0, 0, 0, 1, 0, 1))  # as above: a slice of all is a graph of its own
+    # Padded first, because a slice that takes everything would be a graph of its own.
+    x = F.pad(x, (0, 0, 0, 1, 0, 1))
     return F.pad(x, (0, 0, 0, width - x.shape[2], 0, height - x.shape[1]))

@@ -29,8 +29,9 @@ from ..encodings.sharing import share_encodings
 from ..functional.tracing import is_compiling, is_transforming
 
 _Model = TypeVar('_Model', bound=nn.Module)
-#: The grid of the tokens in a memory. A block that is recomputed in the backward pass gets the same
-#: memory, maybe as another tensor and in another thread, after the model has seen other images.
+#: The grid of the tokens in a block of memory. A block that is computed again in the backward pass
+#: gets the same memory, maybe as another tensor and in another thread, after the model has seen
+#: other images.
 _GRIDS: WeakKeyDictionary[torch.UntypedStorage, tuple[int, int] | None] = WeakKeyDictionary()
 
 
@@ -154,7 +155,7 @@ def _attentions(model: nn.Module, stacks: Sequence[Any]) -> list[Any]:
 
 def _place(cfg: EncodingConfigs, positions: Positions, stacks: Sequence[Any], in_stages: bool
            ) -> list[PlacedEncodings]:
-    """The encodings of each stack of blocks."""
+    """Place the encodings of each stack of blocks."""
     ready = [each for each in listed(cfg) if isinstance(each, nn.Module)]
     if ready and len(stacks) > 1:
         raise ValueError(f'pos_encoding holds a module, {type(ready[0]).__name__}, but the model '
@@ -175,7 +176,7 @@ def _place(cfg: EncodingConfigs, positions: Positions, stacks: Sequence[Any], in
 
 def _encode_attention(model: nn.Module, stacks: Sequence[Any],
                       cfg: RelativeConfig, sharing: str) -> None:
-    """Add a relative encoding to every attention, or to none if one cannot be built."""
+    """Add a relative encoding to every attention. If one of them cannot be built, none is added."""
     attentions = [block.attn for stack in stacks for block in stack.blocks]
     built = []
     for stack in stacks:
@@ -210,9 +211,10 @@ def _note_grid(patch_embed: nn.Module, args: tuple[Tensor, ...]) -> None:
 
 
 def _take_grid(block: nn.Module, args: tuple[Tensor, ...]) -> None:
-    """Set the grid of a block's tokens: that of the embedded images for the first one; that of the
-    tokens' memory for the others, and in the backward pass."""
-    if is_compiling() or is_transforming():  # one model, one call
+    """Set the grid for a block: for the first block that of the embedded images, for the others,
+    and in the backward pass, the one stored for the memory of their tokens."""
+    # A model that is compiled or transformed has one call at a time, so nothing is stored.
+    if is_compiling() or is_transforming():
         return
     memory, grid = args[0].untyped_storage(), CALL.embedded
     CALL.embedded = None
@@ -227,7 +229,8 @@ def _pass_grid(block: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
 
 
 def _install(stack: Any, placed: PlacedEncodings) -> None:
-    """Apply encodings in hooks of the blocks, so that they run whatever code calls the blocks."""
+    """Apply encodings in hooks of the blocks, so that they run no matter which code calls the
+    blocks."""
     stack.pos_encodings = placed
     plain = hasattr(stack, 'patch_embed')
     encode: Callable[..., Tensor] = partial(_encode_tokens, placed,
@@ -266,7 +269,7 @@ def _encode_map(placed: PlacedEncodings, x: Tensor, position: int) -> Tensor:
 
 
 def _no_weight_decay(model: nn.Module, timms: Callable[[], set[str]]) -> set[str]:
-    """timm's names of parameters without weight decay, and the tables of encodings."""
+    """The names of parameters without weight decay: those of timm, and the tables of encodings."""
     tables = [name for name, _ in model.named_parameters()
               if 'pos_encodings.' in name and name.endswith('pos_embed')]
     return {*timms(), *position_tables(model), *tables}
@@ -274,8 +277,9 @@ def _no_weight_decay(model: nn.Module, timms: Callable[[], set[str]]) -> set[str
 
 def _group_matcher(in_stages: bool, timms: Callable[..., ConfigType], coarse: bool = False
                    ) -> ConfigType:
-    """timm's groups of parameters for layer-wise rates, and those of encodings: with the block that
-    they follow, with the first one that shares them, or with what comes before the blocks."""
+    """The groups of parameters for layer-wise rates: those of timm, and those of encodings. An
+    encoding belongs to the block that it follows, to the first block that shares it, or to what
+    comes before the blocks."""
     groups = timms(coarse=coarse)
     stage = r'^layers\.(\d+)\.' if in_stages else '^'
     before = r'layers\.0\.pos_encodings' if in_stages else 'pos_encodings'
@@ -284,7 +288,7 @@ def _group_matcher(in_stages: bool, timms: Callable[..., ConfigType], coarse: bo
         (stage + r'pos_encodings\.at\.before', (0,)),
         (stage + 'rel_pos_encoding', (0,)),
         ('^rel_pos_encoding', (0, 0) if in_stages and not coarse else (0,))]
-    if in_stages and coarse:  # a stage is a group
+    if in_stages and coarse:  # With coarse groups a stage is one group.
         encodings = encodings[-1:]
     blocks = groups['blocks']
     return {**groups, 'stem': rf'{groups["stem"]}|{before}\.at\.before',

@@ -18,7 +18,7 @@ from ..encodings.base import RelativeEncoding
 
 
 class _CallGrids(threading.local):
-    """The grid of the images of each thread's current call; timm's blocks get only tokens.
+    """The grid of the images in each thread's current call, because timm's blocks get only tokens.
 
     grid: of the tokens that are computed. embedded: of images that no block has seen yet.
     """
@@ -31,7 +31,7 @@ CALL = _CallGrids()
 
 
 def grid_of_call() -> tuple[int, int]:
-    """The grid of the current images.
+    """The grid of the images of the current call.
 
     Raises:
         ValueError: this thread has not called a model on images.
@@ -96,7 +96,7 @@ class EncodedWindows(Encoded):
         return self.proj_drop(self.proj(out))
 
     def _compared(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys of the dot product."""
+        """The queries and keys as the dot product takes them."""
         return q, k
 
 
@@ -113,7 +113,7 @@ class _EvaAttention(GridAttention, EvaAttention):
 
 
 class _WindowAttention(EncodedWindows, WindowAttention):
-    #: What :func:`drop_own_bias` removes.
+    #: The names of the tensors that :func:`drop_own_bias` removes.
     own_bias = ('relative_position_bias_table',)
 
     def _own_bias(self) -> Tensor | None:
@@ -122,7 +122,8 @@ class _WindowAttention(EncodedWindows, WindowAttention):
         return self._get_rel_pos_bias()
 
     def set_window_size(self, window_size: tuple[int, int]) -> None:
-        """As in timm, but the table to resize may have been removed."""
+        """Set the window size as timm does, although the table that it resizes may have been
+        removed."""
         if self.relative_position_bias_table is not None:
             super().set_window_size(window_size)
         else:
@@ -150,13 +151,14 @@ ENCODED: dict[type, type] = {
 
 
 def drop_own_bias(attention: Any) -> None:
-    """Remove timm's own bias from a window attention."""
+    """Remove the bias that timm's window attention has of its own."""
     for name in attention.own_bias:
         setattr(attention, name, None)
 
 
 def _project(attn: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values (B, heads, L, head_dims); keys and values may have fewer heads."""
+    """Queries, keys and values (B, heads, L, head_dims); keys and values may have fewer heads than
+    queries."""
     if attn.qkv is None:
         separate = [layer(x) for layer in (attn.q_proj, attn.k_proj, attn.v_proj)]
         head_dims = separate[0].shape[-1] // attn.num_heads
@@ -171,7 +173,7 @@ def _project(attn: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _rotated(attn: Any, x: Tensor, rope: Tensor) -> Tensor:
-    """Apply the model's own rotary encoding; prefix tokens are not rotated."""
+    """Apply the model's own rotary encoding, which does not rotate prefix tokens."""
     prefix, cells = x.split((attn.num_prefix_tokens, x.shape[2] - attn.num_prefix_tokens), 2)
     half = getattr(attn, 'rotate_half', False)
     return torch.cat((prefix, apply_rot_embed_cat(cells, rope, half=half)), 2)

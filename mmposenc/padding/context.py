@@ -36,7 +36,7 @@ class IgnorePadding(TorchFunctionMode):
         super().__init__()
         self.images = list(images)
         self.hw_shape = hw_shape
-        #: A layer that masks padding itself while it runs, and the valid cells of its maps.
+        #: The layer that is running and masks padding itself, and the valid cells of its maps.
         self.masking_layer: tuple[nn.Module, list[Extents]] | None = None
         self._extents: dict[tuple[int, int], Extents] = {hw_shape: self.images}
         self._masks: dict[tuple[int, int, torch.device], Tensor] = {}
@@ -58,18 +58,20 @@ class IgnorePadding(TorchFunctionMode):
     @staticmethod
     def current() -> IgnorePadding | None:
         """The innermost active context of this thread, or None."""
-        if not has_torch_function((None,)):  # no mode at all
+        if not has_torch_function((None,)):  # No mode is active at all.
             return None
-        # torch passes a function to each active mode, innermost first, until one returns a result.
+        # torch passes a function to each active mode, the innermost first, until one returns a
+        # result.
         return handle_torch_function(
             IgnorePadding.current, (None,))
 
     def extents_at(self, hw_shape: tuple[int, int]) -> Extents | None:
-        """Valid (rows, columns) of each image in maps of a size; None for an unknown size."""
+        """The valid (rows, columns) of each image in maps of this size; None for an unknown size.
+        """
         return self._extents.get(hw_shape)
 
     def extents(self, x: Tensor) -> Extents:
-        """Valid (rows, columns) of each image in a map (B, C, H, W).
+        """The valid (rows, columns) of each image in a map (B, C, H, W).
 
         Raises:
             ValueError: no map of this size was computed from the batch.
@@ -94,20 +96,21 @@ class IgnorePadding(TorchFunctionMode):
         return x
 
     def mask(self, x: Tensor) -> Tensor | None:
-        """Padding mask (B, H, W) of a map, True = padding; None if it has no padding."""
+        """The padding mask (B, H, W) of a map, True = padding; None if it has no padding."""
         extents, hw_shape = self.extents(x), (x.shape[-2], x.shape[-1])
         if all(extent == hw_shape for extent in extents):
             return None
         key = (*hw_shape, x.device)
         if key not in self._masks:
             mask = torch.ones(len(extents), *hw_shape, dtype=torch.bool, device=x.device)
-            for image, (rows, cols) in enumerate(extents):  # Python numbers: no synchronisation
+            # Python numbers, so that no device has to be waited for.
+            for image, (rows, cols) in enumerate(extents):
                 mask[image, :rows, :cols] = False
             self._masks[key] = mask
         return self._masks[key]
 
     def cleared(self, x: Tensor) -> Tensor:
-        """The map with zeros on padding."""
+        """Set the padding of a map to zero."""
         mask = self.mask(x)
         return x if mask is None else x.masked_fill(mask[:, None], 0)
 
@@ -115,7 +118,7 @@ class IgnorePadding(TorchFunctionMode):
 def conv2d(context: IgnorePadding, func: Callable[..., Tensor], input: Tensor, weight: Tensor,
            bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
            groups: int = 1) -> Tensor:
-    """``F.conv2d`` that reads zeros on padding."""
+    """Replaces ``F.conv2d`` by a convolution that reads zeros on padding."""
     extents, kernel = context.extents(input), weight.shape[2:]
     padding = padding_cells(padding, kernel, dilation)
     if any(side > 1 for side in kernel) or any(padding):
@@ -126,7 +129,7 @@ def conv2d(context: IgnorePadding, func: Callable[..., Tensor], input: Tensor, w
 
 def convolved(extents: Extents, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any
               ) -> Extents:
-    """Valid (rows, columns) of each image after a convolution."""
+    """The valid (rows, columns) of each image after a convolution."""
     axes = list(zip(kernel, pair(stride), pair(padding), pair(dilation), strict=True))
 
     def cells(side: int, axis: int) -> int:
@@ -139,7 +142,8 @@ def batch_norm(context: IgnorePadding, func: Callable[..., Tensor], input: Tenso
                running_mean: Tensor | None, running_var: Tensor | None,
                weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
                *args: object, **kwargs: object) -> Tensor:
-    """``F.batch_norm``: by running statistics cell by cell, else with those of each image."""
+    """Replaces ``F.batch_norm``: running statistics apply to each cell; otherwise each image has
+    statistics of its own."""
     arguments = (running_mean, running_var, weight, bias, training, *args)
     if not training:
         return func(input, *arguments, **kwargs)
@@ -148,7 +152,7 @@ def batch_norm(context: IgnorePadding, func: Callable[..., Tensor], input: Tenso
 
 def by_image(context: IgnorePadding, func: Callable[..., Tensor], input: Tensor, *args: object,
              **kwargs: object) -> Tensor:
-    """Any function from maps to maps, on the valid cells of one image at a time."""
+    """Apply a function from maps to maps to the valid cells of one image at a time."""
     extents = context.extents(input)
     shapes, options = tree_map_only(Tensor, _on_meta, (args, kwargs))
     full = func(_on_meta(input), *shapes, **options).shape[-2:]
@@ -160,7 +164,7 @@ def by_image(context: IgnorePadding, func: Callable[..., Tensor], input: Tensor,
 def interpolate(context: IgnorePadding, func: Callable[..., Tensor], input: Tensor,
                 size: Any = None, scale_factor: Any = None, *args: object, **kwargs: object
                 ) -> Tensor:
-    """``F.interpolate`` of each image to its valid cells at the new size."""
+    """Replaces ``F.interpolate``: each image is resized to its valid cells at the new size."""
     if size is None:
         return by_image(context, func, input, None, scale_factor, *args, **kwargs)
     full = (int(pair(size)[0]), int(pair(size)[1]))
@@ -194,7 +198,7 @@ def _joined(context: IgnorePadding, maps: list[Tensor], full: Sequence[int], *,
 
 
 def _on_meta(x: Tensor) -> Tensor:
-    """A tensor on the meta device: it computes shapes only."""
+    """A tensor on the meta device, which computes only shapes."""
     return torch.empty_like(x, device='meta')
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def image_sizes(batch: Tensor, samples: Sequence[BaseDataElement]) -> Extents:
-    """(rows, columns) of each image of a batch in pixels, as stored by a data preprocessor of this
-    project, else ``img_shape`` of its sample.
+    """The (rows, columns) in pixels of each image of a batch, as a data preprocessor of this
+    project stored them; otherwise ``img_shape`` of its sample.
 
     Raises:
         ValueError: a size does not fit the batch.
@@ -32,15 +32,16 @@ def image_sizes(batch: Tensor, samples: Sequence[BaseDataElement]) -> Extents:
 
 
 def padded_to_multiple(batch: Tensor, pixels: int) -> Tensor:
-    """A batch (B, C, H, W), zero-padded at the right and bottom to multiples of some pixels."""
+    """Pad a batch (B, C, H, W) with zeros at the right and bottom to multiples of a number of
+    pixels."""
     height, width = (whole_cells(side, pixels) * pixels for side in batch.shape[-2:])
     return pad_map(batch, (height, width))
 
 
 def covered_pixels(image: tuple[int, int], full: Sequence[int], finest: Tensor
                    ) -> tuple[int, int]:
-    """(rows, columns) in pixels of the cells that an image covers in the finest map; masks are
-    enlarged from that map.
+    """The (rows, columns) in pixels of the cells that an image covers in the finest map, from which
+    masks are enlarged.
 
     Args:
         image: pixels (rows, columns) of the image.
@@ -52,7 +53,7 @@ def covered_pixels(image: tuple[int, int], full: Sequence[int], finest: Tensor
 
 
 def valid_cells(maps: Any, index: int, context: IgnorePadding | None) -> Any:
-    """Maps of one image, cut to its valid cells, in nested lists, tuples and dicts.
+    """The maps of one image, cut to its valid cells, in the same nested lists, tuples and dicts.
 
     Args:
         maps: maps of the batch, (B, C, H, W).
@@ -68,10 +69,11 @@ def valid_cells(maps: Any, index: int, context: IgnorePadding | None) -> Any:
 
 
 def padded_as_alone(image: Tensor, preprocessor: Any) -> Tensor:
-    """An image (1, C, H, W), or several of one size, padded as the data preprocessor, or that of a
-    model, pads a test batch of it. Sides may be symbols."""
-    preprocessor = getattr(preprocessor, 'data_preprocessor', preprocessor)  # mmdet's wrapper
-    if hasattr(preprocessor, 'test_cfg'):  # mmseg's, whose own sizes are those of training
+    """Pad an image (1, C, H, W), or several of one size, as the data preprocessor (or that of a
+    model) pads a test batch of it alone. Sides may be symbols."""
+    # This is mmdet's wrapper.
+    preprocessor = getattr(preprocessor, 'data_preprocessor', preprocessor)
+    if hasattr(preprocessor, 'test_cfg'):  # This is mmseg's, whose own sizes are those of training.
         rule = preprocessor.test_cfg or {}
     else:
         rule = {'size_divisor': getattr(preprocessor, 'pad_size_divisor', None)}
@@ -106,7 +108,7 @@ def padded_maps(maps: Sequence[Tensor], index: int, context: IgnorePadding, side
 
 def sample_of_one(sample: BaseDataElement, image: tuple[int, int], size: tuple[int, int]
                   ) -> BaseDataElement:
-    """The sample of an image in a batch of one.
+    """The sample that an image would have in a batch of its own.
 
     Args:
         sample: a sample of mmdet or mmseg; it is not changed.

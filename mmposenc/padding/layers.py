@@ -14,12 +14,12 @@ from ..functional.grids import whole_cells
 from ..functional.tracing import is_compiling
 from .context import IgnorePadding, convolved
 
-#: Returns the arguments of a layer that masks padding, and the valid cells of its maps.
+#: What a layer that masks padding gets: its arguments, and the valid cells of its maps.
 Masked = tuple[tuple[object, ...], dict[str, object], list[Extents]]
 
 
 def backbone_of_ours(context: IgnorePadding, layer: Any, batch: Tensor, **kwargs: object) -> Masked:
-    """A backbone with ``mask_padding=True`` takes the sizes of the images."""
+    """Give a backbone with ``mask_padding=True`` the sizes of the images."""
     extents = [[(whole_cells(rows, stride), whole_cells(cols, stride))
                 for rows, cols in context.images] for stride in layer.strides]
     return (batch,), {**kwargs, 'img_shapes': context.images}, extents
@@ -27,18 +27,20 @@ def backbone_of_ours(context: IgnorePadding, layer: Any, batch: Tensor, **kwargs
 
 def hybrid_encoder(context: IgnorePadding, layer: Any, inputs: Sequence[Tensor],
                    padding_mask: Tensor | None = None) -> Masked:
-    """RT-DETR's neck takes a mask of its finest map."""
+    """Give RT-DETR's neck the mask of its finest map."""
     return (inputs, context.mask(inputs[0])), {}, [context.extents(x) for x in inputs]
 
 
 def deformable_conv(context: IgnorePadding, layer: Any, x: Tensor) -> Masked:
-    """mmcv's deformable convolutions read zeros outside of a map; here on padding, too."""
+    """Let mmcv's deformable convolutions, which read zeros outside of a map, read zeros on padding
+    too."""
     extents = convolved(context.extents(x), layer.weight.shape[2:], layer.stride, layer.padding,
                         layer.dilation)
     return (context.cleared(x),), {}, [extents]
 
 
-#: By the name of a layer's class. (mmcv's layers compute their offsets themselves.)
+#: For the names of layers' classes, the function that tells the layer what is padding. (mmcv's
+#: layers compute their offsets themselves.)
 MASKING: dict[str, Callable[..., Masked]] = {
     'HybridEncoder': hybrid_encoder, 'DeformConv2dPack': deformable_conv,
     'ModulatedDeformConv2dPack': deformable_conv}
@@ -59,7 +61,7 @@ def register_hooks(model: nn.Module) -> None:
 
 def _enter(mask: Callable[..., Masked], layer: nn.Module, args: tuple[object, ...],
            kwargs: dict[str, object]) -> tuple[tuple[object, ...], dict[str, object]] | None:
-    """Tell a layer what is padding; until it returns, torch's functions read everything."""
+    """Tell a layer what is padding. Until it returns, torch's functions read everything."""
     context = None if is_compiling() else IgnorePadding.current()
     if context is None or context.masking_layer is not None:
         return None
@@ -69,7 +71,7 @@ def _enter(mask: Callable[..., Masked], layer: nn.Module, args: tuple[object, ..
 
 
 def _leave(layer: nn.Module, args: object, out: object) -> object:
-    """Record the valid cells of the layer's maps."""
+    """Record the valid cells of the maps that a layer returned."""
     context = None if is_compiling() else IgnorePadding.current()
     if context is None or context.masking_layer is None or context.masking_layer[0] is not layer:
         return None

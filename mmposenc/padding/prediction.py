@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: A batch is padded to a multiple of this number of pixels, for networks that enlarge maps by whole
 #: factors.
 MULTIPLE = 32
-#: Keys of a prediction that depend on its batch.
+#: Keys of a prediction's metainfo that depend on its batch.
 _OF_BATCH = ('batch_input_shape', 'pad_shape', 'padding_size', 'img_padding_size', 'img_shape')
 #: A model, one of its images as a batch (1, C, H, W), and the sample of the image.
 Alone = tuple[nn.Module, Tensor, 'BaseDataElement']
@@ -74,7 +74,7 @@ def keep_padding_out(model: nn.Module) -> nn.Module:
 
 
 class Prediction:
-    """Takes the place of a model's ``predict``.
+    """Replaces the method ``predict`` of a model.
 
     Args:
         model: a detector of mmdet or a segmentor of mmseg.
@@ -88,14 +88,15 @@ class Prediction:
                  *args: object, **kwargs: object) -> list[BaseDataElement]:
         """Predictions of each image alone. The arguments are those of the model's own method."""
         model = self.model
-        predict = type(model).predict  # the model's own method, which this object hides
-        if batch_data_samples is None:  # mmseg's models take images without samples
+        predict = type(model).predict  # The method of the model's class, which this object hides.
+        if batch_data_samples is None:  # mmseg's models accept images without samples.
             return predict(model, batch_inputs, None, *args, **kwargs)
         images = image_sizes(batch_inputs, batch_data_samples)
         if all(image == tuple(batch_inputs.shape[-2:]) for image in images):
             return predict(model, batch_inputs, batch_data_samples, *args, **kwargs)
         results = []
-        # In training mode a trial would change statistics; sliding windows are of each image.
+        # In training mode a trial would change statistics, and sliding windows belong to one image
+        # anyway.
         slides = hasattr(model, 'decode_head') and model.test_cfg.get('mode') == 'slide'
         whole = not model.training and not slides and self.why_one_by_one is None
         for alone, image, sample in (_images_with_maps_of_batch if whole else _images_alone)(
@@ -112,14 +113,14 @@ class Prediction:
         are therefore predicted one by one, it is logged."""
         reason = _known_reason(self.model) or why_padding_is_read(self.model, _maps)
         if reason is not None:
-            from ..backbones.modules import print_log  # which imports mmengine
+            from ..backbones.modules import print_log  # Imported here, because it imports mmengine.
             print_log(f'{type(self.model).__name__}: {reason}. Images of a batch are predicted one '
                       f'by one', 'current')
         return reason
 
 
 def _maps(model: Any, batch: Tensor, context: IgnorePadding | None) -> Any:
-    """The outputs of ``extract_feat`` for a batch, of which compiled layers run uncompiled."""
+    """The outputs of ``extract_feat`` for a batch, in which compiled layers run uncompiled."""
     with ExitStack() as stack:
         if context is not None:
             stack.enter_context(uncompiled())
@@ -129,7 +130,8 @@ def _maps(model: Any, batch: Tensor, context: IgnorePadding | None) -> Any:
 
 def _images_with_maps_of_batch(model: Any, batch: Tensor, images: Extents,
                                samples: list[BaseDataElement]) -> Iterator[Alone]:
-    """Each image with a copy of the model that has the image's maps of the whole batch."""
+    """Each image, with a copy of the model that returns the image's part of the maps of the whole
+    batch."""
     batch = padded_to_multiple(batch, MULTIPLE)
     context = IgnorePadding(images, (batch.shape[-2], batch.shape[-1]))
     maps = _maps(model, batch, context)
@@ -137,7 +139,7 @@ def _images_with_maps_of_batch(model: Any, batch: Tensor, images: Extents,
         image = batch[i:i + 1, :, :rows, :cols]
         alone = padded_as_alone(image, model.data_preprocessor)
         if _modules_in(model, ('mask_head', 'semantic_head')):
-            # They predict maps of pixels, which mmdet enlarges by whole factors.
+            # These models predict maps of pixels, which mmdet enlarges by whole factors.
             image = alone
             its_maps = padded_maps(maps, i, context, image.shape[-2:])
         else:
@@ -151,7 +153,7 @@ def _images_with_maps_of_batch(model: Any, batch: Tensor, images: Extents,
 
 def _images_alone(model: Any, batch: Tensor, images: Extents, samples: list[BaseDataElement]
                   ) -> Iterator[Alone]:
-    """Each image, padded as for a test of this image alone."""
+    """Each image, padded as in a test of this image alone."""
     for i, (rows, cols) in enumerate(images):
         image = padded_as_alone(batch[i:i + 1, :, :rows, :cols], model.data_preprocessor)
         yield model, image, sample_of_one(samples[i], (rows, cols),
@@ -166,13 +168,13 @@ def _model_with_maps(model: Any, image: Tensor, maps: Any) -> nn.Module:
 
 
 def _modules_in(model: nn.Module, names: Sequence[str]) -> list[nn.Module]:
-    """The modules in these attributes of a model."""
+    """The modules among these attributes of a model."""
     return [module for name in names
             if isinstance(module := getattr(model, name, None), nn.Module)]
 
 
 def _known_reason(model: nn.Module) -> str | None:
-    """Why the networks read padding if this is known without a trial, or None."""
+    """Why the networks read padding, if that is known without a trial; otherwise None."""
     networks = _modules_in(model, ('backbone', 'neck'))
     if not networks:
         return f'{type(model).__name__} has no backbone of its own'

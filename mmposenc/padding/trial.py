@@ -16,11 +16,12 @@ from ..functional.tracing import uncompiled
 from .context import IgnorePadding
 from .images import padded_as_alone, valid_cells
 
-#: Sizes in pixels of two images, whose halves are rounded at every stride, and of a batch of them,
-#: in which even a map of stride 128 has padding.
+#: The sizes in pixels of two images, whose halves are rounded at every stride, and of a batch with
+#: both, in which even a map of stride 128 has padding.
 IMAGES = [(97, 250), (225, 122)]
 BATCH = (256, 256)
-#: Computes the maps of a model's networks for a batch (B, C, H, W), in nested lists.
+#: A function that computes the maps of a model's networks for a batch (B, C, H, W), in nested
+#: lists.
 Maps = Callable[[Any, Tensor, 'IgnorePadding | None'], Any]
 
 
@@ -29,12 +30,12 @@ class Poisoned(IgnorePadding):
     padding returns NaN, even with a weight of zero."""
 
     def with_extents(self, x: Tensor, extents: Extents) -> Tensor:
-        """The map, with NaN in its padding."""
+        """Record the valid cells, and return the map with NaN in its padding."""
         mask = self.mask(super().with_extents(x, extents))
         return x if mask is None else x.masked_fill(mask[:, None], torch.nan)
 
     def valid(self, maps: Any) -> list[Tensor]:
-        """The valid cells of each image in nested lists of maps."""
+        """The valid cells of each image, in nested lists of maps."""
         return [cells for i in range(len(self.images))
                 for cells in tree_leaves(valid_cells(maps, i, self))]
 
@@ -65,7 +66,7 @@ def why_padding_is_read(model: Any, maps: Maps) -> str | None:
             batched = context.valid(maps(model, context.with_extents(noise, IMAGES), context))
             alone = [each for image, size in zip(noise, IMAGES, strict=True)
                      for each in _maps_alone(model, maps, image, size)]
-        except Exception as error:  # a layer may raise anything
+        except Exception as error:  # A layer may raise anything.
             return f'{trace.last_layer}: {error}'
     if not all(cells.isfinite().all() for cells in batched):
         return f'{trace.reader or trace.last_layer} reads padding'
@@ -77,7 +78,7 @@ def why_padding_is_read(model: Any, maps: Maps) -> str | None:
 
 
 def _maps_alone(model: Any, maps: Maps, image: Tensor, size: tuple[int, int]) -> list[Tensor]:
-    """Valid cells of the maps of an image (C, H, W), of which ``size`` is no padding."""
+    """The valid cells of the maps of an image (C, H, W), of which ``size`` is not padding."""
     alone = padded_as_alone(image[None, :, :size[0], :size[1]], model.data_preprocessor)
     hw_shape = (alone.shape[-2], alone.shape[-1])
     context = IgnorePadding([size], hw_shape) if hw_shape != size else None
@@ -86,7 +87,8 @@ def _maps_alone(model: Any, maps: Maps, image: Tensor, size: tuple[int, int]) ->
 
 @dataclass
 class _Trace:
-    """The layer that was called last, and the first layer with NaN in valid cells."""
+    """Remembers the layer that was called last, and the first layer that returned NaN in valid
+    cells."""
 
     last_layer: str = 'backbone'
     reader: str = ''

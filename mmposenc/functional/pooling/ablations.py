@@ -40,7 +40,8 @@ def window_mean(x: Tensor, weights: Tensor, hw_shape: tuple[int, int], window_si
     tokens = torch.cat((x * weights[..., None], weights[..., None]), -1)
     sums = tokens.view(x.shape[0], *hw_shape, tokens.shape[-1]).permute(0, 3, 1, 2)
     half = window_size // 2
-    # Both sums are divided by the same number, the side, with the zeros beyond the border counted.
+    # Both sums are divided by the same number, the side of the window, because zeros beyond the
+    # border count.
     sums = F.avg_pool2d(sums, (window_size, 1), 1, (half, 0))
     sums = F.avg_pool2d(sums, (1, window_size), 1, (0, half)).flatten(2).transpose(1, 2)
     valid = weights[..., None] > 0
@@ -77,7 +78,8 @@ def random_mean(x: Tensor, weights: Tensor, hw_shape: tuple[int, int], extents: 
 
 
 def _hash(rows: Tensor, cols: Tensor, draw: int) -> Tensor:
-    """Numbers in [0, 1) that depend only on the cell and the draw, so padding changes none."""
+    """Pseudo-random numbers in [0, 1) that depend only on the cell and the draw, so that padding
+    changes none of them."""
     value = (rows * 73856093) ^ (cols * 19349663) ^ (draw * 83492791 + 1)
     for _ in range(2):
         value = ((value ^ (value >> 15)) * 0x2C1B3C6D) & 0x7FFFFFFF

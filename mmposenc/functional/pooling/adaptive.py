@@ -21,9 +21,11 @@ from .kernels import (
 from .partition import Group, cells_at_stride, find_groups
 
 IMPLEMENTATIONS = ('auto', 'reference', 'exact', 'windowed')
-#: 'auto' takes the exact implementation up to so many tokens: its cost grows with their square.
+#: 'auto' takes the exact implementation up to this number of tokens, because its cost grows with
+#: their square.
 EXACT_TOKENS = 16384
-#: Compiled models take the definition, which is plain tensor arithmetic, up to so many tokens.
+#: Compiled models take the reference, which is plain tensor arithmetic, up to this number of
+#: tokens.
 COMPILED_TOKENS = 1024
 #: Factors of float32 and float64 hold weights that differ by exp(this) within an image: beyond, the
 #: small ones would vanish beside the large, and their tokens with them. So float64 takes over from
@@ -116,7 +118,7 @@ def context_pool_error_bound(weight_logits: Tensor, sigma: Tensor, hw_shape: Gri
             sides.append((g, g.masked_fill(distance.abs() <= truncate * size, 0)))
         (rows, rows_out), (cols, cols_out) = sides
         along = torch.bmm(rows, weights)
-        # Beyond the window in rows, or within it in rows and beyond it in columns.
+        # What lies outside of the window: other rows; and, in its rows, other columns.
         out = (torch.bmm(rows_out, weights) * cols).sum(-1) + (
             torch.bmm(rows - rows_out, weights) * cols_out).sum(-1)
         shares.append(out / (along * cols).sum(-1))
@@ -124,7 +126,7 @@ def context_pool_error_bound(weight_logits: Tensor, sigma: Tensor, hw_shape: Gri
 
 
 def _choose(x: Tensor) -> str:
-    # An exported program takes any number of tokens, and a comparison would fix which.
+    # An exported program takes any number of tokens, and a comparison would fix it.
     if x.is_meta or is_exporting() or is_transforming() or (
             is_compiling() and x.shape[1] <= COMPILED_TOKENS):
         return 'reference'
@@ -134,12 +136,13 @@ def _choose(x: Tensor) -> str:
 @torch.compiler.disable
 def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], stride: int,
               kernel: str, causal: bool, truncate: float | None) -> Tensor:
-    """The implementation that the range of the weights allows."""
-    # Found before anything is read, so that an accelerator is waited for once, for all of it.
+    """Choose and run the implementation that the range of the weights allows."""
+    # Found before anything is read, so that the host waits for an accelerator only once.
     query_groups = find_groups(sigma, hw_shape, stride)
     spread, every, groups = _facts(logits, sigma, query_groups)
     top = logits.detach().amax(1, keepdim=True)
-    # Below this exponent all tokens together change no digit of the smallest sum.
+    # Weights below exp(-cut) are left out: all of them together do not change the last digit of the
+    # smallest sum.
     cut = spread + math.log(4 * x.shape[1] / torch.finfo(x.dtype).eps)
     if truncate is not None and kernel == 'gaussian':
         cut = min(cut, 0.5 * truncate ** 2)
@@ -173,8 +176,8 @@ def _check(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, 
 
 def _facts(weight_logits: Tensor, sigma: Tensor, groups: Sequence[Group] = ()
            ) -> tuple[float, bool, list[Group]]:
-    """How far the weight logits of an image's tokens are apart at most, whether all tokens take
-    part, and the groups with their corners; all of it read from the device at once.
+    """Read from the device at once: the largest difference between weight logits of an image's
+    tokens, whether all tokens take part, and the corners of the groups.
 
     Raises:
         ValueError: for a bad value.
@@ -183,7 +186,7 @@ def _facts(weight_logits: Tensor, sigma: Tensor, groups: Sequence[Group] = ()
         return math.inf, False, list(groups)
     logits = weight_logits.detach()
     absent = logits == -math.inf
-    # The largest is NaN if a value is, and inf if a value is.
+    # A maximum shows bad values: it is NaN if a value is NaN, and inf if a value is inf.
     highest = logits.amax(1)
     lowest = logits.masked_fill(absent, math.inf).amin(1)
     facts = torch.stack((

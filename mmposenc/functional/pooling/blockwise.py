@@ -50,7 +50,8 @@ def pool_in_blocks(x: Tensor, weights: Tensor, sigma: Tensor, hw_shape: tuple[in
 
 
 class _Pool(torch.autograd.Function):
-    """See :func:`pool_in_blocks`; keeps its inputs, and which queries are worked on together."""
+    """The autograd function of :func:`pool_in_blocks`. It saves its inputs, and which queries form
+    a block."""
 
     @staticmethod
     def forward(ctx: AutogradContext, x: Tensor, weights: Tensor, sigma: Tensor, options: Options,
@@ -78,8 +79,8 @@ class _Pool(torch.autograd.Function):
             else:
                 valid = weights[:, work.queries, None] > 0
                 taken = torch.where(valid, grad, 0)
-            grad_pooled = torch.zeros_like(x)  # of the products w_j x_j
-            grad_sums = torch.zeros_like(weights)  # of w_j by the sums D_i
+            grad_pooled = torch.zeros_like(x)  # the gradient of the products w_j x_j
+            grad_sums = torch.zeros_like(weights)  # the gradient of w_j through the sums D_i
             grad_sigma = torch.zeros_like(sigma)
             for block in ctx.blocks:
                 work.add_gradients(block, taken, grad_pooled, grad_sums, grad_sigma)
@@ -91,8 +92,8 @@ class _Pool(torch.autograd.Function):
 
 
 class _Axes(NamedTuple):
-    """Weights of a block's queries along rows and columns of its keys, and their derivatives; those
-    of the rows are divided by the sum of all, so that means need no further step.
+    """The weights of a block's queries along the rows and the columns of its keys, and their
+    derivatives.
 
     Queries are the last dimension: it is the long one, so that products of factors are vectors.
     """
@@ -104,7 +105,7 @@ class _Axes(NamedTuple):
 
 
 class _Work:
-    """Tensors and steps that forward and backward share."""
+    """Tensors and steps that the forward and the backward pass share."""
 
     def __init__(self, x: Tensor, weights: Tensor, sigma: Tensor, options: Options) -> None:
         height, width = options.hw_shape
@@ -117,7 +118,8 @@ class _Work:
         self._buffers: dict[str, Tensor] = {}
 
     def buffer(self, name: str, *shape: int) -> Tensor:
-        """Memory that is used again by every block: fresh pages cost more than the arithmetic."""
+        """Memory that every block uses again, because fresh memory pages cost more than the
+        arithmetic."""
         count = 1
         for side in shape:
             count *= side
@@ -126,8 +128,7 @@ class _Work:
         return self._buffers[name][:count].view(shape)
 
     def axes(self, block: Block, derivatives: bool) -> _Axes:
-        """The factors of a block's weights; 0 for queries that reach no weight, which take no
-        part."""
+        """The factors of a block's weights; they are 0 for queries that reach no weight."""
         sigma = self.sigma[block.images]
         at = self.at
         if block.queries is not None:
@@ -145,11 +146,12 @@ class _Work:
                      cols_slope)
 
     def weights_of(self, block: Block) -> Tensor:
-        """w_j of a block's keys, (b, K, R)."""
+        """The weights w_j of a block's keys, (b, K, R)."""
         return self.weights[block.images, block.rows, block.cols].transpose(1, 2)
 
     def key_slices(self, axes: _Axes) -> Iterator[tuple[slice, slice]]:
-        """Some of a block's images, and of their keys some rows, whose weights fit in a buffer."""
+        """Split a block into some of its images and some rows of their keys, whose weights fit into
+        a buffer."""
         images, count, queries = axes.rows.shape
         width = axes.cols.shape[1]
         some = max(1, self.room // (queries * count * width))
@@ -160,14 +162,14 @@ class _Work:
                 yield slice(first, min(first + some, images)), slice(row, min(row + step, count))
 
     def keys(self, block: Block, some: slice, part: slice) -> Tensor:
-        """w_j x_j of one of :meth:`key_slices`, (b, n, C)."""
+        """The products w_j x_j for one of :meth:`key_slices`, (b, n, C)."""
         view = _keys_of(self.maps, block, some, part)
         if block.cols.stop - block.cols.start == self.maps.shape[2]:
             return view.flatten(1, 2)
         return self.buffer('keys', *view.shape).copy_(view).flatten(1, 2)
 
     def pairs(self, axes: _Axes, some: slice, part: slice) -> Tensor:
-        """g_ij (b, n, q) of one of :meth:`key_slices`."""
+        """The factors g_ij (b, n, q) for one of :meth:`key_slices`."""
         rows, cols = axes.rows[some, part], axes.cols[some]
         out = self.buffer('pairs', *rows.shape[:2], *cols.shape[1:])
         return torch.mul(rows[:, :, None], cols[:, None], out=out).flatten(1, 2)
@@ -191,7 +193,7 @@ class _Work:
 
     def add_gradients(self, block: Block, grad: Tensor, grad_pooled: Tensor, grad_sums: Tensor,
                       grad_sigma: Tensor) -> None:
-        """Add what a block's queries give to the gradients."""
+        """Add the part of a block's queries to the gradients."""
         axes = self.axes(block, derivatives=True)
         assert axes.rows_slope is not None and axes.cols_slope is not None
         grad_queries = (grad[block.images] if block.queries is None
@@ -209,7 +211,7 @@ class _Work:
             self._add_key_gradients(block, some, part, self.pairs(axes, some, part),
                                     grad_queries[some], grad_pooled)
         plain, sloped = read.unbind(1)
-        mean = (plain * axes.cols).sum(1, keepdim=True)  # dy_i . y_i
+        mean = (plain * axes.cols).sum(1, keepdim=True)  # the product dy_i . y_i
         weights = self.weights_of(block)
         plain -= torch.bmm(weights, axes.rows).mul_(mean)
         sloped -= torch.bmm(weights, axes.rows_slope).mul_(mean)
@@ -223,7 +225,7 @@ class _Work:
 
     def _add_key_gradients(self, block: Block, some: slice, part: slice, pairs: Tensor,
                            grad_queries: Tensor, total: Tensor) -> None:
-        """Add (g / D)^T dy to the rows of keys it belongs to."""
+        """Add (g / D)^T dy to the rows of the keys that it belongs to."""
         view = _keys_of(total.view(self.maps.shape), block, some, part)
         if block.cols.stop - block.cols.start == self.maps.shape[2]:
             view.flatten(1, 2).baddbmm_(pairs, grad_queries)
@@ -233,7 +235,7 @@ class _Work:
 
 
 def _keys_of(maps: Tensor, block: Block, some: slice, part: slice) -> Tensor:
-    """The part of maps (B, H, W, C) that some images and rows of a block's keys stand for."""
+    """The part of maps (B, H, W, C) that some images and some rows of a block's keys cover."""
     images = slice(block.images.start + some.start, block.images.start + some.stop)
     rows = slice(block.rows.start + part.start, block.rows.start + part.stop)
     return maps[images, rows, block.cols]

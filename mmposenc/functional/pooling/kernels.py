@@ -1,5 +1,5 @@
-"""How much a token counts for another by their distance along the axes of a map, and the pooling
-that this defines."""
+"""How much one token counts for another, depending on their distance along each axis of a map, and
+the pooling with these weights."""
 from __future__ import annotations
 
 import math
@@ -9,12 +9,13 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 KERNELS = ('gaussian', 'window')
-#: Sizes below count as this many cells: the nearest neighbour's exponent is -5e5 there already.
+#: Sizes below this many cells are raised to it: already there the exponent of the nearest neighbour
+#: is -5e5.
 MIN_SIGMA = 1e-3
-#: Cells over which the edge of a window falls from 1 to 0, so that its size has a gradient
-#: (Sukhbaatar et al., ACL 2019, Eq. 4).
+#: The number of cells over which the edge of a window falls from 1 to 0, so that its size has a
+#: gradient (Sukhbaatar et al., ACL 2019, Eq. 4).
 RAMP = 1.0
-#: Pairs of tokens that :func:`reference_by_rows` looks at together.
+#: The number of pairs of tokens that :func:`reference_by_rows` computes at a time.
 STABLE_PAIRS = 2 ** 20
 
 
@@ -38,9 +39,10 @@ def axis_weights(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causa
     if kernel == 'gaussian':
         inverse = 1.0 / sigma.clamp_min(MIN_SIGMA)
         squares = distance.square()
-        # Below the cut, but not far: an exponential that underflows takes up to 30 times as long.
+        # Clamped just below the cut, because an exponential that underflows takes up to 30 times as
+        # long.
         weights = (squares * (-0.5 * inverse.square())).clamp_min_(-cut - 1).exp_()
-        # Not only because they are nothing: denormal numbers slow products down on some processors.
+        # Set to zero also because denormal numbers slow products down on some processors.
         torch.threshold_(weights, math.exp(-cut), 0)
         if derivatives:
             derivative = (weights * squares).mul_(inverse.pow(3))
@@ -64,7 +66,8 @@ def axis_logits(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causal
     else:
         left = (sigma + RAMP - distance.abs()) / RAMP
         none = left <= 0
-        # The logarithm must not meet a zero: its gradient would be NaN even where it is not taken.
+        # The logarithm must not meet a zero, because its gradient would be NaN even where it is not
+        # used.
         logits = left.masked_fill(none, 1).clamp(max=1).log()
     if causal:
         none = none | (distance < 0)
@@ -72,14 +75,14 @@ def axis_logits(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causal
 
 
 def reach(kernel: str, sigma: float, cut: float) -> float:
-    """Largest distance in cells with a weight above 0."""
+    """The largest distance in cells at which a weight is above 0."""
     if kernel == 'gaussian':
         return max(sigma, MIN_SIGMA) * math.sqrt(2 * cut)
     return sigma + RAMP
 
 
 def axis_distances(length: int, like: Tensor) -> Tensor:
-    """Query minus key of every pair along an axis, (length, length)."""
+    """The distance query minus key of every pair along an axis, (length, length)."""
     at = torch.arange(length, device=like.device, dtype=like.dtype)
     return at[:, None] - at
 
@@ -100,14 +103,14 @@ def reference(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int
     height, width = hw_shape
     at, some = cells[part], sigma[:, part, None]
     row = at // width
-    col = at - row * width  # ONNX has no remainder by a symbol
+    col = at - row * width  # ONNX has no remainder of a division by a symbol.
     rows = axis_logits(kernel, axis_distances(height, sigma)[row], some, cut, False)
     cols = axis_logits(kernel, axis_distances(width, sigma)[col], some, cut, causal)
     pairs = (rows[..., None] + cols[..., None, :]).flatten(2) + logits[:, None]
     if queries_keys is not None:
         pairs = pairs + queries_keys[0][:, part] @ queries_keys[1].transpose(1, 2)
     valid = torch.isfinite(logits[:, at, None])
-    # A token without weight may have no neighbour either: a softmax over nothing is NaN.
+    # A token without weight may have no neighbour either, and a softmax over nothing would be NaN.
     pooled = torch.softmax(torch.where(valid, pairs, 0), -1) @ x
     return torch.where(valid, pooled, x[:, at])
 
@@ -115,7 +118,7 @@ def reference(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int
 def reference_by_rows(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
                       cells: Tensor, kernel: str, causal: bool, cut: float = math.inf,
                       queries_keys: tuple[Tensor, Tensor] | None = None) -> Tensor:
-    """:func:`reference` of a few cells at a time, computed again in the backward pass."""
+    """Compute :func:`reference` for a few cells at a time, and again in the backward pass."""
     step = max(1, STABLE_PAIRS // x.shape[1])
     return torch.cat([
         checkpoint(reference, x, logits, sigma, hw_shape, cells, kernel, causal, cut,

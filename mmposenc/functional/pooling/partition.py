@@ -1,4 +1,4 @@
-"""Which queries and keys of context pooling are worked on together."""
+"""Decides which queries and keys of context pooling are computed together."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -9,13 +9,16 @@ from torch import Tensor
 
 from .kernels import reach
 
-#: Elements of a buffer of weights: 1 MiB stays in a core's cache; a GPU wants large products.
+#: The number of elements in a buffer of weights: 1 MiB stays in a core's cache; a GPU wants large
+#: products.
 BLOCK_ELEMENTS = {'cpu': 2 ** 18, 'cuda': 2 ** 25}
-#: Pairs of tokens up to which an image is one block: grouping its queries costs more than it saves.
+#: Up to this number of pairs of tokens an image is one block, because grouping its queries would
+#: cost more than it saves.
 WHOLE_PAIRS = 2 ** 20
-#: Queries of a block where they are grouped; fewer waste the products, more reach further.
+#: The number of queries in a block where they are grouped. Products of fewer are inefficient, and
+#: more reach more keys.
 GROUP = 192
-#: Side of the regions that groups are drawn from, in cells.
+#: The side, in cells, of the regions from which groups are drawn.
 REGION = 24
 
 
@@ -28,7 +31,7 @@ def cells_at_stride(hw_shape: tuple[int, int], stride: int, device: torch.device
 
 
 class Options(NamedTuple):
-    """What all blocks share."""
+    """The options that all blocks share."""
 
     hw_shape: tuple[int, int]
     kernel: str
@@ -39,25 +42,26 @@ class Options(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Queries of some images and the rectangle of keys that they reach."""
+    """Queries of some images, and the rectangle of keys that they reach."""
 
     images: slice
-    queries: Tensor | None  # places of the queries among all; None for all in order
+    queries: Tensor | None  # the numbers of the queries among all; None for all in their order
     rows: slice
     cols: slice
 
 
 class Group(NamedTuple):
-    """Near queries of similar size in one image."""
+    """Queries of one image that lie near each other and have similar sizes."""
 
     image: int
-    members: Tensor  # places of the queries among all
+    members: Tensor  # the numbers of the queries among all
     corners: Sequence[float] | Tensor  # largest sigma, first row and column, last row and column
 
 
 def blocks(sigma: Tensor, options: Options, groups: Sequence[Group] | None = None
            ) -> Iterator[Block]:
-    """Whole images while several fit in a buffer, else groups of near queries of similar size.
+    """The blocks of a batch: whole images while several fit in a buffer, otherwise groups of near
+    queries of similar size.
 
     Args:
         sigma: (B, Lq).
@@ -67,7 +71,7 @@ def blocks(sigma: Tensor, options: Options, groups: Sequence[Group] | None = Non
     height, width = options.hw_shape
     images = sigma.shape[0]
     if _in_one(sigma, options.hw_shape):
-        # As many images as the factors of their weights leave in the cache.
+        # As many images as leave the factors of their weights in the cache.
         step = max(1, block_elements(sigma) // (sigma.shape[1] * (height + width)))
         for first in range(0, images, step):
             yield Block(slice(first, first + step), None, slice(0, height), slice(0, width))
@@ -79,19 +83,18 @@ def blocks(sigma: Tensor, options: Options, groups: Sequence[Group] | None = Non
 
 
 def _in_one(sigma: Tensor, hw_shape: tuple[int, int]) -> bool:
-    """Whether an image is one block; from sizes only, nothing is read from the device."""
+    """Whether an image is one block. Only sizes are used, so nothing is read from the device."""
     return sigma.shape[1] * hw_shape[0] * hw_shape[1] <= max(block_elements(sigma), WHOLE_PAIRS)
 
 
 def block_elements(like: Tensor) -> int:
-    """Elements of a buffer of weights on the device of a tensor."""
+    """The number of elements of a buffer of weights on the device of a tensor."""
     return BLOCK_ELEMENTS.get(like.device.type, BLOCK_ELEMENTS['cuda'])
 
 
 def find_groups(sigma: Tensor, hw_shape: tuple[int, int], stride: int) -> list[Group]:
-    """Queries of a region, those with the smallest neighbourhoods first; empty where queries are
-    not grouped. How many a group has follows from the grid, so an accelerator need not be
-    waited for: the corners stay there, to be read with other numbers."""
+    """Group the queries of each region, beginning with the smallest neighbourhoods; an empty list
+    where queries are not grouped."""
     if _in_one(sigma, hw_shape):
         return []
     lengths = _group_lengths(hw_shape, stride, GROUP if sigma.device.type == 'cpu' else 8 * GROUP)
@@ -110,7 +113,7 @@ def find_groups(sigma: Tensor, hw_shape: tuple[int, int], stride: int) -> list[G
 
 
 def _regions(cells: Tensor, hw_shape: tuple[int, int], stride: int) -> Tensor:
-    """Number of the region that each cell lies in."""
+    """The number of the region in which each cell lies."""
     height, width = hw_shape
     side = REGION * stride
     tall = min(side, height)
@@ -119,7 +122,8 @@ def _regions(cells: Tensor, hw_shape: tuple[int, int], stride: int) -> Tensor:
 
 
 def _group_lengths(hw_shape: tuple[int, int], stride: int, group: int) -> list[int]:
-    """Queries of each group: those of a region in as few parts of one size as there can be."""
+    """The number of queries in each group: those of a region are divided into as few groups of
+    equal size as possible."""
     cells = cells_at_stride(hw_shape, stride)
     lengths: list[int] = []
     for count in _regions(cells, hw_shape, stride).bincount().tolist():
@@ -129,7 +133,7 @@ def _group_lengths(hw_shape: tuple[int, int], stride: int, group: int) -> list[i
 
 
 def _with_keys(group: Group, options: Options) -> Block:
-    """A group and the rectangle of keys that it reaches."""
+    """A group with the rectangle of keys that it reaches."""
     height, width = options.hw_shape
     size, top, left, bottom, right = map(float, group.corners)
     far = min(reach(options.kernel, size, options.cut), height + width)
