@@ -34,7 +34,7 @@ from measure import (
 from mmengine.logging import MMLogger
 from torch import Tensor, nn
 
-from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
+from mmposenc.backbones import PVT, DeiT, Swin, ViT, load_pretrained
 from mmposenc.engine.training.compiling import compile_regions
 
 LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
@@ -102,6 +102,18 @@ def own_sizes(height: int, width: int) -> Models:
     return {'padded': OwnSizes(model, False), 'list': OwnSizes(copy.deepcopy(model), True)}
 
 
+def windows(height: int, width: int) -> Models:
+    """RoPE-ViT, of which all blocks but four attend in windows, as ViTDet's. An image that is one
+    window has the features of the whole grid."""
+    models = {'whole grid': ViT('rope-vit-small-mixed', pool=None)}
+    for side in (14, 16):
+        models[f'windows of {side}'] = ViT('rope-vit-small-mixed', pool=None, window_size=side,
+                                           global_blocks=(2, 5, 8, 11))
+    for model in models.values():
+        model.load_state_dict(models['whole grid'].state_dict())
+    return models
+
+
 def detector(cfg: Any) -> nn.Module:
     from mmdet.registry import MODELS
     cfg = copy.deepcopy(cfg)
@@ -156,6 +168,7 @@ CASES = {'PVT-tiny 800x1344': Case(pvt, 1, 800, 1344), 'PVT-tiny 512': Case(pvt,
          'Swin-T 224': Case(swin, 8, 224, 224),
          'DeiT-S 224': Case(deit, 8, 224, 224),
          'DeiT-S of four sizes': Case(own_sizes, 4, 224, 256, checked=256),
+         'RoPE-ViT-S 1024': Case(windows, 1, 1024, 1024),
          'DETR-R50 800x1344': Case(detr, 2, 800, 1344, True),
          'RetinaNet PVT-tiny 800x1344': Case(retinanet, 2, 800, 1344, True)}
 MODES = ('training', 'inference')
