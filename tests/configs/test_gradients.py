@@ -35,6 +35,9 @@ OTHERS = (
     'detection/dino/dino-4scale_swin-t-peg_8xb2-12e_coco',
     'detection/pretrained/dino-4scale_dinov3-s_sfp_8xb2-12e_coco',
     'detection/pretrained/eomt_dinov3-s_8xb2-lsj-12e_coco-640x640',
+    'detection/pretrained/mask-rcnn_rope-vit-s_sfp_16xb4-lsj-100e_coco',
+    'detection/pretrained/retinanet_dinov3-s-windows_sfp_1x_coco',
+    'detection/small/retinanet_rope-vit-s_sfp_1xb4-12e_trees',
     'detection/small/retinanet_vit-s14_sfp_1xb4-10e_trees',
     'segmentation/pretrained/eomt_dinov3-s_8xb2-20k_ade20k-512x512',
     'segmentation/small/eomt_vit-s14_1xb4-5e_camvid-252x336',
@@ -55,6 +58,7 @@ FAMILIES = sorted({*first_of_each_folder(), *OTHERS})
 SHORT = {*first_of_each_folder(), 'classification/deit/deit-ti-distilled_8xb128_in1k',
          'classification/context_pool/cp-vit-b-weights-nonlocal_8xb128_in1k',
          'detection/detr/detr_r50_irpe-clip-ctx-9x9_8xb2-150e_coco',
+         'detection/pretrained/mask-rcnn_rope-vit-s_sfp_16xb4-lsj-100e_coco',
          'detection/small/retinanet_vit-s14_sfp_1xb4-10e_trees'}
 
 
@@ -109,8 +113,8 @@ def check_decays(model, cfg: Config) -> None:
     assert bare <= free
     if max(decays.values()) > 0:
         others = [name for name in free - bare - tokens if model.get_parameter(name).dim() > 1]
-        assert not [name for name in others if not name.endswith((  # Mask2Former's
-            'level_embed.weight', 'query_embed.weight', 'query_feat.weight'))]
+        assert not [name for name in others if not name.endswith((  # DINOv3's and Mask2Former's
+            'register_tokens', 'level_embed.weight', 'query_embed.weight', 'query_feat.weight'))]
 
 
 @pytest.mark.parametrize('name', short(FAMILIES, *SHORT))

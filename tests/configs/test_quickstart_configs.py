@@ -22,11 +22,13 @@ from mmposenc.engine.config.models import build_model
 
 pytest.importorskip('mmdet')
 pytest.importorskip('mmseg')
+timm = pytest.importorskip('timm')
 DETECTION, SEGMENTATION = 'mmposenc::detection/small/', 'mmposenc::segmentation/small/'
 TREES, BLOCK = (f'{DETECTION}retinanet_pvt-micro-peg_fpn_1xb4-12e_{name}.py'
                 for name in ('trees', 'trees-block'))
 NUCLEI = f'{SEGMENTATION}fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128.py'
 FROZEN_TREES = f'{DETECTION}retinanet_vit-s14_sfp_1xb4-10e_trees.py'
+ROPE_TREES = f'{DETECTION}retinanet_rope-vit-s_sfp_1xb4-12e_trees.py'
 FROZEN_CAMVID, FROZEN_NUCLEI = (f'{SEGMENTATION}linear_vit-s14_1xb4-10e_{name}.py'
                                 for name in ('camvid-252x336', 'nuclei-448x448'))
 
@@ -57,6 +59,29 @@ def test_trees(tmp_path, monkeypatch):
     lines = metrics_table({'block': 'work/block', 'other plot': 'work/plot'}).splitlines()
     assert lines[0].split() == ['AP', 'AP50', 'AP75']
     assert [line.split()[0] for line in lines[1:]] == ['block', 'other']
+
+
+def test_trees_on_rope_vit(tmp_path, monkeypatch):
+    """A file of timm's is fine-tuned: its frequencies change too, and without decay."""
+    make_trees(tmp_path / 'data' / 'trees', ('train', 'val'))
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    theirs = timm.create_model('vit_small_patch16_rope_mixed_224', num_classes=0, embed_dim=24,
+                               num_heads=3, depth=2, init_values=1.0).state_dict()
+    save_file(theirs, 'timm.safetensors')
+    run('train', 'train', ROPE_TREES, options=[
+        'model.backbone.embed_dims=24', 'model.backbone.num_heads=3',
+        'model.backbone.num_layers=2', 'model.backbone.out_indices=1,',
+        'model.backbone.init_cfg.checkpoint=timm.safetensors', 'model.neck.in_channels=24',
+        'train_dataloader.dataset.times=2', 'train_cfg.max_epochs=1', 'train_cfg.val_interval=1',
+        *(each for each in NARROW if 'workers' in each)])
+    found = torch.load('work/train/epoch_1.pth', weights_only=False)
+    weights, groups = found['state_dict'], found['optimizer']['param_groups']
+    for block in range(2):
+        before = theirs['rope.freqs'][:, block]
+        after = weights[f'backbone.blocks.{block}.attn.rel_pos_encoding.freqs']
+        assert 0 < (after - before).abs().max() < 1e-3
+    assert 0 in {group['weight_decay'] for group in groups}
 
 
 def test_nuclei(tmp_path, monkeypatch):

@@ -47,7 +47,8 @@ def _shrink_backbone(backbone: Any) -> list[int]:
         backbone.update(arch=dict(embed_dims=24, num_layers=2, num_heads=3,
                                   feedforward_channels=24), img_size=64)
         return [24] * 4
-    if kind == 'ViT' and str(backbone.get('arch')).startswith('vitdet'):
+    if kind == 'ViT' and (backbone.get('window_size')
+                          or str(backbone.get('arch')).startswith('vitdet')):
         backbone.update(embed_dims=24, num_layers=2, num_heads=3, mlp_ratio=1.0, img_size=64,
                         window_size=3, global_blocks=(1, ))
         return [24] * 4
