@@ -25,7 +25,8 @@ def is_file_class(name: object) -> bool:
 
 
 def class_of_file(name: str) -> type:
-    """The class that ``'folder/file.py:Class'`` names; every call returns the same object.
+    """The class that a name such as ``'folder/file.py:Class'`` stands for; every call returns the
+    same object.
 
     Args:
         name: a path, from the current folder or absolute, a colon, and the name of the class.
@@ -39,7 +40,7 @@ def class_of_file(name: str) -> type:
         raise FileNotFoundError(f'{name!r}: there is no file {str(path)!r}')
     try:
         module = _module(path)
-    except Exception as error:  # a user's file may raise anything
+    except Exception as error:  # A user's file may raise anything.
         raise ValueError(f'{name!r}: {path.name} cannot be imported: {describe(error)}') from error
     return _class_in(module, name, path.name)
 
@@ -70,7 +71,7 @@ def class_by_name(name: str) -> tuple[type, str]:
 
 
 def _class_in(module: ModuleType, name: str, where: str) -> type:
-    """The class of a module that the last part of ``name`` names."""
+    """The class in a module that the last part of ``name`` names."""
     cls_name = name.replace(':', '.').rpartition('.')[2]
     cls = getattr(module, cls_name, None)
     if not isinstance(cls, type):
@@ -80,8 +81,8 @@ def _class_in(module: ModuleType, name: str, where: str) -> type:
 
 
 def _module(path: Path) -> ModuleType:
-    """The module of a file. In a package it has its dotted name, so that relative imports work;
-    otherwise a name that no other file has."""
+    """Import a file as a module. In a package it has its dotted name, so that relative imports
+    work; otherwise it gets a name that no other file has."""
     root, parts = path.parent, [path.stem]
     while (root / '__init__.py').is_file():
         parts.insert(0, root.name)
@@ -92,7 +93,8 @@ def _module(path: Path) -> ModuleType:
             if Path(module.__file__ or '').resolve() != path:
                 raise ImportError(f'{".".join(parts)} is already imported from {module.__file__}')
             return module
-        for module in list(sys.modules.values()):  # imported before, here or by a dotted name
+        # The file may have been imported before, here or by a dotted name.
+        for module in list(sys.modules.values()):
             if str(path) == getattr(module, '__file__', None):
                 return module
         name = f'{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}'
@@ -100,7 +102,8 @@ def _module(path: Path) -> ModuleType:
         if spec is None or spec.loader is None:
             raise ImportError('it is not a Python file')
         module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # dataclasses look up their module while they are created
+        # Needed before the module runs: a dataclass looks up its module while it is created.
+        sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
         except BaseException:
@@ -111,7 +114,8 @@ def _module(path: Path) -> ModuleType:
 
 @contextmanager
 def _first_on_path(folder: Path) -> Iterator[None]:
-    """Let a file import its neighbours: its folder comes first on ``sys.path``."""
+    """A context in which a file can import its neighbours: its folder comes first on ``sys.path``.
+    """
     sys.path.insert(0, str(folder))
     try:
         yield

@@ -1,4 +1,4 @@
-"""YAML files of users, read with bounds: a small file must not take hours or gigabytes."""
+"""Reads YAML files of users within limits: a small file must not take hours or gigabytes."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -6,13 +6,13 @@ from typing import Any
 
 import yaml
 
-#: Names of 13,000 classes take a third of this.
+#: The largest size of a file in bytes. The names of 13,000 classes take a third of it.
 MOST_BYTES = 1_000_000
 MOST_LEVELS = 50
 
 
 def read_yaml(path: Path) -> Any:
-    """What a YAML file holds, as plain values.
+    """Read a YAML file as plain values.
 
     Args:
         path: the file, in UTF-8.

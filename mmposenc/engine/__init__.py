@@ -10,7 +10,7 @@ The names below are what commands and scripts call. Each is imported when it is 
 """
 from ..class_index import CLASSES, lazy
 
-#: The classes of this package that configs name, what else is called, and the module of each.
+#: For each module, the names that this package exports: classes that configs name, and functions.
 _MODULES = {
     **{name: module for table in CLASSES.values() for name, module in table.items()
        if module.startswith('engine.')},

@@ -1,5 +1,5 @@
-"""The console of a run: first the model, its data and steps, then a line an interval, at the end
-the result and where its files are. The log file has all of this and more."""
+"""What the console shows of a run: first the model, its data and steps, then one line for each
+interval, at the end the result and where its files are."""
 from __future__ import annotations
 
 import atexit
@@ -29,20 +29,21 @@ from .first_lines import lower_interval, unfinished_warm_up_lines, weights_line
 
 #: Packages whose lines go to the log file, not to the console.
 _LIBRARIES = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
-#: Functions of LoggerHook whose lines are not those of an interval.
+#: The methods of LoggerHook that write summaries, not the lines of an interval.
 _SUMMARIES = 'after_test_epoch', 'after_run'
-#: Warnings and errors of libraries that users cannot act on, or that are worded better here.
+#: Warnings and errors of libraries that users cannot act on, or that this project words better.
 _FOR_THE_FILE = re.compile('deprecated|save_param_scheduler|has been overridden after|'
                            'prefix is not set in metric|out of bounds, the drawn|'
                            '`metrics` is an empty dict')
 #: mmengine's names of phases, in words.
 _PHASES = {'val': 'validation', 'test': 'test'}
-#: Message of mmdet's metrics when no image has a box.
+#: mmdet's message when no image has a predicted box.
 _NO_BOXES = 'results of the whole dataset is empty'
 
 
 class _Filter(logging.Filter):
-    """Passes lines of LoggerHook and of this project, errors, and the first of similar warnings.
+    """Passes the lines of LoggerHook and of this project, errors, and the first of several similar
+    warnings.
 
     Warnings are similar if they differ only in words with digits, dots or slashes.
     """
@@ -70,7 +71,7 @@ class _Filter(logging.Filter):
         return self.times[kind] == 1
 
     def repeated(self) -> list[str]:
-        """Lines for the warnings that were repeated since the last call."""
+        """Lines that say how often warnings were repeated since the last call."""
         lines = [f'{count - 1} more like: {self.first[kind].splitlines()[0]}'
                  for kind, count in self.times.items() if count > 1]
         self.times = Counter(dict.fromkeys(self.times, 1))
@@ -78,14 +79,15 @@ class _Filter(logging.Filter):
 
 
 def _of_a_library(record: logging.LogRecord) -> bool:
-    """Whether the line that logs, or mmengine's print_log, lies in one of the libraries."""
+    """Whether the code that logs a line, or calls mmengine's print_log, belongs to one of the
+    libraries."""
     folders = [osp.dirname(str(sys.modules[name].__file__)) for name in _LIBRARIES
                if name in sys.modules]
     return record.pathname.startswith(tuple(folder + os.sep for folder in folders))
 
 
 class _StandardOutput(logging.StreamHandler):
-    """Writes to what the standard output is now: while a bar is drawn, above it."""
+    """Writes to the current standard output; while a progress bar is drawn, above it."""
 
     def __init__(self, level: int) -> None:
         logging.Handler.__init__(self, level)
@@ -97,7 +99,8 @@ class _StandardOutput(logging.StreamHandler):
         return sys.stdout
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """A reader that went away is no news; letters that a console lacks are escapes."""
+        """Ignore a reader that has gone away, and write letters that the console lacks as escapes.
+        """
         error = sys.exc_info()[1]
         if isinstance(error, UnicodeEncodeError):
             line = self.format(record).encode(error.encoding, 'backslashreplace')
@@ -107,7 +110,7 @@ class _StandardOutput(logging.StreamHandler):
 
 
 class _LogFile(logging.FileHandler):
-    """A log file that says once, in a line, that it cannot be written, and goes on.
+    """Writes a log file. If that fails it says so once, in one line, and the run continues.
 
     Args:
         handler: of another class, in whose place it logs.
@@ -131,8 +134,8 @@ class _LogFile(logging.FileHandler):
 
 
 class _Line(logging.Formatter):
-    """The time and the message, with "warning:" or "error:" before it if it is one; control
-    characters are escapes."""
+    """Formats a line: the time and the message, with "warning:" or "error:" before it if it is one.
+    Control characters are written as escapes."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = '\n'.join(map(printable, super().format(record).split('\n')))
@@ -141,8 +144,8 @@ class _Line(logging.Formatter):
 
 
 def quiet(logger: logging.Logger) -> logging.Logger:
-    """Gives the console the lines above; at the level DEBUG it gets everything, as mmengine has it.
-    A log file that cannot be written is named in one line."""
+    """Restrict the console to the lines described above; at the level DEBUG it gets everything, as
+    in mmengine. If the log file cannot be written, one line says so."""
     for index, handler in enumerate(logger.handlers):
         if type(handler) is logging.StreamHandler and handler.level > logging.DEBUG:
             logger.handlers[index] = _StandardOutput(handler.level)
@@ -152,7 +155,8 @@ def quiet(logger: logging.Logger) -> logging.Logger:
 
 
 class ConsoleHook(Hook):
-    """Logs the model, data and steps, repeated warnings, and at the end the result and files."""
+    """Logs the model, data and steps at the start, repeated warnings, and at the end the result and
+    files."""
     priority = 'LOWEST'
 
     def __init__(self) -> None:
@@ -179,9 +183,10 @@ class ConsoleHook(Hook):
         self._begin(runner, 'testing', [f'{source}{images} images'])
 
     def _begin(self, runner: Runner, what: str, lines: list[str]) -> None:
-        """Logs the model, its encodings, the device, and these lines."""
+        """Log the model, its encodings, the device, and these lines."""
         self.metrics = {}
-        model = getattr(runner.model, 'module', runner.model)  # of several processes, or views
+        # The model is wrapped for several processes, or for several views of an image.
+        model = getattr(runner.model, 'module', runner.model)
         count = sum(p.numel() for p in model.parameters())
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         on = f' on {type(model.backbone).__name__}' if hasattr(model, 'backbone') else ''
@@ -202,7 +207,7 @@ class ConsoleHook(Hook):
         self._at_batch(runner, batch_idx + 2, mode)
 
     def _at_batch(self, runner: Runner, batch: int, mode: str) -> None:
-        """Tells who watches a run that prints no line where it is."""
+        """Record what the run is doing, for the line that is written after a long silence."""
         if mode == 'train':
             doing(f'training, step {min(runner.iter + (batch > 1) + 1, runner.max_iters)} of '
                   f'{runner.max_iters}')
@@ -263,7 +268,8 @@ def _filters(logger: logging.Logger) -> list[_Filter]:
 
 
 def score_threshold_option(cfg: Config) -> tuple[str, float] | None:
-    """The option below which a detector drops boxes, 'model.test_cfg.score_thr', and its value."""
+    """The option with the score below which a detector drops boxes ('model.test_cfg.score_thr'),
+    and its value."""
     test_cfg = cfg.model.get('module', cfg.model).get('test_cfg') or {}
     for name, part in (('test_cfg.rcnn', test_cfg.get('rcnn') or {}), ('test_cfg', test_cfg)):
         if 'score_thr' in part:
@@ -272,15 +278,15 @@ def score_threshold_option(cfg: Config) -> tuple[str, float] | None:
 
 
 def threshold(cfg: Config) -> str:
-    """The least score of a detector's boxes, as the end of a sentence."""
+    """The end of a sentence: the smallest score that a detector's boxes have."""
     if (option := score_threshold_option(cfg)) is None:
         return ''
     return f': no box scores more than {option[0]}={option[1]}; train for longer, or lower it'
 
 
 def progress_bar(console: Console | None = None) -> progress.Progress:
-    """A bar with the time that remains, in the terminal of the first process; elsewhere nothing is
-    drawn. What is printed goes above it.
+    """A progress bar with the time that remains, in the terminal of the first process; elsewhere
+    nothing is drawn.
 
     Args:
         console: where to draw; by default the standard output.
@@ -295,9 +301,9 @@ def progress_bar(console: Console | None = None) -> progress.Progress:
 
 
 class ProgressBarHook(Hook):
-    """Draws how far training, validation or testing is where the standard output is a terminal;
+    """Draws the progress of training, validation and testing if the standard output is a terminal;
     elsewhere LoggerHook prints lines."""
-    ends_after_errors = True  # the runner calls its after_run then too
+    ends_after_errors = True  # Tells the runner to call after_run also after an error.
     priority = 'LOW'
 
     def __init__(self, console: Console | None = None) -> None:
@@ -310,7 +316,7 @@ class ProgressBarHook(Hook):
     def _begin(self, name: str, total: int, done: int = 0) -> None:
         if not self.bar.disable and not self.bar.live.is_started:
             self.bar.start()
-            atexit.register(self.bar.stop)  # an error must not leave the terminal without a cursor
+            atexit.register(self.bar.stop)  # After an error the terminal must get its cursor back.
             sys.stdout = Prints(sys.stdout)
         self.tasks[name] = self.bar.add_task(name, total=total, completed=done, info='')
 

@@ -1,5 +1,5 @@
-"""What the console says of a run before its first step: where the weights come from, and what of
-the schedule cannot be meant."""
+"""What the console says about a run before its first step: where the weights come from, and which
+parts of the schedule cannot be meant."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from mmengine.optim.scheduler import (
 from mmengine.runner import Runner
 from torch import nn
 
-#: What messages call the parameters of schedules.
+#: For parameters of schedules, the words that messages use.
 _NAMES = {'lr': 'learning rate'}
-#: Lines that a training at the least has, where it has so many steps.
+#: A training has at least this number of lines, if it has as many steps.
 _LINES = 5
 
 
 def weights_line(runner: Runner) -> str:
-    """Where the weights of a training come from, in one line.
+    """Say in one line where the weights of a training come from.
 
     Args:
         runner: a runner that has loaded what it loads.
@@ -38,7 +38,7 @@ def weights_line(runner: Runner) -> str:
 
 
 def _files_of_parts(model: nn.Module) -> Iterator[tuple[str, str]]:
-    """The names of modules whose ``init_cfg`` loads a file, and the files."""
+    """The names of modules whose ``init_cfg`` loads a file, with the files."""
     for name, module in model.named_modules():
         cfgs = getattr(module, 'init_cfg', None) or []
         for cfg in [cfgs] if isinstance(cfgs, dict) else cfgs:
@@ -47,13 +47,13 @@ def _files_of_parts(model: nn.Module) -> Iterator[tuple[str, str]]:
 
 
 def in_one_list(lists: list[Any] | dict[str, list[Any]]) -> list[Any]:
-    """Schedulers or groups of parameters as one list; of several optimizers mmengine has a list for
-    each name."""
+    """All schedulers or groups of parameters in one list; for several optimizers mmengine has a
+    list under each name."""
     return list(chain.from_iterable(lists.values())) if isinstance(lists, dict) else lists
 
 
 def unfinished_warm_up_lines(runner: Runner) -> list[str]:
-    """A line for each warm-up that the training does not come to the end of."""
+    """A line for each warm-up whose end the training does not reach."""
     lines = []
     for index, scheduler in enumerate(in_one_list(runner.param_schedulers or [])):
         length, unit = ((runner.max_epochs, 'epochs') if scheduler.by_epoch
@@ -73,11 +73,11 @@ def _rises(scheduler: _ParamScheduler) -> bool:
         return bool(scheduler.start_factor < scheduler.end_factor)
     if isinstance(scheduler, ConstantParamScheduler):
         return bool(scheduler.factor < 1)
-    return 'Warmup' in type(scheduler).__name__  # as mmdet's quadratic one
+    return 'Warmup' in type(scheduler).__name__  # Such as the quadratic warm-up of mmdet.
 
 
 def lower_interval(runner: Runner) -> list[str]:
-    """Lets a training that has fewer steps than the interval of its lines have some lines.
+    """Lower the interval of lines for a training that has fewer steps than it.
 
     Returns:
         a line that says so, if it was changed.

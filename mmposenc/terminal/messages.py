@@ -19,23 +19,23 @@ from typing import Any, NoReturn, TextIO, cast
 
 from .streams import safe_streams
 
-#: Exceptions whose message is enough; for others the type is printed too.
+#: Exceptions whose message is enough; for others the message begins with their type.
 _PLAIN = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError,
           PermissionError)
 _WIDTH = 600
-#: What pycocotools and mmdet print while they read annotations and evaluate, and mmengine when it
-#: loads a checkpoint.
+#: Lines that pycocotools and mmdet print while they read annotations and evaluate, and mmengine
+#: when it loads a checkpoint.
 _CHATTER = re.compile(r'loading annotations into|creating index|index created|running per image|'
                       r'loading and preparing|evaluate annotation type|accumulating|done \(t=|'
                       r' ?average (?:precision|recall) |loads checkpoint by', re.I)
 
-#: Warnings of libraries about a choice that is as good as the one they suggest.
+#: Warnings of libraries about a choice that is as good as what they suggest.
 _HINTS = re.compile('For binary segmentation, we suggest using')
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that keeps the docstring's line breaks, has ``--traceback``, and reports an
-    error in two lines."""
+    """An ArgumentParser that keeps the line breaks of the docstring, has ``--traceback``, and
+    reports an error in two lines."""
 
     def __init__(self, description: str | None = None, **kwargs: Any) -> None:
         kwargs.setdefault('formatter_class', argparse.RawDescriptionHelpFormatter)
@@ -49,19 +49,20 @@ class Parser(argparse.ArgumentParser):
 
 
 class Prints:
-    """A standard output that sends what libraries print of their files to the log of the run."""
+    """A standard output that moves what libraries print about their files to the log of the run."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream, self.dropped = stream, False
 
     def write(self, text: str) -> int:
-        # print() writes the line end in a separate call.
+        # print() writes the end of a line in a separate call.
         self.dropped = bool(_CHATTER.match(text)) or self.dropped and text == '\n'
         if not self.dropped:
             return self.stream.write(text)
         for handler in _log_handlers(_loggers()[-1:]):
             if handler.stream is not None:
-                with suppress(OSError):  # the handler says so with the next line of the log
+                # The handler reports this error with the next line of the log.
+                with suppress(OSError):
                     handler.stream.write(text)
         return len(text)
 
@@ -71,7 +72,7 @@ class Prints:
 
 def _warn(message: Warning | str, category: type[Warning], filename: str, lineno: int,
           file: TextIO | None = None, line: str | None = None) -> None:
-    """Show a Python warning in one line, through the logger of the run if there is one."""
+    """Show a Python warning as one line, through the logger of the run if there is one."""
     if issubclass(category, (DeprecationWarning, FutureWarning)) or _HINTS.match(str(message)):
         return
     text = f'{str(message).strip()} ({filename}:{lineno})'
@@ -99,12 +100,13 @@ def reporting_errors(args: argparse.Namespace) -> Iterator[None]:
 @contextmanager
 def _ending_on_errors(args: argparse.Namespace) -> Iterator[None]:
     before, stdout, showwarning = _log_files(), sys.stdout, warnings.showwarning
-    if hasattr(stdout, 'reconfigure'):  # a file name may not be valid in the console's encoding
+    # The name of a file may not be valid in the console's encoding.
+    if hasattr(stdout, 'reconfigure'):
         stdout.reconfigure(errors='backslashreplace')
     sys.stdout, warnings.showwarning = cast(TextIO, Prints(stdout)), _warn
     try:
         terminate = signal.signal(signal.SIGTERM, _end)
-    except ValueError:  # not the main thread: leave the signal to whoever has it
+    except ValueError:  # This is not the main thread, so the signal is left to whoever handles it.
         terminate = None
     try:
         yield
@@ -113,7 +115,8 @@ def _ending_on_errors(args: argparse.Namespace) -> Iterator[None]:
         raise SystemExit(128 + signal.SIGINT) from stop
     except Exception as error:
         if 'killed by signal: Terminated' in str(error):
-            time.sleep(1)  # a worker got it first: the whole process group does, and ends by _end
+            # A worker got the signal first. The whole process group gets it, and ends by _end.
+            time.sleep(1)
         raise SystemExit(_report(error, args, _log_files() - before)) from error
     finally:
         sys.stdout, warnings.showwarning = stdout, showwarning
@@ -128,7 +131,8 @@ def _end(signum: int, frame: FrameType | None) -> None:
 def _report(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
     full = ''.join(traceback.format_exception(error))
     logs = {path for path in logs if _append(path, f'\n{full}')}
-    if 'TORCHELASTIC_ERROR_FILE' in os.environ:  # torchrun shows that of the first that failed
+    # torchrun shows the error of the process that failed first.
+    if 'TORCHELASTIC_ERROR_FILE' in os.environ:
         from torch.distributed.elastic.multiprocessing.errors import get_error_handler
         get_error_handler().record_exception(error)
     if getattr(args, 'traceback', False):
@@ -150,7 +154,7 @@ def _report(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
 
 
 def _append(path: str, text: str) -> bool:
-    """Add to a log file; False where it cannot be written, as on a full disk."""
+    """Append text to a log file. Returns False if it cannot be written, as on a full disk."""
     try:
         with open(path, 'a', encoding='utf-8', errors='backslashreplace') as file:
             file.write(text)
@@ -160,14 +164,16 @@ def _append(path: str, text: str) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """The message of an exception, without the text that worker processes and registries add."""
+    """The message of an exception, without text that worker processes and registries add."""
     text = str(error).strip()
     kind = type(error).__name__
     raised = list(re.finditer(r'^(?:[\w.]+\.)?(\w+(?:Error|Exception|Warning))(?:: |$)', text,
                               re.M))
-    if 'Traceback (most recent call last)' in text and raised:  # in a data loader's worker
+    # The error was raised in a worker of the data loader.
+    if 'Traceback (most recent call last)' in text and raised:
         kind, text = raised[-1][1], text[raised[-1].end():].strip()
-    text = re.sub(r'^(class `\w+` in \S+\.py: )+', '', text)  # mmengine's registries add these
+    # mmengine's registries add these prefixes.
+    text = re.sub(r'^(class `\w+` in \S+\.py: )+', '', text)
     plain = isinstance(error, _PLAIN) or kind in ('PrepareError', 'ValueError')
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         text, plain = f'{printable(error.filename)}: {error.strerror}', True
@@ -179,8 +185,8 @@ def describe(error: BaseException) -> str:
 
 
 def _raised_at(error: BaseException) -> str:
-    """Where an error without a message was raised, as the end of a sentence; of one of a loader's
-    worker from the worker's traceback."""
+    """The end of a sentence: where an error without a message was raised. For an error in a worker,
+    this is read from the worker's traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     worker = re.findall(r'^  File "(.+)", line (\d+), in .+\n {4}(.*)', str(error), re.M)
     if not worker and not frames:
@@ -193,7 +199,7 @@ def _raised_at(error: BaseException) -> str:
 
 
 def in_a_line(error: BaseException) -> str:
-    """The message of an exception on one line, without control characters."""
+    """The message of an exception in one line, without control characters."""
     return printable(' '.join(describe(error).split()))
 
 
@@ -210,8 +216,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The end of an error message that suggests known names similar to ``name``, also if they
-    differ in capitals."""
+    """The end of an error message: known names that are similar to ``name``, also if they differ in
+    capitals."""
     names = {each.lower(): each for each in known}
     close = [names[each] for each in difflib.get_close_matches(name.lower(), names, n=3)]
     return f'; did you mean {" or ".join(map(repr, close))}?' if close else ''

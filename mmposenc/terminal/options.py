@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 
 from .messages import Parser
 
-#: The default of ``--size`` in words; ``engine/config/nodes.py`` chooses it.
+#: The default of ``--size`` in words; ``engine/config/nodes.py`` computes it.
 USUAL = ('the size that the config trains with, reduced to the number of pixels of 512 x 512 if it '
          'is larger; 224 x 224 if the config has none')
 
-#: The opset of ONNX files: the first with LayerNormalization, Gelu and resizing by antialias.
+#: The default opset of ONNX files: the first with LayerNormalization, Gelu and resizing with
+#: antialias.
 OPSET = 20
 
 #: The largest difference between an exported file and the model, relative to the output. float32
@@ -25,7 +26,7 @@ TOLERANCE = 1e-4
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
-    """An argparse type: a whole number within limits."""
+    """Make an argparse type: a whole number within limits."""
     limits = f'of at least {least}' if most is None else f'from {least} to {most}'
 
     def number_of(text: str) -> int:
@@ -37,7 +38,7 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
 
 
 def number_between(least: float, most: float, required: str) -> Callable[[str], float]:
-    """An argparse type: a number between two others, neither of them."""
+    """Make an argparse type: a number between two others, which are excluded."""
     def number_of(text: str) -> float:
         try:
             number = float(text)
@@ -49,13 +50,13 @@ def number_between(least: float, most: float, required: str) -> Callable[[str], 
     return number_of
 
 
-#: argparse types: a count, an index, a side in pixels, a seed.
+#: Argparse types for a count, an index, a side in pixels, and a seed.
 COUNT, INDEX = whole_number(1), whole_number(0)
 SIDE, SEED = whole_number(1, 2 ** 16), whole_number(0, 2 ** 32 - 1)
 
 
 def sides(parser: argparse.ArgumentParser, size: Sequence[int]) -> tuple[int, int]:
-    """(H, W) of the one or two numbers of ``--size``."""
+    """The size (H, W) that the one or two numbers of ``--size`` give."""
     if len(size) > 2:
         parser.error(f'--size {" ".join(map(str, size))}: give H W, or one number')
     return size[0], size[-1]
@@ -63,14 +64,15 @@ def sides(parser: argparse.ArgumentParser, size: Sequence[int]) -> tuple[int, in
 
 def refuse_without(parser: argparse.ArgumentParser, args: argparse.Namespace, wanted: str,
                    *names: str) -> None:
-    """End the program if one of these options is given without the option that it needs."""
+    """End the program with an error if one of these options is given without the option that it
+    needs."""
     for name in names:
         if getattr(args, name) != parser.get_default(name):
             parser.error(f'--{name.replace("_", "-")} does nothing without {wanted}')
 
 
 def config_parser(description: str | None, example: str, prog: str | None = None) -> Parser:
-    """A parser with ``config`` and ``--cfg-options``.
+    """Make a parser with ``config`` and ``--cfg-options``.
 
     Args:
         description: text of the help: the docstring of the command.
@@ -131,7 +133,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_run(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the arguments, and set the environment variable from which mmengine reads the local
+    """Parse the arguments, and set the environment variable in which mmengine looks for the local
     rank."""
     args = parser.parse_args(argv)
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))

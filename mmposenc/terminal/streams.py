@@ -1,5 +1,5 @@
-"""The standard output and error of a command: a reader that goes away or a full disk does not end
-the work, and no long work is silent.
+"""Makes the standard output and error of a command safe: a reader that goes away or a full disk
+does not end the work, and no long work is silent.
 
 Only the standard library is imported.
 """
@@ -14,14 +14,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-#: Seconds without a line after which one is written, where no terminal draws a bar.
+#: After so many seconds without a line, one is written, unless a terminal shows a bar.
 SILENCE = 25.0
-#: What the process is doing, in words.
+#: What the process is doing at the moment, in words.
 _activity = ''
 
 
 class SafeStream:
-    """A standard stream that loses what cannot be written, in place of an error in the work.
+    """A standard stream that drops what cannot be written, so that the work does not end with an
+    error.
 
     Args:
         stream: the stream; None, which Python gives a process without one, takes everything.
@@ -32,7 +33,8 @@ class SafeStream:
     """
 
     def __init__(self, stream: Any) -> None:
-        # The file also takes the number that is free: no other file gets what is written to it.
+        # The null file also occupies the free number, so that no other file gets what is written to
+        # it.
         self.stream = open(os.devnull, 'w') if stream is None else stream  # noqa: SIM115
         self.error: OSError | None = None
         self.written = time.monotonic()
@@ -52,7 +54,7 @@ class SafeStream:
             self._lose(error)
 
     def _lose(self, error: OSError) -> None:
-        """Lead all that is still to come, of libraries in C and of workers too, to nowhere."""
+        """Send all further output, also that of C libraries and of workers, nowhere."""
         if self.error is not None:
             return
         self.error = error
@@ -100,8 +102,8 @@ def safe_streams() -> Iterator[None]:
 
 
 def doing(what: str) -> None:
-    """Record what the process is doing, such as 'validation, image 3 of 120', for the line that
-    is written when no other is. Costs next to nothing."""
+    """Record what the process is doing, such as 'validation, image 3 of 120'. It is shown if
+    nothing else is written for long."""
     global _activity
     _activity = what
 

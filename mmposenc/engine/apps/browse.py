@@ -1,4 +1,4 @@
-"""Pictures of what goes into the network: after augmentation, batch padding and normalisation."""
+"""Pictures of the network's input, after augmentation, padding and normalisation."""
 from __future__ import annotations
 
 from itertools import islice
@@ -67,7 +67,8 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
     total = len(dataset) if number < 0 else min(number, len(dataset))
     Path(output_dir).mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
-    # Spread, since files are often sorted: the first ones may all be of one class or scene.
+    # Spread over the data set, because files are often sorted: the first ones may all show one
+    # class or scene.
     numbers = [i * len(dataset) // total for i in range(total)]
     names, items = image_names(dataset, numbers), (dataset[number] for number in numbers)
     while chunk := list(islice(items, batch)):
@@ -84,8 +85,8 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
 
 
 def denormalized(image: torch.Tensor, preprocessor: BaseDataPreprocessor) -> np.ndarray:
-    """(C, H, W) as the network gets it -> RGB bytes (H, W, 3): one channel as grey, of more than
-    three the first three."""
+    """Undo the normalisation: from (C, H, W) as the network gets it to RGB bytes (H, W, 3). One
+    channel becomes grey; of more than three, the first three are taken."""
     image = image.detach().cpu().float()
     if getattr(preprocessor, '_enable_normalize', False):
         image = image * preprocessor.std.cpu() + preprocessor.mean.cpu()
@@ -95,8 +96,8 @@ def denormalized(image: torch.Tensor, preprocessor: BaseDataPreprocessor) -> np.
 
 
 def _plain_boxes_and_masks(sample: BaseDataElement, hw_shape: tuple[int, int]) -> None:
-    """mmdet's visualizer takes tensors and boolean arrays of the image's size, not its own boxes
-    and masks, which end where the padding starts."""
+    """Convert boxes and masks for mmdet's visualizer. It takes tensors, and boolean arrays as large
+    as the image; mmdet's masks end where the padding starts."""
     from mmdet.models.utils import mask2ndarray
     instances = sample.gt_instances
     boxes = instances.get('bboxes')

@@ -1,4 +1,5 @@
-"""A trained model as an ONNX file or an exported program, checked before it is there."""
+"""Writes a trained model as an ONNX file or an exported program, after a check that it computes the
+same."""
 from __future__ import annotations
 
 import bisect
@@ -24,20 +25,20 @@ from ..config.testing import scope_of
 from .export_check import Check, Notes, Run, check, pictures_of
 from .raw_outputs import Detections, Normalisation, RawOutputs
 
-#: Parts that cannot be exported, by class name, and why.
+#: Parts of models that cannot be exported, by class name, and why.
 REFUSED = {
     'MultiScaleDeformableAttention': 'deformable attention samples maps at places that it computes',
     'PPM': 'pooling to a fixed grid (PSPNet, UperNet) takes one size of images only; use '
            '--fixed-size',
 }
-#: Packages that write and check an ONNX file.
+#: The packages that are needed to write and check an ONNX file.
 PACKAGES = ('onnx', 'onnxscript', 'onnxruntime')
-#: Key of the notes in a file.
+#: The key under which a file stores what it says about itself.
 NOTES = 'mmposenc'
 
 
 class Exported(NamedTuple):
-    """What was written.
+    """What :func:`export` wrote.
 
     Attributes:
         path: the file.
@@ -110,7 +111,7 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
 
 
 def refuse(model: nn.Module, fixed_size: bool) -> None:
-    """Raise for a model that can't be exported, naming the part that is in the way.
+    """Raise an error for a model that can't be exported, with the part that is in the way.
 
     Args:
         model: of mmdet, mmseg or mmpretrain.
@@ -134,8 +135,8 @@ def refuse(model: nn.Module, fixed_size: bool) -> None:
 
 
 def _refuse_padding(cfg: Config, raw: RawOutputs) -> None:
-    """Raises ValueError for a model that ``predict`` pads pictures for in another way than the file
-    would: DETR masks what is padded, KeepPaddingOut predicts without it."""
+    """Raise ValueError for a model for which ``predict`` pads pictures in another way than the file
+    would: DETR masks what is padded, and KeepPaddingOut predicts without it."""
     keeper = custom_hook(cfg, 'KeepPaddingOut', add=False)
     if not raw.pads or not raw.queries and keeper is None:
         return
@@ -167,8 +168,8 @@ def _check(out: str | Path, checkpoint: str | None, size: tuple[int, int], overw
 
 
 def _check_example_size(raw: RawOutputs, size: tuple[int, int], channels: int) -> None:
-    """Raises ValueError for an example with maps of one cell, which larger images have not: the
-    graph would hold only for one cell."""
+    """Raise ValueError for an example whose maps have a single cell, because the graph would then
+    hold for such maps only."""
     def single(size: tuple[int, int]) -> int:
         count = 0
 
@@ -185,7 +186,8 @@ def _check_example_size(raw: RawOutputs, size: tuple[int, int], channels: int) -
         return count
 
     count, most = single(size), 4 * max(size)
-    if not count or count == (always := single((most, most))):  # means over a map
+    # A map whose size does not grow is a mean over all cells.
+    if not count or count == (always := single((most, most))):
         return
     least = bisect.bisect_left(range(most), -always, min(size),
                                key=lambda side: -single((side, side)))
@@ -195,7 +197,8 @@ def _check_example_size(raw: RawOutputs, size: tuple[int, int], channels: int) -
 
 def _normalisation(cfg: Config, inside: bool
                    ) -> tuple[Normalisation, Notes]:
-    """(mean, std) to put into the file, if asked to, and what the file says about its input."""
+    """The (mean, std) to put into the file, if the user asked for it, and what the file says about
+    its input."""
     preprocessor = preprocessor_config(cfg)
     mean, std = (list(preprocessor.get(name) or ()) for name in ('mean', 'std'))
     if inside and not mean:
@@ -208,9 +211,9 @@ def _normalisation(cfg: Config, inside: bool
 
 
 def resizing(cfg: Config) -> Notes:
-    """What ``predict`` does with a picture between reading and normalising it, for whoever runs a
-    file: ``resize`` with scale (width, height), keep_ratio and interpolation, or None; other steps
-    by name."""
+    """What ``predict`` does with a picture between reading and normalising it, for those who run
+    the file: ``resize`` with scale (width, height), keep_ratio and interpolation, or None; and
+    other steps by name."""
     steps = [step for step in [[], *pipelines(cfg, 'test')][-1]
              if not bare_type(step).startswith(('Load', 'Pack'))]
     resize: Notes | None = None
@@ -227,20 +230,21 @@ def resizing(cfg: Config) -> Notes:
 
 
 def _program(raw: RawOutputs, example: Tensor, fixed_size: bool) -> torch.export.ExportedProgram:
-    """The model as a graph. A size that the code makes a number of is an error, not a rule."""
+    """Export the model as a graph. If its code turns a symbolic size into a number, that is an
+    error and does not silently become a condition."""
     dynamic = torch.export.Dim.DYNAMIC
     shapes = {2: dynamic, 3: dynamic} if not fixed_size else {}
     if len(example) > 1:
         shapes[0] = dynamic
     with torch.no_grad():
         program = torch.export.export(raw, (example,), dynamic_shapes=(shapes,), strict=False)
-    for node in program.graph.nodes:  # where files lie on this machine
+    for node in program.graph.nodes:  # Stack traces have the paths of files on this machine.
         node.meta.pop('stack_trace', None)
     return program
 
 
 def _limits(program: torch.export.ExportedProgram) -> Notes:
-    """Smallest and largest height and width that the graph holds for; None: no limit."""
+    """The smallest and largest height and width for which the graph holds; None means no limit."""
     images = next(node for node in program.graph.nodes
                   if node.op == 'placeholder' and node.name == 'images').meta['val']
     sides: dict[str, list[int | None]] = {}
@@ -256,7 +260,7 @@ def _limits(program: torch.export.ExportedProgram) -> Notes:
 
 def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: Notes,
                 opset: int) -> None:
-    """Writes one file with the weights inside, and no path of this machine."""
+    """Write one file that contains the weights and no path of this machine."""
     from onnxscript import opset18 as op
 
     def suppressed(boxes, scores, iou_threshold: float, most: int):
@@ -271,7 +275,7 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: Notes,
                              input_names=['images'], output_names=notes['outputs'])
     assert written is not None
     for graph in (written.model.graph, *(each.graph for each in written.model.functions.values())):
-        for node in graph.all_nodes():  # as above
+        for node in graph.all_nodes():  # Stack traces have the paths of files on this machine.
             node.metadata_props.clear()
             node.doc_string = None
     written.model.metadata_props[NOTES] = json.dumps(notes)
@@ -284,7 +288,7 @@ def _write_pt2(program: torch.export.ExportedProgram, path: Path, notes: Notes,
 
 
 def read_onnx(path: Path, inputs: Sequence[str] = ('images',)) -> Run:
-    """An ONNX file on the CPU, as a function of tensors, those of ``inputs`` in this order."""
+    """Load an ONNX file on the CPU as a function of tensors, given in the order of ``inputs``."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=['CPUExecutionProvider'])
@@ -293,5 +297,6 @@ def read_onnx(path: Path, inputs: Sequence[str] = ('images',)) -> Run:
 
 
 def read_pt2(path: Path) -> Run:
-    """An exported program; it refuses sizes that it does not hold for."""
+    """Load an exported program as a function of tensors; it refuses sizes for which it does not
+    hold."""
     return torch.export.load(path).module()

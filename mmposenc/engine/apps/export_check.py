@@ -1,4 +1,4 @@
-"""Whether an exported file gives what its model gives."""
+"""Checks that an exported file computes what its model computes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,14 +17,14 @@ from .raw_outputs import Detections, RawOutputs
 Run = Callable[..., Sequence[Tensor]]
 #: What a file says about itself, as JSON.
 Notes = dict[str, Any]
-#: How many pictures are read at most.
+#: The largest number of pictures that are read.
 _PICTURES = 5
-#: How many boxes noise is made to give, and in how many steps at most.
+#: How many boxes noise should give, and in how many steps at most it is changed.
 _BOXES, _STEPS = 5, 12
 
 
 class Check(NamedTuple):
-    """What was compared.
+    """What was compared, and how well it agreed.
 
     Attributes:
         difference: the largest from the model itself, in shares of an output's size.
@@ -38,8 +38,8 @@ class Check(NamedTuple):
 
 
 def pictures_of(raw: RawOutputs, cfg: Config, notes: Notes) -> list[Tensor]:
-    """The first pictures of the config's test data as the file takes them, (1, C, H, W) each; none
-    where the files are not there."""
+    """The first pictures of the config's test data as the file takes them, (1, C, H, W) each; an
+    empty list if the files are not there."""
     described = (cfg.get('test_dataloader') or {}).get('dataset')
     if not described:
         return []
@@ -114,8 +114,8 @@ def _compared(raw: RawOutputs, run: Run, batches: Iterable[Tensor], tolerance: f
 
 
 def _sizes(size: tuple[int, int], notes: Notes) -> list[tuple[int, ...]]:
-    """Sizes to compare at: that of the example and others, including odd and landscape ones, as far
-    as the graph holds for them."""
+    """The sizes at which the file is compared: that of the example and others, odd and landscape
+    ones too, as far as the graph holds for them."""
     height, width = size
     wanted = [size, (width + 1, height - 29), (height - 32, height - 32),
               (height // 2 + 3, width + 45), (height + 64, width // 2)]
@@ -134,7 +134,8 @@ def _noise(raw: RawOutputs, shape: tuple[int, ...]) -> Tensor:
 
 
 def _with_boxes(raw: Detections, batch: Tensor) -> Tensor:
-    """A picture (1, C, H, W), changed until the model finds boxes in it, or not at all."""
+    """A picture (1, C, H, W), changed step by step until the model finds boxes in it, if it does.
+    """
     step = 16.0 if raw.normalises else 0.25
     for _ in range(_STEPS):
         if len(raw(batch)[0]) >= _BOXES:

@@ -1,4 +1,5 @@
-"""Hooks of a test that write a file for each image, under the name and folder of the image."""
+"""Hooks of a test that write a file for each image, with the name and in the folder of the image.
+"""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from .pictures import WRITTEN, draw_sample, rgb_bytes, write_picture
 
 
 class _FilesHook(Hook):
-    """Knows the names of the images of the test data.
+    """A base class of hooks that need the names of the images in the test data.
 
     Args:
         out_dir: the folder for the files.
@@ -28,13 +29,13 @@ class _FilesHook(Hook):
         self.out_dir = out_dir
 
     def before_test_epoch(self, runner: Runner) -> None:
-        """Give each image of the test data its name."""
+        """Give each image of the test data a name."""
         self.images = image_names(runner.test_dataloader.dataset)
         self.names = dict(self.images)
 
 
 class LabelMapsHook(_FilesHook):
-    """Writes the label map of each image of a test as ``<out_dir>/<folder>/<image name>.png``.
+    """Write the label map of each image of a test as ``<out_dir>/<folder>/<image name>.png``.
 
     mmseg's IoUMetric writes images of one name in several folders over each other. Labels are those
     of the classes from 0 on, as in the maps of ``mmposenc predict``.
@@ -42,7 +43,7 @@ class LabelMapsHook(_FilesHook):
 
     def after_test_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
                         outputs: Sequence[BaseDataElement] = ()) -> None:
-        """Write the maps of a batch."""
+        """Write the label maps of a batch."""
         for sample in outputs:
             labels = sample.pred_sem_seg.data[0].cpu().numpy()
             dtype = np.uint8 if labels.max(initial=0) < 256 else np.uint16
@@ -82,7 +83,7 @@ class VisualizationHook(_FilesHook):
                 views = data_batch['inputs']
                 image = (views[0] if views[0].ndim == 4 else views)[index]
                 pixels = rgb_bytes(image.permute(1, 2, 0).cpu().numpy())
-                if path is None:  # data sets that hold their images hold them as RGB
+                if path is None:  # Data sets that hold their images in memory hold them as RGB.
                     pixels = pixels[..., ::-1].copy()
             else:
                 pixels = mmcv.imfrombytes(get(path, backend_args=self.backend_args),

@@ -1,4 +1,4 @@
-"""Names of what is written for an image of a data set, such as its picture and its label map.
+"""Names for what is written for an image of a data set, such as its picture and its label map.
 
 A name is the path of the image below the folder of its data set, without its suffix. Two images
 never share one: where they would, the later of them gets a number.
@@ -13,7 +13,8 @@ from mmengine.dataset import BaseDataset
 
 from mmposenc.openmmlab.datasets.wrapped import leaves
 
-#: Bytes of a name, with room for '_2', '.jpg' and '.partial' below 255.
+#: The largest number of bytes in a name, so that with '_2', '.jpg' and '.partial' it stays below
+#: 255.
 _LONGEST = 230
 
 
@@ -47,7 +48,7 @@ def image_names(dataset: BaseDataset, indices: Iterable[int] | None = None
 
 
 def _folder(dataset: BaseDataset) -> str:
-    """The folder of the images of a data set."""
+    """The folder of a data set's images."""
     prefix = getattr(dataset, 'data_prefix', None) or {}
     prefix = prefix if isinstance(prefix, dict) else {'img_path': prefix}
     keys = [key for key in ('img', 'img_path', 'sub_data_root') if prefix.get(key)]
@@ -56,14 +57,14 @@ def _folder(dataset: BaseDataset) -> str:
 
 
 def _common_folder(paths: list[str], folders: list[str]) -> str:
-    """The folder that holds the data sets' folders of these images, and images of none."""
+    """The folder that contains the data sets' folders of these images, and no other images."""
     bases = {next((folder for folder in folders if path.startswith(f'{folder}{os.sep}')),
                   os.path.dirname(path)) for path in paths}
     return os.path.commonpath(bases) if bases else os.path.abspath(os.curdir)
 
 
 def bare_name(relative: Path) -> str:
-    """A path without its suffix, with slashes, and its last part cut where it is very long."""
+    """A path with slashes and without its suffix; its last part is cut where it is very long."""
     last = os.fsencode(relative.stem)
     if len(last) > _LONGEST:
         relative = relative.with_name(last[:_LONGEST].decode(errors='ignore') + '.cut')
@@ -71,7 +72,7 @@ def bare_name(relative: Path) -> str:
 
 
 def unused_name(name: str, taken: set[str]) -> str:
-    """The name, with a number where it is taken already; it is then taken too."""
+    """The name, with a number if it is taken already. The returned name counts as taken."""
     candidate, number = name, 1
     while candidate in taken:
         number += 1

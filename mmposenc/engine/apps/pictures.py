@@ -1,4 +1,4 @@
-"""Pictures on disk, and what the visualizers of the three libraries draw onto them."""
+"""Reads and writes pictures, and draws on them with the visualizers of the three libraries."""
 from __future__ import annotations
 
 import os
@@ -17,12 +17,12 @@ from mmposenc.checkpoint.integrity import whole_file
 from .image_names import bare_name, unused_name
 
 PICTURES = ('.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
-#: Those of them that can be written.
+#: The formats of pictures that can be written.
 WRITTEN = tuple(kind for kind in PICTURES if kind != '.gif')
 
 
 class Source(NamedTuple):
-    """A picture.
+    """A picture to predict, from a file or from memory.
 
     Attributes:
         path: the file.
@@ -83,7 +83,7 @@ def _named(files: list[tuple[Path, Path]]) -> list[Source]:
 
 
 def write_picture(path: Path, pixels: np.ndarray) -> None:
-    """Writes a picture so that it is whole or not there.
+    """Write a picture so that the file is complete or not there.
 
     Args:
         path: its suffix says the format.
@@ -97,13 +97,15 @@ def write_picture(path: Path, pixels: np.ndarray) -> None:
     done, data = cv2.imencode(path.suffix, np.ascontiguousarray(ordered))
     if not done:
         raise OSError(f'{path}: OpenCV cannot write {pixels.shape} of {pixels.dtype}')
-    with whole_file(path, durable=False) as partial:  # else each picture waits for the disk
+    # Not durable, because otherwise each picture would wait for the disk.
+    with whole_file(path, durable=False) as partial:
         partial.write_bytes(data.tobytes())
 
 
-#: Shorter side in pixels from which on pictures name their classes on the areas.
+#: Only on pictures whose shorter side has this many pixels are classes named on the areas.
 LABELLED_SIDE = 256
-#: Shorter side in pixels that a classified picture is given, so that its text can be read.
+#: A picture of a classifier is enlarged to this shorter side in pixels, so that its text can be
+#: read.
 TEXT_SIDE = 224
 
 
@@ -136,14 +138,14 @@ def draw_sample(scope: str, visualizer: Visualizer, name: str, image: np.ndarray
         options['pred_score_thr'] = score_thr
     else:
         options['with_labels'] = min(image.shape[:2]) >= LABELLED_SIDE
-    with warnings.catch_warnings():  # of every box that reaches the last column
+    with warnings.catch_warnings():  # mmengine warns of every box that reaches the last column.
         warnings.filterwarnings('ignore', '.*out of bounds, the drawn')
         visualizer.add_datasample(name, image, sample, **options)
 
 
 def rgb_bytes(image: np.ndarray) -> np.ndarray:
-    """RGB bytes of a picture as a pipeline loads it: (H, W), or (H, W, channels), of which three
-    are BGR; more are left out, and of less than three the first is grey."""
+    """Convert a picture that a pipeline has loaded to RGB bytes. It is (H, W) grey, or (H, W,
+    channels): with three or more channels the first three are BGR, with fewer the first is grey."""
     pixels = np.clip(image, 0, 255).astype(np.uint8)
     if pixels.ndim == 2 or pixels.shape[2] < 3:
         pixels = np.repeat(pixels.reshape(*pixels.shape[:2], -1)[..., :1], 3, axis=2)

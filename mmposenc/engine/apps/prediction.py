@@ -1,4 +1,4 @@
-"""Predictions on pictures that belong to no data set."""
+"""Predicts pictures that belong to no data set."""
 from __future__ import annotations
 
 import errno
@@ -32,7 +32,8 @@ from ..console import progress_bar, score_threshold_option
 from .pictures import Source, draw_sample, picture_sources, rgb_bytes, write_picture
 from .records import PredictionsFile, Record, class_names, palette, predicted_of
 
-#: A picture in a pipeline: its path, sizes and pixels, and in the end the model's input.
+#: A picture on its way through a pipeline: its path, sizes and pixels, and in the end the model's
+#: input.
 Packed = dict[str, Any]
 
 
@@ -53,7 +54,7 @@ class Item(NamedTuple):
 
 
 class Reader:
-    """Files to inputs of the model, through the config's own steps.
+    """Turns files into inputs of the model, by the steps of the config's own test pipeline.
 
     Args:
         cfg: with a test_dataloader.
@@ -65,21 +66,21 @@ class Reader:
     def __init__(self, cfg: Config) -> None:
         outermost = [[], *pipelines(cfg, 'test')][-1]
         steps = [step for step in deepcopy(outermost) if 'Annotation' not in type_name(step)]
-        # Data sets such as CIFAR hold their pictures in memory, as RGB or as grey.
+        # Data sets such as CIFAR hold their pictures in memory, as RGB or grey.
         self.held = not steps or not bare_type(steps[0]).startswith('Load')
         grey = {'color_type': 'grayscale'} if image_channels(cfg) == 1 else {}
         loading = grey if self.held else dict(steps.pop(0))
         if not self.held and bare_type(loading) != 'LoadImageFromFile':
             raise ValueError(f'the test pipeline begins with {loading["type"]!r}: predict reads '
                              'pictures by LoadImageFromFile')
-        # This project's class refuses files that are cut short; whole files give the same pixels.
+        # This project's class refuses truncated files, and reads the same pixels of whole ones.
         self.load = TRANSFORMS.build({**loading, 'type': 'mmposenc.LoadImageFromFile',
                                       'ignore_empty': False})
         self.steps = Compose(steps)
 
     def items(self, sources: list[Source], skip: Callable[[Source, Exception], None]
               ) -> Iterator[Item]:
-        """Every picture that can be read.
+        """Yield every picture that can be read.
 
         Args:
             sources: files, in this order.
@@ -88,12 +89,12 @@ class Reader:
         for source in sources:
             try:
                 yield self._item(source)
-            except Exception as error:  # decoders and transforms raise what they like
+            except Exception as error:  # Decoders and transforms may raise anything.
                 skip(source, error)
 
     def _in_memory(self, source: Source, pixels: np.ndarray) -> Packed:
-        """Bytes as the first step of the pipeline leaves a file of them; transparency is left
-        out."""
+        """What the first step of the pipeline would return for a file with these pixels;
+        transparency is dropped."""
         if pixels.ndim == 2:
             pixels = np.repeat(pixels[..., None], 3, axis=2)
         image = np.ascontiguousarray(pixels[..., 2::-1])
@@ -117,7 +118,7 @@ class Reader:
 
 
 class Predictor:
-    """A model and how pictures are read for it: sources in, what the model predicts out.
+    """A model together with a reader of pictures: it takes sources and yields predictions.
 
     Args:
         model: with its weights; it is set to eval mode.
@@ -131,7 +132,7 @@ class Predictor:
 
     def __call__(self, sources: list[Source], skip: Callable[[Source, Exception], None]
                  ) -> Iterator[tuple[Item, BaseDataElement]]:
-        """Every picture with the model's sample of it, on the CPU.
+        """Yield every picture with the model's sample for it, on the CPU.
 
         Args:
             sources: files and arrays, in this order.
@@ -143,7 +144,7 @@ class Predictor:
 
 
 def batches(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
-    """Up to ``size`` neighbours whose inputs have one shape."""
+    """Group up to ``size`` consecutive items whose inputs have the same shape."""
     batch: list[Item] = []
     for item in items:
         if batch and (len(batch) == size
@@ -155,12 +156,12 @@ def batches(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
         yield batch
 
 
-#: Errors of a disk that no further file can be written to.
+#: Error numbers of a disk on which no further file can be written.
 _NO_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Prediction(NamedTuple):
-    """How many pictures were predicted, and the files that could not be read."""
+    """How many pictures were predicted, and which files could not be read."""
 
     done: int
     skipped: list[dict[str, str]]
@@ -225,7 +226,8 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
                                predicted.masks if scope == 'mmseg' else None)
                 file.add({**item.about, **files, **predicted.record()})
                 boxes += len(predicted.labels)
-            except Exception as error:  # numbers that are not finite, a path that is too long
+            # The error is about numbers that are not finite, or a path that is too long.
+            except Exception as error:
                 skip(item.source, error)
             done, name = number_of[item.source.path], printable(item.source.file)
             bar.update(task, completed=done, info=name)
@@ -244,7 +246,8 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
 
 
 class _Skipped:
-    """Records files that can't be predicted; a full disk, or ``strict``, ends the run."""
+    """Records files that can't be predicted. A full disk ends the run, and so does every such file
+    with ``strict``."""
 
     def __init__(self, file: PredictionsFile, strict: bool, say: Callable[[str], None]) -> None:
         self.file, self.strict, self.say = file, strict, say
@@ -258,7 +261,7 @@ class _Skipped:
         self.say(f'skipped {printable(source.path)}: {in_a_line(error)}')
 
     def refuse(self) -> None:
-        """Raises ValueError, where no file is left."""
+        """Raise ValueError if no file is left."""
         first, *others = self.file.skipped
         more = f' (and {len(others)} more)' if others else ''
         raise ValueError(f'{printable(first["file"])}{more}: {first["reason"]}')
@@ -266,7 +269,8 @@ class _Skipped:
 
 def _predicted(model: nn.Module, batch: list[Item],
                skip: Callable[[Source, Exception], None]) -> Iterator[tuple[Item, BaseDataElement]]:
-    """The prediction of each item; if the model fails on the batch, it takes one item at a time."""
+    """Yield the prediction of each item. If the model fails on a batch, its items are tried one by
+    one."""
     try:
         with torch.no_grad():
             samples = model.test_step(pseudo_collate([item.packed for item in batch]))
@@ -282,7 +286,7 @@ def _predicted(model: nn.Module, batch: list[Item],
 
 def _check(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None, batch_size: int,
            overwrite: bool) -> str:
-    """Checks before anything is built."""
+    """Check the arguments before anything is built."""
     scope = scope_of(cfg)
     check_sections(cfg, ())
     check_num_classes(cfg, ('test',))
@@ -298,13 +302,13 @@ def _check(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None, 
 
 
 def check_batch_size(batch_size: int) -> None:
-    """Raises ValueError for a batch without a picture."""
+    """Raise ValueError for a batch size below one."""
     if batch_size < 1:
         raise ValueError(f'batch_size={batch_size} must be at least 1')
 
 
 def check_score_thr(scope: str, score_thr: float | None) -> None:
-    """Raises ValueError for a threshold that is none, or that a task has no boxes for."""
+    """Raise ValueError for a threshold that is no score, or for a task that has no boxes."""
     if score_thr is not None and scope != 'mmdet':
         raise ValueError(f'score_thr={score_thr}: {TASKS[scope]} predicts no boxes; leave it '
                          'out')
@@ -313,7 +317,7 @@ def check_score_thr(scope: str, score_thr: float | None) -> None:
 
 
 class Artist:
-    """Pictures with what was predicted on them.
+    """Draws predictions on pictures with the visualizer of a config, whose backends are not used.
 
     Args:
         cfg: whose visualizer draws, without its backends.
@@ -327,22 +331,25 @@ class Artist:
         self._drawn = np.empty(0)
         options = {'type': VISUALIZERS_OF[scope], **(cfg.get('visualizer') or {}),
                    'name': 'predict', 'vis_backends': None}
-        # `_scope_` is written into what comes from a base of another library ('mmdet::...').
+        # `_scope_` is written into parts that come from a base config of another library
+        # ('mmdet::...').
         with VISUALIZERS.switch_scope_and_registry(options.pop('_scope_', scope)) as registry:
             chosen = registry.get(kind := options.pop('type'))
         if chosen is None:
             raise ValueError(f'visualizer.type={kind!r}: there is no such class')
-        # Not built: the registry would keep it, and give it to whoever asks for the newest.
+        # Not built by the registry, which would store it and give it to whoever asks for the newest
+        # one.
         self.visualizer = chosen(**options)
         self.visualizer.dataset_meta = {'classes': tuple(names), 'palette': palette(cfg, names)}
-        self.visualizer.add_image = self._keep  # what would go to its backends
+        # This method would hand the picture to the visualizer's backends.
+        self.visualizer.add_image = self._keep
 
     def _keep(self, name: str, image: np.ndarray, step: int = 0) -> None:
         self._drawn = image
 
     def draw(self, pixels: np.ndarray, sample: BaseDataElement, *, truth: bool = False
              ) -> np.ndarray:
-        """(H, W, 3) RGB bytes with what was predicted, or with the truth."""
+        """Draw a prediction, or the ground truth, on a picture: (H, W, 3) RGB bytes."""
         draw_sample(self.scope, self.visualizer, 'predict', pixels, sample, truth=truth,
                     predicted=not truth, score_thr=self.score_thr)
         return self._drawn
@@ -350,7 +357,7 @@ class Artist:
 
 def _write(folder: Path, artist: Artist | None, item: Item, sample: BaseDataElement,
            labels: np.ndarray | None) -> dict[str, str]:
-    """Writes the label map and the drawn picture; returns their names for json."""
+    """Write the label map and the drawn picture, and return their names for the JSON file."""
     names: dict[str, str] = {}
     if labels is not None:
         names['mask'] = f'masks/{item.source.name}.png'

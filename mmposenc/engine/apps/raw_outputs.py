@@ -1,4 +1,5 @@
-"""Images in, what the heads give out: a model without thresholds, suppression and resizing."""
+"""A model as a function from images to the raw outputs of its heads, without thresholds,
+suppression and resizing."""
 from __future__ import annotations
 
 import sys
@@ -18,7 +19,7 @@ from ...functional.tracing import is_exporting
 from ...padding.images import padded_as_alone
 from ..config.models import image_samples
 
-#: Mean and standard deviation of the channels, or None.
+#: The mean and standard deviation of the channels, or None.
 Normalisation = tuple[Sequence[float], Sequence[float]] | None
 
 
@@ -53,30 +54,30 @@ class RawOutputs(nn.Module):
                 module.forward = partial(_upsample, module)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """(B, C, H, W) float32 to tensors, in the order of :meth:`names`."""
+        """From (B, C, H, W) float32 to tensors, in the order of :meth:`names`."""
         return tuple(each for _, each in self._named(images))
 
     @torch.no_grad()
     def names(self, images: Tensor) -> list[str]:
-        """Names of the outputs of such images."""
+        """The names of the outputs for such images."""
         return [name for name, _ in self._named(images)]
 
     def differences(self, images: Tensor, ours: Sequence[Tensor], others: Sequence[Tensor]
                     ) -> Iterator[tuple[str, float]]:
-        """By output, how far others' numbers are from ours: the largest difference over the span
-        of ours, or their largest value where that is more."""
+        """For each output, how far another runtime's numbers are from ours: the largest difference
+        as a share of the span of ours, or of their largest value if that is more."""
         for name, one, other in zip(self.names(images), ours, others, strict=True):
             size = float(max(one.max() - one.min(), one.abs().max())) or 1.0
             yield name, (float((one - other).abs().max()) / size if one.shape == other.shape
                          else float('inf'))
 
     def _batch(self, images: Tensor) -> Tensor:
-        """Images as ``predict`` gives them to the network: normalised, padded, with their size."""
+        """Images as ``predict`` gives them to the network: normalised, padded, with their sizes."""
         images = (images - self.mean) / self.std if self.normalises else images
         if not self.pads:
             return images
         batch = padded_as_alone(images, self.model)
-        if is_exporting():  # one size, perhaps of symbols: that of all images
+        if is_exporting():  # The one size, perhaps of symbols, is that of all images.
             batch.img_shapes = [images.shape[-2:]]  # type: ignore[attr-defined]
             return batch
         return set_img_shapes(batch, [images.shape[-2:]] * len(images))
@@ -85,8 +86,8 @@ class RawOutputs(nn.Module):
         height, width = images.shape[-2:]
         images = self._batch(images)
         if self.queries:
-            # While exporting there are no samples: DETR's are refused where
-            # pictures are padded..
+            # There are no samples while exporting. That is safe: where pictures are padded, DETRs
+            # are refused.
             samples = None if is_exporting() else image_samples(images)
             scores, boxes = self.model(images, samples, mode='tensor')[:2]
             outputs: Tensor | tuple[Tensor, ...] = (scores[-1], boxes[-1])
@@ -130,16 +131,16 @@ class Detections(RawOutputs):
             raise ValueError(f"--decode: test_cfg.nms.type={kind!r} must be 'nms'")
 
     def sum_of_top_logits(self, images: Tensor) -> Tensor:
-        """The largest logits of classes, averaged in each level: what has to grow for boxes."""
+        """The largest logits of classes, averaged over each level. It has to grow until there are
+        boxes."""
         maps = self.model(self._batch(images), mode='tensor')[0]
         return torch.stack([each.flatten().topk(min(20, each.numel())).values.mean()
                             for each in maps]).sum()
 
     def differences(self, images: Tensor, ours: Sequence[Tensor], others: Sequence[Tensor]
                     ) -> Iterator[tuple[str, float]]:
-        """The largest distance of a box to the nearest of its label, in shares of the image's
-        longer side, or that of their scores. One box in twenty is left out: of two that
-        overlap and have the same score to rounding, each runtime may keep another."""
+        """The largest distance of a box to the nearest one with the same label, as a share of the
+        image's longer side, or that of their scores."""
         (boxes, scores, labels), (others_boxes, others_scores, others_labels) = ours, others
         far = torch.maximum(
             (boxes[:, None] - others_boxes).abs().amax(-1) / max(images.shape[-2:]),
@@ -160,10 +161,10 @@ class Detections(RawOutputs):
 
 
 class _Instances(SimpleNamespace):
-    """mmdet's InstanceData, which makes numbers of lengths."""
+    """mmdet's InstanceData, whose lengths would turn symbols into numbers, so it is replaced."""
 
     def __getitem__(self, index: Tensor | slice) -> _Instances:
-        if isinstance(index, slice):  # the best, which suppress has taken
+        if isinstance(index, slice):  # These are the best boxes, which suppress has chosen already.
             return self
         return _Instances(**{name: value[index] for name, value in vars(self).items()})
 
@@ -173,7 +174,8 @@ class _Instances(SimpleNamespace):
 
 @contextmanager
 def _exportable(head: BaseModule) -> Iterator[None]:
-    """Puts what can be exported in the place of mmdet's functions, where a head looks for them."""
+    """Replace functions of mmdet by ones that can be exported, in the modules where a head looks
+    them up."""
     cfg = head.test_cfg
     least = cfg.get('min_bbox_size', -1)
 
@@ -213,7 +215,8 @@ def _exportable(head: BaseModule) -> Iterator[None]:
 @torch.library.custom_op('mmposenc::suppress', mutates_args=(), schema=(
     '(Tensor boxes, Tensor scores, float iou_threshold, int most) -> Tensor'))
 def suppress(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
-    """Numbers of the boxes with a score above 0 that non-maximum suppression keeps, best first."""
+    """The numbers of the boxes with a score above 0 that non-maximum suppression keeps, the best
+    first."""
     raise NotImplementedError('a step of ONNX files; mmdet has its own')
 
 
@@ -223,7 +226,7 @@ def _numbers(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> 
 
 
 def _upsample(layer: nn.Module, x: Tensor) -> Tensor:
-    """mmseg's Upsample without ``int()``, which makes a number of a symbol."""
+    """mmseg's Upsample without ``int()``, which would turn a symbol into a number."""
     scale = layer.scale_factor
     factors = scale if isinstance(scale, tuple) else (scale, scale)
     size = layer.size or [side * int(factor) if factor == int(factor) else int(side * factor)

@@ -1,4 +1,4 @@
-"""Predictions as JSON; names and colours of their labels."""
+"""Writes predictions as JSON, with the names and colours of their labels."""
 from __future__ import annotations
 
 import json
@@ -17,7 +17,7 @@ from ...config_types import ReadOnlyConfig
 from ..config.nodes import data_sets, heads_of, metainfo_of, num_classes_of
 from ..config.testing import scope_of
 
-#: What JSON says of a picture, or of an object in it.
+#: What JSON says about a picture, or about an object in it.
 Record = dict[str, Any]
 
 
@@ -44,21 +44,22 @@ def class_names(cfg: Config, meta: ReadOnlyConfig) -> list[str]:
 
 
 def palette(cfg: Config, names: list[str]) -> list[tuple[int, int, int]]:
-    """An RGB colour a class: the test data's, else the same random ones each time."""
+    """One RGB colour for each class: those of the test data, otherwise random ones that are always
+    the same."""
     configured = [tuple(colour) for colour in _of_test_data(cfg, 'palette') or ()]
     random = np.random.default_rng(42).integers(0, 256, (len(names), 3)).tolist()
     return configured if len(configured) == len(names) else [tuple(colour) for colour in random]
 
 
 def _of_test_data(cfg: Config, key: str) -> Sequence[Any] | None:
-    """An entry of the first test data set's metainfo that has it, or of its type's."""
+    """An entry of metainfo, of the first test data set that has it or whose class has it."""
     for _, node in data_sets(cfg, 'test'):
         if value := metainfo_of(node, scope_of(cfg), key):
             return value
     return None
 
 
-#: Classes of a classifier that are listed.
+#: The number of a classifier's classes that are listed.
 TOP = 5
 
 
@@ -84,7 +85,7 @@ class Predicted(NamedTuple):
     masks: np.ndarray | None = None
 
     def record(self) -> Record:
-        """The same as JSON, without the label map."""
+        """The prediction as JSON, without the label map."""
         score = 'share' if self.kind == 'areas' else 'score'
         entries: list[Record] = [
             {'label': label, 'name': name, score: value} for label, name, value in zip(
@@ -103,7 +104,7 @@ class Predicted(NamedTuple):
 
 def predicted_of(scope: str, sample: BaseDataElement, classes: Sequence[str], score_thr: float
                  ) -> Predicted:
-    """What a model's sample says.
+    """Read what a model has written into a sample.
 
     Args:
         scope: 'mmdet', 'mmseg' or 'mmpretrain'.
@@ -138,7 +139,8 @@ def predicted_of(scope: str, sample: BaseDataElement, classes: Sequence[str], sc
 
 
 class PredictionsFile:
-    """predictions.json, written a line a picture, under its name when it is closed.
+    """Writes predictions.json line by line, and gives it its name when it is closed. Until then,
+    and for good after a kill, it is ``predictions.json.partial``.
 
     Until then, and for good after a kill, it is ``predictions.json.partial``.
 
@@ -152,13 +154,14 @@ class PredictionsFile:
         self.partial = folder / 'predictions.json.partial'
         self.skipped: list[dict[str, str]] = []
         self.number = 0
-        self.partial.unlink(missing_ok=True)  # of a run that was killed; a link is not followed
-        # Of a name that is not UTF-8, json gets \\udcXX, which Python reads as the same name.
+        # A partial file of a run that was killed. If it is a link, the link itself is removed.
+        self.partial.unlink(missing_ok=True)
+        # Where a name is not UTF-8, json gets \\udcXX, which Python reads as the same name.
         self._file = open(self.partial, 'x', encoding='utf-8', errors='backslashreplace')
         self._file.write(json.dumps(about, ensure_ascii=False)[:-1] + ',\n"images": [')
 
     def add(self, record: Record) -> None:
-        """Appends what was predicted for a picture."""
+        """Append what was predicted for a picture."""
         try:
             line = json.dumps(record, ensure_ascii=False, allow_nan=False)
         except ValueError as error:
@@ -171,7 +174,7 @@ class PredictionsFile:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        """Ends the file and gives it its name; after an error, ``complete`` is false in it."""
+        """Close the file and give it its name; after an error it says ``complete: false``."""
         end = {'skipped': self.skipped, 'complete': kind is None}
         with self._file:
             self._file.write('\n],\n' + json.dumps(end, ensure_ascii=False)[1:] + '\n')

@@ -1,23 +1,24 @@
-"""Metrics of tests, read from their work directories."""
+"""Reads the metrics of tests from their work directories, and makes a table of them."""
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-#: Column, key and format of COCO's box metrics, and of segmentation's (in percent).
+#: Title, key and format of each column: first COCO's metrics of boxes, then those of segmentation
+#: in percent.
 COCO_COLUMNS = (('AP', 'coco/bbox_mAP', '.3f'), ('AP50', 'coco/bbox_mAP_50', '.3f'),
                 ('AP75', 'coco/bbox_mAP_75', '.3f'))
 SEG_COLUMNS = (('mIoU', 'mIoU', '.2f'), ('mAcc', 'mAcc', '.2f'), ('aAcc', 'aAcc', '.2f'))
 
 
 def latest_metrics(work_dir: str | Path) -> dict[str, float]:
-    """Metrics of the newest test in a work directory.
+    """The metrics of the newest test in a work directory.
 
     Raises:
         FileNotFoundError: no test has left its metrics there.
         ValueError: the file is damaged.
     """
-    # mmengine names them <time>/<time>.json; the log next to them is <time>.log.
+    # mmengine calls them <time>/<time>.json; the log beside them is <time>.log.
     files = sorted(path for path in Path(work_dir).glob('*/*.json')
                    if path.stem == path.parent.name)
     if not files:

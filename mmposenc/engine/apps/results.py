@@ -79,7 +79,7 @@ def load(model: str | Path | Config | ConfigType, checkpoint: str | Path | None 
 
 
 def _of_training(folder: Path) -> tuple[str, str]:
-    """The config and the newest checkpoint of a folder."""
+    """The config and the newest checkpoint in the folder of a training."""
     configs, newest = sorted(folder.glob('*.py')), latest_checkpoint(folder)
     if len(configs) != 1 or newest is None:
         raise ValueError(f'{str(folder)!r} is no folder of a training: it has {len(configs)} '
@@ -179,11 +179,11 @@ class Result:
         self.boxes, self.masks = predicted.boxes, predicted.masks
 
     def draw(self) -> np.ndarray:
-        """(H, W, 3) RGB bytes with what was predicted, drawn by the library of the model."""
+        """Draw the prediction on the picture with the library's visualizer: (H, W, 3) RGB bytes."""
         return self._artist.draw(self.picture, self._sample)
 
     def save(self, path: str | Path) -> Path:
-        """Write the drawn picture; the ending says the format.
+        """Write the drawn picture; the file's ending gives the format.
 
         Raises:
             ValueError: another ending than those of pictures.
@@ -206,7 +206,7 @@ class Result:
         return self._artist.visualizer.show(self.draw(), self.file)
 
     def _repr_png_(self) -> bytes | None:
-        """The picture that a notebook shows for a result in the last line of a cell."""
+        """Give a notebook the drawn picture when a result is the last line of a cell."""
         data: bytes | None = Image.fromarray(self.draw())._repr_png_()
         return data
 

@@ -1,4 +1,4 @@
-"""Misspelt classes and arguments of a model are errors before anything is built."""
+"""Finds misspelt classes and arguments of a model before anything is built."""
 from __future__ import annotations
 
 from mmengine.config import Config
@@ -12,16 +12,15 @@ from mmposenc.user_classes import is_file_class
 
 from .nodes import children
 
-#: Sections of encodings, which a config need not have: where there is none, the first option makes
-#: it, and the class that it is an argument of refuses it if it takes none.
+#: Arguments that hold encodings, which a config need not have. Where there is none, an option
+#: creates it, and the class that gets it refuses it if it takes none.
 ENCODINGS = ('pos_encoding', 'rel_pos_encoding', 'encoder_pos', 'key_pos')
-#: Arguments that only classes of this project have.
+#: Arguments that only classes of this project take.
 _OURS = (*ENCODINGS, 'rel_pos_sharing', 'positions', 'mask_padding')
 
 
 def model_class(name: str | type | None, scope: str | None) -> type | None:
-    """The class that ``type=name`` means in a model of a library, or None. Encodings need no
-    ``mmposenc.`` in front of their name."""
+    """The class that ``type=name`` means in a model of a library, or None."""
     if not isinstance(name, str):
         return name
     if is_file_class(name):
@@ -42,8 +41,8 @@ def check_arguments(cfg: Config) -> None:
 
 
 def _check(key: str, node: object, owner_key: str, owner: type | None, scope: str | None) -> None:
-    """Checks a part of a model; ``owner`` is the class whose argument it is."""
-    accepted: set[str] = set()  # of a list, or of a dict without a type, which classes hand on
+    """Check one part of a model; ``owner`` is the class whose argument it is."""
+    accepted: set[str] = set()  # The part is a list, or a dict without a type that classes hand on.
     if isinstance(node, dict) and 'type' in node:
         owner_key, owner = key, model_class(node['type'], scope)
         accepted = {*node} if owner is None else accepted_arguments(owner) or set()
@@ -62,7 +61,8 @@ def _check(key: str, node: object, owner_key: str, owner: type | None, scope: st
 
 
 def _check_missing_class(key: str, name: object) -> None:
-    """Raises ValueError for a class that was not found where it would be one of this project."""
+    """Raise ValueError for a class that was not found, if its name says that it belongs to this
+    project."""
     bare = str(name).removeprefix('mmposenc.')
     if bare != name or bare in CLASSES['model']:
         right = f"; write 'mmposenc.{bare}'" if bare in CLASSES['model'] else suggest(
@@ -71,7 +71,8 @@ def _check_missing_class(key: str, name: object) -> None:
 
 
 def _instead(name: str, owner_key: str, argument: str, key: str) -> str:
-    """What takes an argument that a class of another library does not, to end a sentence."""
+    """The end of a message: what would take an argument that a class of another library does not
+    take."""
     def takes(each: str) -> bool:
         return argument in (accepted_arguments(MODELS.get(each)) or ())
 

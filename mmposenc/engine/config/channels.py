@@ -1,4 +1,5 @@
-"""Channels between the parts of a model: the commonest mistake where a backbone is replaced."""
+"""Checks the channels between the parts of a model, the commonest mistake where a backbone was
+replaced."""
 from __future__ import annotations
 
 import copy
@@ -14,17 +15,18 @@ from .models import image_channels
 from .nodes import bare_type, heads_of, listed, numbered
 from .testing import scope_of
 
-#: Necks whose ``in_channels`` are those of all maps of the backbone, in their order.
+#: Necks whose ``in_channels`` list the channels of all maps of the backbone, in their order.
 _NECKS = ('FPN', 'FPN_CARAFE', 'NASFPN', 'PAFPN', 'ChannelMapper', 'Feature2Pyramid',
           'HybridEncoder', 'ConcatPyramid')
-#: Classifiers' heads that take the last map of the backbone, or the mean of its cells.
+#: Heads of classifiers that take the last map of the backbone, or the mean of its cells.
 _CLS_HEADS = ('LinearClsHead', 'VisionTransformerClsHead', 'DeiTClsHead')
-#: Side in pixels of the image that a backbone is asked with; windows of 7 cells must fit.
+#: The side in pixels of the image with which a backbone is tried; windows of 7 cells must fit.
 _SIDE = 224
 
 
 def check_channels(cfg: Config) -> None:
-    """Checks that a neck, or a head without one, takes the channels that the backbone gives.
+    """Check that a neck, or a head of a model without one, takes the channels that the backbone
+    returns.
 
     Args:
         cfg: the whole config. Where the backbone fails, nothing is said: building it will.
@@ -48,9 +50,11 @@ def check_channels(cfg: Config) -> None:
 
 
 def _remedy(part: ConfigType, channels: list[int], is_neck: bool) -> str:
-    """What to write into a part that takes other channels, to end a sentence; or ''."""
+    """The end of a message: what to write into a part that takes other channels; '' if we cannot
+    know."""
     written = listed(part['in_channels'])
-    if is_neck and bare_type(part) not in _NECKS:  # it may take some of the maps, in any order
+    # Such a neck may take any of the maps, in any order.
+    if is_neck and bare_type(part) not in _NECKS:
         return '' if {*written} <= {*channels} else f'; those of {bare_type(part)} are among them'
     several = isinstance(part['in_channels'], (list, tuple))
     index = part.get('in_index', [*range(len(channels))] if several or is_neck else -1)
@@ -63,15 +67,16 @@ def _remedy(part: ConfigType, channels: list[int], is_neck: bool) -> str:
 
 
 def _map_channels(cfg: Config) -> list[int]:
-    """Channels of each map of a backbone; none if that cannot be known."""
+    """The channels of each map of a backbone; an empty list if they cannot be found out."""
     init_default_scope(scope_of(cfg))
-    for device in ('meta', 'cpu'):  # without numbers; some backbones read one while they are built
+    # First without numbers, but some backbones read a number while they are built.
+    for device in ('meta', 'cpu'):
         try:
             with torch.random.fork_rng(devices=[]), torch.device(device), torch.no_grad():
                 backbone = MODELS.build(copy.deepcopy(cfg.model.backbone))
-                backbone.eval()  # ResNets return nothing here
+                backbone.eval()  # In training mode ResNets return nothing here.
                 maps = backbone(torch.zeros(1, image_channels(cfg), _SIDE, _SIDE))
-        except Exception:  # what a backbone raises at this size is not what is asked here
+        except Exception:  # Whatever a backbone raises at this size is not the question here.
             continue
         if isinstance(maps, (list, tuple)) and all(
                 isinstance(each, Tensor) and each.dim() in (2, 4) for each in maps):

@@ -1,4 +1,4 @@
-"""Mistakes in a config are errors before anything is built."""
+"""Finds mistakes in a config before anything is built."""
 from __future__ import annotations
 
 import os
@@ -25,20 +25,20 @@ from .nodes import (
     numbered,
 )
 
-#: Keys that must be dicts where a config has them, and the smallest values of numbers. Only those
-#: whose mistakes would pass without an error, stop a run after hours or give an error without a
+#: Keys that must be dicts if a config has them, and the smallest values of numbers. Listed are only
+#: those whose mistakes would give no error, stop a run after hours, or give an error without a
 #: name.
 _DICTS = ('default_hooks', 'randomness', 'visualizer', 'train_dataloader.dataset',
           'val_dataloader.dataset', 'test_dataloader.dataset')
 _LEAST = {'train_cfg.max_epochs': 1, 'train_cfg.max_iters': 1, 'train_cfg.val_interval': 1}
 
-#: mmdet's heads of object queries that take the best ``max_per_img`` of all predictions.
+#: mmdet's heads with object queries, which take the best ``max_per_img`` of all predictions.
 _QUERY_HEADS = ('DETRHead', 'ConditionalDETRHead', 'DABDETRHead', 'DeformableDETRHead', 'DINOHead',
                 'DDQDETRHead')
 
 
 def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
-    """Checks that the annotation files and image folders of the data sets exist.
+    """Check that the annotation files and image folders of the data sets exist.
 
     Args:
         cfg: the whole config.
@@ -57,7 +57,7 @@ def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
 
 
 def _metrics(cfg: Config, phases: tuple[str, ...]) -> list[tuple[str, ConfigDict]]:
-    """The metrics of phases, with their keys."""
+    """The metrics of some phases, with their keys in the config."""
     return [each for phase in phases
             for each in numbered(f'{phase}_evaluator', cfg.get(f'{phase}_evaluator'))]
 
@@ -70,9 +70,10 @@ def _missing_paths(key: str, node: ConfigDict) -> list[tuple[str, str]]:
     wanted = [(f'{key}.ann_file', node.get('ann_file'), osp.isfile)]
     wanted += [(f'{key}.data_prefix.{name}'.rstrip('.'), value, osp.isdir)
                for name, value in prefixes.items()]
-    downloads = bare_type(node).endswith(('CIFAR10', 'CIFAR100', 'MNIST'))  # of mmpretrain
+    # These data sets are mmpretrain's.
+    downloads = bare_type(node).endswith(('CIFAR10', 'CIFAR100', 'MNIST'))
     if downloads or not any(isinstance(path, str) and path for _, path, _ in wanted):
-        # the data set finds its files below the root by itself, as mmpretrain's ImageNet does
+        # The data set finds its files below the root by itself, as mmpretrain's ImageNet does.
         exists = not root or '://' in root or osp.isdir(root)
         return [] if exists or downloads and node.get('download', True) else [
             (f'{key}.data_root', root)]
@@ -113,7 +114,8 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
 
 
 def _check_topk(cfg: Config, phases: tuple[str, ...], classes: int) -> None:
-    """Refuses an accuracy among more classes than the model has, an IndexError after an epoch."""
+    """Refuse an accuracy among more classes than the model has: it would be an IndexError after an
+    epoch."""
     asking = [each for each in heads_of(cfg) if each[1].get('cal_acc')]
     asking += [each for each in _metrics(cfg, phases) if bare_type(each[1]) == 'Accuracy']
     for key, node in asking:
@@ -123,7 +125,7 @@ def _check_topk(cfg: Config, phases: tuple[str, ...], classes: int) -> None:
 
 
 def check_queries(cfg: Config) -> None:
-    """Checks that a model with object queries predicts as many objects as its test asks for.
+    """Check that a model with object queries predicts as many objects as its test asks for.
 
     Otherwise it would stop at the first image of the first validation.
 
@@ -153,8 +155,8 @@ def check_queries(cfg: Config) -> None:
 
 
 def check_palettes(cfg: Config, phases: tuple[str, ...]) -> None:
-    """Checks that data sets that name colours have one for each class; libraries stop with a bare
-    assertion when the model is built, or when they draw.
+    """Check that data sets with colours have one for each class. Otherwise libraries stop with a
+    bare assertion when the model is built, or when they draw.
 
     Args:
         cfg: the whole config.
@@ -166,7 +168,7 @@ def check_palettes(cfg: Config, phases: tuple[str, ...]) -> None:
     for key, node in data_sets(cfg, *phases):
         palette = at(node, 'metainfo.palette')
         if not isinstance(palette, (list, tuple)) or not palette:
-            continue  # none, or the name of a palette of any length
+            continue  # There is no palette, or it is the name of one of any length.
         classes = metainfo_of(node, cfg.get('default_scope'), 'classes') or ()
         if not isinstance(palette[0], int) and len(palette) < len(classes):
             raise ValueError(f'{key}.metainfo.palette has {len(palette)} colours for '
@@ -195,7 +197,7 @@ def check_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
 
 
 def check_sections(cfg: Config, phases: tuple[str, ...]) -> None:
-    """Checks that a config has what training or testing needs.
+    """Check that a config has what training or testing needs.
 
     Args:
         cfg: the whole config.
@@ -238,14 +240,15 @@ def _check_values(cfg: Config) -> None:
         if value is not None and (not isinstance(value, (int, float)) or value < least):
             raise ValueError(f'{key}={value!r} must be a number of at least {least}')
     counts = at(cfg, 'optim_wrapper.accumulative_counts') or 1
-    if at(cfg, 'model_wrapper_cfg.static_graph') and counts > 1:  # an assertion in torch's backward
+    # Otherwise torch stops with an assertion in its backward pass.
+    if at(cfg, 'model_wrapper_cfg.static_graph') and counts > 1:
         raise ValueError(f'model_wrapper_cfg.static_graph=True with optim_wrapper.'
                          f'accumulative_counts={counts}: torch cannot do both; leave one of them '
                          'out')
 
 
 def check_checkpoint(path: str, name: str) -> None:
-    """Checks by its first bytes that a file can be a checkpoint.
+    """Check by its first bytes that a file can be a checkpoint.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -257,14 +260,15 @@ def check_checkpoint(path: str, name: str) -> None:
         raise FileNotFoundError(f'{name}: there is no checkpoint {path!r}')
     with open(path, 'rb') as file:
         start = file.read(9)
-    # A zip archive; a pickle, as torch wrote before 1.6; a safetensors file's JSON header.
+    # The file begins as a zip archive, as a pickle of torch before 1.6, or as the JSON header of a
+    # safetensors file.
     if not start.startswith((b'PK', b'\x80')) and start[8:9] != b'{':
         what = 'is empty' if not start else 'is no checkpoint of PyTorch and no safetensors file'
         raise ValueError(f'{name}: {path!r} {what}')
 
 
 def check_folder(path: str, name: str) -> None:
-    """Checks that a folder exists or can be made, and that files can be written into it.
+    """Check that a folder exists or can be made, and that files can be written into it.
 
     Raises:
         ValueError: names the option and the file that is in the way.
@@ -279,7 +283,7 @@ def check_folder(path: str, name: str) -> None:
 
 
 def check_pictures(cfg: Config, phase: str, path: str, name: str) -> None:
-    """Checks that drawn pictures, which are named as their images are, do not replace these.
+    """Check that drawn pictures, which have the names of their images, do not replace these.
 
     Raises:
         ValueError: names the option and the data set whose folder it is.
@@ -295,8 +299,8 @@ def check_pictures(cfg: Config, phase: str, path: str, name: str) -> None:
 
 
 def check_outside_studies(cfg: Config) -> None:
-    """Raises ValueError if a config would train in the folder of a run of ``mmposenc compare`` and
-    change its results. The study's own config, with which such runs start, is allowed."""
+    """Raise ValueError if a config would train in the folder of a run of ``mmposenc compare`` and
+    so change its results."""
     work_dir = Path(cfg.work_dir).resolve()
     for runs in work_dir.parents:
         study = runs.parent
@@ -309,8 +313,8 @@ def check_outside_studies(cfg: Config) -> None:
                 f'{study} goes on with the study')
 
 
-#: For each metric, the names of its results without their prefix: by the words of an option, and
-#: the option's default. Metrics that are not here may give any names.
+#: For each metric: an option, its default, and for each value of the option the names of the
+#: results without their prefix. Metrics that are not listed may return any names.
 _RESULTS: dict[str, tuple[str, Any, dict[Any, tuple[str, ...]]]] = {
     'CocoMetric': ('metric', 'bbox', {
         'bbox': ('bbox_mAP', 'bbox_mAP_50', 'bbox_mAP_75', 'bbox_mAP_s', 'bbox_mAP_m',
@@ -323,12 +327,12 @@ _RESULTS: dict[str, tuple[str, Any, dict[Any, tuple[str, ...]]]] = {
         'mFscore': ('aAcc', 'mFscore', 'mPrecision', 'mRecall')}),
     'Accuracy': ('topk', 1, {1: ('top1',), 2: ('top2',), 3: ('top3',), 5: ('top5',)})}
 _PREFIXES = {'CocoMetric': 'coco', 'Accuracy': 'accuracy'}
-#: Options with which a metric gives further names.
+#: Options with which a metric returns further names.
 _OTHERS = ('classwise', 'metric_items', 'thrs')
 
 
 def check_save_best(cfg: Config) -> None:
-    """Checks that validation gives the metric by which the best checkpoint is chosen.
+    """Check that validation computes the metric by which the best checkpoint is chosen.
 
     mmengine finds out after the first validation that gives results, with a KeyError.
 

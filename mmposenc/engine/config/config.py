@@ -1,4 +1,4 @@
-"""Configs: found by file or by ``package::name``."""
+"""Finds configs by file or by ``package::name``, and reads them."""
 from __future__ import annotations
 
 import inspect
@@ -15,8 +15,8 @@ from mmposenc.terminal.messages import describe
 from .timm import PREFIX, timm_config
 from .variables import check_variables
 
-#: What mmengine's runner and the tools read from the top level of a config. Everything else at
-#: the top level is a variable of the config file, already substituted when the file was read.
+#: The keys at the top level of a config that mmengine's runner and the tools read. Everything else
+#: there is a variable of the config file, already substituted when the file was read.
 LIVE_KEYS = (set(inspect.signature(Runner.__init__).parameters) - {'self', 'cfg'}) | {
     'activation_checkpointing', 'compile', 'custom_imports', 'efficient_conv_bn_eval',
     'find_unused_parameters', 'load_strict', 'model_wrapper_cfg', 'runner_type',
@@ -57,13 +57,13 @@ def load_config(name: str, img_size: int | None = None, timm_weights: str | None
 def _read(path: Path) -> Config:
     try:
         return Config.fromfile(path)
-    except Exception as error:  # a config is code: it raises what it likes
+    except Exception as error:  # A config is code, so it may raise anything.
         raise ValueError(f'config {path}: {describe(error)}') from error
 
 
 def set_work_dir(cfg: Config, work_dir: str | None, encoding: str | None = None) -> None:
-    """Sets ``cfg.work_dir``: the argument, else the config's own, else work_dirs/<config name>, or
-    work_dirs/<config name>_<encoding> for a name of ``--encoding``."""
+    """Set ``cfg.work_dir``: the argument, otherwise the config's own, otherwise work_dirs/<config
+    name>, with _<encoding> behind it if ``--encoding`` names one."""
     if work_dir is not None:
         cfg.work_dir = work_dir
     elif cfg.get('work_dir') is None:

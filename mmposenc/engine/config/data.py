@@ -1,4 +1,5 @@
-"""A config trained on the user's folder: ``mmposenc train CONFIG --data DIR``."""
+"""Changes a config so that it trains on a folder of the user: ``mmposenc train CONFIG --data DIR``.
+"""
 from __future__ import annotations
 
 import json
@@ -56,17 +57,19 @@ def use_data(cfg: Config, folder: str) -> None:
             raise ValueError(f'--data {folder}: the classes of {part} are {names}, those of train '
                              f'{classes}; they must be the same in the same order')
     drawn = np.random.default_rng(42).integers(0, 256, (len(classes), 3)).tolist()
-    colours = [tuple(colour) for colour in drawn]  # visualizers take a list for several colours
+    # Visualizers take a list for several colours, so one colour must be a tuple.
+    colours = [tuple(colour) for colour in drawn]
     for phase, part in parts.items():
         for _, node in data_sets(cfg, phase):
-            if not {'dataset', 'datasets'} & set(node):  # no wrapper
+            # This is a data set and no wrapper of others.
+            if not {'dataset', 'datasets'} & set(node):
                 for key in ('split', 'download'):
                     node.pop(key, None)
                 node.update(_data_set(root, scope, part))
                 node['metainfo'] = dict(classes=tuple(classes), palette=colours)
                 _load_files(node, at(cfg, 'model.backbone.in_channels'))
         for step in (step for steps in pipelines(cfg, phase) for step in steps):
-            step.pop('reduce_zero_label', None)  # which mmseg's configs of ADE20K set here, too
+            step.pop('reduce_zero_label', None)  # mmseg's configs of ADE20K set it here, too.
         for metric in listed(cfg.get(f'{phase}_evaluator') or []):
             if metric.get('ann_file'):
                 metric['ann_file'] = str(root / f'{part}.json')
@@ -85,7 +88,7 @@ def use_data(cfg: Config, folder: str) -> None:
         _fit_head(key, head, before, len(classes))
         if scope == 'mmpretrain' and 'topk' in head:
             head['topk'] = _possible(head['topk'], len(classes))
-    if at(cfg, 'model.backbone.num_classes'):  # EoMT's, which predicts classes by itself
+    if at(cfg, 'model.backbone.num_classes'):  # EoMT's backbone predicts classes by itself.
         cfg.model.backbone.num_classes = len(classes)
     if (cfg.get('data_preprocessor') or {}).get('num_classes'):
         cfg.data_preprocessor.num_classes = len(classes)
@@ -93,8 +96,8 @@ def use_data(cfg: Config, folder: str) -> None:
 
 
 def _load_files(node: ConfigType, channels: int | None) -> None:
-    """Has a data set read files of pictures, where its pipeline was for one that holds arrays, such
-    as MNIST's; in grey where the model takes one channel."""
+    """Let a data set read picture files, if its pipeline was made for one that holds arrays, such
+    as MNIST's. They are read as grey if the model takes one channel."""
     steps = list(node.get('pipeline') or [])
     if steps and not any('Load' in str(step.get('type')) for step in steps):
         load = dict(type='mmposenc.LoadImageFromFile',
@@ -103,18 +106,18 @@ def _load_files(node: ConfigType, channels: int | None) -> None:
 
 
 def report(line: str) -> None:
-    """Print a line in the first of torchrun's processes, which do not know each other yet."""
+    """Print a line, in the first of torchrun's processes only, which are not connected yet."""
     if os.environ.get('RANK', '0') == '0':
         print(printable(line))
 
 
 def _possible(topk: int | Sequence[int], classes: int) -> tuple[int, ...]:
-    """The numbers of best classes among which a label may be: no more than there are classes."""
+    """Of several top-k accuracies, those with no more classes than there are."""
     return tuple(k for k in listed(topk) if k <= classes) or (1,)
 
 
 def _fit_head(key: str, node: ConfigType, before: int, now: int) -> None:
-    """Gives a head, and the losses in it, another number of classes.
+    """Give a head, and the losses in it, another number of classes.
 
     Weights of classes that are equal, but for that of the background behind them, become as many
     as there are classes now. Others are those of other classes: they are left out, and named.
@@ -155,7 +158,7 @@ def _classes(root: Path, scope: str, part: str) -> list[str]:
 
 
 def _data_set(root: Path, scope: str, part: str) -> ConfigType:
-    """Arguments of the data set of one part."""
+    """The arguments of the data set for one part (train, val or test)."""
     if scope == 'mmdet':
         return dict(type='mmposenc.CocoDataset', data_root=f'{root}/', ann_file=f'{part}.json',
                     data_prefix=dict(img=f'{part}/'))

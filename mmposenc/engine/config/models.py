@@ -1,4 +1,4 @@
-"""The model of a config without a runner: its device, its weights, what it takes as input."""
+"""Builds the model of a config without a runner: its device, its weights, and its inputs."""
 from __future__ import annotations
 
 import copy
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 def device_of(name: str | None) -> torch.device:
-    """A device by its name, 'cpu' or 'cuda:1'; None: an accelerator, where there is one.
+    """The device of this name, 'cpu' or 'cuda:1'; for None an accelerator if there is one.
 
     Raises:
         ValueError: there is none of that name here.
     """
     try:
         device = torch.device(name or get_device())
-        torch.empty(1, device=device).tolist()  # which 'meta' has nothing for
+        torch.empty(1, device=device).tolist()  # 'meta' would have no memory for this.
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f'device={name!r} cannot be used here: {describe(error)}') from error
     return device
@@ -60,15 +60,16 @@ def build_model(cfg: Config, *, check: bool = True) -> nn.Module:
     init_default_scope(scope_of(cfg))
     if check:
         check_arguments(cfg)
-    model = copy.deepcopy(cfg.model)  # classes of mmdet write into what they are built from
+    # A copy, because classes of mmdet write into the config from which they are built.
+    model = copy.deepcopy(cfg.model)
     if cfg.get('data_preprocessor') is not None:
         model.setdefault('data_preprocessor', copy.deepcopy(cfg.data_preprocessor))
     return MODELS.build(model)
 
 
 def build_to_predict(cfg: Config) -> nn.Module:
-    """The model of :func:`build_model`, with the predictions that it has in a test: with
-    ``KeepPaddingOut`` among the config's hooks, padding is kept out of them."""
+    """The model of :func:`build_model`, set up to predict as in a test: if ``KeepPaddingOut`` is
+    among the config's hooks, padding is kept out of its predictions."""
     model = build_model(cfg)
     if custom_hook(cfg, 'KeepPaddingOut', add=False) is not None:
         keep_padding_out(model)
@@ -92,25 +93,26 @@ def build_bare(cfg: Config, device: str = 'cpu', *, seed: int = 0, check: bool =
     with torch.random.fork_rng(devices=[]), torch.device(device):
         torch.manual_seed(seed)
         model = build_model(cfg, check=check).eval()
-        if device != 'meta':  # which holds no numbers
+        if device != 'meta':  # The meta device holds no numbers.
             for module in model.modules():
                 if getattr(module, 'init_cfg', None):
                     module.init_cfg = _without_pretrained(module.init_cfg)
-            # mmdet's Swin would warn that it has no pretrained weights, which were left out here.
+            # mmdet's Swin would warn that it has no pretrained weights, which were left out on
+            # purpose.
             init_weights_quietly(model, hidden_level=logging.WARNING)
     return model
 
 
 def init_weights_quietly(model: BaseModule, hidden_level: int = logging.INFO) -> None:
-    """Gives all parameters the numbers that training starts with: until then some of mmdet's (a
-    level's embedding) are whatever was in the memory before.
+    """Give all parameters the numbers with which training starts. Until then some of mmdet's (a
+    level's embedding) hold whatever was in the memory before.
 
     Args:
         model: of mmdet, mmseg or mmpretrain; changed in place.
         hidden_level: messages of this level and below are not logged.
     """
     level = logging.root.manager.disable
-    # mmengine logs every parameter; a higher log level still hides this.
+    # mmengine logs every parameter; this hides its lines unless the log level is even higher.
     logging.disable(max(level, hidden_level))
     try:
         model.init_weights()
@@ -119,14 +121,14 @@ def init_weights_quietly(model: BaseModule, hidden_level: int = logging.INFO) ->
 
 
 def _without_pretrained(init_cfg: ConfigType | list[ConfigType]) -> Any:
-    """An init_cfg without its Pretrained parts; None if nothing is left."""
-    # mmdet's PVT takes a checkpoint without a type.
+    """An init_cfg without its parts of type Pretrained; None if nothing is left."""
+    # The PVT of mmdet takes a checkpoint without a type.
     return [cfg for cfg in listed(init_cfg)
             if cfg.get('type', 'Pretrained') not in ('Pretrained', PretrainedInit)] or None
 
 
 def load_all_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
-    """Puts all weights of a checkpoint into a model; runs no code of the file.
+    """Load all weights of a checkpoint into a model, without running code of the file.
 
     Args:
         model: changed in place.
@@ -143,19 +145,19 @@ def load_all_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
 
 
 def written_beside(checkpoint: str) -> str:
-    """The config that the training of a checkpoint wrote into its folder, to end a sentence; ''
-    where there is none."""
+    """The end of a message: the path of the config that the training of a checkpoint wrote into its
+    folder; '' if there is none."""
     configs = list(Path(checkpoint).parent.glob('*.py'))
     return f', {configs[0]}' if len(configs) == 1 else ''
 
 
 def own_preprocessor(cfg: Config) -> ConfigType:
-    """The data preprocessor of a config, in its model or at the top level; {} if it has none."""
+    """The data preprocessor of a config, in its model or at the top level; {} if there is none."""
     return cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor') or {}
 
 
 def preprocessor_config(cfg: Config) -> ConfigType:
-    """The data preprocessor of a config's model, with its library's type where none is named.
+    """The data preprocessor of a config's model, with the library's type if it names none.
 
     Raises:
         ValueError: the config has none.
@@ -170,13 +172,13 @@ def preprocessor_config(cfg: Config) -> ConfigType:
 
 
 def image_channels(cfg: Config) -> int:
-    """Channels of the images that the model of a config takes; one is grey."""
+    """The number of channels of the images that a config's model takes; one means grey."""
     return int((cfg.model.get('backbone') or {}).get('in_channels', 3))
 
 
 def image_metas(images: Tensor, shapes: ImgShapes | None = None) -> list[dict[str, Any]]:
-    """What a model gets to know of images (B, C, H, W), one dict an image; ``shapes``: height and
-    width that each fills, by default all of it."""
+    """What a model is told about images (B, C, H, W), one dict for each; ``shapes`` are the height
+    and width that each fills, by default all of it."""
     size = (images.shape[-2], images.shape[-1])
     filled = [size] * len(images) if shapes is None else [tuple(each) for each in shapes]
     return [dict(img_shape=shape, ori_shape=shape, pad_shape=size, batch_input_shape=size,
@@ -184,14 +186,14 @@ def image_metas(images: Tensor, shapes: ImgShapes | None = None) -> list[dict[st
 
 
 def image_samples(images: Tensor, shapes: ImgShapes | None = None) -> list[DetDataSample]:
-    """The same as samples of mmdet: a DETR can't do without."""
+    """The same as samples of mmdet, without which a DETR cannot run."""
     from mmdet.structures import DetDataSample
 
     return [DetDataSample(metainfo=meta) for meta in image_metas(images, shapes)]
 
 
 def pass_once(scope: str, model: BaseModel, image: Tensor) -> None:
-    """The network of a model of ``scope`` on one image (1, C, H, W): everything before
+    """Run the network of a model of library ``scope`` on one image (1, C, H, W), without
     post-processing."""
     set_img_shapes(image, [image.shape[-2:]])
     if scope == 'mmdet':
@@ -203,14 +205,15 @@ def pass_once(scope: str, model: BaseModel, image: Tensor) -> None:
 
 
 def check_pictures(paths: Sequence[str]) -> None:
-    """Raises FileNotFoundError where a file is not there."""
+    """Raise FileNotFoundError if a file is not there."""
     for path in paths:
         if not Path(path).is_file():
             raise FileNotFoundError(f'image: there is no file {path!r}')
 
 
 def read_picture(cfg: Config, path: str) -> np.ndarray:
-    """(h, w, 3) blue first, or (h, w) for a model that takes grey.
+    """Read a picture: (h, w, 3) in the order blue, green, red, or (h, w) for a model that takes
+    grey.
 
     Raises:
         ValueError: the file is no picture.
@@ -222,7 +225,7 @@ def read_picture(cfg: Config, path: str) -> np.ndarray:
 
 
 def as_inputs(cfg: Config, pictures: Sequence[np.ndarray], size: tuple[int, int]) -> Tensor:
-    """Pictures, each resized to one size and normalised as the config says.
+    """Resize pictures to one size, and normalise them as the config says.
 
     Args:
         cfg: whose data preprocessor.
@@ -243,6 +246,6 @@ def as_inputs(cfg: Config, pictures: Sequence[np.ndarray], size: tuple[int, int]
 
 
 def noise(cfg: Config, size: tuple[int, int], *, count: int = 1, seed: int = 0) -> Tensor:
-    """(count, in_channels, H, W) of noise, the same each time."""
+    """Noise (count, in_channels, H, W), the same in each call."""
     return torch.randn(count, image_channels(cfg), *size,
                        generator=torch.Generator().manual_seed(seed))

@@ -1,4 +1,4 @@
-"""Parts of a config: their types, its data sets, its heads, and the sizes of its images."""
+"""Reads parts of a config: types, data sets, heads, and the sizes of images."""
 from __future__ import annotations
 
 import math
@@ -16,15 +16,16 @@ from mmposenc.encodings.build import listed
 
 
 def numbered(key: str, value: object) -> Iterator[tuple[str, Any]]:
-    """The values of a list, each with its key such as 'model.neck.0'; any other value with ``key``.
-    """
+    """The values of a list, each with a key such as 'model.neck.0'; any other value with ``key``
+    itself."""
     many = isinstance(value, (list, tuple))
     for i, each in enumerate(listed(value)):
         yield f'{key}.{i}' if many else key, each
 
 
 def children(node: object) -> list[tuple[Any, Any]]:
-    """The names and values of a dict, the numbers and values of a list; of all else none."""
+    """The names and values of a dict, or the numbers and values of a list; nothing for other
+    values."""
     if isinstance(node, dict):
         return list(node.items())
     return list(enumerate(node)) if isinstance(node, (list, tuple)) else []
@@ -41,18 +42,19 @@ def at(node: object, key: str) -> Any:
 
 
 def type_name(node: ReadOnlyConfig) -> str:
-    """The type of a config's node; of a class, its name."""
+    """The type of a node of a config as text; for a class, its name."""
     kind = node.get('type') or ''
     return kind if isinstance(kind, str) else kind.__name__
 
 
 def bare_type(node: ReadOnlyConfig) -> str:
-    """The same without the library or module in front of it."""
+    """The type of a node without the library or module in front of it."""
     return type_name(node).rpartition('.')[2]
 
 
 def custom_hook(cfg: Config, name: str, *, add: bool = True) -> ConfigDict | None:
-    """The hook ``mmposenc.NAME`` among a config's custom hooks, put there if ``add``; or None."""
+    """The hook ``mmposenc.NAME`` among a config's custom hooks, or None. With ``add`` it is added
+    if it is not there."""
     hooks = cfg.get('custom_hooks') or []
     for hook in hooks:
         if isinstance(hook, dict) and bare_type(hook) == name.rpartition('.')[2]:
@@ -64,7 +66,7 @@ def custom_hook(cfg: Config, name: str, *, add: bool = True) -> ConfigDict | Non
 
 
 def data_sets(cfg: Config, *phases: str) -> Iterator[tuple[str, ConfigDict]]:
-    """The data sets of phases and those inside their wrappers, such as RepeatDataset and
+    """The data sets of some phases, and those inside wrappers such as RepeatDataset and
     ConcatDataset, with their keys."""
     for phase in phases:
         yield from _data_sets(f'{phase}_dataloader.dataset', at(cfg, f'{phase}_dataloader.dataset'))
@@ -79,10 +81,10 @@ def _data_sets(key: str, node: object) -> Iterator[tuple[str, ConfigDict]]:
 
 
 def metainfo_of(dataset: ReadOnlyConfig, scope: str | None, key: str) -> Any:
-    """Its ``classes`` or ``palette``: those of the config, else of its class, such as
-    ADE20KDataset; or None."""
+    """The ``classes`` or ``palette`` of a data set: those in the config, otherwise those of its
+    class, such as ADE20KDataset; or None."""
     value = (dataset.get('metainfo') or {}).get(key)
-    if isinstance(value, str):  # of which mmengine reads the lines
+    if isinstance(value, str):  # mmengine reads the lines of this file.
         if not os.path.isfile(value):
             raise ValueError(f'metainfo.{key}={value!r} must be a list of names or the path of a '
                              f'file with a name a line; of one name write ({value!r},)')
@@ -95,7 +97,7 @@ def metainfo_of(dataset: ReadOnlyConfig, scope: str | None, key: str) -> Any:
 
 
 def class_folders(dataset: ReadOnlyConfig) -> list[str]:
-    """The folders that mmpretrain's CustomDataset takes for classes, in their order."""
+    """The folders that mmpretrain's CustomDataset takes as classes, in their order."""
     if (bare_type(dataset) != 'CustomDataset' or dataset.get('ann_file')
             or not dataset.get('with_label', True)):
         return []
@@ -107,7 +109,7 @@ def class_folders(dataset: ReadOnlyConfig) -> list[str]:
 
 
 def heads_of(cfg: Config) -> Iterator[tuple[str, ConfigDict]]:
-    """The heads that name classes, with their keys; a region proposal head has no classes."""
+    """The heads that predict classes, with their keys; a region proposal head predicts none."""
     names = {'mmseg': ('decode_head', 'auxiliary_head'), 'mmpretrain': ('head',),
              'mmdet': ('bbox_head', 'roi_head.bbox_head', 'roi_head.mask_head', 'panoptic_head',
                        'panoptic_fusion_head')}
@@ -125,7 +127,7 @@ def num_classes_of(head: ConfigDict) -> int | None:
 
 
 def with_pipelines(cfg: Config, phase: str) -> Iterator[ConfigDict]:
-    """The data sets of a phase that have a pipeline: in wrappers, the outermost last."""
+    """The data sets of a phase that have a pipeline; data sets inside a wrapper come before it."""
     nodes = {id(node): node for _, node in data_sets(cfg, phase) if node.get('pipeline')}
     yield from reversed(list(nodes.values()))
 
@@ -137,20 +139,23 @@ def pipelines(cfg: Config, phase: str) -> list[list[ConfigDict]]:
 
 Size = tuple[int, int]
 _FAR = 1_000_000
-#: Steps of pipelines that give images a size, and the argument that says which, by the order that
-#: it has. Names without a scope; mmdet's crop is the other way round than mmseg's.
+#: Steps of pipelines that set the size of images, by the order of height and width in their
+#: argument, and that argument. Names have no scope. mmdet's crop has another order than mmseg's.
 _WIDTH_FIRST = {'Resize': 'scale', 'CenterCrop': 'crop_size', 'FixScaleResize': 'scale',
                 'Pad': 'size', 'TestRandomCrop': 'crop_size'}
 _HEIGHT_FIRST = {'RandomCrop': 'crop_size', 'RandomResizedCrop': 'scale'}
 #: Steps that draw one of several sizes for each image.
 _DRAWN = ('RandomResize', 'RandomChoiceResize', 'RandomChoice', 'Mosaic', 'RandomApply')
-#: Of an image that is looked at, if none is given, and its most pixels: weights of attention are
-#: numbers of pairs of cells. In words: ``USUAL`` of ``terminal/options.py``.
+#: The side of an image to inspect if no size is given, and the largest number of its pixels,
+#: because attention has a weight for every pair of cells. ``USUAL`` in ``terminal/options.py`` says
+#: this in words.
 _SIDE, _MOST = 224, 512 * 512
 
 
 def trained_size(cfg: Config) -> Size | None:
-    """(H, W) in pixels of the images that a config trains with.
+    """The size (H, W) in pixels of the images that a config trains with. It is that of the test if
+    training draws a size for each image or keeps the ratio of its sides; None if images keep their
+    own sizes.
 
     Where training draws a size for each image, or keeps the sides' ratio, that of the test; None
     where images keep their own sizes.
@@ -159,7 +164,7 @@ def trained_size(cfg: Config) -> Size | None:
 
 
 def tested_size(cfg: Config) -> Size | None:
-    """(H, W) in pixels of the images in a config's test, or None where they keep their own.
+    """The size (H, W) in pixels of the images in a config's test, or None if they keep their own.
 
     Where the sides' ratio is kept it is that of an image that fills the scale, or of one of 3:4
     where the scale's long side is more than twice its short one and so is no more than a limit.
@@ -168,10 +173,9 @@ def tested_size(cfg: Config) -> Size | None:
 
 
 def usual_size(cfg: Config) -> Size:
-    """(H, W) of the images that pictures and counts of a config's model are made of, where nobody
-    says: as many pixels as it trains with, or those of 512 x 512 in the same ratio where it trains
-    with more; else the ``img_size`` of its backbone, else 224 x 224.
-    """
+    """The size (H, W) of images for pictures and counts of a config's model, if the user gives
+    none. It has as many pixels as the images of training, but at most those of 512 x 512; if
+    training has no size, it is the ``img_size`` of the backbone, or 224 x 224."""
     side = (cfg.model.get('backbone') or {}).get('img_size') or _SIDE
     height, width = trained_size(cfg) or ((side, side) if isinstance(side, int) else side)
     share = min(1.0, math.sqrt(_MOST / (height * width)))
@@ -179,8 +183,8 @@ def usual_size(cfg: Config) -> Size:
 
 
 def _last_size(cfg: Config, phase: str, *, ratio_kept: bool = False) -> Size | None:
-    """The size after the last step that resizes images; ``ratio_kept``: also if it keeps the
-    sides' ratio."""
+    """The size after the last step that resizes images; with ``ratio_kept`` also if that step keeps
+    the ratio of the sides."""
     size: Size | None = None
     for step in [[], *pipelines(cfg, phase)][-1]:
         kind = bare_type(step)
@@ -202,7 +206,7 @@ def _last_size(cfg: Config, phase: str, *, ratio_kept: bool = False) -> Size | N
 
 
 def _sides(scale: float | Sequence[float]) -> Size:
-    """Both sides of a scale in pixels; inf and -1, which are no limit, as :data:`_FAR`."""
+    """Both sides of a scale in pixels; inf and -1, which set no limit, become :data:`_FAR`."""
     first, second = scale if isinstance(scale, (list, tuple)) else (scale, scale)
     return (int(first) if 0 < first < _FAR else _FAR,
             int(second) if 0 < second < _FAR else _FAR)
@@ -213,17 +217,16 @@ def _within(size: Size) -> Size:
     return size if long <= 2 * short else (short, round(short * 4 / 3))
 
 
-#: This project's classes for mmdet's, which read annotations without checks, and the
-#: arguments with which they leave to the user what mmdet leaves to him.
+#: The classes of this project that replace mmdet's, which read annotations without checks, and the
+#: arguments with which they leave to the user what mmdet's leave to the user.
 _CHECKED: dict[str, dict[str, Any]] = {
     'CocoDataset': dict(type='mmposenc.CocoDataset', unknown_categories='drop', check_images=False),
     **{name: dict(type='mmposenc.CocoMetric') for name in ('CocoMetric', 'FasterCocoMetric')}}
 
 
 def checked(described: Any) -> Any:
-    """A described data set or metric, and those inside it, with mmdet's CocoDataset and CocoMetrics
-    replaced by this project's, which check what they read and evaluate what was loaded. The colours
-    of a ``palette`` become tuples.
+    """Replace mmdet's CocoDataset and CocoMetric in a description of data sets or metrics by this
+    project's classes, which check what they read and evaluate what was loaded.
 
     Args:
         described: a dict, a list of them, or something that is built already, which is returned.
@@ -244,14 +247,15 @@ def checked(described: Any) -> Any:
         node = {**_CHECKED[name], **node, 'type': _CHECKED[name]['type']}
     metainfo = node.get('metainfo')
     if isinstance(metainfo, dict) and isinstance(metainfo.get('palette'), (list, tuple)):
-        # Visualizers take a list for several colours, and stop at a colour that is one.
+        # Visualizers take a list for several colours, and stop if a single colour is a list.
         colours = [tuple(each) if isinstance(each, list) else each for each in metainfo['palette']]
         node['metainfo'] = {**metainfo, 'palette': colours}
     return node
 
 
 def build_data_set(described: ConfigType | BaseDataset) -> BaseDataset:
-    """A data set of the default scope, with its annotations read: some read them when asked."""
+    """Build a data set of the default scope and read its annotations, which some data sets do only
+    when they are asked for."""
     dataset = DATASETS.build(checked(described))
     if hasattr(dataset, 'full_init'):
         dataset.full_init()

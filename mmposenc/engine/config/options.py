@@ -22,18 +22,19 @@ from .config import LIVE_KEYS, load_config, set_work_dir
 from .data import use_data
 from .nodes import at
 
-#: Keys of mmengine's DefaultOptimWrapperConstructor, which ignores all others.
+#: The keys that mmengine's DefaultOptimWrapperConstructor reads; it ignores all others.
 _PARAMWISE = {'lr_mult', 'decay_mult', 'custom_keys', 'bias_lr_mult', 'bias_decay_mult',
               'norm_decay_mult', 'flat_decay_mult', 'dwconv_decay_mult', 'dcn_offset_lr_mult',
               'bypass_duplicate'}
-#: What each constructor reads in paramwise_cfg.
+#: For each constructor, the keys that it reads in paramwise_cfg.
 _PARAMWISE_OF = {'DefaultOptimWrapperConstructor': _PARAMWISE,
                  'mmposenc.LayerDecayOptimWrapperConstructor':
                      _PARAMWISE | {'layer_decay_rate', 'num_layers'}}
 
 
 def check_silent_arguments(cfg: Config) -> None:
-    """Finds arguments that mmengine ignores, refuses without a name, or refuses at the first save.
+    """Find arguments that mmengine ignores, refuses without naming them, or refuses only at the
+    first checkpoint.
 
     All others are checked before the first iteration, by registries that name class and argument.
 
@@ -43,7 +44,8 @@ def check_silent_arguments(cfg: Config) -> None:
     optim = cfg.get('optim_wrapper') or {}
     kind = at(optim, 'optimizer.type')
     with OPTIMIZERS.switch_scope_and_registry(cfg.get('default_scope')) as local:
-        if isinstance(kind, str) and local.get(kind) is None:  # "None is not a callable object"
+        # mmengine's message would be "None is not a callable object".
+        if isinstance(kind, str) and local.get(kind) is None:
             raise ValueError(f'optim_wrapper.optimizer.type={kind!r}: there is no such class'
                              f'{suggest(kind, OPTIMIZERS.module_dict)}')
     constructor = optim.get('constructor', 'DefaultOptimWrapperConstructor')
@@ -52,7 +54,8 @@ def check_silent_arguments(cfg: Config) -> None:
                     _PARAMWISE_OF[constructor], constructor)
     hook = at(cfg, 'default_hooks.checkpoint')
     if isinstance(hook, dict) and hook.get('type') in ('CheckpointHook', 'mmposenc.CheckpointHook'):
-        parts = CheckpointHook.__init__, Runner.save_checkpoint  # the first hands on to the other
+        # The hook hands its other arguments to the runner's method.
+        parts = CheckpointHook.__init__, Runner.save_checkpoint
         known = {name for part in parts for name in inspect.signature(part).parameters}
         _check_keys('default_hooks.checkpoint', hook, known | {'type', '_scope_', 'priority'},
                     'CheckpointHook')
@@ -87,14 +90,15 @@ def override(cfg: Config, options: ReadOnlyConfig | None) -> None:
     for key, value in options.items():
         _open_sections(cfg, key)
         if isinstance(value, list) and _replaces_tuple(value, key, at(cfg, key)):
-            options[key] = tuple(value)  # the shell has no tuples
+            options[key] = tuple(value)  # The shell has no tuples.
         for line in _leave_out(cfg, key, value, set(options)):
             print(f'--cfg-options {key}: {line}')
     cfg.merge_from_dict(options)
 
 
 def _replaces_tuple(value: list[object], key: str, before: object) -> bool:
-    """Whether a list of the command line replaces a tuple, or a size in a pipeline."""
+    """Whether a list from the command line stands for a tuple: it replaces one, or it is a size in
+    a pipeline."""
     return isinstance(before, tuple) or (
         not isinstance(before, list) and 'pipeline.' in key
         and all(isinstance(each, int) for each in value))
@@ -118,13 +122,14 @@ def _check_key(cfg: Config, key: str) -> None:
     parts = key.split('.')
     for number, part in enumerate(parts, 1):
         child = at(node, part)
-        if child is None and at(node, f'dataset.{part}') is not None:  # of RepeatDataset
+        # The key is one of the data set inside a RepeatDataset.
+        if child is None and at(node, f'dataset.{part}') is not None:
             right = key.replace(f'{path}.', f'{path}.dataset.', 1)
             raise ValueError(f"--cfg-options {key}: '{path}' has no '{part}', it wraps another "
                              f'data set; write {right}')
         if child is None and number < len(parts):
             if path == '' or (isinstance(node, dict) and ('type' in node or part in ENCODINGS)):
-                return  # an argument of a class, or a section that the runner reads
+                return  # The key is an argument of a class, or a section that the runner reads.
             known = sorted({*node, *ENCODINGS}) if isinstance(node, dict) else []
             raise ValueError(f"--cfg-options {key}: '{path}' has no '{part}'"
                              f'{suggest(part, known)}')
@@ -132,7 +137,8 @@ def _check_key(cfg: Config, key: str) -> None:
 
 
 def _open_sections(cfg: Config, key: str) -> None:
-    """Turns a None on the way, such as ``init_cfg=None``, into a section: mmengine refuses it."""
+    """Turn a None on the way to a key, such as ``init_cfg=None``, into an empty section, because
+    mmengine would refuse it."""
     node: ConfigType = cfg
     for part in key.split('.')[:-1]:
         if hasattr(node, 'get') and part in node and node[part] is None:
@@ -141,8 +147,8 @@ def _open_sections(cfg: Config, key: str) -> None:
 
 
 def _leave_out(cfg: Config, key: str, value: object, options: set[str]) -> list[str]:
-    """Removes arguments that have no meaning after ``key`` of the model gets a value, unless they
-    are among the options; returns a line for each."""
+    """Remove arguments that have no meaning after ``key`` of the model gets a value, unless the
+    user gives them too. Returns a line of text for each."""
     section, _, name = key.rpartition('.')
     if not section.startswith('model.'):
         return []
@@ -164,19 +170,19 @@ def _leave_out(cfg: Config, key: str, value: object, options: set[str]) -> list[
         return []
     takes.add('type')
     if issubclass(cls, (TokenEncoding, RelativeEncoding)):
-        takes.add('zero_init')  # which all encodings are built with
+        takes.add('zero_init')  # Every encoding is built with this argument.
     return [f'{section}.{each}={node.pop(each)!r} is left out, which {value} does not take'
             for each in [each for each in node if each not in takes]]
 
 
 def read_config(args: argparse.Namespace) -> Config:
-    """The config that the arguments of ``add_config`` name, with what they override, and with the
-    work directory and launcher of ``add_run_options`` where there are these."""
+    """Read the config that the arguments of ``add_config`` name, with the options that override it,
+    and with the work directory and launcher of ``add_run_options`` if there are these."""
     cfg = load_config(args.config, getattr(args, 'img_size', None),
                       getattr(args, 'timm_weights', None))
     if getattr(args, 'data', None):
         use_data(cfg, args.data)
-    # Not while arguments are parsed: this loads torch.
+    # Not done while arguments are parsed, because it loads torch.
     override(cfg, dict(map(_key_and_value, args.cfg_options or ())))
     if not isinstance(cfg.get('model', {}), dict):
         raise ValueError(f'model={cfg.model!r} of {args.config} must be a dict')
@@ -187,7 +193,7 @@ def read_config(args: argparse.Namespace) -> Config:
 
 
 def _key_and_value(word: str) -> tuple[str, Any]:
-    """KEY=VALUE as mmengine reads it, and dicts, which it cuts at their commas."""
+    """Read KEY=VALUE as mmengine does, and also dicts, which mmengine cuts at their commas."""
     key, _, value = word.partition('=')
     if not re.match(r'[\s\[(]*{', value):
         return key, DictAction._parse_iterable(value)

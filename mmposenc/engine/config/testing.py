@@ -1,4 +1,5 @@
-"""What --out, --show-dir and --tta mean in each library, chosen by the config's default_scope."""
+"""What --out, --show-dir and --tta mean in each library; the config's default_scope says which
+library it is."""
 from __future__ import annotations
 
 import os.path as osp
@@ -10,13 +11,13 @@ from .checks import check_folder, check_pictures
 from .nodes import bare_type, listed, with_pipelines
 from .tta import flip_views, views_of_the_test
 
-#: By scope: the library's visualizer.
+#: For each scope, the library's visualizer.
 VISUALIZERS_OF = {'mmdet': 'DetLocalVisualizer', 'mmseg': 'SegLocalVisualizer',
                   'mmpretrain': 'UniversalVisualizer'}
-#: By default_scope: what the library is for.
+#: For each default_scope, the library's task.
 TASKS = {'mmpretrain': 'classification', 'mmdet': 'detection', 'mmseg': 'segmentation'}
-#: By default_scope: the class that merges the views of an image, and its arguments. Names without
-#: a scope: the libraries register some of these classes with mmengine.
+#: For each default_scope, the class that merges the views of an image, and its arguments. Names
+#: have no scope, because the libraries register some of these classes with mmengine.
 TTA_MODELS = {
     'mmdet': {'type': 'DetTTAModel',
               'tta_cfg': {'nms': {'type': 'nms', 'iou_threshold': 0.5}, 'max_per_img': 100}},
@@ -39,7 +40,7 @@ def scope_of(cfg: Config) -> str:
 
 
 def set_out(cfg: Config, out: str) -> None:
-    """Makes a test write its predictions.
+    """Make a test write its predictions.
 
     Args:
         cfg: changed in place.
@@ -70,15 +71,15 @@ def set_out(cfg: Config, out: str) -> None:
 
 
 def set_show_dir(cfg: Config, show_dir: str) -> None:
-    """Makes a test draw its predictions, one picture per image, into a folder."""
+    """Make a test draw its predictions into a folder, one picture for each image."""
     scope = scope_of(cfg)
     check_pictures(cfg, 'test', show_dir, '--show-dir')
-    folder = osp.abspath(show_dir)  # mmdet would put a relative one below the work directory
+    folder = osp.abspath(show_dir)  # mmdet would put a relative path below the work directory.
     set_visualizer(cfg)
     hooks = cfg.setdefault('default_hooks', ConfigDict())
     configured = hooks.get('visualization') or ConfigDict()
     if scope == 'mmdet' and bare_type(configured) not in ('', 'DetVisualizationHook'):
-        # Such as that of referring expressions.
+        # Libraries have hooks of their own for this, such as that of referring expressions.
         hooks.visualization = {**configured, 'draw': True, 'test_out_dir': folder}
         return
     options = {key: configured[key] for key in ('score_thr', 'backend_args') if key in configured}
@@ -87,8 +88,8 @@ def set_show_dir(cfg: Config, show_dir: str) -> None:
 
 
 def set_visualizer(cfg: Config) -> None:
-    """Gives a config without a visualizer, or with mmengine's, which draws no predictions, that of
-    its library."""
+    """Set the library's visualizer if a config has none, or has mmengine's, which draws no
+    predictions."""
     visualizer = cfg.get('visualizer') or {}
     if bare_type(visualizer) in ('', 'Visualizer'):
         cfg.visualizer = {'vis_backends': [{'type': 'LocalVisBackend'}], **visualizer,
@@ -96,8 +97,8 @@ def set_visualizer(cfg: Config) -> None:
 
 
 def set_tta(cfg: Config) -> None:
-    """Tests on several views of each image and merges them: the config's, around the size of its
-    test, or else a flip."""
+    """Make a test use several views of each image and merge them: the views in the config, around
+    the size of its test, or otherwise a flip."""
     scope = scope_of(cfg)
     dataset = next(with_pipelines(cfg, 'test'))
     if 'tta_pipeline' in cfg:

@@ -1,4 +1,4 @@
-"""``timm:NAME`` in place of a config: a classifier of timm on the user's folder."""
+"""Makes a config from ``timm:NAME``: a classifier of timm on the user's folder."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The views of test-time augmentation, around what a config is tested with.
+"""Builds the views of test-time augmentation around the pipeline with which a config is tested.
 
 A config that changes the pipeline of its test keeps the ``tta_pipeline`` of its base, with the
 base's sizes and ways to read pictures.
@@ -19,7 +19,7 @@ Scale = tuple[float, float]
 
 
 def flip_views(pipeline: list[ConfigType]) -> list[ConfigType]:
-    """The test pipeline, its end applied twice: without and with a flip.
+    """The test pipeline whose last steps run twice: without and with a flip.
 
     Raises:
         ValueError: it does not end in a step that packs.
@@ -30,7 +30,7 @@ def flip_views(pipeline: list[ConfigType]) -> list[ConfigType]:
                          'transform; give the config a tta_pipeline')
     if 'meta_keys' in pack:
         pack['meta_keys'] = tuple(dict.fromkeys([*pack['meta_keys'], 'flip', 'flip_direction']))
-    # Ground truth is read after the flip, so that it is the same in both views.
+    # Ground truth is read after the flip, so that both views have the same.
     truth = [step for step in start if str(step.get('type')).endswith('LoadAnnotations')]
     start = [step for step in start if step not in truth]
     views = [[{'type': 'RandomFlip', 'prob': 0.0}, {'type': 'RandomFlip', 'prob': 1.0}]]
@@ -74,7 +74,8 @@ def _lists(steps: list[ConfigType]) -> Iterator[list[ConfigType]]:
 
 
 def _resized(views: list[ConfigType], pipeline: list[ConfigType]) -> tuple[list[ConfigType], str]:
-    """Steps that resize to the views' sizes around the test's; and the sizes in words, or ''."""
+    """The steps that resize, with the views' sizes scaled to that of the test; and these sizes in
+    words, or ''."""
     test = next((step for step in reversed(pipeline) if bare_type(step) == 'Resize'), None)
     fixed = [scale for step in views if (scale := _pair(step.get('scale')))]
     factors = [factor for step in views if (factor := _pair(step.get('scale_factor')))]
@@ -104,7 +105,8 @@ def _resized(views: list[ConfigType], pipeline: list[ConfigType]) -> tuple[list[
 
 
 def _pair(value: object) -> Scale | None:
-    """A size or a factor for both axes; None: there is none, or it leaves a side open."""
+    """A size or a factor as a pair for both axes; None if there is none, or if it leaves a side
+    open."""
     if isinstance(value, (int, float)):
         value = (value, value)
     if not isinstance(value, (list, tuple)) or len(value) != 2 or not all(
@@ -114,5 +116,6 @@ def _pair(value: object) -> Scale | None:
 
 
 def _same_scale(one: Scale, other: Scale, resize: ReadOnlyConfig) -> bool:
-    """Whether two scales are one; where the ratio is kept, in any order."""
+    """Whether two scales are equal; if the ratio of the sides is kept, their order does not matter.
+    """
     return sorted(one) == sorted(other) if resize.get('keep_ratio') else one == other

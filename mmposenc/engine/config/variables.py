@@ -1,4 +1,4 @@
-"""Variables of a config's bases, which a child cannot change."""
+"""Finds variables of a config's bases that a child tries to change, which has no effect."""
 from __future__ import annotations
 
 import ast
@@ -27,7 +27,7 @@ def check_variables(path: Path, live: set[str]) -> None:
     try:
         tree = ast.parse(path.read_text(encoding='utf-8'))
     except (SyntaxError, UnicodeDecodeError, OSError):
-        return  # mmengine's error says more; of a JSON or YAML file there are no variables
+        return  # mmengine's own error says more; a JSON or YAML file has no variables.
     used = {node.id for node in ast.walk(tree)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     unused = {target.id: node.value for node in tree.body if isinstance(node, ast.Assign)
@@ -49,7 +49,7 @@ def check_variables(path: Path, live: set[str]) -> None:
 
 
 def _keys_of(value: object, node: object, key: str = '') -> Iterator[str]:
-    """The dotted keys below a node that have a value."""
+    """The dotted keys of all values below a node."""
     for name, child in children(node):
         path = f'{key}.{name}'.lstrip('.')
         if type(child) is type(value) and child == value:

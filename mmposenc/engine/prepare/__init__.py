@@ -1,4 +1,5 @@
-"""Preparing data on disk: what ``mmposenc prepare`` fetches, cuts, converts and checks.
+"""Prepares data on disk: what ``mmposenc prepare`` downloads, cuts, converts and checks. It needs
+neither torch nor OpenMMLab.
 
 It needs neither torch nor OpenMMLab.
 """

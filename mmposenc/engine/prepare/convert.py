@@ -1,4 +1,4 @@
-"""Pictures and labels of the user's, as a data set that ``mmposenc train CONFIG --data`` takes."""
+"""Turns a user's pictures and labels into a data set for ``mmposenc train CONFIG --data``."""
 from __future__ import annotations
 
 import json
@@ -18,10 +18,10 @@ from .folders import Log, PrepareError, build_folder
 from .labels import VOID, Picture, label_map, read_labels
 from .lists import listed_parts
 
-#: Folders that say which part a picture is of.
+#: For names of folders, the part (train, val or test) of the pictures in them.
 SPLITS = {'train': 'train', 'training': 'train', 'val': 'val', 'valid': 'val',
           'validation': 'val', 'test': 'test', 'testing': 'test'}
-#: Folders of the parts in ADE20K's layout.
+#: For each part, its folder in ADE20K's layout.
 ADE_PARTS = {'train': 'training', 'val': 'validation', 'test': 'test'}
 GROUPS = ('folder', 'prefix')
 Parts = dict[str, list[Picture]]
@@ -97,8 +97,8 @@ def _described(counts: Counts, classes: list[str]) -> Iterator[str]:
 
 
 def part_of_each_picture(pictures: list[Picture]) -> dict[str, str]:
-    """The part of each picture by its key, as folders ``train`` and ``val`` have it; empty without
-    such folders.
+    """The part of each picture, by its key, if folders such as ``train`` and ``val`` say it; an
+    empty dict without such folders.
 
     Raises:
         PrepareError: only some pictures are in them.
@@ -150,13 +150,14 @@ def _group(key: str, group_by: str | None) -> str:
 
 
 def _names(pictures: list[Picture], suffix: str = '') -> list[str]:
-    """Names of the copies: keys without the folder of the part; no two may be equal."""
+    """The names of the copies, no two of which may be equal: keys without the folder of the part.
+    """
     names = ['/'.join(part for i, part in enumerate(parts)
                       if i == len(parts) - 1 or part.lower() not in SPLITS)
              + (suffix or each.path.suffix)
              for each in pictures for parts in [each.key.split('/')]]
     same = [name for name, number in Counter(map(str.lower, names)).items() if number > 1]
-    if same:  # as file systems see it that know no capitals
+    if same:  # Compared without capitals, which some file systems do not distinguish.
         both = [str(each.path) for each, name in zip(pictures, names, strict=True)
                 if name.lower() == same[0]]
         raise PrepareError(f'{" and ".join(both)} would have one name, {same[0]}; rename one')
@@ -176,7 +177,7 @@ def _write_coco(folder: Path, part: str, pictures: list[Picture], classes: list[
                 id=len(annotations) + 1, image_id=number,
                 category_id=classes.index(thing.name) + 1, bbox=[*thing.box],
                 area=thing.box[2] * thing.box[3], iscrowd=int(thing.crowd), **outline))
-    # mmdet's curves of precision and recall ask for a supercategory.
+    # mmdet's curves of precision and recall need a supercategory.
     categories = [dict(id=number, name=name, supercategory='object')
                   for number, name in enumerate(classes, 1)]
     (folder / f'{part}.json').write_text(json.dumps(

@@ -1,4 +1,4 @@
-"""Folders that are complete or absent, with a list of what was prepared in them."""
+"""Makes folders that are complete or absent, with a list of what they contain."""
 from __future__ import annotations
 
 import json
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 Log = Callable[[str], None]
-#: In every finished folder: how it was made, what it holds, and the size of each file.
+#: The name of a file in every finished folder, which says how it was made, what it holds, and how
+#: large each file is.
 MANIFEST = 'prepared.json'
 
 
@@ -19,8 +20,8 @@ class PrepareError(RuntimeError):
 
 
 def require_space(folder: Path, num_bytes: int) -> None:
-    """Raise PrepareError if the disk of ``folder`` (or its nearest parent) has less free, or a file
-    is in its way."""
+    """Raise PrepareError if the disk of ``folder`` (or of its nearest parent) has less free space
+    than this, or if a file is in the way."""
     while not folder.exists():
         folder = folder.parent
     if not folder.is_dir():
@@ -32,7 +33,7 @@ def require_space(folder: Path, num_bytes: int) -> None:
 
 
 def finished_counts(out: Path, settings: dict[str, object]) -> dict[str, Any] | None:
-    """Counts of a folder that :func:`build_folder` finished with these settings, or None.
+    """The counts of a folder that :func:`build_folder` finished with these settings, or None.
 
     Raises:
         PrepareError: If ``out`` holds something that :func:`build_folder` did not write.
@@ -52,7 +53,7 @@ def finished_counts(out: Path, settings: dict[str, object]) -> dict[str, Any] | 
 
 
 def _others(folder: Path) -> list[str]:
-    """Files in a folder that its manifest does not name, or with another size."""
+    """The files in a folder that its manifest does not name, or names with another size."""
     try:
         sizes = dict(json.loads((folder / MANIFEST).read_text())['files'])
         sizes[MANIFEST] = (folder / MANIFEST).lstat().st_size
@@ -80,7 +81,7 @@ def build_folder(out: Path, settings: dict[str, object], build: Callable[[Path],
     Raises:
         PrepareError: If it could not be written, or somebody put files into ``out`` meanwhile.
     """
-    out = out.resolve()  # where ``out`` is a link, the folder it leads to is replaced
+    out = out.resolve()  # If ``out`` is a link, the folder to which it leads is replaced.
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=f'.{out.name}-', dir=out.parent))
@@ -92,7 +93,7 @@ def build_folder(out: Path, settings: dict[str, object], build: Callable[[Path],
                      for path in sorted(new.rglob('*')) if path.is_file()}
             manifest = {'settings': settings, 'counts': counts, 'files': files}
             (new / MANIFEST).write_text(json.dumps(manifest, indent=1))
-            if out.exists():  # only the two renames are not atomic
+            if out.exists():  # Only between these two renames is there no folder.
                 finished_counts(out, settings)
                 os.rename(out, building / 'old')
             os.rename(new, out)

@@ -1,4 +1,4 @@
-"""Labels as tools write them, YOLO, VOC and PNG masks, read without trust.
+"""Reads labels as tools write them (YOLO, VOC, PNG masks), without trusting them.
 
 Nothing raises for a label: each that can't be used is a line with its file.
 """
@@ -22,18 +22,18 @@ from .folders import PrepareError
 
 PICTURES = {'.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp'}
 _LABEL_ROLES = {'annotations', 'labels', 'masks', 'segmentationclass'}
-#: Folders that say what a file is, not which picture it belongs to.
+#: Names of folders that say what a file is, and not to which picture it belongs.
 ROLES = {'images', 'img', 'imgs', 'jpegimages'} | _LABEL_ROLES
-#: Files that list pictures, and the part that those are of.
+#: Names of files that list pictures, and the part (train, val or test) of these pictures.
 PART_LISTS = {'train.txt': 'train', 'val.txt': 'val', 'valid.txt': 'val', 'test.txt': 'test'}
 _NO_LABELS = {'classes.txt', 'labels.txt', *PART_LISTS}
-#: The value of pixels without a label.
+#: The value of pixels that have no label.
 VOID = 255
 
 
 class Thing(NamedTuple):
-    """An object: its class, left, top, width and height in pixels, its outline, whether evaluation
-    ignores it."""
+    """An object in a picture: its class; left, top, width and height in pixels; its outline; and
+    whether evaluation ignores it."""
     name: str
     box: tuple[float, ...]
     polygon: list[float] | None = None
@@ -42,7 +42,8 @@ class Thing(NamedTuple):
 
 @dataclass
 class Picture:
-    """A picture; ``key`` is its path below the source, without suffix and folders of roles."""
+    """A picture and its labels; ``key`` is its path below the source, without the suffix and
+    without folders such as 'images'."""
     key: str
     path: Path
     size: Size
@@ -52,7 +53,7 @@ class Picture:
 
 @dataclass
 class Labelled:
-    """What a folder holds; each of ``problems`` begins with a file."""
+    """What a folder contains; each of ``problems`` begins with the name of a file."""
     classes: list[str]
     pictures: list[Picture] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -99,7 +100,8 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> La
             continue
         with open(path, 'rb') as file:
             picture = Picture(key, path, size_shown(file), labels.get(key))
-        if picture.labels is None and kind != 'yolo':  # there no file means that nothing is shown
+        # In YOLO's format a picture without a file shows nothing.
+        if picture.labels is None and kind != 'yolo':
             bare += 1
         elif picture.labels is None or _fits(kind, picture, labelled):
             labelled.pictures.append(picture)
@@ -138,7 +140,7 @@ def _reason(error: Exception) -> str:
 
 
 def _files(kind: str, source: Path, problems: list[str]) -> tuple[dict[str, Path], ...]:
-    """Pictures and label files by key; two of one key are a problem."""
+    """Pictures and label files by their keys; two files with the same key are a problem."""
     pictures: dict[str, Path] = {}
     labels: dict[str, Path] = {}
     for path in sorted(source.rglob('*')):
@@ -164,7 +166,7 @@ def _files(kind: str, source: Path, problems: list[str]) -> tuple[dict[str, Path
 
 
 def _fits(kind: str, picture: Picture, labelled: Labelled) -> bool:
-    """Whether a file of labels can be used; what can't be is added to the problems."""
+    """Whether a file of labels can be used; what can't is added to the problems."""
     if kind != 'masks':
         return _read_things(kind, picture, labelled)
     pair = str(picture.path), str(picture.labels)
@@ -175,7 +177,7 @@ def _fits(kind: str, picture: Picture, labelled: Labelled) -> bool:
 
 
 def label_map(picture: Picture) -> np.ndarray:
-    """(H, W) of its labels; of a palette the indices."""
+    """The labels (H, W) in a PNG; for one with a palette, its indices."""
     with Image.open(str(picture.labels)) as image:
         return np.asarray(image).astype(np.uint8)
 
@@ -200,7 +202,7 @@ def _read_things(kind: str, picture: Picture, labelled: Labelled) -> bool:
 
 
 def _inside(thing: Thing, size: Size) -> Thing:
-    """Cut at the picture's edges, where what is cut is no more than half of it."""
+    """An object cut at the edges of the picture, if at most half of it lies outside."""
     left, top, width, height = thing.box
     if not all(map(math.isfinite, thing.box)) or width <= 0 or height <= 0:
         raise ValueError(f'box of width {width:g} and height {height:g} at {left:g}, {top:g}; it '
@@ -218,7 +220,7 @@ def _inside(thing: Thing, size: Size) -> Thing:
 
 
 def _of_corners(name: object, numbers: list[float], outline: bool) -> Thing:
-    """An object by its corners x1, y1, x2, y2, ...; two corners are a box."""
+    """An object with the corners x1, y1, x2, y2, ...; two corners are a box."""
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f'class {name!r} must be a word')
     if len(numbers) % 2 or len(numbers) < 4 + 2 * outline:
@@ -236,7 +238,8 @@ _Reads = Iterator[tuple[str, Callable[[], Thing]]]
 
 
 def _read_yolo(text: str, size: Size, classes: list[str]) -> _Reads:
-    """Class number, then centre, width and height or an outline, as shares of the picture."""
+    """Read lines of YOLO: the number of a class, then centre, width and height, or an outline, as
+    shares of the picture."""
     def read(words: list[str]) -> Thing:
         number, values = int(words[0]), [float(word) for word in words[1:]]
         if not 0 <= number < len(classes):
@@ -255,8 +258,9 @@ def _read_yolo(text: str, size: Size, classes: list[str]) -> _Reads:
 
 
 def _read_voc(text: str, size: Size, classes: list[str]) -> _Reads:
-    """Corners from 1 on, the last included."""
-    if '<!DOCTYPE' in text or '<!ENTITY' in text:  # which can grow without end
+    """Read boxes of VOC, whose corners count pixels from 1 and include the last one."""
+    # Entities can grow without end, so they are refused.
+    if '<!DOCTYPE' in text or '<!ENTITY' in text:
         raise ValueError('has a DOCTYPE or entities, which are not read')
     root = ElementTree.fromstring(text)
 
@@ -276,5 +280,5 @@ def _read_voc(text: str, size: Size, classes: list[str]) -> _Reads:
 
 READERS: dict[str, Callable[[str, Size, list[str]], _Reads]] = {
     'yolo': _read_yolo, 'voc': _read_voc}
-#: Formats of labels, and the suffix of their files.
+#: For each format of labels, the suffix of its files.
 KINDS = {'yolo': '.txt', 'voc': '.xml', 'masks': '.png'}

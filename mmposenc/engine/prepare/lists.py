@@ -1,11 +1,12 @@
-"""Lists of pictures, ``train.txt`` and ``val.txt``, that say which part each picture is of."""
+"""Reads lists of pictures, ``train.txt`` and ``val.txt``, which say to which part each picture
+belongs."""
 from __future__ import annotations
 
 from pathlib import Path
 
 from .labels import PART_LISTS, ROLES, Labelled
 
-#: The folder of VOC's lists in ``ImageSets``.
+#: For each format, the folder in ``ImageSets`` that has VOC's lists.
 _VOC_FOLDERS = {'voc': 'Main', 'masks': 'Segmentation', 'yolo': 'Main'}
 
 
@@ -30,7 +31,7 @@ def listed_parts(kind: str, source: Path, labelled: Labelled) -> dict[str, str]:
         lists = {name: part for name, part in PART_LISTS.items() if (folder / name).is_file()}
         if not {'train', 'val'} <= {*lists.values()}:
             continue
-        # Keys of the pictures beside ImageSets begin with the folder that holds both.
+        # Keys of the pictures beside ImageSets begin with the folder that contains both.
         above = () if folder == source else folder.parent.parent.relative_to(source).parts
         for name, part in lists.items():
             _read_list(folder / name, part, above, keys, parts, labelled.problems)
@@ -52,8 +53,8 @@ def _read_list(path: Path, part: str, above: tuple[str, ...], keys: set[str],
 
 
 def _key(above: tuple[str, ...], line: str, keys: set[str]) -> str | None:
-    """The key of the picture that a line names: paths may begin anywhere, and have folders of
-    roles, which keys leave out."""
+    """The key of the picture that a line names. The path in the line may begin anywhere, and may
+    have folders such as 'images', which keys leave out."""
     folders = line.replace('\\', '/').split('/')
     name = folders.pop()
     for stem in (name, name.rpartition('.')[0]):

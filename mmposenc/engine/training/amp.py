@@ -1,4 +1,4 @@
-"""Mixed precision on any device."""
+"""Mixed precision on any device, not only on GPUs."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -44,7 +44,8 @@ class AmpOptimWrapper(_AmpOptimWrapper):
                 raise ValueError(f'optim_wrapper.dtype: {dtype} is not possible on a CPU; '
                                  "use 'bfloat16' or leave it out")
             kwargs.pop('use_fsdp', None)
-            OptimWrapper.__init__(self, **kwargs)  # mmengine's own __init__ asserts a GPU
+            # The __init__ of mmengine's class asserts that there is a GPU.
+            OptimWrapper.__init__(self, **kwargs)
             self._scale_update_param = None
             self.cast_dtype = torch.bfloat16
         else:
@@ -54,7 +55,7 @@ class AmpOptimWrapper(_AmpOptimWrapper):
 
     @contextmanager
     def optim_context(self, model: torch.nn.Module) -> Iterator[None]:
-        """As mmengine's, with :class:`NarrowMaps` on a CPU."""
+        """The context of mmengine's class, and on a CPU :class:`NarrowMaps` too."""
         with super().optim_context(model):
             if get_device() != 'cpu':
                 yield
@@ -63,7 +64,8 @@ class AmpOptimWrapper(_AmpOptimWrapper):
                 yield
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Also takes the state of a run in float32 or bfloat16, which has no loss scale."""
+        """Load the state; that of a run in float32 or bfloat16 has no loss scale, which is accepted
+        too."""
         state_dict = dict(state_dict)
         if not state_dict.get('loss_scaler'):
             state_dict.pop('loss_scaler', None)
@@ -92,7 +94,7 @@ class NarrowMaps(TorchFunctionMode):
 def _meets_only_padding(input: Tensor, weight: Tensor, bias: Tensor | None = None,
                         stride: int | Sequence[int] = 1, padding: str | int | Sequence[int] = 0,
                         dilation: int | Sequence[int] = 1, groups: int = 1) -> bool:
-    """Whether some row or column of the kernel lies outside the map wherever it is put."""
+    """Whether some row or column of the kernel lies outside the map wherever the kernel is put."""
     if autocast_dtype('cpu') is None or isinstance(padding, str):
         return False
     for axis in (-2, -1):
@@ -101,7 +103,7 @@ def _meets_only_padding(input: Tensor, weight: Tensor, bias: Tensor | None = Non
                           for value in (stride, padding, dilation))
         number = (size + 2 * pad - gap * (kernel - 1) - 1) // step + 1
         for tap in {0, kernel - 1}:
-            first = tap * gap - pad  # where it falls for the map's first value
+            first = tap * gap - pad  # The position that it reads for the first output.
             if not any(0 <= first + i * step < size for i in range(min(number, size + pad))):
                 return True
     return False
@@ -111,4 +113,4 @@ def _no_scaler(device: str) -> torch.amp.GradScaler:
     """A loss scaler that does nothing."""
     if hasattr(torch.amp, 'GradScaler'):
         return torch.amp.GradScaler(device, enabled=False)
-    return torch.cuda.amp.GradScaler(enabled=False)  # torch before 2.3
+    return torch.cuda.amp.GradScaler(enabled=False)  # This is torch before 2.3.

@@ -18,7 +18,8 @@ from torch import Tensor
 from mmposenc.checkpoint.integrity import damage, whole_file
 from mmposenc.checkpoint.loading import safe_types
 
-#: Saved at an interrupt or an error; the next checkpoint of the schedule takes its place.
+#: The checkpoint that is saved at an interrupt or an error. The next regular checkpoint replaces
+#: it.
 INTERRUPTED = 'interrupted.pth'
 _NAMES = re.compile(rf'(?:epoch|iter)_(\d+)\.pth|{re.escape(INTERRUPTED)}')
 
@@ -49,7 +50,8 @@ def latest_checkpoint(work_dir: str | Path) -> str | None:
 
 
 def check_no_training(work_dir: str | Path) -> None:
-    """Raise ValueError if a training that begins anew would replace checkpoints of another one."""
+    """Raise ValueError if a training that begins anew would replace the checkpoints of another one.
+    """
     checkpoints = sorted(path.name for path in Path(work_dir).glob('*.pth')
                          if _NAMES.fullmatch(path.name) or path.name.startswith('best_'))
     if checkpoints:
@@ -59,14 +61,14 @@ def check_no_training(work_dir: str | Path) -> None:
 
 
 def _noted(folder: Path) -> str | None:
-    """The file that ``last_checkpoint`` names: one in the folder if it has that name, because
-    mmengine writes absolute paths, and folders are copied."""
+    """The file that ``last_checkpoint`` names. If the folder has a file with that name it is taken,
+    because mmengine writes absolute paths and folders are copied."""
     marker = folder / 'last_checkpoint'
     if not marker.is_file():
         return None
     text = marker.read_bytes().decode(errors='replace').strip()
     if not text.endswith('.pth') or not text.isprintable():
-        return None  # cut off while it was written
+        return None  # The file was cut off while it was written.
     if '://' in text:
         return text
     here = folder / Path(text).name
@@ -74,12 +76,12 @@ def _noted(folder: Path) -> str | None:
 
 
 def _progress(path: Path) -> tuple[int, int]:
-    """Iterations of a checkpoint, where they can be read, and the number in its name."""
+    """The iterations of a checkpoint, if they can be read, and the number in its name."""
     number = re.search(r'\d+', path.name)
     try:
         with safe_types():
             iteration = torch.load(str(path), 'cpu', weights_only=True, mmap=True)['meta']['iter']
-    except Exception:  # damaged in any way, or another kind of file
+    except Exception:  # The file is damaged in some way, or of another kind.
         iteration = -1
     return int(iteration), int(number[0]) if number else 0
 
@@ -93,8 +95,7 @@ def note_checkpoint(work_dir: str | Path, path: str | Path) -> None:
 
 
 def not_finite(state: Mapping[str, object], parameters: Iterable[str]) -> str | None:
-    """The first weight of a state dict that is not finite, or None. Buffers may hold infinity, as
-    masks do, but no NaN."""
+    """The name of the first weight in a state dict that is not finite, or None."""
     parameters = set(parameters)
     for name, value in state.items():
         if isinstance(value, Tensor) and value.is_floating_point():
@@ -111,7 +112,7 @@ class _FileBackendRemovingLater:
         self.backend, self.due = backend, list[str]()
 
     def due_with_outer_saves(self) -> list[str]:
-        """With those of a save around this one."""
+        """The files to remove, including those of a save that is running around this one."""
         return self.due + (self.backend.due_with_outer_saves()
                            if isinstance(self.backend, _FileBackendRemovingLater)
                            else [])
@@ -134,7 +135,7 @@ class CheckpointHook(_CheckpointHook):
     - Weights that are not finite are not saved.
     """
 
-    #: Names of files that the resumed run may not have come to remove.
+    #: Names of files that a training should have removed, but perhaps did not before it was killed.
     _left: tuple[str, ...] = ()
 
     def before_train(self, runner: Any) -> None:
@@ -160,12 +161,13 @@ class CheckpointHook(_CheckpointHook):
             return
         marker = Path(runner.work_dir, 'last_checkpoint')
         if is_main_process() and marker.is_symlink():
-            marker.unlink()  # mmengine would write into the file that it points to
+            # Removed first: if it is a link, mmengine would write into the file to which it points.
+            marker.unlink()
         with self._removing_later():
             super()._save_checkpoint_with_step(runner, step, meta)
             if is_main_process():
                 note_checkpoint(runner.work_dir, self.last_ckpt)
-        if is_main_process():  # this checkpoint is further on
+        if is_main_process():  # This checkpoint is further on than the interrupted one.
             Path(runner.work_dir, INTERRUPTED).unlink(missing_ok=True)
 
     def _save_best_checkpoint(self, runner: Any, metrics: dict) -> None:
@@ -182,13 +184,14 @@ class CheckpointHook(_CheckpointHook):
             yield
         finally:
             self.file_backend = backend
-        for path in later.due:  # only after a save that went well
+        for path in later.due:  # Files are removed only after a save that went well.
             if backend.isdir(path):
                 backend.rmtree(path)
             elif backend.isfile(path) and path not in (self.last_ckpt, *self._best()):
                 backend.remove(path)
 
     def _best(self) -> list[str]:
-        """The best checkpoints of now: a better one may have the old one's name."""
+        """The paths of the best checkpoints so far. They must not be removed: a better checkpoint
+        may get the same name."""
         return [str(getattr(self, 'best_ckpt_path', None)),
                 *map(str, getattr(self, 'best_ckpt_path_dict', {}).values())]

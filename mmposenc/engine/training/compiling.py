@@ -1,4 +1,4 @@
-"""torch.compile of the parts of a model that repeat."""
+"""Compiles the parts of a model that repeat, by torch.compile."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,10 +9,11 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from torch import nn
 
-#: Classes of mmdet and mmseg that are compiled as those here are that say ``is_region = True``.
+#: Classes of mmdet and mmseg that are compiled too. Classes of this project say ``is_region =
+#: True`` themselves.
 OTHERS = ('FPN', 'BasicBlock', 'Bottleneck')
-#: Graphs that regions may have in all: sizes of stages, training and evaluation, with and without
-#: a mask. (All modules count together, and beyond it torch runs them uncompiled.)
+#: The largest number of graphs in all: for the sizes of stages, training and evaluation, with and
+#: without a mask. (torch counts all modules together, and beyond the limit runs them uncompiled.)
 MAX_GRAPHS = 128
 
 
@@ -66,9 +67,11 @@ def compile_regions(model: nn.Module, regions: Sequence[str] | None = None, **op
     Raises:
         ValueError: if there is none.
     """
-    # A symbol for an epsilon can't be kept, and every graph would be traced a second time.
+    # Otherwise an epsilon becomes a symbol, which cannot be stored, and every graph would be traced
+    # twice.
     torch._dynamo.config.specialize_float = True
-    # Sizes that are equal in the first batch are no rule: a grid as high as it has channels.
+    # Sizes that are equal in the first batch need not always be equal: a grid may be as high as it
+    # has channels.
     shape_config.use_duck_shape = False
     torch._dynamo.config.cache_size_limit = max(MAX_GRAPHS, torch._dynamo.config.cache_size_limit)
     counts: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Heads trained on features of a frozen backbone, computed once and stored in a folder."""
+"""Trains heads on features of a frozen backbone, which are computed once and stored in a folder."""
 from __future__ import annotations
 
 import copy
@@ -52,17 +52,18 @@ class FeatureStore:
         check_folder(str(self.folder), 'folder of kept features')
         self.folder.mkdir(parents=True, exist_ok=True)
         used = sum(path.lstat().st_size for path in self.folder.rglob('*.safetensors'))
-        #: Bytes that this process may still write.
+        #: The number of bytes that this process may still write.
         self.room = (max_bytes - used) // get_world_size()
-        #: How many features were read, damaged, written, or not kept.
+        #: How many features were read, were damaged, were written, found no room, or were not kept.
         self.counts = dict.fromkeys(('read', 'damaged', 'written', 'no room', 'not kept'), 0)
 
     def path(self, weights: str, image: str) -> Path:
-        """The file of an image's features, by hashes of weights and image."""
+        """The file of an image's features; its name consists of hashes of the weights and of the
+        image."""
         return self.folder / weights[:32] / f'{image}.safetensors'
 
     def read(self, weights: str, image: str) -> list[Tensor] | None:
-        """The features that ``weights`` made of ``image``, or None."""
+        """The features that these weights computed for this image, or None."""
         path = self.path(weights, image)
         if not os.path.isfile(path):
             return None
@@ -83,14 +84,15 @@ class FeatureStore:
         """
         named = {f'{i:02d}': tensor.detach().to('cpu', torch.bfloat16).contiguous()
                  for i, tensor in enumerate(tensors)}
-        size = sum(tensor.nbytes + 128 for tensor in named.values())  # 128 for its header
+        # A file has a header of up to 128 bytes for each tensor.
+        size = sum(tensor.nbytes + 128 for tensor in named.values())
         if size > self.room:
             self.counts['no room'] += 1
             return
         path = self.path(weights, image)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Not durable: what a power cut damages is computed again.
+            # Not durable, because what a power cut damages is computed again.
             with whole_file(path, durable=False) as partial:
                 save_file(named, partial)
         except (SafetensorError, OSError) as error:
@@ -104,7 +106,7 @@ class FeatureStore:
 
 
 def hash_tensors(tensors: Mapping[str, Tensor], words: str = '') -> str:
-    """SHA-256 of tensors' names, types, shapes and values, in hexadecimal.
+    """The SHA-256 of tensors' names, types, shapes and values, in hexadecimal.
 
     Args:
         tensors: on any device, in any order.
@@ -150,7 +152,7 @@ class FeatureCacheHook(Hook):
         backbone = getattr(model, 'backbone', None)
         if not isinstance(backbone, nn.Module):
             raise ValueError(f'{type(model).__name__} has no backbone to keep features of')
-        # Not before: a config is tested with its hooks, and needs no folder then.
+        # Not created before, because a config is tested with its hooks, and then needs no folder.
         self.store = FeatureStore(self.folder, int(self.max_gb * 10 ** 9))
         settings = (runner.cfg.get('model') or {}).get('backbone')
         cached = CachedFeatures(backbone, self.store, settings)
@@ -159,7 +161,8 @@ class FeatureCacheHook(Hook):
                            f'(weights {cached.weights[:32]})')
 
     def after_train(self, runner: Runner) -> None:
-        """Take it away, and say what it was good for, or that it was too small."""
+        """Remove the folder from the model, and log how many features were read, or that it was too
+        small."""
         del plain_model(runner.model).backbone.forward
         counts = ', '.join(f'{count} {what}' for what, count in self.store.counts.items())
         runner.logger.info(f'Features in {self.folder}: {counts}')
@@ -198,11 +201,11 @@ class CachedFeatures:
         options = {key: value for key, value in (settings or {}).items() if key != 'init_cfg'}
         self.weights = hash_tensors(backbone.state_dict(), json.dumps(
             [type(backbone).__name__, mmposenc.__version__, options], sort_keys=True, default=str))
-        #: Gives the shapes of features; nothing is computed.
+        #: A copy on the meta device, which gives the shapes of features without computing them.
         self.on_meta = copy.deepcopy(backbone).to('meta').eval() if self.masks else None
 
     def __call__(self, x: Tensor, *args: object, **kwargs: object) -> Tensor | tuple[Tensor, ...]:
-        """The features of a batch (B, C, H, W), as the backbone returns them."""
+        """The features of a batch (B, C, H, W) in the form in which the backbone returns them."""
         if not self.backbone.training or args or kwargs:
             return self.compute(x, *args, **kwargs)
         full_hw = (one_batch(x).shape[-2], x.shape[-1])
@@ -218,8 +221,9 @@ class CachedFeatures:
         return tuple(torch.stack(maps).to(x) for maps in zip(*images, strict=True))
 
     def _features(self, image: Tensor) -> Sequence[Tensor]:
-        """Features of one image (1, C, H, W), without the batch dimension."""
-        image = image.contiguous()  # strides may change the last bit of a convolution
+        """The features of one image (1, C, H, W), without the batch dimension."""
+        # Made contiguous, because strides may change the last bit of a convolution.
+        image = image.contiguous()
         key = hash_tensors({'': image})
         features = self.store.read(self.weights, key)
         if features is None:
@@ -233,8 +237,8 @@ class CachedFeatures:
 
 
 def add_few_views(cfg: Config) -> None:
-    """Give the training set of a config with the hook the hook's number of views; changed in place.
-    """
+    """Wrap the training set of a config with this hook so that it has the hook's number of views.
+    The config is changed."""
     hook = custom_hook(cfg, 'mmposenc.FeatureCacheHook', add=False)
     if hook is None:
         return
@@ -254,6 +258,7 @@ def _tensors(outs: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _pad(features: Tensor, shape: Sequence[int]) -> Tensor:
-    """A map (C, H, W) with zeros to the right and below, up to a shape; a vector as it is."""
+    """Pad a map (C, H, W) with zeros to the right and below, up to a shape; a vector is returned as
+    it is."""
     height, width = features.shape[-2:] if features.dim() == 3 else shape[-2:]
     return F.pad(features, (0, shape[-1] - width, 0, shape[-2] - height))

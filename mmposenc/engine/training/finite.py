@@ -1,4 +1,4 @@
-"""Stops a training whose loss or gradients are not finite, before they reach the weights."""
+"""Stops a training whose loss or gradients are not finite, before they change the weights."""
 from __future__ import annotations
 
 import os.path as osp
@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from .processes import plain_model
 from .seeding import iteration_seed, seed_all
 
-#: Exit status of a run that ends here.
+#: The exit status of a run that ends for this reason.
 STATUS = 3
 
 
@@ -58,7 +58,7 @@ class NotFiniteHook(Hook):
     def before_train(self, runner: Runner) -> None:
         wrapper = runner.optim_wrapper
         if not isinstance(wrapper, OptimWrapper):
-            return  # several optimizers: their models call them as they like
+            return  # With several optimizers, their models call them themselves.
         update, step = wrapper.update_params, wrapper.step
 
         def checked_update(loss: Tensor, *args: object, **kwargs: object) -> None:
@@ -85,8 +85,7 @@ class NotFiniteHook(Hook):
             self.buffers = [(buffer, buffer.clone()) for buffer in runner.model.buffers()]
 
     def _skip_or_end(self, runner: Runner, what: str) -> None:
-        """Leaves out the iteration while that is allowed; else writes the report and ends the run.
-        """
+        """Skip the iteration if that is allowed; otherwise write the report and end the run."""
         images = ', '.join(image_names(self.batch)) or 'unknown'
         where = f'iteration {runner.iter + 1}: {what} is not finite; images: {images}'
         if self.skipped < self.max_skipped:
@@ -94,7 +93,8 @@ class NotFiniteHook(Hook):
             for buffer, before in self.buffers:
                 buffer.copy_(before)
             runner.logger.warning(f'{where}; skipped ({self.skipped} of {self.max_skipped})')
-            # The iteration counts, as mmengine's counters and the seeds of the next one go by it.
+            # The iteration counts all the same, because mmengine's counters and the seeds of the
+            # next iteration depend on it.
             runner.optim_wrapper._inner_count = runner.iter + 1
             return
         process = f'_process_{runner.rank}' if runner.rank else ''
@@ -118,11 +118,12 @@ class NotFiniteHook(Hook):
 
 
 class _Skip(Exception):
-    """Leaves mmengine's update before the optimizer's step."""
+    """Raised to leave mmengine's update before the optimizer's step."""
 
 
 def _agreed(finite: Tensor, several: bool) -> Tensor:
-    """Whether each value is finite in all processes: if only one stopped, the others would wait."""
+    """Whether each value is finite in all processes. If only one process stopped, the others would
+    wait for it."""
     finite = finite.int()
     if several:
         distributed.all_reduce(finite, distributed.ReduceOp.MIN)
@@ -130,14 +131,16 @@ def _agreed(finite: Tensor, several: bool) -> Tensor:
 
 
 def _bad_gradient(model: nn.Module) -> str | None:
-    """The first parameter whose gradient is not finite, the same in all processes; or None."""
+    """The name of the first parameter whose gradient is not finite, the same in all processes; or
+    None."""
     named = [(name, p.grad) for name, p in model.named_parameters() if p.grad is not None]
     if not named:
         return None
-    # FSDP2 leaves each process its part of a gradient, and all must come to the same answer.
+    # With FSDP2 a process has only its part of a gradient, and all processes must come to the same
+    # answer.
     spread = any(hasattr(grad, 'to_local') for _, grad in named)
     grads = [grad.to_local() if hasattr(grad, 'to_local') else grad for _, grad in named]
-    # One number for all of them: a norm is finite if and only if all of it is (and not huge).
+    # One number for each gradient: a norm is finite exactly if all of it is finite (and not huge).
     norms = torch.stack([norm.float() for norm in torch._foreach_norm(grads)])
     if _agreed(norms.sum().isfinite(), spread):
         return None
@@ -147,7 +150,7 @@ def _bad_gradient(model: nn.Module) -> str | None:
 
 
 def image_names(batch: object) -> list[str]:
-    """The files of a batch, as far as its samples know them."""
+    """The files of the images in a batch, as far as its samples say them."""
     samples = batch.get('data_samples') if isinstance(batch, dict) else None
     names = [getattr(sample, 'img_path', None) or getattr(sample, 'img_id', None)
              for sample in samples or []]
@@ -155,7 +158,7 @@ def image_names(batch: object) -> list[str]:
 
 
 def _diagnosis(runner: Runner, batch: dict | tuple | list | None) -> str:
-    """Runs the iteration again, watching; the state is saved, so nothing is lost by that."""
+    """Run the iteration again and watch its modules. The state was saved, so nothing is lost."""
     model = plain_model(runner.model)
     first: list[str] = []
     seed_all(iteration_seed(runner))
@@ -165,7 +168,7 @@ def _diagnosis(runner: Runner, batch: dict | tuple | list | None) -> str:
             losses = model(**data, mode='loss') if isinstance(data, dict) else model(*data,
                                                                                      mode='loss')
         bad = [name for name, value in losses.items() if not _finite(value)]
-    except Exception as error:  # it must not hide the first report
+    except Exception as error:  # An error here must not hide the first report.
         return f'running it again ended in {type(error).__name__}: {error}'
     terms = ', '.join(bad) or 'none'
     where = first[0] if first else 'none: it is the backward pass'
@@ -180,7 +183,8 @@ def _finite(value: object) -> bool:
 
 @contextmanager
 def watched(model: nn.Module, first: list[str], depth: int | None = None) -> Iterator[None]:
-    """Puts into ``first`` the first module, down to so many levels, whose output is not finite."""
+    """Store in ``first`` the name of the first module, up to a depth, whose output is not finite.
+    """
     names = {module: name for name, module in model.named_modules()
              if name and (depth is None or name.count('.') < depth)}
 

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM end a run after the current iteration, not within one."""
+"""Lets SIGINT and SIGTERM end a run after the current iteration, not in the middle of it."""
 from __future__ import annotations
 
 import os
@@ -14,19 +14,20 @@ from mmengine.hooks import EMAHook, Hook
 from mmengine.runner import Runner
 from torch import distributed
 
-#: What torch says of a worker that a signal ended; of one that died while nobody looked, only that.
+#: torch's message about a worker that was ended by a signal; if it died unnoticed, torch says only
+#: that it died.
 _WORKER_DIED = re.compile(r'DataLoader worker \(pid.*(killed by signal: (Terminated|Interrupt)|'
                           r'exited unexpectedly)')
-#: Errors of a batch whose memory a dead worker was to hand over.
+#: Errors that a batch raises if a dead worker was to hand over its memory.
 _LOST_BATCH = (ConnectionError, EOFError, FileNotFoundError)
 
 
 class Interrupted(SystemExit):
-    """Ends the program with the exit status that shells give to a signal."""
+    """Raised to end the program with the exit status that shells give to a signal."""
 
 
 class StoppedAtOnce(Interrupted):
-    """By a second signal, wherever the run was: nothing is saved."""
+    """Raised after a second signal, wherever the run was: nothing is saved."""
 
 
 class InterruptHook(Hook):
@@ -36,7 +37,7 @@ class InterruptHook(Hook):
     and counters fit together; validation and testing may end after any iteration.
     """
 
-    ends_after_errors = True  # the runner calls its after_run then too
+    ends_after_errors = True  # Tells the runner to call after_run also after an error.
 
     def __init__(self) -> None:
         self.signum = 0
@@ -49,7 +50,8 @@ class InterruptHook(Hook):
         for signum in (signal.SIGINT, signal.SIGTERM):
             try:
                 self.previous[signum] = signal.signal(signum, self._remember)
-            except ValueError:  # not the main thread: leave the signals to whoever has it
+            # This is not the main thread, so signals are left to whoever handles them.
+            except ValueError:
                 return
 
     def after_run(self, runner: Runner) -> None:
@@ -58,21 +60,23 @@ class InterruptHook(Hook):
 
     def _remember(self, signum: int, frame: FrameType | None) -> None:
         if os.getpid() != self.process:
-            return  # a worker: its process group got the signal, and it ends with the run
+            # This is a worker: its process group got the signal, and it ends together with the run.
+            return
         if self.signum:
             raise StoppedAtOnce(128 + signum)
         self.signum = signum
         if hasattr(signal, 'SIGCHLD'):
-            # torch raises an error in the middle of whatever runs when a worker dies, and workers
-            # get the signal too where it is sent to the whole process group.
+            # When a worker dies, torch raises an error in the middle of whatever is running.
+            # Workers get the signal too if it is sent to the whole process group, so that handler
+            # is switched off.
             self.previous.setdefault(signal.SIGCHLD,
                                      signal.signal(signal.SIGCHLD, signal.SIG_DFL))
         print(f'\n{signal.Signals(signum).name}: stopping after this iteration; '
               'send it again to stop at once', flush=True)
 
     def is_cause_of(self, error: BaseException) -> bool:
-        """Whether an error is of a worker that died by a signal that this process got too, or gets
-        within a second: schedulers send it to one process after the other."""
+        """Whether an error comes from a worker that died by a signal which this process has got
+        too, or gets within a second, because schedulers send it to one process after the other."""
         if self.signum and isinstance(error, _LOST_BATCH):
             return True
         if not isinstance(error, RuntimeError) or not _WORKER_DIED.search(str(error)):
@@ -104,7 +108,8 @@ class InterruptHook(Hook):
 
 
 class ValidationHook(Hook):
-    """Records whether the model holds the moving average of EMAHook, as during a validation.
+    """Records whether the model holds the moving average of EMAHook, as it does during a
+    validation.
 
     Registered after the hooks of the configuration and with the priority of EMAHook, so that it
     comes directly after it.
@@ -123,9 +128,11 @@ class ValidationHook(Hook):
             runner._train_loop.validated()
 
     def put_back(self, runner: Runner) -> None:
-        """Puts the trained weights back into the model after an interrupted validation."""
+        """Put the trained weights back into the model after an interrupted validation."""
         if self.validated_sum is None or _sum(runner.model) != self.validated_sum:
-            return  # mmpretrain's EMAHook may have put them back already
+            # The model has the trained weights already; mmpretrain's EMAHook may have put them
+            # back.
+            return
         for hook in runner.hooks:
             if isinstance(hook, EMAHook) and getattr(hook, 'evaluate_on_ema', True):
                 hook._swap_ema_parameters()

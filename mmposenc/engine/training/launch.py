@@ -1,4 +1,4 @@
-"""Training and testing from a config; start reading here."""
+"""Trains and tests a config. Start reading here."""
 from __future__ import annotations
 
 from mmengine.config import Config
@@ -35,23 +35,23 @@ DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
                  'not_finite': {'type': 'mmposenc.NotFiniteHook'},
                  'average_loss': {'type': 'mmposenc.AverageLossHook'}}
 
-#: What a runner that only tests does not have.
+#: Keys of a config that a runner which only tests does not have.
 _TRAINING = ('train_cfg', 'train_dataloader', 'optim_wrapper', 'param_scheduler')
 
 
 def build_runner(cfg: Config) -> Runner:
-    """The runner a config asks for, else this project's, with its hooks."""
+    """Build the runner that a config asks for, or this project's, with its hooks."""
     cfg.setdefault('runner_type', 'mmposenc.Runner')
     cfg.setdefault('default_hooks', {})
     for name, hook in DEFAULT_HOOKS.items():
         if cfg.default_hooks.setdefault(name, dict(hook)) is None:
-            del cfg.default_hooks[name]  # switched off; mmengine allows that for its own only
+            # The hook is switched off by None, which mmengine allows only for its own hooks.
+            del cfg.default_hooks[name]
     return RUNNERS.build(cfg)
 
 
 def leave_process_group() -> None:
-    """Ends this process's part in distributed training, if it had one. The threads of gloo abort a
-    process that ends while they still run."""
+    """End this process's part in distributed training, if it had one."""
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
 
@@ -100,7 +100,7 @@ def set_up_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
 
 
 def _check(cfg: Config, phases: tuple[str, ...]) -> None:
-    """Checks that need only the config."""
+    """Check what can be checked from the config alone."""
     check_sections(cfg, phases)
     check_folder(cfg.work_dir, '--work-dir')
     check_arguments(cfg)
@@ -117,7 +117,7 @@ def _check(cfg: Config, phases: tuple[str, ...]) -> None:
 
 
 def train(cfg: Config, **options: object) -> Runner:
-    """Trains a model, with the options of :func:`set_up_training`, and returns the runner.
+    """Train a model, with the options of :func:`set_up_training`, and return the runner.
 
     Raises:
         ValueError, FileNotFoundError: as :func:`set_up_training`; also when a checkpoint does
@@ -142,12 +142,12 @@ def _use_amp(cfg: Config) -> None:
 def _set_resume(cfg: Config, resume: str) -> None:
     path = latest_checkpoint(cfg.work_dir) if resume == 'auto' else resume
     cfg.resume, cfg.load_from = True, path
-    if path is None:  # the runner says that it starts from the beginning
+    if path is None:  # The runner logs that it starts from the beginning.
         return
     check_checkpoint(path, '--resume')
     if '://' in path:
         return
-    # Samplers are built before the checkpoint is read, so the run's own seed must be known now.
+    # Samplers are built before the checkpoint is read, so the seed of the run must be known now.
     seed = load_checkpoint(path, mmap=True).get('meta', {}).get('seed')
     if seed is not None:
         cfg.setdefault('randomness', {})
@@ -186,12 +186,13 @@ def set_up_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
         custom_hook(cfg, 'mmposenc.CompileHook')
     if out is not None:
         set_out(cfg, out)
-    for key in _TRAINING:  # so that the runner's copy of the config is none to train with
+    # Removed, so that the config that the runner writes is not mistaken for one to train with.
+    for key in _TRAINING:
         cfg[key] = None
 
 
 def test(cfg: Config, checkpoint: str, **options: object) -> dict[str, float]:
-    """Tests a model, with the options of :func:`set_up_testing`, and returns its metrics.
+    """Test a model, with the options of :func:`set_up_testing`, and return its metrics.
 
     Raises:
         ValueError, FileNotFoundError: as :func:`set_up_testing`; also when the checkpoint does

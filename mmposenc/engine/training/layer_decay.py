@@ -1,4 +1,4 @@
-"""Rates and weight decay of single parameters, as paramwise_cfg asks for them."""
+"""Sets the learning rate and weight decay of single parameters, as paramwise_cfg asks for them."""
 from __future__ import annotations
 
 import logging
@@ -15,19 +15,17 @@ from ..config.nodes import bare_type
 
 _NO_DECAY = ('norm_decay_mult', 'bias_decay_mult', 'flat_decay_mult')
 _TABLES = ('pos_embed', '_token', '_tokens', 'logit_scale')
-#: What configs of the libraries call parameters of their backbones in custom_keys, and ours.
+#: For the names that configs of the libraries use in custom_keys, the parts of our parameters'
+#: names.
 _KEYS = {'absolute_pos_embed': ('pos_encodings',), 'pos_embed': ('pos_encodings',),
          'relative_position_bias_table': ('rel_pos_encoding',), 'rel_pos_h': ('rel_pos_encoding',),
          'ln': ('.norm1', '.norm2', 'backbone.norm', 'backbone.fc_norm')}
-#: mmseg's constructors, which know blocks by the names that its own backbones give them.
+#: mmseg's constructors, which recognise blocks by the names in mmseg's own backbones.
 OF_MMSEG = ('LayerDecayOptimizerConstructor', 'LearningRateDecayOptimizerConstructor')
 
 
 def with_our_constructor(optim_wrapper: ConfigType, model: nn.Module) -> ConfigType:
-    """The config of an optimizer's wrapper, with this project's constructor in place of
-    mmengine's; for a backbone of this project in place of mmseg's for layer-wise rates, too, where
-    all its blocks would learn at the rate of the last. Its parameters are also those that
-    ``custom_keys`` call by the libraries' names."""
+    """The config of an optimizer wrapper with this project's constructor in place of mmengine's."""
     paramwise = dict(optim_wrapper.get('paramwise_cfg') or {})
     ours = isinstance(getattr(model, 'backbone', None), Backbone)
     if ours and (keys := paramwise.get('custom_keys')):
@@ -63,7 +61,7 @@ class OptimWrapperConstructor(DefaultOptimWrapperConstructor):
 
     def add_params(self, params: list[dict], module: nn.Module, prefix: str = '',
                    is_dcn_module: int | float | None = None) -> None:
-        """Add a group for each parameter of a module, as in mmengine."""
+        """Add a group for each parameter of a module, as mmengine does."""
         super().add_params(params, module, prefix, is_dcn_module)
         keys = self.paramwise_cfg.get('custom_keys', {})
         if prefix or all('decay_mult' in key for key in keys.values()) or self.base_wd is None:
@@ -73,12 +71,12 @@ class OptimWrapperConstructor(DefaultOptimWrapperConstructor):
             group['weight_decay'] = decays[id(group['params'][0])]
 
     def _decays(self, model: nn.Module) -> dict[int, float]:
-        """Weight decay of each parameter by its id, without the keys that do not name it."""
+        """The weight decay of each parameter, by its id, without the keys that do not name it."""
         paramwise, logger = self.paramwise_cfg, MMLogger.get_current_instance()
         keys = {name: key for name, key in paramwise['custom_keys'].items() if 'decay_mult' in key}
         groups: list[dict] = []
         level = logger.level
-        try:  # mmengine would log each parameter a second time
+        try:  # mmengine would log each parameter a second time.
             logger.setLevel(logging.ERROR)
             self.paramwise_cfg = {**paramwise, 'custom_keys': keys}
             DefaultOptimWrapperConstructor.add_params(self, groups, model)
@@ -126,7 +124,8 @@ class LayerDecayOptimWrapperConstructor(OptimWrapperConstructor):
 
     def add_params(self, params: list[dict], module: nn.Module, prefix: str = '',
                    is_dcn_module: int | float | None = None) -> None:
-        """Groups as mmengine's, one a parameter; those of the whole model get their rates."""
+        """Add groups as mmengine does, one for each parameter; those of the whole model then get
+        their rates."""
         super().add_params(params, module, prefix, is_dcn_module)
         if prefix == '':
             names = {id(parameter): name for name, parameter in module.named_parameters()}
@@ -148,7 +147,7 @@ class LayerDecayOptimWrapperConstructor(OptimWrapperConstructor):
 
 def layer_scales(model: nn.Module, rate: float, num_layers: int | None = None
                  ) -> dict[str, float]:
-    """The factor of each parameter's learning rate, by its name.
+    """The factor of each parameter's learning rate, by the parameter's name.
 
     Args:
         model: with one or more modules named ``backbone`` that have ``get_layer_depth``.

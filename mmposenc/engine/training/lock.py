@@ -1,4 +1,4 @@
-"""One training a work directory."""
+"""Makes sure that only one training runs in a work directory."""
 from __future__ import annotations
 
 import errno
@@ -12,13 +12,13 @@ from filelock import FileLock, Timeout
 from mmengine.logging import print_log
 
 _NAME = 'train.lock'
-#: Errors of file systems without locks.
+#: Error numbers of file systems without locks.
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 class WorkDirLock:
-    """Held by a training as long as it runs; the system lets go of it when the process ends, killed
-    or not, and workers that outlive it for a moment do not have it.
+    """A lock that a training holds as long as it runs. The system releases it when the process
+    ends, killed or not. Workers that outlive the process for a moment do not hold it.
 
     Args:
         work_dir: the directory, which need not be there yet.
@@ -29,29 +29,29 @@ class WorkDirLock:
 
     def __init__(self, work_dir: str | Path) -> None:
         Path(work_dir).mkdir(parents=True, exist_ok=True)
-        # Others look by taking it for a moment, so one attempt would not do.
+        # Others check the lock by taking it for a moment, so one attempt would not be enough.
         self._lock = _acquire(work_dir, seconds=1)
         if self._lock.is_locked:
             holder = f'process {os.getpid()} on {socket.gethostname()}'
-            with suppress(PermissionError):  # Windows lets nobody write or read a locked file
+            with suppress(PermissionError):  # On Windows nobody can write or read a locked file.
                 Path(self._lock.lock_file).write_text(holder)
         else:
             print_log(f'{work_dir}: its file system has no locks, so that a second training in '
                       'this directory would not be noticed', 'current', logging.WARNING)
 
     def release(self) -> None:
-        """Releases the lock; may be called again."""
+        """Release the lock; it may be called again."""
         self._lock.release()
 
 
 def check_unlocked(work_dir: str | Path) -> None:
-    """Raises ValueError if a training runs in the directory. Leaves no trace."""
+    """Raise ValueError if a training runs in the directory. Leaves no trace."""
     if (Path(work_dir) / _NAME).is_file():
         _acquire(work_dir, seconds=0.1).release()
 
 
 def _acquire(work_dir: str | Path, seconds: float) -> FileLock:
-    """The lock; not held where the file system has none."""
+    """Take the lock. On a file system without locks it is not held."""
     path = (Path(work_dir) / _NAME).resolve()
     lock = FileLock(path, seconds, thread_local=False, poll_interval=0.005, fallback_to_soft=False)
     try:

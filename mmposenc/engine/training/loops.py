@@ -1,4 +1,5 @@
-"""mmengine's training loops, continuing where a checkpoint was written, in an epoch too."""
+"""mmengine's training loops, which here can continue exactly where a checkpoint was written, also
+within an epoch."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -15,18 +16,20 @@ from .seeding import SeededBatches, seeded_loader, why_not_exact
 
 
 class ResumableLoop(BaseLoop):
-    """What both loops add: the position in the data, and the validation that a kill cut off."""
+    """What both loops have in addition: the position in the data, and the validation that a kill
+    cut off."""
 
-    #: Passes over the data that are complete, and batches of the next one that are used.
+    #: The number of complete passes over the data, and of the batches used in the next one.
     _pass = 0
     _batch = 0
-    #: Whether the hooks at the end of an epoch or a validation are running: some may have run.
+    #: Whether hooks at the end of an epoch or a validation are running, so that some of them may
+    #: have run already.
     closing = False
     _validation_is_due = False
 
     @staticmethod
     def build_seeded(runner: Runner, dataloader: DataLoader | dict) -> DataLoader:
-        """The loader of a training, whose samples have seeds of their own."""
+        """Build the loader of a training, in which each sample has a seed of its own."""
         if isinstance(dataloader, dict):
             different = runner._randomness_cfg.get('diff_rank_seed', False)
             dataloader = runner.build_dataloader(dataloader, seed=runner.seed,
@@ -34,25 +37,27 @@ class ResumableLoop(BaseLoop):
         return seeded_loader(dataloader, runner.seed, get_rank(), get_world_size())
 
     def data_position(self, epoch: int, iteration: int) -> dict[str, int]:
-        """The position in the data that a checkpoint of this epoch and iteration holds."""
+        """The position in the data that a checkpoint of this epoch and iteration must hold."""
         if isinstance(self, _EpochBasedTrainLoop) and epoch > self._epoch:
-            return {'epoch': epoch, 'batch': 0}  # the epoch ends before its counter moves
+            # The epoch is over although its counter has not moved yet.
+            return {'epoch': epoch, 'batch': 0}
         return {'epoch': self._pass, 'batch': self._batch + iteration - self._iter}
 
     @property
     def images_a_step(self) -> int | None:
-        """Of all processes; None where the loader does not say."""
+        """The number of images in a step, of all processes together; None if the loader does not
+        say."""
         size = getattr(self.dataloader.batch_sampler, 'batch_size', None)
         return None if size is None else size * get_world_size()
 
     def is_validated(self, epoch: int, iteration: int) -> bool:
-        """Whether the weights of this epoch and iteration need no validation any more."""
+        """Whether the weights of this epoch and iteration have been validated, or need not be."""
         return (epoch, iteration) == (self._epoch, self._iter) and not self._validation_is_due
 
     def continue_at(self, meta: dict[str, object]) -> None:
-        """Takes the position from a checkpoint's meta, of mmengine's own too."""
+        """Take the position from a checkpoint's meta, also from one that mmengine wrote."""
         position = meta.get('data')
-        if position is None:  # not saved: from the counters
+        if position is None:  # It was not saved, so it is computed from the counters.
             length = len(self.dataloader)
             if isinstance(self, _EpochBasedTrainLoop):
                 done = self._iter - self._epoch * length
@@ -63,7 +68,9 @@ class ResumableLoop(BaseLoop):
                 position = dict(zip(('epoch', 'batch'), divmod(self._iter, length), strict=True))
         self._pass, self._batch = position['epoch'], position['batch']
         before, now = meta.get('images_a_step'), self.images_a_step
-        if before and now and before != now:  # batches are counted
+        # A position counts batches, so it means something else if the number of images in a batch
+        # has changed.
+        if before and now and before != now:
             self._batch = self._batch * before // now
             self.runner.logger.warning(
                 f'the checkpoint was trained with {before} images a step, and now there are {now}: '
@@ -75,7 +82,7 @@ class ResumableLoop(BaseLoop):
 
     @property
     def at_rest(self) -> bool:
-        """Whether weights, optimizer and counters are all those of the same iteration."""
+        """Whether weights, optimizer and counters all belong to the same iteration."""
         return not self.closing and self._iter == getattr(self.runner.optim_wrapper,
                                                           '_inner_count', None)
 
@@ -90,7 +97,8 @@ class ResumableLoop(BaseLoop):
         self.runner.stop_if_interrupted()
 
     def _validate(self, done: int, last: int) -> None:
-        """Validates when it is time; after a resume only if this validation was not complete."""
+        """Validate when it is time. After a resume this happens only if that validation was not
+        complete."""
         self._decide_current_val_interval()
         if (self._validation_is_due and self.runner.val_loop is not None
                 and done >= max(self.val_begin, 1)
@@ -100,7 +108,7 @@ class ResumableLoop(BaseLoop):
         self._validation_is_due = False
 
     def validated(self) -> None:
-        """Records that the metrics are there, before the hooks that act on them."""
+        """Record that there are metrics, before the hooks that act on them run."""
         self.closing, self._validation_is_due = True, False
 
 
@@ -110,7 +118,7 @@ def _is_endless(dataloader: DataLoader) -> bool:
 
 
 class EpochBasedTrainLoop(ResumableLoop, _EpochBasedTrainLoop):
-    """mmengine's, with exact resume; see :class:`mmposenc.engine.Runner`."""
+    """mmengine's loop over epochs with exact resume; see :class:`mmposenc.engine.Runner`."""
 
     def __init__(self, runner: Runner, dataloader: DataLoader | dict, *args: object,
                  **kwargs: object) -> None:
@@ -128,7 +136,7 @@ class EpochBasedTrainLoop(ResumableLoop, _EpochBasedTrainLoop):
         return self.runner.model
 
     def run_epoch(self) -> None:
-        """Iterate one epoch, or what is left of it."""
+        """Iterate over one epoch, or over the rest of it."""
         self._pass = self._epoch
         self.runner.call_hook('before_train_epoch')
         self.runner.model.train()
@@ -143,7 +151,7 @@ class EpochBasedTrainLoop(ResumableLoop, _EpochBasedTrainLoop):
 
 
 class _Unstarted:
-    """A loader that mmengine's constructor may look at but does not start."""
+    """A loader that mmengine's constructor may look at without starting it."""
 
     def __init__(self, loader: DataLoader) -> None:
         self.loader = loader
@@ -156,7 +164,7 @@ class _Unstarted:
 
 
 class IterBasedTrainLoop(ResumableLoop, _IterBasedTrainLoop):
-    """mmengine's, with exact resume; see :class:`mmposenc.engine.Runner`."""
+    """mmengine's loop over iterations with exact resume; see :class:`mmposenc.engine.Runner`."""
 
     def __init__(self, runner: Runner, dataloader: DataLoader | dict, *args: object,
                  **kwargs: object) -> None:
@@ -165,7 +173,7 @@ class IterBasedTrainLoop(ResumableLoop, _IterBasedTrainLoop):
         self.dataloader, self.dataloader_iterator = loader, self._endless()
 
     def _endless(self) -> Iterator[object]:
-        """Batches for ever: passes over the data, one after the other."""
+        """Yield batches for ever: one pass over the data after the other."""
         while True:
             self._start_pass()
             first = self._batch
@@ -178,7 +186,7 @@ class IterBasedTrainLoop(ResumableLoop, _IterBasedTrainLoop):
     def run(self) -> torch.nn.Module:
         """Train to the end, and return the model."""
         self.runner.call_hook('before_train')
-        # The whole training is one epoch to the hooks.
+        # For hooks, the whole training is one epoch.
         self.runner.call_hook('before_train_epoch')
         self._validate(self._iter, self._max_iters)
         while self._iter < self._max_iters and not self.stop_training:

@@ -1,4 +1,4 @@
-"""Masked attention of EoMT, less of it in the course of a training."""
+"""Reduces the masked attention of EoMT in the course of a training."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class MaskAnnealingHook(Hook):
             starts, if the model has no EoMT, or one of another number of query blocks.
     """
 
-    priority = 'ABOVE_NORMAL'  # before an average of the weights and a checkpoint are made
+    priority = 'ABOVE_NORMAL'  # It runs before weights are averaged and a checkpoint is written.
 
     def __init__(self, begin: Sequence[int] | None = None, end: Sequence[int] | None = None,
                  power: float = 0.9) -> None:
@@ -39,8 +39,8 @@ class MaskAnnealingHook(Hook):
         self._models: list[EoMT] = []
 
     def before_train(self, runner: Runner) -> None:
-        """Check the model, and set the probabilities of the first iteration, also of a training
-        that is resumed."""
+        """Check the model, and set the probabilities of the first iteration, also if the training
+        is resumed."""
         models = [each for each in plain_model(runner.model).modules() if isinstance(each, EoMT)]
         if not models:
             raise ValueError('MaskAnnealingHook: the model has no mmposenc.EoMT; leave the hook '
@@ -58,7 +58,8 @@ class MaskAnnealingHook(Hook):
         self._set(runner, runner.iter + 1)
 
     def probabilities(self, iteration: int, max_iters: int, count: int) -> list[float]:
-        """The probability of each of ``count`` query blocks at an iteration of ``max_iters``."""
+        """The probability of each of ``count`` query blocks at an iteration out of ``max_iters``.
+        """
         steps = [max_iters * step / (count + 2) for step in range(1, count + 2)]
         begin, end = self.begin or steps[:-1], self.end or steps[1:]
         return [float(iteration < first) if not first <= iteration < last

@@ -1,4 +1,4 @@
-"""What makes several processes equal one process on the same images."""
+"""Makes several processes compute what one process computes on the same images."""
 from __future__ import annotations
 
 from datetime import timedelta
@@ -20,14 +20,14 @@ class CPUSyncBatchNorm(nn.BatchNorm2d):
 
     @classmethod
     def of(cls, norm: nn.SyncBatchNorm) -> CPUSyncBatchNorm:
-        """One with the options, weights and statistics of a norm."""
+        """Make one with the options, weights and statistics of another norm."""
         replacement = cls(norm.num_features, norm.eps, norm.momentum, norm.affine,
                           norm.track_running_stats)
         replacement.__dict__.update(vars(norm))
         return replacement
 
     def _check_input_dim(self, x: Tensor) -> None:
-        """Any number of axes, as SyncBatchNorm."""
+        """Accept any number of axes, as SyncBatchNorm does."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not (self.training and dist.is_initialized()):
@@ -35,7 +35,8 @@ class CPUSyncBatchNorm(nn.BatchNorm2d):
         axes = [0, *range(2, x.dim())]
         shape = [1, -1] + [1] * (x.dim() - 2)
         count = x.new_tensor([x.numel() / x.shape[1]])
-        # The mean first, then squares of what is left: a difference of large sums loses digits.
+        # First the mean, then the squares of the differences: a difference of two large sums would
+        # lose digits.
         sums = all_reduce(torch.cat([x.sum(axes), count]))
         total = sums[-1].detach()
         mean = sums[:-1] / total
@@ -95,13 +96,14 @@ def synchronized(model: nn.Module) -> nn.Module:
 
 
 def plain_model(model: nn.Module) -> nn.Module:
-    """The model itself, of what wraps it where several processes train."""
+    """The model itself, without the wrapper that it has if several processes train."""
     return model.get_submodule('module') if is_model_wrapper(model) else model
 
 
 class AverageLossHook(Hook):
-    """Logs the mean of all processes' losses; mmengine logs only those of the first process."""
-    priority = 'HIGHEST'  # before anything reads them
+    """Logs the mean of the losses of all processes; mmengine logs only those of the first process.
+    """
+    priority = 'HIGHEST'  # It runs before anything reads the losses.
 
     def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
                          outputs: dict | None = None) -> None:

@@ -1,4 +1,5 @@
-"""Settings of a resumed training that its config changes: schedule, rate, weight decay."""
+"""Applies settings of a config that differ from those of the training that it resumes: schedule,
+rate, weight decay."""
 from __future__ import annotations
 
 import copy
@@ -8,8 +9,8 @@ from typing import Any
 
 from ..first_lines import in_one_list
 
-#: Sections of a config whose values a checkpoint would put back. A schedule that does not say where
-#: it ends has the length of the training.
+#: The sections of a config whose values a checkpoint would put back. (A schedule without an end has
+#: the length of the training.)
 _SECTIONS = ('optim_wrapper', 'param_scheduler', 'train_cfg')
 
 
@@ -35,13 +36,14 @@ def _flat(key: str, node: Any) -> Iterator[tuple[str, str]]:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The settings that differ, as ``KEY: BEFORE -> NOW``."""
+    """The settings that differ, as lines ``KEY: BEFORE -> NOW``."""
     return [f'{key}: {before.get(key, "none")} -> {now.get(key, "none")}'
             for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]
 
 
 class ConfigsOwn:
-    """Optimizer and schedulers as the config builds them, to be put over what a checkpoint holds.
+    """Remembers the optimizer's and schedulers' settings from the config, to put them over those of
+    a checkpoint.
 
     Args:
         runner: a runner before it loads the checkpoint.
@@ -67,11 +69,13 @@ class ConfigsOwn:
         for group, own in zip(_groups(runner), self._groups, strict=True):
             group.update(copy.deepcopy(own))
         schedulers = [each for each in _schedulers(runner)
-                      if not getattr(each, 'need_val_args', False)]  # it follows past results
+                      # Left out: a scheduler that follows past results.
+                      if not getattr(each, 'need_val_args', False)]
         for scheduler, state in zip(_schedulers(runner), self._schedulers, strict=True):
             if scheduler in schedulers:
                 scheduler.load_state_dict(copy.deepcopy(state))
-        with warnings.catch_warnings():  # of a step of a schedule before one of the optimizer
+        # torch warns of a step of a schedule before one of the optimizer.
+        with warnings.catch_warnings():
             warnings.simplefilter('ignore')
             for iteration in range(1, runner.iter + 1):
                 ends = epoch_length and iteration % epoch_length == 0 \

@@ -1,4 +1,4 @@
-"""mmengine's runner, strict about what is loaded and careful with what is saved."""
+"""mmengine's runner, with strict loading and careful saving."""
 from __future__ import annotations
 
 import copy
@@ -44,9 +44,9 @@ _DUMPED = '# Written by mmposenc: the config of this run with all that it inheri
 
 
 class CheckpointRunner(_Runner):
-    """The part of :class:`~mmposenc.engine.training.runner.Runner` for checkpoints."""
+    """The part of :class:`~mmposenc.engine.training.runner.Runner` that handles checkpoints."""
 
-    #: Iterations of the newest checkpoint.
+    #: The number of iterations in the newest checkpoint.
     _saved_iter = 0
 
     def load_or_resume(self) -> None:
@@ -61,10 +61,12 @@ class CheckpointRunner(_Runner):
     def load_checkpoint(self, filename: str, map_location: str | torch.device | Callable = 'cpu',
                         *args: object, **kwargs: object) -> dict:
         checkpoint: dict = CheckpointLoader.load_checkpoint(filename, map_location)
-        if 'state_dict' not in checkpoint:  # weights only, as in .safetensors: EMAHook asks for it
+        # The file has only weights, as .safetensors do, but EMAHook asks for this key.
+        if 'state_dict' not in checkpoint:
             checkpoint = {'state_dict': checkpoint}
         if isinstance(checkpoint.get('meta'), dict):
-            checkpoint['meta'].pop('config', None)  # a resume would run it
+            # Removed, because a resume would run the text of this config as code.
+            checkpoint['meta'].pop('config', None)
         self.call_hook('after_load_checkpoint', checkpoint=checkpoint)
         model = plain_model(self.model)
         load_pretrained(
@@ -93,8 +95,8 @@ class CheckpointRunner(_Runner):
                 parameter.grad = checkpoint['gradients'][name].to(parameter)
 
     def _use_changed_settings(self, meta: dict[str, object], configs_own: ConfigsOwn) -> None:
-        """Let the config win where it says something else of optimizer and schedule than the
-        training that is resumed; mmengine puts the checkpoint's values back in silence."""
+        """Let the config win where its optimizer and schedule differ from those of the training
+        that is resumed. mmengine would put the checkpoint's values back without a message."""
         before = meta.get('settings')
         changed = before and changes(before, settings_of(self.cfg))
         if not changed:
@@ -110,7 +112,7 @@ class CheckpointRunner(_Runner):
             self._add_gradients(kwargs['checkpoint'])
 
     def _add_gradients(self, checkpoint: dict) -> None:
-        """Adds gradients that are accumulated and not applied yet."""
+        """Add gradients that were accumulated and not applied yet."""
         wrapper = self.optim_wrapper
         if getattr(wrapper, '_inner_count', 0) % getattr(wrapper, '_accumulative_counts', 1):
             checkpoint['gradients'] = {
@@ -118,7 +120,7 @@ class CheckpointRunner(_Runner):
                 in plain_model(self.model).named_parameters() if parameter.grad is not None}
 
     def may_save(self) -> bool:
-        """Whether the weights are finite: no others may take a good checkpoint's place."""
+        """Whether the weights are finite; others must never replace a good checkpoint."""
         models = [plain_model(self.model)]
         models += [hook.ema_model for hook in self.hooks if hasattr(hook, 'ema_model')]
         for model in models:
@@ -186,11 +188,11 @@ class Runner(CheckpointRunner):
         if self.distributed and not is_model_wrapper(model):
             synchronized(model)
             if dist.get_debug_level() == dist.DebugLevel.OFF:
-                # DistributedDataParallel then names the weights that get no gradient.
+                # With this level, DistributedDataParallel names the weights that get no gradient.
                 dist.set_debug_level(dist.DebugLevel.INFO)
         if get_device() != 'cpu' or not self.distributed or is_model_wrapper(model):
             return super().wrap_model(model_wrapper_cfg, model)
-        # mmengine passes device_ids, which a model on a CPU must not have.
+        # mmengine passes device_ids, which a model on a CPU must not get.
         cfg = model_wrapper_cfg or dict(
             type='MMDistributedDataParallel', broadcast_buffers=False,
             find_unused_parameters=self.cfg.get('find_unused_parameters', False))
@@ -217,7 +219,8 @@ class Runner(CheckpointRunner):
         return super().build_optim_wrapper(optim_wrapper)
 
     def scale_lr(self, optim_wrapper: OptimWrapper, auto_scale_lr: dict | None = None) -> None:
-        """Scale the rate by the images of a step, over all batches that it accumulates."""
+        """Scale the learning rate by the number of images in a step, over all batches that are
+        accumulated."""
         counts = getattr(optim_wrapper, '_accumulative_counts', 1)
         if auto_scale_lr and 'base_batch_size' in auto_scale_lr:
             auto_scale_lr = {**auto_scale_lr,
@@ -237,9 +240,9 @@ class Runner(CheckpointRunner):
 
     @master_only
     def dump_config(self) -> None:
-        """Write the resolved config: a training's as ``NAME.py`` into the work directory, where
-        other commands look for it, unless another file has that name; a test's beside its log. What
-        a training was resumed from is no part of it: who trains with the file begins anew."""
+        """Write the resolved config. A training's is written as ``NAME.py`` into the work
+        directory, where other commands look for it, unless a file of the user has that name; a
+        test's is written beside its log."""
         name = f'{Path(self.cfg.filename).stem if self.cfg.filename else self.timestamp}.py'
         path = Path(self.work_dir, name)
         if self._train_loop is None or (path.exists() and not _is_dumped(path)):
@@ -288,7 +291,7 @@ class Runner(CheckpointRunner):
 
     @contextmanager
     def _tidy(self) -> Iterator[None]:
-        """Gives back the signals and the terminal, also after an error."""
+        """Restore signals and the terminal, also after an error."""
         try:
             yield
         finally:
@@ -298,7 +301,8 @@ class Runner(CheckpointRunner):
 
     @contextmanager
     def _interrupted_with_workers(self) -> Iterator[None]:
-        """Lets a signal that ended the loader's workers too end the run as any other does."""
+        """If a signal ended the loader's workers too, end the run in the same way as without
+        workers."""
         try:
             yield
         except Exception as error:
@@ -307,15 +311,15 @@ class Runner(CheckpointRunner):
             raise
 
     def stop_if_interrupted(self) -> None:
-        """Called by the training loop between iterations."""
+        """Called by the training loop between two iterations."""
         if signum := self.interrupt.agreed_signal():
             raise Interrupted(128 + signum)
 
     def _rescue(self, error: BaseException) -> None:
-        """Saves the last complete iteration when a run ends early, if it is not saved yet."""
+        """When a run ends early, save the last complete iteration if it is not saved yet."""
         asked = isinstance(error, Interrupted) and not isinstance(error, StoppedAtOnce)
         if not asked and not isinstance(error, Exception):
-            return  # such as a loss that is not finite, which would come again
+            return  # Such as a loss that is not finite, which would occur again.
         loop, saved = self._train_loop, False
         wanted = not asked or self.cfg.get('save_on_interrupt', True)
         if (wanted and isinstance(loop, ResumableLoop) and loop.at_rest
@@ -327,7 +331,7 @@ class Runner(CheckpointRunner):
                 if is_main_process():
                     note_checkpoint(self.work_dir, osp.join(self.work_dir, INTERRUPTED))
                 saved = True
-            except Exception as second:  # the first error is the one to show
+            except Exception as second:  # The first error is the one to show.
                 self.logger.warning(f'this could not be saved either: {second}')
         if asked or saved:
             reason = (f'interrupted by {signal.Signals(error.code - 128).name}'
@@ -346,7 +350,7 @@ def _is_dumped(path: Path) -> bool:
 
 
 def _evaluating_what_it_loads(loop: BaseLoop) -> BaseLoop:
-    """A loop whose metrics take their ground truth from its data set."""
+    """Connect a loop's metrics to its data set, from which they take their ground truth."""
     names: set[tuple[str, str]] = set()
     for metric in loop.evaluator.metrics:
         if not hasattr(metric, 'take_truth'):

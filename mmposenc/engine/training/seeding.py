@@ -15,7 +15,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset
 
 
 class SeedHook(Hook):
-    """Seeds every training iteration from (the run's seed, the iteration, the process).
+    """Seeds every training iteration from the run's seed, the iteration and the process.
 
     A run that was interrupted and resumed then draws the same drop paths and dropouts as one that
     was not, to the bit. What is drawn for a sample, such as a flip, has a seed of its own; see
@@ -29,28 +29,30 @@ class SeedHook(Hook):
 
 
 def iteration_seed(runner: Runner) -> int:
-    """The seed of the iteration that a runner is in."""
+    """The seed of the runner's current iteration."""
     return position_seed(runner.seed, runner.iter, runner.rank)
 
 
 def position_seed(seed: int, *position: int) -> int:
-    """A seed below 2**31 that no other position shares in practice."""
+    """A seed below 2**31 that in practice no other position has."""
     return int(np.random.SeedSequence([seed, *position]).generate_state(1)[0] % 2**31)
 
 
 def seed_all(seed: int) -> None:
-    """Seeds the generators of Python, NumPy and torch."""
+    """Seed the generators of Python, NumPy and torch."""
     random.seed(seed)
     np.random.seed(seed)
     if get_device() != 'cpu':
         torch.manual_seed(seed)
-    else:  # the same numbers, without a stack trace for each kind of device that is not there:
-        # half a millisecond a sample, two fifths of a small classifier's training
+    # This draws the same numbers as torch.manual_seed, which takes a stack trace for each kind of
+    # device that is not there: half a millisecond for a sample, two fifths of the training time of
+    # a small classifier.
+    else:
         torch.default_generator.manual_seed(seed)
 
 
 class SeededIndex(NamedTuple):
-    """A sample, and the position in the training that seeds its augmentation."""
+    """The index of a sample, with the position in the training that seeds its augmentation."""
 
     sample: int
     position: tuple[int, ...]
@@ -76,7 +78,7 @@ class SeededBatches:
         self.epoch = self.skip = 0
 
     def start(self, epoch: int, skip: int = 0) -> None:
-        """Sets the start of the next pass: the epoch, and how many of its batches are done."""
+        """Set the start of the next pass: the epoch, and how many of its batches are done."""
         self.epoch, self.skip = epoch, skip
         for sampler in (getattr(self.batches, 'sampler', None), self.batches):
             if hasattr(sampler, 'set_epoch'):
@@ -95,14 +97,14 @@ class SeededBatches:
         return len(self.batches)
 
     def __getattr__(self, name: str) -> Any:
-        if name == 'batches':  # not there yet while a copy is made
+        if name == 'batches':  # While an object is being copied, this attribute is not there yet.
             raise AttributeError(name)
         return getattr(self.batches, name)
 
 
 class SeededDataset(Dataset):
-    """A data set that takes :class:`SeededIndex`; in all else the one it holds, which hooks read
-    and change (mmdet's PipelineSwitchHook sets ``pipeline``)."""
+    """A data set that accepts :class:`SeededIndex`. In all else it behaves as the data set inside
+    it, which hooks read and change (mmdet's PipelineSwitchHook sets ``pipeline``)."""
 
     def __init__(self, dataset: Dataset) -> None:
         object.__setattr__(self, 'dataset_within', dataset)
@@ -131,14 +133,15 @@ class SeededDataset(Dataset):
         object.__setattr__(self, 'dataset_within', state)
 
 
-#: Arguments of a DataLoader other than data set and batches.
+#: The arguments of a DataLoader besides data set and batches.
 _LOADER_OPTIONS = ('num_workers', 'collate_fn', 'pin_memory', 'timeout', 'worker_init_fn',
          'multiprocessing_context', 'generator', 'prefetch_factor', 'persistent_workers',
          'in_order')
 
 
 def seeded_loader(loader: DataLoader, seed: int, rank: int, world_size: int) -> DataLoader:
-    """The same loader with :class:`SeededBatches`; itself where there are no indices to seed by."""
+    """The same loader with :class:`SeededBatches`; the loader itself if it has no indices to seed.
+    """
     if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
         return loader
     options = {name: getattr(loader, name) for name in _LOADER_OPTIONS if hasattr(loader, name)}
@@ -147,7 +150,8 @@ def seeded_loader(loader: DataLoader, seed: int, rank: int, world_size: int) -> 
 
 
 def why_not_exact(loader: DataLoader) -> str | None:
-    """Why a resumed run may draw other data than one that was not interrupted, or None."""
+    """Why a resumed run may draw other data than one that was not interrupted; None if it cannot.
+    """
     if not isinstance(loader.batch_sampler, SeededBatches):
         return 'its data set has no indices, so there is no position to continue from'
     kind = type(getattr(loader.dataset, 'dataset_within', loader.dataset))
@@ -187,6 +191,6 @@ class FewViews(RepeatDataset):
         self.views, self.seed = views, seed
 
     def __getitem__(self, idx: int) -> dict[str, Any]:
-        """Image ``idx`` as augmented in one of the ways."""
+        """Image ``idx``, augmented in one of the fixed ways."""
         seed_all(position_seed(self.seed, idx, int(np.random.randint(self.views))))
         return super().__getitem__(idx)

@@ -1,4 +1,4 @@
-"""Weights spread over processes (FSDP2), for backbones that do not fit one device."""
+"""Distributes weights over processes (FSDP2), for backbones that do not fit on one device."""
 from __future__ import annotations
 
 import os
@@ -36,7 +36,7 @@ def shard(model: nn.Module, min_parameters: int = 1_000_000) -> nn.Module:
         min_parameters: smaller modules are gathered with what they are part of.
     """
     mesh = init_device_mesh(get_device(), (dist.get_world_size(),))
-    for module in reversed(list(model.modules())):  # what is inside comes first
+    for module in reversed(list(model.modules())):  # Modules inside others come first.
         if isinstance(module, (nn.ModuleList, nn.Sequential)):
             for child in module:
                 if _runs_by_itself(child) and (
@@ -47,18 +47,21 @@ def shard(model: nn.Module, min_parameters: int = 1_000_000) -> nn.Module:
 
 
 def _runs_by_itself(module: nn.Module) -> bool:
-    """Whether a call of the module, which is what gathers its weights, comes before all their uses.
+    """Whether all uses of a module's weights lie within a call of the module, which is what gathers
+    them.
 
     Not of a layer whose owner reads its weights (a feed-forward network by rows, a PEG), of a
     relative encoding, which is asked for terms, or of branches that a head runs for every layer.
     """
     return (any(True for _ in module.children())
             and not isinstance(module, (nn.ModuleList, nn.Sequential, RelativeEncoding))
-            and not isinstance(module, FSDPModule))  # done: one module in two lists
+            # The same module may be in two lists, and is sharded only once.
+            and not isinstance(module, FSDPModule))
 
 
 class FlexibleRunner(_FlexibleRunner):
-    """mmengine's, whose ``deterministic`` reads what is never set."""
+    """mmengine's FlexibleRunner without its error: its ``deterministic`` reads an attribute that is
+    never set."""
 
     @property
     def deterministic(self) -> bool:
@@ -121,7 +124,7 @@ class FSDP2Strategy(DDPStrategy):
 
     def save_checkpoint(self, filename: str, *, callback: Callable | None = None, **options: object
                         ) -> None:
-        """All processes gather, the first writes."""
+        """Gather the weights of all processes; the first process writes them."""
         writes = is_main_process()
         super(DDPStrategy, self).save_checkpoint(
             filename if writes else os.devnull, callback=callback if writes else None, **options)

@@ -1,6 +1,5 @@
-"""A config with other encodings (encodings.py names them, applying.py puts them in) or tested at
-other sizes (sizes.py).
-"""
+"""Changes of a config: other encodings (encodings.py names them, applying.py puts them in), or
+other sizes of test images (sizes.py)."""
 from mmposenc.dependencies import require
 
 require(__name__)

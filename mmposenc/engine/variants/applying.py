@@ -1,4 +1,4 @@
-"""A config with other encodings, and whether they fit."""
+"""Puts other encodings into a config, and checks whether they fit."""
 from __future__ import annotations
 
 import argparse
@@ -29,9 +29,9 @@ from .parsed import ParsedConfig, build_backbone, parse
 from .rows import own_encodings
 from .sizes import size_at
 
-#: Side in pixels of an image for a model that needs numbers.
+#: The side in pixels of an image for a model that cannot run on the meta device.
 SMALL = 256
-#: Constructors that read custom_keys; mmseg's have ours in their place.
+#: Constructors that read custom_keys; mmseg's are replaced by ours.
 CONSTRUCTORS = ('DefaultOptimWrapperConstructor', 'mmposenc.LayerDecayOptimWrapperConstructor',
                 'LearningRateDecayOptimWrapperConstructor', *OF_MMSEG)
 
@@ -51,7 +51,7 @@ def apply(parsed: ParsedConfig, entry: Entry) -> Config:
     insertion = parsed.insertion
     changed = copy.deepcopy(parsed.cfg)
     node = changed.model
-    for key in insertion.path:  # configs share parts: what is changed becomes the model's own
+    for key in insertion.path:  # Configs share parts, so what is changed is copied first.
         node[key] = dict(node[key])
         node = node[key]
     if insertion.kind == 'backbone' and type_name(node) != insertion.type:
@@ -74,7 +74,8 @@ def apply(parsed: ParsedConfig, entry: Entry) -> Config:
 
 
 def _with_own(parsed: ParsedConfig, changes: ReadOnlyConfig) -> ReadOnlyConfig:
-    """The changes of an entry, with the config's own encodings before its own where they stay."""
+    """The changes of an entry; where the entry keeps the config's own encodings, they come before
+    those of the entry."""
     if 'own' not in changes:
         return changes
     before = own_encodings(parsed)
@@ -94,7 +95,7 @@ def _with_own(parsed: ParsedConfig, changes: ReadOnlyConfig) -> ReadOnlyConfig:
 
 
 def _resize_own(parsed: ParsedConfig, node: ConfigType, changes: ReadOnlyConfig) -> None:
-    """Has the config's own tables made for the size of training, where an entry asks for it."""
+    """Let the config's own tables be made for the size of training, if an entry asks for that."""
     if changes.get('own') != 'resize':
         return
     size = parsed.trained_size
@@ -109,7 +110,7 @@ def _resize_own(parsed: ParsedConfig, node: ConfigType, changes: ReadOnlyConfig)
 
 
 def _made_for(backbone: ReadOnlyConfig) -> int | Sequence[int] | None:
-    """The size of images that a config has a backbone's tables made for; None: the default."""
+    """The image size for which a config has its backbone's tables made; None means the default."""
     by_arch = ARCHS.get(str(backbone.get('arch')), {}).get('img_size')
     size: int | Sequence[int] | None = backbone.get('img_size', by_arch)
     return size
@@ -118,13 +119,14 @@ def _made_for(backbone: ReadOnlyConfig) -> int | Sequence[int] | None:
 def _change_backbone(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
                      changes: ReadOnlyConfig) -> None:
     takes, cls = parsed.insertion.takes, parsed.insertion.cls
-    for key in set(changes) - {'cfg', 'own', 'added'}:  # a ConfigDict's update would merge
+    # Set one by one, because the update of a ConfigDict would merge dicts.
+    for key in set(changes) - {'cfg', 'own', 'added'}:
         node[key] = copy.deepcopy(changes[key])
     init_cfg = node.get('init_cfg')
     pretrained = isinstance(init_cfg, Mapping) and type_name(init_cfg) == 'Pretrained'
     if ('img_size' in takes and parsed.trained_size and not pretrained and 'own' not in changes
             and _made_for(node) is None):
-        node['img_size'] = parsed.trained_size  # the grid that tables are made for
+        node['img_size'] = parsed.trained_size  # Tables are made for the grid of this size.
     if pretrained and issubclass(cls, Backbone) and init_cfg.get('strict', True):
         node['init_cfg'] = dict(init_cfg, strict=BUT_ENCODINGS)
     if 'trainable' in takes and node.get('frozen_stages', -1) >= 0:
@@ -161,8 +163,8 @@ def _change_encoder(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
     if 'rel_pos_encoding' in changes:
         relative = copy.deepcopy(changes['rel_pos_encoding'])
         for each in listed(relative):
-            # An encoder knows no grid: that of its learned table, 25x42 cells, is 800x1333 pixels
-            # at a stride of 32.
+            # An encoder has no fixed grid. We take that of its learned table, 25x42 cells: 800x1333
+            # pixels at a stride of 32.
             for key, size in required_sizes(MODELS.get(each['type']),
                                             dict(grid_shape=LEARNED_GRID)).items():
                 each.setdefault(key, size)
@@ -184,7 +186,8 @@ def _leave_without_decay(cfg: Config, path: tuple[str, ...], relative: Sequence[
     the learning rate of the part that they stand in, at the path. Ordinary layers in the relative
     encodings decay."""
     optim = cfg.get('optim_wrapper') or {}
-    decays = (optim.get('optimizer') or {}).get('weight_decay') is not None  # mmengine asks for it
+    # mmengine requires this value.
+    decays = (optim.get('optimizer') or {}).get('weight_decay') is not None
     if not decays or optim.get('constructor', CONSTRUCTORS[0]) not in CONSTRUCTORS:
         return
     paramwise = dict(optim.get('paramwise_cfg') or {})
@@ -221,12 +224,12 @@ def apply_checked(parsed: ParsedConfig, entry: Entry, sizes: Sequence[float],
     height, width = parsed.tested_size or size or parsed.trained_size or (224, 224)
     pixels = {factor: size_at(parsed, factor) or (round(height * factor), round(width * factor))
               for factor in sizes}
-    # What else an entry changes may be what a neck or head takes.
+    # Whatever else an entry changes may affect what a neck or head takes.
     whole = parsed.insertion.kind == 'encoder' or bool(entry.changes['cfg'])
     error = _first_error(parsed.scope, changed, whole, pixels, 'meta')
     if error is not None and not isinstance(error[0], ValueError):
-        # A model that needs numbers, as deformable attention does. No encoding that it takes has a
-        # largest size, so that a small image shows the same.
+        # The model needs numbers, as deformable attention does. None of the encodings that it takes
+        # has a largest size, so a small image is enough.
         small = (min(height, SMALL), min(width, SMALL))
         error = _first_error(parsed.scope, changed, whole, {1.0: small}, 'cpu')
     if error is not None:
@@ -237,7 +240,7 @@ def apply_checked(parsed: ParsedConfig, entry: Entry, sizes: Sequence[float],
 
 def _first_error(scope: str, cfg: Config, whole: bool, pixels: dict[float, Size], device: str
                  ) -> tuple[Exception, str] | None:
-    """What stops a model, or its backbone, at the first of some sizes where something does."""
+    """The error of a model, or of its backbone, at the first of some sizes that fails."""
     where = ''
     try:
         model = (build_bare(cfg, device, check=device == 'meta') if whole
@@ -250,13 +253,13 @@ def _first_error(scope: str, cfg: Config, whole: bool, pixels: dict[float, Size]
                     pass_once(scope, model, image)
                 else:
                     model(set_img_shapes(image, [size]))
-    except Exception as error:  # whatever a model raises for what it can't have
+    except Exception as error:  # A model may raise anything for what it cannot have.
         return error, where
     return None
 
 
 def check_builds(cfg: Config) -> None:
-    """Looks whether a config's whole model can be built: neck, head and what they are given.
+    """Check that a config's whole model can be built: neck, head and all that they are given.
 
     Args:
         cfg: the config, with an entry's encodings.
@@ -264,7 +267,7 @@ def check_builds(cfg: Config) -> None:
     Raises:
         ValueError: it can't, with the reason.
     """
-    for device in ('meta', 'cpu'):  # models that need numbers can't be built without
+    for device in ('meta', 'cpu'):  # Models that need numbers cannot be built on the meta device.
         try:
             build_bare(cfg, device, check=device == 'meta')
             return
@@ -308,8 +311,8 @@ def read_encoded_config(args: argparse.Namespace) -> Config:
 
 
 def _report_replaced(options: ReadOnlyConfig, changes: ReadOnlyConfig) -> None:
-    """Prints which encodings that the config names are replaced; a model reports what it has by
-    default."""
+    """Print which encodings that the config names are replaced; the model itself reports its
+    default ones."""
     if 'own' in changes:
         return
     before = {slot: [each for each in listed(options.get(slot)) if 'type' in each]

@@ -1,5 +1,5 @@
-"""What is compared: encodings by name, sums of them, classes of the user's, and yaml files of what
-has options of its own."""
+"""Says what can be compared: encodings by name, sums of them, classes of the user's, and yaml files
+with options."""
 from __future__ import annotations
 
 import re
@@ -23,7 +23,7 @@ from .rows import PREFIX, left_out_lines, rows_of
 
 
 def _names() -> dict[str, tuple[str, ConfigType | None]]:
-    """The words of all classes, those of token encodings first; 'none' is none."""
+    """The names of all classes, those of token encodings first; 'none' stands for no encoding."""
     names: dict[str, tuple[str, ConfigType | None]] = {'none': ('no encoding', None)}
     for contract in (TokenEncoding, RelativeEncoding):
         for cls in ENCODINGS.values():
@@ -33,12 +33,12 @@ def _names() -> dict[str, tuple[str, ConfigType | None]]:
     return names
 
 
-#: Every name: what people read, and the encoding.
+#: For each name, the label that people read, and the config of the encoding.
 NAMES = _names()
-#: The config's own encodings, for a pretrained model: what people read. In a sum what is added
-#: starts without any effect.
+#: Names of the config's own encodings, for a pretrained model, with their labels. What a sum adds
+#: to them starts without any effect.
 OWN = {'keep': "the config's own", 'resize': "the config's own, resized"}
-#: Keys of an entry in a file.
+#: The keys that an entry in a yaml file may have.
 KEYS = ('name', 'label', 'pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing', 'cfg')
 
 
@@ -61,7 +61,7 @@ class Entry:
 
     @property
     def slug(self) -> str:
-        """The name as a folder."""
+        """The name in a form that can be the name of a folder."""
         return re.sub(r'[^A-Za-z0-9._+=-]+', '-', self.name).strip('-.') or 'entry'
 
 
@@ -109,7 +109,8 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
 
 
 def _each_once(entries: list[Entry]) -> Iterator[Entry]:
-    """Rows of tables without those that are what came before them, which are printed."""
+    """Yield entries, without those rows of tables that equal an earlier entry. What is left out is
+    printed."""
     known: dict[str, str] = {}
     for entry in entries:
         key = str(_whole(entry.changes))
@@ -122,7 +123,7 @@ def _each_once(entries: list[Entry]) -> Iterator[Entry]:
 
 
 def summed(word: str) -> tuple[str, ConfigType]:
-    """The label and the changes of a name or of a sum of names.
+    """The label and the changes of a name, or of a sum of names.
 
     Raises:
         ValueError: as :func:`read_entries`.
@@ -151,8 +152,8 @@ def changes_of(tokens: list[ConfigType] | None, relative: list[ConfigType] | Non
                positions: object = None,
                sharing: str = 'layer', cfg: ReadOnlyConfig | None = None
                ) -> ConfigType:
-    """The changes of an :class:`Entry`, of configs of encodings of both contracts; None leaves what
-    stands there."""
+    """The changes of an :class:`Entry` for configs of encodings of both kinds; None leaves a slot
+    as it is."""
     changes: ConfigType = dict(cfg=dict(cfg or {}))
     if tokens is not None:
         changes |= dict(pos_encoding=_one_or_all(tokens), positions=positions)
@@ -166,7 +167,7 @@ def _one_or_all(encodings: list[ConfigType]) -> ConfigType | list[ConfigType] | 
 
 
 def named(name: str, folder: Path = Path()) -> tuple[str, type, ConfigType | None]:
-    """Label, contract and config of one encoding by its name or class.
+    """The label, the slot and the config of one encoding, found by its name or class.
 
     Args:
         name: of :data:`NAMES`, or a class.
@@ -184,7 +185,7 @@ def named(name: str, folder: Path = Path()) -> tuple[str, type, ConfigType | Non
     if name.endswith('.py'):
         raise ValueError(f'{name!r} is a file; name the class in it, as {name}:MyEncoding')
     if not (cfg or is_file_class(name)) and ('.' not in name or '/' in name):
-        # Their papers' names begin the labels: 'RoPE, axial'.
+        # Labels begin with the names in the papers: 'RoPE, axial'.
         known = {label.partition(',')[0].lower(): word
                  for word, (label, _) in reversed(NAMES.items())}
         near = suggest(known.get(name.lower(), name.lower()), NAMES)
@@ -200,7 +201,7 @@ def named(name: str, folder: Path = Path()) -> tuple[str, type, ConfigType | Non
 
 
 def _of_row(word: str) -> tuple[str, type, ConfigType | None]:
-    """A row of a table as one encoding among others."""
+    """The encodings of a table's row, as one item in a sum."""
     rows, _ = rows_of(word)
     _, label, row = rows[0]
     if len(rows) > 1 or len(row.tokens) + len(row.relative) != 1 or row.settings or (
@@ -211,7 +212,7 @@ def _of_row(word: str) -> tuple[str, type, ConfigType | None]:
 
 
 def class_and_type(name: str, folder: Path = Path()) -> tuple[type, str]:
-    """A class by its name, and the type by which a config names it in any process.
+    """A class by its name, with the type by which a config can name it in any process.
 
     Args:
         name: 'mmposenc.PEG' or 'PEG', a dotted name, or a file and a class.
@@ -254,7 +255,7 @@ def read_file(path: Path) -> list[Entry]:
 
 
 def _rows(word: str) -> list[Entry]:
-    """The entries of a paper's table, or of one row of it; which rows are left out is printed."""
+    """The entries of a paper's table, or of one of its rows. Which rows are left out is printed."""
     rows, left_out = rows_of(word)
     for line in left_out_lines(left_out):
         print(f'{word}: {line}', file=sys.stderr)
@@ -266,7 +267,8 @@ def _rows(word: str) -> list[Entry]:
 
 
 def _whole(value: Any) -> Any:
-    """Configs with the defaults of their classes in them: what is the same looks the same."""
+    """Configs with the defaults of their classes written out, so that equal encodings have equal
+    configs."""
     if isinstance(value, list):
         return [_whole(each) for each in value]
     if not isinstance(value, dict):
@@ -314,7 +316,7 @@ def _configs(value: object, contract: type, where: str, path: Path) -> list[Conf
 
 
 def _config(value: object, contract: type, where: str, path: Path) -> ConfigType:
-    """A name, or a mapping with a type, as a config any process can read."""
+    """A name, or a mapping with a type, as a config that any process can read."""
     try:
         if isinstance(value, str):
             _, cls, cfg = named(value, path.parent)
@@ -333,7 +335,7 @@ def _config(value: object, contract: type, where: str, path: Path) -> ConfigType
 
 
 def _own_types(value: Any, path: Path) -> Any:
-    """Types of files inside a config, as those of CombinedRPE, with their whole paths."""
+    """Write the paths of files in types inside a config, as those of CombinedRPE, in full."""
     if isinstance(value, list):
         return [_own_types(each, path) for each in value]
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""A config that encodings are put into, and what is asked of it, read once."""
+"""Reads once from a config all that is needed to put encodings into it."""
 from __future__ import annotations
 
 import copy
@@ -21,7 +21,7 @@ from mmposenc.engine.config.nodes import Size, at, bare_type, tested_size, train
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.signatures import accepted_arguments
 
-#: mmdet's classes whose encoder takes encodings here; those of mmdet itself are replaced by ours.
+#: mmdet's detectors whose encoder takes encodings in this project; those classes replace mmdet's.
 DETECTORS = tuple(name for name, module in CLASSES['model'].items()
                   if module in ('openmmlab.mmdet.detr.detectors', 'openmmlab.mmdet.detr.ddq'))
 PIXEL_DECODERS = tuple(name for name, module in CLASSES['model'].items()
@@ -70,7 +70,7 @@ class ParsedConfig:
 
 
 def parse(cfg: Config) -> ParsedConfig:
-    """Reads from a config all that is asked of it to put encodings into it.
+    """Read from a config all that is needed to put encodings into it.
 
     Raises:
         ValueError: its default_scope is no library's, or nothing in its model takes encodings.
@@ -82,10 +82,10 @@ def parse(cfg: Config) -> ParsedConfig:
 
 
 def _insertion(scope: str, model: ConfigDict) -> Insertion:
-    """What of a model takes encodings: its backbone, else the encoder of a DETR."""
+    """Which part of a model takes encodings: its backbone, otherwise the encoder of a DETR."""
     backbone = model.get('backbone') or ConfigDict()
     names = [(type_name(backbone), backbone.get('type'))]
-    if bare_type(backbone) in CLASSES['model']:  # this project's of another library's name
+    if bare_type(backbone) in CLASSES['model']:  # This project's class for another library's name.
         names.append((f'mmposenc.{bare_type(backbone)}',) * 2)
     for name, kind in names:
         cls = model_class(kind, scope)
@@ -112,7 +112,8 @@ def _insertion(scope: str, model: ConfigDict) -> Insertion:
 
 
 def build_backbone(scope: str, backbone: ReadOnlyConfig, device: str = 'meta') -> nn.Module:
-    """A backbone for inference; on 'meta' without numbers, to be asked for its sizes."""
+    """Build a backbone for inference; on 'meta' it has no numbers and can only be asked for its
+    sizes."""
     init_default_scope(scope)
     with torch.device(device):
         built: nn.Module = ROOT.build(copy.deepcopy(backbone)).eval()

@@ -1,4 +1,5 @@
-"""The encodings of a model, and of the rows of papers' tables, in the words of an entry."""
+"""Writes the encodings of a model, and those of rows in papers' tables, as entries of a comparison.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -16,17 +17,17 @@ from mmposenc.signatures import parameters_of
 
 from .parsed import ParsedConfig, build_backbone, parse
 
-#: How a word of ``--encodings`` that names a table or a row begins.
+#: The prefix of a name in ``--encodings`` that stands for a table or a row.
 PREFIX = 'paper::'
-#: Arguments of encodings that a model fills in, by its own sizes.
+#: Arguments of encodings that a model sets from its own sizes.
 _FILLED_IN = {'embed_dims', 'head_dims', 'num_heads', 'grid_shape', 'num_prefix_embeds',
               'num_prefix_tokens', 'max_tokens'}
 _POOL = 'model.backbone.pool'
 
 
 class Encodings(NamedTuple):
-    """What a model knows positions by: configs of both contracts, where they stand, and, by dotted
-    keys, what else of it an entry can say."""
+    """The encodings of a model: configs of both kinds, where they stand, and by dotted keys what
+    else an entry can say about the model."""
 
     tokens: list[ConfigType]
     relative: list[ConfigType]
@@ -36,7 +37,7 @@ class Encodings(NamedTuple):
 
 
 def encodings_of(parsed: ParsedConfig) -> Encodings:
-    """The encodings of a config's model, for models of any size.
+    """The encodings of a config's model, in a form that fits models of any size.
 
     Raises:
         ValueError: the model differs in something that is no encoding.
@@ -52,7 +53,7 @@ def encodings_of(parsed: ParsedConfig) -> Encodings:
 
 def own_encodings(parsed: ParsedConfig) -> Encodings:
     """The encodings of a config's model as they stand in it: those that it names, defaults, and
-    what an ``arch`` brings."""
+    those of an ``arch``."""
     kind, options = parsed.insertion.kind, parsed.insertion.options
     if kind == 'pool':
         from mmposenc.openmmlab.mmpretrain.resnet import CONTEXT_POOL
@@ -73,7 +74,7 @@ def _of_backbone(parsed: ParsedConfig) -> Encodings:
         built: Any = build_backbone(parsed.scope, {**insertion.options, 'type': insertion.type})
         options |= built.encoding_configs
         if not issubclass(insertion.cls, Swin) and parsed.scope == 'mmpretrain':
-            settings[_POOL] = built.pool  # others have no choice
+            settings[_POOL] = built.pool  # Other models have no choice of pooling.
     return Encodings(listed(options['pos_encoding']), listed(options['rel_pos_encoding']),
                      options['positions'], options['rel_pos_sharing'], settings)
 
@@ -83,7 +84,8 @@ def _of_encoder(parsed: ParsedConfig) -> Encodings:
     absolute = options.get('encoder_pos', None if 'pos_encoding' in options else 'sine')
     tokens, positions = listed(options.get('pos_encoding') or []), options.get('positions')
     if absolute is not None:
-        # An entry has one list of places for all its encodings; the first layer is the usual one.
+        # An entry has one list of positions for all its encodings, and here it must be the usual
+        # one, the first layer.
         if positions is not None and list(positions) != [0]:
             raise ValueError(f'encoder.positions={positions} beside encoder_pos={absolute!r}: an '
                              'entry has one list of places')
@@ -104,7 +106,8 @@ def _of_any_size(encoding: ReadOnlyConfig) -> ConfigType:
 
 @cache
 def _encodings_or_reason(name: str) -> Encodings | str:
-    """The encodings of a model of the tables; as a text why an entry cannot say them."""
+    """The encodings of a model in the tables, or a text that says why an entry cannot express them.
+    """
     try:
         return encodings_of(parse(load_config(str(papers.config_of_model(name)))))
     except ValueError as error:
@@ -139,7 +142,7 @@ def rows_of(word: str) -> tuple[list[tuple[str, str, Encodings]], dict[int, str]
     pools = {encodings.settings[_POOL] for _, _, encodings in rows.values()
              if _POOL in encodings.settings}
     for number, (name, label, encodings) in rows.items():
-        # Where rows differ in it, those without a choice average.
+        # If rows differ in their pooling, models without a choice are averaged.
         settings = {_POOL: 'gap', **encodings.settings} if len(pools) > 1 else {
             key: value for key, value in encodings.settings.items() if key != _POOL}
         rows[number] = (name, label, encodings._replace(settings=settings))
@@ -152,7 +155,7 @@ def rows_of(word: str) -> tuple[list[tuple[str, str, Encodings]], dict[int, str]
 
 
 def left_out_lines(left_out: dict[int, str]) -> Iterable[str]:
-    """One line for each reason."""
+    """One line for each reason why rows were left out."""
     reasons: dict[str, list[int]] = {}
     for number, reason in sorted(left_out.items()):
         reasons.setdefault(reason, []).append(number)

@@ -1,4 +1,4 @@
-"""Tests of a config at other image sizes."""
+"""Tests a config at other image sizes."""
 from __future__ import annotations
 
 import copy
@@ -24,7 +24,7 @@ from mmposenc.signatures import accepted_arguments
 
 from .parsed import ParsedConfig, build_backbone
 
-#: Arguments of a step of a test that are pixels, or a factor.
+#: Arguments of a test's steps that are numbers of pixels or a factor.
 _PIXELS = ('scale', 'crop_size', 'size', 'max_size', 'width', 'height', 'img_scale', 'scales',
            'padding')
 _SIZING = ('Resize', 'ResizeEdge', 'ResizeShortestEdge', 'FixScaleResize', 'FixShapeResize',
@@ -52,7 +52,7 @@ def resized(cfg: Config, factor: float) -> Config:
     changed = copy.deepcopy(cfg)
     if factor == 1:
         return changed
-    if cfg.get('test_dataloader'):  # whose parts validation may share
+    if cfg.get('test_dataloader'):  # Copied, because validation may share parts of it.
         changed.test_dataloader = copy.deepcopy(cfg.test_dataloader)
     for node in with_pipelines(changed, 'test'):
         node['pipeline'] = _resized_steps(node['pipeline'], factor)
@@ -65,12 +65,14 @@ def resized(cfg: Config, factor: float) -> Config:
 
 
 def size_at(parsed: ParsedConfig, factor: float) -> Size | None:
-    """(H, W) of the images of a test at a factor of its size; None where they keep their own."""
+    """The size (H, W) of a test's images at a factor of the test's size; None if images keep their
+    own sizes."""
     return parsed.tested_size if factor == 1 else tested_size(resized(parsed.cfg, factor))
 
 
 def factor_of(parsed: ParsedConfig, size: float | Size) -> float:
-    """The factor that makes images of a test as large as a size in pixels; a factor stays.
+    """The factor that makes a test's images as large as a size in pixels; a factor is returned as
+    it is.
 
     Raises:
         ValueError: the images have several sizes, or another ratio of the sides.
@@ -89,7 +91,7 @@ def factor_of(parsed: ParsedConfig, size: float | Size) -> float:
 
 
 def check_sizes(cfg: Config, factors: Sequence[float]) -> None:
-    """Looks whether a test can be run at other sizes.
+    """Check that a test can be run at other sizes.
 
     Args:
         cfg: the config.
@@ -121,25 +123,27 @@ def check_sizes(cfg: Config, factors: Sequence[float]) -> None:
 
 
 def _fits(cfg: Config, size: Size, scaled: Size | None, multiple: int) -> bool:
-    """Whether images cover whole cells, or do not at the config's own size either."""
+    """Whether images cover whole cells. If they do not at the config's own size either, that is
+    allowed."""
     fixed = not any(step.get('keep_ratio') for steps in pipelines(cfg, 'test') for step in steps)
     return scaled is None or not fixed or any(side % multiple for side in size) or not any(
         side % multiple for side in scaled)
 
 
 def _near_factors(size: Size, multiple: int, factor: float) -> list[float]:
-    """The factors next to one, below and above, that give whole cells."""
+    """The nearest factors, below and above one, that give whole cells."""
     step = multiple / math.gcd(*size)
     below = math.floor(factor / step)
     return [float(f'{number * step:.6g}') for number in (below, below + 1) if number]
 
 
 def needed_multiple(cfg: Config) -> int:
-    """Pixels of a cell of the model's coarsest map, where nothing fills images up to it; else 1."""
+    """The side in pixels of a cell in the model's coarsest map, if nothing pads images to a
+    multiple of it; otherwise 1."""
     scope, backbone_cfg = scope_of(cfg), cfg.model.backbone
     cls = model_class(backbone_cfg.type, scope)
     if 'pos_encoding' not in (accepted_arguments(cls) or ()):
-        return 1  # others take any size, as ResNets do
+        return 1  # Other models take any size, as ResNets do.
     backbone: Any = build_backbone(scope, backbone_cfg)
     need = max(math.lcm(*pair(each)) for each in backbone.strides or (backbone.patch_size,))
     filled = [node.get('size_divisor') for pipeline in pipelines(cfg, 'test') for node in pipeline]
@@ -153,8 +157,8 @@ def _text(size: Size) -> str:
 
 
 def _times(value: Any, factor: float, whole: bool = True) -> Any:
-    """Numbers, or pairs and lists of them, times a factor; of pixels whole ones, and what is no
-    number of pixels stays."""
+    """Multiply numbers, or pairs and lists of them, by a factor. Numbers of pixels stay whole; what
+    is no number of pixels stays as it is."""
     if isinstance(value, (list, tuple)):
         return type(value)(_times(each, factor, whole) for each in value)
     if not whole:
@@ -171,14 +175,14 @@ def _resized_steps(steps: Sequence[ReadOnlyConfig], factor: float) -> list[Confi
         changed.insert(index, ConfigDict(
             type='Resize', scale_factor=float(factor), keep_ratio=True))
         pack = changed[-1]
-        if 'meta_keys' in pack:  # boxes go back to the image's own size by it
+        if 'meta_keys' in pack:  # Boxes are scaled back to the image's own size by this factor.
             pack['meta_keys'] = tuple(dict.fromkeys((*pack['meta_keys'], 'scale_factor')))
     return changed
 
 
 def _scale_in_place(steps: Sequence[ConfigType], factor: float) -> bool:
-    """Multiplies the sizes of steps, and of those inside of them (RandomChoice), in place; whether
-    any resizes images: a crop alone would take more of an image."""
+    """Multiply the sizes of steps, and of steps inside others (RandomChoice), in place. Returns
+    whether any of them resizes images, because a crop alone would only show more of an image."""
     resizes = False
     for step in steps:
         if isinstance(step, (list, tuple)):
@@ -198,8 +202,8 @@ def _scale_in_place(steps: Sequence[ConfigType], factor: float) -> bool:
 
 
 def _resize_preprocessor(cfg: Config, factor: float, size: Size | None) -> None:
-    """A size that images are filled up to; a divisor that is as large as the images is one as
-    well."""
+    """Multiply a size to which images are padded; a divisor as large as the images counts as a size
+    too."""
     owner = cfg.model if cfg.model.get('data_preprocessor') else cfg
     if not owner.get('data_preprocessor'):
         return
