@@ -5,6 +5,7 @@ from mmposenc import engine
 from mmposenc.engine.variants.applying import apply, apply_checked
 from mmposenc.engine.variants.encodings import Entry, read_entries
 from mmposenc.engine.variants.parsed import parse
+from mmposenc.engine.variants.sizes import image_sizes
 
 
 def entry(word: str) -> Entry:
@@ -21,4 +22,6 @@ def applied(cfg: Config | str, word: str | Entry) -> Config:
 
 def check_fits(cfg: Config, word: str | Entry, sizes=(1.0,), size=None) -> Config:
     """The same after the look whether they fit."""
-    return apply_checked(parse(cfg), entry(word) if isinstance(word, str) else word, sizes, size)
+    parsed = parse(cfg)
+    return apply_checked(parsed, entry(word) if isinstance(word, str) else word,
+                         image_sizes(parsed, sizes, size))

@@ -58,7 +58,8 @@ def leave_process_group() -> None:
 
 def set_up_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
                     auto_scale_lr: bool = False, resume: str | None = None,
-                    allow_mismatch: bool = False, save_on_interrupt: bool = True) -> None:
+                    allow_mismatch: bool = False, save_on_interrupt: bool = True,
+                    tests: bool = False) -> None:
     """Puts the options of ``mmposenc train`` into a config, and checks what it names.
 
     Args:
@@ -69,6 +70,7 @@ def set_up_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
         resume: a checkpoint to continue from, or 'auto' for the latest in the work directory.
         allow_mismatch: let ``load_from`` and ``resume`` load only what fits the model.
         save_on_interrupt: save a checkpoint when SIGINT or SIGTERM ends the run.
+        tests: check what the config's test names, too, which follows the training.
 
     Raises:
         ValueError: an option that the config can't serve, or another training in the work_dir.
@@ -78,8 +80,10 @@ def set_up_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
     check_unlocked(cfg.work_dir)
     if resume is None and not cfg.get('resume'):
         check_no_training(cfg.work_dir)
-    phases = ('train', 'val') if cfg.get('val_dataloader') else ('train',)
-    _check(cfg, phases)
+    phases = ['train', 'val'] if cfg.get('val_dataloader') else ['train']
+    if tests:
+        phases.append('test')
+    _check(cfg, tuple(phases))
     if amp or str(cfg.optim_wrapper.get('type')).endswith('AmpOptimWrapper'):
         _use_amp(cfg)
     if compiled:

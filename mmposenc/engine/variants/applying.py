@@ -27,7 +27,7 @@ from mmposenc.terminal.messages import describe
 from .encodings import Entry, changes_of, read_entries
 from .parsed import ParsedConfig, build_backbone, parse
 from .rows import own_encodings
-from .sizes import size_at
+from .sizes import image_sizes
 
 #: The side in pixels of an image for a model that cannot run on the meta device.
 SMALL = 256
@@ -204,8 +204,7 @@ def _leave_without_decay(cfg: Config, path: tuple[str, ...], relative: Sequence[
     cfg.optim_wrapper.paramwise_cfg = dict(paramwise, custom_keys={**keys, **new})
 
 
-def apply_checked(parsed: ParsedConfig, entry: Entry, sizes: Sequence[float],
-                  size: Size | None = None) -> Config:
+def apply_checked(parsed: ParsedConfig, entry: Entry, sizes: Mapping[float, Size]) -> Config:
     """The config of :func:`apply`, after a look whether its encodings fit the model at all sizes.
 
     The model is built and passed through once a size, with one image, on torch's meta device,
@@ -214,22 +213,19 @@ def apply_checked(parsed: ParsedConfig, entry: Entry, sizes: Sequence[float],
     Args:
         parsed: the config, without the entry.
         entry: what is compared.
-        sizes: factors of the test's image size.
-        size: (H, W) of a test image, where the config does not say it.
+        sizes: of images, by their factors of the test's size: :func:`.sizes.image_sizes`.
 
     Raises:
         ValueError: names the encoding, what it does not fit, the size, and what is required.
     """
     changed = apply(parsed, entry)
-    height, width = parsed.tested_size or size or parsed.trained_size or (224, 224)
-    pixels = {factor: size_at(parsed, factor) or (round(height * factor), round(width * factor))
-              for factor in sizes}
     # Whatever else an entry changes may affect what a neck or head takes.
     whole = parsed.insertion.kind == 'encoder' or bool(entry.changes['cfg'])
-    error = _first_error(parsed.scope, changed, whole, pixels, 'meta')
+    error = _first_error(parsed.scope, changed, whole, sizes, 'meta')
     if error is not None and not isinstance(error[0], ValueError):
         # The model needs numbers, as deformable attention does. None of the encodings that it takes
         # has a largest size, so a small image is enough.
+        height, width = next(iter(sizes.values()))
         small = (min(height, SMALL), min(width, SMALL))
         error = _first_error(parsed.scope, changed, whole, {1.0: small}, 'cpu')
     if error is not None:
@@ -238,14 +234,14 @@ def apply_checked(parsed: ParsedConfig, entry: Entry, sizes: Sequence[float],
     return changed
 
 
-def _first_error(scope: str, cfg: Config, whole: bool, pixels: dict[float, Size], device: str
+def _first_error(scope: str, cfg: Config, whole: bool, sizes: Mapping[float, Size], device: str
                  ) -> tuple[Exception, str] | None:
     """The error of a model, or of its backbone, at the first of some sizes that fails."""
     where = ''
     try:
         model = (build_bare(cfg, device, check=device == 'meta') if whole
                  else build_backbone(scope, cfg.model.backbone, device))
-        for factor, size in pixels.items():
+        for factor, size in sizes.items():
             where = f' at {size[0]}x{size[1]} pixels (--sizes {factor:g})'
             image = torch.zeros(1, image_channels(cfg), *size, device=device)
             with torch.no_grad():
@@ -302,7 +298,7 @@ def read_encoded_config(args: argparse.Namespace) -> Config:
             raise ValueError(f'--encoding {word!r} names {len(entries)}, and a model has one; '
                              'mmposenc compare takes several')
         parsed = parse(cfg)
-        changed = apply_checked(parsed, entries[0], [1.0])
+        changed = apply_checked(parsed, entries[0], image_sizes(parsed, [1.0]))
     except (ValueError, FileNotFoundError) as error:
         text = str(error).replace('--encodings', '--encoding').replace(' (--sizes 1)', '')
         raise type(error)(text) from error

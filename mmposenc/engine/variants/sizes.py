@@ -70,6 +70,21 @@ def size_at(parsed: ParsedConfig, factor: float) -> Size | None:
     return parsed.tested_size if factor == 1 else tested_size(resized(parsed.cfg, factor))
 
 
+def image_sizes(parsed: ParsedConfig, factors: Sequence[float], size: Size | None = None
+                ) -> dict[float, Size]:
+    """(H, W) of an image of a test at each factor of its size.
+
+    Args:
+        parsed: the config.
+        factors: of the test's image size.
+        size: (H, W) of one of its images, where the config does not say it; None: as in training,
+            else 224 x 224.
+    """
+    height, width = parsed.tested_size or size or parsed.trained_size or (224, 224)
+    return {factor: size_at(parsed, factor) or (round(height * factor), round(width * factor))
+            for factor in factors}
+
+
 def factor_of(parsed: ParsedConfig, size: float | Size) -> float:
     """The factor that makes a test's images as large as a size in pixels; a factor is returned as
     it is.

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from mmposenc.engine.config.checks import check_files, check_folder, check_num_classes
+from mmposenc.engine.config.checks import check_folder
 from mmposenc.engine.training.launch import set_up_training
 from mmposenc.engine.variants.applying import apply_checked, check_builds
 from mmposenc.engine.variants.encodings import Entry
 from mmposenc.engine.variants.parsed import parse
 from mmposenc.engine.variants.rows import PREFIX
-from mmposenc.engine.variants.sizes import check_sizes, factor_of
+from mmposenc.engine.variants.sizes import check_sizes, factor_of, image_sizes
 from mmposenc.terminal.streams import doing
 
 from ..statistics.differences import LEAST_RUNS, visible
@@ -134,11 +134,9 @@ def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> t
     names are refused. All that is known before any work is checked: data, metric, sizes too."""
     cfg = study.base.cfg
     metric_of(cfg)
-    check_files(cfg, ('test',))
-    check_num_classes(cfg, ('test',))
     training = copy.deepcopy(cfg)
     training.work_dir = str(study.folder)
-    set_up_training(training)
+    set_up_training(training, tests=True)
     check_sizes(cfg, study.sizes)
     former = [] if old is None else [each.name for each in old.entries]
     known = former if old is not None and old.sizes == study.sizes else []
@@ -154,12 +152,13 @@ def _fitting(study: Study, entries: Sequence[Entry], words: Sequence[str]) -> di
     Returns the configs of the others; rows of a table that no word names may be left out."""
     base = study.base
     size = first_test_image_size(base) if entries and base.tested_size is None else None
+    sizes = image_sizes(base, study.sizes, size)
     fitting: dict[str, Config] = {}
     refused: dict[str, ValueError] = {}
     for index, entry in enumerate(entries, 1):
         doing(f'checking encoding {index} of {len(entries)}, {entry.name}')
         try:
-            fitting[entry.name] = apply_checked(base, entry, study.sizes, size)
+            fitting[entry.name] = apply_checked(base, entry, sizes)
         except ValueError as error:
             refused[entry.name] = error
     asked = [name for name in refused if name in words or not name.startswith(PREFIX)
