@@ -193,8 +193,9 @@ for _name in ('small', 'base', 'large'):
 
 # The image towers of Qwen3-VL (Bai et al. 2025), Qwen3.5 and Qwen3.8 by their number of parameters,
 # without the projectors to the language model. Positions are a table and rotary ones together.
-for _name, _size in {'88m': 'base', '306m': 'large', '416m': 'so400m'}.items():
+for _name, _size in {'88m': _VIT['base'], '306m': _VIT['large'],
+                     '416m': _VIT['so400m']}.items():
     ARCHS[f'qwen3-{_name}'] = dict(
-        _VIT[_size], img_size=768, class_token=False, pool=None, final_norm=False, act='gelu_tanh',
+        _size, img_size=768, class_token=False, pool=None, final_norm=False, act='gelu_tanh',
         pos_encoding=_table(interpolation='bilinear_corners'),
         rel_pos_encoding=_rotary(axes='yx', planes='halves', theta=10000.0))
