@@ -1,4 +1,4 @@
-"""Pyramids for backbones whose maps all have one stride."""
+"""Necks that make pyramids from backbones whose maps all have the same stride."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..backbones.layers import LayerNorm2d
 from ..config_types import ConfigType
 
-#: Sizes of the levels relative to the map.
+#: The sizes of the levels, relative to the map.
 SCALES = (4.0, 2.0, 1.0, 0.5)
 
 
@@ -77,7 +77,7 @@ class SimpleFeaturePyramid(BaseModule):
 
 
 def _level(channels: int, out_channels: int, scale: float, norm_eps: float) -> nn.Sequential:
-    """(B, channels, H, W) -> (B, out_channels, scale * H, scale * W)."""
+    """Make one level: (B, channels, H, W) -> (B, out_channels, scale * H, scale * W)."""
     resize: list[nn.Module] = []
     if scale == 0.5:
         resize = [nn.MaxPool2d(2, 2)]
@@ -95,7 +95,7 @@ def _level(channels: int, out_channels: int, scale: float, norm_eps: float) -> n
         LayerNorm2d(out_channels, eps=norm_eps))
 
 
-# A pyramid of several maps of one stride, each with a norm.
+# This part of the file has a pyramid of several maps with the same stride, each with a norm.
 
 
 _NORMS: dict[str, type[nn.Module]] = {'layer': LayerNorm2d, 'batch': nn.BatchNorm2d}

@@ -21,10 +21,10 @@ from ..functional.masking import split_prefix, tokens_to_map
 from ..integrations import timm as integration
 from ..terminal.messages import suggest
 
-import timm  # isort: skip  (after mmposenc has provided torchvision's operators)
+import timm  # isort: skip (after mmposenc has provided torchvision's operators)
 
 _SWINS = ['swin_transformer', 'swin_transformer_v2']
-#: timm's modules, and the encoding here that equals the bias in their attention.
+#: For each module of timm, the encoding of this project that equals the bias in its attention.
 _OWN_BIASES = {'swin_transformer': 'RelativePositionBias', 'swin_transformer_v2': 'LogSpacedCPB'}
 
 
@@ -78,7 +78,8 @@ class TimmBackbone(BaseModule):
                          in zip(SLOTS, dropped, drops.values(), strict=True)},
             dict(pos_encoding=pos_encoding, rel_pos_encoding=rel_pos_encoding))
         self.out_channels = int(self.model.head_hidden_size)
-        self.patch_size = int(self.model.feature_info[-1]['reduction'])  # of the coarsest map
+        # The stride of the coarsest map.
+        self.patch_size = int(self.model.feature_info[-1]['reduction'])
         self.strides: tuple[int, ...] = ()
 
     def _create(self) -> nn.Module:
@@ -103,8 +104,8 @@ class TimmBackbone(BaseModule):
         if not (isinstance(cfg, dict) and cfg.get('type') == 'Pretrained') or self._is_init:
             return
         file = str(cfg['checkpoint'])
-        state = read_checkpoint(file).state_dict  # some versions of timm's reader may run code
-        plain = self._create()  # the file has the model's original encodings
+        state = read_checkpoint(file).state_dict  # Some versions of timm's reader may run code.
+        plain = self._create()  # The file has the original encodings of the model.
         try:
             resize = sys.modules[type(plain).__module__].checkpoint_filter_fn
             resized = resize(state, plain)
@@ -122,7 +123,7 @@ class TimmBackbone(BaseModule):
         self._is_init = True
 
     def forward(self, x: Tensor) -> tuple[Tensor]:
-        """timm's pooled features (B, C), in a tuple, for images (B, 3, H, W)."""
+        """Return timm's pooled features (B, C) in a tuple, for images (B, 3, H, W)."""
         return (self.model(x),)
 
     def named_blocks(self) -> list[tuple[str, nn.Module]]:
@@ -131,7 +132,7 @@ class TimmBackbone(BaseModule):
 
     def block_map(self, out: Tensor, image_size: tuple[int, ...]) -> tuple[Tensor, Tensor | None]:
         """The output of a block as a map (B, C, H, W), and its prefix tokens."""
-        if out.dim() == 4:  # Swin's (B, H, W, C)
+        if out.dim() == 4:  # Swin's outputs are (B, H, W, C).
             return out.permute(0, 3, 1, 2), None
         grid = self.model.patch_embed.dynamic_feat_size(tuple(image_size))
         prefix, cells = split_prefix(out, self.model.num_prefix_tokens)
@@ -139,13 +140,15 @@ class TimmBackbone(BaseModule):
 
 
 def _without_own(encodings: EncodingConfigs | RelativeConfig | str, name: str) -> tuple[bool, Any]:
-    """Whether timm's own encoding is among these, as 'own' or by its name here, and the others."""
+    """Whether timm's own encoding is among these (as 'own' or by its name here), and the other
+    encodings."""
     others = [each for each in listed(encodings) if each != 'own' and not _is(each, name)]
     return len(others) < len(listed(encodings)), others[0] if len(others) == 1 else others or None
 
 
 def _is(cfg: object, name: str) -> bool:
-    """Whether a config is of an encoding; options of resizing are ignored, since timm resizes."""
+    """Whether a config is one of this encoding; options of resizing are ignored, because timm
+    resizes."""
     return (isinstance(cfg, dict) and cfg['type'] in (name, f'mmposenc.{name}')
             and not set(cfg) - {'type', 'resize'})
 

@@ -1,1 +1,2 @@
-"""Which encoding for my data: what is compared, how it is run, and what comes of it."""
+"""Answers which encoding fits a user's data: what is compared, how it is run, and what the results
+say."""

@@ -61,7 +61,7 @@ def count(cfg: Config, hw_shape: tuple[int, int], *, without: bool = True) -> Co
         model = build_bare(cfg, 'meta')
         macs = _macs(cfg, model, image.to('meta'))
         device, note = 'meta', ''
-    except Exception as error:  # whatever a model does that needs numbers
+    except Exception as error:  # A model that needs numbers may raise anything.
         model = _computed_by_reference(build_bare(cfg))
         macs = _macs(cfg, model, image)
         reason = describe(error).splitlines()[0]
@@ -92,8 +92,8 @@ def _macs(cfg: Config, model: nn.Module, image: Tensor, inside: Sequence[nn.Modu
 
 
 def macs_left(cfg: Config, model: nn.Module, image: Tensor) -> int:
-    """The multiply-accumulates of a model without its encodings: those of this project are left
-    out, and of other libraries' encodings the share is taken off. The model is changed."""
+    """The multiply-accumulates of a model without its encodings. Encodings of this project are
+    removed, and those of other libraries are subtracted by their share. The model is changed."""
     foreign = [module for kind in encoding_kinds(model) for module in kind.modules.values()
                if kind.foreign and kind.noun == 'module']
     remove_encodings(model)
@@ -101,7 +101,8 @@ def macs_left(cfg: Config, model: nn.Module, image: Tensor) -> int:
 
 
 def remove_encodings(model: nn.Module) -> None:
-    """Take all of this project's encodings out of a model, which must not be used otherwise."""
+    """Remove all encodings of this project from a model, which must not be used for anything else
+    afterwards."""
     for module in model.modules():
         if isinstance(module, TokenEncoding):
             module.forward = _unchanged  # type: ignore[method-assign]
@@ -114,8 +115,8 @@ def _unchanged(x: Tensor, *_: Any, **__: Any) -> Tensor:
 
 
 def _computed_by_reference(model: nn.Module) -> nn.Module:
-    """A model whose attention and pooling are computed by their references, so that a CPU counts
-    what any device does."""
+    """A context in which a model computes attention and pooling by their references, so that a CPU
+    counts what any device computes."""
     for module in model.modules():
         if getattr(module, 'implementation', None) == 'auto':
             setattr(module, 'implementation', 'reference')  # noqa: B010  (none of a Module)

@@ -1,4 +1,4 @@
-"""Pictures: their sentences, their numbers, and how maps and lines are drawn."""
+"""Draws maps and lines, and keeps the sentence and the numbers of each picture."""
 from __future__ import annotations
 
 import math
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Array = NDArray[Any]
-#: Names of all pictures that an inspection may write.
+#: The names of all pictures that an inspection may write.
 NAMES = ('kernels', 'similarity', 'offsets', 'buckets', 'attention', 'attention_distance',
          'shift_error', 'position_probe')
 
@@ -74,7 +74,7 @@ def draw_maps(panels: Sequence[Panel], unit: str, xlabel: str, ylabel: str, *,
         columns: in a row.
         inches: width and height of a panel.
     """
-    from matplotlib.figure import Figure  # draws without a display and without global state
+    from matplotlib.figure import Figure  # Draws without a display and without global state.
 
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
@@ -124,7 +124,7 @@ def _finish(axis: Axes, panel: Panel, xlabel: str, ylabel: str) -> None:
 
 def draw_lines(series: Sequence[dict[str, Any]], xlabel: str, ylabel: str,
                dots: Sequence[Sequence[float | None]] = ()) -> Figure:
-    """Draw lines.
+    """Draw lines in one coordinate system.
 
     Args:
         series: each ``dict(label, x, y)``.
@@ -151,15 +151,15 @@ def draw_lines(series: Sequence[dict[str, Any]], xlabel: str, ylabel: str,
 
 
 def tile_sheet(maps: Array) -> Array:
-    """Maps (R, C, h, w) side by side as one map, with a cell of NaN between them."""
+    """Arrange maps (R, C, h, w) as one map, with a cell of NaN between them."""
     tiles = np.pad(maps.astype(float), ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=np.nan)
     rows, columns, height, width = tiles.shape
     return tiles.swapaxes(1, 2).reshape(rows * height, columns * width)[:-1, :-1]
 
 
 def plain(values: Any) -> Any:
-    """Arrays and numbers as lists and numbers of six digits; None for NaN and infinity, which json
-    cannot store."""
+    """Convert arrays and numbers to lists and numbers of six digits. NaN and infinity become None,
+    because JSON cannot store them."""
     if isinstance(values, dict):
         return {key: plain(each) for key, each in values.items()}
     if isinstance(values, list | tuple):

@@ -1,4 +1,4 @@
-"""Pictures of what encodings do: kernels, similarity of positions, biases and buckets by offset,
+"""Draws what encodings do: kernels, similarity of positions, biases and buckets by offset,
 attention of one token."""
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mmposenc.functional.grids import Grid, grid_offsets
 from .drawing import Array, Panel, Picture, draw_maps, tile_sheet
 from .recording import AttentionCall, Subject
 
-#: At most so many kernels, heads, encodings, and maps of buckets of a model are drawn.
+#: The largest numbers of kernels, heads, encodings, and maps of buckets that are drawn.
 KERNELS, HEADS, ENCODINGS, METHODS = 48, 8, 4, 6
-#: Additions below it stand for minus infinity: the head does not attend to the key.
+#: Additions below this value stand for minus infinity: the head does not attend to the key.
 UNSEEN = -1e3
-#: At most so many prefix tokens stand in front of a square table of another library.
+#: The largest number of prefix tokens in front of a square table of another library.
 PREFIX = 5
-#: Rows and columns of the cells whose similarity to all others is drawn.
+#: The number of rows and of columns of the cells whose similarity to all others is drawn.
 REFERENCES = 5
 
 
@@ -67,7 +67,7 @@ def kernels_picture(model: nn.Module) -> Picture | None:
 
 
 def _in_rows(maps: Array) -> Array:
-    """(N, k, k) in rows of about 4 : 3, the last one filled up with NaN."""
+    """Arrange maps (N, k, k) in rows, about 4 : 3 in all; the last row is filled up with NaN."""
     columns = math.ceil(math.sqrt(len(maps) * 4 / 3))
     filled = np.pad(maps, ((0, -len(maps) % columns), (0, 0), (0, 0)), constant_values=np.nan)
     rows: Array = filled.reshape(-1, columns, *maps.shape[1:])
@@ -107,7 +107,7 @@ def similarity_picture(subject: Subject, image: Tensor, calls: list[AttentionCal
 
 def _token_positions(subject: Subject, image: Tensor
                      ) -> Iterator[tuple[str, str, tuple[int, int], Tensor]]:
-    """What token encodings add to the tokens, and tables of other libraries (1, P + H * W, C)."""
+    """What token encodings add to the tokens, and tables of other libraries, (1, P + H * W, C)."""
     for each in subject.additions(image):
         yield type(each.module).__name__, each.name, each.hw_shape, each.added
     for kind in encoding_kinds(subject.model):
@@ -120,7 +120,7 @@ def _token_positions(subject: Subject, image: Tensor
 
 def _relative_positions(calls: list[AttentionCall]
                         ) -> Iterator[tuple[str, str, tuple[int, int], Tensor]]:
-    """All that is added to the logits of a cell, of every head and key."""
+    """For each cell, all numbers that are added to its logits, for every head and key."""
     for call in calls:
         if call.added is not None:
             prefix = call.num_prefix_tokens
@@ -139,15 +139,15 @@ def _encoding(call: AttentionCall) -> RelativeEncoding:
 
 def reference_cells(hw_shape: tuple[int, int], count: int = REFERENCES
                     ) -> list[list[tuple[int, int]]]:
-    """``count`` x ``count`` cells spread evenly over a grid, or all rows (columns) where it has no
-    more."""
+    """``count`` x ``count`` cells that are spread evenly over a grid; all rows or columns if it has
+    no more."""
     rows, columns = ([int((part + 0.5) * side / number) for part in range(number)]
                      for side in hw_shape for number in (min(count, side),))
     return [[(row, column) for column in columns] for row in rows]
 
 
 def cosines(vectors: Array) -> Array:
-    """(L, L) cosines of vectors (L, C); 0 for a vector of zeros."""
+    """The cosines (L, L) of vectors (L, C); 0 for a vector of zeros."""
     units = functional.normalize(torch.from_numpy(vectors).double(), eps=1e-300)
     products: Array = (units @ units.T).clamp(-1.0, 1.0).numpy()
     return products
@@ -198,8 +198,8 @@ def _first_of_kinds(calls: list[AttentionCall]) -> list[AttentionCall]:
 
 @torch.no_grad()
 def rotary_cosines(encoding: RelativeEncoding, grid: Grid, key: Grid) -> Tensor:
-    """(heads, L, Lk): the cosine between one vector turned at every query and at every key; all of
-    its channels are equal, so that each plane has the same share."""
+    """The cosine (heads, L, Lk) between one vector rotated at every query and at every key. All
+    channels of the vector are equal, so that each plane counts the same."""
     prefix = encoding.num_prefix_tokens
     some = next(encoding.parameters(), torch.zeros(()))
     q, k = (some.new_full((1, encoding.num_heads, prefix + cells, encoding.head_dims),
@@ -225,7 +225,8 @@ def by_offset(pairs: Array, query: Grid, key: Grid) -> tuple[Array, Array, Array
     count = np.bincount(number, minlength=size)
     with np.errstate(invalid='ignore'):
         table = np.stack([np.bincount(number, each.ravel(), size) / count for each in pairs])
-    # Offsets of the project are query minus key; a map around the query has the opposite ones.
+    # Offsets of the project are query minus key; in a map around the query they have the opposite
+    # sign.
     table = table.reshape(len(pairs), len(rows), len(columns))[:, ::-1, ::-1]
     return 0.0 - rows[::-1], 0.0 - columns[::-1], table
 

@@ -1,4 +1,4 @@
-"""Measures of a trained model: attention distance, error under shifts, a linear probe of positions.
+"""Measures trained models: attention distance, error under shifts, and a linear probe of positions.
 """
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .drawing import Picture, draw_lines, plain
 from .figures import reference_cells
 from .recording import AttentionCall, Subject
 
-#: Number of crops to fit the probe, to choose the penalty, and to test.
+#: The numbers of crops to fit the probe, to choose the penalty, and to test.
 CROPS = (12, 6, 6)
-#: Weights of the penalty, for channels of variance 1.
+#: The penalties that are tried, for channels of variance 1.
 PENALTIES = (1e-6, 1e-4, 1e-2, 1.0)
-#: Largest number of rows and columns of a map that the probe uses.
+#: The largest number of rows and columns of a map that the probe uses.
 CELLS = 14
 
 
@@ -35,7 +35,8 @@ def measure_all(subject: Subject, images: Tensor, seed: int = 0) -> list[Picture
 
 
 def attention_distance_picture(subject: Subject, images: Tensor) -> Picture | None:
-    """Mean attention distance by layer and head (ViT, Dosovitskiy et al., ICLR 2021, Fig. 7)."""
+    """The picture of mean attention distance by layer and head (ViT, Dosovitskiy et al., ICLR 2021,
+    Fig. 7)."""
     hw_shape = (images.shape[-2], images.shape[-1])
     calls = subject.calls(images)
     if not calls:
@@ -78,7 +79,8 @@ def distances(call: AttentionCall, hw_shape: tuple[int, int]) -> Tensor:
 
 
 def shift_error_picture(subject: Subject, images: Tensor) -> Picture | None:
-    """||f(x rolled) - f(x) rolled|| / ||f(x)|| by the shift in cells of the last map."""
+    """The picture of ||f(x rolled) - f(x) rolled|| / ||f(x)|| over the shift, in cells of the last
+    map."""
     still = subject.maps(images)
     cells = min(list(still.values())[-1].shape[-2:])
     if cells < 2:
@@ -103,7 +105,8 @@ def shift_error_picture(subject: Subject, images: Tensor) -> Picture | None:
 
 
 def position_probe_picture(subject: Subject, images: Tensor, seed: int = 0) -> Picture:
-    """R2 of a linear probe for row and column after each block (after Islam et al., ICLR 2020)."""
+    """The picture of R2 of a linear probe for row and column after each block (after Islam et al.,
+    ICLR 2020)."""
     crops = random_crops(images, sum(CROPS), seed)
     parts: dict[str, list[Tensor]] = {}
     for part in crops.split(8):
@@ -120,7 +123,7 @@ def position_probe_picture(subject: Subject, images: Tensor, seed: int = 0) -> P
 
 def _measure(name: str, title: str, sentence: str, unit: str, value: float, means: list[float],
              xlabel: str, rows: list[str], columns: list[str], values: list[list[Any]]) -> Picture:
-    """A picture with a line over maps or layers, and a table with a row for each of them."""
+    """A picture of lines over maps or layers, with a table that has a row for each of them."""
     label = 'mean of heads' if name == 'attention_distance' else title
     series = [dict(label=label, x=list(range(len(means))), y=plain(means))]
     dots = plain(values) if name == 'attention_distance' else ()
@@ -131,7 +134,8 @@ def _measure(name: str, title: str, sentence: str, unit: str, value: float, mean
 
 
 def ridge(x: Tensor, y: Tensor, penalty: float) -> Tensor:
-    """Weights (C, T) that minimise ||y - x w||^2 / n + penalty |w|^2, for x (n, C), y (n, T)."""
+    """The weights (C, T) that minimise ||y - x w||^2 / n + penalty |w|^2, for x (n, C) and y (n,
+    T)."""
     gram = x.T @ x / len(x) + penalty * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
     return torch.linalg.solve(gram, x.T @ y / len(x))
 

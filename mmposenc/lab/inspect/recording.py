@@ -1,4 +1,5 @@
-"""What is recorded of a model while it runs: attention, what encodings add, maps after blocks."""
+"""Records what happens in a model while it runs: attention, what encodings add, and the maps after
+blocks."""
 from __future__ import annotations
 
 import inspect
@@ -29,7 +30,7 @@ from mmposenc.functional.masking import split_prefix, tokens_to_map
 from mmposenc.functional.packing import Packing
 from mmposenc.functional.windows import Windows
 
-#: The arguments of a call, as a hook sees them.
+#: The positional arguments of a call, as a hook gets them.
 Args: TypeAlias = tuple[Any, ...]
 Kwargs: TypeAlias = dict[str, Any]
 
@@ -57,25 +58,25 @@ class AttentionCall:
 
     @property
     def num_prefix_tokens(self) -> int:
-        """P, the tokens in front of the grid."""
+        """The number P of tokens in front of the grid."""
         return int(getattr(self.module, 'num_prefix_tokens', 0))
 
     @property
     def map_shape(self) -> tuple[int, int]:
-        """(H, W) of the whole map."""
+        """The size (H, W) of the whole map."""
         return self.grid.hw if self.windows is None else self.windows.hw_shape
 
     @property
     def cells(self) -> Tensor:
-        """(windows, L): the number of each query's cell on the map, row by row; -1 for the zeros
-        that fill up the last windows. Without windows there is one row."""
+        """The number of each query's cell on the map, row by row, (windows, L); -1 for zeros that
+        fill up the last windows."""
         height, width = self.map_shape
         numbers = torch.arange(1, 1 + height * width).view(1, -1, 1)
         return (numbers if self.windows is None else self.windows.cut(numbers))[..., 0] - 1
 
     def places(self) -> tuple[Tensor, Tensor]:
-        """Row and column of each query (windows, L, 2) and key (windows, Lk, 2), in cells of the
-        map."""
+        """Row and column of each query (windows, L, 2) and of each key (windows, Lk, 2), in cells
+        of the map."""
         width = self.map_shape[1]
         cells = self.cells
         queries = torch.stack((cells // width, cells % width), -1).float()
@@ -86,7 +87,8 @@ class AttentionCall:
         return queries, torch.stack(torch.meshgrid(rows, cols, indexing='ij'), -1).view(1, -1, 2)
 
     def of_token(self, at: tuple[float, float]) -> Tensor:
-        """The weights of the token at a place of the first image, mean of the heads.
+        """The attention weights of the token at a place in the first image, averaged over the
+        heads.
 
         Args:
             at: the place as fractions of height and width.
@@ -122,8 +124,9 @@ def watch_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> 
         ValueError: while the model runs, for layers that leave padded tokens out.
     """
     windows: dict[nn.Module, Windows] = {}
-    added: list[Tensor] = []  # of the attention that runs
-    encodings: dict[RelativeEncoding, None] = {}  # several attentions may share one
+    added: list[Tensor] = []  # what is added in the attention that runs at the moment
+    # a dict, because several attentions may share one encoding
+    encodings: dict[RelativeEncoding, None] = {}
     with ExitStack() as stack:
         for name, module in model.named_modules():
             if isinstance(module, ShiftWindowAttention):
@@ -144,7 +147,7 @@ def watch_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> 
 
 
 def arguments(module: nn.Module, args: Args, kwargs: Kwargs) -> Kwargs:
-    """The arguments of a call by name."""
+    """The arguments of a call, by their names."""
     return inspect.signature(module.forward).bind(*args, **kwargs).arguments
 
 
@@ -185,7 +188,7 @@ def _take_weights(name: str, added: list[Tensor], windows: dict[nn.Module, Windo
 
 
 def _has_grid(module: nn.Module, call: Kwargs) -> bool:
-    """False in a decoder, whose queries are objects."""
+    """Whether queries lie on a grid; in a decoder they are objects."""
     return isinstance(module, WindowAttention) or call.get('hw_shape') is not None
 
 
@@ -198,13 +201,13 @@ def _recorded_terms(original: Callable[[Grid, Grid, Tensor | None], Sequence[Ter
 
 
 class _RecordedTerm(Term):
-    """A term whose definition is recorded, for every query and key."""
+    """A term that records its numbers for every query and key."""
 
     def __init__(self, term: Term, added: list[Tensor]) -> None:
         self.term, self.added = term, added
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """The term's numbers, which are recorded."""
+        """The numbers of the term itself, which are recorded."""
         logits = self.term.dense(q, k)
         self.added.append(logits.detach().expand(-1, -1, q.shape[-2], k.shape[-2]))
         return logits
@@ -221,8 +224,8 @@ class Addition(NamedTuple):
 
 @contextmanager
 def watch_tokens(model: nn.Module) -> Iterator[list[Addition]]:
-    """Record what every token encoding inside a model adds; those that change the grid add nothing
-    and are left out.
+    """A context that records what every token encoding inside a model adds. Encodings that change
+    the grid add nothing and are left out.
 
     Yields:
         The list that additions are appended to, in the order in which the encodings run.
@@ -248,7 +251,7 @@ def watch_tokens(model: nn.Module) -> Iterator[list[Addition]]:
 
 @dataclass
 class Subject:
-    """A model that is inspected, and how it is run.
+    """A model to inspect, and how it is run.
 
     Attributes:
         model: a backbone, or a whole detector if it has an encoder of this project.
@@ -278,7 +281,8 @@ class Subject:
         if not by_name:
             raise ValueError(f'model={type(self.model).__name__} has no blocks of this project and '
                              f'no backbone that returns maps (B, C, H, W)')
-        return {name: values.float() for name, values in by_name.items()}  # frozen stages: halves
+        # Frozen stages may return half precision.
+        return {name: values.float() for name, values in by_name.items()}
 
     @torch.no_grad()
     def calls(self, images: Tensor) -> list[AttentionCall]:
@@ -297,8 +301,8 @@ class Subject:
 
 
 def is_encoder(module: nn.Module) -> bool:
-    """Whether a module is a DETR encoder of this project, by its attributes: importing its class
-    would import OpenMMLab."""
+    """Whether a module is a DETR encoder of this project. This is decided by its attributes,
+    because an import of its class would import OpenMMLab."""
     levels = getattr(module, 'pos_encodings', None)
     return isinstance(levels, nn.ModuleList) and isinstance(levels[0], PlacedEncodings)
 
@@ -326,7 +330,7 @@ def _watch_maps(model: nn.Module, hw_shape: tuple[int, int], maps_by_name: dict[
     backbone: Any = getattr(model, 'backbone', model)
     placed = {name: module for name, module in model.named_modules()
               if isinstance(module, PlacedEncodings) and module not in in_encoders}
-    if hasattr(backbone, 'block_map'):  # timm's models may have no encodings of this project
+    if hasattr(backbone, 'block_map'):  # Models of timm may have no encodings of this project.
         for name, block in backbone.named_blocks():
             stack.callback(block.register_forward_hook(partial(take_timm, name)).remove)
     elif placed:

@@ -1,4 +1,5 @@
-"""Inspects the model of a config: lines for the terminal, pictures and numbers in a folder."""
+"""Inspects the model of a config: writes lines to the terminal, and pictures and numbers to a
+folder."""
 from __future__ import annotations
 
 import copy
@@ -29,15 +30,15 @@ from .figures import draw_all
 from .probes import measure_all
 from .recording import Subject, is_encoder
 
-#: Images from the config's test data, or of noise; and the longer side of a photo in pictures.
+#: The number of images from the test data, or of noise; and the longer side of a photo in pictures.
 IMAGES, PHOTO = 4, 512
-#: What numbers.json says of itself.
+#: The text by which numbers.json says where it comes from.
 COMMAND = 'mmposenc inspect'
 
 
 @dataclass
 class Inputs:
-    """What a model is run on.
+    """The inputs on which a model is run.
 
     Attributes:
         images: (B, C, H, W), as the model takes them.
@@ -73,7 +74,7 @@ def inspect_config(cfg: Config, checkpoint: str | None = None, *,
             picture that cannot be read, or a folder with files that are not of an inspection.
         FileNotFoundError: a picture or the checkpoint does not exist.
     """
-    scope_of(cfg)  # an error without one
+    scope_of(cfg)  # Raises an error if the config names no library.
     if not all(0.0 <= each < 1.0 for each in at):
         raise ValueError(f'at={at} must be two fractions of height and width in [0, 1)')
     models.check_pictures(images)
@@ -115,13 +116,13 @@ def counted_lines(counts: Counts) -> list[str]:
 
 
 def in_words(macs: int) -> str:
-    """A number of multiply-accumulates: '4.509 G', '5.214 M'."""
+    """A number of multiply-accumulates in words: '4.509 G', '5.214 M'."""
     return f'{macs / 1e9:.3f} G' if macs >= 1e9 else f'{macs / 1e6:.3f} M'
 
 
 def check_out(folder: Path) -> None:
-    """Check that a folder can be written into, and that no file there that is not of an earlier
-    inspection would be replaced.
+    """Check that a folder can be written into, and that no file would be replaced that an earlier
+    inspection did not write.
 
     Raises:
         ValueError: names the option, the folder and the file.
@@ -136,7 +137,7 @@ def check_out(folder: Path) -> None:
 
 
 def own_files(folder: Path) -> list[str]:
-    """Names of the files that an earlier inspection wrote into a folder."""
+    """The names of the files that an earlier inspection wrote into a folder."""
     try:
         about = json.loads((folder / 'numbers.json').read_text())
         if about['command'] != COMMAND:
@@ -148,7 +149,7 @@ def own_files(folder: Path) -> list[str]:
 
 
 def write(folder: Path, about: dict[str, object], pictures: Sequence[Picture]) -> None:
-    """Write pictures and ``numbers.json``, in place of those of an earlier inspection."""
+    """Write pictures and ``numbers.json`` in place of those of an earlier inspection."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in own_files(folder):
         (folder / name).unlink(missing_ok=True)
@@ -164,7 +165,7 @@ def write(folder: Path, about: dict[str, object], pictures: Sequence[Picture]) -
 def build_subject(cfg: Config, checkpoint: str | None, *, images: Sequence[str] = (),
                   size: tuple[int, int] | None = None, seed: int = 0, count: int = IMAGES
                   ) -> tuple[Subject, Inputs]:
-    """The model of a config, ready to run, and what it is run on.
+    """The model of a config, ready to run, and its inputs.
 
     Args:
         cfg, checkpoint, images, size, seed: see :func:`inspect_config`; sides are rounded to whole
@@ -185,7 +186,7 @@ def build_subject(cfg: Config, checkpoint: str | None, *, images: Sequence[str] 
                   for each in pictures]
         batch, photo = models.as_inputs(cfg, pixels, (height, width)), as_photo(pixels[0])
         right, below = width - batch.shape[-1], height - batch.shape[-2]
-        if min(right, below) < 0:  # a preprocessor may pad to a multiple of some number
+        if min(right, below) < 0:  # A preprocessor may pad to a multiple of some number.
             batch = F.pad(batch, (0, right, 0, below))
     if any(map(is_encoder, model.modules())):
         subject = Subject(model, lambda images: models.pass_once(scope, model, images))
@@ -195,9 +196,9 @@ def build_subject(cfg: Config, checkpoint: str | None, *, images: Sequence[str] 
 
 
 def cell_side(model: Any) -> int:
-    """Pixels that the sides of an image must be multiples of so that no map of a model holds cells
-    in part: the side of a cell in the coarsest map, 32 where nothing says it, and what images are
-    padded to."""
+    """The number of pixels of which an image's sides must be multiples, so that every map of a
+    model has whole cells: the side of a cell in the coarsest map (32 if nothing says it), and the
+    multiple to which images are padded."""
     backbone, side = model.backbone, 32
     if hasattr(backbone, 'patch_sizes'):
         side = math.prod(backbone.patch_sizes)
@@ -210,7 +211,7 @@ def cell_side(model: Any) -> int:
 
 
 def data_images(cfg: Config, count: int = IMAGES) -> tuple[list[Any], str]:
-    """So many pictures, spread over the test data, as files or pixels, and what they are; or none
+    """So many pictures, spread over the test data, as files or pixels, and what they are; or none,
     and the reason."""
     phase = 'test' if cfg.get('test_dataloader') else 'val'
     if not cfg.get(f'{phase}_dataloader'):
@@ -219,15 +220,16 @@ def data_images(cfg: Config, count: int = IMAGES) -> tuple[list[Any], str]:
     with DATASETS.switch_scope_and_registry(scope_of(cfg)) as registry:
         for _, node in data_sets(offline, phase):
             if 'download' in inspect.signature(registry.get(node.type)).parameters:
-                node.download = False  # an inspection does not start a download
+                node.download = False  # An inspection does not start a download.
     try:
         check_files(cfg, (phase,))
         dataset = build_data_set(offline[f'{phase}_dataloader'].dataset)
-    except (FileNotFoundError, RuntimeError):  # RuntimeError: not downloaded
+    # A RuntimeError means that the data were not downloaded.
+    except (FileNotFoundError, RuntimeError):
         return [], 'noise (the test data is not there)'
     chosen = min(count, len(dataset))
     infos = [dataset.get_data_info(index * len(dataset) // chosen) for index in range(chosen)]
-    # Data sets that store pixels store RGB, and files are read blue first.
+    # Data sets that store pixels store RGB, but files are read in the order blue, green, red.
     pictures = [np.asarray(each['img'])[..., ::-1] if np.ndim(each.get('img')) == 3
                 else np.asarray(each['img']) if 'img' in each else str(each['img_path'])
                 for each in infos]
@@ -235,7 +237,7 @@ def data_images(cfg: Config, count: int = IMAGES) -> tuple[list[Any], str]:
 
 
 def as_photo(pixels: Array) -> Array:
-    """(h, w, 3) red first, from 0 to 1, of a picture as it was read."""
+    """A picture that was read, as (h, w, 3) in RGB from 0 to 1."""
     longest = max(pixels.shape[:2])
     if longest > PHOTO:
         pixels = mmcv.imrescale(pixels, PHOTO / longest)

@@ -1,4 +1,4 @@
-"""Checks from an image file's bytes: is it complete, and does it have the expected size?"""
+"""Checks of an image file's bytes: is it complete, and does it have the expected size?"""
 from __future__ import annotations
 
 import io
@@ -15,13 +15,13 @@ from typing import BinaryIO
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-#: How many files of a folder are opened if opening all would take too long.
+#: How many files of a folder are opened, if it would take too long to open all.
 SAMPLES = 16
-#: First bytes of a format, and the marker at its end.
+#: For the first bytes of a format, the marker at the end of its files.
 ENDS = {b'\xff\xd8': b'\xff\xd9', b'\x89PNG': b'IEND'}
-#: Larger images are refused: decoding a gigapixel takes 5.6 GB.
-MAX_PIXELS = 178_956_970  # PIL's own limit
-#: EXIF's key of the orientation, and its values that swap width and height.
+#: Larger images are refused, because decoding a gigapixel takes 5.6 GB.
+MAX_PIXELS = 178_956_970  # This is also PIL's limit.
+#: EXIF's key for the orientation, and the values of it that swap width and height.
 _ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
 Size = tuple[int, int]
 
@@ -37,10 +37,10 @@ def check_file(path: str) -> None:
 
 
 def broken(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> str:
-    """What is wrong with an image, see :func:`size_if_whole`; an empty string if nothing is."""
+    """What is wrong with an image, see :func:`size_if_whole`; '' if nothing is."""
     try:
         size_if_whole(file, max_pixels)
-    except Exception as error:  # PIL raises what the codec raises
+    except Exception as error:  # PIL raises whatever its codec raises.
         return reason(error)
     return ''
 
@@ -80,7 +80,7 @@ def _ends_well(file: BinaryIO, chunks: bool) -> bool:
     if not chunks or end != b'IEND':
         return True
     at = 8
-    while at + 12 <= length:  # length, name, content and checksum of a chunk
+    while at + 12 <= length:  # A chunk consists of length, name, content and checksum.
         file.seek(at)
         size, name = struct.unpack('>I4s', file.read(8))
         if name == b'IEND':
@@ -117,7 +117,7 @@ def is_cut_jpeg(data: bytes, decoded: np.ndarray) -> bool:
 
 
 def broken_file(path: str, size: Size | None = None) -> str:
-    """:func:`broken` for a file; it reads only the beginning and the end if they are enough.
+    """Check a file as :func:`broken` does, reading only its beginning and end if they are enough.
 
     Args:
         path: the file.
@@ -137,22 +137,21 @@ def broken_file(path: str, size: Size | None = None) -> str:
 
 
 def broken_files(paths: Sequence[str], sizes: Sequence[Size] | None = None) -> dict[str, str]:
-    """For each broken file among many: its path, and what is wrong."""
+    """For each broken file among many, its path and what is wrong with it."""
     wanted: Sequence[Size | None] = sizes or [None] * len(paths)
-    with ThreadPoolExecutor(max_workers=16) as pool:  # limited by the disk, not the processor
+    with ThreadPoolExecutor(max_workers=16) as pool:  # The disk is the limit, not the processor.
         problems = pool.map(broken_file, paths, wanted, chunksize=64)
         return {path: problem for path, problem in zip(paths, problems, strict=True) if problem}
 
 
 def sample(names: Collection[str], seed: int = 0) -> list[str]:
-    """Up to :data:`SAMPLES` names, the same in every run."""
+    """Up to :data:`SAMPLES` of the names, the same ones in every run."""
     names = sorted(names)
     return sorted(random.Random(seed).sample(names, min(SAMPLES, len(names))))
 
 
 def size_shown(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Size:
-    """(width, height) after the EXIF orientation is applied. Pixels are decoded only of a PNG, in
-    which the orientation may be behind them.
+    """The size (width, height) after the EXIF orientation is applied.
 
     Raises:
         ValueError: the image has more than ``max_pixels`` pixels.
@@ -161,7 +160,8 @@ def size_shown(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Size:
         warnings.simplefilter('ignore', Image.DecompressionBombWarning)
         with Image.open(file) as image:
             width, height = image.size
-            if image.format == 'TIFF':  # whose size Pillow turns itself, in newer versions
+            # Newer versions of Pillow turn the size of a TIFF themselves.
+            if image.format == 'TIFF':
                 width, height = (image.tag_v2[key] for key in (256, 257))  # type: ignore
             if width * height > max_pixels:
                 raise ValueError(f'it has {width}x{height} pixels, at most {max_pixels:,} are read')
@@ -170,7 +170,7 @@ def size_shown(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Size:
 
 
 def turned(data: bytes, pixels: np.ndarray) -> np.ndarray:
-    """Pixels (H, W, ...) as the EXIF orientation has them, which OpenCV ignores in a WebP."""
+    """Turn pixels (H, W, ...) by the EXIF orientation, which OpenCV ignores in a WebP."""
     if data[8:12] != b'WEBP':
         return pixels
     with Image.open(io.BytesIO(data)) as image:
@@ -203,8 +203,8 @@ def eight_bits(data: bytes, pixels: np.ndarray, color: str) -> np.ndarray:
 
 
 def reason(error: Exception) -> str:
-    """The message of an error without the name of the file."""
-    if isinstance(error, UnidentifiedImageError):  # its message names a buffer
+    """The message of an error, without the name of the file."""
+    if isinstance(error, UnidentifiedImageError):  # Its message would name a buffer.
         return 'Pillow recognises no picture in it'
     if isinstance(error, OSError) and error.strerror:
         return error.strerror

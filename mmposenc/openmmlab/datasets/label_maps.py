@@ -12,7 +12,7 @@ from mmposenc.terminal.messages import printable
 
 from .image_files import broken_file, sample, size_shown
 
-#: PIL modes with one channel of 8 bits; with a palette, the indices are the labels.
+#: The modes of PIL with one channel of 8 bits; with a palette, the indices are the labels.
 MODES = ('L', 'P', '1')
 
 
@@ -35,7 +35,7 @@ def check_pairs(pairs: Sequence[tuple[str, str]], num_labels: int | None = None,
         ValueError: it lists up to 20 files and what is wrong with each.
     """
     labels: set[int] = set()
-    with ThreadPoolExecutor(max_workers=16) as pool:  # limited by the disk
+    with ThreadPoolExecutor(max_workers=16) as pool:  # The disk is the limit, not the processor.
         problems = [text for text in pool.map(pair_problem, pairs, chunksize=64) if text]
     if not problems and num_labels is not None:
         checked = (map_problem(path, num_labels, ignore_index, labels)
@@ -50,8 +50,8 @@ def check_pairs(pairs: Sequence[tuple[str, str]], num_labels: int | None = None,
 
 def map_problem(path: str, num_labels: int, ignore_index: int = 255,
                 seen: set[int] | None = None) -> str:
-    """What is wrong with the pixels of a label map, which are all read; an empty string if nothing
-    is. The labels of the map are added to ``seen``."""
+    """What is wrong with the pixels of a label map, which are all read; '' if nothing is. The
+    labels in the map are added to ``seen``."""
     try:
         with Image.open(path) as image:
             pixels = np.asarray(image)
@@ -64,7 +64,7 @@ def map_problem(path: str, num_labels: int, ignore_index: int = 255,
 
 
 def label_problem(labels: np.ndarray, num_labels: int, ignore_index: int = 255) -> str:
-    """Which labels are outside the classes; an empty string if none is."""
+    """Which labels do not belong to any class; '' if all do."""
     outside = labels[(labels >= num_labels) & (labels != ignore_index)]
     if not outside.size:
         return ''
@@ -75,8 +75,8 @@ def label_problem(labels: np.ndarray, num_labels: int, ignore_index: int = 255) 
 
 
 def pair_problem(pair: tuple[str, str]) -> str:
-    """What is wrong with an image or its label map; an empty string if nothing is. It reads the
-    beginning and the end of the files."""
+    """What is wrong with an image or its label map; '' if nothing is. Only the beginning and the
+    end of the files are read."""
     image_path, label_path = pair
     if not osp.exists(label_path):
         return f'{label_path}: missing, for the image {image_path}'

@@ -35,9 +35,9 @@ class NamedErrors(BaseDataset):
             raise ValueError(f'{" with ".join(names)}: {text}') from error
 
 
-# Reading images.
+# This part of the file reads images.
 
-#: Decoders and modes that apply the EXIF orientation.
+#: The decoders and modes that apply the EXIF orientation themselves.
 _TURNING = (('cv2', 'color'), ('cv2', 'grayscale'))
 
 
@@ -64,7 +64,7 @@ class LoadImageFromFile(_LoadImageFromFile):
         path = results['img_path']
         problem, loaded = '', None
         try:
-            if os.path.exists(path):  # on this disk, not in another file backend
+            if os.path.exists(path):  # The file is on this disk and not in another file backend.
                 check_file(path)
             data = fileio.get(path, backend_args=self.backend_args)
             problem = broken(io.BytesIO(data), self.max_pixels)
@@ -76,9 +76,10 @@ class LoadImageFromFile(_LoadImageFromFile):
                     loaded['img'] = turned(
                         data, eight_bits(data, loaded['img'], self.color_type))
                     loaded['img_shape'] = loaded['ori_shape'] = loaded['img'].shape[:2]
-        except AssertionError:  # mmcv's, where a decoder gives nothing: of pixels of 32 bits
+        # mmcv's assertion, if a decoder returns nothing, as for pixels of 32 bits.
+        except AssertionError:
             problem = f'imdecode_backend={self.imdecode_backend!r} cannot decode it'
-        except Exception as error:  # OpenCV and mmcv may raise anything
+        except Exception as error:  # OpenCV and mmcv may raise anything.
             problem = reason(error)
         if not problem:
             return loaded

@@ -1,4 +1,4 @@
-"""Data sets inside wrappers."""
+"""Finds data sets inside wrappers."""
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -19,7 +19,7 @@ from mmposenc.terminal.messages import printable
 from ..datasets.image_files import broken_files, check_file
 from ..datasets.loading import NamedErrors
 
-#: What a file in COCO's format holds.
+#: The content of a file in COCO's format.
 Coco = dict[str, Any]
 
 
@@ -84,7 +84,8 @@ def _is_number(value: object) -> bool:
 
 
 class _Key(NamedTuple):
-    """What the value of a key must be, and the test of it; ``optional`` keys may be missing."""
+    """A key of an entry: what its value must be, the test of it, and whether the key may be
+    missing."""
 
     requirement: str
     holds: Callable[[Any], bool]
@@ -95,7 +96,7 @@ _ID = _Key('a whole number of at most 64 bits',
            lambda value: type(value) is int and abs(value) < 2 ** 63)
 _SIDE = _Key('a whole number of at least 1',
              lambda value: _is_number(value) and value >= 1 and not value % 1)
-#: For each section: the name of an entry, and its keys.
+#: For each section of a file, what messages call an entry, and the keys of an entry.
 _SECTIONS: dict[str, tuple[str, dict[str, _Key]]] = {
     'images': ('image', {
         'id': _ID, 'height': _SIDE, 'width': _SIDE,
@@ -173,8 +174,8 @@ def has_area(mask: Any, size: tuple[int, int]) -> bool:
 
 
 def _runs(text: str) -> np.ndarray:
-    """Lengths of runs from COCO's compressed form: five bits a letter; from the fourth number on it
-    stores the difference from the number two places before."""
+    """The lengths of runs from COCO's compressed form: five bits for each letter, and from the
+    fourth number on the difference from the number two places before."""
     letters = np.frombuffer(text.encode('ascii'), np.uint8).astype(np.int64) - 48
     ends = np.flatnonzero(letters & 32 == 0)
     if not len(ends) or ends[-1] != len(letters) - 1 or letters.min() < 0 or letters.max() > 63:
@@ -191,7 +192,7 @@ def _runs(text: str) -> np.ndarray:
     return numbers
 
 
-# Data sets in COCO's format.
+# This part of the file has the data sets.
 
 
 class CocoDataset(NamedErrors, _CocoDataset):
@@ -263,7 +264,7 @@ class CocoDataset(NamedErrors, _CocoDataset):
         return super().parse_data_info(raw_data_info)
 
     def _check_labels(self, data_list: list[dict], dropped: str) -> None:
-        """Name the classes that training will not see."""
+        """Log the classes that training will not see."""
         labels = {instance['bbox_label'] for info in data_list for instance in info['instances']}
         if not labels:
             raise ValueError(f'{self.ann_file} has no annotation to train on'
@@ -274,8 +275,8 @@ class CocoDataset(NamedErrors, _CocoDataset):
                   'trained on it will not find any')
 
     def _load_run_lengths(self, data_list: list[dict]) -> None:
-        """Load all masks as bitmaps where some are run lengths: with ``poly2mask=False`` mmdet
-        would ignore those objects."""
+        """Load all masks as bitmaps if some are run lengths. With ``poly2mask=False`` mmdet would
+        ignore objects with such masks."""
         for step in self.pipeline.transforms:
             if getattr(step, 'with_mask', False) and not getattr(step, 'poly2mask', True) and any(
                     isinstance(instance.get('mask'), dict) and not instance['ignore_flag']

@@ -40,11 +40,12 @@ class CocoMetric(_CocoMetric):
     def __init__(self, ann_file: str | None = None, *args: object, **kwargs: object) -> None:
         super().__init__(None, *args, **kwargs)
         self.ann_file = ann_file
-        #: For each image's path: its id in the ground truth. None: every image, by its own id.
+        #: For the path of each image, its id in the ground truth. None means that every image has
+        #: its own id.
         self._ids: dict[str, int] | None = None
 
     def take_truth(self, dataset: BaseDataset) -> None:
-        """Take images and annotations of a data set for the truth.
+        """Take the images and annotations of a data set as ground truth.
 
         Args:
             dataset: the data set that is tested, or a wrapper of several.
@@ -70,7 +71,7 @@ class CocoMetric(_CocoMetric):
         self._coco_api = _api(parts)
 
     def process(self, data_batch: object, data_samples: Sequence[dict]) -> None:
-        """Store the predictions of a batch, as in mmdet, with the ids of the ground truth."""
+        """Store the predictions of a batch as mmdet does, with the ids of the ground truth."""
         if self._coco_api is None and self.ann_file is not None:
             with get_local_path(self.ann_file, backend_args=self.backend_args) as path:
                 self._coco_api = COCO(path)
@@ -80,21 +81,22 @@ class CocoMetric(_CocoMetric):
         super().process(data_batch, data_samples)
 
     def compute_metrics(self, results: list) -> dict[str, float]:
-        """Evaluate, as in mmdet. Only here are predictions of another metric's data set left out:
-        several processes put their results together by their number."""
+        """Evaluate as mmdet does. Predictions for the data set of another metric are left out only
+        here, because several processes join their results by number."""
         return super().compute_metrics(
             [result for result in results if result[1]['img_id'] is not None])
 
 
 def _is_coco(dataset: BaseDataset) -> bool:
-    """Whether a data set reads COCO's format by mmdet's rules; LVIS, for example, has its own."""
+    """Whether a data set reads COCO's format by mmdet's rules; LVIS, for example, has rules of its
+    own."""
     return isinstance(dataset, _CocoDataset) and (
         isinstance(dataset, CocoDataset)
         or type(dataset).load_data_list is _CocoDataset.load_data_list)
 
 
 def _loaded(dataset: _CocoDataset, *, by_label: bool) -> Coco:
-    """What a data set loaded, as a COCO file would hold it.
+    """What a data set has loaded, in the form of a COCO file.
 
     Args:
         dataset: one that :func:`_is_coco`.
@@ -112,7 +114,8 @@ def _loaded(dataset: _CocoDataset, *, by_label: bool) -> Coco:
         image = {**api.load_imgs([info['img_id']])[0], 'img_id': info['img_id']}
         images.append({**image, 'img_path': info['img_path']})
         for ann in api.load_anns(api.get_ann_ids(img_ids=[info['img_id']])):
-            # mmdet's own rules say whether it is used; its checks were made when it was loaded.
+            # mmdet's own rules say whether an annotation is used; its checks were made when it was
+            # loaded.
             parsed = _CocoDataset.parse_data_info(
                 dataset, {'raw_img_info': image, 'raw_ann_info': [ann]})
             if parsed['instances']:
@@ -126,7 +129,7 @@ def _loaded(dataset: _CocoDataset, *, by_label: bool) -> Coco:
 
 
 def _renumbered(parts: Sequence[Coco]) -> dict[str, int]:
-    """Number images and annotations of several data sets through, so that no id occurs twice.
+    """Number the images and annotations of several data sets so that no id occurs twice.
 
     Returns:
         for each image's path its new id; that of the file where there is one data set.
@@ -149,7 +152,8 @@ def _renumbered(parts: Sequence[Coco]) -> dict[str, int]:
 
 
 def _api(parts: Sequence[Coco]) -> CheckedCOCO:
-    """mmdet's interface to the images and annotations of several data sets."""
+    """The images and annotations of several data sets as an object with the interface of mmdet's
+    COCO."""
     api = CheckedCOCO()
     api.dataset = {'images': [each for part in parts for each in part['images']],
                    'annotations': [each for part in parts for each in part['annotations']],

@@ -17,11 +17,13 @@ class DetDataPreprocessor(MMDetDataPreprocessor):
     """
 
     def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
-        """As in mmdet; the tensor's attribute ``img_shapes`` lists the samples' ``img_shape``."""
+        """Preprocess as mmdet does, and store the samples' ``img_shape`` in the tensor's attribute
+        ``img_shapes``."""
         return note_img_shapes(super().forward(data, training))
 
 
-# RetinaNet's head with a loss that does not depend on the number of processes.
+# This part of the file has RetinaNet's head with a loss that does not depend on the number of
+# processes.
 
 
 class RetinaHead(_RetinaHead):

@@ -1,4 +1,5 @@
-"""The head of EoMT: Mask2Former's losses and predictions, of a backbone that predicts by itself."""
+"""The head of EoMT for instances: Mask2Former's losses and predictions, for a backbone that
+predicts by itself."""
 from __future__ import annotations
 
 from typing import Any
@@ -9,7 +10,8 @@ from mmengine.config import ConfigDict
 from mmengine.model import BaseModule
 from torch import Tensor
 
-#: Mask2Former's (Cheng et al., CVPR 2022, Sec. 3.3), which EoMT's release takes too.
+#: The loss of masks of Mask2Former (Cheng et al., CVPR 2022, Sec. 3.3), which EoMT's release uses
+#: too.
 _MASK_LOSS: dict[str, Any] = dict(
     type='mmdet.CrossEntropyLoss', use_sigmoid=True, reduction='mean', loss_weight=5.0)
 _DICE_LOSS: dict[str, Any] = dict(
@@ -42,7 +44,8 @@ class EoMTHead(Mask2FormerHead):
                  loss_mask: dict[str, Any] | None = None, loss_dice: dict[str, Any] | None = None,
                  train_cfg: dict[str, Any] | None = None, test_cfg: dict[str, Any] | None = None,
                  init_cfg: dict[str, Any] | None = None) -> None:
-        BaseModule.__init__(self, init_cfg)  # that of Mask2FormerHead builds its decoders
+        # The constructor of Mask2FormerHead would build decoders.
+        BaseModule.__init__(self, init_cfg)
         self.num_things_classes, self.num_stuff_classes = num_things_classes, num_stuff_classes
         self.num_classes, self.num_queries = num_things_classes + num_stuff_classes, num_queries
         loss_cls = loss_cls or dict(
@@ -60,12 +63,12 @@ class EoMTHead(Mask2FormerHead):
         self.importance_sample_ratio = self.train_cfg.importance_sample_ratio
 
     def init_weights(self) -> None:
-        """There are no weights."""
+        """Do nothing, because the head has no weights."""
 
     def forward(self, x: tuple[tuple[Tensor, ...], tuple[Tensor, ...]],
                 batch_data_samples: object = None
                 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """What the backbone has predicted, by level.
+        """Return what the backbone has predicted, by level.
 
         Raises:
             ValueError: the backbone has another number of queries or classes.
@@ -78,8 +81,8 @@ class EoMTHead(Mask2FormerHead):
         return x
 
     def get_targets(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """As in mmdet, with the number of masks as in Mask2Former's release: mmdet counts one for
-        an image without objects."""
+        """The targets of mmdet, with the number of masks of Mask2Former's release: mmdet counts one
+        mask for an image without objects."""
         labels, label_weights, mask_targets, mask_weights, _, *others = super().get_targets(
             *args, **kwargs)
         count = sum(len(each) for each in mask_targets)

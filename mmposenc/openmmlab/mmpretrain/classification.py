@@ -1,5 +1,5 @@
-"""mmpretrain's data preprocessor for images of several sizes; distillation of classifiers: the
-teacher, the head of the student and the model (DeiT)."""
+"""mmpretrain's data preprocessor for images of several sizes, and the distillation of classifiers
+(DeiT): the teacher, the head of the student, and the model."""
 from __future__ import annotations
 
 import re
@@ -45,8 +45,8 @@ class ClsDataPreprocessor(MMPretrainClsDataPreprocessor):
         self.pack = pack
 
     def forward(self, data: Batch, training: bool = False) -> Batch:
-        """As in mmpretrain; with ``pack`` the inputs are a list of images (3, H, W), else the
-        batch's attribute ``img_shapes`` lists their sizes."""
+        """Preprocess as mmpretrain does. With ``pack`` the inputs become a list of images (3, H,
+        W), otherwise the batch's attribute ``img_shapes`` lists their sizes."""
         images, samples = data['inputs'], data.get('data_samples')
         if self.batch_augments is not None and training:
             return super().forward(data, training)
@@ -60,9 +60,9 @@ class ClsDataPreprocessor(MMPretrainClsDataPreprocessor):
                 'data_samples': samples and [part['data_samples'][0] for part in alone]}
 
 
-# The teacher.
+# This part of the file has the teacher.
 
-#: Modules of timm's RegNet and their names in torchvision; blocks are renamed before.
+#: The names of modules in timm's RegNet, and those in torchvision; blocks are renamed before.
 _TIMM_REGNET = {
     'stem.conv.': 'stem.0.', 'stem.bn.': 'stem.1.', 'head.fc.': 'fc.',
     **{f'.conv{number}.{kind}.': f'.f.{letter}.{index}.'
@@ -117,7 +117,7 @@ class TorchvisionTeacher(BaseModule):
         self._is_init = True
 
     def forward(self, inputs: Tensor, data_samples: object = None, mode: str = 'tensor') -> Tensor:
-        """Images (B, 3, H, W) to logits (B, num_classes)."""
+        """Predict logits (B, num_classes) for images (B, 3, H, W)."""
         return self.model(one_batch(inputs))
 
 
@@ -152,7 +152,7 @@ def hard_labels(teacher: torch.nn.Module, inputs: Tensor, num_classes: int) -> T
     return logits.argmax(dim=1)
 
 
-# Hard distillation through a distillation token, as in DeiT.
+# This part of the file has hard distillation through a distillation token, as in DeiT.
 
 
 class DistillationHead(DeiTClsHead):
@@ -179,7 +179,7 @@ class DistillationHead(DeiTClsHead):
 
     def distillation_loss(self, feats: tuple[Tensor, ...], data_samples: list[DataSample],
                           teacher_labels: Tensor) -> dict[str, Tensor]:
-        """Both losses, weighted.
+        """Both losses, with their weights.
 
         Args:
             feats: outputs of the backbone; the last is (2, B, C), class tokens, then distillation
@@ -194,7 +194,8 @@ class DistillationHead(DeiTClsHead):
         losses = self._get_loss(self.layers.head(cls_token), data_samples)
         scores = self.layers.head_dist(dist_token)
         taught = nn.functional.cross_entropy(scores.float(), teacher_labels)
-        # mmpretrain calls this part 'loss', the name under which mmengine logs the sum.
+        # The name under which mmengine logs the sum of all losses is 'loss', so this part is
+        # renamed.
         losses['loss_cls'] = (1 - self.alpha) * losses.pop('loss')
         return {**losses, 'loss_distill': self.alpha * taught}
 
@@ -227,7 +228,8 @@ class DistilledClassifier(ImageClassifier):
             if not teacher.get('init_cfg'):
                 raise ValueError("teacher has no init_cfg: with random weights it teaches nothing; "
                                  "add init_cfg=dict(type='Pretrained', checkpoint=...)")
-        # In a list it is not a submodule: state_dict and parameters are those of the student.
+        # Stored in a list, so that it is no submodule: state_dict and parameters are those of the
+        # student.
         self._teacher: list[BaseModule] = []
         if teacher is not None:
             built = MODELS.build(teacher) if isinstance(teacher, dict) else teacher

@@ -11,7 +11,8 @@ from ...encodings.base import TokenEncoding
 from ...encodings.build import EncodingConfig, build_encoding
 from ...functional.masking import map_to_tokens, tokens_to_map
 
-#: Blocks in each stage of the ResNets for CIFAR with 6 n + 2 layers; 46 has one more block.
+#: The numbers of blocks in the stages of the ResNets for CIFAR with 6 n + 2 layers; 46 has one
+#: block more.
 SMALL = {20: (3, 3, 3), 32: (5, 5, 5), 44: (7, 7, 7), 46: (8, 7, 7), 56: (9, 9, 9)}
 
 CONTEXT_POOL = dict(type='mmposenc.ContextPool', ratio=0.05)
@@ -91,7 +92,7 @@ class CPResNet(ResNet):
                 pool.reset_parameters()
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """The maps of ``out_indices`` for images (B, in_channels, H, W)."""
+        """Return the maps of ``out_indices`` for images (B, in_channels, H, W)."""
         x = self.stem(x) if self.deep_stem else self.relu(self.norm1(self.conv1(x)))
         x = self._pool(x, 0) if '0' in self.context_pools else self.maxpool(x)
         outs = []
@@ -110,13 +111,14 @@ class CPResNet(ResNet):
                              pool.out_hw_shape(hw_shape))
 
     def train(self, mode: bool = True) -> CPResNet:
-        """Set the mode; frozen stages stay in evaluation. (mmpretrain's method returns None.)"""
+        """Set training or evaluation mode; frozen stages stay in evaluation mode. (mmpretrain's
+        method returns None.)"""
         super().train(mode)
         return self
 
     def _freeze_stages(self) -> None:
         super()._freeze_stages()
-        # mmpretrain's constructor calls this before context_pools exists.
+        # The constructor of mmpretrain's class calls this before context_pools exists.
         for stage, pool in getattr(self, 'context_pools', nn.ModuleDict()).items():
             if int(stage) <= self.frozen_stages:
                 pool.eval()
@@ -132,7 +134,7 @@ def _with_blocks(settings: dict[int, Any], depth: int, blocks: tuple[int, ...]) 
 
 def _pooled_stages(context_pool: EncodingConfig | None, pool_at: Sequence[int] | None,
                    strides: tuple[int, ...], small_images: bool) -> tuple[int, ...]:
-    """The stages before which a map is pooled, as ``pool_at`` counts them.
+    """The stages before which a map is pooled, numbered as in ``pool_at``.
 
     Raises:
         ValueError: as in :class:`CPResNet`.

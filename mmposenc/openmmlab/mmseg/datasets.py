@@ -1,4 +1,4 @@
-"""Data sets of label maps and their loading, with checks."""
+"""mmseg's data sets of label maps and their loading, with checks."""
 from __future__ import annotations
 
 import logging
@@ -26,7 +26,8 @@ class LoadSegAnnotations(LoadAnnotations):
     """
 
     def _load_seg_map(self, results: dict) -> None:
-        if osp.exists(results['seg_map_path']):  # on this disk, not in another file backend
+        # The file is on this disk and not in another file backend.
+        if osp.exists(results['seg_map_path']):
             check_file(results['seg_map_path'])
         super()._load_seg_map(results)
         labels, path = results['gt_seg_map'], results['seg_map_path']
@@ -45,7 +46,7 @@ class LoadSegAnnotations(LoadAnnotations):
             raise ValueError(f'{path} {problem}{zero}')
 
 
-# Data sets.
+# This part of the file has the data sets.
 
 
 class SegDataset(NamedErrors, BaseSegDataset):
@@ -71,12 +72,13 @@ class SegDataset(NamedErrors, BaseSegDataset):
     def __init__(self, *args: object, check_images: bool = True, **kwargs: object) -> None:
         self.check_images = check_images
         super().__init__(*args, **kwargs)
-        if not self.METAINFO.get('classes'):  # mmseg's tools read class names there
+        if not self.METAINFO.get('classes'):  # Tools of mmseg read the names of classes there.
             self.METAINFO = self.metainfo
 
     def load_data_list(self) -> list[dict]:
         data_list: list[dict] = []
-        suffixes = self.img_suffix  # mmseg takes one, and cuts as many letters off each name
+        # mmseg accepts only one suffix, and cuts as many letters off each name.
+        suffixes = self.img_suffix
         for self.img_suffix in (suffixes,) if isinstance(suffixes, str) else suffixes:
             data_list += super().load_data_list()
         self.img_suffix = suffixes
@@ -85,13 +87,13 @@ class SegDataset(NamedErrors, BaseSegDataset):
         if not data_list:
             raise ValueError(self._no_images())
         classes = self._metainfo.get('classes')
-        for info in data_list:  # LoadSegAnnotations checks the map with this
+        for info in data_list:  # LoadSegAnnotations checks the map with this number.
             info['num_classes'] = classes and len(classes)
             info['ignore_index'] = self.ignore_index
         pairs = [(info['img_path'], info['seg_map_path']) for info in data_list
                  if 'seg_map_path' in info]
         if self.check_images and pairs and '://' not in pairs[0][0]:
-            # Files hold all labels of METAINFO, before reduce_zero_label.
+            # Files hold all labels of METAINFO, as they are before reduce_zero_label.
             names = self.METAINFO.get('classes') or classes
             num_labels = len(names) + self.reduce_zero_label if names else None
             labels = check_pairs(pairs, num_labels, self.ignore_index)
@@ -100,8 +102,7 @@ class SegDataset(NamedErrors, BaseSegDataset):
         return data_list
 
     def _name_unseen(self, labels: set[int], num_maps: int) -> None:
-        """Warn of classes that no label map has. Where only a sample of many maps was read, other
-        maps may have them, unless the sample has a single class."""
+        """Warn of classes that no label map has."""
         offset, classes = int(self.reduce_zero_label), self._metainfo['classes']
         seen = {label - offset for label in labels if label >= offset}
         unseen = [name for i, name in enumerate(classes) if i not in seen]

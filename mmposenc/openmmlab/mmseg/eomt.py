@@ -28,9 +28,9 @@ class EoMTDecodeHead(EoMTHead, Mask2FormerHead):
         self.ignore_index = ignore_index
 
     def forward(self, x: Any, batch_data_samples: object = None) -> Any:
-        """As the base class; without samples, as when a model is exported, logits of the classes
-        (B, num_classes, H', W') by the last level: sums over the queries of the probability of the
-        class times that of the mask."""
+        """Predict as the base class does. Without samples, as in an export, return the logits of
+        classes (B, num_classes, H', W') by the last level: sums over the queries of the class's
+        probability times that of the mask."""
         classes, masks = super().forward(x)
         if batch_data_samples is not None:
             return classes, masks

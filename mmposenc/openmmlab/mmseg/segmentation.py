@@ -30,8 +30,8 @@ class SegDataPreProcessor(MMSegDataPreProcessor):
     """
 
     def forward(self, data: Batch, training: bool = False) -> Batch:
-        """As in mmseg, but a test batch may also have images of several sizes: they are padded to
-        the largest. The tensor's attribute ``img_shapes`` lists the sizes before padding."""
+        """Preprocess as mmseg does. A test batch may also have images of several sizes, which are
+        padded to the largest; the tensor's attribute ``img_shapes`` lists the sizes before that."""
         shapes = [tuple(image.shape[-2:]) for image in data['inputs']]
         if training or len(set(shapes)) == 1:
             return note_img_shapes(super().forward(data, training), shapes)
@@ -39,9 +39,9 @@ class SegDataPreProcessor(MMSegDataPreProcessor):
 
     def _padded_test_batch(self, data: Batch, shapes: list[tuple[int, ...]]
                            ) -> Batch:
-        """A test batch of several sizes; each sample stores its padding."""
+        """Make a test batch of images of several sizes; each sample stores its padding."""
         samples = data.get('data_samples')
-        # mmseg converts channels and normalises each image; then its padding is removed.
+        # mmseg converts channels and normalises each image separately; then its padding is removed.
         alone = [super(SegDataPreProcessor, self).forward(
             {'inputs': [image], 'data_samples': samples and samples[i:i + 1]}, False)
             for i, image in enumerate(data['inputs'])]
@@ -58,10 +58,10 @@ class SegDataPreProcessor(MMSegDataPreProcessor):
         return {'inputs': inputs, 'data_samples': samples}
 
 
-# Sliding windows.
+# This part of the file has sliding windows.
 
 
-#: Sizes of the whole padded image among what is known of it.
+#: Keys of metainfo with sizes of the whole padded image.
 _PADDED_SIZES = 'pad_shape', 'batch_input_shape'
 
 
@@ -81,8 +81,8 @@ class EncoderDecoder(MMSegEncoderDecoder):
                 padding.
             batch_img_metas: one dict for each image; they are not changed.
         """
-        # mmseg notes the size of a window as 'img_shape' of the first image. Heads such as
-        # Mask2Former's would prefer the size of the padded image, and look at every image.
+        # mmseg stores the size of a window as 'img_shape' of the first image. Heads such as
+        # Mask2Former's would prefer the size of the padded image, and read every image's.
         metas = [{key: value for key, value in meta.items() if key not in _PADDED_SIZES}
                  for meta in batch_img_metas]
         full_hw = (inputs.shape[-2], inputs.shape[-1])
@@ -97,12 +97,12 @@ class EncoderDecoder(MMSegEncoderDecoder):
         return torch.cat(logits)
 
 
-# Foreground and background: segmentors with one channel.
+# This part of the file has segmentors with one channel, which tell foreground from background.
 
 
 def foreground_threshold(model: nn.Module) -> float | None:
-    """The probability, the sigmoid of the logit, above which a segmentor of one channel takes a
-    pixel for foreground; None for a segmentor with a channel a class, whose largest wins.
+    """The probability (sigmoid of the logit) above which a segmentor with one channel takes a pixel
+    as foreground. None for a segmentor with a channel for each class, of which the largest wins.
 
     Args:
         model: a segmentor of mmseg.
@@ -122,7 +122,7 @@ class SegTTAModel(_SegTTAModel):
     """
 
     def merge_preds(self, data_samples_list: list[list[SegDataSample]]) -> list[SegDataSample]:
-        """Merge the predictions of the views of each image."""
+        """Merge the predictions for the views of each image."""
         threshold = foreground_threshold(self.module)
         if threshold is None:
             return super().merge_preds(data_samples_list)
@@ -135,7 +135,7 @@ class SegTTAModel(_SegTTAModel):
         return merged
 
 
-# Metrics.
+# This part of the file has metrics.
 
 
 class ClassIoUMetric(IoUMetric):
@@ -143,8 +143,7 @@ class ClassIoUMetric(IoUMetric):
     labels nor predictions contain the class."""
 
     def compute_metrics(self, results: list[tuple[Tensor, ...]]) -> dict[str, float]:
-        """As in mmseg. ``results`` has for each image the numbers of pixels by class: in the
-        intersection, in the union, predicted and labelled."""
+        """Compute the metrics of mmseg, and those of each class."""
         metrics: dict[str, float] = super().compute_metrics(results)
         if self.format_only:
             return metrics
@@ -154,7 +153,7 @@ class ClassIoUMetric(IoUMetric):
         return metrics
 
 
-# Predictions in a file, for evaluation later.
+# This part of the file writes predictions into a file, for a later evaluation.
 
 
 class DumpSegResults(DumpResults):

@@ -26,14 +26,15 @@ from ...terminal.messages import suggest
 
 
 class Upstream(NamedTuple):
-    """A class of a library, and all its arguments, those of a config and defaults."""
+    """A class of another library, with all its arguments: those in a config, and defaults."""
 
     kind: type[BaseModule]
     args: ReadOnlyConfig
 
 
-#: For an argument of a library: the name of ours, or a function of its value and the rest that
-#: returns arguments of ours. It raises a ValueError that says what the value must be.
+#: What becomes of an argument of a library: the name of our argument, or a function of its value
+#: and the other arguments that returns arguments of ours. It raises a ValueError that says what the
+#: value must be.
 Change = str | Callable[[Any, Upstream], ReadOnlyConfig]
 Table = Mapping[str, Change]
 
@@ -53,21 +54,22 @@ class DropIn(nn.Module):
         ImportError: the library is not installed.
     """
 
-    #: The table of each library that has a class of this name, all its arguments in it.
+    #: For each library that has a class of this name, the table of all its arguments.
     libraries: ClassVar[Mapping[str, Table]]
-    #: Arguments of ours that equal what all the libraries do without an argument.
+    #: Our arguments that equal what the class does in all libraries, without an argument of theirs.
     always: ClassVar[ReadOnlyConfig] = {}
-    #: Weights of a whole model may have the library's names.
+    #: Whether the weights of a whole model may have the library's names.
     takes_upstream_names: ClassVar[bool] = True
 
     @classmethod
     def ours(cls) -> dict[str, inspect.Parameter]:
-        """The arguments of this project's backbone, the next base class."""
+        """The arguments for this project's backbone, which is the next base class."""
         return parameters_of(cls.__mro__[cls.__mro__.index(DropIn) + 1])
 
     @classmethod
     def option_parameters(cls) -> dict[str, inspect.Parameter]:
-        """What ``**options`` takes: arguments of ours, and those that only libraries have."""
+        """The parameters that ``**options`` may have: our arguments, and those that only libraries
+        have."""
         parameters = cls.ours()
         for name in sorted({name for table in cls.libraries.values() for name in table}):
             parameters.setdefault(name, inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY))
@@ -82,7 +84,7 @@ class DropIn(nn.Module):
 
     @classmethod
     def translated(cls, options: ReadOnlyConfig) -> ConfigType:
-        """The arguments of this project's backbone for those of a config."""
+        """The arguments for this project's backbone that mean the same as those of a config."""
         known = cls.option_parameters()
         for name in options:
             if name not in known:
@@ -108,10 +110,11 @@ class DropIn(nn.Module):
 
     @classmethod
     def _library(cls, names: set[str]) -> str:
-        """The library that takes these arguments, but for such as only this project has."""
+        """The library whose class takes these arguments, apart from those that only this project
+        has."""
         others = {library: names - set(table) for library, table in cls.libraries.items()}
         ours = set(cls.ours())
-        # The sizes of an arch would be overridden by a library's.
+        # The sizes of an arch would be overridden by those of a library.
         takers = [library for library in others if others[library] <= ours - {'arch'}]
         if not takers:
             which = '; '.join(f"{library}'s takes no {', '.join(sorted(rest))}"
@@ -128,7 +131,7 @@ class DropIn(nn.Module):
 
 
 def _convert(backbone: nn.Module, state: dict[str, Tensor], prefix: str, *others: object) -> None:
-    """Weights of the library's class among those of a model, under the names of this project."""
+    """Rename the weights of the library's class in a model to the names of this project."""
     convert_part(backbone, state, prefix)
 
 
@@ -138,7 +141,7 @@ def same(*names: str) -> Table:
 
 
 def only(*values: object) -> Change:
-    """Values that change nothing here; another one is an error."""
+    """Allow only values that change nothing here; any other value is an error."""
     def check(value: object, upstream: Upstream) -> ReadOnlyConfig:
         if value not in values:
             raise ValueError(f'must be {" or ".join(map(repr, values))}')
@@ -147,7 +150,8 @@ def only(*values: object) -> Change:
 
 
 def one_of(choices: Mapping[Any, ReadOnlyConfig], **named: ReadOnlyConfig) -> Change:
-    """Arguments of ours for each value, for strings by their names; another one is an error."""
+    """Translate each value to arguments of ours, strings by their names; any other value is an
+    error."""
     known = {**choices, **named}
 
     def choose(value: Any, upstream: Upstream) -> ReadOnlyConfig:
@@ -157,17 +161,18 @@ def one_of(choices: Mapping[Any, ReadOnlyConfig], **named: ReadOnlyConfig) -> Ch
 
 
 def sizes_of(arch: str | ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig | None:
-    """The sizes of an arch of mmpretrain: those of a name, None for an unknown one; else itself."""
+    """The sizes of mmpretrain's ``arch``: those of a name, None for an unknown name; a dict of
+    sizes is returned as it is."""
     return upstream.kind.arch_zoo.get(arch.lower()) if isinstance(arch, str) else arch
 
 
 def no_effect(value: object, upstream: Upstream) -> ReadOnlyConfig:
-    """Any value: the argument has no effect on this network."""
+    """Ignore any value, because the argument has no effect on this network."""
     return {}
 
 
 def layer_norm(value: ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
-    """The config of all norms."""
+    """Translate the config of all norms."""
     eps = {key: each for key, each in (value or {}).items() if key != 'requires_grad'}
     if eps.pop('type', None) != 'LN' or set(eps) - {'eps'} or not value.get('requires_grad', True):
         raise ValueError("must be dict(type='LN'), which may have eps")
@@ -175,7 +180,7 @@ def layer_norm(value: ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
 
 
 def weights(value: str | ReadOnlyConfig | None, upstream: Upstream) -> ReadOnlyConfig:
-    """``init_cfg``, or ``pretrained``, a file."""
+    """Translate ``init_cfg``, or ``pretrained``, which is a file."""
     if not value:
         return {}
     if upstream.args['init_cfg'] and value is not upstream.args['init_cfg']:
@@ -184,5 +189,5 @@ def weights(value: str | ReadOnlyConfig | None, upstream: Upstream) -> ReadOnlyC
             else value}
 
 
-#: How weights are given.
+#: The arguments by which weights are given.
 WEIGHTS: Table = {'pretrained': weights, 'init_cfg': weights}

@@ -21,12 +21,13 @@ def _num_stages(value: int, upstream: Upstream) -> ReadOnlyConfig:
 
 
 def _channels(value: int, upstream: Upstream) -> ReadOnlyConfig:
-    """The libraries give the channels of a head, this project those of a stage."""
+    """Translate channels: the libraries give those of a head, this project those of a stage."""
     return {'embed_dims': [value * heads for heads in upstream.args['num_heads']]}
 
 
 def _strides(value: Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
-    """With sides and paddings of patches, which PVT v2 and MiT have no arguments for."""
+    """Translate strides together with sides and paddings of patches, for which PVT v2 and MiT have
+    no arguments."""
     strides, sides = tuple(value), tuple(upstream.args.get('patch_sizes', (7, 3, 3, 3)))
     paddings = tuple(upstream.args.get('paddings', [side // 2 for side in sides]))
     reach = tuple(stride - 1 for stride in strides)
@@ -45,12 +46,12 @@ def _encodings(value: bool, upstream: Upstream) -> ReadOnlyConfig:
 
 
 def _bias(value: bool, upstream: Upstream) -> ReadOnlyConfig:
-    """mmcv's attention has a bias in all projections or in none."""
+    """Translate the bias of attention: with mmcv's, all projections have one or none."""
     return {'qkv_bias': value, 'proj_bias': value}
 
 
 def _norms(*names: str) -> Change:
-    """These norms have the epsilon of the config, the others torch's."""
+    """Give these norms the epsilon of the config, and the other norms torch's."""
     others = dict.fromkeys(('norm_eps', 'sr_norm_eps', 'embed_norm_eps', 'stage_norm_eps'), 1e-5)
 
     def change(value: ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
@@ -59,7 +60,8 @@ def _norms(*names: str) -> Change:
 
 
 def _of_stages(name: str) -> Change:
-    """A value for each stage; mmseg's Twins leave out what there are more."""
+    """Translate a list with a value for each stage; further values are left out, as in mmseg's
+    Twins."""
     return lambda value, upstream: {name: list(value)[:len(upstream.args['depths'])]}
 
 
@@ -74,7 +76,7 @@ def _same_strides(value: Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
 
 
 def _arch_sizes(value: str | ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
-    """An arch of mmpretrain, or its sizes."""
+    """The sizes of an arch of mmpretrain."""
     kind, sizes = upstream.kind, sizes_of(value, upstream)
     if sizes is None or set(sizes) != kind.essential_keys or sizes['strides'] != sizes[
             'patch_sizes']:
@@ -85,7 +87,7 @@ def _arch_sizes(value: str | ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConf
 
 
 def _weights(value: ReadOnlyConfig | None, upstream: Upstream) -> ReadOnlyConfig:
-    """mmdet's PVT has an ``init_cfg`` without type."""
+    """Translate the ``init_cfg`` of mmdet's PVT, which has no type."""
     return {'init_cfg': {'type': 'Pretrained', **value}} if value else {}
 
 
@@ -99,8 +101,9 @@ _PYRAMID: Table = {
     'norm_cfg': _norms('norm_eps', 'sr_norm_eps', 'embed_norm_eps', 'stage_norm_eps')}
 _MMDET: Table = {
     **_PYRAMID, 'pretrain_img_size': 'img_size', 'mlp_ratios': 'mlp_ratios', 'init_cfg': _weights,
-    'convert_weights': no_effect}  # a release's file is recognised
-_CHECKED: Table = dict.fromkeys(('patch_sizes', 'paddings'), no_effect)  # with strides
+    'convert_weights': no_effect}  # Files of the release are recognised without it.
+# These are read together with strides.
+_CHECKED: Table = dict.fromkeys(('patch_sizes', 'paddings'), no_effect)
 _TWINS: Table = {
     **_COMMON, **WEIGHTS, **{name: _of_stages(name) for name in (
         'embed_dims', 'patch_sizes', 'num_heads', 'mlp_ratios', 'sr_ratios')},
@@ -118,7 +121,7 @@ class PyramidVisionTransformer(DropIn, PVT):
     :class:`~mmposenc.backbones.PVT`."""
 
     libraries = {'mmdet': {**_MMDET, **_CHECKED, 'use_abs_pos_embed': _encodings,
-                           'use_conv_ffn': no_effect,  # with use_abs_pos_embed
+                           'use_conv_ffn': no_effect,  # It is read together with use_abs_pos_embed.
                            'norm_after_stage': 'stage_norm'}}
 
 
@@ -135,7 +138,8 @@ class MixVisionTransformer(DropIn, PVT):
     :class:`~mmposenc.backbones.PVT`."""
 
     libraries = {'mmseg': {
-        **_PYRAMID, 'with_cp': 'with_cp', 'patch_sizes': no_effect,  # with strides
+        # These are read together with strides.
+        **_PYRAMID, 'with_cp': 'with_cp', 'patch_sizes': no_effect,
         'mlp_ratio': lambda value, upstream: {
             'mlp_ratios': [value] * len(upstream.args['num_layers'])}}}
     always = {'stage_norm': True, 'pos_encoding': _CONV_MLP}
@@ -143,8 +147,8 @@ class MixVisionTransformer(DropIn, PVT):
 
 class _Twins(PVT):
     def _finish(self, parts: Sequence[nn.Module], shared: SharedArguments) -> None:
-        """The libraries drop branches twice, except attention in windows: in a layer and around
-        it."""
+        """Double the drop of branches: the libraries drop them in a layer and again around it,
+        except for attention in windows."""
         for block in (block for stage in self.stages for block in stage.blocks):
             twice = 1 - (1 - block.drop_path.drop_prob) ** 2
             block.mlp_drop_path.drop_prob = twice

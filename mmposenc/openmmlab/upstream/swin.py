@@ -35,24 +35,26 @@ def _stage_cfgs(value: object, upstream: Upstream) -> ReadOnlyConfig:
 
 
 def _frozen(value: int, upstream: Upstream) -> ReadOnlyConfig:
-    """mmpretrain counts frozen stages from 0, this project from 1."""
+    """Translate the number of frozen stages: mmpretrain counts them from 0, this project from 1."""
     return {'frozen_stages': value + 1} if value >= 0 else {}
 
 
 def _frozen_v2(value: int, upstream: Upstream) -> ReadOnlyConfig:
-    """Merging belongs to the stage behind it."""
+    """Translate frozen stages of V2, where merging belongs to the stage after it and so is trained.
+    """
     trained = 0 <= value < _num_stages(upstream) - 1
     return {**_frozen(value, upstream),
             'trainable': (f'stages.{value}.downsample',) if trained else ()}
 
 
 def _windows(value: int | Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
-    """One side, or that of each stage."""
+    """Translate the sides of windows: one for all stages, or one for each."""
     return {'window_size': value if isinstance(value, int) else [(side, side) for side in value]}
 
 
 def _trained_windows(value: Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
-    """Those of further stages are ignored there."""
+    """Translate the windows of pretraining; those of stages that do not exist are ignored there
+    too."""
     return {'pretrained_window_size': [(side, side) for side in value[:_num_stages(upstream)]]}
 
 
@@ -69,13 +71,14 @@ _DENSE: Table = {
            'attn_drop_rate', 'frozen_stages'),
     'pretrain_img_size': 'img_size', 'depths': 'num_layers', 'strides': _strides,
     'qk_scale': only(None), 'patch_norm': only(True), 'act_cfg': only(dict(type='GELU')),
-    'norm_cfg': layer_norm, 'convert_weights': no_effect}  # a release's file is recognised
+    # Files of the release are recognised without it.
+    'norm_cfg': layer_norm, 'convert_weights': no_effect}
 _CLASSIFIER: Table = {
     **_COMMON, **same('img_size', 'pad_small_map'), 'arch': _arch_sizes,
     'window_size': _windows, 'stage_cfgs': _stage_cfgs, 'frozen_stages': _frozen,
     'drop_rate': only(0), 'norm_cfg': only(dict(type='LN')), 'patch_cfg': only({}),
-    'interpolate_mode': no_effect,  # of use_abs_pos_embed
-    'norm_eval': no_effect}  # of batch norms
+    'interpolate_mode': no_effect,  # It is read together with use_abs_pos_embed.
+    'norm_eval': no_effect}  # It concerns batch norms, which this network does not have.
 
 
 class SwinTransformer(DropIn, Swin):

@@ -64,14 +64,14 @@ def _patch_size(value: object, upstream: Upstream) -> ReadOnlyConfig:
 
 
 def _whole_patches(value: int | tuple[int, int], upstream: Upstream) -> ReadOnlyConfig:
-    """mmseg's tables have no cell of a partial patch."""
+    """Translate the image size: mmseg's tables have no cell for a patch that is not whole."""
     patches = pair(_patch_size(upstream.args['patch_size'], upstream)['patch_size'])
     return {'img_size': tuple(side // patch * patch
                               for side, patch in zip(pair(value), patches, strict=True))}
 
 
 def _positions(value: str, upstream: Upstream) -> ReadOnlyConfig:
-    """The table of positions by how it is resized."""
+    """Translate the way in which the table of positions is resized."""
     if value not in ('bicubic', 'bilinear'):
         raise ValueError("must be 'bicubic' or 'bilinear'")
     if not upstream.args.get('use_abs_pos_emb', upstream.args.get('use_abs_pos', True)):
@@ -117,7 +117,8 @@ def _trained(value: Sequence[str], upstream: Upstream) -> ReadOnlyConfig:
 
 
 def _init_cfg(value: str | ReadOnlyConfig | None, upstream: Upstream) -> ReadOnlyConfig:
-    """SAN takes the image encoder of a file, and of that the first blocks."""
+    """Translate the ``init_cfg`` of SAN, which takes the image encoder out of a file, and of that
+    the first blocks."""
     if not isinstance(value, dict) or value.get('type') != 'Pretrained_Part':
         return weights(value, upstream)
     return {'init_cfg': dict(type='Pretrained', checkpoint=value['checkpoint'],
@@ -125,7 +126,7 @@ def _init_cfg(value: str | ReadOnlyConfig | None, upstream: Upstream) -> ReadOnl
 
 
 def _mlp_paths(value: float, upstream: Upstream) -> ReadOnlyConfig:
-    """mmseg drops no branch of attention."""
+    """Translate stochastic depth: mmseg's class never drops the branch of attention."""
     return {'drop_path_rate': value, 'drops': (0, 1)}
 
 
@@ -145,7 +146,8 @@ _MMSEG: Table = {
     **_COMMON, **same('embed_dims', 'num_layers', 'num_heads', 'mlp_ratio', 'attn_drop_rate',
                       'final_norm'),
     'img_size': _whole_patches, 'act_cfg': _act, 'patch_norm': only(False), 'num_fcs': only(2),
-    'pretrained': WEIGHTS['pretrained'], 'norm_eval': no_effect}  # of batch norms
+    # norm_eval concerns batch norms, which this network does not have.
+    'pretrained': WEIGHTS['pretrained'], 'norm_eval': no_effect}
 _MMSEG_VIT: Table = {
     **_MMSEG, **same('drop_rate', 'with_cp', 'patch_bias', 'pre_norm', 'out_origin'),
     'drop_path_rate': _mlp_paths, 'qkv_bias': only(True),
@@ -247,11 +249,12 @@ class BEiTViT(DropIn, _Outputs):
     :class:`~mmposenc.backbones.ViT`."""
 
     libraries = {'mmpretrain': {
-        'bias': _QKV_BIAS, **_MMPRETRAIN_VIT, 'use_abs_pos_emb': no_effect,  # interpolate_mode's
+        # It is read together with interpolate_mode.
+        'bias': _QKV_BIAS, **_MMPRETRAIN_VIT, 'use_abs_pos_emb': no_effect,
         'use_rel_pos_bias': one_of({True: {'rel_pos_encoding': _BIASES}, False: {}}),
         'use_shared_rel_pos_bias': one_of({
             True: {'rel_pos_encoding': _BIASES, 'rel_pos_sharing': 'all'}, False: {}}),
-        'drop_rate': only(0)}}  # there it is dropout of the MLP alone
+        'drop_rate': only(0)}}  # There it is the dropout of the MLP alone.
     always = {'pool': None, 'drops': (1, 2)}
 
 
@@ -267,7 +270,7 @@ class _Rotary(RotaryEmbedding):
 
     def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> tuple[Tensor, Tensor]:
-        """Queries and keys (B, heads, L, head_dims), turned."""
+        """Rotate queries and keys (B, heads, L, head_dims)."""
         query, like = as_grid(q_grid, 'q_grid'), q.new_empty(0, dtype=torch.float32)
 
         def turned(x: Tensor, grid: Any) -> Tensor:
@@ -282,7 +285,8 @@ class _FixedTable(LearnedPositionEmbedding):
     """MAE's table of sines and cosines, which is saved and not trained."""
 
     def reset_parameters(self) -> None:
-        """Sines and cosines, of rows first, and zeros for the class token."""
+        """Fill the table with sines and cosines, those of rows first, and zeros for the class
+        token."""
         table, (height, width) = self.pos_embed.requires_grad_(False), self.grid_shape
         cells = sincos_2d((width, height), table.shape[-1], device=table.device)
         table[:, :self.num_prefix_embeds] = 0
@@ -335,7 +339,8 @@ class ViTEVA02(DropIn, _Outputs):
 
     libraries = {'mmpretrain': {
         **_MMPRETRAIN_VIT, **same('attn_drop_rate'), 'sub_ln': 'mlp_norm',
-        'drop_rate': only(0), 'proj_drop_rate': only(0),  # of other layers than here
+        # There they are the dropout of other layers than here.
+        'drop_rate': only(0), 'proj_drop_rate': only(0),
         'layer_cfgs': only({}), 'layer_scale_init_value': only(0)}}
     always = {'pool': None, 'mlp': 'swiglu', 'rel_pos_encoding': dict(type=_Rotary)}
 
@@ -345,8 +350,8 @@ class ViTSAM(DropIn, _Outputs):
     :class:`~mmposenc.backbones.ViT`."""
 
     libraries = {'mmpretrain': {
-        **_MMPRETRAIN, 'drop_rate': only(0),  # there it is dropout of the MLP alone
-        'use_abs_pos': no_effect,  # interpolate_mode's
+        **_MMPRETRAIN, 'drop_rate': only(0),  # There it is the dropout of the MLP alone.
+        'use_abs_pos': no_effect,  # It is read together with interpolate_mode.
         'use_rel_pos': one_of({True: {'rel_pos_encoding': dict(type='mmposenc.DecomposedRPE')},
                                False: {}}),
         'window_size': _unless_zero('window_size'), 'out_channels': _unless_zero('neck_channels'),
@@ -355,7 +360,7 @@ class ViTSAM(DropIn, _Outputs):
 
     def _output(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int,
                 full_hw: tuple[int, int]) -> Any:
-        """Maps of all blocks go through the neck."""
+        """Pass the maps of all blocks through the neck, as mmpretrain does."""
         mean = self.out_type == 'mean'
         out = super()._output(tokens, hw_shape, mask, len(self.blocks) - 1,
                               hw_shape if mean else full_hw)

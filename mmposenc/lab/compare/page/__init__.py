@@ -1,3 +1,2 @@
-"""What is known of a study, and what is made of it: report.html, results.csv and best.py. Start at
-results.py.
-"""
+"""Collects what is known of a study, and writes report.html, results.csv and best.py. Start at
+results.py."""

@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     from .tables import Table
 
 WIDTH, HEIGHT = 360, 262
-LEFT, RIGHT, TOP, BOTTOM = 46, 12, 28, 48  # LEFT at least: the ticks' words decide
-LETTER = 7.6  # width of a digit, at the most
-#: Of a picture, as its template takes them.
+LEFT, RIGHT, TOP, BOTTOM = 46, 12, 28, 48  # LEFT is a minimum: the words of the ticks may need more
+LETTER = 7.6  # the width of a digit at most
+#: The lines of a picture's frame, as the template needs them.
 FRAME = dict(width=WIDTH, height=HEIGHT, right=WIDTH - RIGHT, top=TOP, bottom=HEIGHT - BOTTOM)
-#: Points that share an x are drawn side by side, over so many units.
+#: Points with the same x are drawn side by side, over this many units.
 DODGE = 16
-#: Of light and dark pages; distinct with any colour vision (tests/lab/compare/test_charts.py).
+#: Colours for light and for dark pages, distinct also for people who see fewer colours
+#: (tests/lab/compare/test_charts.py).
 COLORS = (('#4d2bf2', '#775efd'), ('#bf7f04', '#cf9a21'), ('#156452', '#11a398'),
           ('#8e239e', '#b98beb'), ('#000832', '#c8ffc4'), ('#5b4d00', '#fbef16'),
           ('#0f8eff', '#7affff'), ('#390000', '#b84f3a'))
-#: Around the origin, about 10 units across.
+#: Markers as paths around the origin, about 10 units wide.
 MARKERS = ('M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z', 'M-4 -4h8v8h-8z',
            'M0 -5.2L5 3.8H-5z', 'M0 -5.6L5 0L0 5.6L-5 0z', 'M0 5.2L5 -3.8H-5z',
            'M-1.5 -5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z',
@@ -40,18 +41,20 @@ DASHES = ('', '7 3', '2 3', '9 3 2 3')
 
 @dataclass(frozen=True)
 class Axis:
-    """A scale: its words, the text of a number and of a tick on it, and where numbers lie."""
+    """The axis of a chart: its title, how numbers are written on it, and the range of possible
+    values."""
     label: str
     text: Callable[[float], str] = lambda value: f'{value:g}'
-    tick: Callable[[float], str] | None = None   # else the text
-    ticks: Sequence[float] | None = None   # else chosen
-    limits: tuple[float, float] = (-math.inf, math.inf)  # of what can be: 0 to 100 of a share
+    tick: Callable[[float], str] | None = None  # the text of a tick; otherwise that of a number
+    ticks: Sequence[float] | None = None  # where ticks lie; otherwise they are chosen
+    # the range of possible values: 0 to 100 for a share
+    limits: tuple[float, float] = (-math.inf, math.inf)
     logarithmic: bool = False
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Numbers to units of the picture."""
+    """Converts numbers on an axis to units of the picture."""
     ends: tuple[float, float]
     start: float
     end: float
@@ -65,7 +68,7 @@ class Scale:
 
 def scale(axis: Axis, low: float, high: float, start: float, end: float, padded: float = 0.,
           ) -> Scale:
-    """The scale of an axis; a single value lies in its middle."""
+    """The scale of an axis for some values; a single value lies in its middle."""
     if axis.logarithmic:
         edge = (high / low) ** padded if high > low else 2.
         return Scale((low / edge, high * edge), start, end, True)
@@ -75,13 +78,13 @@ def scale(axis: Axis, low: float, high: float, start: float, end: float, padded:
 
 
 def ticks_in_words(axis: Axis, low: float, high: float) -> list[tuple[float, str]]:
-    """Round numbers within a range, or the axis' own ones, and their words, with more digits where
-    two would read the same."""
+    """Ticks in a range and their words: the axis' own ticks, otherwise round numbers. They have
+    more digits where two would read the same."""
     from matplotlib import ticker
     locator = (ticker.LogLocator(numticks=5) if axis.logarithmic
                else ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     chosen = axis.ticks if axis.ticks is not None else locator.tick_values(low, high)
-    # The step of numbers like .1 is not exact.
+    # The step of numbers such as .1 is not exact.
     slack = 1e-9 * (high - low)
     values = [float(value) for value in chosen if low - slack <= value <= high + slack]
     words = [(axis.tick or axis.text)(value) for value in values]
@@ -92,7 +95,7 @@ def ticks_in_words(axis: Axis, low: float, high: float) -> list[tuple[float, str
 
 @dataclass(frozen=True)
 class Style:
-    """How one encoding is drawn in every chart; 64 of them differ in colour or marker."""
+    """The colour and marker of one encoding in every chart; 64 encodings differ in one of them."""
     index: int
 
     @property
@@ -110,7 +113,7 @@ class Style:
 
 @dataclass(frozen=True)
 class Line:
-    """Points of one encoding; ``low`` and ``high`` are the ends of their intervals."""
+    """The points of one encoding; ``low`` and ``high`` are the ends of their intervals."""
     label: str
     style: Style
     x: Sequence[float]
@@ -121,7 +124,7 @@ class Line:
 
 
 class Tick(NamedTuple):
-    """A tick: where it lies, its words, and where their middle lies."""
+    """A tick: its position, its words, and the position of their middle."""
     at: float
     text: str
     middle: float
@@ -129,10 +132,10 @@ class Tick(NamedTuple):
 
 @dataclass
 class Chart:
-    """What a template needs; x and y of its marks are units of the picture."""
+    """All that a template needs for a chart; x and y of marks are units of the picture."""
     id: str
     title: str
-    text: str          # what somebody hears who does not see it
+    text: str  # what a screen reader says
     x: Axis
     y: Axis
     left: float = LEFT
@@ -178,8 +181,8 @@ def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *,
 
 
 def placed_ticks(axis: Axis, across: Scale) -> list[Tick]:
-    """Ticks of a horizontal axis; words that would run into those of the tick before are left out,
-    and none reach beyond the picture."""
+    """The ticks of a horizontal axis. Words that would run into those of the tick before are left
+    out, and no words reach beyond the picture."""
     ticks = []
     end = -math.inf
     for value, words in ticks_in_words(axis, *across.ends):
@@ -192,7 +195,7 @@ def placed_ticks(axis: Axis, across: Scale) -> list[Tick]:
 
 
 def finite(line: Line, positive_x: bool = False) -> Line:
-    """A line without the points that have no number; ends of intervals that it lacks are None."""
+    """A line without points that have no number. Missing ends of intervals become None."""
     points = [point for point in zip_longest(line.x, line.y, line.low, line.high)
               if None not in point[:2] and all(map(math.isfinite, point[:2]))
               and (point[0] > 0 or not positive_x)]
@@ -201,7 +204,8 @@ def finite(line: Line, positive_x: bool = False) -> Line:
 
 
 def extent(lines: Sequence[Line], axis: Axis) -> tuple[float, float]:
-    """The range of y: of all points, and of intervals as far as they do not dwarf the points."""
+    """The range of y: all points, and intervals as far as they would not make the range of the
+    points tiny."""
     values = [value for line in lines for value in line.y]
     low, high = min(values), max(values)
     ends = [value for line in lines for value in (*line.low, *line.high)
@@ -214,7 +218,8 @@ def extent(lines: Sequence[Line], axis: Axis) -> tuple[float, float]:
 
 
 def describe(title: str, lines: Sequence[Line], x: Axis, y: Axis) -> str:
-    """A chart in words: what it shows, and the range of each line; of many lines of the first."""
+    """A chart in words: what it shows, and the range of each line; if there are many lines, of the
+    first ones."""
     parts = []
     for line in lines[:12]:
         first, last = y.text(line.y[0]), y.text(line.y[-1])
@@ -226,7 +231,7 @@ def describe(title: str, lines: Sequence[Line], x: Axis, y: Axis) -> str:
 
 def _drawn(line: Line, across: Scale, up: Scale, x: Axis, y: Axis, bands: bool, shift: float,
            ) -> Record:
-    """One line in units of the picture."""
+    """Convert one line to units of the picture."""
     marks, upper, lower = [], [], []
     for at, value, low, high in zip(line.x, line.y, line.low, line.high, strict=True):
         left, bar, span = round(across(at) + shift, 1), None, ''

@@ -1,4 +1,4 @@
-"""The runs of a study as CSV."""
+"""Writes the runs of a study as CSV."""
 from __future__ import annotations
 
 import csv
@@ -14,23 +14,24 @@ CSV_COLUMNS = ('encoding', 'label', 'seed', 'status', 'factor', 'height', 'width
 
 
 def csv_rows(rows: Iterable[Sequence[str]]) -> str:
-    """A table as CSV: the first row is its header."""
+    """Write a table as CSV, with its first row as header."""
     file = io.StringIO()
     csv.writer(file, lineterminator='\n').writerows(rows)
     return file.getvalue()
 
 
 def safe_cell(value: object) -> Any:
-    """Text with an apostrophe before it where a spreadsheet would run it as a formula; a number as
-    it is."""
+    """A value for a cell. Text that a spreadsheet would run as a formula gets an apostrophe before
+    it."""
     if not isinstance(value, str):
         return value
-    text = value.replace('\r', '\n')  # csv puts no quotes around the first
+    text = value.replace('\r', '\n')  # The module csv puts no quotes around a lone carriage return.
     return f"'{text}" if text.startswith(('=', '+', '-', '@', '\t', '\n')) else text
 
 
 def results_csv(results: Results) -> str:
-    """One row a run and image size, and one of a run that has none; what is not known is empty.
+    """One row for each run and image size, and one for a run that has no result. What is not known
+    is empty.
 
     Columns are :data:`CSV_COLUMNS`, and one for each object size there is ('value_small', ...).
     """

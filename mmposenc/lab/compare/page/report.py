@@ -17,12 +17,12 @@ from ..study.files import Record, write_text
 from . import exports, study_charts, tables
 from .charts import COLORS, FRAME
 
-#: The most lines of a chart that can be distinguished.
+#: The largest number of lines that can be distinguished in a chart.
 _LINES = 8
 
 
 def write_report(results: Results, folder: Path) -> None:
-    """Writes results.csv and report.html, each whole or not at all.
+    """Write results.csv and report.html; each is complete or not there.
 
     Args:
         results: of :func:`~..statistics.summary.with_summary`.
@@ -33,7 +33,8 @@ def write_report(results: Results, folder: Path) -> None:
 
 
 def page(results: Results, folder: Path) -> str:
-    """report.html of results that are summarized: one file that asks nothing of a network."""
+    """The text of report.html for summarised results: one file that loads nothing from a network.
+    """
     import jinja2
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader('mmposenc.lab.compare.page'), autoescape=True,
@@ -48,13 +49,13 @@ def page(results: Results, folder: Path) -> str:
 
 
 def breakable(name: str) -> str:
-    """HTML of a name, such as that of a config, that may go on in a new line behind its parts."""
+    """A name as HTML, such as that of a config, in which a line may break behind each part."""
     import markupsafe
     return markupsafe.Markup('_<wbr>').join(name.split('_'))
 
 
 def view(results: Results) -> Record:
-    """All that the template shows; a section without content is empty or None."""
+    """Everything that the template shows; a section without content is empty or None."""
     sizes = summary.factors(results)
     style, label = study_charts.styles(results), summary.labels(results)
     first = stand_out(results)
@@ -77,8 +78,8 @@ def view(results: Results) -> Record:
 
 
 def stand_out(results: Results) -> set[str]:
-    """The encodings that charts show first if there are too many lines: the base, the recommended
-    one, and the best at each size."""
+    """The encodings that charts show first if there are too many: the base, the recommended one,
+    and the best one at each size."""
     if len(results['encodings']) <= _LINES:
         return set()
     best = (summary.best_at(results, factor) for factor in summary.factors(results))
@@ -86,7 +87,7 @@ def stand_out(results: Results) -> set[str]:
 
 
 def answer(results: Results) -> Record:
-    """The recommendation, and the numbers next to it."""
+    """The recommendation, with the numbers that support it."""
     advice, metric, trained = results['recommendation'], results['metric'], TRAINED
     name, label = advice['encoding'], summary.labels(results)
     facts: list[tuple[str, str, str]] = []
@@ -116,7 +117,7 @@ def answer(results: Results) -> Record:
 
 
 def best_by_size(results: Results) -> list[dict[str, str]]:
-    """At every size the best mean, and which other encodings can still be best."""
+    """For every size the best mean, and which other encodings can still be best."""
     label, metric = summary.labels(results), results['metric']
     rows = []
     for size in sorted(results['sizes'], key=lambda size: size['factor']):
@@ -133,13 +134,13 @@ def best_by_size(results: Results) -> list[dict[str, str]]:
 
 
 def counts(results: Results) -> Counter[str]:
-    """How many runs have each status, and 'all'."""
+    """The number of runs with each status, and of all runs under 'all'."""
     return Counter({'all': len(results['runs'])}) + Counter(
         run['status'] for run in results['runs'])
 
 
 def inlined(folder: Path, file: str) -> str | None:
-    """A picture as an address that holds it; None where it is missing or none."""
+    """A picture as a data address that contains it; None if there is no picture."""
     kind = mimetypes.guess_type(file)[0] or ''
     path = (folder / file).resolve()
     inside = path.is_relative_to(folder.resolve())

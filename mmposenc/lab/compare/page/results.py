@@ -1,4 +1,4 @@
-"""All that a study knows by now, from the files of its runs; and the report that is made of it."""
+"""Collects all that is known of a study from the files of its runs, and writes the report."""
 from __future__ import annotations
 
 import re
@@ -18,12 +18,12 @@ from ..study.files import Record, read_json, write_text
 from ..study.study import Run, Study
 from .report import write_report
 
-#: What may be known of a cost.
+#: The kinds of costs that may be known.
 _COSTS = ('hw', 'macs', 'seconds', 'peak_bytes')
 
 
 def collect(study: Study) -> Record:
-    """All that is known of a study by now; statistics are not made yet."""
+    """Collect all that is known of a study so far, without statistics."""
     records = [(run, read_record(run)) for run in study.runs()]
     extras = {run.entry.name: {name: read_json(run.folder / f'{name}.json') or {} for name in (
         'costs', 'pictures', 'figures', 'times')} for run, _ in records if run.first}
@@ -48,7 +48,7 @@ def collect(study: Study) -> Record:
 
 
 def _joined_environment(records: list[Record]) -> Record:
-    """Of the machines that trained; of this one before any did."""
+    """The versions and machines that trained; those of this machine if nothing was trained yet."""
     environments = [record['environment'] for record in records if 'environment' in record]
     return {name: ', '.join(dict.fromkeys(str(each[name]) for each in environments))
             for name in environments[0]} if environments else environment()
@@ -70,7 +70,7 @@ def _encoding(study: Study, entry: Entry, records: list[tuple[Run, dict]], extra
 def _run(run: Run, record: Record, extras: Record) -> Record:
     status = record['status']
     if status == 'running' and not is_taken(run):
-        status = 'waiting'  # it was killed, and goes on with the next call
+        status = 'waiting'  # The run was killed, and continues with the next call.
     recorded = {key: record[key] for key in (
         'encoding', 'seed', 'train_seconds', 'train_cpu_seconds', 'peak_bytes', 'curve', 'tests')}
     notes = [record['note'], *(each['note'] for each in extras.values() if 'note' in each)]
@@ -79,7 +79,8 @@ def _run(run: Run, record: Record, extras: Record) -> Record:
 
 
 def _pictures(drawn: list[tuple[str, list[dict]]], number: int) -> list[Record]:
-    """By image: the truth, then what each encoding predicts; those on which they disagree most."""
+    """For each image the truth and what each encoding predicts, beginning with the images on which
+    they disagree most."""
     by_image: dict[str, Record] = {}
     for name, each in ((name, each) for name, held in drawn for each in held):
         picture = by_image.setdefault(each['id'], {
@@ -91,14 +92,15 @@ def _pictures(drawn: list[tuple[str, list[dict]]], number: int) -> list[Record]:
 
 
 def _disagreement(picture: Record) -> tuple[int, int]:
-    """How many answers encodings give for a picture, and how many of these are wrong."""
+    """How many different answers the encodings give for a picture, and how many of these are wrong.
+    """
     truth, *answers = (re.sub(r' \(\d+%\)$', '', entry['text']) for entry in picture['entries'])
     return len(set(answers)), sum(answer != truth for answer in answers)
 
 
 def write_best(study: Study, name: str | None) -> dict[str, str] | None:
-    """Writes best.py, the study's config with the recommended encoding; returns its name and the
-    command that trains it. None where nothing is recommended."""
+    """Write best.py, the study's config with the recommended encoding. Returns its name and the
+    command that trains it, or None if nothing is recommended."""
     if name is None:
         return None
     entry = next(each for each in study.entries if each.name == name)
@@ -112,7 +114,7 @@ def write_best(study: Study, name: str | None) -> dict[str, str] | None:
 
 
 def write_results(study: Study) -> Record:
-    """Writes results.csv, report.html and best.py; returns the results.
+    """Write results.csv, report.html and best.py, and return the results.
 
     Raises:
         OSError: a file could not be written.

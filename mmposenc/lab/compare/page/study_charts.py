@@ -24,17 +24,17 @@ from .charts import (
 )
 from .tables import Cell, Table, costs_of, number
 
-#: A longer curve is thinned to at least so many points, and to less than twice as many.
+#: A longer curve is thinned, to between this many points and twice as many.
 POINTS = 100
 
 
 def styles(results: Results) -> dict[str, Style]:
-    """encoding -> how it is drawn, by its place in the study."""
+    """For each encoding, how it is drawn: by its place in the study."""
     return {each['name']: Style(n) for n, each in enumerate(results['encodings'])}
 
 
 def metric_axis(results: Results) -> Axis:
-    """The scale of the metric; shares stay within what can be."""
+    """The axis of the metric; shares stay within their possible range."""
     metric = results['metric']
     percent = metric['unit'] == '%'
     known = [row['mean'] for row in results['summary'] if row['mean'] is not None]
@@ -48,15 +48,15 @@ def metric_axis(results: Results) -> Axis:
 
 def ends(rows: Sequence[Results]
          ) -> tuple[list[float | None], list[float | None]]:
-    """The low and the high ends of intervals that a chart can show: those of two seeds are 18
-    standard deviations long, and hide all else."""
+    """The ends of intervals that a chart can show. An interval of two seeds is 18 standard
+    deviations long and would hide everything else."""
     known = [row if row['n'] >= LEAST_RUNS else dict(low=None, high=None) for row in rows]
     return [row['low'] for row in known], [row['high'] for row in known]
 
 
 def dot_chart_layout(results: Results) -> Record | None:
-    """Every seed's value at the trained size, with the mean and its interval: a row an encoding,
-    the best mean first. None where no run has finished."""
+    """A chart with every seed's value at the trained size, the mean and its interval: one row for
+    each encoding, the best mean first. None if no run has finished."""
     label, style, axis = summary.labels(results), styles(results), metric_axis(results)
     values, at_trained = summary.values_at(results, TRAINED), summary.summary_at(results, TRAINED)
     left, row_height = 164, 20
@@ -80,8 +80,8 @@ def dot_chart_layout(results: Results) -> Record | None:
 
 
 def retention_chart(results: Results) -> Chart | None:
-    """What each run keeps of its value at the trained size, over the image size; None of a single
-    size."""
+    """A chart of the share of its value at the trained size that each run keeps, over the image
+    size; None if there is only one size."""
     trained, shares_kept = summary.values_at(results, TRAINED), []
     for factor in summary.factors(results):
         for name, seeds in summary.values_at(results, factor).items():
@@ -93,7 +93,7 @@ def retention_chart(results: Results) -> Chart | None:
 
 
 def size_chart(results: Results, id: str = 'over-size') -> Chart | None:
-    """The metric over the image size; None of a single size."""
+    """A chart of the metric over the image size; None if there is only one size."""
     sizes = summary.factors(results)
     if len(sizes) < 2:
         return None
@@ -118,8 +118,8 @@ def size_chart(results: Results, id: str = 'over-size') -> Chart | None:
 
 
 def cost_charts(results: Results) -> list[Chart]:
-    """The metric at the trained size against everything that is known of the costs."""
-    # Encodings may differ in the third digit.
+    """Charts of the metric at the trained size against each cost that is known."""
+    # Four digits, because encodings may differ in the third.
     large, small = partial(formats.count_text, digits=4), '{:.4g}'.format
     kinds = (('parameters', 'parameters', large),
              ('macs', 'multiply-accumulates an image', large),
@@ -144,7 +144,7 @@ def _cost_chart(results: Results, kind: str, label: str, text: Callable[[float],
 
 
 def curve_charts(results: Results) -> list[Chart]:
-    """The loss of training, and the metric of validation, over epochs or iterations."""
+    """Charts of the training loss, and of the metric of validation, over epochs or iterations."""
     metric = results['metric']
     title = formats.capitalized_unless_name(f'{metric["label"]} in validation')
     charts = [_curve_chart(results, 'loss', 'Loss in training', Axis('loss', '{:.3g}'.format)),

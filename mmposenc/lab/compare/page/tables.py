@@ -1,4 +1,4 @@
-"""The tables of the page of a study."""
+"""Builds the tables of a study's page."""
 from __future__ import annotations
 
 import math
@@ -13,7 +13,8 @@ from ..statistics.formats import Results
 
 @dataclass(frozen=True)
 class Cell:
-    """What is read, what is sorted by (None comes last), and what it says: 'better', 'best', ..."""
+    """A cell: its text, the value by which it is sorted (None comes last), and how it is marked:
+    'better', 'best', ..."""
     text: str
     sort: float | str | None = None
     mark: str = ''
@@ -21,8 +22,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A caption, the columns' names, and rows whose first cell is a name; other columns hold
-    numbers but for those in ``words``."""
+    """A table: its caption, the names of its columns, and rows whose first cell is a name. Other
+    columns hold numbers, except those in ``words``."""
     caption: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[Cell, ...]]
@@ -35,14 +36,15 @@ def named(text: str, mark: str = '') -> Cell:
 
 
 def number(value: float | None, text: str | Callable[[float], str] = str, mark: str = '') -> Cell:
-    """A cell that is sorted by its number; a function makes the text of a known one."""
+    """A cell that is sorted by its number; a function makes the text of a number that is known."""
     if not isinstance(text, str):
         text = formats.UNKNOWN if value is None else text(value)
     return Cell(text, None if value is None else float(value), mark)
 
 
 def costs_of(results: Results) -> dict[str, dict[str, float | None]]:
-    """Kind of cost -> encoding -> its number at the trained size; None where it is not known.
+    """For each kind of cost and each encoding, its number at the trained size, or None if it is not
+    known.
 
     Kinds are 'parameters', 'macs' and 'seconds' of an image, 'images_a_second', 'mebibytes' of a
     pass, and means over finished runs: 'train_seconds' of the CPU, 'train_mebibytes' at the peak.
@@ -71,8 +73,8 @@ def _mebibytes(count: float | None) -> float | None:
 
 
 def overview(results: Results) -> Table:
-    """Every encoding with its mean and interval at every size, and what is known of its costs; the
-    best mean at the trained size first."""
+    """The table of all encodings, with mean and interval at every size and the costs that are
+    known; the best mean at the trained size comes first."""
     metric = results['metric']
     sizes = {factor: summary.summary_at(results, factor) for factor in summary.factors(results)}
     label, costs = summary.labels(results), costs_of(results)
@@ -96,7 +98,8 @@ def overview(results: Results) -> Table:
 
 
 def differences(results: Results, factor: float) -> Table:
-    """Every encoding at one size against the best and against the base, the best mean first."""
+    """The table that compares every encoding at one size with the best one and with the base; the
+    best mean comes first."""
     metric, base, label = results['metric'], summary.base_of(results), summary.labels(results)
     best = summary.best_at(results, factor)
     rows = {(row['encoding'], row['role']): row for row in results['differences']
@@ -127,17 +130,18 @@ def differences(results: Results, factor: float) -> Table:
 
 
 def best_mark(row: Results) -> str:
-    """Of a row of the summary, whether its encoding can be the best."""
+    """For a row of the summary, the mark that says whether its encoding can be the best."""
     return 'best' if row['standing'] in (formats.BEST, formats.CAN_BE) else ''
 
 
 def grouped(count: float | None) -> str:
-    """A count with commas between thousands."""
+    """Write a whole number with commas between thousands."""
     return formats.UNKNOWN if count is None else f'{count:,}'
 
 
 def parts(results: Results, key: str, what: str) -> Table | None:
-    """Means by class or by object size at the trained size: a row each, a column an encoding.
+    """The table of means by class or by object size at the trained size, with one column for each
+    encoding.
 
     Args:
         results: of a study.
@@ -175,7 +179,7 @@ def parts(results: Results, key: str, what: str) -> Table | None:
 
 
 def runs(results: Results) -> Table:
-    """Every run: how it ended, its value at the trained size, what it took."""
+    """The table of all runs: how each ended, its value at the trained size, and what it took."""
     metric, label, rows = results['metric'], summary.labels(results), []
     for run in results['runs']:
         mark = 'worse' if run['status'] in ('diverged', 'failed') else ''

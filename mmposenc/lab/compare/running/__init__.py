@@ -1,3 +1,2 @@
-"""The runs of a study: planned and timed, carried out by processes or jobs, each recorded. Start at
-planning.py.
-"""
+"""Plans and times the runs of a study, lets processes or jobs carry them out, and records each.
+Start at planning.py."""

@@ -1,4 +1,5 @@
-"""What is made once an encoding, with its first trained model: costs, pictures and figures.
+"""Makes what is made once for each encoding, with its first trained model: costs, pictures and
+figures.
 
 None of it may end a study: what can't be made leaves a note for the report. Pictures are what the
 model predicts for some test images, next to the ground truth.
@@ -37,31 +38,31 @@ from mmposenc.terminal.messages import in_a_line
 from ..study.files import Record, read_json, write_json
 from ..study.study import Run, Study, planning_lock
 
-#: So many times as many pictures are looked at as are shown, so that the page can show those on
-#: which encodings disagree. Small ones cost little.
+#: By library, how many times as many pictures are predicted as are shown, so that the page can show
+#: those on which encodings disagree. Small pictures cost little.
 _LOOKED_AT = {'mmpretrain': 6}
-#: Timed passes, after one that is not timed.
+#: The number of timed passes; one that is not timed comes before them.
 _PASSES = 5
-#: Boxes must score more to be drawn, and pictures are not longer.
+#: The score above which boxes are drawn, and the longest side of a picture in pixels.
 _SCORE, _LONGEST = 0.3, 640
 
 
 def wanted(study: Study) -> Record:
-    """The extras that a study wants, and what each of them depends on."""
+    """The extras that a study wants, with what each of them depends on."""
     depends_on = {'costs': list(study.sizes), 'pictures': study.pictures,
                   'figures': 'figures' in study.extras}
     return {name: depends for name, depends in depends_on.items() if depends}
 
 
 def missing(study: Study, run: Run) -> list[str]:
-    """The extras of an encoding that are wanted and not there, or could not be made so far."""
+    """The extras of an encoding that are wanted, and are not there or could not be made so far."""
     held = {name: read_json(run.folder / f'{name}.json') or {} for name in wanted(study)}
     return [name for name, depends in wanted(study).items()
             if held[name].get('for') != depends or held[name].get('note')]
 
 
 def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
-    """Makes what is missing of the extras of an encoding, each in a file of the run's folder.
+    """Make the extras that an encoding lacks, each in a file of the run's folder.
 
     Args:
         study, run: which; the encoding's first run.
@@ -87,7 +88,7 @@ def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
 
 
 def costs(base: ParsedConfig, entry: Entry, factors: Sequence[float]) -> list[Record]:
-    """Parameters and multiply-accumulates of the model at every size.
+    """The parameters and multiply-accumulates of the model at every size.
 
     Args:
         base: the study's config.
@@ -105,8 +106,8 @@ def costs(base: ParsedConfig, entry: Entry, factors: Sequence[float]) -> list[Re
 
 
 def input_size(base: ParsedConfig, factor: float) -> Size | None:
-    """(H, W) of what the model gets at a factor, filled up as its preprocessor does: of the first
-    test image, where images are taken as they are; None where there is none."""
+    """The size (H, W) of the model's input at a factor, padded as its preprocessor does. It is that
+    of the first test image if images keep their own sizes; None if there is none."""
     size = size_at(base, factor) or first_test_image_size(base, factor)
     if size is None:
         return None
@@ -115,19 +116,19 @@ def input_size(base: ParsedConfig, factor: float) -> Size | None:
 
 
 def first_test_image_size(base: ParsedConfig, factor: float = 1.0) -> Size | None:
-    """(H, W) of the first test image as the model gets it; None where there is none."""
+    """The size (H, W) of the first test image as the model gets it; None if there is none."""
     dataset = test_set(base.scope, resized(base.cfg, factor))
     return tuple(dataset[0]['inputs'].shape[-2:]) if len(dataset) else None
 
 
 def time_models(study: Study) -> None:
-    """Times every encoding at every size, one after the other in this process, where the study
-    wants it and a time is missing. Then all are timed again, as times of several machines or days
-    can't be compared."""
+    """Time every encoding at every size, one after the other in this process, if the study wants
+    times and one is missing."""
     if 'time' not in study.extras:
         return
     firsts = [run for run in study.runs() if run.first]
-    with planning_lock(study.folder):  # of two commands, one times
+    # If two commands reach this point, only one of them times the models.
+    with planning_lock(study.folder):
         if all({*study.sizes} <= {each['factor'] for each in read_json(run.folder / 'times.json')
                                   or ()} for run in firsts):
             return
@@ -138,8 +139,7 @@ def time_models(study: Study) -> None:
 
 
 def times(study: Study, entry: Entry) -> list[Record]:
-    """Seconds of a pass of one image at every size, and the accelerator's peak memory. Where one
-    can't be taken, the reason is printed: no error ends a study that is trained."""
+    """The seconds for one image at every size, and the peak memory of the accelerator."""
     cfg, timed = apply(study.base, entry), []
     for factor in study.sizes:
         row: dict[str, object] = {'factor': factor}
@@ -154,7 +154,7 @@ def times(study: Study, entry: Entry) -> list[Record]:
 
 
 def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device) -> Record:
-    """Times passes of one random image, with random weights, without post-processing.
+    """Time passes of one random image, with random weights and without post-processing.
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain.
@@ -183,7 +183,7 @@ def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device) -
 
 
 def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> list[Record]:
-    """Pictures of the encodings of a trained model, on the first test image."""
+    """Draw the encodings of a trained model, on the first test image."""
     from mmposenc.lab.inspect.figures import draw_all
     from mmposenc.lab.inspect.report import build_subject
     folder = study.folder / 'figures' / run.entry.slug
@@ -229,7 +229,8 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
         for what, suffix, words in (('truth', 'truth', truth_text), ('predicted', name,
                                                                      predicted_text)):
             path = folder / 'pictures' / f'{key}_{suffix}.jpg'
-            # A class is shown as text below: written on a small picture it would cover it.
+            # A class is shown as text below the picture, because on a small picture it would cover
+            # the content.
             drawn = pixels if scope == 'mmpretrain' else artist.draw(
                 pixels, sample, truth=what == 'truth')
             write_picture(path, _shrunk(drawn))
@@ -246,7 +247,8 @@ def test_set(scope: str, cfg: Config) -> Any:
 
 
 def original(dataset: Any, index: int) -> tuple[np.ndarray, str]:
-    """(H, W, 3) RGB bytes of an image of a data set before its pipeline changes it, and its file.
+    """The pixels (H, W, 3) in RGB of an image before the pipeline of its data set changes it, and
+    its file.
 
     Raises:
         ValueError: no step of the pipeline loads an image.
@@ -262,7 +264,7 @@ def original(dataset: Any, index: int) -> tuple[np.ndarray, str]:
 
 
 def predicted_text(scope: str, sample: Any, names: list[str]) -> str:
-    """What was predicted, in words."""
+    """Describe in words what was predicted."""
     record = predicted_of(scope, sample, names, _SCORE).record()
     if 'classes' in record:
         best = record['classes'][0]
@@ -273,7 +275,7 @@ def predicted_text(scope: str, sample: Any, names: list[str]) -> str:
 
 
 def truth_text(scope: str, sample: Any, names: list[str]) -> str:
-    """What is there, in words; empty where the test set does not say."""
+    """Describe in words what is in the picture; '' if the test set does not say it."""
     if scope == 'mmpretrain':
         return ', '.join(names[int(label)] for label in sample.get('gt_label', []))
     if scope == 'mmseg':

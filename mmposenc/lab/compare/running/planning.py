@@ -1,4 +1,4 @@
-"""From the words of the command line to a study that is known to work."""
+"""Turns the words of the command line into a study that is known to work."""
 from __future__ import annotations
 
 import argparse
@@ -38,17 +38,17 @@ from .workers import LocalWorkers, SubmittedWorkers, Workers, visible_gpus
 
 
 def folder_of(args: argparse.Namespace) -> Path:
-    """The folder of the study that these arguments name."""
+    """The folder of the study that the arguments name."""
     return args.out or Path('work_dirs') / f'compare_{_stem(args.config)}'
 
 
 def _stem(config: str) -> str:
-    """Of a file's name; a model of timm has dots of its own."""
+    """The name of a file without its suffix. The name of a model of timm may contain dots."""
     return config.replace(':', '_') if config.startswith('timm:') else Path(config).stem
 
 
 def workers_of(args: argparse.Namespace) -> Workers:
-    """Who carries the runs out, from ``--jobs``, ``--gpus-per-run`` and ``--submitit``.
+    """Who carries out the runs, according to ``--jobs``, ``--gpus-per-run`` and ``--submitit``.
 
     Raises:
         ValueError: there are not enough GPUs, or submitit is missing or refuses an option.
@@ -83,7 +83,8 @@ def plan(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry],
     """
     folder = folder_of(args)
     check_folder(str(folder), '--out')
-    if not (folder / 'study.json').is_file():  # before the lock, which makes the folder
+    # This comes before the lock, which creates the folder.
+    if not (folder / 'study.json').is_file():
         if cfg is None:
             raise FileNotFoundError(f'--out {args.out} holds no study yet: give a config')
         if not entries:
@@ -102,13 +103,13 @@ def plan(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry],
 
 def _asked(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry], command: str,
            old: Study | None) -> Study:
-    """What the arguments ask for, with what is there already."""
+    """The study that the arguments ask for, joined with the study that is there already."""
     if old is not None:
         before = old
     else:
         assert cfg is not None
         length = length_of(cfg)
-        # The machine that submits jobs is not the one that trains.
+        # The machine that submits jobs is not the one that trains, so its times would mean nothing.
         extras = ('figures',) if args.submitit else ('figures', 'time')
         before = Study(folder_of(args), parse(cfg), args.config, command, '', (), tuple(range(3)),
                        (), length, 4, extras)
@@ -130,8 +131,9 @@ def _asked(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry
 
 
 def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> tuple[Entry, ...]:
-    """The entries of a study without rows of a table that the model can't have; those that a word
-    names are refused. All that is known before any work is checked: data, metric, sizes too."""
+    """The entries of a study, without rows of a table that the model can't have; rows that were
+    named one by one raise an error. Data, metric and sizes are checked here too, before any work.
+    """
     cfg = study.base.cfg
     metric_of(cfg)
     training = copy.deepcopy(cfg)
@@ -148,8 +150,8 @@ def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> t
 
 
 def _fitting(study: Study, entries: Sequence[Entry], words: Sequence[str]) -> dict[str, Config]:
-    """Looks at all entries before it says which do not fit: with each reason, those that have it.
-    Returns the configs of the others; rows of a table that no word names may be left out."""
+    """Check all entries before saying which do not fit: for each reason the entries that have it.
+    """
     base = study.base
     size = first_test_image_size(base) if entries and base.tested_size is None else None
     sizes = image_sizes(base, study.sizes, size)
@@ -168,7 +170,7 @@ def _fitting(study: Study, entries: Sequence[Entry], words: Sequence[str]) -> di
     reasons: dict[str, list[str]] = {}
     for name, reason in refused.items():
         reasons.setdefault(str(reason).removeprefix(f'encoding {name!r} '), []).append(name)
-    for text, names in reasons.items():  # more lines than the end of a command has
+    for text, names in reasons.items():  # There are more lines than an error message shows.
         print(f'{", ".join(names)}{"" if asked else " left out"}: {text}', file=sys.stderr)
     if asked:
         raise ValueError(f'--encodings: {len(refused)} of {len(entries)} do not fit '
@@ -178,14 +180,14 @@ def _fitting(study: Study, entries: Sequence[Entry], words: Sequence[str]) -> di
 
 
 def headline(study: Study) -> str:
-    """The runs of a study in a sentence."""
+    """The number of runs of a study, in a sentence."""
     return (f'{len(study.runs())} runs of {study.length} each: '
             f'seeds {", ".join(map(str, study.seeds))}; sizes '
             f'{", ".join(f"{factor:g}" for factor in study.sizes)}')
 
 
 def listing(study: Study) -> str:
-    """The text that ``--dry-run`` prints: the runs, and what each changes."""
+    """The text that ``--dry-run`` prints: the runs, and what each of them changes."""
     lines = [headline(study), '']
     head = ''.join(f'{f"MACs (M) {factor:g}x":>16}' for factor in study.sizes)
     lines.append(f'{"encoding":<28}{"parameters":>14}{head}')
@@ -198,7 +200,7 @@ def listing(study: Study) -> str:
 
 
 def seen(study: Study) -> str:
-    """The smallest difference that a plan can tell, in words."""
+    """Say in words what difference a plan can tell at least."""
     count, others = len(study.seeds), len(study.entries) - 1
     if count < LEAST_RUNS or not others:
         return f'no difference can be told: that takes two encodings of {LEAST_RUNS} seeds'

@@ -1,4 +1,5 @@
-"""How a study stands, on the terminal: a table that changes, or plain lines where there is none."""
+"""Shows the state of a study on the terminal: as a table that changes, or as plain lines if there
+is no terminal."""
 from __future__ import annotations
 
 import sys
@@ -21,19 +22,20 @@ from .recording import read_progress
 from .runs import is_over, read_record
 from .schedule import is_taken
 
-#: Seconds between two looks at the disk; what this command starts and ends is shown at once.
+#: The seconds between two looks at the disk. What this command starts and ends is shown at once.
 _LOOK = 5.0
-#: Seconds without a word of a run after which the table says so.
+#: After so many seconds without news of a run, the table says so.
 _SILENT = 600
 
 
 def plain_console(**options: Any) -> Console:
-    """A console that prints text as it is: rich takes ``[stage 1]`` and ``:x:`` for commands."""
+    """A console that prints text as it is. Otherwise rich would take ``[stage 1]`` and ``:x:`` for
+    commands."""
     return Console(markup=False, emoji=False, highlight=False, **options)
 
 
 class State(NamedTuple):
-    """How a run stands: its record, how far it is, whether a process has it in hand, and whether it
+    """The state of a run: its record, its progress, whether a process works on it, and whether it
     is over."""
 
     run: Run
@@ -50,13 +52,13 @@ class State(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the training that is done."""
+        """The share of the training that is done."""
         total = self.progress.get('total')
         return min(1.0, self.progress.get('done', 0) / total) if total else 0.0
 
 
 def states(study: Study) -> list[State]:
-    """How all runs stand, from the disk: of other machines too."""
+    """The states of all runs, read from the disk, so also of those on other machines."""
     standings = []
     for run in study.runs():
         record = read_record(run)
@@ -66,7 +68,8 @@ def states(study: Study) -> list[State]:
 
 
 def seconds_left(runs: list[State], jobs: int) -> float | None:
-    """An estimate from the runs that are known to take how long; None while there is none.
+    """An estimate of the remaining seconds, from the runs whose duration is known; None while there
+    is none.
 
     Args:
         runs: all of them.
@@ -83,7 +86,7 @@ def seconds_left(runs: list[State], jobs: int) -> float | None:
 
 
 def cell(state: State, metric: Metric) -> str:
-    """What the table says of a run."""
+    """What the table shows for a run."""
     status = state.record['status']
     if status in ('diverged', 'failed') and not state.taken:
         return status
@@ -108,7 +111,7 @@ def cell(state: State, metric: Metric) -> str:
 
 
 def table(study: Study, runs: list[State], jobs: int) -> Table:
-    """A row an encoding, a column a seed."""
+    """The table of states: one row for each encoding, one column for each seed."""
     metric = study.metric
     shown = Table(title=metric.label, caption=summary(runs, jobs), title_justify='left',
                   caption_justify='left')
@@ -126,7 +129,7 @@ def table(study: Study, runs: list[State], jobs: int) -> Table:
 
 
 def summary(runs: list[State], jobs: int, *, running: bool = True) -> str:
-    """'4 of 12 runs over, 2 running; about 10 min left'."""
+    """A summary such as '4 of 12 runs over, 2 running; about 10 min left'."""
     over = sum(each.over for each in runs)
     text = f'{over} of {len(runs)} runs over'
     if running:
@@ -138,14 +141,14 @@ def summary(runs: list[State], jobs: int, *, running: bool = True) -> str:
 
 
 def short_note(record: Mapping[str, object]) -> str:
-    """The note of a run as a terminal shows it: of one that diverged where it did, the report has
+    """The note of a run for a terminal. For a run that diverged it says only where; the report has
     the rest."""
     note = str(record['note'])
     return note.partition(';')[0] if record['status'] == 'diverged' else note
 
 
 class Display:
-    """Shows how a study stands until it is closed.
+    """Shows the state of a study until it is closed.
 
     Args:
         study: what is shown.
@@ -168,18 +171,18 @@ class Display:
     def __exit__(self, kind: object, *_: object) -> None:
         if self.live is not None:
             self.tick(at_once=True)
-            self.live.transient = kind is None  # the command prints its last table itself
+            self.live.transient = kind is None  # The command prints its last table itself.
             self.live.stop()
 
     def tick(self, at_once: bool = False) -> None:
-        """Brings the table up to date, if it is time."""
+        """Bring the table up to date, if it is time."""
         now = time.monotonic()
         if self.live is not None and (at_once or now - self.looked >= _LOOK):
             self.looked = now
             self.live.update(table(self.study, states(self.study), self.jobs))
 
     def tell(self, run: Run, event: str) -> None:
-        """A line of what happened to a run, where there is no table."""
+        """Print what happened to a run, if there is no table."""
         if self.live is not None:
             self.tick(at_once=True)
             return
@@ -191,11 +194,12 @@ class Display:
                 metric = self.study.metric
                 status += f', {metric.label} {value_text(state.value, vars(metric))}'
             text = ': '.join(filter(None, [status, short_note(state.record)]))
-        # A run that has just been started does not hold its lock yet, so none are counted.
+        # A run that has just been started does not hold its lock yet, so running ones are not
+        # counted.
         all_runs = summary(runs, self.jobs, running=False)
         doing(all_runs)
         self.say(f'{run.entry.name} seed {run.seed}: {text} ({all_runs})')
 
     def say(self, line: str) -> None:
-        """A line, above the table."""
+        """Print a line, above the table if there is one."""
         self.console.print(line, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The learning curve and the cost of a training, through kills and resumptions."""
+"""Records the learning curve and the cost of a training, also if it is killed and resumed."""
 from __future__ import annotations
 
 import os
@@ -19,9 +19,9 @@ from ..study.files import Record, read_json, write_json
 from ..study.study import Run
 from .workers import cores
 
-#: Points of the curve of a training that counts iterations.
+#: The number of points in the curve of a training that counts iterations.
 _POINTS = 50
-#: Where checkpoints hold what this hook knows.
+#: The key under which checkpoints hold what this hook knows.
 _KEY = 'comparison'
 
 
@@ -38,7 +38,7 @@ class RecordHook(Hook):
         metric: the key of validations that is recorded.
         by_epoch: a point of the curve an epoch; else one every fiftieth of the iterations.
     """
-    priority = 'BELOW_NORMAL'  # before checkpoints are written
+    priority = 'BELOW_NORMAL'  # It runs before checkpoints are written.
 
     def __init__(self, run: Run, metric: str, by_epoch: bool) -> None:
         self.run, self.metric, self.by_epoch = run, metric, by_epoch
@@ -55,7 +55,7 @@ class RecordHook(Hook):
     def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
                          outputs: Record | None = None) -> None:
         if outputs and 'loss' in outputs:
-            # mmengine's own hook waits for it as well.
+            # This waits for an accelerator, but mmengine's own hook waits for the same number.
             self.loss_sum += torch.as_tensor(outputs['loss']).detach().item()
             self.loss_count += 1
         done = runner.iter + 1
@@ -86,7 +86,7 @@ class RecordHook(Hook):
             self.before = {key: held[key] for key in self.before}
 
     def costs(self) -> Record:
-        """Seconds, CPU seconds and peak memory so far, with what went before."""
+        """Seconds, CPU seconds and peak memory so far, including those before a resume."""
         before, start, now = self.before['cpu_seconds'], self.cpu_started, cpu_seconds()
         unknown = before is None or start is None or now is None
         return {'seconds': self.before['seconds'] + time.monotonic() - self.started,
@@ -94,7 +94,7 @@ class RecordHook(Hook):
                 'peak_bytes': max(self.before['peak_bytes'] or 0, peak_bytes()) or None}
 
     def _loss(self) -> float | None:
-        """The mean since the last point of the curve."""
+        """The mean loss since the last point of the curve."""
         return self.loss_sum / self.loss_count if self.loss_count else None
 
     def _last(self, key: str) -> float | None:
@@ -119,7 +119,7 @@ class RecordHook(Hook):
 
 
 def read_progress(run: Run) -> Record:
-    """How far a run says that it is; nothing where that can't be read."""
+    """Read the progress that a run has written; nothing if it can't be read."""
     try:
         return read_json(run.progress_file) or {}
     except ValueError:
@@ -127,13 +127,15 @@ def read_progress(run: Run) -> Record:
 
 
 def write_progress(run: Run, progress: Record) -> None:
-    """Writes how far a run is, only for tables: so a full disk does not end the run here."""
+    """Write the progress of a run. Only tables need it, so a full disk does not end the run here.
+    """
     with suppress(OSError):
         write_json(run.progress_file, progress, safe=False)
 
 
 def environment() -> Record:
-    """Versions and the machine; memory is the accelerator's, or the whole process's on a CPU."""
+    """Versions, and the machine; the memory is that of the accelerator, or on a CPU that of the
+    whole process."""
     on_gpu = torch.cuda.is_available()
     return {'torch': torch.__version__, 'mmposenc': mmposenc.__version__,
             'python': platform.python_version(), 'cores': cores(),
@@ -151,30 +153,31 @@ def _cpu_name() -> str:
 
 
 def cpu_seconds() -> float | None:
-    """CPU time of this process and its children, of those that still run too; None without /proc.
-    """
+    """The CPU time of this process and its children, also of those that still run; None without
+    /proc."""
     ended = os.times()
     lists = list(Path('/proc/self/task').glob('*/children'))
     if not lists:
         return None
     total, ticks = sum(ended[:4]), os.sysconf('SC_CLK_TCK')
     for child in {pid for path in lists for pid in path.read_text().split()}:
-        try:  # after the name in brackets: utime and stime are the 14th and 15th of all fields
+        # The name in brackets comes first; utime and stime are the 14th and 15th of all fields.
+        try:
             fields = Path('/proc', child, 'stat').read_text().rpartition(')')[2].split()
-        except OSError:  # it has ended in between
+        except OSError:  # The process has ended in the meantime.
             continue
         total += (int(fields[11]) + int(fields[12])) / ticks
     return total
 
 
 def peak_bytes() -> int:
-    """Of this process: of its accelerator's memory, where there is one, else of the machine's; 0
-    where the system does not say."""
+    """The peak memory of this process in bytes: of its accelerator if there is one, otherwise of
+    the machine; 0 if the system does not say."""
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
     try:
         import resource
-    except ImportError:  # Windows
+    except ImportError:  # This is Windows.
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak * (1 if sys.platform == 'darwin' else 1024)

@@ -36,11 +36,12 @@ from .extras import make_extras, missing
 from .recording import RecordHook, environment, read_progress, write_progress
 from .workers import KILL
 
-#: Exit statuses: another process has the run; it is over, but not as it should be.
+#: Exit statuses: another process works on the run; the run is over without having finished.
 TAKEN, NOT_FINISHED = 75, 4
-#: Levels of a model whose outputs are looked at in a test: backbone, neck, head and their parts.
+#: How many levels of a model have their outputs checked in a test: backbone, neck, head and their
+#: parts.
 _DEPTH = 2
-#: Seconds that a run has to save itself when the command that started it is gone.
+#: The seconds that a run has to save itself after the command that started it has gone.
 _GRACE = 30
 
 
@@ -52,25 +53,25 @@ def new_record(run: Run) -> Record:
 
 
 def read_record(run: Run) -> Record:
-    """The run's, or a new one."""
+    """The record of a run, or a new one."""
     return {**new_record(run), **(read_json(run.record_file) or {})}
 
 
 def left_to_test(study: Study, record: Record) -> list[float]:
-    """The sizes of a study that a record has no test of; the trained size first."""
+    """The sizes of a study that a record has no test of, the trained size first."""
     tested = [test['factor'] for test in record['tests']]
     return sorted((factor for factor in study.sizes if factor not in tested),
                   key=lambda factor: factor != 1)
 
 
 def is_over(study: Study, record: Record) -> bool:
-    """Whether nothing is left to do: finished at all sizes, or diverged."""
+    """Whether nothing is left to do: tested at all sizes, or diverged."""
     return record['status'] == 'diverged' or (
         record['status'] == 'finished' and not left_to_test(study, record))
 
 
 def is_complete(study: Study, run: Run) -> bool:
-    """Whether a call has nothing to do for a run: it is over, and what is made once an encoding is
+    """Whether a call has nothing to do for a run: it is over, and the extras of its encoding are
     there."""
     record = read_record(run)
     return is_over(study, record) and not (
@@ -78,7 +79,7 @@ def is_complete(study: Study, run: Run) -> bool:
 
 
 def run_config(study: Study, run: Run, purpose: str) -> Config:
-    """The config of a run: the base with its encoding, length and seed.
+    """The config of a run: the study's config with the run's encoding, length and seed.
 
     Args:
         study, run: which.
@@ -86,7 +87,7 @@ def run_config(study: Study, run: Run, purpose: str) -> Config:
     """
     cfg = apply(study.base, run.entry)
     set_length(cfg, study.length)
-    # mmengine keeps one logger and one visualizer a name.
+    # mmengine keeps one logger and one visualizer for each name.
     name = str(run.folder.resolve() / purpose).strip(os.sep).replace(os.sep, '_')
     cfg.experiment_name = name
     if cfg.get('visualizer'):
@@ -97,7 +98,7 @@ def run_config(study: Study, run: Run, purpose: str) -> Config:
 
 
 def carry_out(study: Study, run: Run, launcher: str = 'none') -> Record:
-    """Does what is left of a run, and returns its record.
+    """Do what is left of a run, and return its record.
 
     Args:
         study, run: which.
@@ -120,7 +121,7 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> Record:
         record.update(status='failed', note=in_a_line(error))
     engine.leave_process_group()
     if record['status'] != 'failed' and run.first and is_main_process():
-        _save(run, record)  # what follows may be killed, for want of memory
+        _save(run, record)  # Saved now, because what follows may be killed when memory runs out.
         _write_phase(run, 'extras')
         finished = record['status'] == 'finished'
         make_extras(study, run, str(study.folder / record['checkpoint']) if finished else None)
@@ -133,7 +134,8 @@ def _train(study: Study, run: Run, record: Record, launcher: str) -> None:
     _write_phase(run, 'start')
     cfg = run_config(study, run, 'train')
     cfg.launcher = launcher
-    resume = 'auto' if latest_checkpoint(cfg.work_dir) else None  # else load_from counts
+    # Without a checkpoint, load_from of the config counts.
+    resume = 'auto' if latest_checkpoint(cfg.work_dir) else None
     engine.set_up_training(cfg, resume=resume)
     runner = engine.build_runner(cfg)
     hook = RecordHook(run, study.metric.name, study.length.unit == 'epochs')
@@ -152,8 +154,8 @@ def _train(study: Study, run: Run, record: Record, launcher: str) -> None:
 
 
 def _test_all(study: Study, run: Run, record: Record, launcher: str) -> None:
-    """Tests at the trained size, then whatever else is left; what fails at another size leaves a
-    note, and the values at the others stay."""
+    """Test at the trained size, then at all other sizes that are left. An error at another size
+    leaves a note, and the values of the other sizes stay."""
     failed = []
     checkpoint = str(study.folder / record['checkpoint'])
     for factor in left_to_test(study, record):
@@ -173,7 +175,7 @@ def _test_all(study: Study, run: Run, record: Record, launcher: str) -> None:
 
 def _test(study: Study, run: Run, factor: float, checkpoint: str, launcher: str
           ) -> Record:
-    """What weights give at a size, with all that is measured."""
+    """The result of weights at one size, with everything that is measured there."""
     cfg = with_details(resized(run_config(study, run, f'test/{factor:g}'), factor))
     cfg.launcher = launcher
     engine.set_up_testing(cfg, checkpoint)
@@ -183,7 +185,8 @@ def _test(study: Study, run: Run, factor: float, checkpoint: str, launcher: str
         metrics = runner.test()
     value, by_class, by_size = details(cfg, study.metric, metrics)
     bad = [name for names in all_gather_object(bad) for name in names]
-    if bad or not math.isfinite(value):  # else the first class of all would be a prediction
+    # A classifier whose outputs are NaN would otherwise predict the first class of all.
+    if bad or not math.isfinite(value):
         raise NotFinite('predictions are not finite: '
                         + (f'the output of {bad[0]}' if bad else f'{study.metric.name}={value}'))
     return {'factor': factor, 'value': value, 'by_class': by_class, 'by_size': by_size}
@@ -195,14 +198,14 @@ def _save(run: Run, record: Record) -> None:
 
 
 def _write_phase(run: Run, phase: str) -> None:
-    """Writes into the progress file what begins; what training wrote stays."""
+    """Write into the progress file which phase begins; what training wrote stays."""
     if is_main_process():
         write_progress(run, {**read_progress(run), 'phase': phase, 'time': time.time()})
 
 
 def end_with_parent() -> None:
-    """Ends this process, saved if there is time, when the standard input ends: when the command
-    that holds its other end is gone, in whatever way."""
+    """End this process when its standard input ends, that is when the command at the other end is
+    gone for whatever reason. It saves itself if there is time."""
     def watch() -> None:
         while os.read(0, 1):
             pass

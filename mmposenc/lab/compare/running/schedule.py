@@ -1,4 +1,4 @@
-"""The runs of a study, carried out side by side.
+"""Carries out the runs of a study side by side.
 
 Whoever has a run holds a lock in its folder, so commands on several machines may share a study.
 """
@@ -18,12 +18,12 @@ from .runs import TAKEN, read_record
 from .workers import KILL, Handle, Workers
 
 _LAST_LINES = 12
-#: Seconds that runs have to save themselves before they are killed.
+#: The seconds that runs have to save themselves before they are killed.
 _GRACE = 60
 
 
 def is_taken(run: Run) -> bool:
-    """Whether a process, of this machine or another one, has a run in hand."""
+    """Whether a process, on this machine or another one, works on a run."""
     try:
         check_unlocked(run.folder)
     except ValueError:
@@ -56,13 +56,14 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
             for run, handle in [pair for pair in active if pair[1].poll() is not None]:
                 due = 0.0
                 active.remove((run, handle))
-                if not complete(run) and is_taken(run):  # another command was faster
+                if not complete(run) and is_taken(run):  # Another command was faster.
                     waiting.append(run)
                     tell(run, 'another command has it')
                     continue
                 try:
                     _note_crash(run, handle.poll() or 0)
-                except OSError as error:  # a full disk, which the next run may have room on
+                # The disk may be full, and have room again for the next run.
+                except OSError as error:
                     tell(run, f'ended, which could not be saved: {in_a_line(error)}')
                     continue
                 ended.append(run)
@@ -82,7 +83,8 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
                 for run in starting:
                     tell(run, 'started')
             due = now + look if now >= due else due
-            for run in ended:  # after others have started, which need not wait for the report
+            # This comes after other runs were started, which need not wait for the report.
+            for run in ended:
                 tell(run, 'ended')
             tell(None, '')
             time.sleep(wait)
@@ -91,7 +93,7 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
 
 
 def _stop(handles: list[Handle]) -> None:
-    """Asks runs to save and end; a second Ctrl-C, or too long a wait, ends them at once."""
+    """Ask runs to save and end. A second Ctrl-C, or too long a wait, ends them at once."""
     try:
         for handle in handles:
             handle.stop(signal.SIGTERM)
@@ -105,12 +107,12 @@ def _stop(handles: list[Handle]) -> None:
 
 
 def _is_decided(run: Run) -> bool:
-    """Whether somebody brought a run to an end in this call's time, good or not."""
+    """Whether some command brought a run to its end, good or bad, during this call."""
     return read_record(run)['status'] not in ('waiting', 'running')
 
 
 def _note_crash(run: Run, status: int) -> None:
-    """Has the record of a process that did not come to write it say so."""
+    """Write into the record of a run that its process ended without doing so itself."""
     record = read_record(run)
     over = record['status'] == 'finished'
     if record['status'] in ('waiting', 'running') or (over and status not in (0, TAKEN)):
@@ -127,7 +129,7 @@ def _note_crash(run: Run, status: int) -> None:
 
 
 def last_lines(run: Run) -> list[str]:
-    """The end of what a run printed."""
+    """The last lines that a run printed."""
     path = run.folder / 'log.txt'
     if not path.is_file():
         return []

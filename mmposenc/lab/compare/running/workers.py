@@ -21,19 +21,19 @@ from ..study.files import read_json, write_json
 if TYPE_CHECKING:
     from ..study.study import Run
 
-#: What ends a process at once; Windows has no other than SIGTERM.
+#: The signal that ends a process at once. Windows has only SIGTERM.
 KILL: int = getattr(signal, 'SIGKILL', signal.SIGTERM)
-#: How often a run may meet a job's time limit before it is given up.
+#: How often a run may reach a job's time limit before it is given up.
 MOST_TIME_LIMITS = 100
-#: Seconds that a run has to save itself at the time limit; Slurm gives submitit's jobs 90.
+#: The seconds that a run has to save itself at the time limit; Slurm gives submitit's jobs 90.
 SAVING = 60
-#: Seconds after which a job that Slurm does not know is taken for lost.
+#: After so many seconds, a job that Slurm does not know counts as lost.
 UNKNOWN_FOR = 600
 
 
 def launch(folder: Path, processes: int = 1, environment: Mapping[str, str] | None = None
            ) -> subprocess.Popen:
-    """Starts a run; it ends with the process that called this.
+    """Start a run, which ends when the process that called this ends.
 
     Args:
         folder: of the run; what the run prints is appended to ``log.txt`` in it.
@@ -48,14 +48,15 @@ def launch(folder: Path, processes: int = 1, environment: Mapping[str, str] | No
         words += ['--launcher', 'pytorch']
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / 'log.txt', 'ab') as log:
-        # A session of its own: Ctrl-C reaches the command, which then asks its runs to stop.
+        # The run gets a session of its own: Ctrl-C then reaches only the command, which asks its
+        # runs to stop.
         return subprocess.Popen(
             [*command, *words], stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
             start_new_session=True, env={**os.environ, **(environment or {})})
 
 
 class _Process:
-    """A run that was started here; ``poll`` gives its exit status, None while it runs."""
+    """A run that this process has started; ``poll`` returns its exit status, None while it runs."""
 
     def __init__(self, process: subprocess.Popen) -> None:
         self.process, self.poll = process, process.poll
@@ -64,12 +65,12 @@ class _Process:
         with suppress(ProcessLookupError):
             if hasattr(os, 'killpg'):
                 os.killpg(self.process.pid, signum)
-            else:  # Windows, which asks nobody
+            else:  # Windows cannot ask a process to end, so it is ended at once.
                 self.process.terminate()
 
 
 class LocalWorkers:
-    """Processes of this machine.
+    """Carries out runs in processes of this machine.
 
     Args:
         jobs: how many runs at once.
@@ -91,7 +92,8 @@ class LocalWorkers:
         self.slots: list[_Process | None] = [None] * jobs
 
     def environment(self, slot: int) -> dict[str, str]:
-        """What a run in a slot gets: GPUs of its own, and its share of the cores."""
+        """The environment variables of a run in a slot: its own GPUs, and its share of the cores.
+        """
         variables = {}
         if self.gpus:
             start = slot * self.gpus_per_run
@@ -101,7 +103,7 @@ class LocalWorkers:
         return variables
 
     def start(self, runs: Sequence[Run]) -> list[Handle]:
-        """As many runs as there are free places."""
+        """Start runs, as many as there are free slots."""
         return [self._start(run) for run in runs]
 
     def _start(self, run: Run) -> Handle:
@@ -113,12 +115,12 @@ class LocalWorkers:
 
 
 def cores() -> int:
-    """CPU cores that this process may use."""
+    """The number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
 
 
 def visible_gpus() -> list[str]:
-    """GPUs of this machine, as CUDA_VISIBLE_DEVICES names them."""
+    """The GPUs of this machine, by the names that CUDA_VISIBLE_DEVICES gives them."""
     import torch
 
     named = os.environ.get('CUDA_VISIBLE_DEVICES')
@@ -138,12 +140,14 @@ class SubmittedRun:
 
     def __call__(self, folder: str, processes: int) -> int:
         self.process = launch(Path(folder), processes)
-        while (status := self.process.poll()) is None:  # wait() would lock checkpoint() out
+        # Not wait(), whose lock would keep checkpoint() out.
+        while (status := self.process.poll()) is None:
             time.sleep(0.2)
         return status
 
     def checkpoint(self, folder: str, processes: int) -> Any:
-        """The job that is queued in place of this one, when the run has saved itself."""
+        """Wait until the run has saved itself, and return the job that is queued in place of this
+        one."""
         from submitit.helpers import DelayedSubmission
         if self.process is not None:
             _Process(self.process).stop(signal.SIGTERM)
@@ -161,7 +165,7 @@ class _Job:
             return None
         try:
             return int(self.job.result())
-        except Exception:  # of the cluster: a time limit, a node that went away
+        except Exception:  # Errors of the cluster: a time limit, or a node that went away.
             return 1
 
     def stop(self, signum: int) -> None:
@@ -184,12 +188,12 @@ class SubmittedWorkers:
         ValueError: submitit is not installed, or takes no such option.
     """
 
-    #: How many runs at once: as many as there are.
+    #: The number of runs at a time: all of them.
     jobs = None
 
     def __init__(self, folder: Path, cluster: str, options: dict[str, object], processes: int = 1
                  ) -> None:
-        # Else its import closes the log files of this process.
+        # Otherwise its import would close the log files of this process.
         os.environ.setdefault('SUBMITIT_LOG_LEVEL', 'NOCONFIG')
         try:
             import submitit
@@ -200,7 +204,7 @@ class SubmittedWorkers:
             self.executor = submitit.AutoExecutor(
                 folder=folder, cluster=cluster, **{f'{cluster}_max_num_timeout': MOST_TIME_LIMITS})
             self.executor.update_parameters(**options)
-        except Exception as error:  # of any kind: it also asserts
+        except Exception as error:  # It raises errors of any kind, also assertions.
             raise ValueError(f'--submitit {cluster} {options}: {in_a_line(error)}') from error
         self.cluster, self.processes = cluster, processes
 
@@ -208,7 +212,7 @@ class SubmittedWorkers:
         return {}
 
     def start(self, runs: Sequence[Run]) -> list[Handle]:
-        """Those that an earlier command queued are not queued again."""
+        """Start runs, but not those that an earlier command has queued already."""
         jobs = {run.folder: self._queued(run) for run in runs}
         new = [run for run in runs if jobs[run.folder] is None]
         if new:
@@ -229,11 +233,11 @@ class SubmittedWorkers:
         from submitit import SlurmJob
         job: Any = SlurmJob(folder=self.executor.folder, job_id=stored_job['id'])
         state = job.get_info(mode='force').get('State')
-        # A job that was just queued may not be known yet.
+        # Slurm may not know a job yet that was queued just now.
         known = state is not None or time.time() - stored_job['time'] < UNKNOWN_FOR
         return job if known and not job.done() else None
 
 
-#: A run that was started, and where runs are carried out.
+#: A run that was started, whichever way runs are carried out.
 Handle = _Process | _Job
 Workers = LocalWorkers | SubmittedWorkers

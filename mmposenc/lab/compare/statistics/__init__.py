@@ -1,2 +1,1 @@
-"""What the numbers of a study say: means, differences, a recommendation. Pure functions.
-"""
+"""Pure functions that turn the numbers of a study into means, differences and a recommendation."""

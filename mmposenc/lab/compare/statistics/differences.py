@@ -1,4 +1,4 @@
-"""Differences between means over seeds: their errors, what they say, what can still be best.
+"""Differences between means over seeds: their errors, what they show, and what can still be best.
 
 Pure functions. Why they are made so is in docs/report.md; benchmarks/statistics_power.py counts how
 often they err.
@@ -14,20 +14,21 @@ import numpy as np
 
 from .formats import Row
 
-ERROR = 0.05      # the chance of a false statement, in a family of comparisons
-LEAST_RUNS = 3    # fewer runs of an encoding than this are not tested
-SPREAD = 1e-6     # of the values: what is less is the rounding of metrics in float32
-DRAWS = 10_000    # of a parametric bootstrap
-TRAINED = 1.0     # the size of training, as a factor of itself
+ERROR = 0.05  # the chance of a false statement in a family of comparisons
+LEAST_RUNS = 3  # encodings with fewer runs than this are not tested
+SPREAD = 1e-6  # relative to the values: less is only the rounding of metrics in float32
+DRAWS = 10_000  # draws of a parametric bootstrap
+TRAINED = 1.0  # the size of training, as a factor of itself
 BETTER, WORSE, SAME, OPEN = 'better', 'worse', 'level', 'cannot tell'
 
-#: encoding -> seed -> value
+#: For each encoding and each seed, the value.
 Values = dict[str, dict[int, float]]
 
 
 class Contrast(NamedTuple):
-    """A weighted sum of means: of how many runs (the least of its encodings), its value, its
-    standard error and the error's degrees of freedom; None where they are not known."""
+    """A weighted sum of means: the smallest number of runs of its encodings, its value, its
+    standard error, and the error's degrees of freedom. The last two are None if they are not known.
+    """
 
     n: int
     mean: float | None
@@ -56,22 +57,23 @@ def contrast(values: Values, weights: Mapping[str, float]) -> Contrast:
     square = math.fsum(part for part, _ in parts)
     largest = max(abs(value) for _, each in runs for value in each)
     if square <= (SPREAD * largest) ** 2:
-        # Values in steps (one image more or less) may all be the same: t would be infinite, and
-        # says nothing.
+        # Values come in steps (one image more or less) and may all be equal: t would then be
+        # infinite, which says nothing.
         return Contrast(n, mean, 0.0, None)
     return Contrast(n, mean, math.sqrt(square),
                     square ** 2 / math.fsum(part ** 2 / free for part, free in parts))
 
 
 def best_of(values: Values) -> str | None:
-    """The encoding with the best mean; the first of equal ones; None where nothing is known."""
+    """The encoding with the best mean; the first of equal ones; None if nothing is known."""
     means = {name: fmean(seeds.values()) for name, seeds in values.items() if seeds}
     return max(means, key=lambda name: means[name], default=None)
 
 
 class Standing(NamedTuple):
-    """How an encoding stands among others: which one rules it out, if any, and how many standard
-    errors its bounds against the others reach (None where it was not tested)."""
+    """How an encoding stands among others: ``by`` is the encoding that rules it out, or None;
+    ``reach`` is how many standard errors its bounds against the others are wide, None if it was not
+    tested."""
 
     by: str | None
     reach: float | None
@@ -107,7 +109,7 @@ def verdict_row(difference: Contrast, margin: float, reach: float | None = None)
 
 
 def standings(values: Values) -> dict[str, Standing]:
-    """How each encoding stands: multiple comparisons with the best (Hsu 1981).
+    """How each encoding stands, by multiple comparisons with the best (Hsu 1981).
 
     One is ruled out where the upper bound of its mean minus another's is below 0. The chance that
     the true best is ruled out is at most 5%. What has fewer than three runs never is.
@@ -153,7 +155,7 @@ def reaches(values: Values, names: Iterable[str], tails: int) -> dict[str, float
     reach_of = {}
     for index, name in enumerate(runs):
         if name in names:
-            with np.errstate(invalid='ignore'):  # two encodings without any spread
+            with np.errstate(invalid='ignore'):  # Two encodings may both have no spread at all.
                 t = (means - means[:, [index]]) / np.sqrt(drawn + drawn[:, [index]])
             t = np.nan_to_num(np.abs(t) if tails == 2 else t)
             reach_of[name] = float(np.quantile(np.delete(t, index, 1).max(1), 1 - ERROR))
@@ -161,8 +163,8 @@ def reaches(values: Values, names: Iterable[str], tails: int) -> dict[str, float
 
 
 def visible(n: int, tests: int = 1, tails: int = 2, power: float = .8) -> float:
-    """The smallest difference of two means of ``n`` runs each that is found with a chance of
-    ``power``, in standard deviations of a run; of several tests by Šidák's correction."""
+    """The smallest difference between two means of ``n`` runs each that is found with the chance
+    ``power``, in standard deviations of a run. For several tests it uses Šidák's correction."""
     from scipy import optimize, stats
     freedom = 2 * (n - 1)
     t = stats.t.isf((1 - (1 - ERROR) ** (1 / tests)) / tails, freedom)

@@ -1,15 +1,15 @@
-"""Numbers and names as people read them: the same in the page, in Markdown and in reasons."""
+"""Writes numbers and names for readers, in the same way in the page, in Markdown and in reasons."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-#: What is known of a study, or a row, an encoding, a run, a size, or the metric in it.
+#: What is known of a study, or of a row, an encoding, a run, a size or the metric in it.
 Results: TypeAlias = Mapping[str, Any]
-#: The same while it is made.
+#: The same while it is being filled.
 Row: TypeAlias = dict[str, Any]
 UNKNOWN = '–'
-#: How an encoding stands at a size; one that is neither is 'worse'.
+#: How an encoding stands at a size; one that is neither of these is 'worse'.
 BEST, CAN_BE = 'best', 'can still be best'
 _MINUS = '\N{MINUS SIGN}'
 _MANY = 7
@@ -18,7 +18,7 @@ _STEPS = ((1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k'))
 
 def value_text(value: float | None, metric: Results, *, sign: bool = False,
                unit: bool = False) -> str:
-    """A value of the metric; with its sign where it is a difference, with its unit on demand."""
+    """A value of the metric; with its sign if it is a difference, with its unit if asked for."""
     if value is None:
         return UNKNOWN
     decimals = 1 if metric['unit'] == '%' else 3
@@ -27,7 +27,7 @@ def value_text(value: float | None, metric: Results, *, sign: bool = False,
 
 
 def interval_text(row: Results, metric: Results, *, sign: bool = False) -> str:
-    """A mean with the ends of its interval: '96.8 (96.3 to 97.3)'."""
+    """A mean and the ends of its interval: '96.8 (96.3 to 97.3)'."""
     text = value_text(row['mean'], metric, sign=sign)
     if row['low'] is None:
         return text
@@ -36,12 +36,13 @@ def interval_text(row: Results, metric: Results, *, sign: bool = False) -> str:
 
 
 def margin_text(margin: float) -> str:
-    """A margin with no more digits than it has: '1', '0.5', '0.013'."""
+    """A margin without unnecessary digits: '1', '0.5', '0.013'."""
     return f'{margin:.4g}'
 
 
 def verdict_text(row: Results, metric: Results) -> str:
-    """What a row of 'differences' says: 'worse by 3.1', 'level within 1', 'cannot tell: ±2.3'."""
+    """The verdict in a row of 'differences': 'worse by 3.1', 'level within 1', 'cannot tell: ±2.3'.
+    """
     if row['verdict'] in ('better', 'worse'):
         return f'{row["verdict"]} by {value_text(abs(row["mean"]), metric)}'
     if row['verdict'] == 'level':
@@ -52,7 +53,7 @@ def verdict_text(row: Results, metric: Results) -> str:
 
 
 def count_text(value: float | None, digits: int = 3) -> str:
-    """A large number in three digits (or more) with its step: 61.1 k, 1.03 G."""
+    """A large number in three digits or more: 61.1 k, 1.03 G."""
     if value is None:
         return UNKNOWN
     for size, name in _STEPS:
@@ -74,7 +75,7 @@ def seconds_text(seconds: float | None) -> str:
 
 
 def capitalized_unless_name(text: str) -> str:
-    """Text as the begin of a line; a name like mIoU stays."""
+    """Text as the beginning of a line: capitalised, unless it begins with a name such as mIoU."""
     return text[:1].upper() + text[1:] if text[:2].islower() else text
 
 
@@ -85,7 +86,8 @@ def size_text(size: Results) -> str:
 
 
 def names_in_words(names: Sequence[str], last: str = 'and') -> str:
-    """Names as in a sentence: 'a', 'a and b', 'a, b and c'; of many the first, then how many more.
+    """Names as in a sentence: 'a', 'a and b', 'a, b and c'. Of many names only the first are
+    written, with the number of the others. Names that contain a comma are separated by semicolons.
 
     Names that hold a comma are parted by semicolons.
     """
@@ -97,7 +99,7 @@ def names_in_words(names: Sequence[str], last: str = 'and') -> str:
 
 
 def cost(encoding: Results, factor: float, key: str) -> float | None:
-    """'macs', 'seconds', ... of an encoding at a size; None where it is not known."""
+    """The cost of an encoding ('macs', 'seconds', ...) at a size; None if it is not known."""
     for each in encoding['costs']:
         if each['factor'] == factor:
             value: float | None = each.get(key)

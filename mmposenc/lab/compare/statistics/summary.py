@@ -1,4 +1,4 @@
-"""Means over seeds, their intervals, and which differences a study has; pure functions.
+"""Means over seeds, their intervals, and the differences in a study; pure functions.
 
 How the numbers are to be read is in docs/report.md. Nothing here knows how runs are made.
 """
@@ -14,8 +14,8 @@ from .formats import Results, Row
 
 
 def with_summary(results: Results) -> Row:
-    """The results of a study, of :func:`..page.results.collect`, with 'summary' (a row for each
-    encoding and size), 'differences' (a row for each comparison) and 'recommendation'."""
+    """The results that :func:`..page.results.collect` returns, with 'summary' (a row for each
+    encoding and size), 'differences' (a row for each comparison) and 'recommendation' added."""
     margin = margin_of(results)
     summary, compared = [], []
     for factor in factors(results):
@@ -32,7 +32,8 @@ def with_summary(results: Results) -> Row:
 
 
 def margin_of(results: Results) -> float:
-    """How close is level, in the metric's unit; results have it in points."""
+    """The difference below which encodings count as level, in the metric's unit; results have it in
+    points."""
     points = results['margin']
     return points if results['metric']['unit'] == '%' else points / 100
 
@@ -43,42 +44,44 @@ def factors(results: Results) -> list[float]:
 
 
 def base_of(results: Results) -> str:
-    """What others are compared with: 'none', or else the first encoding."""
+    """The encoding with which others are compared: 'none', or otherwise the first one."""
     names = [each['name'] for each in results['encodings']]
     return 'none' if 'none' in names else str(names[0])
 
 
 def summary_at(results: Results, factor: float) -> dict[str, Results]:
-    """encoding -> its row of 'summary' at a size; the best mean first, those without one last."""
+    """For each encoding, its row of 'summary' at a size; the best mean comes first, and encodings
+    without a mean last."""
     rows = [row for row in results['summary'] if row['factor'] == factor]
     rows.sort(key=lambda row: math.inf if row['mean'] is None else -row['mean'])
     return {row['encoding']: row for row in rows}
 
 
 def best_at(results: Results, factor: float) -> str | None:
-    """The encoding with the best mean at a size; None where no mean is known."""
+    """The encoding with the best mean at a size; None if no mean is known."""
     return next((name for name, row in summary_at(results, factor).items()
                  if row['mean'] is not None), None)
 
 
 def candidates(results: Results, factor: float) -> list[str]:
-    """What can still be best at a size, the best mean first."""
+    """The encodings that can still be best at a size, the best mean first."""
     return [name for name, row in summary_at(results, factor).items() if row['standing'] != WORSE]
 
 
 def labels(results: Results) -> dict[str, str]:
-    """encoding -> its name for people, in the order of the study."""
+    """For each encoding, its name for readers, in the order of the study."""
     return {each['name']: each['label'] for each in results['encodings']}
 
 
 def encoding_of(results: Results, name: str) -> Results:
-    """What results say of an encoding: its label, parameters and costs."""
+    """What results say about an encoding: its label, parameters and costs."""
     encoding: Results = next(each for each in results['encodings'] if each['name'] == name)
     return encoding
 
 
 def values_at(results: Results, factor: float) -> Values:
-    """encoding -> seed -> value at a size, of finished runs alone; every encoding has an entry.
+    """For each encoding and each seed, the value at a size, of finished runs only; every encoding
+    has an entry.
 
     A run that diverged or failed has no value, and neither has one whose value is not finite.
     """
@@ -94,8 +97,8 @@ def values_at(results: Results, factor: float) -> Values:
 
 
 def mean_row(values: Sequence[float], metric: Results | None = None) -> Row:
-    """n, mean, sample standard deviation and 95% interval of the mean (Student); None where n is
-    too small for one. Of a metric it is cut off at what its values can be."""
+    """The number of values, their mean, sample standard deviation and the 95% interval of the mean
+    (Student)."""
     from scipy import stats
     n = len(values)
     bounds: Row = dict(n=n, mean=fmean(values) if n else None, std=None, low=None, high=None)
@@ -137,7 +140,8 @@ def compare(values: Values, base: str, factor: float, margin: float,
     return rows
 
 
-# Which encoding to take, why, and how sure that is: the rules of docs/report.md.
+# This part of the file chooses which encoding to recommend, why, and how sure that is, by the rules
+# of docs/report.md.
 
 
 def recommend(results: Results) -> Row:
@@ -186,13 +190,13 @@ def recommend(results: Results) -> Row:
 
 
 def diverged(results: Results, name: str) -> int:
-    """How many runs of an encoding diverged."""
+    """The number of runs of an encoding that diverged."""
     return sum(run['encoding'] == name and run['status'] == 'diverged' for run in results['runs'])
 
 
 def _diverged_text(results: Results, name: str) -> str:
-    """A sentence of what an encoding's mean leaves out, behind another one; '' where nothing is.
-    """
+    """A sentence that follows another one: which runs the mean of an encoding leaves out; '' if
+    none."""
     count = diverged(results, name)
     if not count:
         return ''
@@ -203,7 +207,8 @@ def _diverged_text(results: Results, name: str) -> str:
 
 
 def _cost(results: Results, name: str) -> tuple[float, float]:
-    """Multiply-accumulates at the trained size, then parameters; what is not known comes last."""
+    """The key by which encodings are sorted by cost: multiply-accumulates at the trained size, then
+    parameters; unknown ones come last."""
     encoding = encoding_of(results, name)
     macs, unknown = formats.cost(encoding, TRAINED, 'macs'), float('inf')
     return (unknown if macs is None else macs,
@@ -211,7 +216,7 @@ def _cost(results: Results, name: str) -> tuple[float, float]:
 
 
 def _certainty(results: Results, known: Sequence[str], can: Sequence[str]) -> str:
-    """What is ruled out at the trained size, and what is not."""
+    """Say what is ruled out at the trained size, and what is not."""
     label, values = labels(results), values_at(results, TRAINED)
     if len(known) == 1:
         return 'Nothing is sure: there is nothing to compare it with.'

@@ -1,5 +1,5 @@
-"""Files that are whole or the old ones at any time, and JSON in them; imports neither torch nor
-OpenMMLab."""
+"""Writes files so that there is always either the whole new file or the old one, and JSON in them.
+It imports neither torch nor OpenMMLab."""
 from __future__ import annotations
 
 import json
@@ -9,12 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-#: What a JSON file of a study holds, or a part of it.
+#: The content of a JSON file of a study, or a part of it.
 Record: TypeAlias = dict[str, Any]
 
 
 def write_text(path: Path, text: str, *, safe: bool = True) -> None:
-    """Writes a file so that a reader, and another process that writes it, never sees half of it.
+    """Write a file so that no reader, and no other process that writes it, ever sees half of it.
 
     Args:
         path: of the file; its folder is made.
@@ -24,34 +24,39 @@ def write_text(path: Path, text: str, *, safe: bool = True) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f'{path.name}.{socket.gethostname()}.{os.getpid()}.partial')
     try:
-        partial.unlink(missing_ok=True)  # of a process that was killed; a link is not followed
+        # A partial file of a process that was killed. If it is a link, the link itself is removed.
+        partial.unlink(missing_ok=True)
         with open(partial, 'x', encoding='utf-8') as file:
             file.write(text)
         if safe:
-            from mmposenc.checkpoint.integrity import put_in_place  # whose package imports torch
+            # Imported here, because its package imports torch.
+            from mmposenc.checkpoint.integrity import put_in_place
             put_in_place(partial, path)
         else:
             os.replace(partial, path)
-    except OSError as error:  # a full disk names no file, or the partial one
+    except OSError as error:  # The error of a full disk names no file, or the partial one.
         error.filename = str(path)
         raise
     finally:
-        with suppress(OSError):  # it is not there, or the disk takes no changes at all
+        # The partial file is not there, or the disk accepts no changes at all.
+        with suppress(OSError):
             partial.unlink()
 
 
 def write_json(path: Path, content: object, *, safe: bool = True) -> None:
-    """As :func:`write_text`, of what json can hold; numbers that are not finite become null."""
+    """Write what JSON can hold as :func:`write_text` does; numbers that are not finite become null.
+    """
     write_text(path, json.dumps(finite(content), indent=1, allow_nan=False) + '\n', safe=safe)
 
 
 def finite(content: object) -> Any:
-    """The same as json gives it back, with None for every number that json has no word for."""
+    """The same value in the form in which JSON returns it, with None for numbers that JSON lacks.
+    """
     return json.loads(json.dumps(content), parse_constant=lambda name: None)
 
 
 def read_json(path: Path) -> Any:
-    """What a file holds; None where there is none.
+    """Read the content of a JSON file; None if there is no file.
 
     Raises:
         ValueError: it is damaged.

@@ -1,4 +1,4 @@
-"""How long a config trains, and the same config trained for longer or shorter."""
+"""Reads how long a config trains, and lets it train for longer or shorter."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from mmengine.config import Config
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.engine.config.nodes import bare_type, listed
 
-#: Schedulers that are a warm-up where they begin at 0 and end before the training does.
+#: Schedulers that are a warm-up if they begin at 0 and end before the training does.
 _WARM_UPS = ('LinearLR', 'ConstantLR', 'LinearMomentum', 'ConstantMomentum', 'QuadraticWarmupLR',
              'LinearParamScheduler', 'ConstantParamScheduler')
 #: Arguments of schedulers that are points in time, and those that are durations.
@@ -16,12 +16,13 @@ _POINTS, _DURATIONS = ('begin', 'end', 'milestones'), ('T_max', 'step_size', 'to
                                                        'periods')
 #: Arguments of hooks that are points in time.
 _HOOK_POINTS = ('switch_epoch', 'begin_epoch', 'begin_iter')
-#: Checkpoints of a training at the least: a run that is killed repeats a tenth of itself at most.
+#: The smallest number of checkpoints of a training: a run that is killed repeats at most a tenth of
+#: itself.
 _CHECKPOINTS = 10
 
 
 class Length(NamedTuple):
-    """So many 'epochs' or 'iterations'."""
+    """A number of 'epochs' or 'iterations'."""
 
     unit: str
     number: int
@@ -31,7 +32,7 @@ class Length(NamedTuple):
 
 
 def length_of(cfg: Config) -> Length:
-    """How long a config trains.
+    """The length of a config's training.
 
     Raises:
         ValueError: its train_cfg does not say.
@@ -96,7 +97,9 @@ def _scale_schedules(cfg: Config, whole: Length, length: Length) -> None:
                 and each.get('by_epoch', True) == by_epoch]
         if by_epoch == (whole.unit == 'epochs'):
             total, limit = whole.number, length.number / 4
-        else:  # iterations in epochs, whose number is not known: they end where they end
+        # These schedulers count iterations in a training of epochs, whose number of iterations is
+        # not known: the last one's end is taken for that of the training.
+        else:
             total = max([each.get('end', 0) for each in here if not _is_warm_up(each, None)],
                         default=0)
             limit = float('inf')
@@ -105,12 +108,12 @@ def _scale_schedules(cfg: Config, whole: Length, length: Length) -> None:
                               round(total * length.number / whole.number))
         for each in here:
             if by_epoch == (whole.unit == 'epochs'):
-                each.setdefault('end', total)  # as mmengine does, with the new length
+                each.setdefault('end', total)  # mmengine does the same, with the new length.
             _scale_schedule(each, change)
 
 
 class LengthChange(NamedTuple):
-    """A warm-up and a whole training, before and after."""
+    """The lengths of the warm-up and of the whole training, before and after a change."""
 
     warm: int
     total: int
@@ -118,7 +121,7 @@ class LengthChange(NamedTuple):
     new_total: int
 
     def moved(self, point: int) -> int:
-        """Where a point in time goes; what never ends does not."""
+        """Where a point in time moves to; a point that never comes stays."""
         if point <= self.warm:
             return round(point * self.new_warm / self.warm) if self.warm else 0
         if point > self.total:
@@ -145,7 +148,7 @@ def _scale_schedule(each: ConfigType, change: LengthChange) -> None:
             elif isinstance(each.get(name), (list, tuple)):
                 each[name] = [moved(part) for part in each[name]]
     if isinstance(each.get('end'), int) and each['end'] <= each.get('begin', 0):
-        each['end'] = each.get('begin', 0) + 1  # mmengine wants a step at the least
+        each['end'] = each.get('begin', 0) + 1  # mmengine needs at least one step.
 
 
 def _scaled(number: int, share: float, least: int) -> int:

@@ -1,4 +1,5 @@
-"""What a test of a config measures: its number, and the same by class and by size of objects."""
+"""What a test of a config measures: its main number, and the same for each class and each size of
+objects."""
 from __future__ import annotations
 
 import copy
@@ -22,7 +23,7 @@ IOU = ('IoUMetric', 'ClassIoUMetric')
 
 @dataclass(frozen=True)
 class Metric:
-    """The number that encodings are compared by; of all that are known here more is better.
+    """The number by which encodings are compared; for all that are known here, more is better.
 
     Attributes:
         name: its key in the results of a test.
@@ -35,7 +36,7 @@ class Metric:
     unit: str = ''
 
 
-#: By class of the evaluator: prefix of the results, key, label, unit.
+#: For each class of evaluators: the prefix of its results, the key, the label and the unit.
 _METRICS = {
     'Accuracy': ('accuracy', 'top1', 'top-1 accuracy', '%'),
     'SingleLabelMetric': ('single-label', 'f1-score', 'mean F1', '%'),
@@ -50,7 +51,7 @@ _METRICS = {
 
 
 def metric_of(cfg: Config) -> Metric:
-    """The number that a config's test is summed up by: that of its first evaluator.
+    """The main number of a config's test, that of its first evaluator.
 
     Raises:
         ValueError: the config has no data to test with, or an evaluator that is not known here.
@@ -85,7 +86,8 @@ def with_details(cfg: Config) -> Config:
                            num_classes=len(class_names(changed, {})) or None,
                            prefix='by-class'))
     elif kind == 'CocoMetric':
-        # Names of classes are the same for boxes and for masks, so that one can be asked for.
+        # Boxes and masks have the same names of classes in the results, so only one of the two can
+        # be asked for.
         first.update(classwise=True, metric=boxes_or_masks(first))
     elif kind in IOU:
         first['type'] = 'mmposenc.ClassIoUMetric'
@@ -111,7 +113,8 @@ def details(cfg: Config, metric: Metric, metrics: Record
         ValueError: the results lack the number.
     """
     if not metrics and scope_of(cfg) == 'mmdet':
-        return 0.0, {}, {}  # not a single box: mmdet's metric then says nothing
+        # Not a single box was predicted, and mmdet's metric then returns nothing.
+        return 0.0, {}, {}
     if metric.name not in metrics:
         raise ValueError(f'the test gave no {metric.name!r}; it gave '
                          f'{", ".join(sorted(map(str, metrics)))}')
@@ -127,7 +130,8 @@ def details(cfg: Config, metric: Metric, metrics: Record
                 by_class[name] = float(metrics[key])
     for name in ('small', 'medium', 'large'):
         value = metrics.get(f'{metric.name}_{name[0]}')
-        if value is not None and float(value) >= 0:  # -1: none in the data
+        # The value -1 means that there are none in the data.
+        if value is not None and float(value) >= 0:
             by_size[name] = float(value)
     return (float(metrics[metric.name]),
             {name: value for name, value in by_class.items() if math.isfinite(value)}, by_size)
@@ -145,6 +149,6 @@ def _evaluators(cfg: Config) -> list[ConfigType]:
 
 
 def boxes_or_masks(evaluator: ReadOnlyConfig) -> str:
-    """What a COCO metric is asked for first: 'bbox' where boxes are among it."""
+    """What a COCO metric evaluates first: 'bbox' if boxes are among it."""
     asked = listed(evaluator.get('metric', 'bbox'))
     return 'bbox' if 'bbox' in asked else asked[0]

@@ -1,4 +1,4 @@
-"""What a comparison was asked for, and where it lies on disk."""
+"""What a comparison was asked for, and where its files are on the disk."""
 from __future__ import annotations
 
 import dataclasses
@@ -24,10 +24,11 @@ from .lengths import Length
 from .metrics import Metric, metric_of
 
 SCHEMA = 1
-#: The base config of a study, with its options in it.
+#: The file with the base config of a study and its options.
 CONFIG = 'config.py'
-#: What a comparison replaces or adds to in its folder, beside config.py and study.json. A cluster's
-#: logs are not of it: their folder is made before the study is, and each job has files of its own.
+#: What a comparison replaces, or adds to, in its folder besides config.py and study.json. The logs
+#: of a cluster are not among it: their folder is created before the study, and each job has files
+#: of its own.
 _RESULTS = ('report.html', 'results.csv', 'best.py', 'runs', 'figures')
 
 
@@ -65,18 +66,20 @@ class Study:
 
     @cached_property
     def metric(self) -> Metric:
-        """The number that encodings are compared by."""
+        """The number by which encodings are compared."""
         return metric_of(self.base.cfg)
 
     def runs(self) -> list[Run]:
-        """All trainings, those of the first seed first: all encodings are seen early."""
+        """All trainings. Those of the first seed come first, so that all encodings are seen early.
+        """
         return [Run(self.folder / 'runs' / entry.slug / f'seed{seed}', entry, seed, index == 0)
                 for index, seed in enumerate(self.seeds) for entry in self.entries]
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training: its folder, encoding and seed, and whether it is the encoding's first."""
+    """One training: its folder, its encoding and seed, and whether it is the first of its encoding.
+    """
 
     folder: Path
     entry: Entry
@@ -85,17 +88,17 @@ class Run:
 
     @property
     def record_file(self) -> Path:
-        """What came out, so far."""
+        """The file with the results so far."""
         return self.folder / 'run.json'
 
     @property
     def progress_file(self) -> Path:
-        """How far it is."""
+        """The file that says how far the training is."""
         return self.folder / 'progress.json'
 
 
 def read_study(folder: Path) -> Study:
-    """The study of a folder.
+    """Read the study of a folder.
 
     Raises:
         FileNotFoundError: there is none.
@@ -118,7 +121,7 @@ def read_study(folder: Path) -> Study:
 
 
 def write_study(study: Study, *, with_config: bool = False) -> None:
-    """Writes what was asked, and the base config where it is not there yet."""
+    """Write what was asked for, and the base config if it is not there yet."""
     study.folder.mkdir(parents=True, exist_ok=True)
     if with_config:
         write_text(study.folder / CONFIG, study.base.cfg.pretty_text)
@@ -129,8 +132,7 @@ def write_study(study: Study, *, with_config: bool = False) -> None:
 
 
 def check_no_others(folder: Path, cfg: Config) -> None:
-    """Raise ValueError if a new study would replace files of a folder that holds none. A config.py
-    that is the study's own is what a call left that was killed before it wrote study.json."""
+    """Raise ValueError if a new study would replace files in a folder that contains no study."""
     existing = [name for name in _RESULTS if os.path.lexists(folder / name)]
     config = folder / CONFIG
     if os.path.lexists(config) and not (
@@ -142,7 +144,7 @@ def check_no_others(folder: Path, cfg: Config) -> None:
 
 
 def joined(old: Study, new: Study) -> Study:
-    """An older study with what a newer call adds: encodings, seeds and sizes.
+    """Join an older study with what a newer call adds: encodings, seeds and sizes.
 
     Raises:
         ValueError: names what else differs: runs would not be comparable.
@@ -165,7 +167,7 @@ def joined(old: Study, new: Study) -> Study:
 
 
 def check_same_config(study: Study, cfg: Config) -> None:
-    """Raises ValueError, naming what differs, unless a config is the one of the study."""
+    """Raise ValueError with what differs, unless a config is that of the study."""
     written = Config.fromstring(cfg.pretty_text, '.py')
     old, new = _flat(study.base.cfg.to_dict()), _flat(written.to_dict())
     differ = [key for key in {**old, **new} if old.get(key) != new.get(key)]
@@ -182,7 +184,7 @@ def _refusal(study: Study, what: str, old: object, new: object) -> ValueError:
 
 
 def _flat(node: object, path: str = '') -> Record:
-    """Dotted keys of all that is in a config; lists and tuples are the same."""
+    """The dotted keys of all values in a config, in which lists and tuples count as equal."""
     parts = children(node)
     if not parts:
         return {path: list(node) if isinstance(node, tuple) else node}
@@ -192,7 +194,7 @@ def _flat(node: object, path: str = '') -> Record:
 
 @contextmanager
 def planning_lock(folder: Path, wait: float = 0.5) -> Iterator[None]:
-    """One command at a time plans a study; others say that they wait."""
+    """A context in which only one command plans a study; other commands say that they wait."""
     waiting = False
     while True:
         try:

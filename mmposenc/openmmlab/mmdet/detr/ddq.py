@@ -14,8 +14,9 @@ class DDQDecoder(DDQTransformerDecoder, DeformableDecoder):
     """DDQ's decoder on the layers of :class:`DeformableDecoder`."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        """As in mmdet, whose first training step makes branches of the head a part of the decoder,
-        too: here they get no second name in the state dict, which a new model would not have."""
+        """Set an attribute as mmdet does. In the first training step mmdet makes branches of the
+        head a part of the decoder, too; here they then get no second name in the state dict, which
+        a new model would not have."""
         if name == 'aux_reg_branches':
             object.__setattr__(self, name, value)
         else:
@@ -43,7 +44,8 @@ class DDQDETR(Deformable, MMDDQDETR):
 
 
 def _widen(module: nn.Module, args: tuple[Tensor], out: Tensor) -> Tensor:
-    """Scores and boxes in float32 in mixed precision, as mmdet's loss of dense queries needs."""
+    """Convert scores and boxes to float32 in mixed precision, as mmdet's loss of dense queries
+    needs it."""
     return out.to(torch.promote_types(out.dtype, torch.float32))
 
 

@@ -91,7 +91,7 @@ class MultiScaleDeformableAttention(MMCVDeformable):
         return self.dropout(self.output_proj(out)) + identity
 
     def _locations(self, offsets: Tensor, points: Tensor, spatial_shapes: Tensor) -> Tensor:
-        """Where to sample, (B, queries, heads, levels, points, 2)."""
+        """The points to sample, (B, queries, heads, levels, points, 2)."""
         if points.shape[-1] not in (2, 4):
             raise ValueError(f'reference_points has {points.shape[-1]} numbers a point; it must '
                              f'have 2 or 4')
@@ -101,13 +101,15 @@ class MultiScaleDeformableAttention(MMCVDeformable):
         return points[..., :2] + offsets / self.num_points * points[..., 2:] * 0.5
 
 
-# Layers of DETR's and Deformable DETR's decoders, and of Deformable DETR's encoder.
+# This part of the file has layers: those of DETR's and Deformable DETR's decoders, and of
+# Deformable DETR's encoder.
 
 
 class DetrDecoderLayer(MMDecoderLayer):
     """mmdet's decoder layer, whose attention returns no attention weights."""
 
-    is_region = True  # of torch.compile: engine/training/compiling.py
+    # torch.compile treats this class as one unit, see engine/training/compiling.py.
+    is_region = True
     cross_attn_type: type[nn.Module] = MultiheadAttention
 
     def _init_layers(self) -> None:
@@ -143,7 +145,8 @@ class DeformableDecoderLayer(DetrDecoderLayer, MMDeformableDecoderLayer):
     cross_attn_type = MultiScaleDeformableAttention
 
 
-# mmdet's decoders with this project's attention; parameters keep mmdet's names.
+# This part of the file has mmdet's decoders with this project's attention; parameters have mmdet's
+# names.
 
 
 class DetrDecoder(DetrTransformerDecoder):
@@ -196,8 +199,8 @@ class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
         if self.coordinate_feats is None:
             taken = self.ref_point_head.layers[0].in_features
             self.coordinate_feats = dims if taken == 4 * dims else 128
-        # Built even if mmdet's has this size: otherwise modules built later would get other random
-        # weights from the same seed.
+        # Built even if mmdet's has this size: otherwise modules that are built later would get
+        # other random weights from the same seed.
         self.ref_point_head = MLP(4 * self.coordinate_feats, dims, dims, 2)
 
     def forward(self, query: Tensor, *, reference_points: Tensor, valid_ratios: Tensor,
@@ -222,7 +225,7 @@ class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
             query = layer(query, query_pos=self.ref_point_head(encoded), valid_ratios=valid_ratios,
                           reference_points=of_levels, **kwargs)
             moved = branch(query) + inverse_sigmoid(reference_points, eps=1e-3)
-            # The next layer uses this box without gradients, while the loss of the next box has
+            # The next layer uses this box without gradients, but the loss of the next box has
             # gradients through it ("look forward twice").
             boxes.append(moved.sigmoid())
             queries.append(self.norm(query))
@@ -231,7 +234,7 @@ class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
 
 
 def check_decoder(cfg: ReadOnlyConfig) -> None:
-    """Raises ValueError for encodings in a decoder's config: its queries have no grid."""
+    """Raise ValueError for encodings in a decoder's config, because its queries have no grid."""
     for name in ('pos_encoding', 'rel_pos_encoding', 'positions', 'encoder_pos'):
         if name in cfg:
             raise ValueError(f'decoder.{name}={cfg[name]!r}: object queries have no grid; write it '

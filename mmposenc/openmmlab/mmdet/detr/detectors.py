@@ -1,4 +1,5 @@
-"""mmdet's DETR family with this project's encoder: a mixin before each of mmdet's classes."""
+"""mmdet's detectors of the DETR family with this project's encoder: a mixin stands before each of
+mmdet's classes."""
 from __future__ import annotations
 
 import copy
@@ -27,7 +28,7 @@ from .neck import ChannelMapper
 from .positions import AbsoluteKind
 from .relation import Boxes, add_relations
 
-#: What mmdet's detectors hand from one of their steps to the next, by the argument's name.
+#: What mmdet's detectors hand from one of their steps to the next, by the names of arguments.
 Arguments = dict[str, Any]
 
 
@@ -40,13 +41,14 @@ class Encoded(DetectionTransformer):
     """
 
     encoder_type: type[DetrEncoder]
-    #: This project's decoder; None keeps mmdet's.
+    #: The class of this project that replaces the decoder; None keeps mmdet's decoder.
     decoder_type: type[nn.Module] | None = None
-    #: Why the encoder or the decoder's keys need an absolute encoding; empty: they do not.
+    #: Why the encoder, or the decoder's keys, cannot do without an absolute encoding; '' if they
+    #: can.
     needs_encoder_pos = needs_key_pos = ''
     #: Whether the queries have boxes before the first layer of the decoder.
     decoder_knows_boxes = False
-    #: The arguments for biases by boxes that the decoder does not support, and why.
+    #: For arguments of biases by boxes that the decoder does not support, the reason.
     no_relations: dict[str, str] = {}
 
     def _init_layers(self) -> None:
@@ -79,7 +81,7 @@ class Encoded(DetectionTransformer):
                              f'{self.decoder.embed_dims}; they must be equal')
         add_relations(self.decoder, **relations, starts=self.decoder_knows_boxes)
         self.uses_boxes = any(relations.values())
-        # Configs exclude parameters of this name from weight decay.
+        # Configs exclude parameters with this name from weight decay.
         self.encoder_pos_encodings = positions.build_position(
             self.encoder_pos, self.embed_dims, 'encoder.encoder_pos')
         self.key_pos_encodings = positions.build_position(
@@ -106,7 +108,8 @@ class Encoded(DetectionTransformer):
 
     def forward_decoder(self, hw_shape: tuple[int, int] | None = None, **kwargs: Any
                         ) -> Arguments:
-        """Decode as in mmdet; ``relation`` and ``box_bias`` add biases to its attention."""
+        """Decode as mmdet does; ``relation`` and ``box_bias`` add biases to the decoder's
+        attention."""
         if not self.uses_boxes:
             return super().forward_decoder(**kwargs)
         cells, mask = None, kwargs.get('memory_mask')
@@ -120,11 +123,11 @@ class Encoded(DetectionTransformer):
             return super().forward_decoder(**kwargs)
 
     def _initial_reference(self, decoder_args: Arguments) -> Tensor | None:
-        """Boxes or points of the queries before the first layer, as shares of the image."""
+        """The boxes or points of the queries before the first layer, as shares of the image."""
         return decoder_args.get('reference_points')
 
     def extract_feat(self, batch_inputs: Tensor) -> tuple[Tensor, ...]:
-        """Extract as in mmdet; this project's necks also get the images' sizes."""
+        """Extract features as mmdet does; necks of this project also get the images' sizes."""
         neck = self.neck if self.with_neck and positions.masks_exactly(self) else None
         shapes, full_hw = getattr(batch_inputs, 'img_shapes', None), tuple(batch_inputs.shape[-2:])
         if isinstance(neck, ChannelMapper):
@@ -137,7 +140,7 @@ class Encoded(DetectionTransformer):
 
     def _masks(self, features: Sequence[Tensor], samples: Sequence[DetDataSample] | None
                ) -> list[Tensor | None]:
-        if is_exporting():  # an exported model has no padding
+        if is_exporting():  # An exported model has no padding.
             return [None] * len(features)
         return positions.padding_masks(samples, features, positions.masks_exactly(self))
 
@@ -153,8 +156,8 @@ class Dense(Encoded):
     def pre_transformer(self, img_feats: tuple[Tensor, ...],
                         batch_data_samples: Sequence[DetDataSample] | None = None
                         ) -> tuple[Arguments, Arguments]:
-        """Tokens, mask, grid and positions of the last map, for the encoder; mask and positions for
-        the decoder."""
+        """Prepare the last map: its tokens, mask, grid and positions for the encoder, and mask and
+        positions for the decoder."""
         feature = img_feats[-1]
         mask = self._masks([feature], batch_data_samples)[0]
         args = (self.positional_encoding, feature, mask)
@@ -172,7 +175,7 @@ class Dense(Encoded):
     def forward_encoder(self, feat: Tensor, feat_mask: Tensor | None,
                         feat_pos: Tensor | None,
                         spatial_shapes: list[tuple[int, int]] | None = None) -> Arguments:
-        """Encode as in mmdet, with the grid as a further argument."""
+        """Encode as mmdet does, with the grid as a further argument."""
         return dict(memory=self.encoder(feat, feat_pos, feat_mask, spatial_shapes=spatial_shapes))
 
 
@@ -181,7 +184,7 @@ class Deformable(Encoded):
     variants."""
 
     encoder_type: type[DetrEncoder] = DeformableEncoder
-    #: Whether two stages take ``num_queries`` tokens for queries, however many there are.
+    #: Whether two stages always choose ``num_queries`` tokens, even if there are fewer.
     takes_num_queries = True
     no_relations = {'box_bias': 'deformable attention has no logits of queries and cells; use '
                                 'decoder.relation'}
@@ -203,7 +206,7 @@ class Deformable(Encoded):
     def pre_transformer(self, mlvl_feats: tuple[Tensor, ...],
                         batch_data_samples: Sequence[DetDataSample] | None = None
                         ) -> tuple[Arguments, Arguments]:
-        """Tokens, masks, grids and positions of all levels."""
+        """Prepare all levels: their tokens, masks, grids and positions."""
         if len(mlvl_feats) != self.num_feature_levels:
             raise ValueError(f'the neck gives {len(mlvl_feats)} maps, but num_feature_levels='
                              f'{self.num_feature_levels}')
@@ -236,15 +239,15 @@ class Deformable(Encoded):
     def forward_encoder(self, feat: Tensor, feat_mask: Tensor | None, feat_pos: Tensor,
                         spatial_shapes: Tensor, level_start_index: Tensor, valid_ratios: Tensor,
                         hw_shapes: list[tuple[int, int]] | None = None) -> Arguments:
-        """Encode as in mmdet, with the grids as a further argument."""
+        """Encode as mmdet does, with the grids as a further argument."""
         memory = self.encoder(feat, feat_pos, feat_mask, spatial_shapes, level_start_index,
                               valid_ratios, hw_shapes=hw_shapes)
         return dict(memory=memory, memory_mask=feat_mask, spatial_shapes=spatial_shapes)
 
     def pre_decoder(self, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Tensor,
                     **kwargs: Any) -> tuple[Arguments, Arguments]:
-        """As in mmdet; with two stages and a backbone that masks padding, padded tokens become
-        proposals only after all valid ones.
+        """Prepare the decoder as mmdet does. With two stages and a backbone that masks padding,
+        padded tokens become proposals only after all valid ones.
 
         Raises:
             ValueError: two stages, and fewer tokens than queries, which are chosen among them.
@@ -259,7 +262,7 @@ class Deformable(Encoded):
             return super().pre_decoder(
                 memory, memory_mask, spatial_shapes, **kwargs)
         branches = self.bbox_head.cls_branches
-        # DDQ has a second branch for its dense queries. The logits must be finite: the loss
+        # DDQ has a second branch for its dense queries. Logits must be finite, because the loss
         # multiplies them by labels of zero.
         hooks = [branch.register_forward_hook(
             lambda module, args, out: out.masked_fill(memory_mask[..., None], -1e4))
@@ -272,7 +275,8 @@ class Deformable(Encoded):
                 hook.remove()
 
 
-# The detectors of mmdet's DETR family whose encoders take position encodings.
+# This part of the file has the detectors of mmdet's DETR family whose encoders take position
+# encodings.
 
 
 class DETR(Dense, mm.DETR):

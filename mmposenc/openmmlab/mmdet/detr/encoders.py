@@ -54,7 +54,7 @@ class DeformableEncoder(DetrEncoder):
         super().__init__(*args, **kwargs)
 
     def _packing(self, mask: Tensor | None, hw_shapes: HWShapes | None) -> None:
-        """None: deformable attention samples whole maps, padding included."""
+        """Always None: deformable attention samples whole maps, including their padding."""
 
     def forward(self, query: Tensor, query_pos: Tensor | None,  # type: ignore[override]
                 key_padding_mask: Tensor | None, spatial_shapes: Tensor, level_start_index: Tensor,
@@ -96,7 +96,7 @@ class DeformableEncoder(DetrEncoder):
 
 
 def one_layer(coder: nn.Module, cfg: ReadOnlyConfig) -> ConfigDict:
-    """A config of one layer with the sizes of an encoder or decoder; mmdet builds it as a
+    """A config of a single layer with the sizes of an encoder or decoder, which mmdet builds as a
     placeholder.
 
     Args:

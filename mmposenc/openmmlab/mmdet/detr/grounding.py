@@ -134,7 +134,7 @@ class GroundingDINO(Deformable, MMGroundingDINO):
     def forward_encoder(  # type: ignore[override]
             self, feat: Tensor, feat_mask: Tensor | None, feat_pos: Tensor, spatial_shapes: Tensor,
             text_dict: dict[str, Tensor], **kwargs: object) -> Arguments:
-        """Encode as in mmdet, with the grids as a further argument."""
+        """Encode as mmdet does, with the grids as a further argument."""
         valid = text_dict['text_token_mask']
         memory, memory_text = self.encoder(
             feat, feat_pos, feat_mask, spatial_shapes, memory_text=text_dict['embedded'],

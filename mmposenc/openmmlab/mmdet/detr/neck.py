@@ -1,4 +1,4 @@
-"""mmdet's ChannelMapper with masked padding."""
+"""mmdet's ChannelMapper, which here keeps padding out."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class ChannelMapper(MMChannelMapper):
 
 def _masked(module: nn.Module, x: Tensor, img_shapes: Sequence[tuple[int, int]],
             full_hw: tuple[int, int]) -> Tensor:
-    """Convolution, norm and activation of a ConvModule."""
+    """Apply the convolution, norm and activation of a ConvModule, without padding."""
     x = module.conv(x)
     mask = exact_mask(x, full_hw, list(img_shapes))
     if module.with_norm:

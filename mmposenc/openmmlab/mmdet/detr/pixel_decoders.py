@@ -28,7 +28,7 @@ class _Encoded(BaseModule):
     :class:`mmposenc.openmmlab.mmdet.detr.detectors.Encoded`."""
 
     encoder_type: type[DetrEncoder]
-    #: mmdet's name of the module that computes positions.
+    #: The name that mmdet's class gives the module that computes positions.
     sine_name: str
 
     def __init__(self, *args: object, encoder: ConfigType, **kwargs: object) -> None:
@@ -47,7 +47,7 @@ class _Encoded(BaseModule):
         reset_encodings(self.encoder)
 
     def forward(self, feats: list[Tensor], *args: object) -> tuple[Tensor, Tensor | list[Tensor]]:
-        """As in mmdet; the encoder also gets the grids."""
+        """Decode as mmdet does; the encoder also gets the grids."""
         grids = self._encoder_arguments(feats)
         hook = self.encoder.register_forward_pre_hook(
             lambda module, args, kwargs: (args, {**kwargs, **grids}), with_kwargs=True)
@@ -121,11 +121,11 @@ class MapPositions(nn.Module):
     def __init__(self, kind: AbsoluteKind, embed_dims: int) -> None:
         super().__init__()
         self.kind, self.embed_dims = kind, embed_dims
-        # Configs exclude parameters of this name from weight decay.
+        # Configs exclude parameters with this name from weight decay.
         self.encoder_pos_encodings = build_position(kind, embed_dims, 'encoder.encoder_pos')
 
     def forward(self, mask: Tensor) -> Tensor:
-        """Positions (B, C, H, W) for a padding mask (B, H, W), True = padding."""
+        """The positions (B, C, H, W) for a padding mask (B, H, W), True = padding."""
         like = torch.zeros(mask.shape[0], self.embed_dims, *mask.shape[1:], device=mask.device)
         tokens = position_tokens(self.kind, self.encoder_pos_encodings, nn.Identity(), like, mask)
         return like if tokens is None else tokens.transpose(1, 2).unflatten(2, mask.shape[1:])

@@ -17,9 +17,9 @@ from mmposenc.encodings.placement import EncodingConfigs
 from mmposenc.functional.grids import whole_cells
 from mmposenc.functional.masking import extents_to_mask, map_to_tokens
 
-#: Grid of the learned table; it is resized to the valid grid of each image.
+#: The grid of the learned table, which is resized to the valid grid of each image.
 LEARNED_GRID = (25, 42)
-#: Absolute encodings by their names; that of the sines stands for those of mmdet's detector.
+#: Absolute encodings by their names; 'sine' stands for the module that mmdet's detector has itself.
 NAMED = {'sine': dict(type='mmposenc.SinCosPositionEncoding'),
          'learned': dict(type='mmposenc.LearnedPositionEmbedding')}
 
@@ -46,7 +46,7 @@ def build_position(kind: AbsoluteKind, embed_dims: int, argument: str) -> nn.Mod
     if kind == 'learned':
         return LearnedPositionEmbedding(embed_dims, LEARNED_GRID)
     if isinstance(kind, dict):
-        # For mypy: TokenEncoding is abstract, but is only compared here.
+        # Needed by mypy only: TokenEncoding is abstract, but here it is just compared.
         module = build_encoding(kind, TokenEncoding, argument,  # type: ignore[type-abstract]
                                 embed_dims=embed_dims, grid_shape=LEARNED_GRID)
         if module.default_positions == (-1,):
@@ -87,7 +87,7 @@ def take_absolute(encoder: ConfigType) -> AbsoluteKind:
 
 
 def replaced_sines(kind: AbsoluteKind, between: EncodingConfigs) -> dict[str, str]:
-    """What took the place of mmdet's sines, see :func:`.backbones.archs.replaced_encodings`.
+    """Which encodings replace mmdet's sines, see :func:`.backbones.archs.replaced_encodings`.
 
     Args:
         kind: as in :func:`build_position`.
@@ -101,7 +101,7 @@ def replaced_sines(kind: AbsoluteKind, between: EncodingConfigs) -> dict[str, st
 
 def position_tokens(kind: AbsoluteKind, module: nn.Module | None, sine: nn.Module, feature: Tensor,
                     mask: Tensor | None) -> Tensor | None:
-    """Positions of a map.
+    """The positions of the tokens of a map.
 
     Args:
         kind, module: the argument of :func:`build_position`, and its result.
@@ -122,7 +122,7 @@ def position_tokens(kind: AbsoluteKind, module: nn.Module | None, sine: nn.Modul
 
 
 def image_sizes(samples: Sequence[DetDataSample] | None) -> tuple[Size, list[Size]]:
-    """(height, width) of the batch and of its images.
+    """The (height, width) of the batch and of each of its images.
 
     Raises:
         ValueError: there are no samples, or an image is empty or larger than the batch.
@@ -162,23 +162,23 @@ def padding_masks(samples: Sequence[DetDataSample] | None, features: Sequence[Te
 
 
 def nearest_extents(full: Size, grid: Size, sizes: list[Size]) -> list[Size]:
-    """For each image, the rows and columns of the grid whose nearest pixels belong to it: those of
-    ``F.interpolate``, whose nearest pixel is not always that of exact arithmetic."""
+    """For each image, how many rows and columns of the grid have their nearest pixel in the image.
+    The nearest pixel is that of ``F.interpolate``, which is not always that of exact arithmetic."""
     rows, cols = (F.interpolate(torch.arange(float(side), device='cpu')[None, None], cells)[0, 0]
                   for side, cells in zip(full, grid, strict=True))
     return [(int((rows < height).sum()), int((cols < width).sum())) for height, width in sizes]
 
 
 def exact_mask(feature: Tensor, full: Size, sizes: list[Size]) -> Tensor | None:
-    """Padding mask (B, H, W) of a map (B, C, H, W): a cell is valid if it contains a valid pixel;
-    None if there is no padding."""
+    """The padding mask (B, H, W) of a map (B, C, H, W), in which a cell is valid if it contains a
+    valid pixel; None if there is no padding."""
     grid = (feature.shape[-2], feature.shape[-1])
     stride = _stride(full, grid)
     extents = []
     for size in sizes:
         if stride is not None:
             cells = [whole_cells(side, stride) for side in size]
-        else:  # no common stride: all cells have the same size
+        else:  # There is no common stride, so all cells get the same size.
             cells = [whole_cells(side * n, total)
                      for side, n, total in zip(size, grid, full, strict=True)]
         extents.append((min(cells[0], grid[0]), min(cells[1], grid[1])))
@@ -186,7 +186,7 @@ def exact_mask(feature: Tensor, full: Size, sizes: list[Size]) -> Tensor | None:
 
 
 def _stride(full: Size, grid: Size) -> int | None:
-    """The stride of a grid in pixels, a power of two, or None if there is none.
+    """The stride of a grid in pixels as a power of two; None if there is none.
 
     If the grid is rounded up (or the division is exact), as in this project's backbones and ResNet,
     it is the smallest power whose cells cover the image; if rounded down, the next smaller one.
@@ -205,7 +205,7 @@ def masks_exactly(detector: nn.Module) -> bool:
 
 
 def reset_encodings(module: nn.Module) -> None:
-    """Reset encodings to their own initial values after the whole model was initialised."""
+    """Give encodings their own initial values after the whole model was initialised."""
     with torch.no_grad():
         for child in module.modules():
             if isinstance(child, TokenEncoding | RelativeEncoding) and hasattr(

@@ -1,4 +1,4 @@
-"""Decoders whose attention has biases by the boxes that the layer before predicts."""
+"""Decoders whose attention has biases that depend on the boxes which the layer before predicts."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -22,7 +22,8 @@ from mmposenc.registry import MODELS
 
 from .decoders import DeformableDecoderLayer, DetrDecoderLayer
 
-#: The boxes of this thread's current call: mmdet's decoders hand nothing down to their layers.
+#: The boxes of the current call in this thread, because mmdet's decoders hand nothing down to their
+#: layers.
 BOXES: ContextVar[Boxes] = ContextVar('BOXES')
 
 
@@ -30,7 +31,7 @@ class Boxed(BaseModule):
     """A mixin for decoder layers: it takes masks from :class:`Boxes` and passes it the queries.
     ``__call__`` is outside the compiled graph."""
 
-    #: The layer's number in its decoder.
+    #: The number of the layer in its decoder.
     number: int
 
     def __call__(self, query: Tensor, *args: object, **kwargs: object) -> Tensor:
@@ -47,7 +48,8 @@ class Boxed(BaseModule):
 class BoxedDetrLayer(Boxed, DetrDecoderLayer):
     """DETR's decoder layer with biases by boxes."""
 
-    is_region = True  # of torch.compile: engine/training/compiling.py
+    # torch.compile treats this class as one unit, see engine/training/compiling.py.
+    is_region = True
 
 
 class BoxedDeformableLayer(Boxed, DeformableDecoderLayer):
@@ -62,7 +64,7 @@ class BoxedDABLayer(Boxed, DABDetrTransformerDecoderLayer):
     """DAB-DETR's decoder layer with biases by boxes."""
 
 
-#: For each decoder layer, its class with biases by boxes.
+#: For each class of decoder layers, the class with biases by boxes.
 BOXED = {DetrDecoderLayer: BoxedDetrLayer, DeformableDecoderLayer: BoxedDeformableLayer,
         ConditionalDetrTransformerDecoderLayer: BoxedConditionalLayer,
         DABDetrTransformerDecoderLayer: BoxedDABLayer}
@@ -70,7 +72,8 @@ BOXED = {DetrDecoderLayer: BoxedDetrLayer, DeformableDecoderLayer: BoxedDeformab
 
 def add_relations(decoder: nn.Module, relation: ReadOnlyConfig | None,
                   box_bias: ReadOnlyConfig | None, starts: bool) -> None:
-    """Add ``relation``, shared by all layers, and ``box_bias``, one for each layer, to a decoder.
+    """Add biases to a decoder: ``relation``, which all layers share, and ``box_bias``, one for each
+    layer.
 
     Args:
         starts: whether queries have boxes before the first layer.
@@ -133,7 +136,7 @@ class Boxes:
 
     @contextmanager
     def shown_to_layers(self) -> Iterator[None]:
-        """Make this object known to the layers while the decoder runs in this thread."""
+        """A context in which the layers of the decoder, in this thread, can read this object."""
         token = BOXES.set(self)
         try:
             yield
@@ -141,7 +144,7 @@ class Boxes:
             BOXES.reset(token)
 
     def masks(self, number: int, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of a layer with the biases of its attentions."""
+        """The masks for a layer: the biases of its attentions, by the names of its arguments."""
         several = isinstance(self.decoder.layers[0], (BoxedConditionalLayer, BoxedDABLayer))
         plural = 's' if several else ''
         if self.relation is not None and number:
@@ -157,7 +160,7 @@ class Boxes:
 
     @torch.no_grad()
     def move(self, number: int, query: Tensor) -> None:
-        """Update the boxes to those that the detector predicts after a layer."""
+        """Replace the boxes by those that the detector predicts after a layer."""
         if number == len(self.decoder.layers) - 1:
             return
         normed = query if self.norm is None else self.norm(query)
@@ -181,8 +184,8 @@ class Boxes:
 
 
 def _hidden(bias: Tensor, mask: Tensor | None) -> Tensor:
-    """A bias (B * heads, queries, queries) that is -inf where a mask is True: groups of denoising
-    queries do not attend to each other."""
+    """Combine a bias (B * heads, queries, queries) with a mask: it becomes -inf where the mask is
+    True, because groups of denoising queries do not attend to each other."""
     bias = _of_heads(bias)
     if mask is None:
         return bias
@@ -190,6 +193,7 @@ def _hidden(bias: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _of_heads(bias: Tensor) -> Tensor:
-    """(B, heads, n, m) -> (B * heads, n, m); mmdet's attention takes no bfloat16 mask."""
+    """Join heads to the batch, (B, heads, n, m) -> (B * heads, n, m); mmdet's attention takes no
+    mask in bfloat16."""
     bias = bias.flatten(0, 1)
     return bias.float() if bias.dtype == torch.bfloat16 else bias
