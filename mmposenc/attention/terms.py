@@ -1,6 +1,6 @@
-"""The terms that relative encodings add to attention, with their definitions over all pairs: here
-those by offset and by bucket, in vector_terms.py the others. A term that only one encoding uses is
-defined in the file of that encoding.
+"""The terms that relative encodings add to attention, with their definitions over all pairs. This
+file has the terms by offset and by bucket, and vector_terms.py has the others. A term that only one
+encoding uses is defined in the file of that encoding.
 
 A term defines what is added, not how it is computed. :mod:`.fast` has faster
 implementations for types of terms; other types are computed by their definition.

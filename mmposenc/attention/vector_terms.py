@@ -136,7 +136,7 @@ class Channels(Term):
     keys: Tensor
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """The products of these vectors."""
+        """The product of the channels of each query with those of each key."""
         return self.queries @ self.keys.transpose(-2, -1)
 
     def beside(self, q: Tensor, k: Tensor, scale: float) -> tuple[Tensor, Tensor]:

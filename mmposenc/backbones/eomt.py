@@ -162,9 +162,6 @@ class EoMT(ViT):
 
         Beyond an image its last cells are repeated, so that masks that are enlarged later equal
         those of the image alone; after that nothing is inside of a mask there.
-
-        Beyond an image its last cells are there once more, so that masks that are enlarged are
-        those of the image alone, and then nothing is inside.
         """
         if is_exporting():
             return masks

@@ -169,10 +169,6 @@ def window_encoding(rel_pos_encoding: RelativeConfig | None, pretrained: tuple[i
     All windows have one size, also at the border of a map, so a table need not be resized.
     LogSpacedCPB measures offsets in the windows of the pretrained weights, ``pretrained``, if there
     are any.
-
-    All windows have one size, at the border of a map too, so that a table need not be resized.
-    LogSpacedCPB measures offsets in the windows of the weights, ``pretrained``, where there are
-    any.
     """
     parts = []
     for part in listed(rel_pos_encoding):

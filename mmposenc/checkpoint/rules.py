@@ -59,9 +59,6 @@ def apply_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
     ``state_dict`` to those in the file, if names were changed before: messages use those of the
     file.
 
-    ``file_names`` are the names in the file, by those in ``state_dict``, where these were changed
-    before: what is dropped or unknown is named as there.
-
     Raises:
         ValueError: naming every parameter that no rule matches, or names that collide.
     """

@@ -55,8 +55,6 @@ def ms_deform_attn_backward(value: Tensor, spatial_shapes: Tensor, level_start_i
                             grad_attn_weight: Tensor, im2col_step: int) -> None:
     """Write the gradients of value, locations and weights into the last three tensors. The forward
     pass is computed again, so that sampled values need not be stored.
-
-    Runs the forward pass once more, which is what saves keeping the sampled values until here.
     """
     inputs = [tensor.detach().requires_grad_()
               for tensor in (value, sampling_locations, attention_weights)]

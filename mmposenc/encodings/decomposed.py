@@ -64,8 +64,6 @@ class DecomposedRPE(RelativeEncoding):
 def _vectors(table: Tensor, num_queries: int, num_keys: int, stride: float) -> Tensor:
     """The vectors ([heads], queries, keys, d) of one axis, whose keys are ``stride`` query cells
     apart. Offsets count cells of the finer of the two grids.
-
-    Offsets count cells of the finer of the two grids.
     """
     table = resize_axis_table(table, 2 * max(num_queries, num_keys) - 1)
     coarser, finer = max(stride, 1.0), max(1.0 / stride, 1.0)

@@ -91,9 +91,6 @@ class TransformerXLRPE(RelativeEncoding):
         """The projection W R (heads, n, d) for offsets (n,), where R fills the channels from
         ``start`` on. The other channels of R are not built, because the projection is linear: each
         axis is projected separately.
-
-        The other channels of R are not built: the projection is linear, so that each axis is
-        projected separately.
         """
         own_dtype = layer_dtype(self.pos_proj)
         dtype = torch.promote_types(own_dtype, torch.float32)

@@ -20,8 +20,6 @@ def fold_terms(problem: Problem) -> Problem:
     added to the keys, and the channels of terms are appended to those of queries and keys, if no
     other term uses these. Values then get as many channels of zeros, because fused kernels want one
     number of channels.
-
-    Values get as many channels, of zeros, because fused kernels want one number of them.
     """
     vectors = [term.vectors for term in problem.terms if isinstance(term, KeyVectors)]
     if vectors and not any(term.reads_keys for term in problem.terms):

@@ -32,9 +32,6 @@ class ShiftWriter(LogitWriter):
 
     All keys of a row of queries are one slice of the runs; for the next row of queries the slice
     begins one row offset earlier.
-
-    All keys of a row of queries are then one slice of the runs: that of the next row begins a row
-    further up.
     """
 
     whole_rows = True

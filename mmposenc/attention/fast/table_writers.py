@@ -66,7 +66,7 @@ def _read(spread: PairIndex | Runs | RunsByKey, lookup: Tensor, work: Work, logi
 
 
 class QueryTableWriter(LogitWriter):
-    """q_i . table[b(i, j)]; table (heads or 1, head_dims, buckets)."""
+    """Writes q_i . table[b(i, j)], with a table (heads or 1, head_dims, buckets)."""
 
     def __init__(self, table: Tensor, spread: PairIndex | Runs) -> None:
         self.inputs, self.spread = (table,), spread
@@ -84,7 +84,7 @@ class QueryTableWriter(LogitWriter):
 
 
 class KeyTableWriter(LogitWriter):
-    """k_j . table[b(i, j)]; table (heads or 1, head_dims, buckets)."""
+    """Writes k_j . table[b(i, j)], with a table (heads or 1, head_dims, buckets)."""
 
     def __init__(self, table: Tensor, spread: PairIndex | RunsByKey) -> None:
         self.inputs, self.spread = (table,), spread
@@ -113,7 +113,7 @@ class KeyTableWriter(LogitWriter):
 
 
 class ValueTableWriter(ValueWriter):
-    """sum_j a_ij table[b(i, j)]; table (heads or 1, buckets, head_dims)."""
+    """Adds sum_j a_ij table[b(i, j)] to the output; table (heads or 1, buckets, head_dims)."""
 
     def __init__(self, table: Tensor, spread: PairIndex | Runs) -> None:
         self.inputs, self.spread = (table,), spread

@@ -73,7 +73,7 @@ class LogitWriter(Writer):
         raise NotImplementedError
 
     def add_input_gradients(self, work: Work, grad: Tensor) -> None:
-        """Add to the gradients, from that of the logits."""
+        """Add to the gradients of the inputs, given the gradient of the logits."""
         raise NotImplementedError
 
 
@@ -85,7 +85,7 @@ class ValueWriter(Writer):
         raise NotImplementedError
 
     def write_weights_gradient(self, work: Work, grad: Tensor, out: Tensor) -> None:
-        """Write the gradient of the weights, from that of the output."""
+        """Write the gradient of the attention weights, given that of the output."""
         raise NotImplementedError
 
     def add_input_gradients(self, work: Work, weights: Tensor, grad: Tensor) -> None:
@@ -95,8 +95,8 @@ class ValueWriter(Writer):
 
 @functools.singledispatch
 def writer(term: Term, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
-    """What writes a term in chunks. ``@writer.register(TermType)`` gives a type its own; any other
-    is written out of its definition over all pairs.
+    """The writer of a term. ``@writer.register(TermType)`` gives a type of terms its own writer;
+    any other term is written from its definition over all pairs.
 
     Args:
         term: a term of the logits, or one of the output with a writer of its own.
@@ -119,7 +119,7 @@ def dense_bias_writer(term: DenseBias, q: Tensor, k: Tensor, layout: Layout, sca
 
 
 class DenseWriter(LogitWriter):
-    """A bias (B or 1, heads or 1, Lq or 1, keys or 1), keys in the order of the layout."""
+    """Writes a bias (B or 1, heads or 1, Lq or 1, keys or 1), its keys in the layout's order."""
 
     def __init__(self, bias: Tensor) -> None:
         self.inputs = (bias,)

@@ -142,8 +142,6 @@ class PredictionsFile:
     """Writes predictions.json line by line, and gives it its name when it is closed. Until then,
     and for good after a kill, it is ``predictions.json.partial``.
 
-    Until then, and for good after a kill, it is ``predictions.json.partial``.
-
     Args:
         folder: where it goes.
         about: what stands in front of the pictures.

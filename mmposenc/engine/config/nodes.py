@@ -156,9 +156,6 @@ def trained_size(cfg: Config) -> Size | None:
     """The size (H, W) in pixels of the images that a config trains with. It is that of the test if
     training draws a size for each image or keeps the ratio of its sides; None if images keep their
     own sizes.
-
-    Where training draws a size for each image, or keeps the sides' ratio, that of the test; None
-    where images keep their own sizes.
     """
     return _last_size(cfg, 'train') or tested_size(cfg)
 

@@ -1,5 +1,3 @@
 """Prepares data on disk: what ``mmposenc prepare`` downloads, cuts, converts and checks. It needs
 neither torch nor OpenMMLab.
-
-It needs neither torch nor OpenMMLab.
 """

