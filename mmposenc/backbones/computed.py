@@ -56,9 +56,9 @@ def _other_periods(modules: list[nn.Module], periods: Tensor) -> Iterator[str]:
 
 def fit_biases_of_keys(backbone: nn.Module, state: Mapping[str, Tensor]
                        ) -> tuple[dict[str, Tensor], list[str]]:
-    """Biases of queries, keys and values in the form that a backbone has them: in one tensor, or
-    without those of the keys. And the names of biases of which those of the keys, not all zero,
-    were left out.
+    """Put the biases of queries, keys and values into the form that a backbone has: one tensor, or
+    a form without those of the keys. Returns the weights, and the names of biases whose part for
+    the keys was left out although it is not zero.
 
     Without positions a bias of the keys changes nothing, as it adds the same number to all logits
     of a query. Rotary positions turn it.

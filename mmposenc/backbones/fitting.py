@@ -37,8 +37,8 @@ _AXIS_TABLES = ('row_table', 'col_table', 'pos_embed_y', 'pos_embed_x')
 
 
 def fit_weights(backbone: nn.Module, converted: Converted, file: str) -> dict[str, Tensor]:
-    """Weights in the form and the sizes that a backbone has them in. What then is other than in the
-    file is a warning.
+    """Weights in the form and the sizes in which a backbone has them. What the model will compute
+    in another way than the model of the file is logged as a warning.
 
     Args:
         backbone: what they will be loaded into.
@@ -66,13 +66,15 @@ def fit_weights(backbone: nn.Module, converted: Converted, file: str) -> dict[st
 
 def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str, is_release: bool
                   ) -> dict[str, Tensor]:
-    """The weights of a file with their encodings where the backbone has them, in its sizes.
+    """Move the encodings of a file to the places where the backbone has them, and resize them to
+    its sizes.
 
     Args:
         backbone: what they will be loaded into.
         state: all weights, in this project's names.
         file: its name, for what is logged about tables that are resized.
-        is_release: whether the names were others, as in releases, whose tables are squares.
+        is_release: whether the file had other names than this project's. The tables of releases are
+            squares.
     """
     state = _move_last_norm(backbone, _move_biases(backbone, _unshare(backbone, state)))
     fitted = _resize_tables(backbone, state, file, is_release)

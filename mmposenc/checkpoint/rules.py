@@ -123,11 +123,12 @@ class Source(NamedTuple):
     Args:
         name: a key of ``SOURCES``.
         rules: for its names, or made from a state dict.
-        parts: parts of names and what takes their place before, one after the other: a wrapper's,
-            or another library's.
-        names: what names become after that, given the state dict; what is left out is ``outside``.
-        outside: why there is no place for it.
-        then: the source whose names the rules make; None: they make this project's.
+        parts: pairs of a pattern and its replacement, applied to names one after the other before
+            the rules: for the names of a wrapper, or of another library.
+        names: a function from the state dict to new names, applied after that; names that it leaves
+            out are dropped for the reason ``outside``.
+        outside: why names that ``names`` leaves out are dropped.
+        then: the source to whose names the rules convert; None: to this project's names.
         timm: the class of timm's models that weights go back to.
         files: whose files have these names, as docs/weights.md lists them.
     """

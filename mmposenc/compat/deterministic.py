@@ -21,8 +21,8 @@ def deterministic_forms() -> Iterator[None]:
     means, cumulative sums and the cross entropy of maps. Here they are computed as products with
     small matrices, by ``gather``, in whole numbers, and over rows of cells: the same numbers but
     for the order of the sums. Tensors on a CPU, and runs without deterministic algorithms, are left
-    alone. A backward pass has no modes of torch: what is computed again in it must enter this
-    there.
+    alone. A backward pass runs outside of torch's modes, so whatever is computed again there must
+    enter this context once more.
     """
     if not torch.are_deterministic_algorithms_enabled():
         yield

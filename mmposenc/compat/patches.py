@@ -43,7 +43,8 @@ def load_without_running_code(module: ModuleType) -> None:
 
 
 def find_configs(module: ModuleType) -> None:
-    """``mmengine.config.config``: ``package::name`` in ``_base_`` and in ``Config.fromfile``.
+    """Change ``mmengine.config.config``: ``package::name`` works in ``_base_`` and in
+    ``Config.fromfile``.
 
     mmengine marks all of a foreign base with the scope before the ``::``, where 'RetinaNet' would
     be looked for in mmposenc. The configs of mmposenc are written in mmdet's, mmseg's or

@@ -15,8 +15,8 @@ Extents = list[tuple[int, int]]
 def over_valid_cells(norm: Callable[[Tensor], Tensor], x: Tensor, extents: Extents) -> Tensor:
     """A norm whose statistics are the batch's, of the valid cells only.
 
-    Two copies of a map are a tenth of what sums with weights 0 and 1 take on a CPU, and extents are
-    numbers that the host has: an accelerator is not waited for.
+    On a CPU, two copies of a map take a tenth of the time of sums with weights 0 and 1. The host
+    has the extents as numbers, so it need not wait for an accelerator.
 
     Args:
         norm: takes and gives (1, C, N), cells image by image.

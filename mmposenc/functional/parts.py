@@ -12,10 +12,11 @@ from .tracing import is_exporting, is_transforming
 
 def by_rows(function: Callable[[Tensor], Tensor], rows: Tensor, step: int, *, dim: int = 0,
             out_dim: int = 0) -> Tensor:
-    """``function(rows)``; of more rows than ``step`` some at a time, computed again backward.
+    """Compute ``function(rows)``. If there are more rows than ``step``, this is done for some rows
+    at a time, and again in the backward pass.
 
-    An exported program has all of them at once: how many parts there are would be part of it. So
-    have ``torch.func.grad`` and the like, which know no checkpoints.
+    An exported program computes all rows at once, because the number of parts would otherwise be
+    fixed in it. So do ``torch.func.grad`` and the like, which do not support checkpoints.
 
     Args:
         function: of rows along ``dim``, which are those of its result along ``out_dim``.

@@ -121,8 +121,9 @@ class Windows(NamedTuple):
         Args:
             mask_window_padding: the zeros that fill up the last windows meet no others; 'both':
                 only where rows and columns are filled up.
-            images: B; an exported model has the regions of all, as their windows only may be one,
-                which would be part of the graph.
+            images: the number B of images. An exported model gets the regions of all of them:
+                whether the windows of a single image are only one would become a condition of the
+                graph.
 
         Returns:
             (windows or B * windows, Wh * Ww) long, or None if every window is one region.

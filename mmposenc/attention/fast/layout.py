@@ -14,8 +14,9 @@ class Layout(NamedTuple):
     """How the tokens of one attention are ordered while chunks are computed.
 
     query, key: grids of the cells, or None where no term asks for them. prefix: tokens in front of
-    either grid. len_q, len_k: tokens in all. filled: keys are worked on with the prefix behind the
-    cells, filled up to whole rows of the key grid, so that every row of the grid has as many.
+    either grid. len_q, len_k: tokens in all. filled: keys are reordered, with the prefix tokens
+    behind the cells, and filled up to whole rows of the key grid, so that every row has the same
+    number of keys.
     """
 
     query: Grid | None

@@ -236,7 +236,8 @@ class Spread:
 
 def spread_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int, lead: int = 0
                 ) -> Spread:
-    """Plan for runs ordered (column, head, query row, pattern): each query has its own.
+    """The :class:`Spread` for runs that are ordered (column, head, query row, pattern), where each
+    query has runs of its own.
 
     Args:
         pattern: (R, Hk) patterns of the query rows.

@@ -35,7 +35,8 @@ def sdpa(problem: Problem) -> Tensor:
 
 def run_by_region(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, regions: Tensor,
                   scale: float) -> Tensor:
-    """Fused attention of windows, those of one mask together: shifted windows know few of them.
+    """Fused attention in windows. Windows with the same mask are computed together, because shifted
+    windows have only a few different masks.
 
     Args:
         q, k, v: (windows, heads, L, head_dims), windows of an image one after the other.

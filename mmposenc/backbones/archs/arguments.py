@@ -112,8 +112,8 @@ def _default(kind: type, name: str) -> Any:
 
 
 def replaced_encodings(kind: type, defaults: ConfigType, explicit: ConfigType) -> dict[str, str]:
-    """What the encodings that a model is given have replaced, in a line for each argument, such as
-    'rel_pos_encoding: IRPE in place of RelativePositionBias'; '' where they replace nothing.
+    """Which encodings the given ones replace, as a line for each argument, such as
+    'rel_pos_encoding: IRPE in place of RelativePositionBias'; '' if nothing is replaced.
 
     Args:
         kind: the class of the model.

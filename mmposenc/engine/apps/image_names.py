@@ -20,16 +20,18 @@ _LONGEST = 230
 
 def image_names(dataset: BaseDataset, indices: Iterable[int] | None = None
                 ) -> list[tuple[str, str]]:
-    """The path and the name of images of a data set.
+    """The path of each image of a data set, and a name for what is written for it.
 
     Args:
         dataset: a data set or a wrapper, with its annotations read.
-        indices: of the images; None: all, of which one that comes again has its name again.
+        indices: the numbers of the images; None: all. An image that occurs twice has the same name
+            both times.
 
     Returns:
-        For each image its path as the data set has it, '' if the image is in no file, and its name:
-        the path below the data set's folder, of several data sets below the folder that holds them,
-        without the suffix; of an image in no file its number.
+        For each image its path as the data set has it ('' if the image is in no file), and its
+        name. The name is the path without its suffix, below the folder of the data set, or below
+        the folder that contains several data sets. An image that is in no file has its number as
+        name.
     """
     numbers = range(len(dataset)) if indices is None else list(indices)
     paths = [str(dataset.get_data_info(number).get('img_path') or '') for number in numbers]

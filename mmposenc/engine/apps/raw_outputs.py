@@ -24,7 +24,8 @@ Normalisation = tuple[Sequence[float], Sequence[float]] | None
 
 
 class RawOutputs(nn.Module):
-    """Images in, what the heads give out, before any threshold, suppression or resizing.
+    """A module from images to the outputs of a model's heads, before any threshold, suppression or
+    resizing.
 
     Args:
         model: a model of mmdet, mmseg or mmpretrain, in evaluation.
@@ -108,8 +109,8 @@ class RawOutputs(nn.Module):
 
 
 class Detections(RawOutputs):
-    """One image in, its boxes out, as mmdet's ``predict`` gives them: (n, 4) in pixels of the
-    input, their scores and labels (n,), best first.
+    """A module from one image to its boxes, as mmdet's ``predict`` returns them: boxes (n, 4) in
+    pixels of the input, their scores and their labels (n,), the best first.
 
     What is exported is mmdet's own code but for two steps: boxes below ``score_thr`` stay, with a
     score below 0, until :func:`suppress` takes those above it.

@@ -64,12 +64,13 @@ PRETRAINED = PretrainedFromWheel()
 
 
 def encoder_weights(graph: bytes) -> dict[str, np.ndarray]:
-    """The ``backbone.`` of an ONNX model, without that prefix: Hugging Face's names of Dinov2Model.
+    """The weights of an ONNX model's backbone, under Hugging Face's names for Dinov2Model.
 
-    An exporter writes ``x @ weight.T`` as a product with an anonymous, transposed tensor; what is
-    added to the product is the layer's bias, which kept its name: with ``key.bias`` it
-    is ``key.weight``. The table of positions has lost its name too, and is in two: the class
-    token's row and the cells'. Nothing in the model is run.
+    An exporter writes ``x @ weight.T`` as a product with a transposed tensor without a name. The
+    bias that is added to the product has kept its name, which gives the weight's: a product to
+    which ``key.bias`` is added has ``key.weight``. The table of positions has lost its name too,
+    and is stored in two parts: the row of the class token, and the rows of the cells. Nothing in
+    the model is run.
     """
     import onnx
 

@@ -90,7 +90,7 @@ def axis_distances(length: int, like: Tensor) -> Tensor:
 def reference(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], cells: Tensor,
               kernel: str, causal: bool, cut: float = math.inf, part: slice = slice(None),
               queries_keys: tuple[Tensor, Tensor] | None = None) -> Tensor:
-    """The rows of softmax(logits_j + log g_ij [+ q_i . k_j]) x of some cells.
+    """The pooled tokens of some cells: rows of softmax(logits_j + log g_ij [+ q_i . k_j]) times x.
 
     Args:
         x: (B, H*W, C); logits: (B, H*W), -inf for a token that takes no part and comes back.

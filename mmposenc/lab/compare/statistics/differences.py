@@ -88,8 +88,9 @@ def verdict_row(difference: Contrast, margin: float, reach: float | None = None)
     Args:
         difference: a contrast, of a metric of which more is better.
         margin: what is closer is level.
-        reach: standard errors of the interval, of one of several contrasts. If None it stands
-            alone: 95% by Student's t, and 90% within the margin, so that either errs in 5%.
+        reach: the width of the interval in standard errors, if the contrast is one of several.
+            None: it stands alone, with a 95% interval by Student's t, and a 90% interval for the
+            margin, so that either errs in 5% of all cases.
     """
     from scipy import stats
     row: dict[str, object] = dict(n=difference.n, mean=difference.mean, error=difference.error,
@@ -132,12 +133,13 @@ def standings(values: Values) -> dict[str, Standing]:
 
 
 def reaches(values: Values, names: Iterable[str], tails: int) -> dict[str, float]:
-    r"""encoding -> how many standard errors the bounds of its differences from all others reach.
+    r"""For each encoding, how many standard errors wide the bounds of its differences from all
+    others are.
 
-    So many that, were all means equal, the largest :math:`(\bar x_j - \bar x_i) /
-    \sqrt{s_i^2 / n_i + s_j^2 / n_j}` over all j would be beyond it with a chance of 5%.
-    That is drawn with the spreads seen (parametric bootstrap: Krishnamoorthy, Lu and Mathew 2007),
-    always with the same random numbers.
+    They are as wide that, if all means were equal, the largest :math:`(\bar x_j - \bar x_i) /
+    \sqrt{s_i^2 / n_i + s_j^2 / n_j}` over all j would exceed this width with a chance of 5%. The
+    width is found by random draws with the observed spreads (parametric bootstrap: Krishnamoorthy,
+    Lu and Mathew 2007), always with the same random numbers.
 
     Args:
         values: at one size; encodings with fewer than three runs are left out.

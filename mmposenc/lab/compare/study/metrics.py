@@ -97,7 +97,7 @@ def with_details(cfg: Config) -> Config:
 
 def details(cfg: Config, metric: Metric, metrics: Record
             ) -> tuple[float, dict[str, float], dict[str, float]]:
-    """What a test says.
+    """The numbers that encodings are compared by, read from the results of a test.
 
     Args:
         cfg: the config of the test, with or without :func:`with_details`.
