@@ -1,7 +1,7 @@
 """ContextPool against its formula as one would write it: time and memory.
 
     python benchmarks/context_pool.py [--repeats 9] [--case 14x14 ...]
-    python benchmarks/context_pool.py --device cuda --dtype bfloat16      # never tried
+    python benchmarks/context_pool.py --device cuda --dtype bfloat16
 
 The naive implementation is the paper's equation in (L, L) tensors: distances of all pairs of cells,
 exp(-d^2 / (2 sigma^2)), times the weights, divided by their sum, times the tokens.

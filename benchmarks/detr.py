@@ -1,7 +1,7 @@
 """An encoder of one layer of DETR: this project's against mmdet's, paired.
 
     python benchmarks/detr.py [--rows 25x42] [--case none] [--repeats 7] [--dropout 0.1]
-    python benchmarks/detr.py --device cuda --dtype bfloat16      # never tried
+    python benchmarks/detr.py --device cuda --dtype bfloat16
 
 256 channels, 8 heads, a batch of two images of which the second is padded, forward and backward;
 half precision is autocast. Same weights; the iRPE rows add their tables. "Unasked" is mmdet's layer

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: bash benchmarks/gpu.sh [--list] [--tiny] a|b|c|d OUT
-# What to run first where there is a GPU, in order of value; never run on one. Each command ends
+# What to run first where there is a GPU, in order of value. Each command ends
 # within ten minutes (or is ended: its rows so far are kept), and is done once: run the part again
 # after an interruption. Logs and tables (.log, .md) go to the folder OUT, all tables of a part to
 # OUT/<part>.md. A row that cannot run says "failed"; so does a command, which a second run repeats.

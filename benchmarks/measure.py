@@ -4,7 +4,6 @@ On a CPU a time is CPU time of one call, and memory the highest resident set abo
 call. On a GPU a time lies between two CUDA events round as many calls as take 20 ms, and memory is
 the allocator's peak less what is held before; the warm-up has allocated the workspace of cuBLAS.
 What cannot run (a dtype, a kernel, too little memory) stands in the table as "failed: reason".
-The GPU's part was never run on one.
 """
 from __future__ import annotations
 
@@ -59,8 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, repeats: int,
                   dtypes: tuple[str, ...] = ('float32',)) -> None:
     """What every benchmark takes; several ``dtypes`` by default where rows compare them."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument('--device', choices=('cpu', 'cuda'), default='cpu',
-                        help='cuda was never tried')
+    parser.add_argument('--device', choices=('cpu', 'cuda'), default='cpu')
     several = dict(nargs='+', default=list(dtypes)) if len(dtypes) > 1 else dict(default=dtypes[0])
     parser.add_argument('--dtype', choices=DTYPES, **several)
     parser.add_argument('--repeats', type=int, default=repeats, help='rounds')

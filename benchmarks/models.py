@@ -1,7 +1,7 @@
 """Whole models against the best peer: training steps and inference, paired.
 
     python benchmarks/models.py [--case 'DeiT-S 224'] [--batch 8] [--dtype float32 bfloat16]
-    python benchmarks/models.py --device cuda --dtype bfloat16 --compile      # never tried
+    python benchmarks/models.py --device cuda --dtype bfloat16 --compile
 
 Both sides of a backbone hold the same weights and compute the same: drop path is off, and outputs
 are compared before anything is timed (an encoding's tables start at zero). A detector's step is its

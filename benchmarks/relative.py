@@ -9,7 +9,7 @@ against attention without an encoding.
 Everything is measured in one process in turn (A, B, A, B, ...); a number is the median over the
 rounds of the ratio within a round. 'forward' is inference (no_grad), 'training' forward and
 backward. What is timed lies between the two projections of an attention: q, k, v (B, heads, L,
-head_dims) to the output. --device cuda was never tried.
+head_dims) to the output.
 
 targets: the reference is written from the paper the way the release computes it: the look-up of a
 table is read with a flattened index; for values, a (heads, L, L, head_dims) weight is gathered.

@@ -14,6 +14,7 @@ from .fast.choice import fastest, fold_terms
 from .fast.chunked import chunked
 from .fast.flex import flex
 from .fast.sdpa import sdpa
+from .fast.sizes import is_trained, on_cpu
 from .terms import DenseBias, Problem, Term
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ def choose(problem: Problem) -> str:
     """
     if is_exporting() or is_transforming():
         return 'reference'
+    if problem.implementation == 'sdpa' and not has_kernel(problem):
+        return 'reference'
     if problem.implementation != 'auto':
         return problem.implementation
     return fastest(problem) if may_read(problem.q) else 'reference'
@@ -109,7 +112,7 @@ def reference(problem: Problem) -> tuple[Tensor, Tensor | None]:
     logits = [term.dense(scaled, k) for term in problem.terms if not term.on_values]
     on_values = [term for term in problem.terms if term.on_values]
     bias = problem.mask(sum(logits[1:], logits[0]) if logits else None, q.dtype)
-    if not (problem.need_weights or on_values) and use_sdpa(bias, q):
+    if not (problem.need_weights or on_values) and use_sdpa(bias, problem):
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=bias, dropout_p=problem.dropout_p, scale=problem.scale), None
     scores = scaled @ k.transpose(-2, -1)
@@ -125,9 +128,18 @@ def reference(problem: Problem) -> tuple[Tensor, Tensor | None]:
     return out, weights if problem.need_weights else None
 
 
-def use_sdpa(bias: Tensor | None, q: Tensor) -> bool:
+def use_sdpa(bias: Tensor | None, problem: Problem) -> bool:
     """Whether to use SDPA: on a CPU it is slow for a mask that needs a gradient."""
-    return bias is None or not bias.requires_grad or q.device.type != 'cpu'
+    return bias is None or not bias.requires_grad or (
+        not on_cpu(problem) and has_kernel(problem))
+
+
+def has_kernel(problem: Problem) -> bool:
+    """Whether SDPA has a backward pass. That of its kernels on a GPU reads what the forward pass
+    keeps only where q, k or v needs a gradient, and fails where the mask alone needs one, as in
+    frozen blocks whose encodings are trained."""
+    return on_cpu(problem) or not is_trained(problem) or any(
+        x.requires_grad for x in (problem.q, problem.k, problem.v))
 
 
 _COMPUTE: dict[str, Callable[[Problem], Tensor]] = {

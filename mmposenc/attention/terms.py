@@ -143,15 +143,23 @@ class TableOnValues(Table):
 
 def gather_buckets(lookup: Tensor, ids: Tensor) -> Tensor:
     """Read lookup (B, heads, Lq, buckets) at ids (Lq, Lk): the result (B, heads, Lq, Lk) has
-    lookup[..., i, ids[i, j]]."""
-    return lookup.gather(-1, ids.expand(*lookup.shape[:2], *ids.shape))
+    lookup[..., i, ids[i, j]].
+
+    The gradient of an entry is a sum over many pairs, which half precision would round at each
+    step (and add far slower on a GPU): where there is one, it is added up in float32."""
+    ids = ids.expand(*lookup.shape[:2], *ids.shape)
+    if lookup.requires_grad and torch.is_grad_enabled() and lookup.element_size() < 4:
+        return lookup.float().gather(-1, ids).to(lookup.dtype)
+    return lookup.gather(-1, ids)
 
 
 def bucket_sums(weights: Tensor, ids: Tensor, num_buckets: int) -> Tensor:
     """Add up the weights (B, heads, Lq, Lk) of each bucket, the adjoint of :func:`gather_buckets`:
-    (B, heads, Lq, num_buckets)."""
-    sums = torch.zeros(*weights.shape[:3], num_buckets, dtype=weights.dtype, device=weights.device)
-    return sums.scatter_add(-1, ids.expand(*weights.shape[:2], *ids.shape), weights)
+    (B, heads, Lq, num_buckets). The sums are made in float32 at least."""
+    dtype = torch.promote_types(weights.dtype, torch.float32)
+    sums = torch.zeros(*weights.shape[:3], num_buckets, dtype=dtype, device=weights.device)
+    ids = ids.expand(*weights.shape[:2], *ids.shape)
+    return sums.scatter_add(-1, ids, weights.to(dtype)).to(weights.dtype)
 
 
 class Problem(NamedTuple):

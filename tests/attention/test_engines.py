@@ -1,5 +1,6 @@
 """Every engine against the definition: every encoding, with dropout, padding, prefix tokens, keys
 on another grid, windows and autocast, forward and all gradients."""
+import importlib
 import zlib
 from unittest import mock
 
@@ -28,6 +29,8 @@ from mmposenc.attention.vector_terms import Channels, KeyVectors
 from mmposenc.encodings import RelativeEncoding
 from mmposenc.functional import Grid
 
+SDPA = torch.nn.functional.scaled_dot_product_attention
+compute = importlib.import_module('mmposenc.attention.compute')
 GRIDS = [((3, 5), None), ((1, 6), None), ((5, 1), None), ((4, 6), Grid(2, 3, 2.0, 2.0)),
          ((4, 6), Grid(3, 2, 4 / 3, 3.0))]
 
@@ -282,6 +285,45 @@ def test_choice_on_an_accelerator():
     assert choose(None, regions=torch.zeros(1, 4200, device='meta')) == 'sdpa'
     for name in ('IRPE product k', 'IRPE product qkv', 'RelativePositionBias', 'QueryRelative2D'):
         assert choose(name) == 'chunked' and choose(name, (7, 7), 1) == 'reference'
+
+
+def test_choice_by_the_memory_of_a_gpu(monkeypatch):
+    """The definition up to a share of it, which holds a bias of DETR's encoder on 24 GiB."""
+    memory = mock.Mock(total_memory=24 * 2 ** 30)
+    monkeypatch.setattr(torch.cuda, 'get_device_properties', lambda device: memory)
+    bias = 8 * 1050 ** 2 * 4
+    assert bias < choice.definition_bytes(torch.device('cuda:1')) == 24 * 2 ** 30 / 128
+    assert choice.definition_bytes(torch.device('xpu')) < bias
+
+
+def test_a_mask_alone_needs_a_gradient(monkeypatch):
+    """As in frozen blocks with a trained encoding. The kernels of GPUs have no backward pass for
+    it; the meta device stands for one."""
+    length, refuse = 12, mock.Mock(side_effect=AssertionError('SDPA was called'))
+    table = torch.ones(1, 1, length, device='meta')
+    for implementation in ('auto', 'sdpa', 'reference'):
+        for mask_trains, q_trains in ((True, False), (True, True), (False, False)):
+            q = torch.zeros(1, 2, length, 8, device='meta', requires_grad=q_trains)
+            bias = table.clone().requires_grad_(mask_trains)
+            problem = Problem(q, q.detach(), q.detach(), 1.0, [terms.DenseBias(bias)],
+                              implementation=implementation)
+            alone = mask_trains and not q_trains
+            with mock.patch.object(torch.nn.functional, 'scaled_dot_product_attention',
+                                   refuse if alone else mock.Mock(wraps=SDPA)) as called:
+                out, _ = compute.compute(problem, None)
+            assert called.called != alone and out.requires_grad == mask_trains
+
+
+@pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
+def test_sums_over_pairs_in_half_precision(dtype):
+    """4,096 weights of one bucket sum up to 1, as do the gradients of one entry of a table; half
+    precision alone stops where what is added is less than its last digit."""
+    weights = torch.full((1, 1, 1, 4096), 1 / 4096, dtype=dtype)
+    ids = torch.zeros(1, 4096, dtype=torch.long)
+    assert terms.bucket_sums(weights, ids, 2).tolist() == [[[[1.0, 0.0]]]]
+    lookup = torch.zeros(1, 1, 1, 2, dtype=dtype, requires_grad=True)
+    terms.gather_buckets(lookup, ids).backward(weights)
+    assert lookup.grad.tolist() == [[[[1.0, 0.0]]]]
 
 
 #: What can compute each kind of term, beside the reference.

@@ -27,6 +27,6 @@ def accelerated(large, monkeypatch):
                         lambda problem: fastest(problem) if problem.implementation == 'auto' else
                         problem.implementation)
     if large:
-        for name in ('ACCELERATOR_DEFINITION_BYTES', 'RUNS_FROM', 'RUNS_WITH_VALUES_FROM',
-                     'SHIFTS_FROM', 'HALVES_FROM'):
+        for name in ('ACCELERATOR_DEFINITION_BYTES', 'ACCELERATOR_DEFINITION_SHARE', 'RUNS_FROM',
+                     'RUNS_WITH_VALUES_FROM', 'SHIFTS_FROM', 'HALVES_FROM'):
             monkeypatch.setattr(thresholds, name, 0)

@@ -51,7 +51,7 @@ def fastest(problem: Problem) -> str:
     """
     on_gpu, trains = not on_cpu(problem), is_trained(problem)
     no_dropout = problem.dropout_p == 0.0
-    few = thresholds.ACCELERATOR_DEFINITION_BYTES if on_gpu else thresholds.DEFINITION_BYTES
+    few = definition_bytes(problem.q.device)
     if on_gpu and not problem.terms:
         return 'sdpa'
     if bytes_of(problem) <= few or not all(has_writer(term) for term in problem.terms):
@@ -63,6 +63,16 @@ def fastest(problem: Problem) -> str:
     if trains or not no_dropout or not all(fits_attn_mask(term) for term in problem.terms):
         return 'chunked'
     return 'sdpa' if not problem.terms or pairs_of(problem) < thresholds.MASK_BELOW else 'chunked'
+
+
+def definition_bytes(device: torch.device) -> float:
+    """The bytes of all logits up to which the definition is the fastest that fits in memory."""
+    if device.type == 'cpu':
+        return thresholds.DEFINITION_BYTES
+    if device.type != 'cuda':
+        return thresholds.ACCELERATOR_DEFINITION_BYTES
+    memory: int = torch.cuda.get_device_properties(device).total_memory
+    return memory * thresholds.ACCELERATOR_DEFINITION_SHARE
 
 
 def _plain_chunks_pay(problem: Problem) -> bool:

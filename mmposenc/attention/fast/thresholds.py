@@ -2,8 +2,7 @@
 
 Sizes are in bytes in all, or in pairs of a query and a key of one head. Rows are those of
 docs/results.md ("What an encoding costs" where nothing else is named), measured on one core with
-1 MiB of second-level cache. What is "not measured on a GPU" is what `benchmarks/gpu.sh b` shows
-there, implementation by implementation.
+1 MiB of second-level cache. What is "not measured on a GPU" was not tried with other values there.
 """
 from __future__ import annotations
 
@@ -33,8 +32,11 @@ PLAIN_HALF_FROM = 128 * 128
 
 #: Bytes of all logits up to which the definition is no slower than chunks on a CPU.
 DEFINITION_BYTES = 1024 * 1024
-#: The same on an accelerator: the definition takes up to 5.7 times as much, which is to stay under
-#: 64 MiB (not measured on a GPU).
+#: The same on an accelerator: a share of the memory of a GPU, and bytes where torch does not tell
+#: its memory. At 197, 1,050 and 4,200 tokens on an H200 the definition was 1.3 to 20 times as fast
+#: as chunks in inference and 1.0 to 15 times in training, in 1.6 to 7.1 times the memory of the
+#: logits (docs/performance.md, "On a GPU").
+ACCELERATOR_DEFINITION_SHARE = 1 / 128
 ACCELERATOR_DEFINITION_BYTES = 11 * 1024 * 1024
 
 #: Pairs from which look-ups are read a row of keys at a time instead of by an index of all pairs:
