@@ -1,6 +1,8 @@
 """Absolute encodings that are added to the tokens: learned tables, or sines and cosines."""
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
 from torch import Tensor, nn
 
@@ -19,7 +21,7 @@ from .checks import check_at_least, check_choices, check_positive
 from .saved_grid import SavesGrid
 
 
-class _AddedTable(TokenEncoding):
+class AddedTable(TokenEncoding):
     """x + table(grid), where each image of a padded batch gets the table of its own extent."""
 
     default_positions = (-1,)
@@ -44,18 +46,18 @@ class _AddedTable(TokenEncoding):
         prefix, tokens = split_prefix(x, num_prefix_tokens)
         # A table resized to the padded grid would give an image other positions in every batch.
         extents = None if padding_mask is None else extents_of(padding_mask)
-        table = self._table(grid.hw, extents, tokens)
+        table = self.grid_table(grid.hw, extents, tokens)
         if padding_mask is not None:
             table = table.masked_fill(padding_mask.flatten(1)[..., None], 0)
         return join_prefix(prefix, tokens + table.to(tokens.dtype))
 
-    def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
+    @abstractmethod
+    def grid_table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         """The table (1, H*W, C) of a grid, or (B, H*W, C) for images whose valid rows and columns
-        are ``extents`` (B, 2)."""
-        raise NotImplementedError
+        are ``extents`` (B, 2); of the device of ``like``."""
 
 
-class LearnedPositionEmbedding(SavesGrid, _AddedTable):
+class LearnedPositionEmbedding(SavesGrid, AddedTable):
     """A learned vector for each cell of a training grid, resized to any other grid (ViT, Sec. 3.1).
 
     Args:
@@ -109,7 +111,7 @@ class LearnedPositionEmbedding(SavesGrid, _AddedTable):
         and PVT do."""
         nn.init.trunc_normal_(self.pos_embed, std=0.02)
 
-    def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
+    def grid_table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         cells = self.pos_embed[:, self.num_prefix_embeds:]
         if self.keep_aspect and not (extents is None and known_equal(hw_shape, self.grid_shape)):
             sides = whole_extents(hw_shape, cells.device) if extents is None else extents
@@ -141,7 +143,7 @@ class LearnedPositionEmbedding(SavesGrid, _AddedTable):
                 f'apply_to={self.apply_to!r}')
 
 
-class FactorizedPositionEmbedding(_AddedTable):
+class FactorizedPositionEmbedding(AddedTable):
     """x + row_table[r] + column_table[c]: positions are trained for images of any aspect ratio
     (NaViT, Dehghani et al., NeurIPS 2023, Sec. 2.1; NaFlexViT in timm).
 
@@ -180,7 +182,7 @@ class FactorizedPositionEmbedding(_AddedTable):
         for table in self.parameters():
             nn.init.normal_(table, std=0.02)
 
-    def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
+    def grid_table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         if like.is_meta:
             return like.new_empty(1, hw_shape[0] * hw_shape[1], like.shape[-1])
         sides = whole_extents(hw_shape, like.device) if extents is None else extents
@@ -203,7 +205,7 @@ class FactorizedPositionEmbedding(_AddedTable):
         return (parts[0][:, :, None] + parts[1][:, None]).flatten(1, 2)
 
 
-class WindowedPositionEmbedding(_AddedTable):
+class WindowedPositionEmbedding(AddedTable):
     """x + image_table[cell] + window_table[cell in its window] ("Window Attention is Bugged",
     Bolya et al., ICLR 2024, Eq. 3; Hiera, SAM 2). The table of the image is resized to each grid;
     that of the window is repeated without resizing, as in pretraining.
@@ -242,7 +244,7 @@ class WindowedPositionEmbedding(_AddedTable):
         for table in self.parameters():
             nn.init.trunc_normal_(table, std=0.02)
 
-    def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
+    def grid_table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         cells = self.pos_embed.flatten(2).transpose(1, 2)
         image = resize_position_table(cells, self.grid_shape, hw_shape, self.interpolation,
                                       extents=extents)
@@ -252,7 +254,7 @@ class WindowedPositionEmbedding(_AddedTable):
         return image + windows.flatten(2).transpose(1, 2)
 
 
-class SinCosPositionEncoding(_AddedTable):
+class SinCosPositionEncoding(AddedTable):
     """Fixed 2-D sines and cosines (Vaswani et al. 2017, Sec. 3.5, on rows and columns).
 
     The table is computed for each grid and not stored in the state dict.
@@ -279,7 +281,7 @@ class SinCosPositionEncoding(_AddedTable):
         self.normalize = normalize
         self.layout = layout
 
-    def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
+    def grid_table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         return sincos_2d(hw_shape, self.embed_dims, temperature=self.temperature,
                          normalize=self.normalize, layout=self.layout, device=like.device,
                          extents=extents,

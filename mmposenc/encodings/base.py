@@ -33,6 +33,8 @@ class TokenEncoding(nn.Module, ABC):
     #: Where a backbone places it when its own ``positions`` is None: block numbers, 'every', or
     #: 'mlp', which ``positions`` cannot override.
     default_positions: tuple[int, ...] | str = (0,)
+    #: True if it was built with ``zero_init=True``.
+    starts_at_zero: bool = False
     #: False if :meth:`out_hw_shape` changes the grid; encoders of DETRs refuse such encodings.
     keeps_grid: bool = True
 
@@ -40,6 +42,11 @@ class TokenEncoding(nn.Module, ABC):
     def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
                 padding_mask: Tensor | None = None) -> Tensor:
         """Return the encoded tokens."""
+
+    def reset_parameters(self) -> None:
+        """Set the initial weights, by default those of the layers; it is called again after an
+        initialization of the whole model."""
+        reset_layers(self)
 
     def start_at_zero(self) -> None:
         """Set weights to zero so that tokens are unchanged at the start of training; for
@@ -69,6 +76,8 @@ class RelativeEncoding(nn.Module, ABC):
 
     #: The names of this class only; subclasses do not inherit them.
     variants: Variants = {}
+    #: True if it was built with ``zero_init=True``.
+    starts_at_zero: bool = False
     num_prefix_tokens: int = 0
     #: True if :meth:`rotate` changes queries and keys (rotary encodings).
     has_rotation: bool = False
@@ -160,7 +169,9 @@ class RelativeEncoding(nn.Module, ABC):
         return self.terms_of_tokens(query, key_grid(query, k_grid), tokens)
 
     def reset_parameters(self) -> None:
-        """Initialize the tables; call it after an initialization of the whole model."""
+        """Set the initial weights, by default those of the layers; it is called again after an
+        initialization of the whole model."""
+        reset_layers(self)
 
     def start_at_zero(self) -> None:
         """Set tables to zero so that attention is unchanged at the start of training; for
@@ -175,6 +186,16 @@ class RelativeEncoding(nn.Module, ABC):
         """Names and parameters that need no weight decay and no initialization from outside."""
         return ((name, parameter) for name, parameter in self.named_parameters()
                 if name.partition('.')[0] not in self.decaying_layers)
+
+
+def reset_layers(module: nn.Module) -> None:
+    """Call ``reset_parameters`` of all layers inside that have it."""
+    for child in module.children():
+        reset = getattr(child, 'reset_parameters', None)
+        if callable(reset):
+            reset()
+        else:
+            reset_layers(child)
 
 
 def set_zeros(encoding: nn.Module) -> None:
@@ -200,6 +221,19 @@ def _add(terms: Iterator[Tensor]) -> Tensor | None:
 
 #: A relative encoding, the config of one, or a sequence of them, which are summed.
 RelativeConfig = RelativeEncoding | ConfigType | Sequence[RelativeEncoding | ConfigType]
+
+
+def reset_encodings(model: nn.Module) -> None:
+    """Set all encodings in ``model`` to the weights that they start from, for code that has
+    initialized the whole model."""
+    encodings = [each for each in model.modules()
+                 if isinstance(each, (TokenEncoding, RelativeEncoding))]
+    with torch.no_grad():
+        for encoding in encodings:
+            encoding.reset_parameters()
+        for encoding in encodings:  # a sum among them has reset those that it sums
+            if encoding.starts_at_zero:
+                encoding.start_at_zero()
 
 
 def position_tables(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -72,6 +72,7 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
             raise ValueError(f'{argument} has {name}={size}, but {name}={wanted} is required')
     if isinstance(cfg, dict) and zero_init:
         module.start_at_zero()
+        module.starts_at_zero = True
     return module
 
 

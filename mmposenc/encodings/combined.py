@@ -80,11 +80,6 @@ class CombinedRPE(RelativeEncoding):
         return [term for encoding in self._members()
                 for term in encoding.terms_of_tokens(q_grid, k_grid, tokens)]
 
-    def reset_parameters(self) -> None:
-        """Draw the weights of every encoding anew."""
-        for encoding in self._members():
-            encoding.reset_parameters()
-
     def start_at_zero(self) -> None:
         """Make every encoding add nothing."""
         for encoding in self._members():

@@ -52,13 +52,9 @@ class FIRE(OffsetBiasEncoding):
     def reset_parameters(self) -> None:
         """Draw the layers as PyTorch does, set c and L to the given values, and prefix biases to
         zero."""
-        for layer in self.mlp:
-            if isinstance(layer, nn.Linear):
-                layer.reset_parameters()
+        super().reset_parameters()
         nn.init.constant_(self.c, self.init_c)
         nn.init.ones_(self.length_factor)
-        if self.num_prefix_tokens:
-            nn.init.zeros_(self.prefix_bias)
 
     def start_at_zero(self) -> None:
         """Set the last layer of the MLP and the prefix biases to zero, so that nothing is added."""

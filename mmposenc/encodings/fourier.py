@@ -5,11 +5,11 @@ import torch
 from torch import Tensor, nn
 
 from ..functional.tracing import full_precision
-from .absolute import _AddedTable
+from .absolute import AddedTable
 from .checks import check_at_least, check_positive
 
 
-class LearnableFourierFeatures(_AddedTable):
+class LearnableFourierFeatures(AddedTable):
     """x + MLP([cos(W p), sin(W p)] / sqrt(F)) of the row and column p of a cell, with learned
     frequencies W (Li et al., NeurIPS 2021, Algorithm 1, one group).
 
@@ -48,9 +48,7 @@ class LearnableFourierFeatures(_AddedTable):
     def reset_parameters(self) -> None:
         """Draw the frequencies as in the paper, and the MLP as PyTorch does."""
         nn.init.normal_(self.frequencies, std=1 / self.gamma)
-        for layer in self.mlp:
-            if isinstance(layer, nn.Linear):
-                layer.reset_parameters()
+        super().reset_parameters()
 
     def start_at_zero(self) -> None:
         """Set the last layer of the MLP to zero, so that nothing is added."""
@@ -58,7 +56,7 @@ class LearnableFourierFeatures(_AddedTable):
             if name.startswith('2.'):
                 nn.init.zeros_(parameter)
 
-    def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
+    def grid_table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         weights = self.frequencies.to(torch.promote_types(self.frequencies.dtype, torch.float32))
         rows, cols = (torch.arange(side, device=like.device, dtype=weights.dtype)
                       for side in hw_shape)

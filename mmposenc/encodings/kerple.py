@@ -47,13 +47,12 @@ class KERPLE(OffsetBiasEncoding):
     def reset_parameters(self) -> None:
         """Draw r1 and r2 uniformly, as the release does: for 'log' r1 up to 2 and r2 up to 1, for
         'power' the reverse."""
+        super().reset_parameters()
         log = self.method == 'log'
         first, second = (torch.rand_like(r).clamp(0.01, 0.99) for r in (self.r1, self.r2))
         with torch.no_grad():
             self.r1.copy_((2 * first if log else first).log())
             self.r2.copy_(second.log() if log else second.logit())
-            if self.num_prefix_tokens:
-                self.prefix_bias.zero_()
 
     def start_at_zero(self) -> None:
         """Refuse: the kernel depends on the distance whatever its weights are.

@@ -139,10 +139,6 @@ class LePE(RelativeEncoding):
         self._set_sizes(head_dims, num_heads, num_prefix_tokens)
         self.get_v = _conv(head_dims * num_heads, kernel_size, 'kernel_size')
 
-    def reset_parameters(self) -> None:
-        """Draw the weights as ``nn.Conv2d`` does."""
-        self.get_v.reset_parameters()
-
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """One :class:`LocalValues`; see :class:`RelativeEncoding`."""
         return [_term([(self.num_heads * self.head_dims, self.get_v)], q_grid, k_grid,
@@ -192,11 +188,6 @@ class CRPE(RelativeEncoding):
 
     def _convs(self) -> Iterable[nn.Conv2d]:
         return self.conv_list  # type: ignore[return-value]
-
-    def reset_parameters(self) -> None:
-        """Draw the weights as ``nn.Conv2d`` does."""
-        for conv in self._convs():
-            conv.reset_parameters()
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """One :class:`LocalValues`, with smaller kernels padded with zeros; see

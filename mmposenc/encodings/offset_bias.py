@@ -36,6 +36,12 @@ class OffsetBiasEncoding(RelativeEncoding):
         if num_prefix_tokens and prefix_bias:
             self.prefix_bias = torch.nn.Parameter(torch.zeros(num_heads, 3))
 
+    def reset_parameters(self) -> None:
+        """Set the initial weights of the layers, and ``prefix_bias`` to zero."""
+        super().reset_parameters()
+        if hasattr(self, 'prefix_bias'):
+            torch.nn.init.zeros_(self.prefix_bias)
+
     @abstractmethod
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """The bias (heads or 1, Dr, Dc) for row offsets (Dr,) and column offsets (Dc,), which are

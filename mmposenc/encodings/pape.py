@@ -72,8 +72,7 @@ class PaPE(RelativeEncoding):
 
     def reset_parameters(self) -> None:
         """Draw all weights, and the scales of PaPE-RI, as the release does."""
-        for layer in self.children():
-            layer.reset_parameters()  # type: ignore[operator]
+        super().reset_parameters()
         if self.rotation_invariant:
             nn.init.uniform_(self.position_scales, -0.5 ** 0.5, 0.5 ** 0.5)
 

@@ -169,6 +169,18 @@ def test_contradictions_are_named(make, changes: dict, message: str) -> None:
         MODELS.build(cfg._cfg_dict)
 
 
+@pytest.mark.parametrize('encoder, attn', [
+    (dict(encoder_pos=None, pos_encoding=dict(type='mmposenc.PEG', zero_init=True)), None),
+    (None, dict(rel_pos_encoding=dict(type='mmposenc.CRPE', windows=3, zero_init=True))),
+    (None, dict(rel_pos_encoding=dict(type='mmposenc.CombinedRPE', zero_init=True, encodings=[
+        dict(type='mmposenc.LePE'), dict(type='mmposenc.ShawRPE')])))], ids=str)
+def test_what_starts_at_zero_does_so_after_mmdets_initialization(encoder, attn) -> None:
+    model = build(detr(encoder=encoder, attn=attn))
+    model.init_weights()
+    starts = [each for each in model.encoder.modules() if getattr(each, 'starts_at_zero', False)]
+    assert starts and not any(parameter.any() for each in starts for parameter in each.parameters())
+
+
 @pytest.mark.parametrize('feats', [6, 16])
 def test_sines_of_a_box_are_as_many_as_asked(feats: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What mmdet's decoder computes where its encoding of boxes has that number."""

@@ -7,7 +7,7 @@ from typing import Any
 from mmpretrain.models.backbones.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 
-from ...encodings.base import TokenEncoding
+from ...encodings.base import TokenEncoding, reset_encodings
 from ...encodings.build import EncodingConfig, build_encoding
 from ...functional.masking import map_to_tokens, tokens_to_map
 
@@ -87,9 +87,7 @@ class CPResNet(ResNet):
         configs = self.init_cfg if isinstance(self.init_cfg, list) else [self.init_cfg]
         if any(cfg and cfg.get('type') == 'Pretrained' for cfg in configs):
             return
-        for pool in self.context_pools.values():
-            if hasattr(pool, 'reset_parameters'):
-                pool.reset_parameters()
+        reset_encodings(self.context_pools)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Return the maps of ``out_indices`` for images (B, in_channels, H, W)."""

@@ -17,6 +17,7 @@ from mmposenc.config_types import ConfigType
 from mmposenc.detr.boxes import BoxRPB, PositionRelation
 from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.detr.hybrid import HybridEncoder
+from mmposenc.encodings.base import reset_encodings
 from mmposenc.encodings.build import construct
 from mmposenc.functional.masking import filled, map_to_tokens, token_mask
 from mmposenc.functional.tracing import is_exporting
@@ -101,7 +102,7 @@ class Encoded(DetectionTransformer):
             BaseModule.init_weights(self)
             return
         super().init_weights()
-        positions.reset_encodings(self.encoder)
+        reset_encodings(self.encoder)
         for module in self.decoder.modules():
             if isinstance(module, BoxRPB | PositionRelation):
                 module.reset_parameters()

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from mmposenc.config_types import ConfigType
 from mmposenc.detr.encoders import DetrEncoder
+from mmposenc.encodings.base import reset_encodings
 
 from .encoders import DeformableEncoder, one_layer
 from .positions import (
@@ -18,7 +19,6 @@ from .positions import (
     build_position,
     position_tokens,
     replaced_sines,
-    reset_encodings,
     take_absolute,
 )
 

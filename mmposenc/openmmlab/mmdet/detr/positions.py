@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from mmposenc.backbones.archs import replaced_encodings
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings.absolute import LearnedPositionEmbedding
-from mmposenc.encodings.base import RelativeEncoding, TokenEncoding
+from mmposenc.encodings.base import TokenEncoding
 from mmposenc.encodings.build import build_encoding, listed, resolve
 from mmposenc.encodings.placement import EncodingConfigs
 from mmposenc.functional.grids import whole_cells
@@ -202,12 +202,3 @@ def _stride(full: Size, grid: Size) -> int | None:
 def masks_exactly(detector: nn.Module) -> bool:
     """Whether the backbone masks padding (``mask_padding=True``)."""
     return bool(getattr(detector.backbone, 'mask_padding', False))
-
-
-def reset_encodings(module: nn.Module) -> None:
-    """Give encodings their own initial values after the whole model was initialised."""
-    with torch.no_grad():
-        for child in module.modules():
-            if isinstance(child, TokenEncoding | RelativeEncoding) and hasattr(
-                    child, 'reset_parameters'):
-                child.reset_parameters()
