@@ -4,7 +4,8 @@ against attention without an encoding.
     python benchmarks/relative.py targets            # iRPE against the release's formulation
     python benchmarks/relative.py implementations   # every encoding in each of them
     python benchmarks/relative.py cost --rows 197 1050 > docs/tables/encoding-cost.csv
-    options: --rows 1050 --repeats 7 --threads 1 --device cpu|cuda --dtype float32|bfloat16|float16
+    options: --rows 1050 --only IRPE --repeats 7 --threads 1 --device cpu|cuda
+             --dtype float32|bfloat16|float16
 
 Everything is measured in one process in turn (A, B, A, B, ...); a number is the median over the
 rounds of the ratio within a round. 'forward' is inference (no_grad), 'training' forward and

@@ -35,7 +35,9 @@ def test_attention_is_what_it_was_and_the_encoding_trains(name, prefix):
     if refused:
         assert not torch.allclose(out, expected), f'{name} could start from zeros'
         return
-    torch.testing.assert_close(out, expected, atol=1e-12, rtol=0)
+    torch.testing.assert_close(out, expected, atol=1e-12, rtol=0, msg=lambda found: (
+        f'{name} changes attention after start_at_zero, which by default sets all weights to zero; '
+        f'set others there, or call refuse_zeros(self). {found}'))
     (out * torch.randn_like(out)).sum().backward()
     encoding = with_it.rel_pos_encoding
     with torch.no_grad():

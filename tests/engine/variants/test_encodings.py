@@ -12,7 +12,7 @@ from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 
 from mmposenc import engine
-from mmposenc.encodings import ENCODINGS, IRPE, CombinedRPE
+from mmposenc.encodings import ENCODINGS, IRPE
 from mmposenc.encodings.build import listed
 from mmposenc.engine.config.models import build_model
 from mmposenc.engine.variants.applying import check_builds
@@ -30,13 +30,16 @@ ALIBI = (Path(__file__).parents[3] / 'CONTRIBUTING.md').read_text().split('```py
     '```')[0]
 
 
-def test_every_encoding_has_words_of_its_own():
+@pytest.mark.parametrize('name', [name for name in ENCODINGS if name != 'CombinedRPE'])
+def test_every_encoding_has_words_of_its_own(name):
     """All but CombinedRPE, which a sum becomes."""
-    words = [word for cls in set(ENCODINGS.values()) - {CombinedRPE}
-             for word in vars(cls)['variants']]
-    assert sorted(words) == sorted(NAMES.keys() - {'none'})
-    labels = [label for label, _ in NAMES.values()]
-    assert len(set(labels)) == len(labels)
+    cls = ENCODINGS[name]
+    variants = vars(cls).get('variants')
+    assert variants, f'{name} needs a word and a label in its variants'
+    for word, (label, options) in variants.items():
+        assert NAMES[word] == (label, dict(type=f'mmposenc.{cls.__name__}', **options))
+        alike = [each for each, (other, _) in NAMES.items() if other == label]
+        assert alike == [word], f'the words {alike} have the label {label!r}'
 
 
 def test_a_sum_is_a_token_encoding_and_a_relative_one():
