@@ -20,8 +20,8 @@ CHUNK_NUMBERS = 2 ** 19
 #: (benchmarks/models.py, Swin-T at 224: stage 1, with 9.6 million values, gets faster by chunks;
 #: stage 2, with half as many, gets slower).
 MIN_HIDDEN = 2 ** 23
-#: The same limit with dropout: from here on chunks are not slower and take a third less memory
-#: (benchmarks/detr.py --rows 25x42 --dropout 0.1).
+#: The limit with dropout, in place of :data:`MIN_HIDDEN`: from here on chunks are not slower and
+#: take a third less memory (benchmarks/detr.py --rows 25x42 --dropout 0.1).
 MIN_DROPPED = 2 ** 21
 #: Data types that the chunked implementation supports.
 CHUNKED_DTYPES = (torch.float32, torch.float64, torch.bfloat16)

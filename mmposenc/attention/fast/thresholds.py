@@ -13,7 +13,8 @@ ROWS_BYTES = 1536 * 1024
 #: Pairs below which chunks of a training are half as large, and the bytes of weights kept: there
 #: tokens are most of the memory (windows of 7 x 7 and 8 x 8).
 WINDOW_PAIRS, WINDOW_KEPT_BYTES = 128 * 128, 8 * 1024 * 1024
-#: The same on an accelerator, where a call costs more than its arithmetic (not measured on a GPU).
+#: The buffer of a chunk on an accelerator, where a call costs more than its arithmetic (not
+#: measured on a GPU).
 ACCELERATOR_CHUNK_BYTES = 16 * 1024 * 1024
 
 #: Bytes of hidden features of a network of offsets (log CPB) that training keeps; more of them are
@@ -27,7 +28,8 @@ KEPT_BYTES = 16 * 1024 * 1024
 #: Pairs, and keys, from which plain attention in chunks is faster than SDPA on a CPU where oneDNN
 #: is the faster library: SDPA's products are MKL's.
 PLAIN_CHUNKS_FROM, PLAIN_CHUNKS_KEYS = 512 * 512, 128
-#: The same in bfloat16, for which SDPA has no fast kernel on any of the CPUs that we tried.
+#: Pairs from which plain attention in chunks is faster in bfloat16, for which SDPA has no fast
+#: kernel on any of the CPUs that we tried.
 PLAIN_HALF_FROM = 128 * 128
 
 #: Bytes of all logits up to which the definition is no slower than chunks on a CPU.

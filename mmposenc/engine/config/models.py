@@ -186,7 +186,7 @@ def image_metas(images: Tensor, shapes: ImgShapes | None = None) -> list[dict[st
 
 
 def image_samples(images: Tensor, shapes: ImgShapes | None = None) -> list[DetDataSample]:
-    """The same as samples of mmdet, without which a DETR cannot run."""
+    """What :func:`image_metas` returns, as samples of mmdet, without which a DETR cannot run."""
     from mmdet.structures import DetDataSample
 
     return [DetDataSample(metainfo=meta) for meta in image_metas(images, shapes)]

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 #: What is known of a study, or of a row, an encoding, a run, a size or the metric in it.
 Results: TypeAlias = Mapping[str, Any]
-#: The same while it is being filled.
+#: A row of results while it is being filled.
 Row: TypeAlias = dict[str, Any]
 UNKNOWN = '–'
 #: How an encoding stands at a size; one that is neither of these is 'worse'.
