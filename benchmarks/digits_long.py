@@ -31,9 +31,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from mmposenc import engine
-from mmposenc.engine.variants.applying import apply
+from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.encodings import Entry, read_entries
-from mmposenc.engine.variants.parsed import parse
+from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.lab.compare.page.results import environment
 
 CONFIG = 'configs/classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
@@ -79,7 +79,7 @@ def train(entry: Entry, seed: int, args: argparse.Namespace, data: Any) -> dict[
     """One run: trained by the config's optimizer and schedule, tested at all sizes at the end."""
     cfg = engine.load_config(CONFIG)
     cfg.model.backbone.patch_size = args.patch
-    cfg = apply(parse(cfg), entry)
+    cfg = with_entry(parse_config(cfg), entry)
     cfg.optim_wrapper.optimizer.update(lr=args.lr, fused=True)
     set_random_seed(seed)
     init_default_scope('mmpretrain')

@@ -24,8 +24,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reporting_errors(args):
         from .. import engine
-        from ..engine.config.options import read_config
-        cfg = read_config(args)
+        from ..engine.config.options import config_of_arguments
+        cfg = config_of_arguments(args)
         written = engine.browse(cfg, args.output_dir, phase=args.phase, number=args.number,
                                 seed=args.seed)
     print(f'pictures: {len(written)}, in {args.output_dir}')

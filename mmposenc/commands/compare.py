@@ -116,7 +116,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def run(args: argparse.Namespace, command: str) -> int:
     """Plan and run the study, and return the exit status."""
-    from ..engine.config.options import read_config
+    from ..engine.config.options import config_of_arguments
     from ..engine.variants.encodings import read_entries
     from ..lab.compare.running import planning
     from ..lab.compare.running.extras import time_models
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace, command: str) -> int:
     if args.report_only:
         return finish(read_study(planning.folder_of(args)))
     workers = planning.workers_of(args)
-    cfg = None if args.config is None else read_config(args)
+    cfg = None if args.config is None else config_of_arguments(args)
     entries = read_entries(args.encodings) if args.encodings else []
     study = planning.plan(args, cfg, entries, command)
     if args.dry_run:

@@ -80,14 +80,14 @@ def _print_table(name: str) -> None:
 
 
 def _print_or_write_config(name: str, out: str | None) -> None:
-    from ..engine.config.checks import check_folder
+    from ..engine.config.checks import check_writable_folder
     from ..engine.config.config import load_config
     if out is not None:
         if Path(out).suffix != '.py':
             raise ValueError(f'--out {out} must end in .py')
         if Path(out).exists():
             raise ValueError(f'--out {out} exists; give another name')
-        check_folder(str(Path(out).parent), '--out')
+        check_writable_folder(str(Path(out).parent), '--out')
     cfg = load_config(f'paper::{name}')
     if out is None:
         print(cfg.pretty_text, end='')

@@ -36,8 +36,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reporting_errors(args):
         from ..engine.apps.prediction import predict
-        from ..engine.config.options import read_config
-        cfg = read_config(args)
+        from ..engine.config.options import config_of_arguments
+        cfg = config_of_arguments(args)
         result = predict(
             cfg, args.checkpoint, args.source, args.out, score_thr=args.score_thr,
             batch_size=args.batch_size, pictures=not args.no_pictures, device=args.device,

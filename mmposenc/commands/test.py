@@ -62,16 +62,16 @@ def _test_sizes(cfg: Config, args: argparse.Namespace) -> None:
 
     from ..engine.config.nodes import tested_size
     from ..engine.config.testing import set_visualizer
-    from ..engine.variants.sizes import check_sizes, resized
+    from ..engine.variants.sizes import check_size_factors, config_at_size
     usual = tested_size(cfg)
     if usual is None:
         raise ValueError('--sizes: no step of the test pipeline has a size that can be changed')
     factors = {size: size / min(usual) for size in args.sizes}
-    check_sizes(cfg, list(factors.values()))
+    check_size_factors(cfg, list(factors.values()))
     set_visualizer(cfg)
     work_dir, results = Path(cfg.work_dir), {}
     for size, factor in factors.items():
-        one = resized(cfg, factor)
+        one = config_at_size(cfg, factor)
         one.work_dir = str(work_dir / f'size-{size}')
         one.experiment_name = one.visualizer.name = f'{work_dir.name}-{size}'
         show_dir = None if args.show_dir is None else str(Path(args.show_dir) / str(size))

@@ -25,7 +25,7 @@ from rich.console import Console
 from ..backbones.structure import encoding_lines
 from ..terminal.messages import Prints, printable
 from ..terminal.streams import doing
-from .first_lines import lower_interval, unfinished_warm_up_lines, weights_line
+from .first_lines import lower_log_interval, unfinished_warm_up_lines, weights_line
 
 #: Packages whose lines go to the log file, not to the console.
 _LIBRARIES = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
@@ -41,7 +41,7 @@ _PHASES = {'val': 'validation', 'test': 'test'}
 _NO_BOXES = 'results of the whole dataset is empty'
 
 
-class _Filter(logging.Filter):
+class _ConsoleFilter(logging.Filter):
     """Passes the lines of LoggerHook and of this project, errors, and the first of several similar
     warnings.
 
@@ -58,7 +58,7 @@ class _Filter(logging.Filter):
         text = record.getMessage()
         self.no_boxes |= _NO_BOXES in text
         if record.levelno < logging.WARNING:
-            return (not _of_a_library(record)
+            return (not _logged_by_library(record)
                     or record.module == 'logger_hook' and not text.startswith('Exp name')
                     and record.funcName.startswith('after') and record.funcName not in _SUMMARIES)
         if _NO_BOXES in text or _FOR_THE_FILE.search(text):
@@ -70,7 +70,7 @@ class _Filter(logging.Filter):
         self.first.setdefault(kind, text)
         return self.times[kind] == 1
 
-    def repeated(self) -> list[str]:
+    def take_repeated_lines(self) -> list[str]:
         """Lines that say how often warnings were repeated since the last call."""
         lines = [f'{count - 1} more like: {self.first[kind].splitlines()[0]}'
                  for kind, count in self.times.items() if count > 1]
@@ -78,7 +78,7 @@ class _Filter(logging.Filter):
         return lines
 
 
-def _of_a_library(record: logging.LogRecord) -> bool:
+def _logged_by_library(record: logging.LogRecord) -> bool:
     """Whether the code that logs a line, or calls mmengine's print_log, belongs to one of the
     libraries."""
     folders = [osp.dirname(str(sys.modules[name].__file__)) for name in _LIBRARIES
@@ -86,13 +86,13 @@ def _of_a_library(record: logging.LogRecord) -> bool:
     return record.pathname.startswith(tuple(folder + os.sep for folder in folders))
 
 
-class _StandardOutput(logging.StreamHandler):
+class _StandardOutputHandler(logging.StreamHandler):
     """Writes to the current standard output; while a progress bar is drawn, above it."""
 
     def __init__(self, level: int) -> None:
         logging.Handler.__init__(self, level)
-        self.addFilter(_Filter())
-        self.setFormatter(_Line('%(asctime)s %(message)s', '%H:%M:%S'))
+        self.addFilter(_ConsoleFilter())
+        self.setFormatter(_LineFormatter('%(asctime)s %(message)s', '%H:%M:%S'))
 
     @property
     def stream(self) -> TextIO:
@@ -109,7 +109,7 @@ class _StandardOutput(logging.StreamHandler):
             super().handleError(record)
 
 
-class _LogFile(logging.FileHandler):
+class _LogFileHandler(logging.FileHandler):
     """Writes a log file. If that fails it says so once, in one line, and the run continues.
 
     Args:
@@ -133,7 +133,7 @@ class _LogFile(logging.FileHandler):
                   f'{error.strerror or error}; the work goes on', file=sys.stderr)
 
 
-class _Line(logging.Formatter):
+class _LineFormatter(logging.Formatter):
     """Formats a line: the time and the message, with "warning:" or "error:" before it if it is one.
     Control characters are written as escapes."""
 
@@ -143,14 +143,14 @@ class _Line(logging.Formatter):
         return f'{line[:9]}{kind}{line[9:]}'
 
 
-def quiet(logger: logging.Logger) -> logging.Logger:
+def quieten_console(logger: logging.Logger) -> logging.Logger:
     """Restrict the console to the lines described above; at the level DEBUG it gets everything, as
     in mmengine. If the log file cannot be written, one line says so."""
     for index, handler in enumerate(logger.handlers):
         if type(handler) is logging.StreamHandler and handler.level > logging.DEBUG:
-            logger.handlers[index] = _StandardOutput(handler.level)
+            logger.handlers[index] = _StandardOutputHandler(handler.level)
         elif type(handler) is logging.FileHandler:
-            logger.handlers[index] = _LogFile(handler)
+            logger.handlers[index] = _LogFileHandler(handler)
     return logger
 
 
@@ -165,7 +165,7 @@ class ConsoleHook(Hook):
 
     def before_train(self, runner: Runner) -> None:
         loader, val = runner.train_dataloader, runner.val_loop and runner.val_dataloader
-        self._begin(runner, 'training', [
+        self._log_start(runner, 'training', [
             weights_line(runner),
             f'{len(loader.dataset)} images in batches of '
             f'{getattr(loader.batch_sampler, "batch_size", "several")}'
@@ -173,16 +173,16 @@ class ConsoleHook(Hook):
             f'{runner.max_iters} steps' + f' in {runner.max_epochs} epochs'
             * (runner.max_epochs > 1) + f', {runner.iter} of them done' * (runner.iter > 0),
             f'results in {runner.work_dir}, log in {runner.logger.log_file}',
-            *lower_interval(runner)])
+            *lower_log_interval(runner)])
         for line in unfinished_warm_up_lines(runner):
             runner.logger.warning(line)
 
     def before_test(self, runner: Runner) -> None:
         images = len(runner.test_dataloader.dataset)
         source = f'weights of {runner._load_from}; ' if runner._load_from else ''
-        self._begin(runner, 'testing', [f'{source}{images} images'])
+        self._log_start(runner, 'testing', [f'{source}{images} images'])
 
-    def _begin(self, runner: Runner, what: str, lines: list[str]) -> None:
+    def _log_start(self, runner: Runner, what: str, lines: list[str]) -> None:
         """Log the model, its encodings, the device, and these lines."""
         self.metrics = {}
         # The model is wrapped for several processes, or for several views of an image.
@@ -200,13 +200,13 @@ class ConsoleHook(Hook):
         self._log_repeated(runner)
 
     def _before_epoch(self, runner: Runner, mode: str = 'train') -> None:
-        self._at_batch(runner, 1, mode)
+        self._write_batch_progress(runner, 1, mode)
 
     def _after_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
                     outputs: dict | None = None, mode: str = 'train') -> None:
-        self._at_batch(runner, batch_idx + 2, mode)
+        self._write_batch_progress(runner, batch_idx + 2, mode)
 
-    def _at_batch(self, runner: Runner, batch: int, mode: str) -> None:
+    def _write_batch_progress(self, runner: Runner, batch: int, mode: str) -> None:
         """Record what the run is doing, for the line that is written after a long silence."""
         if mode == 'train':
             doing(f'training, step {min(runner.iter + (batch > 1) + 1, runner.max_iters)} of '
@@ -216,19 +216,21 @@ class ConsoleHook(Hook):
             doing(f'{_PHASES[mode]}, batch {min(batch, batches)} of {batches}')
 
     def _log_repeated(self, runner: Runner) -> None:
-        for line in [line for each in _filters(runner.logger) for line in each.repeated()]:
+        for line in [line for each in _console_filters(runner.logger) for line
+                     in each.take_repeated_lines()]:
             runner.logger.info(line)
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
         self.metrics = metrics or {}
-        for each in _filters(runner.logger):
+        for each in _console_filters(runner.logger):
             if each.no_boxes:
-                runner.logger.warning(f'nothing was found in any image{threshold(runner.cfg)}')
+                runner.logger.warning(
+                    f'nothing was found in any image{score_threshold_remedy(runner.cfg)}')
                 each.no_boxes = False
 
     def after_val_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
         self.after_test_epoch(runner, metrics)
-        if not self.drawn and any(getattr(hook, 'draw', False) for hook in _drawing(runner)):
+        if not self.drawn and any(getattr(hook, 'draw', False) for hook in _drawing_hooks(runner)):
             self.drawn = f'{runner.log_dir}/vis_data/vis_image'
             runner.logger.info(f'a first picture: {self.drawn}')
 
@@ -236,20 +238,20 @@ class ConsoleHook(Hook):
         folder = Path(runner.work_dir)
         last = folder / 'last_checkpoint'
         weights = str(folder / Path(last.read_text().strip()).name) if last.is_file() else None
-        self._end(runner, {'weights': weights, 'pictures': self.drawn})
+        self._log_end(runner, {'weights': weights, 'pictures': self.drawn})
 
     def after_test(self, runner: Runner) -> None:
         metrics = getattr(runner.test_evaluator, 'metrics', [])
-        self._end(runner, {
+        self._log_end(runner, {
             'predictions': next((each.out_file_path for each in metrics
                                  if hasattr(each, 'out_file_path')), None),
             'label maps': next((hook.out_dir for hook in runner.hooks
                                 if type(hook).__name__ == 'LabelMapsHook'), None),
-            'pictures': next((folder for hook in _drawing(runner)
+            'pictures': next((folder for hook in _drawing_hooks(runner)
                               for name in ('test_out_dir', 'out_dir')
                               if (folder := getattr(hook, name, None))), None)})
 
-    def _end(self, runner: Runner, files: dict[str, str | None]) -> None:
+    def _log_end(self, runner: Runner, files: dict[str, str | None]) -> None:
         self._log_repeated(runner)
         result = ', '.join(f'{name} {value:.4g}' for name, value in self.metrics.items()
                            if isinstance(value, Real))
@@ -258,13 +260,13 @@ class ConsoleHook(Hook):
                 runner.logger.info(f'{name}: {value}')
 
 
-def _drawing(runner: Runner) -> list[Hook]:
+def _drawing_hooks(runner: Runner) -> list[Hook]:
     return [hook for hook in runner.hooks if 'Visualization' in type(hook).__name__]
 
 
-def _filters(logger: logging.Logger) -> list[_Filter]:
+def _console_filters(logger: logging.Logger) -> list[_ConsoleFilter]:
     return [each for handler in logger.handlers for each in handler.filters
-            if isinstance(each, _Filter)]
+            if isinstance(each, _ConsoleFilter)]
 
 
 def score_threshold_option(cfg: Config) -> tuple[str, float] | None:
@@ -277,7 +279,7 @@ def score_threshold_option(cfg: Config) -> tuple[str, float] | None:
     return None
 
 
-def threshold(cfg: Config) -> str:
+def score_threshold_remedy(cfg: Config) -> str:
     """The end of a sentence: the smallest score that a detector's boxes have."""
     if (option := score_threshold_option(cfg)) is None:
         return ''
@@ -311,9 +313,9 @@ class ProgressBarHook(Hook):
         self.tasks: dict[str, progress.TaskID] = {}
 
     def before_train(self, runner: Runner) -> None:
-        self._begin('train', runner.max_iters, runner.iter)
+        self._start_bar('train', runner.max_iters, runner.iter)
 
-    def _begin(self, name: str, total: int, done: int = 0) -> None:
+    def _start_bar(self, name: str, total: int, done: int = 0) -> None:
         if not self.bar.disable and not self.bar.live.is_started:
             self.bar.start()
             atexit.register(self.bar.stop)  # After an error the terminal must get its cursor back.
@@ -322,7 +324,7 @@ class ProgressBarHook(Hook):
 
     def _before_epoch(self, runner: Runner, mode: str = 'train') -> None:
         if mode != 'train':
-            self._begin(mode, len(getattr(runner, f'{mode}_dataloader')))
+            self._start_bar(mode, len(getattr(runner, f'{mode}_dataloader')))
 
     def _after_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
                     outputs: dict | None = None, mode: str = 'train') -> None:
@@ -338,12 +340,12 @@ class ProgressBarHook(Hook):
 
     def _after_epoch(self, runner: Runner, mode: str = 'train') -> None:
         if mode != 'train':
-            self._end(mode)
+            self._end_bar(mode)
 
     def after_train(self, runner: Runner) -> None:
-        self._end('train')
+        self._end_bar('train')
 
-    def _end(self, name: str) -> None:
+    def _end_bar(self, name: str) -> None:
         self.bar.remove_task(self.tasks.pop(name))
         self.bar.refresh()
 

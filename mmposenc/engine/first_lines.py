@@ -30,14 +30,14 @@ def weights_line(runner: Runner) -> str:
     source = runner._load_from
     if source is not None:
         return f'continues {source}' if runner._resume else f'starts from the weights of {source}'
-    files = dict(_files_of_parts(getattr(runner.model, 'module', runner.model)))
+    files = dict(_module_names_and_files(getattr(runner.model, 'module', runner.model)))
     if not files:
         return 'weights: random'
     parts = ', '.join(f'{name or "model"}: weights of {file}' for name, file in files.items())
     return parts if '' in files else f'{parts}; all others are random'
 
 
-def _files_of_parts(model: nn.Module) -> Iterator[tuple[str, str]]:
+def _module_names_and_files(model: nn.Module) -> Iterator[tuple[str, str]]:
     """The names of modules whose ``init_cfg`` loads a file, with the files."""
     for name, module in model.named_modules():
         cfgs = getattr(module, 'init_cfg', None) or []
@@ -76,7 +76,7 @@ def _rises(scheduler: _ParamScheduler) -> bool:
     return 'Warmup' in type(scheduler).__name__  # Such as the quadratic warm-up of mmdet.
 
 
-def lower_interval(runner: Runner) -> list[str]:
+def lower_log_interval(runner: Runner) -> list[str]:
     """Lower the interval of lines for a training that has fewer steps than it.
 
     Returns:

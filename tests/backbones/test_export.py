@@ -9,7 +9,7 @@ import torch
 from helpers.scripts import short
 from helpers.tiny_backbones import BUILD, randomize
 
-from mmposenc.engine.apps.export import read_onnx
+from mmposenc.engine.apps.export import onnx_runner
 
 SIZES = ((33, 47), (56, 40))
 BACKBONES = {
@@ -62,7 +62,7 @@ def test_onnx(name, tmp_path):
     made = torch.onnx.export(exported(model), (), dynamo=True, verbose=False,
                              input_names=['images'])
     made.save(tmp_path / 'model.onnx', external_data=False)
-    assert difference(model, read_onnx(tmp_path / 'model.onnx', ['images'])) < 1e-5
+    assert difference(model, onnx_runner(tmp_path / 'model.onnx', ['images'])) < 1e-5
 
 
 @pytest.mark.filterwarnings('ignore')

@@ -109,17 +109,17 @@ def test_options_of_the_config_are_read_as_mmengine_reads_them(tmp_path, capsys)
     args = parser.parse_args([str(tmp_path / 'config.py'), '--cfg-options', 'train_cfg.a=3',
                               'train_cfg.b=[1,(2.5,x)]', '--cfg-options', 'val_cfg.c=p=q',
                               'val_cfg.d=None'])
-    cfg = options.read_config(args)
+    cfg = options.config_of_arguments(args)
     assert cfg.train_cfg == dict(a=3, b=[1, (2.5, 'x')]) and cfg.val_cfg == dict(c='p=q', d=None)
     status, text = said(capsys, parser.parse_args, ['config.py', '--cfg-options', 'a'])
     assert status == 2 and "--cfg-options: 'a' is not KEY=VALUE" in text
     args.cfg_options = ['train_cfg.a=(1,2']
     with pytest.raises(SystemExit, match='^error: .*Imbalanced brackets'), reporting_errors(args):
-        options.read_config(args)
+        options.config_of_arguments(args)
     # mmengine cuts dicts at their commas
     args.cfg_options = ["custom_hooks=[{'type': 'EMAHook', 'momentum': 0.1}]"]
-    assert options.read_config(args).custom_hooks == [dict(type='EMAHook', momentum=0.1)]
+    assert options.config_of_arguments(args).custom_hooks == [dict(type='EMAHook', momentum=0.1)]
     args.cfg_options = ['custom_hooks=[{type=EMAHook}]']
     with (pytest.raises(SystemExit, match='must be written as in Python, such as'),
           reporting_errors(args)):
-        options.read_config(args)
+        options.config_of_arguments(args)

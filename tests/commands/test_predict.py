@@ -224,7 +224,7 @@ def test_a_picture_that_the_model_can_not_take(detector, tmp_path, monkeypatch) 
         return pseudo_collate(packed)
 
     def nan(scope, sample, *rest):
-        predicted = predicted_of(scope, sample, *rest)
+        predicted = picture_record(scope, sample, *rest)
         if 'shape_2' in sample.img_path:
             return predicted._replace(labels=np.zeros(1, int), names=['square'],
                                       scores=np.array([np.nan]), boxes=np.zeros((1, 4)))
@@ -234,9 +234,9 @@ def test_a_picture_that_the_model_can_not_take(detector, tmp_path, monkeypatch) 
         if path.stem == 'shape_3':
             raise OSError(errno.ENAMETOOLONG, 'File name too long', str(path))
         write_picture(path, pixels)
-    predicted_of = prediction.predicted_of
+    picture_record = prediction.picture_record
     monkeypatch.setattr(prediction, 'pseudo_collate', fails)
-    monkeypatch.setattr(prediction, 'predicted_of', nan)
+    monkeypatch.setattr(prediction, 'picture_record', nan)
     monkeypatch.setattr(prediction, 'write_picture', unwritable)
     with pytest.raises(SystemExit, match='error: 3 files could not be predicted'):
         predict(detector, detector['images'], tmp_path / 'out', '--batch-size', '4')

@@ -8,7 +8,7 @@ from helpers.tiny_backbones import randomize
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from mmposenc.attention import MultiheadAttention
-from mmposenc.engine.apps.export import read_onnx
+from mmposenc.engine.apps.export import onnx_runner
 
 #: Also compiled: other terms of a class, and options that compute with the sizes of grids.
 MORE = ['ShawRPE with values', 'RelativePositionBias geometric', 'RotaryEmbedding2D stretched',
@@ -66,4 +66,4 @@ def test_one_file_for_many_grids(name, tmp_path):
     torch.testing.assert_close(program.module()(x), module(x))
     torch.onnx.export(program, (), tmp_path / 'model.onnx', dynamo=True, verbose=False,
                       input_names=['x'])
-    torch.testing.assert_close(read_onnx(tmp_path / 'model.onnx', ['x'])(x)[0], module(x))
+    torch.testing.assert_close(onnx_runner(tmp_path / 'model.onnx', ['x'])(x)[0], module(x))

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from mmposenc.commands import main
 from mmposenc.engine import ProgressBarHook
-from mmposenc.engine.console import quiet, threshold
+from mmposenc.engine.console import quieten_console, score_threshold_remedy
 from mmposenc.terminal.messages import reporting_errors
 
 
@@ -73,7 +73,7 @@ def test_training_and_testing_take_few_lines(name, made, tmp_path, monkeypatch, 
 def test_who_is_heard(tmp_path, capsys) -> None:
     """Libraries are heard in the log alone, and this project and its users everywhere."""
     log = tmp_path / 'run.log'
-    logger = quiet(MMLogger('heard', log_file=str(log)))
+    logger = quieten_console(MMLogger('heard', log_file=str(log)))
     speak = """logger.info('a note of ' + name)\nlogger.error('an error of ' + name)
 for i in range(3): logger.warning(f'weight.{i} of {name.upper()} is odd')"""
     for name, file in (('mmengine', mmengine.__file__), ('own_hooks', tmp_path / 'own_hooks.py')):
@@ -84,9 +84,9 @@ for i in range(3): logger.warning(f'weight.{i} of {name.upper()} is odd')"""
         'error: an error of mmengine', 'warning: weight.0 of MMENGINE is odd',
         'a note of own_hooks', 'error: an error of own_hooks',
         'warning: weight.0 of OWN_HOOKS is odd']
-    assert logger.handlers[0].filters[0].repeated() == [
+    assert logger.handlers[0].filters[0].take_repeated_lines() == [
         '2 more like: weight.0 of MMENGINE is odd', '2 more like: weight.0 of OWN_HOOKS is odd']
-    assert logger.handlers[0].filters[0].repeated() == []
+    assert logger.handlers[0].filters[0].take_repeated_lines() == []
     written = log.read_text()
     assert all(f'{what} of {who}' in written for what in ('a note', 'an error')
                for who in ('mmengine', 'own_hooks'))
@@ -94,7 +94,7 @@ for i in range(3): logger.warning(f'weight.{i} of {name.upper()} is odd')"""
 
 
 def test_prints_while_coco_is_read_go_to_the_log(tmp_path, capsys, monkeypatch) -> None:
-    logger = quiet(MMLogger('prints', log_file=str(tmp_path / 'run.log')))
+    logger = quieten_console(MMLogger('prints', log_file=str(tmp_path / 'run.log')))
     monkeypatch.setattr(MMLogger, '_instance_dict', {'prints': logger})
     with reporting_errors(SimpleNamespace()):
         print('creating index...')
@@ -114,7 +114,7 @@ def test_prints_while_coco_is_read_go_to_the_log(tmp_path, capsys, monkeypatch) 
 def test_the_threshold_is_named(test_cfg, told) -> None:
     from mmengine.config import Config
     for model in (dict(test_cfg=test_cfg), dict(module=dict(test_cfg=test_cfg))):
-        said = threshold(Config(dict(model=model)))
+        said = score_threshold_remedy(Config(dict(model=model)))
         assert told in said and bool(said) == bool(told)
 
 
@@ -129,7 +129,7 @@ def drawn(console: Console) -> str:
 
 def test_terminal_shows_how_far_and_how_long(tmp_path) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    logger = quiet(MMLogger('bar', log_file=str(tmp_path / 'run.log')))
+    logger = quieten_console(MMLogger('bar', log_file=str(tmp_path / 'run.log')))
     hook, run, stdout = ProgressBarHook(console), runner(), sys.stdout
     hook.before_train(run)
     logger.warning('a line')  # above the bar

@@ -8,7 +8,7 @@ from helpers.killed_trainings import arm
 from helpers.tiny_tasks import classifier_config
 from mmposenc import engine
 from mmposenc.engine.variants.encodings import read_entries
-from mmposenc.engine.variants.parsed import parse
+from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.lab.compare.running import runs
 from mmposenc.lab.compare.study.lengths import Length
 from mmposenc.lab.compare.study.study import Study, read_study, write_study
@@ -48,7 +48,7 @@ def tiny_study(folder: Path, names=('none', 'peg'), seeds=(0,), sizes=(1.0,), ep
     cfg.merge_from_dict({'default_hooks.progress': None, 'log_level': 'WARNING',
                          'train_cfg.max_epochs': epochs, 'train_cfg.val_interval': 1,
                          'randomness.deterministic': True, **(options or {})})
-    study = Study(folder / 'study', parse(cfg), str(folder / 'cls.py'), 'mmposenc compare',
+    study = Study(folder / 'study', parse_config(cfg), str(folder / 'cls.py'), 'mmposenc compare',
                   '2026-01-01', tuple(read_entries(names)), seeds, sizes,
                   Length('epochs', epochs), **others)
     write_study(study, with_config=True)

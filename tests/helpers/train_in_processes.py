@@ -24,7 +24,7 @@ from torch.distributed.tensor import DTensor
 import mmposenc  # noqa: F401
 from helpers.shrunk_configs import build, collated, samples, shrink
 from mmposenc.engine import Runner, load_config
-from mmposenc.engine.training.processes import AverageLossHook, synchronized
+from mmposenc.engine.training.processes import AverageLossHook, synchronize_norms
 from mmposenc.engine.training.sharding import shard
 
 #: Keys of what is changed that are no config's: SyncBatchNorm, options of the wrapper.
@@ -93,7 +93,7 @@ def train(name: str, world: int, rank: int, spread: bool = False) -> dict[str, t
     if world > 1:
         if FAMILIES[name][1].get('sync', False):
             model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
-        model = synchronized(model)
+        model = synchronize_norms(model)
         model = shard(model, 100) if spread else MMDistributedDataParallel(
             model, broadcast_buffers=False, **FAMILIES[name][1].get('wrapper', {}))
     else:

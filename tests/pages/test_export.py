@@ -10,7 +10,7 @@ from PIL import Image
 
 from mmposenc.commands.export import main, parse_args
 from mmposenc.engine.config.models import build_model
-from mmposenc.engine.config.options import read_config
+from mmposenc.engine.config.options import config_of_arguments
 
 PAGE = 'docs/export.md'
 NARROWER = [each for each in NARROW if each.startswith('model.')] + [
@@ -24,7 +24,7 @@ def test_page(tmp_path):
     """The labels are those of the model itself."""
     words = next(words for words in commands(PAGE) if words[:2] == ['mmposenc', 'export'])[2:]
     _, checkpoint, out = words
-    cfg = read_config(parse_args([*words, '--cfg-options', *NARROWER]))
+    cfg = config_of_arguments(parse_args([*words, '--cfg-options', *NARROWER]))
     torch.manual_seed(0)
     model = build_model(cfg).eval()
     (tmp_path / checkpoint).parent.mkdir(parents=True)

@@ -89,9 +89,9 @@ def test_long_work_is_not_silent(monkeypatch, capsys) -> None:
 def test_a_log_that_cannot_be_written_is_named_once(tmp_path, capsys) -> None:
     from mmengine.logging import MMLogger
 
-    from mmposenc.engine.console import quiet
+    from mmposenc.engine.console import quieten_console
     (tmp_path / 'run.log').symlink_to('/dev/full')
-    logger = quiet(MMLogger('full', log_file=str(tmp_path / 'run.log')))
+    logger = quieten_console(MMLogger('full', log_file=str(tmp_path / 'run.log')))
     for i in range(3):
         logger.info(f'line {i} of the work')
     out, err = capsys.readouterr()

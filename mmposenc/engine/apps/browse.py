@@ -13,12 +13,12 @@ from mmengine.registry import MODELS, VISUALIZERS, init_default_scope
 from mmengine.runner import set_random_seed
 from mmengine.structures import BaseDataElement
 
-from ..config.checks import check_files, check_pictures, check_sections
+from ..config.checks import check_drawings_replace_no_images, check_files, check_sections
 from ..config.models import preprocessor_config
 from ..config.nodes import build_data_set
 from ..config.testing import VISUALIZERS_OF, scope_of
-from .image_names import image_names
-from .pictures import draw_sample, rgb_bytes
+from .image_names import paths_and_names
+from .pictures import draw_sample, rgb_bytes_of_loaded
 
 
 def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number: int = 20,
@@ -52,7 +52,7 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
         raise ValueError(f'number={number} must be at least 1, or -1 for all')
     if seed is not None and not 0 <= seed < 2 ** 32:
         raise ValueError(f'seed={seed} must be from 0 to {2 ** 32 - 1}')
-    check_pictures(cfg, phase, str(output_dir), 'output_dir')
+    check_drawings_replace_no_images(cfg, phase, str(output_dir), 'output_dir')
     check_sections(cfg, ())
     check_files(cfg, (phase,))
     init_default_scope(scope)
@@ -70,32 +70,32 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
     # Spread over the data set, because files are often sorted: the first ones may all show one
     # class or scene.
     numbers = [i * len(dataset) // total for i in range(total)]
-    names, items = image_names(dataset, numbers), (dataset[number] for number in numbers)
+    names, items = paths_and_names(dataset, numbers), (dataset[number] for number in numbers)
     while chunk := list(islice(items, batch)):
         data = preprocessor(pseudo_collate(chunk), training=phase == 'train')
         for image, sample in zip(data['inputs'], data['data_samples'], strict=True):
             path = Path(output_dir, f'{names[len(written)][1]}.png')
-            pixels, sample = denormalized(image, preprocessor), sample.cpu()
+            pixels, sample = rgb_bytes_of_input(image, preprocessor), sample.cpu()
             if scope == 'mmdet':
-                _plain_boxes_and_masks(sample, pixels.shape[:2])
+                _make_boxes_and_masks_drawable(sample, pixels.shape[:2])
             draw_sample(scope, visualizer, path.stem, pixels, sample, truth=True, predicted=False,
                         out_file=str(path))
             written.append(path)
     return written
 
 
-def denormalized(image: torch.Tensor, preprocessor: BaseDataPreprocessor) -> np.ndarray:
+def rgb_bytes_of_input(image: torch.Tensor, preprocessor: BaseDataPreprocessor) -> np.ndarray:
     """Undo the normalisation: from (C, H, W) as the network gets it to RGB bytes (H, W, 3). One
     channel becomes grey; of more than three, the first three are taken."""
     image = image.detach().cpu().float()
     if getattr(preprocessor, '_enable_normalize', False):
         image = image * preprocessor.std.cpu() + preprocessor.mean.cpu()
-    pixels = rgb_bytes(image.round().permute(1, 2, 0).numpy())
+    pixels = rgb_bytes_of_loaded(image.round().permute(1, 2, 0).numpy())
     to_rgb = getattr(preprocessor, '_channel_conversion', getattr(preprocessor, 'to_rgb', False))
     return np.ascontiguousarray(pixels[..., ::-1]) if to_rgb else pixels
 
 
-def _plain_boxes_and_masks(sample: BaseDataElement, hw_shape: tuple[int, int]) -> None:
+def _make_boxes_and_masks_drawable(sample: BaseDataElement, hw_shape: tuple[int, int]) -> None:
     """Convert boxes and masks for mmdet's visualizer. It takes tensors, and boolean arrays as large
     as the image; mmdet's masks end where the padding starts."""
     from mmdet.models.utils import mask2ndarray

@@ -18,11 +18,16 @@ from mmposenc.checkpoint.integrity import whole_file
 from mmposenc.terminal.options import OPSET, TOLERANCE
 from mmposenc.terminal.streams import doing
 
-from ..config.checks import check_checkpoint, check_folder
+from ..config.checks import check_checkpoint, check_writable_folder
 from ..config.models import build_model, image_channels, load_all_weights, preprocessor_config
-from ..config.nodes import bare_type, custom_hook, pipelines, type_name
+from ..config.nodes import (
+    find_or_add_custom_hook,
+    pipelines_of_phase,
+    type_name,
+    type_without_library,
+)
 from ..config.testing import scope_of
-from .export_check import Check, Notes, Run, check, pictures_of
+from .export_check import Check, Notes, Run, compare_with_model, pictures_of_test_data
 from .raw_outputs import Detections, Normalisation, RawOutputs
 
 #: Parts of models that cannot be exported, by class name, and why.
@@ -75,42 +80,42 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
             the file gives other numbers than the model, and is not kept.
         FileNotFoundError: no such checkpoint.
     """
-    path = _check(out, checkpoint, size, overwrite)
+    path = _checked_out_path(out, checkpoint, size, overwrite)
     if not 0 < tolerance < 1:
         raise ValueError(f'tolerance={tolerance} must be above 0 and below 1')
     if decode and path.suffix != '.onnx':
         raise ValueError(f'--decode: {path} must end in .onnx')
     model = build_model(cfg).eval()
-    refuse(model, fixed_size)
+    refuse_unexportable(model, fixed_size)
     meta = {} if checkpoint is None else load_all_weights(model, checkpoint)
-    statistics, notes = _normalisation(cfg, normalise)
+    statistics, notes = _normalisation_and_notes(cfg, normalise)
     raw = (Detections if decode else RawOutputs)(model, statistics).eval()
-    _refuse_padding(cfg, raw)
+    _refuse_other_padding(cfg, raw)
     channels = image_channels(cfg)
     if not fixed_size:
         _check_example_size(raw, size, channels)
     example = torch.ones(1 if decode else 2, channels, *size)
-    notes.update(task=scope_of(cfg), outputs=raw.names(example), **resizing(cfg))
+    notes.update(task=scope_of(cfg), outputs=raw.output_names(example), **resizing_notes(cfg))
     if notes['task'] == 'mmseg':
         from mmposenc.openmmlab.mmseg.segmentation import foreground_threshold
         if (threshold := foreground_threshold(model)) is not None:
             notes['threshold'] = threshold
     if classes := (meta.get('dataset_meta') or {}).get('classes'):
         notes['classes'] = list(classes)
-    pictures = pictures_of(raw, cfg, notes) if decode else []
+    pictures = pictures_of_test_data(raw, cfg, notes) if decode else []
     doing('tracing the model')
-    program = _program(raw, example, fixed_size)
-    notes.update(_limits(program))
+    program = _exported_program(raw, example, fixed_size)
+    notes.update(_size_limits(program))
     with whole_file(path, suffix=f'.partial{path.suffix}') as partial:
         write = _write_onnx if path.suffix == '.onnx' else _write_pt2
         doing(f'writing {path}')
         write(program, partial, notes, opset)
-        reader = read_onnx if path.suffix == '.onnx' else read_pt2
-        checked = check(raw, reader(partial), example, notes, pictures, tolerance)
+        reader = onnx_runner if path.suffix == '.onnx' else pt2_runner
+        checked = compare_with_model(raw, reader(partial), example, notes, pictures, tolerance)
     return Exported(path, notes, checked)
 
 
-def refuse(model: nn.Module, fixed_size: bool) -> None:
+def refuse_unexportable(model: nn.Module, fixed_size: bool) -> None:
     """Raise an error for a model that can't be exported, with the part that is in the way.
 
     Args:
@@ -134,10 +139,10 @@ def refuse(model: nn.Module, fixed_size: bool) -> None:
                              f'other tokens in each call')
 
 
-def _refuse_padding(cfg: Config, raw: RawOutputs) -> None:
+def _refuse_other_padding(cfg: Config, raw: RawOutputs) -> None:
     """Raise ValueError for a model for which ``predict`` pads pictures in another way than the file
     would: DETR masks what is padded, and KeepPaddingOut predicts without it."""
-    keeper = custom_hook(cfg, 'KeepPaddingOut', add=False)
+    keeper = find_or_add_custom_hook(cfg, 'KeepPaddingOut', add=False)
     if not raw.pads or not raw.queries and keeper is None:
         return
     who = type(raw.model).__name__ if keeper is None else 'KeepPaddingOut'
@@ -146,7 +151,8 @@ def _refuse_padding(cfg: Config, raw: RawOutputs) -> None:
                      f'cannot; give --cfg-options model.data_preprocessor.{option}')
 
 
-def _check(out: str | Path, checkpoint: str | None, size: tuple[int, int], overwrite: bool) -> Path:
+def _checked_out_path(out: str | Path, checkpoint: str | None, size: tuple[int, int],
+                      overwrite: bool) -> Path:
     path = Path(out)
     if path.suffix not in ('.onnx', '.pt2'):
         raise ValueError(f'{path} must end in .onnx, or in .pt2 for torch.export.load')
@@ -157,7 +163,7 @@ def _check(out: str | Path, checkpoint: str | None, size: tuple[int, int], overw
                              f'pip install {" ".join(PACKAGES)}')
     if path.exists() and not overwrite:
         raise ValueError(f'{path} exists; give --overwrite to replace it')
-    check_folder(str(path.absolute().parent), 'OUT')
+    check_writable_folder(str(path.absolute().parent), 'OUT')
     if not path.absolute().parent.is_dir():
         raise ValueError(f'{path.absolute().parent} is no folder')
     if min(size) < 32:
@@ -170,7 +176,7 @@ def _check(out: str | Path, checkpoint: str | None, size: tuple[int, int], overw
 def _check_example_size(raw: RawOutputs, size: tuple[int, int], channels: int) -> None:
     """Raise ValueError for an example whose maps have a single cell, because the graph would then
     hold for such maps only."""
-    def single(size: tuple[int, int]) -> int:
+    def count_one_cell_maps(size: tuple[int, int]) -> int:
         count = 0
 
         def count_single(module: nn.Module, args: object, out: object) -> None:
@@ -179,24 +185,24 @@ def _check_example_size(raw: RawOutputs, size: tuple[int, int], channels: int) -
                 count += isinstance(each, Tensor) and each.dim() == 4 and 1 in each.shape[2:]
         hooks = [module.register_forward_hook(count_single) for module in raw.model.modules()]
         try:
-            raw.names(torch.ones(1, channels, *size))
+            raw.output_names(torch.ones(1, channels, *size))
         finally:
             for hook in hooks:
                 hook.remove()
         return count
 
-    count, most = single(size), 4 * max(size)
+    count, most = count_one_cell_maps(size), 4 * max(size)
     # A map whose size does not grow is a mean over all cells.
-    if not count or count == (always := single((most, most))):
+    if not count or count == (always := count_one_cell_maps((most, most))):
         return
     least = bisect.bisect_left(range(most), -always, min(size),
-                               key=lambda side: -single((side, side)))
+                               key=lambda side: -count_one_cell_maps((side, side)))
     raise ValueError(f'size={size} is too small an example: the graph would hold only for maps of '
                      f'one cell; it must be at least ({least}, {least}), or give --fixed-size')
 
 
-def _normalisation(cfg: Config, inside: bool
-                   ) -> tuple[Normalisation, Notes]:
+def _normalisation_and_notes(cfg: Config, inside: bool
+                             ) -> tuple[Normalisation, Notes]:
     """The (mean, std) to put into the file, if the user asked for it, and what the file says about
     its input."""
     preprocessor = preprocessor_config(cfg)
@@ -210,16 +216,16 @@ def _normalisation(cfg: Config, inside: bool
     return ((mean, std) if inside else None), notes
 
 
-def resizing(cfg: Config) -> Notes:
+def resizing_notes(cfg: Config) -> Notes:
     """What ``predict`` does with a picture between reading and normalising it, for those who run
     the file: ``resize`` with scale (width, height), keep_ratio and interpolation, or None; and
     other steps by name."""
-    steps = [step for step in [[], *pipelines(cfg, 'test')][-1]
-             if not bare_type(step).startswith(('Load', 'Pack'))]
+    steps = [step for step in [[], *pipelines_of_phase(cfg, 'test')][-1]
+             if not type_without_library(step).startswith(('Load', 'Pack'))]
     resize: Notes | None = None
     others: list[str] = []
     for step in steps:
-        if bare_type(step) != 'Resize' or step.get('scale') is None or resize or others:
+        if type_without_library(step) != 'Resize' or step.get('scale') is None or resize or others:
             others.append(type_name(step))
             continue
         scale = step['scale'] if isinstance(step['scale'], (list, tuple)) else [step['scale']] * 2
@@ -229,7 +235,8 @@ def resizing(cfg: Config) -> Notes:
     return dict(resize=resize, other_steps=others)
 
 
-def _program(raw: RawOutputs, example: Tensor, fixed_size: bool) -> torch.export.ExportedProgram:
+def _exported_program(raw: RawOutputs, example: Tensor,
+                      fixed_size: bool) -> torch.export.ExportedProgram:
     """Export the model as a graph. If its code turns a symbolic size into a number, that is an
     error and does not silently become a condition."""
     dynamic = torch.export.Dim.DYNAMIC
@@ -243,7 +250,7 @@ def _program(raw: RawOutputs, example: Tensor, fixed_size: bool) -> torch.export
     return program
 
 
-def _limits(program: torch.export.ExportedProgram) -> Notes:
+def _size_limits(program: torch.export.ExportedProgram) -> Notes:
     """The smallest and largest height and width for which the graph holds; None means no limit."""
     images = next(node for node in program.graph.nodes
                   if node.op == 'placeholder' and node.name == 'images').meta['val']
@@ -263,7 +270,7 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: Notes,
     """Write one file that contains the weights and no path of this machine."""
     from onnxscript import opset18 as op
 
-    def suppressed(boxes, scores, iou_threshold: float, most: int):
+    def nms_of_onnx(boxes, scores, iou_threshold: float, most: int):
         indices = op.NonMaxSuppression(op.Unsqueeze(boxes, [0]), op.Unsqueeze(scores, [0, 1]), most,
                                      iou_threshold, 0.0)
         last = op.Slice(indices, [2], [3], [1])
@@ -271,7 +278,7 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: Notes,
 
     written = torch.onnx.export(program, (), dynamo=True, verbose=False, opset_version=opset,
                              custom_translation_table={
-                                 torch.ops.mmposenc.suppress.default: suppressed},
+                                 torch.ops.mmposenc.suppress.default: nms_of_onnx},
                              input_names=['images'], output_names=notes['outputs'])
     assert written is not None
     for graph in (written.model.graph, *(each.graph for each in written.model.functions.values())):
@@ -287,7 +294,7 @@ def _write_pt2(program: torch.export.ExportedProgram, path: Path, notes: Notes,
     torch.export.save(program, path, extra_files={NOTES: json.dumps(notes)})
 
 
-def read_onnx(path: Path, inputs: Sequence[str] = ('images',)) -> Run:
+def onnx_runner(path: Path, inputs: Sequence[str] = ('images',)) -> Run:
     """Load an ONNX file on the CPU as a function of tensors, given in the order of ``inputs``."""
     import onnxruntime
 
@@ -296,7 +303,7 @@ def read_onnx(path: Path, inputs: Sequence[str] = ('images',)) -> Run:
         None, {name: x.numpy() for name, x in zip(inputs, args, strict=True)})]
 
 
-def read_pt2(path: Path) -> Run:
+def pt2_runner(path: Path) -> Run:
     """Load an exported program as a function of tensors; it refuses sizes for which it does not
     hold."""
     return torch.export.load(path).module()

@@ -37,7 +37,7 @@ class Check(NamedTuple):
     boxes: int | None
 
 
-def pictures_of(raw: RawOutputs, cfg: Config, notes: Notes) -> list[Tensor]:
+def pictures_of_test_data(raw: RawOutputs, cfg: Config, notes: Notes) -> list[Tensor]:
     """The first pictures of the config's test data as the file takes them, (1, C, H, W) each; an
     empty list if the files are not there."""
     described = (cfg.get('test_dataloader') or {}).get('dataset')
@@ -56,8 +56,8 @@ def pictures_of(raw: RawOutputs, cfg: Config, notes: Notes) -> list[Tensor]:
 
 
 @torch.no_grad()
-def check(raw: RawOutputs, run: Run, example: Tensor, notes: Notes,
-          pictures: Sequence[Tensor], tolerance: float) -> Check:
+def compare_with_model(raw: RawOutputs, run: Run, example: Tensor, notes: Notes,
+                       pictures: Sequence[Tensor], tolerance: float) -> Check:
     """Compare a file with its model, in noise of several sizes. A file that gives boxes is compared
     in pictures, where there are any; if the model finds no box in all of these, also in noise that
     is changed until it does.
@@ -67,29 +67,31 @@ def check(raw: RawOutputs, run: Run, example: Tensor, notes: Notes,
         run: the file.
         example: the batch (B, C, H, W) that it was made with; other sizes are derived from it.
         notes: what the file says about itself.
-        pictures: :func:`pictures_of`, for a file that gives boxes.
+        pictures: :func:`pictures_of_test_data`, for a file that gives boxes.
         tolerance: the largest difference, in shares of an output's size.
 
     Raises:
         RuntimeError: the file gives other numbers, or no boxes where the model finds some.
     """
-    sizes = _sizes((example.shape[2], example.shape[3]), notes)
+    sizes = _sizes_to_compare((example.shape[2], example.shape[3]), notes)
     shapes = [(images, example.shape[1], *each) for each in sizes for images in (1, 3)]
     if not isinstance(raw, Detections):
-        return _compared(raw, run, (_noise(raw, shape) for shape in shapes), tolerance)
+        return _compare_batches(raw, run, (_noise_image(raw, shape) for shape in shapes), tolerance)
     shapes = shapes[::2]
-    pictures = pictures or [_noise(raw, each) for each in shapes]
-    first = _compared(raw, run, (
+    pictures = pictures or [_noise_image(raw, each) for each in shapes]
+    first = _compare_batches(raw, run, (
         F.interpolate(pictures[number % len(pictures)], each, mode='bilinear')
         for number, each in enumerate(sizes)), tolerance)
     if first.boxes:
         return first
-    more = _compared(raw, run, (_with_boxes(raw, _noise(raw, each)) for each in shapes[:2]),
-                     tolerance)
+    more = _compare_batches(raw, run, (_changed_until_boxes(raw, _noise_image(raw, each)) for each
+                                       in shapes[:2]),
+                            tolerance)
     return Check(max(first.difference, more.difference), first.sizes + more.sizes, more.boxes)
 
 
-def _compared(raw: RawOutputs, run: Run, batches: Iterable[Tensor], tolerance: float) -> Check:
+def _compare_batches(raw: RawOutputs, run: Run, batches: Iterable[Tensor],
+                     tolerance: float) -> Check:
     worst, boxes = 0.0, 0
     sizes: list[tuple[int, ...]] = []
     for batch in batches:
@@ -103,7 +105,7 @@ def _compared(raw: RawOutputs, run: Run, batches: Iterable[Tensor], tolerance: f
                 raise RuntimeError(f'{where}: the model finds {len(ours[0])} boxes, and the file '
                                    f'{len(others[0])}; the file is not kept. Export without '
                                    f'--decode, and decode the maps of the file by yourself')
-        for name, difference in raw.differences(batch, ours, others):
+        for name, difference in raw.named_differences(batch, ours, others):
             if not difference <= tolerance:
                 raise RuntimeError(f'{where}: {name} is {difference:.2g} of its size away from '
                                    f'what the model gives, more than tolerance={tolerance:g}; the '
@@ -113,27 +115,27 @@ def _compared(raw: RawOutputs, run: Run, batches: Iterable[Tensor], tolerance: f
     return Check(worst, sizes, boxes if isinstance(raw, Detections) else None)
 
 
-def _sizes(size: tuple[int, int], notes: Notes) -> list[tuple[int, ...]]:
+def _sizes_to_compare(size: tuple[int, int], notes: Notes) -> list[tuple[int, ...]]:
     """The sizes at which the file is compared: that of the example and others, odd and landscape
     ones too, as far as the graph holds for them."""
     height, width = size
     wanted = [size, (width + 1, height - 29), (height - 32, height - 32),
               (height // 2 + 3, width + 45), (height + 64, width // 2)]
     limits = notes['height'], notes['width']
-    return list(dict.fromkeys(tuple(map(_within, each, limits)) for each in wanted))
+    return list(dict.fromkeys(tuple(map(_clamped_side, each, limits)) for each in wanted))
 
 
-def _within(side: int, limits: list[int | None]) -> int:
+def _clamped_side(side: int, limits: list[int | None]) -> int:
     least, most = limits
     return max(side, least or 1) if most is None else min(max(side, least or 1), most)
 
 
-def _noise(raw: RawOutputs, shape: tuple[int, ...]) -> Tensor:
+def _noise_image(raw: RawOutputs, shape: tuple[int, ...]) -> Tensor:
     batch = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     return (batch.abs() * 255 / 4).clamp(max=255) if raw.normalises else batch
 
 
-def _with_boxes(raw: Detections, batch: Tensor) -> Tensor:
+def _changed_until_boxes(raw: Detections, batch: Tensor) -> Tensor:
     """A picture (1, C, H, W), changed step by step until the model finds boxes in it, if it does.
     """
     step = 16.0 if raw.normalises else 0.25

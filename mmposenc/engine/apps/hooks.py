@@ -14,11 +14,11 @@ from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 
 from ...config_types import ReadOnlyConfig
-from .image_names import image_names
-from .pictures import WRITTEN, draw_sample, rgb_bytes, write_picture
+from .image_names import paths_and_names
+from .pictures import WRITTEN, draw_sample, rgb_bytes_of_loaded, write_picture
 
 
-class _FilesHook(Hook):
+class _ImageNamesHook(Hook):
     """A base class of hooks that need the names of the images in the test data.
 
     Args:
@@ -30,11 +30,11 @@ class _FilesHook(Hook):
 
     def before_test_epoch(self, runner: Runner) -> None:
         """Give each image of the test data a name."""
-        self.images = image_names(runner.test_dataloader.dataset)
+        self.images = paths_and_names(runner.test_dataloader.dataset)
         self.names = dict(self.images)
 
 
-class LabelMapsHook(_FilesHook):
+class LabelMapsHook(_ImageNamesHook):
     """Write the label map of each image of a test as ``<out_dir>/<folder>/<image name>.png``.
 
     mmseg's IoUMetric writes images of one name in several folders over each other. Labels are those
@@ -51,7 +51,7 @@ class LabelMapsHook(_FilesHook):
                           labels.astype(dtype))
 
 
-class VisualizationHook(_FilesHook):
+class VisualizationHook(_ImageNamesHook):
     """Draws the truth and the prediction of each image of a test into ``<out_dir>/<folder>``.
 
     The hooks of mmdet and mmpretrain write images of one name in several folders over each other,
@@ -82,7 +82,7 @@ class VisualizationHook(_FilesHook):
                 assert data_batch is not None
                 views = data_batch['inputs']
                 image = (views[0] if views[0].ndim == 4 else views)[index]
-                pixels = rgb_bytes(image.permute(1, 2, 0).cpu().numpy())
+                pixels = rgb_bytes_of_loaded(image.permute(1, 2, 0).cpu().numpy())
                 if path is None:  # Data sets that hold their images in memory hold them as RGB.
                     pixels = pixels[..., ::-1].copy()
             else:

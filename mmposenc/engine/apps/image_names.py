@@ -18,8 +18,8 @@ from mmposenc.openmmlab.datasets.wrapped import leaves
 _LONGEST = 230
 
 
-def image_names(dataset: BaseDataset, indices: Iterable[int] | None = None
-                ) -> list[tuple[str, str]]:
+def paths_and_names(dataset: BaseDataset, indices: Iterable[int] | None = None
+                    ) -> list[tuple[str, str]]:
     """The path of each image of a data set, and a name for what is written for it.
 
     Args:
@@ -35,7 +35,7 @@ def image_names(dataset: BaseDataset, indices: Iterable[int] | None = None
     """
     numbers = range(len(dataset)) if indices is None else list(indices)
     paths = [str(dataset.get_data_info(number).get('img_path') or '') for number in numbers]
-    folders = [folder for folder in map(_folder, leaves(dataset)) if folder]
+    folders = [folder for folder in map(_image_folder, leaves(dataset)) if folder]
     root = _common_folder([os.path.abspath(path) for path in paths if path], folders)
     taken: set[str] = set()
     names: dict[str, str] = {}
@@ -44,12 +44,12 @@ def image_names(dataset: BaseDataset, indices: Iterable[int] | None = None
         name = names.get(path) if indices is None and path else None
         if name is None:
             relative = Path(os.path.relpath(os.path.abspath(path), root) if path else str(number))
-            name = names[path] = unused_name(bare_name(relative), taken)
+            name = names[path] = take_unused_name(name_without_suffix(relative), taken)
         named.append((path, name))
     return named
 
 
-def _folder(dataset: BaseDataset) -> str:
+def _image_folder(dataset: BaseDataset) -> str:
     """The folder of a data set's images."""
     prefix = getattr(dataset, 'data_prefix', None) or {}
     prefix = prefix if isinstance(prefix, dict) else {'img_path': prefix}
@@ -65,7 +65,7 @@ def _common_folder(paths: list[str], folders: list[str]) -> str:
     return os.path.commonpath(bases) if bases else os.path.abspath(os.curdir)
 
 
-def bare_name(relative: Path) -> str:
+def name_without_suffix(relative: Path) -> str:
     """A path with slashes and without its suffix; its last part is cut where it is very long."""
     last = os.fsencode(relative.stem)
     if len(last) > _LONGEST:
@@ -73,7 +73,7 @@ def bare_name(relative: Path) -> str:
     return relative.with_suffix('').as_posix()
 
 
-def unused_name(name: str, taken: set[str]) -> str:
+def take_unused_name(name: str, taken: set[str]) -> str:
     """The name, with a number if it is taken already. The returned name counts as taken."""
     candidate, number = name, 1
     while candidate in taken:

@@ -14,7 +14,7 @@ from mmengine.visualization import Visualizer
 
 from mmposenc.checkpoint.integrity import whole_file
 
-from .image_names import bare_name, unused_name
+from .image_names import name_without_suffix, take_unused_name
 
 PICTURES = ('.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
 #: The formats of pictures that can be written.
@@ -56,12 +56,12 @@ def picture_sources(path: str, *, without: Path | None = None) -> list[Source]:
         paths = sorted(_visible_pictures_below(root, without))
         if not paths:
             raise ValueError(f'source={path!r}: the folder has no picture ({kinds})')
-        return _named([(path, path.relative_to(root)) for path in paths])
+        return _sources_with_unique_names([(path, path.relative_to(root)) for path in paths])
     if not root.exists():
         raise FileNotFoundError(f'source={path!r}: there is no such file or folder')
     if root.suffix.lower() not in PICTURES:
         raise ValueError(f'source={path!r} must be a folder or a picture ({kinds})')
-    return _named([(root, Path(root.name))])
+    return _sources_with_unique_names([(root, Path(root.name))])
 
 
 def _visible_pictures_below(root: Path, without: Path | None) -> Iterator[Path]:
@@ -74,11 +74,12 @@ def _visible_pictures_below(root: Path, without: Path | None) -> Iterator[Path]:
                 yield here / name
 
 
-def _named(files: list[tuple[Path, Path]]) -> list[Source]:
+def _sources_with_unique_names(files: list[tuple[Path, Path]]) -> list[Source]:
     taken: set[str] = set()
     sources = []
     for path, relative in files:
-        sources.append(Source(path, relative.as_posix(), unused_name(bare_name(relative), taken)))
+        sources.append(Source(path, relative.as_posix(),
+                              take_unused_name(name_without_suffix(relative), taken)))
     return sources
 
 
@@ -143,7 +144,7 @@ def draw_sample(scope: str, visualizer: Visualizer, name: str, image: np.ndarray
         visualizer.add_datasample(name, image, sample, **options)
 
 
-def rgb_bytes(image: np.ndarray) -> np.ndarray:
+def rgb_bytes_of_loaded(image: np.ndarray) -> np.ndarray:
     """Convert a picture that a pipeline has loaded to RGB bytes. It is (H, W) grey, or (H, W,
     channels): with three or more channels the first three are BGR, with fewer the first is grey."""
     pixels = np.clip(image, 0, 255).astype(np.uint8)

@@ -20,24 +20,24 @@ from torch import nn
 from ...terminal.messages import describe, in_a_line, printable
 from ..config.checks import (
     check_checkpoint,
-    check_folder,
+    check_enough_queries,
     check_num_classes,
-    check_queries,
     check_sections,
+    check_writable_folder,
 )
 from ..config.models import build_to_predict, device_of, image_channels, load_all_weights
-from ..config.nodes import bare_type, pipelines, type_name
+from ..config.nodes import pipelines_of_phase, type_name, type_without_library
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
 from ..console import progress_bar, score_threshold_option
-from .pictures import Source, draw_sample, picture_sources, rgb_bytes, write_picture
-from .records import PredictionsFile, Record, class_names, palette, predicted_of
+from .pictures import Source, draw_sample, picture_sources, rgb_bytes_of_loaded, write_picture
+from .records import PredictionsFile, Record, class_colours, class_names, picture_record
 
 #: A picture on its way through a pipeline: its path, sizes and pixels, and in the end the model's
 #: input.
 Packed = dict[str, Any]
 
 
-class Item(NamedTuple):
+class LoadedPicture(NamedTuple):
     """A picture that was loaded.
 
     Attributes:
@@ -53,7 +53,7 @@ class Item(NamedTuple):
     packed: Packed
 
 
-class Reader:
+class PictureReader:
     """Turns files into inputs of the model, by the steps of the config's own test pipeline.
 
     Args:
@@ -64,13 +64,13 @@ class Reader:
     """
 
     def __init__(self, cfg: Config) -> None:
-        outermost = [[], *pipelines(cfg, 'test')][-1]
+        outermost = [[], *pipelines_of_phase(cfg, 'test')][-1]
         steps = [step for step in deepcopy(outermost) if 'Annotation' not in type_name(step)]
         # Data sets such as CIFAR hold their pictures in memory, as RGB or grey.
-        self.held = not steps or not bare_type(steps[0]).startswith('Load')
+        self.held = not steps or not type_without_library(steps[0]).startswith('Load')
         grey = {'color_type': 'grayscale'} if image_channels(cfg) == 1 else {}
         loading = grey if self.held else dict(steps.pop(0))
-        if not self.held and bare_type(loading) != 'LoadImageFromFile':
+        if not self.held and type_without_library(loading) != 'LoadImageFromFile':
             raise ValueError(f'the test pipeline begins with {loading["type"]!r}: predict reads '
                              'pictures by LoadImageFromFile')
         # This project's class refuses truncated files, and reads the same pixels of whole ones.
@@ -78,8 +78,8 @@ class Reader:
                                       'ignore_empty': False})
         self.steps = Compose(steps)
 
-    def items(self, sources: list[Source], skip: Callable[[Source, Exception], None]
-              ) -> Iterator[Item]:
+    def read_all(self, sources: list[Source], skip: Callable[[Source, Exception], None]
+                 ) -> Iterator[LoadedPicture]:
         """Yield every picture that can be read.
 
         Args:
@@ -88,11 +88,11 @@ class Reader:
         """
         for source in sources:
             try:
-                yield self._item(source)
+                yield self._read(source)
             except Exception as error:  # Decoders and transforms may raise anything.
                 skip(source, error)
 
-    def _in_memory(self, source: Source, pixels: np.ndarray) -> Packed:
+    def _packed_from_memory(self, source: Source, pixels: np.ndarray) -> Packed:
         """What the first step of the pipeline would return for a file with these pixels;
         transparency is dropped."""
         if pixels.ndim == 2:
@@ -105,16 +105,16 @@ class Reader:
         return {'img_path': str(source.path), 'img_id': 0, 'img': image,
                 'img_shape': image.shape[:2], 'ori_shape': image.shape[:2]}
 
-    def _item(self, source: Source) -> Item:
+    def _read(self, source: Source) -> LoadedPicture:
         loaded = (self.load({'img_path': str(source.path), 'img_id': 0}) if source.pixels is None
-                  else self._in_memory(source, source.pixels))
+                  else self._packed_from_memory(source, source.pixels))
         image = loaded['img']
-        pixels = rgb_bytes(image)
+        pixels = rgb_bytes_of_loaded(image)
         if self.held and image.ndim == 3:
             loaded['img'] = np.ascontiguousarray(image[..., ::-1])
         height, width = image.shape[:2]
         about = {'file': source.file, 'width': width, 'height': height}
-        return Item(source, about, pixels, self.steps(loaded))
+        return LoadedPicture(source, about, pixels, self.steps(loaded))
 
 
 class Predictor:
@@ -126,26 +126,27 @@ class Predictor:
         batch_size: pictures of one size that pass the model at once.
     """
 
-    def __init__(self, model: nn.Module, reader: Reader, batch_size: int = 1) -> None:
+    def __init__(self, model: nn.Module, reader: PictureReader, batch_size: int = 1) -> None:
         check_batch_size(batch_size)
         self.model, self.reader, self.batch_size = model.eval(), reader, batch_size
 
     def __call__(self, sources: list[Source], skip: Callable[[Source, Exception], None]
-                 ) -> Iterator[tuple[Item, BaseDataElement]]:
+                 ) -> Iterator[tuple[LoadedPicture, BaseDataElement]]:
         """Yield every picture with the model's sample for it, on the CPU.
 
         Args:
             sources: files and arrays, in this order.
             skip: called with each that can't be predicted, and why.
         """
-        for batch in batches(self.reader.items(sources, skip), self.batch_size):
-            for item, sample in _predicted(self.model, batch, skip):
+        for batch in batches_of_one_shape(self.reader.read_all(sources, skip), self.batch_size):
+            for item, sample in _predict_batch(self.model, batch, skip):
                 yield item, sample.cpu()
 
 
-def batches(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+def batches_of_one_shape(items: Iterator[LoadedPicture],
+                         size: int) -> Iterator[list[LoadedPicture]]:
     """Group up to ``size`` consecutive items whose inputs have the same shape."""
-    batch: list[Item] = []
+    batch: list[LoadedPicture] = []
     for item in items:
         if batch and (len(batch) == size
                       or item.packed['inputs'].shape != batch[0].packed['inputs'].shape):
@@ -160,7 +161,7 @@ def batches(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
 _NO_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
-class Prediction(NamedTuple):
+class PredictionCounts(NamedTuple):
     """How many pictures were predicted, and which files could not be read."""
 
     done: int
@@ -170,7 +171,7 @@ class Prediction(NamedTuple):
 def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
             score_thr: float | None = None, batch_size: int = 1, pictures: bool = True,
             device: str | None = None, overwrite: bool = False, strict: bool = False,
-            say: Callable[[str], None] = print) -> Prediction:
+            say: Callable[[str], None] = print) -> PredictionCounts:
     """Predicts a picture, or a folder of them, and writes what was predicted.
 
     Args:
@@ -195,7 +196,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
         FileNotFoundError: no such source or checkpoint.
     """
     folder = Path(out)
-    scope = _check(cfg, checkpoint, folder, score_thr, batch_size, overwrite)
+    scope = _check_and_scope(cfg, checkpoint, folder, score_thr, batch_size, overwrite)
     sources = picture_sources(source, without=folder)
     read = Path(source).resolve()
     for results in (folder / 'pictures').resolve(), (folder / 'masks').resolve():
@@ -204,12 +205,12 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
                              f'source={source!r}, which lie in {results}; give another folder')
     chosen_device = device_of(device)
     init_default_scope(scope)
-    reader = Reader(cfg)
+    reader = PictureReader(cfg)
     model = build_to_predict(cfg)
     names = class_names(cfg, load_all_weights(model, checkpoint))
     predictor = Predictor(model.to(chosen_device), reader, batch_size)
     thr = 0.3 if score_thr is None else score_thr
-    artist = Artist(cfg, scope, names, thr) if pictures else None
+    artist = PredictionDrawer(cfg, scope, names, thr) if pictures else None
     folder.mkdir(parents=True, exist_ok=True)
     (folder / 'predictions.json').unlink(missing_ok=True)
     about = {'task': TASKS[scope], 'config': str(cfg.filename), 'checkpoint': str(checkpoint),
@@ -218,12 +219,12 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     said, boxes = time.monotonic(), 0
     with PredictionsFile(folder, about) as file, progress_bar() as bar:
         task = bar.add_task('files', total=len(sources), info='')
-        skip = _Skipped(file, strict, say)
+        skip = _SkippedFiles(file, strict, say)
         for item, sample in predictor(sources, skip):
             try:
-                predicted = predicted_of(scope, sample, names, thr)
-                files = _write(folder, artist, item, sample,
-                               predicted.masks if scope == 'mmseg' else None)
+                predicted = picture_record(scope, sample, names, thr)
+                files = _write_pictures(folder, artist, item, sample,
+                                        predicted.masks if scope == 'mmseg' else None)
                 file.add({**item.about, **files, **predicted.record()})
                 boxes += len(predicted.labels)
             # The error is about numbers that are not finite, or a path that is too long.
@@ -235,17 +236,17 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
                 said = time.monotonic()
                 say(f'{done} of {len(sources)} files: {name}')
         if not file.number:
-            skip.refuse()
+            skip.refuse_if_all_skipped()
     summary = (f', {boxes} objects that score more than {thr:g}' if boxes else
                f': nothing was found that scores more than {thr:g} (--score-thr)')
     least = score_threshold_option(cfg)
     if not boxes and least and least[1] > thr:
         summary += f'; the model drops what scores less than {least[0]}={least[1]:g}'
     say(f'{file.number} image{"s" * (file.number != 1)} predicted{summary * (scope == "mmdet")}')
-    return Prediction(file.number, file.skipped)
+    return PredictionCounts(file.number, file.skipped)
 
 
-class _Skipped:
+class _SkippedFiles:
     """Records files that can't be predicted. A full disk ends the run, and so does every such file
     with ``strict``."""
 
@@ -260,15 +261,16 @@ class _Skipped:
         self.file.skipped.append({'file': source.file, 'reason': describe(error)})
         self.say(f'skipped {printable(source.path)}: {in_a_line(error)}')
 
-    def refuse(self) -> None:
+    def refuse_if_all_skipped(self) -> None:
         """Raise ValueError if no file is left."""
         first, *others = self.file.skipped
         more = f' (and {len(others)} more)' if others else ''
         raise ValueError(f'{printable(first["file"])}{more}: {first["reason"]}')
 
 
-def _predicted(model: nn.Module, batch: list[Item],
-               skip: Callable[[Source, Exception], None]) -> Iterator[tuple[Item, BaseDataElement]]:
+def _predict_batch(model: nn.Module, batch: list[LoadedPicture],
+                   skip: Callable[[Source, Exception], None]
+                   ) -> Iterator[tuple[LoadedPicture, BaseDataElement]]:
     """Yield the prediction of each item. If the model fails on a batch, its items are tried one by
     one."""
     try:
@@ -279,20 +281,20 @@ def _predicted(model: nn.Module, batch: list[Item],
             skip(batch[0].source, error)
         else:
             for item in batch:
-                yield from _predicted(model, [item], skip)
+                yield from _predict_batch(model, [item], skip)
     else:
         yield from zip(batch, samples, strict=True)
 
 
-def _check(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None, batch_size: int,
-           overwrite: bool) -> str:
+def _check_and_scope(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None,
+                     batch_size: int, overwrite: bool) -> str:
     """Check the arguments before anything is built."""
     scope = scope_of(cfg)
     check_sections(cfg, ())
     check_num_classes(cfg, ('test',))
-    check_queries(cfg)
+    check_enough_queries(cfg)
     check_checkpoint(checkpoint, 'checkpoint')
-    check_folder(str(folder), 'out')
+    check_writable_folder(str(folder), 'out')
     check_score_thr(scope, score_thr)
     check_batch_size(batch_size)
     if (folder / 'predictions.json').exists() and not overwrite:
@@ -316,7 +318,7 @@ def check_score_thr(scope: str, score_thr: float | None) -> None:
         raise ValueError(f'score_thr={score_thr} must be at least 0 and less than 1')
 
 
-class Artist:
+class PredictionDrawer:
     """Draws predictions on pictures with the visualizer of a config, whose backends are not used.
 
     Args:
@@ -340,11 +342,12 @@ class Artist:
         # Not built by the registry, which would store it and give it to whoever asks for the newest
         # one.
         self.visualizer = chosen(**options)
-        self.visualizer.dataset_meta = {'classes': tuple(names), 'palette': palette(cfg, names)}
+        self.visualizer.dataset_meta = {'classes': tuple(names),
+                                        'palette': class_colours(cfg, names)}
         # This method would hand the picture to the visualizer's backends.
-        self.visualizer.add_image = self._keep
+        self.visualizer.add_image = self._store_drawn
 
-    def _keep(self, name: str, image: np.ndarray, step: int = 0) -> None:
+    def _store_drawn(self, name: str, image: np.ndarray, step: int = 0) -> None:
         self._drawn = image
 
     def draw(self, pixels: np.ndarray, sample: BaseDataElement, *, truth: bool = False
@@ -355,8 +358,8 @@ class Artist:
         return self._drawn
 
 
-def _write(folder: Path, artist: Artist | None, item: Item, sample: BaseDataElement,
-           labels: np.ndarray | None) -> dict[str, str]:
+def _write_pictures(folder: Path, artist: PredictionDrawer | None, item: LoadedPicture,
+                    sample: BaseDataElement, labels: np.ndarray | None) -> dict[str, str]:
     """Write the label map and the drawn picture, and return their names for the JSON file."""
     names: dict[str, str] = {}
     if labels is not None:

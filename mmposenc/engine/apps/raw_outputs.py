@@ -52,27 +52,27 @@ class RawOutputs(nn.Module):
         self.pads = padded_as_alone(torch.ones(1, 1, 1, 1), model).numel() > 1
         for module in model.modules():
             if type(module).__module__.startswith('mmseg') and type(module).__name__ == 'Upsample':
-                module.forward = partial(_upsample, module)
+                module.forward = partial(_exportable_upsample, module)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """From (B, C, H, W) float32 to tensors, in the order of :meth:`names`."""
-        return tuple(each for _, each in self._named(images))
+        """From (B, C, H, W) float32 to tensors, in the order of :meth:`output_names`."""
+        return tuple(each for _, each in self._named_outputs(images))
 
     @torch.no_grad()
-    def names(self, images: Tensor) -> list[str]:
+    def output_names(self, images: Tensor) -> list[str]:
         """The names of the outputs for such images."""
-        return [name for name, _ in self._named(images)]
+        return [name for name, _ in self._named_outputs(images)]
 
-    def differences(self, images: Tensor, ours: Sequence[Tensor], others: Sequence[Tensor]
-                    ) -> Iterator[tuple[str, float]]:
+    def named_differences(self, images: Tensor, ours: Sequence[Tensor], others: Sequence[Tensor]
+                          ) -> Iterator[tuple[str, float]]:
         """For each output, how far another runtime's numbers are from ours: the largest difference
         as a share of the span of ours, or of their largest value if that is more."""
-        for name, one, other in zip(self.names(images), ours, others, strict=True):
+        for name, one, other in zip(self.output_names(images), ours, others, strict=True):
             size = float(max(one.max() - one.min(), one.abs().max())) or 1.0
             yield name, (float((one - other).abs().max()) / size if one.shape == other.shape
                          else float('inf'))
 
-    def _batch(self, images: Tensor) -> Tensor:
+    def _normalised_and_padded(self, images: Tensor) -> Tensor:
         """Images as ``predict`` gives them to the network: normalised, padded, with their sizes."""
         images = (images - self.mean) / self.std if self.normalises else images
         if not self.pads:
@@ -83,9 +83,9 @@ class RawOutputs(nn.Module):
             return batch
         return set_img_shapes(batch, [images.shape[-2:]] * len(images))
 
-    def _named(self, images: Tensor) -> Iterator[tuple[str, Tensor]]:
+    def _named_outputs(self, images: Tensor) -> Iterator[tuple[str, Tensor]]:
         height, width = images.shape[-2:]
-        images = self._batch(images)
+        images = self._normalised_and_padded(images)
         if self.queries:
             # There are no samples while exporting. That is safe: where pictures are padded, DETRs
             # are refused.
@@ -113,7 +113,7 @@ class Detections(RawOutputs):
     pixels of the input, their scores and their labels (n,), the best first.
 
     What is exported is mmdet's own code but for two steps: boxes below ``score_thr`` stay, with a
-    score below 0, until :func:`suppress` takes those above it.
+    score below 0, until :func:`indices_after_nms` takes those above it.
 
     Raises:
         ValueError: for a model whose head does not decode in mmdet's usual way.
@@ -134,12 +134,12 @@ class Detections(RawOutputs):
     def sum_of_top_logits(self, images: Tensor) -> Tensor:
         """The largest logits of classes, averaged over each level. It has to grow until there are
         boxes."""
-        maps = self.model(self._batch(images), mode='tensor')[0]
+        maps = self.model(self._normalised_and_padded(images), mode='tensor')[0]
         return torch.stack([each.flatten().topk(min(20, each.numel())).values.mean()
                             for each in maps]).sum()
 
-    def differences(self, images: Tensor, ours: Sequence[Tensor], others: Sequence[Tensor]
-                    ) -> Iterator[tuple[str, float]]:
+    def named_differences(self, images: Tensor, ours: Sequence[Tensor], others: Sequence[Tensor]
+                          ) -> Iterator[tuple[str, float]]:
         """The largest distance of a box to the nearest one with the same label, as a share of the
         image's longer side, or that of their scores."""
         (boxes, scores, labels), (others_boxes, others_scores, others_labels) = ours, others
@@ -151,37 +151,37 @@ class Detections(RawOutputs):
             nearest = torch.cat((far.amin(0), far.amin(1))).sort().values
             yield 'a box', float(nearest[-1 - len(nearest) // 20])
 
-    def _named(self, images: Tensor) -> Iterator[tuple[str, Tensor]]:
+    def _named_outputs(self, images: Tensor) -> Iterator[tuple[str, Tensor]]:
         head: BaseModule = self.model.bbox_head
-        features = self.model.extract_feat(self._batch(images))
+        features = self.model.extract_feat(self._normalised_and_padded(images))
         sample = SimpleNamespace(metainfo=dict(img_shape=tuple(images.shape[-2:])))
-        with _exportable(head) if is_exporting() else nullcontext():
+        with _exportable_functions(head) if is_exporting() else nullcontext():
             instances, = head.predict(features, [sample])
         yield from (('boxes', instances.bboxes), ('scores', instances.scores),
                     ('labels', instances.labels))
 
 
-class _Instances(SimpleNamespace):
+class _ExportableInstances(SimpleNamespace):
     """mmdet's InstanceData, whose lengths would turn symbols into numbers, so it is replaced."""
 
-    def __getitem__(self, index: Tensor | slice) -> _Instances:
+    def __getitem__(self, index: Tensor | slice) -> _ExportableInstances:
         if isinstance(index, slice):  # These are the best boxes, which suppress has chosen already.
             return self
-        return _Instances(**{name: value[index] for name, value in vars(self).items()})
+        return _ExportableInstances(**{name: value[index] for name, value in vars(self).items()})
 
     def pop(self, name: str) -> Tensor:
         return vars(self).pop(name)
 
 
 @contextmanager
-def _exportable(head: BaseModule) -> Iterator[None]:
+def _exportable_functions(head: BaseModule) -> Iterator[None]:
     """Replace functions of mmdet by ones that can be exported, in the modules where a head looks
     them up."""
     cfg = head.test_cfg
     least = cfg.get('min_bbox_size', -1)
 
-    def pick(scores: Tensor, threshold: float, most: int, results: dict[str, Tensor]
-             ) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
+    def above_threshold(scores: Tensor, threshold: float, most: int, results: dict[str, Tensor]
+                        ) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
         flat = scores.flatten()
         best, index = flat.topk(torch.sym_min(most, flat.shape[0]) if most > 0 else flat.shape[0])
         best = torch.where(best > threshold, best, -1.0)
@@ -195,10 +195,11 @@ def _exportable(head: BaseModule) -> Iterator[None]:
             big = (boxes[:, 2:] - boxes[:, :2] > least).all(1)
             scores = torch.where(big, scores, -1.0)
         shift = 0 if nms.get('class_agnostic') else labels[:, None] * (boxes.max() + 1)
-        keep = suppress(boxes + shift, scores, nms['iou_threshold'], cfg.max_per_img)
+        keep = indices_after_nms(boxes + shift, scores, nms['iou_threshold'], cfg.max_per_img)
         return torch.cat((boxes[keep], scores[keep, None]), 1), keep
 
-    ours = dict(filter_scores_and_topk=pick, batched_nms=best_boxes, InstanceData=_Instances)
+    ours = dict(filter_scores_and_topk=above_threshold, batched_nms=best_boxes,
+                InstanceData=_ExportableInstances)
     modules = {sys.modules[base.__module__] for base in type(head).__mro__}
     before = [(module, name, getattr(module, name))
               for module in modules for name in ours if hasattr(module, name)]
@@ -215,18 +216,18 @@ def _exportable(head: BaseModule) -> Iterator[None]:
 
 @torch.library.custom_op('mmposenc::suppress', mutates_args=(), schema=(
     '(Tensor boxes, Tensor scores, float iou_threshold, int most) -> Tensor'))
-def suppress(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
+def indices_after_nms(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
     """The numbers of the boxes with a score above 0 that non-maximum suppression keeps, the best
     first."""
     raise NotImplementedError('a step of ONNX files; mmdet has its own')
 
 
-@suppress.register_fake
-def _numbers(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
+@indices_after_nms.register_fake
+def _fake_nms_indices(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
     return boxes.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.long)
 
 
-def _upsample(layer: nn.Module, x: Tensor) -> Tensor:
+def _exportable_upsample(layer: nn.Module, x: Tensor) -> Tensor:
     """mmseg's Upsample without ``int()``, which would turn a symbol into a number."""
     scale = layer.scale_factor
     factors = scale if isinstance(scale, tuple) else (scale, scale)

@@ -14,7 +14,7 @@ from mmengine.structures import BaseDataElement
 from mmposenc.checkpoint.integrity import put_in_place
 
 from ...config_types import ReadOnlyConfig
-from ..config.nodes import data_sets, heads_of, metainfo_of, num_classes_of
+from ..config.nodes import data_sets_with_keys, heads_with_classes, metainfo_entry, num_classes_of
 from ..config.testing import scope_of
 
 #: What JSON says about a picture, or about an object in it.
@@ -37,24 +37,25 @@ def class_names(cfg: Config, meta: ReadOnlyConfig) -> list[str]:
     if not (cfg.get('test_dataloader') or {}).get('dataset'):
         raise ValueError('the config has no test_dataloader.dataset, whose pipeline says how '
                          'pictures are read')
-    listed = _of_test_data(cfg, 'classes') or (meta.get('dataset_meta') or {}).get('classes') or ()
+    listed = _metainfo_of_test_data(cfg, 'classes') or (meta.get('dataset_meta')
+                                                        or {}).get('classes') or ()
     names = [str(name) for name in listed]
-    number = max([len(names), *(num_classes_of(head) or 0 for _, head in heads_of(cfg))])
+    number = max([len(names), *(num_classes_of(head) or 0 for _, head in heads_with_classes(cfg))])
     return names + [f'class {i}' for i in range(len(names), number)]
 
 
-def palette(cfg: Config, names: list[str]) -> list[tuple[int, int, int]]:
+def class_colours(cfg: Config, names: list[str]) -> list[tuple[int, int, int]]:
     """One RGB colour for each class: those of the test data, otherwise random ones that are always
     the same."""
-    configured = [tuple(colour) for colour in _of_test_data(cfg, 'palette') or ()]
+    configured = [tuple(colour) for colour in _metainfo_of_test_data(cfg, 'palette') or ()]
     random = np.random.default_rng(42).integers(0, 256, (len(names), 3)).tolist()
     return configured if len(configured) == len(names) else [tuple(colour) for colour in random]
 
 
-def _of_test_data(cfg: Config, key: str) -> Sequence[Any] | None:
+def _metainfo_of_test_data(cfg: Config, key: str) -> Sequence[Any] | None:
     """An entry of metainfo, of the first test data set that has it or whose class has it."""
-    for _, node in data_sets(cfg, 'test'):
-        if value := metainfo_of(node, scope_of(cfg), key):
+    for _, node in data_sets_with_keys(cfg, 'test'):
+        if value := metainfo_entry(node, scope_of(cfg), key):
             return value
     return None
 
@@ -63,7 +64,7 @@ def _of_test_data(cfg: Config, key: str) -> Sequence[Any] | None:
 TOP = 5
 
 
-class Predicted(NamedTuple):
+class PictureRecord(NamedTuple):
     """What a model says of a picture.
 
     Attributes:
@@ -102,8 +103,8 @@ class Predicted(NamedTuple):
         return {self.kind: entries}
 
 
-def predicted_of(scope: str, sample: BaseDataElement, classes: Sequence[str], score_thr: float
-                 ) -> Predicted:
+def picture_record(scope: str, sample: BaseDataElement, classes: Sequence[str], score_thr: float
+                   ) -> PictureRecord:
     """Read what a model has written into a sample.
 
     Args:
@@ -135,7 +136,7 @@ def predicted_of(scope: str, sample: BaseDataElement, classes: Sequence[str], sc
                          ': predict knows boxes (pred_instances), label maps (pred_sem_seg) and '
                          'classes (pred_score)')
     names = [classes[label] if label < len(classes) else 'none' for label in labels]
-    return Predicted(kind, labels, names, scores, boxes, masks)
+    return PictureRecord(kind, labels, names, scores, boxes, masks)
 
 
 class PredictionsFile:

@@ -26,8 +26,8 @@ from ..config.models import build_to_predict, device_of, init_weights_quietly, l
 from ..config.testing import scope_of
 from ..training.checkpoints import latest_checkpoint
 from .pictures import PICTURES, Source, picture_sources, write_picture
-from .prediction import Artist, Predictor, Reader, check_score_thr
-from .records import class_names, palette, predicted_of
+from .prediction import PictureReader, PredictionDrawer, Predictor, check_score_thr
+from .records import class_colours, class_names, picture_record
 
 Picture = str | Path | np.ndarray | Image.Image
 
@@ -59,7 +59,7 @@ def load(model: str | Path | Config | ConfigType, checkpoint: str | Path | None 
         raise ValueError(f'model={str(model)!r} names weights, and a config is required too: '
                          f'load(CONFIG, {str(model)!r})')
     elif Path(model).is_dir():
-        config, newest = _of_training(Path(model))
+        config, newest = _config_and_checkpoint(Path(model))
         cfg, checkpoint = load_config(config), checkpoint or newest
     else:
         cfg = load_config(str(model))
@@ -74,11 +74,12 @@ def load(model: str | Path | Config | ConfigType, checkpoint: str | Path | None 
     else:
         meta = load_all_weights(built, str(checkpoint))
     names = class_names(cfg, meta)
-    built.cfg, built.dataset_meta = cfg, {'classes': tuple(names), 'palette': palette(cfg, names)}
+    built.cfg, built.dataset_meta = cfg, {'classes': tuple(names),
+                                          'palette': class_colours(cfg, names)}
     return built.to(chosen_device).eval()
 
 
-def _of_training(folder: Path) -> tuple[str, str]:
+def _config_and_checkpoint(folder: Path) -> tuple[str, str]:
     """The config and the newest checkpoint in the folder of a training."""
     configs, newest = sorted(folder.glob('*.py')), latest_checkpoint(folder)
     if len(configs) != 1 or newest is None:
@@ -123,17 +124,17 @@ def predict(model: nn.Module | str | Path | Config | ConfigType,
     init_default_scope(scope)
     many = isinstance(pictures, (list, tuple))
     sources = [source for number, each in enumerate(pictures if many else [pictures])
-               for source in _sources(each, number)]
+               for source in _picture_sources(each, number)]
     thr, names = 0.3 if score_thr is None else score_thr, list(meta['classes'])
-    artist = Artist(cfg, scope, names, thr)
-    predictor = Predictor(model, Reader(cfg), batch_size)
+    artist = PredictionDrawer(cfg, scope, names, thr)
+    predictor = Predictor(model, PictureReader(cfg), batch_size)
     results = [Result(item.about['file'], item.pixels, sample, names, artist)
-               for item, sample in predictor(sources, _refuse)]
+               for item, sample in predictor(sources, _raise_for_unreadable)]
     folder = not many and isinstance(pictures, (str, Path)) and Path(pictures).is_dir()
     return results if many or folder else results[0]
 
 
-def _sources(picture: object, number: int) -> list[Source]:
+def _picture_sources(picture: object, number: int) -> list[Source]:
     if isinstance(picture, (str, Path)):
         return picture_sources(str(picture))
     if isinstance(picture, Image.Image):
@@ -150,7 +151,7 @@ def _sources(picture: object, number: int) -> list[Source]:
     return [Source(Path(name), name, name, picture)]
 
 
-def _refuse(source: Source, error: Exception) -> NoReturn:
+def _raise_for_unreadable(source: Source, error: Exception) -> NoReturn:
     raise ValueError(f'{source.path}: {describe(error)}') from error
 
 
@@ -170,10 +171,10 @@ class Result:
     """
 
     def __init__(self, file: str, picture: np.ndarray, sample: BaseDataElement, names: list[str],
-                 artist: Artist) -> None:
+                 artist: PredictionDrawer) -> None:
         self.file, self.picture = file, picture
         self._sample, self._artist = sample, artist
-        predicted = predicted_of(artist.scope, sample, names, artist.score_thr)
+        predicted = picture_record(artist.scope, sample, names, artist.score_thr)
         self.classes, self.names = predicted.labels.astype(np.int64), predicted.names
         self.scores = predicted.scores.astype(np.float32)
         self.boxes, self.masks = predicted.boxes, predicted.masks

@@ -10,7 +10,7 @@ from mmposenc.signatures import accepted_arguments
 from mmposenc.terminal.messages import suggest
 from mmposenc.user_classes import is_file_class
 
-from .nodes import children
+from .nodes import keys_and_values
 
 #: Arguments that hold encodings, which a config need not have. Where there is none, an option
 #: creates it, and the class that gets it refuses it if it takes none.
@@ -37,30 +37,31 @@ def check_arguments(cfg: Config) -> None:
     Raises:
         ValueError: names the key of the config, the class, and what to write.
     """
-    _check('model', cfg.get('model'), 'model', None, cfg.get('default_scope'))
+    _check_node('model', cfg.get('model'), 'model', None, cfg.get('default_scope'))
 
 
-def _check(key: str, node: object, owner_key: str, owner: type | None, scope: str | None) -> None:
+def _check_node(key: str, node: object, owner_key: str, owner: type | None,
+                scope: str | None) -> None:
     """Check one part of a model; ``owner`` is the class whose argument it is."""
     accepted: set[str] = set()  # The part is a list, or a dict without a type that classes hand on.
     if isinstance(node, dict) and 'type' in node:
         owner_key, owner = key, model_class(node['type'], scope)
         accepted = {*node} if owner is None else accepted_arguments(owner) or set()
         if owner is None:
-            _check_missing_class(key, node['type'])
+            _refuse_missing_class(key, node['type'])
     library = getattr(owner, '__module__', '').partition('.')[0]
-    for name, value in children(node):
+    for name, value in keys_and_values(node):
         if name not in accepted and name not in ('type', '_scope_', 'zero_init'):
             if library == 'mmposenc' and accepted:
                 raise ValueError(f'{key}: {owner.__name__} has no argument {name!r}'
                                  f'{suggest(name, accepted)}')
             if name in _OURS and library.startswith('mm') and library != 'mmposenc':
                 raise ValueError(f'{key}.{name}: {library}.{owner.__name__} has no such argument; '
-                                 f'{_instead(owner.__name__, owner_key, name, key)}')
-        _check(f'{key}.{name}', value, owner_key, owner, scope)
+                                 f'{_remedy_for_argument(owner.__name__, owner_key, name, key)}')
+        _check_node(f'{key}.{name}', value, owner_key, owner, scope)
 
 
-def _check_missing_class(key: str, name: object) -> None:
+def _refuse_missing_class(key: str, name: object) -> None:
     """Raise ValueError for a class that was not found, if its name says that it belongs to this
     project."""
     bare = str(name).removeprefix('mmposenc.')
@@ -70,7 +71,7 @@ def _check_missing_class(key: str, name: object) -> None:
         raise ValueError(f'{key}.type={name!r}: there is no such class{right}')
 
 
-def _instead(name: str, owner_key: str, argument: str, key: str) -> str:
+def _remedy_for_argument(name: str, owner_key: str, argument: str, key: str) -> str:
     """The end of a message: what would take an argument that a class of another library does not
     take."""
     def takes(each: str) -> bool:

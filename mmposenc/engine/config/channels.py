@@ -12,7 +12,7 @@ from torch import Tensor
 from mmposenc.config_types import ConfigType
 
 from .models import image_channels
-from .nodes import bare_type, heads_of, listed, numbered
+from .nodes import heads_with_classes, listed, type_without_library, values_with_keys
 from .testing import scope_of
 
 #: Necks whose ``in_channels`` list the channels of all maps of the backbone, in their order.
@@ -34,18 +34,19 @@ def check_channels(cfg: Config) -> None:
     Raises:
         ValueError: names the key, its value and what to write.
     """
-    scope, neck = scope_of(cfg), [*numbered('model.neck', cfg.model.get('neck'))][:1]
-    if neck and bare_type(neck[0][1]) != 'GlobalAveragePooling':
+    scope, neck = scope_of(cfg), [*values_with_keys('model.neck', cfg.model.get('neck'))][:1]
+    if neck and type_without_library(neck[0][1]) != 'GlobalAveragePooling':
         parts = neck
     else:
-        parts = [(key, head) for key, head in heads_of(cfg) if scope != 'mmdet'
-                 and (scope == 'mmseg' or bare_type(head) in _CLS_HEADS)]
+        parts = [(key, head) for key, head in heads_with_classes(cfg) if scope != 'mmdet'
+                 and (scope == 'mmseg' or type_without_library(head) in _CLS_HEADS)]
     parts = [(key, part) for key, part in parts if part.get('in_channels') is not None]
-    channels = parts and _map_channels(cfg)
+    channels = parts and _backbone_map_channels(cfg)
     for key, part in parts if channels else ():
         if remedy := _remedy(part, channels, key.startswith('model.neck')):
             raise ValueError(f'{key}.in_channels={part["in_channels"]!r} are not the channels of '
-                             f'the maps of model.backbone ({bare_type(cfg.model.backbone)}), '
+                             'the maps of model.backbone '
+                             f'({type_without_library(cfg.model.backbone)}), '
                              f'{channels}{remedy}')
 
 
@@ -54,8 +55,8 @@ def _remedy(part: ConfigType, channels: list[int], is_neck: bool) -> str:
     know."""
     written = listed(part['in_channels'])
     # Such a neck may take any of the maps, in any order.
-    if is_neck and bare_type(part) not in _NECKS:
-        return '' if {*written} <= {*channels} else f'; those of {bare_type(part)} are among them'
+    if is_neck and type_without_library(part) not in _NECKS:
+        return '' if {*written} <= {*channels} else f'; those of {type_without_library(part)} are among them'
     several = isinstance(part['in_channels'], (list, tuple))
     index = part.get('in_index', [*range(len(channels))] if several or is_neck else -1)
     if any(not -len(channels) <= each < len(channels) for each in listed(index)):
@@ -66,7 +67,7 @@ def _remedy(part: ConfigType, channels: list[int], is_neck: bool) -> str:
     return f'; write in_channels={needed if several else needed[0]}'
 
 
-def _map_channels(cfg: Config) -> list[int]:
+def _backbone_map_channels(cfg: Config) -> list[int]:
     """The channels of each map of a backbone; an empty list if they cannot be found out."""
     init_default_scope(scope_of(cfg))
     # First without numbers, but some backbones read a number while they are built.

@@ -14,15 +14,15 @@ from mmposenc.terminal.messages import suggest
 
 from .config import LIVE_KEYS
 from .nodes import (
-    at,
-    bare_type,
     class_folders,
-    data_sets,
-    heads_of,
+    data_sets_with_keys,
+    heads_with_classes,
     listed,
-    metainfo_of,
+    metainfo_entry,
     num_classes_of,
-    numbered,
+    type_without_library,
+    value_at,
+    values_with_keys,
 )
 
 #: Keys that must be dicts if a config has them, and the smallest values of numbers. Listed are only
@@ -48,7 +48,7 @@ def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
         FileNotFoundError: names every missing path together with its config key.
     """
     missing = []
-    for key, node in (*data_sets(cfg, *phases), *_metrics(cfg, phases)):
+    for key, node in (*data_sets_with_keys(cfg, *phases), *_metric_configs(cfg, phases)):
         missing += _missing_paths(key, node)
     if missing:
         shown = '; '.join(f'{key}: {path}' for key, path in missing)
@@ -56,10 +56,10 @@ def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
                                 f'looked up from {osp.abspath(".")}):\n{shown}')
 
 
-def _metrics(cfg: Config, phases: tuple[str, ...]) -> list[tuple[str, ConfigDict]]:
+def _metric_configs(cfg: Config, phases: tuple[str, ...]) -> list[tuple[str, ConfigDict]]:
     """The metrics of some phases, with their keys in the config."""
     return [each for phase in phases
-            for each in numbered(f'{phase}_evaluator', cfg.get(f'{phase}_evaluator'))]
+            for each in values_with_keys(f'{phase}_evaluator', cfg.get(f'{phase}_evaluator'))]
 
 
 def _missing_paths(key: str, node: ConfigDict) -> list[tuple[str, str]]:
@@ -71,7 +71,7 @@ def _missing_paths(key: str, node: ConfigDict) -> list[tuple[str, str]]:
     wanted += [(f'{key}.data_prefix.{name}'.rstrip('.'), value, osp.isdir)
                for name, value in prefixes.items()]
     # These data sets are mmpretrain's.
-    downloads = bare_type(node).endswith(('CIFAR10', 'CIFAR100', 'MNIST'))
+    downloads = type_without_library(node).endswith(('CIFAR10', 'CIFAR100', 'MNIST'))
     if downloads or not any(isinstance(path, str) and path for _, path, _ in wanted):
         # The data set finds its files below the root by itself, as mmpretrain's ImageNet does.
         exists = not root or '://' in root or osp.isdir(root)
@@ -97,12 +97,12 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
         ValueError: names every head's and every data set's number, with their config keys.
     """
     scope = cfg.get('default_scope')
-    heads = {f'{key}.num_classes': number for key, head in heads_of(cfg)
+    heads = {f'{key}.num_classes': number for key, head in heads_with_classes(cfg)
              if (number := num_classes_of(head)) is not None}
     if heads and scope == 'mmpretrain':
         _check_topk(cfg, phases, min(heads.values()))
-    counts = {f'classes of {key}': len(classes) for key, node in data_sets(cfg, *phases)
-              if (classes := metainfo_of(node, scope, 'classes') or class_folders(node))}
+    counts = {f'classes of {key}': len(classes) for key, node in data_sets_with_keys(cfg, *phases)
+              if (classes := metainfo_entry(node, scope, 'classes') or class_folders(node))}
     if not heads or not counts:
         return
     wrong = (min(heads.values()) < max(counts.values()) if scope == 'mmpretrain'
@@ -116,15 +116,16 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
 def _check_topk(cfg: Config, phases: tuple[str, ...], classes: int) -> None:
     """Refuse an accuracy among more classes than the model has: it would be an IndexError after an
     epoch."""
-    asking = [each for each in heads_of(cfg) if each[1].get('cal_acc')]
-    asking += [each for each in _metrics(cfg, phases) if bare_type(each[1]) == 'Accuracy']
+    asking = [each for each in heads_with_classes(cfg) if each[1].get('cal_acc')]
+    asking += [each for each in _metric_configs(cfg, phases) if type_without_library(each[1])
+               == 'Accuracy']
     for key, node in asking:
         if max(listed(node.get('topk')), default=0) > classes:
             raise ValueError(f'{key}.topk={node.topk!r} must be at most {classes}, the num_classes '
                              'of the model')
 
 
-def check_queries(cfg: Config) -> None:
+def check_enough_queries(cfg: Config) -> None:
     """Check that a model with object queries predicts as many objects as its test asks for.
 
     Otherwise it would stop at the first image of the first validation.
@@ -137,9 +138,9 @@ def check_queries(cfg: Config) -> None:
     """
     model = cfg.model.get('module') or cfg.model
     head, test_cfg = model.get('bbox_head') or {}, model.get('test_cfg')
-    if isinstance(head, dict) and bare_type(head) in _QUERY_HEADS:
+    if isinstance(head, dict) and type_without_library(head) in _QUERY_HEADS:
         loss, queries = head.get('loss_cls') or {}, model.get('num_queries')
-        by_class = loss.get('use_sigmoid', bare_type(loss) == 'FocalLoss')
+        by_class = loss.get('use_sigmoid', type_without_library(loss) == 'FocalLoss')
         classes = head.get('num_classes') if by_class else 1
         name, most = 'max_per_img', 100 if test_cfg is None else test_cfg.get('max_per_img')
     elif 'panoptic_head' in model and (test_cfg or {}).get('instance_on'):
@@ -154,7 +155,7 @@ def check_queries(cfg: Config) -> None:
                          + f' and {classes} classes' * (classes > 1))
 
 
-def check_palettes(cfg: Config, phases: tuple[str, ...]) -> None:
+def check_palette_lengths(cfg: Config, phases: tuple[str, ...]) -> None:
     """Check that data sets with colours have one for each class. Otherwise libraries stop with a
     bare assertion when the model is built, or when they draw.
 
@@ -165,17 +166,17 @@ def check_palettes(cfg: Config, phases: tuple[str, ...]) -> None:
     Raises:
         ValueError: names the data set, and both numbers.
     """
-    for key, node in data_sets(cfg, *phases):
-        palette = at(node, 'metainfo.palette')
+    for key, node in data_sets_with_keys(cfg, *phases):
+        palette = value_at(node, 'metainfo.palette')
         if not isinstance(palette, (list, tuple)) or not palette:
             continue  # There is no palette, or it is the name of one of any length.
-        classes = metainfo_of(node, cfg.get('default_scope'), 'classes') or ()
+        classes = metainfo_entry(node, cfg.get('default_scope'), 'classes') or ()
         if not isinstance(palette[0], int) and len(palette) < len(classes):
             raise ValueError(f'{key}.metainfo.palette has {len(palette)} colours for '
                              f'{len(classes)} classes; give one for each')
 
 
-def check_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
+def check_same_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
     """Checks that data sets that number their folders have the same ones.
 
     If one lacks a folder, all later folders get other labels, and a test is wrong without an error.
@@ -187,7 +188,8 @@ def check_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
     Raises:
         ValueError: names the data sets and what only one of them has.
     """
-    folders_of = {key: folders for key, node in data_sets(cfg, *dict.fromkeys(('train', *phases)))
+    folders_of = {key: folders for key,
+                  node in data_sets_with_keys(cfg, *dict.fromkeys(('train', *phases)))
                   if (folders := class_folders(node))}
     for key, folders in folders_of.items():
         first = next(iter(folders_of))
@@ -220,28 +222,28 @@ def check_sections(cfg: Config, phases: tuple[str, ...]) -> None:
     missing = [key for key in wanted if not cfg.get(key) and not isinstance(cfg.get(key), dict)]
     if missing:
         raise ValueError(f'the config has no {", ".join(missing)} (phases: {", ".join(phases)})')
-    _check_values(cfg)
-    packs = at(cfg, 'model.data_preprocessor.pack') or at(cfg, 'data_preprocessor.pack')
+    _check_section_values(cfg)
+    packs = value_at(cfg, 'model.data_preprocessor.pack') or value_at(cfg, 'data_preprocessor.pack')
     for key in wanted:
         kinds = (dict, list, tuple) if key.endswith('evaluator') else (dict,)
         if not isinstance(cfg[key], kinds) and not hasattr(cfg[key], 'update'):
             raise ValueError(f'{key}={cfg[key]!r} must be a dict')
-        if packs and str(at(cfg, f'{key}.collate_fn.type')).endswith('default_collate'):
+        if packs and str(value_at(cfg, f'{key}.collate_fn.type')).endswith('default_collate'):
             raise ValueError(f'{key}.collate_fn={cfg[key].collate_fn!r} with data_preprocessor.'
                              f"pack=True stacks images of one size; use type='pseudo_collate'")
 
 
-def _check_values(cfg: Config) -> None:
+def _check_section_values(cfg: Config) -> None:
     for key in _DICTS:
-        if isinstance(value := at(cfg, key), (str, int, float, list, tuple)):
+        if isinstance(value := value_at(cfg, key), (str, int, float, list, tuple)):
             raise ValueError(f'{key}={value!r} must be a dict')
     for key, least in _LEAST.items():
-        value = at(cfg, key)
+        value = value_at(cfg, key)
         if value is not None and (not isinstance(value, (int, float)) or value < least):
             raise ValueError(f'{key}={value!r} must be a number of at least {least}')
-    counts = at(cfg, 'optim_wrapper.accumulative_counts') or 1
+    counts = value_at(cfg, 'optim_wrapper.accumulative_counts') or 1
     # Otherwise torch stops with an assertion in its backward pass.
-    if at(cfg, 'model_wrapper_cfg.static_graph') and counts > 1:
+    if value_at(cfg, 'model_wrapper_cfg.static_graph') and counts > 1:
         raise ValueError(f'model_wrapper_cfg.static_graph=True with optim_wrapper.'
                          f'accumulative_counts={counts}: torch cannot do both; leave one of them '
                          'out')
@@ -267,7 +269,7 @@ def check_checkpoint(path: str, name: str) -> None:
         raise ValueError(f'{name}: {path!r} {what}')
 
 
-def check_folder(path: str, name: str) -> None:
+def check_writable_folder(path: str, name: str) -> None:
     """Check that a folder exists or can be made, and that files can be written into it.
 
     Raises:
@@ -282,14 +284,14 @@ def check_folder(path: str, name: str) -> None:
         raise ValueError(f'{name} {path}: {existing} may not be written to')
 
 
-def check_pictures(cfg: Config, phase: str, path: str, name: str) -> None:
+def check_drawings_replace_no_images(cfg: Config, phase: str, path: str, name: str) -> None:
     """Check that drawn pictures, which have the names of their images, do not replace these.
 
     Raises:
         ValueError: names the option and the data set whose folder it is.
     """
-    check_folder(path, name)
-    for key, node in data_sets(cfg, phase):
+    check_writable_folder(path, name)
+    for key, node in data_sets_with_keys(cfg, phase):
         prefix = node.get('data_prefix') or {}
         for value in prefix.values() if isinstance(prefix, dict) else [prefix]:
             images = osp.join(node.get('data_root') or '', value or '')
@@ -341,14 +343,14 @@ def check_save_best(cfg: Config) -> None:
     """
     names: list[str] = []
     for metric in listed(cfg.get('val_evaluator')):
-        kind = bare_type(metric) if isinstance(metric, dict) else ''
+        kind = type_without_library(metric) if isinstance(metric, dict) else ''
         if kind not in _RESULTS or any(metric.get(key) for key in _OTHERS):
             return
         option, usual, results = _RESULTS[kind]
         prefix = metric.get('prefix') or _PREFIXES.get(kind)
         for word in listed(metric.get(option, usual)):
             names += [f'{prefix}/{name}' if prefix else name for name in results.get(word, ())]
-    for name in listed(at(cfg, 'default_hooks.checkpoint.save_best')):
+    for name in listed(value_at(cfg, 'default_hooks.checkpoint.save_best')):
         if names and name != 'auto' and name not in names:
             raise ValueError(f'default_hooks.checkpoint.save_best={name!r}: validation gives no '
                              f'such metric{suggest(name, names)}; it gives {", ".join(names)}')

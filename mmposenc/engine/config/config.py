@@ -13,7 +13,7 @@ from mmposenc.catalog.papers import find_changed
 from mmposenc.terminal.messages import describe
 
 from .timm import PREFIX, timm_config
-from .variables import check_variables
+from .variables import refuse_unused_variables
 
 #: The keys at the top level of a config that mmengine's runner and the tools read. Everything else
 #: there is a variable of the config file, already substituted when the file was read.
@@ -43,18 +43,18 @@ def load_config(name: str, img_size: int | None = None, timm_weights: str | None
     if img_size or timm_weights:
         raise ValueError(f'--img-size and --checkpoint are for timm:NAME; {name} says both itself')
     if '::' in name:
-        return _read(find_config(name))
+        return _read_file(find_config(name))
     if not Path(name).is_file():
         changed = find_changed(name)
         if changed is not None:
-            return _read(changed)
+            return _read_file(changed)
         raise FileNotFoundError(f'no config file {name!r}')
-    cfg = _read(Path(name))
-    check_variables(Path(name), LIVE_KEYS)
+    cfg = _read_file(Path(name))
+    refuse_unused_variables(Path(name), LIVE_KEYS)
     return cfg
 
 
-def _read(path: Path) -> Config:
+def _read_file(path: Path) -> Config:
     try:
         return Config.fromfile(path)
     except Exception as error:  # A config is code, so it may raise anything.

@@ -15,7 +15,15 @@ from mmposenc.terminal.messages import printable
 
 from ..prepare.convert import ADE_PARTS
 from ..prepare.labels import PICTURES
-from .nodes import at, children, data_sets, heads_of, listed, num_classes_of, pipelines
+from .nodes import (
+    data_sets_with_keys,
+    heads_with_classes,
+    keys_and_values,
+    listed,
+    num_classes_of,
+    pipelines_of_phase,
+    value_at,
+)
 
 _SCOPES = {'mmdet': 'train.json and val.json with the folders train and val',
            'mmseg': 'images and annotations with the folders training and validation, and '
@@ -23,7 +31,7 @@ _SCOPES = {'mmdet': 'train.json and val.json with the folders train and val',
            'mmpretrain': 'train and val with a folder a class'}
 
 
-def use_data(cfg: Config, folder: str) -> None:
+def point_to_folder(cfg: Config, folder: str) -> None:
     """Points data sets and metrics to a folder, and fills in the names and number of classes.
 
     Args:
@@ -40,12 +48,12 @@ def use_data(cfg: Config, folder: str) -> None:
         raise ValueError(f'--data {folder}: default_scope={scope!r} must be one of '
                          f'{", ".join(_SCOPES)}')
     parts = {'train': 'train', 'val': 'val',
-             'test': 'test' if _has(root, scope, 'test') else 'val'}
-    lacking = [part for part in ('train', 'val') if not _has(root, scope, part)]
+             'test': 'test' if _has_part(root, scope, 'test') else 'val'}
+    lacking = [part for part in ('train', 'val') if not _has_part(root, scope, part)]
     if lacking:
         raise ValueError(f'--data {folder}: {" and ".join(lacking)} not found; {scope} needs '
                          f'{_SCOPES[scope]}')
-    named = {part: _classes(root, scope, part) for part in dict.fromkeys(parts.values())}
+    named = {part: _class_names_in(root, scope, part) for part in dict.fromkeys(parts.values())}
     classes = named['train']
     if hidden := [name for name in classes if scope == 'mmpretrain' and name.startswith('.')]:
         raise ValueError(f'--data {folder}: train/{hidden[0]} is a hidden folder, which would be a '
@@ -60,22 +68,22 @@ def use_data(cfg: Config, folder: str) -> None:
     # Visualizers take a list for several colours, so one colour must be a tuple.
     colours = [tuple(colour) for colour in drawn]
     for phase, part in parts.items():
-        for _, node in data_sets(cfg, phase):
+        for _, node in data_sets_with_keys(cfg, phase):
             # This is a data set and no wrapper of others.
             if not {'dataset', 'datasets'} & set(node):
                 for key in ('split', 'download'):
                     node.pop(key, None)
-                node.update(_data_set(root, scope, part))
+                node.update(_data_set_arguments(root, scope, part))
                 node['metainfo'] = dict(classes=tuple(classes), palette=colours)
-                _load_files(node, at(cfg, 'model.backbone.in_channels'))
-        for step in (step for steps in pipelines(cfg, phase) for step in steps):
+                _load_picture_files(node, value_at(cfg, 'model.backbone.in_channels'))
+        for step in (step for steps in pipelines_of_phase(cfg, phase) for step in steps):
             step.pop('reduce_zero_label', None)  # mmseg's configs of ADE20K set it here, too.
         for metric in listed(cfg.get(f'{phase}_evaluator') or []):
             if metric.get('ann_file'):
                 metric['ann_file'] = str(root / f'{part}.json')
             if scope == 'mmpretrain' and 'topk' in metric:
-                metric['topk'] = _possible(metric['topk'], len(classes))
-    heads = dict(heads_of(cfg)) or {'model': {}}
+                metric['topk'] = _possible_topk(metric['topk'], len(classes))
+    heads = dict(heads_with_classes(cfg)) or {'model': {}}
     for key, head in heads.items():
         before = num_classes_of(head)
         if before is None:
@@ -85,17 +93,17 @@ def use_data(cfg: Config, folder: str) -> None:
             raise ValueError(f'--data {folder}: {key}.num_stuff_classes='
                              f'{head["num_stuff_classes"]} must be 0: the folder has objects '
                              'alone; take a config for instances')
-        _fit_head(key, head, before, len(classes))
+        _set_head_classes(key, head, before, len(classes))
         if scope == 'mmpretrain' and 'topk' in head:
-            head['topk'] = _possible(head['topk'], len(classes))
-    if at(cfg, 'model.backbone.num_classes'):  # EoMT's backbone predicts classes by itself.
+            head['topk'] = _possible_topk(head['topk'], len(classes))
+    if value_at(cfg, 'model.backbone.num_classes'):  # EoMT's backbone predicts classes by itself.
         cfg.model.backbone.num_classes = len(classes)
     if (cfg.get('data_preprocessor') or {}).get('num_classes'):
         cfg.data_preprocessor.num_classes = len(classes)
-    report(f'{folder}: classes {", ".join(classes)}')
+    print_in_first_process(f'{folder}: classes {", ".join(classes)}')
 
 
-def _load_files(node: ConfigType, channels: int | None) -> None:
+def _load_picture_files(node: ConfigType, channels: int | None) -> None:
     """Let a data set read picture files, if its pipeline was made for one that holds arrays, such
     as MNIST's. They are read as grey if the model takes one channel."""
     steps = list(node.get('pipeline') or [])
@@ -105,24 +113,24 @@ def _load_files(node: ConfigType, channels: int | None) -> None:
         node['pipeline'] = [load, *steps]
 
 
-def report(line: str) -> None:
+def print_in_first_process(line: str) -> None:
     """Print a line, in the first of torchrun's processes only, which are not connected yet."""
     if os.environ.get('RANK', '0') == '0':
         print(printable(line))
 
 
-def _possible(topk: int | Sequence[int], classes: int) -> tuple[int, ...]:
+def _possible_topk(topk: int | Sequence[int], classes: int) -> tuple[int, ...]:
     """Of several top-k accuracies, those with no more classes than there are."""
     return tuple(k for k in listed(topk) if k <= classes) or (1,)
 
 
-def _fit_head(key: str, node: ConfigType, before: int, now: int) -> None:
+def _set_head_classes(key: str, node: ConfigType, before: int, now: int) -> None:
     """Give a head, and the losses in it, another number of classes.
 
     Weights of classes that are equal, but for that of the background behind them, become as many
     as there are classes now. Others are those of other classes: they are left out, and named.
     """
-    for name, value in children(node):
+    for name, value in keys_and_values(node):
         if name in ('num_classes', 'num_things_classes') and value == before:
             node[name] = now
         elif name == 'class_weight' and isinstance(value, (list, tuple)):
@@ -133,19 +141,20 @@ def _fit_head(key: str, node: ConfigType, before: int, now: int) -> None:
                 node[name] = [value[0]] * now + list(value[before:])
             else:
                 del node[name]
-                report(f'{key}.{name}: left out, its {len(value)} weights are those of other '
+                print_in_first_process(
+                    f'{key}.{name}: left out, its {len(value)} weights are those of other '
                         'classes')
         else:
-            _fit_head(f'{key}.{name}', value, before, now)
+            _set_head_classes(f'{key}.{name}', value, before, now)
 
 
-def _has(root: Path, scope: str, part: str) -> bool:
+def _has_part(root: Path, scope: str, part: str) -> bool:
     if scope == 'mmseg':
         return (root / 'images' / ADE_PARTS[part]).is_dir()
     return (root / part).is_dir() and (scope == 'mmpretrain' or (root / f'{part}.json').is_file())
 
 
-def _classes(root: Path, scope: str, part: str) -> list[str]:
+def _class_names_in(root: Path, scope: str, part: str) -> list[str]:
     if scope == 'mmpretrain':
         return sorted(path.name for path in (root / part).iterdir() if path.is_dir())
     path = root / (f'{part}.json' if scope == 'mmdet' else 'classes.txt')
@@ -157,7 +166,7 @@ def _classes(root: Path, scope: str, part: str) -> list[str]:
         raise ValueError(f'{path} does not name the classes: {error}') from error
 
 
-def _data_set(root: Path, scope: str, part: str) -> ConfigType:
+def _data_set_arguments(root: Path, scope: str, part: str) -> ConfigType:
     """The arguments of the data set for one part (train, val or test)."""
     if scope == 'mmdet':
         return dict(type='mmposenc.CocoDataset', data_root=f'{root}/', ann_file=f'{part}.json',

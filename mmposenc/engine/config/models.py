@@ -24,7 +24,7 @@ from mmposenc.padding import keep_padding_out
 from mmposenc.terminal.messages import describe
 
 from .arguments import check_arguments
-from .nodes import custom_hook, listed
+from .nodes import find_or_add_custom_hook, listed
 from .testing import scope_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def build_to_predict(cfg: Config) -> nn.Module:
     """The model of :func:`build_model`, set up to predict as in a test: if ``KeepPaddingOut`` is
     among the config's hooks, padding is kept out of its predictions."""
     model = build_model(cfg)
-    if custom_hook(cfg, 'KeepPaddingOut', add=False) is not None:
+    if find_or_add_custom_hook(cfg, 'KeepPaddingOut', add=False) is not None:
         keep_padding_out(model)
     return model
 
@@ -140,18 +140,18 @@ def load_all_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
     Raises:
         ValueError: it does not fit; lists what does not.
     """
-    remedy = f'; use the config that it was trained with{written_beside(checkpoint)}'
+    remedy = f'; use the config that it was trained with{hint_to_config_beside(checkpoint)}'
     return load_pretrained(model, checkpoint, same_model=True, remedy=remedy).meta
 
 
-def written_beside(checkpoint: str) -> str:
+def hint_to_config_beside(checkpoint: str) -> str:
     """The end of a message: the path of the config that the training of a checkpoint wrote into its
     folder; '' if there is none."""
     configs = list(Path(checkpoint).parent.glob('*.py'))
     return f', {configs[0]}' if len(configs) == 1 else ''
 
 
-def own_preprocessor(cfg: Config) -> ConfigType:
+def preprocessor_as_written(cfg: Config) -> ConfigType:
     """The data preprocessor of a config, in its model or at the top level; {} if there is none."""
     return cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor') or {}
 
@@ -162,7 +162,7 @@ def preprocessor_config(cfg: Config) -> ConfigType:
     Raises:
         ValueError: the config has none.
     """
-    preprocessor = own_preprocessor(cfg)
+    preprocessor = preprocessor_as_written(cfg)
     if not preprocessor:
         raise ValueError('the config has no data_preprocessor, so nothing says how images are '
                          'normalised')
@@ -192,7 +192,7 @@ def image_samples(images: Tensor, shapes: ImgShapes | None = None) -> list[DetDa
     return [DetDataSample(metainfo=meta) for meta in image_metas(images, shapes)]
 
 
-def pass_once(scope: str, model: BaseModel, image: Tensor) -> None:
+def run_network(scope: str, model: BaseModel, image: Tensor) -> None:
     """Run the network of a model of library ``scope`` on one image (1, C, H, W), without
     post-processing."""
     set_img_shapes(image, [image.shape[-2:]])
@@ -204,7 +204,7 @@ def pass_once(scope: str, model: BaseModel, image: Tensor) -> None:
         model(image, mode='tensor')
 
 
-def check_pictures(paths: Sequence[str]) -> None:
+def check_pictures_exist(paths: Sequence[str]) -> None:
     """Raise FileNotFoundError if a file is not there."""
     for path in paths:
         if not Path(path).is_file():
@@ -224,7 +224,8 @@ def read_picture(cfg: Config, path: str) -> np.ndarray:
     return picture
 
 
-def as_inputs(cfg: Config, pictures: Sequence[np.ndarray], size: tuple[int, int]) -> Tensor:
+def pictures_as_inputs(cfg: Config, pictures: Sequence[np.ndarray],
+                       size: tuple[int, int]) -> Tensor:
     """Resize pictures to one size, and normalise them as the config says.
 
     Args:
@@ -245,7 +246,7 @@ def as_inputs(cfg: Config, pictures: Sequence[np.ndarray], size: tuple[int, int]
     return torch.stack(list(batch)) if isinstance(batch, list | tuple) else batch
 
 
-def noise(cfg: Config, size: tuple[int, int], *, count: int = 1, seed: int = 0) -> Tensor:
+def noise_images(cfg: Config, size: tuple[int, int], *, count: int = 1, seed: int = 0) -> Tensor:
     """Noise (count, in_channels, H, W), the same in each call."""
     return torch.randn(count, image_channels(cfg), *size,
                        generator=torch.Generator().manual_seed(seed))

@@ -15,7 +15,7 @@ from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings.build import listed
 
 
-def numbered(key: str, value: object) -> Iterator[tuple[str, Any]]:
+def values_with_keys(key: str, value: object) -> Iterator[tuple[str, Any]]:
     """The values of a list, each with a key such as 'model.neck.0'; any other value with ``key``
     itself."""
     many = isinstance(value, (list, tuple))
@@ -23,7 +23,7 @@ def numbered(key: str, value: object) -> Iterator[tuple[str, Any]]:
         yield f'{key}.{i}' if many else key, each
 
 
-def children(node: object) -> list[tuple[Any, Any]]:
+def keys_and_values(node: object) -> list[tuple[Any, Any]]:
     """The names and values of a dict, or the numbers and values of a list; nothing for other
     values."""
     if isinstance(node, dict):
@@ -31,7 +31,7 @@ def children(node: object) -> list[tuple[Any, Any]]:
     return list(enumerate(node)) if isinstance(node, (list, tuple)) else []
 
 
-def at(node: object, key: str) -> Any:
+def value_at(node: object, key: str) -> Any:
     """The value at a dotted key such as 'model.neck.0.type', or None."""
     for part in key.split('.'):
         if isinstance(node, (list, tuple)):
@@ -47,17 +47,17 @@ def type_name(node: ReadOnlyConfig) -> str:
     return kind if isinstance(kind, str) else kind.__name__
 
 
-def bare_type(node: ReadOnlyConfig) -> str:
+def type_without_library(node: ReadOnlyConfig) -> str:
     """The type of a node without the library or module in front of it."""
     return type_name(node).rpartition('.')[2]
 
 
-def custom_hook(cfg: Config, name: str, *, add: bool = True) -> ConfigDict | None:
+def find_or_add_custom_hook(cfg: Config, name: str, *, add: bool = True) -> ConfigDict | None:
     """The hook ``mmposenc.NAME`` among a config's custom hooks, or None. With ``add`` it is added
     if it is not there."""
     hooks = cfg.get('custom_hooks') or []
     for hook in hooks:
-        if isinstance(hook, dict) and bare_type(hook) == name.rpartition('.')[2]:
+        if isinstance(hook, dict) and type_without_library(hook) == name.rpartition('.')[2]:
             return hook
     if not add:
         return None
@@ -65,22 +65,23 @@ def custom_hook(cfg: Config, name: str, *, add: bool = True) -> ConfigDict | Non
     return cfg.custom_hooks[-1]
 
 
-def data_sets(cfg: Config, *phases: str) -> Iterator[tuple[str, ConfigDict]]:
+def data_sets_with_keys(cfg: Config, *phases: str) -> Iterator[tuple[str, ConfigDict]]:
     """The data sets of some phases, and those inside wrappers such as RepeatDataset and
     ConcatDataset, with their keys."""
     for phase in phases:
-        yield from _data_sets(f'{phase}_dataloader.dataset', at(cfg, f'{phase}_dataloader.dataset'))
+        yield from _nested_data_sets(f'{phase}_dataloader.dataset',
+                                     value_at(cfg, f'{phase}_dataloader.dataset'))
 
 
-def _data_sets(key: str, node: object) -> Iterator[tuple[str, ConfigDict]]:
+def _nested_data_sets(key: str, node: object) -> Iterator[tuple[str, ConfigDict]]:
     if isinstance(node, dict):
         yield key, node
-        yield from _data_sets(f'{key}.dataset', node.get('dataset'))
-        for name, child in numbered(f'{key}.datasets', node.get('datasets') or []):
-            yield from _data_sets(name, child)
+        yield from _nested_data_sets(f'{key}.dataset', node.get('dataset'))
+        for name, child in values_with_keys(f'{key}.datasets', node.get('datasets') or []):
+            yield from _nested_data_sets(name, child)
 
 
-def metainfo_of(dataset: ReadOnlyConfig, scope: str | None, key: str) -> Any:
+def metainfo_entry(dataset: ReadOnlyConfig, scope: str | None, key: str) -> Any:
     """The ``classes`` or ``palette`` of a data set: those in the config, otherwise those of its
     class, such as ADE20KDataset; or None."""
     value = (dataset.get('metainfo') or {}).get(key)
@@ -98,7 +99,7 @@ def metainfo_of(dataset: ReadOnlyConfig, scope: str | None, key: str) -> Any:
 
 def class_folders(dataset: ReadOnlyConfig) -> list[str]:
     """The folders that mmpretrain's CustomDataset takes as classes, in their order."""
-    if (bare_type(dataset) != 'CustomDataset' or dataset.get('ann_file')
+    if (type_without_library(dataset) != 'CustomDataset' or dataset.get('ann_file')
             or not dataset.get('with_label', True)):
         return []
     prefix = dataset.get('data_prefix') or ''
@@ -108,13 +109,14 @@ def class_folders(dataset: ReadOnlyConfig) -> list[str]:
         if os.path.isdir(folder) else []
 
 
-def heads_of(cfg: Config) -> Iterator[tuple[str, ConfigDict]]:
+def heads_with_classes(cfg: Config) -> Iterator[tuple[str, ConfigDict]]:
     """The heads that predict classes, with their keys; a region proposal head predicts none."""
     names = {'mmseg': ('decode_head', 'auxiliary_head'), 'mmpretrain': ('head',),
              'mmdet': ('bbox_head', 'roi_head.bbox_head', 'roi_head.mask_head', 'panoptic_head',
                        'panoptic_fusion_head')}
     for name in names.get(cfg.get('default_scope'), ()):
-        yield from ((key, head) for key, head in numbered(f'model.{name}', at(cfg.model, name))
+        yield from ((key, head) for key,
+                    head in values_with_keys(f'model.{name}', value_at(cfg.model, name))
                     if isinstance(head, dict))
 
 
@@ -126,15 +128,15 @@ def num_classes_of(head: ConfigDict) -> int | None:
     return None if head.get('num_classes') is None else int(head['num_classes'])
 
 
-def with_pipelines(cfg: Config, phase: str) -> Iterator[ConfigDict]:
+def data_sets_with_pipeline(cfg: Config, phase: str) -> Iterator[ConfigDict]:
     """The data sets of a phase that have a pipeline; data sets inside a wrapper come before it."""
-    nodes = {id(node): node for _, node in data_sets(cfg, phase) if node.get('pipeline')}
+    nodes = {id(node): node for _, node in data_sets_with_keys(cfg, phase) if node.get('pipeline')}
     yield from reversed(list(nodes.values()))
 
 
-def pipelines(cfg: Config, phase: str) -> list[list[ConfigDict]]:
+def pipelines_of_phase(cfg: Config, phase: str) -> list[list[ConfigDict]]:
     """The pipelines of the data sets that a phase reads."""
-    return [list(node['pipeline']) for node in with_pipelines(cfg, phase)]
+    return [list(node['pipeline']) for node in data_sets_with_pipeline(cfg, phase)]
 
 
 Size = tuple[int, int]
@@ -183,8 +185,8 @@ def _last_size(cfg: Config, phase: str, *, ratio_kept: bool = False) -> Size | N
     """The size after the last step that resizes images; with ``ratio_kept`` also if that step keeps
     the ratio of the sides."""
     size: Size | None = None
-    for step in [[], *pipelines(cfg, phase)][-1]:
-        kind = bare_type(step)
+    for step in [[], *pipelines_of_phase(cfg, phase)][-1]:
+        kind = type_without_library(step)
         if kind in _DRAWN:
             size = None
         elif kind in ('ResizeEdge', 'ResizeShortestEdge'):
@@ -234,7 +236,8 @@ def checked(described: Any) -> Any:
         return described
     node = {key: checked(value) if key in ('dataset', 'datasets', 'metrics') else value
             for key, value in described.items()}
-    kind, name, scope = node.get('type'), bare_type(node), DefaultScope.get_current_instance()
+    kind, name, scope = node.get('type'), type_without_library(
+        node), DefaultScope.get_current_instance()
     if isinstance(kind, str):
         is_mmdets = kind == f'mmdet.{name}' or (
             kind == name and scope is not None and scope.scope_name == 'mmdet')

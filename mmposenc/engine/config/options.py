@@ -19,8 +19,8 @@ from mmposenc.terminal.messages import suggest
 
 from .arguments import ENCODINGS, model_class
 from .config import LIVE_KEYS, load_config, set_work_dir
-from .data import use_data
-from .nodes import at
+from .data import point_to_folder
+from .nodes import value_at
 
 #: The keys that mmengine's DefaultOptimWrapperConstructor reads; it ignores all others.
 _PARAMWISE = {'lr_mult', 'decay_mult', 'custom_keys', 'bias_lr_mult', 'bias_decay_mult',
@@ -42,7 +42,7 @@ def check_silent_arguments(cfg: Config) -> None:
         ValueError: names the key of the config, the class, the argument, and similar ones.
     """
     optim = cfg.get('optim_wrapper') or {}
-    kind = at(optim, 'optimizer.type')
+    kind = value_at(optim, 'optimizer.type')
     with OPTIMIZERS.switch_scope_and_registry(cfg.get('default_scope')) as local:
         # mmengine's message would be "None is not a callable object".
         if isinstance(kind, str) and local.get(kind) is None:
@@ -50,18 +50,19 @@ def check_silent_arguments(cfg: Config) -> None:
                              f'{suggest(kind, OPTIMIZERS.module_dict)}')
     constructor = optim.get('constructor', 'DefaultOptimWrapperConstructor')
     if constructor in _PARAMWISE_OF:
-        _check_keys('optim_wrapper.paramwise_cfg', optim.get('paramwise_cfg'),
-                    _PARAMWISE_OF[constructor], constructor)
-    hook = at(cfg, 'default_hooks.checkpoint')
+        _refuse_unknown_keys('optim_wrapper.paramwise_cfg', optim.get('paramwise_cfg'),
+                             _PARAMWISE_OF[constructor], constructor)
+    hook = value_at(cfg, 'default_hooks.checkpoint')
     if isinstance(hook, dict) and hook.get('type') in ('CheckpointHook', 'mmposenc.CheckpointHook'):
         # The hook hands its other arguments to the runner's method.
         parts = CheckpointHook.__init__, Runner.save_checkpoint
         known = {name for part in parts for name in inspect.signature(part).parameters}
-        _check_keys('default_hooks.checkpoint', hook, known | {'type', '_scope_', 'priority'},
-                    'CheckpointHook')
+        _refuse_unknown_keys('default_hooks.checkpoint', hook,
+                             known | {'type', '_scope_', 'priority'}, 'CheckpointHook')
 
 
-def _check_keys(key: str, node: ReadOnlyConfig | None, accepted: set[str], owner: str) -> None:
+def _refuse_unknown_keys(key: str, node: ReadOnlyConfig | None, accepted: set[str],
+                         owner: str) -> None:
     for name in node or ():
         if name not in accepted:
             raise ValueError(f'{key}.{name}: {owner} has no argument {name!r}'
@@ -86,12 +87,12 @@ def override(cfg: Config, options: ReadOnlyConfig | None) -> None:
     """
     options = dict(options or {})
     for key in options:
-        _check_key(cfg, key)
+        _refuse_unknown_key(cfg, key)
     for key, value in options.items():
         _open_sections(cfg, key)
-        if isinstance(value, list) and _replaces_tuple(value, key, at(cfg, key)):
+        if isinstance(value, list) and _replaces_tuple(value, key, value_at(cfg, key)):
             options[key] = tuple(value)  # The shell has no tuples.
-        for line in _leave_out(cfg, key, value, set(options)):
+        for line in _remove_meaningless(cfg, key, value, set(options)):
             print(f'--cfg-options {key}: {line}')
     cfg.merge_from_dict(options)
 
@@ -104,7 +105,7 @@ def _replaces_tuple(value: list[object], key: str, before: object) -> bool:
         and all(isinstance(each, int) for each in value))
 
 
-def _check_key(cfg: Config, key: str) -> None:
+def _refuse_unknown_key(cfg: Config, key: str) -> None:
     first, *rest = key.split('.')
     if first not in LIVE_KEYS:
         if first in cfg:
@@ -121,9 +122,9 @@ def _check_key(cfg: Config, key: str) -> None:
     node, path = cfg, ''
     parts = key.split('.')
     for number, part in enumerate(parts, 1):
-        child = at(node, part)
+        child = value_at(node, part)
         # The key is one of the data set inside a RepeatDataset.
-        if child is None and at(node, f'dataset.{part}') is not None:
+        if child is None and value_at(node, f'dataset.{part}') is not None:
             right = key.replace(f'{path}.', f'{path}.dataset.', 1)
             raise ValueError(f"--cfg-options {key}: '{path}' has no '{part}', it wraps another "
                              f'data set; write {right}')
@@ -143,16 +144,16 @@ def _open_sections(cfg: Config, key: str) -> None:
     for part in key.split('.')[:-1]:
         if hasattr(node, 'get') and part in node and node[part] is None:
             node[part] = {}
-        node = at(node, part)
+        node = value_at(node, part)
 
 
-def _leave_out(cfg: Config, key: str, value: object, options: set[str]) -> list[str]:
+def _remove_meaningless(cfg: Config, key: str, value: object, options: set[str]) -> list[str]:
     """Remove arguments that have no meaning after ``key`` of the model gets a value, unless the
     user gives them too. Returns a line of text for each."""
     section, _, name = key.rpartition('.')
     if not section.startswith('model.'):
         return []
-    node = at(cfg, section)
+    node = value_at(cfg, section)
     if name == 'type' and isinstance(node, (list, tuple)):
         raise ValueError(f'--cfg-options {key}: {section} is a list of {len(node)}; name one by '
                          f'its number, as in {section}.0.type')
@@ -175,13 +176,13 @@ def _leave_out(cfg: Config, key: str, value: object, options: set[str]) -> list[
             for each in [each for each in node if each not in takes]]
 
 
-def read_config(args: argparse.Namespace) -> Config:
+def config_of_arguments(args: argparse.Namespace) -> Config:
     """Read the config that the arguments of ``add_config`` name, with the options that override it,
     and with the work directory and launcher of ``add_run_options`` if there are these."""
     cfg = load_config(args.config, getattr(args, 'img_size', None),
                       getattr(args, 'timm_weights', None))
     if getattr(args, 'data', None):
-        use_data(cfg, args.data)
+        point_to_folder(cfg, args.data)
     # Not done while arguments are parsed, because it loads torch.
     override(cfg, dict(map(_key_and_value, args.cfg_options or ())))
     if not isinstance(cfg.get('model', {}), dict):

@@ -7,9 +7,9 @@ from copy import deepcopy
 
 from mmengine.config import Config, ConfigDict
 
-from .checks import check_folder, check_pictures
-from .nodes import bare_type, listed, with_pipelines
-from .tta import flip_views, views_of_the_test
+from .checks import check_drawings_replace_no_images, check_writable_folder
+from .nodes import data_sets_with_pipeline, listed, type_without_library
+from .tta import views_at_test_size, with_flip_views
 
 #: For each scope, the library's visualizer.
 VISUALIZERS_OF = {'mmdet': 'DetLocalVisualizer', 'mmseg': 'SegLocalVisualizer',
@@ -39,7 +39,7 @@ def scope_of(cfg: Config) -> str:
     return scope
 
 
-def set_out(cfg: Config, out: str) -> None:
+def write_predictions_to(cfg: Config, out: str) -> None:
     """Make a test write its predictions.
 
     Args:
@@ -52,7 +52,7 @@ def set_out(cfg: Config, out: str) -> None:
     """
     scope, pickled = scope_of(cfg), out.endswith(('.pkl', '.pickle'))
     evaluators = listed(cfg.test_evaluator)
-    check_folder(osp.dirname(out) if pickled else out, '--out')
+    check_writable_folder(osp.dirname(out) if pickled else out, '--out')
     if pickled and osp.isdir(out):
         raise ValueError(f'--out {out} is a folder; give a file in it')
     if pickled and osp.lexists(out):
@@ -70,15 +70,15 @@ def set_out(cfg: Config, out: str) -> None:
     cfg.test_evaluator = evaluators
 
 
-def set_show_dir(cfg: Config, show_dir: str) -> None:
+def draw_predictions_into(cfg: Config, show_dir: str) -> None:
     """Make a test draw its predictions into a folder, one picture for each image."""
     scope = scope_of(cfg)
-    check_pictures(cfg, 'test', show_dir, '--show-dir')
+    check_drawings_replace_no_images(cfg, 'test', show_dir, '--show-dir')
     folder = osp.abspath(show_dir)  # mmdet would put a relative path below the work directory.
     set_visualizer(cfg)
     hooks = cfg.setdefault('default_hooks', ConfigDict())
     configured = hooks.get('visualization') or ConfigDict()
-    if scope == 'mmdet' and bare_type(configured) not in ('', 'DetVisualizationHook'):
+    if scope == 'mmdet' and type_without_library(configured) not in ('', 'DetVisualizationHook'):
         # Libraries have hooks of their own for this, such as that of referring expressions.
         hooks.visualization = {**configured, 'draw': True, 'test_out_dir': folder}
         return
@@ -91,24 +91,24 @@ def set_visualizer(cfg: Config) -> None:
     """Set the library's visualizer if a config has none, or has mmengine's, which draws no
     predictions."""
     visualizer = cfg.get('visualizer') or {}
-    if bare_type(visualizer) in ('', 'Visualizer'):
+    if type_without_library(visualizer) in ('', 'Visualizer'):
         cfg.visualizer = {'vis_backends': [{'type': 'LocalVisBackend'}], **visualizer,
                           'type': VISUALIZERS_OF[scope_of(cfg)]}
 
 
-def set_tta(cfg: Config) -> None:
+def set_test_time_augmentation(cfg: Config) -> None:
     """Make a test use several views of each image and merge them: the views in the config, around
     the size of its test, or otherwise a flip."""
     scope = scope_of(cfg)
-    dataset = next(with_pipelines(cfg, 'test'))
+    dataset = next(data_sets_with_pipeline(cfg, 'test'))
     if 'tta_pipeline' in cfg:
-        cfg.tta_pipeline, sizes = views_of_the_test(cfg.tta_pipeline, dataset.pipeline)
+        cfg.tta_pipeline, sizes = views_at_test_size(cfg.tta_pipeline, dataset.pipeline)
         if sizes:
             print(f'--tta: the views are {sizes}')
     else:
-        cfg.tta_pipeline = flip_views(dataset.pipeline)
+        cfg.tta_pipeline = with_flip_views(dataset.pipeline)
     if 'tta_model' in cfg:
-        if bare_type(cfg.tta_model) == 'SegTTAModel':
+        if type_without_library(cfg.tta_model) == 'SegTTAModel':
             cfg.tta_model.type = TTA_MODELS['mmseg']['type']
     else:
         cfg.tta_model = deepcopy(TTA_MODELS[scope])

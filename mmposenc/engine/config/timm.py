@@ -11,7 +11,7 @@ from mmposenc.checkpoint.hub import is_name
 from mmposenc.registry import MODELS
 from mmposenc.terminal.messages import describe
 
-from .nodes import data_sets
+from .nodes import data_sets_with_keys
 
 PREFIX = 'timm:'
 
@@ -56,7 +56,7 @@ def timm_config(name: str, img_size: int | None = None, checkpoint: str | None =
     if pretrained:
         for key in ('mean', 'std'):
             cfg.data_preprocessor[key] = [round(255 * each, 3) for each in getattr(pretrained, key)]
-    for _, dataset in data_sets(cfg, 'train', 'val', 'test'):
+    for _, dataset in data_sets_with_keys(cfg, 'train', 'val', 'test'):
         for step in dataset.pipeline:
             if step.type == 'RandomResizedCrop':
                 step.scale = side

@@ -13,19 +13,19 @@ from mmengine.config import ConfigDict
 
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 
-from .nodes import bare_type
+from .nodes import type_without_library
 
 Scale = tuple[float, float]
 
 
-def flip_views(pipeline: list[ConfigType]) -> list[ConfigType]:
+def with_flip_views(pipeline: list[ConfigType]) -> list[ConfigType]:
     """The test pipeline whose last steps run twice: without and with a flip.
 
     Raises:
         ValueError: it does not end in a step that packs.
     """
     *start, pack = deepcopy(list(pipeline))
-    if not bare_type(pack).startswith('Pack'):
+    if not type_without_library(pack).startswith('Pack'):
         raise ValueError(f"--tta: the test pipeline ends in {pack.get('type')!r}, not in a Pack* "
                          'transform; give the config a tta_pipeline')
     if 'meta_keys' in pack:
@@ -38,8 +38,8 @@ def flip_views(pipeline: list[ConfigType]) -> list[ConfigType]:
                      'transforms': [*views, *([step] for step in truth), [pack]]}]
 
 
-def views_of_the_test(tta_pipeline: list[ConfigType], pipeline: list[ConfigType]
-                      ) -> tuple[list[ConfigType], str]:
+def views_at_test_size(tta_pipeline: list[ConfigType], pipeline: list[ConfigType]
+                       ) -> tuple[list[ConfigType], str]:
     """A config's views, as large as its test and read as the test reads its pictures.
 
     Views that have fixed sizes, none of them the test's, are scaled until the one in the middle has
@@ -53,34 +53,38 @@ def views_of_the_test(tta_pipeline: list[ConfigType], pipeline: list[ConfigType]
         The pipeline of the views, and the views' new sizes in words; '' where they stay.
     """
     adapted, words = deepcopy(list(tta_pipeline)), ''
-    loading = {bare_type(step): step for step in pipeline if bare_type(step).startswith('Load')}
-    for steps in _lists(adapted):
+    loading = {type_without_library(step): step for step in pipeline
+               if type_without_library(step).startswith('Load')}
+    for steps in _step_lists(adapted):
         for number, step in enumerate(steps):
-            if bare_type(step) in loading:
-                steps[number] = deepcopy(loading[bare_type(step)])
-        if steps and all(bare_type(step) == 'Resize' for step in steps) and steps is not adapted:
-            steps[:], sizes = _resized(steps, pipeline)
+            if type_without_library(step) in loading:
+                steps[number] = deepcopy(loading[type_without_library(step)])
+        if steps and all(type_without_library(step) == 'Resize' for step
+                         in steps) and steps is not adapted:
+            steps[:], sizes = _resized_views(steps, pipeline)
             words = sizes or words
     return adapted, words
 
 
-def _lists(steps: list[ConfigType]) -> Iterator[list[ConfigType]]:
+def _step_lists(steps: list[ConfigType]) -> Iterator[list[ConfigType]]:
     """The steps of a pipeline, and those of each view in it."""
     yield steps
     for step in steps:
-        if bare_type(step) == 'TestTimeAug':
+        if type_without_library(step) == 'TestTimeAug':
             for each in step['transforms']:
-                yield from _lists(each)
+                yield from _step_lists(each)
 
 
-def _resized(views: list[ConfigType], pipeline: list[ConfigType]) -> tuple[list[ConfigType], str]:
+def _resized_views(views: list[ConfigType], pipeline: list[ConfigType]
+                   ) -> tuple[list[ConfigType], str]:
     """The steps that resize, with the views' sizes scaled to that of the test; and these sizes in
     words, or ''."""
-    test = next((step for step in reversed(pipeline) if bare_type(step) == 'Resize'), None)
-    fixed = [scale for step in views if (scale := _pair(step.get('scale')))]
-    factors = [factor for step in views if (factor := _pair(step.get('scale_factor')))]
+    test = next((step for step in reversed(pipeline) if type_without_library(step) == 'Resize'),
+                None)
+    fixed = [scale for step in views if (scale := _scale_pair(step.get('scale')))]
+    factors = [factor for step in views if (factor := _scale_pair(step.get('scale_factor')))]
     if len(fixed) == len(views):
-        test_scale = test and _pair(test.get('scale'))
+        test_scale = test and _scale_pair(test.get('scale'))
         if test_scale and any(_same_scale(test_scale, each, test) for each in fixed):
             return views, ''
         middle = sorted(fixed, key=math.prod)[len(fixed) // 2]
@@ -93,7 +97,7 @@ def _resized(views: list[ConfigType], pipeline: list[ConfigType]) -> tuple[list[
                 ', '.join(f'{math.sqrt(math.prod(factor)):g}' for factor in factors)
                 + ' times the size of a picture, as the test has them')
     name = 'scale' if test.get('scale') is not None else 'scale_factor'
-    base = _pair(test.get(name))
+    base = _scale_pair(test.get(name))
     if base is None:
         return views, ''
     scaled = [(base[0] * first, base[1] * second) for first, second in factors]
@@ -104,7 +108,7 @@ def _resized(views: list[ConfigType], pipeline: list[ConfigType]) -> tuple[list[
             + f'; the test has {name}={test[name]}')
 
 
-def _pair(value: object) -> Scale | None:
+def _scale_pair(value: object) -> Scale | None:
     """A size or a factor as a pair for both axes; None if there is none, or if it leaves a side
     open."""
     if isinstance(value, (int, float)):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from .nodes import children
+from .nodes import keys_and_values
 
 
-def check_variables(path: Path, live: set[str]) -> None:
+def refuse_unused_variables(path: Path, live: set[str]) -> None:
     """Refuse a config that sets a variable of its base without using it.
 
     The keys that use ``max_epochs = 12`` or ``train_pipeline = [...]`` in a base get its value when
@@ -50,7 +50,7 @@ def check_variables(path: Path, live: set[str]) -> None:
 
 def _keys_of(value: object, node: object, key: str = '') -> Iterator[str]:
     """The dotted keys of all values below a node."""
-    for name, child in children(node):
+    for name, child in keys_and_values(node):
         path = f'{key}.{name}'.lstrip('.')
         if type(child) is type(value) and child == value:
             yield path

@@ -15,8 +15,8 @@ from PIL import Image
 from mmposenc.terminal.messages import printable
 
 from .folders import Log, PrepareError, build_folder
-from .labels import VOID, Picture, label_map, read_labels
-from .lists import listed_parts
+from .labels import VOID, Picture, read_label_map, read_labels
+from .lists import parts_by_lists
 
 #: For names of folders, the part (train, val or test) of the pictures in them.
 SPLITS = {'train': 'train', 'training': 'train', 'val': 'val', 'valid': 'val',
@@ -36,7 +36,7 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
     Args:
         kind, source, classes: see :func:`.labels.read_labels`.
         out: a folder that is empty or not there.
-        val, group_by, seed: see :func:`drawn_parts`; what folders or lists say goes before.
+        val, group_by, seed: see :func:`draw_parts`; what folders or lists say goes before.
         skip_bad: leave out what can't be used, which is an error else.
         log: called with each line: what can't be used, classes, counts.
 
@@ -54,7 +54,7 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
         raise PrepareError(f'--out {out} exists; give another folder')
     labelled = read_labels(kind, source, classes)
     part_of = part_of_each_picture(labelled.pictures)
-    listed = {} if part_of else listed_parts(kind, source, labelled)
+    listed = {} if part_of else parts_by_lists(kind, source, labelled)
     for line in (*labelled.problems, *labelled.notes):
         log(printable(line))
     if labelled.problems and not skip_bad:
@@ -67,7 +67,7 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
         messages.append(f'a random share of {val:g} of the pictures is for validation '
                         '(--val, --group-by)')
     parts: Parts = {'train': [], 'val': []}
-    part_of = part_of or listed or drawn_parts(labelled.pictures, val, group_by, seed)
+    part_of = part_of or listed or draw_parts(labelled.pictures, val, group_by, seed)
     for each in labelled.pictures:
         if each.key in part_of:
             parts.setdefault(part_of[each.key], []).append(each)
@@ -84,12 +84,12 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
         out, dict(source=kind), lambda folder: {
             part: write(folder, part, pictures, labelled.classes)
             for part, pictures in parts.items()})
-    for line in (*messages, *_described(counts, labelled.classes)):
+    for line in (*messages, *_lines_of_counts(counts, labelled.classes)):
         log(printable(line))
     return counts
 
 
-def _described(counts: Counts, classes: list[str]) -> Iterator[str]:
+def _lines_of_counts(counts: Counts, classes: list[str]) -> Iterator[str]:
     for part, numbers in counts.items():
         yield f'{part}: ' + ', '.join(f'{number:,} {what}' for what, number in numbers.items())
         if lacking := [name for name in classes if not numbers[name]]:
@@ -113,8 +113,8 @@ def part_of_each_picture(pictures: list[Picture]) -> dict[str, str]:
     return part_of
 
 
-def drawn_parts(pictures: list[Picture], val: float = 0.2, group_by: str | None = None,
-                seed: int = 0) -> dict[str, str]:
+def draw_parts(pictures: list[Picture], val: float = 0.2, group_by: str | None = None,
+               seed: int = 0) -> dict[str, str]:
     """The part of each picture by its key, drawn: training or validation.
 
     Args:
@@ -129,7 +129,7 @@ def drawn_parts(pictures: list[Picture], val: float = 0.2, group_by: str | None 
     """
     groups: dict[str, list[str]] = {}
     for each in pictures:
-        groups.setdefault(_group(each.key, group_by), []).append(each.key)
+        groups.setdefault(_group_of_key(each.key, group_by), []).append(each.key)
     if len(groups) < 2:
         raise PrepareError(f'{len(pictures)} pictures are {len(groups)} groups; two are needed to '
                            f'train and validate (--group-by {group_by})')
@@ -143,13 +143,13 @@ def drawn_parts(pictures: list[Picture], val: float = 0.2, group_by: str | None 
     return {each.key: 'val' if each.key in held_out else 'train' for each in pictures}
 
 
-def _group(key: str, group_by: str | None) -> str:
+def _group_of_key(key: str, group_by: str | None) -> str:
     if group_by == 'folder':
         return key.rpartition('/')[0]
     return re.sub('[_-][^_/-]*$', '', key) if group_by == 'prefix' else key
 
 
-def _names(pictures: list[Picture], suffix: str = '') -> list[str]:
+def _copy_names(pictures: list[Picture], suffix: str = '') -> list[str]:
     """The names of the copies, no two of which may be equal: keys without the folder of the part.
     """
     names = ['/'.join(part for i, part in enumerate(parts)
@@ -168,7 +168,7 @@ def _write_coco(folder: Path, part: str, pictures: list[Picture], classes: list[
                 ) -> dict[str, int]:
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
-    for number, (name, each) in enumerate(zip(_names(pictures), pictures, strict=True), 1):
+    for number, (name, each) in enumerate(zip(_copy_names(pictures), pictures, strict=True), 1):
         _copy(each.path, folder / part / name)
         images.append(dict(id=number, file_name=name, width=each.size[0], height=each.size[1]))
         for thing in each.things:
@@ -189,12 +189,12 @@ def _write_coco(folder: Path, part: str, pictures: list[Picture], classes: list[
 def _write_maps(folder: Path, part: str, pictures: list[Picture], classes: list[str]
                 ) -> dict[str, int]:
     pixels = Counter({VOID: 0})
-    for name, each in zip(_names(pictures, '.png'), pictures, strict=True):
+    for name, each in zip(_copy_names(pictures, '.png'), pictures, strict=True):
         stem = name.removesuffix('.png')
         _copy(each.path, folder / 'images' / ADE_PARTS[part] / f'{stem}{each.path.suffix}')
         label_file = folder / 'annotations' / ADE_PARTS[part] / name
         label_file.parent.mkdir(parents=True, exist_ok=True)
-        labels = label_map(each)
+        labels = read_label_map(each)
         Image.fromarray(labels).save(label_file)
         pixels.update(Counter(labels.ravel().tolist()))
     (folder / 'classes.txt').write_text(''.join(f'{name}\n' for name in classes), encoding='utf-8')

@@ -38,7 +38,7 @@ def finished_counts(out: Path, settings: dict[str, object]) -> dict[str, Any] | 
     Raises:
         PrepareError: If ``out`` holds something that :func:`build_folder` did not write.
     """
-    if others := _others(out):
+    if others := _files_not_in_manifest(out):
         shown = ', '.join([*others[:3], '...'] if len(others) > 3 else others)
         raise PrepareError(f'{out} holds files that were not prepared here, or changed since: '
                            f'{shown}; give another folder, or move them away')
@@ -52,7 +52,7 @@ def finished_counts(out: Path, settings: dict[str, object]) -> dict[str, Any] | 
     return None
 
 
-def _others(folder: Path) -> list[str]:
+def _files_not_in_manifest(folder: Path) -> list[str]:
     """The files in a folder that its manifest does not name, or names with another size."""
     try:
         sizes = dict(json.loads((folder / MANIFEST).read_text())['files'])

@@ -31,7 +31,7 @@ _NO_LABELS = {'classes.txt', 'labels.txt', *PART_LISTS}
 VOID = 255
 
 
-class Thing(NamedTuple):
+class LabelledObject(NamedTuple):
     """An object in a picture: its class; left, top, width and height in pixels; its outline; and
     whether evaluation ignores it."""
     name: str
@@ -48,11 +48,11 @@ class Picture:
     path: Path
     size: Size
     labels: Path | None = None
-    things: list[Thing] = field(default_factory=list)
+    things: list[LabelledObject] = field(default_factory=list)
 
 
 @dataclass
-class Labelled:
+class LabelledFolder:
     """What a folder contains; each of ``problems`` begins with the name of a file."""
     classes: list[str]
     pictures: list[Picture] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Labelled:
     notes: list[str] = field(default_factory=list)
 
 
-def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> Labelled:
+def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> LabelledFolder:
     """Reads a folder of pictures and labels; changes nothing in it.
 
     A label file belongs to the picture of the same path and name, but for folders such as
@@ -78,14 +78,14 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> La
     """
     if not source.is_dir():
         raise PrepareError(f'{source} is not a folder')
-    named = [name.strip() for name in classes or _named_classes(source)]
+    named = [name.strip() for name in classes or _class_names_file(source)]
     if not all(named) or len({*named}) < len(named):
         raise PrepareError(f'{source}: classes {named} must be words, and no two the same')
     if not named and kind in ('yolo', 'masks'):
         raise PrepareError(f'{source}: its labels are numbers; name the classes by --classes, or '
                            'in a data.yaml or classes.txt there')
-    labelled = Labelled(named)
-    pictures, labels = _files(kind, source, labelled.problems)
+    labelled = LabelledFolder(named)
+    pictures, labels = _files_by_key(kind, source, labelled.problems)
     if not pictures or not labels:
         where = ' in a folder annotations, labels or masks' if kind == 'masks' else ''
         raise PrepareError(f'{source} holds {len(pictures)} pictures and {len(labels)} '
@@ -103,7 +103,7 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> La
         # In YOLO's format a picture without a file shows nothing.
         if picture.labels is None and kind != 'yolo':
             bare += 1
-        elif picture.labels is None or _fits(kind, picture, labelled):
+        elif picture.labels is None or _label_file_fits(kind, picture, labelled):
             labelled.pictures.append(picture)
     if bare:
         labelled.notes.append(f'{bare} pictures without labels are left out')
@@ -113,7 +113,7 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> La
     return labelled
 
 
-def _named_classes(source: Path) -> list[str]:
+def _class_names_file(source: Path) -> list[str]:
     for path in sorted((*source.glob('*.yaml'), *source.glob('*.yml'))):
         try:
             names = (read_yaml(path) or {}).get('names') or []
@@ -124,7 +124,7 @@ def _named_classes(source: Path) -> list[str]:
                 raise TypeError(f'they are {names!r}; in YAML yes, no and null need quotes')
         except (AttributeError, TypeError, ValueError, KeyError) as error:
             raise PrepareError(f'{path}: names must be a list of classes, or their numbers from 0 '
-                               f'on with a name each ({_reason(error)})') from error
+                               f'on with a name each ({_reason_in_words(error)})') from error
         if names:
             return [str(name) for name in names]
     path = source / 'classes.txt'
@@ -135,11 +135,11 @@ def _named_classes(source: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _reason(error: Exception) -> str:
+def _reason_in_words(error: Exception) -> str:
     return f'lacks {error}' if isinstance(error, KeyError) else str(error) or type(error).__name__
 
 
-def _files(kind: str, source: Path, problems: list[str]) -> tuple[dict[str, Path], ...]:
+def _files_by_key(kind: str, source: Path, problems: list[str]) -> tuple[dict[str, Path], ...]:
     """Pictures and label files by their keys; two files with the same key are a problem."""
     pictures: dict[str, Path] = {}
     labels: dict[str, Path] = {}
@@ -165,10 +165,10 @@ def _files(kind: str, source: Path, problems: list[str]) -> tuple[dict[str, Path
     return pictures, labels
 
 
-def _fits(kind: str, picture: Picture, labelled: Labelled) -> bool:
+def _label_file_fits(kind: str, picture: Picture, labelled: LabelledFolder) -> bool:
     """Whether a file of labels can be used; what can't is added to the problems."""
     if kind != 'masks':
-        return _read_things(kind, picture, labelled)
+        return _read_objects(kind, picture, labelled)
     pair = str(picture.path), str(picture.labels)
     problem = pair_problem(pair) or map_problem(pair[1], len(labelled.classes), VOID)
     if problem:
@@ -176,13 +176,13 @@ def _fits(kind: str, picture: Picture, labelled: Labelled) -> bool:
     return not problem
 
 
-def label_map(picture: Picture) -> np.ndarray:
+def read_label_map(picture: Picture) -> np.ndarray:
     """The labels (H, W) in a PNG; for one with a palette, its indices."""
     with Image.open(str(picture.labels)) as image:
         return np.asarray(image).astype(np.uint8)
 
 
-def _read_things(kind: str, picture: Picture, labelled: Labelled) -> bool:
+def _read_objects(kind: str, picture: Picture, labelled: LabelledFolder) -> bool:
     assert picture.labels is not None
     try:
         text = picture.labels.read_bytes().decode('utf-8-sig')
@@ -191,17 +191,17 @@ def _read_things(kind: str, picture: Picture, labelled: Labelled) -> bool:
                 thing = read()
                 if labelled.classes and thing.name not in labelled.classes:
                     raise ValueError(f'class {thing.name!r} is not among {labelled.classes}')
-                picture.things.append(_inside(thing, picture.size))
+                picture.things.append(_clipped(thing, picture.size))
             except (ValueError, TypeError, LookupError, AttributeError) as error:
-                labelled.problems.append(f'{picture.labels}{where}: {_reason(error)}')
+                labelled.problems.append(f'{picture.labels}{where}: {_reason_in_words(error)}')
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError,
             ElementTree.ParseError) as error:
-        labelled.problems.append(f'{picture.labels}: {_reason(error)}')
+        labelled.problems.append(f'{picture.labels}: {_reason_in_words(error)}')
         return False
     return True
 
 
-def _inside(thing: Thing, size: Size) -> Thing:
+def _clipped(thing: LabelledObject, size: Size) -> LabelledObject:
     """An object cut at the edges of the picture, if at most half of it lies outside."""
     left, top, width, height = thing.box
     if not all(map(math.isfinite, thing.box)) or width <= 0 or height <= 0:
@@ -219,7 +219,7 @@ def _inside(thing: Thing, size: Size) -> Thing:
     return thing._replace(box=(left, top, right - left, bottom - top), polygon=polygon)
 
 
-def _of_corners(name: object, numbers: list[float], outline: bool) -> Thing:
+def _object_of_corners(name: object, numbers: list[float], outline: bool) -> LabelledObject:
     """An object with the corners x1, y1, x2, y2, ...; two corners are a box."""
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f'class {name!r} must be a word')
@@ -230,31 +230,31 @@ def _of_corners(name: object, numbers: list[float], outline: bool) -> Thing:
     xs, ys = numbers[::2], numbers[1::2]
     if not outline and (xs[0] > xs[1] or ys[0] > ys[1]):
         raise ValueError(f'corners {numbers}: the second must be right of and below the first')
-    return Thing(name.strip(), (min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)),
-                 numbers if outline else None)
+    return LabelledObject(name.strip(), (min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)),
+                          numbers if outline else None)
 
 
-_Reads = Iterator[tuple[str, Callable[[], Thing]]]
+_Reads = Iterator[tuple[str, Callable[[], LabelledObject]]]
 
 
 def _read_yolo(text: str, size: Size, classes: list[str]) -> _Reads:
     """Read lines of YOLO: the number of a class, then centre, width and height, or an outline, as
     shares of the picture."""
-    def read(words: list[str]) -> Thing:
+    def read_object(words: list[str]) -> LabelledObject:
         number, values = int(words[0]), [float(word) for word in words[1:]]
         if not 0 <= number < len(classes):
             raise ValueError(f'class {number} is not among 0 to {len(classes) - 1}')
         scaled = [value * size[i % 2] for i, value in enumerate(values)]
         if len(values) > 5:
-            return _of_corners(classes[number], scaled, True)
+            return _object_of_corners(classes[number], scaled, True)
         if len(values) != 4:
             raise ValueError(f'{len(values)} numbers; centre, width and height are four')
         x, y, width, height = scaled
-        return Thing(classes[number], (x - width / 2, y - height / 2, width, height))
+        return LabelledObject(classes[number], (x - width / 2, y - height / 2, width, height))
 
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
-            yield f':{number}', lambda line=line: read(line.split())
+            yield f':{number}', lambda line=line: read_object(line.split())
 
 
 def _read_voc(text: str, size: Size, classes: list[str]) -> _Reads:
@@ -264,10 +264,10 @@ def _read_voc(text: str, size: Size, classes: list[str]) -> _Reads:
         raise ValueError('has a DOCTYPE or entities, which are not read')
     root = ElementTree.fromstring(text)
 
-    def read(each: ElementTree.Element) -> Thing:
+    def read_object(each: ElementTree.Element) -> LabelledObject:
         corners = [float(each.findtext(f'bndbox/{key}') or 'no number') - (key[1:] == 'min')
                    for key in ('xmin', 'ymin', 'xmax', 'ymax')]
-        thing = _of_corners(each.findtext('name'), corners, False)
+        thing = _object_of_corners(each.findtext('name'), corners, False)
         return thing._replace(crowd=(each.findtext('difficult') or '').strip() == '1')
 
     width, height = (float(root.findtext(f'size/{key}') or 0) for key in ('width', 'height'))
@@ -275,7 +275,7 @@ def _read_voc(text: str, size: Size, classes: list[str]) -> _Reads:
         raise ValueError(f'is for a picture of {width:g}x{height:g}, '
                          f'which is {size[0]}x{size[1]}')
     for number, each in enumerate(root.iter('object'), 1):
-        yield f': object {number}', lambda each=each: read(each)
+        yield f': object {number}', lambda each=each: read_object(each)
 
 
 READERS: dict[str, Callable[[str, Size, list[str]], _Reads]] = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .labels import PART_LISTS, ROLES, Labelled
+from .labels import PART_LISTS, ROLES, LabelledFolder
 
 #: For each format, the folder in ``ImageSets`` that has VOC's lists.
 _VOC_FOLDERS = {'voc': 'Main', 'masks': 'Segmentation', 'yolo': 'Main'}
 
 
-def listed_parts(kind: str, source: Path, labelled: Labelled) -> dict[str, str]:
+def parts_by_lists(kind: str, source: Path, labelled: LabelledFolder) -> dict[str, str]:
     """Which part each picture is of, by lists in the source or in VOC's ``ImageSets``.
 
     A line names a picture by its path, or without folder and suffix. A folder counts that has a
@@ -44,7 +44,7 @@ def _read_list(path: Path, part: str, above: tuple[str, ...], keys: set[str],
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
-        key = _key(above, line.strip(), keys)
+        key = _picture_key(above, line.strip(), keys)
         if key is None:
             problems.append(f'{path}:{number}: {line.strip()!r} is no picture that can be used')
         elif parts.setdefault(key, part) != part:
@@ -52,7 +52,7 @@ def _read_list(path: Path, part: str, above: tuple[str, ...], keys: set[str],
                             f'{parts[key]}')
 
 
-def _key(above: tuple[str, ...], line: str, keys: set[str]) -> str | None:
+def _picture_key(above: tuple[str, ...], line: str, keys: set[str]) -> str | None:
     """The key of the picture that a line names. The path in the line may begin anywhere, and may
     have folders such as 'images', which keys leave out."""
     folders = line.replace('\\', '/').split('/')

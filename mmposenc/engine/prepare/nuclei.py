@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from .folders import Log
-from .tiles import windows
+from .tiles import tile_windows
 from .wheels import FolderFromWheel
 
 
@@ -46,7 +46,7 @@ class NucleiFromWheel(FolderFromWheel):
         counts = {}
         for split, top, bottom, stride in self.splits:
             bottom = bottom or len(image)
-            tiles = list(windows((0, image.shape[1]), (top, bottom), self.tile, stride))
+            tiles = list(tile_windows((0, image.shape[1]), (top, bottom), self.tile, stride))
             for kind, pixels in whole.items():
                 (folder / kind / split).mkdir(parents=True)
                 for x, y, right, below in tiles:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 Window = tuple[int, int, int, int]
 
 
-def windows(columns: tuple[int, int], rows: tuple[int, int], tile: int, max_stride: int
-            ) -> Iterator[Window]:
+def tile_windows(columns: tuple[int, int], rows: tuple[int, int], tile: int, max_stride: int
+                 ) -> Iterator[Window]:
     """The tiles of an image, row by row.
 
     Args:

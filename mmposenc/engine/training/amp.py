@@ -22,7 +22,8 @@ class AmpOptimWrapper(_AmpOptimWrapper):
     On a CPU it autocasts to bfloat16, the only type worth having there; mmengine's own class
     stops with an assertion. bfloat16 has the exponent range of float32, so wherever it is used
     the loss is not scaled and the checkpoint holds no loss scale. Convolutions of maps so narrow
-    that a part of the kernel meets only padding run in float32 there; see :class:`NarrowMaps`.
+    that a part of the kernel meets only padding run in float32 there; see
+    :class:`Float32WhereBfloat16Fails`.
 
     Args:
         loss_scale: as in mmengine ('dynamic', a float or GradScaler arguments); only float16
@@ -51,16 +52,16 @@ class AmpOptimWrapper(_AmpOptimWrapper):
         else:
             super().__init__(loss_scale=loss_scale, dtype=dtype, **kwargs)
         if self.cast_dtype is torch.bfloat16:
-            self.loss_scaler = _no_scaler('cpu' if on_cpu else 'cuda')
+            self.loss_scaler = _idle_scaler('cpu' if on_cpu else 'cuda')
 
     @contextmanager
     def optim_context(self, model: torch.nn.Module) -> Iterator[None]:
-        """The context of mmengine's class, and on a CPU :class:`NarrowMaps` too."""
+        """The context of mmengine's class, and on a CPU :class:`Float32WhereBfloat16Fails` too."""
         with super().optim_context(model):
             if get_device() != 'cpu':
                 yield
                 return
-            with NarrowMaps():
+            with Float32WhereBfloat16Fails():
                 yield
 
     def load_state_dict(self, state_dict: dict) -> None:
@@ -72,7 +73,7 @@ class AmpOptimWrapper(_AmpOptimWrapper):
         super().load_state_dict(state_dict)
 
 
-class NarrowMaps(TorchFunctionMode):
+class Float32WhereBfloat16Fails(TorchFunctionMode):
     """Runs in float32 what torch 2.13 gets wrong in bfloat16 on a CPU.
 
     Where a row or a column of the kernel meets nothing but padding, as the sides of a 3x3 kernel
@@ -109,7 +110,7 @@ def _meets_only_padding(input: Tensor, weight: Tensor, bias: Tensor | None = Non
     return False
 
 
-def _no_scaler(device: str) -> torch.amp.GradScaler:
+def _idle_scaler(device: str) -> torch.amp.GradScaler:
     """A loss scaler that does nothing."""
     if hasattr(torch.amp, 'GradScaler'):
         return torch.amp.GradScaler(device, enabled=False)

@@ -31,11 +31,11 @@ def latest_checkpoint(work_dir: str | Path) -> str | None:
     in the log, and the one before it is taken.
     """
     folder = Path(work_dir)
-    named = _noted(folder)
+    named = _last_checkpoint_file(folder)
     if named is not None and '://' in named:
         return named
     others = sorted((path for path in folder.glob('*.pth') if _NAMES.fullmatch(path.name)
-                     and str(path) != named), key=_progress, reverse=True)
+                     and str(path) != named), key=_iterations_and_number, reverse=True)
     wrong: list[str] = []
     for path in [*([Path(named)] if named else []), *others]:
         reason = damage(path) if os.path.isfile(path) else 'it is not there'
@@ -49,7 +49,7 @@ def latest_checkpoint(work_dir: str | Path) -> str | None:
     return None
 
 
-def check_no_training(work_dir: str | Path) -> None:
+def check_no_checkpoints_to_replace(work_dir: str | Path) -> None:
     """Raise ValueError if a training that begins anew would replace the checkpoints of another one.
     """
     checkpoints = sorted(path.name for path in Path(work_dir).glob('*.pth')
@@ -60,7 +60,7 @@ def check_no_training(work_dir: str | Path) -> None:
                          'keeps it')
 
 
-def _noted(folder: Path) -> str | None:
+def _last_checkpoint_file(folder: Path) -> str | None:
     """The file that ``last_checkpoint`` names. If the folder has a file with that name it is taken,
     because mmengine writes absolute paths and folders are copied."""
     marker = folder / 'last_checkpoint'
@@ -75,7 +75,7 @@ def _noted(folder: Path) -> str | None:
     return str(here if os.path.isabs(text) and os.path.isfile(here) else folder / text)
 
 
-def _progress(path: Path) -> tuple[int, int]:
+def _iterations_and_number(path: Path) -> tuple[int, int]:
     """The iterations of a checkpoint, if they can be read, and the number in its name."""
     number = re.search(r'\d+', path.name)
     try:
@@ -86,7 +86,7 @@ def _progress(path: Path) -> tuple[int, int]:
     return int(iteration), int(number[0]) if number else 0
 
 
-def note_checkpoint(work_dir: str | Path, path: str | Path) -> None:
+def write_last_checkpoint(work_dir: str | Path, path: str | Path) -> None:
     """Write the name of the newest checkpoint, relative to the work directory."""
     remote = '://' in str(path)
     text = str(path) if remote else os.path.relpath(path, work_dir)
@@ -94,7 +94,7 @@ def note_checkpoint(work_dir: str | Path, path: str | Path) -> None:
         partial.write_text(text)
 
 
-def not_finite(state: Mapping[str, object], parameters: Iterable[str]) -> str | None:
+def first_not_finite(state: Mapping[str, object], parameters: Iterable[str]) -> str | None:
     """The name of the first weight in a state dict that is not finite, or None."""
     parameters = set(parameters)
     for name, value in state.items():
@@ -141,7 +141,7 @@ class CheckpointHook(_CheckpointHook):
     def before_train(self, runner: Any) -> None:
         super().before_train(runner)
         if is_main_process() and '://' not in str(self.out_dir):
-            best = [Path(path).name for path in self._best()]
+            best = [Path(path).name for path in self._best_checkpoints()]
             left = [Path(self.out_dir, Path(name).name) for name in self._left
                     if name.endswith('.pth') and Path(name).name not in best]
             for path in [*left, *Path(self.out_dir).glob('*.partial')]:
@@ -157,7 +157,7 @@ class CheckpointHook(_CheckpointHook):
             self._left = tuple(map(str, checkpoint.get('meta', {}).get('removing', ())))
 
     def _save_checkpoint_with_step(self, runner: Any, step: int, meta: dict) -> None:
-        if not runner.may_save():
+        if not runner.weights_are_finite():
             return
         marker = Path(runner.work_dir, 'last_checkpoint')
         if is_main_process() and marker.is_symlink():
@@ -166,12 +166,12 @@ class CheckpointHook(_CheckpointHook):
         with self._removing_later():
             super()._save_checkpoint_with_step(runner, step, meta)
             if is_main_process():
-                note_checkpoint(runner.work_dir, self.last_ckpt)
+                write_last_checkpoint(runner.work_dir, self.last_ckpt)
         if is_main_process():  # This checkpoint is further on than the interrupted one.
             Path(runner.work_dir, INTERRUPTED).unlink(missing_ok=True)
 
     def _save_best_checkpoint(self, runner: Any, metrics: dict) -> None:
-        if not runner.may_save():
+        if not runner.weights_are_finite():
             return
         with self._removing_later():
             super()._save_best_checkpoint(runner, metrics)
@@ -187,10 +187,10 @@ class CheckpointHook(_CheckpointHook):
         for path in later.due:  # Files are removed only after a save that went well.
             if backend.isdir(path):
                 backend.rmtree(path)
-            elif backend.isfile(path) and path not in (self.last_ckpt, *self._best()):
+            elif backend.isfile(path) and path not in (self.last_ckpt, *self._best_checkpoints()):
                 backend.remove(path)
 
-    def _best(self) -> list[str]:
+    def _best_checkpoints(self) -> list[str]:
         """The paths of the best checkpoints so far. They must not be removed: a better checkpoint
         may get the same name."""
         return [str(getattr(self, 'best_ckpt_path', None)),

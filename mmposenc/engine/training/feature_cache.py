@@ -26,9 +26,9 @@ from mmposenc.checkpoint.rules import shown
 from mmposenc.config_types import ReadOnlyConfig
 from mmposenc.functional.image_sizes import one_batch, set_img_shapes
 
-from ..config.checks import check_folder
-from ..config.nodes import custom_hook
-from .processes import plain_model
+from ..config.checks import check_writable_folder
+from ..config.nodes import find_or_add_custom_hook
+from .processes import unwrapped_model
 
 
 class FeatureStore:
@@ -49,7 +49,7 @@ class FeatureStore:
 
     def __init__(self, folder: str | Path, max_bytes: int) -> None:
         self.folder = Path(folder).expanduser()
-        check_folder(str(self.folder), 'folder of kept features')
+        check_writable_folder(str(self.folder), 'folder of kept features')
         self.folder.mkdir(parents=True, exist_ok=True)
         used = sum(path.lstat().st_size for path in self.folder.rglob('*.safetensors'))
         #: The number of bytes that this process may still write.
@@ -148,14 +148,14 @@ class FeatureCacheHook(Hook):
 
     def before_train(self, runner: Runner) -> None:
         """Put the folder between the model and its backbone."""
-        model = plain_model(runner.model)
+        model = unwrapped_model(runner.model)
         backbone = getattr(model, 'backbone', None)
         if not isinstance(backbone, nn.Module):
             raise ValueError(f'{type(model).__name__} has no backbone to keep features of')
         # Not created before, because a config is tested with its hooks, and then needs no folder.
         self.store = FeatureStore(self.folder, int(self.max_gb * 10 ** 9))
         settings = (runner.cfg.get('model') or {}).get('backbone')
-        cached = CachedFeatures(backbone, self.store, settings)
+        cached = CachedForward(backbone, self.store, settings)
         backbone.forward = cached
         runner.logger.info(f'Features of the frozen backbone are kept in {self.folder} '
                            f'(weights {cached.weights[:32]})')
@@ -163,7 +163,7 @@ class FeatureCacheHook(Hook):
     def after_train(self, runner: Runner) -> None:
         """Remove the folder from the model, and log how many features were read, or that it was too
         small."""
-        del plain_model(runner.model).backbone.forward
+        del unwrapped_model(runner.model).backbone.forward
         counts = ', '.join(f'{count} {what}' for what, count in self.store.counts.items())
         runner.logger.info(f'Features in {self.folder}: {counts}')
         if self.store.counts['no room']:
@@ -172,7 +172,7 @@ class FeatureCacheHook(Hook):
                 f'views, or delete folders of other weights in {self.folder}')
 
 
-class CachedFeatures:
+class CachedForward:
     """In place of a frozen backbone's forward: reads what the store has, computes the rest.
 
     Features are computed in bfloat16 and evaluation mode, an image at a time on its own extent
@@ -211,16 +211,17 @@ class CachedFeatures:
         full_hw = (one_batch(x).shape[-2], x.shape[-1])
         sizes = getattr(x, 'img_shapes', None) if self.masks else None
         extents = [(int(s[0]), int(s[1])) for s in sizes] if sizes else [full_hw] * len(x)
-        images = [self._features(image[None, :, :height, :width])
+        images = [self._features_of_image(image[None, :, :height, :width])
                   for image, (height, width) in zip(x, extents, strict=True)]
         if any(extent != full_hw for extent in extents):
             with torch.no_grad():
-                outs = _tensors(self.on_meta(set_img_shapes(x[:1].to('meta'), [full_hw])))
-            images = [[_pad(each, out.shape[1:]) for each, out in zip(image, outs, strict=True)]
+                outs = _as_sequence(self.on_meta(set_img_shapes(x[:1].to('meta'), [full_hw])))
+            images = [[_zero_padded(each, out.shape[1:]) for each,
+                       out in zip(image, outs, strict=True)]
                       for image in images]
         return tuple(torch.stack(maps).to(x) for maps in zip(*images, strict=True))
 
-    def _features(self, image: Tensor) -> Sequence[Tensor]:
+    def _features_of_image(self, image: Tensor) -> Sequence[Tensor]:
         """The features of one image (1, C, H, W), without the batch dimension."""
         # Made contiguous, because strides may change the last bit of a convolution.
         image = image.contiguous()
@@ -229,17 +230,17 @@ class CachedFeatures:
         if features is None:
             self.backbone.eval()
             with torch.no_grad(), torch.autocast(image.device.type, torch.bfloat16):
-                outs = _tensors(self.compute(set_img_shapes(image, [image.shape[-2:]])))
+                outs = _as_sequence(self.compute(set_img_shapes(image, [image.shape[-2:]])))
             self.backbone.train()
             features = [each[0].bfloat16() for each in outs]
             self.store.write(self.weights, key, features)
         return [each.to(image.device) for each in features]
 
 
-def add_few_views(cfg: Config) -> None:
+def repeat_with_few_views(cfg: Config) -> None:
     """Wrap the training set of a config with this hook so that it has the hook's number of views.
     The config is changed."""
-    hook = custom_hook(cfg, 'mmposenc.FeatureCacheHook', add=False)
+    hook = find_or_add_custom_hook(cfg, 'mmposenc.FeatureCacheHook', add=False)
     if hook is None:
         return
     parent = cfg.train_dataloader
@@ -250,14 +251,14 @@ def add_few_views(cfg: Config) -> None:
         parent.dataset = dict(type='mmposenc.FewViews', views=views, dataset=parent.dataset)
 
 
-def _tensors(outs: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
+def _as_sequence(outs: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
     outs = (outs,) if isinstance(outs, Tensor) else outs
     if not all(isinstance(each, Tensor) for each in outs):
         raise ValueError('the backbone returns something else than tensors, which cannot be kept')
     return tuple(outs)
 
 
-def _pad(features: Tensor, shape: Sequence[int]) -> Tensor:
+def _zero_padded(features: Tensor, shape: Sequence[int]) -> Tensor:
     """Pad a map (C, H, W) with zeros to the right and below, up to a shape; a vector is returned as
     it is."""
     height, width = features.shape[-2:] if features.dim() == 3 else shape[-2:]

@@ -15,7 +15,7 @@ from mmengine.runner import Runner
 from torch import Tensor, distributed, nn
 from torch.utils._pytree import tree_leaves
 
-from .processes import plain_model
+from .processes import unwrapped_model
 from .seeding import iteration_seed, seed_all
 
 #: The exit status of a run that ends for this reason.
@@ -62,19 +62,19 @@ class NotFiniteHook(Hook):
         update, step = wrapper.update_params, wrapper.step
 
         def checked_update(loss: Tensor, *args: object, **kwargs: object) -> None:
-            if not _agreed(loss.detach().isfinite().all(), is_distributed()):
+            if not _finite_in_all_processes(loss.detach().isfinite().all(), is_distributed()):
                 self._skip_or_end(runner, 'the loss')
                 return
             try:
                 update(loss, *args, **kwargs)
-            except _Skip:
+            except _SkipIteration:
                 wrapper.zero_grad()
 
         def checked_step(**kwargs: object) -> None:
             scaler = getattr(wrapper, 'loss_scaler', None)
-            if not (scaler and scaler.is_enabled()) and (name := _bad_gradient(runner.model)):
+            if not (scaler and scaler.is_enabled()) and (name := _first_bad_gradient(runner.model)):
                 self._skip_or_end(runner, f'the gradient of {name}')
-                raise _Skip
+                raise _SkipIteration
             step(**kwargs)
         wrapper.update_params, wrapper.step = checked_update, checked_step
 
@@ -86,7 +86,7 @@ class NotFiniteHook(Hook):
 
     def _skip_or_end(self, runner: Runner, what: str) -> None:
         """Skip the iteration if that is allowed; otherwise write the report and end the run."""
-        images = ', '.join(image_names(self.batch)) or 'unknown'
+        images = ', '.join(image_files_of_batch(self.batch)) or 'unknown'
         where = f'iteration {runner.iter + 1}: {what} is not finite; images: {images}'
         if self.skipped < self.max_skipped:
             self.skipped += 1
@@ -99,8 +99,9 @@ class NotFiniteHook(Hook):
             return
         process = f'_process_{runner.rank}' if runner.rank else ''
         folder = Path(runner.work_dir, 'not_finite', f'iter_{runner.iter + 1}{process}')
-        self._save(runner, folder)
-        report = (f'{where}; {_diagnosis(runner, self.batch)}. The run right before and the batch '
+        self._save_state(runner, folder)
+        report = (f'{where}; {_rerun_and_diagnose(runner, self.batch)}. The run right before and '
+                  'the batch '
                   f'are in {osp.relpath(folder)}; --resume {osp.relpath(folder)}/checkpoint.pth '
                   'repeats the iteration. (default_hooks.not_finite.max_skipped=N leaves out up to '
                   'N such iterations)')
@@ -108,20 +109,21 @@ class NotFiniteHook(Hook):
         print(f'error: {report}', file=sys.stderr, flush=True)
         raise NotFinite(report)
 
-    def _save(self, runner: Runner, folder: Path) -> None:
+    def _save_state(self, runner: Runner, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         inputs = self.batch.get('inputs') if isinstance(self.batch, dict) else self.batch
-        torch.save({'inputs': inputs, 'images': image_names(self.batch), 'iter': runner.iter},
+        torch.save({'inputs': inputs, 'images': image_files_of_batch(self.batch),
+                    'iter': runner.iter},
                    folder / 'images.pth')
         runner.save_checkpoint(str(folder), 'checkpoint.pth', by_epoch=False,
                                meta={'epoch': runner.epoch, 'iter': runner.iter})
 
 
-class _Skip(Exception):
+class _SkipIteration(Exception):
     """Raised to leave mmengine's update before the optimizer's step."""
 
 
-def _agreed(finite: Tensor, several: bool) -> Tensor:
+def _finite_in_all_processes(finite: Tensor, several: bool) -> Tensor:
     """Whether each value is finite in all processes. If only one process stopped, the others would
     wait for it."""
     finite = finite.int()
@@ -130,7 +132,7 @@ def _agreed(finite: Tensor, several: bool) -> Tensor:
     return finite
 
 
-def _bad_gradient(model: nn.Module) -> str | None:
+def _first_bad_gradient(model: nn.Module) -> str | None:
     """The name of the first parameter whose gradient is not finite, the same in all processes; or
     None."""
     named = [(name, p.grad) for name, p in model.named_parameters() if p.grad is not None]
@@ -142,14 +144,15 @@ def _bad_gradient(model: nn.Module) -> str | None:
     grads = [grad.to_local() if hasattr(grad, 'to_local') else grad for _, grad in named]
     # One number for each gradient: a norm is finite exactly if all of it is finite (and not huge).
     norms = torch.stack([norm.float() for norm in torch._foreach_norm(grads)])
-    if _agreed(norms.sum().isfinite(), spread):
+    if _finite_in_all_processes(norms.sum().isfinite(), spread):
         return None
-    finite = _agreed(torch.stack([grad.isfinite().all() for grad in grads]), spread)
+    finite = _finite_in_all_processes(torch.stack([grad.isfinite().all() for grad in grads]),
+                                      spread)
     return next((name.removeprefix('module.') for (name, _), good
                  in zip(named, finite, strict=True) if not good), None)
 
 
-def image_names(batch: object) -> list[str]:
+def image_files_of_batch(batch: object) -> list[str]:
     """The files of the images in a batch, as far as its samples say them."""
     samples = batch.get('data_samples') if isinstance(batch, dict) else None
     names = [getattr(sample, 'img_path', None) or getattr(sample, 'img_id', None)
@@ -157,17 +160,18 @@ def image_names(batch: object) -> list[str]:
     return [str(name) for name in names if name is not None]
 
 
-def _diagnosis(runner: Runner, batch: dict | tuple | list | None) -> str:
+def _rerun_and_diagnose(runner: Runner, batch: dict | tuple | list | None) -> str:
     """Run the iteration again and watch its modules. The state was saved, so nothing is lost."""
-    model = plain_model(runner.model)
+    model = unwrapped_model(runner.model)
     first: list[str] = []
     seed_all(iteration_seed(runner))
     try:
-        with torch.no_grad(), watched(model, first), runner.optim_wrapper.optim_context(model):
+        with torch.no_grad(), noting_first_not_finite(
+            model, first), runner.optim_wrapper.optim_context(model):
             data = model.data_preprocessor(batch, True)
             losses = model(**data, mode='loss') if isinstance(data, dict) else model(*data,
                                                                                      mode='loss')
-        bad = [name for name, value in losses.items() if not _finite(value)]
+        bad = [name for name, value in losses.items() if not _all_finite(value)]
     except Exception as error:  # An error here must not hide the first report.
         return f'running it again ended in {type(error).__name__}: {error}'
     terms = ', '.join(bad) or 'none'
@@ -176,23 +180,24 @@ def _diagnosis(runner: Runner, batch: dict | tuple | list | None) -> str:
            f'finite: {where}'
 
 
-def _finite(value: object) -> bool:
+def _all_finite(value: object) -> bool:
     return all(bool(each.isfinite().all()) for each in tree_leaves(value)
                if isinstance(each, Tensor) and each.is_floating_point())
 
 
 @contextmanager
-def watched(model: nn.Module, first: list[str], depth: int | None = None) -> Iterator[None]:
+def noting_first_not_finite(model: nn.Module, first: list[str],
+                            depth: int | None = None) -> Iterator[None]:
     """Store in ``first`` the name of the first module, up to a depth, whose output is not finite.
     """
     names = {module: name for name, module in model.named_modules()
              if name and (depth is None or name.count('.') < depth)}
 
-    def look(module: nn.Module, inputs: object, output: object) -> None:
-        if not first and not _finite(output):
+    def note_if_not_finite(module: nn.Module, inputs: object, output: object) -> None:
+        if not first and not _all_finite(output):
             first.append(f'{names[module]} ({type(module).__name__}'
-                         f'{"" if _finite(inputs) else ", whose input is not either"})')
-    handles = [module.register_forward_hook(look) for module in names]
+                         f'{"" if _all_finite(inputs) else ", whose input is not either"})')
+    handles = [module.register_forward_hook(note_if_not_finite) for module in names]
     try:
         yield
     finally:

@@ -49,7 +49,7 @@ class InterruptHook(Hook):
         self.process = os.getpid()
         for signum in (signal.SIGINT, signal.SIGTERM):
             try:
-                self.previous[signum] = signal.signal(signum, self._remember)
+                self.previous[signum] = signal.signal(signum, self._record_signal)
             # This is not the main thread, so signals are left to whoever handles them.
             except ValueError:
                 return
@@ -58,7 +58,7 @@ class InterruptHook(Hook):
         while self.previous:
             signal.signal(*self.previous.popitem())
 
-    def _remember(self, signum: int, frame: FrameType | None) -> None:
+    def _record_signal(self, signum: int, frame: FrameType | None) -> None:
         if os.getpid() != self.process:
             # This is a worker: its process group got the signal, and it ends together with the run.
             return
@@ -120,16 +120,16 @@ class ValidationHook(Hook):
         self.validated_sum: float | None = None
 
     def before_val_epoch(self, runner: Runner) -> None:
-        self.validated_sum = _sum(runner.model)
+        self.validated_sum = _sum_of_weights(runner.model)
 
     def after_val_epoch(self, runner: Runner, metrics: dict | None = None) -> None:
         self.validated_sum = None
-        if hasattr(runner._train_loop, 'validated'):
-            runner._train_loop.validated()
+        if hasattr(runner._train_loop, 'mark_validated'):
+            runner._train_loop.mark_validated()
 
-    def put_back(self, runner: Runner) -> None:
+    def put_trained_weights_back(self, runner: Runner) -> None:
         """Put the trained weights back into the model after an interrupted validation."""
-        if self.validated_sum is None or _sum(runner.model) != self.validated_sum:
+        if self.validated_sum is None or _sum_of_weights(runner.model) != self.validated_sum:
             # The model has the trained weights already; mmpretrain's EMAHook may have put them
             # back.
             return
@@ -139,5 +139,5 @@ class ValidationHook(Hook):
         self.validated_sum = None
 
 
-def _sum(model: torch.nn.Module) -> float:
+def _sum_of_weights(model: torch.nn.Module) -> float:
     return sum(float(parameter.detach().double().sum()) for parameter in model.parameters())

@@ -13,21 +13,21 @@ from ..config.arguments import check_arguments
 from ..config.channels import check_channels
 from ..config.checks import (
     check_checkpoint,
-    check_class_folders,
+    check_enough_queries,
     check_files,
-    check_folder,
     check_num_classes,
     check_outside_studies,
-    check_palettes,
-    check_queries,
+    check_palette_lengths,
+    check_same_class_folders,
     check_save_best,
     check_sections,
+    check_writable_folder,
 )
-from ..config.nodes import custom_hook
+from ..config.nodes import find_or_add_custom_hook
 from ..config.options import check_silent_arguments
-from ..config.testing import set_out, set_show_dir, set_tta
-from .checkpoints import check_no_training, latest_checkpoint
-from .feature_cache import add_few_views
+from ..config.testing import draw_predictions_into, set_test_time_augmentation, write_predictions_to
+from .checkpoints import check_no_checkpoints_to_replace, latest_checkpoint
+from .feature_cache import repeat_with_few_views
 from .lock import check_unlocked
 
 DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
@@ -79,22 +79,22 @@ def set_up_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
     check_outside_studies(cfg)
     check_unlocked(cfg.work_dir)
     if resume is None and not cfg.get('resume'):
-        check_no_training(cfg.work_dir)
+        check_no_checkpoints_to_replace(cfg.work_dir)
     phases = ['train', 'val'] if cfg.get('val_dataloader') else ['train']
     if tests:
         phases.append('test')
-    _check(cfg, tuple(phases))
+    _check_config(cfg, tuple(phases))
     if amp or str(cfg.optim_wrapper.get('type')).endswith('AmpOptimWrapper'):
         _use_amp(cfg)
     if compiled:
-        custom_hook(cfg, 'mmposenc.CompileHook')
-    add_few_views(cfg)
+        find_or_add_custom_hook(cfg, 'mmposenc.CompileHook')
+    repeat_with_few_views(cfg)
     if auto_scale_lr:
         cfg.auto_scale_lr = {**(cfg.get('auto_scale_lr') or {}), 'enable': True}
     if resume is None and cfg.get('resume'):
         resume = cfg.get('load_from') or 'auto'
     if resume is not None:
-        _set_resume(cfg, resume)
+        _set_resume_from(cfg, resume)
     elif cfg.get('load_from'):
         check_checkpoint(cfg.load_from, 'load_from')
     if allow_mismatch:
@@ -103,21 +103,21 @@ def set_up_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
         cfg.save_on_interrupt = False
 
 
-def _check(cfg: Config, phases: tuple[str, ...]) -> None:
+def _check_config(cfg: Config, phases: tuple[str, ...]) -> None:
     """Check what can be checked from the config alone."""
     check_sections(cfg, phases)
-    check_folder(cfg.work_dir, '--work-dir')
+    check_writable_folder(cfg.work_dir, '--work-dir')
     check_arguments(cfg)
     if 'train' in phases:
         check_silent_arguments(cfg)
         check_save_best(cfg)
     check_files(cfg, phases)
     check_num_classes(cfg, phases)
-    check_palettes(cfg, phases)
-    check_queries(cfg)
+    check_palette_lengths(cfg, phases)
+    check_enough_queries(cfg)
     if 'train' in phases:
         check_channels(cfg)
-    check_class_folders(cfg, phases)
+    check_same_class_folders(cfg, phases)
 
 
 def train(cfg: Config, **options: object) -> Runner:
@@ -143,7 +143,7 @@ def _use_amp(cfg: Config) -> None:
         cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
 
 
-def _set_resume(cfg: Config, resume: str) -> None:
+def _set_resume_from(cfg: Config, resume: str) -> None:
     path = latest_checkpoint(cfg.work_dir) if resume == 'auto' else resume
     cfg.resume, cfg.load_from = True, path
     if path is None:  # The runner logs that it starts from the beginning.
@@ -167,7 +167,7 @@ def set_up_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
         cfg: a config of mmdet, mmseg or mmpretrain with a work_dir; changed in place.
         checkpoint: the weights.
         out: file (or, in segmentation, folder) for the predictions; see
-            :func:`mmposenc.engine.config.testing.set_out`.
+            :func:`mmposenc.engine.config.testing.write_predictions_to`.
         show_dir: folder for pictures of the predictions.
         tta: merge the predictions of several views of each image.
         compiled: as for training.
@@ -177,19 +177,19 @@ def set_up_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
         ValueError: an option that the config can't serve.
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
-    _check(cfg, ('test',))
+    _check_config(cfg, ('test',))
     check_checkpoint(checkpoint, 'checkpoint')
     cfg.load_from, cfg.resume = checkpoint, False
     if allow_mismatch:
         cfg.load_strict = False
     if show_dir is not None:
-        set_show_dir(cfg, show_dir)
+        draw_predictions_into(cfg, show_dir)
     if tta:
-        set_tta(cfg)
+        set_test_time_augmentation(cfg)
     if compiled:
-        custom_hook(cfg, 'mmposenc.CompileHook')
+        find_or_add_custom_hook(cfg, 'mmposenc.CompileHook')
     if out is not None:
-        set_out(cfg, out)
+        write_predictions_to(cfg, out)
     # Removed, so that the config that the runner writes is not mistaken for one to train with.
     for key in _TRAINING:
         cfg[key] = None

@@ -11,7 +11,7 @@ from mmposenc.backbones.base import Backbone
 from mmposenc.config_types import ConfigType
 from mmposenc.encodings import position_tables
 
-from ..config.nodes import bare_type
+from ..config.nodes import type_without_library
 
 _NO_DECAY = ('norm_decay_mult', 'bias_decay_mult', 'flat_decay_mult')
 _TABLES = ('pos_embed', '_token', '_tokens', 'logit_scale')
@@ -33,7 +33,7 @@ def with_our_constructor(optim_wrapper: ConfigType, model: nn.Module) -> ConfigT
                    for name in _KEYS.get(key.strip('.'), ())}
         paramwise['custom_keys'] = {**renamed, **keys}
         optim_wrapper = {**optim_wrapper, 'paramwise_cfg': paramwise}
-    name = bare_type({'type': optim_wrapper.get('constructor')})
+    name = type_without_library({'type': optim_wrapper.get('constructor')})
     if name in ('', 'DefaultOptimWrapperConstructor'):
         return {**optim_wrapper, 'constructor': OptimWrapperConstructor}
     if name not in OF_MMSEG or not ours:
@@ -66,11 +66,11 @@ class OptimWrapperConstructor(DefaultOptimWrapperConstructor):
         keys = self.paramwise_cfg.get('custom_keys', {})
         if prefix or all('decay_mult' in key for key in keys.values()) or self.base_wd is None:
             return
-        decays = self._decays(module)
+        decays = self._decay_by_id(module)
         for group in params:
             group['weight_decay'] = decays[id(group['params'][0])]
 
-    def _decays(self, model: nn.Module) -> dict[int, float]:
+    def _decay_by_id(self, model: nn.Module) -> dict[int, float]:
         """The weight decay of each parameter, by its id, without the keys that do not name it."""
         paramwise, logger = self.paramwise_cfg, MMLogger.get_current_instance()
         keys = {name: key for name, key in paramwise['custom_keys'].items() if 'decay_mult' in key}
@@ -135,10 +135,10 @@ class LayerDecayOptimWrapperConstructor(OptimWrapperConstructor):
             for group in params:
                 name = names[id(group['params'][0])]
                 group['lr'] = group.get('lr', self.base_lr) * scales[name]
-                if self._is_table(name, tables):
+                if self._is_position_table(name, tables):
                     group['weight_decay'] = 0.0
 
-    def _is_table(self, name: str, tables: dict[str, nn.Parameter]) -> bool:
+    def _is_position_table(self, name: str, tables: dict[str, nn.Parameter]) -> bool:
         custom = any(key in f'.{name}' and 'decay_mult' in rule
                      for key, rule in self.paramwise_cfg.get('custom_keys', {}).items())
         return self.base_wd is not None and not custom and (

@@ -30,7 +30,7 @@ class WorkDirLock:
     def __init__(self, work_dir: str | Path) -> None:
         Path(work_dir).mkdir(parents=True, exist_ok=True)
         # Others check the lock by taking it for a moment, so one attempt would not be enough.
-        self._lock = _acquire(work_dir, seconds=1)
+        self._lock = _acquired_lock(work_dir, seconds=1)
         if self._lock.is_locked:
             holder = f'process {os.getpid()} on {socket.gethostname()}'
             with suppress(PermissionError):  # On Windows nobody can write or read a locked file.
@@ -47,10 +47,10 @@ class WorkDirLock:
 def check_unlocked(work_dir: str | Path) -> None:
     """Raise ValueError if a training runs in the directory. Leaves no trace."""
     if (Path(work_dir) / _NAME).is_file():
-        _acquire(work_dir, seconds=0.1).release()
+        _acquired_lock(work_dir, seconds=0.1).release()
 
 
-def _acquire(work_dir: str | Path, seconds: float) -> FileLock:
+def _acquired_lock(work_dir: str | Path, seconds: float) -> FileLock:
     """Take the lock. On a file system without locks it is not held."""
     path = (Path(work_dir) / _NAME).resolve()
     lock = FileLock(path, seconds, thread_local=False, poll_interval=0.005, fallback_to_soft=False)

@@ -12,7 +12,7 @@ from mmengine.runner import EpochBasedTrainLoop as _EpochBasedTrainLoop
 from mmengine.runner import IterBasedTrainLoop as _IterBasedTrainLoop
 from torch.utils.data import DataLoader
 
-from .seeding import SeededBatches, seeded_loader, why_not_exact
+from .seeding import SeededBatchSampler, why_resume_is_inexact, with_seeded_batches
 
 
 class ResumableLoop(BaseLoop):
@@ -28,13 +28,13 @@ class ResumableLoop(BaseLoop):
     _validation_is_due = False
 
     @staticmethod
-    def build_seeded(runner: Runner, dataloader: DataLoader | dict) -> DataLoader:
+    def seeded_train_loader(runner: Runner, dataloader: DataLoader | dict) -> DataLoader:
         """Build the loader of a training, in which each sample has a seed of its own."""
         if isinstance(dataloader, dict):
             different = runner._randomness_cfg.get('diff_rank_seed', False)
             dataloader = runner.build_dataloader(dataloader, seed=runner.seed,
                                                  diff_rank_seed=different)
-        return seeded_loader(dataloader, runner.seed, get_rank(), get_world_size())
+        return with_seeded_batches(dataloader, runner.seed, get_rank(), get_world_size())
 
     def data_position(self, epoch: int, iteration: int) -> dict[str, int]:
         """The position in the data that a checkpoint of this epoch and iteration must hold."""
@@ -44,13 +44,13 @@ class ResumableLoop(BaseLoop):
         return {'epoch': self._pass, 'batch': self._batch + iteration - self._iter}
 
     @property
-    def images_a_step(self) -> int | None:
+    def images_per_step(self) -> int | None:
         """The number of images in a step, of all processes together; None if the loader does not
         say."""
         size = getattr(self.dataloader.batch_sampler, 'batch_size', None)
         return None if size is None else size * get_world_size()
 
-    def is_validated(self, epoch: int, iteration: int) -> bool:
+    def needs_no_validation(self, epoch: int, iteration: int) -> bool:
         """Whether the weights of this epoch and iteration have been validated, or need not be."""
         return (epoch, iteration) == (self._epoch, self._iter) and not self._validation_is_due
 
@@ -67,7 +67,7 @@ class ResumableLoop(BaseLoop):
             else:
                 position = dict(zip(('epoch', 'batch'), divmod(self._iter, length), strict=True))
         self._pass, self._batch = position['epoch'], position['batch']
-        before, now = meta.get('images_a_step'), self.images_a_step
+        before, now = meta.get('images_a_step'), self.images_per_step
         # A position counts batches, so it means something else if the number of images in a batch
         # has changed.
         if before and now and before != now:
@@ -76,19 +76,19 @@ class ResumableLoop(BaseLoop):
                 f'the checkpoint was trained with {before} images a step, and now there are {now}: '
                 'iterations are counted on as they are, and the pass continues at the same image')
         self._validation_is_due = not meta.get('validated', False)
-        if reason := why_not_exact(self.dataloader):
+        if reason := why_resume_is_inexact(self.dataloader):
             self.runner.logger.warning('the resumed run may differ from one that was not '
                                        f'interrupted: {reason}')
 
     @property
-    def at_rest(self) -> bool:
+    def is_between_iterations(self) -> bool:
         """Whether weights, optimizer and counters all belong to the same iteration."""
         return not self.closing and self._iter == getattr(self.runner.optim_wrapper,
                                                           '_inner_count', None)
 
-    def _start_pass(self) -> None:
+    def _start_pass_over_data(self) -> None:
         batches = self.dataloader.batch_sampler
-        if isinstance(batches, SeededBatches):
+        if isinstance(batches, SeededBatchSampler):
             batches.start(self._pass, self._batch)
 
     def _after_iter(self) -> None:
@@ -107,7 +107,7 @@ class ResumableLoop(BaseLoop):
             self.closing = False
         self._validation_is_due = False
 
-    def validated(self) -> None:
+    def mark_validated(self) -> None:
         """Record that there are metrics, before the hooks that act on them run."""
         self.closing, self._validation_is_due = True, False
 
@@ -122,7 +122,7 @@ class EpochBasedTrainLoop(ResumableLoop, _EpochBasedTrainLoop):
 
     def __init__(self, runner: Runner, dataloader: DataLoader | dict, *args: object,
                  **kwargs: object) -> None:
-        super().__init__(runner, self.build_seeded(runner, dataloader), *args, **kwargs)
+        super().__init__(runner, self.seeded_train_loader(runner, dataloader), *args, **kwargs)
 
     def run(self) -> torch.nn.Module:
         """Train to the end, and return the model."""
@@ -140,7 +140,7 @@ class EpochBasedTrainLoop(ResumableLoop, _EpochBasedTrainLoop):
         self._pass = self._epoch
         self.runner.call_hook('before_train_epoch')
         self.runner.model.train()
-        self._start_pass()
+        self._start_pass_over_data()
         for idx, data_batch in enumerate(self.dataloader, self._batch):
             self.run_iter(idx, data_batch)
             self._after_iter()
@@ -150,7 +150,7 @@ class EpochBasedTrainLoop(ResumableLoop, _EpochBasedTrainLoop):
         self._pass, self._batch, self.closing = self._epoch, 0, False
 
 
-class _Unstarted:
+class _UnstartedLoader:
     """A loader that mmengine's constructor may look at without starting it."""
 
     def __init__(self, loader: DataLoader) -> None:
@@ -168,14 +168,14 @@ class IterBasedTrainLoop(ResumableLoop, _IterBasedTrainLoop):
 
     def __init__(self, runner: Runner, dataloader: DataLoader | dict, *args: object,
                  **kwargs: object) -> None:
-        loader = self.build_seeded(runner, dataloader)
-        super().__init__(runner, _Unstarted(loader), *args, **kwargs)
-        self.dataloader, self.dataloader_iterator = loader, self._endless()
+        loader = self.seeded_train_loader(runner, dataloader)
+        super().__init__(runner, _UnstartedLoader(loader), *args, **kwargs)
+        self.dataloader, self.dataloader_iterator = loader, self._endless_batches()
 
-    def _endless(self) -> Iterator[object]:
+    def _endless_batches(self) -> Iterator[object]:
         """Yield batches for ever: one pass over the data after the other."""
         while True:
-            self._start_pass()
+            self._start_pass_over_data()
             first = self._batch
             yield from self.dataloader
             if self._batch == first == 0:

@@ -9,7 +9,7 @@ from mmengine.runner import Runner
 
 from mmposenc.backbones import EoMT
 
-from .processes import plain_model
+from .processes import unwrapped_model
 
 
 class MaskAnnealingHook(Hook):
@@ -41,7 +41,8 @@ class MaskAnnealingHook(Hook):
     def before_train(self, runner: Runner) -> None:
         """Check the model, and set the probabilities of the first iteration, also if the training
         is resumed."""
-        models = [each for each in plain_model(runner.model).modules() if isinstance(each, EoMT)]
+        models = [each for each in unwrapped_model(runner.model).modules()
+                  if isinstance(each, EoMT)]
         if not models:
             raise ValueError('MaskAnnealingHook: the model has no mmposenc.EoMT; leave the hook '
                              'out')
@@ -50,12 +51,12 @@ class MaskAnnealingHook(Hook):
                 raise ValueError(f'begin={self.begin} must have a number for each of the '
                                  f'{len(model.query_blocks)} query blocks')
         self._models = models
-        self._set(runner, runner.iter)
+        self._set_probabilities(runner, runner.iter)
 
     def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
                          outputs: object = None) -> None:
         """Set the probabilities of the next iteration."""
-        self._set(runner, runner.iter + 1)
+        self._set_probabilities(runner, runner.iter + 1)
 
     def probabilities(self, iteration: int, max_iters: int, count: int) -> list[float]:
         """The probability of each of ``count`` query blocks at an iteration out of ``max_iters``.
@@ -66,7 +67,7 @@ class MaskAnnealingHook(Hook):
                 else (1 - (iteration - first) / (last - first)) ** self.power
                 for first, last in zip(begin, end, strict=True)]
 
-    def _set(self, runner: Runner, iteration: int) -> None:
+    def _set_probabilities(self, runner: Runner, iteration: int) -> None:
         for model in self._models:
             probs = model.predictor.mask_probs
             probs.copy_(torch.tensor(

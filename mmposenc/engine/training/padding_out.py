@@ -6,7 +6,7 @@ from mmengine.runner import Runner
 
 from mmposenc.padding import keep_padding_out
 
-from .processes import plain_model
+from .processes import unwrapped_model
 
 
 class KeepPaddingOut(Hook):
@@ -17,7 +17,7 @@ class KeepPaddingOut(Hook):
 
     def before_run(self, runner: Runner) -> None:
         """Change the model in place."""
-        keep_padding_out(plain_model(runner.model))
+        keep_padding_out(unwrapped_model(runner.model))
 
     def before_train(self, runner: Runner) -> None:
         """Log that the hook changes nothing in training."""

@@ -19,7 +19,7 @@ class CPUSyncBatchNorm(nn.BatchNorm2d):
     """torch's SyncBatchNorm, which needs a GPU, for processes on a CPU."""
 
     @classmethod
-    def of(cls, norm: nn.SyncBatchNorm) -> CPUSyncBatchNorm:
+    def from_sync_batch_norm(cls, norm: nn.SyncBatchNorm) -> CPUSyncBatchNorm:
         """Make one with the options, weights and statistics of another norm."""
         replacement = cls(norm.num_features, norm.eps, norm.momentum, norm.affine,
                           norm.track_running_stats)
@@ -43,12 +43,12 @@ class CPUSyncBatchNorm(nn.BatchNorm2d):
         centred = x - mean.view(shape)
         variance = all_reduce(centred.square().sum(axes)) / total
         if self.track_running_stats and self.running_mean is not None:
-            self._remember(mean.detach(), variance.detach(), float(total))
+            self._update_running_statistics(mean.detach(), variance.detach(), float(total))
         out = centred * (variance + self.eps).rsqrt().view(shape)
         return out * self.weight.view(shape) + self.bias.view(shape) if self.affine else out
 
     @torch.no_grad()
-    def _remember(self, mean: Tensor, variance: Tensor, total: float) -> None:
+    def _update_running_statistics(self, mean: Tensor, variance: Tensor, total: float) -> None:
         self.num_batches_tracked.add_(1)
         share = self.momentum if self.momentum is not None else 1 / float(self.num_batches_tracked)
         self.running_mean.lerp_(mean, share)
@@ -75,7 +75,7 @@ def join_on_a_cpu(launcher: str, timeout: float | None = None) -> None:
         'gloo', timeout=None if timeout is None else timedelta(seconds=timeout))
 
 
-def synchronized(model: nn.Module) -> nn.Module:
+def synchronize_norms(model: nn.Module) -> nn.Module:
     """Makes the statistics of a model's norms those of all processes' images, where they must be.
 
     The BatchNorms of PEGs become synchronized ones, as a PEG's statistics are those of the whole
@@ -91,11 +91,11 @@ def synchronized(model: nn.Module) -> nn.Module:
         for parent in list(model.modules()):
             for name, child in parent.named_children():
                 if isinstance(child, nn.SyncBatchNorm):
-                    setattr(parent, name, CPUSyncBatchNorm.of(child))
+                    setattr(parent, name, CPUSyncBatchNorm.from_sync_batch_norm(child))
     return model
 
 
-def plain_model(model: nn.Module) -> nn.Module:
+def unwrapped_model(model: nn.Module) -> nn.Module:
     """The model itself, without the wrapper that it has if several processes train."""
     return model.get_submodule('module') if is_model_wrapper(model) else model
 

@@ -14,16 +14,17 @@ from ..first_lines import in_one_list
 _SECTIONS = ('optim_wrapper', 'param_scheduler', 'train_cfg')
 
 
-def settings_of(cfg: Mapping[str, object]) -> dict[str, str]:
+def schedule_settings(cfg: Mapping[str, object]) -> dict[str, str]:
     """What a config says of optimizer and schedule, to be saved in a checkpoint.
 
     Returns:
         the text of each value by its dotted key, such as ``optim_wrapper.optimizer.lr``.
     """
-    return {key: value for section in _SECTIONS for key, value in _flat(section, cfg.get(section))}
+    return {key: value for section in _SECTIONS for key,
+            value in _flat_settings(section, cfg.get(section))}
 
 
-def _flat(key: str, node: Any) -> Iterator[tuple[str, str]]:
+def _flat_settings(key: str, node: Any) -> Iterator[tuple[str, str]]:
     if isinstance(node, Mapping):
         children: Any = node.items()
     elif isinstance(node, (list, tuple)) and any(isinstance(each, Mapping) for each in node):
@@ -32,16 +33,16 @@ def _flat(key: str, node: Any) -> Iterator[tuple[str, str]]:
         yield key, node.__name__ if isinstance(node, type) else repr(node)
         return
     for name, child in children:
-        yield from _flat(f'{key}.{name}', child)
+        yield from _flat_settings(f'{key}.{name}', child)
 
 
-def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def changed_settings(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """The settings that differ, as lines ``KEY: BEFORE -> NOW``."""
     return [f'{key}: {before.get(key, "none")} -> {now.get(key, "none")}'
             for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]
 
 
-class ConfigsOwn:
+class SettingsOfConfig:
     """Remembers the optimizer's and schedulers' settings from the config, to put them over those of
     a checkpoint.
 
@@ -51,11 +52,11 @@ class ConfigsOwn:
 
     def __init__(self, runner: Any) -> None:
         self._groups = [{name: copy.deepcopy(value) for name, value in group.items()
-                         if name != 'params'} for group in _groups(runner)]
+                         if name != 'params'} for group in _param_groups(runner)]
         self._schedulers = [copy.deepcopy(scheduler.state_dict())
                             for scheduler in _schedulers(runner)]
 
-    def put_back(self, runner: Any, epochs: int, epoch_length: int | None) -> None:
+    def put_over_checkpoint(self, runner: Any, epochs: int, epoch_length: int | None) -> None:
         """Give the optimizer the config's settings and the values of its schedule at this point.
 
         Momentum and other state of the optimizer stay those of the checkpoint.
@@ -66,7 +67,7 @@ class ConfigsOwn:
             epochs: number of complete epochs.
             epoch_length: iterations of an epoch; None where the training has no epochs.
         """
-        for group, own in zip(_groups(runner), self._groups, strict=True):
+        for group, own in zip(_param_groups(runner), self._groups, strict=True):
             group.update(copy.deepcopy(own))
         schedulers = [each for each in _schedulers(runner)
                       # Left out: a scheduler that follows past results.
@@ -88,7 +89,7 @@ class ConfigsOwn:
                         scheduler.step()
 
 
-def _groups(runner: Any) -> list[dict[str, Any]]:
+def _param_groups(runner: Any) -> list[dict[str, Any]]:
     return in_one_list(runner.optim_wrapper.param_groups)
 
 

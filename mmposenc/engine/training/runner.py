@@ -28,16 +28,22 @@ from mmposenc.checkpoint.mmengine_loading import CheckpointLoader
 from mmposenc.compat.deterministic import deterministic_forms
 from mmposenc.config_types import ConfigType
 
-from ..config.models import written_beside
-from ..config.nodes import bare_type, checked
-from ..console import ConsoleHook, quiet
-from .checkpoints import INTERRUPTED, CheckpointHook, latest_checkpoint, not_finite, note_checkpoint
+from ..config.models import hint_to_config_beside
+from ..config.nodes import checked, type_without_library
+from ..console import ConsoleHook, quieten_console
+from .checkpoints import (
+    INTERRUPTED,
+    CheckpointHook,
+    first_not_finite,
+    latest_checkpoint,
+    write_last_checkpoint,
+)
 from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
 from .layer_decay import with_our_constructor
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop, ResumableLoop
-from .processes import join_on_a_cpu, plain_model, synchronized
-from .resuming import ConfigsOwn, changes, settings_of
+from .processes import join_on_a_cpu, synchronize_norms, unwrapped_model
+from .resuming import SettingsOfConfig, changed_settings, schedule_settings
 
 #: The first line of a config that a runner writes.
 _DUMPED = '# Written by mmposenc: the config of this run with all that it inherits.'
@@ -68,12 +74,13 @@ class CheckpointRunner(_Runner):
             # Removed, because a resume would run the text of this config as code.
             checkpoint['meta'].pop('config', None)
         self.call_hook('after_load_checkpoint', checkpoint=checkpoint)
-        model = plain_model(self.model)
+        model = unwrapped_model(self.model)
         load_pretrained(
             model.module if isinstance(model, BaseTTAModel) else model, checkpoint,
             name=f'the checkpoint {filename}', strict=self.cfg.get('load_strict', True),
             same_model=self._resume or self._train_loop is None,
-            remedy=f'; use the config it was trained with{written_beside(filename)}, or pass '
+            remedy='; use the config it was trained with'
+                   f'{hint_to_config_beside(filename)}, or pass '
                    '--allow-mismatch (load_strict=False in the config) to load only what fits')
         self._has_loaded, self._loaded = True, checkpoint
         self.logger.info(f'Load checkpoint from {filename}')
@@ -83,48 +90,49 @@ class CheckpointRunner(_Runner):
         self.optim_wrapper = self.build_optim_wrapper(self.optim_wrapper)
         if self.param_schedulers is not None:
             self.param_schedulers = self.build_param_scheduler(self.param_schedulers)
-        configs_own = ConfigsOwn(self)
+        configs_own = SettingsOfConfig(self)
         super().resume(filename, *args, **kwargs)
         checkpoint, self._loaded = self._loaded, {}
         if isinstance(self._train_loop, ResumableLoop):
             self._train_loop.continue_at(checkpoint['meta'])
         self._use_changed_settings(checkpoint['meta'], configs_own)
         self._saved_iter = self.iter
-        for name, parameter in plain_model(self.model).named_parameters():
+        for name, parameter in unwrapped_model(self.model).named_parameters():
             if name in checkpoint.get('gradients', {}):
                 parameter.grad = checkpoint['gradients'][name].to(parameter)
 
-    def _use_changed_settings(self, meta: dict[str, object], configs_own: ConfigsOwn) -> None:
+    def _use_changed_settings(self, meta: dict[str, object], configs_own: SettingsOfConfig) -> None:
         """Let the config win where its optimizer and schedule differ from those of the training
         that is resumed. mmengine would put the checkpoint's values back without a message."""
         before = meta.get('settings')
-        changed = before and changes(before, settings_of(self.cfg))
+        changed = before and changed_settings(before, schedule_settings(self.cfg))
         if not changed:
             return
         self.logger.warning('the resumed training had other settings; those of the config are used '
                             f'from here on: {"; ".join(changed)}')
         by_epoch = isinstance(self._train_loop, EpochBasedTrainLoop)
-        configs_own.put_back(self, self.epoch, len(self.train_dataloader) if by_epoch else None)
+        configs_own.put_over_checkpoint(self, self.epoch,
+                                        len(self.train_dataloader) if by_epoch else None)
 
     def call_hook(self, fn_name: str, **kwargs: object) -> None:
         super().call_hook(fn_name, **kwargs)
         if fn_name == 'before_save_checkpoint' and 'optimizer' in kwargs['checkpoint']:
-            self._add_gradients(kwargs['checkpoint'])
+            self._add_accumulated_gradients(kwargs['checkpoint'])
 
-    def _add_gradients(self, checkpoint: dict) -> None:
+    def _add_accumulated_gradients(self, checkpoint: dict) -> None:
         """Add gradients that were accumulated and not applied yet."""
         wrapper = self.optim_wrapper
         if getattr(wrapper, '_inner_count', 0) % getattr(wrapper, '_accumulative_counts', 1):
             checkpoint['gradients'] = {
                 name: parameter.grad.cpu() for name, parameter
-                in plain_model(self.model).named_parameters() if parameter.grad is not None}
+                in unwrapped_model(self.model).named_parameters() if parameter.grad is not None}
 
-    def may_save(self) -> bool:
+    def weights_are_finite(self) -> bool:
         """Whether the weights are finite; others must never replace a good checkpoint."""
-        models = [plain_model(self.model)]
+        models = [unwrapped_model(self.model)]
         models += [hook.ema_model for hook in self.hooks if hasattr(hook, 'ema_model')]
         for model in models:
-            if name := not_finite(model.state_dict(), dict(model.named_parameters())):
+            if name := first_not_finite(model.state_dict(), dict(model.named_parameters())):
                 self.logger.error(f'no checkpoint is saved: {name} is not finite (iteration '
                                   f'{self.iter + 1})')
                 return False
@@ -138,9 +146,9 @@ class CheckpointRunner(_Runner):
         meta.setdefault('iter', self.iter + (not by_epoch))
         if isinstance(loop, ResumableLoop):
             meta['data'] = loop.data_position(meta['epoch'], meta['iter'])
-            meta['images_a_step'] = loop.images_a_step
-            meta['settings'] = settings_of(self.cfg)
-            meta['validated'] = loop.is_validated(meta['epoch'], meta['iter'])
+            meta['images_a_step'] = loop.images_per_step
+            meta['settings'] = schedule_settings(self.cfg)
+            meta['validated'] = loop.needs_no_validation(meta['epoch'], meta['iter'])
         if '://' in str(out_dir):
             super().save_checkpoint(out_dir, filename, *args, meta=meta, by_epoch=by_epoch,
                                     **kwargs)
@@ -181,12 +189,12 @@ class Runner(CheckpointRunner):
         super().setup_env(env_cfg)
 
     def build_logger(self, *args: object, **kwargs: object) -> MMLogger:
-        return quiet(super().build_logger(*args, **kwargs))
+        return quieten_console(super().build_logger(*args, **kwargs))
 
     def wrap_model(self, model_wrapper_cfg: dict | None, model: torch.nn.Module
                    ) -> torch.nn.Module:
         if self.distributed and not is_model_wrapper(model):
-            synchronized(model)
+            synchronize_norms(model)
             if dist.get_debug_level() == dist.DebugLevel.OFF:
                 # With this level, DistributedDataParallel names the weights that get no gradient.
                 dist.set_debug_level(dist.DebugLevel.INFO)
@@ -208,14 +216,14 @@ class Runner(CheckpointRunner):
         self.register_hook(ConsoleHook())
 
     def register_hook(self, hook: Hook | dict, priority: str | int | None = None) -> None:
-        if isinstance(hook, dict) and bare_type(hook) == 'CheckpointHook':
+        if isinstance(hook, dict) and type_without_library(hook) == 'CheckpointHook':
             hook = {**hook, 'type': CheckpointHook}
         super().register_hook(hook, priority)
 
     def build_optim_wrapper(self, optim_wrapper: OptimWrapper | ConfigType
                             ) -> OptimWrapper | OptimWrapperDict:
         if isinstance(optim_wrapper, dict) and 'optimizer' in optim_wrapper:
-            optim_wrapper = with_our_constructor(optim_wrapper, plain_model(self.model))
+            optim_wrapper = with_our_constructor(optim_wrapper, unwrapped_model(self.model))
         return super().build_optim_wrapper(optim_wrapper)
 
     def scale_lr(self, optim_wrapper: OptimWrapper, auto_scale_lr: dict | None = None) -> None:
@@ -232,7 +240,7 @@ class Runner(CheckpointRunner):
             loop = dict(loop)
             if 'type' in loop and 'by_epoch' in loop:
                 raise ValueError('train_cfg: it must have type or by_epoch, not both')
-            kind = bare_type(loop) or (
+            kind = type_without_library(loop) or (
                 'EpochBasedTrainLoop' if loop.pop('by_epoch') else 'IterBasedTrainLoop')
             loop['type'] = {'EpochBasedTrainLoop': EpochBasedTrainLoop,
                             'IterBasedTrainLoop': IterBasedTrainLoop}.get(kind, loop.get('type'))
@@ -245,7 +253,7 @@ class Runner(CheckpointRunner):
         test's is written beside its log."""
         name = f'{Path(self.cfg.filename).stem if self.cfg.filename else self.timestamp}.py'
         path = Path(self.work_dir, name)
-        if self._train_loop is None or (path.exists() and not _is_dumped(path)):
+        if self._train_loop is None or (path.exists() and not _is_written_by_runner(path)):
             path = Path(self._log_dir, name)
         cfg = copy.deepcopy(self.cfg)
         if self._resume:
@@ -262,35 +270,35 @@ class Runner(CheckpointRunner):
         return super().build_evaluator(checked(evaluator))
 
     def build_val_loop(self, loop: BaseLoop | ConfigType) -> BaseLoop:
-        return _evaluating_what_it_loads(super().build_val_loop(loop))
+        return _with_truth_from_data_set(super().build_val_loop(loop))
 
     def build_test_loop(self, loop: BaseLoop | ConfigType) -> BaseLoop:
-        return _evaluating_what_it_loads(super().build_test_loop(loop))
+        return _with_truth_from_data_set(super().build_test_loop(loop))
 
     def train(self) -> torch.nn.Module:
         lock = WorkDirLock(self.work_dir) if is_main_process() else None
         try:
-            with self._tidy():
+            with self._restoring_signals_and_terminal():
                 try:
-                    with deterministic_forms(), self._interrupted_with_workers():
+                    with deterministic_forms(), self._ending_with_workers():
                         return super().train()
                 except BaseException as error:
-                    self._rescue(error)
+                    self._save_on_early_end(error)
                     raise
         finally:
             if lock is not None:
                 lock.release()
 
     def val(self) -> dict:
-        with self._tidy(), self._interrupted_with_workers():
+        with self._restoring_signals_and_terminal(), self._ending_with_workers():
             return super().val()
 
     def test(self) -> dict:
-        with self._tidy(), self._interrupted_with_workers():
+        with self._restoring_signals_and_terminal(), self._ending_with_workers():
             return super().test()
 
     @contextmanager
-    def _tidy(self) -> Iterator[None]:
+    def _restoring_signals_and_terminal(self) -> Iterator[None]:
         """Restore signals and the terminal, also after an error."""
         try:
             yield
@@ -300,7 +308,7 @@ class Runner(CheckpointRunner):
                     hook.after_run(self)
 
     @contextmanager
-    def _interrupted_with_workers(self) -> Iterator[None]:
+    def _ending_with_workers(self) -> Iterator[None]:
         """If a signal ended the loader's workers too, end the run in the same way as without
         workers."""
         try:
@@ -315,21 +323,21 @@ class Runner(CheckpointRunner):
         if signum := self.interrupt.agreed_signal():
             raise Interrupted(128 + signum)
 
-    def _rescue(self, error: BaseException) -> None:
+    def _save_on_early_end(self, error: BaseException) -> None:
         """When a run ends early, save the last complete iteration if it is not saved yet."""
         asked = isinstance(error, Interrupted) and not isinstance(error, StoppedAtOnce)
         if not asked and not isinstance(error, Exception):
             return  # Such as a loss that is not finite, which would occur again.
         loop, saved = self._train_loop, False
         wanted = not asked or self.cfg.get('save_on_interrupt', True)
-        if (wanted and isinstance(loop, ResumableLoop) and loop.at_rest
-                and loop.iter > self._saved_iter and self.may_save()):
-            self.validation.put_back(self)
+        if (wanted and isinstance(loop, ResumableLoop) and loop.is_between_iterations
+                and loop.iter > self._saved_iter and self.weights_are_finite()):
+            self.validation.put_trained_weights_back(self)
             try:
                 self.save_checkpoint(self.work_dir, INTERRUPTED, by_epoch=False,
                                      meta={'epoch': loop.epoch, 'iter': loop.iter})
                 if is_main_process():
-                    note_checkpoint(self.work_dir, osp.join(self.work_dir, INTERRUPTED))
+                    write_last_checkpoint(self.work_dir, osp.join(self.work_dir, INTERRUPTED))
                 saved = True
             except Exception as second:  # The first error is the one to show.
                 self.logger.warning(f'this could not be saved either: {second}')
@@ -343,13 +351,13 @@ class Runner(CheckpointRunner):
                                 f'{self.iter}; {hint}')
 
 
-def _is_dumped(path: Path) -> bool:
+def _is_written_by_runner(path: Path) -> bool:
     """Whether a file is a config that a runner wrote, and not one of the user's."""
     with open(path, 'rb') as file:
         return file.read(len(_DUMPED)) == _DUMPED.encode()
 
 
-def _evaluating_what_it_loads(loop: BaseLoop) -> BaseLoop:
+def _with_truth_from_data_set(loop: BaseLoop) -> BaseLoop:
     """Connect a loop's metrics to its data set, from which they take their ground truth."""
     names: set[tuple[str, str]] = set()
     for metric in loop.evaluator.metrics:

@@ -19,7 +19,7 @@ class SeedHook(Hook):
 
     A run that was interrupted and resumed then draws the same drop paths and dropouts as one that
     was not, to the bit. What is drawn for a sample, such as a flip, has a seed of its own; see
-    :class:`SeededBatches`.
+    :class:`SeededBatchSampler`.
     """
     priority = 'VERY_HIGH'
 
@@ -30,10 +30,10 @@ class SeedHook(Hook):
 
 def iteration_seed(runner: Runner) -> int:
     """The seed of the runner's current iteration."""
-    return position_seed(runner.seed, runner.iter, runner.rank)
+    return seed_of_position(runner.seed, runner.iter, runner.rank)
 
 
-def position_seed(seed: int, *position: int) -> int:
+def seed_of_position(seed: int, *position: int) -> int:
     """A seed below 2**31 that in practice no other position has."""
     return int(np.random.SeedSequence([seed, *position]).generate_state(1)[0] % 2**31)
 
@@ -58,7 +58,7 @@ class SeededIndex(NamedTuple):
     position: tuple[int, ...]
 
 
-class SeededBatches:
+class SeededBatchSampler:
     """A batch sampler whose indices know their position, and that can start in the middle.
 
     The seed of a sample is from (the run's seed, the epoch, its position in the epoch over all
@@ -112,7 +112,7 @@ class SeededDataset(Dataset):
     def __getitem__(self, item: int | SeededIndex) -> Any:
         if not isinstance(item, SeededIndex):
             return self.dataset_within[item]
-        seed_all(position_seed(*item.position))
+        seed_all(seed_of_position(*item.position))
         return self.dataset_within[item.sample]
 
     def __len__(self) -> int:
@@ -139,20 +139,22 @@ _LOADER_OPTIONS = ('num_workers', 'collate_fn', 'pin_memory', 'timeout', 'worker
          'in_order')
 
 
-def seeded_loader(loader: DataLoader, seed: int, rank: int, world_size: int) -> DataLoader:
-    """The same loader with :class:`SeededBatches`; the loader itself if it has no indices to seed.
+def with_seeded_batches(loader: DataLoader, seed: int, rank: int, world_size: int) -> DataLoader:
+    """The same loader with :class:`SeededBatchSampler`; the loader itself if it has no indices to
+    seed.
     """
     if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
         return loader
     options = {name: getattr(loader, name) for name in _LOADER_OPTIONS if hasattr(loader, name)}
     return DataLoader(SeededDataset(loader.dataset), **options,
-                      batch_sampler=SeededBatches(loader.batch_sampler, seed, rank, world_size))
+                      batch_sampler=SeededBatchSampler(loader.batch_sampler, seed, rank,
+                                                       world_size))
 
 
-def why_not_exact(loader: DataLoader) -> str | None:
+def why_resume_is_inexact(loader: DataLoader) -> str | None:
     """Why a resumed run may draw other data than one that was not interrupted; None if it cannot.
     """
-    if not isinstance(loader.batch_sampler, SeededBatches):
+    if not isinstance(loader.batch_sampler, SeededBatchSampler):
         return 'its data set has no indices, so there is no position to continue from'
     kind = type(getattr(loader.dataset, 'dataset_within', loader.dataset))
     known = kind.__module__.partition('.')[0] in ('mmposenc', 'mmengine', 'mmdet', 'mmseg',
@@ -192,5 +194,5 @@ class FewViews(RepeatDataset):
 
     def __getitem__(self, idx: int) -> dict[str, Any]:
         """Image ``idx``, augmented in one of the fixed ways."""
-        seed_all(position_seed(self.seed, idx, int(np.random.randint(self.views))))
+        seed_all(seed_of_position(self.seed, idx, int(np.random.randint(self.views))))
         return super().__getitem__(idx)

@@ -18,7 +18,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from mmposenc.compat.deterministic import deterministic_forms
 from mmposenc.encodings import RelativeEncoding
 
-from .processes import join_on_a_cpu, synchronized
+from .processes import join_on_a_cpu, synchronize_norms
 
 _WHOLE = sharded.StateDictOptions(full_state_dict=True, cpu_offload=True)
 _SPREAD = sharded.StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
@@ -39,14 +39,14 @@ def shard(model: nn.Module, min_parameters: int = 1_000_000) -> nn.Module:
     for module in reversed(list(model.modules())):  # Modules inside others come first.
         if isinstance(module, (nn.ModuleList, nn.Sequential)):
             for child in module:
-                if _runs_by_itself(child) and (
+                if _is_called_before_use(child) and (
                         sum(p.numel() for p in child.parameters()) >= min_parameters):
                     fully_shard(child, mesh=mesh)
     fully_shard(model, mesh=mesh)
     return model
 
 
-def _runs_by_itself(module: nn.Module) -> bool:
+def _is_called_before_use(module: nn.Module) -> bool:
     """Whether all uses of a module's weights lie within a call of the module, which is what gathers
     them.
 
@@ -99,7 +99,7 @@ class FSDP2Strategy(DDPStrategy):
         if not dist.is_initialized():
             raise ValueError('FSDP2Strategy needs several processes: start it by '
                              'torchrun (docs/scale.md), with --launcher pytorch')
-        model = synchronized(self.convert_model(model.to(get_device())))
+        model = synchronize_norms(self.convert_model(model.to(get_device())))
         with torch.no_grad():
             for tensor in (*model.parameters(), *model.buffers()):
                 dist.broadcast(tensor, 0)

@@ -14,10 +14,10 @@ from mmposenc.backbones.base import Backbone
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, SLOTS
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings.build import required_sizes
-from mmposenc.engine.config.data import report
-from mmposenc.engine.config.models import build_bare, image_channels, pass_once
+from mmposenc.engine.config.data import print_in_first_process
+from mmposenc.engine.config.models import build_bare, image_channels, run_network
 from mmposenc.engine.config.nodes import Size, listed, type_name
-from mmposenc.engine.config.options import override, read_config
+from mmposenc.engine.config.options import config_of_arguments, override
 from mmposenc.engine.training.layer_decay import OF_MMSEG
 from mmposenc.functional.image_sizes import set_img_shapes
 from mmposenc.openmmlab.mmdet.detr.positions import LEARNED_GRID
@@ -25,8 +25,8 @@ from mmposenc.registry import MODELS
 from mmposenc.terminal.messages import describe
 
 from .encodings import Entry, changes_of, read_entries
-from .parsed import ParsedConfig, build_backbone, parse
-from .rows import own_encodings
+from .parsed import ParsedConfig, build_backbone, parse_config
+from .rows import encodings_as_they_stand
 from .sizes import image_sizes
 
 #: The side in pixels of an image for a model that cannot run on the meta device.
@@ -36,7 +36,7 @@ CONSTRUCTORS = ('DefaultOptimWrapperConstructor', 'mmposenc.LayerDecayOptimWrapp
                 'LearningRateDecayOptimWrapperConstructor', *OF_MMSEG)
 
 
-def apply(parsed: ParsedConfig, entry: Entry) -> Config:
+def with_entry(parsed: ParsedConfig, entry: Entry) -> Config:
     """A config with an entry's encodings in place of its own; all else stays.
 
     Args:
@@ -58,27 +58,27 @@ def apply(parsed: ParsedConfig, entry: Entry) -> Config:
         node['type'] = insertion.type
     put = {'backbone': _change_backbone, 'pool': _change_pool, 'encoder': _change_encoder}
     try:
-        changes = _with_own(parsed, entry.changes)
+        changes = _with_own_encodings(parsed, entry.changes)
         put[insertion.kind](parsed, changed.model, node, changes)
-        _resize_own(parsed, node, entry.changes)
+        _resize_own_tables(parsed, node, entry.changes)
         override(changed, entry.changes['cfg'])
     except ValueError as error:
         text = str(error).replace('--cfg-options ', 'cfg ')
         raise ValueError(f'encoding {entry.name!r} does not fit {insertion.type}: {text}'
                          ) from error
     relative = changes.get('rel_pos_encoding', insertion.options.get('rel_pos_encoding'))
-    _leave_without_decay(changed, insertion.path, listed(relative))
+    _exempt_positions_from_decay(changed, insertion.path, listed(relative))
     if changed.get('load_from') and not changed.get('resume') and changed.get('load_strict', True):
         changed.load_strict = BUT_ENCODINGS
     return changed
 
 
-def _with_own(parsed: ParsedConfig, changes: ReadOnlyConfig) -> ReadOnlyConfig:
+def _with_own_encodings(parsed: ParsedConfig, changes: ReadOnlyConfig) -> ReadOnlyConfig:
     """The changes of an entry; where the entry keeps the config's own encodings, they come before
     those of the entry."""
     if 'own' not in changes:
         return changes
-    before = own_encodings(parsed)
+    before = encodings_as_they_stand(parsed)
     added = {slot: listed(changes[slot]) for slot in SLOTS if slot in changes}
     if before.positions is not None and 'pos_encoding' in added:
         raise ValueError(f'the encodings of the config stand at positions={before.positions}, and '
@@ -94,7 +94,7 @@ def _with_own(parsed: ParsedConfig, changes: ReadOnlyConfig) -> ReadOnlyConfig:
     return {**sums, 'own': changes['own'], 'added': changes}
 
 
-def _resize_own(parsed: ParsedConfig, node: ConfigType, changes: ReadOnlyConfig) -> None:
+def _resize_own_tables(parsed: ParsedConfig, node: ConfigType, changes: ReadOnlyConfig) -> None:
     """Let the config's own tables be made for the size of training, if an entry asks for that."""
     if changes.get('own') != 'resize':
         return
@@ -102,14 +102,14 @@ def _resize_own(parsed: ParsedConfig, node: ConfigType, changes: ReadOnlyConfig)
     if 'img_size' not in parsed.insertion.takes or size is None:
         raise ValueError('resize: its own tables are for images of any size, or training has no '
                          'one size; keep leaves them as they are')
-    made_for = _made_for(node)
+    made_for = _image_size_of_tables(node)
     if made_for in (size, list(size)) or size == (made_for, made_for):
         raise ValueError(f'resize: its own tables are made for {size[0]}x{size[1]} pixels already, '
                          'the size of training; keep is the same')
     node['img_size'] = size
 
 
-def _made_for(backbone: ReadOnlyConfig) -> int | Sequence[int] | None:
+def _image_size_of_tables(backbone: ReadOnlyConfig) -> int | Sequence[int] | None:
     """The image size for which a config has its backbone's tables made; None means the default."""
     by_arch = ARCHS.get(str(backbone.get('arch')), {}).get('img_size')
     size: int | Sequence[int] | None = backbone.get('img_size', by_arch)
@@ -125,7 +125,7 @@ def _change_backbone(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
     init_cfg = node.get('init_cfg')
     pretrained = isinstance(init_cfg, Mapping) and type_name(init_cfg) == 'Pretrained'
     if ('img_size' in takes and parsed.trained_size and not pretrained and 'own' not in changes
-            and _made_for(node) is None):
+            and _image_size_of_tables(node) is None):
         node['img_size'] = parsed.trained_size  # Tables are made for the grid of this size.
     if pretrained and issubclass(cls, Backbone) and init_cfg.get('strict', True):
         node['init_cfg'] = dict(init_cfg, strict=BUT_ENCODINGS)
@@ -180,8 +180,8 @@ def _change_encoder(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
         node['layer_cfg'] = dict(layer, self_attn_cfg=attention)
 
 
-def _leave_without_decay(cfg: Config, path: tuple[str, ...], relative: Sequence[ConfigType]
-                         ) -> None:
+def _exempt_positions_from_decay(cfg: Config, path: tuple[str, ...], relative: Sequence[ConfigType]
+                                 ) -> None:
     """Tables and kernels of positions take no weight decay, whatever the config names; they keep
     the learning rate of the part that they stand in, at the path. Ordinary layers in the relative
     encodings decay."""
@@ -204,8 +204,9 @@ def _leave_without_decay(cfg: Config, path: tuple[str, ...], relative: Sequence[
     cfg.optim_wrapper.paramwise_cfg = dict(paramwise, custom_keys={**keys, **new})
 
 
-def apply_checked(parsed: ParsedConfig, entry: Entry, sizes: Mapping[float, Size]) -> Config:
-    """The config of :func:`apply`, after a look whether its encodings fit the model at all sizes.
+def with_entry_checked(parsed: ParsedConfig, entry: Entry, sizes: Mapping[float, Size]) -> Config:
+    """The config of :func:`with_entry`, after a look whether its encodings fit the model at all
+    sizes.
 
     The model is built and passed through once a size, with one image, on torch's meta device,
     which computes nothing; or once, with a small image on the CPU, where a model needs numbers.
@@ -218,7 +219,7 @@ def apply_checked(parsed: ParsedConfig, entry: Entry, sizes: Mapping[float, Size
     Raises:
         ValueError: names the encoding, what it does not fit, the size, and what is required.
     """
-    changed = apply(parsed, entry)
+    changed = with_entry(parsed, entry)
     # Whatever else an entry changes may affect what a neck or head takes.
     whole = parsed.insertion.kind == 'encoder' or bool(entry.changes['cfg'])
     error = _first_error(parsed.scope, changed, whole, sizes, 'meta')
@@ -246,7 +247,7 @@ def _first_error(scope: str, cfg: Config, whole: bool, sizes: Mapping[float, Siz
             image = torch.zeros(1, image_channels(cfg), *size, device=device)
             with torch.no_grad():
                 if whole:
-                    pass_once(scope, model, image)
+                    run_network(scope, model, image)
                 else:
                     model(set_img_shapes(image, [size]))
     except Exception as error:  # A model may raise anything for what it cannot have.
@@ -289,7 +290,7 @@ def read_encoded_config(args: argparse.Namespace) -> Config:
         ValueError: there is no such encoding, or it does not fit.
         FileNotFoundError: there is no such file.
     """
-    cfg, word = read_config(args), args.encoding
+    cfg, word = config_of_arguments(args), args.encoding
     if word is None:
         return cfg
     try:
@@ -297,8 +298,8 @@ def read_encoded_config(args: argparse.Namespace) -> Config:
         if len(entries) > 1:
             raise ValueError(f'--encoding {word!r} names {len(entries)}, and a model has one; '
                              'mmposenc compare takes several')
-        parsed = parse(cfg)
-        changed = apply_checked(parsed, entries[0], image_sizes(parsed, [1.0]))
+        parsed = parse_config(cfg)
+        changed = with_entry_checked(parsed, entries[0], image_sizes(parsed, [1.0]))
     except (ValueError, FileNotFoundError) as error:
         text = str(error).replace('--encodings', '--encoding').replace(' (--sizes 1)', '')
         raise type(error)(text) from error
@@ -316,4 +317,4 @@ def _report_replaced(options: ReadOnlyConfig, changes: ReadOnlyConfig) -> None:
     for line in replaced_encodings(object, before, {slot: changes[slot] for slot in before}
                                    ).values():
         if line:
-            report(f'{line} of the config')
+            print_in_first_process(f'{line} of the config')

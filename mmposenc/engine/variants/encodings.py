@@ -19,10 +19,10 @@ from mmposenc.terminal.messages import suggest
 from mmposenc.user_classes import class_by_name, class_of_file, is_file_class
 from mmposenc.user_yaml import read_yaml
 
-from .rows import PREFIX, left_out_lines, rows_of
+from .rows import PREFIX, left_out_lines, rows_and_left_out
 
 
-def _names() -> dict[str, tuple[str, ConfigType | None]]:
+def _encoding_words() -> dict[str, tuple[str, ConfigType | None]]:
     """The names of all classes, those of token encodings first; 'none' stands for no encoding."""
     names: dict[str, tuple[str, ConfigType | None]] = {'none': ('no encoding', None)}
     for contract in (TokenEncoding, RelativeEncoding):
@@ -34,7 +34,7 @@ def _names() -> dict[str, tuple[str, ConfigType | None]]:
 
 
 #: For each name, the label that people read, and the config of the encoding.
-NAMES = _names()
+NAMES = _encoding_words()
 #: Names of the config's own encodings, for a pretrained model, with their labels. What a sum adds
 #: to them starts without any effect.
 OWN = {'keep': "the config's own", 'resize': "the config's own, resized"}
@@ -85,19 +85,19 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
     entries: list[Entry] = []
     for word in words:
         if word.endswith(('.yaml', '.yml')):
-            entries += read_file(Path(word))
+            entries += read_entries_file(Path(word))
         elif word.startswith(PREFIX):
-            entries += _rows(word)
+            entries += _entries_of_table(word)
         else:
             try:
-                label, changes = summed(word)
+                label, changes = label_and_changes(word)
             except (ValueError, FileNotFoundError) as error:
                 raise type(error)(f'--encodings {word!r}: {error}') from error
             entries.append(Entry(word, label, changes))
     if not entries:
         raise ValueError('--encodings: name at least one, such as none or peg')
     seen: dict[str, Entry] = {}
-    for entry in _each_once(entries):
+    for entry in _without_repeated_rows(entries):
         first = seen.setdefault(entry.slug.lower(), entry)
         if first is not entry:
             raise ValueError(f'--encodings: {entry.name!r} stands there twice' if
@@ -108,12 +108,12 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
     return list(seen.values())
 
 
-def _each_once(entries: list[Entry]) -> Iterator[Entry]:
+def _without_repeated_rows(entries: list[Entry]) -> Iterator[Entry]:
     """Yield entries, without those rows of tables that equal an earlier entry. What is left out is
     printed."""
     known: dict[str, str] = {}
     for entry in entries:
-        key = str(_whole(entry.changes))
+        key = str(_with_defaults(entry.changes))
         if key not in known or not entry.name.startswith(PREFIX):
             known.setdefault(key, entry.name)
             yield entry
@@ -122,7 +122,7 @@ def _each_once(entries: list[Entry]) -> Iterator[Entry]:
                   f'{known[key]}', file=sys.stderr)
 
 
-def summed(word: str) -> tuple[str, ConfigType]:
+def label_and_changes(word: str) -> tuple[str, ConfigType]:
     """The label and the changes of a name, or of a sum of names.
 
     Raises:
@@ -130,7 +130,7 @@ def summed(word: str) -> tuple[str, ConfigType]:
     """
     parts = [part.strip() for part in word.split('+')]
     kept_words = [part for part in parts if part in OWN]
-    encodings = [named(part) for part in parts if part not in (*OWN, 'none')]
+    encodings = [label_contract_and_config(part) for part in parts if part not in (*OWN, 'none')]
     alone = 'none' in parts
     if len(set(parts)) < len(parts) or len(kept_words) > 1:
         raise ValueError('one encoding stands there twice')
@@ -156,17 +156,18 @@ def changes_of(tokens: list[ConfigType] | None, relative: list[ConfigType] | Non
     as it is."""
     changes: ConfigType = dict(cfg=dict(cfg or {}))
     if tokens is not None:
-        changes |= dict(pos_encoding=_one_or_all(tokens), positions=positions)
+        changes |= dict(pos_encoding=_one_or_list_or_none(tokens), positions=positions)
     if relative is not None:
-        changes |= dict(rel_pos_encoding=_one_or_all(relative), rel_pos_sharing=sharing)
+        changes |= dict(rel_pos_encoding=_one_or_list_or_none(relative), rel_pos_sharing=sharing)
     return changes
 
 
-def _one_or_all(encodings: list[ConfigType]) -> ConfigType | list[ConfigType] | None:
+def _one_or_list_or_none(encodings: list[ConfigType]) -> ConfigType | list[ConfigType] | None:
     return encodings if len(encodings) > 1 else next(iter(encodings), None)
 
 
-def named(name: str, folder: Path = Path()) -> tuple[str, type, ConfigType | None]:
+def label_contract_and_config(name: str, folder: Path = Path()
+                              ) -> tuple[str, type, ConfigType | None]:
     """The label, the slot and the config of one encoding, found by its name or class.
 
     Args:
@@ -181,7 +182,7 @@ def named(name: str, folder: Path = Path()) -> tuple[str, type, ConfigType | Non
     if name == 'none':
         return label, TokenEncoding, None
     if name.startswith(PREFIX):
-        return _of_row(name)
+        return _row_as_one_encoding(name)
     if name.endswith('.py'):
         raise ValueError(f'{name!r} is a file; name the class in it, as {name}:MyEncoding')
     if not (cfg or is_file_class(name)) and ('.' not in name or '/' in name):
@@ -192,7 +193,7 @@ def named(name: str, folder: Path = Path()) -> tuple[str, type, ConfigType | Non
         raise ValueError(f'there is no encoding {name!r}{near}\n'
                          f'Known: {", ".join([*NAMES, *OWN])}; sums such as peg+irpe-k; '
                          f'own.py:MyEncoding; my_package.MyEncoding; my.yaml')
-    cls, full_name = class_and_type(cfg['type'] if cfg else name, folder)
+    cls, full_name = class_and_type_name(cfg['type'] if cfg else name, folder)
     for contract in (TokenEncoding, RelativeEncoding):
         if issubclass(cls, contract):
             return label or cls.__name__, contract, dict(cfg or {}, type=full_name)
@@ -200,9 +201,9 @@ def named(name: str, folder: Path = Path()) -> tuple[str, type, ConfigType | Non
                      f'RelativeEncoding of mmposenc.encodings')
 
 
-def _of_row(word: str) -> tuple[str, type, ConfigType | None]:
+def _row_as_one_encoding(word: str) -> tuple[str, type, ConfigType | None]:
     """The encodings of a table's row, as one item in a sum."""
-    rows, _ = rows_of(word)
+    rows, _ = rows_and_left_out(word)
     _, label, row = rows[0]
     if len(rows) > 1 or len(row.tokens) + len(row.relative) != 1 or row.settings or (
             row.positions is not None or row.sharing != 'layer'):
@@ -211,7 +212,7 @@ def _of_row(word: str) -> tuple[str, type, ConfigType | None]:
     return label, TokenEncoding if row.tokens else RelativeEncoding, (row.tokens + row.relative)[0]
 
 
-def class_and_type(name: str, folder: Path = Path()) -> tuple[type, str]:
+def class_and_type_name(name: str, folder: Path = Path()) -> tuple[type, str]:
     """A class by its name, with the type by which a config can name it in any process.
 
     Args:
@@ -234,7 +235,7 @@ def class_and_type(name: str, folder: Path = Path()) -> tuple[type, str]:
     return class_by_name(name)
 
 
-def read_file(path: Path) -> list[Entry]:
+def read_entries_file(path: Path) -> list[Entry]:
     """The entries of a yaml file: a mapping is one, a list of mappings several.
 
     Args:
@@ -251,12 +252,12 @@ def read_file(path: Path) -> list[Entry]:
     many = content if isinstance(content, list) else [content]
     if not many or not all(isinstance(each, dict) for each in many):
         raise ValueError(f'{path} must hold an entry (a mapping with a name) or a list of them')
-    return [_entry(each, path) for each in many]
+    return [_entry_of_fields(each, path) for each in many]
 
 
-def _rows(word: str) -> list[Entry]:
+def _entries_of_table(word: str) -> list[Entry]:
     """The entries of a paper's table, or of one of its rows. Which rows are left out is printed."""
-    rows, left_out = rows_of(word)
+    rows, left_out = rows_and_left_out(word)
     for line in left_out_lines(left_out):
         print(f'{word}: {line}', file=sys.stderr)
     if not rows:
@@ -266,22 +267,22 @@ def _rows(word: str) -> list[Entry]:
                                           each.settings)) for name, label, each in rows]
 
 
-def _whole(value: Any) -> Any:
+def _with_defaults(value: Any) -> Any:
     """Configs with the defaults of their classes written out, so that equal encodings have equal
     configs."""
     if isinstance(value, list):
-        return [_whole(each) for each in value]
+        return [_with_defaults(each) for each in value]
     if not isinstance(value, dict):
         return value
-    filled = {key: _whole(each) for key, each in value.items()}
+    filled = {key: _with_defaults(each) for key, each in value.items()}
     if 'type' not in value:
         return filled
-    parameters = parameters_of(class_and_type(value['type'])[0]).values()
+    parameters = parameters_of(class_and_type_name(value['type'])[0]).values()
     return {**{each.name: each.default for each in parameters if each.default is not each.empty},
             **filled}
 
 
-def _entry(fields: ConfigType, path: Path) -> Entry:
+def _entry_of_fields(fields: ConfigType, path: Path) -> Entry:
     name = fields.get('name')
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f'{path}: name={name!r} must be a text; every entry has one')
@@ -298,7 +299,7 @@ def _entry(fields: ConfigType, path: Path) -> Entry:
         raise ValueError(f'{where}: cfg={changed!r} must map dotted keys of the config to values, '
                          f'such as model.backbone.pool: gap')
     tokens, relative = (
-        _configs(fields[key], contract, f'{where}: {key}', path) if key in fields else None
+        _encoding_configs(fields[key], contract, f'{where}: {key}', path) if key in fields else None
         for key, contract in zip(SLOTS, (TokenEncoding, RelativeEncoding), strict=True))
     positions = fields.get('positions')
     if positions is not None and not tokens:
@@ -308,23 +309,23 @@ def _entry(fields: ConfigType, path: Path) -> Entry:
                                          else {}))
 
 
-def _configs(value: object, contract: type, where: str, path: Path) -> list[ConfigType]:
+def _encoding_configs(value: object, contract: type, where: str, path: Path) -> list[ConfigType]:
     """The configs of one encoding or of a list of them."""
     if value is None:
         return []
-    return [_config(each, contract, where, path) for each in listed(value)]
+    return [_encoding_config(each, contract, where, path) for each in listed(value)]
 
 
-def _config(value: object, contract: type, where: str, path: Path) -> ConfigType:
+def _encoding_config(value: object, contract: type, where: str, path: Path) -> ConfigType:
     """A name, or a mapping with a type, as a config that any process can read."""
     try:
         if isinstance(value, str):
-            _, cls, cfg = named(value, path.parent)
+            _, cls, cfg = label_contract_and_config(value, path.parent)
             if cfg is None:
                 raise ValueError(f'{value!r} is no encoding; leave the key out')
         elif isinstance(value, Mapping) and isinstance(value.get('type'), str):
-            cfg = {key: _own_types(each, path) for key, each in value.items()}
-            cls, cfg['type'] = class_and_type(value['type'], path.parent)
+            cfg = {key: _with_whole_type_paths(each, path) for key, each in value.items()}
+            cls, cfg['type'] = class_and_type_name(value['type'], path.parent)
         else:
             raise ValueError(f'{value!r} must be a name, or have a type, such as mmposenc.PEG')
         if not issubclass(cls, contract):
@@ -334,11 +335,12 @@ def _config(value: object, contract: type, where: str, path: Path) -> ConfigType
     return cfg
 
 
-def _own_types(value: Any, path: Path) -> Any:
+def _with_whole_type_paths(value: Any, path: Path) -> Any:
     """Write the paths of files in types inside a config, as those of CombinedRPE, in full."""
     if isinstance(value, list):
-        return [_own_types(each, path) for each in value]
+        return [_with_whole_type_paths(each, path) for each in value]
     if isinstance(value, Mapping):
-        return {key: class_and_type(each, path.parent)[1] if key == 'type' and is_file_class(each)
-                else _own_types(each, path) for key, each in value.items()}
+        return {key: class_and_type_name(each, path.parent)[1] if key == 'type'
+                and is_file_class(each)
+                else _with_whole_type_paths(each, path) for key, each in value.items()}
     return value

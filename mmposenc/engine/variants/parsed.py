@@ -16,8 +16,15 @@ from mmposenc.checkpoint.encoding_names import SLOTS
 from mmposenc.class_index import CLASSES
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.engine.config.arguments import model_class
-from mmposenc.engine.config.models import own_preprocessor
-from mmposenc.engine.config.nodes import Size, at, bare_type, tested_size, trained_size, type_name
+from mmposenc.engine.config.models import preprocessor_as_written
+from mmposenc.engine.config.nodes import (
+    Size,
+    tested_size,
+    trained_size,
+    type_name,
+    type_without_library,
+    value_at,
+)
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.signatures import accepted_arguments
 
@@ -69,24 +76,25 @@ class ParsedConfig:
     tested_size: Size | None
 
 
-def parse(cfg: Config) -> ParsedConfig:
+def parse_config(cfg: Config) -> ParsedConfig:
     """Read from a config all that is needed to put encodings into it.
 
     Raises:
         ValueError: its default_scope is no library's, or nothing in its model takes encodings.
     """
     scope = scope_of(cfg)
-    insertion = _insertion(scope, cfg.get('model') or ConfigDict())
-    return ParsedConfig(cfg, scope, insertion, own_preprocessor(cfg), trained_size(cfg),
+    insertion = _insertion_of(scope, cfg.get('model') or ConfigDict())
+    return ParsedConfig(cfg, scope, insertion, preprocessor_as_written(cfg), trained_size(cfg),
                         tested_size(cfg))
 
 
-def _insertion(scope: str, model: ConfigDict) -> Insertion:
+def _insertion_of(scope: str, model: ConfigDict) -> Insertion:
     """Which part of a model takes encodings: its backbone, otherwise the encoder of a DETR."""
     backbone = model.get('backbone') or ConfigDict()
     names = [(type_name(backbone), backbone.get('type'))]
-    if bare_type(backbone) in CLASSES['model']:  # This project's class for another library's name.
-        names.append((f'mmposenc.{bare_type(backbone)}',) * 2)
+    if type_without_library(
+        backbone) in CLASSES['model']:  # This project's class for another library's name.
+        names.append((f'mmposenc.{type_without_library(backbone)}',) * 2)
     for name, kind in names:
         cls = model_class(kind, scope)
         takes = accepted_arguments(cls) or set()
@@ -95,8 +103,8 @@ def _insertion(scope: str, model: ConfigDict) -> Insertion:
                 return Insertion(place, ('backbone',), name, cls, takes, backbone.to_dict())
     for path, known in (((), DETECTORS), (('panoptic_head', 'pixel_decoder'), PIXEL_DECODERS),
                         (('decode_head', 'pixel_decoder'), PIXEL_DECODERS)):
-        node = at(model, '.'.join(path)) if path else model
-        if isinstance(node, dict) and bare_type(node) in known:
+        node = value_at(model, '.'.join(path)) if path else model
+        if isinstance(node, dict) and type_without_library(node) in known:
             return Insertion('encoder', (*path, 'encoder'), type_name(node), None, set(),
                              node.get('encoder', ConfigDict()).to_dict())
     has = f'its backbone is {type_name(backbone)!r}'

@@ -15,7 +15,7 @@ from mmposenc.engine.config.nodes import listed
 from mmposenc.openmmlab.mmdet.detr.positions import NAMED
 from mmposenc.signatures import parameters_of
 
-from .parsed import ParsedConfig, build_backbone, parse
+from .parsed import ParsedConfig, build_backbone, parse_config
 
 #: The prefix of a name in ``--encodings`` that stands for a table or a row.
 PREFIX = 'paper::'
@@ -25,7 +25,7 @@ _FILLED_IN = {'embed_dims', 'head_dims', 'num_heads', 'grid_shape', 'num_prefix_
 _POOL = 'model.backbone.pool'
 
 
-class Encodings(NamedTuple):
+class ModelEncodings(NamedTuple):
     """The encodings of a model: configs of both kinds, where they stand, and by dotted keys what
     else an entry can say about the model."""
 
@@ -36,7 +36,7 @@ class Encodings(NamedTuple):
     settings: ConfigType = {}
 
 
-def encodings_of(parsed: ParsedConfig) -> Encodings:
+def encodings_for_any_size(parsed: ParsedConfig) -> ModelEncodings:
     """The encodings of a config's model, in a form that fits models of any size.
 
     Raises:
@@ -46,26 +46,26 @@ def encodings_of(parsed: ParsedConfig) -> Encodings:
     for key, value in insertion.options.items():
         if key in getattr(insertion.cls, 'structure', ()):
             raise ValueError(f'{".".join(insertion.path)}.{key}={value!r} is no encoding')
-    encodings = own_encodings(parsed)
-    return encodings._replace(tokens=[_of_any_size(each) for each in encodings.tokens],
-                              relative=[_of_any_size(each) for each in encodings.relative])
+    encodings = encodings_as_they_stand(parsed)
+    return encodings._replace(tokens=[_without_sizes(each) for each in encodings.tokens],
+                              relative=[_without_sizes(each) for each in encodings.relative])
 
 
-def own_encodings(parsed: ParsedConfig) -> Encodings:
+def encodings_as_they_stand(parsed: ParsedConfig) -> ModelEncodings:
     """The encodings of a config's model as they stand in it: those that it names, defaults, and
     those of an ``arch``."""
     kind, options = parsed.insertion.kind, parsed.insertion.options
     if kind == 'pool':
         from mmposenc.openmmlab.mmpretrain.resnet import CONTEXT_POOL
         pool = options.get('context_pool', CONTEXT_POOL)
-        return Encodings([pool] if pool else [], [])
-    encodings = _of_encoder(parsed) if kind == 'encoder' else _of_backbone(parsed)
+        return ModelEncodings([pool] if pool else [], [])
+    encodings = _encoder_encodings(parsed) if kind == 'encoder' else _backbone_encodings(parsed)
     positions = encodings.positions
     return encodings._replace(positions=list(positions) if isinstance(positions, tuple)
                               else positions)
 
 
-def _of_backbone(parsed: ParsedConfig) -> Encodings:
+def _backbone_encodings(parsed: ParsedConfig) -> ModelEncodings:
     insertion = parsed.insertion
     options = {name: insertion.options.get(name, each.default)
                for name, each in parameters_of(insertion.cls).items()}
@@ -75,11 +75,11 @@ def _of_backbone(parsed: ParsedConfig) -> Encodings:
         options |= built.encoding_configs
         if not issubclass(insertion.cls, Swin) and parsed.scope == 'mmpretrain':
             settings[_POOL] = built.pool  # Other models have no choice of pooling.
-    return Encodings(listed(options['pos_encoding']), listed(options['rel_pos_encoding']),
-                     options['positions'], options['rel_pos_sharing'], settings)
+    return ModelEncodings(listed(options['pos_encoding']), listed(options['rel_pos_encoding']),
+                          options['positions'], options['rel_pos_sharing'], settings)
 
 
-def _of_encoder(parsed: ParsedConfig) -> Encodings:
+def _encoder_encodings(parsed: ParsedConfig) -> ModelEncodings:
     options = parsed.insertion.options
     absolute = options.get('encoder_pos', None if 'pos_encoding' in options else 'sine')
     tokens, positions = listed(options.get('pos_encoding') or []), options.get('positions')
@@ -94,27 +94,27 @@ def _of_encoder(parsed: ParsedConfig) -> Encodings:
     attention = (options.get('layer_cfg') or {}).get('self_attn_cfg') or {}
     relative = options.get('rel_pos_encoding') or attention.get('rel_pos_encoding')
     key_pos = (parsed.cfg.model.get('decoder') or {}).get('key_pos', 'sine')
-    return Encodings(tokens, [relative] if relative else [], positions,
-                     options.get('rel_pos_sharing', 'layer'),
-                     {'model.decoder.key_pos': key_pos} if key_pos != 'sine' else {})
+    return ModelEncodings(tokens, [relative] if relative else [], positions,
+                          options.get('rel_pos_sharing', 'layer'),
+                          {'model.decoder.key_pos': key_pos} if key_pos != 'sine' else {})
 
 
-def _of_any_size(encoding: ReadOnlyConfig) -> ConfigType:
+def _without_sizes(encoding: ReadOnlyConfig) -> ConfigType:
     return {key: list(value) if isinstance(value, tuple) else value
             for key, value in encoding.items() if key not in _FILLED_IN}
 
 
 @cache
-def _encodings_or_reason(name: str) -> Encodings | str:
+def _encodings_or_reason(name: str) -> ModelEncodings | str:
     """The encodings of a model in the tables, or a text that says why an entry cannot express them.
     """
     try:
-        return encodings_of(parse(load_config(str(papers.config_of_model(name)))))
+        return encodings_for_any_size(parse_config(load_config(str(papers.config_of_model(name)))))
     except ValueError as error:
         return str(error).partition('. ')[0]
 
 
-def rows_of(word: str) -> tuple[list[tuple[str, str, Encodings]], dict[int, str]]:
+def rows_and_left_out(word: str) -> tuple[list[tuple[str, str, ModelEncodings]], dict[int, str]]:
     """The rows that a word names: 'paper::cpvt/table6' all of a table, 'paper::cpvt/table6/3' one.
 
     How tokens become one vector (``pool``) is said where rows of the table differ in it.
@@ -131,7 +131,7 @@ def rows_of(word: str) -> tuple[list[tuple[str, str, Encodings]], dict[int, str]
     if one:
         papers.row(table)
         table = table.rpartition('/')[0]
-    rows: dict[int, tuple[str, str, Encodings]] = {}
+    rows: dict[int, tuple[str, str, ModelEncodings]] = {}
     left_out: dict[int, str] = {}
     for number, row in enumerate(papers.table(table).rows, 1):
         encodings = _encodings_or_reason(row.model) if row.model else f'{row.not_here}'

@@ -10,13 +10,13 @@ from mmengine.config import Config, ConfigDict
 
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.engine.config.arguments import model_class
-from mmposenc.engine.config.models import own_preprocessor
+from mmposenc.engine.config.models import preprocessor_as_written
 from mmposenc.engine.config.nodes import (
     Size,
-    bare_type,
-    pipelines,
+    data_sets_with_pipeline,
+    pipelines_of_phase,
     tested_size,
-    with_pipelines,
+    type_without_library,
 )
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.functional.convolutions import pair
@@ -32,7 +32,7 @@ _SIZING = ('Resize', 'ResizeEdge', 'ResizeShortestEdge', 'FixScaleResize', 'FixS
            'RandomChoiceResize', 'EfficientNetCenterCrop', 'EfficientNetRandomCrop')
 
 
-def resized(cfg: Config, factor: float) -> Config:
+def config_at_size(cfg: Config, factor: float) -> Config:
     """A config whose test gives images ``factor`` times as large.
 
     Sizes of the pipeline are multiplied and rounded (a pipeline without any gets a Resize behind
@@ -54,20 +54,20 @@ def resized(cfg: Config, factor: float) -> Config:
         return changed
     if cfg.get('test_dataloader'):  # Copied, because validation may share parts of it.
         changed.test_dataloader = copy.deepcopy(cfg.test_dataloader)
-    for node in with_pipelines(changed, 'test'):
+    for node in data_sets_with_pipeline(changed, 'test'):
         node['pipeline'] = _resized_steps(node['pipeline'], factor)
     _resize_preprocessor(changed, factor, tested_size(cfg))
     test_cfg = dict(changed.model.get('test_cfg') or {})
     if test_cfg.get('mode') == 'slide':
         changed.model.test_cfg = dict(test_cfg, **{
-            key: _times(test_cfg[key], factor) for key in ('crop_size', 'stride')})
+            key: _scaled_numbers(test_cfg[key], factor) for key in ('crop_size', 'stride')})
     return changed
 
 
 def size_at(parsed: ParsedConfig, factor: float) -> Size | None:
     """The size (H, W) of a test's images at a factor of the test's size; None if images keep their
     own sizes."""
-    return parsed.tested_size if factor == 1 else tested_size(resized(parsed.cfg, factor))
+    return parsed.tested_size if factor == 1 else tested_size(config_at_size(parsed.cfg, factor))
 
 
 def image_sizes(parsed: ParsedConfig, factors: Sequence[float], size: Size | None = None
@@ -96,16 +96,17 @@ def factor_of(parsed: ParsedConfig, size: float | Size) -> float:
         return size
     whole = parsed.tested_size
     if whole is None:
-        raise ValueError(f'--sizes {_text(size)}: the images of the test have several sizes; give '
+        raise ValueError(
+            f'--sizes {_size_text(size)}: the images of the test have several sizes; give '
                          'multiples of them, such as 1.5')
     factor = size[0] / whole[0]
     if (width := round(whole[1] * factor)) != size[1]:
-        raise ValueError(f'--sizes {_text(size)}: the sides must be in the ratio of the test, '
-                         f'{_text(whole)}; {size[0]}x{width} would do')
+        raise ValueError(f'--sizes {_size_text(size)}: the sides must be in the ratio of the test, '
+                         f'{_size_text(whole)}; {size[0]}x{width} would do')
     return factor
 
 
-def check_sizes(cfg: Config, factors: Sequence[float]) -> None:
+def check_size_factors(cfg: Config, factors: Sequence[float]) -> None:
     """Check that a test can be run at other sizes.
 
     Args:
@@ -118,29 +119,33 @@ def check_sizes(cfg: Config, factors: Sequence[float]) -> None:
     """
     multiple, size = needed_multiple(cfg), tested_size(cfg)
     for factor in factors:
-        scaled = tested_size(resized(cfg, factor))
+        scaled = tested_size(config_at_size(cfg, factor))
         if size is None or scaled is None:
             continue
         if min(scaled) < multiple:
-            raise ValueError(f'--sizes {factor:g}: images of {_text(scaled)} are smaller than the '
+            raise ValueError(
+                f'--sizes {factor:g}: images of {_size_text(scaled)} are smaller than the '
                              f'{multiple} pixels that one cell of the model takes')
-        if not _fits(cfg, size, scaled, multiple):
+        if not _covers_whole_cells(cfg, size, scaled, multiple):
             near = _near_factors(size, multiple, factor)
             line = dict.fromkeys(
-                each if _fits(cfg, size, tested_size(resized(cfg, each)), multiple)
+                each
+                if _covers_whole_cells(cfg, size, tested_size(config_at_size(cfg, each)), multiple)
                 else min(_near_factors(size, multiple, each), key=lambda to: abs(to - each))
                 for each in factors)
             raise ValueError(
-                f'--sizes {factor:g}: images of {_text(scaled)}, but the sides must be multiples '
+                f'--sizes {factor:g}: images of {_size_text(scaled)}, but the sides must be '
+                'multiples '
                 f'of {multiple}, the pixels of a cell of the model (cut off or half empty cells '
                 f'would be compared); {" or ".join(f"{each:g}" for each in near)} would do. All of '
                 f'them so: --sizes {" ".join(f"{each:g}" for each in line)}')
 
 
-def _fits(cfg: Config, size: Size, scaled: Size | None, multiple: int) -> bool:
+def _covers_whole_cells(cfg: Config, size: Size, scaled: Size | None, multiple: int) -> bool:
     """Whether images cover whole cells. If they do not at the config's own size either, that is
     allowed."""
-    fixed = not any(step.get('keep_ratio') for steps in pipelines(cfg, 'test') for step in steps)
+    fixed = not any(step.get('keep_ratio') for steps in pipelines_of_phase(cfg, 'test') for step
+                    in steps)
     return scaled is None or not fixed or any(side % multiple for side in size) or not any(
         side % multiple for side in scaled)
 
@@ -161,21 +166,22 @@ def needed_multiple(cfg: Config) -> int:
         return 1  # Other models take any size, as ResNets do.
     backbone: Any = build_backbone(scope, backbone_cfg)
     need = max(math.lcm(*pair(each)) for each in backbone.strides or (backbone.patch_size,))
-    filled = [node.get('size_divisor') for pipeline in pipelines(cfg, 'test') for node in pipeline]
-    pre = own_preprocessor(cfg)
+    filled = [node.get('size_divisor') for pipeline in pipelines_of_phase(cfg, 'test') for node
+              in pipeline]
+    pre = preprocessor_as_written(cfg)
     filled += [pre.get('pad_size_divisor'), (pre.get('test_cfg') or {}).get('size_divisor')]
     return 1 if any(each and each % need == 0 for each in filled) else need
 
 
-def _text(size: Size) -> str:
+def _size_text(size: Size) -> str:
     return f'{size[0]}x{size[1]}'
 
 
-def _times(value: Any, factor: float, whole: bool = True) -> Any:
+def _scaled_numbers(value: Any, factor: float, whole: bool = True) -> Any:
     """Multiply numbers, or pairs and lists of them, by a factor. Numbers of pixels stay whole; what
     is no number of pixels stays as it is."""
     if isinstance(value, (list, tuple)):
-        return type(value)(_times(each, factor, whole) for each in value)
+        return type(value)(_scaled_numbers(each, factor, whole) for each in value)
     if not whole:
         return value * factor
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -184,8 +190,9 @@ def _times(value: Any, factor: float, whole: bool = True) -> Any:
 
 def _resized_steps(steps: Sequence[ReadOnlyConfig], factor: float) -> list[ConfigType]:
     changed = [ConfigDict(copy.deepcopy(dict(step))) for step in steps]
-    if not _scale_in_place(changed, factor):
-        index = max((i + 1 for i, step in enumerate(changed) if 'LoadImage' in bare_type(step)),
+    if not _scale_steps_in_place(changed, factor):
+        index = max((i + 1 for i,
+                     step in enumerate(changed) if 'LoadImage' in type_without_library(step)),
                     default=0)
         changed.insert(index, ConfigDict(
             type='Resize', scale_factor=float(factor), keep_ratio=True))
@@ -195,24 +202,24 @@ def _resized_steps(steps: Sequence[ReadOnlyConfig], factor: float) -> list[Confi
     return changed
 
 
-def _scale_in_place(steps: Sequence[ConfigType], factor: float) -> bool:
+def _scale_steps_in_place(steps: Sequence[ConfigType], factor: float) -> bool:
     """Multiply the sizes of steps, and of steps inside others (RandomChoice), in place. Returns
     whether any of them resizes images, because a crop alone would only show more of an image."""
     resizes = False
     for step in steps:
         if isinstance(step, (list, tuple)):
-            resizes |= _scale_in_place(step, factor)
+            resizes |= _scale_steps_in_place(step, factor)
             continue
-        kind = bare_type(step)
-        resizes |= _scale_in_place(step.get('transforms') or (), factor)
+        kind = type_without_library(step)
+        resizes |= _scale_steps_in_place(step.get('transforms') or (), factor)
         if kind not in _SIZING or str(step.get('crop_type', '')).startswith('relative'):
             continue
         resizes |= 'Resize' in kind or kind.startswith('EfficientNet')
         if step.get('scale_factor') is not None:
-            step['scale_factor'] = _times(step['scale_factor'], factor, whole=False)
+            step['scale_factor'] = _scaled_numbers(step['scale_factor'], factor, whole=False)
         for key in _PIXELS:
             if step.get(key) is not None:
-                step[key] = _times(step[key], factor)
+                step[key] = _scaled_numbers(step[key], factor)
     return resizes
 
 
@@ -225,7 +232,7 @@ def _resize_preprocessor(cfg: Config, factor: float, size: Size | None) -> None:
     pre = dict(owner['data_preprocessor'])
     divisor, test_cfg = pre.get('pad_size_divisor', 1), dict(pre.get('test_cfg') or {})
     if size is not None and divisor >= max(size):
-        pre['pad_size_divisor'] = _times(divisor, factor)
+        pre['pad_size_divisor'] = _scaled_numbers(divisor, factor)
     if test_cfg.get('size'):
-        pre['test_cfg'] = dict(test_cfg, size=_times(test_cfg['size'], factor))
+        pre['test_cfg'] = dict(test_cfg, size=_scaled_numbers(test_cfg['size'], factor))
     owner['data_preprocessor'] = pre

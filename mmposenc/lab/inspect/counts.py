@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mmposenc.backbones.complexity import multiply_accumulates
 from mmposenc.backbones.structure import encoding_kinds, encoding_lines, is_attention
 from mmposenc.encodings.base import TokenEncoding
-from mmposenc.engine.config.models import build_bare, noise, pass_once
+from mmposenc.engine.config.models import build_bare, noise_images, run_network
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.terminal.messages import describe
 
@@ -56,7 +56,7 @@ def count(cfg: Config, hw_shape: tuple[int, int], *, without: bool = True) -> Co
     """
     if min(hw_shape) < 1:
         raise ValueError(f'size={tuple(hw_shape)} must be at least (1, 1)')
-    image = noise(cfg, hw_shape)
+    image = noise_images(cfg, hw_shape)
     try:
         model = build_bare(cfg, 'meta')
         macs = _macs(cfg, model, image.to('meta'))
@@ -87,7 +87,7 @@ def count(cfg: Config, hw_shape: tuple[int, int], *, without: bool = True) -> Co
 
 def _macs(cfg: Config, model: nn.Module, image: Tensor, inside: Sequence[nn.Module] = ()) -> int:
     model.requires_grad_(False)
-    total, share = multiply_accumulates(lambda: pass_once(scope_of(cfg), model, image), inside)
+    total, share = multiply_accumulates(lambda: run_network(scope_of(cfg), model, image), inside)
     return total - share
 
 

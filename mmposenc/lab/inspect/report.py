@@ -19,8 +19,8 @@ from mmengine.registry import DATASETS, init_default_scope
 from torch import Tensor
 
 from mmposenc.engine.config import models
-from mmposenc.engine.config.checks import check_checkpoint, check_files, check_folder
-from mmposenc.engine.config.nodes import build_data_set, data_sets, usual_size
+from mmposenc.engine.config.checks import check_checkpoint, check_files, check_writable_folder
+from mmposenc.engine.config.nodes import build_data_set, data_sets_with_keys, usual_size
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.functional.convolutions import pair
 
@@ -77,7 +77,7 @@ def inspect_config(cfg: Config, checkpoint: str | None = None, *,
     scope_of(cfg)  # Raises an error if the config names no library.
     if not all(0.0 <= each < 1.0 for each in at):
         raise ValueError(f'at={at} must be two fractions of height and width in [0, 1)')
-    models.check_pictures(images)
+    models.check_pictures_exist(images)
     if checkpoint is not None:
         check_checkpoint(checkpoint, 'checkpoint')
     if out is not None:
@@ -127,7 +127,7 @@ def check_out(folder: Path) -> None:
     Raises:
         ValueError: names the option, the folder and the file.
     """
-    check_folder(str(folder), '--out')
+    check_writable_folder(str(folder), '--out')
     replaceable = own_files(folder)
     for name in [f'{each}.png' for each in NAMES] + ['numbers.json']:
         path = folder / name
@@ -180,16 +180,16 @@ def build_subject(cfg: Config, checkpoint: str | None, *, images: Sequence[str] 
     side = cell_side(model)
     height, width = (max(1, round(each / side)) * side for each in size or usual_size(cfg))
     pictures, names = (list(images), f'{len(images)} images') if images else data_images(cfg, count)
-    batch, photo = models.noise(cfg, (height, width), count=count, seed=seed), None
+    batch, photo = models.noise_images(cfg, (height, width), count=count, seed=seed), None
     if pictures:
         pixels = [models.read_picture(cfg, each) if isinstance(each, str) else each
                   for each in pictures]
-        batch, photo = models.as_inputs(cfg, pixels, (height, width)), as_photo(pixels[0])
+        batch, photo = models.pictures_as_inputs(cfg, pixels, (height, width)), as_photo(pixels[0])
         right, below = width - batch.shape[-1], height - batch.shape[-2]
         if min(right, below) < 0:  # A preprocessor may pad to a multiple of some number.
             batch = F.pad(batch, (0, right, 0, below))
     if any(map(is_encoder, model.modules())):
-        subject = Subject(model, lambda images: models.pass_once(scope, model, images))
+        subject = Subject(model, lambda images: models.run_network(scope, model, images))
     else:
         subject = Subject(model.backbone, model.backbone)
     return subject, Inputs(batch, photo, names)
@@ -218,7 +218,7 @@ def data_images(cfg: Config, count: int = IMAGES) -> tuple[list[Any], str]:
         return [], 'noise (the config has no test data)'
     offline = copy.deepcopy(cfg)
     with DATASETS.switch_scope_and_registry(scope_of(cfg)) as registry:
-        for _, node in data_sets(offline, phase):
+        for _, node in data_sets_with_keys(offline, phase):
             if 'download' in inspect.signature(registry.get(node.type)).parameters:
                 node.download = False  # An inspection does not start a download.
     try:

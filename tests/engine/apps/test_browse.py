@@ -10,7 +10,7 @@ from helpers.tiny_tasks import segmentor_config
 from PIL import Image
 
 from mmposenc.engine import browse, load_config
-from mmposenc.engine.apps.browse import denormalized
+from mmposenc.engine.apps.browse import rgb_bytes_of_input
 
 #: One pixel of five values.
 VALUES = [10.0, 20.0, 30.0, 40.0, 50.0]
@@ -25,7 +25,7 @@ def test_colours(channels, to_rgb, pixel) -> None:
     mean, std = torch.full((channels, 1, 1), 7.0), torch.full((channels, 1, 1), 2.0)
     preprocessor = SimpleNamespace(_enable_normalize=True, mean=mean, std=std,
                                    _channel_conversion=to_rgb)
-    assert denormalized((values - mean) / std, preprocessor).tolist() == [[pixel]]
+    assert rgb_bytes_of_input((values - mean) / std, preprocessor).tolist() == [[pixel]]
 
 
 def test_a_segmentor_of_grey_pictures(tmp_path) -> None:

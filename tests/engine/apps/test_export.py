@@ -15,10 +15,10 @@ from mmengine.config import Config
 from mmseg.structures import SegDataSample
 
 from mmposenc.engine.apps import export as module
-from mmposenc.engine.apps.export import NOTES, export, read_onnx
-from mmposenc.engine.apps.export_check import check, pictures_of
+from mmposenc.engine.apps.export import NOTES, export, onnx_runner
+from mmposenc.engine.apps.export_check import compare_with_model, pictures_of_test_data
 from mmposenc.engine.apps.pictures import Source
-from mmposenc.engine.apps.prediction import Predictor, Reader
+from mmposenc.engine.apps.prediction import PictureReader, Predictor
 from mmposenc.engine.apps.raw_outputs import Detections, RawOutputs
 from mmposenc.engine.config.models import build_model
 from mmposenc.functional.image_sizes import set_img_shapes
@@ -126,11 +126,12 @@ def test_boxes_are_those_of_predict(name, mask_padding, tmp_path):
                    normalise=True, size=(96, 128))
     assert found.check.difference < 1e-4 and found.check.boxes > 20
     assert found.notes['outputs'] == ['boxes', 'scores', 'labels']
-    run, rng, counts = read_onnx(found.path), np.random.default_rng(0), set()
+    run, rng, counts = onnx_runner(found.path), np.random.default_rng(0), set()
     for size in PICTURES:
         pixels = rng.integers(0, 256, (*size, 3), dtype=np.uint8)
         source = Source(tmp_path / 'none.png', 'none.png', 'none', pixels)
-        (_, sample), = Predictor(model, Reader(cfg))([source], lambda *args: pytest.fail(str(args)))
+        (_, sample), = Predictor(model, PictureReader(cfg))([source],
+                                                            lambda *args: pytest.fail(str(args)))
         expected = sample.pred_instances
         resized = np.ascontiguousarray(mmcv.imrescale(pixels, (500, 330)).transpose(2, 0, 1))
         boxes, scores, labels = run(torch.from_numpy(resized[None]).float())
@@ -156,7 +157,7 @@ def test_maps_of_a_padded_segmentor_are_those_of_predict(tmp_path):
     torch.save(dict(state_dict=model.state_dict()), tmp_path / 'weights.pth')
     found = export(cfg, str(tmp_path / 'weights.pth'), tmp_path / 'model.pt2', normalise=True,
                    size=(96, 128))
-    run = module.read_pt2(found.path)
+    run = module.pt2_runner(found.path)
     for size in ((77, 90), (96, 64), (50, 121)):
         pixels = torch.randint(0, 256, (2, 3, *size), dtype=torch.uint8)
         samples = [SegDataSample(metainfo=dict(img_shape=size, ori_shape=size)) for _ in pixels]
@@ -177,9 +178,10 @@ def checked(bias, run, tmp_path=None, **options):
     cfg = config(dense('RetinaNet'), **(
         dict(test_dataloader=dict(dataset=dataset)) if tmp_path else {}))
     raw = Detections(responding(cfg, bias))
-    notes = dict(module._normalisation(cfg, False)[1], height=[33, None], width=[33, None])
-    return raw, check(raw, run or raw, torch.ones(1, 3, 96, 128), notes,
-                      pictures_of(raw, cfg, notes), 1e-4)
+    notes = dict(module._normalisation_and_notes(cfg, False)[1], height=[33, None],
+                 width=[33, None])
+    return raw, compare_with_model(raw, run or raw, torch.ones(1, 3, 96, 128), notes,
+                                   pictures_of_test_data(raw, cfg, notes), 1e-4)
 
 
 def none_found(images):
@@ -219,8 +221,8 @@ def test_the_file_says_how_predict_resizes(steps, resize, others):
     pipeline = [dict(type='mmposenc.LoadImageFromFile'), *steps,
                 dict(type='LoadAnnotations'), dict(type='PackDetInputs')]
     cfg = config({}, test_dataloader=dict(dataset=dict(pipeline=pipeline)))
-    assert module.resizing(cfg) == dict(resize=resize, other_steps=others)
-    assert module.resizing(config({})) == dict(resize=None, other_steps=[])
+    assert module.resizing_notes(cfg) == dict(resize=resize, other_steps=others)
+    assert module.resizing_notes(config({})) == dict(resize=None, other_steps=[])
 
 
 def test_differences_are_shares_of_the_largest_number_too():
@@ -232,9 +234,9 @@ def test_differences_are_shares_of_the_largest_number_too():
     images = torch.rand(1, 3, 4, 4)
     raw = RawOutputs(Logits())
     ours = raw(images)
-    (_, found), = raw.differences(images, ours, [ours[0] + 1.4e-6])
+    (_, found), = raw.named_differences(images, ours, [ours[0] + 1.4e-6])
     assert found < 1e-6
-    (_, found), = raw.differences(images, ours, [ours[0][:, :2]])
+    (_, found), = raw.named_differences(images, ours, [ours[0][:, :2]])
     assert found == float('inf')
 
 
@@ -242,10 +244,11 @@ def test_a_wrong_file_is_not_kept(tmp_path, monkeypatch):
     """Neither under its name nor beside it; the old one stays."""
     path = tmp_path / 'model.pt2'
     path.write_bytes(b'old')
-    monkeypatch.setattr(module, '_program', lambda *args: None)
-    monkeypatch.setattr(module, '_limits', lambda program: dict(height=[1, None], width=[1, None]))
+    monkeypatch.setattr(module, '_exported_program', lambda *args: None)
+    monkeypatch.setattr(module, '_size_limits',
+                        lambda program: dict(height=[1, None], width=[1, None]))
     monkeypatch.setattr(module, '_write_pt2', lambda program, path, *args: path.write_bytes(b'new'))
-    monkeypatch.setattr(module, 'read_pt2', lambda path: lambda images: (
+    monkeypatch.setattr(module, 'pt2_runner', lambda path: lambda images: (
         torch.zeros(len(images), 5, 4), torch.zeros(len(images), 5, 4)))
     with pytest.raises(RuntimeError, match='more than tolerance=0.01; the file is not kept'):
         export(config(detr()), None, path, size=(64, 64), overwrite=True, tolerance=0.01)
@@ -285,7 +288,7 @@ def test_one_size_that_is_padded(tmp_path):
     padded = set_img_shapes(F.pad(images, (0, 6, 0, 26)), [(70, 90)] * 2)
     with torch.no_grad():
         expected = [level for kind in model(padded, mode='tensor') for level in kind]
-    for ours, other in zip(module.read_pt2(found.path)(images), expected, strict=True):
+    for ours, other in zip(module.pt2_runner(found.path)(images), expected, strict=True):
         torch.testing.assert_close(ours, other, atol=1e-5, rtol=1e-4)
 
 
@@ -306,4 +309,4 @@ def test_missing_packages(tmp_path, monkeypatch):
 def test_the_file_names_its_channels(channels, options, named):
     cfg = config(dict(backbone=dict(in_channels=channels),
                       data_preprocessor=dict(type='DetDataPreprocessor', **options)))
-    assert module._normalisation(cfg, False)[1]['channels'] == named
+    assert module._normalisation_and_notes(cfg, False)[1]['channels'] == named

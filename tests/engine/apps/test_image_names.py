@@ -12,11 +12,11 @@ from helpers.tiny_tasks import segmentor_config
 from PIL import Image
 
 from mmposenc.engine.apps.hooks import LabelMapsHook
-from mmposenc.engine.apps.image_names import image_names
+from mmposenc.engine.apps.image_names import paths_and_names
 
 
 def names(*paths: str, prefix='data/val') -> list[str]:
-    return [name for _, name in image_names(Images(list(paths), prefix))]
+    return [name for _, name in paths_and_names(Images(list(paths), prefix))]
 
 
 def test_paths_below_the_folder_of_the_data_set() -> None:
@@ -41,14 +41,14 @@ def test_several_data_sets_and_images_in_no_file() -> None:
     both = SimpleNamespace(datasets=[Images([], 'data/one'), Images([], 'data/two')])
     paths = ['data/one/1.jpg', 'data/two/1.jpg', 'data/two/x/1.jpg']
     both.get_data_info = lambda index: {'img_path': paths[index]}
-    assert [name for _, name in image_names(both, range(3))] == ['one/1', 'two/1', 'two/x/1']
+    assert [name for _, name in paths_and_names(both, range(3))] == ['one/1', 'two/1', 'two/x/1']
     assert names(None, None) == ['0', '1']
 
 
 def test_an_image_that_comes_again() -> None:
     again = Images(['data/val/1.jpg'] * 2)
-    assert [name for _, name in image_names(again)] == ['1', '1']
-    assert [name for _, name in image_names(again, [0, 1])] == ['1', '1_2']
+    assert [name for _, name in paths_and_names(again)] == ['1', '1']
+    assert [name for _, name in paths_and_names(again, [0, 1])] == ['1', '1_2']
 
 
 def test_a_very_long_name_is_cut() -> None:

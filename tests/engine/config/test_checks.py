@@ -12,7 +12,7 @@ from mmposenc.engine.config import checks
 from mmposenc.engine.config.checks import (
     check_files,
     check_num_classes,
-    check_palettes,
+    check_palette_lengths,
     check_sections,
 )
 from mmposenc.engine.config.options import check_silent_arguments
@@ -110,10 +110,10 @@ def test_numbers_of_classes_that_disagree_are_all_named(cfg, lines) -> None:
 def test_a_palette_has_a_colour_for_each_class(palette, fits) -> None:
     cfg = segmentation(THREE)
     cfg.val_dataloader.dataset.metainfo.palette = palette
-    check_palettes(cfg, ('train',))
+    check_palette_lengths(cfg, ('train',))
     with refused(None if fits else rf'^val_dataloader\.dataset\.metainfo\.palette has '
                                    rf'{len(palette)} colours for 3 classes; give one'):
-        check_palettes(cfg, ALL)
+        check_palette_lengths(cfg, ALL)
 
 
 def test_classes_that_the_type_of_a_data_set_knows() -> None:
@@ -148,17 +148,17 @@ def test_folders_that_are_classes(tmp_path) -> None:
     (tmp_path / 'val' / 'notes.txt').touch()
     cfg = classification(tmp_path)
     check_num_classes(cfg, ALL)
-    checks.check_class_folders(cfg, ALL)
+    checks.check_same_class_folders(cfg, ALL)
     (tmp_path / 'train' / 'bird').mkdir()
     with pytest.raises(ValueError, match=r'head\.num_classes: 2; classes of train_dat.*: 3; .*: 2'):
         check_num_classes(cfg, ALL)
     for phases in (ALL, ('val',)):  # a test is compared with the training too
         with pytest.raises(ValueError, match='train_d.* and val_d.* must have .*one has .bird'):
-            checks.check_class_folders(cfg, phases)
-    checks.check_class_folders(cfg, ('train',))
+            checks.check_same_class_folders(cfg, phases)
+    checks.check_same_class_folders(cfg, ('train',))
     for other in (dict(with_label=False), dict(ann_file='files.txt')):
-        checks.check_class_folders(classification(tmp_path, **other), ALL)
-    checks.check_class_folders(classification(tmp_path / 'elsewhere'), ALL)
+        checks.check_same_class_folders(classification(tmp_path, **other), ALL)
+    checks.check_same_class_folders(classification(tmp_path / 'elsewhere'), ALL)
 
 
 @pytest.mark.parametrize('changes, key', [
@@ -263,4 +263,4 @@ def masks(most: int) -> dict:
     (masks(21), 'max_per_image=21 is more than the 20 predictions'), (masks(20), None)])
 def test_fewer_predictions_than_the_test_takes(model, message) -> None:
     with refused(message and f'model.test_cfg.{message}'):
-        checks.check_queries(Config(dict(model=model)))
+        checks.check_enough_queries(Config(dict(model=model)))

@@ -3,7 +3,7 @@ import pytest
 from mmengine.config import Config
 
 from mmposenc.engine import load_config, override, set_work_dir
-from mmposenc.engine.config.nodes import at
+from mmposenc.engine.config.nodes import value_at
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_variables_that_are_used_or_nobodys(tmp_path, child) -> None:
     'model.backbone.init_cfg.checkpoint'])
 def test_override_takes_what_has_an_effect(cfg, key) -> None:
     override(cfg, {key: 0.5})
-    assert at(cfg, key) == 0.5
+    assert value_at(cfg, key) == 0.5
 
 
 @pytest.mark.parametrize('key, message', [

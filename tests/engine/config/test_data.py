@@ -10,10 +10,10 @@ from mmengine.registry import DATASETS, DefaultScope
 
 from mmposenc.engine import browse, load_config
 from mmposenc.engine.config.checks import check_num_classes
-from mmposenc.engine.config.data import _possible, use_data
+from mmposenc.engine.config.data import _possible_topk, point_to_folder
 from mmposenc.engine.config.models import build_bare
-from mmposenc.engine.config.nodes import data_sets, heads_of, pipelines
-from mmposenc.engine.config.options import read_config
+from mmposenc.engine.config.nodes import data_sets_with_keys, heads_with_classes, pipelines_of_phase
+from mmposenc.engine.config.options import config_of_arguments
 from mmposenc.engine.prepare.convert import convert_labels
 
 PHASES = ('train', 'val', 'test')
@@ -56,18 +56,18 @@ def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
     cfg = load_config(config if '::' in config else f'mmposenc::{config}')
     folder = folders_of_classes(tmp_path) if kind == 'folders' else labelled(tmp_path, kind)
     if kind == 'masks':
-        pipelines(cfg, 'train')[0][1].reduce_zero_label = True
-    use_data(cfg, str(folder))
-    assert 'reduce_zero_label' not in str(pipelines(cfg, 'train'))
-    assert {head.num_classes for _, head in heads_of(cfg)} == {3}
+        pipelines_of_phase(cfg, 'train')[0][1].reduce_zero_label = True
+    point_to_folder(cfg, str(folder))
+    assert 'reduce_zero_label' not in str(pipelines_of_phase(cfg, 'train'))
+    assert {head.num_classes for _, head in heads_with_classes(cfg)} == {3}
     assert cfg.model.backbone.get('num_classes', 3) == 3
     check_num_classes(cfg, PHASES)
     for phase in PHASES:  # visualizers stop at a colour that is a list
-        *_, (_, node) = data_sets(cfg, phase)
+        *_, (_, node) = data_sets_with_keys(cfg, phase)
         assert [type(colour) for colour in node.metainfo.palette] == [tuple] * 3
     expected = sorted(NAMES) if kind == 'folders' else NAMES
     for phase, part in zip(PHASES, ('train', 'val', 'val'), strict=True):
-        *_, (_, node) = data_sets(cfg, phase)
+        *_, (_, node) = data_sets_with_keys(cfg, phase)
         with DefaultScope.overwrite_default_scope(cfg.default_scope):
             built = DATASETS.build(node)
         built.full_init()
@@ -95,7 +95,7 @@ def test_masks_of_instances_have_the_classes_of_the_folder(tmp_path, config) -> 
     with pytest.raises(ValueError, match='panoptic_fusion_head.num_classes: 79'):
         cfg.model.panoptic_fusion_head.num_things_classes = 79
         check_num_classes(cfg, ('train',))
-    use_data(cfg, str(labelled(tmp_path, 'yolo')))
+    point_to_folder(cfg, str(labelled(tmp_path, 'yolo')))
     check_num_classes(cfg, PHASES)
     model = build_bare(cfg, 'meta')
     assert model.panoptic_head.num_classes == model.panoptic_fusion_head.num_classes == 3
@@ -107,7 +107,7 @@ def test_masks_of_instances_have_the_classes_of_the_folder(tmp_path, config) -> 
 
 @pytest.mark.parametrize('topk, possible', [((1, 5), (1,)), (5, (1,)), ([1, 3], (1, 3)), (3, (3,))])
 def test_accuracy_is_among_as_many_classes_as_there_are(topk, possible) -> None:
-    assert _possible(topk, 3) == possible
+    assert _possible_topk(topk, 3) == possible
 
 
 UNIFORM, OWN = [1.0] * 150, [0.5 + i / 200 for i in range(150)]
@@ -123,7 +123,7 @@ def test_weights_of_classes_in_a_head(tmp_path, capsys, weights, expected, said)
     cfg, before = load_config(CAMVID), 3 if len(weights) == 3 else 150
     cfg.model.decode_head.update(num_classes=before, loss_decode=[dict(type='DiceLoss'), dict(
         type='CrossEntropyLoss', class_weight=weights, num_classes=before)])
-    use_data(cfg, str(labelled(tmp_path, 'masks')))
+    point_to_folder(cfg, str(labelled(tmp_path, 'masks')))
     loss = cfg.model.decode_head.loss_decode[1]
     assert loss.get('class_weight') == expected and loss.num_classes == 3
     assert said in capsys.readouterr().out
@@ -133,7 +133,7 @@ def test_one_of_several_processes_prints_the_classes(tmp_path, capsys, monkeypat
     folder = str(labelled(tmp_path, 'masks'))
     for rank, lines in (('0', 1), ('1', 0)):
         monkeypatch.setenv('RANK', rank)
-        use_data(load_config(CAMVID), folder)
+        point_to_folder(load_config(CAMVID), folder)
         assert capsys.readouterr().out.count(f'{folder}: classes') == lines
 
 
@@ -146,7 +146,7 @@ def test_commands_take_it(tmp_path, command) -> None:
     source = ['photo.jpg'] if command == 'predict' else []
     args = import_module(f'mmposenc.commands.{command}').parse_args(
         [*source, str(config), *words, '--data', str(labelled(tmp_path, 'yolo'))])
-    cfg = read_config(args)
+    cfg = config_of_arguments(args)
     assert cfg.model.bbox_head.num_classes == 3
     assert cfg.test_dataloader.dataset.data_root == f'{tmp_path}/mine/'
 
@@ -155,10 +155,10 @@ def test_boxes_are_drawn_in_the_colours_of_a_config_that_was_written(tmp_path, m
     monkeypatch.chdir(tmp_path)
     config = detector_config(tmp_path / 'tiny.py', make_coco(tmp_path / 'other'))
     cfg = load_config(str(config))
-    use_data(cfg, str(labelled(tmp_path, 'yolo')))
+    point_to_folder(cfg, str(labelled(tmp_path, 'yolo')))
     for number, colours in enumerate((None, [[255, 0, 0], [0, 255, 0], [0, 0, 255]])):
         for phase in PHASES:
-            *_, (_, node) = data_sets(cfg, phase)
+            *_, (_, node) = data_sets_with_keys(cfg, phase)
             if colours:  # as a user may write them
                 node.metainfo.palette = colours
         cfg.dump(f'written{number}.py')
@@ -169,7 +169,7 @@ def test_boxes_are_drawn_in_the_colours_of_a_config_that_was_written(tmp_path, m
 def test_a_part_to_test_with_is_taken(tmp_path) -> None:
     cfg = load_config('mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_bccd.py')
     folder = labelled(tmp_path, 'yolo', ('test',))
-    use_data(cfg, str(folder))
+    point_to_folder(cfg, str(folder))
     assert cfg.test_evaluator.ann_file == str(folder / 'test.json')
     assert cfg.val_evaluator.ann_file == str(folder / 'val.json')
     assert cfg.val_dataloader.dataset.ann_file == 'val.json'
@@ -192,7 +192,7 @@ def test_what_cannot_be_filled_in_is_refused(tmp_path, name, text, said) -> None
     if name == 'left' and not text:
         del cfg.model['bbox_head']
     with pytest.raises(ValueError) as error:
-        use_data(cfg, str(folder))
+        point_to_folder(cfg, str(folder))
     assert said in str(error.value)
 
 
@@ -200,7 +200,7 @@ def test_a_hidden_folder_is_no_class(tmp_path) -> None:
     (folders_of_classes(tmp_path) / 'train' / '.cache').mkdir()
     cfg = load_config('mmposenc::classification/small/deit-micro-peg_1xb32-40e_mnist5k.py')
     with pytest.raises(ValueError, match='train/.cache is a hidden folder, which would be a class'):
-        use_data(cfg, str(tmp_path / 'mine'))
+        point_to_folder(cfg, str(tmp_path / 'mine'))
 
 
 @pytest.mark.slow

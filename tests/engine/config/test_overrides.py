@@ -4,8 +4,8 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
 from mmposenc.engine import load_config, override
-from mmposenc.engine.config.nodes import at
-from mmposenc.engine.config.options import read_config
+from mmposenc.engine.config.nodes import value_at
+from mmposenc.engine.config.options import config_of_arguments
 from mmposenc.terminal.options import config_parser
 
 PVT = 'mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py'
@@ -60,7 +60,7 @@ def test_the_same_type_and_delete_leave_nothing_to_say(capsys) -> None:
 def test_an_encoding_is_switched_on_where_the_config_has_none(name, section) -> None:
     kind = 'IRPE' if section.endswith('rel_pos_encoding') else 'SinCosPositionEncoding'
     cfg = overridden(name, {f'{section}.type': f'mmposenc.{kind}'})
-    assert at(cfg, section) == dict(type=f'mmposenc.{kind}')
+    assert value_at(cfg, section) == dict(type=f'mmposenc.{kind}')
     init_default_scope(cfg.default_scope)
     cfg.model.backbone.init_cfg = None
     built = MODELS.build(cfg.model)
@@ -147,7 +147,7 @@ def test_the_shells_commas_reach_a_transform(capsys) -> None:
     key = 'test_dataloader.dataset.pipeline.1.scale'
     parser = config_parser(None, 'x=1')
     args = parser.parse_args([PVT, '--cfg-options', f'{key}=320,240'])
-    assert read_config(args).test_dataloader.dataset.pipeline[1].scale == (320, 240)
+    assert config_of_arguments(args).test_dataloader.dataset.pipeline[1].scale == (320, 240)
     with pytest.raises(SystemExit):
         parser.parse_args(['--help'])
     assert 'a list becomes a tuple' in ' '.join(capsys.readouterr().out.split())

@@ -10,8 +10,8 @@ from mmengine.model import BaseModel
 from mmengine.structures import PixelData
 
 from mmposenc.engine import load_config
-from mmposenc.engine.config.testing import set_tta
-from mmposenc.engine.config.tta import views_of_the_test
+from mmposenc.engine.config.testing import set_test_time_augmentation
+from mmposenc.engine.config.tta import views_at_test_size
 
 LOAD, PACK = dict(type='LoadImageFromFile'), dict(type='PackSegInputs')
 
@@ -22,7 +22,7 @@ def sizes(views: list, resize: dict | None) -> tuple[list, str]:
         [dict(type='Resize', **view) for view in views], [dict(type='RandomFlip', prob=1.0)],
         [PACK]])]
     pipeline = [LOAD, *([dict(type='Resize', **resize)] if resize else []), PACK]
-    found, words = views_of_the_test(tta, pipeline)
+    found, words = views_at_test_size(tta, pipeline)
     assert found[1]['transforms'][1:] == tta[1]['transforms'][1:]
     return [{name: value for name, value in step.items() if name != 'type'}
             for step in found[1]['transforms'][0]], words
@@ -57,14 +57,14 @@ def test_pictures_and_labels_are_read_as_in_the_test() -> None:
                 dict(type='mmposenc.LoadSegAnnotations', reduce_zero_label=True), PACK]
     tta = [LOAD, dict(type='TestTimeAug', transforms=[
         [dict(type='RandomFlip', prob=1.0)], [dict(type='mmposenc.LoadSegAnnotations')], [PACK]])]
-    found, words = views_of_the_test(tta, pipeline)
+    found, words = views_at_test_size(tta, pipeline)
     assert found[0] == pipeline[0] and found[1]['transforms'][1] == [pipeline[1]] and not words
     assert tta[0] == LOAD  # what was given stays
 
 
 def test_a_config_that_changes_its_test(capsys) -> None:
     cfg = load_config('mmposenc::segmentation/small/linear_vit-s14_1xb4-10e_camvid-252x336.py')
-    set_tta(cfg)
+    set_test_time_augmentation(cfg)
     _, augmented = cfg.test_dataloader.dataset.pipeline
     assert [step.scale for step in augmented.transforms[0]] == [(252, 189), (336, 252), (420, 315)]
     assert 'the views are 252x189, 336x252, 420x315; the test' in capsys.readouterr().out
@@ -99,5 +99,5 @@ def test_the_models_of_bases_are_replaced() -> None:
         default_scope='mmseg', model=dict(type='EncoderDecoder'),
         tta_model=dict(type='SegTTAModel'),
         test_dataloader=dict(dataset=dict(pipeline=[LOAD, PACK]))))
-    set_tta(cfg)
+    set_test_time_augmentation(cfg)
     assert cfg.model.type == 'mmposenc.SegTTAModel'

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from mmposenc.commands.prepare import main
-from mmposenc.engine.prepare.convert import convert_labels, drawn_parts, part_of_each_picture
+from mmposenc.engine.prepare.convert import convert_labels, draw_parts, part_of_each_picture
 from mmposenc.engine.prepare.folders import PrepareError
 from mmposenc.engine.prepare.labels import Picture, read_labels
 
@@ -178,20 +178,20 @@ def test_groups_stay_together_and_folders_say_parts():
     for group_by, group, number in ((None, lambda key: key, 7), ('folder', lambda key: key[0], 12),
                                     ('prefix', lambda key: key.rpartition('_')[0], 4)):
         for seed in range(5):
-            parts = drawn_parts(many, 0.3, group_by, seed)
+            parts = draw_parts(many, 0.3, group_by, seed)
             of_group = {group(key): part for key, part in parts.items()}
             assert parts == {each.key: of_group[group(each.key)] for each in many}
             assert {*parts.values()} == {'train', 'val'}
             # The order of files means nothing.
-            assert parts == drawn_parts(many[::-1], 0.3, group_by, seed)
-        assert [*drawn_parts(many, 0.3, group_by).values()].count('val') == number
+            assert parts == draw_parts(many[::-1], 0.3, group_by, seed)
+        assert [*draw_parts(many, 0.3, group_by).values()].count('val') == number
     assert part_of_each_picture(many) == {}
     folders = {'train/x_1': 'train', 'training/x_2': 'train', 'valid/x_3': 'val', 'test/x': 'test'}
     assert part_of_each_picture(pictures(*folders)) == folders
     with pytest.raises(PrepareError, match='must be in a folder train, val or test, as others are'):
         part_of_each_picture(pictures('train/1', 'loose', 'val/2'))
     with pytest.raises(PrepareError, match='1 groups; two are needed'):
-        drawn_parts(pictures('a_1', 'a_2'), group_by='prefix')
+        draw_parts(pictures('a_1', 'a_2'), group_by='prefix')
 
 
 LISTED = {'train': ['a', 'b'], 'val': ['c'], 'test': ['d']}

@@ -8,7 +8,7 @@ import pytest
 from mmposenc.engine.prepare import wheels
 from mmposenc.engine.prepare.folders import MANIFEST, PrepareError
 from mmposenc.engine.prepare.tiles import tile_starts
-from mmposenc.engine.prepare.wheels import FolderFromWheel, fetch_wheel, prepare_from_wheel
+from mmposenc.engine.prepare.wheels import FolderFromWheel, cached_wheel, prepare_from_wheel
 
 NAME = 'tiny-1.0-py3-none-any.whl'
 MEMBERS = {'tiny-1.0.dist-info/METADATA': b'Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n',
@@ -133,17 +133,17 @@ def test_pip_brings_the_wheel_once_and_no_other_file(tmp_path, wheel, monkeypatc
     monkeypatch.setenv('PIP_FIND_LINKS', str(index))
     cache, lines = tmp_path / 'fetched', []
     with pytest.raises(PrepareError, match=f'has sha256 {sha256}, other.whl has {"0" * 64}'):
-        fetch_wheel('tiny', 'other.whl', '0' * 64, cache, print)
+        cached_wheel('tiny', 'other.whl', '0' * 64, cache, print)
     with pytest.raises(PrepareError, match='could not download tiny==2.0 .*No matching'):
-        fetch_wheel('tiny==2.0', NAME, '0' * 64, cache, print)
+        cached_wheel('tiny==2.0', NAME, '0' * 64, cache, print)
     assert list(cache.iterdir()) == []
     (cache / NAME).write_bytes(b'half a wheel')
     args = ('tiny==1.0', NAME, sha256, cache, lines.append)
-    assert fetch_wheel(*args).read_bytes() == (index / NAME).read_bytes()
+    assert cached_wheel(*args).read_bytes() == (index / NAME).read_bytes()
     assert 'does not have the expected hash' in lines[0]
     assert [path.name for path in cache.iterdir()] == [NAME]
     monkeypatch.setattr(wheels, '_pip_download', None)
-    assert fetch_wheel(*args) == cache / NAME and 'already in' in lines[-1]
+    assert cached_wheel(*args) == cache / NAME and 'already in' in lines[-1]
 
 
 @pytest.mark.parametrize('start, stop, tile, stride', [

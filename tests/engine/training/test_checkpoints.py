@@ -6,7 +6,11 @@ import pytest
 import torch
 from mmengine.logging import MMLogger
 
-from mmposenc.engine.training.checkpoints import latest_checkpoint, not_finite, note_checkpoint
+from mmposenc.engine.training.checkpoints import (
+    first_not_finite,
+    latest_checkpoint,
+    write_last_checkpoint,
+)
 
 
 def save(path, whole: bool = True):
@@ -41,7 +45,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path) -> 
     for number in (1, 2, 3):
         torch.save({'meta': {'iter': number}, 'w': torch.zeros(1000)},
                    tmp_path / f'iter_{number}.pth')
-    note_checkpoint(tmp_path, tmp_path / 'iter_3.pth')
+    write_last_checkpoint(tmp_path, tmp_path / 'iter_3.pth')
     data = bytearray((tmp_path / 'iter_3.pth').read_bytes())
     data[2000] ^= 4
     (tmp_path / 'iter_3.pth').write_bytes(data)
@@ -58,7 +62,7 @@ def test_the_note_is_relative_and_copies_of_a_folder_use_their_own(tmp_path) -> 
     first = tmp_path / 'run1'
     first.mkdir()
     save(first / 'epoch_1.pth')
-    note_checkpoint(first, first / 'epoch_1.pth')
+    write_last_checkpoint(first, first / 'epoch_1.pth')
     assert (first / 'last_checkpoint').read_text() == 'epoch_1.pth'
     for text in ('epoch_1.pth', str(first / 'epoch_1.pth')):  # ours, and mmengine's
         (first / 'last_checkpoint').write_text(text)
@@ -66,7 +70,7 @@ def test_the_note_is_relative_and_copies_of_a_folder_use_their_own(tmp_path) -> 
         assert latest_checkpoint(copy) == str(copy / 'epoch_1.pth')
     (first / 'elsewhere').mkdir()
     (first / 'epoch_1.pth').rename(first / 'elsewhere' / 'epoch_1.pth')
-    note_checkpoint(first, first / 'elsewhere' / 'epoch_1.pth')
+    write_last_checkpoint(first, first / 'elsewhere' / 'epoch_1.pth')
     assert latest_checkpoint(first) == str(first / 'elsewhere' / 'epoch_1.pth')
 
 
@@ -87,6 +91,6 @@ def test_what_got_furthest_comes_first_whatever_its_name(tmp_path) -> None:
 def test_weights_that_are_not_finite() -> None:
     state = {'w': torch.ones(2), 'mask': torch.tensor([0., -float('inf')]),
              'n': torch.ones(1).int()}
-    assert not_finite(state, ['w']) is None
-    assert not_finite({**state, 'mask': torch.tensor([float('nan')])}, ['w']) == 'mask'
-    assert not_finite({**state, 'w': torch.tensor([float('inf')])}, ['w']) == 'w'
+    assert first_not_finite(state, ['w']) is None
+    assert first_not_finite({**state, 'mask': torch.tensor([float('nan')])}, ['w']) == 'mask'
+    assert first_not_finite({**state, 'w': torch.tensor([float('inf')])}, ['w']) == 'w'

@@ -15,7 +15,7 @@ from torch import nn
 
 from mmposenc.backbones import DeiT
 from mmposenc.engine.training import feature_cache
-from mmposenc.engine.training.feature_cache import CachedFeatures, FeatureCacheHook, FeatureStore
+from mmposenc.engine.training.feature_cache import CachedForward, FeatureCacheHook, FeatureStore
 from mmposenc.functional.image_sizes import set_img_shapes
 
 A, B, C = (digit * 64 for digit in 'abc')
@@ -112,7 +112,7 @@ def test_a_full_disk_ends_nothing(tmp_path, store, logged, monkeypatch, error) -
         Path(path).write_bytes(b'half of it')
         raise error
     monkeypatch.setattr(feature_cache, 'save_file', full)
-    cached, x = CachedFeatures(frozen(), store), batch((14, 20), (24, 9), full=(28, 24))
+    cached, x = CachedForward(frozen(), store), batch((14, 20), (24, 9), full=(28, 24))
     assert all(map(torch.equal, cached(x), cached(x)))
     assert store.counts['not kept'] == 4 and files(tmp_path) == []
     assert len(logged) == 1 and 'No space left on device' in logged[0]
@@ -159,7 +159,7 @@ def test_cached_features_are_those_of_the_backbone(store, masked) -> None:
     # No image fills the batch: a divisor of sizes has padded all of it.
     x = batch((14, 20), (24, 9), full=(28, 24))
     expected = backbone(x)
-    cached = CachedFeatures(backbone, store)
+    cached = CachedForward(backbone, store)
     first, second = cached(x), cached(x)
     assert store.counts == {'read': 2, 'damaged': 0, 'written': 2, 'no room': 0, 'not kept': 0}
     for out, again, plain in zip(first, second, expected, strict=True):
@@ -171,7 +171,7 @@ def test_cached_features_are_those_of_the_backbone(store, masked) -> None:
 
 
 def test_an_image_has_its_features_in_any_batch(store) -> None:
-    cached, x = CachedFeatures(frozen(), store), batch((14, 20), (24, 9), full=(24, 20))
+    cached, x = CachedForward(frozen(), store), batch((14, 20), (24, 9), full=(24, 20))
     outs = cached(x)
     alone = cached(set_img_shapes(x[:1, :, :14, :20].clone(), [(14, 20)]))
     again = cached(batch((14, 20), (24, 9), full=(24, 20), junk=-3.))
@@ -181,14 +181,14 @@ def test_an_image_has_its_features_in_any_batch(store) -> None:
 
 
 def test_other_weights_or_options_have_other_features(store) -> None:
-    first = CachedFeatures(frozen(), store, dict(out_indices=(0, 1), init_cfg=dict(a=1)))
-    same = CachedFeatures(frozen(), store, ConfigDict(out_indices=(0, 1), init_cfg=None))
+    first = CachedForward(frozen(), store, dict(out_indices=(0, 1), init_cfg=dict(a=1)))
+    same = CachedForward(frozen(), store, ConfigDict(out_indices=(0, 1), init_cfg=None))
     assert first.weights == same.weights
-    assert first.weights != CachedFeatures(frozen(), store, dict(out_indices=(0,))).weights
+    assert first.weights != CachedForward(frozen(), store, dict(out_indices=(0,))).weights
     other = frozen()
     with torch.no_grad():
         other.blocks[1].mlp.fc2.bias[3] += 1e-3
-    assert first.weights != CachedFeatures(other, store, dict(out_indices=(0, 1))).weights
+    assert first.weights != CachedForward(other, store, dict(out_indices=(0, 1))).weights
 
 
 def runner_of(model: nn.Module) -> SimpleNamespace:
@@ -244,13 +244,13 @@ def test_a_config_with_the_hook_gets_few_views() -> None:
             train_dataloader=dict(dataset=dict(type='RepeatDataset', times=3, dataset=dict(
                 type='Inner'))), custom_hooks=[dict(type='EMAHook'), *hooks]))
     cfg = config()
-    feature_cache.add_few_views(cfg)
+    feature_cache.repeat_with_few_views(cfg)
     assert cfg.to_dict() == config().to_dict()
     for views in (4, 2):
         hook = dict(type='mmposenc.FeatureCacheHook', **({} if views == 4 else {'views': 2}))
         cfg = config(hook)
-        feature_cache.add_few_views(cfg)
-        feature_cache.add_few_views(cfg)  # once is enough
+        feature_cache.repeat_with_few_views(cfg)
+        feature_cache.repeat_with_few_views(cfg)  # once is enough
         assert cfg.train_dataloader.dataset == dict(
             type='RepeatDataset', times=3,
             dataset=dict(type='mmposenc.FewViews', views=views, dataset=dict(type='Inner')))

@@ -11,15 +11,19 @@ from torch.utils.data import BatchSampler, DataLoader
 
 from mmposenc.engine import SeedHook
 from mmposenc.engine.training import seeding
-from mmposenc.engine.training.seeding import position_seed, seeded_loader, why_not_exact
+from mmposenc.engine.training.seeding import (
+    seed_of_position,
+    why_resume_is_inexact,
+    with_seeded_batches,
+)
 
 
 def test_seeds_differ_by_run_place_and_process() -> None:
-    seeds = {position_seed(run, epoch, rank) for run in range(10) for epoch in range(40)
+    seeds = {seed_of_position(run, epoch, rank) for run in range(10) for epoch in range(40)
              for rank in range(8)}
     assert len(seeds) == 10 * 40 * 8
     assert max(seeds) < 2**31
-    assert position_seed(3, 4, 5) == position_seed(3, 4, 5)
+    assert seed_of_position(3, 4, 5) == seed_of_position(3, 4, 5)
 
 
 def test_an_iteration_draws_the_same_whatever_came_before() -> None:
@@ -56,8 +60,9 @@ def loader(workers: int = 0, endless: bool = False, rank: int = 0, world: int = 
     sampler = InfiniteSampler(data, seed=5) if endless else DefaultSampler(data, seed=5)
     sampler.rank, sampler.world_size = rank, world  # as in one of several processes
     sampler.num_samples, sampler.total_size = 7, 7 + 7 % world
-    return seeded_loader(DataLoader(data, batch_size=batch, sampler=sampler, num_workers=workers,
-                                    collate_fn=list, **kwargs), 3, rank, world)
+    return with_seeded_batches(DataLoader(data, batch_size=batch, sampler=sampler,
+                                          num_workers=workers,
+                                          collate_fn=list, **kwargs), 3, rank, world)
 
 
 def take(load: DataLoader, epoch: int, skip: int, number: int = 99) -> list:
@@ -103,24 +108,24 @@ def test_the_data_set_stays_the_one_that_hooks_know() -> None:
 
 
 def test_what_cannot_be_exact_is_said() -> None:
-    assert why_not_exact(loader()) is None
-    assert 'what Draws keeps in them' in why_not_exact(loader(1, persistent_workers=True))
+    assert why_resume_is_inexact(loader()) is None
+    assert 'what Draws keeps in them' in why_resume_is_inexact(loader(1, persistent_workers=True))
 
     class Stream(torch.utils.data.IterableDataset):
         def __iter__(self):
             yield from range(3)
-    stream = seeded_loader(DataLoader(Stream()), 0, 0, 1)
-    assert 'has no indices' in why_not_exact(stream) and list(stream)
+    stream = with_seeded_batches(DataLoader(Stream()), 0, 0, 1)
+    assert 'has no indices' in why_resume_is_inexact(stream) and list(stream)
 
     class CachedMosaic:
         pass
     data = loader()
     data.dataset.pipeline = SimpleNamespace(transforms=[CachedMosaic()])
-    assert 'CachedMosaic draws' in why_not_exact(data)
+    assert 'CachedMosaic draws' in why_resume_is_inexact(data)
 
 
 def test_batch_samplers_of_any_kind_are_wrapped() -> None:
     batches = BatchSampler(DefaultSampler(Draws(), seed=5), 3, drop_last=True)
-    load = seeded_loader(DataLoader(Draws(), batch_sampler=batches, collate_fn=list), 1, 0, 1)
+    load = with_seeded_batches(DataLoader(Draws(), batch_sampler=batches, collate_fn=list), 1, 0, 1)
     assert len(load) == 2 and load.batch_sampler.drop_last
     assert [len(batch) for batch in take(load, 0, 1)] == [3]

@@ -13,8 +13,8 @@ from mmposenc.catalog import papers
 from mmposenc.encodings import RelativeEncoding, TokenEncoding
 from mmposenc.engine.config.models import build_model
 from mmposenc.engine.variants.encodings import read_entries
-from mmposenc.engine.variants.parsed import parse
-from mmposenc.engine.variants.rows import encodings_of, rows_of
+from mmposenc.engine.variants.parsed import parse_config
+from mmposenc.engine.variants.rows import encodings_for_any_size, rows_and_left_out
 from mmposenc.lab.compare.running.planning import _fitting
 
 SMALL = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
@@ -88,7 +88,7 @@ def test_rows_that_differ_in_an_encoding_have_entries_that_differ(table, capsys)
     """And of rows that differ in something else alone there is one."""
     entries = {entry.name: entry for entry in read_entries([f'paper::{table}'])}
     said = capsys.readouterr().err
-    rows, left_out = rows_of(f'paper::{table}')
+    rows, left_out = rows_and_left_out(f'paper::{table}')
     models = {name: model_of(papers.row(name.removeprefix('paper::')).model) for name, _, _ in rows}
     stands_for = {line.partition(' ')[0]: line.rpartition(' ')[2]
                   for line in said.splitlines() if ' those of ' in line}
@@ -121,7 +121,7 @@ def test_encodings_that_a_class_brings(backbone, tokens):
     cfg = engine.load_config(
         'mmposenc::segmentation/segformer/segformer_mit-b0_8xb2-160k_ade20k-512x512.py')
     cfg.model.backbone = backbone
-    assert encodings_of(parse(cfg)).tokens == tokens
+    assert encodings_for_any_size(parse_config(cfg)).tokens == tokens
 
 
 def test_what_no_entry_says_is_left_out_with_its_reason(capsys):
@@ -183,7 +183,7 @@ def test_what_else_a_row_sets_must_fit_the_whole_model():
 def test_a_table_of_a_small_model_leaves_out_what_it_cannot_have(capsys):
     """Block 3 of three; a row that is named by itself is refused."""
     rows = read_entries(['paper::cpvt/table6'])
-    study = SimpleNamespace(base=parse(engine.load_config(SMALL)), sizes=(1.0,))
+    study = SimpleNamespace(base=parse_config(engine.load_config(SMALL)), sizes=(1.0,))
     assert [row.label.partition(' (')[0] for row in rows] == [
         'none', '-1', '0', '3', '6', '10', '-1, 27x27']
     capsys.readouterr()

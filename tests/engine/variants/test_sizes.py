@@ -12,8 +12,13 @@ from PIL import Image
 from mmposenc import engine
 from mmposenc.engine.config import nodes as config_sizes
 from mmposenc.engine.config.nodes import trained_size
-from mmposenc.engine.variants.parsed import parse
-from mmposenc.engine.variants.sizes import check_sizes, factor_of, needed_multiple, resized
+from mmposenc.engine.variants.parsed import parse_config
+from mmposenc.engine.variants.sizes import (
+    check_size_factors,
+    config_at_size,
+    factor_of,
+    needed_multiple,
+)
 
 SMALL = 'mmposenc::classification/small/'
 DEIT = SMALL + 'deit-micro-none_1xb32-40e_mnist5k.py'
@@ -44,10 +49,10 @@ def test_sizes_of_configs(name, trained, tested, one_and_a_half, multiple):
     cfg = engine.load_config(name)
     before = cfg.to_dict()
     assert (trained_size(cfg), config_sizes.tested_size(cfg)) == (trained, tested)
-    assert config_sizes.tested_size(resized(cfg, 1.5)) == one_and_a_half
+    assert config_sizes.tested_size(config_at_size(cfg, 1.5)) == one_and_a_half
     assert needed_multiple(cfg) == multiple
     assert cfg.to_dict() == before
-    assert resized(cfg, 1).to_dict() == before
+    assert config_at_size(cfg, 1).to_dict() == before
 
 
 def run(steps: list, scope: str, **results) -> dict:
@@ -58,11 +63,11 @@ def run(steps: list, scope: str, **results) -> dict:
 @pytest.mark.parametrize('factor', [0.5, 1.0, 1.25])
 def test_classification_pipelines_give_the_size(factor, tmp_path):
     Image.fromarray(np.zeros((300, 400, 3), np.uint8)).save(tmp_path / 'a.png')
-    steps = resized(engine.load_config(IMAGENET), factor).test_dataloader.dataset.pipeline
+    steps = config_at_size(engine.load_config(IMAGENET), factor).test_dataloader.dataset.pipeline
     found = run(steps, 'mmpretrain', img_path=str(tmp_path / 'a.png'), gt_label=0)
     assert found['inputs'].shape == (3, 224 * factor, 224 * factor)
     assert steps[1].scale == 256 * factor
-    cifar = resized(engine.load_config(CIFAR), factor).test_dataloader.dataset.pipeline
+    cifar = config_at_size(engine.load_config(CIFAR), factor).test_dataloader.dataset.pipeline
     found = run(cifar, 'mmpretrain', img=np.zeros((32, 32, 3), np.uint8), gt_label=0)
     assert found['inputs'].shape == (3, 32 * factor, 32 * factor)
 
@@ -74,7 +79,7 @@ def test_label_maps_stay_at_their_own_size(tmp_path, steps):
     if steps:
         pipeline.insert(1, ConfigDict(type='Resize', scale=(40, 24), keep_ratio=False))
     init_default_scope('mmseg')
-    found = DATASETS.build(resized(cfg, 1.5).test_dataloader.dataset)[0]
+    found = DATASETS.build(config_at_size(cfg, 1.5).test_dataloader.dataset)[0]
     assert found['inputs'].shape[1:] == ((36, 60) if steps else (48, 48))
     sample = found['data_samples']
     assert sample.gt_sem_seg.data.shape[1:] == (32, 32) == sample.ori_shape
@@ -84,8 +89,8 @@ def test_boxes_stay_at_their_own_size(tmp_path):
     cfg = engine.load_config(BCCD)
     Image.fromarray(np.zeros((480, 640, 3), np.uint8)).save(tmp_path / 'a.png')
     box = dict(bbox=[10.0, 20.0, 30.0, 60.0], bbox_label=0, ignore_flag=0)
-    for changed, size, factor in ((resized(cfg, 0.5), (120, 160), 0.25),
-                                  (resized(cfg, 2.0), (480, 640), 1.0)):
+    for changed, size, factor in ((config_at_size(cfg, 0.5), (120, 160), 0.25),
+                                  (config_at_size(cfg, 2.0), (480, 640), 1.0)):
         found = run(changed.test_dataloader.dataset.pipeline, 'mmdet',
                     img_path=str(tmp_path / 'a.png'), img_id=0, instances=[dict(box)])
         sample = found['data_samples']
@@ -99,7 +104,7 @@ def test_a_detection_pipeline_without_sizes_gets_one(tmp_path):
     dataset = cfg.test_dataloader.dataset
     dataset.pipeline = [dataset.pipeline[0], dict(
         type='PackDetInputs', meta_keys=('img_id', 'ori_shape', 'img_shape'))]
-    load, resize, pack = resized(cfg, 2).test_dataloader.dataset.pipeline
+    load, resize, pack = config_at_size(cfg, 2).test_dataloader.dataset.pipeline
     assert resize == dict(type='Resize', scale_factor=2.0, keep_ratio=True)
     assert 'scale_factor' in pack.meta_keys and 'scale_factor' not in dataset.pipeline[1].meta_keys
 
@@ -110,14 +115,15 @@ def test_wrapped_data_sets_windows_and_canvases():
         type='ConcatDataset', datasets=[cfg.test_dataloader.dataset] * 2)
     cfg.model.test_cfg = dict(mode='slide', crop_size=(128, 96), stride=(64, 64))
     cfg.model.data_preprocessor.test_cfg = dict(size=(192, 256))
-    found = resized(cfg, 0.5)
+    found = config_at_size(cfg, 0.5)
     for part in found.test_dataloader.dataset.datasets:
         assert part.pipeline[1].scale == (128, 96)
     assert found.model.test_cfg == dict(mode='slide', crop_size=(64, 48), stride=(32, 32))
     assert found.model.data_preprocessor.test_cfg.size == (96, 128)
     assert tuple(found.val_dataloader.dataset.pipeline[1].scale) == (256, 192)
     # ViTDet fills its images up to 1024x1024: the canvas grows with them.
-    assert resized(engine.load_config(LSJ), 0.5).model.data_preprocessor.pad_size_divisor == 512
+    assert config_at_size(engine.load_config(LSJ),
+                          0.5).model.data_preprocessor.pad_size_divisor == 512
 
 
 @pytest.mark.parametrize(('name', 'factors', 'said'), [
@@ -128,29 +134,30 @@ def test_wrapped_data_sets_windows_and_canvases():
     *[(DEIT, [factor], 'must be a number above 0') for factor in (0, -1, math.nan, math.inf, '2')]])
 def test_sizes_that_are_no_multiple_are_named(name, factors, said):
     with pytest.raises(ValueError, match=said):
-        check_sizes(engine.load_config(name), factors)
+        check_size_factors(engine.load_config(name), factors)
 
 
 def test_sizes_that_would_do_are_a_line_to_copy():
     cfg = engine.load_config(IMAGENET)
     with pytest.raises(ValueError, match='All of them so: --sizes 0.5 0.785714 1 1.5 2$') as told:
-        check_sizes(cfg, [0.5, 0.76, 1, 1.5, 2])
-    check_sizes(cfg, [float(word) for word in str(told.value).rpartition('--sizes ')[2].split()])
+        check_size_factors(cfg, [0.5, 0.76, 1, 1.5, 2])
+    check_size_factors(cfg,
+                       [float(word) for word in str(told.value).rpartition('--sizes ')[2].split()])
 
 
 def test_sizes_that_pass():
-    check_sizes(engine.load_config(DEIT), [0.5, 0.75, 1, 1.5, 2])
-    check_sizes(engine.load_config(BCCD), [0.37, 1.1])  # images have several sizes as it is
-    check_sizes(engine.load_config(ADE), [0.75])  # filled up to 32 by its preprocessor
+    check_size_factors(engine.load_config(DEIT), [0.5, 0.75, 1, 1.5, 2])
+    check_size_factors(engine.load_config(BCCD), [0.37, 1.1])  # images have several sizes as it is
+    check_size_factors(engine.load_config(ADE), [0.75])  # filled up to 32 by its preprocessor
     cfg = engine.load_config(DEIT)
     cfg.test_dataloader.dataset.pipeline[0].scale = 30
-    check_sizes(cfg, [1.1])  # no multiple of 8 as it is
+    check_size_factors(cfg, [1.1])  # no multiple of 8 as it is
 
 
 def test_sizes_in_pixels_are_factors_where_the_ratio_is_that_of_the_test():
-    camvid = parse(engine.load_config(CAMVID))
+    camvid = parse_config(engine.load_config(CAMVID))
     assert [factor_of(camvid, each) for each in (0.75, (288, 384), (192, 256))] == [0.75, 1.5, 1]
     with pytest.raises(ValueError, match='--sizes 320x480: .* 192x256; 320x427 would do'):
         factor_of(camvid, (320, 480))
     with pytest.raises(ValueError, match='--sizes 64x64: .*several sizes; give multiples'):
-        factor_of(parse(engine.load_config(CIFAR)), (64, 64))
+        factor_of(parse_config(engine.load_config(CIFAR)), (64, 64))

@@ -17,7 +17,7 @@ from mmposenc import engine
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.commands import train
 from mmposenc.engine.training.lock import WorkDirLock
-from mmposenc.engine.variants.applying import apply
+from mmposenc.engine.variants.applying import with_entry
 from mmposenc.lab.compare.page import results
 from mmposenc.lab.compare.page.results import collect, write_results
 from mmposenc.lab.compare.running import extras, progress, runs
@@ -89,7 +89,7 @@ def test_the_recommended_config_is_the_users_and_trains(copied, tmp_path, monkey
     assert head.startswith('# cls.py with ') and str(copied.folder) not in text
     entry, = (each for each in copied.entries if f'with {each.label}, ' in head)
     cfg = engine.load_config(str(best))
-    assert cfg.model.to_dict() == apply(copied.base, entry).model.to_dict()
+    assert cfg.model.to_dict() == with_entry(copied.base, entry).model.to_dict()
     assert cfg.train_dataloader.to_dict() == copied.base.cfg.train_dataloader.to_dict()
     assert take['command'] == f'mmposenc train {best} --work-dir work_dirs/best'
     train.main([*take['command'].split()[2:], '--cfg-options', 'train_cfg.max_epochs=1'])

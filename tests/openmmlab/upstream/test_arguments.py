@@ -14,8 +14,8 @@ from mmengine.registry import DefaultScope
 from mmposenc.encodings import IRPE, PEG
 from mmposenc.encodings.base import RelativeEncoding, TokenEncoding
 from mmposenc.engine.config.models import load_all_weights
-from mmposenc.engine.variants.parsed import parse
-from mmposenc.engine.variants.rows import own_encodings
+from mmposenc.engine.variants.parsed import parse_config
+from mmposenc.engine.variants.rows import encodings_as_they_stand
 
 SWINS = [case for case in SMALL if 'Swin' in case[1]]
 
@@ -107,7 +107,7 @@ def test_a_name_of_several_libraries_is_that_of_the_arguments_then_of_the_scope(
 def test_compare_knows_the_encoding_of_its_own(name, encoding):
     cfg = Config(dict(default_scope='mmpretrain', model=dict(backbone=dict(
         type=f'mmposenc.{name}', **SMALL['mmpretrain', name]))))
-    assert [each['type'] for each in own_encodings(parse(cfg)).relative] == [
+    assert [each['type'] for each in encodings_as_they_stand(parse_config(cfg)).relative] == [
         f'mmposenc.{encoding}']
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mmposenc.engine.config.testing import TASKS
-from mmposenc.engine.variants.applying import apply
+from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.encodings import Entry
 
 from ..running.recording import environment
@@ -106,7 +106,7 @@ def write_best(study: Study, name: str | None) -> dict[str, str] | None:
     entry = next(each for each in study.entries if each.name == name)
     path = study.folder / 'best.py'
     command = shlex.join(['mmposenc', 'train', str(path), '--work-dir', 'work_dirs/best'])
-    cfg = apply(study.base, entry)
+    cfg = with_entry(study.base, entry)
     head = f'{Path(study.config).name} with {" ".join(entry.label.split())}'
     write_text(path, f'# {head}, made by mmposenc compare.\n# {command}\n'
                f'{cfg.pretty_text}')

@@ -22,16 +22,16 @@ from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 from mmengine.registry import init_default_scope
 
-from mmposenc.engine.apps.pictures import rgb_bytes, write_picture
-from mmposenc.engine.apps.prediction import Artist
-from mmposenc.engine.apps.records import class_names, predicted_of
+from mmposenc.engine.apps.pictures import rgb_bytes_of_loaded, write_picture
+from mmposenc.engine.apps.prediction import PredictionDrawer
+from mmposenc.engine.apps.records import class_names, picture_record
 from mmposenc.engine.config import models
 from mmposenc.engine.config.nodes import Size, build_data_set
 from mmposenc.engine.config.testing import scope_of
-from mmposenc.engine.variants.applying import apply
+from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.encodings import Entry
 from mmposenc.engine.variants.parsed import ParsedConfig
-from mmposenc.engine.variants.sizes import resized, size_at
+from mmposenc.engine.variants.sizes import config_at_size, size_at
 from mmposenc.lab.inspect.counts import count
 from mmposenc.terminal.messages import in_a_line
 
@@ -68,7 +68,7 @@ def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
         study, run: which; the encoding's first run.
         checkpoint: the trained weights; None where training left none: then only costs.
     """
-    cfg = apply(study.base, run.entry)
+    cfg = with_entry(study.base, run.entry)
     makers: dict[str, Callable[[], object]] = {
         'costs': lambda: costs(study.base, run.entry, study.sizes)}
     if checkpoint is not None:
@@ -95,7 +95,7 @@ def costs(base: ParsedConfig, entry: Entry, factors: Sequence[float]) -> list[Re
         entry: the encoding.
         factors: of the trained size.
     """
-    cfg, rows = apply(base, entry), []
+    cfg, rows = with_entry(base, entry), []
     for factor in factors:
         size = input_size(base, factor)
         counts = None if size is None else count(cfg, size, without=False)
@@ -117,7 +117,7 @@ def input_size(base: ParsedConfig, factor: float) -> Size | None:
 
 def first_test_image_size(base: ParsedConfig, factor: float = 1.0) -> Size | None:
     """The size (H, W) of the first test image as the model gets it; None if there is none."""
-    dataset = test_set(base.scope, resized(base.cfg, factor))
+    dataset = test_set(base.scope, config_at_size(base.cfg, factor))
     return tuple(dataset[0]['inputs'].shape[-2:]) if len(dataset) else None
 
 
@@ -140,7 +140,7 @@ def time_models(study: Study) -> None:
 
 def times(study: Study, entry: Entry) -> list[Record]:
     """The seconds for one image at every size, and the peak memory of the accelerator."""
-    cfg, timed = apply(study.base, entry), []
+    cfg, timed = with_entry(study.base, entry), []
     for factor in study.sizes:
         row: dict[str, object] = {'factor': factor}
         try:
@@ -166,7 +166,7 @@ def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device) -
         CPU None.
     """
     model = models.build_bare(cfg).to(device)
-    image = models.noise(cfg, hw_shape).to(device)
+    image = models.noise_images(cfg, hw_shape).to(device)
     backend: Any = None if device.type == 'cpu' else getattr(torch, device.type)
     seconds = []
     if backend is not None:
@@ -174,7 +174,7 @@ def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device) -
     with torch.no_grad():
         for _ in range(1 + _PASSES):
             start = time.perf_counter()
-            models.pass_once(scope_of(cfg), model, image)
+            models.run_network(scope_of(cfg), model, image)
             if backend is not None:
                 backend.synchronize(device)
             seconds.append(time.perf_counter() - start)
@@ -218,7 +218,7 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
     model: Any = models.build_model(cfg)
     names = class_names(cfg, models.load_all_weights(model, checkpoint))
     model.to(device).eval()
-    artist = Artist(cfg, scope, names, _SCORE)
+    artist = PredictionDrawer(cfg, scope, names, _SCORE)
     total, pictures = min(number * _LOOKED_AT.get(scope, 2), len(dataset)), []
     for index in (i * len(dataset) // total for i in range(total)):
         with torch.no_grad():
@@ -260,12 +260,12 @@ def original(dataset: Any, index: int) -> tuple[np.ndarray, str]:
         if step is None:
             raise ValueError('no step of the test pipeline loads an image')
         info = step(info)
-    return rgb_bytes(np.asarray(info['img'])), Path(info.get('img_path') or '').name
+    return rgb_bytes_of_loaded(np.asarray(info['img'])), Path(info.get('img_path') or '').name
 
 
 def predicted_text(scope: str, sample: Any, names: list[str]) -> str:
     """Describe in words what was predicted."""
-    record = predicted_of(scope, sample, names, _SCORE).record()
+    record = picture_record(scope, sample, names, _SCORE).record()
     if 'classes' in record:
         best = record['classes'][0]
         return f'{best["name"]} ({best["score"]:.0%})'

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from mmposenc.engine.config.checks import check_folder
+from mmposenc.engine.config.checks import check_writable_folder
 from mmposenc.engine.training.launch import set_up_training
-from mmposenc.engine.variants.applying import apply_checked, check_builds
+from mmposenc.engine.variants.applying import check_builds, with_entry_checked
 from mmposenc.engine.variants.encodings import Entry
-from mmposenc.engine.variants.parsed import parse
+from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.engine.variants.rows import PREFIX
-from mmposenc.engine.variants.sizes import check_sizes, factor_of, image_sizes
+from mmposenc.engine.variants.sizes import check_size_factors, factor_of, image_sizes
 from mmposenc.terminal.streams import doing
 
 from ..statistics.differences import LEAST_RUNS, visible
@@ -82,7 +82,7 @@ def plan(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry],
         FileNotFoundError: a file that the config names is not there.
     """
     folder = folder_of(args)
-    check_folder(str(folder), '--out')
+    check_writable_folder(str(folder), '--out')
     # This comes before the lock, which creates the folder.
     if not (folder / 'study.json').is_file():
         if cfg is None:
@@ -111,8 +111,8 @@ def _asked(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry
         length = length_of(cfg)
         # The machine that submits jobs is not the one that trains, so its times would mean nothing.
         extras = ('figures',) if args.submitit else ('figures', 'time')
-        before = Study(folder_of(args), parse(cfg), args.config, command, '', (), tuple(range(3)),
-                       (), length, 4, extras)
+        before = Study(folder_of(args), parse_config(cfg), args.config, command, '', (),
+                       tuple(range(3)), (), length, 4, extras)
     length = before.length
     for unit in ('epochs', 'iterations'):
         if (number := getattr(args, unit)) is not None:
@@ -139,7 +139,7 @@ def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> t
     training = copy.deepcopy(cfg)
     training.work_dir = str(study.folder)
     set_up_training(training, tests=True)
-    check_sizes(cfg, study.sizes)
+    check_size_factors(cfg, study.sizes)
     former = [] if old is None else [each.name for each in old.entries]
     known = former if old is not None and old.sizes == study.sizes else []
     new = [each for each in study.entries if each.name not in known]
@@ -160,7 +160,7 @@ def _fitting(study: Study, entries: Sequence[Entry], words: Sequence[str]) -> di
     for index, entry in enumerate(entries, 1):
         doing(f'checking encoding {index} of {len(entries)}, {entry.name}')
         try:
-            fitting[entry.name] = apply_checked(base, entry, sizes)
+            fitting[entry.name] = with_entry_checked(base, entry, sizes)
         except ValueError as error:
             refused[entry.name] = error
     asked = [name for name in refused if name in words or not name.startswith(PREFIX)

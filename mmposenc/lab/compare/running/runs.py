@@ -21,11 +21,11 @@ from mmengine.dist import all_gather_object, is_main_process
 
 from mmposenc import engine
 from mmposenc.engine.training.checkpoints import latest_checkpoint
-from mmposenc.engine.training.finite import NotFinite, watched
+from mmposenc.engine.training.finite import NotFinite, noting_first_not_finite
 from mmposenc.engine.training.lock import WorkDirLock
-from mmposenc.engine.training.processes import plain_model
-from mmposenc.engine.variants.applying import apply
-from mmposenc.engine.variants.sizes import resized
+from mmposenc.engine.training.processes import unwrapped_model
+from mmposenc.engine.variants.applying import with_entry
+from mmposenc.engine.variants.sizes import config_at_size
 from mmposenc.terminal.messages import in_a_line
 
 from ..study.files import Record, read_json, write_json
@@ -85,7 +85,7 @@ def run_config(study: Study, run: Run, purpose: str) -> Config:
         study, run: which.
         purpose: 'train', or the name of a test; the work directory below the run's folder.
     """
-    cfg = apply(study.base, run.entry)
+    cfg = with_entry(study.base, run.entry)
     set_length(cfg, study.length)
     # mmengine keeps one logger and one visualizer for each name.
     name = str(run.folder.resolve() / purpose).strip(os.sep).replace(os.sep, '_')
@@ -176,12 +176,12 @@ def _test_all(study: Study, run: Run, record: Record, launcher: str) -> None:
 def _test(study: Study, run: Run, factor: float, checkpoint: str, launcher: str
           ) -> Record:
     """The result of weights at one size, with everything that is measured there."""
-    cfg = with_details(resized(run_config(study, run, f'test/{factor:g}'), factor))
+    cfg = with_details(config_at_size(run_config(study, run, f'test/{factor:g}'), factor))
     cfg.launcher = launcher
     engine.set_up_testing(cfg, checkpoint)
     runner = engine.build_runner(cfg)
     bad: list[str] = []
-    with watched(plain_model(runner.model), bad, _DEPTH):
+    with noting_first_not_finite(unwrapped_model(runner.model), bad, _DEPTH):
         metrics = runner.test()
     value, by_class, by_size = details(cfg, study.metric, metrics)
     bad = [name for names in all_gather_object(bad) for name in names]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from mmengine.config import Config
 
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
-from mmposenc.engine.config.nodes import bare_type, listed
+from mmposenc.engine.config.nodes import listed, type_without_library
 
 #: Schedulers that are a warm-up if they begin at 0 and end before the training does.
 _WARM_UPS = ('LinearLR', 'ConstantLR', 'LinearMomentum', 'ConstantMomentum', 'QuadraticWarmupLR',
@@ -132,7 +132,8 @@ class LengthChange(NamedTuple):
 
 def _is_warm_up(each: ReadOnlyConfig, total: int | None) -> bool:
     end = each.get('end')
-    return (bare_type(each) in _WARM_UPS and each.get('begin', 0) == 0 and isinstance(end, int)
+    return (type_without_library(each) in _WARM_UPS and each.get('begin', 0) == 0
+            and isinstance(end, int)
             and (not total or end < total))
 
 

@@ -11,7 +11,7 @@ from mmengine.config import Config, ConfigDict
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.engine.apps.records import class_names
 from mmposenc.engine.config.checks import check_sections
-from mmposenc.engine.config.nodes import bare_type, listed
+from mmposenc.engine.config.nodes import listed, type_without_library
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.terminal.messages import suggest
 
@@ -57,7 +57,7 @@ def metric_of(cfg: Config) -> Metric:
         ValueError: the config has no data to test with, or an evaluator that is not known here.
     """
     first = _evaluators(cfg)[0]
-    kind = bare_type(first)
+    kind = type_without_library(first)
     if kind not in _METRICS:
         raise ValueError(f'test_evaluator.type={first.get("type")!r}: which of its numbers sums a '
                          f'test up is known for {", ".join(_METRICS)}{suggest(kind, _METRICS)}')
@@ -80,7 +80,7 @@ def with_details(cfg: Config) -> Config:
     metric_of(cfg)
     changed = copy.deepcopy(cfg)
     first, *others = [dict(each) for each in _evaluators(changed)]
-    kind = bare_type(first)
+    kind = type_without_library(first)
     if kind == 'Accuracy':
         others.append(dict(type='SingleLabelMetric', items=('recall', 'support'), average=None,
                            num_classes=len(class_names(changed, {})) or None,

@@ -14,10 +14,10 @@ from typing import Any
 
 from mmengine.config import Config
 
-from mmposenc.engine.config.nodes import children
+from mmposenc.engine.config.nodes import keys_and_values
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.variants.encodings import Entry
-from mmposenc.engine.variants.parsed import ParsedConfig, parse
+from mmposenc.engine.variants.parsed import ParsedConfig, parse_config
 
 from .files import Record, finite, read_json, write_json, write_text
 from .lengths import Length
@@ -114,7 +114,7 @@ def read_study(folder: Path) -> Study:
         length = Length(*fields.pop('length'))
         others: Any = {key: tuple(value) if isinstance(value, list) else value
                        for key, value in fields.items()}
-        base = parse(Config.fromfile(folder / CONFIG))
+        base = parse_config(Config.fromfile(folder / CONFIG))
         return Study(folder=folder, base=base, entries=entries, length=length, **others)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f'{folder / "study.json"} is no study of this version: {error}') from error
@@ -185,7 +185,7 @@ def _refusal(study: Study, what: str, old: object, new: object) -> ValueError:
 
 def _flat(node: object, path: str = '') -> Record:
     """The dotted keys of all values in a config, in which lists and tuples count as equal."""
-    parts = children(node)
+    parts = keys_and_values(node)
     if not parts:
         return {path: list(node) if isinstance(node, tuple) else node}
     return {name: leaf for key, value in parts
