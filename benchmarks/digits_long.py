@@ -34,7 +34,7 @@ from mmposenc import engine
 from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.encodings import Entry, read_entries
 from mmposenc.engine.variants.parsed import parse_config
-from mmposenc.lab.compare.page.results import environment
+from mmposenc.lab.compare.page.results import versions_and_machine
 
 CONFIG = 'configs/classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 SIDE, STD, WARM_UP = 32, 78.6, 120
@@ -128,7 +128,7 @@ def collect(args: argparse.Namespace, entries: list[Entry]) -> dict[str, Any]:
         'metric': {'name': 'accuracy/top1', 'label': 'top-1 accuracy', 'unit': '%'},
         'sizes': [{'factor': size, 'hw': [round(SIDE * size)] * 2}
                   for size in sizes],
-        'length': {'epochs': args.epochs}, 'environment': environment(),
+        'length': {'epochs': args.epochs}, 'environment': versions_and_machine(),
         'encodings': [{**asdict(entry), 'parameters': parameters[entry.name]}
                       for entry in entries if entry.name in parameters],
         'runs': runs}

@@ -19,9 +19,9 @@ from typing import Any
 import yaml
 from scipy import stats
 
-from mmposenc.lab.compare.page.exports import csv_rows
-from mmposenc.lab.compare.page.report import page
-from mmposenc.lab.compare.page.results import collect
+from mmposenc.lab.compare.page.exports import csv_text
+from mmposenc.lab.compare.page.report import report_html
+from mmposenc.lab.compare.page.results import collect_results
 from mmposenc.lab.compare.statistics.differences import (
     BETTER,
     ERROR,
@@ -29,13 +29,13 @@ from mmposenc.lab.compare.statistics.differences import (
     SAME,
     WORSE,
     Contrast,
-    contrast,
+    smallest_visible_difference,
     standings,
     verdict_row,
-    visible,
+    weighted_contrast,
 )
 from mmposenc.lab.compare.statistics.formats import verdict_text
-from mmposenc.lab.compare.statistics.summary import factors, mean_row, values_at, with_summary
+from mmposenc.lab.compare.statistics.summary import mean_row, size_factors, values_at, with_summary
 from mmposenc.lab.compare.study.study import read_study
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,7 +67,7 @@ def kept(results: Mapping[str, Any]) -> dict[str, Any]:
 def read(folder: Path) -> Any:
     """The results of a study of ``mmposenc compare``, or of benchmarks/digits_long.py."""
     path = folder / 'results.json'
-    return json.loads(path.read_text()) if path.is_file() else collect(read_study(folder))
+    return json.loads(path.read_text()) if path.is_file() else collect_results(read_study(folder))
 
 
 def report(results: Mapping[str, Any]) -> str:
@@ -76,8 +76,9 @@ def report(results: Mapping[str, Any]) -> str:
     runs = [{'curve': [], 'log': [], 'train_seconds': None, 'peak_bytes': None, **run, 'tests': [
         {'by_class': {}, 'by_size': {}, **test} for test in run['tests']]}
         for run in results['runs']]
-    return page(with_summary({'created': '', 'margin': MARGIN, 'pictures': [], 'figures': [],
-                              'take': None, **results, 'encodings': encodings, 'runs': runs}), KEPT)
+    return report_html(with_summary({'created': '', 'margin': MARGIN, 'pictures': [], 'figures': [],
+                                     'take': None, **results, 'encodings': encodings,
+                                     'runs': runs}), KEPT)
 
 
 def one_line_each(results: Mapping[str, Any]) -> str:
@@ -91,7 +92,7 @@ def one_line_each(results: Mapping[str, Any]) -> str:
 def study_rows(results: Mapping[str, Any]) -> list[list[str]]:
     """Every encoding: parameters, seeds, mean (and standard deviation) at every size, and the sizes
     at which no other is surely better."""
-    sizes = factors(results)
+    sizes = size_factors(results)
     rows = [['name', 'encoding', 'parameters', 'seeds',
              *(f'{size:g}x' + (' (trained)' if size == 1 else '') for size in sizes),
              'can still be best at']]
@@ -163,7 +164,7 @@ def seeds_needed(found: Contrast, gap: float, same: bool = False) -> int | None:
     spread = found.error * math.sqrt(found.n / 2)
     tails, power = (1, .9) if same else (2, .8)
     n = LEAST_RUNS
-    while spread * visible(n, tails=tails, power=power) > gap:
+    while spread * smallest_visible_difference(n, tails=tails, power=power) > gap:
         n = max(n + 1, int(n * 1.02))
     return n
 
@@ -173,9 +174,9 @@ def ask(question: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, An
     values = values_at(results, question['at'])
     one, other = (mean_of(question[key]) for key in ('one', 'other'))
     # An encoding may be in both.
-    both = contrast(values, {name: one.get(name, 0) - other.get(name, 0)
-                             for name in {**one, **other}})
-    means = [contrast(values, each).mean if both.n else None for each in (one, other)]
+    both = weighted_contrast(values, {name: one.get(name, 0) - other.get(name, 0)
+                                      for name in {**one, **other}})
+    means = [weighted_contrast(values, each).mean if both.n else None for each in (one, other)]
     expect = EXPECTED[question['expect']]
     margin = max(MARGIN, effect(question['paper']) or 0)
     tested = both.n >= LEAST_RUNS and both.error
@@ -298,7 +299,7 @@ def tables(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> dict[str, str
     found['first'] = first_rows(plan.get('first', ()), studies)
     found['answers'] = in_short(questions, told)
     found['answered'] = answered(rows[1:])
-    return {f'{name}.csv': csv_rows(each) for name, each in found.items()}
+    return {f'{name}.csv': csv_text(each) for name, each in found.items()}
 
 
 def main() -> None:

@@ -18,16 +18,16 @@ from unittest import mock
 import numpy as np
 from scipy import stats
 
-from mmposenc.lab.compare.page.exports import csv_rows
+from mmposenc.lab.compare.page.exports import csv_text
 from mmposenc.lab.compare.statistics import differences
 from mmposenc.lab.compare.statistics.differences import (
     ERROR,
     Values,
-    contrast,
     standings,
     verdict_row,
+    weighted_contrast,
 )
-from mmposenc.lab.compare.statistics.summary import factors, values_at
+from mmposenc.lab.compare.statistics.summary import size_factors, values_at
 
 DOCS = Path(__file__).resolve().parents[1] / 'docs'
 COUNTS, SEEDS = (2, 4, 8, 27), (3, 5, 10)
@@ -45,7 +45,7 @@ def read(folder: Path) -> list[list[list[float]]]:
     for path in sorted(folder.glob('*.json')):
         results = json.loads(path.read_text())
         found += [[list(seeds.values()) for seeds in values_at(results, factor).values()
-                   if len(seeds) >= 3] for factor in factors(results)]
+                   if len(seeds) >= 3] for factor in size_factors(results)]
     return found
 
 
@@ -90,8 +90,8 @@ def studies(kind: str, count: int, seeds: int, gaps: Sequence[float], draws: int
 def lost(values: Values) -> tuple[bool, bool]:
     """Whether the first encoding, which is the best, is ruled out: by the package, and by Welch's
     test of each pair with Šidák's correction."""
-    reach = differences.reaches(values, ['e0'], 1)['e0']
-    pairs = [contrast(values, {other: 1, 'e0': -1}) for other in values if other != 'e0']
+    reach = differences.reach_in_standard_errors(values, ['e0'], 1)['e0']
+    pairs = [weighted_contrast(values, {other: 1, 'e0': -1}) for other in values if other != 'e0']
     t = np.array([each.mean / each.error for each in pairs])
     own = 1 - (1 - ERROR) ** (1 / len(pairs))
     return bool(t.max() > reach), bool(
@@ -109,7 +109,7 @@ def errors(draws: int) -> str:
             cells.append('; '.join(f'{100 * ours:.1f} ({100 * welch:.1f})'
                                    for ours, welch in found))
         lines.append([kind, *cells])
-    return csv_rows(lines)
+    return csv_text(lines)
 
 
 def power(draws: int) -> str:
@@ -122,7 +122,7 @@ def power(draws: int) -> str:
                      for each in studies(REAL, 8, n, (gap,), draws)]
             cells.append(f'{100 * np.mean(found):.0f}; {100 * np.mean(np.all(found, 1)):.0f}')
         lines.append([f'{gap} points', *cells])
-    return csv_rows(lines)
+    return csv_text(lines)
 
 
 def questions(draws: int) -> str:
@@ -133,14 +133,14 @@ def questions(draws: int) -> str:
         for n in SEEDS:
             noise, found = np.random.default_rng(2), []
             for _ in range(draws):
-                told = [verdict_row(contrast(drawn(noise, np.array(spreads), n, (gap,)),
-                                             {'e0': 1, 'e1': -1}), 1.)['verdict']
+                told = [verdict_row(weighted_contrast(drawn(noise, np.array(spreads), n, (gap,)),
+                                                      {'e0': 1, 'e1': -1}), 1.)['verdict']
                         for gap in (0, 1, 0)]
                 found.append((told[0] in ('better', 'worse'), told[1] == 'level',
                               told[2] == 'level'))
             cells.append('; '.join(f'{100 * share:.1f}' for share in np.mean(found, 0)))
         lines.append([' and '.join(f'{each:g}' for each in spreads), *cells])
-    return csv_rows(lines)
+    return csv_text(lines)
 
 
 #: Names of files -> what makes them.

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from mmposenc.catalog.papers import Number, Table, config_of_model, models, tables
-from mmposenc.lab.compare.page.exports import csv_rows
+from mmposenc.lab.compare.page.exports import csv_text
 from mmposenc.terminal.messages import Parser, reporting_errors, suggest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -183,7 +183,7 @@ def main(argv: list[str] | None = None) -> None:
         metafiles = sorted((ROOT / 'configs').glob('*/*/metafile.yml'))
         said = references()
         texts = {path: metafile(path, said) for path in metafiles}
-        texts[ROOT / 'docs' / 'tables' / 'models.csv'] = csv_rows([
+        texts[ROOT / 'docs' / 'tables' / 'models.csv'] = csv_text([
             ('table', 'source', 'what', 'rows here'), *map(row, tables().values())])
         texts[ROOT / 'model-index.yml'] = 'Import:\n' + ''.join(
             f'  - {path.relative_to(ROOT)}\n' for path in metafiles)

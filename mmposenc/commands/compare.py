@@ -119,41 +119,41 @@ def run(args: argparse.Namespace, command: str) -> int:
     from ..engine.config.options import config_of_arguments
     from ..engine.variants.encodings import read_entries
     from ..lab.compare.running import planning
-    from ..lab.compare.running.extras import time_models
+    from ..lab.compare.running.extras import write_missing_times
     from ..lab.compare.study.study import read_study
 
     if args.report_only:
-        return finish(read_study(planning.folder_of(args)))
-    workers = planning.workers_of(args)
+        return finish(read_study(planning.study_folder(args)))
+    workers = planning.workers_from_arguments(args)
     cfg = None if args.config is None else config_of_arguments(args)
     entries = read_entries(args.encodings) if args.encodings else []
-    study = planning.plan(args, cfg, entries, command)
+    study = planning.plan_study(args, cfg, entries, command)
     if args.dry_run:
-        print(planning.listing(study))
+        print(planning.dry_run_text(study))
         return 0
-    print(planning.headline(study), flush=True)
+    print(planning.runs_in_a_sentence(study), flush=True)
     run_remaining(study, workers)
-    time_models(study)
+    write_missing_times(study)
     return finish(study)
 
 
 def run_remaining(study: Study, workers: Workers) -> None:
     """Train and test the remaining runs, and keep the report up to date."""
-    from ..lab.compare.page.results import write_results
-    from ..lab.compare.running.progress import Display
+    from ..lab.compare.page.results import write_results_and_report
+    from ..lab.compare.running.progress import ProgressDisplay
     from ..lab.compare.running.runs import is_complete
     from ..lab.compare.running.schedule import carry_out_all
 
     jobs = workers.jobs or len(study.runs())
-    with Display(study, jobs) as display:
+    with ProgressDisplay(study, jobs) as display:
         def tell(which: Run | None, event: str) -> None:
             if which is None:
                 display.tick()
                 return
-            display.tell(which, event)
+            display.print_event(which, event)
             if event == 'ended':
                 try:
-                    write_results(study)
+                    write_results_and_report(study)
                 except Exception as error:  # An error while the last report is written is raised.
                     display.say(f'the report could not be written yet: {in_a_line(error)}')
         carry_out_all(study, workers, lambda each: is_complete(study, each), tell)
@@ -162,17 +162,17 @@ def run_remaining(study: Study, workers: Workers) -> None:
 def finish(study: Study) -> int:
     """Print how all runs ended, write the results and print their summary. Returns status 1 if a
     run or a test failed."""
-    from ..lab.compare.page.results import collect, write_results
-    from ..lab.compare.running.progress import plain_console, short_note, states, table
+    from ..lab.compare.page.results import collect_results, write_results_and_report
+    from ..lab.compare.running.progress import plain_console, progress_table, run_states, short_note
 
-    plain_console(file=sys.stdout).print(table(study, states(study), 1))
+    plain_console(file=sys.stdout).print(progress_table(study, run_states(study), 1))
     kinds = {'failed': 'failed', 'diverged': 'diverged, left out of the means',
              'finished': 'finished, but some tests are missing'}
-    for each in collect(study)['runs']:
+    for each in collect_results(study)['runs']:
         if each['note'] and each['status'] in kinds:
             print(f'{kinds[each["status"]]}: {each["encoding"]} seed {each["seed"]}: '
                   f'{short_note(each)}')
-    results = write_results(study)
+    results = write_results_and_report(study)
     if advice := results.get('recommendation'):
         print(advice['reason'], advice['sure'])
     files = [name for name in ('report.html', 'results.csv', 'best.py')

@@ -13,7 +13,11 @@ from PIL import Image
 
 from mmposenc import engine
 from mmposenc.commands.inspect import main
-from mmposenc.lab.inspect.report import build_subject, data_images, inspect_config
+from mmposenc.lab.inspect.report import (
+    inspect_config,
+    inspected_model_and_inputs,
+    pictures_of_test_data,
+)
 
 PICTURES = ['kernels', 'similarity', 'attention']
 MEASURES = ['attention_distance', 'shift_error', 'position_probe']
@@ -73,17 +77,17 @@ def test_a_segmentor_on_pictures_of_its_own(tmp_path, capsys):
 def test_a_detector_without_its_data_and_with_it(tmp_path):
     """Pictures pass through the config's own preprocessor."""
     cfg = engine.load_config(str(detector_config(tmp_path / 'tiny.py', tmp_path / 'coco')))
-    subject, inputs = build_subject(cfg, None, size=(70, 60))
+    subject, inputs = inspected_model_and_inputs(cfg, None, size=(70, 60))
     assert inputs.names == 'noise (the test data is not there)' and inputs.photo is None
     assert inputs.images.shape == (4, 3, 64, 64)  # whole cells of 32 pixels
     assert [values.shape[-1] for values in subject.maps(inputs.images).values()][-1] == 2
     make_coco(tmp_path / 'coco')
-    _, inputs = build_subject(cfg, None, size=(64, 64), count=1)
+    _, inputs = inspected_model_and_inputs(cfg, None, size=(64, 64), count=1)
     assert inputs.names == '1 of the test images' and inputs.images.shape == (1, 3, 64, 64)
     first = inputs.images
-    files, names = data_images(cfg)
+    files, names = pictures_of_test_data(cfg)
     assert names == f'{len(files)} of the test images' and files[0].endswith('shape_0.jpg')
-    _, inputs = build_subject(cfg, None, size=(64, 64))
+    _, inputs = inspected_model_and_inputs(cfg, None, size=(64, 64))
     import mmcv
     mean, std = ([123.675, 116.28, 103.53], [58.395, 57.12, 57.375])
     picture = mmcv.imread(files[0])
@@ -142,7 +146,7 @@ def test_a_data_set_that_would_be_downloaded_is_not(tmp_path):
     cfg = engine.load_config('mmposenc::classification/small/deit-micro-peg_1xb32-40e_mnist5k.py')
     for loader in (cfg.test_dataloader, cfg.val_dataloader):
         loader.dataset.update(data_root=str(tmp_path / 'mnist'), download=True)
-    assert data_images(cfg) == ([], 'noise (the test data is not there)')
+    assert pictures_of_test_data(cfg) == ([], 'noise (the test data is not there)')
     assert not (tmp_path / 'mnist').exists()
     cfg.test_dataloader = cfg.val_dataloader = None
-    assert data_images(cfg) == ([], 'noise (the config has no test data)')
+    assert pictures_of_test_data(cfg) == ([], 'noise (the config has no test data)')

@@ -3,7 +3,7 @@ import torch
 
 from helpers.tiny_backbones import randomize, randomized
 from mmposenc.backbones import PVT, DeiT, Swin, ViT
-from mmposenc.lab.inspect.recording import Subject
+from mmposenc.lab.inspect.recording import InspectedModel
 
 IRPE = dict(type='mmposenc.IRPE', method='product', rpe_on='k')
 
@@ -39,7 +39,7 @@ def vit(**options):
 
 def subject(model):
     """A backbone as figures and probes take it."""
-    return Subject(model.eval(), model)
+    return InspectedModel(model.eval(), model)
 
 
 def image(height=32, width=40, count=1):

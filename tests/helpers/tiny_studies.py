@@ -89,5 +89,5 @@ def carry_out_killed(study, run, moment):
 
 
 def carry_out_killed_in_extras(study, run):
-    runs.make_extras = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
+    runs.make_missing_extras = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
     runs.carry_out(study, run)

@@ -38,7 +38,7 @@ class Counts(NamedTuple):
     note: str = ''
 
 
-def count(cfg: Config, hw_shape: tuple[int, int], *, without: bool = True) -> Counts:
+def count_for_one_image(cfg: Config, hw_shape: tuple[int, int], *, without: bool = True) -> Counts:
     """Count what the model of a config takes for one image.
 
     Attention and encodings are counted by their definition, over all pairs. Post-processing, such
@@ -59,11 +59,11 @@ def count(cfg: Config, hw_shape: tuple[int, int], *, without: bool = True) -> Co
     image = noise_images(cfg, hw_shape)
     try:
         model = build_bare(cfg, 'meta')
-        macs = _macs(cfg, model, image.to('meta'))
+        macs = _multiply_accumulates(cfg, model, image.to('meta'))
         device, note = 'meta', ''
     except Exception as error:  # A model that needs numbers may raise anything.
-        model = _computed_by_reference(build_bare(cfg))
-        macs = _macs(cfg, model, image)
+        model = _set_to_reference(build_bare(cfg))
+        macs = _multiply_accumulates(cfg, model, image)
         reason = describe(error).splitlines()[0]
         device, note = 'cpu', f'counted in a pass of random weights on the CPU ({reason})'
     kinds = encoding_kinds(model)
@@ -78,26 +78,27 @@ def count(cfg: Config, hw_shape: tuple[int, int], *, without: bool = True) -> Co
         note = f'{note}; {changes}' if note else changes
     elif without:
         other = build_bare(cfg, device)
-        other = _computed_by_reference(other) if device == 'cpu' else other
-        macs_without = macs_left(cfg, other, image.to(device))
+        other = _set_to_reference(other) if device == 'cpu' else other
+        macs_without = macs_without_encodings(cfg, other, image.to(device))
     on = f' on {type(model.backbone).__name__}' if hasattr(model, 'backbone') else ''
     return Counts(hw_shape, sum(every.values()), macs, others, macs_without,
                   f'{type(model).__name__}{on}', encoding_lines(model), note)
 
 
-def _macs(cfg: Config, model: nn.Module, image: Tensor, inside: Sequence[nn.Module] = ()) -> int:
+def _multiply_accumulates(cfg: Config, model: nn.Module, image: Tensor,
+                          inside: Sequence[nn.Module] = ()) -> int:
     model.requires_grad_(False)
     total, share = multiply_accumulates(lambda: run_network(scope_of(cfg), model, image), inside)
     return total - share
 
 
-def macs_left(cfg: Config, model: nn.Module, image: Tensor) -> int:
+def macs_without_encodings(cfg: Config, model: nn.Module, image: Tensor) -> int:
     """The multiply-accumulates of a model without its encodings. Encodings of this project are
     removed, and those of other libraries are subtracted by their share. The model is changed."""
     foreign = [module for kind in encoding_kinds(model) for module in kind.modules.values()
                if kind.foreign and kind.noun == 'module']
     remove_encodings(model)
-    return _macs(cfg, model, image, foreign)
+    return _multiply_accumulates(cfg, model, image, foreign)
 
 
 def remove_encodings(model: nn.Module) -> None:
@@ -105,16 +106,16 @@ def remove_encodings(model: nn.Module) -> None:
     afterwards."""
     for module in model.modules():
         if isinstance(module, TokenEncoding):
-            module.forward = _unchanged  # type: ignore[method-assign]
+            module.forward = _return_unchanged  # type: ignore[method-assign]
         elif is_attention(module):
             setattr(module, 'rel_pos_encoding', None)  # noqa: B010  (no attribute of a Module)
 
 
-def _unchanged(x: Tensor, *_: Any, **__: Any) -> Tensor:
+def _return_unchanged(x: Tensor, *_: Any, **__: Any) -> Tensor:
     return x
 
 
-def _computed_by_reference(model: nn.Module) -> nn.Module:
+def _set_to_reference(model: nn.Module) -> nn.Module:
     """A context in which a model computes attention and pooling by their references, so that a CPU
     counts what any device computes."""
     for module in model.modules():

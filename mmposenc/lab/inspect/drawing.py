@@ -88,7 +88,7 @@ def draw_maps(panels: Sequence[Panel], unit: str, xlabel: str, ylabel: str, *,
             axis.imshow(panel.values % 20, cmap='tab20', vmin=0, vmax=19, interpolation='nearest')
         else:
             image = _draw_map(axis, panel, (-top if diverging else 0.0, top))
-        _finish(axis, panel, xlabel, ylabel)
+        _label_axis(axis, panel, xlabel, ylabel)
     for axis in axes[len(panels):]:
         axis.remove()
     if image is not None:
@@ -107,7 +107,7 @@ def _draw_map(axis: Axes, panel: Panel, limits: tuple[float, float]) -> Any:
                        alpha=1.0 if panel.photo is None else 0.6)
 
 
-def _finish(axis: Axes, panel: Panel, xlabel: str, ylabel: str) -> None:
+def _label_axis(axis: Axes, panel: Panel, xlabel: str, ylabel: str) -> None:
     rows, columns = panel.values.shape
     if panel.star is not None:
         axis.plot(panel.star[1], panel.star[0], marker='*', markersize=8, markerfacecolor='red',
@@ -157,15 +157,15 @@ def tile_sheet(maps: Array) -> Array:
     return tiles.swapaxes(1, 2).reshape(rows * height, columns * width)[:-1, :-1]
 
 
-def plain(values: Any) -> Any:
+def json_values(values: Any) -> Any:
     """Convert arrays and numbers to lists and numbers of six digits. NaN and infinity become None,
     because JSON cannot store them."""
     if isinstance(values, dict):
-        return {key: plain(each) for key, each in values.items()}
+        return {key: json_values(each) for key, each in values.items()}
     if isinstance(values, list | tuple):
-        return [plain(each) for each in values]
+        return [json_values(each) for each in values]
     if isinstance(values, np.ndarray):
-        return plain(values.tolist())
+        return json_values(values.tolist())
     if isinstance(values, float):
         return float(f'{values:.6g}') if math.isfinite(values) else None
     return values

@@ -17,7 +17,7 @@ from mmposenc.encodings.base import RelativeEncoding
 from mmposenc.functional.grids import Grid, grid_offsets
 
 from .drawing import Array, Panel, Picture, draw_maps, tile_sheet
-from .recording import AttentionCall, Subject
+from .recording import AttentionCall, InspectedModel
 
 #: The largest numbers of kernels, heads, encodings, and maps of buckets that are drawn.
 KERNELS, HEADS, ENCODINGS, METHODS = 48, 8, 4, 6
@@ -29,8 +29,9 @@ PREFIX = 5
 REFERENCES = 5
 
 
-def draw_all(subject: Subject, image: Tensor, photo: Array | None, at: tuple[float, float]
-             ) -> list[Picture]:
+def all_pictures(subject: InspectedModel, image: Tensor, photo: Array | None,
+                 at: tuple[float, float]
+                 ) -> list[Picture]:
     """All pictures that apply to a model.
 
     Args:
@@ -56,7 +57,8 @@ def kernels_picture(model: nn.Module) -> Picture | None:
                     maps = weight.detach().float().cpu().flatten(0, 1)[:KERNELS].numpy()
                     label = type(module).__name__
                     by_module[f'{label}, {name}.{key}'] = maps
-                    panels.append(Panel(_title(label, f'{name}.{key}'), tile_sheet(_in_rows(maps))))
+                    panels.append(Panel(_wrapped_title(label, f'{name}.{key}'),
+                                        tile_sheet(_tiled_in_rows(maps))))
     if not by_module:
         return None
     return Picture(
@@ -66,7 +68,7 @@ def kernels_picture(model: nn.Module) -> Picture | None:
         'weight', dict(by_module))
 
 
-def _in_rows(maps: Array) -> Array:
+def _tiled_in_rows(maps: Array) -> Array:
     """Arrange maps (N, k, k) in rows, about 4 : 3 in all; the last row is filled up with NaN."""
     columns = math.ceil(math.sqrt(len(maps) * 4 / 3))
     filled = np.pad(maps, ((0, -len(maps) % columns), (0, 0), (0, 0)), constant_values=np.nan)
@@ -74,12 +76,12 @@ def _in_rows(maps: Array) -> Array:
     return rows
 
 
-def _title(*lines: str) -> str:
+def _wrapped_title(*lines: str) -> str:
     """A title whose lines fit."""
     return '\n'.join(line[start:start + 40] for line in lines for start in range(0, len(line), 40))
 
 
-def similarity_picture(subject: Subject, image: Tensor, calls: list[AttentionCall]
+def similarity_picture(subject: InspectedModel, image: Tensor, calls: list[AttentionCall]
                        ) -> Picture | None:
     """Cosine similarity of the positions of some cells and of all cells, for each kind of encoding
     (ViT, Dosovitskiy et al., ICLR 2021, Fig. 7)."""
@@ -94,8 +96,8 @@ def similarity_picture(subject: Subject, image: Tensor, calls: list[AttentionCal
     for kind, (name, hw_shape, codes) in by_kind.items():
         cells = reference_cells(hw_shape)
         index = [[row * hw_shape[1] + column for row, column in line] for line in cells]
-        maps = cosines(codes)[np.array(index)].reshape(*np.shape(index), *hw_shape)
-        panels.append(Panel(_title(kind, name), tile_sheet(maps)))
+        maps = cosine_matrix(codes)[np.array(index)].reshape(*np.shape(index), *hw_shape)
+        panels.append(Panel(_wrapped_title(kind, name), tile_sheet(maps)))
         numbers[kind] = dict(module=name, cells=cells, maps=maps)
     return Picture(
         'similarity', 'Similarity of positions', 'Each tile compares one of '
@@ -105,7 +107,7 @@ def similarity_picture(subject: Subject, image: Tensor, calls: list[AttentionCal
         'cosine', numbers)
 
 
-def _token_positions(subject: Subject, image: Tensor
+def _token_positions(subject: InspectedModel, image: Tensor
                      ) -> Iterator[tuple[str, str, tuple[int, int], Tensor]]:
     """What token encodings add to the tokens, and tables of other libraries, (1, P + H * W, C)."""
     for each in subject.additions(image):
@@ -124,14 +126,14 @@ def _relative_positions(calls: list[AttentionCall]
     for call in calls:
         if call.added is not None:
             prefix = call.num_prefix_tokens
-            image = len(call.cells) // 2 if len(call.added) > 1 else 0
+            image = len(call.cell_of_each_query) // 2 if len(call.added) > 1 else 0
             added = call.added[image, :, prefix:, prefix:].float().cpu()
             added = added.nan_to_num(neginf=0.0)
-            yield (relative_name(_encoding(call)), call.name, call.grid.hw,
+            yield (relative_name(_relative_encoding(call)), call.name, call.grid.hw,
                    added.transpose(0, 1).flatten(1))
 
 
-def _encoding(call: AttentionCall) -> RelativeEncoding:
+def _relative_encoding(call: AttentionCall) -> RelativeEncoding:
     encoding = call.module.rel_pos_encoding
     assert isinstance(encoding, RelativeEncoding)
     return encoding
@@ -146,7 +148,7 @@ def reference_cells(hw_shape: tuple[int, int], count: int = REFERENCES
     return [[(row, column) for column in columns] for row in rows]
 
 
-def cosines(vectors: Array) -> Array:
+def cosine_matrix(vectors: Array) -> Array:
     """The cosines (L, L) of vectors (L, C); 0 for a vector of zeros."""
     units = functional.normalize(torch.from_numpy(vectors).double(), eps=1e-300)
     products: Array = (units @ units.T).clamp(-1.0, 1.0).numpy()
@@ -158,17 +160,17 @@ def offsets_picture(calls: list[AttentionCall]) -> Picture | None:
     head of the first attention: the number added to the logit, or for rotary encodings the cosine
     of the angle between a query and a key that were equal before they were turned."""
     panels, numbers, units = [], {}, []
-    for call in _first_of_kinds(calls):
-        encoding = _encoding(call)
+    for call in _first_call_of_each_kind(calls):
+        encoding = _relative_encoding(call)
         prefix = call.num_prefix_tokens
         if call.added is not None:
-            image = len(call.cells) // 2 if len(call.added) > 1 else 0
+            image = len(call.cell_of_each_query) // 2 if len(call.added) > 1 else 0
             pairs, what = call.added[image, :, prefix:, prefix:], 'added to the logit'
         elif encoding.has_rotation:
-            pairs, what = rotary_cosines(encoding, call.grid, call.key), 'cosine'
+            pairs, what = rotary_cosine_matrix(encoding, call.grid, call.key), 'cosine'
         else:
             continue
-        rows, columns, table = by_offset(pairs.float().cpu().numpy(), call.grid, call.key)
+        rows, columns, table = mean_by_offset(pairs.float().cpu().numpy(), call.grid, call.key)
         table = np.where(table < UNSEEN, np.nan, table)
         name = relative_name(encoding)
         star = float(np.abs(rows).argmin()), float(np.abs(columns).argmin())
@@ -188,16 +190,16 @@ def offsets_picture(calls: list[AttentionCall]) -> Picture | None:
         ' or '.join(dict.fromkeys(units)), numbers)
 
 
-def _first_of_kinds(calls: list[AttentionCall]) -> list[AttentionCall]:
+def _first_call_of_each_kind(calls: list[AttentionCall]) -> list[AttentionCall]:
     first: dict[str, AttentionCall] = {}
     for call in calls:
         if call.module.rel_pos_encoding is not None:
-            first.setdefault(relative_name(_encoding(call)), call)
+            first.setdefault(relative_name(_relative_encoding(call)), call)
     return list(first.values())[:ENCODINGS]
 
 
 @torch.no_grad()
-def rotary_cosines(encoding: RelativeEncoding, grid: Grid, key: Grid) -> Tensor:
+def rotary_cosine_matrix(encoding: RelativeEncoding, grid: Grid, key: Grid) -> Tensor:
     """The cosine (heads, L, Lk) between one vector rotated at every query and at every key. All
     channels of the vector are equal, so that each plane counts the same."""
     prefix = encoding.num_prefix_tokens
@@ -208,7 +210,7 @@ def rotary_cosines(encoding: RelativeEncoding, grid: Grid, key: Grid) -> Tensor:
     return functional.cosine_similarity(q[0, :, prefix:, None], k[0, :, None, prefix:], dim=-1)
 
 
-def by_offset(pairs: Array, query: Grid, key: Grid) -> tuple[Array, Array, Array]:
+def mean_by_offset(pairs: Array, query: Grid, key: Grid) -> tuple[Array, Array, Array]:
     """The mean over all pairs of cells with the same offset.
 
     Args:
@@ -270,9 +272,9 @@ def attention_picture(calls: list[AttentionCall], photo: Array | None, at: tuple
               ] if calls else []
     panels, numbers = [], {}
     for call in chosen:
-        weights = call.of_token(at).numpy()
+        weights = call.weights_of_token(at).numpy()
         star = tuple(share * side - 0.5 for share, side in zip(at, weights.shape, strict=True))
-        panels.append(Panel(_title(call.name), weights, star=star, photo=photo))
+        panels.append(Panel(_wrapped_title(call.name), weights, star=star, photo=photo))
         numbers[call.name] = weights
     if not panels:
         return None

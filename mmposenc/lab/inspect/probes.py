@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .drawing import Picture, draw_lines, plain
+from .drawing import Picture, draw_lines, json_values
 from .figures import reference_cells
-from .recording import AttentionCall, Subject
+from .recording import AttentionCall, InspectedModel
 
 #: The numbers of crops to fit the probe, to choose the penalty, and to test.
 CROPS = (12, 6, 6)
@@ -21,7 +21,7 @@ PENALTIES = (1e-6, 1e-4, 1e-2, 1.0)
 CELLS = 14
 
 
-def measure_all(subject: Subject, images: Tensor, seed: int = 0) -> list[Picture]:
+def all_measures(subject: InspectedModel, images: Tensor, seed: int = 0) -> list[Picture]:
     """All measures that apply to a model.
 
     Args:
@@ -34,17 +34,17 @@ def measure_all(subject: Subject, images: Tensor, seed: int = 0) -> list[Picture
     return [each for each in pictures if each is not None]
 
 
-def attention_distance_picture(subject: Subject, images: Tensor) -> Picture | None:
+def attention_distance_picture(subject: InspectedModel, images: Tensor) -> Picture | None:
     """The picture of mean attention distance by layer and head (ViT, Dosovitskiy et al., ICLR 2021,
     Fig. 7)."""
     hw_shape = (images.shape[-2], images.shape[-1])
     calls = subject.calls(images)
     if not calls:
         return None
-    heads = [distances(call, hw_shape).tolist() for call in calls]
+    heads = [mean_attention_distances(call, hw_shape).tolist() for call in calls]
     means = [sum(each) / len(each) for each in heads]
     most = max(map(len, heads))
-    return _measure(
+    return _measure_picture(
         'attention_distance', 'Attention distance', 'How far a cell looks: the mean distance '
         'between a query and its keys, weighted by attention, without class tokens; the line is '
         'the mean of the heads, and each dot one head.', 'pixels', sum(means) / len(means),
@@ -53,7 +53,7 @@ def attention_distance_picture(subject: Subject, images: Tensor) -> Picture | No
         [each + [None] * (most - len(each)) for each in heads])
 
 
-def distances(call: AttentionCall, hw_shape: tuple[int, int]) -> Tensor:
+def mean_attention_distances(call: AttentionCall, hw_shape: tuple[int, int]) -> Tensor:
     """The mean over queries i of sum_j a_ij |p_i - p_j| / sum_j a_ij, in pixels, (heads,).
 
     Zeros that fill up windows have no place and are left out, as are prefix tokens.
@@ -62,11 +62,11 @@ def distances(call: AttentionCall, hw_shape: tuple[int, int]) -> Tensor:
         call: one call of attention.
         hw_shape: (H, W) of the images in pixels.
     """
-    queries, keys = call.places()
+    queries, keys = call.query_and_key_places()
     cell = torch.tensor([side / cells for side, cells in
                          zip(hw_shape, call.map_shape, strict=True)])
     apart = ((queries[:, :, None] - keys[:, None]) * cell).norm(dim=-1)  # (windows, L, Lk)
-    real = call.cells >= 0
+    real = call.cell_of_each_query >= 0
     prefix = call.num_prefix_tokens
     weights = call.weights[:, :, prefix:, prefix:].float().cpu()
     weights = weights.unflatten(0, (-1, len(apart)))  # (B, windows, heads, L, Lk)
@@ -78,7 +78,7 @@ def distances(call: AttentionCall, hw_shape: tuple[int, int]) -> Tensor:
     return torch.where(counted, reach, 0.0).sum((0, 1, 3)) / counted.sum((0, 1, 3))
 
 
-def shift_error_picture(subject: Subject, images: Tensor) -> Picture | None:
+def shift_error_picture(subject: InspectedModel, images: Tensor) -> Picture | None:
     """The picture of ||f(x rolled) - f(x) rolled|| / ||f(x)|| over the shift, in cells of the last
     map."""
     still = subject.maps(images)
@@ -96,7 +96,7 @@ def shift_error_picture(subject: Subject, images: Tensor) -> Picture | None:
             rolled = values.roll((step, step), (-2, -1))
             errors[name].append(float((moved[name] - rolled).norm() / values.norm()))
     first = [each[0] for each in errors.values()]
-    return _measure(
+    return _measure_picture(
         'shift_error', 'Error under shifts', 'How much the tokens change, as a share of their '
         f'norm, when the picture is rolled by {stride} pixels, one cell of the last map: 0 means '
         'that nothing depends on absolute position.', 'share of the norm', first[-1], first,
@@ -104,36 +104,37 @@ def shift_error_picture(subject: Subject, images: Tensor) -> Picture | None:
         list(errors.values()))
 
 
-def position_probe_picture(subject: Subject, images: Tensor, seed: int = 0) -> Picture:
+def position_probe_picture(subject: InspectedModel, images: Tensor, seed: int = 0) -> Picture:
     """The picture of R2 of a linear probe for row and column after each block (after Islam et al.,
     ICLR 2020)."""
     crops = random_crops(images, sum(CROPS), seed)
     parts: dict[str, list[Tensor]] = {}
     for part in crops.split(8):
         for name, values in subject.maps(part).items():
-            parts.setdefault(name, []).append(_some_cells(values))
-    scores = [read_position(torch.cat(each)) for each in parts.values()]
+            parts.setdefault(name, []).append(_subsampled_cells(values))
+    scores = [position_r_squared(torch.cat(each)) for each in parts.values()]
     means = [(row + column) / 2 for row, column in scores]
-    return _measure(
+    return _measure_picture(
         'position_probe', 'Linear probe of positions', 'How well a linear function of one token '
         "predicts the token's row and column on test crops (R2, their mean): 1 means exactly, 0 or "
         'less not at all.', 'R2', means[-1], means, 'map, in order', list(parts),
         ['row', 'column'], [list(each) for each in scores])
 
 
-def _measure(name: str, title: str, sentence: str, unit: str, value: float, means: list[float],
-             xlabel: str, rows: list[str], columns: list[str], values: list[list[Any]]) -> Picture:
+def _measure_picture(name: str, title: str, sentence: str, unit: str, value: float,
+                     means: list[float], xlabel: str, rows: list[str], columns: list[str],
+                     values: list[list[Any]]) -> Picture:
     """A picture of lines over maps or layers, with a table that has a row for each of them."""
     label = 'mean of heads' if name == 'attention_distance' else title
-    series = [dict(label=label, x=list(range(len(means))), y=plain(means))]
-    dots = plain(values) if name == 'attention_distance' else ()
+    series = [dict(label=label, x=list(range(len(means))), y=json_values(means))]
+    dots = json_values(values) if name == 'attention_distance' else ()
     ylabel = f'{title.lower()}, {unit}'
     return Picture(name, title, sentence, lambda: draw_lines(series, xlabel, ylabel, dots), unit,
-                   dict(value=plain(value), series=series, xlabel=xlabel, ylabel=ylabel,
-                        map=dict(rows=rows, columns=columns, values=plain(values))))
+                   dict(value=json_values(value), series=series, xlabel=xlabel, ylabel=ylabel,
+                        map=dict(rows=rows, columns=columns, values=json_values(values))))
 
 
-def ridge(x: Tensor, y: Tensor, penalty: float) -> Tensor:
+def ridge_weights(x: Tensor, y: Tensor, penalty: float) -> Tensor:
     """The weights (C, T) that minimise ||y - x w||^2 / n + penalty |w|^2, for x (n, C) and y (n,
     T)."""
     gram = x.T @ x / len(x) + penalty * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
@@ -146,7 +147,7 @@ def r_squared(predicted: Tensor, wanted: Tensor) -> Tensor:
     return 1 - residual / (wanted - wanted.mean(0)).square().sum(0)
 
 
-def read_position(tokens: Tensor, splits: Sequence[int] = CROPS) -> tuple[float, float]:
+def position_r_squared(tokens: Tensor, splits: Sequence[int] = CROPS) -> tuple[float, float]:
     """R2 of a linear probe for row and column.
 
     Args:
@@ -167,7 +168,7 @@ def read_position(tokens: Tensor, splits: Sequence[int] = CROPS) -> tuple[float,
     scale = torch.where(scale > 1e-12 * mean.abs().clamp(min=1e-12), scale, 1.0)
     x, x_choice, x_test = ((each - mean) / scale for each in (x, x_choice, x_test))
     centre = y.mean(0)
-    weights = [ridge(x, y - centre, penalty) for penalty in PENALTIES]
+    weights = [ridge_weights(x, y - centre, penalty) for penalty in PENALTIES]
     scores = torch.stack([r_squared(x_choice @ w + centre, y_choice) for w in weights])
     best = scores.nan_to_num(-torch.inf).argmax(0)  # (2,): for rows and for columns
     chosen = torch.stack([weights[index][:, target] for target, index in
@@ -205,7 +206,7 @@ def random_crops(images: Tensor, count: int, seed: int) -> Tensor:
     return torch.cat(crops)
 
 
-def _some_cells(values: Tensor) -> Tensor:
+def _subsampled_cells(values: Tensor) -> Tensor:
     """At most CELLS rows and columns of a map (B, C, H, W), spread evenly."""
     cells = torch.tensor(reference_cells((values.shape[-2], values.shape[-1]), CELLS),
                          device=values.device)  # (rows, columns, 2)

@@ -67,18 +67,18 @@ class AttentionCall:
         return self.grid.hw if self.windows is None else self.windows.hw_shape
 
     @property
-    def cells(self) -> Tensor:
+    def cell_of_each_query(self) -> Tensor:
         """The number of each query's cell on the map, row by row, (windows, L); -1 for zeros that
         fill up the last windows."""
         height, width = self.map_shape
         numbers = torch.arange(1, 1 + height * width).view(1, -1, 1)
         return (numbers if self.windows is None else self.windows.cut(numbers))[..., 0] - 1
 
-    def places(self) -> tuple[Tensor, Tensor]:
+    def query_and_key_places(self) -> tuple[Tensor, Tensor]:
         """Row and column of each query (windows, L, 2) and of each key (windows, Lk, 2), in cells
         of the map."""
         width = self.map_shape[1]
-        cells = self.cells
+        cells = self.cell_of_each_query
         queries = torch.stack((cells // width, cells % width), -1).float()
         if self.windows is not None or self.key == self.grid:
             return queries, queries
@@ -86,7 +86,7 @@ class AttentionCall:
                       ((self.key.height, self.key.stride_h), (self.key.width, self.key.stride_w)))
         return queries, torch.stack(torch.meshgrid(rows, cols, indexing='ij'), -1).view(1, -1, 2)
 
-    def of_token(self, at: tuple[float, float]) -> Tensor:
+    def weights_of_token(self, at: tuple[float, float]) -> Tensor:
         """The attention weights of the token at a place in the first image, averaged over the
         heads.
 
@@ -98,19 +98,19 @@ class AttentionCall:
         """
         height, width = self.map_shape
         number = int(at[0] * height) * width + int(at[1] * width)
-        window, token = (self.cells == number).nonzero()[0].tolist()
+        window, token = (self.cell_of_each_query == number).nonzero()[0].tolist()
         prefix = self.num_prefix_tokens
         weights = self.weights[window, :, prefix + token, prefix:].mean(0).float().cpu()
         if self.windows is None:
             return weights.view(self.key.hw)
-        cells = self.cells[window]
+        cells = self.cell_of_each_query[window]
         on_map = torch.full((height * width,), math.nan)
         on_map[cells[cells >= 0]] = weights[cells >= 0]
         return on_map.view(height, width)
 
 
 @contextmanager
-def watch_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> Iterator[None]:
+def recording_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> Iterator[None]:
     """Record every attention on a grid inside a model as it runs.
 
     What the model computes does not change; attention is explicit meanwhile, which takes (L, Lk)
@@ -131,47 +131,48 @@ def watch_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> 
         for name, module in model.named_modules():
             if isinstance(module, ShiftWindowAttention):
                 stack.callback(module.register_forward_pre_hook(
-                    partial(_note_windows, windows), with_kwargs=True).remove)
+                    partial(_store_windows, windows), with_kwargs=True).remove)
             elif is_attention(module):
                 stack.callback(module.register_forward_pre_hook(
-                    partial(_ask_for_weights, name, added), with_kwargs=True).remove)
+                    partial(_with_need_weights, name, added), with_kwargs=True).remove)
                 stack.callback(module.register_forward_hook(
-                    partial(_take_weights, name, added, windows, note), with_kwargs=True).remove)
+                    partial(_note_call_and_restore_output, name, added, windows, note),
+                    with_kwargs=True).remove)
                 if module.rel_pos_encoding is not None:
                     encodings[module.rel_pos_encoding] = None
         for encoding in encodings:
-            recorded = partial(_recorded_terms, encoding.terms_of_tokens, added)
+            recorded = partial(_recording_terms, encoding.terms_of_tokens, added)
             encoding.terms_of_tokens = recorded  # type: ignore[method-assign]
             stack.callback(delattr, encoding, 'terms_of_tokens')
         yield
 
 
-def arguments(module: nn.Module, args: Args, kwargs: Kwargs) -> Kwargs:
+def arguments_by_name(module: nn.Module, args: Args, kwargs: Kwargs) -> Kwargs:
     """The arguments of a call, by their names."""
     return inspect.signature(module.forward).bind(*args, **kwargs).arguments
 
 
-def _note_windows(windows: dict[nn.Module, Windows], module: Any, args: Args,
-                  kwargs: Kwargs) -> None:
-    grid = as_grid(arguments(module, args, kwargs)['hw_shape'])
+def _store_windows(windows: dict[nn.Module, Windows], module: Any, args: Args,
+                   kwargs: Kwargs) -> None:
+    grid = as_grid(arguments_by_name(module, args, kwargs)['hw_shape'])
     windows[module.w_msa] = Windows(grid.hw, module.window_size, module._shift(grid.hw))
 
 
-def _ask_for_weights(name: str, added: list[Tensor], module: nn.Module, args: Args,
-                     kwargs: Kwargs) -> tuple[Any, Any]:
+def _with_need_weights(name: str, added: list[Tensor], module: nn.Module, args: Args,
+                       kwargs: Kwargs) -> tuple[Any, Any]:
     added.clear()
-    call = arguments(module, args, kwargs)
+    call = arguments_by_name(module, args, kwargs)
     if isinstance(call.get('hw_shape'), Packing):
         raise ValueError(f'{name} leaves padded tokens out, so its weights lie on no grid: '
                          f'give an image without padding, or the encoder skip_padding=False')
-    return args, {**kwargs, 'need_weights': _has_grid(module, call)}
+    return args, {**kwargs, 'need_weights': _attends_on_grid(module, call)}
 
 
-def _take_weights(name: str, added: list[Tensor], windows: dict[nn.Module, Windows],
-                  note: Callable[[AttentionCall], None], module: Any, args: Args,
-                  kwargs: Kwargs, output: Any) -> Any:
-    call = arguments(module, args, kwargs)
-    if not _has_grid(module, call):
+def _note_call_and_restore_output(name: str, added: list[Tensor], windows: dict[nn.Module, Windows],
+                                  note: Callable[[AttentionCall], None], module: Any, args: Args,
+                                  kwargs: Kwargs, output: Any) -> Any:
+    call = arguments_by_name(module, args, kwargs)
+    if not _attends_on_grid(module, call):
         return output
     out, weights = output
     cut = windows.get(module)
@@ -187,20 +188,20 @@ def _take_weights(name: str, added: list[Tensor], windows: dict[nn.Module, Windo
     return out
 
 
-def _has_grid(module: nn.Module, call: Kwargs) -> bool:
+def _attends_on_grid(module: nn.Module, call: Kwargs) -> bool:
     """Whether queries lie on a grid; in a decoder they are objects."""
     return isinstance(module, WindowAttention) or call.get('hw_shape') is not None
 
 
-def _recorded_terms(original: Callable[[Grid, Grid, Tensor | None], Sequence[Term]],
-                    added: list[Tensor], q_grid: Grid, k_grid: Grid, tokens: Tensor | None
-                    ) -> list[Term]:
+def _recording_terms(original: Callable[[Grid, Grid, Tensor | None], Sequence[Term]],
+                     added: list[Tensor], q_grid: Grid, k_grid: Grid, tokens: Tensor | None
+                     ) -> list[Term]:
     """The terms of an encoding; what they add to the logits is recorded."""
-    return [each if each.on_values else _RecordedTerm(each, added)
+    return [each if each.on_values else _RecordingTerm(each, added)
             for each in original(q_grid, k_grid, tokens)]
 
 
-class _RecordedTerm(Term):
+class _RecordingTerm(Term):
     """A term that records its numbers for every query and key."""
 
     def __init__(self, term: Term, added: list[Tensor]) -> None:
@@ -213,7 +214,7 @@ class _RecordedTerm(Term):
         return logits
 
 
-class Addition(NamedTuple):
+class TokenAddition(NamedTuple):
     """What one token encoding added to the tokens (H * W, C) of the first image."""
 
     name: str
@@ -223,34 +224,35 @@ class Addition(NamedTuple):
 
 
 @contextmanager
-def watch_tokens(model: nn.Module) -> Iterator[list[Addition]]:
+def recording_additions(model: nn.Module) -> Iterator[list[TokenAddition]]:
     """A context that records what every token encoding inside a model adds. Encodings that change
     the grid add nothing and are left out.
 
     Yields:
         The list that additions are appended to, in the order in which the encodings run.
     """
-    additions: list[Addition] = []
+    additions: list[TokenAddition] = []
 
-    def take(name: str, module: nn.Module, args: Args, kwargs: Kwargs,
-             out: Tensor) -> None:
-        call = arguments(module, args, kwargs)
+    def append_addition(name: str, module: nn.Module, args: Args, kwargs: Kwargs,
+                        out: Tensor) -> None:
+        call = arguments_by_name(module, args, kwargs)
         before, after = (split_prefix(x[:1].detach(), call.get('num_prefix_tokens', 0))[1]
                          for x in (call['x'], out))
         if before.shape == after.shape:
             hw_shape = as_grid(call['hw_shape']).hw
-            additions.append(Addition(name, module, hw_shape, (after - before)[0].float().cpu()))
+            additions.append(TokenAddition(name, module, hw_shape,
+                                           (after - before)[0].float().cpu()))
 
     with ExitStack() as stack:
         for name, module in model.named_modules():
             if isinstance(module, TokenEncoding):
                 stack.callback(module.register_forward_hook(
-                    partial(take, name), with_kwargs=True).remove)
+                    partial(append_addition, name), with_kwargs=True).remove)
         yield additions
 
 
 @dataclass
-class Subject:
+class InspectedModel:
     """A model to inspect, and how it is run.
 
     Attributes:
@@ -264,7 +266,7 @@ class Subject:
     has_encoder: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.has_encoder = any(map(is_encoder, self.model.modules()))
+        self.has_encoder = any(map(is_detr_encoder, self.model.modules()))
 
     @torch.no_grad()
     def maps(self, images: Tensor) -> dict[str, Tensor]:
@@ -276,7 +278,8 @@ class Subject:
         """
         by_name: dict[str, Tensor] = {}
         with ExitStack() as stack:
-            _watch_maps(self.model, (images.shape[-2], images.shape[-1]), by_name, stack)
+            _record_maps_until_closed(self.model, (images.shape[-2], images.shape[-1]), by_name,
+                                      stack)
             self.run(images)
         if not by_name:
             raise ValueError(f'model={type(self.model).__name__} has no blocks of this project and '
@@ -288,32 +291,32 @@ class Subject:
     def calls(self, images: Tensor) -> list[AttentionCall]:
         """The calls of attention on a grid in one pass over images (B, C, H, W)."""
         recorded: list[AttentionCall] = []
-        with watch_attention(self.model, recorded.append):
+        with recording_attention(self.model, recorded.append):
             self.run(images)
         return recorded
 
     @torch.no_grad()
-    def additions(self, images: Tensor) -> list[Addition]:
+    def additions(self, images: Tensor) -> list[TokenAddition]:
         """What token encodings add in one pass over images (B, C, H, W)."""
-        with watch_tokens(self.model) as recorded:
+        with recording_additions(self.model) as recorded:
             self.run(images)
         return recorded
 
 
-def is_encoder(module: nn.Module) -> bool:
+def is_detr_encoder(module: nn.Module) -> bool:
     """Whether a module is a DETR encoder of this project. This is decided by its attributes,
     because an import of its class would import OpenMMLab."""
     levels = getattr(module, 'pos_encodings', None)
     return isinstance(levels, nn.ModuleList) and isinstance(levels[0], PlacedEncodings)
 
 
-def _watch_maps(model: nn.Module, hw_shape: tuple[int, int], maps_by_name: dict[str, Tensor],
-                stack: ExitStack) -> None:
-    in_encoders = {placed for module in model.modules() if is_encoder(module)
+def _record_maps_until_closed(model: nn.Module, hw_shape: tuple[int, int],
+                              maps_by_name: dict[str, Tensor], stack: ExitStack) -> None:
+    in_encoders = {placed for module in model.modules() if is_detr_encoder(module)
                    for placed in module.modules()}
 
     def take_placed(name: str, module: nn.Module, args: Args, kwargs: Kwargs, out: Any) -> None:
-        call = arguments(module, args, kwargs)
+        call = arguments_by_name(module, args, kwargs)
         tokens, grid, _ = out
         stage, position = name.rpartition('pos_encodings')[0], call['position']
         cells = split_prefix(tokens.detach(), call.get('num_prefix_tokens', 0))[1]
@@ -340,15 +343,15 @@ def _watch_maps(model: nn.Module, hw_shape: tuple[int, int], maps_by_name: dict[
     else:
         stack.callback(backbone.register_forward_hook(take_outputs).remove)
     for name, module in model.named_modules():
-        if is_encoder(module):
+        if is_detr_encoder(module):
             stack.callback(module.register_forward_hook(
-                partial(_take_memory, name, maps_by_name), with_kwargs=True).remove)
+                partial(_store_memory_maps, name, maps_by_name), with_kwargs=True).remove)
 
 
-def _take_memory(name: str, maps: dict[str, Tensor], module: nn.Module, args: Args, kwargs: Kwargs,
-                 out: Any) -> None:
+def _store_memory_maps(name: str, maps: dict[str, Tensor], module: nn.Module, args: Args,
+                       kwargs: Kwargs, out: Any) -> None:
     """The memory of a DETR's encoder as maps, the finest level last."""
-    call = arguments(module, args, kwargs)
+    call = arguments_by_name(module, args, kwargs)
     grids: Any = call.get('hw_shapes')
     grids = call.get('spatial_shapes') if grids is None else grids
     grids = grids.tolist() if isinstance(grids, Tensor) else grids

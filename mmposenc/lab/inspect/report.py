@@ -24,11 +24,11 @@ from mmposenc.engine.config.nodes import build_data_set, data_sets_with_keys, us
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.functional.convolutions import pair
 
-from .counts import Counts, count
-from .drawing import NAMES, Array, Picture, plain
-from .figures import draw_all
-from .probes import measure_all
-from .recording import Subject, is_encoder
+from .counts import Counts, count_for_one_image
+from .drawing import NAMES, Array, Picture, json_values
+from .figures import all_pictures
+from .probes import all_measures
+from .recording import InspectedModel, is_detr_encoder
 
 #: The number of images from the test data, or of noise; and the longer side of a photo in pictures.
 IMAGES, PHOTO = 4, 512
@@ -37,7 +37,7 @@ COMMAND = 'mmposenc inspect'
 
 
 @dataclass
-class Inputs:
+class ModelInputs:
     """The inputs on which a model is run.
 
     Attributes:
@@ -81,22 +81,23 @@ def inspect_config(cfg: Config, checkpoint: str | None = None, *,
     if checkpoint is not None:
         check_checkpoint(checkpoint, 'checkpoint')
     if out is not None:
-        check_out(Path(out))
-    counts = count(cfg, size or usual_size(cfg))
+        check_out_folder(Path(out))
+    counts = count_for_one_image(cfg, size or usual_size(cfg))
     lines = counted_lines(counts)
     if out is None:
         return lines
-    subject, inputs = build_subject(cfg, checkpoint, images=images, size=size, seed=seed)
-    pictures = draw_all(subject, inputs.images[:1], inputs.photo, at)
+    subject, inputs = inspected_model_and_inputs(cfg, checkpoint, images=images, size=size,
+                                                 seed=seed)
+    pictures = all_pictures(subject, inputs.images[:1], inputs.photo, at)
     if checkpoint is not None:
-        pictures += measure_all(subject, inputs.images, seed)
+        pictures += all_measures(subject, inputs.images, seed)
     about = dict(
         command=COMMAND, config=cfg.filename, checkpoint=checkpoint,
         model=counts.model, encodings=counts.encodings, counted_at=list(counts.hw_shape),
         parameters=counts.parameters, parameters_without=counts.parameters_without,
         macs=counts.macs, macs_without=counts.macs_without,
         images=inputs.names, input=list(inputs.images.shape[-2:]))
-    write(Path(out), about, pictures)
+    write_inspection(Path(out), about, pictures)
     height, width = inputs.images.shape[-2:]
     weights = 'random weights' if checkpoint is None else Path(checkpoint).name
     lines += ['', f'pictures of {weights} on {inputs.names}, {height} x {width} pixels, in {out}:']
@@ -107,20 +108,20 @@ def counted_lines(counts: Counts) -> list[str]:
     """Where the encodings sit, and what the model takes with and without them."""
     height, width = counts.hw_shape
     without = ('' if counts.macs_without is None
-               else f', {in_words(counts.macs_without)} without encodings')
+               else f', {macs_in_words(counts.macs_without)} without encodings')
     lines = [counts.model, *(counts.encodings or ['no position encodings']),
              f'parameters: {counts.parameters:,}, {counts.parameters_without:,} without encodings',
              f'multiply-accumulates for one image of {height} x {width} pixels: '
-             f'{in_words(counts.macs)}{without}']
+             f'{macs_in_words(counts.macs)}{without}']
     return [*lines, counts.note] if counts.note else lines
 
 
-def in_words(macs: int) -> str:
+def macs_in_words(macs: int) -> str:
     """A number of multiply-accumulates in words: '4.509 G', '5.214 M'."""
     return f'{macs / 1e9:.3f} G' if macs >= 1e9 else f'{macs / 1e6:.3f} M'
 
 
-def check_out(folder: Path) -> None:
+def check_out_folder(folder: Path) -> None:
     """Check that a folder can be written into, and that no file would be replaced that an earlier
     inspection did not write.
 
@@ -128,7 +129,7 @@ def check_out(folder: Path) -> None:
         ValueError: names the option, the folder and the file.
     """
     check_writable_folder(str(folder), '--out')
-    replaceable = own_files(folder)
+    replaceable = files_of_earlier_inspection(folder)
     for name in [f'{each}.png' for each in NAMES] + ['numbers.json']:
         path = folder / name
         if path.is_symlink() or (path.exists() and name not in replaceable):
@@ -136,7 +137,7 @@ def check_out(folder: Path) -> None:
                              f'give another folder')
 
 
-def own_files(folder: Path) -> list[str]:
+def files_of_earlier_inspection(folder: Path) -> list[str]:
     """The names of the files that an earlier inspection wrote into a folder."""
     try:
         about = json.loads((folder / 'numbers.json').read_text())
@@ -148,23 +149,25 @@ def own_files(folder: Path) -> list[str]:
     return [*names, 'numbers.json']
 
 
-def write(folder: Path, about: dict[str, object], pictures: Sequence[Picture]) -> None:
+def write_inspection(folder: Path, about: dict[str, object], pictures: Sequence[Picture]) -> None:
     """Write pictures and ``numbers.json`` in place of those of an earlier inspection."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in own_files(folder):
+    for name in files_of_earlier_inspection(folder):
         (folder / name).unlink(missing_ok=True)
     about = {**about, 'pictures': {
-        each.name: plain(dict(file=f'{each.name}.png', title=each.title, sentence=each.sentence,
-                              unit=each.unit, **each.numbers)) for each in pictures}}
+        each.name: json_values(dict(file=f'{each.name}.png', title=each.title,
+                                    sentence=each.sentence,
+                                    unit=each.unit, **each.numbers)) for each in pictures}}
     text = json.dumps(about, indent=1, allow_nan=False)
     for each in pictures:
         each.draw().savefig(folder / f'{each.name}.png', dpi=130)
     (folder / 'numbers.json').write_text(f'{text}\n')
 
 
-def build_subject(cfg: Config, checkpoint: str | None, *, images: Sequence[str] = (),
-                  size: tuple[int, int] | None = None, seed: int = 0, count: int = IMAGES
-                  ) -> tuple[Subject, Inputs]:
+def inspected_model_and_inputs(cfg: Config, checkpoint: str | None, *, images: Sequence[str] = (),
+                               size: tuple[int, int] | None = None, seed: int = 0,
+                               count: int = IMAGES
+                               ) -> tuple[InspectedModel, ModelInputs]:
     """The model of a config, ready to run, and its inputs.
 
     Args:
@@ -177,25 +180,27 @@ def build_subject(cfg: Config, checkpoint: str | None, *, images: Sequence[str] 
     model: Any = models.build_bare(cfg, seed=seed)
     if checkpoint is not None:
         models.load_all_weights(model, checkpoint)
-    side = cell_side(model)
+    side = side_multiple(model)
     height, width = (max(1, round(each / side)) * side for each in size or usual_size(cfg))
-    pictures, names = (list(images), f'{len(images)} images') if images else data_images(cfg, count)
+    pictures, names = (list(images),
+                       f'{len(images)} images') if images else pictures_of_test_data(cfg, count)
     batch, photo = models.noise_images(cfg, (height, width), count=count, seed=seed), None
     if pictures:
         pixels = [models.read_picture(cfg, each) if isinstance(each, str) else each
                   for each in pictures]
-        batch, photo = models.pictures_as_inputs(cfg, pixels, (height, width)), as_photo(pixels[0])
+        batch, photo = models.pictures_as_inputs(cfg, pixels,
+                                                 (height, width)), photo_of_pixels(pixels[0])
         right, below = width - batch.shape[-1], height - batch.shape[-2]
         if min(right, below) < 0:  # A preprocessor may pad to a multiple of some number.
             batch = F.pad(batch, (0, right, 0, below))
-    if any(map(is_encoder, model.modules())):
-        subject = Subject(model, lambda images: models.run_network(scope, model, images))
+    if any(map(is_detr_encoder, model.modules())):
+        subject = InspectedModel(model, lambda images: models.run_network(scope, model, images))
     else:
-        subject = Subject(model.backbone, model.backbone)
-    return subject, Inputs(batch, photo, names)
+        subject = InspectedModel(model.backbone, model.backbone)
+    return subject, ModelInputs(batch, photo, names)
 
 
-def cell_side(model: Any) -> int:
+def side_multiple(model: Any) -> int:
     """The number of pixels of which an image's sides must be multiples, so that every map of a
     model has whole cells: the side of a cell in the coarsest map (32 if nothing says it), and the
     multiple to which images are padded."""
@@ -210,7 +215,7 @@ def cell_side(model: Any) -> int:
     return math.lcm(side, *(int(each) for each in padded if each))
 
 
-def data_images(cfg: Config, count: int = IMAGES) -> tuple[list[Any], str]:
+def pictures_of_test_data(cfg: Config, count: int = IMAGES) -> tuple[list[Any], str]:
     """So many pictures, spread over the test data, as files or pixels, and what they are; or none,
     and the reason."""
     phase = 'test' if cfg.get('test_dataloader') else 'val'
@@ -236,7 +241,7 @@ def data_images(cfg: Config, count: int = IMAGES) -> tuple[list[Any], str]:
     return pictures, f'{chosen} of the test images'
 
 
-def as_photo(pixels: Array) -> Array:
+def photo_of_pixels(pixels: Array) -> Array:
     """A picture that was read, as (h, w, 3) in RGB from 0 to 1."""
     longest = max(pixels.shape[:2])
     if longest > PHOTO:

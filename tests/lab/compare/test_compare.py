@@ -24,7 +24,7 @@ from mmposenc.lab.compare.running import planning, progress, runs, schedule, wor
 from mmposenc.lab.compare.study import files
 from mmposenc.lab.compare.study.files import write_json
 from mmposenc.lab.compare.study.metrics import Metric
-from mmposenc.lab.compare.study.study import check_no_others, planning_lock, read_study
+from mmposenc.lab.compare.study.study import check_replaces_no_files, planning_lock, read_study
 from mmposenc.terminal import streams
 
 METRIC = Metric('accuracy/top1', 'top-1 accuracy', '%')
@@ -33,7 +33,7 @@ METRIC = Metric('accuracy/top1', 'top-1 accuracy', '%')
 @pytest.fixture
 def here(monkeypatch, tmp_path):
     workers = Here(idle=True)
-    monkeypatch.setattr(planning, 'workers_of', lambda args: workers)
+    monkeypatch.setattr(planning, 'workers_from_arguments', lambda args: workers)
     monkeypatch.chdir(tmp_path)
     classifier_config(tmp_path)
     return workers
@@ -63,10 +63,10 @@ def test_a_study_is_made_grows_and_is_not_repeated(here, capsys):
         'report.html', 'results.csv', 'best.py', 'study.json', 'config.py'}
     call(*asked, '--seeds', '1')
     assert len(here.started) == 1
-    first, = results.collect(read_study(Path('out')))['runs']
+    first, = results.collect_results(read_study(Path('out')))['runs']
     call(*ASKED, '--seeds', '1', '--sizes', '2')
     assert sorted(here.started[1:]) == [('none', 0), ('peg', 0)]
-    told = results.collect(read_study(Path('out')))
+    told = results.collect_results(read_study(Path('out')))
     assert ['peg' in line.split() for line in told['command'].splitlines()] == [False, True]
     held = told['runs']
     assert [[test['factor'] for test in run['tests']] for run in held] == [[1, 2]] * 2
@@ -156,7 +156,7 @@ def test_all_that_does_not_fit_is_told_at_once(here, capsys):
 
 def test_runs_get_gpus_and_cores_of_their_own(monkeypatch):
     monkeypatch.delenv('OMP_NUM_THREADS', raising=False)
-    monkeypatch.setattr(workers, 'cores', lambda: 8)
+    monkeypatch.setattr(workers, 'num_usable_cores', lambda: 8)
     made = workers.LocalWorkers(2, ['0', '3', '5', '7'], 2)
     assert [made.environment(slot) for slot in range(2)] == [
         {'CUDA_VISIBLE_DEVICES': '0,3', 'OMP_NUM_THREADS': '4'},
@@ -169,7 +169,7 @@ def test_runs_get_gpus_and_cores_of_their_own(monkeypatch):
     over, given = SimpleNamespace(poll=lambda: 0), []
     going = SimpleNamespace(poll=lambda: None)
     processes = iter([going, over, going])
-    monkeypatch.setattr(workers, 'launch', lambda folder, gpus, environment: (
+    monkeypatch.setattr(workers, 'start_run_process', lambda folder, gpus, environment: (
         given.append(environment['CUDA_VISIBLE_DEVICES']), next(processes))[1])
     for _ in range(3):
         made.start([SimpleNamespace(folder=None)])
@@ -188,13 +188,13 @@ def test_the_table_says_how_runs_stand(tmp_path):
             'metric': 95.0, 'seconds': 25.0}
     for run in (running, half):
         write_json(run.progress_file, told)
-    states = progress.states(study)
+    states = progress.run_states(study)
     states[1] = states[1]._replace(taken=True)
-    cells = [progress.cell(state, METRIC) for state in states]
+    cells = [progress.cell_text(state, METRIC) for state in states]
     for cell, part in zip(cells, ('97.5', '3/10', 'failed', 'diverged', '25%', ''), strict=True):
         assert part in cell
     late = states[1]._replace(progress={**told, 'time': time.time() - 1200})
-    assert 'no word for 20 min' in progress.cell(late, METRIC)
+    assert 'no word for 20 min' in progress.cell_text(late, METRIC)
     # All runs take about 100 s; 75 are left of two, 100 of one; what failed is left out.
     assert progress.seconds_left(states, 2) == 125
 
@@ -204,21 +204,21 @@ def test_the_table_shows_what_is_on_the_disk(tmp_path):
     first, second, *_ = study.runs()
     screen = io.StringIO()
     console = Console(file=screen, width=100, force_terminal=True)
-    with progress.Display(study, 1, console) as display:
+    with progress.ProgressDisplay(study, 1, console) as display:
         finished = {'status': 'finished', 'tests': [{'factor': 1.0, 'value': 43.21}]}
         write_json(first.record_file, {**runs.new_record(first), **finished})
         display.tick(at_once=True)
         write_json(second.record_file, {**runs.new_record(second), 'status': 'failed'})
-        display.tell(second, 'ended')
+        display.print_event(second, 'ended')
     assert '43.2' in screen.getvalue() and 'failed' in screen.getvalue()
 
 
 def test_the_console_without_a_table(tmp_path, capsys):
     """In silence it says how many runs are over, and at the end what is sure."""
     study = tiny_study(tmp_path, names=['none', 'peg'], seeds=(0, 1, 2))
-    display = progress.Display(study, 1, Console(file=io.StringIO()))
+    display = progress.ProgressDisplay(study, 1, Console(file=io.StringIO()))
     for count, run in enumerate(study.runs()):
-        display.tell(run, 'started')
+        display.print_event(run, 'started')
         assert streams._activity.startswith(f'{count} of 6 runs over')
         value = {'factor': 1.0, 'value': 43.0 + (run.entry.name == 'none') + run.seed,
                  'by_class': {}, 'by_size': {}}
@@ -240,8 +240,8 @@ def test_a_crash_is_noted_and_its_log_is_shown(tmp_path, before, exit_status, af
     run, = study.runs()
     write_json(run.record_file, {**runs.new_record(run), 'status': before})
     (run.folder / 'log.txt').write_text('one\ntwo\n')
-    schedule._note_crash(run, exit_status)
-    kept, = results.collect(study)['runs']
+    schedule._record_crash(run, exit_status)
+    kept, = results.collect_results(study)['runs']
     assert (kept['status'], kept['note']) == (after, f'{note}; see {run.folder / "log.txt"}')
     assert kept['log'] == (['one', 'two'] if after == 'failed' else [])
 
@@ -257,17 +257,17 @@ def test_a_folder_that_is_no_study_is_left_as_it_is(tmp_path, name):
     cfg = tiny_study(tmp_path / 'other').base.cfg
     (tmp_path / 'mine.txt').write_text('of no interest')
     (tmp_path / 'submitit').mkdir()  # of a call whose --submitit was refused
-    check_no_others(tmp_path, cfg)
+    check_replaces_no_files(tmp_path, cfg)
     (tmp_path / 'config.py').write_text(cfg.pretty_text)  # of a call that was killed
-    check_no_others(tmp_path, cfg)
+    check_replaces_no_files(tmp_path, cfg)
     (tmp_path / 'config.py').unlink()
     (tmp_path / name).write_text('mine')
     with pytest.raises(ValueError, match=f'holds no study .study.json., but {name}, which a study'):
-        check_no_others(tmp_path, cfg)
+        check_replaces_no_files(tmp_path, cfg)
     (tmp_path / name).unlink()
     (tmp_path / name).symlink_to('nowhere')
     with pytest.raises(ValueError, match=name):
-        check_no_others(tmp_path, cfg)
+        check_replaces_no_files(tmp_path, cfg)
 
 
 @pytest.mark.parametrize('options', [(), ('--dry-run',)])

@@ -8,7 +8,12 @@ from helpers.made_up_studies import seeded
 from scipy import stats
 
 from mmposenc.lab.compare.statistics import differences
-from mmposenc.lab.compare.statistics.differences import contrast, reaches, standings, verdict_row
+from mmposenc.lab.compare.statistics.differences import (
+    reach_in_standard_errors,
+    standings,
+    verdict_row,
+    weighted_contrast,
+)
 
 
 def drawn(noise, spreads, count, means=None):
@@ -24,7 +29,7 @@ def test_two_encodings_are_welchs_test(count):
     one, other = (list(each.values()) for each in values.values())
     expected = stats.ttest_ind(one, other, equal_var=False)
     values['e1'] = seeded(*other, first=7)
-    found = contrast(values, {'e0': 1, 'e1': -1})
+    found = weighted_contrast(values, {'e0': 1, 'e1': -1})
     told, bounds = verdict_row(found, 1.), expected.confidence_interval(.95)
     assert (told['low'], told['high']) == pytest.approx((bounds.low, bounds.high), rel=1e-9)
     assert found.mean / found.error == pytest.approx(expected.statistic)
@@ -35,7 +40,7 @@ def test_two_encodings_are_welchs_test(count):
 def test_a_mean_of_several_against_one():
     values = {'a': seeded(91., 92.5, 90.2), 'b': seeded(80., 81., 78.5, 84.),
               'c': seeded(70., 70.5, 71., 70.1, 69.), 'd': seeded(1., 4.)}
-    found = contrast(values, {'a': .5, 'c': .5, 'b': -1})
+    found = weighted_contrast(values, {'a': .5, 'c': .5, 'b': -1})
     parts = {name: weight ** 2 * np.var(list(values[name].values()), ddof=1) / len(values[name])
              for name, weight in (('a', .5), ('c', .5), ('b', 1))}
     assert found.error == pytest.approx(math.sqrt(sum(parts.values())))
@@ -45,20 +50,21 @@ def test_a_mean_of_several_against_one():
 
 
 def test_few_runs_have_no_verdict():
-    told = verdict_row(contrast({'a': seeded(90, 92), 'b': seeded(80, 81)}, {'a': 1, 'b': -1}), 1)
+    told = verdict_row(weighted_contrast({'a': seeded(90, 92), 'b': seeded(80, 81)},
+                                         {'a': 1, 'b': -1}), 1)
     assert (told['n'], told['verdict'], told['mean']) == (2, 'cannot tell', 10.5)
     assert told['low'] < 10.5 < told['high']
     values = {'a': seeded(90.), 'b': seeded(80., 81., 82.), 'c': {}}
-    assert contrast(values, {'a': 1, 'b': -1}) == (1, 9, None, None)
+    assert weighted_contrast(values, {'a': 1, 'b': -1}) == (1, 9, None, None)
     for name in ('c', 'gone'):
-        assert contrast(values, {name: 1, 'b': -1}) == (0, None, None, None)
+        assert weighted_contrast(values, {name: 1, 'b': -1}) == (0, None, None, None)
 
 
 @pytest.mark.parametrize('values', [[.8, .8, .8], [.8, .8 + 1e-9, .8 + 2e-9],
                                     np.float32([.8, .8, .8]).astype(float).tolist()])
 def test_values_without_spread_are_not_tested(values):
     study = {'a': seeded(*values), 'b': seeded(.7, .7, .7)}
-    told = verdict_row(contrast(study, {'a': 1, 'b': -1}), 1.)
+    told = verdict_row(weighted_contrast(study, {'a': 1, 'b': -1}), 1.)
     assert (told['verdict'], told['low'], told['error']) == ('cannot tell', None, 0)
     assert {standing.by for standing in standings(study).values()} == {None}
 
@@ -77,17 +83,17 @@ def test_level_is_two_one_sided_tests(mean, error, verdict):
 @pytest.mark.parametrize('tails', [1, 2])
 def test_of_two_encodings_the_reach_is_welchs_t(tails):
     values = drawn(random.Random(3), (2, 2), 40)
-    found = contrast(values, {'e0': 1, 'e1': -1})
-    reach = reaches(values, values, tails)
+    found = weighted_contrast(values, {'e0': 1, 'e1': -1})
+    reach = reach_in_standard_errors(values, values, tails)
     assert list(reach.values()) == pytest.approx(
         [stats.t.isf(.05 / tails, found.freedom)] * 2, rel=.03)
-    assert reaches({'a': seeded(1, 2, 3), 'b': seeded(1, 2)}, ['a'], 1) == {}
+    assert reach_in_standard_errors({'a': seeded(1, 2, 3), 'b': seeded(1, 2)}, ['a'], 1) == {}
 
 
 def test_the_reach_is_dunnetts_where_spreads_are_equal():
     """One against five others, many runs each: the critical value of scipy's multivariate t."""
     values = drawn(random.Random(3), (1,) * 6, 200)
-    reach = reaches(values, ['e0'], 2)['e0']
+    reach = reach_in_standard_errors(values, ['e0'], 2)['e0']
     cover = stats.multivariate_normal(cov=(np.eye(5) + 1) / 2).cdf(
         np.full(5, reach), lower_limit=np.full(5, -reach))
     assert cover == pytest.approx(.95, abs=.006)
@@ -103,8 +109,8 @@ def test_what_is_out_is_out_by_its_row():
         assert stand[best].by is None
         for name, standing in stand.items():
             if name != best:
-                told = verdict_row(contrast(values, {name: 1, standing.by or best: -1}), 1.,
-                                   standing.reach)
+                told = verdict_row(weighted_contrast(values, {name: 1, standing.by or best: -1}),
+                                   1., standing.reach)
                 assert (told['verdict'] == 'worse') == (standing.by is not None)
                 out += standing.by is not None
     assert out
@@ -112,6 +118,6 @@ def test_what_is_out_is_out_by_its_row():
 
 def test_how_much_can_be_seen():
     """As textbooks have it: 17 runs a group for .8 power at one standard deviation, two-sided."""
-    visible = differences.visible
+    visible = differences.smallest_visible_difference
     assert visible(17) == pytest.approx(1., abs=.01)
     assert visible(10, tails=1) < visible(10) < visible(10, tests=8) < visible(3, tests=8)

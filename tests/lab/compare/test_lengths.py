@@ -1,7 +1,7 @@
 import pytest
 from mmengine.config import Config
 
-from mmposenc.lab.compare.study.lengths import Length, length_of, set_length
+from mmposenc.lab.compare.study.lengths import Length, set_length, training_length
 
 
 def by_epoch(schedulers, **others):
@@ -51,7 +51,7 @@ def test_the_same_length_leaves_the_schedule_as_it_is():
     cfg = by_epoch([dict(type='LinearLR', begin=0, end=5),
                     dict(type='MultiStepLR', begin=0, end=40, milestones=[24, 33])])
     before = [each.to_dict() for each in cfg.param_scheduler]
-    set_length(cfg, length_of(cfg))
+    set_length(cfg, training_length(cfg))
     assert [each.to_dict() for each in cfg.param_scheduler] == before
     assert cfg.train_cfg.val_interval == 10
 
@@ -74,4 +74,4 @@ def test_a_schedule_without_an_end_ends_with_the_training():
     (Config(dict(train_cfg=dict(type='IterBasedTrainLoop'))), None, 'train_cfg.max_iters=None')])
 def test_another_unit_and_no_training_are_refused(cfg, length, message):
     with pytest.raises(ValueError, match=message):
-        set_length(cfg, length or length_of(cfg))
+        set_length(cfg, length or training_length(cfg))

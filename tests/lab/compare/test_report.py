@@ -127,9 +127,10 @@ def test_every_number_of_the_csv_and_of_the_tables(pages):
     assert pages['full'].with_name('results.csv').read_text() == (
         GOLDEN / 'results.csv').read_text()
     results = with_summary(full(pages['full'].parent))
-    shown = [tables.overview(results), *(tables.differences(results, size) for size in (.5, 1, 2)),
-             tables.parts(results, 'by_size', 'Object size'),
-             tables.parts(results, 'by_class', 'Class'), tables.runs(results)]
+    shown = [tables.overview_table(results),
+             *(tables.differences_table(results, size) for size in (.5, 1, 2)),
+             tables.parts_table(results, 'by_size', 'Object size'),
+             tables.parts_table(results, 'by_class', 'Class'), tables.runs_table(results)]
     assert '\n'.join(map(as_text, shown)) == (GOLDEN / 'tables.txt').read_text()
 
 

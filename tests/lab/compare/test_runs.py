@@ -19,7 +19,7 @@ from mmposenc.commands import train
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.variants.applying import with_entry
 from mmposenc.lab.compare.page import results
-from mmposenc.lab.compare.page.results import collect, write_results
+from mmposenc.lab.compare.page.results import collect_results, write_results_and_report
 from mmposenc.lab.compare.running import extras, progress, runs
 from mmposenc.lab.compare.running.recording import cpu_seconds, read_progress
 from mmposenc.lab.compare.running.runs import carry_out, is_complete, is_over, read_record
@@ -70,7 +70,7 @@ def test_a_study_of_two_encodings_and_two_seeds(finished):
     assert records[0]['curve'][-1]['metric'] == records[0]['tests'][0]['value']
     assert records[0]['curve'] != records[2]['curve']  # another seed
     assert records[1]['parameters'] - records[0]['parameters'] == 4 * 8 * (9 + 1)  # a PEG a stage
-    results = write_results(study)
+    results = write_results_and_report(study)
     assert [each['factor'] for each in results['encodings'][0]['costs']] == [1, 2]
     small, large = (each['macs'] for each in results['encodings'][0]['costs'])
     assert large > 3 * small
@@ -82,7 +82,7 @@ def test_a_study_of_two_encodings_and_two_seeds(finished):
 
 
 def test_the_recommended_config_is_the_users_and_trains(copied, tmp_path, monkeypatch):
-    take = write_results(copied)['take']
+    take = write_results_and_report(copied)['take']
     monkeypatch.chdir(tmp_path)
     best = copied.folder / take['file']
     head, text = best.read_text().split('\n', 2)[::2]
@@ -103,7 +103,7 @@ def test_pictures_on_which_encodings_disagree_are_shown():
     made = [('none', drawn(['cat (97%)', 'dog (50%)', 'dog (60%)', 'cat (50%)'])),
             ('peg', drawn(['cat (51%)', 'cat (90%)', 'dog (90%)', 'hen (40%)']))]
     for number, shown in ((0, []), (2, ['1', '3']), (3, ['1', '2', '3']), (9, list('0123'))):
-        assert [each['id'] for each in results._pictures(made, number)] == shown
+        assert [each['id'] for each in results._pictures_of_disagreement(made, number)] == shown
 
 
 def test_the_loss_of_the_curve_is_the_mean_of_the_logged_ones(finished):
@@ -126,7 +126,7 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(finished, tmp_path, moment
     other = in_another_folder(one, tmp_path / moment[0])
     run, = other.runs()
     assert in_a_child(tiny_studies.carry_out_killed, other, run, moment) == -signal.SIGKILL
-    assert collect(other)['runs'][0]['status'] == 'waiting'
+    assert collect_results(other)['runs'][0]['status'] == 'waiting'
     assert carry_out(other, run)['status'] == 'finished'
     assert_same(one, other)
     assert 0 < read_record(run)['train_cpu_seconds'] < 60
@@ -147,7 +147,7 @@ def test_what_is_not_finite_is_no_result_and_what_fails_is_tried_again(
     assert record['status'] == status
     assert re.search(note, record['note']), record['note']
     assert is_over(study, record) == (status == 'diverged')  # the next call tries others again
-    kept, = collect(study)['runs']
+    kept, = collect_results(study)['runs']
     assert (kept['status'], kept['note']) == (status, record['note'])
     assert [test['factor'] for test in kept['tests']] == sizes
 
@@ -158,11 +158,11 @@ def test_a_size_that_can_not_be_tested_costs_that_test_alone(copied, capfd):
     assert record['status'] == 'finished'
     assert record['note'].startswith('no test at 0.5x: hw_shape=(4, 4) is smaller than one cell')
     assert [test['factor'] for test in record['tests']] == [1, 2]
-    results = write_results(study)
+    results = write_results_and_report(study)
     assert [(row['factor'], row['n']) for row in results['summary']] == [(0.5, 0), (1, 1), (2, 1)]
     assert not is_over(study, record)  # the next call tries that test again
-    state, = progress.states(study)
-    assert progress.cell(state, study.metric) == f'{state.value:.1f}'
+    state, = progress.run_states(study)
+    assert progress.cell_text(state, study.metric) == f'{state.value:.1f}'
 
 
 def test_what_is_made_besides_can_be_killed_or_fail_and_is_made_by_the_next_call(
@@ -181,14 +181,14 @@ def test_what_is_made_besides_can_be_killed_or_fail_and_is_made_by_the_next_call
         monkeypatch.setattr(extras, 'draw_predictions', draw)
         assert not is_complete(study, run)
         assert carry_out(study, run)['train_seconds'] == trained
-        kept = collect(study)['runs'][0]
+        kept = collect_results(study)['runs'][0]
         assert (kept['status'], kept['note']) == ('finished', note)
     assert is_complete(study, run)
 
 
 def test_models_are_timed_once_and_what_can_not_be_timed_is_said(copied, capsys, monkeypatch):
     study = replace(copied, extras=('time',))
-    extras.time_models(copied)
+    extras.write_missing_times(copied)
     assert not (study.runs()[0].folder / 'times.json').exists()
 
     def measured(cfg, size, place):
@@ -196,13 +196,13 @@ def test_models_are_timed_once_and_what_can_not_be_timed_is_said(copied, capsys,
             raise RuntimeError('no memory')
         return dict(seconds=0.25, peak_bytes=None)
     monkeypatch.setattr(extras, 'measure_time', measured)
-    extras.time_models(study)
+    extras.write_missing_times(study)
     assert 'peg at 2x is not timed: RuntimeError: no memory' in capsys.readouterr().err
     monkeypatch.setattr(extras, 'measure_time', None)
-    extras.time_models(study)  # nothing is missing
-    costs = [each['costs'] for each in collect(study)['encodings']]
+    extras.write_missing_times(study)  # nothing is missing
+    costs = [each['costs'] for each in collect_results(study)['encodings']]
     assert [[at['seconds'] for at in own] for own in costs] == [[.25, .25], [.25, None]]
-    write_results(study)
+    write_results_and_report(study)
     assert '>Images a second</th>' in (study.folder / 'report.html').read_text()
 
 
@@ -210,8 +210,8 @@ def test_models_are_timed_once_and_what_can_not_be_timed_is_said(copied, capsys,
 def test_figures_and_times_are_in_the_results_and_on_the_page(copied):
     study = replace(copied, seeds=(0,), extras=('figures', 'time'))
     all_of(study)
-    extras.time_models(study)
-    results = write_results(study)
+    extras.write_missing_times(study)
+    results = write_results_and_report(study)
     assert [run['note'] for run in results['runs']] == ['', '']
     assert 'peg' in {each['encoding'] for each in results['figures']}
     assert all(cost['seconds'] > 0 and cost['macs'] > 0
@@ -229,7 +229,7 @@ def test_damaged_files_are_named_and_progress_is_no_matter(tmp_path):
         file.write_text('{"status": ')
     assert read_progress(run) == {}
     with pytest.raises(ValueError, match=r'seed0/run.json is damaged \(.*remove it'):
-        progress.states(study)
+        progress.run_states(study)
 
 
 def test_a_run_that_another_process_has_is_left_alone(tmp_path, capfd):

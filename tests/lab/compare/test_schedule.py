@@ -76,7 +76,7 @@ def test_a_crash_that_can_not_be_noted_ends_no_other_run(study, monkeypatch):
     def full(run, status):
         if run.seed == 0:
             raise OSError(28, 'No space left on device', str(run.record_file))
-    monkeypatch.setattr(schedule, '_note_crash', full)
+    monkeypatch.setattr(schedule, '_record_crash', full)
     workers = Workers(2)
     _, told = carried_out(study, workers)
     assert workers.started == study.runs()

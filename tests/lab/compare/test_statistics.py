@@ -7,8 +7,12 @@ from helpers.made_up_studies import drawn, run, seeded, study
 from scipy import stats
 
 from mmposenc.lab.compare.statistics import summary
-from mmposenc.lab.compare.statistics.differences import contrast, reaches, standings
-from mmposenc.lab.compare.statistics.summary import compare, mean_row, with_summary
+from mmposenc.lab.compare.statistics.differences import (
+    reach_in_standard_errors,
+    standings,
+    weighted_contrast,
+)
+from mmposenc.lab.compare.statistics.summary import difference_rows, mean_row, with_summary
 
 
 def test_interval_is_students():
@@ -39,7 +43,8 @@ def test_roles_base_and_best():
               'learned': seeded(90.2, 92, 90.1), 'irpe': seeded(94, 96.5, 95.2),
               'once': seeded(50.)}
     stand = standings(values)
-    rows = {(row['role'], row['encoding']): row for row in compare(values, 'none', 1.0, 1.0, stand)}
+    rows = {(row['role'], row['encoding']): row for row
+            in difference_rows(values, 'none', 1.0, 1.0, stand)}
     assert {name for role, name in rows if role == 'base'} == {'peg', 'learned', 'irpe', 'once'}
     assert {name for role, name in rows if role == 'best'} == {'none', 'learned', 'irpe', 'once'}
     assert {row['against'] for (role, _), row in rows.items() if role == 'best'} == {'peg'}
@@ -47,8 +52,9 @@ def test_roles_base_and_best():
         if name == 'once':
             assert (row['n'], row['verdict'], row['low']) == (1, 'cannot tell', None)
             continue
-        found = contrast(values, {name: 1, row['against']: -1})
-        reach = reaches(values, ['none'], 2)['none'] if role == 'base' else stand[name].reach
+        found = weighted_contrast(values, {name: 1, row['against']: -1})
+        reach = reach_in_standard_errors(values, ['none'],
+                                         2)['none'] if role == 'base' else stand[name].reach
         assert (row['mean'], row['error']) == (found.mean, found.error)
         assert row['high'] == pytest.approx(found.mean + reach * found.error)
     assert rows['base', 'peg']['verdict'] == 'better' and rows['best', 'none']['verdict'] == 'worse'
@@ -61,7 +67,7 @@ def test_verdicts_and_intervals_say_the_same():
         values = {name: seeded(*at[1.0]) for name, at in drawn(
             {'none': {1.0: 80.}, 'a': {1.0: 83.}, 'b': {1.0: 80.}}, std=.2, shared=.2,
             seed=number).items()}
-        for row in compare(values, 'none', 1.0, 1.0, standings(values)):
+        for row in difference_rows(values, 'none', 1.0, 1.0, standings(values)):
             assert (row['verdict'] in ('better', 'worse')) == (not row['low'] <= 0 <= row['high'])
             assert (row['verdict'] == 'better') == (row['low'] > 0)
             assert (row['verdict'] == 'level') == (
@@ -77,7 +83,7 @@ def test_how_each_stands_at_each_size():
     assert {(row['encoding'], row['factor']): row['standing'] for row in results['summary']} == {
         ('none', 1.0): 'worse', ('peg', 1.0): 'best', ('table', 1.0): 'worse',
         **{(name, 2.0): 'can still be best' for name in ('none', 'peg', 'table')}}
-    assert [len(summary.candidates(results, size)) for size in (1.0, 2.0)] == [1, 3]
+    assert [len(summary.possible_bests(results, size)) for size in (1.0, 2.0)] == [1, 3]
     assert list(summary.summary_at(results, 1.0)) == ['peg', 'none', 'table']
 
 
@@ -90,9 +96,9 @@ def test_with_summary_adds_three_keys_and_changes_nothing():
     assert [(row['encoding'], row['factor'], row['n']) for row in told['summary']] == [
         ('none', 1.0, 3), ('peg', 1.0, 3), ('none', 1.5, 3), ('peg', 1.5, 3)]
     assert with_summary(told) == told
-    assert summary.base_of(results) == 'none'
+    assert summary.base_encoding(results) == 'none'
     results['encodings'][0]['name'] = 'other'
-    assert summary.base_of(results) == 'other'  # the first
+    assert summary.base_encoding(results) == 'other'  # the first
     assert {row['factor'] for row in told['differences']} == {1.0, 1.5}
 
 

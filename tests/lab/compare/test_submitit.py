@@ -80,10 +80,11 @@ def test_jobs_that_are_queued_are_not_queued_again(tmp_path, slurm, monkeypatch)
 
 
 def test_the_environment_is_that_of_the_machines_that_trained(tmp_path):
-    from mmposenc.lab.compare.page.results import collect
+    from mmposenc.lab.compare.page.results import collect_results
     study = tiny_study(tmp_path)
-    assert collect(study)['environment']['torch']
+    assert collect_results(study)['environment']['torch']
     for run, device in zip(study.runs(), ('one GPU', 'another GPU'), strict=True):
         write_json(run.record_file, {**runs.new_record(run), 'environment': {
             'device': device, 'torch': '9.9'}})
-    assert collect(study)['environment'] == {'device': 'one GPU, another GPU', 'torch': '9.9'}
+    assert collect_results(study)['environment'] == {'device': 'one GPU, another GPU',
+                                                     'torch': '9.9'}

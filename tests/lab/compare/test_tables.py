@@ -57,6 +57,6 @@ def test_cells_that_a_spreadsheet_would_run_are_text_and_numbers_stay_numbers():
 
 def test_where_nothing_has_run_rows_are_empty():
     results = study({'none': {1.0: [80.]}}, runs=[run('none', 0, {}, status='waiting')])
-    row, = tables.overview(with_summary(results)).rows
+    row, = tables.overview_table(with_summary(results)).rows
     assert [cell.text for cell in row[:3]] == ['no encoding', '–', '0']
     assert len(exports.results_csv(results).splitlines()) == 2

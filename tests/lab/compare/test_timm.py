@@ -14,10 +14,10 @@ from mmposenc.commands import compare
 from mmposenc.engine.config.timm import timm_config
 from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.engine.variants.parsed import build_backbone
-from mmposenc.lab.compare.page.results import collect
+from mmposenc.lab.compare.page.results import collect_results
 from mmposenc.lab.compare.running import planning
 from mmposenc.lab.compare.study.study import read_study
-from mmposenc.lab.inspect.recording import Subject
+from mmposenc.lab.inspect.recording import InspectedModel
 from mmposenc.openmmlab.timm_backbone import TimmBackbone
 
 import timm  # isort: skip
@@ -97,7 +97,7 @@ def test_weights_of_timm_are_read_and_new_encodings_stay(tmp_path):
 @pytest.mark.parametrize('name', MODELS)
 def test_an_inspection_sees_the_map_behind_each_block(name):
     model = backbone(name, pos_encoding=PEG)
-    maps = Subject(model, model).maps(torch.randn(2, 3, 32, 32))
+    maps = InspectedModel(model, model).maps(torch.randn(2, 3, 32, 32))
     assert [values.shape[-1] for values in maps.values()] == (
         [8, 8, 4, 4] if 'swin' in name else [4, 4])
 
@@ -143,7 +143,7 @@ def test_sizes_and_numbers_are_timms():
     pytest.param('vit_tiny_patch16_224', [], marks=pytest.mark.slow),
     pytest.param('swin_tiny_patch4_window7_224', [], marks=pytest.mark.slow)])
 def test_the_command_trains_and_compares(folder, name, less, monkeypatch):
-    monkeypatch.setattr(planning, 'workers_of', lambda args: Here(1))
+    monkeypatch.setattr(planning, 'workers_from_arguments', lambda args: Here(1))
     sizes = [f'model.backbone.options={MODELS[name]!r}', 'default_hooks.progress=None',
              'train_dataloader.num_workers=0', 'val_dataloader.num_workers=0',
              'test_dataloader.num_workers=0', 'model.head.in_channels=32']
@@ -152,7 +152,7 @@ def test_the_command_trains_and_compares(folder, name, less, monkeypatch):
                       'learned+peg', '--seeds', '1', '--sizes', '2', '--epochs', '1',
                       *less, '--cfg-options', *sizes])
     assert not ended.value.code
-    told = collect(read_study(Path(f'work_dirs/compare_timm_{name}')))
+    told = collect_results(read_study(Path(f'work_dirs/compare_timm_{name}')))
     assert [(run['status'], len(run['tests']), run['note']) for run in told['runs']] == [
         ('finished', 2, '')] * 2
 

@@ -9,11 +9,11 @@ from torch import nn
 
 from mmposenc.functional.buckets import bucket_ids
 from mmposenc.functional.grids import key_grid
-from mmposenc.lab.inspect.drawing import Panel, draw_lines, draw_maps, plain, tile_sheet
+from mmposenc.lab.inspect.drawing import Panel, draw_lines, draw_maps, json_values, tile_sheet
 from mmposenc.lab.inspect.figures import (
+    all_pictures,
     attention_picture,
     buckets_picture,
-    draw_all,
     kernels_picture,
     offsets_picture,
     reference_cells,
@@ -200,12 +200,12 @@ def test_attention_of_a_token_in_three_layers():
 
 def test_all_pictures_are_drawn():
     model = deit(pos_encoding=dict(type='mmposenc.PEG'), rel_pos_encoding=IRPE)
-    found = draw_all(subject(model), image(), np.full((16, 20, 3), 0.5), (0.5, 0.5))
+    found = all_pictures(subject(model), image(), np.full((16, 20, 3), 0.5), (0.5, 0.5))
     assert [each.name for each in found] == ['kernels', 'similarity', 'offsets', 'buckets',
                                              'attention']
     for each in found:
         assert each.draw().axes and each.sentence.endswith('.')
-    assert draw_all(subject(nn.Conv2d(3, 4, 4)), image(), None, (0.5, 0.5)) == []
+    assert all_pictures(subject(nn.Conv2d(3, 4, 4)), image(), None, (0.5, 0.5)) == []
 
 
 def test_maps_have_one_range_of_colours_and_gaps():
@@ -221,5 +221,5 @@ def test_maps_have_one_range_of_colours_and_gaps():
     np.testing.assert_array_equal(sheet, [[0, 1, np.nan, 4, 5], [2, 3, np.nan, 6, 7]])
     lines = draw_lines([dict(label='a', x=[0, 1], y=[1.0, None])], 'x', 'y', [[1, 2], [None, 4]])
     assert [len(each.get_xdata()) for each in lines.axes[0].lines] == [2, 2, 1]
-    assert plain(dict(a=np.array([1.23456789, np.nan]), b=(1, 'x'))) == dict(
+    assert json_values(dict(a=np.array([1.23456789, np.nan]), b=(1, 'x'))) == dict(
         a=[1.23457, None], b=[1, 'x'])

@@ -11,13 +11,13 @@ from torch import nn
 from mmposenc.backbones import PVT, Swin
 from mmposenc.lab.inspect.probes import (
     CROPS,
+    all_measures,
     attention_distance_picture,
-    measure_all,
     position_probe_picture,
+    position_r_squared,
     r_squared,
     random_crops,
-    read_position,
-    ridge,
+    ridge_weights,
     shift_error_picture,
 )
 
@@ -127,7 +127,7 @@ def test_a_peg_sees_the_border_and_a_map_of_one_cell_is_not_measured():
 def test_ridge_and_r_squared_by_loops():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(30, 4)), rng.normal(size=(30, 2))
-    found = ridge(torch.tensor(x), torch.tensor(y), 0.1).numpy()
+    found = ridge_weights(torch.tensor(x), torch.tensor(y), 0.1).numpy()
     # The same as least squares with further rows of sqrt(n lambda) e_i whose targets are 0.
     rows = np.concatenate([x, np.sqrt(30 * 0.1) * np.eye(4)])
     expected = np.linalg.lstsq(rows, np.concatenate([y, np.zeros((4, 2))]), rcond=None)[0]
@@ -145,20 +145,20 @@ def tokens(channels=6, hw=(5, 7)):
 
 def test_tokens_that_hold_row_or_column_or_nothing():
     noise, rows = tokens(), torch.arange(5.0)[:, None].expand(5, 7)
-    row, column = read_position(noise)
+    row, column = position_r_squared(noise)
     assert -0.2 < row < 0.02 and -0.2 < column < 0.02
-    row, column = read_position(torch.cat((noise[:, :5], rows.expand(COUNT, 1, 5, 7)), 1))
+    row, column = position_r_squared(torch.cat((noise[:, :5], rows.expand(COUNT, 1, 5, 7)), 1))
     assert row == pytest.approx(1, abs=1e-6) and column < 0.02
-    row, column = read_position(rows.T.expand(COUNT, 1, 7, 5) * -3 + 100)
+    row, column = position_r_squared(rows.T.expand(COUNT, 1, 7, 5) * -3 + 100)
     assert row < 0.02 and column == pytest.approx(1, abs=1e-6)
     # Half of the variance is noise: a row r of variance v beside noise of variance v gives 1/2.
     many = torch.randn(COUNT, 1, 40, 40, generator=torch.Generator().manual_seed(1))
     line = torch.arange(40.0)[:, None].expand(40, 40)
     scaled = (line - line.mean()) / line.std()
-    assert read_position(many + scaled)[0] == pytest.approx(0.5, abs=0.02)
-    row, column = read_position(torch.ones(COUNT, 3, 4, 4))
+    assert position_r_squared(many + scaled)[0] == pytest.approx(0.5, abs=0.02)
+    row, column = position_r_squared(torch.ones(COUNT, 3, 4, 4))
     assert abs(row) < 1e-12 and abs(column) < 1e-12
-    assert np.isnan(read_position(tokens(hw=(1, 7)))[0])
+    assert np.isnan(position_r_squared(tokens(hw=(1, 7)))[0])
 
 
 def test_a_table_that_is_linear_in_the_row_is_read_and_no_table_is_not():
@@ -200,7 +200,7 @@ def test_what_pictures_show_says_nothing_of_the_place():
 
 
 def test_all_measures_are_drawn():
-    found = measure_all(subject(vit()), image(64, 64, 2))
+    found = all_measures(subject(vit()), image(64, 64, 2))
     assert [each.name for each in found] == ['attention_distance', 'shift_error', 'position_probe']
     for each in found:
         line = each.draw().axes[0].lines[0]

@@ -7,7 +7,7 @@ from torch import nn
 
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention
 from mmposenc.functional.windows import Windows
-from mmposenc.lab.inspect.recording import watch_attention
+from mmposenc.lab.inspect.recording import recording_attention
 
 
 def test_weights_and_what_is_added():
@@ -20,7 +20,7 @@ def test_weights_and_what_is_added():
     nn.init.normal_(encoding.table_k)
     x, calls = torch.randn(2, 13, 8), []
     plain = first(x, (3, 4))
-    with watch_attention(layers, calls.append):
+    with recording_attention(layers, calls.append):
         torch.testing.assert_close(first(x, (3, 4)), plain)  # a model sees no difference
         layers[1](x, (3, 4))
         first(x, hw_shape=(4, 3))
@@ -31,7 +31,7 @@ def test_weights_and_what_is_added():
         torch.testing.assert_close(call.weights, layer(x, (3, 4), need_weights=True)[1])
         torch.testing.assert_close(call.added, encoding.logits(q * 0.5, k, (3, 4)))
         row = call.weights[0, :, 1 + 2 * 4 + 2, 1:].mean(0).view(3, 4)
-        torch.testing.assert_close(call.of_token((0.99, 0.5)), row)
+        torch.testing.assert_close(call.weights_of_token((0.99, 0.5)), row)
     # Nothing stays behind.
     assert not first._forward_hooks and not first._forward_pre_hooks
     assert not {'terms', 'terms_of_tokens'} & set(vars(encoding))
@@ -47,7 +47,7 @@ def test_the_window_that_holds_a_place(at, shift):
                                   rel_pos_encoding=dict(type='RelativePositionBias'))
     x, calls = torch.randn(2, 7 * 8, 8), []  # rows are filled up to 8
     plain = module(x, (7, 8))
-    with watch_attention(module, calls.append):
+    with recording_attention(module, calls.append):
         torch.testing.assert_close(module(x, (7, 8)), plain)
     (call,) = calls
     assert call.grid.hw == (4, 4) and call.map_shape == (7, 8) and call.name == 'w_msa'
@@ -55,7 +55,7 @@ def test_the_window_that_holds_a_place(at, shift):
     cutting = Windows((7, 8), (4, 4), (shift, shift))
     numbers = cutting.cut(torch.arange(1.0, 57).view(1, 7 * 8, 1))[..., 0]
     window, token = (numbers == 1 + number).nonzero()[0].tolist()
-    found = call.of_token(at).flatten()
+    found = call.weights_of_token(at).flatten()
     for key, cell in enumerate(numbers[window].int().tolist()):
         if cell:  # what fills up the map has no place
             assert found[cell - 1] == call.weights[window, :, token, key].mean()
@@ -67,9 +67,12 @@ def test_windows_of_a_plain_transformer():
     model = vit(window_size=3, global_blocks=(1,))
     windowed, everywhere = calls_of(model, 40, 64)
     assert windowed.map_shape == (5, 8) and windowed.grid.hw == (3, 3)
-    assert windowed.cells.shape == (6, 9) and (windowed.cells == -1).sum() == 6 * 9 - 40
-    assert sorted(windowed.cells[windowed.cells >= 0].tolist()) == list(range(40))
-    assert everywhere.windows is None and everywhere.cells.tolist() == [list(range(40))]
+    assert windowed.cell_of_each_query.shape == (6, 9) and (windowed.cell_of_each_query ==
+                                                            -1).sum() == 6 * 9 - 40
+    assert sorted(windowed.cell_of_each_query[windowed.cell_of_each_query >= 0].tolist()) == list(
+        range(40))
+    assert everywhere.windows is None and everywhere.cell_of_each_query.tolist(
+        ) == [list(range(40))]
 
 
 def test_additions_are_output_minus_input():
@@ -106,5 +109,5 @@ def test_maps_of_a_backbone_of_another_library():
 def test_reduced_keys_lie_between_the_cells_that_they_pool():
     first, _ = calls_of(pvt())
     assert (first.grid.hw, first.key.hw) == ((8, 10), (4, 5))
-    queries, keys = first.places()
+    queries, keys = first.query_and_key_places()
     assert queries[0, 13].tolist() == [1.0, 3.0] and keys[0, 6].tolist() == [2.5, 2.5]

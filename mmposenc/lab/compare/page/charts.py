@@ -66,8 +66,8 @@ class Scale:
         return round(self.start + (value - low) / (high - low) * (self.end - self.start), 1)
 
 
-def scale(axis: Axis, low: float, high: float, start: float, end: float, padded: float = 0.,
-          ) -> Scale:
+def axis_scale(axis: Axis, low: float, high: float, start: float, end: float, padded: float = 0.,
+               ) -> Scale:
     """The scale of an axis for some values; a single value lies in its middle."""
     if axis.logarithmic:
         edge = (high / low) ** padded if high > low else 2.
@@ -161,21 +161,22 @@ def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *,
         bands: intervals are areas and not bars.
         dodge: lines have the same x, and their bars are moved a little apart.
     """
-    lines = [line for line in (finite(line, x.logarithmic) for line in lines) if line.x]
+    lines = [line for line in (finite_points(line, x.logarithmic) for line in lines) if line.x]
     if not lines:
         return None
-    bottom, top = extent(lines, y)
-    up = scale(y, bottom, top, HEIGHT - BOTTOM, TOP)
+    bottom, top = y_range(lines, y)
+    up = axis_scale(y, bottom, top, HEIGHT - BOTTOM, TOP)
     yticks = [Tick(up(value), words, up(value)) for value, words in ticks_in_words(y, *up.ends)]
     left = max([LEFT, *(8 + LETTER * len(tick.text) for tick in yticks)])
-    across = scale(x, min(min(line.x) for line in lines), max(max(line.x) for line in lines),
-                   left, WIDTH - RIGHT, padded=.07 if dodge else .04)
+    across = axis_scale(x, min(min(line.x) for line in lines), max(max(line.x) for line in lines),
+                        left, WIDTH - RIGHT, padded=.07 if dodge else .04)
     where = 'table below it' if table else 'tables of the results'
-    text = f'{describe(title, lines, x, y)} All numbers are in the {where}.'
+    text = f'{chart_in_words(title, lines, x, y)} All numbers are in the {where}.'
     chart = Chart(id, title, text, x, y, left, yticks=yticks, table=table, note=note,
                   xticks=placed_ticks(x, across))
     step = DODGE / max(1, len(lines) - 1) if dodge else 0.
-    chart.lines = [_drawn(line, across, up, x, y, bands, step * (n - (len(lines) - 1) / 2))
+    chart.lines = [_line_in_picture_units(line, across, up, x, y, bands,
+                                          step * (n - (len(lines) - 1) / 2))
                    for n, line in enumerate(lines)]
     return chart
 
@@ -194,7 +195,7 @@ def placed_ticks(axis: Axis, across: Scale) -> list[Tick]:
     return ticks
 
 
-def finite(line: Line, positive_x: bool = False) -> Line:
+def finite_points(line: Line, positive_x: bool = False) -> Line:
     """A line without points that have no number. Missing ends of intervals become None."""
     points = [point for point in zip_longest(line.x, line.y, line.low, line.high)
               if None not in point[:2] and all(map(math.isfinite, point[:2]))
@@ -203,7 +204,7 @@ def finite(line: Line, positive_x: bool = False) -> Line:
     return replace(line, x=x, y=y, low=low, high=high)
 
 
-def extent(lines: Sequence[Line], axis: Axis) -> tuple[float, float]:
+def y_range(lines: Sequence[Line], axis: Axis) -> tuple[float, float]:
     """The range of y: all points, and intervals as far as they would not make the range of the
     points tiny."""
     values = [value for line in lines for value in line.y]
@@ -217,7 +218,7 @@ def extent(lines: Sequence[Line], axis: Axis) -> tuple[float, float]:
     return max(low - edge, axis.limits[0]), min(high + edge, axis.limits[1])
 
 
-def describe(title: str, lines: Sequence[Line], x: Axis, y: Axis) -> str:
+def chart_in_words(title: str, lines: Sequence[Line], x: Axis, y: Axis) -> str:
     """A chart in words: what it shows, and the range of each line; if there are many lines, of the
     first ones."""
     parts = []
@@ -229,8 +230,8 @@ def describe(title: str, lines: Sequence[Line], x: Axis, y: Axis) -> str:
     return f'{title}. {y.label} over {x.label}. {"; ".join(parts)}{more}.'
 
 
-def _drawn(line: Line, across: Scale, up: Scale, x: Axis, y: Axis, bands: bool, shift: float,
-           ) -> Record:
+def _line_in_picture_units(line: Line, across: Scale, up: Scale, x: Axis, y: Axis, bands: bool,
+                           shift: float, ) -> Record:
     """Convert one line to units of the picture."""
     marks, upper, lower = [], [], []
     for at, value, low, high in zip(line.x, line.y, line.low, line.high, strict=True):

@@ -6,14 +6,14 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..statistics.formats import Results, cost
+from ..statistics.formats import Results, cost_of_encoding
 
 CSV_COLUMNS = ('encoding', 'label', 'seed', 'status', 'factor', 'height', 'width', 'metric', 'unit',
                'value', 'retention', 'parameters', 'macs', 'inference_seconds',
                'train_seconds', 'train_cpu_seconds', 'train_peak_bytes', 'note')
 
 
-def csv_rows(rows: Iterable[Sequence[str]]) -> str:
+def csv_text(rows: Iterable[Sequence[str]]) -> str:
     """Write a table as CSV, with its first row as header."""
     file = io.StringIO()
     csv.writer(file, lineterminator='\n').writerows(rows)
@@ -56,8 +56,8 @@ def results_csv(results: Results) -> str:
                 metric=metric['name'], unit=metric['unit'], value=test['value'],
                 retention=test['value'] / trained if trained and test['value'] is not None
                 else None, parameters=encoding['parameters'],
-                macs=cost(encoding, factor, 'macs'),
-                inference_seconds=cost(encoding, factor, 'seconds'),
+                macs=cost_of_encoding(encoding, factor, 'macs'),
+                inference_seconds=cost_of_encoding(encoding, factor, 'seconds'),
                 train_seconds=run['train_seconds'],
                 train_cpu_seconds=run['train_cpu_seconds'],
                 train_peak_bytes=run['peak_bytes'], note=run['note'],

@@ -29,10 +29,10 @@ def write_report(results: Results, folder: Path) -> None:
         folder: of the study; files of pictures and figures are relative to it.
     """
     write_text(folder / 'results.csv', exports.results_csv(results), safe=False)
-    write_text(folder / 'report.html', page(results, folder), safe=False)
+    write_text(folder / 'report.html', report_html(results, folder), safe=False)
 
 
-def page(results: Results, folder: Path) -> str:
+def report_html(results: Results, folder: Path) -> str:
     """The text of report.html for summarised results: one file that loads nothing from a network.
     """
     import jinja2
@@ -40,56 +40,56 @@ def page(results: Results, folder: Path) -> str:
         loader=jinja2.PackageLoader('mmposenc.lab.compare.page'), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(capitalized_unless_name=formats.capitalized_unless_name,
-                               address=partial(inlined, folder), breakable=breakable)
+                               address=partial(data_address, folder), breakable=breakable_html)
     script = (Path(__file__).parent / 'templates' / 'page.js').read_text(encoding='utf-8')
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template('report.html').render(
-        **view(results), script=script, script_hash=digest, colors=COLORS,
+        **template_context(results), script=script, script_hash=digest, colors=COLORS,
         frame=FRAME)
 
 
-def breakable(name: str) -> str:
+def breakable_html(name: str) -> str:
     """A name as HTML, such as that of a config, in which a line may break behind each part."""
     import markupsafe
     return markupsafe.Markup('_<wbr>').join(name.split('_'))
 
 
-def view(results: Results) -> Record:
+def template_context(results: Results) -> Record:
     """Everything that the template shows; a section without content is empty or None."""
-    sizes = summary.factors(results)
-    style, label = study_charts.styles(results), summary.labels(results)
-    first = stand_out(results)
+    sizes = summary.size_factors(results)
+    style, label = study_charts.styles(results), summary.label_of_each_encoding(results)
+    first = encodings_shown_first(results)
     return dict(
         results=results, title=results['title'], label=label,
         legend=[(label[name], style[name], name in first) for name in style],
-        answer=answer(results), by_size=best_by_size(results) if len(sizes) > 1 else [],
-        counts=counts(results),
-        overview=tables.overview(results), dots=study_charts.dot_chart_layout(results),
-        differences=[(factor == TRAINED, tables.differences(results, factor))
+        answer=recommendation_and_facts(results),
+        by_size=best_by_size(results) if len(sizes) > 1 else [], counts=runs_by_status(results),
+        overview=tables.overview_table(results), dots=study_charts.dot_chart_layout(results),
+        differences=[(factor == TRAINED, tables.differences_table(results, factor))
                      for factor in sorted(sizes, key=lambda factor: (factor != TRAINED, factor))],
         size_chart=study_charts.size_chart(results),
         retention_chart=study_charts.retention_chart(results),
         cost_charts=study_charts.cost_charts(results),
         curve_charts=study_charts.curve_charts(results),
-        parts=[table for table in (tables.parts(results, 'by_size', 'Object size'),
-                                   tables.parts(results, 'by_class', 'Class')) if table],
-        runs=tables.runs(results), base=label[summary.base_of(results)],
+        parts=[table for table in (tables.parts_table(results, 'by_size', 'Object size'),
+                                   tables.parts_table(results, 'by_class', 'Class')) if table],
+        runs=tables.runs_table(results), base=label[summary.base_encoding(results)],
         seeds=len({run['seed'] for run in results['runs']}))
 
 
-def stand_out(results: Results) -> set[str]:
+def encodings_shown_first(results: Results) -> set[str]:
     """The encodings that charts show first if there are too many: the base, the recommended one,
     and the best one at each size."""
     if len(results['encodings']) <= _LINES:
         return set()
-    best = (summary.best_at(results, factor) for factor in summary.factors(results))
-    return {summary.base_of(results), results['recommendation']['encoding'], *best} - {None}
+    best = (summary.best_at(results, factor) for factor in summary.size_factors(results))
+    return {summary.base_encoding(results), results['recommendation']['encoding'], *best} - {None}
 
 
-def answer(results: Results) -> Record:
+def recommendation_and_facts(results: Results) -> Record:
     """The recommendation, with the numbers that support it."""
     advice, metric, trained = results['recommendation'], results['metric'], TRAINED
-    name, label = advice['encoding'], summary.labels(results)
+    name, label = advice['encoding'], summary.label_of_each_encoding(results)
     facts: list[tuple[str, str, str]] = []
     shown = dict(advice, facts=facts, head='No recommendation yet',
                 word='Best: every other is worse' if advice['confidence'] == formats.BEST else
@@ -108,9 +108,10 @@ def answer(results: Results) -> Record:
     facts += [(f'Minus {label[row["against"]]}', formats.value_text(row['mean'], metric, sign=True),
                formats.verdict_text(row, metric)) for row in at
               if row['role'] == 'base' and row['encoding'] == name and row['mean'] is not None]
-    encoding = summary.encoding_of(results, name)
-    costs = (('Parameters', tables.grouped(encoding['parameters']), ''),
-             ('Multiply-accumulates', formats.count_text(formats.cost(encoding, trained, 'macs')),
+    encoding = summary.encoding_record(results, name)
+    costs = (('Parameters', tables.count_with_commas(encoding['parameters']), ''),
+             ('Multiply-accumulates',
+              formats.count_text(formats.cost_of_encoding(encoding, trained, 'macs')),
               'an image at the trained size'))
     facts.extend(fact for fact in costs if fact[1] != formats.UNKNOWN)
     return shown
@@ -118,13 +119,14 @@ def answer(results: Results) -> Record:
 
 def best_by_size(results: Results) -> list[dict[str, str]]:
     """For every size the best mean, and which other encodings can still be best."""
-    label, metric = summary.labels(results), results['metric']
+    label, metric = summary.label_of_each_encoding(results), results['metric']
     rows = []
     for size in sorted(results['sizes'], key=lambda size: size['factor']):
         best = summary.best_at(results, size['factor'])
         if best is None:
             continue
-        near = [label[name] for name in summary.candidates(results, size['factor']) if name != best]
+        near = [label[name] for name in summary.possible_bests(results, size['factor'])
+                if name != best]
         mean = summary.summary_at(results, size['factor'])[best]['mean']
         trained = ', trained' if size['factor'] == TRAINED else ''
         rows.append(dict(size=formats.size_text(size) + trained, best=label[best],
@@ -133,13 +135,13 @@ def best_by_size(results: Results) -> list[dict[str, str]]:
     return rows
 
 
-def counts(results: Results) -> Counter[str]:
+def runs_by_status(results: Results) -> Counter[str]:
     """The number of runs with each status, and of all runs under 'all'."""
     return Counter({'all': len(results['runs'])}) + Counter(
         run['status'] for run in results['runs'])
 
 
-def inlined(folder: Path, file: str) -> str | None:
+def data_address(folder: Path, file: str) -> str | None:
     """A picture as a data address that contains it; None if there is no picture."""
     kind = mimetypes.guess_type(file)[0] or ''
     path = (folder / file).resolve()

@@ -10,9 +10,9 @@ from mmposenc.engine.config.testing import TASKS
 from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.encodings import Entry
 
-from ..running.recording import environment
+from ..running.recording import versions_and_machine
 from ..running.runs import read_record
-from ..running.schedule import is_taken, last_lines
+from ..running.schedule import is_taken, last_printed_lines
 from ..statistics.summary import with_summary
 from ..study.files import Record, read_json, write_text
 from ..study.study import Run, Study
@@ -22,7 +22,7 @@ from .report import write_report
 _COSTS = ('hw', 'macs', 'seconds', 'peak_bytes')
 
 
-def collect(study: Study) -> Record:
+def collect_results(study: Study) -> Record:
     """Collect all that is known of a study so far, without statistics."""
     records = [(run, read_record(run)) for run in study.runs()]
     extras = {run.entry.name: {name: read_json(run.folder / f'{name}.json') or {} for name in (
@@ -39,11 +39,11 @@ def collect(study: Study) -> Record:
         'margin': study.margin,
         'length': {study.length.unit: study.length.number},
         'environment': _joined_environment([record for _, record in records]),
-        'encodings': [_encoding(study, entry, records, extras[entry.name])
+        'encodings': [_encoding_record(study, entry, records, extras[entry.name])
                       for entry in study.entries],
-        'runs': [_run(run, record, extras[run.entry.name] if run.first else {})
+        'runs': [_run_record(run, record, extras[run.entry.name] if run.first else {})
                  for run, record in records],
-        'pictures': _pictures(drawn['pictures'], study.pictures),
+        'pictures': _pictures_of_disagreement(drawn['pictures'], study.pictures),
         'figures': [{'encoding': name, **each} for name, held in drawn['figures'] for each in held]}
 
 
@@ -51,11 +51,11 @@ def _joined_environment(records: list[Record]) -> Record:
     """The versions and machines that trained; those of this machine if nothing was trained yet."""
     environments = [record['environment'] for record in records if 'environment' in record]
     return {name: ', '.join(dict.fromkeys(str(each[name]) for each in environments))
-            for name in environments[0]} if environments else environment()
+            for name in environments[0]} if environments else versions_and_machine()
 
 
-def _encoding(study: Study, entry: Entry, records: list[tuple[Run, dict]], extras: Record
-              ) -> Record:
+def _encoding_record(study: Study, entry: Entry, records: list[tuple[Run, dict]], extras: Record
+                     ) -> Record:
     known: dict[float, Record] = {factor: {} for factor in study.sizes}
     for each in [*(extras['costs'].get('content') or []), *extras['times']]:
         known.setdefault(each['factor'], {}).update(each)
@@ -67,7 +67,7 @@ def _encoding(study: Study, entry: Entry, records: list[tuple[Run, dict]], extra
     return {**asdict(entry), 'parameters': next(iter(parameters), None), 'costs': costs}
 
 
-def _run(run: Run, record: Record, extras: Record) -> Record:
+def _run_record(run: Run, record: Record, extras: Record) -> Record:
     status = record['status']
     if status == 'running' and not is_taken(run):
         status = 'waiting'  # The run was killed, and continues with the next call.
@@ -75,10 +75,10 @@ def _run(run: Run, record: Record, extras: Record) -> Record:
         'encoding', 'seed', 'train_seconds', 'train_cpu_seconds', 'peak_bytes', 'curve', 'tests')}
     notes = [record['note'], *(each['note'] for each in extras.values() if 'note' in each)]
     return {**recorded, 'status': status, 'note': '; '.join(filter(None, notes)),
-            'log': last_lines(run) if status == 'failed' else []}
+            'log': last_printed_lines(run) if status == 'failed' else []}
 
 
-def _pictures(drawn: list[tuple[str, list[dict]]], number: int) -> list[Record]:
+def _pictures_of_disagreement(drawn: list[tuple[str, list[dict]]], number: int) -> list[Record]:
     """For each image the truth and what each encoding predicts, beginning with the images on which
     they disagree most."""
     by_image: dict[str, Record] = {}
@@ -87,18 +87,18 @@ def _pictures(drawn: list[tuple[str, list[dict]]], number: int) -> list[Record]:
             'id': each['id'], 'title': each['title'],
             'entries': [{'encoding': None, **each['truth']}]})
         picture['entries'].append({'encoding': name, **each['predicted']})
-    chosen = sorted(by_image.values(), key=_disagreement, reverse=True)[:number]
+    chosen = sorted(by_image.values(), key=_answers_and_errors, reverse=True)[:number]
     return [each for each in by_image.values() if each in chosen]
 
 
-def _disagreement(picture: Record) -> tuple[int, int]:
+def _answers_and_errors(picture: Record) -> tuple[int, int]:
     """How many different answers the encodings give for a picture, and how many of these are wrong.
     """
     truth, *answers = (re.sub(r' \(\d+%\)$', '', entry['text']) for entry in picture['entries'])
     return len(set(answers)), sum(answer != truth for answer in answers)
 
 
-def write_best(study: Study, name: str | None) -> dict[str, str] | None:
+def write_recommended_config(study: Study, name: str | None) -> dict[str, str] | None:
     """Write best.py, the study's config with the recommended encoding. Returns its name and the
     command that trains it, or None if nothing is recommended."""
     if name is None:
@@ -113,13 +113,13 @@ def write_best(study: Study, name: str | None) -> dict[str, str] | None:
     return {'file': path.name, 'command': command}
 
 
-def write_results(study: Study) -> Record:
+def write_results_and_report(study: Study) -> Record:
     """Write results.csv, report.html and best.py, and return the results.
 
     Raises:
         OSError: a file could not be written.
     """
-    results = with_summary(collect(study))
-    results['take'] = write_best(study, results['recommendation']['encoding'])
+    results = with_summary(collect_results(study))
+    results['take'] = write_recommended_config(study, results['recommendation']['encoding'])
     write_report(results, study.folder)
     return results

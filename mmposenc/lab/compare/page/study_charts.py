@@ -17,12 +17,12 @@ from .charts import (
     Chart,
     Line,
     Style,
-    extent,
+    axis_scale,
     line_chart,
     placed_ticks,
-    scale,
+    y_range,
 )
-from .tables import Cell, Table, costs_of, number
+from .tables import Cell, Table, costs_by_kind, number_cell
 
 #: A longer curve is thinned, to between this many points and twice as many.
 POINTS = 100
@@ -46,8 +46,8 @@ def metric_axis(results: Results) -> Axis:
                     100 if percent else math.inf))
 
 
-def ends(rows: Sequence[Results]
-         ) -> tuple[list[float | None], list[float | None]]:
+def interval_ends(rows: Sequence[Results]
+                  ) -> tuple[list[float | None], list[float | None]]:
     """The ends of intervals that a chart can show. An interval of two seeds is 18 standard
     deviations long and would hide everything else."""
     known = [row if row['n'] >= LEAST_RUNS else dict(low=None, high=None) for row in rows]
@@ -57,14 +57,16 @@ def ends(rows: Sequence[Results]
 def dot_chart_layout(results: Results) -> Record | None:
     """A chart with every seed's value at the trained size, the mean and its interval: one row for
     each encoding, the best mean first. None if no run has finished."""
-    label, style, axis = summary.labels(results), styles(results), metric_axis(results)
+    label, style = summary.label_of_each_encoding(results), styles(results)
+    axis = metric_axis(results)
     values, at_trained = summary.values_at(results, TRAINED), summary.summary_at(results, TRAINED)
     left, row_height = 164, 20
-    lines = {each: Line(label[each], style[each], (), list(values[each].values()), *ends([row]))
+    lines = {each: Line(label[each], style[each], (), list(values[each].values()),
+                        *interval_ends([row]))
              for each, row in at_trained.items() if values[each]}
     if not lines:
         return None
-    across = scale(axis, *extent(list(lines.values()), axis), left, WIDTH - RIGHT)
+    across = axis_scale(axis, *y_range(list(lines.values()), axis), left, WIDTH - RIGHT)
     rows = [dict(
         label=line.label if len(line.label) <= 20 else f'{line.label[:19]}…', whole=line.label,
         style=line.style, y=24 + row_height * n, mean=across(at_trained[each]['mean']),
@@ -83,7 +85,7 @@ def retention_chart(results: Results) -> Chart | None:
     """A chart of the share of its value at the trained size that each run keeps, over the image
     size; None if there is only one size."""
     trained, shares_kept = summary.values_at(results, TRAINED), []
-    for factor in summary.factors(results):
+    for factor in summary.size_factors(results):
         for name, seeds in summary.values_at(results, factor).items():
             shares = [value / trained[name][seed] for seed, value in seeds.items()
                       if trained[name].get(seed, 0) > 0]
@@ -94,15 +96,16 @@ def retention_chart(results: Results) -> Chart | None:
 
 def size_chart(results: Results, id: str = 'over-size') -> Chart | None:
     """A chart of the metric over the image size; None if there is only one size."""
-    sizes = summary.factors(results)
+    sizes = summary.size_factors(results)
     if len(sizes) < 2:
         return None
-    style, label = styles(results), summary.labels(results)
+    style, label = styles(results), summary.label_of_each_encoding(results)
     by_name: dict[str, list[Results]] = {each: [] for each in style}
     for row in sorted(results['summary'], key=lambda row: row['factor']):
         by_name[row['encoding']].append(row)
     lines = [Line(label[each], style[each], [row['factor'] for row in rows],
-                  [row['mean'] for row in rows], *ends(rows)) for each, rows in by_name.items()]
+                  [row['mean'] for row in rows], *interval_ends(rows)) for each,
+             rows in by_name.items()]
     x = Axis('image size, as a multiple of the trained one', lambda value: f'{value:g}×',
              ticks=sizes)
     metric = results['metric']
@@ -110,7 +113,7 @@ def size_chart(results: Results, id: str = 'over-size') -> Chart | None:
     heads = ('Encoding', *(f'{each:g}×' for each in sizes))
     table = Table(f'{title}: mean (95% interval)', heads, [
         (Cell(label[each]),
-         *(number(row['mean'], formats.interval_text(row, metric)) for row in rows))
+         *(number_cell(row['mean'], formats.interval_text(row, metric)) for row in rows))
         for each, rows in by_name.items()])
     return line_chart(id, title, lines, x, metric_axis(results), dodge=True, table=table,
                       note='Bars are 95% intervals of the mean over 3 or more seeds; long ones are '
@@ -127,7 +130,7 @@ def cost_charts(results: Results) -> list[Chart]:
              ('mebibytes', 'peak memory of inference, MiB', small),
              ('train_seconds', 'CPU time of a training', formats.seconds_text),
              ('train_mebibytes', 'peak memory of a training, MiB', small))
-    costs = costs_of(results)
+    costs = costs_by_kind(results)
     charts = [_cost_chart(results, kind, label, text, costs[kind]) for kind, label, text in kinds]
     return [chart for chart in charts if chart is not None]
 
@@ -135,9 +138,10 @@ def cost_charts(results: Results) -> list[Chart]:
 def _cost_chart(results: Results, kind: str, label: str, text: Callable[[float], str],
                 known: Mapping[str, float | None]) -> Chart | None:
     at_trained = summary.summary_at(results, TRAINED)
-    style, labeled = styles(results), summary.labels(results)
+    style, labeled = styles(results), summary.label_of_each_encoding(results)
     lines = [Line(labeled[each], style[each], [value], [at_trained[each]['mean']],
-                  *ends([at_trained[each]])) for each, value in known.items() if value is not None]
+                  *interval_ends([at_trained[each]])) for each,
+             value in known.items() if value is not None]
     values = [value for value in known.values() if value]
     axis = Axis(label, text, logarithmic=bool(values) and max(values) > 20 * min(values))
     return line_chart(f'cost-{kind}', f'Against {label}', lines, axis, metric_axis(results))
@@ -153,7 +157,7 @@ def curve_charts(results: Results) -> list[Chart]:
 
 
 def _curve_chart(results: Results, key: str, title: str, y: Axis) -> Chart | None:
-    style, label = styles(results), summary.labels(results)
+    style, label = styles(results), summary.label_of_each_encoding(results)
     finished = [run for run in results['runs'] if run['status'] == 'finished']
     step = 'iteration' if any('iteration' in point for run in finished for point in run['curve']
                               ) else 'epoch'
@@ -174,7 +178,7 @@ def _curve_chart(results: Results, key: str, title: str, y: Axis) -> Chart | Non
                           [max(points[at]) for at in seen] if several else (),
                           markers=len(seen) <= 12))
     table = Table(f'{title}, mean over seeds', (step, *label.values()), [
-        (Cell(f'{at:g}', at), *(number(fmean(points[at]) if at in points else None, y.text)
+        (Cell(f'{at:g}', at), *(number_cell(fmean(points[at]) if at in points else None, y.text)
                                 for points in values.values())) for at in shown])
     return line_chart(f'curve-{key}', title, lines, Axis(step), y, bands=True, table=table,
                       note='Lines are means over the finished seeds, areas reach from the least to '

@@ -30,19 +30,20 @@ class Table:
     words: tuple[int, ...] = ()
 
 
-def named(text: str, mark: str = '') -> Cell:
+def text_cell(text: str, mark: str = '') -> Cell:
     """A cell that is sorted by its text."""
     return Cell(text, text, mark)
 
 
-def number(value: float | None, text: str | Callable[[float], str] = str, mark: str = '') -> Cell:
+def number_cell(value: float | None, text: str | Callable[[float], str] = str,
+                mark: str = '') -> Cell:
     """A cell that is sorted by its number; a function makes the text of a number that is known."""
     if not isinstance(text, str):
         text = formats.UNKNOWN if value is None else text(value)
     return Cell(text, None if value is None else float(value), mark)
 
 
-def costs_of(results: Results) -> dict[str, dict[str, float | None]]:
+def costs_by_kind(results: Results) -> dict[str, dict[str, float | None]]:
     """For each kind of cost and each encoding, its number at the trained size, or None if it is not
     known.
 
@@ -51,11 +52,11 @@ def costs_of(results: Results) -> dict[str, dict[str, float | None]]:
     """
     by_encoding = {}
     for each in results['encodings']:
-        name, seconds = each['name'], formats.cost(each, TRAINED, 'seconds')
+        name, seconds = each['name'], formats.cost_of_encoding(each, TRAINED, 'seconds')
         by_encoding[name] = dict(
-            parameters=each['parameters'], macs=formats.cost(each, TRAINED, 'macs'),
+            parameters=each['parameters'], macs=formats.cost_of_encoding(each, TRAINED, 'macs'),
             seconds=seconds, images_a_second=1 / seconds if seconds else None,
-            mebibytes=_mebibytes(formats.cost(each, TRAINED, 'peak_bytes')),
+            mebibytes=_mebibytes(formats.cost_of_encoding(each, TRAINED, 'peak_bytes')),
             train_seconds=_run_mean(results, name, 'train_cpu_seconds'),
             train_mebibytes=_mebibytes(_run_mean(results, name, 'peak_bytes')))
     return {kind: {name: costs[kind] for name, costs in by_encoding.items()}
@@ -72,22 +73,24 @@ def _mebibytes(count: float | None) -> float | None:
     return None if count is None else count / 2 ** 20
 
 
-def overview(results: Results) -> Table:
+def overview_table(results: Results) -> Table:
     """The table of all encodings, with mean and interval at every size and the costs that are
     known; the best mean at the trained size comes first."""
     metric = results['metric']
-    sizes = {factor: summary.summary_at(results, factor) for factor in summary.factors(results)}
-    label, costs = summary.labels(results), costs_of(results)
+    sizes = {factor: summary.summary_at(results, factor)
+             for factor in summary.size_factors(results)}
+    label, costs = summary.label_of_each_encoding(results), costs_by_kind(results)
     columns = [(head, costs[kind], text) for head, kind, text in (
-        ('Parameters', 'parameters', grouped), ('MACs', 'macs', formats.count_text),
+        ('Parameters', 'parameters', count_with_commas), ('MACs', 'macs', formats.count_text),
         ('Images a second', 'images_a_second', '{:.3g}'.format),
         ('Inference, MiB', 'mebibytes', '{:.4g}'.format),
         ('Training, CPU', 'train_seconds', formats.seconds_text),
         ('Training, MiB', 'train_mebibytes', '{:.4g}'.format)) if {*costs[kind].values()} != {None}]
-    rows = [(named(label[each]),
-             *(number(mean['mean'], formats.interval_text(mean, metric), best_mark(mean))
+    rows = [(text_cell(label[each]),
+             *(number_cell(mean['mean'], formats.interval_text(mean, metric), best_mark(mean))
                for mean in (at[each] for at in sizes.values())),
-             number(row['n']), *(number(values[each], text) for _, values, text in columns))
+             number_cell(row['n']),
+             *(number_cell(values[each], text) for _, values, text in columns))
             for each, row in sizes[TRAINED].items()]
     unit = f', {metric["unit"]}' if metric['unit'] else ''
     heads = [f'{factor:g}×' + (' (trained)' if factor == TRAINED else '') for factor in sizes]
@@ -97,10 +100,11 @@ def overview(results: Results) -> Table:
                  ('Encoding', *heads, 'Seeds', *(head for head, _, _ in columns)), rows)
 
 
-def differences(results: Results, factor: float) -> Table:
+def differences_table(results: Results, factor: float) -> Table:
     """The table that compares every encoding at one size with the best one and with the base; the
     best mean comes first."""
-    metric, base, label = results['metric'], summary.base_of(results), summary.labels(results)
+    metric, base = results['metric'], summary.base_encoding(results)
+    label = summary.label_of_each_encoding(results)
     best = summary.best_at(results, factor)
     rows = {(row['encoding'], row['role']): row for row in results['differences']
             if row['factor'] == factor}
@@ -110,16 +114,17 @@ def differences(results: Results, factor: float) -> Table:
         for role, itself in (('best', 'the best mean'), ('base', 'the base')):
             row = rows.get((each, role))
             if row is None:
-                cells += [Cell(formats.UNKNOWN), named(itself)]
+                cells += [Cell(formats.UNKNOWN), text_cell(itself)]
                 continue
             text = formats.verdict_text(row, metric)
             if role == 'best' and row['against'] != best:
                 text += f' than {label[row["against"]]}'
-            cells += [number(row['mean'], formats.interval_text(row, metric, sign=True)),
-                      named(text, row['verdict'] if row['verdict'] in ('better', 'worse')
-                            else 'same')]
-        lines.append((named(label[each]), number(mean['mean'], formats.interval_text(mean, metric)),
-                      number(mean['n']), named(mean['standing'], best_mark(mean)), *cells))
+            cells += [number_cell(row['mean'], formats.interval_text(row, metric, sign=True)),
+                      text_cell(text, row['verdict'] if row['verdict'] in ('better', 'worse')
+                                else 'same')]
+        lines.append((text_cell(label[each]),
+                      number_cell(mean['mean'], formats.interval_text(mean, metric)),
+                      number_cell(mean['n']), text_cell(mean['standing'], best_mark(mean)), *cells))
     size = next(each for each in results['sizes'] if each['factor'] == factor)
     trained = ', the trained size' if factor == TRAINED else ''
     return Table(f'What can be best, and differences, at {formats.size_text(size)}{trained}',
@@ -134,12 +139,12 @@ def best_mark(row: Results) -> str:
     return 'best' if row['standing'] in (formats.BEST, formats.CAN_BE) else ''
 
 
-def grouped(count: float | None) -> str:
+def count_with_commas(count: float | None) -> str:
     """Write a whole number with commas between thousands."""
     return formats.UNKNOWN if count is None else f'{count:,}'
 
 
-def parts(results: Results, key: str, what: str) -> Table | None:
+def parts_table(results: Results, key: str, what: str) -> Table | None:
     """The table of means by class or by object size at the trained size, with one column for each
     encoding.
 
@@ -168,26 +173,27 @@ def parts(results: Results, key: str, what: str) -> Table | None:
         have = [mean for mean in means.values() if mean is not None]
         best = max(have, default=None)
         spread = max(have) - min(have) if have else None
-        rows.append((named(part),
-                     *(number(mean, formats.value_text(mean, metric),
-                              'best' if mean is not None and mean == best and spread else '')
+        rows.append((text_cell(part),
+                     *(number_cell(mean, formats.value_text(mean, metric),
+                                   'best' if mean is not None and mean == best and spread else '')
                        for mean in means.values()),
-                     number(spread, formats.value_text(spread, metric))))
+                     number_cell(spread, formats.value_text(spread, metric))))
     caption = f'{metric["label"]} by {what.lower()} at the trained size, means over seeds'
-    heads = (what, *summary.labels(results).values(), 'Range')
+    heads = (what, *summary.label_of_each_encoding(results).values(), 'Range')
     return Table(formats.capitalized_unless_name(caption), heads, rows)
 
 
-def runs(results: Results) -> Table:
+def runs_table(results: Results) -> Table:
     """The table of all runs: how each ended, its value at the trained size, and what it took."""
-    metric, label, rows = results['metric'], summary.labels(results), []
+    metric, label, rows = results['metric'], summary.label_of_each_encoding(results), []
     for run in results['runs']:
         mark = 'worse' if run['status'] in ('diverged', 'failed') else ''
         value = next((test['value'] for test in run['tests'] if test['factor'] == TRAINED), None)
-        rows.append((named(label[run['encoding']]), number(run['seed']),
-                     named(run['status'], mark), number(value, formats.value_text(value, metric)),
-                     number(run['train_seconds'], formats.seconds_text),
-                     number(run['train_cpu_seconds'], formats.seconds_text),
+        rows.append((text_cell(label[run['encoding']]), number_cell(run['seed']),
+                     text_cell(run['status'], mark),
+                     number_cell(value, formats.value_text(value, metric)),
+                     number_cell(run['train_seconds'], formats.seconds_text),
+                     number_cell(run['train_cpu_seconds'], formats.seconds_text),
                      Cell(run['note'], run['note'] or None)))
     return Table('Every run of this study', (
         'Encoding', 'Seed', 'Status', formats.capitalized_unless_name(metric['label']),

@@ -32,7 +32,7 @@ from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.encodings import Entry
 from mmposenc.engine.variants.parsed import ParsedConfig
 from mmposenc.engine.variants.sizes import config_at_size, size_at
-from mmposenc.lab.inspect.counts import count
+from mmposenc.lab.inspect.counts import count_for_one_image
 from mmposenc.terminal.messages import in_a_line
 
 from ..study.files import Record, read_json, write_json
@@ -47,21 +47,21 @@ _PASSES = 5
 _SCORE, _LONGEST = 0.3, 640
 
 
-def wanted(study: Study) -> Record:
+def wanted_extras(study: Study) -> Record:
     """The extras that a study wants, with what each of them depends on."""
     depends_on = {'costs': list(study.sizes), 'pictures': study.pictures,
                   'figures': 'figures' in study.extras}
     return {name: depends for name, depends in depends_on.items() if depends}
 
 
-def missing(study: Study, run: Run) -> list[str]:
+def missing_extras(study: Study, run: Run) -> list[str]:
     """The extras of an encoding that are wanted, and are not there or could not be made so far."""
-    held = {name: read_json(run.folder / f'{name}.json') or {} for name in wanted(study)}
-    return [name for name, depends in wanted(study).items()
+    held = {name: read_json(run.folder / f'{name}.json') or {} for name in wanted_extras(study)}
+    return [name for name, depends in wanted_extras(study).items()
             if held[name].get('for') != depends or held[name].get('note')]
 
 
-def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
+def make_missing_extras(study: Study, run: Run, checkpoint: str | None) -> None:
     """Make the extras that an encoding lacks, each in a file of the run's folder.
 
     Args:
@@ -70,12 +70,12 @@ def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
     """
     cfg = with_entry(study.base, run.entry)
     makers: dict[str, Callable[[], object]] = {
-        'costs': lambda: costs(study.base, run.entry, study.sizes)}
+        'costs': lambda: count_costs(study.base, run.entry, study.sizes)}
     if checkpoint is not None:
         makers.update(pictures=lambda: draw_predictions(cfg, checkpoint, study.pictures,
                                                         study.folder, run.entry.slug),
-                      figures=lambda: _figures(study, run, cfg, checkpoint))
-    for name in missing(study, run):
+                      figures=lambda: _draw_figures(study, run, cfg, checkpoint))
+    for name in missing_extras(study, run):
         if name not in makers:
             continue
         try:
@@ -84,10 +84,10 @@ def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
             traceback.print_exc()
             content, note = None, f'no {name}: {in_a_line(error)}'
         write_json(run.folder / f'{name}.json',
-                   {'for': wanted(study)[name], 'content': content, 'note': note})
+                   {'for': wanted_extras(study)[name], 'content': content, 'note': note})
 
 
-def costs(base: ParsedConfig, entry: Entry, factors: Sequence[float]) -> list[Record]:
+def count_costs(base: ParsedConfig, entry: Entry, factors: Sequence[float]) -> list[Record]:
     """The parameters and multiply-accumulates of the model at every size.
 
     Args:
@@ -98,7 +98,7 @@ def costs(base: ParsedConfig, entry: Entry, factors: Sequence[float]) -> list[Re
     cfg, rows = with_entry(base, entry), []
     for factor in factors:
         size = input_size(base, factor)
-        counts = None if size is None else count(cfg, size, without=False)
+        counts = None if size is None else count_for_one_image(cfg, size, without=False)
         rows.append({'factor': factor, 'hw': size,
                      'parameters': None if counts is None else counts.parameters,
                      'macs': None if counts is None else counts.macs})
@@ -121,7 +121,7 @@ def first_test_image_size(base: ParsedConfig, factor: float = 1.0) -> Size | Non
     return tuple(dataset[0]['inputs'].shape[-2:]) if len(dataset) else None
 
 
-def time_models(study: Study) -> None:
+def write_missing_times(study: Study) -> None:
     """Time every encoding at every size, one after the other in this process, if the study wants
     times and one is missing."""
     if 'time' not in study.extras:
@@ -135,10 +135,10 @@ def time_models(study: Study) -> None:
         print(f'timing {len(firsts)} models one after the other; other programs would slow them '
               'down', flush=True)
         for run in firsts:
-            write_json(run.folder / 'times.json', times(study, run.entry))
+            write_json(run.folder / 'times.json', measure_times(study, run.entry))
 
 
-def times(study: Study, entry: Entry) -> list[Record]:
+def measure_times(study: Study, entry: Entry) -> list[Record]:
     """The seconds for one image at every size, and the peak memory of the accelerator."""
     cfg, timed = with_entry(study.base, entry), []
     for factor in study.sizes:
@@ -182,15 +182,15 @@ def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device) -
     return dict(seconds=statistics.median(seconds[1:]), peak_bytes=peak)
 
 
-def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> list[Record]:
+def _draw_figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> list[Record]:
     """Draw the encodings of a trained model, on the first test image."""
-    from mmposenc.lab.inspect.figures import draw_all
-    from mmposenc.lab.inspect.report import build_subject
+    from mmposenc.lab.inspect.figures import all_pictures
+    from mmposenc.lab.inspect.report import inspected_model_and_inputs
     folder = study.folder / 'figures' / run.entry.slug
     folder.mkdir(parents=True, exist_ok=True)
-    subject, inputs = build_subject(cfg, checkpoint, count=1)
+    subject, inputs = inspected_model_and_inputs(cfg, checkpoint, count=1)
     drawn = []
-    for each in draw_all(subject, inputs.images, inputs.photo, (0.5, 0.5)):
+    for each in all_pictures(subject, inputs.images, inputs.photo, (0.5, 0.5)):
         path = folder / f'{each.name}.png'
         each.draw().savefig(path, dpi=110)
         drawn.append(dict(title=each.title, file=str(path.relative_to(study.folder)),
@@ -223,7 +223,7 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
     for index in (i * len(dataset) // total for i in range(total)):
         with torch.no_grad():
             sample = model.test_step(pseudo_collate([dataset[index]]))[0].cpu()
-        pixels, source = original(dataset, index)
+        pixels, source = original_pixels_and_file(dataset, index)
         key = f'image{index}'
         picture: dict[str, object] = {'id': key, 'title': source or f'test image {index}'}
         for what, suffix, words in (('truth', 'truth', truth_text), ('predicted', name,
@@ -233,7 +233,7 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
             # the content.
             drawn = pixels if scope == 'mmpretrain' else artist.draw(
                 pixels, sample, truth=what == 'truth')
-            write_picture(path, _shrunk(drawn))
+            write_picture(path, _shrunk_picture(drawn))
             picture[what] = {'file': str(path.relative_to(folder)),
                              'text': words(scope, sample, names)}
         pictures.append(picture)
@@ -246,7 +246,7 @@ def test_set(scope: str, cfg: Config) -> Any:
     return build_data_set(cfg.test_dataloader.dataset)
 
 
-def original(dataset: Any, index: int) -> tuple[np.ndarray, str]:
+def original_pixels_and_file(dataset: Any, index: int) -> tuple[np.ndarray, str]:
     """The pixels (H, W, 3) in RGB of an image before the pipeline of its data set changes it, and
     its file.
 
@@ -270,8 +270,8 @@ def predicted_text(scope: str, sample: Any, names: list[str]) -> str:
         best = record['classes'][0]
         return f'{best["name"]} ({best["score"]:.0%})'
     if 'areas' in record:
-        return _areas({each['name']: each['share'] for each in record['areas']})
-    return _objects([each['name'] for each in record['objects']])
+        return _area_shares_text({each['name']: each['share'] for each in record['areas']})
+    return _counted_objects_text([each['name'] for each in record['objects']])
 
 
 def truth_text(scope: str, sample: Any, names: list[str]) -> str:
@@ -282,24 +282,25 @@ def truth_text(scope: str, sample: Any, names: list[str]) -> str:
         if 'gt_sem_seg' not in sample:
             return ''
         labels, counts = np.unique(sample.gt_sem_seg.data.numpy(), return_counts=True)
-        return _areas({names[label]: count / counts.sum() for label, count in
-                       sorted(zip(labels, counts, strict=True), key=lambda pair: -pair[1])
-                       if label < len(names)})
+        return _area_shares_text({names[label]: count / counts.sum() for label, count in
+                                  sorted(zip(labels, counts, strict=True),
+                                         key=lambda pair: -pair[1])
+                                  if label < len(names)})
     if 'gt_instances' not in sample:
         return ''
-    return _objects([names[int(label)] for label in sample.gt_instances.labels])
+    return _counted_objects_text([names[int(label)] for label in sample.gt_instances.labels])
 
 
-def _objects(names: list[str]) -> str:
+def _counted_objects_text(names: list[str]) -> str:
     counts = sorted(Counter(names).items())
     return ', '.join(f'{count} {name}' for name, count in counts) or 'no objects'
 
 
-def _areas(shares: dict[str, float]) -> str:
+def _area_shares_text(shares: dict[str, float]) -> str:
     return ', '.join(f'{name} {share:.0%}' for name, share in list(shares.items())[:5])
 
 
-def _shrunk(pixels: np.ndarray) -> np.ndarray:
+def _shrunk_picture(pixels: np.ndarray) -> np.ndarray:
     scale = _LONGEST / max(pixels.shape[:2])
     if scale >= 1:
         return pixels

@@ -21,33 +21,33 @@ from mmposenc.engine.variants.rows import PREFIX
 from mmposenc.engine.variants.sizes import check_size_factors, factor_of, image_sizes
 from mmposenc.terminal.streams import doing
 
-from ..statistics.differences import LEAST_RUNS, visible
-from ..study.lengths import Length, length_of, set_length
-from ..study.metrics import metric_of
+from ..statistics.differences import LEAST_RUNS, smallest_visible_difference
+from ..study.lengths import Length, set_length, training_length
+from ..study.metrics import metric_of_config
 from ..study.study import (
     Study,
-    check_no_others,
+    check_replaces_no_files,
     check_same_config,
-    joined,
+    extended_study,
     planning_lock,
     read_study,
     write_study,
 )
-from .extras import costs, first_test_image_size
-from .workers import LocalWorkers, SubmittedWorkers, Workers, visible_gpus
+from .extras import count_costs, first_test_image_size
+from .workers import LocalWorkers, SubmittedWorkers, Workers, visible_gpu_ids
 
 
-def folder_of(args: argparse.Namespace) -> Path:
+def study_folder(args: argparse.Namespace) -> Path:
     """The folder of the study that the arguments name."""
-    return args.out or Path('work_dirs') / f'compare_{_stem(args.config)}'
+    return args.out or Path('work_dirs') / f'compare_{_config_stem(args.config)}'
 
 
-def _stem(config: str) -> str:
+def _config_stem(config: str) -> str:
     """The name of a file without its suffix. The name of a model of timm may contain dots."""
     return config.replace(':', '_') if config.startswith('timm:') else Path(config).stem
 
 
-def workers_of(args: argparse.Namespace) -> Workers:
+def workers_from_arguments(args: argparse.Namespace) -> Workers:
     """Who carries out the runs, according to ``--jobs``, ``--gpus-per-run`` and ``--submitit``.
 
     Raises:
@@ -61,14 +61,15 @@ def workers_of(args: argparse.Namespace) -> Workers:
             if not equals:
                 raise ValueError(f'--submitit: {word!r} is not KEY=VALUE')
             options[key] = int(value) if value.isdecimal() else value
-        return SubmittedWorkers(folder_of(args) / 'submitit', cluster, options, args.gpus_per_run)
-    gpus = visible_gpus()
+        return SubmittedWorkers(study_folder(args) / 'submitit', cluster, options,
+                                args.gpus_per_run)
+    gpus = visible_gpu_ids()
     return LocalWorkers(args.jobs or max(1, len(gpus) // args.gpus_per_run), gpus,
                         args.gpus_per_run)
 
 
-def plan(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry], command: str
-         ) -> Study:
+def plan_study(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry], command: str
+               ) -> Study:
     """The study that the arguments ask for, checked and written, or what they add to an older one.
 
     Args:
@@ -81,7 +82,7 @@ def plan(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry],
         ValueError: what does not fit: an encoding, a size, the data, the older study.
         FileNotFoundError: a file that the config names is not there.
     """
-    folder = folder_of(args)
+    folder = study_folder(args)
     check_writable_folder(str(folder), '--out')
     # This comes before the lock, which creates the folder.
     if not (folder / 'study.json').is_file():
@@ -89,29 +90,29 @@ def plan(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry],
             raise FileNotFoundError(f'--out {args.out} holds no study yet: give a config')
         if not entries:
             raise ValueError('--encodings: name what is to be compared, such as none learned peg')
-        check_no_others(folder, cfg)
+        check_replaces_no_files(folder, cfg)
     with nullcontext() if args.dry_run else planning_lock(folder):
         old = read_study(folder) if (folder / 'study.json').is_file() else None
         if old is not None and cfg is not None:
             check_same_config(old, cfg)
-        study = _asked(args, cfg, entries, command, old)
+        study = _study_asked_for(args, cfg, entries, command, old)
         study = replace(study, entries=_fitting_entries(study, old, args.encodings))
         if not args.dry_run:
             write_study(study, with_config=old is None)
     return study
 
 
-def _asked(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry], command: str,
-           old: Study | None) -> Study:
+def _study_asked_for(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry],
+                     command: str, old: Study | None) -> Study:
     """The study that the arguments ask for, joined with the study that is there already."""
     if old is not None:
         before = old
     else:
         assert cfg is not None
-        length = length_of(cfg)
+        length = training_length(cfg)
         # The machine that submits jobs is not the one that trains, so its times would mean nothing.
         extras = ('figures',) if args.submitit else ('figures', 'time')
-        before = Study(folder_of(args), parse_config(cfg), args.config, command, '', (),
+        before = Study(study_folder(args), parse_config(cfg), args.config, command, '', (),
                        tuple(range(3)), (), length, 4, extras)
     length = before.length
     for unit in ('epochs', 'iterations'):
@@ -127,7 +128,7 @@ def _asked(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry
         extras=tuple(name for name in ('figures', 'time') if getattr(args, name) or (
             getattr(args, name) is None and name in before.extras)),
         margin=args.margin or before.margin)
-    return new if old is None else joined(old, new)
+    return new if old is None else extended_study(old, new)
 
 
 def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> tuple[Entry, ...]:
@@ -135,7 +136,7 @@ def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> t
     named one by one raise an error. Data, metric and sizes are checked here too, before any work.
     """
     cfg = study.base.cfg
-    metric_of(cfg)
+    metric_of_config(cfg)
     training = copy.deepcopy(cfg)
     training.work_dir = str(study.folder)
     set_up_training(training, tests=True)
@@ -143,13 +144,14 @@ def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> t
     former = [] if old is None else [each.name for each in old.entries]
     known = former if old is not None and old.sizes == study.sizes else []
     new = [each for each in study.entries if each.name not in known]
-    fitting = _fitting(study, new, [*words, *former])
+    fitting = _configs_that_fit(study, new, [*words, *former])
     if old is None:
         check_builds(next(iter(fitting.values())))
     return tuple(each for each in study.entries if each.name in known or each.name in fitting)
 
 
-def _fitting(study: Study, entries: Sequence[Entry], words: Sequence[str]) -> dict[str, Config]:
+def _configs_that_fit(study: Study, entries: Sequence[Entry], words: Sequence[str]
+                      ) -> dict[str, Config]:
     """Check all entries before saying which do not fit: for each reason the entries that have it.
     """
     base = study.base
@@ -179,32 +181,32 @@ def _fitting(study: Study, entries: Sequence[Entry], words: Sequence[str]) -> di
     return fitting
 
 
-def headline(study: Study) -> str:
+def runs_in_a_sentence(study: Study) -> str:
     """The number of runs of a study, in a sentence."""
     return (f'{len(study.runs())} runs of {study.length} each: '
             f'seeds {", ".join(map(str, study.seeds))}; sizes '
             f'{", ".join(f"{factor:g}" for factor in study.sizes)}')
 
 
-def listing(study: Study) -> str:
+def dry_run_text(study: Study) -> str:
     """The text that ``--dry-run`` prints: the runs, and what each of them changes."""
-    lines = [headline(study), '']
+    lines = [runs_in_a_sentence(study), '']
     head = ''.join(f'{f"MACs (M) {factor:g}x":>16}' for factor in study.sizes)
     lines.append(f'{"encoding":<28}{"parameters":>14}{head}')
     for entry in study.entries:
-        counted = costs(study.base, entry, study.sizes)
+        counted = count_costs(study.base, entry, study.sizes)
         macs = ''.join(f'{each["macs"] / 1e6:>16,.1f}' if each['macs'] else f'{"-":>16}'
                        for each in counted)
         lines.append(f'{entry.name:<28}{counted[0]["parameters"] or 0:>14,}{macs}')
-    return '\n'.join([*lines, '', seen(study)])
+    return '\n'.join([*lines, '', detectable_difference_text(study)])
 
 
-def seen(study: Study) -> str:
+def detectable_difference_text(study: Study) -> str:
     """Say in words what difference a plan can tell at least."""
     count, others = len(study.seeds), len(study.entries) - 1
     if count < LEAST_RUNS or not others:
         return f'no difference can be told: that takes two encodings of {LEAST_RUNS} seeds'
-    gap = visible(count, others, tails=1)
+    gap = smallest_visible_difference(count, others, tails=1)
     return (f'with {count} seeds of {others + 1} encodings one that is {gap:.1f} standard '
             'deviations of a run behind\nthe best is told in four of five studies (these were 0.3 '
             'to 8 points in docs/evidence.md)')

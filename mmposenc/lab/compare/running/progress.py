@@ -34,7 +34,7 @@ def plain_console(**options: Any) -> Console:
     return Console(markup=False, emoji=False, highlight=False, **options)
 
 
-class State(NamedTuple):
+class RunState(NamedTuple):
     """The state of a run: its record, its progress, whether a process works on it, and whether it
     is over."""
 
@@ -57,17 +57,17 @@ class State(NamedTuple):
         return min(1.0, self.progress.get('done', 0) / total) if total else 0.0
 
 
-def states(study: Study) -> list[State]:
+def run_states(study: Study) -> list[RunState]:
     """The states of all runs, read from the disk, so also of those on other machines."""
     standings = []
     for run in study.runs():
         record = read_record(run)
-        standings.append(State(run, record, read_progress(run), is_taken(run),
-                               is_over(study, record)))
+        standings.append(RunState(run, record, read_progress(run), is_taken(run),
+                                  is_over(study, record)))
     return standings
 
 
-def seconds_left(runs: list[State], jobs: int) -> float | None:
+def seconds_left(runs: list[RunState], jobs: int) -> float | None:
     """An estimate of the remaining seconds, from the runs whose duration is known; None while there
     is none.
 
@@ -85,7 +85,7 @@ def seconds_left(runs: list[State], jobs: int) -> float | None:
     return max([sum(left) / max(1, jobs), *left], default=0.0)
 
 
-def cell(state: State, metric: Metric) -> str:
+def cell_text(state: RunState, metric: Metric) -> str:
     """What the table shows for a run."""
     status = state.record['status']
     if status in ('diverged', 'failed') and not state.taken:
@@ -110,10 +110,10 @@ def cell(state: State, metric: Metric) -> str:
     return ', '.join(parts)
 
 
-def table(study: Study, runs: list[State], jobs: int) -> Table:
+def progress_table(study: Study, runs: list[RunState], jobs: int) -> Table:
     """The table of states: one row for each encoding, one column for each seed."""
     metric = study.metric
-    shown = Table(title=metric.label, caption=summary(runs, jobs), title_justify='left',
+    shown = Table(title=metric.label, caption=progress_summary(runs, jobs), title_justify='left',
                   caption_justify='left')
     shown.add_column('encoding', overflow='fold')
     for seed in study.seeds:
@@ -123,12 +123,12 @@ def table(study: Study, runs: list[State], jobs: int) -> Table:
         of_entry = [each for each in runs if each.run.entry.name == entry.name]
         done = [each.value for each in of_entry
                 if each.record['status'] == 'finished' and each.value is not None]
-        shown.add_row(entry.label, *(cell(each, metric) for each in of_entry),
+        shown.add_row(entry.label, *(cell_text(each, metric) for each in of_entry),
                       value_text(mean(done) if done else None, vars(metric)))
     return shown
 
 
-def summary(runs: list[State], jobs: int, *, running: bool = True) -> str:
+def progress_summary(runs: list[RunState], jobs: int, *, running: bool = True) -> str:
     """A summary such as '4 of 12 runs over, 2 running; about 10 min left'."""
     over = sum(each.over for each in runs)
     text = f'{over} of {len(runs)} runs over'
@@ -147,7 +147,7 @@ def short_note(record: Mapping[str, object]) -> str:
     return note.partition(';')[0] if record['status'] == 'diverged' else note
 
 
-class Display:
+class ProgressDisplay:
     """Shows the state of a study until it is closed.
 
     Args:
@@ -162,7 +162,7 @@ class Display:
         self.live: Live | None = None
         self.looked = 0.0
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> ProgressDisplay:
         if self.console.is_terminal:
             self.live = Live(console=self.console, refresh_per_second=2)
             self.live.start()
@@ -179,14 +179,14 @@ class Display:
         now = time.monotonic()
         if self.live is not None and (at_once or now - self.looked >= _LOOK):
             self.looked = now
-            self.live.update(table(self.study, states(self.study), self.jobs))
+            self.live.update(progress_table(self.study, run_states(self.study), self.jobs))
 
-    def tell(self, run: Run, event: str) -> None:
+    def print_event(self, run: Run, event: str) -> None:
         """Print what happened to a run, if there is no table."""
         if self.live is not None:
             self.tick(at_once=True)
             return
-        runs = states(self.study)
+        runs = run_states(self.study)
         state, text = next(each for each in runs if each.run.folder == run.folder), event
         if event == 'ended':
             status = state.record['status']
@@ -196,7 +196,7 @@ class Display:
             text = ': '.join(filter(None, [status, short_note(state.record)]))
         # A run that has just been started does not hold its lock yet, so running ones are not
         # counted.
-        all_runs = summary(runs, self.jobs, running=False)
+        all_runs = progress_summary(runs, self.jobs, running=False)
         doing(all_runs)
         self.say(f'{run.entry.name} seed {run.seed}: {text} ({all_runs})')
 

@@ -17,7 +17,7 @@ import mmposenc
 
 from ..study.files import Record, read_json, write_json
 from ..study.study import Run
-from .workers import cores
+from .workers import num_usable_cores
 
 #: The number of points in the curve of a training that counts iterations.
 _POINTS = 50
@@ -93,7 +93,7 @@ class RecordHook(Hook):
                 'cpu_seconds': None if unknown else before + now - start,
                 'peak_bytes': max(self.before['peak_bytes'] or 0, peak_bytes()) or None}
 
-    def _loss(self) -> float | None:
+    def _mean_loss(self) -> float | None:
         """The mean loss since the last point of the curve."""
         return self.loss_sum / self.loss_count if self.loss_count else None
 
@@ -101,7 +101,7 @@ class RecordHook(Hook):
         return next((each[key] for each in reversed(self.curve) if each[key] is not None), None)
 
     def _add_point(self, unit: str, at: int) -> None:
-        self.curve.append({unit: at, 'loss': self._loss(), 'metric': None})
+        self.curve.append({unit: at, 'loss': self._mean_loss(), 'metric': None})
         self.loss_sum, self.loss_count = 0.0, 0
 
     def _write_progress(self, runner: Runner, done: int, at_once: bool = False) -> None:
@@ -109,7 +109,7 @@ class RecordHook(Hook):
         if not is_main_process() or (now - self.written < 1 and not at_once):
             return
         self.written = now
-        loss = self._loss() if self.loss_count else self._last('loss')
+        loss = self._mean_loss() if self.loss_count else self._last('loss')
         write_progress(self.run, {
             'phase': 'train', 'done': done, 'total': runner.max_iters,
             'epochs': runner.max_epochs if self.by_epoch else None,
@@ -133,12 +133,12 @@ def write_progress(run: Run, progress: Record) -> None:
         write_json(run.progress_file, progress, safe=False)
 
 
-def environment() -> Record:
+def versions_and_machine() -> Record:
     """Versions, and the machine; the memory is that of the accelerator, or on a CPU that of the
     whole process."""
     on_gpu = torch.cuda.is_available()
     return {'torch': torch.__version__, 'mmposenc': mmposenc.__version__,
-            'python': platform.python_version(), 'cores': cores(),
+            'python': platform.python_version(), 'cores': num_usable_cores(),
             'device': torch.cuda.get_device_name() if on_gpu else _cpu_name(),
             'memory': 'accelerator' if on_gpu else 'process'}
 

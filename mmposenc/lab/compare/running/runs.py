@@ -30,10 +30,10 @@ from mmposenc.terminal.messages import in_a_line
 
 from ..study.files import Record, read_json, write_json
 from ..study.lengths import set_length
-from ..study.metrics import details, with_details
+from ..study.metrics import config_with_details, value_and_details
 from ..study.study import Run, Study, read_study
-from .extras import make_extras, missing
-from .recording import RecordHook, environment, read_progress, write_progress
+from .extras import make_missing_extras, missing_extras
+from .recording import RecordHook, read_progress, versions_and_machine, write_progress
 from .workers import KILL
 
 #: Exit statuses: another process works on the run; the run is over without having finished.
@@ -57,7 +57,7 @@ def read_record(run: Run) -> Record:
     return {**new_record(run), **(read_json(run.record_file) or {})}
 
 
-def left_to_test(study: Study, record: Record) -> list[float]:
+def sizes_left_to_test(study: Study, record: Record) -> list[float]:
     """The sizes of a study that a record has no test of, the trained size first."""
     tested = [test['factor'] for test in record['tests']]
     return sorted((factor for factor in study.sizes if factor not in tested),
@@ -67,7 +67,7 @@ def left_to_test(study: Study, record: Record) -> list[float]:
 def is_over(study: Study, record: Record) -> bool:
     """Whether nothing is left to do: tested at all sizes, or diverged."""
     return record['status'] == 'diverged' or (
-        record['status'] == 'finished' and not left_to_test(study, record))
+        record['status'] == 'finished' and not sizes_left_to_test(study, record))
 
 
 def is_complete(study: Study, run: Run) -> bool:
@@ -75,7 +75,7 @@ def is_complete(study: Study, run: Run) -> bool:
     there."""
     record = read_record(run)
     return is_over(study, record) and not (
-        run.first and record['status'] == 'finished' and missing(study, run))
+        run.first and record['status'] == 'finished' and missing_extras(study, run))
 
 
 def run_config(study: Study, run: Run, purpose: str) -> Config:
@@ -104,15 +104,16 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> Record:
         study, run: which.
         launcher: as the config's: 'pytorch' in processes that torchrun started.
     """
-    begin, record = time.monotonic(), {**read_record(run), 'note': '', 'environment': environment()}
+    begin, record = time.monotonic(), {**read_record(run), 'note': '',
+                                       'environment': versions_and_machine()}
     before = record.get('seconds') or 0
     if not is_over(study, record):
         record['status'] = 'running'
-    _save(run, record)
+    _write_record(run, record)
     try:
         if record['checkpoint'] is None:
-            _train(study, run, record, launcher)
-        _test_all(study, run, record, launcher)
+            _train_and_record(study, run, record, launcher)
+        _test_all_sizes(study, run, record, launcher)
         record['status'] = 'finished'
     except NotFinite as error:
         record.update(status='diverged', note=error.report)
@@ -121,16 +122,18 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> Record:
         record.update(status='failed', note=in_a_line(error))
     engine.leave_process_group()
     if record['status'] != 'failed' and run.first and is_main_process():
-        _save(run, record)  # Saved now, because what follows may be killed when memory runs out.
+        _write_record(run,
+                      record)  # Saved now, because what follows may be killed when memory runs out.
         _write_phase(run, 'extras')
         finished = record['status'] == 'finished'
-        make_extras(study, run, str(study.folder / record['checkpoint']) if finished else None)
+        make_missing_extras(study, run,
+                            str(study.folder / record['checkpoint']) if finished else None)
     record['seconds'] = before + time.monotonic() - begin
-    _save(run, record)
+    _write_record(run, record)
     return record
 
 
-def _train(study: Study, run: Run, record: Record, launcher: str) -> None:
+def _train_and_record(study: Study, run: Run, record: Record, launcher: str) -> None:
     _write_phase(run, 'start')
     cfg = run_config(study, run, 'train')
     cfg.launcher = launcher
@@ -150,18 +153,18 @@ def _train(study: Study, run: Run, record: Record, launcher: str) -> None:
            if point['loss'] is not None and not math.isfinite(point['loss'])]
     if bad:
         raise NotFinite(f'the loss was not finite: {bad[0]}')
-    _save(run, record)
+    _write_record(run, record)
 
 
-def _test_all(study: Study, run: Run, record: Record, launcher: str) -> None:
+def _test_all_sizes(study: Study, run: Run, record: Record, launcher: str) -> None:
     """Test at the trained size, then at all other sizes that are left. An error at another size
     leaves a note, and the values of the other sizes stay."""
     failed = []
     checkpoint = str(study.folder / record['checkpoint'])
-    for factor in left_to_test(study, record):
+    for factor in sizes_left_to_test(study, record):
         _write_phase(run, f'test at {factor:g}x')
         try:
-            row = _test(study, run, factor, checkpoint, launcher)
+            row = _test_at_size(study, run, factor, checkpoint, launcher)
         except (Exception, NotFinite) as error:
             if factor == 1:
                 raise
@@ -169,21 +172,21 @@ def _test_all(study: Study, run: Run, record: Record, launcher: str) -> None:
             failed.append(f'no test at {factor:g}x: {in_a_line(error)}')
             continue
         record['tests'] = sorted([*record['tests'], row], key=lambda test: test['factor'])
-        _save(run, record)
+        _write_record(run, record)
     record['note'] = '; '.join(failed)
 
 
-def _test(study: Study, run: Run, factor: float, checkpoint: str, launcher: str
-          ) -> Record:
+def _test_at_size(study: Study, run: Run, factor: float, checkpoint: str, launcher: str
+                  ) -> Record:
     """The result of weights at one size, with everything that is measured there."""
-    cfg = with_details(config_at_size(run_config(study, run, f'test/{factor:g}'), factor))
+    cfg = config_with_details(config_at_size(run_config(study, run, f'test/{factor:g}'), factor))
     cfg.launcher = launcher
     engine.set_up_testing(cfg, checkpoint)
     runner = engine.build_runner(cfg)
     bad: list[str] = []
     with noting_first_not_finite(unwrapped_model(runner.model), bad, _DEPTH):
         metrics = runner.test()
-    value, by_class, by_size = details(cfg, study.metric, metrics)
+    value, by_class, by_size = value_and_details(cfg, study.metric, metrics)
     bad = [name for names in all_gather_object(bad) for name in names]
     # A classifier whose outputs are NaN would otherwise predict the first class of all.
     if bad or not math.isfinite(value):
@@ -192,7 +195,7 @@ def _test(study: Study, run: Run, factor: float, checkpoint: str, launcher: str
     return {'factor': factor, 'value': value, 'by_class': by_class, 'by_size': by_size}
 
 
-def _save(run: Run, record: Record) -> None:
+def _write_record(run: Run, record: Record) -> None:
     if is_main_process():
         write_json(run.record_file, record)
 
@@ -203,17 +206,17 @@ def _write_phase(run: Run, phase: str) -> None:
         write_progress(run, {**read_progress(run), 'phase': phase, 'time': time.time()})
 
 
-def end_with_parent() -> None:
+def end_when_parent_ends() -> None:
     """End this process when its standard input ends, that is when the command at the other end is
     gone for whatever reason. It saves itself if there is time."""
-    def watch() -> None:
+    def end_at_end_of_stdin() -> None:
         while os.read(0, 1):
             pass
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(_GRACE)
         if hasattr(os, 'killpg'):
             os.killpg(0, KILL)
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=end_at_end_of_stdin, daemon=True).start()
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -223,7 +226,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument('--tied', action='store_true', help='end when the standard input ends')
     args = parser.parse_args(argv)
     if args.tied:
-        end_with_parent()
+        end_when_parent_ends()
     lock = None
     if int(os.environ.get('RANK', 0)) == 0:
         try:

@@ -61,7 +61,7 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
                     tell(run, 'another command has it')
                     continue
                 try:
-                    _note_crash(run, handle.poll() or 0)
+                    _record_crash(run, handle.poll() or 0)
                 # The disk may be full, and have room again for the next run.
                 except OSError as error:
                     tell(run, f'ended, which could not be saved: {in_a_line(error)}')
@@ -72,7 +72,7 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
             for run in list(waiting) if now >= due else ():
                 if is_taken(run):
                     elsewhere.add(run.folder)
-                elif complete(run) or (run.folder in elsewhere and _is_decided(run)):
+                elif complete(run) or (run.folder in elsewhere and _ended_in_this_call(run)):
                     waiting.remove(run)
                     ended.append(run)
                 elif workers.jobs is None or len(active) + len(starting) < workers.jobs:
@@ -89,10 +89,10 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
             tell(None, '')
             time.sleep(wait)
     finally:
-        _stop([handle for _, handle in active])
+        _stop_and_wait([handle for _, handle in active])
 
 
-def _stop(handles: list[Handle]) -> None:
+def _stop_and_wait(handles: list[Handle]) -> None:
     """Ask runs to save and end. A second Ctrl-C, or too long a wait, ends them at once."""
     try:
         for handle in handles:
@@ -106,12 +106,12 @@ def _stop(handles: list[Handle]) -> None:
                 handle.stop(KILL)
 
 
-def _is_decided(run: Run) -> bool:
+def _ended_in_this_call(run: Run) -> bool:
     """Whether some command brought a run to its end, good or bad, during this call."""
     return read_record(run)['status'] not in ('waiting', 'running')
 
 
-def _note_crash(run: Run, status: int) -> None:
+def _record_crash(run: Run, status: int) -> None:
     """Write into the record of a run that its process ended without doing so itself."""
     record = read_record(run)
     over = record['status'] == 'finished'
@@ -122,13 +122,14 @@ def _note_crash(run: Run, status: int) -> None:
             how += ' (the system kills so where memory runs out)'
         if over:
             how += ', its results are kept'
-        said = [line.strip() for line in last_lines(run) if line.strip()] if status > 0 else []
+        said = [line.strip() for line in last_printed_lines(run)
+                if line.strip()] if status > 0 else []
         how = ': '.join([how, *said[-1:]])
         write_json(run.record_file, {**record, 'status': 'finished' if over else 'failed',
                                      'note': f'{how}; see {run.folder / "log.txt"}'})
 
 
-def last_lines(run: Run) -> list[str]:
+def last_printed_lines(run: Run) -> list[str]:
     """The last lines that a run printed."""
     path = run.folder / 'log.txt'
     if not path.is_file():

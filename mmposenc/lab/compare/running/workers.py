@@ -31,8 +31,8 @@ SAVING = 60
 UNKNOWN_FOR = 600
 
 
-def launch(folder: Path, processes: int = 1, environment: Mapping[str, str] | None = None
-           ) -> subprocess.Popen:
+def start_run_process(folder: Path, processes: int = 1, environment: Mapping[str, str] | None = None
+                      ) -> subprocess.Popen:
     """Start a run, which ends when the process that called this ends.
 
     Args:
@@ -55,7 +55,7 @@ def launch(folder: Path, processes: int = 1, environment: Mapping[str, str] | No
             start_new_session=True, env={**os.environ, **(environment or {})})
 
 
-class _Process:
+class _LocalRunHandle:
     """A run that this process has started; ``poll`` returns its exit status, None while it runs."""
 
     def __init__(self, process: subprocess.Popen) -> None:
@@ -89,7 +89,7 @@ class LocalWorkers:
             raise ValueError(f'--gpus-per-run {gpus_per_run}: there is no GPU here')
         self.jobs = jobs
         self.gpus, self.gpus_per_run = tuple(gpus), gpus_per_run
-        self.slots: list[_Process | None] = [None] * jobs
+        self.slots: list[_LocalRunHandle | None] = [None] * jobs
 
     def environment(self, slot: int) -> dict[str, str]:
         """The environment variables of a run in a slot: its own GPUs, and its share of the cores.
@@ -99,27 +99,28 @@ class LocalWorkers:
             start = slot * self.gpus_per_run
             variables['CUDA_VISIBLE_DEVICES'] = ','.join(self.gpus[start:start + self.gpus_per_run])
         if 'OMP_NUM_THREADS' not in os.environ:
-            variables['OMP_NUM_THREADS'] = str(max(1, cores() // self.jobs))
+            variables['OMP_NUM_THREADS'] = str(max(1, num_usable_cores() // self.jobs))
         return variables
 
     def start(self, runs: Sequence[Run]) -> list[Handle]:
         """Start runs, as many as there are free slots."""
-        return [self._start(run) for run in runs]
+        return [self._start_run(run) for run in runs]
 
-    def _start(self, run: Run) -> Handle:
+    def _start_run(self, run: Run) -> Handle:
         slot = next(i for i, each in enumerate(self.slots)
                     if each is None or each.poll() is not None)
-        handle = _Process(launch(run.folder, self.gpus_per_run, self.environment(slot)))
+        handle = _LocalRunHandle(start_run_process(run.folder, self.gpus_per_run,
+                                                   self.environment(slot)))
         self.slots[slot] = handle
         return handle
 
 
-def cores() -> int:
+def num_usable_cores() -> int:
     """The number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
 
 
-def visible_gpus() -> list[str]:
+def visible_gpu_ids() -> list[str]:
     """The GPUs of this machine, by the names that CUDA_VISIBLE_DEVICES gives them."""
     import torch
 
@@ -129,7 +130,7 @@ def visible_gpus() -> list[str]:
     return names[:count]
 
 
-class SubmittedRun:
+class RunInClusterJob:
     """What a job of a cluster does: a run in a process of its own, which ends with the job.
 
     At the time limit submitit calls :meth:`checkpoint`: the run saves itself, and the job goes back
@@ -139,7 +140,7 @@ class SubmittedRun:
     process: subprocess.Popen | None = None
 
     def __call__(self, folder: str, processes: int) -> int:
-        self.process = launch(Path(folder), processes)
+        self.process = start_run_process(Path(folder), processes)
         # Not wait(), whose lock would keep checkpoint() out.
         while (status := self.process.poll()) is None:
             time.sleep(0.2)
@@ -150,13 +151,13 @@ class SubmittedRun:
         one."""
         from submitit.helpers import DelayedSubmission
         if self.process is not None:
-            _Process(self.process).stop(signal.SIGTERM)
+            _LocalRunHandle(self.process).stop(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(SAVING)
-        return DelayedSubmission(SubmittedRun(), folder, processes)
+        return DelayedSubmission(RunInClusterJob(), folder, processes)
 
 
-class _Job:
+class _ClusterJobHandle:
     def __init__(self, job: Any, ends_here: bool) -> None:
         self.job, self.ends_here = job, ends_here
 
@@ -213,19 +214,19 @@ class SubmittedWorkers:
 
     def start(self, runs: Sequence[Run]) -> list[Handle]:
         """Start runs, but not those that an earlier command has queued already."""
-        jobs = {run.folder: self._queued(run) for run in runs}
+        jobs = {run.folder: self._queued_job(run) for run in runs}
         new = [run for run in runs if jobs[run.folder] is None]
         if new:
             with self.executor.batch():
                 queued = [self.executor.submit(
-                    SubmittedRun(), str(run.folder.resolve()), self.processes) for run in new]
+                    RunInClusterJob(), str(run.folder.resolve()), self.processes) for run in new]
             for run, job in zip(new, queued, strict=True):
                 jobs[run.folder] = job
                 if self.cluster == 'slurm':
                     write_json(run.folder / 'job.json', {'id': job.job_id, 'time': time.time()})
-        return [_Job(jobs[run.folder], self.cluster != 'slurm') for run in runs]
+        return [_ClusterJobHandle(jobs[run.folder], self.cluster != 'slurm') for run in runs]
 
-    def _queued(self, run: Run) -> Any:
+    def _queued_job(self, run: Run) -> Any:
         """The job of a run that Slurm still has, or None."""
         stored_job = read_json(run.folder / 'job.json') if self.cluster == 'slurm' else None
         if stored_job is None:
@@ -239,5 +240,5 @@ class SubmittedWorkers:
 
 
 #: A run that was started, whichever way runs are carried out.
-Handle = _Process | _Job
+Handle = _LocalRunHandle | _ClusterJobHandle
 Workers = LocalWorkers | SubmittedWorkers

@@ -36,7 +36,7 @@ class Contrast(NamedTuple):
     freedom: float | None
 
 
-def contrast(values: Values, weights: Mapping[str, float]) -> Contrast:
+def weighted_contrast(values: Values, weights: Mapping[str, float]) -> Contrast:
     r"""A weighted sum of encodings' means, such as one minus another, with Welch's standard error.
 
     The square of the error is :math:`\sum_i w_i^2 s_i^2 / n_i`; its degrees of freedom are
@@ -64,7 +64,7 @@ def contrast(values: Values, weights: Mapping[str, float]) -> Contrast:
                     square ** 2 / math.fsum(part ** 2 / free for part, free in parts))
 
 
-def best_of(values: Values) -> str | None:
+def encoding_with_best_mean(values: Values) -> str | None:
     """The encoding with the best mean; the first of equal ones; None if nothing is known."""
     means = {name: fmean(seeds.values()) for name, seeds in values.items() if seeds}
     return max(means, key=lambda name: means[name], default=None)
@@ -119,11 +119,11 @@ def standings(values: Values) -> dict[str, Standing]:
         values: at one size; more is better.
     """
     by_encoding = {}
-    reach = reaches(values, values, 1)
+    reach = reach_in_standard_errors(values, values, 1)
     for name in values:
         bounds = {}
         for other in reach if name in reach else ():
-            gap = contrast(values, {name: 1, other: -1})
+            gap = weighted_contrast(values, {name: 1, other: -1})
             if other != name and gap.error and gap.mean is not None:
                 bounds[other] = gap.mean + reach[name] * gap.error
         by = min(bounds, key=lambda other: bounds[other], default=None)
@@ -132,7 +132,7 @@ def standings(values: Values) -> dict[str, Standing]:
     return by_encoding
 
 
-def reaches(values: Values, names: Iterable[str], tails: int) -> dict[str, float]:
+def reach_in_standard_errors(values: Values, names: Iterable[str], tails: int) -> dict[str, float]:
     r"""For each encoding, how many standard errors wide the bounds of its differences from all
     others are.
 
@@ -164,7 +164,7 @@ def reaches(values: Values, names: Iterable[str], tails: int) -> dict[str, float
     return reach_of
 
 
-def visible(n: int, tests: int = 1, tails: int = 2, power: float = .8) -> float:
+def smallest_visible_difference(n: int, tests: int = 1, tails: int = 2, power: float = .8) -> float:
     """The smallest difference between two means of ``n`` runs each that is found with the chance
     ``power``, in standard deviations of a run. For several tests it uses Šidák's correction."""
     from scipy import optimize, stats

@@ -14,11 +14,12 @@ from .formats import Results, Row
 
 
 def with_summary(results: Results) -> Row:
-    """The results that :func:`..page.results.collect` returns, with 'summary' (a row for each
-    encoding and size), 'differences' (a row for each comparison) and 'recommendation' added."""
-    margin = margin_of(results)
+    """The results that :func:`..page.results.collect_results` returns, with 'summary' (a row for
+    each encoding and size), 'differences' (a row for each comparison) and 'recommendation'
+    added."""
+    margin = margin_in_metric_unit(results)
     summary, compared = [], []
-    for factor in factors(results):
+    for factor in size_factors(results):
         values = values_at(results, factor)
         stand = differences.standings(values)
         left = [name for name, each in stand.items() if each.by is None]
@@ -26,24 +27,24 @@ def with_summary(results: Results) -> Row:
         summary += [dict(encoding=name, factor=factor, **mean_row(
             list(seeds.values()), results['metric']),
             standing=word if stand[name].by is None else WORSE) for name, seeds in values.items()]
-        compared += compare(values, base_of(results), factor, margin, stand)
+        compared += difference_rows(values, base_encoding(results), factor, margin, stand)
     extended = {**results, 'summary': summary, 'differences': compared}
-    return {**extended, 'recommendation': recommend(extended)}
+    return {**extended, 'recommendation': recommendation(extended)}
 
 
-def margin_of(results: Results) -> float:
+def margin_in_metric_unit(results: Results) -> float:
     """The difference below which encodings count as level, in the metric's unit; results have it in
     points."""
     points = results['margin']
     return points if results['metric']['unit'] == '%' else points / 100
 
 
-def factors(results: Results) -> list[float]:
+def size_factors(results: Results) -> list[float]:
     """The image sizes of a study, as multiples of the trained size, ascending."""
     return sorted(each['factor'] for each in results['sizes'])
 
 
-def base_of(results: Results) -> str:
+def base_encoding(results: Results) -> str:
     """The encoding with which others are compared: 'none', or otherwise the first one."""
     names = [each['name'] for each in results['encodings']]
     return 'none' if 'none' in names else str(names[0])
@@ -63,17 +64,17 @@ def best_at(results: Results, factor: float) -> str | None:
                  if row['mean'] is not None), None)
 
 
-def candidates(results: Results, factor: float) -> list[str]:
+def possible_bests(results: Results, factor: float) -> list[str]:
     """The encodings that can still be best at a size, the best mean first."""
     return [name for name, row in summary_at(results, factor).items() if row['standing'] != WORSE]
 
 
-def labels(results: Results) -> dict[str, str]:
+def label_of_each_encoding(results: Results) -> dict[str, str]:
     """For each encoding, its name for readers, in the order of the study."""
     return {each['name']: each['label'] for each in results['encodings']}
 
 
-def encoding_of(results: Results, name: str) -> Results:
+def encoding_record(results: Results, name: str) -> Results:
     """What results say about an encoding: its label, parameters and costs."""
     encoding: Results = next(each for each in results['encodings'] if each['name'] == name)
     return encoding
@@ -112,8 +113,8 @@ def mean_row(values: Sequence[float], metric: Results | None = None) -> Row:
     return bounds
 
 
-def compare(values: Values, base: str, factor: float, margin: float,
-            stand: Mapping[str, Standing]) -> list[Row]:
+def difference_rows(values: Values, base: str, factor: float, margin: float,
+                    stand: Mapping[str, Standing]) -> list[Row]:
     """Differences of every encoding from the base, and from the best at this size.
 
     Args:
@@ -127,14 +128,14 @@ def compare(values: Values, base: str, factor: float, margin: float,
         Rows of 'differences'. An encoding that is ruled out is compared with the one that does it,
         every other with the best mean; such intervals are two one-sided bounds.
     """
-    best, rows = differences.best_of(values), []
-    reach = differences.reaches(values, [base], 2).get(base)
+    best, rows = differences.encoding_with_best_mean(values), []
+    reach = differences.reach_in_standard_errors(values, [base], 2).get(base)
     for name, standing in stand.items():
         pairs = [('base', base, reach)] if name != base else []
         if best is not None and name != best:
             pairs.append(('best', standing.by or best, standing.reach))
         for role, other, bounds in pairs:
-            gap = differences.contrast(values, {name: 1, other: -1})
+            gap = differences.weighted_contrast(values, {name: 1, other: -1})
             row = differences.verdict_row(gap, margin, bounds)
             rows.append(dict(encoding=name, against=other, role=role, factor=factor, **row))
     return rows
@@ -144,7 +145,7 @@ def compare(values: Values, base: str, factor: float, margin: float,
 # of docs/report.md.
 
 
-def recommend(results: Results) -> Row:
+def recommendation(results: Results) -> Row:
     """The encoding to take, from results with 'summary' and 'differences'.
 
     Of those that can still be best at the trained size, the one with the best mean; or the cheapest
@@ -155,20 +156,20 @@ def recommend(results: Results) -> Row:
         best), and confidence: 'best' where it is the only one and no run of it diverged, else 'can
         still be best'.
     """
-    metric, label = results['metric'], labels(results)
+    metric, label = results['metric'], label_of_each_encoding(results)
     values = values_at(results, TRAINED)
     known = [name for name in values if values[name]]
-    can = [name for name in candidates(results, TRAINED) if name in known]
+    can = [name for name in possible_bests(results, TRAINED) if name in known]
     advice: Row = dict(encoding=None, candidates=can, confidence=formats.CAN_BE)
     if not known:
         return {**advice, 'reason': 'No run has finished with a value at the trained size.',
                 'sure': 'Nothing is sure yet.'}
-    first = next((name for name in can if not diverged(results, name)), can[0])
-    level = [first, *(name for name in can if name != first and not diverged(results, name)
+    first = next((name for name in can if not num_diverged(results, name)), can[0])
+    level = [first, *(name for name in can if name != first and not num_diverged(results, name)
                       and any(row['encoding'] == name and row['against'] == first
                               and row['verdict'] == SAME and row['factor'] == TRAINED
                               for row in results['differences']))]
-    taken = min(level, key=lambda name: _cost(results, name))
+    taken = min(level, key=lambda name: _macs_and_parameters(results, name))
     mean = mean_row(list(values[first].values()))
     seeds = f'mean of {mean["n"]} seeds' if mean['n'] > 1 else 'one seed'
     who = 'The model without an encoding' if first == 'none' else label[first]
@@ -179,17 +180,18 @@ def recommend(results: Results) -> Row:
     if len(level) > 1:
         who = formats.names_in_words([label[name] for name in level[1:]])
         verb = 'are' if len(level) > 2 else 'is'
-        margin = formats.margin_text(margin_of(results))
+        margin = formats.margin_text(margin_in_metric_unit(results))
         reason += (f' {who} {verb} level with it within {margin}: '
                    f'take the cheapest, {label[taken]}.')
     if first == can[0]:
         reason += _diverged_text(results, first)
-    only = len(can) == 1 and len(known) > 1 and not diverged(results, taken)
-    return dict(advice, encoding=taken, reason=reason.strip(), sure=_certainty(results, known, can),
+    only = len(can) == 1 and len(known) > 1 and not num_diverged(results, taken)
+    return dict(advice, encoding=taken, reason=reason.strip(),
+                sure=_certainty_text(results, known, can),
                 confidence=formats.BEST if only else formats.CAN_BE)
 
 
-def diverged(results: Results, name: str) -> int:
+def num_diverged(results: Results, name: str) -> int:
     """The number of runs of an encoding that diverged."""
     return sum(run['encoding'] == name and run['status'] == 'diverged' for run in results['runs'])
 
@@ -197,27 +199,27 @@ def diverged(results: Results, name: str) -> int:
 def _diverged_text(results: Results, name: str) -> str:
     """A sentence that follows another one: which runs the mean of an encoding leaves out; '' if
     none."""
-    count = diverged(results, name)
+    count = num_diverged(results, name)
     if not count:
         return ''
     started = sum(run['encoding'] == name and run['status'] in ('finished', 'diverged')
                   for run in results['runs'])
-    return (f' Of {labels(results)[name]} {count} of {started} runs diverged; its mean is of the '
-            f'others.')
+    label = label_of_each_encoding(results)[name]
+    return f' Of {label} {count} of {started} runs diverged; its mean is of the others.'
 
 
-def _cost(results: Results, name: str) -> tuple[float, float]:
+def _macs_and_parameters(results: Results, name: str) -> tuple[float, float]:
     """The key by which encodings are sorted by cost: multiply-accumulates at the trained size, then
     parameters; unknown ones come last."""
-    encoding = encoding_of(results, name)
-    macs, unknown = formats.cost(encoding, TRAINED, 'macs'), float('inf')
+    encoding = encoding_record(results, name)
+    macs, unknown = formats.cost_of_encoding(encoding, TRAINED, 'macs'), float('inf')
     return (unknown if macs is None else macs,
             unknown if encoding['parameters'] is None else encoding['parameters'])
 
 
-def _certainty(results: Results, known: Sequence[str], can: Sequence[str]) -> str:
+def _certainty_text(results: Results, known: Sequence[str], can: Sequence[str]) -> str:
     """Say what is ruled out at the trained size, and what is not."""
-    label, values = labels(results), values_at(results, TRAINED)
+    label, values = label_of_each_encoding(results), values_at(results, TRAINED)
     if len(known) == 1:
         return 'Nothing is sure: there is nothing to compare it with.'
     if sum(len(values[name]) >= LEAST_RUNS for name in known) < 2:

@@ -46,10 +46,11 @@ def write_text(path: Path, text: str, *, safe: bool = True) -> None:
 def write_json(path: Path, content: object, *, safe: bool = True) -> None:
     """Write what JSON can hold as :func:`write_text` does; numbers that are not finite become null.
     """
-    write_text(path, json.dumps(finite(content), indent=1, allow_nan=False) + '\n', safe=safe)
+    write_text(path, json.dumps(with_none_for_not_finite(content), indent=1, allow_nan=False)
+               + '\n', safe=safe)
 
 
-def finite(content: object) -> Any:
+def with_none_for_not_finite(content: object) -> Any:
     """The same value in the form in which JSON returns it, with None for numbers that JSON lacks.
     """
     return json.loads(json.dumps(content), parse_constant=lambda name: None)

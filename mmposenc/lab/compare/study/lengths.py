@@ -31,7 +31,7 @@ class Length(NamedTuple):
         return f'{self.number} {self.unit if self.number != 1 else self.unit.removesuffix("s")}'
 
 
-def length_of(cfg: Config) -> Length:
+def training_length(cfg: Config) -> Length:
     """The length of a config's training.
 
     Raises:
@@ -61,7 +61,7 @@ def set_length(cfg: Config, length: Length) -> None:
     Raises:
         ValueError: the config counts in the other unit.
     """
-    whole = length_of(cfg)
+    whole = training_length(cfg)
     if whole.unit != length.unit:
         raise ValueError(f'--{length.unit} {length.number}: the config trains for {whole}; '
                          f'give --{whole.unit}')
@@ -71,17 +71,17 @@ def set_length(cfg: Config, length: Length) -> None:
     loop = cfg.train_cfg
     loop['max_epochs' if whole.unit == 'epochs' else 'max_iters'] = length.number
     interval = min(loop.get('val_interval', 1), whole.number)
-    loop['val_interval'] = _scaled(interval, share, 1)
+    loop['val_interval'] = _scaled_number(interval, share, 1)
     if loop.get('val_begin', 1) > 1:
-        loop['val_begin'] = _scaled(loop['val_begin'], share, 1)
+        loop['val_begin'] = _scaled_number(loop['val_begin'], share, 1)
     if loop.get('dynamic_intervals'):
-        loop['dynamic_intervals'] = [(_scaled(at, share, 0), _scaled(every, share, 1))
+        loop['dynamic_intervals'] = [(_scaled_number(at, share, 0), _scaled_number(every, share, 1))
                                      for at, every in loop['dynamic_intervals']]
     _scale_schedules(cfg, whole, length)
     for hook in cfg.get('custom_hooks') or []:
         for name in _HOOK_POINTS:
             if isinstance(hook, dict) and isinstance(hook.get(name), int):
-                hook[name] = _scaled(hook[name], share, 0)
+                hook[name] = _scaled_number(hook[name], share, 0)
     cfg.setdefault('default_hooks', {})
     saving = {'type': 'CheckpointHook', **(cfg.default_hooks.get('checkpoint') or {})}
     saving.update(interval=max(1, length.number // _CHECKPOINTS), max_keep_ckpts=1,
@@ -140,9 +140,9 @@ def _is_warm_up(each: ReadOnlyConfig, total: int | None) -> bool:
 def _scale_schedule(each: ConfigType, change: LengthChange) -> None:
     begin = each.get('begin', 0)
 
-    def length(part: int) -> int:
+    def scaled_length(part: int) -> int:
         return max(1, change.moved(begin + part) - change.moved(begin))
-    for names, moved in ((_DURATIONS, length), (_POINTS, change.moved)):
+    for names, moved in ((_DURATIONS, scaled_length), (_POINTS, change.moved)):
         for name in names:
             if isinstance(each.get(name), int):
                 each[name] = moved(each[name])
@@ -152,5 +152,5 @@ def _scale_schedule(each: ConfigType, change: LengthChange) -> None:
         each['end'] = each.get('begin', 0) + 1  # mmengine needs at least one step.
 
 
-def _scaled(number: int, share: float, least: int) -> int:
+def _scaled_number(number: int, share: float, least: int) -> int:
     return max(least, round(number * share))

@@ -50,7 +50,7 @@ _METRICS = {
 }
 
 
-def metric_of(cfg: Config) -> Metric:
+def metric_of_config(cfg: Config) -> Metric:
     """The main number of a config's test, that of its first evaluator.
 
     Raises:
@@ -71,13 +71,13 @@ def metric_of(cfg: Config) -> Metric:
     return Metric(f'{prefix}/{key}' if prefix else key, label, unit)
 
 
-def with_details(cfg: Config) -> Config:
+def config_with_details(cfg: Config) -> Config:
     """A config whose test also measures each class, and small, medium and large objects.
 
     Raises:
-        ValueError: as :func:`metric_of`.
+        ValueError: as :func:`metric_of_config`.
     """
-    metric_of(cfg)
+    metric_of_config(cfg)
     changed = copy.deepcopy(cfg)
     first, *others = [dict(each) for each in _evaluators(changed)]
     kind = type_without_library(first)
@@ -95,13 +95,13 @@ def with_details(cfg: Config) -> Config:
     return changed
 
 
-def details(cfg: Config, metric: Metric, metrics: Record
-            ) -> tuple[float, dict[str, float], dict[str, float]]:
+def value_and_details(cfg: Config, metric: Metric, metrics: Record
+                      ) -> tuple[float, dict[str, float], dict[str, float]]:
     """The numbers that encodings are compared by, read from the results of a test.
 
     Args:
-        cfg: the config of the test, with or without :func:`with_details`.
-        metric: of :func:`metric_of`.
+        cfg: the config of the test, with or without :func:`config_with_details`.
+        metric: of :func:`metric_of_config`.
         metrics: what the test returned.
 
     Returns:

@@ -19,9 +19,9 @@ from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.variants.encodings import Entry
 from mmposenc.engine.variants.parsed import ParsedConfig, parse_config
 
-from .files import Record, finite, read_json, write_json, write_text
+from .files import Record, read_json, with_none_for_not_finite, write_json, write_text
 from .lengths import Length
-from .metrics import Metric, metric_of
+from .metrics import Metric, metric_of_config
 
 SCHEMA = 1
 #: The file with the base config of a study and its options.
@@ -67,7 +67,7 @@ class Study:
     @cached_property
     def metric(self) -> Metric:
         """The number by which encodings are compared."""
-        return metric_of(self.base.cfg)
+        return metric_of_config(self.base.cfg)
 
     def runs(self) -> list[Run]:
         """All trainings. Those of the first seed come first, so that all encodings are seen early.
@@ -131,7 +131,7 @@ def write_study(study: Study, *, with_config: bool = False) -> None:
     write_json(study.folder / 'study.json', {'schema': SCHEMA, **fields})
 
 
-def check_no_others(folder: Path, cfg: Config) -> None:
+def check_replaces_no_files(folder: Path, cfg: Config) -> None:
     """Raise ValueError if a new study would replace files in a folder that contains no study."""
     existing = [name for name in _RESULTS if os.path.lexists(folder / name)]
     config = folder / CONFIG
@@ -143,7 +143,7 @@ def check_no_others(folder: Path, cfg: Config) -> None:
                          f'which a study would write to; give it a folder of its own')
 
 
-def joined(old: Study, new: Study) -> Study:
+def extended_study(old: Study, new: Study) -> Study:
     """Join an older study with what a newer call adds: encodings, seeds and sizes.
 
     Raises:
@@ -151,11 +151,12 @@ def joined(old: Study, new: Study) -> Study:
     """
     known = {entry.name: entry for entry in old.entries}
     for entry in new.entries:
-        if finite(asdict(known.get(entry.name, entry))) != finite(asdict(entry)):
-            raise _refusal(old, f'the encoding {entry.name!r}',
-                           known[entry.name].changes, entry.changes)
+        if with_none_for_not_finite(
+            asdict(known.get(entry.name, entry))) != with_none_for_not_finite(asdict(entry)):
+            raise _error_of_difference(old, f'the encoding {entry.name!r}',
+                                       known[entry.name].changes, entry.changes)
     if old.length != new.length:
-        raise _refusal(old, 'the length', str(old.length), str(new.length))
+        raise _error_of_difference(old, 'the length', str(old.length), str(new.length))
     both = replace(
         old, entries=old.entries + tuple(e for e in new.entries if e.name not in known),
         seeds=tuple(dict.fromkeys((*old.seeds, *new.seeds))),
@@ -169,27 +170,27 @@ def joined(old: Study, new: Study) -> Study:
 def check_same_config(study: Study, cfg: Config) -> None:
     """Raise ValueError with what differs, unless a config is that of the study."""
     written = Config.fromstring(cfg.pretty_text, '.py')
-    old, new = _flat(study.base.cfg.to_dict()), _flat(written.to_dict())
+    old, new = _flat_config(study.base.cfg.to_dict()), _flat_config(written.to_dict())
     differ = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     if differ:
         key = differ[0]
         more = f' (and {len(differ) - 1} more)' if len(differ) > 1 else ''
-        raise _refusal(study, f'{key} of the config{more}', old.get(key), new.get(key))
+        raise _error_of_difference(study, f'{key} of the config{more}', old.get(key), new.get(key))
 
 
-def _refusal(study: Study, what: str, old: object, new: object) -> ValueError:
+def _error_of_difference(study: Study, what: str, old: object, new: object) -> ValueError:
     return ValueError(f'--out {study.folder} holds a study of {study.config} in which {what} is '
                       f'another: {old!r} there, {new!r} now. Encodings, seeds and sizes may be '
                       'added; for all else give another --out')
 
 
-def _flat(node: object, path: str = '') -> Record:
+def _flat_config(node: object, path: str = '') -> Record:
     """The dotted keys of all values in a config, in which lists and tuples count as equal."""
     parts = keys_and_values(node)
     if not parts:
         return {path: list(node) if isinstance(node, tuple) else node}
     return {name: leaf for key, value in parts
-            for name, leaf in _flat(value, f'{path}.{key}'.lstrip('.')).items()}
+            for name, leaf in _flat_config(value, f'{path}.{key}'.lstrip('.')).items()}
 
 
 @contextmanager
