@@ -55,8 +55,9 @@ def _remedy(part: ConfigType, channels: list[int], is_neck: bool) -> str:
     know."""
     written = listed(part['in_channels'])
     # Such a neck may take any of the maps, in any order.
-    if is_neck and type_without_library(part) not in _NECKS:
-        return '' if {*written} <= {*channels} else f'; those of {type_without_library(part)} are among them'
+    name = type_without_library(part)
+    if is_neck and name not in _NECKS:
+        return '' if {*written} <= {*channels} else f'; those of {name} are among them'
     several = isinstance(part['in_channels'], (list, tuple))
     index = part.get('in_index', [*range(len(channels))] if several or is_neck else -1)
     if any(not -len(channels) <= each < len(channels) for each in listed(index)):
