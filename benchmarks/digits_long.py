@@ -41,13 +41,20 @@ SIDE, STD, WARM_UP = 32, 78.6, 120
 SIZES = (0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 
 
-def images(train: bool, factor: float = 1) -> tuple[torch.Tensor, torch.Tensor]:
-    """All images of a split, resized as the config does, and their digits."""
+def images(train: bool, factor: float = 1, scene: bool = False
+           ) -> tuple[torch.Tensor, torch.Tensor]:
+    """All images of a split, resized as the config does, and their digits. A ``scene`` is as large,
+    but holds the digit in the size of training, at a place of its own."""
     kind, side = 'train' if train else 't10k', round(SIDE * factor)
     pixels = np.fromfile(f'data/mnist5k/{kind}-images-idx3-ubyte', np.uint8)[16:]
     digits = np.fromfile(f'data/mnist5k/{kind}-labels-idx1-ubyte', np.uint8)[8:]
-    resized = [cv2.resize(image, (side, side), interpolation=cv2.INTER_CUBIC)
+    drawn = SIDE if scene else side
+    resized = [cv2.resize(image, (drawn, drawn), interpolation=cv2.INTER_CUBIC)
                for image in pixels.reshape(-1, 28, 28)]
+    if scene:
+        corners = np.random.default_rng(0).integers(0, side - SIDE + 1, (len(resized), 2))
+        resized = [np.pad(image, ((top, side - SIDE - top), (left, side - SIDE - left)))
+                   for image, (top, left) in zip(resized, corners, strict=True)]
     stacked = torch.from_numpy(np.stack(resized))[:, None] / STD
     return stacked, torch.from_numpy(digits).long()
 
@@ -75,8 +82,10 @@ def accuracy(model: Any, data: tuple[torch.Tensor, torch.Tensor]) -> float:
     return 100 * (told == data[1]).double().mean().item()
 
 
-def train(entry: Entry, seed: int, args: argparse.Namespace, data: Any) -> dict[str, Any]:
-    """One run: trained by the config's optimizer and schedule, tested at all sizes at the end."""
+def train(entry: Entry, seed: int, args: argparse.Namespace, data: Any
+          ) -> list[dict[str, Any]]:
+    """One run, trained by the config's optimizer and schedule and tested at all sizes at the end:
+    what is known of it with the larger digits, and with those of larger scenes where there are."""
     cfg = engine.load_config(CONFIG)
     cfg.model.backbone.patch_size = args.patch
     cfg = with_entry(parse_config(cfg), entry)
@@ -106,23 +115,25 @@ def train(entry: Entry, seed: int, args: argparse.Namespace, data: Any) -> dict[
         if (epoch + 1) % 5 == 0:
             by_epoch.append([epoch + 1, round(accuracy(model, data[1.0]), 4)])
     seconds = time.process_time() - begin
-    tests = [] if not math.isfinite(loss.item()) else [
-        {'factor': size, 'value': round(accuracy(model, data[size]), 4)} for size in args.sizes]
-    return {'encoding': entry.name, 'seed': seed, 'status': 'finished' if tests else 'diverged',
-            'note': '', 'train_cpu_seconds': round(seconds, 1), 'by_epoch': by_epoch,
-            'tests': tests, 'parameters': sum(each.numel() for each in model.parameters()),
-            'test_cpu_seconds': round(time.process_time() - begin - seconds, 1)}
+    tests = [[] if not math.isfinite(loss.item()) else [
+        {'factor': size, 'value': round(accuracy(model, tested[size]), 4)} for size in args.sizes]
+        for tested in (data, data['scenes']) if tested]
+    run = {'encoding': entry.name, 'seed': seed, 'status': 'finished' if tests[0] else 'diverged',
+           'note': '', 'train_cpu_seconds': round(seconds, 1), 'by_epoch': by_epoch,
+           'parameters': sum(each.numel() for each in model.parameters()),
+           'test_cpu_seconds': round(time.process_time() - begin - seconds, 1)}
+    return [{**run, 'tests': each} for each in tests]
 
 
-def collect(args: argparse.Namespace, entries: list[Entry]) -> dict[str, Any]:
-    """The runs that are there, as the package collects those of ``mmposenc compare``."""
-    texts = [path.read_text() for path in sorted((args.out / 'runs').glob('*.json'))]
+def collect(out: Path, args: argparse.Namespace, entries: list[Entry]) -> dict[str, Any]:
+    """The runs of a folder, as the package collects those of ``mmposenc compare``."""
+    texts = [path.read_text() for path in sorted((out / 'runs').glob('*.json'))]
     runs = sorted((json.loads(text) for text in texts if text),
                   key=lambda run: (run['encoding'], run['seed']))
     parameters = {run['encoding']: run.pop('parameters') for run in runs}
     sizes = sorted({test['factor'] for run in runs for test in run['tests']})
     return {
-        'title': args.out.name, 'config': CONFIG, 'task': 'classification',
+        'title': out.name, 'config': CONFIG, 'task': 'classification',
         'command': f'python benchmarks/digits_long.py --encodings {" ".join(args.encodings)} '
                    f'--patch {args.patch} --scales {args.scales[0]:g} {args.scales[1]:g}',
         'metric': {'name': 'accuracy/top1', 'label': 'top-1 accuracy', 'unit': '%'},
@@ -147,14 +158,20 @@ def main() -> None:
                         help='of digits in training')
     parser.add_argument('--patch', type=int, default=8)
     parser.add_argument('--sizes', type=float, nargs='+', default=SIZES)
+    parser.add_argument('--scene', action='store_true',
+                        help='tests larger images with digits of the size of training, too, into '
+                        'the folder OUT-scene')
     parser.add_argument('--out', type=Path, default=Path('work_dirs/evidence/digits-long'))
     args = parser.parse_args()
     torch.set_num_threads(1)
     MMLogger.get_instance('mmengine', log_level='WARNING')
     entries = read_entries(args.encodings)
-    data = {size: images(False, size) for size in {1.0, *args.sizes}}
+    data: dict[Any, Any] = {size: images(False, size) for size in {1.0, *args.sizes}}
     data['train'] = images(True)
-    (args.out / 'runs').mkdir(parents=True, exist_ok=True)
+    data['scenes'] = {size: images(False, size, True) for size in args.sizes if args.scene}
+    outs = [args.out, args.out.with_name(f'{args.out.name}-scene')][:1 + args.scene]
+    for out in outs:
+        (out / 'runs').mkdir(parents=True, exist_ok=True)
     for seed in range(args.first, args.first + args.seeds):
         for entry in entries:
             path = args.out / 'runs' / f'{entry.slug}-{seed}.json'
@@ -163,14 +180,16 @@ def main() -> None:
             except FileExistsError:
                 continue
             try:
-                run = train(entry, seed, args, data)
+                runs = train(entry, seed, args, data)
             except BaseException:
                 path.unlink()
                 raise
-            path.write_text(json.dumps(run))
-            print(entry.name, seed, run['train_cpu_seconds'], run['test_cpu_seconds'],
-                  [each['value'] for each in run['tests']], flush=True)
-    (args.out / 'results.json').write_text(json.dumps(collect(args, entries)))
+            for out, run in zip(outs, runs, strict=True):
+                (out / 'runs' / path.name).write_text(json.dumps(run))
+                print(out.name, entry.name, seed, run['train_cpu_seconds'],
+                      run['test_cpu_seconds'], [each['value'] for each in run['tests']], flush=True)
+    for out in outs:
+        (out / 'results.json').write_text(json.dumps(collect(out, args, entries)))
 
 
 if __name__ == '__main__':
