@@ -1,5 +1,4 @@
-# The same detector on tree crowns, with sines and cosines in the encoder. What came out:
-# docs/results_detr.md.
+# The same detector on tree crowns, with sines and cosines in the encoder.
 #
 #     python tools/train.py configs/detection/small/deformable-detr_r18-w16_1xb4-50e_trees.py
 _base_ = [

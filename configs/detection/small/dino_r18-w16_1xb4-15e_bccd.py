@@ -1,5 +1,4 @@
-# A small DINO on blood cells, from random weights: sines and cosines in the encoder. What came out:
-# docs/results_detr.md.
+# A small DINO on blood cells, from random weights: sines and cosines in the encoder.
 #
 #     python tools/train.py configs/detection/small/dino_r18-w16_1xb4-15e_bccd.py
 _base_ = [
