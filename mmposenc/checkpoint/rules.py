@@ -143,7 +143,7 @@ class Source(NamedTuple):
     files: str = ''
 
     def __call__(self, state_dict: State) -> Converted:
-        """Convert.
+        """Convert a state dict by the rules of this source.
 
         Raises:
             ValueError: as :func:`apply_rules`.

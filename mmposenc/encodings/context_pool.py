@@ -51,7 +51,8 @@ class ConvPredictor(nn.Module):
         self.conv2 = nn.Conv2d(hidden_dims, out_dims, kernel, padding=padding)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None) -> Tensor:
-        """(B, H*W, C), zero where padded, and (B, H*W) or None -> (B, H*W, out_dims)."""
+        """Predict (B, H*W, out_dims) from tokens (B, H*W, C), zero where padded, and their padding
+        (B, H*W) or None."""
         hidden = F.gelu(self.conv1(self._pad(tokens_to_map(x.contiguous(), hw_shape))))
         if padding_mask is not None:
             hidden = hidden.masked_fill(padding_mask.view(x.shape[0], 1, *hw_shape), 0)

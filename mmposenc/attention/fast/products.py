@@ -53,7 +53,7 @@ def pick_heads(table: Tensor, chunk: Chunk) -> Tensor:
 
 
 def times_table(x: Tensor, table: Tensor, chunk: Chunk) -> Tensor:
-    """x (heads, L, n) times the tables (1 or heads, n, m) of these heads, (heads, L, m)."""
+    """Multiply x (heads, L, n) by the tables (1 or heads, n, m) of its heads: (heads, L, m)."""
     picked = pick_heads(table, chunk)
     if picked.dim() == 2:  # One matrix product is enough: its rows are the tokens of all heads.
         return linear(x.reshape(-1, x.shape[2]), picked.t()).view(*x.shape[:2], -1)
