@@ -16,12 +16,12 @@ from ..functional.tracing import autocast_dtype, is_compiling, is_transforming
 #: 0.1).
 CHUNK_ROWS = 1024
 CHUNK_NUMBERS = 2 ** 19
-#: Smaller hidden layers are stored, because that is faster than computing them again
-#: (benchmarks/models.py, Swin-T at 224: stage 1, with 9.6 million values, gets faster by chunks;
-#: stage 2, with half as many, gets slower).
-MIN_HIDDEN = 2 ** 23
-#: The limit with dropout, in place of :data:`MIN_HIDDEN`: from here on chunks are not slower and
-#: take a third less memory (benchmarks/detr.py --rows 25x42 --dropout 0.1).
+#: Bytes of a hidden layer from which it is not stored: the C library gives such memory back to the
+#: system and gets it again, page by page, at each call (benchmarks/models.py, Swin-T: in bfloat16
+#: at 800x1344, stage 1 with 52 MB gets faster by chunks, stage 2 with half as many slower).
+MIN_HIDDEN_BYTES = 2 ** 25
+#: Numbers of a hidden layer with dropout from which chunks are not slower and take a third less
+#: memory (benchmarks/detr.py --rows 25x42 --dropout 0.1).
 MIN_DROPPED = 2 ** 21
 #: Data types that the chunked implementation supports.
 CHUNKED_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
@@ -134,8 +134,8 @@ def _choose_implementation(x: Tensor, weight1: Tensor, dtype: torch.dtype, activ
         return 'stored'
     if dtype == x.dtype != weight1.dtype and autocast_dtype('cpu') is None:
         return 'stored'  # Storing raises torch's own error where dtypes differ.
-    if x.numel() // x.shape[-1] * weight1.shape[0] >= (
-            MIN_DROPPED if dropout_p else MIN_HIDDEN):
+    hidden = x.numel() // x.shape[-1] * weight1.shape[0]
+    if hidden >= (MIN_DROPPED if dropout_p else MIN_HIDDEN_BYTES // dtype.itemsize):
         return 'chunked'
     keeps = activation == 'relu' and torch.is_grad_enabled() and dtype == weight1.dtype
     return 'kept' if keeps else 'stored'

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from .grids import whole_cells
 from .masking import known_equal
-from .tracing import is_compiling, is_exporting
+from .second_order import AutogradContext
+from .tracing import is_compiling, is_exporting, may_read
 
 #: The number of rows and of columns of windows. They are counted outside of compiled code, in which
 #: a quotient of symbolic sizes takes minutes.
@@ -66,11 +67,41 @@ class Windows(NamedTuple):
     def cut(self, x: Tensor) -> Tensor:
         """Cut a batch into windows, image by image and row by row: (B, H * W, C) -> (B * windows,
         Wh * Ww, C)."""
-        x = self._without_padding(x).reshape(x.shape[0], *self.hw_shape, x.shape[-1])
+        x = self._without_padding(x)
+        if self._is_one_copy(x):
+            places = self._places(x.shape[0], x.device)
+            rows = _Move.apply(x.flatten(0, 1), *places)  # type: ignore[no-untyped-call]
+            return rows.view(-1, self.window[0] * self.window[1], x.shape[-1])
+        x = x.reshape(x.shape[0], *self.hw_shape, x.shape[-1])
         return self._cut(_fill_up(x, *self._sides()))
 
     def join(self, windows: Tensor) -> Tensor:
         """Join windows to a batch: (B * windows, Wh * Ww, C) -> (B, H * W, C)."""
+        if not self._is_one_copy(windows):
+            return self._without_padding(self._join(windows))
+        batch = windows.shape[0] // self.number
+        in_windows, in_map = self._places(batch, windows.device)
+        rows = _Move.apply(  # type: ignore[no-untyped-call]
+            windows.flatten(0, 1), in_map, in_windows)
+        cells = self.hw_shape[0] * self.hw_shape[1]
+        return self._without_padding(rows.view(batch, cells, windows.shape[-1]))
+
+    def _is_one_copy(self, x: Tensor) -> bool:
+        """Whether to read every row where it is: filling up, rolling and cutting copy it each."""
+        if x.device.type != 'cpu' or not may_read(x) or is_exporting() or torch.jit.is_tracing():
+            return False
+        return any(self.shift) or self._sides() != self.hw_shape
+
+    def _places(self, batch: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The cell of every row of the windows, -1 of rows that fill up, and the row of every cell;
+        counted through all images."""
+        cells = torch.arange(batch * self.hw_shape[0] * self.hw_shape[1], device=device)
+        in_windows = self._cut(_fill_up(cells.view(batch, *self.hw_shape, 1) + 1, *self._sides()))
+        rows = torch.arange(in_windows.numel(), device=device).view_as(in_windows)
+        return in_windows.flatten() - 1, self._join(rows).flatten()
+
+    def _join(self, windows: Tensor) -> Tensor:
+        """The maps (B, H * W, C) of windows, by a roll of the joined maps."""
         (down, across), (rows, cols), channels = self._counts(), self._sides(), windows.shape[-1]
         if is_exporting():
             x = windows.flatten(0, 1).view(-1, rows * cols, channels).index_select(
@@ -79,7 +110,7 @@ class Windows(NamedTuple):
             x = windows.view(-1, down, across, *self.window, channels)
             x = x.transpose(2, 3).contiguous().view(-1, rows, cols, channels)
             x = x.roll(self.shift, (1, 2)) if any(self.shift) else x
-        return self._without_padding(_cut_off(x, *self.hw_shape).flatten(1, 2))
+        return _cut_off(x, *self.hw_shape).flatten(1, 2)
 
     def repeat(self, x: Tensor) -> Tensor:
         """Repeat what belongs to an image for each of its windows: (B, ...) -> (B * windows, ...).
@@ -212,6 +243,35 @@ class Windows(NamedTuple):
         if self.padding_mask is None:
             return x
         return x.masked_fill(self.padding_mask.flatten(1)[..., None], 0.0)
+
+
+class _Move(torch.autograd.Function):
+    """Rows (n, C) of x at ``places``, zeros where those are -1; ``back`` are the places in the
+    result of the rows of x, which are there once. torch adds up gradients of such reading row by
+    row, although there is nothing to add."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, places: Tensor, back: Tensor) -> Tensor:
+        out = x.index_select(0, places.clamp_min(0))
+        return out.index_fill_(0, (places < 0).nonzero()[:, 0], 0)
+
+    @staticmethod
+    def setup_context(ctx: AutogradContext, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor
+                      ) -> None:
+        ctx.save_for_backward(*inputs[1:])
+        ctx.save_for_forward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: AutogradContext, grad: Tensor) -> tuple[Tensor, None, None]:
+        places, back = ctx.saved_tensors
+        return _Move.apply(grad, back, places), None, None  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def jvp(ctx: AutogradContext, tangent: Tensor, *nothing: None) -> Tensor:
+        moved: Tensor = _Move.apply(tangent, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
+        return moved
 
 
 def _fill_up(x: Tensor, rows: int, cols: int) -> Tensor:

@@ -259,8 +259,10 @@ def test_choice(monkeypatch):
     monkeypatch.setattr(thresholds, 'DEFINITION_BYTES', 0)
     assert choose(None) == 'sdpa' and choose(None, dropout_p=0.1) == 'chunked'
     assert choose(None, dtype=torch.bfloat16) == 'chunked'
+    for trains, engine in ((True, 'chunked'), (False, 'sdpa')):
+        assert choose(None, (7, 7), dtype=torch.bfloat16, trains=trains) == engine
     for faster, engine in ((True, 'chunked'), (False, 'sdpa')):
-        monkeypatch.setattr(choice, 'onednn_is_faster', lambda faster=faster: faster)
+        monkeypatch.setattr(choice, 'onednn_halves_time', lambda faster=faster: faster)
         assert choose(None, (23, 23)) == engine
     assert choose(None, regions=torch.zeros(1, 400)) == 'sdpa'
     assert choose(None, regions=torch.zeros(1, 400), trains=True) == 'chunked'
@@ -268,6 +270,7 @@ def test_choice(monkeypatch):
     assert choose('RotaryEmbedding2D') == 'sdpa' and choose('QueryAbsolute1D') == 'sdpa'
     with torch.no_grad():
         assert choose('RelativePositionBias', (12, 12)) == 'sdpa'
+        assert choose('RelativePositionBias', (12, 12), dtype=torch.bfloat16) == 'chunked'
         assert choose('RelativePositionBias') == 'chunked'
     assert choose('RelativePositionBias', (12, 12)) == 'chunked'
     assert (12 * 12) ** 2 < thresholds.MASK_BELOW <= (20 * 20) ** 2

@@ -170,6 +170,19 @@ def test_join_undoes_partition_and_export_has_the_same_windows(shift, monkeypatc
     assert found[0].shape == (2 * 3 * 2, 8, 3) and torch.equal(*found)
 
 
+@pytest.mark.parametrize('shift', [(0, 0), (1, 2)])
+def test_derivatives_of_cutting_and_joining(shift):
+    """Of the first and second order, forward and batched, where rows are read one by one."""
+    cutting = Windows((3, 5), (2, 4), shift)
+    x = torch.randn(2, 15, 2, dtype=torch.double, requires_grad=True)
+    parts = cutting.cut(x).detach().requires_grad_()
+    for function, arg in ((cutting.cut, x), (cutting.join, parts)):
+        assert torch.autograd.gradcheck(function, arg, check_forward_ad=True,
+                                        check_batched_grad=True)
+        assert torch.autograd.gradgradcheck(function, arg)
+    assert cutting.cut(x[:0]).shape == (0, 8, 2) and cutting.join(parts[:0]).shape == (0, 15, 2)
+
+
 @pytest.mark.parametrize(('options', 'message'), [
     (dict(dims=25), r'embed_dims=25 must be a positive multiple of num_heads=3'),
     (dict(window=(4, 0)), r'window_size=\(4, 0\) must be at least \(1, 1\)'),

@@ -52,14 +52,14 @@ def test_frozen_arguments_get_no_gradient(frozen, how, activation):
 def test_auto_chunks_what_is_large_under_autocast_too(monkeypatch):
     calls = []
     monkeypatch.setattr(module._ChunkedMLP, 'apply', lambda *a: calls.append(a[0].dtype) or a[0])
-    monkeypatch.setattr(module, 'MIN_HIDDEN', 0)
+    monkeypatch.setattr(module, 'MIN_HIDDEN_BYTES', 0)
     args = [arg.detach().float() for arg in make((6,), out=5)]
     mlp(*args)
     with torch.autocast('cpu', torch.bfloat16):
         mlp(*args)
         mlp(*[arg.double() for arg in args])  # which autocast leaves alone
     assert calls == [torch.float32, torch.bfloat16, torch.float64]
-    monkeypatch.setattr(module, 'MIN_HIDDEN', 2 ** 40)
+    monkeypatch.setattr(module, 'MIN_HIDDEN_BYTES', 2 ** 40)
     mlp(*args)
     assert len(calls) == 3
 

@@ -1,4 +1,6 @@
 """Linear layers by oneDNN equal PyTorch's."""
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -19,6 +21,7 @@ def onednn(monkeypatch):
     own = module.onednn_product
     monkeypatch.setattr(module, 'onednn_product', lambda *args: calls.append(args) or own(*args))
     monkeypatch.setattr(module, 'onednn_is_faster', lambda: True)
+    monkeypatch.setattr(module, 'onednn_halves_time', lambda: True)
     monkeypatch.setattr(module, 'MIN_PRODUCT', 1)
     return calls
 
@@ -85,6 +88,36 @@ def test_other_dtypes_are_pytorchs(dtype, onednn):
     assert not onednn
 
 
+@pytest.fixture
+def bfloat16(onednn):
+    """The calls of oneDNN on a processor that computes bfloat16 by it."""
+    if not module.onednn_has_bfloat16():
+        pytest.skip('oneDNN has no bfloat16 on this processor')
+    return onednn
+
+
+@pytest.mark.parametrize('cast', [False, True])
+@pytest.mark.parametrize('shape, out', SIZES)
+def test_bfloat16_with_a_bias_is_pytorchs_to_rounding(shape, out, cast, bfloat16):
+    """By its own dtype, or by autocast, where gradients have the dtype of the weights."""
+    found = []
+    for function in (linear, F.linear):
+        args = [arg if cast else arg.bfloat16() for arg in make(shape, out)]
+        with torch.autocast('cpu', torch.bfloat16, enabled=cast):
+            result = function(*args)
+        grad = torch.linspace(-1, 1, result.numel()).view_as(result).to(result.dtype)
+        found.append([result, *torch.autograd.grad(result, args, grad)])
+    torch.testing.assert_close(*found, atol=0.02, rtol=0.02)
+    assert len(bfloat16) == (1 if args[0].numel() else 0)
+
+
+def test_dtypes_that_do_not_fit_are_pytorchs_error(bfloat16):
+    x, weight, bias = (arg.detach() for arg in make((3, 5), 4))
+    with pytest.raises(RuntimeError, match='dtype|type'):
+        linear(x.bfloat16(), weight.bfloat16(), bias.double())
+    assert not bfloat16
+
+
 def test_autocast_compile_and_the_switch_of_pytorch_are_kept(onednn):
     x, weight = torch.randn(4, 6), torch.randn(3, 6)
     with torch.autocast('cpu', torch.bfloat16):
@@ -109,6 +142,21 @@ def test_only_where_mkl_leaves_avx512_unused(vendor, capability, faster, monkeyp
     monkeypatch.setattr(module.Path, 'exists', lambda path: True)
     monkeypatch.setattr(module.Path, 'read_text', lambda path, **kwargs: f'vendor_id\t: {vendor}\n')
     assert module.onednn_is_faster.__wrapped__() is faster
+
+
+@pytest.mark.parametrize('family, halves', [(25, False), (26, True)])
+def test_only_from_zen_5_on_is_it_so_much_faster(family, halves, monkeypatch):
+    monkeypatch.setattr(module, 'onednn_is_faster', lambda: True)
+    monkeypatch.setattr(module, '_processor_info', lambda: f'cpu family\t: {family}\n')
+    assert module.onednn_halves_time.__wrapped__() is halves
+
+
+def test_the_gradient_of_a_weight_by_either_library(onednn, monkeypatch):
+    for halves, shapes in itertools.product((True, False), ((3, 4), (4, 3))):
+        monkeypatch.setattr(module, 'onednn_halves_time', lambda halves=halves: halves)
+        a, b = (torch.randn(5, side) for side in shapes)
+        torch.testing.assert_close(module.outer(a, b), a.t() @ b)
+    assert len(onednn) == 2
 
 
 def transposed(x):

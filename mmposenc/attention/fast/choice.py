@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from mmposenc.functional.linear import onednn_is_faster
+from mmposenc.functional.linear import onednn_halves_time
 
 from ..terms import Problem
 from ..vector_terms import Channels, KeyVectors
@@ -62,7 +62,8 @@ def fastest(problem: Problem) -> str:
         return 'chunked' if _plain_chunks_pay(problem) else 'sdpa'
     if trains or not no_dropout or not all(fits_attn_mask(term) for term in problem.terms):
         return 'chunked'
-    return 'sdpa' if not problem.terms or pairs_of(problem) < thresholds.MASK_BELOW else 'chunked'
+    fused = pairs_of(problem) < thresholds.MASK_BELOW and problem.q.dtype != torch.bfloat16
+    return 'sdpa' if fused or not problem.terms else 'chunked'
 
 
 def definition_bytes(device: torch.device) -> float:
@@ -76,9 +77,11 @@ def definition_bytes(device: torch.device) -> float:
 
 
 def _plain_chunks_pay(problem: Problem) -> bool:
+    if problem.q.dtype == torch.bfloat16 and is_trained(problem):
+        return True
     if problem.k.shape[2] < thresholds.PLAIN_CHUNKS_KEYS:
         return False
     if problem.q.dtype == torch.bfloat16:
         return pairs_of(problem) >= thresholds.PLAIN_HALF_FROM
     return (problem.q.dtype == torch.float32 and pairs_of(problem) >= thresholds.PLAIN_CHUNKS_FROM
-            and onednn_is_faster())
+            and onednn_halves_time())

@@ -7,7 +7,8 @@ from the same seed.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -26,9 +27,10 @@ from .table_writers import reads_rows
 from .writers import LogitWriter, ValueWriter, Work, Writer, has_writer
 from .writers import writer as writer_of
 
-#: Which pairs of a chunk may not meet: bool, broadcastable to (images, heads, queries, keys), or
-#: None where all may.
-Hide = Callable[[Chunk], Tensor | None]
+#: Some images of a chunk, and which of their pairs may not meet: bool, broadcastable to (images,
+#: heads, queries, keys).
+Hide = Callable[[Chunk], Iterable[tuple[slice, Tensor]]]
+EVERY_IMAGE = slice(None)
 
 
 class Call(NamedTuple):
@@ -76,14 +78,13 @@ def _call(problem: Problem, q: Tensor, k: Tensor) -> Call:
     hides: list[Hide] = []
     if problem.key_padding is not None:
         padding = layout.arrange(problem.key_padding[:, None, None], -1, True)
-        hides.append(lambda chunk: chunk.of(padding))
+        hides.append(lambda chunk: [(EVERY_IMAGE, chunk.of(padding))])
     if problem.attn_mask is not None:
         hidden = layout.arrange(~problem.attn_mask, -1)
-        hides.append(lambda chunk: chunk.of(hidden))
+        hides.append(lambda chunk: [(EVERY_IMAGE, chunk.of(hidden))])
     if problem.regions is not None:
         hides.append(_hide_regions(problem.regions, layout))
-    keep = trains and bytes_of(problem) <= (
-        thresholds.KEPT_BYTES if pairs >= thresholds.WINDOW_PAIRS else thresholds.WINDOW_KEPT_BYTES)
+    keep = trains and bytes_of(problem) <= thresholds.KEPT_BYTES
     several, one = (thresholds.CHUNK_BYTES, thresholds.ROWS_BYTES) if on_cpu(problem) else (
         thresholds.ACCELERATOR_CHUNK_BYTES, thresholds.ACCELERATOR_CHUNK_BYTES)
     if trains and pairs < thresholds.WINDOW_PAIRS:
@@ -107,13 +108,16 @@ def _hide_regions(regions: Tensor, layout: Layout) -> Hide:
 
     of_keys = layout.arrange(regions, -1)
 
-    def hide(chunk: Chunk) -> Tensor | None:
-        windows = [window % len(several) for window in range(chunk.images.start, chunk.images.stop)]
-        if not any(several[window] for window in windows):
-            return None
-        which = torch.arange(chunk.images.start, chunk.images.stop, device=regions.device)
-        queries, keys = (x[which % len(several)] for x in (regions[:, chunk.queries], of_keys))
-        return (queries[:, :, None] != keys[:, None])[:, None]
+    def hide(chunk: Chunk) -> Iterator[tuple[slice, Tensor]]:
+        first, number = chunk.images.start, len(several)
+        for split, run in itertools.groupby(range(first, chunk.images.stop),
+                                            lambda window: several[window % number]):
+            windows = list(run)
+            if split:
+                which = torch.tensor(windows, device=regions.device) % number
+                queries, keys = (x[which] for x in (regions[:, chunk.queries], of_keys))
+                yield (slice(windows[0] - first, windows[-1] + 1 - first),
+                       (queries[:, :, None] != keys[:, None])[:, None])
     return hide
 
 
@@ -277,9 +281,8 @@ class _Pass:
         if self.layout.fill:
             logits[..., self.layout.len_k:] = float('-inf')
         for hide in self.call.hides:
-            hidden = hide(work.chunk)
-            if hidden is not None:
-                work.chunk.by_image(logits).masked_fill_(hidden, float('-inf'))
+            for images, hidden in hide(work.chunk):
+                work.chunk.by_image(logits)[images].masked_fill_(hidden, float('-inf'))
         torch.softmax(logits, -1, out=logits)
         if target is not None and not direct:
             target.copy_(logits)

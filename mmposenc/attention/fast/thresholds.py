@@ -10,9 +10,9 @@ from __future__ import annotations
 #: Larger ones leave the cache, smaller ones cost more calls (rows 197 and 1050).
 CHUNK_BYTES = 1024 * 1024
 ROWS_BYTES = 1536 * 1024
-#: Pairs below which chunks of a training are half as large, and the bytes of weights kept: there
-#: tokens are most of the memory (windows of 7 x 7 and 8 x 8).
-WINDOW_PAIRS, WINDOW_KEPT_BYTES = 128 * 128, 8 * 1024 * 1024
+#: Pairs below which chunks of a training are half as large: there tokens are most of the memory
+#: (windows of 7 x 7 and 8 x 8).
+WINDOW_PAIRS = 128 * 128
 #: The buffer of a chunk on an accelerator, where a call costs more than its arithmetic (not
 #: measured on a GPU).
 ACCELERATOR_CHUNK_BYTES = 16 * 1024 * 1024
@@ -22,14 +22,14 @@ ACCELERATOR_CHUNK_BYTES = 16 * 1024 * 1024
 OFFSET_FEATURES_BYTES = 16 * 1024 * 1024
 
 #: Bytes of attention weights in all that training keeps; more of them are computed again
-#: (row 577: 16 MiB; Swin's windows at 800x1333).
+#: (row 577: 16 MiB; Swin's windows at 800x1344).
 KEPT_BYTES = 16 * 1024 * 1024
 
 #: Pairs, and keys, from which plain attention in chunks is faster than SDPA on a CPU where oneDNN
-#: is the faster library: SDPA's products are MKL's.
+#: takes half of the time of MKL, whose products SDPA's are.
 PLAIN_CHUNKS_FROM, PLAIN_CHUNKS_KEYS = 512 * 512, 128
-#: Pairs from which plain attention in chunks is faster in bfloat16, for which SDPA has no fast
-#: kernel on any of the CPUs that we tried.
+#: Pairs from which plain attention in chunks is faster in bfloat16 without a backward pass. With
+#: one, SDPA takes up to six times as long as chunks, of 49 keys too, on all CPUs that we tried.
 PLAIN_HALF_FROM = 128 * 128
 
 #: Bytes of all logits up to which the definition is no slower than chunks on a CPU.
@@ -50,7 +50,8 @@ RUNS_WITH_VALUES_FROM = 400 * 400
 HALVES_FROM = 400 * 400
 #: Pairs from which a bias by offset is written a row of keys at a time.
 SHIFTS_FROM = 300 * 300
-#: Pairs below which inference adds a bias of all pairs as the mask of fused attention.
+#: Pairs below which inference adds a bias of all pairs as the mask of fused attention; never in
+#: bfloat16, for which it is not faster even of windows of 7 x 7.
 MASK_BELOW = 300 * 300
 
 #: Bytes of indices and plans that one call keeps for its next heads.
