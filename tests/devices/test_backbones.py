@@ -2,7 +2,7 @@
 import pytest
 import torch
 from helpers import tiny_backbones
-from helpers.on_device import check
+from helpers.on_device import DEVICE, check
 
 from mmposenc.backbones import CPResNet
 
@@ -24,9 +24,11 @@ ENCODINGS = {
 def test_transformers(name, encoding, large):
     """How far images reach is known to the host, so that it does not wait for the mask."""
     torch.manual_seed(0)
+    # Two devices draw other numbers, and would drop other paths.
+    options = {} if DEVICE == 'meta' else dict(drop_path_rate=0.0)
     for sizes in (None, [(32, 48), (21, 30)]):
         model = tiny_backbones.randomized(tiny_backbones.BUILD[name](
-            mask_padding=sizes is not None, **ENCODINGS[encoding])).train()
+            mask_padding=sizes is not None, **options, **ENCODINGS[encoding])).train()
         check(model, lambda m, x, sizes=sizes: m(x, sizes), [tiny_backbones.images()])
 
 

@@ -39,11 +39,12 @@ def window_mean(x: Tensor, weights: Tensor, hw_shape: tuple[int, int], window_si
     """
     tokens = torch.cat((x * weights[..., None], weights[..., None]), -1)
     sums = tokens.view(x.shape[0], *hw_shape, tokens.shape[-1]).permute(0, 3, 1, 2)
-    half = window_size // 2
-    # Both sums are divided by the same number, the side of the window, because zeros beyond the
-    # border count.
-    sums = F.avg_pool2d(sums, (window_size, 1), 1, (half, 0))
-    sums = F.avg_pool2d(sums, (1, window_size), 1, (0, half)).flatten(2).transpose(1, 2)
+    # Zeros beyond the border count, so that both sums are divided by the same number, the side of
+    # the window. Pooling could add them itself, but on a GPU torch (2.11, for one) then computes
+    # wrong gradients: its kernel for this layout of a map forgets them.
+    sums = F.pad(sums, (window_size // 2,) * 4)
+    sums = F.avg_pool2d(sums, (window_size, 1), 1)
+    sums = F.avg_pool2d(sums, (1, window_size), 1).flatten(2).transpose(1, 2)
     valid = weights[..., None] > 0
     return torch.where(valid, sums[..., :-1] / torch.where(valid, sums[..., -1:], 1), x)
 

@@ -65,7 +65,8 @@ def count_for_one_image(cfg: Config, hw_shape: tuple[int, int], *, without: bool
         model = _set_to_reference(build_bare(cfg))
         macs = _multiply_accumulates(cfg, model, image)
         reason = describe(error).splitlines()[0]
-        device, note = 'cpu', f'counted in a pass of random weights on the CPU ({reason})'
+        device = 'cpu'
+        note = f'counted with random weights on the CPU; shapes do not suffice ({reason})'
     kinds = encoding_kinds(model)
     every = {id(each): each.numel() for each in model.parameters()}
     of_encodings = {id(each) for kind in kinds for each in kind.parameters.values()}

@@ -1,16 +1,36 @@
 """What ContextPool is compared with, against the loop and by counting."""
 import pytest
 import torch
+import torch.nn.functional as F
 from helpers.pooling_loops import loop, make
 
 from mmposenc.functional.pooling import ablations, kernels
-from mmposenc.functional.pooling.ablations import global_mean, nonlocal_pool, random_mean
+from mmposenc.functional.pooling.ablations import (
+    global_mean,
+    nonlocal_pool,
+    random_mean,
+    window_mean,
+)
 
 
 def test_global_mean():
     x, logits, _ = make((3, 4))
     expected = loop(x, logits, torch.full_like(logits, 1e9), (3, 4))
     torch.testing.assert_close(global_mean(x, logits.exp()), expected)
+
+
+def test_window_mean_where_gradients_of_padded_pooling_are_wrong(monkeypatch):
+    """On a GPU torch's avg_pool2d gives each cell the gradient of another, as far before it as the
+    padding is wide."""
+    pool = F.avg_pool2d
+
+    def pool_of_gpu(x, kernel, stride=1, padding=(0, 0)):
+        moved = pool(F.pad(x, (0, 2 * padding[1], 0, 2 * padding[0])), kernel, stride)
+        return moved + (pool(x, kernel, stride, padding) - moved).detach()
+    monkeypatch.setattr(F, 'avg_pool2d', pool_of_gpu)
+    x, logits, _ = make((4, 5))
+    inputs = x.requires_grad_(), logits.exp().requires_grad_()
+    assert torch.autograd.gradcheck(lambda *args: window_mean(*args, (4, 5), 3), inputs)
 
 
 def test_random_mean_draws_from_all_of_the_image_and_no_other():
