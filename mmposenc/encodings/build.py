@@ -92,7 +92,10 @@ def construct(cls: type[_Module], arguments: ConfigType, named: str) -> _Module:
     try:
         return cls(**arguments)
     except TypeError as error:
-        raise ValueError(f'{named}: {error}') from error
+        hint = '' if accepted_arguments(cls) is not None else (
+            f'; {cls.__name__} takes any argument, so it is given every size: instead of '
+            '**options, name those that it needs')
+        raise ValueError(f'{named}: {error}{hint}') from error
 
 
 def _sum(cfgs: Sequence[object], argument: str) -> ConfigType:

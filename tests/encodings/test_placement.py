@@ -123,6 +123,19 @@ def test_bad_configs_are_named(cfg, message):
         build_encoding(cfg, TokenEncoding, 'pos_encoding', embed_dims=4)
 
 
+def test_a_class_that_takes_any_argument_is_told_to_name_its_sizes():
+    class Mine(TokenEncoding):
+        def __init__(self, **options) -> None:
+            super().__init__(**options)
+
+        def forward(self, x, hw_shape, **options):
+            return x
+
+    with pytest.raises(ValueError, match="'embed_dims'; Mine takes any argument, so it is given "
+                                         'every size: instead of .*options, name those'):
+        build_encoding(dict(type=Mine), TokenEncoding, 'pos_encoding', embed_dims=4)
+
+
 def test_the_callers_defaults_give_way_to_the_config():
     built = build_encoding(dict(type=encodings.SinCosPositionEncoding, embed_dims=8), TokenEncoding,
                            'pos_encoding', embed_dims=4, grid_shape=(3, 3))
