@@ -116,7 +116,7 @@ def row(*cells: object) -> Iterator[None]:
 
     from mmposenc.attention.fast import flex
     reset()
-    flex.kernel.cache_clear()
+    flex.compiled_kernel.cache_clear()
     try:
         yield
     except Exception as error:  # kernels, compilers and memory fail in ways of their own

@@ -181,7 +181,7 @@ def reference(encoding: IRPE, size: Size, device: str) -> Attention:
         for side in 'kq':
             if side not in encoding.rpe_on:
                 continue
-            for table, where, each in zip(encoding.tables(side), index, flat, strict=True):
+            for table, where, each in zip(encoding.tables_of_side(side), index, flat, strict=True):
                 if encoding.mode == 'bias':
                     term = table[:, each].view(1, -1, *square)
                 else:
@@ -190,7 +190,7 @@ def reference(encoding: IRPE, size: Size, device: str) -> Attention:
         attn = attn.softmax(-1)
         out = attn @ v
         if 'v' in encoding.rpe_on:
-            for table, each in zip(encoding.tables('v'), flat, strict=True):
+            for table, each in zip(encoding.tables_of_side('v'), flat, strict=True):
                 weight = table[:, each].view(-1, *square, size.dims)
                 out = out + (attn.permute(1, 2, 0, 3) @ weight).permute(2, 0, 1, 3)
         return out

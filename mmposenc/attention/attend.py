@@ -10,8 +10,8 @@ from torch import Tensor
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.masking import check_mask
 from ..functional.tracing import is_compiling
-from .compute import checked_implementation, compute
-from .padded import attend_by_image, attend_on_own_extents, valid_keys
+from .compute import checked_implementation, output_and_weights
+from .padded import attend_by_image, attend_on_own_extents, parts_of_valid_keys
 from .terms import Problem
 
 if TYPE_CHECKING:  # Imported only for annotations: the encodings themselves import this package.
@@ -71,19 +71,19 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
     if attn_mask is not None:
         problem = problem._replace(attn_mask=attn_mask[(None,) * (4 - attn_mask.dim())])
     if key_padding_mask is None:
-        return compute(problem, encoding)
-    padding, has_key = _check_padding(k, key_padding_mask)
+        return output_and_weights(problem, encoding)
+    padding, has_key = _key_padding_and_nonempty(k, key_padding_mask)
     plain = implementation == 'auto' and not need_weights and attn_mask is None and regions is None
     # Three ways: each image on a grid of its own; each without its padded keys, if that is faster;
     # all together with a mask.
     if encoding is not None and not encoding.cellwise:
         out, weights = attend_on_own_extents(problem, encoding, key_padding_mask)
-    elif plain and (parts := valid_keys(problem, padding, encoding)) is not None:
+    elif plain and (parts := parts_of_valid_keys(problem, padding, encoding)) is not None:
         out, weights = attend_by_image(problem, encoding, parts)
     else:
         # The weights of padded keys are zero; zero times an infinite value would be NaN.
         hidden = key_padding_mask[:, None, :, None]
-        out, weights = compute(problem._replace(
+        out, weights = output_and_weights(problem._replace(
             k=k.masked_fill(hidden, 0.0), v=v.masked_fill(hidden, 0.0), key_padding=padding),
             encoding)
     # An image that is nothing but padding must get no gradient.
@@ -118,7 +118,7 @@ def _check_masks(problem: Problem) -> None:
                          f'{queries} queries = {keys} keys')
 
 
-def _check_padding(k: Tensor, key_padding_mask: Tensor) -> tuple[Tensor, Tensor]:
+def _key_padding_and_nonempty(k: Tensor, key_padding_mask: Tensor) -> tuple[Tensor, Tensor]:
     """Padded keys (B, Lk), and which images have a valid one (B,).
 
     In an image without valid keys all keys count as valid, to avoid NaN.

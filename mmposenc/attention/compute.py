@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..functional.tracing import is_exporting, is_transforming, may_read
-from .fast.choice import fastest, fold_terms
+from .fast.choice import fastest_implementation, with_terms_folded
 from .fast.chunked import chunked
 from .fast.flex import flex
 from .fast.sdpa import sdpa
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ..encodings.base import RelativeEncoding
 
 
-def compute(problem: Problem, encoding: RelativeEncoding | None) -> tuple[Tensor, Tensor | None]:
+def output_and_weights(problem: Problem, encoding: RelativeEncoding | None
+                       ) -> tuple[Tensor, Tensor | None]:
     """The output of an attention, and its weights if they are needed: rotations, the weighted sum
     with the terms that take part in it, then the terms that do not.
 
@@ -40,8 +41,8 @@ def compute(problem: Problem, encoding: RelativeEncoding | None) -> tuple[Tensor
                  for term in encoding.terms_of_tokens(*grids, problem.tokens)]
         of_values = [term for term in terms if not term.reads_weights]
         problem = problem._replace(terms=[term for term in terms if term.reads_weights])
-    opened, without_keys = open_queries(problem)
-    out, weights = _weighted(opened)
+    opened, without_keys = with_blocked_queries_open(problem)
+    out, weights = _weighted_values(opened)
     if encoding is not None and encoding.has_rotation:
         out = encoding.turn_back(out, *problem.grids)
     for term in of_values:
@@ -52,7 +53,7 @@ def compute(problem: Problem, encoding: RelativeEncoding | None) -> tuple[Tensor
     return out, weights
 
 
-def open_queries(problem: Problem) -> tuple[Problem, Tensor | None]:
+def with_blocked_queries_open(problem: Problem) -> tuple[Problem, Tensor | None]:
     """Let queries that may attend to no key attend to some, so that no softmax is over nothing.
     Returns the changed problem and which queries these are, (B or 1, heads or 1, Lq, 1), so that
     the caller can clear their output; None where every query has a key."""
@@ -60,7 +61,7 @@ def open_queries(problem: Problem) -> tuple[Problem, Tensor | None]:
     if problem.attn_mask is None and not both:
         return problem, None
     others = problem._replace(attn_mask=None).mask(None, torch.bool)
-    mask = _joined(problem.attn_mask, others)
+    mask = _masks_joined(problem.attn_mask, others)
     assert mask is not None
     without_keys = ~(mask if mask.dtype == torch.bool else mask != float('-inf')).any(
         -1, keepdim=True)
@@ -75,23 +76,23 @@ def open_queries(problem: Problem) -> tuple[Problem, Tensor | None]:
     return problem._replace(terms=[*problem.terms, bias], attn_mask=None), without_keys
 
 
-def _joined(mask: Tensor | None, keep: Tensor | None) -> Tensor | None:
+def _masks_joined(mask: Tensor | None, keep: Tensor | None) -> Tensor | None:
     """A mask, bool or floating, that also hides the pairs where ``keep`` is False."""
     if mask is None or keep is None:
         return keep if mask is None else mask
     return mask & keep if mask.dtype == torch.bool else mask.masked_fill(~keep, float('-inf'))
 
 
-def _weighted(problem: Problem) -> tuple[Tensor, Tensor | None]:
+def _weighted_values(problem: Problem) -> tuple[Tensor, Tensor | None]:
     """The weighted sum of values, by the requested implementation."""
     if problem.need_weights:
         return reference(problem)
-    folded = problem if problem.implementation == 'reference' else fold_terms(problem)
-    out = _COMPUTE[choose(folded)](folded)
+    folded = problem if problem.implementation == 'reference' else with_terms_folded(problem)
+    out = _COMPUTE[chosen_implementation(folded)](folded)
     return out if folded is problem else out[..., :problem.v.shape[-1]], None
 
 
-def choose(problem: Problem) -> str:
+def chosen_implementation(problem: Problem) -> str:
     """The implementation to run. It is the reference where a program is exported, which does not
     know the sizes of chunks; where it is compiled, which fuses look-ups by itself; on the meta
     device, where operations are counted; and under ``torch.func``, which transforms nothing else.
@@ -102,7 +103,7 @@ def choose(problem: Problem) -> str:
         return 'reference'
     if problem.implementation != 'auto':
         return problem.implementation
-    return fastest(problem) if may_read(problem.q) else 'reference'
+    return fastest_implementation(problem) if may_read(problem.q) else 'reference'
 
 
 def reference(problem: Problem) -> tuple[Tensor, Tensor | None]:

@@ -67,7 +67,7 @@ def qkv_projection(embed_dims: int, qkv_bias: bool | str) -> Linear:
             Linear(embed_dims, 3 * embed_dims, bias=bool(qkv_bias)))
 
 
-def some_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
+def linear_of_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
     """Some of the output channels of a linear layer.
 
     Args:

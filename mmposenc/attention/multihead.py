@@ -14,8 +14,8 @@ from .linear import (
     check_heads,
     check_x_qk,
     join_heads,
+    linear_of_channels,
     qkv_projection,
-    some_channels,
     split_heads,
 )
 
@@ -103,13 +103,13 @@ class MultiheadAttention(nn.Module):
         """
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens, any_axes=True)
         check_x_qk(x, x_qk)
-        return self._attend(self._qkv(x, x_qk, grid, key_padding_mask), grid,
-                            tokens=x if x_qk is None else x_qk,
-                            key_padding_mask=key_padding_mask, attn_mask=attn_mask,
-                            need_weights=need_weights)
+        return self._attend_and_project(self._projected_and_scaled(x, x_qk, grid, key_padding_mask),
+                                        grid, tokens=x if x_qk is None else x_qk,
+                                        key_padding_mask=key_padding_mask, attn_mask=attn_mask,
+                                        need_weights=need_weights)
 
-    def _qkv(self, x: Tensor, x_qk: Tensor | None = None, grid: Grid | None = None,
-             padding: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def _projected_and_scaled(self, x: Tensor, x_qk: Tensor | None = None, grid: Grid | None = None,
+                              padding: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Project tokens to q, k and v, and scale q and k where attention is by cosines. That comes
         before any rotation: an encoding may scale queries, which the cosines would undo."""
         q, k, v = self._project(x, x_qk, grid, padding)
@@ -122,15 +122,16 @@ class MultiheadAttention(nn.Module):
         """q, k, v, each (B, heads, L, head_dims); a subclass may look at the grid and its padding
         (B, L)."""
         if x_qk is not None:
-            qk = some_channels(self.qkv, x_qk, slice(2 * self.embed_dims))
-            v = some_channels(self.qkv, x, slice(2 * self.embed_dims, None))
+            qk = linear_of_channels(self.qkv, x_qk, slice(2 * self.embed_dims))
+            v = linear_of_channels(self.qkv, x, slice(2 * self.embed_dims, None))
             return (*split_heads(qk, self.num_heads, 2), *split_heads(v, self.num_heads))
         return split_heads(self.qkv(x), self.num_heads, 3)
 
-    def _attend(self, qkv: tuple[Tensor, ...], grid: GridLike | None, **options: Any
-                ) -> Tensor | tuple[Tensor, Tensor]:
-        """Attend with the result of :meth:`_qkv`. Returns the output (B, L, embed_dims), and the
-        weights if they are needed; without a grid the encoding takes no part."""
+    def _attend_and_project(self, qkv: tuple[Tensor, ...], grid: GridLike | None, **options: Any
+                            ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attend with the result of :meth:`_projected_and_scaled`. Returns the output (B, L,
+        embed_dims), and the weights if they are needed; without a grid the encoding takes no
+        part."""
         q, k, v = qkv
         out, weights = attend(q, k, v, None if grid is None else self.rel_pos_encoding, grid,
                               implementation=self.implementation,

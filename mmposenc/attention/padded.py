@@ -10,7 +10,7 @@ from torch import Tensor
 from ..functional.grids import Grid
 from ..functional.masking import extents_of_several, noted_extents, valid_extents
 from ..functional.tracing import is_compiling, may_read
-from .compute import compute
+from .compute import output_and_weights
 from .fast import thresholds
 from .terms import Problem
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..encodings.base import RelativeEncoding
 
 
-class Part(NamedTuple):
+class ImagePart(NamedTuple):
     """The part of one image in a batch: its grids, the indices of its queries and keys (None for
     all), and a mask of keys (1, keys) that are padding nevertheless."""
 
@@ -28,7 +28,7 @@ class Part(NamedTuple):
     hidden: Tensor | None = None
 
 
-def attend_by_image(problem: Problem, encoding: RelativeEncoding | None, parts: Sequence[Part]
+def attend_by_image(problem: Problem, encoding: RelativeEncoding | None, parts: Sequence[ImagePart]
                     ) -> tuple[Tensor, Tensor | None]:
     """Attention of each image separately.
 
@@ -46,18 +46,18 @@ def attend_by_image(problem: Problem, encoding: RelativeEncoding | None, parts: 
     # Tokens come first, as projections store them, so that only the chosen tokens are copied.
     images = zip(*(x.transpose(1, 2).chunk(len(x)) for x in qkv), strict=True)
     for image, (part, tokens) in enumerate(zip(parts, images, strict=True)):
-        q, k, v = (take(x, 1, index).transpose(1, 2) for x, index in zip(
+        q, k, v = (take_tokens(x, 1, index).transpose(1, 2) for x, index in zip(
             tokens, (part.queries, part.keys, part.keys), strict=True))
         query, key = part.grids or (None, None)
         mask, regions = _masks_of_image(problem, image, part.queries, part.keys)
-        out, weights = compute(problem._replace(
+        out, weights = output_and_weights(problem._replace(
             q=q, k=k, v=v, query=query, key=key, key_padding=part.hidden, attn_mask=mask,
-            regions=regions, tokens=None if problem.tokens is None else take(
+            regions=regions, tokens=None if problem.tokens is None else take_tokens(
                 problem.tokens[image:image + 1], 1, part.queries)), encoding)
-        outs.append(put(out.transpose(1, 2), 1, part.queries, problem.q.shape[2]))
+        outs.append(put_tokens_back(out.transpose(1, 2), 1, part.queries, problem.q.shape[2]))
         if weights is not None:
-            weights = put(weights, 3, part.keys, problem.k.shape[2])
-            all_weights.append(put(weights, 2, part.queries, problem.q.shape[2]))
+            weights = put_tokens_back(weights, 3, part.keys, problem.k.shape[2])
+            all_weights.append(put_tokens_back(weights, 2, part.queries, problem.q.shape[2]))
     return torch.cat(outs).transpose(1, 2), torch.cat(all_weights) if all_weights else None
 
 
@@ -89,23 +89,23 @@ def attend_on_own_extents(problem: Problem, encoding: RelativeEncoding, key_mask
                          f'with keys on another grid a mask of the queries is required')
     masks = ((key_mask, grids[1]),) if query_mask is None else (
         (query_mask, grids[0]), (key_mask, grids[1]))
-    valid = _extents(masks, prefix)
+    valid = _extents_in_masks(masks, prefix)
     parts = []
     for image, extents in enumerate(zip(valid[0], valid[-1], strict=True)):
         query, key = (grid._replace(height=rows, width=cols)
                       for grid, (rows, cols) in zip(grids, extents, strict=True))
-        queries, keys = (tokens_of_part(grid, part, prefix, key_mask.device)
+        queries, keys = (token_indices_of_part(grid, part, prefix, key_mask.device)
                          for grid, part in zip(grids, (query, key), strict=True))
         hidden = None  # Stays None unless a mask of the caller's own hides prefix tokens.
         if prefix and noted_extents(key_mask) is None:
-            hidden = take(key_mask[image:image + 1], 1, keys)
+            hidden = take_tokens(key_mask[image:image + 1], 1, keys)
             hidden = hidden & ~hidden.all(1, keepdim=True)
-        parts.append(Part((query, key), queries, keys, hidden))
+        parts.append(ImagePart((query, key), queries, keys, hidden))
     return attend_by_image(problem, encoding, parts)
 
 
-def valid_keys(problem: Problem, padding: Tensor, encoding: RelativeEncoding | None
-               ) -> list[Part] | None:
+def parts_of_valid_keys(problem: Problem, padding: Tensor, encoding: RelativeEncoding | None
+                        ) -> list[ImagePart] | None:
     """All queries and the valid keys of each image if this is faster; else None. On a CPU a masked
     key takes as much time as a valid one. (On a GPU their number would need a synchronisation.)
 
@@ -130,11 +130,12 @@ def valid_keys(problem: Problem, padding: Tensor, encoding: RelativeEncoding | N
             return None
         of_images = [(grids[0], grids[1]._replace(height=rows, width=cols))
                      for rows, cols in extents]
-    return [Part(each, None, (~hidden).nonzero()[:, 0] if bool(hidden.any()) else None)
+    return [ImagePart(each, None, (~hidden).nonzero()[:, 0] if bool(hidden.any()) else None)
             for each, hidden in zip(of_images, padding, strict=True)]
 
 
-def _extents(masks: Sequence[tuple[Tensor, Grid]], prefix: int) -> list[list[tuple[int, int]]]:
+def _extents_in_masks(masks: Sequence[tuple[Tensor, Grid]],
+                      prefix: int) -> list[list[tuple[int, int]]]:
     """Valid rows and columns of each image in each mask's grid; all of them for an image of only
     padding, whose output the caller discards."""
     known = [noted_extents(mask) for mask, _ in masks]
@@ -148,10 +149,11 @@ def _extents(masks: Sequence[tuple[Tensor, Grid]], prefix: int) -> list[list[tup
 
 def valid_extents_of_tokens(mask: Tensor, grid: Grid, prefix: int) -> list[tuple[int, int]]:
     """Valid rows and columns of each image in a mask (B, prefix + H * W) of its tokens."""
-    return _extents(((mask, grid),), prefix)[0]
+    return _extents_in_masks(((mask, grid),), prefix)[0]
 
 
-def tokens_of_part(grid: Grid, part: Grid, prefix: int, device: torch.device) -> Tensor | None:
+def token_indices_of_part(grid: Grid, part: Grid, prefix: int,
+                          device: torch.device) -> Tensor | None:
     """Indices of the tokens of a part of the grid, including prefix tokens; None for all."""
     if part.hw == grid.hw:
         return None
@@ -167,19 +169,19 @@ def _masks_of_image(problem: Problem, image: int, queries: Tensor | None, keys: 
     if mask is not None:
         mask = mask[image:image + 1] if mask.shape[0] > 1 else mask
         for dim, index in ((2, queries), (3, keys)):
-            mask = take(mask, dim, index) if mask.shape[dim] > 1 else mask
+            mask = take_tokens(mask, dim, index) if mask.shape[dim] > 1 else mask
     if regions is not None:
-        regions = take(regions[image % len(regions)][None], 1, queries)
+        regions = take_tokens(regions[image % len(regions)][None], 1, queries)
     return mask, regions
 
 
-def take(x: Tensor, dim: int, index: Tensor | None) -> Tensor:
+def take_tokens(x: Tensor, dim: int, index: Tensor | None) -> Tensor:
     """Take the tokens at these indices; all of them where the index is None."""
     return x if index is None else x.index_select(dim, index)
 
 
-def put(x: Tensor, dim: int, index: Tensor | None, size: int) -> Tensor:
-    """Put tokens back to their places, the reverse of :func:`take`, with zeros elsewhere."""
+def put_tokens_back(x: Tensor, dim: int, index: Tensor | None, size: int) -> Tensor:
+    """Put tokens back to their places, the reverse of :func:`take_tokens`, with zeros elsewhere."""
     if index is None:
         return x
     shape = (*x.shape[:dim], size, *x.shape[dim + 1:])

@@ -19,7 +19,7 @@ from ..functional.masking import (
 )
 from .attend import attend
 from .compute import checked_implementation
-from .linear import Linear, check_heads, join_heads, some_channels, split_heads
+from .linear import Linear, check_heads, join_heads, linear_of_channels, split_heads
 from .multihead import build_relative_encoding
 
 if TYPE_CHECKING:
@@ -114,17 +114,18 @@ class SpatialReductionAttention(nn.Module):
         grid = as_grid(hw_shape)
         key_grid = self.reduced_grid(grid)
         if self.key_cells and padding_mask is not None and self.rel_pos_encoding is not None:
-            return self._each_alone(x, grid, padding_mask, need_weights, x_qk)
-        reduced = self._reduce(x, grid, key_grid, padding_mask)
+            return self._attend_image_by_image(x, grid, padding_mask, need_weights, x_qk)
+        reduced = self._reduced_tokens(x, grid, key_grid, padding_mask)
         if x_qk is None:
             k, v = split_heads(self.kv(reduced), self.num_heads, 2)
         else:
-            other, dims = self._reduce(x_qk, grid, key_grid, padding_mask), self.embed_dims
-            k, = split_heads(some_channels(self.kv, other, slice(dims)), self.num_heads)
-            v, = split_heads(some_channels(self.kv, reduced, slice(dims, None)), self.num_heads)
+            other, dims = self._reduced_tokens(x_qk, grid, key_grid, padding_mask), self.embed_dims
+            k, = split_heads(linear_of_channels(self.kv, other, slice(dims)), self.num_heads)
+            v, = split_heads(linear_of_channels(self.kv, reduced, slice(dims, None)),
+                             self.num_heads)
         # Computed after keys and values: in the other order inductor cannot sort symbolic strides.
         q, = split_heads(self.q(x if x_qk is None else x_qk), self.num_heads)
-        key_mask, query_mask = self._masks(padding_mask, key_grid)
+        key_mask, query_mask = self._key_and_query_masks(padding_mask, key_grid)
         out, weights = attend(
             q, k, v, self.rel_pos_encoding, grid, key_grid, key_padding_mask=key_mask,
             query_padding_mask=query_mask, tokens=x if x_qk is None else x_qk,
@@ -150,7 +151,8 @@ class SpatialReductionAttention(nn.Module):
                              f'sr_ratio={ratio}; use a larger image, or ceil_mode=True')
         return Grid(height, width, float(ratio), float(ratio))
 
-    def _reduce(self, x: Tensor, grid: Grid, key_grid: Grid, padding_mask: Tensor | None) -> Tensor:
+    def _reduced_tokens(self, x: Tensor, grid: Grid, key_grid: Grid,
+                        padding_mask: Tensor | None) -> Tensor:
         """Reduce tokens to those of keys and values, (B, P + Hk*Wk, C)."""
         if self.key_cells:
             means = adaptive_means(tokens_to_map(x, grid.hw), self.key_cells, padding_mask)
@@ -166,8 +168,8 @@ class SpatialReductionAttention(nn.Module):
                                                 key_grid.width * self.sr_ratio))
         return self.norm(map_to_tokens(self.sr(feature_map)))
 
-    def _masks(self, padding_mask: Tensor | None, key_grid: Grid
-               ) -> tuple[Tensor | None, Tensor | None]:
+    def _key_and_query_masks(self, padding_mask: Tensor | None, key_grid: Grid
+                             ) -> tuple[Tensor | None, Tensor | None]:
         """Padding masks of the keys, (B, P + Hk*Wk), and, for an encoding that depends on their
         grid, of the queries, (B, P + H*W)."""
         # Where there is no mask, and where a key is a cell, every key stands for valid tokens.
@@ -176,12 +178,12 @@ class SpatialReductionAttention(nn.Module):
         encoding = self.rel_pos_encoding
         if encoding is None or encoding.cellwise:
             return self._key_mask(padding_mask, key_grid), None
-        return self._noted_masks(padding_mask, key_grid)
+        return self._stored_or_new_masks(padding_mask, key_grid)
 
     # Compiled code would lose the stored image sizes and synchronise with an accelerator; such
     # blocks are compiled in parts anyway.
     @torch.compiler.disable
-    def _noted_masks(self, padding_mask: Tensor, key_grid: Grid) -> tuple[Tensor, Tensor]:
+    def _stored_or_new_masks(self, padding_mask: Tensor, key_grid: Grid) -> tuple[Tensor, Tensor]:
         return (self._key_mask(padding_mask, key_grid),
                 token_mask(padding_mask, self.num_prefix_tokens))
 
@@ -194,8 +196,9 @@ class SpatialReductionAttention(nn.Module):
         return token_mask(padding_mask, self.num_prefix_tokens)
 
     @torch.compiler.disable
-    def _each_alone(self, x: Tensor, grid: Grid, padding_mask: Tensor, need_weights: bool,
-                    x_qk: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
+    def _attend_image_by_image(self, x: Tensor, grid: Grid, padding_mask: Tensor,
+                               need_weights: bool,
+                               x_qk: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
         """Attend to each image separately, because the positions of ``key_cells`` depend on its
         size."""
         out = x.new_zeros(x.shape[0], *grid.hw, x.shape[-1])

@@ -211,7 +211,7 @@ class Problem(NamedTuple):
             valid = ~self.key_padding[:, None, None]
             keep = valid if keep is None else keep & valid
         if self.regions is not None:
-            same = of_one_region(self.regions)
+            same = pairs_of_one_region(self.regions)
             same = same.repeat(self.q.shape[0] // same.shape[0], 1, 1)[:, None]
             keep = same if keep is None else keep & same
         if keep is None or bias is None:
@@ -219,6 +219,6 @@ class Problem(NamedTuple):
         return bias.to(dtype).masked_fill(~keep, float('-inf'))
 
 
-def of_one_region(regions: Tensor) -> Tensor:
+def pairs_of_one_region(regions: Tensor) -> Tensor:
     """Which pairs of tokens have the same region: (windows, L) -> (windows, L, L) bool."""
     return regions[:, :, None] == regions[:, None, :]

@@ -83,10 +83,10 @@ class SkewedTable(Term):
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
         """The products of each query with the vector of each distance."""
         lookup = q @ self.table.transpose(-2, -1)
-        return skew(lookup if self.bias is None else lookup + self.bias[:, None])
+        return offsets_to_keys(lookup if self.bias is None else lookup + self.bias[:, None])
 
 
-def skew(lookup: Tensor) -> Tensor:
+def offsets_to_keys(lookup: Tensor) -> Tensor:
     """Convert products by offset (..., L, 2 L - 1) to products by key (..., L, L).
 
     Row i starts at offset -i, so in memory key 0 of the next row is 2 L - 2 places further: a view
@@ -139,7 +139,7 @@ class Channels(Term):
         """The product of the channels of each query with those of each key."""
         return self.queries @ self.keys.transpose(-2, -1)
 
-    def beside(self, q: Tensor, k: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    def channels_to_append(self, q: Tensor, k: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         """The additional channels for queries and keys (B, heads, L, head_dims), in their dtype. In
         half precision each number is stored as the sum of two, and the products of these that
         matter are computed."""

@@ -13,7 +13,7 @@ from ..functional.tracing import is_compiling
 from ..functional.windows import ABSENT, Counts, WindowLayout, Windows, window_layout
 from .linear import check_x_qk, join_heads, split_heads
 from .multihead import MultiheadAttention, build_relative_encoding
-from .padded import put, take, tokens_of_part, valid_extents_of_tokens
+from .padded import put_tokens_back, take_tokens, token_indices_of_part, valid_extents_of_tokens
 
 if TYPE_CHECKING:
     from ..encodings.base import RelativeConfig
@@ -43,7 +43,7 @@ class WindowAttention(MultiheadAttention):
     def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int], *,
                  rel_pos_encoding: RelativeConfig | None = None, **attention: Any) -> None:
         super().__init__(embed_dims, num_heads, **attention)
-        self.window_size = _checked(window_size, self.num_prefix_tokens)
+        self.window_size = _checked_window_size(window_size, self.num_prefix_tokens)
         self.rel_pos_encoding = build_relative_encoding(
             rel_pos_encoding, self.head_dims, num_heads, 0, window_size=self.window_size,
             grid_shape=self.window_size)
@@ -73,8 +73,8 @@ class WindowAttention(MultiheadAttention):
             raise ValueError(f'regions has shape {tuple(regions.shape)}, which does not fit x of '
                              f'shape {tuple(x.shape)}: (n, {length}) is required, n a divisor of '
                              f'the windows')
-        return self._attend(self._qkv(x), self.window_size, tokens=x, regions=regions,
-                            need_weights=need_weights)
+        return self._attend_and_project(self._projected_and_scaled(x), self.window_size, tokens=x,
+                                        regions=regions, need_weights=need_weights)
 
 
 class ShiftWindowAttention(nn.Module):
@@ -133,11 +133,12 @@ class ShiftWindowAttention(nn.Module):
         grid = check_tokens(x, hw_shape)
         if padding_mask is not None:
             check_mask(padding_mask, (x.shape[0], *grid.hw), 'padding_mask')
-        windows = Windows(grid.hw, self.window_size, self._shift(grid.hw), padding_mask, counts)
+        windows = Windows(grid.hw, self.window_size, self._shift_of_map(grid.hw), padding_mask,
+                          counts)
         regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
         return windows.join(self.w_msa(windows.cut(x), regions))
 
-    def _shift(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
+    def _shift_of_map(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
         if self.pad_small_map:
             return self.shift_size
         fits = any(side <= window for side, window in zip(hw_shape, self.window_size, strict=True))
@@ -246,20 +247,20 @@ class PlainWindowAttention(MultiheadAttention):
         regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
         # The encoding has rotated queries and keys on the whole grid; it does nothing else.
         if self.whole_positions:
-            qkv = self._turned(x, x_qk, windows, grid)
+            qkv = self._rotated_qkv(x, x_qk, windows, grid)
             window, tokens = None, None
         else:
-            inside = self._cut(x, windows)
-            inside_qk = None if x_qk is None else self._cut(x_qk, windows)
-            qkv = self._qkv(inside, inside_qk)
+            inside = self._cut_into_windows(x, windows)
+            inside_qk = None if x_qk is None else self._cut_into_windows(x_qk, windows)
+            qkv = self._projected_and_scaled(inside, inside_qk)
             window, tokens = windows.window, inside if inside_qk is None else inside_qk
         # Prefix tokens belong to region 0, that of valid cells.
-        attended = self._attend(
+        attended = self._attend_and_project(
             qkv, window, tokens=tokens, need_weights=need_weights,
             regions=None if regions is None else F.pad(regions, (self.num_prefix_tokens, 0)))
         if isinstance(attended, tuple):
-            return self._join(attended[0], windows, regions), attended[1]
-        return self._join(attended, windows, regions)
+            return self._join_windows(attended[0], windows, regions), attended[1]
+        return self._join_windows(attended, windows, regions)
 
     # Not compiled: each size of an image would become a graph of its own.
     @torch.compiler.disable
@@ -272,24 +273,25 @@ class PlainWindowAttention(MultiheadAttention):
         outs = []
         for index, hw_shape in enumerate(valid_extents_of_tokens(mask, grid, self._all_prefix)):
             part = grid._replace(height=hw_shape[0], width=hw_shape[1])
-            tokens = tokens_of_part(grid, part, self._all_prefix, x.device)
-            image = take(x[index:index + 1], 1, tokens)
-            image_qk = None if x_qk is None else take(x_qk[index:index + 1], 1, tokens)
+            tokens = token_indices_of_part(grid, part, self._all_prefix, x.device)
+            image = take_tokens(x[index:index + 1], 1, tokens)
+            image_qk = None if x_qk is None else take_tokens(x_qk[index:index + 1], 1, tokens)
             out = self.forward(image, hw_shape, x_qk=image_qk)
             assert isinstance(out, Tensor)  # No weights are asked for, so there is only the output.
-            outs.append(put(out, 1, tokens, x.shape[1]))
+            outs.append(put_tokens_back(out, 1, tokens, x.shape[1]))
         return torch.cat(outs)
 
-    def _turned(self, x: Tensor, x_qk: Tensor | None, windows: Windows, grid: Grid
-                ) -> tuple[Tensor, ...]:
+    def _rotated_qkv(self, x: Tensor, x_qk: Tensor | None, windows: Windows, grid: Grid
+                     ) -> tuple[Tensor, ...]:
         """Queries, keys and values of each window, rotated by their positions on the whole grid."""
-        q, k, v = self._qkv(x, x_qk)
+        q, k, v = self._projected_and_scaled(x, x_qk)
         if self.rel_pos_encoding is not None:
             q, k = self.rel_pos_encoding.rotate(q, k, grid)
-        return tuple(split_heads(self._cut(join_heads(each), windows), self.num_heads)[0]
+        return tuple(split_heads(self._cut_into_windows(join_heads(each), windows),
+                                 self.num_heads)[0]
                      for each in (q, k, v))
 
-    def _cut(self, x: Tensor, windows: Windows) -> Tensor:
+    def _cut_into_windows(self, x: Tensor, windows: Windows) -> Tensor:
         """Cut a batch into windows: (B, L, C) -> (B * windows, P + Wh * Ww, C)."""
         cells, prefix = windows.cut(x[:, self._all_prefix:]), x[:, :self._all_prefix]
         if not self._all_prefix:
@@ -298,7 +300,7 @@ class PlainWindowAttention(MultiheadAttention):
                   else windows.repeat(prefix))
         return torch.cat((prefix, cells), 1)
 
-    def _join(self, out: Tensor, windows: Windows, regions: Tensor | None) -> Tensor:
+    def _join_windows(self, out: Tensor, windows: Windows, regions: Tensor | None) -> Tensor:
         """Join windows to a batch: (B * windows, P + Wh * Ww, C) -> (B, L, C)."""
         count = self.num_prefix_tokens
         cells = windows.join(out[:, count:])
@@ -328,18 +330,19 @@ def window_size_or_count(window_size: int | tuple[int, int] | None,
         raise ValueError(f'window_size={window_size!r} with copied prefix tokens, whose number '
                          f'would depend on the image: give window_count')
     if window_count is not None:
-        return None, _pair(window_count, 'window_count')
+        return None, _side_pair(window_count, 'window_count')
     assert window_size is not None
-    return _pair(window_size, 'window_size'), None
+    return _side_pair(window_size, 'window_size'), None
 
 
-def _pair(side: int | tuple[int, int], name: str) -> tuple[int, int]:
+def _side_pair(side: int | tuple[int, int], name: str) -> tuple[int, int]:
     return as_grid((side, side) if isinstance(side, int) else side, name).hw
 
 
-def _checked(window_size: int | tuple[int, int], num_prefix_tokens: int) -> tuple[int, int]:
+def _checked_window_size(window_size: int | tuple[int, int], num_prefix_tokens: int
+                         ) -> tuple[int, int]:
     """(Wh, Ww), after a check that all tokens lie in a window."""
     if num_prefix_tokens:
         raise ValueError(f'num_prefix_tokens={num_prefix_tokens} with window_size={window_size!r} '
                          f'must be 0: class tokens and registers lie in no window')
-    return _pair(window_size, 'window_size')
+    return _side_pair(window_size, 'window_size')

@@ -104,13 +104,13 @@ def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int 
         if values_as_released and isinstance(module, IRPE) and 'v' in module.rpe_on:
             _watch_values(module, extra)
         if not pooled_means and isinstance(module, ContextPool) and module.weights != 'nonlocal':
-            module._pool = _no_mean  # type: ignore[method-assign, assignment]
+            module._pooled_by_locality = _no_mean  # type: ignore[method-assign, assignment]
     image = torch.empty(1, in_channels, *hw_shape, device='meta')
     return multiply_accumulates(lambda: counted(image))[0] + extra[0]
 
 
 def _no_mean(x: Tensor, *args: object) -> Tensor:
-    """Replaces :meth:`ContextPool._pool` by a function that computes no means."""
+    """Replaces :meth:`ContextPool._pooled_by_locality` by a function that computes no means."""
     return x
 
 
@@ -140,7 +140,7 @@ class _AsReleased(Term):
         batch, heads, queries, keys = weights.shape
         out = self.term.dense_values(weights)
         released = sum(batch * heads * queries * keys * table.shape[-1]
-                       for table in self.encoding.tables('v'))
+                       for table in self.encoding.tables_of_side('v'))
         buckets = vars(self.term)['buckets'].num
         self.extra[0] += released - batch * heads * queries * buckets * out.shape[-1]
         return out

@@ -76,7 +76,7 @@ class EoMT(ViT):
         _check_shared(self.query_blocks, shared)
         super().__init__(arch, **{**shared, 'pool': None, 'out_indices': None, 'final_norm': True,
                                   'neck_channels': None})
-        self.pos_encodings.refuse(other_grid='the masks are of the whole image')
+        self.pos_encodings.refuse_unsupported(other_grid='the masks are of the whole image')
 
     def _make_output(self, embed_dims: int, num_layers: int, *options: Any) -> None:
         super()._make_output(embed_dims, num_layers, *options)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..attention.fast.dropout import Dropout
+from ..attention.fast.dropout import DropoutFactors
 from ..functional.linear import linear, outer
 from ..functional.tracing import autocast_dtype, is_compiling, is_transforming
 
@@ -94,8 +94,8 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
             outside of autocast, else 'stored'. Under autocast rows are computed in its dtype, and
             gradients of weights are summed in float32.
         activation: one of :data:`ACTIVATIONS`.
-        dropout_p: rate of dropout after relu, drawn by rows (:class:`~.dropout.Dropout`) without
-            storing a mask.
+        dropout_p: rate of dropout after relu, drawn by rows (:class:`~.dropout.DropoutFactors`)
+            without storing a mask.
 
     Returns:
         (..., C').
@@ -122,7 +122,7 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
                          f"or, with activation='relu', 'kept'")
     out: Tensor = _ChunkedMLP.apply(
         x.reshape(-1, x.shape[-1]).to(dtype), weight1, bias1, weight2, bias2, activation,
-        implementation == 'kept', Dropout(dropout_p, x.device) if dropout_p else None)
+        implementation == 'kept', DropoutFactors(dropout_p, x.device) if dropout_p else None)
     return out.reshape(*x.shape[:-1], weight2.shape[0])
 
 
@@ -154,7 +154,7 @@ def _chunk_rows(rows: int, hidden: int) -> int:
     return max(1, -(-rows // max(1, round(rows / most))))
 
 
-def _drop(hidden: Tensor, drawn: Dropout) -> None:
+def _drop(hidden: Tensor, drawn: DropoutFactors) -> None:
     """Apply dropout to a hidden layer in place."""
     hidden.mul_(drawn.draw(torch.empty_like(hidden))).mul_(drawn.scale)
 
@@ -165,7 +165,8 @@ class _ChunkedMLP(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor,
-                bias2: Tensor, activation: str, keep: bool, dropout: Dropout | None) -> Tensor:
+                bias2: Tensor, activation: str, keep: bool,
+                dropout: DropoutFactors | None) -> Tensor:
         ctx.dtypes = [None, *(w.dtype for w in (weight1, bias1, weight2, bias2)), None, None, None]
         ctx.activation, ctx.dropout = activation, dropout
         drawn = None if dropout is None else dropout.start()

@@ -9,7 +9,12 @@ from typing import Any
 from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig
 from ..encodings.build import EncodingConfig
-from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions, split_places
+from ..encodings.placement import (
+    EncodingConfigs,
+    PlacedEncodings,
+    Positions,
+    split_between_and_inside,
+)
 from ..functional.grids import as_grid
 
 
@@ -90,7 +95,7 @@ class SharedArguments:
 
     @cached_property
     def _places(self) -> tuple[EncodingConfigs, Positions, list[EncodingConfig]]:
-        return split_places(self.pos_encoding, self.positions)
+        return split_between_and_inside(self.pos_encoding, self.positions)
 
     @property
     def mlp_encodings(self) -> list[EncodingConfig]:

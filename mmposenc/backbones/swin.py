@@ -123,7 +123,8 @@ class Swin(Backbone):
                                 grid_shape=grid, **common) for j in range(layers[i])]
             encodings = shared.placed_encodings(layers[i], embed_dims=width, grid_shape=grid,
                                                 followed=i + 1 < num_stages)
-            encodings.refuse(query_key='attention in windows takes queries, keys and values from '
+            encodings.refuse_unsupported(
+                query_key='attention in windows takes queries, keys and values from '
                                        'the same tokens')
             merging = (PatchMerging(width, norm_eps, post_norm=self.post_norm)
                        if i + 1 < num_stages else None)

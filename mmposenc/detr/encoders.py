@@ -51,7 +51,8 @@ class LevelEncodings(nn.ModuleList):
         if build.listed(pos_encoding) and not self[0].at:
             raise ValueError(f'positions={positions!r} is no place in an encoder of num_layers='
                              f'{num_layers}: pos_encoding={pos_encoding!r} would not be used')
-        self[0].refuse(other_grid='a DETR encoder must keep it: the decoder reads the memory by it')
+        self[0].refuse_unsupported(
+            other_grid='a DETR encoder must keep it: the decoder reads the memory by it')
 
     def at(self, position: int) -> bool:
         """Whether an encoding stands at a position."""
@@ -184,7 +185,8 @@ class DetrEncoder(BaseModule):
         if not (isinstance(layer_type, type) and issubclass(layer_type, self.layer_type)):
             raise ValueError(f'encoder.layer_cfg.type={name!r} must be '
                              f'mmposenc.{self.layer_type.__name__}, or a class derived from it')
-        self.layers = ModuleList(build.construct(layer_type, arguments, 'encoder.layer_cfg')
+        self.layers = ModuleList(build.construct_or_name_config(layer_type, arguments,
+                                                                'encoder.layer_cfg')
                                  for _ in range(self.num_layers))
         self.embed_dims = self.layers[0].embed_dims
 

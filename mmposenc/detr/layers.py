@@ -20,7 +20,7 @@ from ..backbones.mlp import mlp
 from ..backbones.modules import BaseModule, ModuleList
 from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig
-from ..encodings.build import construct
+from ..encodings.build import construct_or_name_config
 from ..functional.grids import GridLike
 from ..functional.packing import Packing
 from ..functional.plain_layers import is_plain
@@ -344,7 +344,8 @@ class DetrEncoderLayer(BaseModule):
         self._init_layers()
 
     def _init_layers(self) -> None:
-        self.self_attn = construct(self.attention_type, self.self_attn_cfg, 'self_attn_cfg')
+        self.self_attn = construct_or_name_config(self.attention_type, self.self_attn_cfg,
+                                                  'self_attn_cfg')
         self.embed_dims = self.self_attn.embed_dims
         self.ffn, self.norms = ffn_and_norms(self.ffn_cfg, self.norm_cfg, self.embed_dims, 2)
 
@@ -375,7 +376,7 @@ class DetrEncoderLayer(BaseModule):
 def ffn_and_norms(ffn_cfg: ConfigType, norm_cfg: ConfigType, embed_dims: int,
                    num_norms: int) -> tuple[FFN, ModuleList]:
     """The FFN and the norms of a layer."""
-    ffn = construct(FFN, ffn_cfg, 'ffn_cfg')
+    ffn = construct_or_name_config(FFN, ffn_cfg, 'ffn_cfg')
     if ffn.embed_dims != embed_dims:
         raise ValueError(f'ffn_cfg has embed_dims={ffn.embed_dims}, but the attention has '
                          f'{embed_dims}; they must be equal')

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..functional.constants import Constants
 from ..functional.grids import Grid
-from .offset_bias import OffsetBiasEncoding, distances
+from .offset_bias import OffsetBiasEncoding, euclidean_distances
 
 
 class ALiBi2D(Constants, OffsetBiasEncoding):
@@ -35,15 +35,15 @@ class ALiBi2D(Constants, OffsetBiasEncoding):
 
     def constants(self) -> dict[str, object]:
         """The slopes of the heads, which are fixed."""
-        return dict(slopes=_slopes(self.num_heads))
+        return dict(slopes=_head_slopes(self.num_heads))
 
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """The bias: minus slope times distance; see :class:`OffsetBiasEncoding`."""
         slopes = self.slopes.to(row_offsets.dtype)[:, None, None]
-        return -slopes * distances(row_offsets, col_offsets)
+        return -slopes * euclidean_distances(row_offsets, col_offsets)
 
 
-def _slopes(heads: int) -> list[float]:
+def _head_slopes(heads: int) -> list[float]:
     power = 2 ** int(math.log2(heads))
     slopes = [2.0 ** (-8 * (i + 1) / power) for i in range(power)]
     return slopes + [2.0 ** (-4 * (i + 1) / power) for i in range(0, 2 * (heads - power), 2)]

@@ -147,8 +147,9 @@ class RelativeEncoding(nn.Module, ABC):
         Returns:
             (B or 1, heads or 1, Lq, Lk), or None if there is no such term.
         """
-        return _add(term.dense(q, k) for term in self._terms(q_grid, k_grid, tokens)
-                    if not term.on_values)
+        return _sum_or_none(term.dense(q, k) for term
+                            in self._terms_with_checked_grids(q_grid, k_grid, tokens)
+                            if not term.on_values)
 
     def values(self, attn: Tensor, q_grid: GridLike, k_grid: GridLike | None = None, *,
                tokens: Tensor | None = None) -> Tensor | None:
@@ -160,11 +161,13 @@ class RelativeEncoding(nn.Module, ABC):
         Returns:
             (B, heads, Lq, head_dims), or None if there is no such term.
         """
-        return _add(term.dense_values(attn) for term in self._terms(q_grid, k_grid, tokens)
-                    if term.on_values and term.reads_weights)
+        return _sum_or_none(term.dense_values(attn) for term
+                            in self._terms_with_checked_grids(q_grid, k_grid, tokens)
+                            if term.on_values and term.reads_weights)
 
-    def _terms(self, q_grid: GridLike, k_grid: GridLike | None, tokens: Tensor | None
-               ) -> Sequence[Term]:
+    def _terms_with_checked_grids(self, q_grid: GridLike, k_grid: GridLike | None,
+                                  tokens: Tensor | None
+                                  ) -> Sequence[Term]:
         query = as_grid(q_grid, 'q_grid')
         return self.terms_of_tokens(query, key_grid(query, k_grid), tokens)
 
@@ -212,7 +215,7 @@ def refuse_zeros(encoding: nn.Module) -> None:
                      f'changes nothing')
 
 
-def _add(terms: Iterator[Tensor]) -> Tensor | None:
+def _sum_or_none(terms: Iterator[Tensor]) -> Tensor | None:
     total: Tensor | None = None
     for each in terms:
         total = each if total is None else total + each

@@ -47,7 +47,7 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
             neither a dict nor a module.
     """
     if isinstance(cfg, (list, tuple)) and contract is RelativeEncoding:
-        cfg = _sum(cfg, argument)
+        cfg = _config_of_sum(cfg, argument)
     if isinstance(cfg, nn.Module):
         module = cfg
     elif isinstance(cfg, dict):
@@ -56,16 +56,16 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
                              f"dict(type='mmposenc.PEG')")
         cls = resolve(cfg['type'], argument)
         if not issubclass(cls, contract):
-            raise wrong_contract(cls, contract, argument)
-        arguments = _arguments(cls, cfg, defaults)
+            raise wrong_contract_error(cls, contract, argument)
+        arguments = _arguments_with_defaults(cls, cfg, defaults)
         zero_init = arguments.pop('zero_init', False)
-        module = construct(cls, arguments, f'{argument}={cfg!r}')
+        module = construct_or_name_config(cls, arguments, f'{argument}={cfg!r}')
     else:
         from .. import encodings
         similar = suggest(cfg, encodings.ENCODINGS) if isinstance(cfg, str) else ''
         raise ValueError(f'{argument}={cfg!r} must be a dict with a type, or a module{similar}')
     if not isinstance(module, contract):
-        raise wrong_contract(type(module), contract, argument)
+        raise wrong_contract_error(type(module), contract, argument)
     for name in ('head_dims', 'num_heads', 'num_prefix_tokens'):
         size, wanted = getattr(module, name, None), defaults.get(name)
         if None not in (size, wanted) and size != wanted:
@@ -76,17 +76,17 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
     return module
 
 
-def construct(cls: type[_Module], arguments: ConfigType, named: str) -> _Module:
+def construct_or_name_config(cls: type[_Module], arguments: ConfigType, named: str) -> _Module:
     """Call ``cls(**arguments)``; ``named`` is the config of these arguments, for error messages.
 
     Raises:
         ValueError: required arguments are missing, or there are others than those of the class.
     """
-    missing = [name for name in _required(cls) if name not in arguments]
+    missing = [name for name in _required_arguments(cls) if name not in arguments]
     if missing:
         raise ValueError(f'{named} has no {" and no ".join(missing)}; {cls.__name__} requires it')
     for name in arguments:
-        if not _takes(cls, name):
+        if not _takes_argument(cls, name):
             raise ValueError(f'{named}: {cls.__name__} has no argument {name!r}'
                              f'{suggest(name, accepted_arguments(cls) or ())}')
     try:
@@ -98,7 +98,7 @@ def construct(cls: type[_Module], arguments: ConfigType, named: str) -> _Module:
         raise ValueError(f'{named}: {error}{hint}') from error
 
 
-def _sum(cfgs: Sequence[object], argument: str) -> ConfigType:
+def _config_of_sum(cfgs: Sequence[object], argument: str) -> ConfigType:
     """The config of a sum of encodings.
 
     Raises:
@@ -113,7 +113,7 @@ def _sum(cfgs: Sequence[object], argument: str) -> ConfigType:
     return dict(type='mmposenc.CombinedRPE', encodings=list(cfgs))
 
 
-def wrong_contract(cls: type, contract: type, argument: str) -> ValueError:
+def wrong_contract_error(cls: type, contract: type, argument: str) -> ValueError:
     """The error for an encoding of the other base class; it says which argument takes it."""
     hint = ''
     for other, name in ((TokenEncoding, 'pos_encoding'), (RelativeEncoding, 'rel_pos_encoding')):
@@ -122,23 +122,23 @@ def wrong_contract(cls: type, contract: type, argument: str) -> ValueError:
     return ValueError(f'{argument}: {cls.__name__} is no {contract.__name__}{hint}')
 
 
-def _arguments(cls: type, cfg: ConfigType, defaults: ConfigType) -> ConfigType:
+def _arguments_with_defaults(cls: type, cfg: ConfigType, defaults: ConfigType) -> ConfigType:
     """Collect the arguments of an encoding: those of its config, then the caller's defaults, then
     sizes that follow from the caller's grid."""
     sizes = required_sizes(cls, defaults)
-    required = _required(cls)
+    required = _required_arguments(cls)
     known = {name: value for name, value in defaults.items()
-             if _takes(cls, name) and not (value is None and name in required)}
+             if _takes_argument(cls, name) and not (value is None and name in required)}
     options = {name: value for name, value in cfg.items() if name != 'type'}
     return {**sizes, **known, **options}
 
 
-def _takes(cls: type, name: str) -> bool:
+def _takes_argument(cls: type, name: str) -> bool:
     names = accepted_arguments(cls)
     return names is None or name in names
 
 
-def _required(cls: type) -> list[str]:
+def _required_arguments(cls: type) -> list[str]:
     return [name for name, each in parameters_of(cls).items()
             if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
 
@@ -153,10 +153,11 @@ def required_sizes(cls: type, defaults: ConfigType) -> dict[str, object]:
     tokens = defaults.get('num_prefix_tokens', 0) + grid.num_cells
     sizes = dict(window_size=grid.hw, max_size=grid.hw, grid_shape=grid.hw, max_tokens=tokens)
     return {name: size for name, size in sizes.items()
-            if name in _required(cls) or name == 'grid_shape' and _takes(cls, name)}
+            if name in _required_arguments(cls) or name == 'grid_shape'
+            and _takes_argument(cls, name)}
 
 
-def _find_own(name: str) -> object:
+def _own_or_user_class(name: str) -> object:
     """Find the class that a type names in this package or in a user's file; None if there is none.
     """
     if is_file_class(name):
@@ -169,7 +170,7 @@ def _find_own(name: str) -> object:
 
 #: The function that finds the class of a type's name. With OpenMMLab installed, the registry
 #: replaces it by its own search, which also finds classes of other packages.
-find_class: Callable[[str], object] = _find_own
+find_class: Callable[[str], object] = _own_or_user_class
 
 
 def resolve(name: str | type, argument: str) -> type:

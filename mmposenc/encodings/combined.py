@@ -42,32 +42,32 @@ class CombinedRPE(RelativeEncoding):
         # The attention module compares these sizes with its own.
         for name in {'head_dims', 'num_heads'} & set(defaults):
             setattr(self, name, defaults[name])
-        self.has_rotation = any(e.has_rotation for e in self._members())
-        self.only_rotates = all(e.only_rotates for e in self._members())
-        self.cellwise = all(e.cellwise for e in self._members())
-        self.reads_tokens = any(e.reads_tokens for e in self._members())
-        self.takes_frames = all(e.takes_frames for e in self._members())
+        self.has_rotation = any(e.has_rotation for e in self._combined_encodings())
+        self.only_rotates = all(e.only_rotates for e in self._combined_encodings())
+        self.cellwise = all(e.cellwise for e in self._combined_encodings())
+        self.reads_tokens = any(e.reads_tokens for e in self._combined_encodings())
+        self.takes_frames = all(e.takes_frames for e in self._combined_encodings())
 
-    def _members(self) -> list[RelativeEncoding]:
+    def _combined_encodings(self) -> list[RelativeEncoding]:
         return list(self.encodings)  # type: ignore[arg-type]
 
     def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys by every encoding, in order."""
-        for encoding in self._members():
+        for encoding in self._combined_encodings():
             if encoding.has_rotation:
                 q, k = encoding.rotate(q, k, q_grid, k_grid)
         return q, k
 
     def turn_values(self, v: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
         """Turn the values by every encoding, in order."""
-        for encoding in self._members():
+        for encoding in self._combined_encodings():
             v = encoding.turn_values(v, q_grid, k_grid)
         return v
 
     def turn_back(self, out: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
         """Turn the output back by every encoding, the last one first."""
-        for encoding in reversed(self._members()):
+        for encoding in reversed(self._combined_encodings()):
             out = encoding.turn_back(out, q_grid, k_grid)
         return out
 
@@ -77,17 +77,17 @@ class CombinedRPE(RelativeEncoding):
 
     def terms_of_tokens(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None) -> list[Term]:
         """The terms of all encodings together, some of which may depend on tokens."""
-        return [term for encoding in self._members()
+        return [term for encoding in self._combined_encodings()
                 for term in encoding.terms_of_tokens(q_grid, k_grid, tokens)]
 
     def start_at_zero(self) -> None:
         """Make every encoding add nothing."""
-        for encoding in self._members():
+        for encoding in self._combined_encodings():
             encoding.start_at_zero()
 
     def position_tables(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Tables of every encoding."""
-        for index, encoding in enumerate(self._members()):
+        for index, encoding in enumerate(self._combined_encodings()):
             for name, table in encoding.position_tables():
                 yield f'encodings.{index}.{name}', table
 

@@ -53,12 +53,12 @@ class ConvPredictor(nn.Module):
     def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None) -> Tensor:
         """Predict (B, H*W, out_dims) from tokens (B, H*W, C), zero where padded, and their padding
         (B, H*W) or None."""
-        hidden = F.gelu(self.conv1(self._pad(tokens_to_map(x.contiguous(), hw_shape))))
+        hidden = F.gelu(self.conv1(self._zero_padded(tokens_to_map(x.contiguous(), hw_shape))))
         if padding_mask is not None:
             hidden = hidden.masked_fill(padding_mask.view(x.shape[0], 1, *hw_shape), 0)
-        return map_to_tokens(self.conv2(self._pad(hidden)))
+        return map_to_tokens(self.conv2(self._zero_padded(hidden)))
 
-    def _pad(self, x: Tensor) -> Tensor:
+    def _zero_padded(self, x: Tensor) -> Tensor:
         return F.pad(x, (2, 0)) if self.causal else x
 
 
@@ -161,7 +161,7 @@ class ContextPool(TokenEncoding):
             raise ValueError(f'ratio={ratio} and truncate={truncate} must be positive')
         if window_size < 1 or window_size % 2 == 0:
             raise ValueError(f'window_size={window_size} must be odd and positive')
-        _check_pairs(stride, dims, causal, weights, locality, size_norm)
+        _check_option_pairs(stride, dims, causal, weights, locality, size_norm)
         if isinstance(default_positions, str) and default_positions != 'every':
             raise ValueError(f"default_positions={default_positions!r} must be 'every', or numbers "
                              f"of blocks")
@@ -200,17 +200,18 @@ class ContextPool(TokenEncoding):
         hw = check_tokens(x, hw_shape, num_prefix_tokens).hw
         prefix, tokens = split_prefix(x, num_prefix_tokens)
         if padding_mask is None:
-            return join_prefix(prefix, self._encode(tokens, hw, None))
+            return join_prefix(prefix, self._pooled_context(tokens, hw, None))
         cells = cells_at_stride(hw, self.stride, x.device)
         padding = padding_mask.flatten(1)
         cleared = tokens.masked_fill(padding[..., None], 0)
         if self.dims == 1:
             # Move padding to the end, so that the sequence of an image is as without padding.
             order = padding.long().argsort(dim=1, stable=True)[..., None].expand_as(tokens)
-            moved = self._encode(cleared.gather(1, order), hw, padding.gather(1, order[..., 0]))
+            moved = self._pooled_context(cleared.gather(1, order), hw,
+                                         padding.gather(1, order[..., 0]))
             pooled = torch.zeros_like(tokens).scatter(1, order, moved)
         else:
-            pooled = self._encode(cleared, hw, padding)
+            pooled = self._pooled_context(cleared, hw, padding)
         return join_prefix(prefix, torch.where(padding[:, cells, None], tokens[:, cells], pooled))
 
     def out_hw_shape(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
@@ -238,34 +239,35 @@ class ContextPool(TokenEncoding):
             if self.has_weights:
                 logits = predicted.pop(0)
             if self.has_sizes:
-                sigma = self._sizes(predicted[0], grid, padding)
+                sigma = self._sigma_of_raw(predicted[0], grid, padding)
         if padding is not None:
             logits = logits.masked_fill(padding, -math.inf)
         return PoolingPrediction(logits, sigma)
 
-    def _sizes(self, raw: Tensor, grid: tuple[int, int], padding: Tensor | None) -> Tensor:
+    def _sigma_of_raw(self, raw: Tensor, grid: tuple[int, int], padding: Tensor | None) -> Tensor:
         if self.size_norm == 'sigmoid':
             sizes = raw.sigmoid()
         else:
             sizes = (raw if padding is None else raw.masked_fill(padding, -math.inf)).softmax(1)
-        extents = _extents(raw, grid, padding)
+        extents = _extents_of_images(raw, grid, padding)
         if self.dims == 1:
             return self.ratio * sizes * extents[:, 1:]
         return self.ratio * sizes * extents.sum(1, keepdim=True) / 2
 
-    def _encode(self, x: Tensor, hw_shape: tuple[int, int], padding: Tensor | None) -> Tensor:
+    def _pooled_context(self, x: Tensor, hw_shape: tuple[int, int],
+                        padding: Tensor | None) -> Tensor:
         logits, sigma = self.predict(x, hw_shape, padding)
         grid = hw_shape if self.dims == 2 else (1, x.shape[1])
         tokens = x.to(logits.dtype)
         with full_precision(x):
-            out = self._pool(tokens, logits, sigma, grid, padding)
+            out = self._pooled_by_locality(tokens, logits, sigma, grid, padding)
         # Only the implementation with pairs of queries has applied the stride already.
         if out.shape[1] == x.shape[1]:
             out = out[:, cells_at_stride(grid, self.stride, x.device)] if self.stride > 1 else out
         return out.to(x.dtype)
 
-    def _pool(self, x: Tensor, logits: Tensor, sigma: Tensor | None, grid: tuple[int, int],
-              padding: Tensor | None) -> Tensor:
+    def _pooled_by_locality(self, x: Tensor, logits: Tensor, sigma: Tensor | None,
+                            grid: tuple[int, int], padding: Tensor | None) -> Tensor:
         if self.weights == 'unnormalized':
             x = x * (2 * logits.sigmoid())[..., None]  # The factor is 0 at padding.
             logits = torch.zeros_like(logits)
@@ -286,7 +288,8 @@ class ContextPool(TokenEncoding):
             return global_mean(x, weights)
         if self.locality == 'fixed_window':
             return window_mean(x, weights, grid, self.window_size)
-        return random_mean(x, weights, grid, _extents(logits, grid, padding), self.num_random)
+        return random_mean(x, weights, grid, _extents_of_images(logits, grid, padding),
+                           self.num_random)
 
     def _kernel_and_sizes(self, sigma: Tensor | None, like: Tensor) -> tuple[str, Tensor]:
         """The kernel and the sizes with which the general function computes the chosen locality."""
@@ -302,15 +305,16 @@ class ContextPool(TokenEncoding):
                 f'locality={self.locality!r}, implementation={self.implementation!r}')
 
 
-def _extents(like: Tensor, grid: tuple[int, int], padding: Tensor | None) -> Tensor:
+def _extents_of_images(like: Tensor, grid: tuple[int, int], padding: Tensor | None) -> Tensor:
     """The rows and columns that each image fills, (B, 2); a sequence is one row."""
     if padding is None:
         return torch.stack([torch.full_like(like[:, 0], side) for side in grid], 1)
     return filled(padding.view(like.shape[0], *grid)).to(like.dtype)
 
 
-def _check_pairs(stride: int, dims: int, causal: bool, weights: str, locality: str, size_norm: str
-                 ) -> None:
+def _check_option_pairs(stride: int, dims: int, causal: bool, weights: str, locality: str,
+                        size_norm: str
+                        ) -> None:
     """Raise ValueError for options that contradict each other."""
     if stride > 1 and dims == 1:
         raise ValueError(f'stride={stride} needs dims=2: a sequence of tokens keeps its length')

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..attention.terms import Term, of_one_region
+from ..attention.terms import Term, pairs_of_one_region
 from ..functional.grids import Grid, sequence_places
 from ..functional.tracing import is_compiling
 from .base import RelativeEncoding
@@ -39,20 +39,21 @@ class TableByGates(Term):
         that is four times as fast."""
         allowed = None
         if self.regions is not None:  # Which pairs lie in one region, (B, 1, Lq, Lk).
-            allowed = of_one_region(self.regions).repeat(
+            allowed = pairs_of_one_region(self.regions).repeat(
                 q.shape[0] // len(self.regions), 1, 1)[:, None]
         if is_compiling():
-            return self._dense(q, self.before, allowed, k)
+            return self._logits_of_queries(q, self.before, allowed, k)
         parts = zip(torch.split(q, 64, -2), torch.split(self.before, 64),
                     itertools.repeat(None) if allowed is None else torch.split(allowed, 64, -2),
                     strict=False)
-        return torch.cat([self._dense(*some, k) for some in parts], -2)
+        return torch.cat([self._logits_of_queries(*some, k) for some in parts], -2)
 
     def within(self, regions: Tensor | None) -> Term:
         """The same term, in which gates outside of a token's region do not count."""
         return replace(self, regions=regions)
 
-    def _dense(self, q: Tensor, before: Tensor, allowed: Tensor | None, k: Tensor) -> Tensor:
+    def _logits_of_queries(self, q: Tensor, before: Tensor, allowed: Tensor | None,
+                           k: Tensor) -> Tensor:
         dtype, n = torch.promote_types(q.dtype, torch.float32), self.table.shape[-2]
         gates = (q @ k.transpose(-2, -1)).to(dtype).sigmoid()
         gates = gates if allowed is None else gates * allowed

@@ -54,14 +54,14 @@ class DecomposedRPE(RelativeEncoding):
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """One :class:`AxisHalves`; see :class:`RelativeEncoding`."""
-        rows = _vectors(self.row_table, q_grid.height, k_grid.height, k_grid.stride_h)
-        cols = _vectors(self.col_table, q_grid.width, k_grid.width, k_grid.stride_w)
+        rows = _vectors_of_axis_pairs(self.row_table, q_grid.height, k_grid.height, k_grid.stride_h)
+        cols = _vectors_of_axis_pairs(self.col_table, q_grid.width, k_grid.width, k_grid.stride_w)
         # Terms get scaled queries, but the releases multiply the tables with unscaled ones.
         scale = float(self.head_dims ** 0.5)
         return [AxisHalves(rows * scale, cols * scale, self.num_prefix_tokens)]
 
 
-def _vectors(table: Tensor, num_queries: int, num_keys: int, stride: float) -> Tensor:
+def _vectors_of_axis_pairs(table: Tensor, num_queries: int, num_keys: int, stride: float) -> Tensor:
     """The vectors ([heads], queries, keys, d) of one axis, whose keys are ``stride`` query cells
     apart. Offsets count cells of the finer of the two grids.
     """

@@ -70,10 +70,10 @@ class DynamicPositionBias(OffsetBiasEncoding):
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """The bias that the network computes; see :class:`OffsetBiasEncoding`."""
         dtype = layer_dtype(self.pos_proj)
-        return table_of_network(self._rows, row_offsets.to(dtype), col_offsets.to(dtype),
+        return table_of_network(self._bias_of_offsets, row_offsets.to(dtype), col_offsets.to(dtype),
                                 self.pos_dims)
 
-    def _rows(self, row: Tensor, col: Tensor) -> Tensor:
+    def _bias_of_offsets(self, row: Tensor, col: Tensor) -> Tensor:
         """The output of the network for all offsets, (rows, cols, heads)."""
         features = linear_of_offsets(self.pos_proj, row, col)
         for layers in (self.pos1, self.pos2):

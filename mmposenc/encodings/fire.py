@@ -9,7 +9,7 @@ from ..functional.grids import Grid
 from ..functional.plain_layers import is_plain, layer_dtype
 from ..functional.tracing import full_precision
 from .checks import check_at_least, check_positive
-from .offset_bias import OffsetBiasEncoding, distances
+from .offset_bias import OffsetBiasEncoding, euclidean_distances
 
 
 class FIRE(OffsetBiasEncoding):
@@ -64,11 +64,11 @@ class FIRE(OffsetBiasEncoding):
 
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """The function f of the distances; see :class:`OffsetBiasEncoding`."""
-        distance = distances(row_offsets, col_offsets)
+        distance = euclidean_distances(row_offsets, col_offsets)
         # Flattened, because ONNX requires an axis for a maximum.
         longest = distance.flatten().amax(0)
         extent = torch.maximum((self.length_factor * self.init_length).abs(), longest)
-        fraction = self._psi(distance) / (self._psi(extent) + 1e-6)
+        fraction = self._log_distance(distance) / (self._log_distance(extent) + 1e-6)
         bias = fraction[..., None]
         with full_precision(bias):  # In bfloat16 several cells would be rounded to one fraction.
             if is_plain(self.mlp):
@@ -79,5 +79,5 @@ class FIRE(OffsetBiasEncoding):
                 bias = self.mlp(bias.to(layer_dtype(self.mlp))).to(bias.dtype)
         return bias.permute(2, 0, 1)
 
-    def _psi(self, distance: Tensor) -> Tensor:
+    def _log_distance(self, distance: Tensor) -> Tensor:
         return (self.c * distance).abs().log1p()

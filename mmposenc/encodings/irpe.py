@@ -98,7 +98,7 @@ class IRPE(RelativeEncoding):
         for table in self.parameters():
             nn.init.zeros_(table)
 
-    def tables(self, side: str) -> list[Tensor]:
+    def tables_of_side(self, side: str) -> list[Tensor]:
         """Tables of 'q', 'k' or 'v': one table, or those of rows and columns.
 
         Shapes: (heads or 1, head_dims, buckets) for contextual 'q' and 'k', (heads or 1, buckets,
@@ -148,7 +148,7 @@ class IRPE(RelativeEncoding):
     def _joined(self, side: str, dim: int) -> Tensor:
         """The whole table; for 'cross' it has the sum of two vectors for each pair of a row and a
         column bucket."""
-        tables = self.tables(side)
+        tables = self.tables_of_side(side)
         if len(tables) == 1:
             return tables[0]
         rows, cols = (table.transpose(dim, -1) for table in tables)
@@ -159,7 +159,7 @@ class IRPE(RelativeEncoding):
     def _halves(self, query: Grid, key: Grid) -> AxisHalves:
         """The vectors of 'cross' on keys by axis: for all pairs of rows, and for all pairs of
         columns."""
-        rows, cols = (table.transpose(-2, -1) for table in self.tables('k'))
+        rows, cols = (table.transpose(-2, -1) for table in self.tables_of_side('k'))
         row_ids, col_ids = axis_buckets(query, key, self.params, rows.device)
         prefix = rows[:, -1] + cols[:, -1] if self.num_prefix_tokens else None
         return AxisHalves(pick_entries(rows, row_ids), pick_entries(cols, col_ids),

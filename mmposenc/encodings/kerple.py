@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from ..functional.grids import Grid
 from .base import refuse_zeros
 from .checks import check_choices
-from .offset_bias import OffsetBiasEncoding, distances
+from .offset_bias import OffsetBiasEncoding, euclidean_distances
 
 
 class KERPLE(OffsetBiasEncoding):
@@ -64,7 +64,7 @@ class KERPLE(OffsetBiasEncoding):
 
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """The kernel of the distances; see :class:`OffsetBiasEncoding`."""
-        distance = distances(row_offsets, col_offsets)
+        distance = euclidean_distances(row_offsets, col_offsets)
         r1, r2 = self.r1.exp()[:, None, None], self.r2[:, None, None]
         if self.method == 'log':
             return -r1 * (r2.exp() * distance).log1p()

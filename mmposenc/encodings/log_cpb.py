@@ -92,9 +92,9 @@ class LogSpacedCPB(OffsetBiasEncoding):
                 scaled = offset * (8.0 / max(length - 1, 1))
                 log = scaled.sign() * torch.log2(scaled.abs() + 1.0) / 3.0
             axes.append(log.to(layer_dtype(self.cpb_mlp)))
-        return table_of_network(self._rows, axes[0], axes[1], self.hidden_dims)
+        return table_of_network(self._bias_of_offsets, axes[0], axes[1], self.hidden_dims)
 
-    def _rows(self, row: Tensor, col: Tensor) -> Tensor:
+    def _bias_of_offsets(self, row: Tensor, col: Tensor) -> Tensor:
         """The output of the network for scaled offsets, (rows, cols, heads)."""
         if is_plain(self.cpb_mlp):
             hidden, act, out = self.cpb_mlp

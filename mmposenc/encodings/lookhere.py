@@ -6,7 +6,7 @@ from torch import Tensor
 from ..functional.constants import Constants
 from ..functional.grids import Grid
 from .checks import check_at_least, check_choices
-from .offset_bias import OffsetBiasEncoding, distances
+from .offset_bias import OffsetBiasEncoding, euclidean_distances
 
 #: Directions (down, right) from a query to its keys.
 _COMPASS = {'n': (-1, 0), 's': (1, 0), 'w': (0, -1), 'e': (0, 1),
@@ -88,5 +88,5 @@ class LookHere(Constants, OffsetBiasEncoding):
         # Offsets are query minus key, directions are key minus query.
         along = -(row_offsets[:, None] * sides[..., 0, None, None]
                   + col_offsets * sides[..., 1, None, None])
-        bias = -slopes[:, None, None] * distances(row_offsets, col_offsets)
+        bias = -slopes[:, None, None] * euclidean_distances(row_offsets, col_offsets)
         return bias.masked_fill((along < 0).any(1), _UNSEEN)

@@ -77,7 +77,7 @@ class WindowTable(SavesGrid, OffsetBiasEncoding):
         self._set_heads(num_heads, num_prefix_tokens, prefix_bias)
         self.window_size = as_grid(window_size, 'window_size').hw
         self.resize, self.cellwise = resize, resize is None
-        self.table_size = self._sides(self.window_size)
+        self.table_size = self._table_sides(self.window_size)
         self._make_table()
         self.reset_parameters()
 
@@ -85,15 +85,15 @@ class WindowTable(SavesGrid, OffsetBiasEncoding):
     def _make_table(self) -> None:
         """Create the uninitialized table."""
 
-    def _sides(self, window: tuple[int, int]) -> tuple[int, int]:
+    def _table_sides(self, window: tuple[int, int]) -> tuple[int, int]:
         return (2 * window[0] - 1, 2 * window[1] - 1) if self.signed else window
 
-    def _entries(self, table: Tensor, row_offsets: Tensor, col_offsets: Tensor, query: Grid
-                 ) -> Tensor:
+    def _nearest_entries(self, table: Tensor, row_offsets: Tensor, col_offsets: Tensor, query: Grid
+                         ) -> Tensor:
         """Read a table (heads, *table_size) at the nearest whole offsets."""
         window = self.window_size
         if self.resize is not None:
-            window, table = query.hw, resize_table(table, self._sides(query.hw), self.resize)
+            window, table = query.hw, resize_table(table, self._table_sides(query.hw), self.resize)
         elif query.height > window[0] or query.width > window[1]:
             raise ValueError(f'q_grid=({query.height}, {query.width}) must fit into '
                              f'window_size={window}; set that to the largest grid, or give resize')
@@ -104,32 +104,34 @@ class WindowTable(SavesGrid, OffsetBiasEncoding):
         return table
 
 
-def table_of_network(network: Callable[[Tensor, Tensor], Tensor], rows: Tensor, cols: Tensor,
-                     width: int) -> Tensor:
+def table_of_network(network: Callable[[Tensor, Tensor], Tensor], row_offsets: Tensor,
+                     col_offsets: Tensor, width: int) -> Tensor:
     """(heads, rows, cols) from a network that returns (rows, cols, heads). If its ``width`` hidden
     features would be large, some rows at a time are computed, and again in the backward pass. It
     runs without autocast, since it is small and many pairs use its output."""
-    with full_precision(rows):
-        biases = by_rows(lambda some: network(some, cols), rows, thresholds.OFFSET_FEATURES_BYTES
-                         // (cols.numel() * width * cols.element_size()))
+    with full_precision(row_offsets):
+        biases = by_rows(lambda some: network(some, col_offsets), row_offsets,
+                         thresholds.OFFSET_FEATURES_BYTES
+                         // (col_offsets.numel() * width * col_offsets.element_size()))
     return biases.permute(2, 0, 1)
 
 
-def offset_pairs(rows: Tensor, cols: Tensor) -> Tensor:
+def offset_pairs(row_offsets: Tensor, col_offsets: Tensor) -> Tensor:
     """All pairs (rows, cols, 2) of a row offset and a column offset."""
-    return torch.stack((rows[:, None].expand(-1, len(cols)), cols.expand(len(rows), -1)), -1)
+    return torch.stack((row_offsets[:, None].expand(-1, len(col_offsets)),
+                        col_offsets.expand(len(row_offsets), -1)), -1)
 
 
-def linear_of_offsets(layer: torch.nn.Module, rows: Tensor, cols: Tensor) -> Tensor:
+def linear_of_offsets(layer: torch.nn.Module, row_offsets: Tensor, col_offsets: Tensor) -> Tensor:
     """Apply a linear layer with 2 inputs to all pairs of offsets: (rows, cols, features). A plain
     layer is applied to each axis separately, and the results are added."""
     if not isinstance(layer, torch.nn.Linear) or not is_plain(layer):
-        return layer(offset_pairs(rows, cols))
-    by_row = rows[:, None, None] * layer.weight[:, 0]
-    return by_row + (cols[None, :, None] * layer.weight[:, 1] + layer.bias)
+        return layer(offset_pairs(row_offsets, col_offsets))
+    by_row = row_offsets[:, None, None] * layer.weight[:, 0]
+    return by_row + (col_offsets[None, :, None] * layer.weight[:, 1] + layer.bias)
 
 
-def distances(rows: Tensor, cols: Tensor) -> Tensor:
+def euclidean_distances(row_offsets: Tensor, col_offsets: Tensor) -> Tensor:
     """The Euclidean distances (Dr, Dc) of row offsets (Dr,) and column offsets (Dc,). (ONNX has no
     ``hypot``.)"""
-    return (rows[:, None] ** 2 + cols ** 2).sqrt()
+    return (row_offsets[:, None] ** 2 + col_offsets ** 2).sqrt()

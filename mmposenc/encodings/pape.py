@@ -96,7 +96,7 @@ class PaPE(RelativeEncoding):
         if tokens is None:
             raise ValueError('tokens=None, but PaPE reads the tokens of the queries: pass them, '
                              '(B, Lq, head_dims * num_heads)')
-        a, b = self._functions_of_tokens(tokens)
+        a, b = self._a_and_b_of_tokens(tokens)
         with full_precision(tokens):
             like = like_at_least_float32(tokens)
             directions = self._directions(like)
@@ -105,17 +105,17 @@ class PaPE(RelativeEncoding):
             a = torch.logaddexp(a.to(like.dtype), like.new_zeros(())).transpose(1, 2)
             of_xx, of_yy, of_xy = (a @ torch.stack((x * x, y * y, 2 * x * y), -1)).unbind(-1)
             of_x, of_y = (b.to(like.dtype).transpose(1, 2) @ directions).unbind(-1)
-            x, y = self._positions(q_grid, q_grid, like)
+            x, y = self._centred_columns_and_rows(q_grid, q_grid, like)
             by_x, by_y = 2 * of_xx * x + of_xy * y - of_x, 2 * of_yy * y + of_xy * x - of_y
             alone = x * (of_x - of_xx * x - of_xy * y) + y * (of_y - of_yy * y)
             queries = torch.stack((-of_xx * _UNIT, -of_yy * _UNIT, -of_xy * _UNIT, by_x, by_y,
                                    alone / _UNIT), -1)
-            x, y = self._positions(k_grid, q_grid, like)
+            x, y = self._centred_columns_and_rows(k_grid, q_grid, like)
             keys = torch.stack((x * x / _UNIT, y * y / _UNIT, x * y / _UNIT, x, y,
                                 torch.full_like(x, _UNIT)), -1)
             return [Channels(queries * self.head_dims ** -0.5, keys[None, None])]
 
-    def _functions_of_tokens(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    def _a_and_b_of_tokens(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """The functions of the query's token: a before its softplus, and b, each (B, Lq, heads,
         parabolas)."""
         if self.rotation_invariant:
@@ -133,7 +133,8 @@ class PaPE(RelativeEncoding):
         axes = torch.eye(2, dtype=layer_dtype(self.position), device=like.device)
         return self.position(axes).to(like.dtype).view(2, self.num_heads, -1).movedim(0, -1)
 
-    def _positions(self, grid: Grid, query: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
+    def _centred_columns_and_rows(self, grid: Grid, query: Grid, like: Tensor
+                                  ) -> tuple[Tensor, Tensor]:
         """The columns and rows (P + H * W,) of all tokens, measured from the middle of the query
         grid."""
         rows, cols = cell_coordinates(grid, query, like=like)

@@ -70,7 +70,7 @@ class PEG(TokenEncoding):
                  bias: bool = True, frozen: bool = False, padding: str = 'zeros',
                  apply_to: str = 'qkv') -> None:
         super().__init__()
-        _check(embed_dims, conv, kernel_size, num_layers, padding, apply_to)
+        _check_options(embed_dims, conv, kernel_size, num_layers, padding, apply_to)
         check_choices(dims=(dims, tuple(_CONV)))
         self.embed_dims, self.dims = embed_dims, dims
         self.conv = conv
@@ -137,20 +137,20 @@ class PEG(TokenEncoding):
         Raises:
             ValueError: if the tokens do not fit the grid, or it is too small for padding='none'.
         """
-        sides = self._sides(x, hw_shape, num_prefix_tokens)
+        sides = self._checked_sides(x, hw_shape, num_prefix_tokens)
         self.out_hw_shape(sides)
         prefix, tokens = split_prefix(x, num_prefix_tokens)
         feature_map = tokens_to_map(tokens, sides)
         if padding_mask is None:
-            out = self._branch(feature_map, None)
+            out = self._residual_branch(feature_map, None)
         else:
             mask = padding_mask[:, None]  # (B, 1, *hw_shape)
-            out = self._branch(feature_map.masked_fill(mask, 0), padding_mask)
+            out = self._residual_branch(feature_map.masked_fill(mask, 0), padding_mask)
             if self.padding == 'zeros':
                 out = torch.where(mask, feature_map, out)
         return join_prefix(prefix, map_to_tokens(out))
 
-    def _sides(self, x: Tensor, hw_shape: tuple[int, ...], num_prefix_tokens: int) -> Any:
+    def _checked_sides(self, x: Tensor, hw_shape: tuple[int, ...], num_prefix_tokens: int) -> Any:
         """Return the sides of the grid, after a check that it has ``dims`` axes and as many cells
         as x has tokens."""
         shape = hw_shape.shape if isinstance(hw_shape, Grid) else tuple(hw_shape)
@@ -186,10 +186,10 @@ class PEG(TokenEncoding):
                              f'{lost} rows and columns away')
         return shrunk
 
-    def _branch(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    def _residual_branch(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """Compute x + layers(x), or layers(x) if there is no residual; padded cells of x must be
         zero."""
-        if self._folds(x):
+        if self._can_fold_residual(x):
             conv: Any = self.proj[0]
             return _CONVOLVE[self.dims](
                 x, conv.weight + self._identity_kernel(conv.weight), conv.bias,
@@ -197,16 +197,16 @@ class PEG(TokenEncoding):
         out = x
         for index, layer in enumerate(self.proj):
             if isinstance(layer, nn.BatchNorm2d | nn.SyncBatchNorm):
-                out = _norm_cells(layer, out, _fit(padding_mask, out))
+                out = _norm_cells(layer, out, _cropped_mask(padding_mask, out))
                 continue
             spatial = isinstance(layer, _CONV[self.dims]) and max(layer.kernel_size) > 1
-            mask = _fit(padding_mask, out)
+            mask = _cropped_mask(padding_mask, out)
             if spatial and index and mask is not None:
                 out = out.masked_fill(mask[:, None], 0)
             out = layer(out)
         return x + out if self.padding == 'zeros' and self.residual else out
 
-    def _folds(self, x: Tensor) -> bool:
+    def _can_fold_residual(self, x: Tensor) -> bool:
         # In half precision w + 1 would lose digits of w, so there the residual is added separately.
         # (torch raises an error if it is asked for autocast on the meta device.)
         return (len(self.proj) == 1 and self.padding == 'zeros' and self.residual
@@ -243,7 +243,7 @@ def _norm_cells(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -> Tens
     return maps.unflatten(0, (x.shape[0], x.shape[2])).transpose(1, 2)
 
 
-def _fit(padding_mask: Tensor | None, x: Tensor) -> Tensor | None:
+def _cropped_mask(padding_mask: Tensor | None, x: Tensor) -> Tensor | None:
     """Crop a padding mask to a map that unpadded convolutions have made smaller."""
     if padding_mask is None:
         return None
@@ -254,8 +254,8 @@ def _fit(padding_mask: Tensor | None, x: Tensor) -> Tensor | None:
     return padding_mask[(slice(None), *(slice(count, None) for count in lost))]
 
 
-def _check(embed_dims: int, conv: str, kernel_size: int, num_layers: int, padding: str,
-           apply_to: str) -> None:
+def _check_options(embed_dims: int, conv: str, kernel_size: int, num_layers: int, padding: str,
+                   apply_to: str) -> None:
     check_at_least(1, embed_dims=embed_dims, num_layers=num_layers)
     check_choices(conv=(conv, ('depthwise', 'separable', 'dense')),
                   padding=(padding, ('zeros', 'none')), apply_to=(apply_to, ('qkv', 'qk')))

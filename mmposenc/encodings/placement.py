@@ -14,8 +14,8 @@ from .build import EncodingConfig, build_encoding, listed, resolve
 
 EncodingConfigs = EncodingConfig | Sequence[EncodingConfig] | None
 #: Where encodings stand: numbers of blocks; 'every' for after each block that is followed by
-#: attention; 'mlp' for inside every MLP (:func:`split_places`); None for the default of each
-#: encoding.
+#: attention; 'mlp' for inside every MLP (:func:`split_between_and_inside`); None for the default of
+#: each encoding.
 Positions = Sequence[int] | str | None
 
 
@@ -45,27 +45,27 @@ class PlacedEncodings(nn.Module):
         self.num_blocks, self.followed = num_blocks, followed
         self.at = nn.ModuleDict()
         for cfg in listed(pos_encoding):
-            self._place(cfg, positions, num_blocks, defaults)
+            self._build_and_place(cfg, positions, num_blocks, defaults)
 
-    def _place(self, cfg: EncodingConfig, positions: Positions, num_blocks: int,
-               defaults: ConfigType) -> None:
-        module = _build(cfg, defaults)
-        places = self._places(module, positions)
+    def _build_and_place(self, cfg: EncodingConfig, positions: Positions, num_blocks: int,
+                         defaults: ConfigType) -> None:
+        module = _build_token_encoding(cfg, defaults)
+        places = self._checked_positions(module, positions)
         if isinstance(cfg, nn.Module) and len(places) > 1:
             raise ValueError(f'pos_encoding is a module and positions={places}: it would be shared '
                              f'between positions; give a config dict')
         for index, position in enumerate(places):
             if index:
-                module = _build(cfg, defaults)
+                module = _build_token_encoding(cfg, defaults)
             if module.apply_to == 'qk' and position == num_blocks - 1:
                 raise ValueError(f"positions={places}: apply_to='qk' after the last block "
                                  f'({position}) has no attention to apply to')
-            key = _key(position)
+            key = _position_key(position)
             if key not in self.at:
                 self.at[key] = nn.ModuleList()
             self.at[key].append(module)  # type: ignore[operator]
 
-    def _places(self, module: TokenEncoding, positions: Positions) -> tuple[int, ...]:
+    def _checked_positions(self, module: TokenEncoding, positions: Positions) -> tuple[int, ...]:
         wanted = module.default_positions if positions is None else positions
         if wanted == 'every':
             # With 'qk' there is nothing to apply to after the last block of a stack, because no
@@ -82,10 +82,10 @@ class PlacedEncodings(nn.Module):
 
     def encodings(self, position: int) -> list[TokenEncoding]:
         """Encodings at a position, in the order in which they are applied."""
-        key = _key(position)
+        key = _position_key(position)
         return list(self.at[key]) if key in self.at else []  # type: ignore[call-overload]
 
-    def refuse(self, *, query_key: str = '', other_grid: str = '') -> None:
+    def refuse_unsupported(self, *, query_key: str = '', other_grid: str = '') -> None:
         """Raise ValueError for encodings that the caller does not support.
 
         Args:
@@ -118,7 +118,7 @@ class PlacedEncodings(nn.Module):
         """
         for encoding in self.encodings(position):
             if encoding.apply_to == 'qkv':
-                x = _apply(encoding, x, hw_shape, num_prefix_tokens, padding_mask)
+                x = _apply_to_batch(encoding, x, hw_shape, num_prefix_tokens, padding_mask)
                 padding_mask = encoding.out_padding_mask(padding_mask)
                 hw_shape = (hw_shape.change_grids(encoding.out_hw_shape)
                             if isinstance(hw_shape, Packing) else encoding.out_hw_shape(hw_shape))
@@ -140,19 +140,19 @@ class PlacedEncodings(nn.Module):
         is its input. Arguments are those of :meth:`forward`."""
         encodings = [e for e in self.encodings(position) if e.apply_to == 'qk']
         for encoding in encodings:
-            x = _apply(encoding, x, hw_shape, num_prefix_tokens, padding_mask)
+            x = _apply_to_batch(encoding, x, hw_shape, num_prefix_tokens, padding_mask)
         return x if encodings else None
 
 
-def split_places(pos_encoding: EncodingConfigs, positions: Positions
-                 ) -> tuple[list[EncodingConfig], Positions, list[EncodingConfig]]:
+def split_between_and_inside(pos_encoding: EncodingConfigs, positions: Positions
+                             ) -> tuple[list[EncodingConfig], Positions, list[EncodingConfig]]:
     """Split encodings into those between blocks, with their positions, and those inside MLPs. The
     latter are all with ``positions='mlp'``, else those whose default position it is.
 
     Raises:
         ValueError: for an unknown type, and for a module inside MLPs, which blocks would share.
     """
-    def inside(cfg: EncodingConfig) -> bool:
+    def is_inside_blocks(cfg: EncodingConfig) -> bool:
         if positions == 'mlp':
             return True
         known = isinstance(cfg, dict) and 'type' in cfg
@@ -160,7 +160,7 @@ def split_places(pos_encoding: EncodingConfigs, positions: Positions
         return getattr(kind, 'default_positions', None) == 'mlp'
 
     configs = listed(pos_encoding)
-    within = [cfg for cfg in configs if inside(cfg)]
+    within = [cfg for cfg in configs if is_inside_blocks(cfg)]
     if any(isinstance(cfg, nn.Module) for cfg in within):
         raise ValueError('pos_encoding is a module and would be shared by the MLPs of all blocks; '
                          'give a config dict')
@@ -168,21 +168,21 @@ def split_places(pos_encoding: EncodingConfigs, positions: Positions
             None if positions == 'mlp' else positions, within)
 
 
-def _apply(encoding: TokenEncoding, x: Tensor, hw_shape: tuple[int, int] | Packing,
-           num_prefix_tokens: int, padding_mask: Tensor | None) -> Tensor:
+def _apply_to_batch(encoding: TokenEncoding, x: Tensor, hw_shape: tuple[int, int] | Packing,
+                    num_prefix_tokens: int, padding_mask: Tensor | None) -> Tensor:
     """Apply an encoding to a batch; for images of several sizes, to each part of their row."""
     if isinstance(hw_shape, Packing):
         return hw_shape.each(partial(encoding, num_prefix_tokens=num_prefix_tokens), x)
     return encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens, padding_mask=padding_mask)
 
 
-def _build(cfg: EncodingConfig, defaults: ConfigType) -> TokenEncoding:
+def _build_token_encoding(cfg: EncodingConfig, defaults: ConfigType) -> TokenEncoding:
     # Needed by mypy only: TokenEncoding is abstract, but here it is just compared.
     return build_encoding(cfg, TokenEncoding,  # type: ignore[type-abstract]
                           'pos_encoding', **defaults)
 
 
-def _key(position: int) -> str:
+def _position_key(position: int) -> str:
     # Keys of a ModuleDict become names in the state dict: 'before', 'after0', 'after1', ...
     return 'before' if position == -1 else f'after{position}'
 

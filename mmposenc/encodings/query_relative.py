@@ -42,9 +42,10 @@ class QueryRelative1D(SequenceTable):
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """The terms of :func:`sequence_terms`; see :class:`RelativeEncoding`."""
-        return sequence_terms(self._used(q_grid), None, q_grid, k_grid, self.num_prefix_tokens)
+        return sequence_terms(self._vectors_in_use(q_grid), None, q_grid, k_grid,
+                              self.num_prefix_tokens)
 
-    def _used(self, query: Grid) -> Tensor:
+    def _vectors_in_use(self, query: Grid) -> Tensor:
         """The vectors for the offsets that occur in the sequence of queries."""
         length = self.sequence_length(query, 'q_grid')
         # Only the offsets 1 - length .. length - 1 occur, so that a short sequence needs no other

@@ -55,4 +55,4 @@ class RelativePositionBias(WindowTable):
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """Read the table at the nearest whole offsets; see :class:`OffsetBiasEncoding`."""
         table = self.relative_position_bias_table.t().reshape(-1, *self.table_size)
-        return self._entries(table, row_offsets, col_offsets, query)
+        return self._nearest_entries(table, row_offsets, col_offsets, query)

@@ -163,7 +163,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
                          clamp or None) == (None,) * 5
         self.scaling, self.temperature, self.turns = scaling, temperature, turns
         if scaling is not None or temperature is not None:
-            self.grid_shape = self._trained_on(grid_shape)
+            self.grid_shape = self._checked_training_grid(grid_shape)
         if directions == 'learned':
             self.freqs = nn.Parameter(torch.empty(2, num_heads, head_dims // 2))
             # Called by its full name, because a subclass has not created its own parameters yet.
@@ -178,13 +178,13 @@ class RotaryEmbedding(Constants, RelativeEncoding):
             return {}
         if self.directions == 'golden':
             angles = cpu.new_tensor(golden_angles(self.num_heads * planes)).view(-1, planes)
-            freqs = self._series(cpu, planes).flip(0)
+            freqs = self._frequency_series(cpu, planes).flip(0)
         else:
             blocks = (hexagonal_planes(planes) if self.directions == 'hexagonal' else
                       oblique_planes(int(self.directions), planes, self.shared_freqs))
             order = list(chain(*(
                 zip(*blocks, strict=True) if self.axes == 'alternate' else blocks)))
-            series = self._series(cpu, 1 + max(number for _, number in order))
+            series = self._frequency_series(cpu, 1 + max(number for _, number in order))
             angles = cpu.new_tensor([angle for angle, _ in order])
             freqs = series[[number for _, number in order]]
         both = torch.stack((angles.cos() * freqs, angles.sin() * freqs)).view(2, -1, len(freqs))
@@ -197,7 +197,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         turn = torch.rand(self.num_heads, 1) * (2 * math.pi)
         angle = torch.cat((turn.expand(-1, self.head_dims // 4),
                            turn.expand(-1, self.head_dims // 4) + math.pi / 2), dim=1)
-        magnitude = self._series(turn, self.head_dims // 4).repeat(2)
+        magnitude = self._frequency_series(turn, self.head_dims // 4).repeat(2)
         with torch.no_grad():
             self.freqs.copy_(torch.stack((magnitude * angle.cos(), magnitude * angle.sin())))
 
@@ -211,7 +211,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
             refuse_zeros(self)
         super().start_at_zero()
 
-    def _trained_on(self, grid_shape: GridLike | None) -> tuple[int, int]:
+    def _checked_training_grid(self, grid_shape: GridLike | None) -> tuple[int, int]:
         """Check the options that need the grid of training, and return that grid."""
         if grid_shape is None or self.dims == 3:
             raise ValueError(f'grid_shape={grid_shape!r} and dims={self.dims}: '
@@ -240,7 +240,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
             periods = least * (most / least) ** (numbers / max(count - 1, 1))
         return periods.bfloat16().double() if self.round_periods else periods
 
-    def _series(self, like: Tensor, count: int) -> Tensor:
+    def _frequency_series(self, like: Tensor, count: int) -> Tensor:
         """This many frequencies, from the fastest to the slowest."""
         turn = 1.0 if self.periods is None and self.normalize is None else 2 * math.pi
         return (turn / self.axis_periods(like.device, count)).to(like.dtype)
@@ -250,8 +250,8 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         now and in training, and ``number`` is its place among the axes."""
         planes = self.head_dims // (2 * self.dims)
         if not self.shared_freqs:
-            return self._series(like, self.head_dims // 2)[number::self.dims]
-        freqs = self._series(like, planes)
+            return self._frequency_series(like, self.head_dims // 2)[number::self.dims]
+        freqs = self._frequency_series(like, planes)
         if self.scaling is None:
             return freqs
         # A tensor, because sides may be symbols while a program is exported.
@@ -274,9 +274,9 @@ class RotaryEmbedding(Constants, RelativeEncoding):
                 raise ValueError(f'{name}={grid.shape} has more axes than dims={self.dims} of '
                                  f'{type(self).__name__}')
         like = like_at_least_float32(q)
-        change = self._augmentation(like)
-        turn = self._turn(query, query, change, like)
-        other = turn if key == query else self._turn(key, query, change, like)
+        change = self._random_shift_and_scale(like)
+        turn = self._cos_and_sin(query, query, change, like)
+        other = turn if key == query else self._cos_and_sin(key, query, change, like)
         halves = self.planes == 'halves'
         if self.temperature is not None:
             height, width = self.grid_shape
@@ -285,7 +285,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
             q = (q * sharper(self.temperature, cells, trained, self.dims)).to(q.dtype)
         return turn_planes(q, *turn, halves=halves), turn_planes(k, *other, halves=halves)
 
-    def _augmentation(self, like: Tensor) -> tuple[Tensor, Tensor] | None:
+    def _random_shift_and_scale(self, like: Tensor) -> tuple[Tensor, Tensor] | None:
         """The random shift and scale of rows and columns in training, (2,) each; None without
         augmentation."""
         if not self.training or (self.shift, self.jitter, self.rescale) == (None, None, None):
@@ -299,8 +299,8 @@ class RotaryEmbedding(Constants, RelativeEncoding):
                 log_scale = log_scale + like.new_empty(count).uniform_(-most, most)
         return shift, log_scale.exp()
 
-    def _coordinates(self, grid: Grid, query: Grid, change: tuple[Tensor, Tensor] | None,
-                     like: Tensor) -> tuple[Tensor, Tensor]:
+    def _augmented_coordinates(self, grid: Grid, query: Grid, change: tuple[Tensor, Tensor] | None,
+                               like: Tensor) -> tuple[Tensor, Tensor]:
         """The positions of rows (H,) and columns (W,) of a grid, after an augmentation."""
         rows, cols = cell_coordinates(grid, query, normalize=self.normalize,
                                       reference=self.reference_grid, first=self.first, like=like)
@@ -309,14 +309,16 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         shift, scale = change
         return (rows + shift[0]) * scale[0], (cols + shift[1]) * scale[1]
 
-    def _turn(self, grid: Grid, query: Grid, change: tuple[Tensor, Tensor] | None, like: Tensor
-              ) -> tuple[Tensor, Tensor]:
+    def _cos_and_sin(self, grid: Grid, query: Grid, change: tuple[Tensor, Tensor] | None,
+                     like: Tensor
+                     ) -> tuple[Tensor, Tensor]:
         """The cosine and sine (1 or heads, L, head_dims / 2) of the angles of all tokens."""
-        rows, cols = self._coordinates(grid, query, change, like)
+        rows, cols = self._augmented_coordinates(grid, query, change, like)
         if self.directions == 'axes':
-            cos, sin = self._along_axes(grid, query, rows, cols)
+            cos, sin = self._cos_and_sin_along_axes(grid, query, rows, cols)
         elif self.clamp:
-            angle = self._clamped_angles(rows, cols, *self._coordinates(query, query, change, like))
+            angle = self._clamped_angles(rows, cols,
+                                         *self._augmented_coordinates(query, query, change, like))
             cos, sin = angle.cos(), angle.sin()
         else:
             of_row, of_col = self._freqs_of_axes(like)
@@ -331,8 +333,8 @@ class RotaryEmbedding(Constants, RelativeEncoding):
             sin = torch.cat((sin.new_zeros(shape), sin), 1)
         return cos, sin
 
-    def _along_axes(self, grid: Grid, query: Grid, rows: Tensor, cols: Tensor
-                    ) -> tuple[Tensor, Tensor]:
+    def _cos_and_sin_along_axes(self, grid: Grid, query: Grid, rows: Tensor, cols: Tensor
+                                ) -> tuple[Tensor, Tensor]:
         """The cosine and sine (1, frames * H, W, planes) for planes that turn along one axis each.
         """
         along = {'t': frame_coordinates(grid, rows)[:, None, None, None],

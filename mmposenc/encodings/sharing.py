@@ -33,15 +33,15 @@ def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module])
     if sharing not in SHARING:
         raise ValueError(f'rel_pos_sharing={sharing!r} must be one of {SHARING}')
     if sharing == 'all' or (sharing == 'stage' and len(stages) == 1):
-        _share(model, stages)
+        _share_within(model, stages)
     elif sharing == 'stage':
         for stage in stages:
-            _share(stage, [stage])
+            _share_within(stage, [stage])
     else:
         parts = [part for stage in stages for part in stage.modules() if isinstance(part, LookHere)]
         for index, part in enumerate(parts):
             part.at_depth(index, len(parts))
-    owned = [module._modules[_NAME] for module in model.modules() if _owns(module)]
+    owned = [module._modules[_NAME] for module in model.modules() if _has_own_encoding(module)]
     if len(set(map(id, owned))) < len(owned):
         raise ValueError(f'rel_pos_encoding is a module and rel_pos_sharing={sharing!r}: it would '
                          f"be shared all the same; give a config dict, or rel_pos_sharing='all'")
@@ -49,15 +49,15 @@ def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module])
 
 def shared_encodings(model: nn.Module) -> list[RelativeEncoding]:
     """The shared encoding of a model or stage as a list of one, or an empty list."""
-    return [model._modules[_NAME]] if _owns(model) else []  # type: ignore[list-item]
+    return [model._modules[_NAME]] if _has_own_encoding(model) else []  # type: ignore[list-item]
 
 
-def _share(owner: nn.Module, stages: Sequence[nn.Module]) -> None:
-    users = [module for stage in stages for module in stage.modules() if _owns(module)]
+def _share_within(owner: nn.Module, stages: Sequence[nn.Module]) -> None:
+    users = [module for stage in stages for module in stage.modules() if _has_own_encoding(module)]
     if not users:
         return
     encodings = [user._modules[_NAME] for user in users]
-    _check_sizes(encodings)  # type: ignore[arg-type]
+    _check_equal_sizes(encodings)  # type: ignore[arg-type]
     for user in users:
         del user._modules[_NAME]
         # Set without nn.Module's __setattr__, which would register the encoding in this module too.
@@ -65,13 +65,13 @@ def _share(owner: nn.Module, stages: Sequence[nn.Module]) -> None:
     owner.add_module(_NAME, encodings[0])
 
 
-def _owns(module: nn.Module) -> bool:
+def _has_own_encoding(module: nn.Module) -> bool:
     return isinstance(module._modules.get(_NAME), RelativeEncoding)
 
 
-def _check_sizes(encodings: Sequence[nn.Module]) -> None:
+def _check_equal_sizes(encodings: Sequence[nn.Module]) -> None:
     """Raise ValueError unless encodings that were built from one config have the same sizes."""
-    sizes = [_sizes(encoding) for encoding in encodings]
+    sizes = [_size_attributes(encoding) for encoding in encodings]
     names = dict.fromkeys(name for each in sizes for name in each)
     distinct = {name: dict.fromkeys(str(each.get(name)) for each in sizes) for name in names}
     differing = '; '.join(f'{name} {", ".join(values)}' for name, values in distinct.items()
@@ -81,7 +81,7 @@ def _check_sizes(encodings: Sequence[nn.Module]) -> None:
                          f"{differing}; use rel_pos_sharing='stage'")
 
 
-def _sizes(encoding: nn.Module) -> dict[str, object]:
+def _size_attributes(encoding: nn.Module) -> dict[str, object]:
     """The numbers and tuples among the attributes of an encoding, or of the parts of a sum."""
     return {name: value for part in encoding.modules() if isinstance(part, RelativeEncoding)
             for name, value in vars(part).items() if isinstance(value, (int, tuple))}

@@ -76,18 +76,18 @@ class TransformerXLRPE(RelativeEncoding):
             # Rows of the table are ordered by key minus query, but R by query minus key.
             length = self.num_prefix_tokens + q_grid.num_cells
             offsets = torch.arange(length - 1, -length, -1, device=v.device)
-            table = self._project(offsets, 0, self.embed_dims)
+            table = self._projected_sines(offsets, 0, self.embed_dims)
             bias = (table @ v[..., None]).squeeze(-1)
             return [*sequence_terms(table, bias, q_grid, k_grid, self.num_prefix_tokens), content]
         rows, row_index, cols, col_index = grid_offsets(q_grid, k_grid, v.device)
         half = self.embed_dims // 2
-        by_row = pick_entries(self._project(rows, 0, half), row_index)
-        by_col = pick_entries(self._project(cols, half, half), col_index)
+        by_row = pick_entries(self._projected_sines(rows, 0, half), row_index)
+        by_col = pick_entries(self._projected_sines(cols, half, half), col_index)
         row_bias, col_bias = ((x @ v[:, None, :, None]).squeeze(-1) for x in (by_row, by_col))
         return [AxisHalves(by_row, by_col, self.num_prefix_tokens, row_bias=row_bias,
                            col_bias=col_bias), content]
 
-    def _project(self, offsets: Tensor, start: int, width: int) -> Tensor:
+    def _projected_sines(self, offsets: Tensor, start: int, width: int) -> Tensor:
         """The projection W R (heads, n, d) for offsets (n,), where R fills the channels from
         ``start`` on. The other channels of R are not built, because the projection is linear: each
         axis is projected separately.

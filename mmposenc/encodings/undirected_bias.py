@@ -48,5 +48,5 @@ class UndirectedPositionBias(WindowTable):
 
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """Read the table at the nearest whole distances; see :class:`OffsetBiasEncoding`."""
-        return self._entries(self.attention_biases.view(-1, *self.table_size), row_offsets,
-                             col_offsets, query)
+        return self._nearest_entries(self.attention_biases.view(-1, *self.table_size), row_offsets,
+                                     col_offsets, query)

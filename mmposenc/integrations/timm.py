@@ -168,8 +168,9 @@ def _place(cfg: EncodingConfigs, positions: Positions, stacks: Sequence[Any], in
             embed_dims=stack.embed_dim, grid_shape=tuple(stack.patch_embed.grid_size),
             num_prefix_embeds=stack.num_prefix_tokens)
         placed = PlacedEncodings(cfg, positions, len(stack.blocks), **sizes)
-        placed.refuse(query_key="timm's blocks take queries, keys and values from the same tokens",
-                      other_grid="timm's models keep it")
+        placed.refuse_unsupported(
+            query_key="timm's blocks take queries, keys and values from the same tokens",
+                                  other_grid="timm's models keep it")
         by_stack.append(placed.to(next(stack.blocks.parameters())))
     return by_stack
 

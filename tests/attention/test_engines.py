@@ -22,8 +22,8 @@ from helpers.relative_checks import (
 from mmposenc.attention import terms
 from mmposenc.attention.compute import IMPLEMENTATIONS
 from mmposenc.attention.fast import choice, chunked, flex, sdpa, thresholds, writers
-from mmposenc.attention.fast.dropout import Dropout
-from mmposenc.attention.fast.layout import groups
+from mmposenc.attention.fast.dropout import DropoutFactors
+from mmposenc.attention.fast.layout import chunk_groups
 from mmposenc.attention.terms import Problem
 from mmposenc.attention.vector_terms import Channels, KeyVectors
 from mmposenc.encodings import RelativeEncoding
@@ -76,7 +76,7 @@ def kept_pairs(call, num_images, num_heads):
     """Which of all pairs the dropout of a call keeps: zeros and ones (B, heads, Lq, Lk)."""
     drop, layout = call.dropout.start(), call.layout
     out = torch.empty(num_images, num_heads, layout.len_q, layout.num_keys)
-    for _, parts in groups(num_images, num_heads, layout, call.cut):
+    for _, parts in chunk_groups(num_images, num_heads, layout, call.cut):
         for chunk in parts:
             shape = (chunk.size, chunk.queries.stop - chunk.queries.start, layout.num_keys)
             drawn = chunk.by_image(drop.draw(torch.empty(shape)))
@@ -97,7 +97,7 @@ def test_dropout_equals_the_definition_under_the_same_mask(name, prefix):
         for options in CHUNKS:
             with chunks_of(**options):
                 found, kept = dropped(encoding, inputs, grids, mask)
-            factors = kept.double() * Dropout(0.3, torch.device('cpu'), 0).scale
+            factors = kept.double() * DropoutFactors(0.3, torch.device('cpu'), 0).scale
             with mock.patch.object(
                     torch.nn.functional, 'dropout', lambda x, p, by=factors: x * by), (
                     mock.patch('mmposenc.attention.compute.use_sdpa', lambda *args: False)):
@@ -108,7 +108,7 @@ def test_dropout_equals_the_definition_under_the_same_mask(name, prefix):
 
 def test_dropout_has_its_rate_and_follows_the_seed():
     """0.1 is 6554 / 2 ** 16, and the mean of what is kept and scaled is 1."""
-    drop = Dropout(0.1, torch.device('cpu'), seed=5)
+    drop = DropoutFactors(0.1, torch.device('cpu'), seed=5)
     drawn = drop.start().draw(torch.empty(1000, 1001))
     assert set(drawn.unique().tolist()) == {0.0, 1.0}
     assert abs(float(drawn.mean()) - (1 - 6554 / 2 ** 16)) < 5 * (0.09 / drawn.numel()) ** 0.5
@@ -118,10 +118,12 @@ def test_dropout_has_its_rate_and_follows_the_seed():
     both = drawn[:, 1:] * drawn[:, :-1]
     assert abs(float(both.mean()) - float(drawn.mean()) ** 2) < 1e-3
     assert torch.equal(drop.start().draw(torch.empty(1000, 1001)), drawn)
-    assert not torch.equal(Dropout(0.1, torch.device('cpu'), 6).start().draw(
+    assert not torch.equal(DropoutFactors(0.1, torch.device('cpu'), 6).start().draw(
         torch.empty(1000, 1001)), drawn)
-    assert bool((Dropout(0.0, torch.device('cpu'), 0).start().draw(torch.empty(9)) == 1).all())
-    assert bool((Dropout(1.0, torch.device('cpu'), 0).start().draw(torch.empty(9)) == 0).all())
+    assert bool((DropoutFactors(0.0, torch.device('cpu'), 0).start().draw(torch.empty(9))
+                 == 1).all())
+    assert bool((DropoutFactors(1.0, torch.device('cpu'), 0).start().draw(torch.empty(9))
+                 == 0).all())
     q = torch.randn(1, 2, 30, 4)
     outs = []
     for seed in (0, 0, 1):
@@ -252,7 +254,7 @@ def test_choice(monkeypatch):
         q = torch.zeros(1, 2, length, 4, dtype=options.pop('dtype', torch.float32),
                         requires_grad=options.pop('trains', False))
         own = () if encoding is None else encoding.terms(Grid(*grid), Grid(*grid))
-        return choice.fastest(choice.fold_terms(Problem(
+        return choice.fastest_implementation(choice.with_terms_folded(Problem(
             q, q, q, 0.5, list(own), Grid(*grid), Grid(*grid), **options)))
 
     assert choose('IRPE product k', (3, 4)) == 'reference'
@@ -282,7 +284,8 @@ def test_choice_on_an_accelerator():
         encoding = None if name is None else examples.relative(name, grid, num_prefix_tokens=prefix)
         q = torch.zeros(2, 8, prefix + grid[0] * grid[1], 32, device='meta')
         own = () if encoding is None else encoding.terms(Grid(*grid), Grid(*grid))
-        return choice.fastest(Problem(q, q, q, 0.5, list(own), Grid(*grid), Grid(*grid), **options))
+        return choice.fastest_implementation(Problem(q, q, q, 0.5, list(own), Grid(*grid),
+                                                     Grid(*grid), **options))
 
     assert choose(None) == choose(None, dropout_p=0.1) == choose(None, (2, 3)) == 'sdpa'
     assert choose(None, regions=torch.zeros(1, 4200, device='meta')) == 'sdpa'
@@ -313,7 +316,7 @@ def test_a_mask_alone_needs_a_gradient(monkeypatch):
             alone = mask_trains and not q_trains
             with mock.patch.object(torch.nn.functional, 'scaled_dot_product_attention',
                                    refuse if alone else mock.Mock(wraps=SDPA)) as called:
-                out, _ = compute.compute(problem, None)
+                out, _ = compute.output_and_weights(problem, None)
             assert called.called != alone and out.requires_grad == mask_trains
 
 

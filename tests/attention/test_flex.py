@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from mmposenc.attention import attend
 from mmposenc.attention.fast import flex
-from mmposenc.attention.fast.choice import fold_terms
+from mmposenc.attention.fast.choice import with_terms_folded
 from mmposenc.attention.terms import DenseBias, Problem
 from mmposenc.functional import Grid
 
@@ -38,7 +38,8 @@ def test_grids_in_turns_are_compiled_twice_at_most():
             mask = torch.zeros(2, k.shape[2], dtype=torch.bool)
             mask[0, -3:] = True
             options = dict(key_padding_mask=mask if masked else None)
-            with mock.patch.object(flex, 'kernel', lambda kind, run=run: run), torch.no_grad():
+            with mock.patch.object(flex, 'compiled_kernel', lambda kind,
+                                   run=run: run), torch.no_grad():
                 got = attend(q, k, v, encoding, grid, implementation='flex', **options)[0]
                 expected = attend(q, k, v, encoding, grid, implementation='reference', **options)[0]
             torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
@@ -52,7 +53,7 @@ def flex_problem(name, *, batch=2, head_dims=16, dtype=torch.float32, device='cp
     encoding = examples.relative(name, query, head_dims=head_dims, num_prefix_tokens=1)
     q = torch.zeros(batch, 2, 25, head_dims, device=device, dtype=dtype)
     terms = list(terms_of(encoding.to(device, dtype), query))
-    return fold_terms(Problem(q, q, q, 0.25, terms, query, query, 1))
+    return with_terms_folded(Problem(q, q, q, 0.25, terms, query, query, 1))
 
 
 @pytest.mark.parametrize(('options', 'reason'), [

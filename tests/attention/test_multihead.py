@@ -90,8 +90,8 @@ def test_padded_keys_are_left_out_where_that_pays(train, name, prefix, monkeypat
     own = [] if encoding is None else list(encoding.parameters())
     results, images = [], []
     module = sys.modules['mmposenc.attention.attend']
-    original = module.valid_keys
-    monkeypatch.setattr(module, 'valid_keys', lambda *args: images.append(
+    original = module.parts_of_valid_keys
+    monkeypatch.setattr(module, 'parts_of_valid_keys', lambda *args: images.append(
         found := original(*args)) or found)
     for least in (thresholds.LEAVE_OUT_FROM, 1):
         monkeypatch.setattr(thresholds, 'LEAVE_OUT_FROM', least)

@@ -14,7 +14,7 @@ from helpers.tiny_backbones import (
 )
 from mmengine.runner.checkpoint import _load_checkpoint_to_model, get_state_dict
 
-from mmposenc.attention.linear import Linear, QVLinear, some_channels
+from mmposenc.attention.linear import Linear, QVLinear, linear_of_channels
 from mmposenc.backbones import load_pretrained
 
 
@@ -115,7 +115,7 @@ def test_some_channels_of_a_layer_and_of_one_that_is_wrapped(layer):
     x = torch.randn(2, 3, 4)
     for rows in (slice(4), slice(4, 12), slice(8, None)):
         for each in (layer, torch.nn.Sequential(layer)):
-            torch.testing.assert_close(some_channels(each, x, rows), layer(x)[..., rows])
+            torch.testing.assert_close(linear_of_channels(each, x, rows), layer(x)[..., rows])
 
 
 def test_without_peft_the_error_says_what_to_install(monkeypatch):

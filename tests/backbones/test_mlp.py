@@ -3,7 +3,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mmposenc.attention.fast.dropout import Dropout
+from mmposenc.attention.fast.dropout import DropoutFactors
 from mmposenc.backbones import mlp as module
 from mmposenc.backbones.mlp import mlp
 
@@ -118,13 +118,13 @@ def test_dropout_equals_the_formula_under_the_same_mask(how, monkeypatch):
     monkeypatch.setattr(module, 'CHUNK_ROWS', 4)
     args = [x.double().detach().requires_grad_() for x in make((3, 5))]
     drawn = []
-    original = Dropout.draw
-    monkeypatch.setattr(Dropout, 'draw', lambda self, out: (
+    original = DropoutFactors.draw
+    monkeypatch.setattr(DropoutFactors, 'draw', lambda self, out: (
         drawn.append(original(self, out).clone()) or drawn[-1].clone()))
     out = mlp(*args, implementation=how, activation='relu', dropout_p=0.4)
     kept = torch.cat(drawn).view(3, 5, -1)
     x, weight1, bias1, weight2, bias2 = args
-    hidden = (x @ weight1.T + bias1).relu() * kept * Dropout(0.4, x.device, 0).scale
+    hidden = (x @ weight1.T + bias1).relu() * kept * DropoutFactors(0.4, x.device, 0).scale
     expected = hidden @ weight2.T + bias2
     torch.testing.assert_close(out, expected)
     grad = torch.randn_like(out)

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from mmposenc.attention.fast import thresholds
-from mmposenc.attention.fast.choice import fastest
+from mmposenc.attention.fast.choice import fastest_implementation
 from mmposenc.functional import tracing
 
 COMPUTE = importlib.import_module('mmposenc.attention.compute')
@@ -23,8 +23,9 @@ def numbers_are_read(monkeypatch):
 @pytest.fixture
 def accelerated(large, monkeypatch):
     """Attention in the implementations of small grids, or of ``large`` ones."""
-    monkeypatch.setattr(COMPUTE, 'choose',
-                        lambda problem: fastest(problem) if problem.implementation == 'auto' else
+    monkeypatch.setattr(COMPUTE, 'chosen_implementation',
+                        lambda problem: fastest_implementation(problem) if problem.implementation
+                        == 'auto' else
                         problem.implementation)
     if large:
         for name in ('ACCELERATOR_DEFINITION_BYTES', 'ACCELERATOR_DEFINITION_SHARE', 'RUNS_FROM',

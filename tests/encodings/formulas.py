@@ -64,7 +64,7 @@ def irpe_entries(encoding, grids, side):
     at queries. The last bucket is that of pairs with a prefix token."""
     query, key, prefix = as_grid(grids[0]), key_grid(*grids), encoding.num_prefix_tokens
     ids = bucket_ids(encoding.method, *((key, query) if side == 'q' else (query, key)), ratio=1.9)
-    tables = list(zip(encoding.tables(side), ids if isinstance(ids, tuple) else (ids,),
+    tables = list(zip(encoding.tables_of_side(side), ids if isinstance(ids, tuple) else (ids,),
                       strict=True))
 
     def entry(head, i, j):

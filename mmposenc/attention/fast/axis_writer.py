@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ..vector_terms import AxisHalves
 from .layout import Layout
-from .products import add_by_head, pick_heads
-from .writers import LogitWriter, Work, Writer, writer
+from .products import add_summed_by_head, tables_of_chunk
+from .writers import ChunkWork, LogitWriter, Writer, writer
 
 
 @writer.register(AxisHalves)
@@ -43,31 +43,32 @@ class AxisWriter(LogitWriter):
         assert layout.query is not None and layout.key is not None
         self.hw, self.key_hw = layout.query.hw, layout.key.hw
 
-    def _of(self, work: Work, name: str) -> Tensor | None:
+    def _input_of_chunk(self, work: ChunkWork, name: str) -> Tensor | None:
         """The named input for the heads of a chunk, or None if the term has no such input."""
         if name not in self.names:
             return None
-        return pick_heads(self.inputs[self.names.index(name)], work.chunk)
+        return tables_of_chunk(self.inputs[self.names.index(name)], work.chunk)
 
-    def _add(self, work: Work, name: str, grad: Tensor) -> None:
+    def _add_to_gradient_of(self, work: ChunkWork, name: str, grad: Tensor) -> None:
         if name in self.names:
-            add_by_head(self.grads[self.names.index(name)], work.chunk, grad)
+            add_summed_by_head(self.grads[self.names.index(name)], work.chunk, grad)
 
-    def before_chunks(self, work: Work) -> None:
+    def before_chunks(self, work: ChunkWork) -> None:
         """Products of all queries with rows (heads, Lq, Hk), with columns, and with prefix keys."""
         prefix = self.layout.prefix
         cells = work.q[:, prefix:].unflatten(1, self.hw)
-        rows, cols = self._of(work, 'rows'), self._of(work, 'cols')
+        rows, cols = self._input_of_chunk(work, 'rows'), self._input_of_chunk(work, 'cols')
         assert rows is not None and cols is not None
         head = 'n' if rows.dim() == 4 else ''
         self._products = [
             torch.einsum(f'nyxd,{head}ykd->nyxk', cells[..., self.by_row], rows),
             torch.einsum(f'nyxd,{head}xkd->nyxk', cells[..., self.by_col], cols)]
-        by_row, by_col = self._of(work, 'row_bias'), self._of(work, 'col_bias')
+        by_row = self._input_of_chunk(work, 'row_bias')
+        by_col = self._input_of_chunk(work, 'col_bias')
         if by_row is not None and by_col is not None:
             self._products[0] += by_row.unsqueeze(-2)
             self._products[1] += by_col.unsqueeze(-3)
-        vector = self._of(work, 'prefix')
+        vector = self._input_of_chunk(work, 'prefix')
         if vector is not None:
             self._products.append(cells @ vector.transpose(-2, -1).unsqueeze(-3))
         self._products = [F.pad(x.flatten(1, 2), (0, 0, prefix, 0)) if prefix else x.flatten(1, 2)
@@ -75,16 +76,16 @@ class AxisWriter(LogitWriter):
         if self.grads:
             self._grads = [torch.empty_like(x) for x in self._products]
 
-    def _grid(self, logits: Tensor) -> Tensor:
+    def _cells_as_grid(self, logits: Tensor) -> Tensor:
         """The logits (heads, queries, keys) of cells as a grid of keys, (heads, queries, Hk, Wk).
         """
         cells: Tensor = logits[..., self.layout.cells].unflatten(-1, self.key_hw)
         return cells
 
-    def write(self, work: Work, logits: Tensor, add: bool) -> None:
+    def write(self, work: ChunkWork, logits: Tensor, add: bool) -> None:
         """Write the sum of the products with the key's row and column."""
         rows, cols, *others = (x[:, work.chunk.queries] for x in self._products)
-        grid, prefix = self._grid(logits), logits[..., self.layout.prefix_keys]
+        grid, prefix = self._cells_as_grid(logits), logits[..., self.layout.prefix_keys]
         if add:
             grid += rows[..., None]
             grid += cols[..., None, :]
@@ -94,31 +95,33 @@ class AxisWriter(LogitWriter):
         if others:
             prefix += others[0]
 
-    def add_input_gradients(self, work: Work, grad: Tensor) -> None:
+    def add_input_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Store the gradients of the products of these queries; complete after all queries."""
         rows, cols, *others = (x[:, work.chunk.queries] for x in self._grads)
-        grid = self._grid(grad)
+        grid = self._cells_as_grid(grad)
         torch.sum(grid, -1, out=rows)
         torch.sum(grid, -2, out=cols)
         if others:
             torch.sum(grad[..., self.layout.prefix_keys], -1, keepdim=True, out=others[0])
 
-    def after_chunks(self, work: Work) -> None:
+    def after_chunks(self, work: ChunkWork) -> None:
         """Compute the gradients of the queries and of the inputs from those of the products."""
         p = self.layout.prefix
         cells = work.q[:, p:].unflatten(1, self.hw)
         by_row, by_col, *others = (x[:, p:].unflatten(1, self.hw) for x in self._grads)
-        rows, cols = self._of(work, 'rows'), self._of(work, 'cols')
+        rows, cols = self._input_of_chunk(work, 'rows'), self._input_of_chunk(work, 'cols')
         assert rows is not None and cols is not None
         head = 'n' if rows.dim() == 4 else ''
         grad_q = work.grad_q[:, p:].unflatten(1, self.hw)
         grad_q[..., self.by_row] += torch.einsum(f'nyxk,{head}ykd->nyxd', by_row, rows)
         grad_q[..., self.by_col] += torch.einsum(f'nyxk,{head}xkd->nyxd', by_col, cols)
-        self._add(work, 'rows', torch.einsum('nyxk,nyxd->nykd', by_row, cells[..., self.by_row]))
-        self._add(work, 'cols', torch.einsum('nyxk,nyxd->nxkd', by_col, cells[..., self.by_col]))
-        self._add(work, 'row_bias', by_row.sum(2))
-        self._add(work, 'col_bias', by_col.sum(1))
-        vector = self._of(work, 'prefix')
+        self._add_to_gradient_of(work, 'rows',
+                                 torch.einsum('nyxk,nyxd->nykd', by_row, cells[..., self.by_row]))
+        self._add_to_gradient_of(work, 'cols',
+                                 torch.einsum('nyxk,nyxd->nxkd', by_col, cells[..., self.by_col]))
+        self._add_to_gradient_of(work, 'row_bias', by_row.sum(2))
+        self._add_to_gradient_of(work, 'col_bias', by_col.sum(1))
+        vector = self._input_of_chunk(work, 'prefix')
         if vector is not None:
             grad_q += others[0] * vector.unsqueeze(-3)
-            self._add(work, 'prefix', (others[0] * cells).sum((1, 2))[:, None])
+            self._add_to_gradient_of(work, 'prefix', (others[0] * cells).sum((1, 2))[:, None])

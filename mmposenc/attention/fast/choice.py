@@ -15,7 +15,7 @@ from .sizes import bytes_of, is_trained, on_cpu, pairs_of
 from .writers import has_writer
 
 
-def fold_terms(problem: Problem) -> Problem:
+def with_terms_folded(problem: Problem) -> Problem:
     """Move terms into queries and keys where that is possible: vectors that only queries meet are
     added to the keys, and the channels of terms are appended to those of queries and keys, if no
     other term uses these. Values then get as many channels of zeros, because fused kernels want one
@@ -32,7 +32,7 @@ def fold_terms(problem: Problem) -> Problem:
     if not channels or any(term.reads_queries or term.reads_keys or term.on_values
                            for term in problem.terms):
         return problem
-    more = [term.beside(problem.q, problem.k, problem.scale) for term in channels]
+    more = [term.channels_to_append(problem.q, problem.k, problem.scale) for term in channels]
     count = sum(queries.shape[-1] for queries, _ in more)
     # Kernels of GPUs want the number of channels to be a multiple of 8.
     fill = (0, -(problem.q.shape[-1] + count) % 8)
@@ -43,7 +43,7 @@ def fold_terms(problem: Problem) -> Problem:
         terms=[term for term in problem.terms if not isinstance(term, Channels)])
 
 
-def fastest(problem: Problem) -> str:
+def fastest_implementation(problem: Problem) -> str:
     """Choose the fastest implementation among those that can compute the problem within memory.
 
     On an accelerator scaled_dot_product_attention has the terms as its mask and chooses among its

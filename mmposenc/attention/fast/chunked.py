@@ -19,12 +19,12 @@ from mmposenc.functional.tracing import full_precision
 
 from ..terms import Problem
 from . import thresholds
-from .dropout import Dropout
-from .layout import Chunk, Cut, Layout, groups
+from .dropout import DropoutFactors
+from .layout import Chunk, ChunkLimits, Layout, chunk_groups
 from .products import add_product
 from .sizes import bytes_of, is_trained, on_cpu, pairs_of, refuse
-from .table_writers import reads_rows
-from .writers import LogitWriter, ValueWriter, Work, Writer, has_writer
+from .table_writers import has_buckets_of_cells
+from .writers import ChunkWork, LogitWriter, ValueWriter, Writer, has_writer
 from .writers import writer as writer_of
 
 #: Some images of a chunk, and which of their pairs may not meet: bool, broadcastable to (images,
@@ -43,9 +43,9 @@ class Call(NamedTuple):
     on_values: tuple[ValueWriter, ...]
     hides: tuple[Hide, ...]
     layout: Layout
-    cut: Cut
+    cut: ChunkLimits
     scale: float
-    dropout: Dropout | None
+    dropout: DropoutFactors | None
     keep: bool
 
 
@@ -62,28 +62,28 @@ def chunked(problem: Problem) -> Tensor:
         # ones.
         work = torch.float32 if dtype == torch.float16 and on_cpu(problem) else dtype
         qkv = (problem.q.to(work), problem.k.to(work), problem.v.to(work))
-        out = attend_in_chunks(_call(problem, *qkv[:2]), qkv)
+        out = attend_in_chunks(_planned_call(problem, *qkv[:2]), qkv)
     return out.to(dtype)
 
 
-def _call(problem: Problem, q: Tensor, k: Tensor) -> Call:
+def _planned_call(problem: Problem, q: Tensor, k: Tensor) -> Call:
     """Prepare a call: the layout of its tokens, the writers of its terms, and the sizes of its
     chunks."""
     pairs, trains = pairs_of(problem), is_trained(problem)
     with_values = any(term.on_values for term in problem.terms)
     long = pairs >= (thresholds.RUNS_WITH_VALUES_FROM if with_values else thresholds.RUNS_FROM)
     layout = Layout(problem.query, problem.key, problem.prefix, q.shape[2], k.shape[2],
-                    filled=long and any(reads_rows(term) for term in problem.terms))
+                    filled=long and any(has_buckets_of_cells(term) for term in problem.terms))
     writers = [writer_of(term, q, k, layout, problem.scale) for term in problem.terms]
     hides: list[Hide] = []
     if problem.key_padding is not None:
         padding = layout.arrange(problem.key_padding[:, None, None], -1, True)
-        hides.append(lambda chunk: [(EVERY_IMAGE, chunk.of(padding))])
+        hides.append(lambda chunk: [(EVERY_IMAGE, chunk.part_of(padding))])
     if problem.attn_mask is not None:
         hidden = layout.arrange(~problem.attn_mask, -1)
-        hides.append(lambda chunk: [(EVERY_IMAGE, chunk.of(hidden))])
+        hides.append(lambda chunk: [(EVERY_IMAGE, chunk.part_of(hidden))])
     if problem.regions is not None:
-        hides.append(_hide_regions(problem.regions, layout))
+        hides.append(_function_hiding_regions(problem.regions, layout))
     keep = trains and bytes_of(problem) <= thresholds.KEPT_BYTES
     several, one = (thresholds.CHUNK_BYTES, thresholds.ROWS_BYTES) if on_cpu(problem) else (
         thresholds.ACCELERATOR_CHUNK_BYTES, thresholds.ACCELERATOR_CHUNK_BYTES)
@@ -91,14 +91,15 @@ def _call(problem: Problem, q: Tensor, k: Tensor) -> Call:
         several //= 2
     return Call(tuple(w for w in writers if isinstance(w, LogitWriter)),
                 tuple(w for w in writers if isinstance(w, ValueWriter)), tuple(hides), layout,
-                Cut(several // q.element_size(), one // q.element_size(),
-                    any(w.whole_rows for w in writers),
-                    min((w.most_queries for w in writers if w.most_queries), default=None)),
+                ChunkLimits(several // q.element_size(), one // q.element_size(),
+                            any(w.whole_rows for w in writers),
+                            min((w.most_queries for w in writers if w.most_queries), default=None)),
                 problem.scale,
-                Dropout(problem.dropout_p, q.device) if problem.dropout_p > 0.0 else None, keep)
+                DropoutFactors(problem.dropout_p, q.device) if problem.dropout_p > 0.0 else None,
+                keep)
 
 
-def _hide_regions(regions: Tensor, layout: Layout) -> Hide:
+def _function_hiding_regions(regions: Tensor, layout: Layout) -> Hide:
     """Hide the pairs of a chunk whose tokens lie in different regions; window b has the regions b %
     len(regions)."""
     if regions.device.type == 'cpu':
@@ -108,7 +109,7 @@ def _hide_regions(regions: Tensor, layout: Layout) -> Hide:
 
     of_keys = layout.arrange(regions, -1)
 
-    def hide(chunk: Chunk) -> Iterator[tuple[slice, Tensor]]:
+    def hidden_pairs(chunk: Chunk) -> Iterator[tuple[slice, Tensor]]:
         first, number = chunk.images.start, len(several)
         for split, run in itertools.groupby(range(first, chunk.images.stop),
                                             lambda window: several[window % number]):
@@ -118,7 +119,7 @@ def _hide_regions(regions: Tensor, layout: Layout) -> Hide:
                 queries, keys = (x[which] for x in (regions[:, chunk.queries], of_keys))
                 yield (slice(windows[0] - first, windows[-1] + 1 - first),
                        (queries[:, :, None] != keys[:, None])[:, None])
-    return hide
+    return hidden_pairs
 
 
 def attend_in_chunks(call: Call, qkv: tuple[Tensor, Tensor, Tensor]) -> Tensor:
@@ -135,8 +136,8 @@ def attend_in_chunks(call: Call, qkv: tuple[Tensor, Tensor, Tensor]) -> Tensor:
     writers: tuple[Writer, ...] = (*call.writers, *call.on_values)
     inputs = [x for writer in writers for x in writer.inputs]
     # No tensor that autograd knows stays in the call: it would outlive the backward pass.
-    plan = call._replace(writers=tuple(w.bind(()) for w in call.writers),
-                         on_values=tuple(w.bind(()) for w in call.on_values))
+    plan = call._replace(writers=tuple(w.bound_to(()) for w in call.writers),
+                         on_values=tuple(w.bound_to(()) for w in call.on_values))
     counts = tuple(len(writer.inputs) for writer in writers)
     out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
         plan, counts, *qkv, *inputs)
@@ -158,12 +159,12 @@ class _Attention(torch.autograd.Function):
     @without_autocast
     def forward(ctx: AutogradContext, call: Call, counts: tuple[int, ...], q: Tensor, k: Tensor,
                 v: Tensor, *inputs: Tensor) -> Tensor:
-        run = _Pass(call, counts, (q, k, v), inputs)
+        run = _ForwardOrBackward(call, counts, (q, k, v), inputs)
         out = torch.empty_like(q)
         stored = q.new_empty(q.shape[0] * q.shape[1], q.shape[2],
                              call.layout.num_keys) if call.keep else None
         for work, value in run.chunks():
-            weights = run.new_weights(work, stored)
+            weights = run.compute_weights(work, stored)
             if run.dropout is not None:
                 weights = run.dropout.draw(work.other).mul_(weights)
             part = _heads_view_or_empty(out, work.chunk)
@@ -183,7 +184,7 @@ class _Attention(torch.autograd.Function):
     @without_autocast
     def backward(ctx: AutogradContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, *inputs, stored = ctx.saved_tensors
-        run = _Pass(ctx.call, ctx.counts, (q, k, v), tuple(inputs), backward=True)
+        run = _ForwardOrBackward(ctx.call, ctx.counts, (q, k, v), tuple(inputs), backward=True)
         for work, value in run.chunks():
             run.add_gradients(work, value, grad, stored)
         return (None, None, run.grad_q, run.grad_k, run.grad_v,
@@ -191,7 +192,7 @@ class _Attention(torch.autograd.Function):
                     run.grads, inputs, ctx.needs_input_grad[5:], strict=True)))
 
 
-class _Pass:
+class _ForwardOrBackward:
     """One pass of one call, forward or backward: its tensors and buffers."""
 
     def __init__(self, call: Call, counts: tuple[int, ...], qkv: tuple[Tensor, Tensor, Tensor],
@@ -211,32 +212,33 @@ class _Pass:
         bound, first = [], 0
         for writer, count in zip((*call.writers, *call.on_values), counts, strict=True):
             part = slice(first, first + count)
-            bound.append(writer.bind(inputs[part], tuple(self.grads[part])))
+            bound.append(writer.bound_to(inputs[part], tuple(self.grads[part])))
             first += count
         self.writers: list[LogitWriter] = bound[:len(call.writers)]  # type: ignore[assignment]
         self.on_values: list[ValueWriter] = bound[len(call.writers):]  # type: ignore[assignment]
         self._buffers: dict[str, Tensor] = {}
 
-    def chunks(self) -> Iterator[tuple[Work, Tensor]]:
+    def chunks(self) -> Iterator[tuple[ChunkWork, Tensor]]:
         """Yield every chunk, with the values of its keys."""
         nothing = self.q.new_empty(0)
-        for whole, chunks in groups(self.q.shape[0], self.q.shape[1], self.layout, self.call.cut):
+        for whole, chunks in chunk_groups(self.q.shape[0], self.q.shape[1], self.layout,
+                                          self.call.cut):
             keys = whole._replace(queries=slice(0, self.layout.len_k))
             # Contiguous: products of other strides are slow, and this is read for every chunk.
             q = self.q[whole.images, whole.heads].flatten(0, 1).contiguous()
-            k, v = self._keys(whole, self.k), self._keys(whole, self.v)
+            k, v = self._arranged_keys(whole, self.k), self._arranged_keys(whole, self.v)
             grad_q = grad_k = grad_v = nothing
             if self.backward:
                 grad_q = _heads_view_or_empty(self.grad_q, whole)
                 grad_k, grad_v = (self._key_grad_buffer(keys, x)
                                   for x in (self.grad_k, self.grad_v))
             self._grad_value = grad_v
-            group = Work(whole, q, k, nothing, grad_q, grad_k)
+            group = ChunkWork(whole, q, k, nothing, grad_q, grad_k)
             for writer in self.writers:
                 writer.before_chunks(group)
             for chunk in chunks:
-                yield Work(chunk, q[:, chunk.queries], k, self._buffer('other', chunk),
-                           grad_q[:, chunk.queries] if self.backward else nothing, grad_k), v
+                yield ChunkWork(chunk, q[:, chunk.queries], k, self._logits_buffer('other', chunk),
+                                grad_q[:, chunk.queries] if self.backward else nothing, grad_k), v
             if self.backward:
                 for writer in self.writers:
                     writer.after_chunks(group)
@@ -244,7 +246,7 @@ class _Pass:
                 _copy_back_heads(self.layout.restore(grad_k), self.grad_k, keys)
                 _copy_back_heads(self.layout.restore(grad_v), self.grad_v, keys)
 
-    def _keys(self, whole: Chunk, x: Tensor) -> Tensor:
+    def _arranged_keys(self, whole: Chunk, x: Tensor) -> Tensor:
         """Keys or values as (heads, keys, head_dims), in the order of the layout."""
         return self.layout.arrange(x[whole.images, whole.heads].flatten(0, 1).contiguous(), 1)
 
@@ -255,7 +257,7 @@ class _Pass:
             return _heads_view_or_empty(x, keys)
         return x.new_empty(keys.size, self.layout.num_keys, x.shape[3])
 
-    def _buffer(self, name: str, chunk: Chunk) -> Tensor:
+    def _logits_buffer(self, name: str, chunk: Chunk) -> Tensor:
         """A buffer (heads, queries, keys), allocated once for all chunks of full size."""
         shape = (chunk.size, chunk.queries.stop - chunk.queries.start, self.layout.num_keys)
         size = shape[0] * shape[1] * shape[2]
@@ -268,12 +270,13 @@ class _Pass:
         first = chunk.images.start * self.q.shape[1] + chunk.heads.start
         return stored[first:first + chunk.size, chunk.queries]
 
-    def new_weights(self, work: Work, stored: Tensor | None) -> Tensor:
+    def compute_weights(self, work: ChunkWork, stored: Tensor | None) -> Tensor:
         """A tensor for the attention weights of a chunk: a part of the stored weights where they
         are stored, else the buffer."""
         target = None if stored is None else self._stored_weights_view(work.chunk, stored)
         direct = target is not None and target.is_contiguous()
-        logits = target if target is not None and direct else self._buffer('logits', work.chunk)
+        logits = (target if target is not None and direct
+                  else self._logits_buffer('logits', work.chunk))
         for number, writer in enumerate(self.writers):
             writer.write(work, logits, number > 0)
         add_product(logits, work.q, work.k.transpose(1, 2), float(bool(self.writers)),
@@ -288,16 +291,17 @@ class _Pass:
             target.copy_(logits)
         return logits
 
-    def add_gradients(self, work: Work, value: Tensor, grad: Tensor, stored: Tensor | None) -> None:
+    def add_gradients(self, work: ChunkWork, value: Tensor, grad: Tensor,
+                      stored: Tensor | None) -> None:
         """Add what a chunk gives to all gradients."""
         chunk = work.chunk
         g = grad[chunk.images, chunk.heads, chunk.queries].flatten(0, 1).contiguous()
-        weights = (self.new_weights(work, None) if stored is None
+        weights = (self.compute_weights(work, None) if stored is None
                    else self._stored_weights_view(chunk, stored))
         dropped, drawn = weights, None
         if self.dropout is not None:
             g = g * self.dropout.scale
-            drawn = self.dropout.draw(self._buffer('drawn', chunk))
+            drawn = self.dropout.draw(self._logits_buffer('drawn', chunk))
         grad_logits = work.other
         for number, writer in enumerate(self.on_values):
             if number == 0:

@@ -10,7 +10,7 @@ from torch import Tensor
 BITS = 16
 
 
-class Dropout:
+class DropoutFactors:
     """Random zeros and ones for attention weights, always in the same order; weights that are kept
     have to be multiplied by :attr:`scale`.
 
@@ -26,10 +26,10 @@ class Dropout:
         self.seed = int(torch.randint(2 ** 62, ())) if seed is None else seed
         self.dropped: int = round(rate * (1 << BITS))
 
-    def start(self) -> Dropout:
+    def start(self) -> DropoutFactors:
         """Begin again with the first factors, so that a backward pass draws those of the forward
         pass."""
-        again = Dropout(self.rate, self.device, self.seed)
+        again = DropoutFactors(self.rate, self.device, self.seed)
         again._generator = torch.Generator(self.device).manual_seed(self.seed)
         return again
 

@@ -60,12 +60,12 @@ def flex(problem: Problem) -> Tensor:
 
     kind = None if on_cpu(problem) else (
         *(type(term).__name__ for term in every), q.dtype, q.shape[3], torch.is_grad_enabled())
-    out: Tensor = kernel(kind)(q, k, v, score_mod=score_mod, scale=problem.scale)
+    out: Tensor = compiled_kernel(kind)(q, k, v, score_mod=score_mod, scale=problem.scale)
     return out
 
 
 @functools.cache
-def kernel(kind: Hashable) -> Callable[..., Any]:
+def compiled_kernel(kind: Hashable) -> Callable[..., Any]:
     """FlexAttention, compiled anew for each kind of call. Kinds must not use up each other's
     recompilations, after which torch would fall back to all pairs; with ``fullgraph`` it raises an
     error instead. None means that it is not compiled."""
@@ -103,25 +103,26 @@ def has_score_summand(term: Term) -> bool:
 
 @score_summand.register(terms.DenseBias)
 def dense_bias_summand(term: terms.DenseBias, q: Tensor, k: Tensor, scale: float) -> Summand:
-    bias, (images, heads, queries) = _readable(term.bias), term.bias.shape[:3]
+    bias, (images, heads, queries) = _checked_look_up(term.bias), term.bias.shape[:3]
     return lambda b, h, i, j: bias[b * (images > 1), h * (heads > 1), i * (queries > 1), j]
 
 
 @score_summand.register(terms.TableByQuery)
 def table_by_query_summand(term: terms.TableByQuery, q: Tensor, k: Tensor, scale: float) -> Summand:
-    lookup, bucket = _readable(q @ (term.table * scale)), _bucket_of(term.buckets, q.device)
+    lookup = _checked_look_up(q @ (term.table * scale))
+    bucket = _bucket_function(term.buckets, q.device)
     return lambda b, h, i, j: lookup[b, h, i, bucket(i, j)]
 
 
 @score_summand.register(terms.TableByKey)
 def table_by_key_summand(term: terms.TableByKey, q: Tensor, k: Tensor, scale: float) -> Summand:
-    lookup, bucket = _readable(k @ term.table), _bucket_of(term.buckets, q.device)
+    lookup, bucket = _checked_look_up(k @ term.table), _bucket_function(term.buckets, q.device)
     return lambda b, h, i, j: lookup[b, h, j, bucket(i, j)]
 
 
 @score_summand.register(terms.OffsetBias)
 def offset_bias_summand(term: terms.OffsetBias, q: Tensor, k: Tensor, scale: float) -> Summand:
-    offset_index = _offset_index_of(term.query, term.key, term.prefix, q.device)
+    offset_index = _offset_index_function(term.query, term.key, term.prefix, q.device)
     table = term.table.flatten(1)
     behind = table.new_zeros(1, 3) if term.prefix_bias is None else term.prefix_bias
     heads = max(len(table), len(behind))
@@ -139,7 +140,8 @@ def axis_halves_summand(term: AxisHalves, q: Tensor, k: Tensor, scale: float) ->
     row_of, col_of = F.pad(cell // wk, (p, 0), value=hk), F.pad(cell % wk, (p, 0), value=wk)
     behind = rows.new_zeros(*rows.shape[:3], 1) if prefix is None else F.pad(
         prefix[:, :, p:], (0, 0, p, 0))
-    rows, cols = _readable(torch.cat((rows, behind), -1)), _readable(F.pad(cols, (0, 1)))
+    rows, cols = _checked_look_up(torch.cat((rows, behind), -1)), _checked_look_up(F.pad(cols,
+                                                                                         (0, 1)))
     return lambda b, h, i, j: rows[b, h, i, row_of[j]] + cols[b, h, i, col_of[j]]
 
 
@@ -148,7 +150,7 @@ def query_vector_summand(term: QueryVector, q: Tensor, k: Tensor, scale: float) 
     return score_summand(terms.DenseBias(term.dense(q, k)), q, k, scale)
 
 
-def _readable(look_up: Tensor) -> Tensor:
+def _checked_look_up(look_up: Tensor) -> Tensor:
     """A tensor that a kernel may read, after a check: kernels use 32-bit indices, whatever its
     size."""
     if look_up.numel() > 2 ** 31 - 1:
@@ -157,20 +159,20 @@ def _readable(look_up: Tensor) -> Tensor:
     return look_up
 
 
-def _bucket_of(buckets: Buckets, device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:
+def _bucket_function(buckets: Buckets, device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:
     """The bucket of a pair, computed from the indices of its offsets, so that no index of all pairs
     is needed."""
     if buckets.method == 'sequence':
         limit, sign = int(buckets.params.beta), -1 if buckets.reverse else 1
         places = sequence_places(buckets.query, buckets.key, buckets.prefix, device)
         return lambda i, j: (sign * (i - places[j])).clamp(-limit, limit) + limit
-    offset_index = _offset_index_of(buckets.query, buckets.key, buckets.prefix, device)
+    offset_index = _offset_index_function(buckets.query, buckets.key, buckets.prefix, device)
     table = buckets.by_offset(device)[0].flatten()
     table = F.pad(table, (0, 3), value=buckets.num_offset_buckets)
     return lambda i, j: table[offset_index(i, j)]
 
 
-def _offset_index_of(query: Grid, key: Grid, prefix: int, device: torch.device
+def _offset_index_function(query: Grid, key: Grid, prefix: int, device: torch.device
               ) -> Callable[[Tensor, Tensor], Tensor]:
     """The index of tokens i and j in a flattened table of offsets (Dr * Dc), which has three more
     entries: prefix to cell, cell to prefix and prefix to prefix. Strides must be whole numbers."""

@@ -95,7 +95,7 @@ class Chunk(NamedTuple):
         """Heads of all images in this chunk."""
         return self.num_images * self.num_heads
 
-    def of(self, x: Tensor) -> Tensor:
+    def part_of(self, x: Tensor) -> Tensor:
         """The part of x (images or 1, heads or 1, queries or 1, n) that belongs to this chunk."""
         return x[self.images if x.shape[0] > 1 else slice(None),
                  self.heads if x.shape[1] > 1 else slice(None),
@@ -106,7 +106,7 @@ class Chunk(NamedTuple):
         return x.view(self.num_images, self.num_heads, *x.shape[1:])
 
 
-class Cut(NamedTuple):
+class ChunkLimits(NamedTuple):
     """The largest sizes that chunks may have.
 
     elements: logits of several heads together. row_elements: logits of some queries of one head.
@@ -119,11 +119,11 @@ class Cut(NamedTuple):
     most_queries: int | None = None
 
 
-def groups(num_images: int, num_heads: int, layout: Layout, cut: Cut
-           ) -> Iterator[tuple[Chunk, list[Chunk]]]:
+def chunk_groups(num_images: int, num_heads: int, layout: Layout, cut: ChunkLimits
+                 ) -> Iterator[tuple[Chunk, list[Chunk]]]:
     """Yield groups of images and heads: a chunk of all queries of the group, which shares its keys,
     and the smaller chunks that it is cut into."""
-    rows = query_rows(layout, cut)
+    rows = query_chunks(layout, cut)
     most = max(chunk.queries.stop - chunk.queries.start for chunk in rows) * layout.num_keys
     images = max(1, cut.elements // (most * num_heads))
     heads = min(num_heads, max(1, cut.elements // most))
@@ -135,7 +135,7 @@ def groups(num_images: int, num_heads: int, layout: Layout, cut: Cut
                    [row._replace(images=some, heads=which) for row in rows])
 
 
-def query_rows(layout: Layout, cut: Cut) -> list[Chunk]:
+def query_chunks(layout: Layout, cut: ChunkLimits) -> list[Chunk]:
     """The queries of each chunk of a group; images and heads of the chunks are not set yet."""
     nobody = slice(0, 0)
     if not (cut.whole_rows and layout.query is not None):

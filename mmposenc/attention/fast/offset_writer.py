@@ -8,8 +8,8 @@ from mmposenc.functional.grids import Grid, whole_strides
 from ..terms import DenseBias, OffsetBias
 from . import thresholds
 from .layout import Layout
-from .products import add_by_head
-from .writers import LogitWriter, Work, Writer, put, writer
+from .products import add_summed_by_head
+from .writers import ChunkWork, LogitWriter, Writer, copy_or_add, writer
 
 
 @writer.register(OffsetBias)
@@ -22,10 +22,10 @@ def offset_bias_writer(term: OffsetBias, q: Tensor, k: Tensor, layout: Layout, s
         return writer(DenseBias(term.dense(q, k)), q, k, layout, scale)
     runs = offset_runs(term.table.to(q.dtype), term.query, term.key)
     prefix = None if term.prefix_bias is None or not term.prefix else term.prefix_bias.to(q.dtype)
-    return ShiftWriter(runs, prefix, layout)
+    return OffsetBiasWriter(runs, prefix, layout)
 
 
-class ShiftWriter(LogitWriter):
+class OffsetBiasWriter(LogitWriter):
     """Adds a bias by offset, row by row, from slices of one tensor. ``runs`` (heads or 1, Wq, row
     offsets, Wk) has the bias of every pair of columns at each row offset, key minus query, and
     ``prefix`` (heads or 1, 3) that of pairs with a prefix token.
@@ -43,7 +43,8 @@ class ShiftWriter(LogitWriter):
         self.height, self.width = layout.query.hw
         self.stride, self.step = int(layout.query.stride_h), int(layout.key.stride_h)
 
-    def _rows(self, work: Work, runs: Tensor, logits: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def _run_and_logit_slices(self, work: ChunkWork, runs: Tensor,
+                              logits: Tensor) -> list[tuple[Tensor, Tensor]]:
         """For each row of queries, its slice of the runs (heads or 1, Wq, Hk, Wk) and its part of
         the logits, which has the images in front."""
         assert self.layout.key is not None
@@ -58,7 +59,7 @@ class ShiftWriter(LogitWriter):
             pairs.append((runs[:, :, first:last:self.step], cells[:, :, at:at + self.width]))
         return pairs
 
-    def _with_prefix(self, work: Work, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _logits_with_prefix(self, work: ChunkWork, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The three parts of the logits (images, heads, ...) with a prefix token: prefix to cell,
         cell to prefix, prefix to prefix."""
         logits, lead = work.chunk.by_image(logits), work.chunk.lead
@@ -66,11 +67,11 @@ class ShiftWriter(LogitWriter):
         return (logits[:, :, :lead, self.layout.cells], logits[:, :, lead:, keys],
                 logits[:, :, :lead, keys])
 
-    def write(self, work: Work, logits: Tensor, add: bool) -> None:
+    def write(self, work: ChunkWork, logits: Tensor, add: bool) -> None:
         """Write a slice of the runs for each row of queries."""
-        for source, target in self._rows(work, self.inputs[0], logits):
-            put(source, target, add)
-        kinds = self._with_prefix(work, logits)
+        for source, target in self._run_and_logit_slices(work, self.inputs[0], logits):
+            copy_or_add(source, target, add)
+        kinds = self._logits_with_prefix(work, logits)
         for kind, target in enumerate(kinds):
             if not add:
                 target.zero_()
@@ -79,14 +80,14 @@ class ShiftWriter(LogitWriter):
                 bias = bias[work.chunk.heads] if bias.shape[0] > 1 else bias
                 target += bias[:, kind, None, None]
 
-    def add_input_gradients(self, work: Work, grad: Tensor) -> None:
+    def add_input_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add the gradient of each row of queries to its slice of the runs."""
-        for total, part in self._rows(work, self.grads[0], grad):
+        for total, part in self._run_and_logit_slices(work, self.grads[0], grad):
             part = part[0] if part.shape[0] == 1 else part.sum(0)
             total += part.sum(0, keepdim=True) if total.shape[0] < part.shape[0] else part
         if len(self.inputs) > 1:
-            for kind, part in enumerate(self._with_prefix(work, grad)):
-                add_by_head(self.grads[1][:, kind], work.chunk, part.sum((2, 3)).flatten())
+            for kind, part in enumerate(self._logits_with_prefix(work, grad)):
+                add_summed_by_head(self.grads[1][:, kind], work.chunk, part.sum((2, 3)).flatten())
 
 
 def offset_runs(table: Tensor, query: Grid, key: Grid) -> Tensor:

@@ -13,7 +13,7 @@ from .layout import Chunk
 def add_product(out: Tensor, a: Tensor, b: Tensor, beta: float = 1.0, alpha: float = 1.0) -> None:
     """out = beta * out + alpha * a b of (n, ., .) matrices, in place and without gradients;
     ``beta`` is 0 (what is in ``out`` then does not count) or 1."""
-    if not products_take_onednn(a, b):
+    if not is_onednn_product(a, b):
         torch.baddbmm(out, a, b, beta=beta, alpha=alpha, out=out)
         return
     for target, x, y in zip(out, a, b, strict=True):
@@ -27,7 +27,7 @@ def add_product(out: Tensor, a: Tensor, b: Tensor, beta: float = 1.0, alpha: flo
             torch.mul(product, alpha, out=target)
 
 
-def products_take_onednn(a: Tensor, b: Tensor) -> bool:
+def is_onednn_product(a: Tensor, b: Tensor) -> bool:
     """Whether :func:`add_product` computes these (n, ., .) matrices by oneDNN, one at a time."""
     return (a.dtype == torch.float32 and a.device.type == 'cpu'
             and a.shape[1] * a.shape[2] * b.shape[2] >= cpu.MIN_PRODUCT
@@ -35,7 +35,7 @@ def products_take_onednn(a: Tensor, b: Tensor) -> bool:
             and all(cpu.has_rows(x[0]) for x in (a, b)))
 
 
-def pick_heads(table: Tensor, chunk: Chunk) -> Tensor:
+def tables_of_chunk(table: Tensor, chunk: Chunk) -> Tensor:
     """Tables of the heads of a chunk.
 
     Args:
@@ -54,7 +54,7 @@ def pick_heads(table: Tensor, chunk: Chunk) -> Tensor:
 
 def times_table(x: Tensor, table: Tensor, chunk: Chunk) -> Tensor:
     """Multiply x (heads, L, n) by the tables (1 or heads, n, m) of its heads: (heads, L, m)."""
-    picked = pick_heads(table, chunk)
+    picked = tables_of_chunk(table, chunk)
     if picked.dim() == 2:  # One matrix product is enough: its rows are the tokens of all heads.
         return linear(x.reshape(-1, x.shape[2]), picked.t()).view(*x.shape[:2], -1)
     return torch.bmm(x, picked)
@@ -62,14 +62,14 @@ def times_table(x: Tensor, table: Tensor, chunk: Chunk) -> Tensor:
 
 def add_times_table(out: Tensor, x: Tensor, table: Tensor, chunk: Chunk) -> None:
     """Add :func:`times_table` to ``out`` (heads, L, m), which must be contiguous or one head."""
-    picked = pick_heads(table, chunk)
+    picked = tables_of_chunk(table, chunk)
     if picked.dim() == 2 and out.is_contiguous():
         add_product(out.view(1, -1, out.shape[2]), x.reshape(1, -1, x.shape[2]), picked[None])
     else:
         out.baddbmm_(x, picked.expand(x.shape[0], -1, -1))
 
 
-def add_by_head(total: Tensor, chunk: Chunk, x: Tensor) -> None:
+def add_summed_by_head(total: Tensor, chunk: Chunk, x: Tensor) -> None:
     """Add x (heads of all images, ...) to the gradient of a table (1 or number of heads, ...)."""
     if total.shape[0] == 1:
         total[0] += x.sum(0)
@@ -80,6 +80,6 @@ def add_by_head(total: Tensor, chunk: Chunk, x: Tensor) -> None:
 def add_table_grad(total: Tensor, chunk: Chunk, x: Tensor, y: Tensor) -> None:
     """Add x^T y, each (heads, L, .), to the gradient of a table (1 or number of heads, ., .)."""
     if total.shape[0] > 1:
-        add_by_head(total, chunk, torch.bmm(x.transpose(1, 2), y))
+        add_summed_by_head(total, chunk, torch.bmm(x.transpose(1, 2), y))
     else:  # Sums over chunks are kept in float32.
         total[0] += outer(x.flatten(0, 1), y.flatten(0, 1))

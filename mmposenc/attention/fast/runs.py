@@ -21,7 +21,7 @@ from . import thresholds
 from .layout import Chunk, Layout
 
 
-class Runs:
+class RunsByQuery:
     """Reads tables of buckets a whole row of keys at a time, through the look-ups of the queries.
     Keys are :attr:`Layout.filled`; each row of keys that holds prefix tokens counts as one more
     pattern."""
@@ -32,11 +32,11 @@ class Runs:
         self.layout, self.width, self.key_width = layout, buckets.query.width, buckets.key.width
         self.prefix_rows = -(-layout.prefix // self.key_width)
         self.num_patterns = self.patterns.num_patterns + self.prefix_rows
-        self.pattern = with_prefix(self.patterns.pattern, self.patterns.num_patterns,
-                                   self.prefix_rows)
+        self.pattern = pattern_with_prefix_rows(self.patterns.pattern, self.patterns.num_patterns,
+                                                self.prefix_rows)
         self._plans = GridCache(thresholds.INDEX_BYTES)
 
-    def read(self, lookup: Tensor, chunk: Chunk, out: Tensor) -> None:
+    def write_numbers_of_pairs(self, lookup: Tensor, chunk: Chunk, out: Tensor) -> None:
         """Copy the number of every pair out of the look-ups.
 
         Args:
@@ -54,13 +54,13 @@ class Runs:
                                     self.key_width)
             runs[:, :, :n] = self.patterns.expand_to_runs(cells[..., :-1].contiguous())
             runs[:, :, n:] = cells[..., -1:, None]
-        self._plan(chunk).copy_runs(runs, out)
+        self._indices_of_chunk(chunk).copy_runs(runs, out)
         out[:, :chunk.lead] = lookup[:, :chunk.lead, -1:]
 
     def scatter_add(self, logits: Tensor, chunk: Chunk) -> Tensor:
-        """The adjoint of :meth:`read`."""
+        """The adjoint of :meth:`write_numbers_of_pairs`."""
         heads, n = logits.shape[0], self.patterns.num_patterns
-        runs = self._plan(chunk).scatter_add(logits, self.key_width)
+        runs = self._indices_of_chunk(chunk).scatter_add(logits, self.key_width)
         runs = runs.view(self.width, heads * chunk.num_rows, self.num_patterns, self.key_width)
         cells = self.patterns.sum_to_buckets(runs[:, :, :n]).transpose(0, 1)
         if not self.prefix_rows:
@@ -74,14 +74,14 @@ class Runs:
         sums[:, :chunk.lead, -1] = logits[:, :chunk.lead].sum(-1)
         return sums
 
-    def _plan(self, chunk: Chunk) -> Spread:
+    def _indices_of_chunk(self, chunk: Chunk) -> RunIndices:
         rows = self.pattern[chunk.first_row:chunk.first_row + chunk.num_rows]
-        return self._plans.get((chunk.size, chunk.first_row), lambda: spread_plan(
-            rows, self.num_patterns, chunk.size, self.width, chunk.lead), Spread.tensors)
+        return self._plans.get((chunk.size, chunk.first_row), lambda: run_indices_by_query(
+            rows, self.num_patterns, chunk.size, self.width, chunk.lead), RunIndices.tensors)
 
 
 class RunsByKey:
-    """As :class:`Runs`, but through the look-ups of the keys: each is expanded once for all
+    """As :class:`RunsByQuery`, but through the look-ups of the keys: each is expanded once for all
     queries."""
 
     def __init__(self, buckets: Buckets, layout: Layout, dtype: torch.dtype, device: torch.device
@@ -106,13 +106,13 @@ class RunsByKey:
             return runs
         return torch.cat([runs, lookup[..., -1].reshape(-1, keys.width)])
 
-    def read(self, runs: Tensor, chunk: Chunk, out: Tensor) -> None:
+    def write_numbers_of_pairs(self, runs: Tensor, chunk: Chunk, out: Tensor) -> None:
         """Write the number of every pair to ``out`` (heads, queries, keys), contiguous."""
-        self._plan(chunk).copy_runs(runs, out)
+        self._indices_of_chunk(chunk).copy_runs(runs, out)
 
     def scatter_add(self, logits: Tensor, chunk: Chunk) -> Tensor:
-        """The adjoint of :meth:`read`."""
-        return self._plan(chunk).scatter_add(logits, self.key.width)
+        """The adjoint of :meth:`write_numbers_of_pairs`."""
+        return self._indices_of_chunk(chunk).scatter_add(logits, self.key.width)
 
     def sum_to_buckets(self, sums: Tensor) -> Tensor:
         """The adjoint of :meth:`expand_to_runs`: gradients of look-ups (heads, keys, buckets)."""
@@ -130,11 +130,11 @@ class RunsByKey:
         out[..., -1] = sums[rows:].view(heads, -1)
         return out
 
-    def _plan(self, chunk: Chunk) -> Spread:
+    def _indices_of_chunk(self, chunk: Chunk) -> RunIndices:
         rows = self.patterns.pattern[:, chunk.first_row:chunk.first_row + chunk.num_rows]
-        return self._plans.get((chunk.size, chunk.first_row), lambda: transposed_plan(
+        return self._plans.get((chunk.size, chunk.first_row), lambda: run_indices_by_key(
             rows, self.patterns.num_patterns, chunk.size, self.width, self.prefix_rows,
-            chunk.lead), Spread.tensors)
+            chunk.lead), RunIndices.tensors)
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) ->
     return RowPatterns('dense', which[row_index].to(device), columns.to(device), patterns.shape[0])
 
 
-def with_prefix(pattern: Tensor, num_patterns: int, extra_rows: int) -> Tensor:
+def pattern_with_prefix_rows(pattern: Tensor, num_patterns: int, extra_rows: int) -> Tensor:
     """Append ``extra_rows`` key rows to patterns (Hq, Hk), each with a new pattern that no other
     row has."""
     further = torch.arange(num_patterns, num_patterns + extra_rows, device=pattern.device)
@@ -207,7 +207,7 @@ def with_prefix(pattern: Tensor, num_patterns: int, extra_rows: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Spread:
+class RunIndices:
     """Index tensors that copy runs to rows of logits, and that add these rows up again.
 
     Logits lie in rows of Wk numbers ordered (head, query, key row); queries are ``lead`` prefix
@@ -234,10 +234,10 @@ class Spread:
         return F.embedding_bag(self.order, logits.reshape(-1, wk), self.starts, mode='sum')
 
 
-def spread_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int, lead: int = 0
-                ) -> Spread:
-    """The :class:`Spread` for runs that are ordered (column, head, query row, pattern), where each
-    query has runs of its own.
+def run_indices_by_query(pattern: Tensor, num_patterns: int, heads: int, columns: int, lead: int = 0
+                         ) -> RunIndices:
+    """The :class:`RunIndices` for runs that are ordered (column, head, query row, pattern), where
+    each query has runs of its own.
 
     Args:
         pattern: (R, Hk) patterns of the query rows.
@@ -247,7 +247,7 @@ def spread_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int, le
         lead: prefix queries; they take a constant run.
     """
     num_rows, key_rows = pattern.shape
-    g, r, c = _axes(heads, num_rows, columns, pattern.device)
+    g, r, c = _head_row_and_column_numbers(heads, num_rows, columns, pattern.device)
     first_run = ((c * heads + g) * num_rows + r) * num_patterns  # (heads, R, columns)
     take = first_run[..., None] + pattern[:, None]
     constant = g[..., 0] * (num_rows * num_patterns) + num_patterns - 1
@@ -255,12 +255,12 @@ def spread_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int, le
     first_logit = _first_logit(g, r, c, lead, num_rows, columns) * key_rows
     order = (first_logit[..., None] + by_pattern[:, None]).permute(2, 0, 1, 3)
     at = ((c[:, None, None] * heads + g[:, :, 0]) * num_rows + r[:, 0]) * key_rows
-    return Spread(_with_lead(take, constant.expand(-1, lead * key_rows)), order.flatten(),
-                  (at[..., None] + before).flatten())
+    return RunIndices(_with_prefix_runs(take, constant.expand(-1, lead * key_rows)),
+                      order.flatten(), (at[..., None] + before).flatten())
 
 
-def transposed_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int,
-                    extra_rows: int = 0, lead: int = 0) -> Spread:
+def run_indices_by_key(pattern: Tensor, num_patterns: int, heads: int, columns: int,
+                       extra_rows: int = 0, lead: int = 0) -> RunIndices:
     """Plan for runs ordered (column, head, key row, pattern), which all query rows share, then
     (head, key row) of the prefix bucket.
 
@@ -270,7 +270,7 @@ def transposed_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int
     """
     key_rows, num_rows = pattern.shape
     all_rows = key_rows + extra_rows
-    g, r, c = _axes(heads, num_rows, columns, pattern.device)
+    g, r, c = _head_row_and_column_numbers(heads, num_rows, columns, pattern.device)
     j = torch.arange(all_rows, device=pattern.device)
     first_run = ((c * heads + g) * key_rows)[..., None] + j[:key_rows]  # (heads, 1, columns, Hk)
     take = first_run * num_patterns + pattern.t()[:, None]
@@ -280,20 +280,20 @@ def transposed_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int
     at = ((c[:, None, None] * heads + g[:, :, 0]) * key_rows + j[:key_rows]) * num_rows
     at = (at[..., None] + before).flatten()
     if not extra_rows:
-        return Spread(take.flatten(), order, at)
+        return RunIndices(take.flatten(), order, at)
     extra_run = columns * heads * key_rows * num_patterns + g[..., None] * all_rows + j
     extra = extra_run[..., key_rows:].expand(-1, num_rows, columns, -1)
-    take = _with_lead(torch.cat([take, extra], 3),
-                      extra_run.expand(-1, lead, 1, -1).reshape(heads, -1))
+    take = _with_prefix_runs(torch.cat([take, extra], 3),
+                             extra_run.expand(-1, lead, 1, -1).reshape(heads, -1))
     further, begin = _prefix_bucket_bags(g, r, c, lead, key_rows, all_rows)
-    return Spread(take, torch.cat([order, further]), torch.cat([at, order.shape[0] + begin]))
+    return RunIndices(take, torch.cat([order, further]), torch.cat([at, order.shape[0] + begin]))
 
 
 def _prefix_bucket_bags(head: Tensor, row: Tensor, column: Tensor, lead: int, key_rows: int,
                         all_rows: int) -> tuple[Tensor, Tensor]:
     """The rows of logits that use the prefix bucket, for each (head, key row), and where the rows
     of each begin. For cells as keys these are the rows of prefix queries, for prefix keys those of
-    all queries. The axes are those of :func:`_axes`."""
+    all queries. The axes are those of :func:`_head_row_and_column_numbers`."""
     heads, extra = head.shape[0], all_rows - key_rows
     queries = lead + row.shape[0] * column.shape[0]
     first = head[:, 0] * queries  # (heads, 1)
@@ -307,8 +307,8 @@ def _prefix_bucket_bags(head: Tensor, row: Tensor, column: Tensor, lead: int, ke
     return rows.flatten(), sizes.cumsum(0) - sizes
 
 
-def _axes(heads: int, num_rows: int, columns: int, device: torch.device
-          ) -> tuple[Tensor, Tensor, Tensor]:
+def _head_row_and_column_numbers(heads: int, num_rows: int, columns: int, device: torch.device
+                                 ) -> tuple[Tensor, Tensor, Tensor]:
     """Index ranges that broadcast with each other: heads (heads, 1, 1), query rows (R, 1) and
     columns (columns,)."""
     return (torch.arange(heads, device=device)[:, None, None],
@@ -322,7 +322,7 @@ def _order_and_starts(pattern: Tensor, num_patterns: int) -> tuple[Tensor, Tenso
     return pattern.argsort(dim=1, stable=True), count.cumsum(1) - count
 
 
-def _with_lead(take: Tensor, lead: Tensor) -> Tensor:
+def _with_prefix_runs(take: Tensor, lead: Tensor) -> Tensor:
     """One flat index: the runs of prefix queries (heads, n), then those of cells (heads, R,
     columns, Hk)."""
     return torch.cat([lead, take.flatten(1)], 1).flatten() if lead.shape[1] else take.flatten()

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..terms import DenseBias, OffsetBias, Problem, Term, of_one_region
+from ..terms import DenseBias, OffsetBias, Problem, Term, pairs_of_one_region
 from .sizes import on_cpu, refuse
 
 
@@ -65,7 +65,7 @@ def _kinds(regions: Tensor) -> tuple[list[int], Tensor]:
     distinct, which = torch.unique(regions[split], dim=0, return_inverse=True)
     kinds = torch.full_like(regions[:, 0], -1)
     kinds[split] = which
-    return kinds.tolist(), ~of_one_region(distinct)
+    return kinds.tolist(), ~pairs_of_one_region(distinct)
 
 
 def _slices(kinds: list[int], windows: int) -> list[tuple[slice, int]]:

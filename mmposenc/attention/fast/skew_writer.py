@@ -5,8 +5,14 @@ from torch import Tensor
 
 from ..vector_terms import SkewedTable
 from .layout import Layout
-from .products import add_by_head, add_table_grad, add_times_table, pick_heads, times_table
-from .writers import LogitWriter, Work, Writer, put, writer
+from .products import (
+    add_summed_by_head,
+    add_table_grad,
+    add_times_table,
+    tables_of_chunk,
+    times_table,
+)
+from .writers import ChunkWork, LogitWriter, Writer, copy_or_add, writer
 
 
 @writer.register(SkewedTable)
@@ -33,7 +39,7 @@ class SkewWriter(LogitWriter):
         self.inputs = (table,) if bias is None else (table, bias)
         self.layout, self.length = layout, layout.len_k
 
-    def _used(self, work: Work) -> slice:
+    def _used(self, work: ChunkWork) -> slice:
         """The rows of the table that some of these queries use."""
         queries = work.chunk.queries
         return slice(self.length - queries.stop, 2 * self.length - 1 - queries.start)
@@ -55,17 +61,17 @@ class SkewWriter(LogitWriter):
         return [(by_key[..., prefix:], logits[..., self.layout.cells]),
                 (by_key[..., :prefix], logits[..., self.layout.prefix_keys])]
 
-    def write(self, work: Work, logits: Tensor, add: bool) -> None:
+    def write(self, work: ChunkWork, logits: Tensor, add: bool) -> None:
         """Write the products of the queries with the rows of the table."""
         used = self._used(work)
         lookup = times_table(work.q, self.inputs[0][:, used].transpose(1, 2), work.chunk)
         if len(self.inputs) > 1:
-            bias = pick_heads(self.inputs[1][:, used], work.chunk)
+            bias = tables_of_chunk(self.inputs[1][:, used], work.chunk)
             lookup += bias if bias.dim() == 1 else bias[:, None]
         for source, target in self._parts(self._by_key(lookup), logits):
-            put(source, target, add)
+            copy_or_add(source, target, add)
 
-    def add_input_gradients(self, work: Work, grad: Tensor) -> None:
+    def add_input_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add to the gradients of the queries and of the table."""
         used = self._used(work)
         lookup = grad.new_zeros(*grad.shape[:2], used.stop - used.start)
@@ -74,4 +80,4 @@ class SkewWriter(LogitWriter):
         add_times_table(work.grad_q, lookup, self.inputs[0][:, used], work.chunk)
         add_table_grad(self.grads[0][:, used], work.chunk, lookup, work.q)
         if len(self.inputs) > 1:
-            add_by_head(self.grads[1][:, used], work.chunk, lookup.sum(1))
+            add_summed_by_head(self.grads[1][:, used], work.chunk, lookup.sum(1))

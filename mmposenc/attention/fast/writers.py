@@ -16,7 +16,7 @@ from .layout import Chunk, Layout
 _Writer = TypeVar('_Writer', bound='Writer')
 
 
-class Work(NamedTuple):
+class ChunkWork(NamedTuple):
     """One chunk as writers see it.
 
     q: (heads, queries, head_dims), not scaled; k: (heads, keys, head_dims) in the order of the
@@ -36,7 +36,7 @@ class Writer:
     """The base class of writers. ``inputs`` are tensors that may need gradients, and all else is
     fixed. The heads of a chunk are those of its images, one image after the other."""
 
-    #: What the writer requires of chunks, see :class:`~.layout.Cut`.
+    #: What the writer requires of chunks, see :class:`~.layout.ChunkLimits`.
     whole_rows = False
     most_queries: int | None = None
     #: The tensors of the term that autograd sees.
@@ -44,20 +44,21 @@ class Writer:
     #: The sums of the gradients of ``inputs``, in a backward pass.
     grads: tuple[Tensor, ...] = ()
 
-    def bind(self: _Writer, inputs: tuple[Tensor, ...], grads: tuple[Tensor, ...] = ()) -> _Writer:
+    def bound_to(self: _Writer, inputs: tuple[Tensor, ...],
+                 grads: tuple[Tensor, ...] = ()) -> _Writer:
         """Return a copy of the writer for one direction of one call."""
         bound = copy.copy(self)
         bound.inputs, bound.grads = inputs, grads
         return bound
 
-    def before_chunks(self, work: Work) -> None:
+    def before_chunks(self, work: ChunkWork) -> None:
         """Called with all queries of some heads, before their chunks."""
 
-    def after_chunks(self, work: Work) -> None:
+    def after_chunks(self, work: ChunkWork) -> None:
         """Called with all queries of some heads after their chunks, in a backward pass."""
 
 
-def put(source: Tensor, target: Tensor, add: bool) -> None:
+def copy_or_add(source: Tensor, target: Tensor, add: bool) -> None:
     """Write to a part of the logits, or add to it if something is there already."""
     if add:
         target += source
@@ -68,11 +69,11 @@ def put(source: Tensor, target: Tensor, add: bool) -> None:
 class LogitWriter(Writer):
     """The base class of writers of terms that add to the logits."""
 
-    def write(self, work: Work, logits: Tensor, add: bool) -> None:
+    def write(self, work: ChunkWork, logits: Tensor, add: bool) -> None:
         """Write the term to logits (heads, queries, keys), or add it."""
         raise NotImplementedError
 
-    def add_input_gradients(self, work: Work, grad: Tensor) -> None:
+    def add_input_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add to the gradients of the inputs, given the gradient of the logits."""
         raise NotImplementedError
 
@@ -80,15 +81,15 @@ class LogitWriter(Writer):
 class ValueWriter(Writer):
     """The base class of writers of terms that add to the output."""
 
-    def add_to_output(self, work: Work, weights: Tensor, out: Tensor) -> None:
+    def add_to_output(self, work: ChunkWork, weights: Tensor, out: Tensor) -> None:
         """Add the term to the output (heads, queries, head_dims)."""
         raise NotImplementedError
 
-    def write_weights_gradient(self, work: Work, grad: Tensor, out: Tensor) -> None:
+    def write_weights_gradient(self, work: ChunkWork, grad: Tensor, out: Tensor) -> None:
         """Write the gradient of the attention weights, given that of the output."""
         raise NotImplementedError
 
-    def add_input_gradients(self, work: Work, weights: Tensor, grad: Tensor) -> None:
+    def add_input_gradients(self, work: ChunkWork, weights: Tensor, grad: Tensor) -> None:
         """Add to the gradients of the inputs."""
         raise NotImplementedError
 
@@ -124,11 +125,11 @@ class DenseWriter(LogitWriter):
     def __init__(self, bias: Tensor) -> None:
         self.inputs = (bias,)
 
-    def write(self, work: Work, logits: Tensor, add: bool) -> None:
+    def write(self, work: ChunkWork, logits: Tensor, add: bool) -> None:
         """Write the bias of these queries."""
-        put(work.chunk.of(self.inputs[0]), work.chunk.by_image(logits), add)
+        copy_or_add(work.chunk.part_of(self.inputs[0]), work.chunk.by_image(logits), add)
 
-    def add_input_gradients(self, work: Work, grad: Tensor) -> None:
+    def add_input_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add to the gradient of the bias, summed where images or heads share it."""
-        total = work.chunk.of(self.grads[0])
+        total = work.chunk.part_of(self.grads[0])
         total += work.chunk.by_image(grad).sum_to_size(total.shape)

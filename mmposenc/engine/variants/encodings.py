@@ -12,7 +12,7 @@ from typing import Any
 from mmposenc.checkpoint.encoding_names import SLOTS
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings import ENCODINGS, RelativeEncoding, TokenEncoding
-from mmposenc.encodings.build import wrong_contract
+from mmposenc.encodings.build import wrong_contract_error
 from mmposenc.engine.config.nodes import listed
 from mmposenc.signatures import parameters_of
 from mmposenc.terminal.messages import suggest
@@ -329,7 +329,7 @@ def _encoding_config(value: object, contract: type, where: str, path: Path) -> C
         else:
             raise ValueError(f'{value!r} must be a name, or have a type, such as mmposenc.PEG')
         if not issubclass(cls, contract):
-            raise wrong_contract(cls, contract, str(value))
+            raise wrong_contract_error(cls, contract, str(value))
     except ValueError as error:
         raise ValueError(f'{where}: {error}') from error
     return cfg

@@ -155,7 +155,7 @@ def arguments_by_name(module: nn.Module, args: Args, kwargs: Kwargs) -> Kwargs:
 def _store_windows(windows: dict[nn.Module, Windows], module: Any, args: Args,
                    kwargs: Kwargs) -> None:
     grid = as_grid(arguments_by_name(module, args, kwargs)['hw_shape'])
-    windows[module.w_msa] = Windows(grid.hw, module.window_size, module._shift(grid.hw))
+    windows[module.w_msa] = Windows(grid.hw, module.window_size, module._shift_of_map(grid.hw))
 
 
 def _with_need_weights(name: str, added: list[Tensor], module: nn.Module, args: Args,

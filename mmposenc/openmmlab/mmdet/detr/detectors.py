@@ -18,7 +18,7 @@ from mmposenc.detr.boxes import BoxRPB, PositionRelation
 from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.detr.hybrid import HybridEncoder
 from mmposenc.encodings.base import reset_encodings
-from mmposenc.encodings.build import construct
+from mmposenc.encodings.build import construct_or_name_config
 from mmposenc.functional.masking import filled, map_to_tokens, token_mask
 from mmposenc.functional.tracing import is_exporting
 
@@ -67,10 +67,10 @@ class Encoded(DetectionTransformer):
             if cfg is not None and name in self.no_relations:
                 raise ValueError(f'decoder.{name}={cfg!r}: {self.no_relations[name]}')
         check_decoder(decoder_cfg)
-        encoder = construct(self.encoder_type, encoder_cfg, 'encoder')
+        encoder = construct_or_name_config(self.encoder_type, encoder_cfg, 'encoder')
         self._check_encoder(encoder)
-        decoder = None if self.decoder_type is None else construct(self.decoder_type, decoder_cfg,
-                                                                   'decoder')
+        decoder = None if self.decoder_type is None else construct_or_name_config(
+            self.decoder_type, decoder_cfg, 'decoder')
         self.encoder = one_layer(encoder, encoder_cfg)
         self.decoder = decoder_cfg if decoder is None else one_layer(decoder, decoder_cfg)
         super()._init_layers()
