@@ -30,9 +30,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mmposenc import engine
-from mmposenc.engine.variants.applying import apply
+from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.encodings import Entry, read_entries
-from mmposenc.engine.variants.parsed import parse
+from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.registry import MODELS
 
 CONFIG = 'mmposenc::linear-vit-s14-camvid'
@@ -78,7 +78,7 @@ class Segmentor(nn.Module):
 
     def __init__(self, entry: Entry, trained_blocks: int) -> None:
         super().__init__()
-        cfg = apply(parse(engine.load_config(CONFIG)), entry).model.backbone
+        cfg = with_entry(parse_config(engine.load_config(CONFIG)), entry).model.backbone
         cfg.update(out_indices=(11,), frozen_stages=12 - trained_blocks, mask_padding=False)
         self.backbone = MODELS.build(cfg)
         self.backbone.init_weights()

@@ -39,5 +39,4 @@ def test_a_kill_changes_nothing(children, whole, schedule, moment) -> None:
     name, one = f'{schedule} {moment}', whole(schedule)
     assert len(one['logged']) > 12 and one['state_dict'] and one['optimizer']['state']
     assert children.kill_and_resume(name, schedule, moment) == 1
-    assert killed_trainings.named_differences(one,
-                                              killed_trainings.result(children.root / name)) == []
+    assert killed_trainings.differences(one, killed_trainings.result(children.root / name)) == []
