@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def of_configs(scope: str, families: list[str] | None) -> None:
-    folder, found = tiny_upstream.config_folders()[scope], []
+    folder, found = tiny_upstream.config_roots()[scope], []
     for family in families or sorted(path.name for path in folder.iterdir()
                                      if path.is_dir() and path.name != '_base_'):
         start = time.monotonic()

@@ -41,7 +41,7 @@ def output_and_weights(problem: Problem, encoding: RelativeEncoding | None
                  for term in encoding.terms_of_tokens(*grids, problem.tokens)]
         of_values = [term for term in terms if not term.reads_weights]
         problem = problem._replace(terms=[term for term in terms if term.reads_weights])
-    opened, without_keys = with_blocked_queries_open(problem)
+    opened, without_keys = open_blocked_queries(problem)
     out, weights = _weighted_values(opened)
     if encoding is not None and encoding.has_rotation:
         out = encoding.turn_back(out, *problem.grids)
@@ -53,7 +53,7 @@ def output_and_weights(problem: Problem, encoding: RelativeEncoding | None
     return out, weights
 
 
-def with_blocked_queries_open(problem: Problem) -> tuple[Problem, Tensor | None]:
+def open_blocked_queries(problem: Problem) -> tuple[Problem, Tensor | None]:
     """Let queries that may attend to no key attend to some, so that no softmax is over nothing.
     Returns the changed problem and which queries these are, (B or 1, heads or 1, Lq, 1), so that
     the caller can clear their output; None where every query has a key."""
@@ -125,7 +125,7 @@ def reference(problem: Problem) -> tuple[Tensor, Tensor | None]:
         weights = F.dropout(weights, problem.dropout_p)
     out = weights @ v
     for term in on_values:
-        out = out + term.dense_values(weights)
+        out = out + term.output_of_weights(weights)
     return out, weights if problem.need_weights else None
 
 

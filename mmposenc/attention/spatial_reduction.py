@@ -112,7 +112,7 @@ class SpatialReductionAttention(nn.Module):
             ValueError: the grid is smaller than one R x R cell, unless ``ceil_mode``.
         """
         grid = as_grid(hw_shape)
-        key_grid = self.reduced_grid(grid)
+        key_grid = self.reduced_key_grid(grid)
         if self.key_cells and padding_mask is not None and self.rel_pos_encoding is not None:
             return self._attend_image_by_image(x, grid, padding_mask, need_weights, x_qk)
         reduced = self._reduced_tokens(x, grid, key_grid, padding_mask)
@@ -135,7 +135,7 @@ class SpatialReductionAttention(nn.Module):
         out = self.proj_drop(self.proj(join_heads(out)))
         return out if weights is None else (out, weights)
 
-    def reduced_grid(self, hw_shape: GridLike) -> Grid:
+    def reduced_key_grid(self, hw_shape: GridLike) -> Grid:
         """The grid of the keys, in units of query cells."""
         grid, ratio, cells = as_grid(hw_shape), self.sr_ratio, self.key_cells
         if cells:
@@ -202,7 +202,7 @@ class SpatialReductionAttention(nn.Module):
         """Attend to each image separately, because the positions of ``key_cells`` depend on its
         size."""
         out = x.new_zeros(x.shape[0], *grid.hw, x.shape[-1])
-        num_keys = self.reduced_grid(grid).num_cells if need_weights else 0
+        num_keys = self.reduced_key_grid(grid).num_cells if need_weights else 0
         weights = x.new_zeros(x.shape[0], self.num_heads, *grid.hw, num_keys)
         extents = read_extents(padding_mask)
         for index, (height, width) in enumerate(extents):

@@ -38,7 +38,7 @@ class Term:
         Lk)."""
         raise NotImplementedError
 
-    def dense_values(self, weights: Tensor) -> Tensor:
+    def output_of_weights(self, weights: Tensor) -> Tensor:
         """The definition of a term of the output: what is added to it, (B, heads, Lq, head_dims),
         given the attention weights."""
         raise NotImplementedError
@@ -135,7 +135,7 @@ class TableOnValues(Table):
 
     on_values = True
 
-    def dense_values(self, weights: Tensor) -> Tensor:
+    def output_of_weights(self, weights: Tensor) -> Tensor:
         """The sum of the vectors of all pairs of a query, by their weights."""
         sums = bucket_sums(weights, self.buckets.ids(weights.device), self.buckets.num)
         return sums @ self.table.to(weights.dtype)

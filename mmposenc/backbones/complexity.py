@@ -134,11 +134,11 @@ class _AsReleased(Term):
     def __init__(self, term: Term, encoding: IRPE, extra: list[int]) -> None:
         self.term, self.encoding, self.extra = term, encoding, extra
 
-    def dense_values(self, weights: Tensor) -> Tensor:
+    def output_of_weights(self, weights: Tensor) -> Tensor:
         """The output of the term itself; the additional operations of the released form are
         recorded."""
         batch, heads, queries, keys = weights.shape
-        out = self.term.dense_values(weights)
+        out = self.term.output_of_weights(weights)
         released = sum(batch * heads * queries * keys * table.shape[-1]
                        for table in self.encoding.tables_of_side('v'))
         buckets = vars(self.term)['buckets'].num

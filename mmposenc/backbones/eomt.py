@@ -132,7 +132,7 @@ class EoMT(ViT):
             tokens, hw_shape, mask = self._step(position, tokens, hw_shape, mask, attn_mask)
         predictions.append(self._predict(tokens, hw_shape, mask))
         classes, masks = zip(*predictions, strict=True)
-        return classes, tuple(self._cover(each, mask, batch_hw) for each in masks)
+        return classes, tuple(self._masks_of_batch(each, mask, batch_hw) for each in masks)
 
     def _predict(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None
                  ) -> tuple[Tensor, Tensor]:
@@ -156,7 +156,8 @@ class EoMT(ViT):
         pairs[:, :self.num_queries, self._num_prefix(self.query_blocks.start):] = inside
         return pairs[:, None]
 
-    def _cover(self, masks: Tensor, mask: Tensor | None, batch_hw: Sequence[int]) -> Tensor:
+    def _masks_of_batch(self, masks: Tensor, mask: Tensor | None, batch_hw: Sequence[int]
+                        ) -> Tensor:
         """Move the masks of the largest image to the grid (B, num_queries, H', W') of the whole
         batch.
 

@@ -17,7 +17,7 @@ from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
 from ..functional.packing import Packing, batch_by_grid, join
 from ..functional.tracing import is_compiling
 from .archs import takes_arch
-from .archs.from_repository import vit_of
+from .archs.from_repository import vit_arguments_of_repository
 from .archs.vit import ARCHS, SIZES
 from .base import Backbone
 from .freezing import freeze
@@ -106,7 +106,7 @@ class ViT(Backbone):
         'conv_projection', 'qkv_bias', 'window_count', 'window_tokens', 'window_positions',
         'global_blocks', 'attn_norm', 'mlp_norm', 'neck_channels', 'layer_scale_init_value')
 
-    @takes_arch(vit_of)
+    @takes_arch(vit_arguments_of_repository)
     def __init__(self, arch: str | None = None, *,
                  patch_size: int | tuple[int, int] = 16, embed_dims: int | None = None,
                  num_layers: int | None = None, num_heads: int | None = None, mlp: str = 'mlp',
@@ -225,7 +225,7 @@ class ViT(Backbone):
             ValueError: sizes do not fit the batch, or images of a list do not fit each other.
         """
         if not isinstance(x, Tensor):
-            return self._forward_list(x, img_shapes)
+            return self._forward_several_sizes(x, img_shapes)
         full_hw = self.patch_embed.out_hw_shape(one_batch(x).shape[-2:])
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
         x, mask = mask_images(x, shapes, self.patch_size)
@@ -241,7 +241,7 @@ class ViT(Backbone):
             return tuple(outs)
         return (self._pooled_for_head(tokens, mask),)
 
-    def _forward_list(self, images: Sequence[Tensor], img_shapes: ImgShapes | None
+    def _forward_several_sizes(self, images: Sequence[Tensor], img_shapes: ImgShapes | None
                       ) -> tuple[Tensor, ...]:
         """Run :meth:`forward` for a list of images of several sizes."""
         self._check_list(img_shapes)

@@ -46,7 +46,7 @@ def find_config(name: str) -> Path:
     if package == 'paper':
         return papers.config_of_model(str(papers.row(relative).model))
     try:
-        roots = papers.config_folders(package_folder(package))
+        roots = papers.config_roots(package_folder(package))
     except FileNotFoundError as error:
         raise FileNotFoundError(f'no config {name!r}: {error}') from None
     for root in roots:
@@ -58,7 +58,7 @@ def find_config(name: str) -> Path:
     known = [str(file.relative_to(root)) for root in roots for file in root.rglob('*.py')]
     if not relative.endswith('.py') and (short := _by_words(relative, known)):
         return next(root / short for root in roots if (root / short).is_file())
-    known += papers.changed_names() if package == 'mmposenc' else []
+    known += papers.names_without_file() if package == 'mmposenc' else []
     names = {f'{package}::{each}' for each in known}
     raise FileNotFoundError(f'no config {name!r}{suggest(name, names)}')
 

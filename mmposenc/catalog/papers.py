@@ -58,7 +58,7 @@ class Table:
         return f'{sum(row.model is not None for row in self.rows)} of {len(self.rows)}'
 
 
-def config_folders(package: Path) -> list[Path]:
+def config_roots(package: Path) -> list[Path]:
     """The folders that may hold a package's configs: that of an installed wheel, then that of a
     checkout."""
     return [root for root in (package / '.mim' / 'configs', package.parent / 'configs')
@@ -67,7 +67,7 @@ def config_folders(package: Path) -> list[Path]:
 
 def config_folder() -> Path:
     """The folder that holds the configs of this project."""
-    return config_folders(Path(__file__).resolve().parents[1])[0]
+    return config_roots(Path(__file__).resolve().parents[1])[0]
 
 
 @cache
@@ -133,7 +133,7 @@ def models() -> dict[str, dict[str, Any]]:
     return by_name
 
 
-def changed_names() -> list[str]:
+def names_without_file() -> list[str]:
     """Names of the models that have no file of their own, in the form that files have."""
     return [f'{entry["folder"]}/{name}.py' for name, entry in models().items() if 'base' in entry]
 

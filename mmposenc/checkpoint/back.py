@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from .encoding_names import GRIDS
-from .rules import Converted, Family, match_rules, shown, to_theirs
+from .rules import Converted, Family, match_rules, rules_to_theirs, shown
 
 _REASON = "no weight of the backbone or of a linear head: timm's models have no place for it"
 _GRID = "timm's files say no grid: its model is built with the same img_size"
@@ -29,7 +29,7 @@ def back_to_timm(state_dict: Mapping[str, Tensor], families: Mapping[str, Family
         if family.mark and not any(re.fullmatch(family.mark, name) for name in state_dict):
             continue
         pairs = family.pairs(state_dict) if callable(family.pairs) else family.pairs
-        rules = to_theirs(pairs)
+        rules = rules_to_theirs(pairs)
         unknown = [name for name in state_dict
                    if not any(re.fullmatch(rule.pattern, name) for rule in rules)]
         homeless = sorted(name for name in unknown if name.startswith('backbone.'))

@@ -31,7 +31,7 @@ _BEIT = (
     *_COMMON, Pair('pos_embed', TABLE), *same('blocks.{n}.attn.qkv.weight'), *QV_BIASES, SCALES,
     *BIASES,
 )
-def relpos_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
+def relpos_vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
     """The names of timm's VisionTransformerRelPos, and ours.
 
     Args:
@@ -54,7 +54,7 @@ def _relpos_rules(state: State) -> tuple[Rule, ...]:
     if not any('.ls1.' in name for name in state):
         raise ValueError("source='relpos' with no blocks.0.ls1.gamma: a vit_relpos with its norms "
                          'after attention and MLP (rpn), for which there is no model here')
-    return to_ours(relpos_pairs(state))
+    return to_ours(relpos_vit_pairs(state))
 
 
 SOURCES = (
@@ -63,6 +63,6 @@ SOURCES = (
         files="timm's BEiT and BEiT v2"),
     # Relative positions computed by networks or read from tables, shared by the blocks or not.
     Source('relpos', _relpos_rules, timm=Family(
-        relpos_pairs, r'backbone\..*rel_pos_encoding\..*'),
+        relpos_vit_pairs, r'backbone\..*rel_pos_encoding\..*'),
         files="timm's VisionTransformerRelPos"),
 )

@@ -67,7 +67,7 @@ def load_checkpoint(path: str | Path, map_location: MAP_LOCATION = 'cpu', *, mma
     if reason := damage(path):
         raise ValueError(f'{path} cannot be read, {reason}')
     try:
-        with safe_types():
+        with allowing_safe_types():
             content = torch.load(str(path), map_location=map_location, weights_only=True,
                                  mmap=(mmap and zipfile.is_zipfile(path)) or None)
     except pickle.UnpicklingError as error:
@@ -96,7 +96,7 @@ def _refusal(path: Path, error: str) -> str:
             "c.get('model', c)), 'weights.pth')\", and use weights.pth")
 
 
-def safe_types() -> contextlib.AbstractContextManager:
+def allowing_safe_types() -> contextlib.AbstractContextManager:
     """A context in which torch.load(weights_only=True) accepts the types in checkpoints of
     mmengine."""
     if tuple(map(int, torch.__version__.split('.')[:2])) < (2, 6):

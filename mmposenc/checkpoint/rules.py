@@ -1,7 +1,7 @@
 """Rename the parameters of a release by rules that account for every one of them.
 
 Where weights go back too, names are a table of :class:`Pair`, from which the rules of both
-directions come: :func:`to_ours`, :func:`to_theirs`.
+directions come: :func:`to_ours`, :func:`rules_to_theirs`.
 """
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def to_ours(pairs: Iterable[Pair]) -> tuple[Rule, ...]:
     return tuple(rule for pair in pairs for rule in _rules(pair.theirs, pair.ours, pair.there))
 
 
-def to_theirs(pairs: Iterable[Pair]) -> tuple[Rule, ...]:
+def rules_to_theirs(pairs: Iterable[Pair]) -> tuple[Rule, ...]:
     """Rules from this project's names to a source's."""
     return tuple(rule for pair in pairs for rule in _rules(pair.ours, pair.theirs, pair.back))
 

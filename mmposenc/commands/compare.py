@@ -119,7 +119,7 @@ def run(args: argparse.Namespace, command: str) -> int:
     from ..engine.config.options import config_of_arguments
     from ..engine.variants.encodings import read_entries
     from ..lab.compare.running import planning
-    from ..lab.compare.running.extras import write_missing_times
+    from ..lab.compare.running.extras import time_all_if_missing
     from ..lab.compare.study.study import read_study
 
     if args.report_only:
@@ -133,7 +133,7 @@ def run(args: argparse.Namespace, command: str) -> int:
         return 0
     print(planning.runs_in_a_sentence(study), flush=True)
     run_remaining(study, workers)
-    write_missing_times(study)
+    time_all_if_missing(study)
     return finish(study)
 
 

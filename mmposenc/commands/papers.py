@@ -37,10 +37,10 @@ def main(argv: list[str] | None = None) -> None:
         elif args.table is not None:
             _print_table(args.table)
         else:
-            _print_list()
+            _print_tables()
 
 
-def _print_list() -> None:
+def _print_tables() -> None:
     from ..catalog.papers import tables
     width = max(map(len, tables())) + 2
     for name, table in tables().items():

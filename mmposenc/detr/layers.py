@@ -33,7 +33,7 @@ def build_norm(cfg: ConfigType, embed_dims: int) -> nn.Module:
         ValueError: another type, and mmcv is not installed.
     """
     if cfg.get('type') != 'LN':
-        _need_mmcv('norm_cfg', cfg, "dict(type='LN')")
+        _require_mmcv_for('norm_cfg', cfg, "dict(type='LN')")
         from mmcv.cnn import build_norm_layer
         return build_norm_layer(cfg, embed_dims)[1]
     options = {k: v for k, v in cfg.items() if k not in ('type', 'requires_grad')}
@@ -48,7 +48,7 @@ def build_activation(cfg: ConfigType) -> nn.Module:
     """
     kind = getattr(nn.modules.activation, str(cfg.get('type')), None)
     if kind is None:
-        _need_mmcv('act_cfg', cfg, "dict(type='ReLU') and others of torch.nn")
+        _require_mmcv_for('act_cfg', cfg, "dict(type='ReLU') and others of torch.nn")
         from mmcv.cnn import build_activation_layer
         return build_activation_layer(cfg)
     # Never in place: if the layer before it has a full backward hook, its output is a view, which
@@ -71,12 +71,12 @@ def build_dropout(cfg: ConfigType | None) -> nn.Module:
         return nn.Dropout(options.pop('drop_prob', 0.5), **options)
     if cfg.get('type') == 'DropPath':
         return DropPath(options.pop('drop_prob', 0.1), **options)
-    _need_mmcv('dropout_layer', cfg, "dict(type='Dropout') and dict(type='DropPath')")
+    _require_mmcv_for('dropout_layer', cfg, "dict(type='Dropout') and dict(type='DropPath')")
     from mmcv.cnn.bricks.drop import build_dropout as build
     return build(cfg)
 
 
-def _need_mmcv(name: str, cfg: ConfigType, known: str) -> None:
+def _require_mmcv_for(name: str, cfg: ConfigType, known: str) -> None:
     if find_spec('mmcv') is None:
         raise ValueError(f'{name}={cfg!r}: without mmcv it must be {known}')
 

@@ -161,7 +161,7 @@ class RelativeEncoding(nn.Module, ABC):
         Returns:
             (B, heads, Lq, head_dims), or None if there is no such term.
         """
-        return _sum_or_none(term.dense_values(attn) for term
+        return _sum_or_none(term.output_of_weights(attn) for term
                             in self._terms_with_checked_grids(q_grid, k_grid, tokens)
                             if term.on_values and term.reads_weights)
 

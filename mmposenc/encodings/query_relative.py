@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from ..attention.terms import Term
 from ..attention.vector_terms import AxisHalves
-from ..functional.bias_tables import table_entries
+from ..functional.bias_tables import row_and_column_entries
 from ..functional.grids import Grid, GridLike, as_grid, pick_entries
 from .base import RelativeEncoding
 from .sequence_table import SequenceTable, sequence_terms
@@ -98,6 +98,6 @@ class QueryRelative2D(RelativeEncoding):
             raise ValueError(f'q_grid=({q_grid.height}, {q_grid.width}) must fit into '
                              f'max_size={self.max_size}')
         limits = (self.max_size[0] - 1, self.max_size[1] - 1)
-        rows, cols = table_entries(q_grid, k_grid, limits, self.row_table.device)
+        rows, cols = row_and_column_entries(q_grid, k_grid, limits, self.row_table.device)
         return [AxisHalves(pick_entries(self.row_table, rows), pick_entries(self.col_table, cols),
                            self.num_prefix_tokens)]

@@ -5,7 +5,7 @@ from torch import nn
 
 from ..attention.terms import Term
 from ..attention.vector_terms import AxisHalves
-from ..functional.bias_tables import table_entries
+from ..functional.bias_tables import row_and_column_entries
 from ..functional.grids import Grid, pick_entries
 from .base import RelativeEncoding
 
@@ -59,6 +59,6 @@ class SASARPE(RelativeEncoding):
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """One :class:`AxisHalves`; see :class:`RelativeEncoding`."""
-        rows, cols = table_entries(q_grid, k_grid, self.limits, self.row_table.device)
+        rows, cols = row_and_column_entries(q_grid, k_grid, self.limits, self.row_table.device)
         return [AxisHalves(pick_entries(self.row_table, rows), pick_entries(self.col_table, cols),
                            self.num_prefix_tokens, halves=True)]

@@ -15,7 +15,7 @@ RESIZINGS = ('bicubic', 'geometric', 'geometric-cubic')
 _HALVINGS = 19
 
 
-def table_entries(query: Grid, key: Grid, limits: tuple[int, int], device: torch.device
+def row_and_column_entries(query: Grid, key: Grid, limits: tuple[int, int], device: torch.device
                   ) -> tuple[Tensor, Tensor]:
     """The entry of each pair of rows (Hq, Hk) and of columns (Wq, Wk) in a table of the offsets
     -limit .. limit, which are key minus query.
@@ -84,11 +84,11 @@ def _axis(size: int, target: int, mode: str, dtype: torch.dtype, device: torch.d
         if mode.startswith('bicubic'):
             targets = torch.full((1,), target, dtype=torch.float64, device=device)
             return resampling(size, targets, target, mode, dtype)[0]
-        return _geometric(size, target, mode == 'geometric-cubic', device).to(dtype)
+        return _geometric_weights(size, target, mode == 'geometric-cubic', device).to(dtype)
     return CACHE.get(('bias_table', size, target, mode, dtype, device), make, lambda table: [table])
 
 
-def _geometric(size: int, target: int, cubic: bool, device: torch.device) -> Tensor:
+def _geometric_weights(size: int, target: int, cubic: bool, device: torch.device) -> Tensor:
     """The weights (target, size) of old offsets that lie at -d_n .. 0 .. d_n, with d_k = 1 + q +
     ... + q^(k-1). The ratio q is chosen so that d_n is the longest new offset, as far as 1.01 <= q
     <= 1.5 allows."""

@@ -61,7 +61,8 @@ def _takes_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     if is_compiling() or is_transforming() or torch.jit.is_tracing():
         return False
     given = [x, weight] if bias is None else [x, weight, bias]
-    if any(each.device.type != 'cpu' for each in given) or not (has_rows(x) and has_rows(weight)):
+    if any(each.device.type != 'cpu' for each in given) or not (
+            has_contiguous_side(x) and has_contiguous_side(weight)):
         return False
     if x.numel() * weight.shape[0] < MIN_PRODUCT or not torch.backends.mkldnn.enabled:
         return False
@@ -80,7 +81,7 @@ def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, 'none', [], '')
 
 
-def has_rows(x: Tensor) -> bool:
+def has_contiguous_side(x: Tensor) -> bool:
     """Whether rows or columns are contiguous; otherwise oneDNN takes hundreds of times as long."""
     return x.is_contiguous() or (x.dim() == 2 and x.t().is_contiguous())
 

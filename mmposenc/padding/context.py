@@ -154,8 +154,8 @@ def by_image(context: IgnorePadding, func: Callable[..., Tensor], input: Tensor,
              **kwargs: object) -> Tensor:
     """Apply a function from maps to maps to the valid cells of one image at a time."""
     extents = context.extents(input)
-    shapes, options = tree_map_only(Tensor, _on_meta, (args, kwargs))
-    full = func(_on_meta(input), *shapes, **options).shape[-2:]
+    shapes, options = tree_map_only(Tensor, _meta_copy, (args, kwargs))
+    full = func(_meta_copy(input), *shapes, **options).shape[-2:]
     return _joined(context, [func(input[i:i + 1, :, :rows, :cols], *args, **kwargs)
                              for i, (rows, cols) in enumerate(extents)], full,
                    pooled=func in POOLED)
@@ -197,7 +197,7 @@ def _joined(context: IgnorePadding, maps: list[Tensor], full: Sequence[int], *,
     return context.with_extents(torch.cat(padded), known)
 
 
-def _on_meta(x: Tensor) -> Tensor:
+def _meta_copy(x: Tensor) -> Tensor:
     """A tensor on the meta device, which computes only shapes."""
     return torch.empty_like(x, device='meta')
 

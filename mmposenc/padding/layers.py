@@ -31,7 +31,7 @@ def hybrid_encoder(context: IgnorePadding, layer: Any, inputs: Sequence[Tensor],
     return (inputs, context.mask(inputs[0])), {}, [context.extents(x) for x in inputs]
 
 
-def deformable_conv(context: IgnorePadding, layer: Any, x: Tensor) -> Masked:
+def arguments_of_deformable_conv(context: IgnorePadding, layer: Any, x: Tensor) -> Masked:
     """Let mmcv's deformable convolutions, which read zeros outside of a map, read zeros on padding
     too."""
     extents = convolved(context.extents(x), layer.weight.shape[2:], layer.stride, layer.padding,
@@ -42,8 +42,8 @@ def deformable_conv(context: IgnorePadding, layer: Any, x: Tensor) -> Masked:
 #: For the names of layers' classes, the function that tells the layer what is padding. (mmcv's
 #: layers compute their offsets themselves.)
 MASKING: dict[str, Callable[..., Masked]] = {
-    'HybridEncoder': hybrid_encoder, 'DeformConv2dPack': deformable_conv,
-    'ModulatedDeformConv2dPack': deformable_conv}
+    'HybridEncoder': hybrid_encoder, 'DeformConv2dPack': arguments_of_deformable_conv,
+    'ModulatedDeformConv2dPack': arguments_of_deformable_conv}
 
 
 def register_hooks(model: nn.Module) -> None:

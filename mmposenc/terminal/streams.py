@@ -20,7 +20,7 @@ SILENCE = 25.0
 _activity = ''
 
 
-class SafeStream:
+class DroppingStream:
     """A standard stream that drops what cannot be written, so that the work does not end with an
     error.
 
@@ -76,11 +76,11 @@ def safe_streams() -> Iterator[None]:
     other error of the standard output, such as a full disk, ends the program with one line and
     status 1 when the block is done. Blocks in such a block do nothing.
     """
-    if isinstance(sys.stdout, SafeStream):
+    if isinstance(sys.stdout, DroppingStream):
         yield
         return
     streams = sys.stdout, sys.stderr
-    out, err = SafeStream(sys.stdout), SafeStream(sys.stderr)
+    out, err = DroppingStream(sys.stdout), DroppingStream(sys.stderr)
     sys.stdout, sys.stderr = out, err
     ended: SystemExit | None = None
     try:
@@ -109,7 +109,7 @@ def doing(what: str) -> None:
 
 
 @contextmanager
-def _never_silent(out: SafeStream, err: SafeStream) -> Iterator[None]:
+def _never_silent(out: DroppingStream, err: DroppingStream) -> Iterator[None]:
     if os.environ.get('RANK', '0') != '0' or out.stream.isatty():
         yield
         return
@@ -124,7 +124,7 @@ def _never_silent(out: SafeStream, err: SafeStream) -> Iterator[None]:
         watch.join()
 
 
-def _watch(out: SafeStream, err: SafeStream, ended: threading.Event) -> None:
+def _watch(out: DroppingStream, err: DroppingStream, ended: threading.Event) -> None:
     while True:
         due = max(out.written, err.written) + SILENCE
         if ended.wait(max(due - time.monotonic(), 0.01)):

@@ -378,7 +378,7 @@ class Slope(terms.Term):
     def dense(self, q, k):
         return torch.linspace(-1, 1, k.shape[2], dtype=q.dtype).expand(1, 1, q.shape[2], -1)
 
-    def dense_values(self, weights):
+    def output_of_weights(self, weights):
         return weights[..., :4] * 2
 
 

@@ -14,7 +14,7 @@ def make(dims=6, heads=2, **options):
 def written_out(module, x, hw, x_qk=None):
     """Keys and values of cells of R x R tokens, zeros beyond the map; then attention by its
     definition, on the grid of the cells."""
-    ratio, keys = module.sr_ratio, hw if module.sr_ratio == 1 else module.reduced_grid(hw)
+    ratio, keys = module.sr_ratio, hw if module.sr_ratio == 1 else module.reduced_key_grid(hw)
 
     def reduce(tokens):
         if ratio == 1:
@@ -79,7 +79,7 @@ def test_weights_of_images_that_are_computed_alone():
 
 
 def test_key_positions_are_the_centres_of_the_cells():
-    grid = make(sr_ratio=4).reduced_grid((9, 13))
+    grid = make(sr_ratio=4).reduced_key_grid((9, 13))
     assert (grid.height, grid.width) == (2, 3)
     assert [(i + 0.5) * grid.stride_h - 0.5 for i in range(2)] == [1.5, 5.5]
 

@@ -421,7 +421,7 @@ def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch, monkeypatch):
         theirs = timm.create_model(NAMES[arch], **({} if sam else head))
         monkeypatch.setattr(from_repository, 'config', lambda name: dict(
             architecture=NAMES[arch], pretrained_cfg=theirs.pretrained_cfg))
-        options = from_repository.vit_of('timm://model')
+        options = from_repository.vit_arguments_of_repository('timm://model')
         ours = ViT(**options, neck_channels=256 if sam else None)
     assert options.pop('arch') == arch
     state, source = theirs.state_dict(), source_of(theirs)

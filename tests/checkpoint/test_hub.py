@@ -16,7 +16,7 @@ from helpers.untrained_weights import saved
 from safetensors.torch import save
 
 import mmposenc
-from mmposenc.backbones.archs.from_repository import vit_of
+from mmposenc.backbones.archs.from_repository import vit_arguments_of_repository
 from mmposenc.backbones.archs.vit import ARCHS
 from mmposenc.checkpoint import hub, load_checkpoint
 from mmposenc.checkpoint.files import read_checkpoint, write_checkpoint
@@ -241,7 +241,7 @@ TOLD = yaml.safe_load((ROOT / 'tests' / 'golden' / 'config_json.yaml').read_text
 @pytest.mark.parametrize('told', TOLD)
 def test_what_a_config_json_says(told, server):
     server.repos['me/told'] = {'config.json': json.dumps(told['json']).encode()}
-    assert vit_of('hf://me/told') == told['arguments']
+    assert vit_arguments_of_repository('hf://me/told') == told['arguments']
 
 
 def test_an_arch_that_is_not_known(server):
@@ -256,4 +256,4 @@ def test_an_arch_that_is_not_known(server):
                        ('acts', r"vit_base_.* with model_args={'act_layer': 'relu'}"),
                        ('relu', "model_type='vit', hidden_act='relu'"), ('rope', '.*dinov3_vit')):
         with pytest.raises(ValueError, match=f'which ViT {what}.* is, is not known here; give '):
-            vit_of(f'hf://me/{name}')
+            vit_arguments_of_repository(f'hf://me/{name}')

@@ -3,7 +3,15 @@ import pytest
 import torch
 
 from mmposenc.checkpoint import convert, convert_back
-from mmposenc.checkpoint.rules import Pair, Rule, apply_rules, joined, same, to_ours, to_theirs
+from mmposenc.checkpoint.rules import (
+    Pair,
+    Rule,
+    apply_rules,
+    joined,
+    rules_to_theirs,
+    same,
+    to_ours,
+)
 
 PAIRS = (*same('blocks.{n}.norm1.{p}'), Pair('a.{n}.{m}', 'backbone.b.{m}.x.{n}'),
          joined(('l{n}.q.{p}', 'l{n}.k.{p}'), 'backbone.{n}.qk.{p}'),
@@ -12,7 +20,7 @@ PAIRS = (*same('blocks.{n}.norm1.{p}'), Pair('a.{n}.{m}', 'backbone.b.{m}.x.{n}'
 
 def both_ways(state):
     ours = apply_rules(state, to_ours(PAIRS), 'x').state_dict
-    return ours, apply_rules(ours, to_theirs(PAIRS), 'x').state_dict
+    return ours, apply_rules(ours, rules_to_theirs(PAIRS), 'x').state_dict
 
 
 def test_names_and_tensors_go_both_ways() -> None:

@@ -79,7 +79,7 @@ def of_config(path: Path, **model: Any) -> nn.Module:
     return built.eval()
 
 
-def config_folders() -> dict[str, Path]:
+def config_roots() -> dict[str, Path]:
     """Of mmdet and mmseg."""
     import mmdet.models
     import mmseg.models
@@ -88,11 +88,11 @@ def config_folders() -> dict[str, Path]:
 
 
 def config_path(name: str) -> Path:
-    return next(folder / name for folder in config_folders().values() if (folder / name).exists())
+    return next(folder / name for folder in config_roots().values() if (folder / name).exists())
 
 
 def scope_of(path: Path) -> str:
-    return next(scope for scope, folder in config_folders().items() if path.is_relative_to(folder))
+    return next(scope for scope, folder in config_roots().items() if path.is_relative_to(folder))
 
 
 def _any_sizes(model: dict[str, Any]) -> dict[str, Any]:

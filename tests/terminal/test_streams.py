@@ -11,7 +11,7 @@ import pytest
 
 from mmposenc.terminal import streams
 from mmposenc.terminal.messages import reporting_errors
-from mmposenc.terminal.streams import SafeStream, doing, safe_streams
+from mmposenc.terminal.streams import DroppingStream, doing, safe_streams
 
 FULL = 'error: the work is done, but the standard output could not be written: ' \
        'No space left on device\n'
@@ -62,7 +62,7 @@ def test_other_errors_and_statuses_stay_what_they_are(capsys) -> None:
     with pytest.raises(SystemExit, match='^3$'), safe_streams(), safe_streams():
         sys.exit(3)
     with pytest.raises(UnicodeEncodeError), safe_streams():
-        SafeStream(open(os.devnull, 'w', encoding='ascii')).write('ü')
+        DroppingStream(open(os.devnull, 'w', encoding='ascii')).write('ü')
     assert (sys.stdout, sys.stderr) == before and capsys.readouterr() == ('', '')
 
 

@@ -32,7 +32,7 @@ def is_onednn_product(a: Tensor, b: Tensor) -> bool:
     return (a.dtype == torch.float32 and a.device.type == 'cpu'
             and a.shape[1] * a.shape[2] * b.shape[2] >= cpu.MIN_PRODUCT
             and cpu.onednn_halves_time() and bool(torch.backends.mkldnn.enabled)
-            and all(cpu.has_rows(x[0]) for x in (a, b)))
+            and all(cpu.has_contiguous_side(x[0]) for x in (a, b)))
 
 
 def tables_of_chunk(table: Tensor, chunk: Chunk) -> Tensor:

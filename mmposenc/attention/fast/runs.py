@@ -76,7 +76,7 @@ class RunsByQuery:
 
     def _indices_of_chunk(self, chunk: Chunk) -> RunIndices:
         rows = self.pattern[chunk.first_row:chunk.first_row + chunk.num_rows]
-        return self._plans.get((chunk.size, chunk.first_row), lambda: run_indices_by_query(
+        return self._plans.get((chunk.size, chunk.first_row), lambda: plan_of_query_runs(
             rows, self.num_patterns, chunk.size, self.width, chunk.lead), RunIndices.tensors)
 
 
@@ -132,7 +132,7 @@ class RunsByKey:
 
     def _indices_of_chunk(self, chunk: Chunk) -> RunIndices:
         rows = self.patterns.pattern[:, chunk.first_row:chunk.first_row + chunk.num_rows]
-        return self._plans.get((chunk.size, chunk.first_row), lambda: run_indices_by_key(
+        return self._plans.get((chunk.size, chunk.first_row), lambda: plan_of_key_runs(
             rows, self.patterns.num_patterns, chunk.size, self.width, self.prefix_rows,
             chunk.lead), RunIndices.tensors)
 
@@ -234,7 +234,7 @@ class RunIndices:
         return F.embedding_bag(self.order, logits.reshape(-1, wk), self.starts, mode='sum')
 
 
-def run_indices_by_query(pattern: Tensor, num_patterns: int, heads: int, columns: int, lead: int = 0
+def plan_of_query_runs(pattern: Tensor, num_patterns: int, heads: int, columns: int, lead: int = 0
                          ) -> RunIndices:
     """The :class:`RunIndices` for runs that are ordered (column, head, query row, pattern), where
     each query has runs of its own.
@@ -252,14 +252,14 @@ def run_indices_by_query(pattern: Tensor, num_patterns: int, heads: int, columns
     take = first_run[..., None] + pattern[:, None]
     constant = g[..., 0] * (num_rows * num_patterns) + num_patterns - 1
     by_pattern, before = _order_and_starts(pattern, num_patterns)
-    first_logit = _first_logit(g, r, c, lead, num_rows, columns) * key_rows
+    first_logit = _query_number(g, r, c, lead, num_rows, columns) * key_rows
     order = (first_logit[..., None] + by_pattern[:, None]).permute(2, 0, 1, 3)
     at = ((c[:, None, None] * heads + g[:, :, 0]) * num_rows + r[:, 0]) * key_rows
     return RunIndices(_with_prefix_runs(take, constant.expand(-1, lead * key_rows)),
                       order.flatten(), (at[..., None] + before).flatten())
 
 
-def run_indices_by_key(pattern: Tensor, num_patterns: int, heads: int, columns: int,
+def plan_of_key_runs(pattern: Tensor, num_patterns: int, heads: int, columns: int,
                        extra_rows: int = 0, lead: int = 0) -> RunIndices:
     """Plan for runs ordered (column, head, key row, pattern), which all query rows share, then
     (head, key row) of the prefix bucket.
@@ -275,7 +275,7 @@ def run_indices_by_key(pattern: Tensor, num_patterns: int, heads: int, columns: 
     first_run = ((c * heads + g) * key_rows)[..., None] + j[:key_rows]  # (heads, 1, columns, Hk)
     take = first_run * num_patterns + pattern.t()[:, None]
     by_pattern, before = _order_and_starts(pattern, num_patterns)
-    order = _first_logit(g, by_pattern, 0, lead, num_rows, columns)  # (heads, Hk, R)
+    order = _query_number(g, by_pattern, 0, lead, num_rows, columns)  # (heads, Hk, R)
     order = ((c[:, None, None, None] + order) * all_rows + j[:key_rows, None]).flatten()
     at = ((c[:, None, None] * heads + g[:, :, 0]) * key_rows + j[:key_rows]) * num_rows
     at = (at[..., None] + before).flatten()
@@ -328,7 +328,7 @@ def _with_prefix_runs(take: Tensor, lead: Tensor) -> Tensor:
     return torch.cat([lead, take.flatten(1)], 1).flatten() if lead.shape[1] else take.flatten()
 
 
-def _first_logit(head: Tensor, row: Tensor, column: Tensor | int, lead: int, num_rows: int,
+def _query_number(head: Tensor, row: Tensor, column: Tensor | int, lead: int, num_rows: int,
                  columns: int) -> Tensor:
     """The index of a query among all queries of the chunk."""
     return head * (lead + num_rows * columns) + lead + row * columns + column

@@ -46,7 +46,7 @@ _ARGS = {'img_size': 'img_size', 'patch_size': 'patch_size', 'num_heads': 'num_h
              'num_classes', 'global_pool', 'dynamic_img_size', 'dynamic_img_pad'))}
 
 
-def vit_of(name: str) -> ConfigType:
+def vit_arguments_of_repository(name: str) -> ConfigType:
     """Arguments of ViT for the weights of ``hf://owner/name`` or ``timm://model``: its arch, and
     where they differ from it.
 
@@ -62,7 +62,7 @@ def eomt_of(name: str) -> ConfigType:
     weights of an EoMT, those of its queries.
 
     Raises:
-        ValueError, OSError: as :func:`vit_of`.
+        ValueError, OSError: as :func:`vit_arguments_of_repository`.
     """
     published = config(name)
     options = _vit_options(name, published)
@@ -77,7 +77,8 @@ def eomt_of(name: str) -> ConfigType:
 
 
 def _vit_options(name: str, published: ConfigType) -> ConfigType:
-    """Arguments of ViT, read from config.json, as :func:`vit_of` returns them."""
+    """Arguments of ViT, read from config.json, as :func:`vit_arguments_of_repository` returns
+    them."""
     if 'architecture' in published:
         what = architecture = str(published['architecture'])
         args = published.get('model_args') or {}

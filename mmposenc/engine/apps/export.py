@@ -95,7 +95,7 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
     if not fixed_size:
         _check_example_size(raw, size, channels)
     example = torch.ones(1 if decode else 2, channels, *size)
-    notes.update(task=scope_of(cfg), outputs=raw.output_names(example), **resizing_notes(cfg))
+    notes.update(task=scope_of(cfg), outputs=raw.output_names(example), **preparing_steps(cfg))
     if notes['task'] == 'mmseg':
         from mmposenc.openmmlab.mmseg.segmentation import foreground_threshold
         if (threshold := foreground_threshold(model)) is not None:
@@ -216,7 +216,7 @@ def _normalisation_and_notes(cfg: Config, inside: bool
     return ((mean, std) if inside else None), notes
 
 
-def resizing_notes(cfg: Config) -> Notes:
+def preparing_steps(cfg: Config) -> Notes:
     """What ``predict`` does with a picture between reading and normalising it, for those who run
     the file: ``resize`` with scale (width, height), keep_ratio and interpolation, or None; and
     other steps by name."""

@@ -78,7 +78,7 @@ class PictureReader:
                                       'ignore_empty': False})
         self.steps = Compose(steps)
 
-    def read_all(self, sources: list[Source], skip: Callable[[Source, Exception], None]
+    def read_readable(self, sources: list[Source], skip: Callable[[Source, Exception], None]
                  ) -> Iterator[LoadedPicture]:
         """Yield every picture that can be read.
 
@@ -138,7 +138,8 @@ class Predictor:
             sources: files and arrays, in this order.
             skip: called with each that can't be predicted, and why.
         """
-        for batch in batches_of_one_shape(self.reader.read_all(sources, skip), self.batch_size):
+        for batch in batches_of_one_shape(self.reader.read_readable(sources, skip),
+                                          self.batch_size):
             for item, sample in _predict_batch(self.model, batch, skip):
                 yield item, sample.cpu()
 
@@ -196,7 +197,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
         FileNotFoundError: no such source or checkpoint.
     """
     folder = Path(out)
-    scope = _check_and_scope(cfg, checkpoint, folder, score_thr, batch_size, overwrite)
+    scope = _checked_scope(cfg, checkpoint, folder, score_thr, batch_size, overwrite)
     sources = picture_sources(source, without=folder)
     read = Path(source).resolve()
     for results in (folder / 'pictures').resolve(), (folder / 'masks').resolve():
@@ -286,7 +287,7 @@ def _predict_batch(model: nn.Module, batch: list[LoadedPicture],
         yield from zip(batch, samples, strict=True)
 
 
-def _check_and_scope(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None,
+def _checked_scope(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None,
                      batch_size: int, overwrite: bool) -> str:
     """Check the arguments before anything is built."""
     scope = scope_of(cfg)

@@ -53,7 +53,7 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise PrepareError(f'--out {out} exists; give another folder')
     labelled = read_labels(kind, source, classes)
-    part_of = part_of_each_picture(labelled.pictures)
+    part_of = part_by_picture(labelled.pictures)
     listed = {} if part_of else parts_by_lists(kind, source, labelled)
     for line in (*labelled.problems, *labelled.notes):
         log(printable(line))
@@ -96,7 +96,7 @@ def _lines_of_counts(counts: Counts, classes: list[str]) -> Iterator[str]:
             yield f'warning: {part} has nothing of {", ".join(lacking)}'
 
 
-def part_of_each_picture(pictures: list[Picture]) -> dict[str, str]:
+def part_by_picture(pictures: list[Picture]) -> dict[str, str]:
     """The part of each picture, by its key, if folders such as ``train`` and ``val`` say it; an
     empty dict without such folders.
 

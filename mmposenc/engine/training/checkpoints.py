@@ -16,7 +16,7 @@ from mmengine.logging import print_log
 from torch import Tensor
 
 from mmposenc.checkpoint.integrity import damage, whole_file
-from mmposenc.checkpoint.loading import safe_types
+from mmposenc.checkpoint.loading import allowing_safe_types
 
 #: The checkpoint that is saved at an interrupt or an error. The next regular checkpoint replaces
 #: it.
@@ -79,7 +79,7 @@ def _iterations_and_number(path: Path) -> tuple[int, int]:
     """The iterations of a checkpoint, if they can be read, and the number in its name."""
     number = re.search(r'\d+', path.name)
     try:
-        with safe_types():
+        with allowing_safe_types():
             iteration = torch.load(str(path), 'cpu', weights_only=True, mmap=True)['meta']['iter']
     except Exception:  # The file is damaged in some way, or of another kind.
         iteration = -1

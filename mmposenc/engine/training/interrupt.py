@@ -86,7 +86,7 @@ class InterruptHook(Hook):
             time.sleep(0.01)
         return bool(self.signum)
 
-    def agreed_signal(self) -> int:
+    def agreed_signal_or_0(self) -> int:
         """The signal that all processes have agreed on, or 0.
 
         A process that stopped without the others would leave the others waiting for its gradients.

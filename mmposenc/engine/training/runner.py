@@ -320,7 +320,7 @@ class Runner(CheckpointRunner):
 
     def stop_if_interrupted(self) -> None:
         """Called by the training loop between two iterations."""
-        if signum := self.interrupt.agreed_signal():
+        if signum := self.interrupt.agreed_signal_or_0():
             raise Interrupted(128 + signum)
 
     def _save_on_early_end(self, error: BaseException) -> None:

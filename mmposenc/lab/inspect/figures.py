@@ -86,7 +86,7 @@ def similarity_picture(subject: InspectedModel, image: Tensor, calls: list[Atten
     """Cosine similarity of the positions of some cells and of all cells, for each kind of encoding
     (ViT, Dosovitskiy et al., ICLR 2021, Fig. 7)."""
     by_kind: dict[str, tuple[str, tuple[int, int], Array]] = {}
-    for kind, name, hw_shape, vectors in (*_token_positions(subject, image),
+    for kind, name, hw_shape, vectors in (*_added_position_vectors(subject, image),
                                           *_relative_positions(calls)):
         if vectors.any() and len(vectors) > 1 and len(by_kind) < ENCODINGS:
             by_kind.setdefault(kind, (name, hw_shape, vectors.numpy()))
@@ -107,7 +107,7 @@ def similarity_picture(subject: InspectedModel, image: Tensor, calls: list[Atten
         'cosine', numbers)
 
 
-def _token_positions(subject: InspectedModel, image: Tensor
+def _added_position_vectors(subject: InspectedModel, image: Tensor
                      ) -> Iterator[tuple[str, str, tuple[int, int], Tensor]]:
     """What token encodings add to the tokens, and tables of other libraries, (1, P + H * W, C)."""
     for each in subject.additions(image):

@@ -182,7 +182,7 @@ def _note_call_and_restore_output(name: str, added: list[Tensor], windows: dict[
     grid = as_grid(call['hw_shape'] if window is None else window)
     key = grid
     if isinstance(module, SpatialReductionAttention):
-        key = key_grid(grid, module.reduced_grid(grid))
+        key = key_grid(grid, module.reduced_key_grid(grid))
     note(AttentionCall(name, module, weights.detach(), reduce(add, added) if added else None,
                        grid, key, cut))
     return out
@@ -266,7 +266,7 @@ class InspectedModel:
     has_encoder: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.has_encoder = any(map(is_detr_encoder, self.model.modules()))
+        self.has_encoder = any(map(is_own_detr_encoder, self.model.modules()))
 
     @torch.no_grad()
     def maps(self, images: Tensor) -> dict[str, Tensor]:
@@ -303,7 +303,7 @@ class InspectedModel:
         return recorded
 
 
-def is_detr_encoder(module: nn.Module) -> bool:
+def is_own_detr_encoder(module: nn.Module) -> bool:
     """Whether a module is a DETR encoder of this project. This is decided by its attributes,
     because an import of its class would import OpenMMLab."""
     levels = getattr(module, 'pos_encodings', None)
@@ -312,7 +312,7 @@ def is_detr_encoder(module: nn.Module) -> bool:
 
 def _record_maps_until_closed(model: nn.Module, hw_shape: tuple[int, int],
                               maps_by_name: dict[str, Tensor], stack: ExitStack) -> None:
-    in_encoders = {placed for module in model.modules() if is_detr_encoder(module)
+    in_encoders = {placed for module in model.modules() if is_own_detr_encoder(module)
                    for placed in module.modules()}
 
     def take_placed(name: str, module: nn.Module, args: Args, kwargs: Kwargs, out: Any) -> None:
@@ -343,7 +343,7 @@ def _record_maps_until_closed(model: nn.Module, hw_shape: tuple[int, int],
     else:
         stack.callback(backbone.register_forward_hook(take_outputs).remove)
     for name, module in model.named_modules():
-        if is_detr_encoder(module):
+        if is_own_detr_encoder(module):
             stack.callback(module.register_forward_hook(
                 partial(_store_memory_maps, name, maps_by_name), with_kwargs=True).remove)
 

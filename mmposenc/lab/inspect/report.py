@@ -28,7 +28,7 @@ from .counts import Counts, count_for_one_image
 from .drawing import NAMES, Array, Picture, json_values
 from .figures import all_pictures
 from .probes import all_measures
-from .recording import InspectedModel, is_detr_encoder
+from .recording import InspectedModel, is_own_detr_encoder
 
 #: The number of images from the test data, or of noise; and the longer side of a photo in pictures.
 IMAGES, PHOTO = 4, 512
@@ -189,11 +189,11 @@ def inspected_model_and_inputs(cfg: Config, checkpoint: str | None, *, images: S
         pixels = [models.read_picture(cfg, each) if isinstance(each, str) else each
                   for each in pictures]
         batch, photo = models.pictures_as_inputs(cfg, pixels,
-                                                 (height, width)), photo_of_pixels(pixels[0])
+                                                 (height, width)), rgb_of_pixels(pixels[0])
         right, below = width - batch.shape[-1], height - batch.shape[-2]
         if min(right, below) < 0:  # A preprocessor may pad to a multiple of some number.
             batch = F.pad(batch, (0, right, 0, below))
-    if any(map(is_detr_encoder, model.modules())):
+    if any(map(is_own_detr_encoder, model.modules())):
         subject = InspectedModel(model, lambda images: models.run_network(scope, model, images))
     else:
         subject = InspectedModel(model.backbone, model.backbone)
@@ -241,7 +241,7 @@ def pictures_of_test_data(cfg: Config, count: int = IMAGES) -> tuple[list[Any], 
     return pictures, f'{chosen} of the test images'
 
 
-def photo_of_pixels(pixels: Array) -> Array:
+def rgb_of_pixels(pixels: Array) -> Array:
     """A picture that was read, as (h, w, 3) in RGB from 0 to 1."""
     longest = max(pixels.shape[:2])
     if longest > PHOTO:

@@ -57,13 +57,13 @@ def map_problem(path: str, num_labels: int, ignore_index: int = 255,
             pixels = np.asarray(image)
         if seen is not None:
             seen.update(np.unique(pixels).tolist())
-        text = label_problem(pixels, num_labels, ignore_index)
+        text = unknown_labels_text(pixels, num_labels, ignore_index)
     except (OSError, SyntaxError, ValueError) as error:
         text = str(error)
     return text and f'{path}: {text}'
 
 
-def label_problem(labels: np.ndarray, num_labels: int, ignore_index: int = 255) -> str:
+def unknown_labels_text(labels: np.ndarray, num_labels: int, ignore_index: int = 255) -> str:
     """Which labels do not belong to any class; '' if all do."""
     outside = labels[(labels >= num_labels) & (labels != ignore_index)]
     if not outside.size:

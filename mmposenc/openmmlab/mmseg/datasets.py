@@ -10,7 +10,7 @@ from mmseg.datasets import BaseSegDataset
 from mmseg.datasets.transforms import LoadAnnotations
 
 from ..datasets.image_files import SAMPLES, check_file
-from ..datasets.label_maps import check_pairs, label_problem
+from ..datasets.label_maps import check_pairs, unknown_labels_text
 from ..datasets.loading import NamedErrors
 
 
@@ -40,7 +40,7 @@ class LoadSegAnnotations(LoadAnnotations):
         num_classes = results.get('num_classes')
         if num_classes is None:
             return
-        problem = label_problem(labels, num_classes, results.get('ignore_index', 255))
+        problem = unknown_labels_text(labels, num_classes, results.get('ignore_index', 255))
         if problem:
             zero = ' (after reduce_zero_label)' if results.get('reduce_zero_label') else ''
             raise ValueError(f'{path} {problem}{zero}')
@@ -98,10 +98,10 @@ class SegDataset(NamedErrors, BaseSegDataset):
             num_labels = len(names) + self.reduce_zero_label if names else None
             labels = check_pairs(pairs, num_labels, self.ignore_index)
             if classes and not self.test_mode and not self.label_map:
-                self._name_unseen(labels, len(pairs))
+                self._warn_of_unseen_classes(labels, len(pairs))
         return data_list
 
-    def _name_unseen(self, labels: set[int], num_maps: int) -> None:
+    def _warn_of_unseen_classes(self, labels: set[int], num_maps: int) -> None:
         """Warn of classes that no label map has."""
         offset, classes = int(self.reduce_zero_label), self._metainfo['classes']
         seen = {label - offset for label in labels if label >= offset}

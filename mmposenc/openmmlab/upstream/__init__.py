@@ -166,7 +166,7 @@ def sizes_of(arch: str | ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig |
     return upstream.kind.arch_zoo.get(arch.lower()) if isinstance(arch, str) else arch
 
 
-def no_effect(value: object, upstream: Upstream) -> ReadOnlyConfig:
+def ignored(value: object, upstream: Upstream) -> ReadOnlyConfig:
     """Ignore any value, because the argument has no effect on this network."""
     return {}
 

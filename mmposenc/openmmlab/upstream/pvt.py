@@ -9,7 +9,7 @@ from ...attention.spatial_reduction import SpatialReductionAttention
 from ...backbones.pvt import PVT
 from ...backbones.shared_arguments import SharedArguments
 from ...config_types import ReadOnlyConfig
-from . import WEIGHTS, Change, DropIn, Table, Upstream, layer_norm, no_effect, only, same, sizes_of
+from . import WEIGHTS, Change, DropIn, Table, Upstream, ignored, layer_norm, only, same, sizes_of
 
 _CONV_MLP = dict(type='mmposenc.ConvMLP')
 
@@ -101,9 +101,9 @@ _PYRAMID: Table = {
     'norm_cfg': _norms('norm_eps', 'sr_norm_eps', 'embed_norm_eps', 'stage_norm_eps')}
 _MMDET: Table = {
     **_PYRAMID, 'pretrain_img_size': 'img_size', 'mlp_ratios': 'mlp_ratios', 'init_cfg': _weights,
-    'convert_weights': no_effect}  # Files of the release are recognised without it.
+    'convert_weights': ignored}  # Files of the release are recognised without it.
 # These are read together with strides.
-_CHECKED: Table = dict.fromkeys(('patch_sizes', 'paddings'), no_effect)
+_CHECKED: Table = dict.fromkeys(('patch_sizes', 'paddings'), ignored)
 _TWINS: Table = {
     **_COMMON, **WEIGHTS, **{name: _of_stages(name) for name in (
         'embed_dims', 'patch_sizes', 'num_heads', 'mlp_ratios', 'sr_ratios')},
@@ -121,7 +121,7 @@ class PyramidVisionTransformer(DropIn, PVT):
     :class:`~mmposenc.backbones.PVT`."""
 
     libraries = {'mmdet': {**_MMDET, **_CHECKED, 'use_abs_pos_embed': _encodings,
-                           'use_conv_ffn': no_effect,  # It is read together with use_abs_pos_embed.
+                           'use_conv_ffn': ignored,  # It is read together with use_abs_pos_embed.
                            'norm_after_stage': 'stage_norm'}}
 
 
@@ -139,7 +139,7 @@ class MixVisionTransformer(DropIn, PVT):
 
     libraries = {'mmseg': {
         # These are read together with strides.
-        **_PYRAMID, 'with_cp': 'with_cp', 'patch_sizes': no_effect,
+        **_PYRAMID, 'with_cp': 'with_cp', 'patch_sizes': ignored,
         'mlp_ratio': lambda value, upstream: {
             'mlp_ratios': [value] * len(upstream.args['num_layers'])}}}
     always = {'stage_norm': True, 'pos_encoding': _CONV_MLP}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ...backbones.archs.swin import V2
 from ...backbones.swin import Swin
 from ...config_types import ReadOnlyConfig
-from . import WEIGHTS, DropIn, Table, Upstream, layer_norm, no_effect, only, same, sizes_of
+from . import WEIGHTS, DropIn, Table, Upstream, ignored, layer_norm, only, same, sizes_of
 
 
 def _strides(value: Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
@@ -72,13 +72,13 @@ _DENSE: Table = {
     'pretrain_img_size': 'img_size', 'depths': 'num_layers', 'strides': _strides,
     'qk_scale': only(None), 'patch_norm': only(True), 'act_cfg': only(dict(type='GELU')),
     # Files of the release are recognised without it.
-    'norm_cfg': layer_norm, 'convert_weights': no_effect}
+    'norm_cfg': layer_norm, 'convert_weights': ignored}
 _CLASSIFIER: Table = {
     **_COMMON, **same('img_size', 'pad_small_map'), 'arch': _arch_sizes,
     'window_size': _windows, 'stage_cfgs': _stage_cfgs, 'frozen_stages': _frozen,
     'drop_rate': only(0), 'norm_cfg': only(dict(type='LN')), 'patch_cfg': only({}),
-    'interpolate_mode': no_effect,  # It is read together with use_abs_pos_embed.
-    'norm_eval': no_effect}  # It concerns batch norms, which this network does not have.
+    'interpolate_mode': ignored,  # It is read together with use_abs_pos_embed.
+    'norm_eval': ignored}  # It concerns batch norms, which this network does not have.
 
 
 class SwinTransformer(DropIn, Swin):

@@ -24,8 +24,8 @@ from . import (
     DropIn,
     Table,
     Upstream,
+    ignored,
     layer_norm,
-    no_effect,
     one_of,
     only,
     same,
@@ -147,7 +147,7 @@ _MMSEG: Table = {
                       'final_norm'),
     'img_size': _whole_patches, 'act_cfg': _act, 'patch_norm': only(False), 'num_fcs': only(2),
     # norm_eval concerns batch norms, which this network does not have.
-    'pretrained': WEIGHTS['pretrained'], 'norm_eval': no_effect}
+    'pretrained': WEIGHTS['pretrained'], 'norm_eval': ignored}
 _MMSEG_VIT: Table = {
     **_MMSEG, **same('drop_rate', 'with_cp', 'patch_bias', 'pre_norm', 'out_origin'),
     'drop_path_rate': _mlp_paths, 'qkv_bias': only(True),
@@ -250,7 +250,7 @@ class BEiTViT(DropIn, _Outputs):
 
     libraries = {'mmpretrain': {
         # It is read together with interpolate_mode.
-        'bias': _QKV_BIAS, **_MMPRETRAIN_VIT, 'use_abs_pos_emb': no_effect,
+        'bias': _QKV_BIAS, **_MMPRETRAIN_VIT, 'use_abs_pos_emb': ignored,
         'use_rel_pos_bias': one_of({True: {'rel_pos_encoding': _BIASES}, False: {}}),
         'use_shared_rel_pos_bias': one_of({
             True: {'rel_pos_encoding': _BIASES, 'rel_pos_sharing': 'all'}, False: {}}),
@@ -351,7 +351,7 @@ class ViTSAM(DropIn, _Outputs):
 
     libraries = {'mmpretrain': {
         **_MMPRETRAIN, 'drop_rate': only(0),  # There it is the dropout of the MLP alone.
-        'use_abs_pos': no_effect,  # It is read together with interpolate_mode.
+        'use_abs_pos': ignored,  # It is read together with interpolate_mode.
         'use_rel_pos': one_of({True: {'rel_pos_encoding': dict(type='mmposenc.DecomposedRPE')},
                                False: {}}),
         'window_size': _unless_zero('window_size'), 'out_channels': _unless_zero('neck_channels'),

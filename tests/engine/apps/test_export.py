@@ -221,8 +221,8 @@ def test_the_file_says_how_predict_resizes(steps, resize, others):
     pipeline = [dict(type='mmposenc.LoadImageFromFile'), *steps,
                 dict(type='LoadAnnotations'), dict(type='PackDetInputs')]
     cfg = config({}, test_dataloader=dict(dataset=dict(pipeline=pipeline)))
-    assert module.resizing_notes(cfg) == dict(resize=resize, other_steps=others)
-    assert module.resizing_notes(config({})) == dict(resize=None, other_steps=[])
+    assert module.preparing_steps(cfg) == dict(resize=resize, other_steps=others)
+    assert module.preparing_steps(config({})) == dict(resize=None, other_steps=[])
 
 
 def test_differences_are_shares_of_the_largest_number_too():

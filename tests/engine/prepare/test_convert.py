@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from mmposenc.commands.prepare import main
-from mmposenc.engine.prepare.convert import convert_labels, draw_parts, part_of_each_picture
+from mmposenc.engine.prepare.convert import convert_labels, draw_parts, part_by_picture
 from mmposenc.engine.prepare.folders import PrepareError
 from mmposenc.engine.prepare.labels import Picture, read_labels
 
@@ -185,11 +185,11 @@ def test_groups_stay_together_and_folders_say_parts():
             # The order of files means nothing.
             assert parts == draw_parts(many[::-1], 0.3, group_by, seed)
         assert [*draw_parts(many, 0.3, group_by).values()].count('val') == number
-    assert part_of_each_picture(many) == {}
+    assert part_by_picture(many) == {}
     folders = {'train/x_1': 'train', 'training/x_2': 'train', 'valid/x_3': 'val', 'test/x': 'test'}
-    assert part_of_each_picture(pictures(*folders)) == folders
+    assert part_by_picture(pictures(*folders)) == folders
     with pytest.raises(PrepareError, match='must be in a folder train, val or test, as others are'):
-        part_of_each_picture(pictures('train/1', 'loose', 'val/2'))
+        part_by_picture(pictures('train/1', 'loose', 'val/2'))
     with pytest.raises(PrepareError, match='1 groups; two are needed'):
         draw_parts(pictures('a_1', 'a_2'), group_by='prefix')
 

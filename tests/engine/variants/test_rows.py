@@ -15,7 +15,7 @@ from mmposenc.engine.config.models import build_model
 from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.engine.variants.rows import encodings_for_any_size, rows_and_left_out
-from mmposenc.lab.compare.running.planning import _configs_that_fit
+from mmposenc.lab.compare.running.planning import _checked_configs
 
 SMALL = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 #: Of each kind of model and of each way to leave a row out one.
@@ -188,9 +188,9 @@ def test_a_table_of_a_small_model_leaves_out_what_it_cannot_have(capsys):
         'none', '-1', '0', '3', '6', '10', '-1, 27x27']
     capsys.readouterr()
     names = [row.name for row in rows]
-    assert [*_configs_that_fit(study, rows, ['paper::cpvt/table6'])] == names[:3] + names[6:]
+    assert [*_checked_configs(study, rows, ['paper::cpvt/table6'])] == names[:3] + names[6:]
     assert 'paper::cpvt/table6/4 left out: does not fit' in capsys.readouterr().err
     with pytest.raises(ValueError, match='3 of 7 do not fit .*paper::cpvt/table6/8 would do'):
-        _configs_that_fit(study, rows, [names[4]])
+        _checked_configs(study, rows, [names[4]])
     with pytest.raises(ValueError, match='paper::cpvt/table6/5.* does not fit mmposenc.DeiT'):
-        _configs_that_fit(study, rows[4:5], [])
+        _checked_configs(study, rows[4:5], [])

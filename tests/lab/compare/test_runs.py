@@ -188,7 +188,7 @@ def test_what_is_made_besides_can_be_killed_or_fail_and_is_made_by_the_next_call
 
 def test_models_are_timed_once_and_what_can_not_be_timed_is_said(copied, capsys, monkeypatch):
     study = replace(copied, extras=('time',))
-    extras.write_missing_times(copied)
+    extras.time_all_if_missing(copied)
     assert not (study.runs()[0].folder / 'times.json').exists()
 
     def measured(cfg, size, place):
@@ -196,10 +196,10 @@ def test_models_are_timed_once_and_what_can_not_be_timed_is_said(copied, capsys,
             raise RuntimeError('no memory')
         return dict(seconds=0.25, peak_bytes=None)
     monkeypatch.setattr(extras, 'measure_time', measured)
-    extras.write_missing_times(study)
+    extras.time_all_if_missing(study)
     assert 'peg at 2x is not timed: RuntimeError: no memory' in capsys.readouterr().err
     monkeypatch.setattr(extras, 'measure_time', None)
-    extras.write_missing_times(study)  # nothing is missing
+    extras.time_all_if_missing(study)  # nothing is missing
     costs = [each['costs'] for each in collect_results(study)['encodings']]
     assert [[at['seconds'] for at in own] for own in costs] == [[.25, .25], [.25, None]]
     write_results_and_report(study)
@@ -210,7 +210,7 @@ def test_models_are_timed_once_and_what_can_not_be_timed_is_said(copied, capsys,
 def test_figures_and_times_are_in_the_results_and_on_the_page(copied):
     study = replace(copied, seeds=(0,), extras=('figures', 'time'))
     all_of(study)
-    extras.write_missing_times(study)
+    extras.time_all_if_missing(study)
     results = write_results_and_report(study)
     assert [run['note'] for run in results['runs']] == ['', '']
     assert 'peg' in {each['encoding'] for each in results['figures']}

@@ -8,7 +8,7 @@ from helpers.default_scope import scope_fixture
 from PIL import Image
 
 import mmposenc  # noqa: F401
-from mmposenc.openmmlab.datasets.label_maps import check_pairs, label_problem
+from mmposenc.openmmlab.datasets.label_maps import check_pairs, unknown_labels_text
 
 pytest.importorskip('mmseg')
 scope = scope_fixture('mmseg')
@@ -122,9 +122,10 @@ def test_many_problems_are_counted_and_some_are_shown(tmp_path):
 
 
 def test_label_problem_counts_pixels():
-    assert label_problem(np.array([0, 2, 255]), 3) == ''
-    assert label_problem(np.array([0, 7, 7]), 3, ignore_index=7) == ''
-    assert label_problem(np.arange(12), 3).startswith('holds labels 3, 4, 5, 6, 7, 8, 9, 10, ...')
+    assert unknown_labels_text(np.array([0, 2, 255]), 3) == ''
+    assert unknown_labels_text(np.array([0, 7, 7]), 3, ignore_index=7) == ''
+    assert unknown_labels_text(np.arange(12), 3).startswith(
+        'holds labels 3, 4, 5, 6, 7, 8, 9, 10, ...')
 
 
 def png(path, pixels, mode=None, **options) -> None:

@@ -77,7 +77,7 @@ def axis_scale(axis: Axis, low: float, high: float, start: float, end: float, pa
                  False)
 
 
-def ticks_in_words(axis: Axis, low: float, high: float) -> list[tuple[float, str]]:
+def ticks_and_words(axis: Axis, low: float, high: float) -> list[tuple[float, str]]:
     """Ticks in a range and their words: the axis' own ticks, otherwise round numbers. They have
     more digits where two would read the same."""
     from matplotlib import ticker
@@ -166,7 +166,7 @@ def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *,
         return None
     bottom, top = y_range(lines, y)
     up = axis_scale(y, bottom, top, HEIGHT - BOTTOM, TOP)
-    yticks = [Tick(up(value), words, up(value)) for value, words in ticks_in_words(y, *up.ends)]
+    yticks = [Tick(up(value), words, up(value)) for value, words in ticks_and_words(y, *up.ends)]
     left = max([LEFT, *(8 + LETTER * len(tick.text) for tick in yticks)])
     across = axis_scale(x, min(min(line.x) for line in lines), max(max(line.x) for line in lines),
                         left, WIDTH - RIGHT, padded=.07 if dodge else .04)
@@ -186,7 +186,7 @@ def placed_ticks(axis: Axis, across: Scale) -> list[Tick]:
     out, and no words reach beyond the picture."""
     ticks = []
     end = -math.inf
-    for value, words in ticks_in_words(axis, *across.ends):
+    for value, words in ticks_and_words(axis, *across.ends):
         half = LETTER * len(words) / 2
         middle = min(across(value), WIDTH - half)
         fits = middle - half >= end

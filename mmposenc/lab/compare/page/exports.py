@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..statistics.formats import Results, cost_of_encoding
+from ..statistics.formats import Results, cost_at_size
 
 CSV_COLUMNS = ('encoding', 'label', 'seed', 'status', 'factor', 'height', 'width', 'metric', 'unit',
                'value', 'retention', 'parameters', 'macs', 'inference_seconds',
@@ -56,8 +56,8 @@ def results_csv(results: Results) -> str:
                 metric=metric['name'], unit=metric['unit'], value=test['value'],
                 retention=test['value'] / trained if trained and test['value'] is not None
                 else None, parameters=encoding['parameters'],
-                macs=cost_of_encoding(encoding, factor, 'macs'),
-                inference_seconds=cost_of_encoding(encoding, factor, 'seconds'),
+                macs=cost_at_size(encoding, factor, 'macs'),
+                inference_seconds=cost_at_size(encoding, factor, 'seconds'),
                 train_seconds=run['train_seconds'],
                 train_cpu_seconds=run['train_cpu_seconds'],
                 train_peak_bytes=run['peak_bytes'], note=run['note'],

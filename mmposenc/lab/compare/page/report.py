@@ -58,7 +58,7 @@ def template_context(results: Results) -> Record:
     """Everything that the template shows; a section without content is empty or None."""
     sizes = summary.size_factors(results)
     style, label = study_charts.styles(results), summary.label_of_each_encoding(results)
-    first = encodings_shown_first(results)
+    first = encodings_kept_if_many(results)
     return dict(
         results=results, title=results['title'], label=label,
         legend=[(label[name], style[name], name in first) for name in style],
@@ -77,7 +77,7 @@ def template_context(results: Results) -> Record:
         seeds=len({run['seed'] for run in results['runs']}))
 
 
-def encodings_shown_first(results: Results) -> set[str]:
+def encodings_kept_if_many(results: Results) -> set[str]:
     """The encodings that charts show first if there are too many: the base, the recommended one,
     and the best one at each size."""
     if len(results['encodings']) <= _LINES:
@@ -111,7 +111,7 @@ def recommendation_and_facts(results: Results) -> Record:
     encoding = summary.encoding_record(results, name)
     costs = (('Parameters', tables.count_with_commas(encoding['parameters']), ''),
              ('Multiply-accumulates',
-              formats.count_text(formats.cost_of_encoding(encoding, trained, 'macs')),
+              formats.count_text(formats.cost_at_size(encoding, trained, 'macs')),
               'an image at the trained size'))
     facts.extend(fact for fact in costs if fact[1] != formats.UNKNOWN)
     return shown

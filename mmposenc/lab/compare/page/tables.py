@@ -52,11 +52,11 @@ def costs_by_kind(results: Results) -> dict[str, dict[str, float | None]]:
     """
     by_encoding = {}
     for each in results['encodings']:
-        name, seconds = each['name'], formats.cost_of_encoding(each, TRAINED, 'seconds')
+        name, seconds = each['name'], formats.cost_at_size(each, TRAINED, 'seconds')
         by_encoding[name] = dict(
-            parameters=each['parameters'], macs=formats.cost_of_encoding(each, TRAINED, 'macs'),
+            parameters=each['parameters'], macs=formats.cost_at_size(each, TRAINED, 'macs'),
             seconds=seconds, images_a_second=1 / seconds if seconds else None,
-            mebibytes=_mebibytes(formats.cost_of_encoding(each, TRAINED, 'peak_bytes')),
+            mebibytes=_mebibytes(formats.cost_at_size(each, TRAINED, 'peak_bytes')),
             train_seconds=_run_mean(results, name, 'train_cpu_seconds'),
             train_mebibytes=_mebibytes(_run_mean(results, name, 'peak_bytes')))
     return {kind: {name: costs[kind] for name, costs in by_encoding.items()}

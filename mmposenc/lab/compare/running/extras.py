@@ -121,7 +121,7 @@ def first_test_image_size(base: ParsedConfig, factor: float = 1.0) -> Size | Non
     return tuple(dataset[0]['inputs'].shape[-2:]) if len(dataset) else None
 
 
-def write_missing_times(study: Study) -> None:
+def time_all_if_missing(study: Study) -> None:
     """Time every encoding at every size, one after the other in this process, if the study wants
     times and one is missing."""
     if 'time' not in study.extras:

@@ -144,13 +144,13 @@ def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> t
     former = [] if old is None else [each.name for each in old.entries]
     known = former if old is not None and old.sizes == study.sizes else []
     new = [each for each in study.entries if each.name not in known]
-    fitting = _configs_that_fit(study, new, [*words, *former])
+    fitting = _checked_configs(study, new, [*words, *former])
     if old is None:
         check_builds(next(iter(fitting.values())))
     return tuple(each for each in study.entries if each.name in known or each.name in fitting)
 
 
-def _configs_that_fit(study: Study, entries: Sequence[Entry], words: Sequence[str]
+def _checked_configs(study: Study, entries: Sequence[Entry], words: Sequence[str]
                       ) -> dict[str, Config]:
     """Check all entries before saying which do not fit: for each reason the entries that have it.
     """

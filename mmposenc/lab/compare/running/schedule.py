@@ -72,7 +72,7 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
             for run in list(waiting) if now >= due else ():
                 if is_taken(run):
                     elsewhere.add(run.folder)
-                elif complete(run) or (run.folder in elsewhere and _ended_in_this_call(run)):
+                elif complete(run) or (run.folder in elsewhere and _has_ended(run)):
                     waiting.remove(run)
                     ended.append(run)
                 elif workers.jobs is None or len(active) + len(starting) < workers.jobs:
@@ -106,7 +106,7 @@ def _stop_and_wait(handles: list[Handle]) -> None:
                 handle.stop(KILL)
 
 
-def _ended_in_this_call(run: Run) -> bool:
+def _has_ended(run: Run) -> bool:
     """Whether some command brought a run to its end, good or bad, during this call."""
     return read_record(run)['status'] not in ('waiting', 'running')
 

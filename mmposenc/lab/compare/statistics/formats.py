@@ -96,7 +96,7 @@ def names_in_words(names: Sequence[str], last: str = 'and') -> str:
     return names[0] if len(names) == 1 else f'{", ".join(names[:-1])} {last} {names[-1]}'
 
 
-def cost_of_encoding(encoding: Results, factor: float, key: str) -> float | None:
+def cost_at_size(encoding: Results, factor: float, key: str) -> float | None:
     """The cost of an encoding ('macs', 'seconds', ...) at a size; None if it is not known."""
     for each in encoding['costs']:
         if each['factor'] == factor:

@@ -212,7 +212,7 @@ def _macs_and_parameters(results: Results, name: str) -> tuple[float, float]:
     """The key by which encodings are sorted by cost: multiply-accumulates at the trained size, then
     parameters; unknown ones come last."""
     encoding = encoding_record(results, name)
-    macs, unknown = formats.cost_of_encoding(encoding, TRAINED, 'macs'), float('inf')
+    macs, unknown = formats.cost_at_size(encoding, TRAINED, 'macs'), float('inf')
     return (unknown if macs is None else macs,
             unknown if encoding['parameters'] is None else encoding['parameters'])
 

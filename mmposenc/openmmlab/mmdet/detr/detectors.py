@@ -57,7 +57,7 @@ class Encoded(DetectionTransformer):
         self.encoder_pos = positions.take_absolute(encoder_cfg)
         self.replaced_encodings = positions.replaced_sines(self.encoder_pos,
                                                            encoder_cfg.get('pos_encoding'))
-        self.key_pos = self._take_key_pos(decoder_cfg)
+        self.key_pos = self._checked_key_pos(decoder_cfg)
         for name, kind, needs in (('encoder.encoder_pos', self.encoder_pos, self.needs_encoder_pos),
                                   ('decoder.key_pos', self.key_pos, self.needs_key_pos)):
             if kind is None and needs:
@@ -151,7 +151,7 @@ class Dense(Encoded):
 
     encoder_type = DetrEncoder
 
-    def _take_key_pos(self, decoder_cfg: ConfigType) -> AbsoluteKind:
+    def _checked_key_pos(self, decoder_cfg: ConfigType) -> AbsoluteKind:
         return decoder_cfg.pop('key_pos', 'sine')
 
     def pre_transformer(self, img_feats: tuple[Tensor, ...],
@@ -190,7 +190,7 @@ class Deformable(Encoded):
     no_relations = {'box_bias': 'deformable attention has no logits of queries and cells; use '
                                 'decoder.relation'}
 
-    def _take_key_pos(self, decoder_cfg: ConfigType) -> None:
+    def _checked_key_pos(self, decoder_cfg: ConfigType) -> None:
         if 'key_pos' in decoder_cfg:
             raise ValueError(f'decoder.key_pos={decoder_cfg["key_pos"]!r}: the decoder of '
                              f'{type(self).__name__} has no keys; leave it out')

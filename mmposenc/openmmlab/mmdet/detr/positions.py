@@ -173,7 +173,7 @@ def exact_mask(feature: Tensor, full: Size, sizes: list[Size]) -> Tensor | None:
     """The padding mask (B, H, W) of a map (B, C, H, W), in which a cell is valid if it contains a
     valid pixel; None if there is no padding."""
     grid = (feature.shape[-2], feature.shape[-1])
-    stride = _stride(full, grid)
+    stride = _power_of_two_stride(full, grid)
     extents = []
     for size in sizes:
         if stride is not None:
@@ -185,7 +185,7 @@ def exact_mask(feature: Tensor, full: Size, sizes: list[Size]) -> Tensor | None:
     return extents_to_mask(extents, grid, feature.device)
 
 
-def _stride(full: Size, grid: Size) -> int | None:
+def _power_of_two_stride(full: Size, grid: Size) -> int | None:
     """The stride of a grid in pixels as a power of two; None if there is none.
 
     If the grid is rounded up (or the division is exact), as in this project's backbones and ResNet,
