@@ -12,7 +12,8 @@ def test_a_releases_own_file_is_named() -> None:
         "its names are those of source 'deit': convert it with "
         '`mmposenc convert deit FILE OUT.pth`')
     assert mismatch(model, {'blocks.0.attn.q_norm.weight': torch.zeros(1), **file}).startswith(
-        'these are weights of a ViT with norms of queries and keys (qk_norm); supported are')
+        'these are weights of a ViT with norms of queries and keys (qk_norm), as Sapiens 2; '
+        'supported are')
     assert mismatch(model, {**file, **model}).startswith('2 unexpected')  # most of it fits
 
 

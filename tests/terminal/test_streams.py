@@ -121,8 +121,9 @@ def test_an_error_is_told_where_the_log_cannot_be_written(tmp_path, monkeypatch)
 def test_names_of_any_letters_get_into_a_log(tmp_path) -> None:
     """In LANG=C too, where Python does not take UTF-8 by itself."""
     code = ("import sys; sys.path.insert(0, '.')\n"
-            'from mmengine.logging import MMLogger\nfrom mmposenc.engine.console import quiet\n'
-            "logger = quiet(MMLogger('letters', log_file=sys.argv[1]))\n"
+            'from mmengine.logging import MMLogger\n'
+            'from mmposenc.engine.console import quieten_console\n'
+            "logger = quieten_console(MMLogger('letters', log_file=sys.argv[1]))\n"
             "logger.info('gr\\u00fcn \\ud800')")
     done = subprocess.run(
         [sys.executable, '-c', code, str(tmp_path / 'run.log')], capture_output=True, text=True,
