@@ -15,6 +15,8 @@ long="none learned sincos peg irpe-k irpe-q irpe-v irpe-qk irpe-qkv irpe-bias $s
 python benchmarks/digits_long.py --encodings $long  # some got more seeds: --first 3
 python benchmarks/digits_long.py --encodings none learned peg --scales .5 1.4 --sizes .75 1 1.5 2 --seeds 5 \
     --out $out/digits-long-scales
+python benchmarks/digits_long.py --encodings none learned peg rotary rotary-spiral rotary-golden fire pape --scene --sizes 1 1.5 2 4 \
+    --out $out/digits-larger
 python benchmarks/digits_long.py --encodings irpe-k $studies/irpe_index.yaml --patch 4 --scales .5 1.4 --sizes 1 2 --seeds 3 \
     --out $out/grid8-long
 
