@@ -13,7 +13,7 @@ from ..functional.tracing import is_exporting
 @has_formula
 class Linear(nn.Linear):
     """``nn.Linear`` through :func:`mmposenc.functional.linear.linear`: the same parameters, outputs
-    and gradients to rounding, in float32 on an AMD processor with AVX-512 in half of the time."""
+    and gradients to rounding, in less time where oneDNN is the faster library."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) -> (..., out_features)."""

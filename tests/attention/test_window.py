@@ -2,6 +2,7 @@
 mmpretrain's: tests/backbones/test_openmmlab.py.)"""
 import itertools
 import math
+from unittest import mock
 
 import examples
 import pytest
@@ -10,6 +11,8 @@ from helpers.relative_checks import chunks_of
 from helpers.tiny_backbones import randomize, run
 
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, WindowAttention
+from mmposenc.attention.fast import chunked
+from mmposenc.attention.fast.layout import Chunk, Layout
 from mmposenc.attention.window import PlainWindowAttention
 from mmposenc.encodings import RelativePositionBias
 from mmposenc.functional import windows
@@ -181,6 +184,15 @@ def test_derivatives_of_cutting_and_joining(shift):
                                         check_batched_grad=True)
         assert torch.autograd.gradgradcheck(function, arg)
     assert cutting.cut(x[:0]).shape == (0, 8, 2) and cutting.join(parts[:0]).shape == (0, 15, 2)
+
+
+def test_an_accelerator_gets_no_list_of_windows_from_the_host(monkeypatch):
+    """Which would wait until it is copied, once a chunk."""
+    regions = torch.zeros(3, 12, dtype=torch.long, device='meta')
+    hidden_pairs = chunked._function_hiding_regions(regions, Layout(None, None, 0, 12, 12))
+    monkeypatch.setattr(torch, 'tensor', mock.Mock(side_effect=AssertionError('a copy')))
+    (images, hidden), = hidden_pairs(Chunk(slice(2, 6), slice(0, 2), slice(0, 5)))
+    assert (images, hidden.shape) == (slice(0, 4), (4, 1, 5, 12))
 
 
 @pytest.mark.parametrize(('options', 'message'), [

@@ -115,9 +115,11 @@ def _function_hiding_regions(regions: Tensor, layout: Layout) -> Hide:
                                             lambda window: several[window % number]):
             windows = list(run)
             if split:
-                which = torch.tensor(windows, device=regions.device) % number
+                start, stop = windows[0], windows[-1] + 1
+                # A range, because the host would wait for a list to be copied to a GPU.
+                which = torch.arange(start, stop, device=regions.device) % number
                 queries, keys = (x[which] for x in (regions[:, chunk.queries], of_keys))
-                yield (slice(windows[0] - first, windows[-1] + 1 - first),
+                yield (slice(start - first, stop - first),
                        (queries[:, :, None] != keys[:, None])[:, None])
     return hidden_pairs
 

@@ -97,7 +97,7 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
         ValueError: names every head's and every data set's number, with their config keys.
     """
     scope = cfg.get('default_scope')
-    heads = {f'{key}.num_classes': number for key, head in heads_with_classes(cfg)
+    heads = {f'{key}.{_key_of_classes(head)}': number for key, head in heads_with_classes(cfg)
              if (number := num_classes_of(head)) is not None}
     if heads and scope == 'mmpretrain':
         _check_topk(cfg, phases, min(heads.values()))
@@ -111,6 +111,13 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
         shown = '; '.join(f'{key}: {count}' for key, count in {**heads, **counts}.items())
         raise ValueError('num_classes of the heads and the classes of the data sets must be the '
                          f'same number:\n{shown}')
+
+
+def _key_of_classes(head: ConfigDict) -> str:
+    """What a head names the number of its classes: Mask2Former's counts objects and areas."""
+    if head.get('num_things_classes') is None:
+        return 'num_classes'
+    return 'num_things_classes + num_stuff_classes'
 
 
 def _check_topk(cfg: Config, phases: tuple[str, ...], classes: int) -> None:

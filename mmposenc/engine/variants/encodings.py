@@ -49,10 +49,10 @@ class Entry:
     Attributes:
         name: as it was typed, or as a file of entries says.
         label: for people.
-        changes: what :func:`apply` sets: 'pos_encoding' with 'positions', and 'rel_pos_encoding'
-            with 'rel_pos_sharing', as a backbone takes them (what is not there stays), and 'cfg',
-            dotted keys of the config and their values, for all else; and 'own', a key of
-            :data:`OWN`, where these are added to the config's encodings.
+        changes: what :func:`.applying.with_entry` sets: 'pos_encoding' with 'positions', and
+            'rel_pos_encoding' with 'rel_pos_sharing', as a backbone takes them (what is not there
+            stays), and 'cfg', dotted keys of the config and their values, for all else; and 'own',
+            a key of :data:`OWN`, where these are added to the config's encodings.
     """
 
     name: str

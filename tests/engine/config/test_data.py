@@ -92,7 +92,7 @@ def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
                                     'pretrained/eomt_dinov3-s_8xb2-lsj-12e_coco-640x640'])
 def test_masks_of_instances_have_the_classes_of_the_folder(tmp_path, config) -> None:
     cfg = load_config(f'mmposenc::detection/{config}.py')
-    with pytest.raises(ValueError, match='panoptic_fusion_head.num_classes: 79'):
+    with pytest.raises(ValueError, match=r'panoptic_fusion_head.num_things_classes \+ .*: 79'):
         cfg.model.panoptic_fusion_head.num_things_classes = 79
         check_num_classes(cfg, ('train',))
     point_to_folder(cfg, str(labelled(tmp_path, 'yolo')))
