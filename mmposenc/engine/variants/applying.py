@@ -197,8 +197,9 @@ def _exempt_positions_from_decay(cfg: Config, path: tuple[str, ...], relative: S
     multipliers = {'pos_encodings': 0.0, 'rel_pos_encoding': 0.0}
     for index, encoding in enumerate(relative):
         name = f'rel_pos_encoding.encodings.{index}' if len(relative) > 1 else 'rel_pos_encoding'
-        layers = getattr(MODELS.get(encoding['type']), 'decaying_layers', ())
-        multipliers |= {f'{name}.{layer}': 1.0 for layer in layers}
+        kind = encoding['type']
+        cls = MODELS.get(kind) if isinstance(kind, str) else kind
+        multipliers |= {f'{name}.{layer}': 1.0 for layer in getattr(cls, 'decaying_layers', ())}
     new = {key: dict(decay_mult=decay, **rate) for key, decay in multipliers.items()
            if key not in keys and key.partition('.')[0] not in keys}
     cfg.optim_wrapper.paramwise_cfg = dict(paramwise, custom_keys={**keys, **new})

@@ -12,7 +12,7 @@ from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 
 from mmposenc import engine
-from mmposenc.encodings import ENCODINGS, IRPE
+from mmposenc.encodings import ENCODINGS, IRPE, TransformerXLRPE
 from mmposenc.encodings.build import listed
 from mmposenc.engine.config.models import build_model
 from mmposenc.engine.variants.applying import check_builds
@@ -172,7 +172,15 @@ def detr(build=tiny_detr.detr, **kwargs) -> Config:
     return Config(dict(default_scope='mmdet', model=build(**kwargs)))
 
 
+def deit_with_a_class():
+    """Instead of its name, as mmengine allows."""
+    cfg = engine.load_config(DEIT)
+    cfg.model.backbone.rel_pos_encoding = dict(type=TransformerXLRPE)
+    return cfg
+
+
 @pytest.mark.parametrize(('base', 'around', 'word'), [
+    (deit_with_a_class, 'backbone', 'peg'),
     (lambda: engine.load_config(DEIT), 'backbone', 'peg+transformer-xl'),
     (lambda: engine.load_config(DEIT), 'backbone', 'irpe-k+transformer-xl'),
     (lambda: detr(), 'encoder', 'peg+transformer-xl')])
