@@ -162,6 +162,8 @@ def build_whole(library, name, options):
     kind = upstream(library, name)
     # Models of mmpretrain take an encoder's file out of its config.
     options = {key: value for key, value in options.items() if key in parameters_of(kind)}
+    # torch.device remembers the functions that it changes, at the first use: not the one below.
+    torch.utils._device._device_constructors()
     # Rates of stochastic depth are read as numbers while a model is built.
     rates = mock.patch('torch.linspace', partial(torch.linspace, device='cpu'))
     with DefaultScope.overwrite_default_scope(library), torch.device('meta'), rates:
