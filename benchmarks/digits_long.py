@@ -4,8 +4,8 @@ Loading images one by one and mmengine's runner take three quarters of a small m
 images stay in memory and are moved as a batch. Linear layers of blocks begin with Xavier's weights:
 with DeiT's 0.02, made for more than 48 channels, the first epochs teach nothing.
 
-Each run is a json file of its own: a call goes on where the last one was, and several may share a
-folder. Every call writes results.json with all of them, which benchmarks/evidence.py reads.
+A call goes on where the last one was (runs.py), and writes results.json with all runs, which
+benchmarks/evidence.py reads.
 
     mmposenc prepare mnist5k
     python benchmarks/digits_long.py --encodings none learned peg configs/studies/irpe.yaml
@@ -27,6 +27,7 @@ from mmengine.logging import MMLogger
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import set_random_seed
+from runs import claimed, read_runs
 from torch import nn
 from torch.nn import functional as F
 
@@ -127,9 +128,7 @@ def train(entry: Entry, seed: int, args: argparse.Namespace, data: Any
 
 def collect(out: Path, args: argparse.Namespace, entries: list[Entry]) -> dict[str, Any]:
     """The runs of a folder, as the package collects those of ``mmposenc compare``."""
-    texts = [path.read_text() for path in sorted((out / 'runs').glob('*.json'))]
-    runs = sorted((json.loads(text) for text in texts if text),
-                  key=lambda run: (run['encoding'], run['seed']))
+    runs = sorted(read_runs(out / 'runs'), key=lambda run: (run['encoding'], run['seed']))
     parameters = {run['encoding']: run.pop('parameters') for run in runs}
     sizes = sorted({test['factor'] for run in runs for test in run['tests']})
     return {
@@ -175,19 +174,14 @@ def main() -> None:
     for seed in range(args.first, args.first + args.seeds):
         for entry in entries:
             path = args.out / 'runs' / f'{entry.slug}-{seed}.json'
-            try:
-                path.open('x').close()  # taken
-            except FileExistsError:
-                continue
-            try:
-                runs = train(entry, seed, args, data)
-            except BaseException:
-                path.unlink()
-                raise
-            for out, run in zip(outs, runs, strict=True):
-                (out / 'runs' / path.name).write_text(json.dumps(run))
-                print(out.name, entry.name, seed, run['train_cpu_seconds'],
-                      run['test_cpu_seconds'], [each['value'] for each in run['tests']], flush=True)
+            with claimed(path) as is_ours:
+                if not is_ours:
+                    continue
+                for out, run in zip(outs, train(entry, seed, args, data), strict=True):
+                    (out / 'runs' / path.name).write_text(json.dumps(run))
+                    print(out.name, entry.name, seed, run['train_cpu_seconds'],
+                          run['test_cpu_seconds'], [each['value'] for each in run['tests']],
+                          flush=True)
     for out in outs:
         (out / 'results.json').write_text(json.dumps(collect(out, args, entries)))
 

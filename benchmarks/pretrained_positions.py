@@ -7,8 +7,7 @@ The last blocks of the ViT (and all its encodings) are fine-tuned with a linear 
     scene       training sees parts of the pictures of 364x476 pixels, and larger test images show
                 more of them, in the same scale.
 
-Each run is a json file of its own: a call goes on where the last one was, and several may share a
-folder. Every call prints the table of all that are there.
+A call goes on where the last one was (runs.py), and prints the table of all runs.
 
     mmposenc prepare pretrained
     python benchmarks/pretrained_positions.py --data CAMVID --device cuda
@@ -26,6 +25,7 @@ import torch
 from mmengine.logging import MMLogger
 from mmengine.registry import init_default_scope
 from mmengine.runner import set_random_seed
+from runs import claimed, read_runs
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -34,6 +34,9 @@ from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.encodings import Entry, read_entries
 from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.registry import MODELS
+
+# isort: split
+from mmseg.evaluation import IoUMetric  # after mmposenc, which lets it import
 
 CONFIG = 'mmposenc::linear-vit-s14-camvid'
 ENCODINGS = ('keep', 'none', 'none+rotary', 'none+fire', 'none+alibi', 'none+pape')
@@ -93,16 +96,13 @@ class Segmentor(nn.Module):
 def mean_iou(model: Segmentor, pictures: Pictures, size: tuple[int, int], question: str) -> float:
     """Percent; a scene is tested at the middle of the pictures."""
     corner = tuple((whole - side) // 2 for whole, side in zip(WHOLE, size, strict=True))
-    counts = torch.zeros(CLASSES, CLASSES, device=pictures[0].device)
-    for some in torch.arange(len(pictures[0]), device=counts.device).split(16):
+    areas = torch.zeros(4, CLASSES)
+    for some in torch.arange(len(pictures[0]), device=pictures[0].device).split(16):
         images, labels = sized((pictures[0][some], pictures[1][some]), size, question, corner)
         with torch.autocast(images.device.type, torch.bfloat16):
             predicted = model(images).argmax(1)
-        known = labels < CLASSES
-        counts += torch.bincount(labels[known] * CLASSES + predicted[known],
-                                 minlength=CLASSES ** 2).view(CLASSES, CLASSES)
-    hit = counts.diag()
-    return 100 * float((hit / (counts.sum(0) + counts.sum(1) - hit)).nanmean())
+        areas += torch.stack(IoUMetric.intersect_and_union(predicted, labels, CLASSES, IGNORED))
+    return 100 * float((areas[0] / areas[1]).nanmean())
 
 
 def train(entry: Entry, seed: int, question: str, args: argparse.Namespace,
@@ -141,8 +141,7 @@ def table(folder: Path) -> None:
     """Mean and standard deviation over seeds of all runs of a folder."""
     print('| question | encoding | seeds | ' + ' | '.join(f'mIoU at {each:g}' for each in SIZES)
           + ' |\n|---' + '|---' * (2 + len(SIZES)) + '|')
-    texts = [path.read_text() for path in sorted(folder.glob('*.json'))]
-    runs = [json.loads(text) for text in texts if text]
+    runs = read_runs(folder)
     for question, name in sorted({(run['question'], run['encoding']) for run in runs}):
         values = [run['mIoU'] for run in runs
                   if (run['question'], run['encoding']) == (question, name)]
@@ -175,17 +174,12 @@ def main() -> None:
         for question in QUESTIONS:
             for entry in read_entries(args.encodings):
                 path = args.out / f'{question}-{entry.slug}-{seed}.json'
-                try:
-                    path.open('x').close()  # taken
-                except FileExistsError:
-                    continue
-                try:
+                with claimed(path) as is_ours:
+                    if not is_ours:
+                        continue
                     ious = train(entry, seed, question, args, data)
-                except BaseException:
-                    path.unlink()
-                    raise
-                path.write_text(json.dumps(dict(encoding=entry.name, question=question, seed=seed,
-                                                mIoU=ious)))
+                    path.write_text(json.dumps(dict(encoding=entry.name, question=question,
+                                                    seed=seed, mIoU=ious)))
                 print(question, entry.name, seed, [f'{each:.2f}' for each in ious.values()],
                       flush=True)
     table(args.out)
