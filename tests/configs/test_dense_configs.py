@@ -1,11 +1,11 @@
 """Detectors and segmentors: the models and recipes of OpenMMLab. Steps: test_gradients.py."""
-from functools import partial
 
 import pytest
 import torch
 from helpers.default_scope import scope_fixture
 from helpers.scripts import short
 from helpers.shrunk_configs import build, shrink
+from helpers.upstream_configs import meta_device
 from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.registry import MODELS, init_default_scope
 
@@ -42,15 +42,11 @@ SAME = {
     'segmentation/segformer/segformer_mit-b1_8xb2-160k_ade20k-512x512',
     'segmentation/sem_fpn/fpn_pvt-s-peg-gap_8xb4-80k_ade20k-512x512',
     'segmentation/upernet/upernet_svt-s_8xb2-160k_ade20k-512x512'))
-def test_models_and_recipes_of_openmmlab(name: str, monkeypatch) -> None:
-    # torch.device remembers the functions that it changes, at the first use: not the one below.
-    torch.utils._device._device_constructors()
-    # Their backbones read rates of drop path from tensors.
-    monkeypatch.setattr(torch, 'linspace', partial(torch.linspace, device='cpu'))
+def test_models_and_recipes_of_openmmlab(name: str) -> None:
     both = [load(f'{each}.py') for each in (name, SAME[name])]
     parameters, recipes, rates = [], [], []
     for cfg in both:
-        with torch.device('meta'):
+        with meta_device():
             model = build_model(cfg)
         parameters.append(sum(each.numel() for each in model.parameters()))
         optimizer = cfg.optim_wrapper.optimizer

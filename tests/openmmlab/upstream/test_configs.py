@@ -2,9 +2,7 @@
 upstream's weights and its results."""
 import copy
 import re
-from functools import partial
 from pathlib import Path
-from unittest import mock
 
 import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 
@@ -12,7 +10,15 @@ import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 import pytest
 import torch
 from helpers.tiny_backbones import randomize
-from helpers.upstream_configs import DROP_INS, backbones, drop_in, folder, nodes, upstream
+from helpers.upstream_configs import (
+    DROP_INS,
+    backbones,
+    drop_in,
+    folder,
+    meta_device,
+    nodes,
+    upstream,
+)
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
 from torch.utils._pytree import tree_leaves
@@ -162,11 +168,7 @@ def build_whole(library, name, options):
     kind = upstream(library, name)
     # Models of mmpretrain take an encoder's file out of its config.
     options = {key: value for key, value in options.items() if key in parameters_of(kind)}
-    # torch.device remembers the functions that it changes, at the first use: not the one below.
-    torch.utils._device._device_constructors()
-    # Rates of stochastic depth are read as numbers while a model is built.
-    rates = mock.patch('torch.linspace', partial(torch.linspace, device='cpu'))
-    with DefaultScope.overwrite_default_scope(library), torch.device('meta'), rates:
+    with DefaultScope.overwrite_default_scope(library), meta_device():
         whole, theirs = drop_in(name)(**copy.deepcopy(options)), kind(**copy.deepcopy(options))
     check_count(library, options, whole, theirs)
     weights = next(filter(None, map(options.get, WEIGHTS)), None)
