@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..encodings.base import reset_layers
 from ..functional.convolutions import pair
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
 from ..functional.masking import read_extents, tokens_to_map
@@ -87,9 +88,8 @@ class EoMT(ViT):
     def reset_parameters(self) -> None:
         """Initialise as :class:`ViT`; queries and predictor as in torch."""
         super().reset_parameters()
-        for module in (self.query, *self.predictor.modules()):
-            if hasattr(module, 'reset_parameters'):
-                module.reset_parameters()
+        self.query.reset_parameters()
+        reset_layers(self.predictor)
 
     def _num_prefix(self, block: int) -> int:
         return super()._num_prefix(block) + (self.num_queries if block in self.query_blocks else 0)
