@@ -99,12 +99,11 @@ class Backbone(BaseModule):
                                  f'frozen_stages')
         if frozen_dtype not in _DTYPES:
             raise ValueError(f'frozen_dtype={frozen_dtype!r} must be one of {_DTYPES}')
-        # The name of an encoding without parameters, such as a rotary one, trains nothing, but it
-        # is no error.
-        modules = [name for name, _ in self.named_modules()]
-        names = [name for name, _ in self.named_parameters()]
         for part in trainable:
-            if not part or not any(part in name for name in (*names, *modules)):
+            # The name of an encoding without parameters, such as a rotary one, trains nothing, but
+            # it is no error.
+            names = [name for name, _ in (*self.named_parameters(), *self.named_modules())]
+            if not part or not any(part in name for name in names):
                 raise ValueError(f'trainable={tuple(trainable)}: {part!r} is in the name of no '
                                  f'parameter or module; such a name is {names[0]!r}')
         self.trainable, self.frozen_dtype = tuple(trainable), frozen_dtype
