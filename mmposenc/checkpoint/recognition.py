@@ -102,15 +102,15 @@ def recognise(names: Iterable[str]) -> str | None:
         if _has(pattern, plain):
             raise ValueError(f"these are weights of {who}, which load in timm's names alone: give "
                              f"checkpoint='timm://{of_timm}', or another of timm's models of them")
-    foreign, marked = _first(_FOREIGN, plain), _first(_MARKS, plain)
-    if marked is None and _is_perception_encoder(plain):
-        marked = 'eva'
-    if foreign is None and marked is None:
+    foreign = _first(_FOREIGN, plain)
+    if foreign is None:
+        if marked := _first(_MARKS, plain):
+            return marked
+        if _is_perception_encoder(plain):
+            return 'eva'
         foreign = _by_absence(plain)
     if foreign is not None:
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')
-    if marked is not None:
-        return marked
     source = _first(_SIGNS, plain)
     # These are names of DINOv2 with registers; timm calls registers otherwise.
     if source == 'deit' and 'register_tokens' in plain:
