@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from .rules import Family, Pair, Rule, Source, State, joined, same, shown, to_ours
+from .rules import AS_IS, Family, Pair, Rule, Source, State, joined, same, shown, to_ours
 from .vit import HEAD, QV_BIASES, SCALES, TABLE, TOKENS, TRUNK
 
 _SCALE, _Q_BIAS = 'backbone.blocks.0.ls1.gamma', 'backbone.blocks.0.attn.qkv.q_bias'
@@ -126,7 +126,7 @@ def _as_timm(state: State) -> tuple[Rule, ...]:
         rules = _DINOV3
     elif 'layer.0.attention.q_proj.weight' in state:
         rules = _HUGGINGFACE
-    return (*rules, Rule(r'.*', r'\g<0>'))
+    return (*rules, AS_IS)
 
 
 SOURCES = (Source('eva', _as_timm, [(r'^model\.', '')], then=Source(

@@ -35,6 +35,10 @@ class Rule(NamedTuple):
     check: Rename | None = None
 
 
+#: Keeps every name that no rule before it matches.
+AS_IS = Rule(r'.*', r'\g<0>')
+
+
 @dataclass(frozen=True)
 class Converted:
     """Weights under other names than their file has them.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from .rules import Pair, Rule, Source, State, joined, shown, to_ours
+from .rules import AS_IS, Pair, Rule, Source, State, joined, shown, to_ours
 from .vit import VIT
 
 _MASK = 'it stood for masked patches in pretraining, and no image has any'
@@ -160,13 +160,12 @@ def _huggingface_names(state: State) -> dict[str, str]:
 
 def _clip_rules(state: State) -> Sequence[Rule]:
     """Rules for the tower of OpenAI and open_clip; timm's tower has timm's names already."""
-    return _AS_IS if 'patch_embed.proj.weight' in state else _CLIP_RULES
+    return (AS_IS,) if 'patch_embed.proj.weight' in state else _CLIP_RULES
 
 
-_AS_IS = (Rule(r'.*', r'\g<0>'),)
 _QWEN3_RULES = (
     *to_ours(_QWEN3),
-    Rule(r'(merger|deepstack_merger_list)\..*', None, 'a projector to the language model'), *_AS_IS)
+    Rule(r'(merger|deepstack_merger_list)\..*', None, 'a projector to the language model'), AS_IS)
 SOURCES = (
     Source('dinov2', _DINOV2_RULES, names=behind('patch_embed.proj.weight'), outside=_OUTSIDE,
            then=VIT, files='the releases of DINOv2 and TIPSv2, and files of their training'),
