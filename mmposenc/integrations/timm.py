@@ -170,7 +170,7 @@ def _place(cfg: EncodingConfigs, positions: Positions, stacks: Sequence[Any], in
         placed = PlacedEncodings(cfg, positions, len(stack.blocks), **sizes)
         placed.refuse_unsupported(
             query_key="timm's blocks take queries, keys and values from the same tokens",
-                                  other_grid="timm's models keep it")
+            other_grid="timm's models keep it")
         by_stack.append(placed.to(next(stack.blocks.parameters())))
     return by_stack
 
