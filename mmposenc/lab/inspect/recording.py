@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
 from typing import Any, NamedTuple, TypeAlias
@@ -258,15 +258,10 @@ class InspectedModel:
     Attributes:
         model: a backbone, or a whole detector if it has an encoder of this project.
         run: runs it once on images (B, C, H, W).
-        has_encoder: whether its last map is the memory of a DETR's encoder.
     """
 
     model: nn.Module
     run: Callable[[Tensor], object]
-    has_encoder: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.has_encoder = any(map(is_own_detr_encoder, self.model.modules()))
 
     @torch.no_grad()
     def maps(self, images: Tensor) -> dict[str, Tensor]:
