@@ -209,9 +209,6 @@ class SubmittedWorkers:
             raise ValueError(f'--submitit {cluster} {options}: {in_a_line(error)}') from error
         self.cluster, self.processes = cluster, processes
 
-    def environment(self, slot: int) -> dict[str, str]:
-        return {}
-
     def start(self, runs: Sequence[Run]) -> list[Handle]:
         """Start runs, but not those that an earlier command has queued already."""
         jobs = {run.folder: self._queued_job(run) for run in runs}
