@@ -117,8 +117,8 @@ def _return_unchanged(x: Tensor, *_: Any, **__: Any) -> Tensor:
 
 
 def _set_to_reference(model: nn.Module) -> nn.Module:
-    """A context in which a model computes attention and pooling by their references, so that a CPU
-    counts what any device computes."""
+    """Let a model compute attention and pooling by their references, so that a CPU counts what any
+    device computes. The model is changed, and returned."""
     for module in model.modules():
         if getattr(module, 'implementation', None) == 'auto':
             setattr(module, 'implementation', 'reference')  # noqa: B010  (none of a Module)
