@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ def make_missing_extras(study: Study, run: Run, checkpoint: str | None) -> None:
     """
     cfg = with_entry(study.base, run.entry)
     makers: dict[str, Callable[[], object]] = {
-        'costs': lambda: count_costs(study.base, run.entry, study.sizes)}
+        'costs': lambda: count_costs(cfg, input_sizes(study))}
     if checkpoint is not None:
         makers.update(pictures=lambda: draw_predictions(cfg, checkpoint, study.pictures,
                                                         study.folder, run.entry.slug),
@@ -87,22 +87,25 @@ def make_missing_extras(study: Study, run: Run, checkpoint: str | None) -> None:
                    {'for': wanted_extras(study)[name], 'content': content, 'note': note})
 
 
-def count_costs(base: ParsedConfig, entry: Entry, factors: Sequence[float]) -> list[Record]:
+def count_costs(cfg: Config, sizes: Mapping[float, Size | None]) -> list[Record]:
     """The parameters and multiply-accumulates of the model at every size.
 
     Args:
-        base: the study's config.
-        entry: the encoding.
-        factors: of the trained size.
+        cfg: the study's config with an encoding.
+        sizes: of :func:`input_sizes`.
     """
-    cfg, rows = with_entry(base, entry), []
-    for factor in factors:
-        size = input_size(base, factor)
+    rows = []
+    for factor, size in sizes.items():
         counts = None if size is None else count_for_one_image(cfg, size, without=False)
         rows.append({'factor': factor, 'hw': size,
                      'parameters': None if counts is None else counts.parameters,
                      'macs': None if counts is None else counts.macs})
     return rows
+
+
+def input_sizes(study: Study) -> dict[float, Size | None]:
+    """The :func:`input_size` at each factor of a study, the same for all its encodings."""
+    return {factor: input_size(study.base, factor) for factor in study.sizes}
 
 
 def input_size(base: ParsedConfig, factor: float) -> Size | None:

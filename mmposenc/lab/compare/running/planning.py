@@ -14,7 +14,7 @@ from mmengine.config import Config
 
 from mmposenc.engine.config.checks import check_writable_folder
 from mmposenc.engine.training.launch import set_up_training
-from mmposenc.engine.variants.applying import check_builds, with_entry_checked
+from mmposenc.engine.variants.applying import check_builds, with_entry, with_entry_checked
 from mmposenc.engine.variants.encodings import Entry
 from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.engine.variants.rows import PREFIX
@@ -33,7 +33,7 @@ from ..study.study import (
     read_study,
     write_study,
 )
-from .extras import count_costs, first_test_image_size
+from .extras import count_costs, first_test_image_size, input_sizes
 from .workers import LocalWorkers, SubmittedWorkers, Workers, visible_gpu_ids
 
 
@@ -193,8 +193,9 @@ def dry_run_text(study: Study) -> str:
     lines = [runs_in_a_sentence(study), '']
     head = ''.join(f'{f"MACs (M) {factor:g}x":>16}' for factor in study.sizes)
     lines.append(f'{"encoding":<28}{"parameters":>14}{head}')
+    sizes = input_sizes(study)
     for entry in study.entries:
-        counted = count_costs(study.base, entry, study.sizes)
+        counted = count_costs(with_entry(study.base, entry), sizes)
         macs = ''.join(f'{each["macs"] / 1e6:>16,.1f}' if each['macs'] else f'{"-":>16}'
                        for each in counted)
         lines.append(f'{entry.name:<28}{counted[0]["parameters"] or 0:>14,}{macs}')
