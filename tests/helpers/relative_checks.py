@@ -41,7 +41,7 @@ def terms_of(encoding, q_grid, k_grid=None):
     return encoding.terms_of_tokens(query, key_grid(query, k_grid), tokens)
 
 
-def cells(grid, name='grid'):
+def cells(grid):
     """(row, column) in query units of every cell of a grid, prefix tokens not included."""
     grid = key_grid(grid, None)
     return [((r + 0.5) * grid.stride_h - 0.5, (c + 0.5) * grid.stride_w - 0.5)
