@@ -14,9 +14,10 @@ from mmposenc.backbones.base import Backbone
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, SLOTS
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings.build import required_sizes
+from mmposenc.engine.config.arguments import model_class
 from mmposenc.engine.config.data import print_in_first_process
 from mmposenc.engine.config.models import build_bare, image_channels, run_network
-from mmposenc.engine.config.nodes import Size, listed, type_name
+from mmposenc.engine.config.nodes import Size, listed, type_name, value_at
 from mmposenc.engine.config.options import config_of_arguments, override
 from mmposenc.engine.training.layer_decay import OF_MMSEG
 from mmposenc.functional.image_sizes import set_img_shapes
@@ -26,7 +27,7 @@ from mmposenc.terminal.messages import describe
 
 from .encodings import Entry, changes_of, read_entries
 from .parsed import ParsedConfig, build_backbone, parse_config
-from .rows import encodings_as_they_stand
+from .rows import encodings_as_they_stand, named_relative_encodings
 from .sizes import image_sizes
 
 #: The side in pixels of an image for a model that cannot run on the meta device.
@@ -58,16 +59,14 @@ def with_entry(parsed: ParsedConfig, entry: Entry) -> Config:
         node['type'] = insertion.type
     put = {'backbone': _change_backbone, 'pool': _change_pool, 'encoder': _change_encoder}
     try:
-        changes = _with_own_encodings(parsed, entry.changes)
-        put[insertion.kind](parsed, changed.model, node, changes)
+        put[insertion.kind](parsed, changed.model, node, _with_own_encodings(parsed, entry.changes))
         _resize_own_tables(parsed, node, entry.changes)
         override(changed, entry.changes['cfg'])
     except ValueError as error:
         text = str(error).replace('--cfg-options ', 'cfg ')
         raise ValueError(f'encoding {entry.name!r} does not fit {insertion.type}: {text}'
                          ) from error
-    relative = changes.get('rel_pos_encoding', insertion.options.get('rel_pos_encoding'))
-    _exempt_positions_from_decay(changed, insertion.path, listed(relative))
+    _exempt_positions_from_decay(changed, insertion.path)
     if changed.get('load_from') and not changed.get('resume') and changed.get('load_strict', True):
         changed.load_strict = BUT_ENCODINGS
     return changed
@@ -180,8 +179,7 @@ def _change_encoder(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
         node['layer_cfg'] = dict(layer, self_attn_cfg=attention)
 
 
-def _exempt_positions_from_decay(cfg: Config, path: tuple[str, ...], relative: Sequence[ConfigType]
-                                 ) -> None:
+def _exempt_positions_from_decay(cfg: Config, path: tuple[str, ...]) -> None:
     """Tables and kernels of positions take no weight decay, whatever the config names; they keep
     the learning rate of the part that they stand in, at the path. Ordinary layers in the relative
     encodings decay."""
@@ -195,10 +193,10 @@ def _exempt_positions_from_decay(cfg: Config, path: tuple[str, ...], relative: S
     around = [key for key in keys if key in '.'.join(path) and 'lr_mult' in keys[key]]
     rate = {'lr_mult': keys[max(around, key=len)]['lr_mult']} if around else {}
     multipliers = {'pos_encodings': 0.0, 'rel_pos_encoding': 0.0}
+    relative = named_relative_encodings(value_at(cfg.model, '.'.join(path)))
     for index, encoding in enumerate(relative):
         name = f'rel_pos_encoding.encodings.{index}' if len(relative) > 1 else 'rel_pos_encoding'
-        kind = encoding['type']
-        cls = MODELS.get(kind) if isinstance(kind, str) else kind
+        cls = model_class(value_at(encoding, 'type'), cfg.default_scope)
         multipliers |= {f'{name}.{layer}': 1.0 for layer in getattr(cls, 'decaying_layers', ())}
     new = {key: dict(decay_mult=decay, **rate) for key, decay in multipliers.items()
            if key not in keys and key.partition('.')[0] not in keys}

@@ -11,7 +11,7 @@ from mmposenc.backbones.swin import Swin
 from mmposenc.catalog import papers
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.engine.config.config import load_config
-from mmposenc.engine.config.nodes import listed
+from mmposenc.engine.config.nodes import listed, value_at
 from mmposenc.openmmlab.mmdet.detr.positions import NAMED
 from mmposenc.signatures import parameters_of
 
@@ -91,12 +91,17 @@ def _encoder_encodings(parsed: ParsedConfig) -> ModelEncodings:
                              'entry has one list of places')
         positions = None
         tokens.insert(0, NAMED[absolute] if isinstance(absolute, str) else absolute)
-    attention = (options.get('layer_cfg') or {}).get('self_attn_cfg') or {}
-    relative = options.get('rel_pos_encoding') or attention.get('rel_pos_encoding')
     key_pos = (parsed.cfg.model.get('decoder') or {}).get('key_pos', 'sine')
-    return ModelEncodings(tokens, [relative] if relative else [], positions,
+    return ModelEncodings(tokens, named_relative_encodings(options), positions,
                           options.get('rel_pos_sharing', 'layer'),
                           {'model.decoder.key_pos': key_pos} if key_pos != 'sine' else {})
+
+
+def named_relative_encodings(options: ReadOnlyConfig) -> list[ConfigType]:
+    """The relative encodings in the config of a backbone, or in that of an encoder or its layers.
+    """
+    return listed(options.get('rel_pos_encoding')
+                  or value_at(options, 'layer_cfg.self_attn_cfg.rel_pos_encoding'))
 
 
 def _without_sizes(encoding: ReadOnlyConfig) -> ConfigType:

@@ -172,18 +172,19 @@ def detr(build=tiny_detr.detr, **kwargs) -> Config:
     return Config(dict(default_scope='mmdet', model=build(**kwargs)))
 
 
-def deit_with_a_class():
-    """Instead of its name, as mmengine allows."""
+def deit_with(relative: dict) -> Config:
     cfg = engine.load_config(DEIT)
-    cfg.model.backbone.rel_pos_encoding = dict(type=TransformerXLRPE)
+    cfg.model.backbone.rel_pos_encoding = relative
     return cfg
 
 
 @pytest.mark.parametrize(('base', 'around', 'word'), [
-    (deit_with_a_class, 'backbone', 'peg'),
+    # A class may stand instead of its name, as mmengine allows.
+    (lambda: deit_with(dict(type=TransformerXLRPE)), 'backbone', 'peg'),
     (lambda: engine.load_config(DEIT), 'backbone', 'peg+transformer-xl'),
     (lambda: engine.load_config(DEIT), 'backbone', 'irpe-k+transformer-xl'),
-    (lambda: detr(), 'encoder', 'peg+transformer-xl')])
+    (lambda: detr(), 'encoder', 'peg+transformer-xl'),
+    (lambda: applied(detr(), 'transformer-xl'), 'encoder', 'peg')])
 def test_encodings_take_no_weight_decay_and_their_part_s_learning_rate(base, around, word):
     cfg, keys = base(), {around: dict(lr_mult=0.5)}
     cfg.optim_wrapper = ConfigDict(
@@ -235,6 +236,7 @@ def test_mmdet_s_own_detr_becomes_ours_and_shared_sections_stay_apart():
     (lambda: detr(tiny_detr.deformable, channels=[32]), ['irpe-k'],
      "'irpe-k' does not fit mmposenc.DeformableDETR"),
     (lambda: engine.load_config(RESNET), ['peg'], 'does not fit mmposenc.CPResNet'),
+    (lambda: deit_with(dict(zero_init=True)), ['peg'], "rel_pos_encoding=.* has no 'type'"),
     (lambda: engine.load_config(DEIT), ['query-relative-2d'],
      r"'query-relative-2d' does not fit mmposenc.DeiT at 64x64 pixels \(--sizes 2\): .*max_size"),
     (lambda: Config(dict(default_scope='mmpretrain', model=dict(
