@@ -167,7 +167,7 @@ def _find(state: State, name: str) -> Tensor | None:
 def _kind(state: State, facts: ReadOnlyConfig) -> str | None:
     """The prefix of the names of archs that weights can belong to, such as 'dinov2', or None."""
     table, scale, token = TABLE in state, facts['layer_scale_init_value'], facts['class_token']
-    bias, rows, gated = facts['qkv_bias'], _rows(state, facts), facts['mlp'] == 'swiglu'
+    bias, rows, gated = facts['qkv_bias'], _rows(state), facts['mlp'] == 'swiglu'
     if ROWS in state:
         return 'naflex'
     if _find(state, 'cpb_mlp.2.bias') is not None:
@@ -218,7 +218,7 @@ def _arch_name(kind: str | None, state: State, facts: ReadOnlyConfig) -> str | N
         ARCHS[name].get('register_tokens', 0) != facts['register_tokens']))
 
 
-def _rows(state: State, facts: ReadOnlyConfig) -> int:
+def _rows(state: State) -> int:
     """The number of rows of the table that belong to prefix tokens."""
     length = state[TABLE].shape[1] if TABLE in state else 0
     return length - int(length ** 0.5) ** 2
@@ -228,7 +228,7 @@ def _without_kind(state: State, facts: ReadOnlyConfig) -> list[str]:
     """Options for the encodings, and for the epsilon of norms, of models of no known kind."""
     if TABLE in state:
         options = ['pos_encoding.type=mmposenc.LearnedPositionEmbedding']
-        if facts['class_token'] and not _rows(state, facts):
+        if facts['class_token'] and not _rows(state):
             options.append('pos_encoding.num_prefix_embeds=0')
         return options + ['norm_eps=1e-5'] * facts['pre_norm']
     if ROWS in state:
