@@ -134,6 +134,9 @@ _QWEN3 = (
     _row('pos_embed.weight', 'pos_embed'),
     Pair('blocks.{n}.mlp.linear_fc{m}.{p}', 'blocks.{n}.mlp.fc{m}.{p}'),
 )
+_QWEN3_RULES = (
+    *to_ours(_QWEN3),
+    Rule(r'(merger|deepstack_merger_list)\..*', None, 'a projector to the language model'), AS_IS)
 
 
 def behind(*anchors: str) -> Callable[[State], dict[str, str]]:
@@ -163,9 +166,6 @@ def _clip_rules(state: State) -> Sequence[Rule]:
     return (AS_IS,) if 'patch_embed.proj.weight' in state else _CLIP_RULES
 
 
-_QWEN3_RULES = (
-    *to_ours(_QWEN3),
-    Rule(r'(merger|deepstack_merger_list)\..*', None, 'a projector to the language model'), AS_IS)
 SOURCES = (
     Source('dinov2', _DINOV2_RULES, names=behind('patch_embed.proj.weight'), outside=_OUTSIDE,
            then=VIT, files='the releases of DINOv2 and TIPSv2, and files of their training'),
