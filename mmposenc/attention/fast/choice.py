@@ -51,10 +51,10 @@ def fastest_implementation(problem: Problem) -> str:
     """
     on_gpu, trains = not on_cpu(problem), is_trained(problem)
     no_dropout = problem.dropout_p == 0.0
-    few = definition_bytes(problem.q.device)
     if on_gpu and not problem.terms:
         return 'sdpa'
-    if bytes_of(problem) <= few or not all(has_writer(term) for term in problem.terms):
+    if (bytes_of(problem) <= definition_bytes(problem.q.device)
+            or not all(has_writer(term) for term in problem.terms)):
         return 'reference'
     if on_gpu:
         return 'chunked'
