@@ -294,16 +294,16 @@ def _prefix_bucket_bags(head: Tensor, row: Tensor, column: Tensor, lead: int, ke
     """The rows of logits that use the prefix bucket, for each (head, key row), and where the rows
     of each begin. For cells as keys these are the rows of prefix queries, for prefix keys those of
     all queries. The axes are those of :func:`_head_row_and_column_numbers`."""
-    heads, extra = head.shape[0], all_rows - key_rows
     queries = lead + row.shape[0] * column.shape[0]
     first = head[:, 0] * queries  # (heads, 1)
     j = torch.arange(all_rows, device=head.device)
     of_prefix = first[..., None] + torch.arange(lead, device=head.device)
     of_all = first[..., None] + torch.arange(queries, device=head.device)
     cells = of_prefix * all_rows + j[:key_rows, None]  # (heads, Hk, lead)
-    others = of_all * all_rows + j[key_rows:, None]  # (heads, extra, queries)
+    others = of_all * all_rows + j[key_rows:, None]  # (heads, extra rows, queries)
     rows = torch.cat([cells.flatten(1), others.flatten(1)], 1)
-    sizes = torch.tensor([lead] * key_rows + [queries] * extra, device=head.device).repeat(heads)
+    # Computed there, because the host would wait for a list to be copied to a GPU.
+    sizes = (lead + (j >= key_rows) * (queries - lead)).repeat(head.shape[0])
     return rows.flatten(), sizes.cumsum(0) - sizes
 
 
