@@ -7,7 +7,6 @@ from the same seed.
 """
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ from . import thresholds
 from .dropout import DropoutFactors
 from .layout import Chunk, ChunkLimits, Layout, chunk_groups
 from .products import add_product
+from .sdpa import slices_of_one_kind
 from .sizes import bytes_of, is_trained, on_cpu, pairs_of, refuse
 from .table_writers import has_buckets_of_cells
 from .writers import ChunkWork, LogitWriter, ValueWriter, Writer, has_writer
@@ -110,17 +110,15 @@ def _function_hiding_regions(regions: Tensor, layout: Layout) -> Hide:
     of_keys = layout.arrange(regions, -1)
 
     def hidden_pairs(chunk: Chunk) -> Iterator[tuple[slice, Tensor]]:
-        first, number = chunk.images.start, len(several)
-        for split, run in itertools.groupby(range(first, chunk.images.stop),
-                                            lambda window: several[window % number]):
-            windows = list(run)
+        windows = range(chunk.images.start, chunk.images.stop)
+        splits = [several[window % len(several)] for window in windows]
+        for part, split in slices_of_one_kind(splits, len(splits)):
             if split:
-                start, stop = windows[0], windows[-1] + 1
                 # A range, because the host would wait for a list to be copied to a GPU.
-                which = torch.arange(start, stop, device=regions.device) % number
+                start, stop = windows[part].start, windows[part].stop
+                which = torch.arange(start, stop, device=regions.device) % len(several)
                 queries, keys = (x[which] for x in (regions[:, chunk.queries], of_keys))
-                yield (slice(start - first, stop - first),
-                       (queries[:, :, None] != keys[:, None])[:, None])
+                yield part, (queries[:, :, None] != keys[:, None])[:, None]
     return hidden_pairs
 
 

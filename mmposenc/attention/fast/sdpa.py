@@ -2,6 +2,8 @@
 same mask are computed together."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -51,7 +53,7 @@ def run_by_region(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, regions:
     bias = None if bias is None else bias.to(q.dtype)
     masks = [~each[None, None] if bias is None else bias.masked_fill(each, float('-inf'))
              for each in hidden]
-    for part, kind in _slices(kinds, q.shape[0]):
+    for part, kind in slices_of_one_kind(kinds, q.shape[0]):
         out[part] = F.scaled_dot_product_attention(
             q[part], k[part], v[part], attn_mask=bias if kind < 0 else masks[kind], scale=scale)
     return out
@@ -68,7 +70,7 @@ def _kinds(regions: Tensor) -> tuple[list[int], Tensor]:
     return kinds.tolist(), ~pairs_of_one_region(distinct)
 
 
-def _slices(kinds: list[int], windows: int) -> list[tuple[slice, int]]:
+def slices_of_one_kind(kinds: Sequence[int], windows: int) -> list[tuple[slice, int]]:
     """Cut the windows into slices of one kind each, the kinds of all images being the same: either
     one slice for a window in all images, or one for windows that are neighbours, whichever gives
     fewer slices."""
