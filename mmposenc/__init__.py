@@ -20,8 +20,8 @@ def __getattr__(name: str) -> Any:
     ``mmposenc.predict``."""
     if name not in _FUNCTIONS and not name[:1].isupper():
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    from .class_index import class_of_name, load_class
-    return load_class(_FUNCTIONS[name], name) if name in _FUNCTIONS else class_of_name(name)
+    from .class_index import class_of_name, load_own_class
+    return load_own_class(_FUNCTIONS[name], name) if name in _FUNCTIONS else class_of_name(name)
 
 
 def __dir__() -> list[str]:

@@ -89,7 +89,7 @@ CLASSES: dict[str, dict[str, str]] = {
     for registry, modules in _CLASSES_OF.items()}
 
 
-def load_class(module: str, name: str) -> Any:
+def load_own_class(module: str, name: str) -> Any:
     """Import a class from a module of mmposenc, 'openmmlab.mmdet.detr.detectors'.
 
     Raises:
@@ -126,7 +126,7 @@ def lazy(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     def __getattr__(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f'module {package!r} has no attribute {name!r}')
-        return load_class(modules[name], name)
+        return load_own_class(modules[name], name)
 
     return __getattr__
 
@@ -139,7 +139,7 @@ def class_of_name(name: str) -> Any:
     """
     for table in CLASSES.values():
         if name in table:
-            return load_class(table[name], name)
+            return load_own_class(table[name], name)
     encodings = import_module(f'{__package__}.encodings')
     if name in encodings.ENCODINGS:
         return encodings.ENCODINGS[name]

@@ -10,7 +10,7 @@ from mmengine import registry as theirs
 from mmengine.registry import Registry
 
 from . import encodings
-from .class_index import CLASSES, load_class
+from .class_index import CLASSES, load_own_class
 from .encodings import build
 from .user_classes import class_of_file, is_file_class
 
@@ -25,7 +25,7 @@ class LazyRegistry(Registry):
         scope, name = self.split_scope_key(key)
         module = CLASSES[self.name].get(name)
         if module and scope in (None, self.scope) and name not in self.module_dict:
-            self.register_module(name, module=load_class(module, name))
+            self.register_module(name, module=load_own_class(module, name))
         return super().get(key)
 
     def import_from_location(self) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from .terminal.messages import describe, suggest
+from .terminal.messages import error_text, suggestion_text
 
 _MARK = '.py:'
 
@@ -41,7 +41,8 @@ def class_of_file(name: str) -> type:
     try:
         module = _module(path)
     except Exception as error:  # A user's file may raise anything.
-        raise ValueError(f'{name!r}: {path.name} cannot be imported: {describe(error)}') from error
+        raise ValueError(f'{name!r}: {path.name} cannot be imported: '
+                         f'{error_text(error)}') from error
     return _class_in(module, name, path.name)
 
 
@@ -62,7 +63,7 @@ def class_by_name(name: str) -> tuple[type, str]:
             module = importlib.import_module(module_name)
     except Exception as error:
         raise ValueError(f'{name!r}: {module_name} cannot be imported: '
-                         f'{describe(error)}') from error
+                         f'{error_text(error)}') from error
     cls = _class_in(module, name, module_name)
     file = Path(getattr(sys.modules[cls.__module__], '__file__', None) or '/')
     if folder in file.parents and not {'site-packages', 'dist-packages'} & {*file.parts}:
@@ -76,7 +77,8 @@ def _class_in(module: ModuleType, name: str, where: str) -> type:
     cls = getattr(module, cls_name, None)
     if not isinstance(cls, type):
         known = [key for key, value in vars(module).items() if isinstance(value, type)]
-        raise ValueError(f'{name!r}: {where} has no class {cls_name!r}{suggest(cls_name, known)}')
+        raise ValueError(f'{name!r}: {where} has no class {cls_name!r}'
+                         f'{suggestion_text(cls_name, known)}')
     return cls
 
 

@@ -44,7 +44,7 @@ def test_a_module_that_needs_one_library_more(name, said, monkeypatch):
     monkeypatch.setattr(class_index, 'import_module', import_module)
     monkeypatch.setattr(dependencies, 'is_importable', lambda module: module != 'mmdet')
     with pytest.raises(ImportError, match=said):
-        class_index.load_class('openmmlab.mmdet.detection', 'RetinaHead')
+        class_index.load_own_class('openmmlab.mmdet.detection', 'RetinaHead')
     with pytest.raises(ImportError, match='quickstart needs mmdet of OpenMMLab'):
         require('quickstart', ['mmcv', 'mmdet'], ONEDL.get, {'mmcv'}.__contains__)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mmposenc.commands import inspect, train
-from mmposenc.terminal.messages import Parser, reporting_errors, suggest
+from mmposenc.terminal.messages import Parser, reporting_errors, suggestion_text
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = """_base_ = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> None:
     with reporting_errors(args):
         for name in args.names:
             if name not in CARDS:
-                raise ValueError(f'there is no card {name!r}{suggest(name, CARDS)}')
+                raise ValueError(f'there is no card {name!r}{suggestion_text(name, CARDS)}')
     for name in args.names or CARDS:
         draw(name, Path('work_dirs') / 'cards')
 

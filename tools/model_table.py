@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from mmposenc.catalog.papers import Number, Table, config_of_model, models, tables
+from mmposenc.catalog.papers import Number, Table, config_of_model, models_by_name, tables_by_id
 from mmposenc.lab.compare.page.exports import csv_text
-from mmposenc.terminal.messages import Parser, reporting_errors, suggest
+from mmposenc.terminal.messages import Parser, reporting_errors, suggestion_text
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Columns that metafiles have, and what they call them.
@@ -124,7 +124,7 @@ def checked(given: Any, keys: Keys, where: str) -> dict[str, Any]:
             raise ValueError(f'{where}: there is no {key!r}')
     for key, value in given.items():
         if key not in known:
-            raise ValueError(f'{where}: unknown key {key!r}{suggest(str(key), known)}')
+            raise ValueError(f'{where}: unknown key {key!r}{suggestion_text(str(key), known)}')
         if not isinstance(value, known[key]):
             raise ValueError(f'{where}: {key}={value!r} must be a {known[key].__name__}')
     return given
@@ -133,13 +133,13 @@ def checked(given: Any, keys: Keys, where: str) -> dict[str, Any]:
 def row(table: Table) -> tuple[str, str, str, str]:
     """The row of a table in docs/tables/models.csv."""
     source = f'[{table.source}]({table.url})' if table.url else table.source
-    return f'`{table.id}`', source, table.title, str(table.here)
+    return f'`{table.id}`', source, table.title, str(table.here_text)
 
 
 def references() -> dict[str, dict[str, Any]]:
     """What sources say of each model: of a number the first, releases before papers."""
     found: dict[str, dict[str, Any]] = {}
-    for table in sorted(tables().values(), key=lambda table: table.source != 'releases'):
+    for table in sorted(tables_by_id().values(), key=lambda table: table.source != 'releases'):
         release = table.source == 'releases'
         source = table.title if release else f'{table.source}, {table.id.partition("/")[2]}'
         for row in table.rows:
@@ -163,7 +163,7 @@ def metafile(path: Path, said: dict[str, dict[str, Any]]) -> str:
         entry = before.get(file.stem, {
             'Name': file.stem, 'In Collection': old['Collections'][0]['Name'],
             'Config': str(file.relative_to(ROOT)), 'Metadata': {}})
-        counted = models().get(file.stem, {}).get('counted')
+        counted = models_by_name().get(file.stem, {}).get('counted')
         if counted is not None:
             entry['Metadata'].update(Parameters=counted['params'], FLOPs=counted['macs'])
         entry.pop('Reference', None)
@@ -184,7 +184,7 @@ def main(argv: list[str] | None = None) -> None:
         said = references()
         texts = {path: metafile(path, said) for path in metafiles}
         texts[ROOT / 'docs' / 'tables' / 'models.csv'] = csv_text([
-            ('table', 'source', 'what', 'rows here'), *map(row, tables().values())])
+            ('table', 'source', 'what', 'rows here'), *map(row, tables_by_id().values())])
         texts[ROOT / 'model-index.yml'] = 'Import:\n' + ''.join(
             f'  - {path.relative_to(ROOT)}\n' for path in metafiles)
     stale = [path for path, text in texts.items()

@@ -6,11 +6,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.linear import linear
-from ..functional.plain_layers import has_formula, is_plain
+from ..functional.plain_layers import are_plain, mark_as_formula
 from ..functional.tracing import is_exporting
 
 
-@has_formula
+@mark_as_formula
 class Linear(nn.Linear):
     """``nn.Linear`` through :func:`mmposenc.functional.linear.linear`: the same parameters, outputs
     and gradients to rounding, in less time where oneDNN is the faster library."""
@@ -20,7 +20,7 @@ class Linear(nn.Linear):
         return linear(x, self.weight, self.bias)
 
 
-@has_formula
+@mark_as_formula
 class QVLinear(Linear):
     """A joint projection to queries, keys and values without a bias of keys (BEiT, EVA-02, DINOv3).
 
@@ -72,14 +72,14 @@ def linear_of_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
 
     Args:
         layer: a linear layer. One that is more than its formula
-            (:func:`mmposenc.functional.plain_layers.is_plain`) is computed completely.
+            (:func:`mmposenc.functional.plain_layers.are_plain`) is computed completely.
         x: (..., in_features).
         channels: the channels.
 
     Returns:
         (..., number of channels).
     """
-    if not isinstance(layer, nn.Linear) or not is_plain(layer):
+    if not isinstance(layer, nn.Linear) or not are_plain(layer):
         return layer(x)[..., channels]
     bias = layer.full_bias() if isinstance(layer, QVLinear) else layer.bias
     return F.linear(x, layer.weight[channels], None if bias is None else bias[channels])

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from ..functional.grids import Grid, GridLike, as_grid, whole_cells
 from ..functional.masking import (
     adaptive_means,
-    every_cell,
     map_to_tokens,
+    mask_at_step,
     pad_map,
     read_extents,
     token_mask,
@@ -190,7 +190,7 @@ class SpatialReductionAttention(nn.Module):
     def _key_mask(self, padding_mask: Tensor, key_grid: Grid) -> Tensor:
         if self.sr_ratio > 1:
             # Padding is at the right and bottom: a cell is padding if its first token is.
-            padding_mask = every_cell(padding_mask, self.sr_ratio)
+            padding_mask = mask_at_step(padding_mask, self.sr_ratio)
             if not self.ceil_mode:
                 padding_mask = padding_mask[:, :key_grid.height, :key_grid.width]
         return token_mask(padding_mask, self.num_prefix_tokens)

@@ -137,7 +137,7 @@ class TableOnValues(Table):
 
     def output_of_weights(self, weights: Tensor) -> Tensor:
         """The sum of the vectors of all pairs of a query, by their weights."""
-        sums = bucket_sums(weights, self.buckets.ids(weights.device), self.buckets.num)
+        sums = bucket_sums(weights, self.buckets.ids(weights.device), self.buckets.num_all)
         return sums @ self.table.to(weights.dtype)
 
 

@@ -297,7 +297,7 @@ class PlainWindowAttention(MultiheadAttention):
         if not self._all_prefix:
             return cells
         prefix = (prefix.reshape(-1, self.num_prefix_tokens, x.shape[-1]) if self.copied
-                  else windows.repeat(prefix))
+                  else windows.repeat_for_windows(prefix))
         return torch.cat((prefix, cells), 1)
 
     def _join_windows(self, out: Tensor, windows: Windows, regions: Tensor | None) -> Tensor:
@@ -308,9 +308,10 @@ class PlainWindowAttention(MultiheadAttention):
             return cells
         prefix = out[:, :count]
         if self.copied:
-            prefix = prefix.reshape(-1, windows.number * count, out.shape[-1])
+            prefix = prefix.reshape(-1, windows.num_windows * count, out.shape[-1])
         else:
-            prefix = windows.mean(prefix, None if regions is None else (regions != ABSENT).any(1))
+            prefix = windows.mean_over_windows(prefix, None if regions is None
+                                               else (regions != ABSENT).any(1))
         return torch.cat((prefix, cells), 1)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..config_types import ReadOnlyConfig
 from ..signatures import parameters_of
-from ..terminal.messages import suggest
+from ..terminal.messages import suggestion_text
 from .checkpoints import load_pretrained
 from .freezing import store_matrices
 from .lora import add_lora
@@ -67,7 +67,7 @@ class Backbone(BaseModule):
         """
         for name in options.keys() - Backbone.option_parameters():
             raise TypeError(f'{cls.__name__} got an unexpected keyword argument {name!r}'
-                            f'{suggest(name, parameters_of(cls))}')
+                            f'{suggestion_text(name, parameters_of(cls))}')
         return SharedArguments(**options)
 
     def _check_parts(self, parts: str, count: int, out_indices: Sequence[int] | None) -> None:
@@ -116,14 +116,14 @@ class Backbone(BaseModule):
             for block in frozen:
                 store_matrices(block, getattr(torch, frozen_dtype))
 
-    def _precision(self, stage: int, x: Tensor) -> AbstractContextManager[object]:
+    def _autocast_if_frozen(self, stage: int, x: Tensor) -> AbstractContextManager[object]:
         """The context in which a stage computes: autocast to ``frozen_dtype`` where it is frozen.
         """
         if self.frozen_dtype is None or stage >= self.frozen_stages:
             return nullcontext()
         return torch.autocast(x.device.type, getattr(torch, self.frozen_dtype))
 
-    def _full(self, x: Tensor, stage: int) -> Tensor:
+    def _float32_if_frozen(self, x: Tensor, stage: int) -> Tensor:
         """The output of a stage; float32 if the stage computed in ``frozen_dtype``."""
         return x if self.frozen_dtype is None or stage >= self.frozen_stages else x.float()
 

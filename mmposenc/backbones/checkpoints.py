@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from ..checkpoint import Converted, convert_with_report, recognise
 from ..checkpoint.encoding_names import BUT_ENCODINGS, GRIDS, SLOTS, is_encoding, replaced_slots
 from ..checkpoint.files import read_checkpoint
-from ..checkpoint.mismatch import mismatch
-from ..checkpoint.recognition import looks_like
-from ..checkpoint.rules import shown
+from ..checkpoint.mismatch import mismatch_text
+from ..checkpoint.recognition import looks_like_text
+from ..checkpoint.rules import names_text
 from ..checkpoint.shapes import check_numbers
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from .archs import look_alikes, needed_options
@@ -97,14 +97,14 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
         state = convert_drop_ins(model, state, name)
     weights = model.state_dict()
     slots = _replaced_slots(model, weights, state, strict, same_model)
-    fitting = _fitting(weights, state)
-    state = _leave_out_encodings(state, fitting, slots, name)
+    fitting = _fitting_weights(weights, state)
+    state = _without_lacking_encodings(state, fitting, slots, name)
     new, encodings = ([], []) if same_model else _new_weights(model, weights, state, slots)
-    misfits = mismatch({key: value for key, value in weights.items() if key in state or not (
+    misfits = mismatch_text({key: value for key, value in weights.items() if key in state or not (
         key in new or is_encoding(key, slots))}, state)
     what = type(model).__name__ if is_backbone else 'the model'
     if misfits and (strict or not fitting):
-        advice = remedy or (_advice(weights, state) if is_backbone else '')
+        advice = remedy or (_advice_text(weights, state) if is_backbone else '')
         raise ValueError(f'{name} does not fit {what}{advice}:\n{misfits}')
     if is_backbone:
         check_numbers({key: value for key, value in fitting.items()
@@ -115,17 +115,18 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
     if misfits:
         print_log(f'{name} does not fit {what}: {len(fitting)} of {len(weights)} weights are '
                   f'loaded:\n{misfits}', 'current', logging.WARNING)
-    _report_new(name, new, encodings, logging.INFO if source is None else logging.WARNING)
+    _log_new_weights(name, new, encodings, logging.INFO if source is None else logging.WARNING)
     return Loaded(source, list(fitting), new, misfits, file.meta)
 
 
-def _report_new(name: str, new: list[str], encodings: list[str], level: int) -> None:
+def _log_new_weights(name: str, new: list[str], encodings: list[str], level: int) -> None:
     """Log which weights keep their initial values."""
     if new:
-        print_log(f'{name}: not in the file, initial values are kept: {shown(new, 2)}', 'current')
+        print_log(f'{name}: not in the file, initial values are kept: {names_text(new, 2)}',
+                  'current')
     if encodings:
-        print_log(f'{name} was trained without {shown(encodings, 2)}: with zero_init=True a new '
-                  f'encoding does not change the outputs at first', 'current', level)
+        print_log(f'{name} was trained without {names_text(encodings, 2)}: with zero_init=True a '
+                  'new encoding does not change the outputs at first', 'current', level)
 
 
 def convert_drop_ins(model: nn.Module, state: State, name: str = 'checkpoint'
@@ -164,7 +165,7 @@ def convert_part(backbone: nn.Module, state: dict[str, Tensor], prefix: str,
 
 def _under_our_names(weights: State, prefix: str | None, name: str) -> Converted:
     """The weights of a backbone under this project's names, without the prefix 'backbone.'."""
-    state = _select(weights, prefix, name)
+    state = _weights_behind_prefix(weights, prefix, name)
     try:
         converted = convert_with_report(state)
         if converted.source is None:
@@ -183,7 +184,8 @@ def _under_our_names(weights: State, prefix: str | None, name: str) -> Converted
     except (ArithmeticError, LookupError, RuntimeError, TypeError) as error:
         raise ValueError(f'{name}: a weight has not the dimensions that its names require ({error})'
                          ) from error
-    return replace(converted, state_dict=_select(converted.state_dict, 'backbone.', name))
+    return replace(converted,
+                   state_dict=_weights_behind_prefix(converted.state_dict, 'backbone.', name))
 
 
 def _new_weights(model: nn.Module, weights: State, state: State, slots: Container[str]
@@ -228,7 +230,7 @@ def _replaced_slots(model: nn.Module, weights: State, state: State, strict: bool
     return replaced_slots(replaced, weights, state)
 
 
-def _fitting(weights: State, state: State) -> dict[str, Tensor]:
+def _fitting_weights(weights: State, state: State) -> dict[str, Tensor]:
     """The weights of a file that the model has in the same shape, and its tables for the same grid.
     """
     other_grids = tuple(key.rpartition('.')[0] + '.' for key, value in state.items()
@@ -239,17 +241,17 @@ def _fitting(weights: State, state: State) -> dict[str, Tensor]:
             and not key.startswith(other_grids)}
 
 
-def _leave_out_encodings(state: State, fitting: State, slots: Container[str], name: str
-                         ) -> dict[str, Tensor]:
+def _without_lacking_encodings(state: State, fitting: State, slots: Container[str], name: str
+                               ) -> dict[str, Tensor]:
     """Leave out the weights of encodings that the model does not have, or has in another shape."""
     left_out = [key for key in state if key not in fitting and is_encoding(key, slots)]
     if left_out:
-        print_log(f'{name}: left out, as the model lacks these encodings: {shown(left_out, 2)}',
-                  'current')
+        print_log(f'{name}: left out, as the model lacks these encodings: '
+                  f'{names_text(left_out, 2)}', 'current')
     return {key: value for key, value in state.items() if key not in left_out}
 
 
-def _select(state: State, prefix: str | None, name: str) -> dict[str, Tensor]:
+def _weights_behind_prefix(state: State, prefix: str | None, name: str) -> dict[str, Tensor]:
     """Take the weights whose names begin with a prefix, and remove it. By default these are the
     weights of a backbone; a release of DETR is taken as a whole."""
     if prefix is None:
@@ -263,15 +265,16 @@ def _select(state: State, prefix: str | None, name: str) -> dict[str, Tensor]:
         prefix = prefix.removeprefix('module.')
     selected = {key[len(prefix):]: value for key, value in state.items() if key.startswith(prefix)}
     if not selected:
-        raise ValueError(f'{name} has no weights with prefix={prefix!r}, but {shown(list(state))}')
+        raise ValueError(f'{name} has no weights with prefix={prefix!r}, but '
+                         f'{names_text(list(state))}')
     return selected
 
 
-def _advice(weights: State, state: State) -> str:
+def _advice_text(weights: State, state: State) -> str:
     """What to do about weights that do not fit: options of the backbone, or another file."""
     needs = needed_options({f'backbone.{key}': value for key, value in state.items()})
     common = len(set(weights) & set(state))
-    prefix = '' if common else _prefix(weights, state)
+    prefix = '' if common else _common_prefix(weights, state)
     kernels = ((weights[key].shape[2:], state[key].shape[2:]) for key in weights
                if key.endswith('patch_embed.projection.weight') and key in state)
     patches = next((f'. Kernels of patches have {theirs[0]} x {theirs[1]} pixels in the file, '
@@ -279,13 +282,13 @@ def _advice(weights: State, state: State) -> str:
                     "of a later stage: give the file's patch_sizes and overlap, as what fits "
                     'without them is no trained model'
                     for ours, theirs in kernels if ours != theirs), '')
-    return ''.join((f' ({looks_like(state)})' if 2 * common < max(len(weights), len(state)) else '',
-                    f'. The file needs {", ".join(needs)}' if needs else '',
+    return ''.join((f' ({looks_like_text(state)})' if 2 * common < max(len(weights), len(state))
+                    else '', f'. The file needs {", ".join(needs)}' if needs else '',
                     f". If this is the backbone, give prefix={prefix!r}" if prefix else '',
                     patches or ('. Load what fits with strict=False' if common else '')))
 
 
-def _prefix(weights: State, state: State) -> str:
+def _common_prefix(weights: State, state: State) -> str:
     """The common prefix of all names, found from the names that are known to follow it."""
     parts = commonprefix([key.split('.') for key in state])
     for count in range(len(parts), 0, -1):

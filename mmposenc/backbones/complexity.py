@@ -119,11 +119,11 @@ def _watch_values(encoding: IRPE, extra: list[int]) -> None:
     takes."""
     terms = encoding.terms
 
-    def watched(q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def recording_terms(q_grid: Grid, k_grid: Grid) -> list[Term]:
         return [_AsReleased(each, encoding, extra) if each.on_values else each
                 for each in terms(q_grid, k_grid)]
 
-    encoding.terms = watched  # type: ignore[method-assign]
+    encoding.terms = recording_terms  # type: ignore[method-assign]
 
 
 class _AsReleased(Term):
@@ -141,6 +141,6 @@ class _AsReleased(Term):
         out = self.term.output_of_weights(weights)
         released = sum(batch * heads * queries * keys * table.shape[-1]
                        for table in self.encoding.tables_of_side('v'))
-        buckets = vars(self.term)['buckets'].num
+        buckets = vars(self.term)['buckets'].num_all
         self.extra[0] += released - batch * heads * queries * buckets * out.shape[-1]
         return out

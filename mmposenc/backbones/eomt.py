@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from ..encodings.base import reset_layers
 from ..functional.convolutions import pair
-from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
+from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
 from ..functional.masking import read_extents, tokens_to_map
 from ..functional.tracing import is_exporting
 from .archs import takes_arch
-from .archs.from_repository import eomt_of
+from .archs.from_repository import eomt_arguments_of_repository
 from .layers import LayerNorm2d
 from .vit import ViT
 
@@ -60,7 +60,7 @@ class EoMT(ViT):
     #: Weights that the file of a pretrained transformer does not have.
     may_be_new = r'(query|predictor)\..*'
 
-    @takes_arch(eomt_of)
+    @takes_arch(eomt_arguments_of_repository)
     def __init__(self, arch: str | None = None, *, num_classes: int, num_queries: int = 100,
                  query_blocks: int = 4, num_upscales: int | None = None, **shared: Any) -> None:
         for name in ('out_indices', 'neck_channels'):
@@ -113,10 +113,10 @@ class EoMT(ViT):
         Raises:
             ValueError: as ViT.
         """
-        batch_hw = one_batch(x).shape[-2:]
+        batch_hw = checked_one_batch(x).shape[-2:]
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
         x, mask = mask_images(x, shapes, self.patch_size)
-        tokens, hw_shape = self._embed(x)
+        tokens, hw_shape = self._tokens_and_grid(x)
         predictions: list[tuple[Tensor, Tensor]] = []
         probs = self.predictor.probabilities()
         for position in range(-1, len(self.blocks)):
@@ -129,7 +129,8 @@ class EoMT(ViT):
                 if self.training or prob > 0:
                     predictions.append(self._predict(tokens, hw_shape, mask))
                     attn_mask = self._attn_mask(predictions[-1][1], tokens, hw_shape, prob)
-            tokens, hw_shape, mask = self._step(position, tokens, hw_shape, mask, attn_mask)
+            tokens, hw_shape, mask = self._block_and_encodings(position, tokens, hw_shape, mask,
+                                                               attn_mask)
         predictions.append(self._predict(tokens, hw_shape, mask))
         classes, masks = zip(*predictions, strict=True)
         return classes, tuple(self._masks_of_batch(each, mask, batch_hw) for each in masks)

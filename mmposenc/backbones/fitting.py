@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from ..checkpoint.rules import Converted, shown
+from ..checkpoint.rules import Converted, names_text
 from ..checkpoint.shapes import check_numbers
 from ..encodings.absolute import FactorizedPositionEmbedding, LearnedPositionEmbedding
 from ..encodings.decomposed import DecomposedRPE
@@ -57,8 +57,8 @@ def fit_weights(backbone: nn.Module, converted: Converted, file: str) -> dict[st
     state = fit_encodings(backbone, state, file, is_release=converted.source is not None)
     state, left_out = fit_biases_of_keys(backbone, state)
     if left_out:
-        warnings.append(f'the biases of the keys in {shown(left_out, 2)} are left out, and rotary '
-                        'positions turn them: qkv_bias=True has its features')
+        warnings.append(f'the biases of the keys in {names_text(left_out, 2)} are left out, and '
+                        'rotary positions turn them: qkv_bias=True has its features')
     for warning in warnings:
         print_log(f'{file}: {warning}', 'current', logging.WARNING)
     return _leave_out_classifier(backbone, state, file)
@@ -80,7 +80,8 @@ def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str, i
     fitted = _resize_tables(backbone, state, file, is_release)
     if resized := [key for key, value in state.items() if not key.endswith('.pos_embed')
                    and key in fitted and value.shape != fitted[key].shape]:
-        print_log(f'{file}: resized to the grid or window here: {shown(resized)}', 'current')
+        print_log(f'{file}: resized to the grid or window here: {names_text(resized)}',
+                  'current')
     return fitted
 
 

@@ -17,7 +17,7 @@ from ..functional.convolutions import pair
 from ..functional.grids import GridLike, whole_cells
 from ..functional.masking import map_to_tokens, pad_map
 from ..functional.packing import Packing
-from ..functional.plain_layers import is_plain
+from ..functional.plain_layers import are_plain
 from ..functional.tracing import is_compiling
 from ..functional.windows import WindowLayout
 from .mlp import activate, mlp
@@ -38,7 +38,7 @@ class DropPath(Constants):
         # A tensor, so that blocks with different rates share their compiled code.
         self.keep: Tensor
         self._drop_prob, self.drops = drop_prob, drop_prob > 0.0
-        self.make_constants()
+        self.register_constants()
 
     def constants(self) -> dict[str, Any]:
         """The probability that a branch is kept."""
@@ -52,7 +52,7 @@ class DropPath(Constants):
     @drop_prob.setter
     def drop_prob(self, drop_prob: float) -> None:
         self._drop_prob, self.drops = drop_prob, drop_prob > 0.0
-        self.make_constants(self.keep.device, self.keep.dtype)
+        self.register_constants(self.keep.device, self.keep.dtype)
 
     def forward(self, x: Tensor, hw_shape: GridLike | None = None) -> Tensor:
         """(B, ...) -> (B, ...); the grid is not used."""
@@ -183,7 +183,7 @@ class MLP(nn.Module):
         """(B, L, C) -> (B, L, C); encodings need the grid (H, W) and get the mask (B, H, W)."""
         drops = self.drop.p > 0.0 and self.training
         only_layers = not drops and self.norm is None and self.pos_encodings is None
-        if only_layers and is_plain(self.fc1, self.fc2, self.drop):
+        if only_layers and are_plain(self.fc1, self.fc2, self.drop):
             return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias,
                        activation=self.act)
         hidden = self.fc1(x)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..attention.fast.dropout import DropoutFactors
-from ..functional.linear import linear, outer
+from ..functional.linear import linear, transposed_product
 from ..functional.tracing import autocast_dtype, is_compiling, is_transforming
 
 #: The number of rows in a chunk, and its largest number of hidden values: 1024 x 512 float32 values
@@ -154,7 +154,7 @@ def _chunk_rows(rows: int, hidden: int) -> int:
     return max(1, -(-rows // max(1, round(rows / most))))
 
 
-def _drop(hidden: Tensor, drawn: DropoutFactors) -> None:
+def _drop_in_place(hidden: Tensor, drawn: DropoutFactors) -> None:
     """Apply dropout to a hidden layer in place."""
     hidden.mul_(drawn.draw(torch.empty_like(hidden))).mul_(drawn.scale)
 
@@ -181,7 +181,7 @@ class _ChunkedMLP(torch.autograd.Function):
             hidden = (_activate_in_place(hidden, activation) if stored is None else
                       torch.clamp_min(hidden, 0, out=stored[part]))
             if drawn is not None:
-                _drop(hidden, drawn)
+                _drop_in_place(hidden, drawn)
             out[part] = linear(hidden, weight2, bias2)
         ctx.save_for_backward(*inputs, stored)
         return out
@@ -209,15 +209,15 @@ class _ChunkedMLP(torch.autograd.Function):
             act = activate(pre, ctx.activation) if ctx.activation != 'relu' else (
                 pre if stored is not None else pre.relu_())
             if drawn is not None:
-                _drop(act, drawn)
+                _drop_in_place(act, drawn)
             if need_2:
-                grad_w2 += outer(grad_rows, act)
+                grad_w2 += transposed_product(grad_rows, act)
             grad_act = linear(grad_rows, weight2.t())
             grad_act = _input_gradient(grad_act, pre, ctx.activation)
             if ctx.dropout is not None:
                 grad_act *= ctx.dropout.scale
             if need_1:
-                grad_w1 += outer(grad_act, rows)
+                grad_w1 += transposed_product(grad_act, rows)
                 grad_b1 += grad_act.sum(0, dtype=total)
             if grad_x is not None:
                 grad_x[part] = linear(grad_act, weight1.t())

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..encodings.sharing import share_encodings, shared_encodings
-from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
-from ..functional.masking import every_cell, masked_mean, pad_map, tokens_to_map
+from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
+from ..functional.masking import mask_at_step, masked_mean, pad_map, tokens_to_map
 from .archs import takes_arch
 from .archs.pvt import ARCHS, SIZES
 from .base import Backbone
@@ -161,7 +161,7 @@ class PVT(Backbone):
         Raises:
             ValueError: an image is smaller than a patch, or sizes do not fit the batch.
         """
-        height, width = one_batch(x).shape[-2:]
+        height, width = checked_one_batch(x).shape[-2:]
         if min(height, width) < self.patch_sizes[0] and not self.stages[0].patch_embed.ceil_mode:
             raise ValueError(f'an image of {height}x{width} is smaller than the patch '
                              f'of {self.patch_sizes[0]}x{self.patch_sizes[0]}')
@@ -170,9 +170,9 @@ class PVT(Backbone):
         x, mask = mask_images(x, shapes, self.patch_sizes[0])
         outs = []
         for index, stage in enumerate(self.stages[:self._last + 1]):
-            with self._precision(index, x):
+            with self._autocast_if_frozen(index, x):
                 tokens, hw_shape, mask = stage(x, mask)
-            tokens = self._full(tokens, index)
+            tokens = self._float32_if_frozen(tokens, index)
             full_hw = stage.out_hw_shape(full_hw)
             if self.pool is not None and index == self._last:
                 return (self._pooled_for_head(tokens, mask),)
@@ -183,7 +183,7 @@ class PVT(Backbone):
             if index in self.out_indices:
                 outs.append(pad_map(x, full_hw))
             if mask is not None and index < self._last:
-                mask = every_cell(mask, self.patch_sizes[index + 1])
+                mask = mask_at_step(mask, self.patch_sizes[index + 1])
         return tuple(outs)
 
     @property

@@ -84,8 +84,9 @@ def encoding_lines(model: nn.Module) -> list[str]:
 
 def encoding_kinds(model: nn.Module) -> list[Kind]:
     """The kinds of position encodings in a model, see :func:`encoding_lines`."""
-    kinds = [*_placed(model), *_in_mlps(model), *_relative(model)]
-    return kinds + _foreign(model, [name for kind in kinds for name in kind.modules])
+    kinds = [*_kinds_between_blocks(model), *_kinds_in_mlps(model), *_relative_kinds(model)]
+    listed = [name for kind in kinds for name in kind.modules]
+    return kinds + _kinds_of_other_libraries(model, listed)
 
 
 def is_attention(module: nn.Module) -> bool:
@@ -94,7 +95,7 @@ def is_attention(module: nn.Module) -> bool:
             and 'need_weights' in inspect.signature(module.forward).parameters)
 
 
-def _placed(model: nn.Module) -> list[Kind]:
+def _kinds_between_blocks(model: nn.Module) -> list[Kind]:
     """Find token encodings between blocks; those at the same blocks of several stages are one kind.
     """
     kinds: dict[tuple[str, ...], Kind] = {}
@@ -113,40 +114,40 @@ def _placed(model: nn.Module) -> list[Kind]:
                 positions.setdefault(kind, []).append(position)
                 of_kind.setdefault(kind, []).append((names[encoding], encoding))
         for kind, encodings in of_kind.items():
-            key = kind, _between(positions[kind], block), _owner(name)
+            key = kind, _positions_text(positions[kind], block), _owner_text(name)
             kinds.setdefault(key, Kind(''))
             for each in encodings:
                 kinds[key].add(*each)
             stages.setdefault(key, []).extend([] if stage is None else [int(stage[1])])
     for (kind, where, owner), described in kinds.items():
         numbers = stages[kind, where, owner]
-        of_stages = f' of {_range("stage", numbers)}' if numbers else ''
+        of_stages = f' of {_numbers_text("stage", numbers)}' if numbers else ''
         described.text = f'{kind} {where}{of_stages}{owner}'
     return list(kinds.values())
 
 
-def _in_mlps(model: nn.Module) -> list[Kind]:
+def _kinds_in_mlps(model: nn.Module) -> list[Kind]:
     """Find token encodings inside MLPs."""
     inside = {module for placed in model.modules() if isinstance(placed, PlacedEncodings)
               for module in placed.modules()}
     kinds: dict[tuple[str, str], Kind] = {}
     for name, module in model.named_modules():
         if isinstance(module, TokenEncoding) and module not in inside:
-            key = type(module).__name__, _owner(name)
+            key = type(module).__name__, _owner_text(name)
             kinds.setdefault(key, Kind('')).add(name, module)
     for (kind, owner), described in kinds.items():
         described.text = f'{kind} in {counted(len(described.modules), "MLP")}{owner}'
     return list(kinds.values())
 
 
-def _relative(model: nn.Module) -> list[Kind]:
+def _relative_kinds(model: nn.Module) -> list[Kind]:
     """Find relative encodings, with the attentions in which they act."""
     names = {module: name for name, module in model.named_modules()}
     kinds: dict[tuple[str, str], Kind] = {}
     for name, module in model.named_modules():
         encoding = getattr(module, 'rel_pos_encoding', None)
         if isinstance(encoding, RelativeEncoding) and is_attention(module):
-            key = relative_name(encoding), _owner(name)
+            key = relative_name(encoding), _owner_text(name)
             kind = kinds.setdefault(key, Kind(f'{key[0]}{{where}}{key[1]}'))
             kind.attentions.append(name)
             kind.add(names[encoding], encoding)
@@ -162,7 +163,7 @@ def relative_name(encoding: nn.Module) -> str:
     return ' + '.join(type(part).__name__ for part in parts)
 
 
-def _foreign(model: nn.Module, listed: list[str]) -> list[Kind]:
+def _kinds_of_other_libraries(model: nn.Module, listed: list[str]) -> list[Kind]:
     """Find encodings of other libraries, by the names of their classes and tables."""
     kinds: dict[tuple[str, ...], Kind] = {}
     done = list(listed)
@@ -172,12 +173,12 @@ def _foreign(model: nn.Module, listed: list[str]) -> list[Kind]:
         attribute = name.rpartition('.')[2]
         if name and (_CLASSES.search(type(module).__name__) or _MODULES.fullmatch(attribute)):
             done.append(name)
-            text = f'{_class_prefix(model, name)}{type(module).__name__} ({attribute})'
+            text = f'{_class_prefix_text(model, name)}{type(module).__name__} ({attribute})'
             kinds.setdefault(('', text), Kind(text, foreign=True)).add(name, module)
             continue
-        for key, table in _tables(module):
+        for key, table in _named_tables(module):
             several = f'{{where}} {type(module).__name__}' if '.' in name else ''
-            text = f'{_class_prefix(model, name)}{key}{several}'
+            text = f'{_class_prefix_text(model, name)}{key}{several}'
             kind = kinds.setdefault((key, text), Kind(text, 'table', foreign=True))
             kind.modules[f'{name}.{key}'] = module
             if isinstance(table, nn.Parameter):
@@ -188,14 +189,14 @@ def _foreign(model: nn.Module, listed: list[str]) -> list[Kind]:
     return list(kinds.values())
 
 
-def _tables(module: nn.Module) -> Iterator[tuple[str, Any]]:
+def _named_tables(module: nn.Module) -> Iterator[tuple[str, Any]]:
     for key, table in (*module.named_parameters(recurse=False),
                        *module.named_buffers(recurse=False)):
         if _TABLES.search(key) and table.is_floating_point():
             yield key, table
 
 
-def _class_prefix(model: nn.Module, name: str) -> str:
+def _class_prefix_text(model: nn.Module, name: str) -> str:
     """The text "SwinTransformer's own ", with the class of the part of a model that holds a module.
     """
     part = model.get_submodule(name.partition('.')[0])
@@ -203,7 +204,7 @@ def _class_prefix(model: nn.Module, name: str) -> str:
         type(part).__name__) else f"{type(part).__name__}'s own "
 
 
-def _owner(name: str) -> str:
+def _owner_text(name: str) -> str:
     """The text ' of the encoder' for a part of a model other than its backbone, otherwise ''."""
     path = re.sub(r'\.?\b(stages|blocks|layers|pos_encodings)\..*$|\.?\bpos_encodings$', '', name)
     path = re.sub(r'^(module\.)?backbone\b\.?', '', path)
@@ -215,14 +216,14 @@ def is_root(path: str) -> bool:
     return path in ('attn', 'w_msa', 'rel_pos_encoding')
 
 
-def _between(positions: list[int], block: str) -> str:
+def _positions_text(positions: list[int], block: str) -> str:
     """Describe positions between blocks: 'before block 0', 'after blocks 0 to 2', or both."""
     after = sorted({position for position in positions if position >= 0})
     parts = [f'before {block} 0'] if -1 in positions else []
-    return ' and '.join(parts + ([f'after {_range(block, after)}'] if after else []))
+    return ' and '.join(parts + ([f'after {_numbers_text(block, after)}'] if after else []))
 
 
-def _range(noun: str, numbers: list[int]) -> str:
+def _numbers_text(noun: str, numbers: list[int]) -> str:
     """Describe a set of numbers: 'block 0', 'stages 0 to 3', 'blocks 2, 5, 8'."""
     some = sorted(set(numbers))
     if len(some) == 1:

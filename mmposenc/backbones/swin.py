@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from ..encodings.base import RelativeConfig
 from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.grids import as_grid
-from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
+from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from .archs import takes_arch
-from .archs.swin import ARCHS, SIZES, TABLE, WindowSizes, by_stage
+from .archs.swin import ARCHS, SIZES, TABLE, WindowSizes, sides_by_stage
 from .base import Backbone
 from .freezing import freeze
 from .layers import PatchEmbed, check_sizes, init_transformer_weights
 from .shared_arguments import check_are_sequences
-from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens, window_encoding
+from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens, window_encoding_config
 
 
 class Swin(Backbone):
@@ -90,8 +90,8 @@ class Swin(Backbone):
             raise ValueError(f'num_layers={layers} must be positive')
         num_stages, self.post_norm = len(layers), post_norm
         windows = [as_grid(side, 'window_size').hw
-                   for side in by_stage(window_size, 'window_size', num_stages)]
-        trained = by_stage(pretrained_window_size, 'pretrained_window_size', num_stages)
+                   for side in sides_by_stage(window_size, 'window_size', num_stages)]
+        trained = sides_by_stage(pretrained_window_size, 'pretrained_window_size', num_stages)
         out_indices = tuple(range(num_stages)) if out_indices is None else tuple(out_indices)
         if not isinstance(patch_size, int):
             raise ValueError(f'patch_size={patch_size!r} must be a whole number')
@@ -115,7 +115,7 @@ class Swin(Backbone):
         self.stages = nn.ModuleList()
         for i in range(num_stages):
             width, window = dims * 2 ** i, windows[i]
-            common['rel_pos_encoding'] = window_encoding(rel_pos_encoding, trained[i])
+            common['rel_pos_encoding'] = window_encoding_config(rel_pos_encoding, trained[i])
             # The windows of every second block are shifted by half a window.
             blocks = [SwinBlock(width, heads[i], mlp_ratio, drop_path=next(rates),
                                 window_size=window,
@@ -124,8 +124,8 @@ class Swin(Backbone):
             encodings = shared.placed_encodings(layers[i], embed_dims=width, grid_shape=grid,
                                                 followed=i + 1 < num_stages)
             encodings.refuse_unsupported(
-                query_key='attention in windows takes queries, keys and values from '
-                                       'the same tokens')
+                query_key='attention in windows takes queries, keys and values from the same '
+                          'tokens')
             merging = (PatchMerging(width, norm_eps, post_norm=self.post_norm)
                        if i + 1 < num_stages else None)
             self.stages.append(SwinStage(blocks, encodings, merging, self.with_cp))
@@ -161,7 +161,7 @@ class Swin(Backbone):
         Raises:
             ValueError: sizes do not fit the batch.
         """
-        full_hw = self.patch_embed.out_hw_shape(one_batch(x).shape[-2:])
+        full_hw = self.patch_embed.out_hw_shape(checked_one_batch(x).shape[-2:])
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
         x, mask = mask_images(x, shapes, self.patch_size)
         x, hw_shape = self.patch_embed(x)
@@ -170,12 +170,13 @@ class Swin(Backbone):
         for index in range(max(self.out_indices) + 1):
             stage = self.stages[index]
             last = index == max(self.out_indices)
-            with self._precision(index, x):
+            with self._autocast_if_frozen(index, x):
                 out, (x, hw_shape, mask) = stage(x, hw_shape, mask, merge=not last)
-            out, x = (self._full(out[0], index), *out[1:]), self._full(x, index)
+            out = (self._float32_if_frozen(out[0], index), *out[1:])
+            x = self._float32_if_frozen(x, index)
             full_hw = stage.pos_encodings.out_hw_shape(full_hw)
             if index in self.out_indices:
-                outs.append(self._out(out, index, full_hw))
+                outs.append(self._returned_map_or_mean(out, index, full_hw))
             if not last:
                 full_hw = stage.downsample.out_hw_shape(full_hw)
         return tuple(outs)
@@ -185,7 +186,7 @@ class Swin(Backbone):
         """Stride of each map in pixels."""
         return tuple(self.patch_size * 2 ** i for i in self.out_indices)
 
-    def _out(self, tokens: Tokens, index: int, full_hw: tuple[int, int]) -> Tensor:
+    def _returned_map_or_mean(self, tokens: Tokens, index: int, full_hw: tuple[int, int]) -> Tensor:
         x, hw_shape, mask = tokens
         x = getattr(self, f'norm{index}')(x)
         if self.pool is not None:

@@ -15,7 +15,7 @@ from ..encodings.build import EncodingConfig, listed, resolve
 from ..encodings.log_cpb import LogSpacedCPB
 from ..encodings.placement import PlacedEncodings
 from ..encodings.relative_bias import RelativePositionBias
-from ..functional.masking import every_cell, read_extents
+from ..functional.masking import mask_at_step, read_extents
 from ..functional.windows import Counts, window_counts
 from .layers import MLP, DropPath, run_block
 
@@ -158,12 +158,12 @@ class SwinStage(nn.Module):
         if mask is not None:
             x = x.masked_fill(mask.flatten(1)[..., None], 0)
             # Padding is at the right and bottom, so a cell is padding if its first part is.
-            mask = every_cell(mask, 2)
+            mask = mask_at_step(mask, 2)
         return *self.downsample(x, hw_shape), mask
 
 
-def window_encoding(rel_pos_encoding: RelativeConfig | None, pretrained: tuple[int, int]
-                    ) -> RelativeConfig | None:
+def window_encoding_config(rel_pos_encoding: RelativeConfig | None, pretrained: tuple[int, int]
+                           ) -> RelativeConfig | None:
     """The config of an encoding for attention in windows, completed by the sizes that it asks for.
 
     All windows have one size, also at the border of a map, so a table need not be resized.

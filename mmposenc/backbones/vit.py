@@ -12,9 +12,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.convolutions import pair
-from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images, one_batch
+from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
 from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
-from ..functional.packing import Packing, batch_by_grid, join
+from ..functional.packing import Packing, batch_by_grid, join_batches_to_row
 from ..functional.tracing import is_compiling
 from .archs import takes_arch
 from .archs.from_repository import vit_arguments_of_repository
@@ -199,7 +199,7 @@ class ViT(Backbone):
         0.02."""
         init_transformer_weights(self)
         self.patch_embed.projection.reset_parameters()
-        for token in self._prefix():
+        for token in self._prefix_parameters():
             nn.init.trunc_normal_(token, std=0.02)
 
     def forward(self, x: Tensor | Sequence[Tensor], img_shapes: ImgShapes | None = None
@@ -226,37 +226,37 @@ class ViT(Backbone):
         """
         if not isinstance(x, Tensor):
             return self._forward_several_sizes(x, img_shapes)
-        full_hw = self.patch_embed.out_hw_shape(one_batch(x).shape[-2:])
+        full_hw = self.patch_embed.out_hw_shape(checked_one_batch(x).shape[-2:])
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
         x, mask = mask_images(x, shapes, self.patch_size)
-        tokens, hw_shape = self._embed(x)
+        tokens, hw_shape = self._tokens_and_grid(x)
         outs = []
         for position in range(-1, self._last + 1):
-            tokens, hw_shape, mask = self._step(position, tokens, hw_shape, mask)
+            tokens, hw_shape, mask = self._block_and_encodings(position, tokens, hw_shape, mask)
             full_hw = self.pos_encodings.out_hw_shape(full_hw, position)
             if self.out_indices is not None and position in self.out_indices:
-                outs.append(self._output(self._normed_tokens(tokens, position), hw_shape, mask,
-                                         position, full_hw))
+                outs.append(self._returned_map(self._normed_tokens(tokens, position), hw_shape,
+                                               mask, position, full_hw))
         if self.out_indices is not None:
             return tuple(outs)
         return (self._pooled_for_head(tokens, mask),)
 
     def _forward_several_sizes(self, images: Sequence[Tensor], img_shapes: ImgShapes | None
-                      ) -> tuple[Tensor, ...]:
+                               ) -> tuple[Tensor, ...]:
         """Run :meth:`forward` for a list of images of several sizes."""
         self._check_list(img_shapes)
         batches, order = batch_by_grid(images, self.patch_embed.projection.in_channels,
                                        self.patch_size)
-        embedded, grids = zip(*map(self._embed, batches), strict=True)
+        embedded, grids = zip(*map(self._tokens_and_grid, batches), strict=True)
         packing = Packing(tuple(map(len, batches)), grids, self.num_prefix_tokens)
-        tokens, outs = join(embedded), []
+        tokens, outs = join_batches_to_row(embedded), []
         for position in range(-1, self._last + 1):
-            tokens, packing, _ = self._step(position, tokens, packing, None)
+            tokens, packing, _ = self._block_and_encodings(position, tokens, packing, None)
             if self.out_indices is not None and position in self.out_indices:
                 full = (max(rows for rows, _ in packing.grids),
                         max(cols for _, cols in packing.grids))
-                maps = [self._output(self._normed_tokens(part, position), grid, None, position,
-                                     full)
+                maps = [self._returned_map(self._normed_tokens(part, position), grid, None,
+                                           position, full)
                         for part, grid in zip(packing.parts(tokens), packing.grids, strict=True)]
                 outs.append(torch.cat(maps)[order])
         if self.out_indices is not None:
@@ -280,10 +280,10 @@ class ViT(Backbone):
                              'time in training; give a padded batch with img_shapes and '
                              'mask_padding=True')
 
-    def _embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
+    def _tokens_and_grid(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """Embed images: their tokens with prefix tokens in front, and their grid."""
         tokens, hw_shape = self.patch_embed(x)
-        prefix = [token.expand(tokens.shape[0], -1, -1) for token in self._prefix()]
+        prefix = [token.expand(tokens.shape[0], -1, -1) for token in self._prefix_parameters()]
         return torch.cat((*prefix, tokens), dim=1) if prefix else tokens, hw_shape
 
     def _num_prefix(self, block: int) -> int:
@@ -291,30 +291,33 @@ class ViT(Backbone):
         """
         return self.num_prefix_tokens * (1 if block < 0 else self._copies)
 
-    def _step(self, position: int, tokens: Tensor, hw_shape: Any, mask: Tensor | None,
-              attn_mask: Tensor | None = None) -> tuple[Tensor, Any, Tensor | None]:
+    def _block_and_encodings(self, position: int, tokens: Tensor, hw_shape: Any,
+                             mask: Tensor | None, attn_mask: Tensor | None = None
+                             ) -> tuple[Tensor, Any, Tensor | None]:
         """Run a block (-1: none) and the encodings after it. ``hw_shape`` is the grid, or the row
         of images of several sizes; ``attn_mask`` is that of :class:`MultiheadAttention`."""
         if position >= 0:
-            tokens = self._run(position, tokens, hw_shape, mask, attn_mask)
+            tokens = self._run_block(position, tokens, hw_shape, mask, attn_mask)
         tokens, hw_shape, mask = self.pos_encodings(
             tokens, hw_shape, position, num_prefix_tokens=self._num_prefix(position),
             padding_mask=mask)
         if position < 0:
-            tokens, hw_shape = self._copied(self.norm_pre(tokens), hw_shape)
+            tokens, hw_shape = self._with_prefix_for_each_window(self.norm_pre(tokens), hw_shape)
         return tokens, hw_shape, mask
 
-    def _copied(self, tokens: Tensor, hw_shape: Any) -> tuple[Tensor, Any]:
+    def _with_prefix_for_each_window(self, tokens: Tensor, hw_shape: Any) -> tuple[Tensor, Any]:
         """Copy the prefix tokens to each window; returns the tokens, and their grid or packing."""
         if self._copies == 1:
             return tokens, hw_shape
         if isinstance(hw_shape, Packing):
             packing = replace(hw_shape, prefix=self._copies * self.num_prefix_tokens)
-            return hw_shape.each(lambda part, grid: self._copied(part, grid)[0], tokens), packing
+            copied = hw_shape.run_on_parts(
+                lambda part, grid: self._with_prefix_for_each_window(part, grid)[0], tokens)
+            return copied, packing
         prefix = tokens[:, :self.num_prefix_tokens].repeat(1, self._copies - 1, 1)
         return torch.cat((prefix, tokens), 1), hw_shape
 
-    def _merged(self, tokens: Tensor) -> Tensor:
+    def _with_mean_prefix(self, tokens: Tensor) -> Tensor:
         """Replace the prefix tokens of all windows by their mean."""
         if self._copies == 1:
             return tokens
@@ -328,11 +331,11 @@ class ViT(Backbone):
         return (self.patch_size,) * len(self.out_indices or ())
 
     def _normed_tokens(self, tokens: Tensor, index: int) -> Tensor:
-        tokens = self._merged(tokens)
+        tokens = self._with_mean_prefix(tokens)
         return tokens if self.norm is None or index not in self._normed else self.norm(tokens)
 
-    def _output(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int,
-                full_hw: tuple[int, int]) -> Any:
+    def _returned_map(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None,
+                      index: int, full_hw: tuple[int, int]) -> Any:
         """What is returned of a block: its map, on the grid of the whole batch."""
         # Made contiguous, which tokens behind prefix tokens are not.
         cells = tokens[:, self.num_prefix_tokens:].contiguous()
@@ -342,7 +345,7 @@ class ViT(Backbone):
         return pad_map(out if mask is None else out.masked_fill(mask[:, None], 0), full_hw)
 
     def _pooled_for_head(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
-        tokens = self._merged(tokens)
+        tokens = self._with_mean_prefix(tokens)
         if self.fc_norm is not None:
             return self.fc_norm(masked_mean(tokens[:, self.num_prefix_tokens:], mask))
         assert self.norm is not None
@@ -351,13 +354,13 @@ class ViT(Backbone):
         normed = self.norm(tokens[:, :2])
         return normed[:, 0] if self.dist_token is None else normed.transpose(0, 1)
 
-    def _prefix(self) -> list[nn.Parameter]:
+    def _prefix_parameters(self) -> list[nn.Parameter]:
         """The prefix tokens in their order."""
         tokens = (self.cls_token, self.dist_token, self.register_tokens)
         return [token for token in tokens if token is not None]
 
-    def _run(self, index: int, tokens: Tensor, hw_shape: Any, mask: Tensor | None,
-             attn_mask: Tensor | None) -> Tensor:
+    def _run_block(self, index: int, tokens: Tensor, hw_shape: Any, mask: Tensor | None,
+                   attn_mask: Tensor | None) -> Tensor:
         """Run block ``index``."""
         prefix = self._num_prefix(index)
         x_qk = self.pos_encodings.query_key_tokens(
@@ -367,7 +370,7 @@ class ViT(Backbone):
         # image sizes, and would take very long to compile divisions by a window.
         key_mask = None if mask is None else token_mask(mask, prefix)
         args = (tokens, hw_shape, key_mask, x_qk, block_windows(block, hw_shape), attn_mask)
-        with self._precision(index, tokens):
+        with self._autocast_if_frozen(index, tokens):
             return run_block(block, *args, recompute=self.with_cp and self.training)
 
     def _freeze(self) -> None:
@@ -386,7 +389,7 @@ class ViT(Backbone):
         if self.frozen_stages > self._last:
             frozen += shared_encodings(self)
             frozen += [each for each in (self.norm, self.fc_norm, self.neck) if each is not None]
-        freeze(self, frozen, self._prefix(), self.trainable)
+        freeze(self, frozen, self._prefix_parameters(), self.trainable)
 
 
 #: The first name of this class, kept for configs.

@@ -94,13 +94,13 @@ class ViTBlock(nn.Module):
         image by image than with a mask of pairs; layers that read single tokens take the whole row.
         """
         drops = self.training and self.drop_path.drops
-        out = self.ls1(packing.each(self.attn, self.norm1(x), x_qk=normed_qk))
-        x = x + (packing.each(self.drop_path, out) if drops else out)
+        out = self.ls1(packing.run_on_parts(self.attn, self.norm1(x), x_qk=normed_qk))
+        x = x + (packing.run_on_parts(self.drop_path, out) if drops else out)
         normed = self.norm2(x)
         out = self.ls2(self.mlp(normed) if self.mlp.pos_encodings is None
-                       else packing.each(self.mlp, normed))
+                       else packing.run_on_parts(self.mlp, normed))
         drops = self.training and self.mlp_drop_path.drops
-        return x + (packing.each(self.mlp_drop_path, out) if drops else out)
+        return x + (packing.run_on_parts(self.mlp_drop_path, out) if drops else out)
 
 
 class SAMNeck(nn.Sequential):

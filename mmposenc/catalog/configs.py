@@ -11,7 +11,7 @@ import importlib.util
 import re
 from pathlib import Path
 
-from ..terminal.messages import suggest
+from ..terminal.messages import suggestion_text
 from . import papers
 
 _WORD = re.compile(r'[^-_/]+')
@@ -37,7 +37,8 @@ def find_config(name: str) -> Path:
         name: ``mmdet::retinanet/retinanet_r50_fpn_1x_coco.py``: a package that Python finds, and a
             file in its .mim/configs, or in configs/ next to it (a checkout). Of this project also
             ``paper::cpvt/table6/3``, a row of a paper's table, and what stands in
-            configs/models.yaml. Without ``.py`` it is a short name, see :func:`_by_words`.
+            configs/models.yaml. Without ``.py`` it is a short name, see
+            :func:`_config_of_short_name`.
 
     Raises:
         FileNotFoundError: there is no such package or config, with what comes close.
@@ -52,18 +53,18 @@ def find_config(name: str) -> Path:
     for root in roots:
         if (root / relative).is_file():
             return root / relative
-    changed = papers.find_changed(relative) if package == 'mmposenc' else None
+    changed = papers.changed_config_or_none(relative) if package == 'mmposenc' else None
     if changed is not None:
         return changed
     known = [str(file.relative_to(root)) for root in roots for file in root.rglob('*.py')]
-    if not relative.endswith('.py') and (short := _by_words(relative, known)):
+    if not relative.endswith('.py') and (short := _config_of_short_name(relative, known)):
         return next(root / short for root in roots if (root / short).is_file())
     known += papers.names_without_file() if package == 'mmposenc' else []
     names = {f'{package}::{each}' for each in known}
-    raise FileNotFoundError(f'no config {name!r}{suggest(name, names)}')
+    raise FileNotFoundError(f'no config {name!r}{suggestion_text(name, names)}')
 
 
-def _by_words(short: str, known: list[str]) -> str | None:
+def _config_of_short_name(short: str, known: list[str]) -> str | None:
     """The config of a short name: ``retinanet-pvt-peg-trees`` is the one whose file name has these
     words in this order and the fewest others. None if there is none, or several have as few."""
     wanted = _WORD.findall(short)

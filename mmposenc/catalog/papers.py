@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from ..terminal.messages import suggest
+from ..terminal.messages import suggestion_text
 
 Number = int | float | str | None
 
@@ -31,10 +31,10 @@ class Row:
     numbers: dict[str, Number]
 
     @property
-    def counted(self) -> dict[str, int]:
+    def counted_costs(self) -> dict[str, int]:
         """Parameters (``params``) and multiply-accumulates (``macs``, ``macs_with_means``) of its
         model, where they were counted."""
-        counted: dict[str, int] = models().get(self.model or '', {}).get('counted', {})
+        counted: dict[str, int] = models_by_name().get(self.model or '', {}).get('counted', {})
         return counted
 
 
@@ -53,7 +53,7 @@ class Table:
     decisions: dict[str, str] = field(default_factory=dict)
 
     @property
-    def here(self) -> str:
+    def here_text(self) -> str:
         """How many of its rows are models of this project: '5 of 7'."""
         return f'{sum(row.model is not None for row in self.rows)} of {len(self.rows)}'
 
@@ -71,7 +71,7 @@ def config_folder() -> Path:
 
 
 @cache
-def tables() -> dict[str, Table]:
+def tables_by_id() -> dict[str, Table]:
     """Every table, by its id."""
     by_id = {}
     for path in sorted(config_folder().glob('papers/*.yaml')):
@@ -98,10 +98,10 @@ def table(name: str) -> Table:
     Raises:
         ValueError: there is none of this id, with what comes close.
     """
-    if name not in tables():
-        raise ValueError(f'no table {name!r}{suggest(name, tables())}; '
+    if name not in tables_by_id():
+        raise ValueError(f'no table {name!r}{suggestion_text(name, tables_by_id())}; '
                          'mmposenc papers lists them')
-    return tables()[name]
+    return tables_by_id()[name]
 
 
 def row(name: str) -> Row:
@@ -122,7 +122,7 @@ def row(name: str) -> Row:
 
 
 @cache
-def models() -> dict[str, dict[str, Any]]:
+def models_by_name() -> dict[str, dict[str, Any]]:
     """All models by name, from configs/models.yaml: the ``folder`` of each, ``base`` and
     ``changes`` of those without a file of their own, and ``counted`` where parameters and
     multiply-accumulates were counted."""
@@ -135,7 +135,8 @@ def models() -> dict[str, dict[str, Any]]:
 
 def names_without_file() -> list[str]:
     """Names of the models that have no file of their own, in the form that files have."""
-    return [f'{entry["folder"]}/{name}.py' for name, entry in models().items() if 'base' in entry]
+    return [f'{entry["folder"]}/{name}.py'
+            for name, entry in models_by_name().items() if 'base' in entry]
 
 
 def config_of_model(name: str) -> Path:
@@ -144,37 +145,37 @@ def config_of_model(name: str) -> Path:
     Raises:
         ValueError: there is none.
     """
-    entry = models().get(name, {})
+    entry = models_by_name().get(name, {})
     if 'base' in entry:
-        return _write_config(name)
+        return _write_temporary_config(name)
     path = next(iter(config_folder().glob(f'*/*/{name}.py')), None)
     if path is None:
         raise ValueError(f'no model {name!r} in configs/models.yaml, nor a config of that name')
     return path
 
 
-def find_changed(path: str) -> Path | None:
+def changed_config_or_none(path: str) -> Path | None:
     """The config of a path in configs/ where there is no file: an entry of configs/models.yaml."""
     file = Path(path)
-    entry = models().get(file.stem, {})
+    entry = models_by_name().get(file.stem, {})
     if 'base' not in entry or not path.endswith(f'{entry["folder"]}/{file.name}'):
         return None
     return config_of_model(file.stem)
 
 
 @cache
-def _write_config(name: str) -> Path:
+def _write_temporary_config(name: str) -> Path:
     folder_of_process = Path(tempfile.mkdtemp(prefix='mmposenc-'))
     atexit.register(shutil.rmtree, folder_of_process, ignore_errors=True)
     path = folder_of_process / f'{name}.py'
-    path.write_text(text_of(name))
+    path.write_text(config_text(name))
     return path
 
 
-def text_of(name: str) -> str:
+def config_text(name: str) -> str:
     """The text of a config for a model of configs/models.yaml: its base, and what it changes."""
     from mmengine.config import Config
-    entry = models()[name]
+    entry = models_by_name()[name]
     base = config_folder() / f'{entry["base"]}.py'
     before = Config.fromfile(str(base))
     changes: dict[str, Any] = {}

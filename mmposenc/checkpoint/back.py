@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from .encoding_names import GRIDS
-from .rules import Converted, Family, match_rules, rules_to_theirs, shown
+from .rules import Converted, Family, match_rules, names_text, rules_to_theirs
 
 _REASON = "no weight of the backbone or of a linear head: timm's models have no place for it"
 _GRID = "timm's files say no grid: its model is built with the same img_size"
@@ -38,6 +38,7 @@ def back_to_timm(state_dict: Mapping[str, Tensor], families: Mapping[str, Family
             return Converted(dict(family.finish(converted.state_dict)),
                              dict.fromkeys(others, _REASON) | grids)
         best = homeless if best is None or len(homeless) < len(best) else best
-    what = 'these are weights of none' if best is None else f'{shown(best)} have no place in any'
+    what = ('these are weights of none' if best is None
+            else f'{names_text(best)} have no place in any')
     raise ValueError(f'{what} of the models of timm that are supported: '
                      f'{", ".join(map(repr, families))}')

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from .rules import Pair, Rule, Source, State, to_ours
+from .rules import Pair, Rule, Source, State, rules_to_ours
 from .vit import IRPE_TABLES
 
 #: The category numbers of COCO that are in use: 80 of the numbers from 1 to 90.
@@ -17,14 +17,14 @@ COCO_IDS = tuple(i for i in range(1, 91)
 _LAYER, _ENCODER, _DECODER = '{c}.layers.{n}.', 'encoder.layers.{n}.', 'decoder.layers.{n}.'
 
 
-def _attention(theirs: str, ours: str) -> tuple[Pair, ...]:
+def _attention_pairs(theirs: str, ours: str) -> tuple[Pair, ...]:
     """Pairs for torch's attention, which mmdet wraps in a module of its own."""
     return tuple(Pair(f'{theirs}.{part}{{p}}', f'{ours}.attn.{part}{{p}}')
                  for part in ('in_proj_', 'out_proj.'))
 
 
 _COMMON = (
-    *_attention(f'{_DECODER}self_attn', f'{_DECODER}self_attn'),
+    *_attention_pairs(f'{_DECODER}self_attn', f'{_DECODER}self_attn'),
     Pair(f'{_LAYER}linear1.{{p}}', f'{_LAYER}ffn.layers.0.0.{{p}}'),
     Pair(f'{_LAYER}linear2.{{p}}', f'{_LAYER}ffn.layers.1.{{p}}'),
     Pair(f'{_ENCODER}norm1.{{p}}', f'{_ENCODER}norms.0.{{p}}'),
@@ -47,7 +47,7 @@ def _rename_resnet(match: re.Match[str], tensor: Tensor, state: State) -> dict[s
 _BODY = Rule(r'backbone\.0\.body\.(.*)', _rename_resnet)
 
 
-def _rows(count: int, category_ids: Sequence[int], tensor: Tensor) -> Tensor:
+def _rows_of_coco_classes(count: int, category_ids: Sequence[int], tensor: Tensor) -> Tensor:
     """Take the rows of COCO's classes from a tensor with a row for each category number; a tensor
     with another number of rows is returned as it is."""
     return tensor[torch.tensor(category_ids)] if tensor.shape[0] == count else tensor
@@ -66,9 +66,9 @@ def _check_copy(match: re.Match[str], copy: Tensor, state: State) -> dict[str, T
 
 
 _DETR = (
-    *to_ours((
-        *_COMMON, *_attention(f'{_ENCODER}self_attn', f'{_ENCODER}self_attn'),
-        *_attention(f'{_DECODER}multihead_attn', f'{_DECODER}cross_attn'),
+    *rules_to_ours((
+        *_COMMON, *_attention_pairs(f'{_ENCODER}self_attn', f'{_ENCODER}self_attn'),
+        *_attention_pairs(f'{_DECODER}multihead_attn', f'{_DECODER}cross_attn'),
         *(Pair(f'{_ENCODER}self_attn.{theirs}', f'{_ENCODER}self_attn.{ours}')
           for theirs, ours in IRPE_TABLES),
         *(Pair(f'{_DECODER}norm{i + 1}.{{p}}', f'{_DECODER}norms.{i}.{{p}}') for i in range(3)),
@@ -76,7 +76,7 @@ _DETR = (
         Pair('input_proj.{p}', 'neck.convs.0.conv.{p}'),
         # Row 91 is that of 'no object'.
         Pair('class_embed.{p}', 'bbox_head.fc_cls.{p}',
-             lambda tensor: _rows(92, (*COCO_IDS, 91), tensor)),
+             lambda tensor: _rows_of_coco_classes(92, (*COCO_IDS, 91), tensor)),
         Pair('bbox_embed.layers.0.{p}', 'bbox_head.reg_ffn.layers.0.0.{p}'),
         Pair('bbox_embed.layers.1.{p}', 'bbox_head.reg_ffn.layers.1.{p}'),
         Pair('bbox_embed.layers.2.{p}', 'bbox_head.fc_reg.{p}'))),
@@ -85,8 +85,8 @@ _DETR = (
 )
 
 
-def _projection(match: re.Match[str], tensor: Tensor, source: Mapping[str, Tensor]
-                ) -> dict[str, Tensor]:
+def _rename_projection(match: re.Match[str], tensor: Tensor, source: Mapping[str, Tensor]
+                       ) -> dict[str, Tensor]:
     """Pairs of the convolutions of the backbone's maps: 1 x 1 for these maps, 3 x 3 for coarser
     levels."""
     level, part, kind = match.groups()
@@ -96,20 +96,21 @@ def _projection(match: re.Match[str], tensor: Tensor, source: Mapping[str, Tenso
     return {f'neck.{module}.{"conv" if part == "0" else "gn"}.{kind}': tensor}
 
 
-def _classes(match: re.Match[str], tensor: Tensor, source: Mapping[str, Tensor]
-             ) -> dict[str, Tensor]:
+def _convert_class_branch(match: re.Match[str], tensor: Tensor, source: Mapping[str, Tensor]
+                          ) -> dict[str, Tensor]:
     """Convert a branch that predicts classes. With two stages, the last branch scores proposals by
     its first number only, so its first row must stay, although it is no class."""
     number, kind = match.groups()
     last = max(int(name.split('.')[1]) for name in source if name.startswith('class_embed.'))
     proposals = 'enc_output.weight' in source and int(number) == last
     category_ids = (0, *COCO_IDS[1:]) if proposals else COCO_IDS
-    return {f'bbox_head.cls_branches.{number}.{kind}': _rows(91, category_ids, tensor)}
+    rows = _rows_of_coco_classes(91, category_ids, tensor)
+    return {f'bbox_head.cls_branches.{number}.{kind}': rows}
 
 
 _ATTENTION = ('sampling_offsets', 'attention_weights', 'value_proj', 'output_proj')
 _DEFORMABLE = (
-    *to_ours((
+    *rules_to_ours((
         *_COMMON,
         *(Pair(f'{name}.{part}.{{p}}', f'{name}.{part}.{{p}}') for part in _ATTENTION
           for name in (f'{_ENCODER}self_attn', f'{_DECODER}cross_attn')),
@@ -125,8 +126,8 @@ _DEFORMABLE = (
             ('pos_trans_norm', 'pos_trans_norm'))),
         *(Pair(f'bbox_embed.{{n}}.layers.{layer}.{{p}}',
                f'bbox_head.reg_branches.{{n}}.{2 * layer}.{{p}}') for layer in range(3)))),
-    Rule(r'input_proj\.(\d+)\.([01])\.(weight|bias)', _projection),
-    Rule(r'class_embed\.(\d+)\.(weight|bias)', _classes),
+    Rule(r'input_proj\.(\d+)\.([01])\.(weight|bias)', _rename_projection),
+    Rule(r'class_embed\.(\d+)\.(weight|bias)', _convert_class_branch),
     Rule(r'decoder\.((?:class|bbox)_embed\..*)', None,
          'the same tensors as bbox_embed and class_embed, which the decoder holds once more',
          _check_copy),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .eva import INVERSE_PERIODS
-from .rules import AS_IS, Pair, Rule, Source, State, to_ours
+from .rules import AS_IS, Pair, Rule, Source, State, rules_to_ours
 from .vit import QV_BIASES, vit_pairs
 from .vit_names import HUGGINGFACE_TRUNK
 
@@ -42,11 +42,11 @@ def _rules(state: State) -> tuple[Rule, ...]:
         pairs += _QV_BIASES
     if 'layers.0.mlp.gate_proj.weight' not in state:
         pairs.append(_FC1)
-    return (*_LEFT_OUT, *to_ours((*pairs, *HUGGINGFACE_TRUNK)), AS_IS)
+    return (*_LEFT_OUT, *rules_to_ours((*pairs, *HUGGINGFACE_TRUNK)), AS_IS)
 
 
 def _rules_of_timm(state: State) -> tuple[Rule, ...]:
-    return (*to_ours((*vit_pairs(state), *QV_BIASES)), Rule(r'backbone\..*', r'\g<0>'))
+    return (*rules_to_ours((*vit_pairs(state), *QV_BIASES)), Rule(r'backbone\..*', r'\g<0>'))
 
 
 SOURCES = (Source('eomt', _rules, [(r'^(network\.)?(encoder\.)?(backbone\.)?', '')],

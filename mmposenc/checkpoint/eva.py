@@ -9,7 +9,18 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from .rules import AS_IS, Family, Pair, Rule, Source, State, joined, same, shown, to_ours
+from .rules import (
+    AS_IS,
+    Family,
+    Pair,
+    Rule,
+    Source,
+    State,
+    joined_pair,
+    names_text,
+    rules_to_ours,
+    same_pairs,
+)
 from .vit import HEAD, QV_BIASES, SCALES, TABLE, TOKENS, TRUNK
 
 _SCALE, _Q_BIAS = 'backbone.blocks.0.ls1.gamma', 'backbone.blocks.0.attn.qkv.q_bias'
@@ -19,16 +30,16 @@ _MARK = f'{re.escape(_SCALE)}|{re.escape(_Q_BIAS)}'
 _FREQS = 'backbone.blocks.{}.attn.rel_pos_encoding.freqs'
 
 _PAIRS = (
-    *TRUNK, *TOKENS, *same('blocks.{n}.attn.norm.{p}', 'blocks.{n}.mlp.norm.{p}'), *HEAD,
-    SCALES)
+    *TRUNK, *TOKENS, *same_pairs('blocks.{n}.attn.norm.{p}', 'blocks.{n}.mlp.norm.{p}'),
+    *HEAD, SCALES)
 _ATTN, _OURS = 'blocks.{n}.attn', 'backbone.blocks.{n}.attn.qkv'
 _QKV = (Pair(f'{_ATTN}.qkv.{{p}}', f'{_OURS}.{{p}}'), *QV_BIASES)
-_APART = (joined(tuple(f'{_ATTN}.{part}_proj.weight' for part in 'qkv'), f'{_OURS}.weight'),
+_APART = (joined_pair(tuple(f'{_ATTN}.{part}_proj.weight' for part in 'qkv'), f'{_OURS}.weight'),
           Pair(f'{_ATTN}.q_proj.bias', f'{_OURS}.q_bias'),
           Pair(f'{_ATTN}.v_proj.bias', f'{_OURS}.v_bias'))
 _FC1 = Pair('blocks.{n}.mlp.fc1.{p}', 'backbone.blocks.{n}.mlp.fc1.{p}')
-_GATES = joined(('blocks.{n}.mlp.fc1_g.{p}', 'blocks.{n}.mlp.fc1_x.{p}'),
-                'backbone.blocks.{n}.mlp.fc1.{p}')
+_GATES = joined_pair(('blocks.{n}.mlp.fc1_g.{p}', 'blocks.{n}.mlp.fc1_x.{p}'),
+                     'backbone.blocks.{n}.mlp.fc1.{p}')
 
 
 def has_swiglu(converted: State) -> bool:
@@ -87,8 +98,8 @@ _DINOV3 = (
     Rule(r'local_cls_norm\..*', None, 'a norm of small crops in pretraining'),
     Rule(r'projectors\..*', None, 'heads of distillation'),  # Only files of EUPE have these.
     Rule(r'(blocks\.\d+\.attn)\.qkv\.bias', _masked),
-    *to_ours((Pair('storage_tokens', 'reg_token'),
-              Pair('blocks.{n}.ls{m}.gamma', 'blocks.{n}.gamma_{m}'), *_GATED)),
+    *rules_to_ours((Pair('storage_tokens', 'reg_token'),
+                    Pair('blocks.{n}.ls{m}.gamma', 'blocks.{n}.gamma_{m}'), *_GATED)),
 )
 
 #: The rule for rotary periods of Hugging Face's models, which have DINOv3's rotary positions.
@@ -97,7 +108,7 @@ INVERSE_PERIODS = Rule(r'rope_embeddings\.(original_)?inv_freq', None, 'computed
 _HUGGINGFACE = (
     Rule(r'embeddings\.mask_token', None, _MASK),
     INVERSE_PERIODS,
-    *to_ours((
+    *rules_to_ours((
         Pair('embeddings.cls_token', 'cls_token'), Pair('embeddings.register_tokens', 'reg_token'),
         Pair('embeddings.patch_embeddings.{p}', 'patch_embed.proj.{p}'),
         Pair('norm.{p}', 'norm.{p}'), Pair('layer.{n}.norm{m}.{p}', 'blocks.{n}.norm{m}.{p}'),
@@ -130,7 +141,8 @@ def _as_timm(state: State) -> tuple[Rule, ...]:
 
 
 SOURCES = (Source('eva', _as_timm, [(r'^model\.', '')], then=Source(
-    'eva', lambda timm: (*to_ours(eva_pairs(timm)), _POOL)), timm=Family(eva_pairs, _MARK), files=(
+    'eva', lambda timm: (*rules_to_ours(eva_pairs(timm)), _POOL)),
+    timm=Family(eva_pairs, _MARK), files=(
         "DINOv3's release and Hugging Face's; timm's DINOv3, EVA-02, RoPE-ViT and Perception "
         'Encoder')),)
 
@@ -162,5 +174,6 @@ def rotary_options(periods: Tensor) -> dict[str, object]:
             return {**options, 'round_periods': False}
         if rounded and torch.equal(exact.bfloat16().double(), nearest):
             return {**options, 'round_periods': True}
-    raise ValueError(f'rotary positions have periods {shown([f"{each:.5g}" for each in periods])}, '
+    shown = names_text([f'{each:.5g}' for each in periods])
+    raise ValueError(f'rotary positions have periods {shown}, '
                      'which are no geometric series; no options give them')

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import save_file as save_safetensors
 from torch import Tensor
 
-from .hub import is_name
-from .integrity import whole_file
+from .hub import is_hub_name
+from .integrity import writing_whole_file
 from .loading import load_checkpoint
-from .rules import shown
+from .rules import names_text
 
 #: The keys under which files store weights; 'teacher' is that of DINO's trainings.
 WRAPPERS = ('state_dict', 'model', 'module', 'teacher')
@@ -48,7 +48,7 @@ def read_checkpoint(checkpoint: str | Path | Mapping[str, object], name: str | N
     if isinstance(checkpoint, Mapping):
         return _unwrap(checkpoint, name or 'checkpoint')
     name = name or str(checkpoint)
-    if '://' not in str(checkpoint) or is_name(checkpoint):
+    if '://' not in str(checkpoint) or is_hub_name(checkpoint):
         return _unwrap(load_checkpoint(checkpoint), name)
     if find_spec('mmengine') is None:
         raise ValueError(f'checkpoint={str(checkpoint)!r}: without mmengine it must be a file, '
@@ -76,7 +76,7 @@ def _unwrap(loaded: Mapping, name: str) -> CheckpointFile:
         if isinstance(key, str) and isinstance(value, Tensor))
     ignored += [str(key) for key in loaded if key not in state]
     if not state:
-        raise ValueError(f'{name} holds no weights, only {shown(ignored) or "an empty dict"}; '
+        raise ValueError(f'{name} holds no weights, only {names_text(ignored) or "an empty dict"}; '
                          f'required are tensors by name, or {", ".join(map(repr, WRAPPERS))} with '
                          'them')
     if all(key.startswith('module.') for key in state):
@@ -101,7 +101,7 @@ def write_checkpoint(path: str | Path, state_dict: Mapping[str, Tensor],
     # Copied, because a view would write the whole tensor that it is a part of.
     weights = {key: value.detach().cpu().contiguous().clone()
                for key, value in state_dict.items()}
-    with whole_file(path) as partial:
+    with writing_whole_file(path) as partial:
         if path.suffix == '.safetensors':
             save_safetensors(weights, partial, {'format': 'pt', **(metadata or {})})
         else:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from ..config_types import ConfigType
-from ..terminal.messages import describe
+from ..terminal.messages import error_text
 
 #: The function that takes lines for the log; with mmengine it is its logger's.
 say: Callable[[str], None] = logging.getLogger('mmposenc').info
@@ -48,7 +48,7 @@ class NoSuchFile(OSError):
     """The repository has no file with this name."""
 
 
-def is_name(name: object) -> bool:
+def is_hub_name(name: object) -> bool:
     """Whether weights are given by a name, such as ``'hf://...'``, and not by a file."""
     return str(name).startswith(('hf://', 'timm://'))
 
@@ -101,10 +101,10 @@ def weight_files(name: str) -> list[Path]:
         return [path]
     if unreached is not None:
         raise unreached
-    raise ValueError(_nothing_found(name, wanted))
+    raise ValueError(_nothing_found_text(name, wanted))
 
 
-def config(name: str) -> ConfigType:
+def read_config(name: str) -> ConfigType:
     """Read ``config.json`` of a repository; errors are those of :func:`weight_files`."""
     content = json.loads(fetch(name, 'config.json').read_text())
     if not isinstance(content, dict):
@@ -120,22 +120,22 @@ def fetch(name: str, file: str, *, cached: bool = False) -> Path:
         NoSuchFile: the repository has no such file.
         OSError: no such repository or revision, no right to read it, or a damaged file.
     """
-    hub, errors = library(name)
+    hub, errors = import_library(name)
     wanted = read_name(name)
     try:
         path = Path(hub.hf_hub_download(wanted.repo, file, revision=wanted.revision,
                                         local_files_only=cached))
     except errors.LocalEntryNotFoundError as error:
-        raise NotReached(_not_reached(name, hub)) from error
+        raise NotReached(_not_reached_text(name, hub)) from error
     except errors.EntryNotFoundError as error:
         raise NoSuchFile(f'{name}: {wanted.repo} has no file {file!r}') from error
     except Exception as error:  # The HTTP library of huggingface_hub raises errors of its own.
-        raise OSError(_refused(name, wanted, hub, errors, error)) from error
-    _compare(name, path)
+        raise OSError(_refused_text(name, wanted, hub, errors, error)) from error
+    _check_checksum(name, path)
     return path
 
 
-def library(name: str) -> tuple[ModuleType, ModuleType]:
+def import_library(name: str) -> tuple[ModuleType, ModuleType]:
     """Import huggingface_hub; returns the package and its errors.
 
     Raises:
@@ -150,19 +150,19 @@ def library(name: str) -> tuple[ModuleType, ModuleType]:
     return huggingface_hub, errors
 
 
-def _not_reached(name: str, hub: ModuleType) -> str:
+def _not_reached_text(name: str, hub: ModuleType) -> str:
     cache = hub.constants.HF_HUB_CACHE
     if hub.constants.HF_HUB_OFFLINE:
         return f'{name} is not in the cache ({cache}), and HF_HUB_OFFLINE forbids to download it'
     return f'{name} is not in the cache ({cache}), and {hub.constants.ENDPOINT} is not reached'
 
 
-def _nothing_found(name: str, wanted: Name) -> str:
-    hub, _ = library(name)
+def _nothing_found_text(name: str, wanted: Name) -> str:
+    hub, _ = import_library(name)
     try:
         files = hub.HfApi().list_repo_files(wanted.repo, revision=wanted.revision)
     except Exception as error:
-        raise NotReached(_not_reached(name, hub)) from error
+        raise NotReached(_not_reached_text(name, hub)) from error
     if wanted.file:
         return f'{name}: {wanted.repo} has no file {wanted.file!r}, but {", ".join(files)}'
     others = [file for file in files if file.endswith('.safetensors')]
@@ -175,7 +175,8 @@ def _nothing_found(name: str, wanted: Name) -> str:
     return f'{name}: the repository has no weights, only {", ".join(files) or "nothing"}'
 
 
-def _refused(name: str, wanted: Name, hub: ModuleType, errors: ModuleType, error: Exception) -> str:
+def _refused_text(name: str, wanted: Name, hub: ModuleType, errors: ModuleType,
+                  error: Exception) -> str:
     """What a user can do about an error of the server."""
     if isinstance(error, errors.GatedRepoError):
         return (f'{name} is given to those who agreed to its licence: do so at '
@@ -186,11 +187,11 @@ def _refused(name: str, wanted: Name, hub: ModuleType, errors: ModuleType, error
     if isinstance(error, errors.RepositoryNotFoundError) or status in (401, 403):
         return (f'{name}: there is no repository {wanted.repo}, or you may not read it; if it is '
                 f'private, {_LOG_IN}')
-    return (f'{name} could not be downloaded: {describe(error)}. Try again, or '
+    return (f'{name} could not be downloaded: {error_text(error)}. Try again, or '
             f'download it yourself and name the file')
 
 
-def _compare(name: str, path: Path) -> None:
+def _check_checksum(name: str, path: Path) -> None:
     """Logs the checksum, and compares it with the published one, which is what the cache calls the
     file: SHA-256, or git's SHA-1 of small files.
 

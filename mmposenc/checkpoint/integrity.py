@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def damage(path: str | Path) -> str | None:
+def damage_or_none(path: str | Path) -> str | None:
     """What is wrong with a checkpoint file of torch.save, or None.
 
     torch.load does not compare the CRC that the zip format has of each tensor. Files of torch
@@ -44,8 +44,8 @@ def put_in_place(partial: Path, path: Path) -> None:
 
 
 @contextmanager
-def whole_file(path: str | Path, *, durable: bool = True, suffix: str = '.partial'
-               ) -> Iterator[Path]:
+def writing_whole_file(path: str | Path, *, durable: bool = True, suffix: str = '.partial'
+                       ) -> Iterator[Path]:
     """A context that gives its block an empty file to write to. The file takes its own name when
     the block ends well, and is deleted after an error.
 

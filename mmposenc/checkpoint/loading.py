@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file as load_safetensors
 
 from . import hub
-from .integrity import damage
+from .integrity import damage_or_none
 
 if TYPE_CHECKING:
     from torch.serialization import MAP_LOCATION
@@ -51,7 +51,7 @@ def load_checkpoint(path: str | Path, map_location: MAP_LOCATION = 'cpu', *, mma
         ValueError: a damaged file, one that cannot be read without running code, or that holds
             something else than a dict.
     """
-    if hub.is_name(path):
+    if hub.is_hub_name(path):
         files = [load_checkpoint(file, map_location) for file in hub.weight_files(str(path))]
         return {key: value for file in files for key, value in file.items()}
     path = Path(path).expanduser()
@@ -64,14 +64,14 @@ def load_checkpoint(path: str | Path, map_location: MAP_LOCATION = 'cpu', *, mma
         except (SafetensorError, OSError, ValueError) as error:
             raise ValueError(f'{path} cannot be read, it is cut short or no safetensors file: '
                              f'{error}') from error
-    if reason := damage(path):
+    if reason := damage_or_none(path):
         raise ValueError(f'{path} cannot be read, {reason}')
     try:
         with allowing_safe_types():
             content = torch.load(str(path), map_location=map_location, weights_only=True,
                                  mmap=(mmap and zipfile.is_zipfile(path)) or None)
     except pickle.UnpicklingError as error:
-        raise ValueError(_refusal(path, str(error))) from error
+        raise ValueError(_refusal_text(path, str(error))) from error
     except (RuntimeError, EOFError, OSError, ValueError, LookupError, TypeError, AttributeError,
             RecursionError, OverflowError) as error:
         raise ValueError(f'{path} cannot be read, it is cut short or no checkpoint: '
@@ -81,7 +81,7 @@ def load_checkpoint(path: str | Path, map_location: MAP_LOCATION = 'cpu', *, mma
     return content
 
 
-def _refusal(path: Path, error: str) -> str:
+def _refusal_text(path: Path, error: str) -> str:
     """The error for a pickle that torch refused to read, with the reason: its content, or that it
     is no pickle."""
     if 'eights only' not in error and 'weights_only' not in error:

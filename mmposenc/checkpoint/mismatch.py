@@ -10,7 +10,7 @@ from .encoding_names import GRIDS
 from .recognition import recognise
 
 
-def mismatch(model: Mapping[str, Tensor], checkpoint: Mapping[str, Tensor]) -> str:
+def mismatch_text(model: Mapping[str, Tensor], checkpoint: Mapping[str, Tensor]) -> str:
     """Lists the weights of a checkpoint that do not fit a model; '' if all fit.
 
     A release's own file, of which nothing fits, is called that, with what to do about it.
@@ -34,15 +34,14 @@ def mismatch(model: Mapping[str, Tensor], checkpoint: Mapping[str, Tensor]) -> s
                  f'{tuple(value.tolist())} here' for name, value in model.items()
                  if name.endswith(GRIDS) and name in checkpoint
                  and checkpoint[name].tolist() != value.tolist()]
-    parts = [_section('missing', _grouped(missing), len(missing)),
-             _section('unexpected', _grouped(unexpected),
-                      len(unexpected)),
-             _section('of another shape', reshaped, len(reshaped))]
-    origin = '' if set(model) & set(checkpoint) else _origin(checkpoint)
+    parts = [_section_text('missing', _grouped_names(missing), len(missing)),
+             _section_text('unexpected', _grouped_names(unexpected), len(unexpected)),
+             _section_text('of another shape', reshaped, len(reshaped))]
+    origin = '' if set(model) & set(checkpoint) else _origin_text(checkpoint)
     return '\n'.join(part for part in (origin, *parts) if part)
 
 
-def _origin(checkpoint: Iterable[str]) -> str:
+def _origin_text(checkpoint: Iterable[str]) -> str:
     """The source of a file, if its names show it, for the message."""
     try:
         source = recognise(checkpoint)
@@ -53,7 +52,7 @@ def _origin(checkpoint: Iterable[str]) -> str:
         f'`mmposenc convert {source} FILE OUT.pth`')
 
 
-def _section(title: str, lines: list[str], count: int, most: int = 20) -> str:
+def _section_text(title: str, lines: list[str], count: int, most: int = 20) -> str:
     if not lines:
         return ''
     shown = lines[:most]
@@ -63,7 +62,7 @@ def _section(title: str, lines: list[str], count: int, most: int = 20) -> str:
     return '\n  '.join([f'{count} {title}: {shown[0]}', *shown[1:]])
 
 
-def _grouped(names: Iterable[str], depth: int = 3) -> list[str]:
+def _grouped_names(names: Iterable[str], depth: int = 3) -> list[str]:
     """Write names in groups by their first parts: 'backbone.layers.0.{norm1.weight, norm1.bias}'.
     """
     groups: dict[str, list[str]] = defaultdict(list)

@@ -4,7 +4,7 @@ of a classifier, under timm's names first."""
 from __future__ import annotations
 
 from .beit import BIASES
-from .rules import Pair, Rule, Source, State, same, to_ours
+from .rules import Pair, Rule, Source, State, rules_to_ours, same_pairs
 from .vit import QV_BIASES, SCALES, vit_pairs
 
 #: Parts of names in a block, and timm's names; '' stands for the same name.
@@ -39,11 +39,11 @@ _LEFT_OUT = (
 )
 
 
-def _timm(state: State) -> tuple[Rule, ...]:
-    norm = same('blocks.{n}.mlp.norm.{p}')
-    return to_ours((*vit_pairs(state), SCALES, *QV_BIASES, *BIASES, *norm))
+def _rules_of_timm(state: State) -> tuple[Rule, ...]:
+    norm = same_pairs('blocks.{n}.mlp.norm.{p}')
+    return rules_to_ours((*vit_pairs(state), SCALES, *QV_BIASES, *BIASES, *norm))
 
 
-SOURCES = (Source('mm-vit', (*to_ours(_MM), *_LEFT_OUT), [(r'^backbone\.', '')],
-                  then=Source('mm-vit', _timm),
+SOURCES = (Source('mm-vit', (*rules_to_ours(_MM), *_LEFT_OUT), [(r'^backbone\.', '')],
+                  then=Source('mm-vit', _rules_of_timm),
                   files="mmseg's and mmpretrain's ViT, BEiT, MAE and EVA-02"),)

@@ -5,7 +5,16 @@ from __future__ import annotations
 
 import re
 
-from .rules import Family, Pair, Rule, Source, State, joined, same, to_ours
+from .rules import (
+    Family,
+    Pair,
+    Rule,
+    Source,
+    State,
+    joined_pair,
+    rules_to_ours,
+    same_pairs,
+)
 
 #: Parts of a block that have the same names in the releases and here; 'qkv' is that of windows.
 _PARTS = ('norm1', 'norm2', 'attn.q', 'attn.kv', 'attn.proj', 'attn.sr', 'attn.norm', 'mlp.fc1',
@@ -15,11 +24,11 @@ _CONV = 'mlp.pos_encodings.0.proj.0'
 _EMBED = 'backbone.stages.{n}.patch_embed.'
 _PEG = 'backbone.stages.{n}.pos_encodings.at.after0.0.proj.'
 _NORM = 'backbone.stages.{n}.norm.{p}'
-_HEAD = (*same('norm.{p}'), Pair('head.{p}', 'head.fc.{p}'))
+_HEAD = (*same_pairs('norm.{p}'), Pair('head.{p}', 'head.fc.{p}'))
 _TABLE = 'backbone.stages.{n}.pos_encodings.at.before.0.pos_embed'
 
 
-def _pvt(stage: int) -> tuple[Pair, ...]:
+def _pairs_of_stage(stage: int) -> tuple[Pair, ...]:
     """Pairs for one stage in the releases of PVT, PVT v2 and SegFormer, which count from 1."""
     theirs, ours = stage + 1, f'backbone.stages.{stage}.'
     return (Pair(f'patch_embed{theirs}.proj.{{p}}', f'{ours}patch_embed.projection.{{p}}'),
@@ -31,11 +40,11 @@ def _pvt(stage: int) -> tuple[Pair, ...]:
 
 
 _PVT = (
-    *to_ours(pair for stage in range(9) for pair in _pvt(stage)),
+    *rules_to_ours(pair for stage in range(9) for pair in _pairs_of_stage(stage)),
     # The class token belongs to the last stage; its name does not contain the number of the stage.
     Rule(r'cls_token', lambda match, tensor, source: {
-        f'backbone.stages.{_last_stage(source)}.cls_token': tensor}),
-    *to_ours(_HEAD),
+        f'backbone.stages.{_number_of_last_stage(source)}.cls_token': tensor}),
+    *rules_to_ours(_HEAD),
 )
 
 _TWINS = (
@@ -57,7 +66,7 @@ _TIMM_V2 = (
 )
 
 
-def _openmmlab(block: str, mlp: str) -> tuple[Pair, ...]:
+def _openmmlab_pairs(block: str, mlp: str) -> tuple[Pair, ...]:
     """Pairs that the blocks of mmdet, mmseg and mmpretrain share, given a template of their names
     and one of the two layers of their MLP."""
     first, second = mlp.split()
@@ -79,18 +88,20 @@ _MMDET_STAGE = (
     Pair('layers.{n}.1.0.pos_embed', _TABLE),
     Pair('layers.{n}.2.{p}', _NORM),
 )
-_MMDET = to_ours((*_MMDET_STAGE, *_openmmlab('layers.{n}.1.{m}.', 'ffn.layers.0 ffn.layers.3')))
-_MMDET_V2 = to_ours((
+_MMDET = rules_to_ours((*_MMDET_STAGE,
+                        *_openmmlab_pairs('layers.{n}.1.{m}.', 'ffn.layers.0 ffn.layers.3')))
+_MMDET_V2 = rules_to_ours((
     *_MMDET_STAGE, Pair('layers.{n}.1.{m}.ffn.layers.1.{p}', f'{_BLOCK}{_CONV}.{{p}}'),
-    *_openmmlab('layers.{n}.1.{m}.', 'ffn.layers.0 ffn.layers.4')))
+    *_openmmlab_pairs('layers.{n}.1.{m}.', 'ffn.layers.0 ffn.layers.4')))
 _MM_TWINS = (
-    *to_ours((
+    *rules_to_ours((
         Pair('patch_embeds.{n}.projection.{p}', f'{_EMBED}projection.{{p}}'),
         Pair('patch_embeds.{n}.norm.{p}', f'{_EMBED}norm.{{p}}'),
         Pair('position_encodings.{n}.proj.{p}', f'{_PEG}0.{{p}}'),
-        *same('norm.{p}'), Pair('norm_list.{n}.{p}', _NORM), Pair('norm_after_stage{n}.{p}', _NORM),
-        *_openmmlab('layers.{n}.{m}.', 'ffn.layers.0.0 ffn.layers.1'),
-        *_openmmlab('stages.{n}.{m}.', 'ffn.layers.0.0 ffn.layers.1'))),
+        *same_pairs('norm.{p}'), Pair('norm_list.{n}.{p}', _NORM),
+        Pair('norm_after_stage{n}.{p}', _NORM),
+        *_openmmlab_pairs('layers.{n}.{m}.', 'ffn.layers.0.0 ffn.layers.1'),
+        *_openmmlab_pairs('stages.{n}.{m}.', 'ffn.layers.0.0 ffn.layers.1'))),
     Rule(r'norm1\.(weight|bias)', None, 'mmseg makes this norm and never runs it'),
 )
 #: Parts of a block here, then Hugging Face's names of them: first those in its files, then those of
@@ -105,23 +116,25 @@ _IN_MODELS = ('layernorm_before', 'layernorm_after', 'attention.q_proj',
               'mlp.fc1', 'mlp.dwconv.dwconv', 'mlp.fc2')
 
 
-def _huggingface(embed: str, norm: str, block: str, parts: tuple[str, ...], *key_value: str
-                 ) -> tuple[Pair, ...]:
+def _huggingface_pairs(embed: str, norm: str, block: str, parts: tuple[str, ...], *key_value: str
+                       ) -> tuple[Pair, ...]:
     """Pairs for Hugging Face's SegFormer, given templates of its names."""
     return (Pair(f'{embed}.proj.{{p}}', f'{_EMBED}projection.{{p}}'),
             Pair(f'{embed}.layer_norm.{{p}}', f'{_EMBED}norm.{{p}}'),
             Pair(f'{norm}.{{p}}', _NORM),
-            joined(tuple(f'{block}.{name}.{{p}}' for name in key_value), f'{_BLOCK}attn.kv.{{p}}'),
+            joined_pair(tuple(f'{block}.{name}.{{p}}' for name in key_value),
+                        f'{_BLOCK}attn.kv.{{p}}'),
             *(Pair(f'{block}.{theirs}.{{p}}', f'{_BLOCK}{ours}.{{p}}')
               for theirs, ours in zip(parts, _OURS, strict=True)))
 
 
 _HUGGINGFACE = (
-    *to_ours((
-        *_huggingface('patch_embeddings.{n}', 'layer_norm.{n}', 'block.{n}.{m}', _IN_FILES,
-                      f'{_SELF}key', f'{_SELF}value'),
-        *_huggingface('stages.{n}.patch_embeddings', 'stages.{n}.layer_norm',
-                      'stages.{n}.blocks.{m}', _IN_MODELS, 'attention.k_proj', 'attention.v_proj'),
+    *rules_to_ours((
+        *_huggingface_pairs('patch_embeddings.{n}', 'layer_norm.{n}', 'block.{n}.{m}', _IN_FILES,
+                            f'{_SELF}key', f'{_SELF}value'),
+        *_huggingface_pairs('stages.{n}.patch_embeddings', 'stages.{n}.layer_norm',
+                            'stages.{n}.blocks.{m}', _IN_MODELS, 'attention.k_proj',
+                            'attention.v_proj'),
         Pair('classifier.{p}', 'head.fc.{p}'))),
     Rule(r'decode_head\..*', None, "the segmentor's head: only the backbone is here"),
 )
@@ -147,7 +160,7 @@ def _twins_names(state: State) -> dict[str, str]:
             for name in state}
 
 
-def _last_stage(state_dict: State) -> int:
+def _number_of_last_stage(state_dict: State) -> int:
     numbers = [int(m.group(1)) for m in (re.match(r'block(\d)\.', name) for name in state_dict)
                if m]
     return max(numbers) - 1
@@ -155,10 +168,10 @@ def _last_stage(state_dict: State) -> int:
 
 SOURCES = (
     Source('pvt', _PVT, files="the releases of PVT, PVT v2 and SegFormer's MiT"),
-    Source('twins', to_ours(_TWINS), timm=Family(
+    Source('twins', rules_to_ours(_TWINS), timm=Family(
         _TWINS, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*'),
         files="the release of Twins (PCPVT and SVT), and timm's"),
-    Source('timm-pvt-v2', to_ours(_TIMM_V2), files="timm's PVT v2",
+    Source('timm-pvt-v2', rules_to_ours(_TIMM_V2), files="timm's PVT v2",
            timm=Family(_TIMM_V2, r'backbone\.stages\.\d\.norm\..*')),
     Source('huggingface-segformer', _HUGGINGFACE, [(r'^(segformer\.)?(encoder\.)?', '')],
            files="Hugging Face's SegFormer"),

@@ -157,7 +157,7 @@ _KINDS = (
 )
 
 
-def looks_like(names: Iterable[str]) -> str:
+def looks_like_text(names: Iterable[str]) -> str:
     """Say what kind of model unknown names look like, and what is supported."""
     kind = _first(_KINDS, sorted(names))
     return f'it looks like {kind}; {SUPPORTED}' if kind else SUPPORTED

@@ -1,7 +1,7 @@
 """Rename the parameters of a release by rules that account for every one of them.
 
 Where weights go back too, names are a table of :class:`Pair`, from which the rules of both
-directions come: :func:`to_ours`, :func:`rules_to_theirs`.
+directions come: :func:`rules_to_ours`, :func:`rules_to_theirs`.
 """
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def apply_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
     if unknown:
         raise ValueError(f'source={source!r} has no rule for {len(unknown)} of '
                          f'{len(state_dict)} parameters: '
-                         f'{shown(sorted(in_file[name] for name in unknown))}; {SUPPORTED}')
+                         f'{names_text(sorted(in_file[name] for name in unknown))}; '
+                         f'{SUPPORTED}')
     return replace(converted, dropped={in_file[name]: reason
                                        for name, reason in converted.dropped.items()})
 
@@ -161,7 +162,7 @@ class Source(NamedTuple):
         in_file = {name: old for old, name in new.items()}
         if len(in_file) < len(new):
             counts = Counter(new.values())
-            same = shown([old for old, name in new.items() if counts[name] > 1])
+            same = names_text([old for old, name in new.items() if counts[name] > 1])
             raise ValueError(f'{same} are names of the same weights')
         state: State = {name: state_dict[old] for name, old in in_file.items()}
         rules = self.rules(state) if callable(self.rules) else self.rules
@@ -201,30 +202,32 @@ class Pair(NamedTuple):
     back: Change | None = None
 
 
-def same(*templates: str) -> tuple[Pair, ...]:
+def same_pairs(*templates: str) -> tuple[Pair, ...]:
     """Pairs of weights that have the same name in a source and, behind 'backbone.', in this
     project."""
     return tuple(Pair(text, f'backbone.{text}') for text in templates)
 
 
-def joined(theirs: tuple[str, ...], ours: str) -> Pair:
+def joined_pair(theirs: tuple[str, ...], ours: str) -> Pair:
     """Pair several tensors of one shape in a source with one tensor here that holds them one after
     the other."""
     return Pair(theirs, ours, lambda *parts: torch.cat(parts),
                 lambda whole: whole.chunk(len(theirs)))
 
 
-def to_ours(pairs: Iterable[Pair]) -> tuple[Rule, ...]:
+def rules_to_ours(pairs: Iterable[Pair]) -> tuple[Rule, ...]:
     """Rules from a source's names to this project's."""
-    return tuple(rule for pair in pairs for rule in _rules(pair.theirs, pair.ours, pair.there))
+    return tuple(rule for pair in pairs
+                 for rule in _renaming_rules(pair.theirs, pair.ours, pair.there))
 
 
 def rules_to_theirs(pairs: Iterable[Pair]) -> tuple[Rule, ...]:
     """Rules from this project's names to a source's."""
-    return tuple(rule for pair in pairs for rule in _rules(pair.ours, pair.theirs, pair.back))
+    return tuple(rule for pair in pairs
+                 for rule in _renaming_rules(pair.ours, pair.theirs, pair.back))
 
 
-def _rules(source: Names, target: Names, change: Change | None) -> list[Rule]:
+def _renaming_rules(source: Names, target: Names, change: Change | None) -> list[Rule]:
     """Make a rule for each source name. The rule of the first name makes all target tensors, and
     those of the others make nothing."""
     sources = (source,) if isinstance(source, str) else source
@@ -235,22 +238,22 @@ def _rules(source: Names, target: Names, change: Change | None) -> list[Rule]:
         names = [text.format(**match.groupdict()) for text in sources]
         missing = [name for name in names if name not in state]
         if missing:
-            raise ValueError(f'{match.group(0)} is there without {shown(missing)}')
+            raise ValueError(f'{match.group(0)} is there without {names_text(missing)}')
         if match.group(0) != names[0]:
             return {}
         tensors = change(*(state[name] for name in names)) if change else tensor
         tensors = (tensors,) if isinstance(tensors, Tensor) else tensors
         return {text.format(**match.groupdict()): part
                 for text, part in zip(targets, tensors, strict=True)}
-    return [Rule(_pattern(text), rename) for text in sources]
+    return [Rule(_pattern_of_template(text), rename) for text in sources]
 
 
-def _pattern(text: str) -> str:
+def _pattern_of_template(text: str) -> str:
     return re.sub(r'\\{(\w)\\}', lambda match: f'(?P<{match[1]}>{PLACES[match[1]]})',
                   re.escape(text))
 
 
-def shown(names: Sequence[object], most: int = 8) -> str:
+def names_text(names: Sequence[object], most: int = 8) -> str:
     """The first of many names for a message, and how many more there are."""
     words = [str(name) for name in names[:most]]
     if len(names) > most:

@@ -2,9 +2,9 @@
 mmdet's copies, for :class:`mmposenc.backbones.ViT`."""
 from __future__ import annotations
 
-from .rules import Family, Pair, Source, same, to_ours
+from .rules import Family, Pair, Source, rules_to_ours, same_pairs
 from .vit import TABLE, as_map, as_row_of_cells
-from .vit_names import behind
+from .vit_names import prefix_remover
 
 _REASON = 'no part of the image encoder, and nothing else has a place here'
 #: Parts of names in SAM's release, in Hugging Face's models and in mmpretrain's ViTSAM, and the
@@ -22,10 +22,10 @@ PAIRS = (
     Pair('pos_embed', TABLE, as_row_of_cells, as_map),
     Pair('blocks.{n}.attn.rel_pos_h', 'backbone.blocks.{n}.attn.rel_pos_encoding.row_table'),
     Pair('blocks.{n}.attn.rel_pos_w', 'backbone.blocks.{n}.attn.rel_pos_encoding.col_table'),
-    *same('norm_pre.{p}', 'blocks.{n}.norm1.{p}', 'blocks.{n}.attn.qkv.{p}',
-          'blocks.{n}.attn.proj.{p}', 'blocks.{n}.ls1.gamma', 'blocks.{n}.norm2.{p}',
-          'blocks.{n}.mlp.fc1.{p}', 'blocks.{n}.mlp.fc2.{p}', 'blocks.{n}.ls2.gamma',
-          'neck.{n}.{p}'),
+    *same_pairs('norm_pre.{p}', 'blocks.{n}.norm1.{p}', 'blocks.{n}.attn.qkv.{p}',
+                'blocks.{n}.attn.proj.{p}', 'blocks.{n}.ls1.gamma', 'blocks.{n}.norm2.{p}',
+                'blocks.{n}.mlp.fc1.{p}', 'blocks.{n}.mlp.fc2.{p}', 'blocks.{n}.ls2.gamma',
+                'neck.{n}.{p}'),
     # Where SAM has its neck, timm's classifier has a norm.
     Pair('neck.{p}', 'backbone.norm.{p}'),
     Pair('head.fc.{p}', 'head.fc.{p}'),
@@ -34,7 +34,7 @@ PAIRS = (
 
 #: Files of detectron2 hold arrays, which have to be saved as tensors first.
 SOURCES = (Source(
-    'sam', to_ours(PAIRS), _PARTS, behind('patch_embed.proj.weight'), _REASON,
+    'sam', rules_to_ours(PAIRS), _PARTS, prefix_remover('patch_embed.proj.weight'), _REASON,
     timm=Family(PAIRS, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
     files="SAM's release, detectron2's ViTDet, those of timm, Hugging Face, mmpretrain (ViTSAM) "
           'and mmdet'),)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from .rules import shown
+from .rules import names_text
 
 _BLOCK = re.compile(r'(.*\bblocks\.\d+)\.norm1\.weight')
 
@@ -27,7 +27,7 @@ def check_shapes(state_dict: Mapping[str, Tensor], source: str) -> None:
         match = _BLOCK.fullmatch(name)
         if match is None:
             continue
-        for part, shape in _expected(state_dict, match.group(1), tensor.shape[0]).items():
+        for part, shape in _expected_shapes(state_dict, match.group(1), tensor.shape[0]).items():
             weight = state_dict.get(part)
             if weight is not None and tuple(weight.shape) != shape:
                 wrong.append(f'{part} has {tuple(weight.shape)}, required is {shape}')
@@ -51,11 +51,11 @@ def check_numbers(state_dict: Mapping[str, Tensor], file: str) -> None:
             wrong.append(f'{name} (NaN or infinite)')
     if wrong:
         raise ValueError(f'{file}: finite floating-point numbers are required, others are in '
-                         f'{shown(wrong)}')
+                         f'{names_text(wrong)}')
 
 
-def _expected(state_dict: Mapping[str, Tensor], block: str, dims: int
-              ) -> dict[str, tuple[int, ...]]:
+def _expected_shapes(state_dict: Mapping[str, Tensor], block: str, dims: int
+                     ) -> dict[str, tuple[int, ...]]:
     """The shapes that the parts of a block with ``dims`` channels must have."""
     shapes: dict[str, tuple[int, ...]] = {
         f'{block}.{vector}': (dims,) for vector in (

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
-from .rules import Family, Pair, Rule, Source, State, joined, to_ours
+from .rules import Family, Pair, Rule, Source, State, joined_pair, rules_to_ours
 from .swin_buffers import check_index, check_mask, window_of_coordinates
 
 _THEIRS, _OURS = 'layers.{n}.blocks.{m}.', 'backbone.stages.{n}.blocks.{m}.'
@@ -30,11 +30,11 @@ _PAIRS = (
 )
 _BLOCK = r'layers\.(\d+)\.blocks\.(\d+)\.'
 _ONE_WAY = (
-    *to_ours((
-        joined(tuple(f'{_THEIRS}attn.{part}.weight' for part in ('query', 'key', 'value')),
-               f'{_OURS}attn.w_msa.qkv.weight'),
-        joined(tuple(f'{_THEIRS}attn.{part}.bias' for part in ('query', 'key', 'value')),
-               f'{_OURS}attn.w_msa.qkv.bias'))),
+    *rules_to_ours((
+        joined_pair(tuple(f'{_THEIRS}attn.{part}.weight' for part in ('query', 'key', 'value')),
+                    f'{_OURS}attn.w_msa.qkv.weight'),
+        joined_pair(tuple(f'{_THEIRS}attn.{part}.bias' for part in ('query', 'key', 'value')),
+                    f'{_OURS}attn.w_msa.qkv.bias'))),
     Rule(_BLOCK + r'attn\.relative_position_index', None,
          'offsets of the pairs in a window, computed from its size', check_index),
     Rule(_BLOCK + r'attn\.relative_coords_table', None,
@@ -100,7 +100,7 @@ def _from_unfold(tensor: Tensor) -> Tensor:
 
 
 def _rules(state: State) -> Sequence[Rule]:
-    return (*to_ours(swin_pairs(state)), *_ONE_WAY)
+    return (*rules_to_ours(swin_pairs(state)), *_ONE_WAY)
 
 
 def _mm_rules(state: State) -> Sequence[Rule]:
@@ -113,7 +113,7 @@ def _mm_rules(state: State) -> Sequence[Rule]:
                              f'those of 2 x 2 cells, is required')
     pairs = (pair._replace(there=_from_unfold) if parts in str(pair.theirs) else pair
              for pair in swin_pairs(state))
-    return (*to_ours(pairs), *_ONE_WAY)
+    return (*rules_to_ours(pairs), *_ONE_WAY)
 
 
 _MM = Source('mmpretrain-swin', _mm_rules, [(r'^backbone\.', ''), *_AS_TIMM], _timm_names,

@@ -11,7 +11,7 @@ from torch import Tensor
 State = Mapping[str, Tensor]
 
 
-def _sides(number: int) -> Iterator[tuple[int, int]]:
+def _possible_sides(number: int) -> Iterator[tuple[int, int]]:
     """All pairs of a height and a width with this number of cells."""
     return ((side, number // side) for side in range(1, number + 1) if number % side == 0)
 
@@ -19,7 +19,7 @@ def _sides(number: int) -> Iterator[tuple[int, int]]:
 def check_index(match: re.Match[str], index: Tensor, state: State) -> dict[str, Tensor]:
     """Raise ValueError if a file's index gives pairs of cells other rows of the table than here,
     where rows are ordered by query minus key, rows first."""
-    for height, width in _sides(len(index)):
+    for height, width in _possible_sides(len(index)):
         cells = torch.arange(len(index))
         row, col = cells // width, cells % width
         rows, cols = (axis[:, None] - axis for axis in (row, col))
@@ -32,8 +32,8 @@ def check_mask(match: re.Match[str], mask: Tensor, state: State) -> dict[str, Te
     """Raise ValueError if a mask (windows, cells, cells) is not that of windows shifted by half of
     their side, on a map with any sides."""
     windows, cells, _ = mask.shape
-    for down, across in _sides(windows):
-        for height, width in _sides(cells):
+    for down, across in _possible_sides(windows):
+        for height, width in _possible_sides(cells):
             parts = [torch.arange(down * height), torch.arange(across * width)]
             rows, cols = (
                 (at >= len(at) - side).long() + (at >= len(at) - side // 2)

@@ -8,7 +8,7 @@ from math import isqrt
 
 from torch import Tensor
 
-from .rules import Family, Pair, Rule, Source, same, to_ours
+from .rules import Family, Pair, Rule, Source, rules_to_ours, same_pairs
 
 TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
 #: The table of rows of factorized positions; TABLE is then that of columns.
@@ -17,8 +17,9 @@ ROWS = f'{TABLE}_y'
 #: Pairs that all ViTs of timm share.
 TRUNK = (
     Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
-    *same('cls_token', 'norm_pre.{p}', 'norm.{p}', 'fc_norm.{p}', 'blocks.{n}.norm1.{p}',
-          'blocks.{n}.norm2.{p}', 'blocks.{n}.attn.proj.{p}', 'blocks.{n}.mlp.fc2.{p}'),
+    *same_pairs('cls_token', 'norm_pre.{p}', 'norm.{p}', 'fc_norm.{p}',
+                'blocks.{n}.norm1.{p}', 'blocks.{n}.norm2.{p}', 'blocks.{n}.attn.proj.{p}',
+                'blocks.{n}.mlp.fc2.{p}'),
 )
 TOKENS = (Pair('pos_embed', TABLE), Pair('reg_token', 'backbone.register_tokens'))
 #: Factors of branches by the names that DeiT III, BEiT and EVA have for them, and biases of queries
@@ -26,8 +27,8 @@ TOKENS = (Pair('pos_embed', TABLE), Pair('reg_token', 'backbone.register_tokens'
 SCALES = Pair('blocks.{n}.gamma_{m}', 'backbone.blocks.{n}.ls{m}.gamma')
 QV_BIASES = tuple(Pair(f'blocks.{{n}}.attn.{part}_bias',
                        f'backbone.blocks.{{n}}.attn.qkv.{part}_bias') for part in 'qv')
-_BLOCKS = same('blocks.{n}.attn.qkv.{p}', 'blocks.{n}.mlp.fc1.{p}', 'blocks.{n}.ls1.gamma',
-               'blocks.{n}.ls2.gamma')
+_BLOCKS = same_pairs('blocks.{n}.attn.qkv.{p}', 'blocks.{n}.mlp.fc1.{p}',
+                     'blocks.{n}.ls1.gamma', 'blocks.{n}.ls2.gamma')
 HEAD = (Pair('head.{p}', 'head.fc.{p}'),)
 #: Pairs of the heads: those of mmpretrain's DeiTClsHead, where there is a distillation head.
 _HEADS = (Pair('head.{p}', 'head.layers.head.{p}'),
@@ -41,7 +42,8 @@ def vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
         names: of a state dict of either side, which show whether the model is distilled.
     """
     distilled = any(name.endswith('head_dist.weight') for name in names)
-    return (*TRUNK, *TOKENS, *same('dist_token'), *_BLOCKS, *(_HEADS if distilled else HEAD))
+    return (*TRUNK, *TOKENS, *same_pairs('dist_token'), *_BLOCKS,
+            *(_HEADS if distilled else HEAD))
 
 
 def as_row_of_cells(table: Tensor) -> Tensor:
@@ -62,7 +64,7 @@ def as_map(table: Tensor) -> Tensor:
     return table.unflatten(1, (side, side))
 
 
-def _kernel(weight: Tensor) -> Tensor:
+def _as_convolution_kernel(weight: Tensor) -> Tensor:
     """View the weights of a linear layer on patches, (C, rows * columns * 3), as those of a
     convolution, which timm's other models have."""
     if weight.dim() == 4:
@@ -76,7 +78,7 @@ def _kernel(weight: Tensor) -> Tensor:
 
 #: Pairs of timm's NaFlexViT.
 _NAFLEX = (
-    Pair('embeds.proj.weight', 'backbone.patch_embed.projection.weight', _kernel,
+    Pair('embeds.proj.weight', 'backbone.patch_embed.projection.weight', _as_convolution_kernel,
          lambda weight: weight.permute(0, 2, 3, 1).flatten(1)),
     Pair('embeds.proj.bias', 'backbone.patch_embed.projection.bias'),
     Pair('embeds.pos_embed', TABLE, as_row_of_cells, as_map),
@@ -90,7 +92,7 @@ def _naflex_rules(state: Mapping[str, Tensor]) -> tuple[Rule, ...]:
     if not any(name.startswith('embeds.pos_embed') for name in state):
         raise ValueError("source='naflex' with no embeds.pos_embed: a NaFlexViT without a table of "
                          'positions, as those with rotary positions are')
-    return (*to_ours(_NAFLEX), *_LEFT_OUT)
+    return (*rules_to_ours(_NAFLEX), *_LEFT_OUT)
 
 
 _LEFT_OUT = (
@@ -105,7 +107,7 @@ _IRPE = tuple(Pair(f'blocks.{{n}}.attn.{theirs}', f'backbone.blocks.{{n}}.attn.{
               for theirs, ours in IRPE_TABLES)
 
 
-def _without_row(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _without_row_of_class_token(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """In models with registers, add the table's row of the class token to that token, because in
     timm's models with registers no prefix token has a row. Names are timm's."""
     token, table = state.get('cls_token'), state.get('pos_embed')
@@ -116,12 +118,12 @@ def _without_row(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {**state, 'cls_token': token + table[:, :1], 'pos_embed': table[:, 1:]}
 
 
-VIT = Source('deit', lambda state: (*to_ours((*vit_pairs(state), SCALES)), *_LEFT_OUT),
-             timm=Family(vit_pairs, re.escape(TABLE), _without_row),
+VIT = Source('deit', lambda state: (*rules_to_ours((*vit_pairs(state), SCALES)), *_LEFT_OUT),
+             timm=Family(vit_pairs, re.escape(TABLE), _without_row_of_class_token),
              files="DeiT, also distilled, DeiT III, MAE, DINO, and timm's VisionTransformer")
 SOURCES = (
     VIT,
-    Source('irpe-deit', lambda state: to_ours((*vit_pairs(state), *_IRPE)),
+    Source('irpe-deit', lambda state: rules_to_ours((*vit_pairs(state), *_IRPE)),
            files='the release of iRPE-DeiT'),
     Source('naflex', _naflex_rules, timm=Family(_NAFLEX, f'{re.escape(TABLE)}(_y)?'),
            files="timm's NaFlexViT, of SigLIP 2 and C-RADIO too"),

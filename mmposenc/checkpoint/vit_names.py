@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from .rules import AS_IS, Pair, Rule, Source, State, joined, shown, to_ours
+from .rules import AS_IS, Pair, Rule, Source, State, joined_pair, names_text, rules_to_ours
 from .vit import VIT
 
 _MASK = 'it stood for masked patches in pretraining, and no image has any'
@@ -29,31 +29,31 @@ _DINOV2 = (
                         ('mlp.fc2.{p}', ''), ('mlp.w12.{p}', 'mlp.fc1.{p}'),
                         ('mlp.w3.{p}', 'mlp.fc2.{p}'), ('ls2.gamma', ''))),
 )
-_DINOV2_RULES = (*to_ours(_DINOV2), Rule('mask_token', None, _MASK))
+_DINOV2_RULES = (*rules_to_ours(_DINOV2), Rule('mask_token', None, _MASK))
 
 
-def _attention(module: str, query: str, key: str, value: str, out: str) -> tuple[Pair, ...]:
+def _attention_pairs(module: str, query: str, key: str, value: str, out: str) -> tuple[Pair, ...]:
     """Pairs of separate queries, keys and values, and of the projection of their result."""
-    return (joined(tuple(f'{module}.{part}.{{p}}' for part in (query, key, value)),
-                   'blocks.{n}.attn.qkv.{p}'),
+    return (joined_pair(tuple(f'{module}.{part}.{{p}}' for part in (query, key, value)),
+                        'blocks.{n}.attn.qkv.{p}'),
             Pair(f'{module}.{out}.{{p}}', 'blocks.{n}.attn.proj.{p}'))
 
 
-def _huggingface_layer(layer: str) -> tuple[Pair, ...]:
+def _huggingface_layer_pairs(layer: str) -> tuple[Pair, ...]:
     """Pairs of a layer in all spellings of Hugging Face. Models of Transformers 5, and files of
     EoMT, have names such as q_proj; files of other models have attention.query."""
     return (
-        *_attention(f'{layer}.attention', 'attention.query', 'attention.key', 'attention.value',
-                    'output.dense'),
-        *_attention(f'{layer}.attention', 'q_proj', 'k_proj', 'v_proj', 'o_proj'),
+        *_attention_pairs(f'{layer}.attention', 'attention.query', 'attention.key',
+                          'attention.value', 'output.dense'),
+        *_attention_pairs(f'{layer}.attention', 'q_proj', 'k_proj', 'v_proj', 'o_proj'),
         *(Pair(f'{layer}.{name}.{{p}}', f'blocks.{{n}}.{ours}.{{p}}') for name, ours in (
             ('layernorm_before', 'norm1'), ('layernorm_after', 'norm2'),
             ('intermediate.dense', 'mlp.fc1'), ('output.dense', 'mlp.fc2'),
             ('norm1', 'norm1'), ('norm2', 'norm2'), ('mlp.fc1', 'mlp.fc1'), ('mlp.fc2', 'mlp.fc2'),
             ('mlp.weights_in', 'mlp.fc1'), ('mlp.weights_out', 'mlp.fc2'),
             ('mlp.down_proj', 'mlp.fc2'))),
-        joined((f'{layer}.mlp.gate_proj.{{p}}', f'{layer}.mlp.up_proj.{{p}}'),
-               'blocks.{n}.mlp.fc1.{p}'),
+        joined_pair((f'{layer}.mlp.gate_proj.{{p}}', f'{layer}.mlp.up_proj.{{p}}'),
+                    'blocks.{n}.mlp.fc1.{p}'),
         Pair(f'{layer}.layer_scale{{m}}.lambda1', 'blocks.{n}.ls{m}.gamma'))
 
 
@@ -64,7 +64,8 @@ HUGGINGFACE_TRUNK = (
     Pair('embeddings.patch_embeddings.projection.{p}', 'patch_embed.proj.{p}'),
     Pair('embeddings.register_tokens', 'reg_token'),
     Pair('layernorm.{p}', 'norm.{p}'),
-    *(pair for layer in ('encoder.layer.{n}', 'layers.{n}') for pair in _huggingface_layer(layer)),
+    *(pair for layer in ('encoder.layer.{n}', 'layers.{n}')
+      for pair in _huggingface_layer_pairs(layer)),
 )
 _HF = (
     *HUGGINGFACE_TRUNK,
@@ -73,41 +74,41 @@ _HF = (
     Pair('cls_classifier.{p}', 'head.{p}'),
     Pair('distillation_classifier.{p}', 'head_dist.{p}'),
 )
-_HF_RULES = (*to_ours(_HF), Rule(r'embeddings\.mask_token', None, _MASK),
+_HF_RULES = (*rules_to_ours(_HF), Rule(r'embeddings\.mask_token', None, _MASK),
              Rule(r'pooler\..*', None, 'a layer on the class token, which ViT does not have'))
 
 
-def _row(name: str, to: str) -> Pair:
+def _row_pair(name: str, to: str) -> Pair:
     """Pair a vector that is (1, 1, C) in timm, or a table that is (1, N, C) there, with the same
     numbers in another shape."""
     return Pair(name, to, lambda tensor: tensor.view(1, -1, tensor.shape[-1]))
 
 
-def _in_order(match: re.Match[str], numbers: Tensor, state: State) -> dict[str, Tensor]:
+def _check_order(match: re.Match[str], numbers: Tensor, state: State) -> dict[str, Tensor]:
     """Check that positions are numbered 0, 1, 2 and so on, because rows of the table are taken in
     their order."""
     if not torch.equal(numbers.flatten(), torch.arange(numbers.numel()).to(numbers)):
         numbers = numbers.flatten()
-        raise ValueError(f'{match[0]} must be 0, 1, 2, ..., got {shown(numbers.tolist())}')
+        raise ValueError(f'{match[0]} must be 0, 1, 2, ..., got {names_text(numbers.tolist())}')
     return {}
 
 
 _HF_CLIP = (
-    _row('embeddings.class_embedding', 'cls_token'),
-    _row('embeddings.position_embedding.weight', 'pos_embed'),
+    _row_pair('embeddings.class_embedding', 'cls_token'),
+    _row_pair('embeddings.position_embedding.weight', 'pos_embed'),
     Pair('embeddings.patch_embedding.{p}', 'patch_embed.proj.{p}'),
     Pair('pre_layrnorm.{p}', 'norm_pre.{p}'),
     Pair('post_layernorm.{p}', 'norm.{p}'),
-    *_attention('encoder.layers.{n}.self_attn', 'q_proj', 'k_proj', 'v_proj', 'out_proj'),
+    *_attention_pairs('encoder.layers.{n}.self_attn', 'q_proj', 'k_proj', 'v_proj', 'out_proj'),
     Pair('encoder.layers.{n}.layer_norm{m}.{p}', 'blocks.{n}.norm{m}.{p}'),
     Pair('encoder.layers.{n}.mlp.fc{m}.{p}', 'blocks.{n}.mlp.fc{m}.{p}'),
 )
-_HF_CLIP_RULES = (*to_ours(_HF_CLIP), Rule(r'head\..*', None, _POOL),
-                  Rule(r'embeddings\.position_ids', None, 'the numbers 0, 1, 2, ...', _in_order))
+_HF_CLIP_RULES = (*rules_to_ours(_HF_CLIP), Rule(r'head\..*', None, _POOL),
+                  Rule(r'embeddings\.position_ids', None, 'the numbers 0, 1, 2, ...', _check_order))
 
 _CLIP = (
-    _row('class_embedding', 'cls_token'),
-    _row('positional_embedding', 'pos_embed'),
+    _row_pair('class_embedding', 'cls_token'),
+    _row_pair('positional_embedding', 'pos_embed'),
     Pair('conv1.{p}', 'patch_embed.proj.{p}'),
     Pair('ln_pre.{p}', 'norm_pre.{p}'),
     Pair('ln_post.{p}', 'norm.{p}'),
@@ -117,10 +118,10 @@ _CLIP = (
     Pair('transformer.resblocks.{n}.mlp.c_fc.{p}', 'blocks.{n}.mlp.fc1.{p}'),
     Pair('transformer.resblocks.{n}.mlp.c_proj.{p}', 'blocks.{n}.mlp.fc2.{p}'),
 )
-_CLIP_RULES = (*to_ours(_CLIP), Rule('proj', None, _PROJECTION))
+_CLIP_RULES = (*rules_to_ours(_CLIP), Rule('proj', None, _PROJECTION))
 
 
-def _of_one_frame(kernel: Tensor) -> Tensor:
+def _kernel_for_one_frame(kernel: Tensor) -> Tensor:
     """The kernel of patches for an image. A file for videos has one for each of two frames, which
     for an image are the same: the sum has its tokens, and is not rounded as halves are."""
     if kernel.dim() == 4:
@@ -130,16 +131,16 @@ def _of_one_frame(kernel: Tensor) -> Tensor:
 
 #: Names in transformers' Qwen3-VL that are not those of timm.
 _QWEN3 = (
-    Pair('patch_embed.proj.weight', 'patch_embed.proj.weight', _of_one_frame),
-    _row('pos_embed.weight', 'pos_embed'),
+    Pair('patch_embed.proj.weight', 'patch_embed.proj.weight', _kernel_for_one_frame),
+    _row_pair('pos_embed.weight', 'pos_embed'),
     Pair('blocks.{n}.mlp.linear_fc{m}.{p}', 'blocks.{n}.mlp.fc{m}.{p}'),
 )
 _QWEN3_RULES = (
-    *to_ours(_QWEN3),
+    *rules_to_ours(_QWEN3),
     Rule(r'(merger|deepstack_merger_list)\..*', None, 'a projector to the language model'), AS_IS)
 
 
-def behind(*anchors: str) -> Callable[[State], dict[str, str]]:
+def prefix_remover(*anchors: str) -> Callable[[State], dict[str, str]]:
     """Returns a function that removes a prefix from names. The prefix is what stands before the
     first name that ends in an anchor; names without it are left out."""
     def names(state: State) -> dict[str, str]:
@@ -153,7 +154,7 @@ def _huggingface_names(state: State) -> dict[str, str]:
     """Names of Hugging Face's models, with linear heads. A head that takes the class token and the
     mean of the patches, as Dinov2's, is left out."""
     patches = 'embeddings.patch_embeddings.projection.weight'
-    names = behind(patches)(state)
+    names = prefix_remover(patches)(state)
     dims = next((state[name].shape[0] for name, new in names.items() if new == patches), 0)
     for head in ('classifier', 'cls_classifier', 'distillation_classifier'):
         if f'{head}.weight' in state and state[f'{head}.weight'].shape[1] == dims:
@@ -167,15 +168,17 @@ def _clip_rules(state: State) -> Sequence[Rule]:
 
 
 SOURCES = (
-    Source('dinov2', _DINOV2_RULES, names=behind('patch_embed.proj.weight'), outside=_OUTSIDE,
-           then=VIT, files='the releases of DINOv2 and TIPSv2, and files of their training'),
+    Source('dinov2', _DINOV2_RULES, names=prefix_remover('patch_embed.proj.weight'),
+           outside=_OUTSIDE, then=VIT,
+           files='the releases of DINOv2 and TIPSv2, and files of their training'),
     Source('huggingface-vit', _HF_RULES, names=_huggingface_names, outside=_OUTSIDE, then=VIT,
            files="Hugging Face's ViT, DeiT, Dinov2, Dinov2WithRegisters and TIPSv2"),
-    Source('qwen3', _QWEN3_RULES, names=behind('patch_embed.proj.weight'), outside=_OUTSIDE,
+    Source('qwen3', _QWEN3_RULES, names=prefix_remover('patch_embed.proj.weight'), outside=_OUTSIDE,
            then=VIT, files="Qwen3-VL, Qwen3.5, Qwen3.8 of timm or Hugging Face, the image tower"),
-    Source('huggingface-clip', _HF_CLIP_RULES, names=behind('embeddings.patch_embedding.weight'),
+    Source('huggingface-clip', _HF_CLIP_RULES,
+           names=prefix_remover('embeddings.patch_embedding.weight'),
            outside=_OUTSIDE, then=VIT, files="Hugging Face's CLIP and SigLIP, the image tower"),
-    Source('clip', _clip_rules, names=behind(
+    Source('clip', _clip_rules, names=prefix_remover(
         'patch_embed.proj.weight', 'class_embedding', 'ln_pre.weight'), outside=_OUTSIDE,
         then=VIT, files="OpenAI's CLIP and open_clip, the image tower, also one of timm's"),
 )

@@ -29,7 +29,7 @@ COMMANDS: dict[str, str] = {
 }
 
 
-def usage() -> str:
+def usage_text() -> str:
     """The text of ``mmposenc --help``."""
     lines = [f'    {name:<14}{line}' for name, line in COMMANDS.items()]
     return '\n'.join(['usage: mmposenc COMMAND ...', '', *lines, '',
@@ -48,29 +48,29 @@ def main(argv: list[str] | None = None) -> None:
     """
     name, *words = (sys.argv[1:] if argv is None else argv) or ['']
     if name == 'run':  # What the script does with its standard streams is left to it.
-        _main(name, words)
+        _run_command(name, words)
         return
     from ..terminal.streams import safe_streams
     with safe_streams():
-        _main(name, words)
+        _run_command(name, words)
 
 
-def _main(name: str, words: list[str]) -> None:
+def _run_command(name: str, words: list[str]) -> None:
     if name in ('', '-h', '--help'):
-        print(usage())
+        print(usage_text())
         sys.exit(0 if name else 2)
     if name == '--version':
         print(mmposenc.__version__)
         return
     if name not in COMMANDS:
-        from ..terminal.messages import suggest
-        print(f'error: there is no command {name!r}{suggest(name, COMMANDS)}\n'
+        from ..terminal.messages import suggestion_text
+        print(f'error: there is no command {name!r}{suggestion_text(name, COMMANDS)}\n'
               f'(known are {", ".join(COMMANDS)})', file=sys.stderr)
         sys.exit(2)
-    _load(name, words)(words)
+    _import_main(name, words)(words)
 
 
-def _load(name: str, words: list[str]) -> Callable[[list[str]], None]:
+def _import_main(name: str, words: list[str]) -> Callable[[list[str]], None]:
     """Import the function of a command. If a package is missing, the program ends with a message of
     one line."""
     import argparse

@@ -6,11 +6,11 @@
 import argparse
 
 from ..terminal.messages import reporting_errors
-from ..terminal.options import add_data, config_parser
+from ..terminal.options import add_data, make_config_parser
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = config_parser(__doc__, 'train_dataloader.batch_size=4', prog='mmposenc browse')
+    parser = make_config_parser(__doc__, 'train_dataloader.batch_size=4', prog='mmposenc browse')
     add_data(parser)
     parser.add_argument('--output-dir', required=True, help='folder of the pictures')
     parser.add_argument('--number', type=int, default=20,

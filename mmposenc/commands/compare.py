@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # Imported only for annotations: torch is loaded when there i
 number = number_between(0, 100, 'above 0, such as 1.5')
 
 
-def size_of(word: str) -> float | tuple[int, int]:
+def parse_size(word: str) -> float | tuple[int, int]:
     """A factor above 0, or a height and a width in pixels as in '192x256'."""
     height, x, width = word.partition('x')
     return (SIDE(height), SIDE(width)) if x else number(word)
@@ -54,7 +54,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     what.add_argument('--seeds', type=COUNT, metavar='N', help='seeds 0 .. N-1; default 3')
     what.add_argument('--seed-list', type=SEED, nargs='+', metavar='SEED',
                       help='these seeds')
-    what.add_argument('--sizes', type=size_of, nargs='+', metavar='SIZE', default=[],
+    what.add_argument('--sizes', type=parse_size, nargs='+', metavar='SIZE', default=[],
                       help='test at these multiples of the training size, or at HEIGHTxWIDTH in '
                       'pixels; default 1')
     what.add_argument('--margin', type=number, metavar='POINTS',
@@ -107,14 +107,14 @@ def main(argv: list[str] | None = None) -> None:
     command = shlex.join(['mmposenc', *words])
     with reporting_errors(args):
         try:
-            status = run(args, command)
+            status = run_study(args, command)
         except KeyboardInterrupt:
             print('stopped; run the same command again to resume', file=sys.stderr)
             status = 130
     sys.exit(status)
 
 
-def run(args: argparse.Namespace, command: str) -> int:
+def run_study(args: argparse.Namespace, command: str) -> int:
     """Plan and run the study, and return the exit status."""
     from ..engine.config.options import config_of_arguments
     from ..engine.variants.encodings import read_entries
@@ -123,7 +123,7 @@ def run(args: argparse.Namespace, command: str) -> int:
     from ..lab.compare.study.study import read_study
 
     if args.report_only:
-        return finish(read_study(planning.study_folder(args)))
+        return print_and_write_results(read_study(planning.study_folder(args)))
     workers = planning.workers_from_arguments(args)
     cfg = None if args.config is None else config_of_arguments(args)
     entries = read_entries(args.encodings) if args.encodings else []
@@ -134,14 +134,14 @@ def run(args: argparse.Namespace, command: str) -> int:
     print(planning.runs_in_a_sentence(study), flush=True)
     run_remaining(study, workers)
     time_all_if_missing(study)
-    return finish(study)
+    return print_and_write_results(study)
 
 
 def run_remaining(study: Study, workers: Workers) -> None:
     """Train and test the remaining runs, and keep the report up to date."""
     from ..lab.compare.page.results import write_results_and_report
     from ..lab.compare.running.progress import ProgressDisplay
-    from ..lab.compare.running.runs import is_complete
+    from ..lab.compare.running.runs import has_nothing_to_do
     from ..lab.compare.running.schedule import carry_out_all
 
     jobs = workers.jobs or len(study.runs())
@@ -156,10 +156,10 @@ def run_remaining(study: Study, workers: Workers) -> None:
                     write_results_and_report(study)
                 except Exception as error:  # An error while the last report is written is raised.
                     display.say(f'the report could not be written yet: {in_a_line(error)}')
-        carry_out_all(study, workers, lambda each: is_complete(study, each), tell)
+        carry_out_all(study, workers, lambda each: has_nothing_to_do(study, each), tell)
 
 
-def finish(study: Study) -> int:
+def print_and_write_results(study: Study) -> int:
     """Print how all runs ended, write the results and print their summary. Returns status 1 if a
     run or a test failed."""
     from ..lab.compare.page.results import collect_results, write_results_and_report

@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> None:
         from ..backbones.archs.from_weights import BACKBONE
         from ..checkpoint import check_source, read_checkpoint, write_checkpoint
         from ..checkpoint.eva import rotary_options
-        from ..checkpoint.rules import shown
+        from ..checkpoint.rules import names_text
         from ..checkpoint.shapes import check_numbers
         source = None if args.source == 'auto' else args.source
         check_source(source, back=args.to == 'timm')  # Checked before a file is read or downloaded.
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> None:
     print(f'{len(file.state_dict)} weights read, {len(converted.state_dict)} written to {output}, '
           f'{len(converted.dropped)} dropped')
     for reason, names in reasons.items():
-        print(f'dropped, {reason}: {shown(names)}')
+        print(f'dropped, {reason}: {names_text(names)}')
     if args.to == 'mmposenc' and (needs := needed_options(converted.state_dict)):
         needs += [f'{BACKBONE}rel_pos_encoding.{name}={value}'.replace(' ', '')
                   for name, value in rotary.items() if value not in (100.0, False)]
@@ -87,8 +87,8 @@ def convert_file(args: argparse.Namespace, source: str | None, state: dict[str, 
         ValueError: the weights are of an unknown source, or of another one than given.
     """
     from ..checkpoint import convert_back, convert_with_report, recognise
-    from ..checkpoint.recognition import looks_like
-    from ..checkpoint.rules import shown
+    from ..checkpoint.recognition import looks_like_text
+    from ..checkpoint.rules import names_text
 
     if args.to == 'timm':
         if known := recognise(state):
@@ -98,5 +98,5 @@ def convert_file(args: argparse.Namespace, source: str | None, state: dict[str, 
     converted = convert_with_report(state, source)
     if converted.source is None:
         raise ValueError(f'{args.input} is of an unknown source: it has '
-                         f'{shown(sorted(state))}; {looks_like(state)}')
+                         f'{names_text(sorted(state))}; {looks_like_text(state)}')
     return converted

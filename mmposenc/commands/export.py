@@ -18,9 +18,9 @@ from ..terminal.options import (
     TOLERANCE,
     add_data,
     add_encoding,
-    config_parser,
-    refuse_without,
-    sides,
+    make_config_parser,
+    refuse_given,
+    sides_of_option,
     whole_number,
 )
 
@@ -29,7 +29,8 @@ OPSETS = 18, 22
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = config_parser(__doc__, 'model.backbone.implementation=reference', 'mmposenc export')
+    parser = make_config_parser(__doc__, 'model.backbone.implementation=reference',
+                                'mmposenc export')
     parser.add_argument('checkpoint', help="the weights; 'none': random weights")
     parser.add_argument('out', help='the file: .onnx, or .pt2 for torch.export.load')
     add_data(parser)
@@ -50,9 +51,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         help=f'opset of ONNX; default {OPSET}')
     parser.add_argument('--overwrite', action='store_true', help='replace an existing file')
     args = parser.parse_args(argv)
-    args.size = sides(parser, args.size)
+    args.size = sides_of_option(parser, args.size)
     if not args.out.endswith('.onnx'):
-        refuse_without(parser, args, 'a file that ends in .onnx', 'opset', 'decode')
+        refuse_given(parser, args, 'a file that ends in .onnx', 'opset', 'decode')
     return args
 
 
@@ -72,13 +73,14 @@ def main(argv: list[str] | None = None) -> None:
     print(f"takes images ({number}, channels {notes['channels']}, height, width), float32, "
           f"{notes['input']}; mean={notes['mean']}, std={notes['std']}")
     if notes['resize'] or notes['other_steps']:
-        print(f'before, resize pictures as predict does: {_resizing(notes)}')
+        print(f'before, resize pictures as predict does: {_resizing_text(notes)}')
     for name in ('height', 'width'):
         least, most = notes[name]
         print(f'{name}: {least} to {"any" if most is None else most}')
     print(f"gives {', '.join(notes['outputs'])}")
     if 'threshold' in notes:
-        print(f"a pixel is {_second_class(notes)} where sigmoid(logits) > {notes['threshold']:g}")
+        print(f'a pixel is {_name_of_second_class(notes)} where sigmoid(logits) > '
+              f"{notes['threshold']:g}")
     check = exported.check
     print(f'largest difference from the model: {check.difference:.1e}, relative to the output, in '
           f'{len(check.sizes)} batches: {", ".join("x".join(map(str, s)) for s in check.sizes)}')
@@ -88,7 +90,7 @@ def main(argv: list[str] | None = None) -> None:
               'are any, and in noise; train it, or lower model.test_cfg.score_thr')
 
 
-def _resizing(notes: dict[str, Any]) -> str:
+def _resizing_text(notes: dict[str, Any]) -> str:
     words = []
     if resize := notes['resize']:
         ratio = 'within it, keeping the ratio of the sides' if resize['keep_ratio'] else 'exactly'
@@ -97,5 +99,5 @@ def _resizing(notes: dict[str, Any]) -> str:
     return ', then '.join([*words, *notes['other_steps']])
 
 
-def _second_class(notes: dict[str, Any]) -> str:
+def _name_of_second_class(notes: dict[str, Any]) -> str:
     return str(notes['classes'][1]) if len(notes.get('classes', ())) > 1 else 'foreground'

@@ -18,14 +18,14 @@ from ..terminal.options import (
     USUAL,
     add_data,
     add_encoding,
-    config_parser,
-    refuse_without,
-    sides,
+    make_config_parser,
+    refuse_given,
+    sides_of_option,
 )
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = config_parser(__doc__, 'model.backbone.arch=small', prog='mmposenc inspect')
+    parser = make_config_parser(__doc__, 'model.backbone.arch=small', prog='mmposenc inspect')
     add_data(parser)
     add_encoding(parser)
     parser.add_argument('checkpoint', nargs='?', help='weights of the model')
@@ -41,9 +41,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--seed', type=SEED, default=0, help='seed of noise, crops and random '
                         'weights')
     args = parser.parse_args(argv)
-    args.size = None if args.size is None else sides(parser, args.size)
+    args.size = None if args.size is None else sides_of_option(parser, args.size)
     if args.out is None:
-        refuse_without(parser, args, '--out', 'image', 'at', 'seed')
+        refuse_given(parser, args, '--out', 'image', 'at', 'seed')
     return args
 
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from ..terminal.messages import Parser, reporting_errors
-from ..terminal.options import COUNT, refuse_without
+from ..terminal.options import COUNT, refuse_given
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -23,7 +23,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--out', metavar='FILE', help='write the config of --row there')
     args = parser.parse_args(argv)
     if args.row is None:
-        refuse_without(parser, args, '--row', 'out')
+        refuse_given(parser, args, '--row', 'out')
     if args.row is not None and args.table is None:
         parser.error('--row needs a table')
     return args
@@ -41,10 +41,10 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _print_tables() -> None:
-    from ..catalog.papers import tables
-    width = max(map(len, tables())) + 2
-    for name, table in tables().items():
-        print(f'{name:<{width}}{table.source}: {table.title} ({table.here} rows here)')
+    from ..catalog.papers import tables_by_id
+    width = max(map(len, tables_by_id())) + 2
+    for name, table in tables_by_id().items():
+        print(f'{name:<{width}}{table.source}: {table.title} ({table.here_text} rows here)')
 
 
 def _print_table(name: str) -> None:
@@ -61,7 +61,7 @@ def _print_table(name: str) -> None:
         drawn.add_column(Text(column), overflow='fold',
                          justify='left' if column in ('row', 'model') else 'right')
     for number, row in enumerate(shown.rows, 1):
-        counted = row.counted
+        counted = row.counted_costs
         macs = f', {counted["macs"] // 10 ** 6:,}M MACs' if 'macs' in counted else ''
         if 'macs_with_means' in counted:
             macs += f' ({counted["macs_with_means"] // 10 ** 6:,}M with the means)'

@@ -39,8 +39,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('task', nargs='?', default='detection',
                         choices=['detection', 'segmentation', 'pretrained'])
     parser.add_argument('--seed', type=SEED, metavar='N', help='seed of the training')
-    parser.add_argument('--weights', type=_file, metavar='FILE', help="for 'pretrained': weights "
-                        "of DINOv2's ViT-S/14 (names of DINOv2, timm or Hugging Face) instead of "
+    parser.add_argument('--weights', type=_existing_file, metavar='FILE',
+                        help="for 'pretrained': weights of "
+                        "DINOv2's ViT-S/14 (names of DINOv2, timm or Hugging Face) instead of "
                         'a download')
     parser.add_argument('--out', type=Path, metavar='FOLDER', help='folder of results (default: '
                         'work_dirs/quickstart, followed by the task and the seed)')
@@ -50,7 +51,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def _file(text: str) -> Path:
+def _existing_file(text: str) -> Path:
     if not Path(text).is_file():
         raise argparse.ArgumentTypeError(f'{text!r} must be an existing file')
     return Path(text).resolve()
@@ -70,10 +71,10 @@ def main(argv: list[str] | None = None) -> None:
         trees, nuclei = FROZEN if args.task == 'pretrained' else RANDOM
         both = args.task == 'pretrained'
         if args.task != 'segmentation':
-            detection(args, trees, out / 'trees' if both else out, out / 'pictures', start)
+            run_detection(args, trees, out / 'trees' if both else out, out / 'pictures', start)
         if args.task != 'detection':
-            segmentation(args, nuclei, out / 'nuclei' if both else out,
-                         out / 'pictures' / 'nuclei' if both else out / 'pictures', start)
+            run_segmentation(args, nuclei, out / 'nuclei' if both else out,
+                             out / 'pictures' / 'nuclei' if both else out / 'pictures', start)
         print(f'pictures: {out}/pictures (left: ground truth, right: predictions)')
 
 
@@ -90,8 +91,8 @@ def fetch(args: argparse.Namespace) -> None:
         prepare.main([name])
 
 
-def detection(args: argparse.Namespace, config: str, work: Path, pictures: Path,
-              start: float) -> None:
+def run_detection(args: argparse.Namespace, config: str, work: Path, pictures: Path,
+                  start: float) -> None:
     quick = config.replace('.py', '-quick.py') if config in RANDOM else config
     trained = train(args, quick, work)
     tests = {'held-out block of the training plots': ('block', config.replace('.py', '-block.py')),
@@ -102,8 +103,8 @@ def detection(args: argparse.Namespace, config: str, work: Path, pictures: Path,
                  trained, start)
 
 
-def segmentation(args: argparse.Namespace, config: str, work: Path, pictures: Path,
-                 start: float) -> None:
+def run_segmentation(args: argparse.Namespace, config: str, work: Path, pictures: Path,
+                     start: float) -> None:
     trained = train(args, config, work)
     tests = {'held-out strip': 'strip'}
     test(config, work, 'strip', '--show-dir', str(pictures))

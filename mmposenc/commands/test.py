@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..terminal.messages import reporting_errors
-from ..terminal.options import SIDE, add_run_options, config_parser, parse_run
+from ..terminal.options import SIDE, add_run_options, make_config_parser, parse_args_and_set_rank
 
 if TYPE_CHECKING:
     from mmengine.config import Config
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = config_parser(__doc__, 'model.test_cfg.score_thr=0.1', prog='mmposenc test')
+    parser = make_config_parser(__doc__, 'model.test_cfg.score_thr=0.1', prog='mmposenc test')
     add_run_options(parser)
     parser.add_argument('checkpoint', help='the weights')
     parser.add_argument('--out', metavar='FILE.pkl', help='write the predictions to a pickle; '
@@ -31,7 +31,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--sizes', type=SIDE, nargs='+', metavar='N', help='test at several sizes '
                         '(pixels of the shorter side) and print a table of the metrics; encodings '
                         'with tables are resized')
-    args = parse_run(parser, argv)
+    args = parse_args_and_set_rank(parser, argv)
     if args.sizes and args.out:
         parser.error('--sizes writes sizes.json into the work directory; leave --out out')
     return args

@@ -6,11 +6,11 @@
 import argparse
 
 from ..terminal.messages import reporting_errors
-from ..terminal.options import add_run_options, config_parser, parse_run
+from ..terminal.options import add_run_options, make_config_parser, parse_args_and_set_rank
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = config_parser(__doc__, 'optim_wrapper.optimizer.lr=1e-4', prog='mmposenc train')
+    parser = make_config_parser(__doc__, 'optim_wrapper.optimizer.lr=1e-4', prog='mmposenc train')
     add_run_options(parser)
     parser.add_argument('--amp', action='store_true',
                         help='mixed precision: float16 on a GPU, bfloat16 on a CPU')
@@ -20,7 +20,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         help="resume a run from a checkpoint; 'auto', the default: from its latest")
     parser.add_argument('--no-save-on-interrupt', action='store_true',
                         help='end the run on SIGINT and SIGTERM without a checkpoint')
-    return parse_run(parser, argv)
+    return parse_args_and_set_rank(parser, argv)
 
 
 def main(argv: list[str] | None = None) -> None:

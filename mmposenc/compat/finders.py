@@ -29,7 +29,7 @@ PATCHES = {
     'mmpretrain.datasets.transforms.utils': ('compat.patches', 'find_our_loading'),
     'mmseg.apis.mmseg_inferencer': ('compat.patches', 'find_our_loading'),
     'numba.core.config': ('compat.numba_cache', 'provide_folder'),
-    'torchvision.extension': ('compat.torchvision_ops', 'provide'),
+    'torchvision.extension': ('compat.torchvision_ops', 'provide_operators'),
 }
 
 

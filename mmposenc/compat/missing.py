@@ -32,7 +32,7 @@ LAYERS = {
     'TINShift': 'tin_shift', 'Voxelization': 'hard_voxelize'}
 
 
-def build_recipe() -> str:
+def build_command_text() -> str:
     """The command that replaces the installed mmcv by the same version with its operators.
 
     It takes half an hour or more, and needs a C++ compiler; with FORCE_CUDA=1 before it, and nvcc,
@@ -49,7 +49,7 @@ def build_recipe() -> str:
     return 'MMCV_WITH_OPS=1 pip install --no-build-isolation .   (in a clone of mmcv)'
 
 
-def refuse(operator: str, layer: str | None = None) -> NoReturn:
+def refuse_operator(operator: str, layer: str | None = None) -> NoReturn:
     """Raise a NotImplementedError that says in one line what is missing and what would help."""
     if operator in ON_CPU:
         remedy = 'Install an mmcv with compiled operators: '
@@ -58,13 +58,13 @@ def refuse(operator: str, layer: str | None = None) -> NoReturn:
                   'mmcv with compiled operators: FORCE_CUDA=1 ')
     raise NotImplementedError(
         f'{layer or "this model"} needs the mmcv operator {operator!r}, which the installed mmcv '
-        f'was built without and mmposenc does not replace. {remedy}{build_recipe()}')
+        f'was built without and mmposenc does not replace. {remedy}{build_command_text()}')
 
 
-def missing(operator: str) -> Callable[..., NoReturn]:
+def missing_operator(operator: str) -> Callable[..., NoReturn]:
     """Return an operator that can be imported and raises an error when it is called."""
     def call(*args: object, **kwargs: object) -> NoReturn:
-        refuse(operator)
+        refuse_operator(operator)
 
     call.__name__ = call.__qualname__ = operator
     return call
@@ -81,12 +81,12 @@ def refuse_layers(ops: ModuleType) -> None:
     inside = [module for name, module in sys.modules.items() if name.startswith(ops.__name__ + '.')]
     for name, operator in LAYERS.items():
         for layer in {getattr(module, name) for module in inside if hasattr(module, name)}:
-            layer.__init__ = _refusing(layer.__init__, f'{operator}_forward')
+            layer.__init__ = _refusing_init(layer.__init__, f'{operator}_forward')
 
 
-def _refusing(init: Callable[..., None], operator: str) -> Callable[..., None]:
+def _refusing_init(init: Callable[..., None], operator: str) -> Callable[..., None]:
     @wraps(init)
     def refusing(self: Any, *args: object, **kwargs: object) -> None:
-        refuse(operator, type(self).__name__)
+        refuse_operator(operator, type(self).__name__)
 
     return refusing

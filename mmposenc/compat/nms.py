@@ -109,7 +109,7 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Ten
 METHODS = ('naive', 'linear', 'gaussian')
 
 
-def decay(iou: np.ndarray, method: int, iou_threshold: float, sigma: float) -> np.ndarray:
+def decay_factors(iou: np.ndarray, method: int, iou_threshold: float, sigma: float) -> np.ndarray:
     """The factor that a score gets: 0 or 1 (naive), 1 - IoU (linear), exp(-IoU^2 / sigma)."""
     if method == 2:
         return np.exp(-(iou * iou) / iou.dtype.type(sigma))
@@ -185,7 +185,7 @@ def softnms(boxes: Tensor, scores: Tensor, dets: Tensor, iou_threshold: float, s
             head, rest = table[:, 0], table[:, 1:]
             picked.append(head)
             iou = ious(table[:5, :1], rest, offset)[0]
-            rest[5] *= decay(iou, method, iou_threshold, sigma)
+            rest[5] *= decay_factors(iou, method, iou_threshold, sigma)
             stays = ~(rest[5] < rest.dtype.type(min_score))
             table = rest if stays.all() else close_gaps(rest, stays)
     result = np.stack(picked)

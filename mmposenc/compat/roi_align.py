@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .missing import build_recipe
+from .missing import build_command_text
 from .precision import compute_dtype, has_kernel
 
 # The largest number of samples in one pass, which limits the index tensors to about 100 MB.
@@ -64,7 +64,7 @@ def make_grid(rois: Tensor, num_images: int, size: tuple[int, int], spatial_scal
     return Grid(image, start, bin_size, samples)
 
 
-def interpolate(coordinate: Tensor, size: int) -> Taps:
+def interpolation_taps(coordinate: Tensor, size: int) -> Taps:
     """Where to interpolate linearly at coordinates in [-1, size], clamped to the map; outside of it
     weights are zero."""
     inside = (coordinate >= -1) & (coordinate <= size)
@@ -85,7 +85,7 @@ def count_up(lengths: Tensor) -> tuple[Tensor, Tensor]:
     return run, number - (lengths.cumsum(0) - lengths)[run]
 
 
-def sample(grid: Grid, size: tuple[int, int], height: int, width: int) -> Samples:
+def list_samples(grid: Grid, size: tuple[int, int], height: int, width: int) -> Samples:
     """List the samples of all bins of all regions."""
     bins = size[0] * size[1]
     per_bin = grid.samples.prod(1).repeat_interleave(bins)
@@ -97,7 +97,7 @@ def sample(grid: Grid, size: tuple[int, int], height: int, width: int) -> Sample
     # In the order of operations of mmcv's kernel, so that a sample that lies exactly on the edge
     # stays inside.
     at = grid.start[roi] + outer * bin_size + (inner + 0.5) * bin_size / samples
-    y, x = interpolate(at[:, 0], height), interpolate(at[:, 1], width)
+    y, x = interpolation_taps(at[:, 0], height), interpolation_taps(at[:, 1], width)
     first = grid.image[roi] * (height * width)
     pixels = torch.stack([row * width + column + first
                           for row in (y.low, y.high) for column in (x.low, x.high)], 1)
@@ -106,7 +106,7 @@ def sample(grid: Grid, size: tuple[int, int], height: int, width: int) -> Sample
     return Samples(pixels, weights, per_bin)
 
 
-def chunks(grid: Grid, bins: int) -> list[slice]:
+def chunks_of_regions(grid: Grid, bins: int) -> list[slice]:
     """Group consecutive regions so that a group has at most MAX_SAMPLES samples, but at least one
     region."""
     totals = (grid.samples.prod(1) * bins).cumsum(0).tolist()
@@ -125,8 +125,8 @@ def weighted_sums(table: Tensor, rows: Tensor, weights: Tensor, lengths: Tensor)
                            include_last_offset=True)
 
 
-def align(input: Tensor, rois: Tensor, size: tuple[int, int], spatial_scale: float,
-          sampling_ratio: int, aligned: bool) -> Tensor:
+def aligned_features(input: Tensor, rois: Tensor, size: tuple[int, int], spatial_scale: float,
+                     sampling_ratio: int, aligned: bool) -> Tensor:
     """The features of every region (K, C, *size), as :func:`roi_align_forward` computes them."""
     num_images, channels, height, width = input.shape
     output, dtype = input.new_empty(len(rois), channels, *size), compute_dtype(input)
@@ -134,8 +134,8 @@ def align(input: Tensor, rois: Tensor, size: tuple[int, int], spatial_scale: flo
         return output
     grid = make_grid(rois.to(dtype), num_images, size, spatial_scale, sampling_ratio, aligned)
     table = input.to(dtype).permute(0, 2, 3, 1).reshape(-1, channels)
-    for piece in chunks(grid, size[0] * size[1]):
-        samples = sample(Grid(*(each[piece] for each in grid)), size, height, width)
+    for piece in chunks_of_regions(grid, size[0] * size[1]):
+        samples = list_samples(Grid(*(each[piece] for each in grid)), size, height, width)
         sums = weighted_sums(table, samples.pixels.flatten(), samples.weights.flatten(),
                              samples.per_bin * 4)
         # Regions without samples have the mean zero.
@@ -144,7 +144,7 @@ def align(input: Tensor, rois: Tensor, size: tuple[int, int], spatial_scale: flo
     return output
 
 
-def align_backward(grad_output: Tensor, rois: Tensor, shape: Sequence[int], spatial_scale: float,
+def input_gradient(grad_output: Tensor, rois: Tensor, shape: Sequence[int], spatial_scale: float,
                    sampling_ratio: int, aligned: bool) -> Tensor:
     """The gradient of the features (N, C, H, W) of ``shape``, the adjoint of the average: the same
     weighted sums, grouped by pixel."""
@@ -154,8 +154,8 @@ def align_backward(grad_output: Tensor, rois: Tensor, shape: Sequence[int], spat
     size, dtype = (grad_output.size(2), grad_output.size(3)), compute_dtype(grad_output)
     grid = make_grid(rois.to(dtype), num_images, size, spatial_scale, sampling_ratio, aligned)
     table = grad_output.new_zeros(num_images * height * width, channels, dtype=dtype)
-    for piece in chunks(grid, size[0] * size[1]):
-        samples = sample(Grid(*(each[piece] for each in grid)), size, height, width)
+    for piece in chunks_of_regions(grid, size[0] * size[1]):
+        samples = list_samples(Grid(*(each[piece] for each in grid)), size, height, width)
         grads = grad_output[piece].to(dtype).permute(0, 2, 3, 1).reshape(-1, channels)
         grads = grads / samples.per_bin.clamp(min=1)[:, None]
         pixels, order = samples.pixels.flatten().sort()
@@ -195,14 +195,14 @@ def roi_align_forward(input: Tensor, rois: Tensor, output: Tensor, argmax_y: Ten
     if pool_mode != 1:
         raise NotImplementedError(
             "RoIAlign with pool_mode='max' is not available without mmcv's compiled operators; use "
-            f"pool_mode='avg', or build mmcv:\n    {build_recipe()}")
+            f"pool_mode='avg', or build mmcv:\n    {build_command_text()}")
     if has_kernel('roi_align', input):
         output.copy_(torch.ops.torchvision.roi_align(
             input, rois.to(input.dtype), spatial_scale, aligned_height, aligned_width,
             sampling_ratio, aligned))
         return
-    output.copy_(align(input, rois, (aligned_height, aligned_width), spatial_scale, sampling_ratio,
-                       aligned))
+    output.copy_(aligned_features(input, rois, (aligned_height, aligned_width), spatial_scale,
+                                  sampling_ratio, aligned))
 
 
 def roi_align_backward(grad_output: Tensor, rois: Tensor, argmax_y: Tensor, argmax_x: Tensor,
@@ -217,5 +217,5 @@ def roi_align_backward(grad_output: Tensor, rois: Tensor, argmax_y: Tensor, argm
             grad_output, rois.to(grad_output.dtype), spatial_scale, aligned_height, aligned_width,
             *grad_input.shape, sampling_ratio, aligned))
         return
-    grad_input.add_(align_backward(grad_output, rois, grad_input.shape, spatial_scale,
+    grad_input.add_(input_gradient(grad_output, rois, grad_input.shape, spatial_scale,
                                    sampling_ratio, aligned))

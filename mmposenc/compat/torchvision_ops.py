@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .nms import nms as greedy
 from .precision import compute_dtype
-from .roi_align import align, align_backward
+from .roi_align import aligned_features, input_gradient
 
 
 def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
@@ -37,14 +37,15 @@ def roi_align(input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: 
     """Replaces ``torchvision.ops.roi_align`` for regions (K, 5)."""
     if rois.dim() != 2 or rois.shape[1] != 5:
         raise ValueError(f'rois must have shape (K, 5), got {tuple(rois.shape)}')
-    return align(input, rois, (pooled_height, pooled_width), spatial_scale, sampling_ratio, aligned)
+    return aligned_features(input, rois, (pooled_height, pooled_width), spatial_scale,
+                            sampling_ratio, aligned)
 
 
 def roi_align_backward(grad: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int,
                        pooled_width: int, batch_size: int, channels: int, height: int, width: int,
                        sampling_ratio: int, aligned: bool) -> Tensor:
     """The derivative of RoIAlign by its input."""
-    return align_backward(grad, rois, (batch_size, channels, height, width), spatial_scale,
+    return input_gradient(grad, rois, (batch_size, channels, height, width), spatial_scale,
                           sampling_ratio, aligned)
 
 
@@ -89,7 +90,7 @@ SCHEMAS = {
 }
 
 
-def provide(extension: ModuleType) -> None:
+def provide_operators(extension: ModuleType) -> None:
     """Gives torchvision its operators, where ``torchvision.extension`` could not load them.
 
     Args:
@@ -109,7 +110,8 @@ def provide(extension: ModuleType) -> None:
         # missing.
         return
     for name in missing:
-        _LIBRARY.impl(name, FORMS.get(name) or without_form(name), 'CompositeExplicitAutograd')
+        _LIBRARY.impl(name, FORMS.get(name) or operator_without_form(name),
+                      'CompositeExplicitAutograd')
     vars(extension).update(_has_ops=lambda: True)
     if 'roi_align' in missing and find_spec('torchvision._autograd_registrations') is None:
         # Only before 0.28 does torchvision's binary have the derivatives itself.
@@ -117,7 +119,7 @@ def provide(extension: ModuleType) -> None:
                                         setup_context=_keep)
 
 
-def without_form(name: str) -> Callable[..., Any]:
+def operator_without_form(name: str) -> Callable[..., Any]:
     """Return an operator that raises an error which says what it lacks."""
     def missing(*args: object) -> Any:
         raise NotImplementedError(

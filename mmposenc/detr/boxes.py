@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..encodings.checks import check_at_least, check_choices, check_positive
 from ..functional.parts import by_rows
-from ..functional.plain_layers import is_plain, layer_dtype
+from ..functional.plain_layers import are_plain, layer_dtype
 
 #: The largest number of sines of pairs of boxes that may be in memory at once.
 _PAIRS = 2 ** 24
@@ -64,9 +64,9 @@ class PositionRelation(nn.Module):
         """
         boxes, later = boxes.detach().float(), later.detach().float()
         step = _PAIRS // (len(later) * later.shape[1] * 4 * self.embed_dims)
-        return by_rows(lambda some: self._rows(some, later), boxes, step, dim=1, out_dim=2)
+        return by_rows(lambda some: self._bias_of_pairs(some, later), boxes, step, dim=1, out_dim=2)
 
-    def _rows(self, boxes: Tensor, later: Tensor) -> Tensor:
+    def _bias_of_pairs(self, boxes: Tensor, later: Tensor) -> Tensor:
         with torch.no_grad():
             places, sizes = boxes[:, :, None].split(2, -1)
             others, other_sizes = later[:, None].split(2, -1)
@@ -79,7 +79,7 @@ class PositionRelation(nn.Module):
             angles = numbers[..., None] * self.scale / self.temperature ** waves
             sines = torch.stack((angles.sin(), angles.cos()), -1).flatten(-3)
         sines = sines.to(layer_dtype(self.pos_proj))
-        if not is_plain(self.pos_proj):
+        if not are_plain(self.pos_proj):
             return self.pos_proj(sines.permute(0, 3, 1, 2))
         linear = self.pos_proj[0]
         biases = nn.functional.linear(sines, linear.weight.flatten(1), linear.bias)

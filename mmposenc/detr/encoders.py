@@ -54,7 +54,7 @@ class LevelEncodings(nn.ModuleList):
         self[0].refuse_unsupported(
             other_grid='a DETR encoder must keep it: the decoder reads the memory by it')
 
-    def at(self, position: int) -> bool:
+    def has_encoding_at(self, position: int) -> bool:
         """Whether an encoding stands at a position."""
         return bool(self[0].encodings(position))
 
@@ -62,7 +62,7 @@ class LevelEncodings(nn.ModuleList):
                 padding_mask: Tensor | None = None) -> Tensor:
         """Encode tokens (B, L, C) with the encodings at ``position`` that replace tokens
         (``apply_to='qkv'``)."""
-        if not self.at(position):
+        if not self.has_encoding_at(position):
             return x
         return self._joined(placed(part, hw, position, padding_mask=mask)[0]
                             for placed, part, hw, mask in self._split(x, hw_shapes, padding_mask))
@@ -214,13 +214,13 @@ class DetrEncoder(BaseModule):
             shapes = shapes.tolist()
         if shapes is not None:
             shapes = check_levels(query, shapes if len(shapes) == 1 else [shapes], 1)
-        return self._run(query, query_pos, key_padding_mask, shapes, need_weights,
-                         dict(hw_shape=None if shapes is None else shapes[0]))
+        return self._run_block(query, query_pos, key_padding_mask, shapes, need_weights,
+                               dict(hw_shape=None if shapes is None else shapes[0]))
 
-    def _run(self, x: Tensor, query_pos: Tensor | None, mask: Tensor | None,
-             hw_shapes: HWShapes | None, need_weights: bool, kwargs: dict[str, Any],
-             before: Callable[[int, Tensor], Tensor] | None = None
-             ) -> Tensor | tuple[Tensor, list[Tensor]]:
+    def _run_block(self, x: Tensor, query_pos: Tensor | None, mask: Tensor | None,
+                   hw_shapes: HWShapes | None, need_weights: bool, kwargs: dict[str, Any],
+                   before: Callable[[int, Tensor], Tensor] | None = None
+                   ) -> Tensor | tuple[Tensor, list[Tensor]]:
         """Run all layers, each with ``kwargs``, and the encodings between them. ``before`` gets the
         number of the next layer and its tokens, and returns the tokens to encode."""
         weights: list[Tensor] = []
@@ -246,7 +246,7 @@ class DetrEncoder(BaseModule):
             if before is not None and index + 1 < self.num_layers:
                 out = before(index + 1, out)
             x, kwargs['x_qk'] = self._apply_encodings(out, index, hw_shapes, mask, packing)
-        x = x if packing is None else packing.unpack(x)
+        x = x if packing is None else packing.unpack_to_padded(x)
         return (x, weights) if need_weights else x
 
     def _layer_pos(self, x: Tensor, query_pos: Tensor | None) -> Tensor | None:
@@ -258,9 +258,9 @@ class DetrEncoder(BaseModule):
                          ) -> tuple[Tensor, Tensor | None]:
         """The tokens after the encodings at a position, and those for the next queries and keys if
         they differ."""
-        if not self.pos_encodings.at(position):
+        if not self.pos_encodings.has_encoding_at(position):
             return x, None
-        x = x if packing is None else packing.unpack(x)
+        x = x if packing is None else packing.unpack_to_padded(x)
         x = self.pos_encodings(x, hw_shapes, position, mask)
         qk = None
         if position + 1 < self.num_layers:

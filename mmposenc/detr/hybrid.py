@@ -13,8 +13,8 @@ from ..encodings.base import TokenEncoding
 from ..encodings.build import EncodingConfig, build_encoding
 from ..encodings.checks import check_at_least
 from ..functional.masking import (
-    every_cell,
     map_to_tokens,
+    mask_at_step,
     masked_batch_norm,
     token_mask,
     tokens_to_map,
@@ -108,7 +108,7 @@ class HybridEncoder(BaseModule):
         self._check(inputs)
         masks: list[Tensor | None] = [padding_mask]
         for _ in inputs[1:]:
-            masks.append(None if padding_mask is None else every_cell(masks[-1], 2))
+            masks.append(None if padding_mask is None else mask_at_step(masks[-1], 2))
         maps = [proj(x if mask is None else x.masked_fill(mask[:, None], 0), mask)
                 for proj, x, mask in zip(self.input_proj, inputs, masks, strict=True)]
         for index, level in enumerate(self.levels):

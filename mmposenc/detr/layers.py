@@ -23,7 +23,7 @@ from ..encodings.base import RelativeConfig
 from ..encodings.build import construct_or_name_config
 from ..functional.grids import GridLike
 from ..functional.packing import Packing
-from ..functional.plain_layers import is_plain
+from ..functional.plain_layers import are_plain
 
 
 def build_norm(cfg: ConfigType, embed_dims: int) -> nn.Module:
@@ -209,7 +209,7 @@ class MultiheadAttention(BaseModule):
                 return self._attend_packed(hw_shape, q, k, v, query, dropout_p), None
             return attend(
                 q, k, v, self.rel_pos_encoding, hw_shape, key_padding_mask=key_padding_mask,
-                attn_mask=_allowed(attn_mask, self.num_heads), tokens=query,
+                attn_mask=_as_sdpa_mask(attn_mask, self.num_heads), tokens=query,
                 need_weights=need_weights,
                 implementation=self.implementation, dropout_p=dropout_p)
 
@@ -227,10 +227,10 @@ class MultiheadAttention(BaseModule):
             return out.transpose(1, 2)
 
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        return packing.each(of_image, q, k=k, v=v, tokens=tokens).transpose(1, 2)
+        return packing.run_on_parts(of_image, q, k=k, v=v, tokens=tokens).transpose(1, 2)
 
 
-def _allowed(attn_mask: Tensor | None, num_heads: int) -> Tensor | None:
+def _as_sdpa_mask(attn_mask: Tensor | None, num_heads: int) -> Tensor | None:
     """Convert the mask of nn.MultiheadAttention to that of ``F.scaled_dot_product_attention``."""
     if attn_mask is None:
         return None
@@ -297,7 +297,7 @@ class FFN(BaseModule):
 
     def _is_plain_mlp(self) -> bool:
         return (self.num_fcs == 2 and type(self.layers[0][1]) is nn.ReLU
-                and is_plain(self.layers))
+                and are_plain(self.layers))
 
 
 class _Factors(nn.Module):
@@ -374,7 +374,7 @@ class DetrEncoderLayer(BaseModule):
 
 
 def ffn_and_norms(ffn_cfg: ConfigType, norm_cfg: ConfigType, embed_dims: int,
-                   num_norms: int) -> tuple[FFN, ModuleList]:
+                  num_norms: int) -> tuple[FFN, ModuleList]:
     """The FFN and the norms of a layer."""
     ffn = construct_or_name_config(FFN, ffn_cfg, 'ffn_cfg')
     if ffn.embed_dims != embed_dims:

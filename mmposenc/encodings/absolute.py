@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from ..functional.grids import GridLike, as_grid, check_tokens
-from ..functional.masking import extents_of, join_prefix, known_equal, split_prefix
+from ..functional.masking import are_known_equal, extents_of, join_prefix, split_prefix
 from ..functional.position_tables import (
     INTERPOLATIONS,
-    resampling,
+    resampling_weights,
     resize_position_table,
     sincos_2d,
     whole_extents,
@@ -113,7 +113,8 @@ class LearnedPositionEmbedding(SavesGrid, AddedTable):
 
     def grid_table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         cells = self.pos_embed[:, self.num_prefix_embeds:]
-        if self.keep_aspect and not (extents is None and known_equal(hw_shape, self.grid_shape)):
+        if self.keep_aspect and not (
+                extents is None and are_known_equal(hw_shape, self.grid_shape)):
             sides = whole_extents(hw_shape, cells.device) if extents is None else extents
             same_size = sides == whole_extents(self.grid_shape, cells.device)
             same_size = same_size.all(1, keepdim=True)
@@ -198,8 +199,8 @@ class FactorizedPositionEmbedding(AddedTable):
                                      f'coordinates')
                 parts.append(table[:, :length])
                 continue
-            weights = resampling(table.shape[1], sides[:, axis].double(), length, 'bilinear',
-                                 table.dtype)
+            weights = resampling_weights(table.shape[1], sides[:, axis].double(), length,
+                                         'bilinear', table.dtype)
             with full_precision(table):
                 parts.append(weights @ table)
         return (parts[0][:, :, None] + parts[1][:, None]).flatten(1, 2)

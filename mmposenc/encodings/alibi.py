@@ -31,7 +31,7 @@ class ALiBi2D(Constants, OffsetBiasEncoding):
     def __init__(self, num_heads: int, *, num_prefix_tokens: int = 0) -> None:
         super().__init__()
         self._set_heads(num_heads, num_prefix_tokens, prefix_bias=False)
-        self.make_constants()
+        self.register_constants()
 
     def constants(self) -> dict[str, object]:
         """The slopes of the heads, which are fixed."""

@@ -10,7 +10,7 @@ from ..class_index import class_of_name
 from ..config_types import ConfigType
 from ..functional.grids import as_grid
 from ..signatures import accepted_arguments, parameters_of
-from ..terminal.messages import suggest
+from ..terminal.messages import suggestion_text
 from ..user_classes import class_of_file, is_file_class
 from .base import RelativeConfig, RelativeEncoding, TokenEncoding
 
@@ -62,7 +62,7 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
         module = construct_or_name_config(cls, arguments, f'{argument}={cfg!r}')
     else:
         from .. import encodings
-        similar = suggest(cfg, encodings.ENCODINGS) if isinstance(cfg, str) else ''
+        similar = suggestion_text(cfg, encodings.ENCODINGS) if isinstance(cfg, str) else ''
         raise ValueError(f'{argument}={cfg!r} must be a dict with a type, or a module{similar}')
     if not isinstance(module, contract):
         raise wrong_contract_error(type(module), contract, argument)
@@ -88,7 +88,7 @@ def construct_or_name_config(cls: type[_Module], arguments: ConfigType, named: s
     for name in arguments:
         if not _takes_argument(cls, name):
             raise ValueError(f'{named}: {cls.__name__} has no argument {name!r}'
-                             f'{suggest(name, accepted_arguments(cls) or ())}')
+                             f'{suggestion_text(name, accepted_arguments(cls) or ())}')
     try:
         return cls(**arguments)
     except TypeError as error:
@@ -182,7 +182,7 @@ def resolve(name: str | type, argument: str) -> type:
     from .. import encodings
     cls = name if isinstance(name, type) else find_class(name)
     if not isinstance(cls, type):
-        similar = suggest(str(name).rpartition('.')[2], encodings.ENCODINGS)
+        similar = suggestion_text(str(name).rpartition('.')[2], encodings.ENCODINGS)
         raise ValueError(f'{argument}: unknown encoding type={name!r}{similar}; mmposenc has '
                          f'{", ".join(sorted(encodings.ENCODINGS))}')
     return cls

@@ -10,7 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.grids import check_tokens, whole_cells
-from ..functional.masking import filled, join_prefix, map_to_tokens, split_prefix, tokens_to_map
+from ..functional.masking import (
+    filled_extents,
+    join_prefix,
+    map_to_tokens,
+    split_prefix,
+    tokens_to_map,
+)
 from ..functional.plain_layers import layer_dtype
 from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean, window_mean
 from ..functional.pooling.adaptive import IMPLEMENTATIONS, context_pool
@@ -309,7 +315,7 @@ def _extents_of_images(like: Tensor, grid: tuple[int, int], padding: Tensor | No
     """The rows and columns that each image fills, (B, 2); a sequence is one row."""
     if padding is None:
         return torch.stack([torch.full_like(like[:, 0], side) for side in grid], 1)
-    return filled(padding.view(like.shape[0], *grid)).to(like.dtype)
+    return filled_extents(padding.view(like.shape[0], *grid)).to(like.dtype)
 
 
 def _check_option_pairs(stride: int, dims: int, causal: bool, weights: str, locality: str,

@@ -16,7 +16,7 @@ from .checks import check_at_least
 
 
 @dataclass(frozen=True, eq=False)
-class TableByGates(Term):
+class GatedTableTerm(Term):
     """q_i . table[p_ij] with p_ij the sum of the gates sigmoid(q_i . k_l) over the keys l from j to
     the query (CoPE); the table is interpolated linearly between whole numbers.
 
@@ -108,9 +108,9 @@ class CoPE(RelativeEncoding):
         self.start_at_zero()
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
-        """One :class:`TableByGates`; see :class:`RelativeEncoding`."""
+        """One :class:`GatedTableTerm`; see :class:`RelativeEncoding`."""
         device, prefix = self.table.device, self.num_prefix_tokens
         keys = sequence_places(q_grid, k_grid, prefix, device)
         queries = torch.arange(prefix + q_grid.num_cells, device=device)
         # Terms get scaled queries, but the paper multiplies the table with unscaled ones.
-        return [TableByGates(self.table * self.head_dims ** 0.5, keys <= queries[:, None])]
+        return [GatedTableTerm(self.table * self.head_dims ** 0.5, keys <= queries[:, None])]

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.grids import Grid
-from ..functional.plain_layers import is_plain, layer_dtype
+from ..functional.plain_layers import are_plain, layer_dtype
 from ..functional.tracing import full_precision
 from .checks import check_at_least, check_positive
 from .offset_bias import OffsetBiasEncoding, euclidean_distances
@@ -71,7 +71,7 @@ class FIRE(OffsetBiasEncoding):
         fraction = self._log_distance(distance) / (self._log_distance(extent) + 1e-6)
         bias = fraction[..., None]
         with full_precision(bias):  # In bfloat16 several cells would be rounded to one fraction.
-            if is_plain(self.mlp):
+            if are_plain(self.mlp):
                 for layer in self.mlp:
                     bias = (F.linear(bias, layer.weight.to(bias.dtype), layer.bias.to(bias.dtype))
                             if isinstance(layer, nn.Linear) else layer(bias))

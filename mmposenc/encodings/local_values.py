@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..attention.terms import Term
 from ..functional.grids import Grid
-from ..functional.plain_layers import is_plain, layer_dtype
+from ..functional.plain_layers import are_plain, layer_dtype
 from .base import RelativeEncoding
 from .checks import check_at_least
 
@@ -30,7 +30,7 @@ class LocalValues(Term):
         prefix: tokens in front of either grid, which take no part.
         by_query: multiply by the query before it is scaled and rotated.
         layers: channels and convolutions of the heads, in order, where these must be called
-            (:func:`mmposenc.functional.plain_layers.is_plain`); else empty.
+            (:func:`mmposenc.functional.plain_layers.are_plain`); else empty.
     """
 
     weight: Tensor | None
@@ -200,7 +200,7 @@ def _term(layers: list[tuple[int, nn.Conv2d]], query: Grid, key: Grid, prefix: i
           ) -> LocalValues:
     """Build the term of some convolutions, each with its number of channels."""
     convs = [conv for _, conv in layers]
-    if not is_plain(*convs):
+    if not are_plain(*convs):
         return LocalValues(None, None, query, key, prefix, by_query, tuple(layers))
     side = max(conv.kernel_size[0] for conv in convs)
     weights = [F.pad(conv.weight, ((side - conv.kernel_size[0]) // 2,) * 4) for conv in convs]

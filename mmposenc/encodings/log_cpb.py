@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..functional.grids import Grid, GridLike, as_grid
-from ..functional.plain_layers import is_plain, layer_dtype
+from ..functional.plain_layers import are_plain, layer_dtype
 from .checks import check_at_least, check_choices
 from .offset_bias import OffsetBiasEncoding, linear_of_offsets, offset_pairs, table_of_network
 
@@ -96,7 +96,7 @@ class LogSpacedCPB(OffsetBiasEncoding):
 
     def _bias_of_offsets(self, row: Tensor, col: Tensor) -> Tensor:
         """The output of the network for scaled offsets, (rows, cols, heads)."""
-        if is_plain(self.cpb_mlp):
+        if are_plain(self.cpb_mlp):
             hidden, act, out = self.cpb_mlp
             bias = out(act(linear_of_offsets(hidden, row, col)))
         else:

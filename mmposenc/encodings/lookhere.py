@@ -68,7 +68,7 @@ class LookHere(Constants, OffsetBiasEncoding):
         self._head_slopes = ([0.5 ** (head // 8 + 1) for head in range(num_heads - free)]
                              + [0.25 ** (head * 4 // max(free, 4) + 1) for head in range(free)])
         self.layer_slopes, self._layer_slope = layer_slopes, 1.0
-        self.make_constants()
+        self.register_constants()
 
     def constants(self) -> dict[str, object]:
         """For each head two directions, and its slope in this layer."""
@@ -79,7 +79,7 @@ class LookHere(Constants, OffsetBiasEncoding):
         """Use the slope of attention layer ``index`` out of ``count`` layers."""
         first, last = self.layer_slopes
         self._layer_slope = first + (last - first) * index / max(count - 1, 1)
-        self.make_constants(self.slopes.device, self.slopes.dtype)
+        self.register_constants(self.slopes.device, self.slopes.dtype)
 
     def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
         """The bias: minus slope times distance, and minus infinity outside of the view; see

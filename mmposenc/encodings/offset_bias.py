@@ -12,7 +12,7 @@ from ..attention.terms import OffsetBias, Term
 from ..functional.bias_tables import resize_table
 from ..functional.grids import Grid, GridLike, as_grid, grid_offsets
 from ..functional.parts import by_rows
-from ..functional.plain_layers import is_plain
+from ..functional.plain_layers import are_plain
 from ..functional.tracing import full_precision
 from .base import RelativeEncoding
 from .checks import check_at_least, check_choices
@@ -125,7 +125,7 @@ def offset_pairs(row_offsets: Tensor, col_offsets: Tensor) -> Tensor:
 def linear_of_offsets(layer: torch.nn.Module, row_offsets: Tensor, col_offsets: Tensor) -> Tensor:
     """Apply a linear layer with 2 inputs to all pairs of offsets: (rows, cols, features). A plain
     layer is applied to each axis separately, and the results are added."""
-    if not isinstance(layer, torch.nn.Linear) or not is_plain(layer):
+    if not isinstance(layer, torch.nn.Linear) or not are_plain(layer):
         return layer(offset_pairs(row_offsets, col_offsets))
     by_row = row_offsets[:, None, None] * layer.weight[:, 0]
     return by_row + (col_offsets[None, :, None] * layer.weight[:, 1] + layer.bias)

@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from ..functional.grids import Grid, check_tokens
 from ..functional.masking import (
+    are_known_equal,
     join_prefix,
-    known_equal,
     map_to_tokens,
     masked_batch_norm,
     split_prefix,
     tokens_to_map,
 )
-from ..functional.plain_layers import is_plain
+from ..functional.plain_layers import are_plain
 from ..functional.tracing import autocast_dtype
 from .base import TokenEncoding
 from .checks import check_at_least, check_choices
@@ -210,7 +210,7 @@ class PEG(TokenEncoding):
         # In half precision w + 1 would lose digits of w, so there the residual is added separately.
         # (torch raises an error if it is asked for autocast on the meta device.)
         return (len(self.proj) == 1 and self.padding == 'zeros' and self.residual
-                and is_plain(self.proj)
+                and are_plain(self.proj)
                 and x.dtype in (torch.float32, torch.float64)
                 and (x.is_meta or autocast_dtype(x.device.type) is None))
 
@@ -247,7 +247,7 @@ def _cropped_mask(padding_mask: Tensor | None, x: Tensor) -> Tensor | None:
     """Crop a padding mask to a map that unpadded convolutions have made smaller."""
     if padding_mask is None:
         return None
-    if known_equal(padding_mask.shape[1:], x.shape[2:]):
+    if are_known_equal(padding_mask.shape[1:], x.shape[2:]):
         # The same tensor is returned, because the sizes of the images are stored on it.
         return padding_mask
     lost = [old - new for old, new in zip(padding_mask.shape[1:], x.shape[2:], strict=True)]

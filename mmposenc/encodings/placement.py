@@ -120,7 +120,7 @@ class PlacedEncodings(nn.Module):
             if encoding.apply_to == 'qkv':
                 x = _apply_to_batch(encoding, x, hw_shape, num_prefix_tokens, padding_mask)
                 padding_mask = encoding.out_padding_mask(padding_mask)
-                hw_shape = (hw_shape.change_grids(encoding.out_hw_shape)
+                hw_shape = (hw_shape.with_changed_grids(encoding.out_hw_shape)
                             if isinstance(hw_shape, Packing) else encoding.out_hw_shape(hw_shape))
         return x, hw_shape, padding_mask
 
@@ -172,7 +172,7 @@ def _apply_to_batch(encoding: TokenEncoding, x: Tensor, hw_shape: tuple[int, int
                     num_prefix_tokens: int, padding_mask: Tensor | None) -> Tensor:
     """Apply an encoding to a batch; for images of several sizes, to each part of their row."""
     if isinstance(hw_shape, Packing):
-        return hw_shape.each(partial(encoding, num_prefix_tokens=num_prefix_tokens), x)
+        return hw_shape.run_on_parts(partial(encoding, num_prefix_tokens=num_prefix_tokens), x)
     return encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens, padding_mask=padding_mask)
 
 

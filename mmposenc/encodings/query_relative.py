@@ -42,12 +42,12 @@ class QueryRelative1D(SequenceTable):
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """The terms of :func:`sequence_terms`; see :class:`RelativeEncoding`."""
-        return sequence_terms(self._vectors_in_use(q_grid), None, q_grid, k_grid,
+        return sequence_terms(self._vectors_of_grid(q_grid), None, q_grid, k_grid,
                               self.num_prefix_tokens)
 
-    def _vectors_in_use(self, query: Grid) -> Tensor:
+    def _vectors_of_grid(self, q_grid: Grid) -> Tensor:
         """The vectors for the offsets that occur in the sequence of queries."""
-        length = self.sequence_length(query, 'q_grid')
+        length = self.sequence_length(q_grid, 'q_grid')
         # Only the offsets 1 - length .. length - 1 occur, so that a short sequence needs no other
         # rows.
         return self.table.narrow(-2, self.max_tokens - length, 2 * length - 1)

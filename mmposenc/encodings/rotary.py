@@ -22,8 +22,8 @@ from ..functional.rotary import (
     like_at_least_float32,
     oblique_planes,
     planes_that_turn,
-    sharper,
-    stretched,
+    sharpening_factor,
+    stretched_frequencies,
     turn_planes,
 )
 from .base import RelativeEncoding, refuse_zeros
@@ -168,7 +168,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
             self.freqs = nn.Parameter(torch.empty(2, num_heads, head_dims // 2))
             # Called by its full name, because a subclass has not created its own parameters yet.
             RotaryEmbedding.reset_parameters(self)
-        self.make_constants()
+        self.register_constants()
 
     def constants(self) -> dict[str, object]:
         """The frequencies ``freqs`` (2, heads or 1, planes) of fixed directions, those of the first
@@ -258,7 +258,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         scale = (like.new_ones(()) * side[0] / side[1]).clamp_min(1)
         ramp = (planes_that_turn(planes, self.theta, side[1], self.turns)
                 if self.scaling == 'yarn' else (0.0, 0.0))
-        return stretched(freqs, self.scaling, scale, ramp)
+        return stretched_frequencies(freqs, self.scaling, scale, ramp)
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """No terms: the encoding only rotates queries and keys."""
@@ -282,7 +282,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
             height, width = self.grid_shape
             cells = like.new_ones(()) * key.num_cells
             trained = like.new_ones(()) * height * width / (key.stride_h * key.stride_w)
-            q = (q * sharper(self.temperature, cells, trained, self.dims)).to(q.dtype)
+            q = (q * sharpening_factor(self.temperature, cells, trained, self.dims)).to(q.dtype)
         return turn_planes(q, *turn, halves=halves), turn_planes(k, *other, halves=halves)
 
     def _random_shift_and_scale(self, like: Tensor) -> tuple[Tensor, Tensor] | None:

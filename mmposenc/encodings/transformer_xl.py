@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..attention.terms import Term
 from ..attention.vector_terms import AxisHalves, QueryVector
 from ..functional.grids import Grid, grid_offsets, pick_entries
-from ..functional.plain_layers import is_plain, layer_dtype
+from ..functional.plain_layers import are_plain, layer_dtype
 from .base import RelativeEncoding
 from .checks import check_choices, check_positive
 from .sequence_table import sequence_terms
@@ -97,7 +97,7 @@ class TransformerXLRPE(RelativeEncoding):
         exponent = torch.arange(0, width, 2, device=offsets.device, dtype=dtype) / width
         angle = offsets.to(dtype)[:, None] * self.temperature ** -exponent
         encoded: Tensor = torch.cat((angle.sin(), angle.cos()), -1).to(own_dtype)
-        if is_plain(self.pos_proj):
+        if are_plain(self.pos_proj):
             projected = encoded @ self.pos_proj.weight[:, start:start + width].t()
         else:
             # A last row of zeros gives the constant of the projection (an adapter's bias), which

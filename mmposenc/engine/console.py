@@ -23,8 +23,8 @@ from rich import progress
 from rich.console import Console
 
 from ..backbones.structure import encoding_lines
-from ..terminal.messages import Prints, printable
-from ..terminal.streams import doing
+from ..terminal.messages import PrintsToLog, printable
+from ..terminal.streams import note_activity
 from .first_lines import lower_log_interval, unfinished_warm_up_lines, weights_line
 
 #: Packages whose lines go to the log file, not to the console.
@@ -209,11 +209,11 @@ class ConsoleHook(Hook):
     def _write_batch_progress(self, runner: Runner, batch: int, mode: str) -> None:
         """Record what the run is doing, for the line that is written after a long silence."""
         if mode == 'train':
-            doing(f'training, step {min(runner.iter + (batch > 1) + 1, runner.max_iters)} of '
-                  f'{runner.max_iters}')
+            step = min(runner.iter + (batch > 1) + 1, runner.max_iters)
+            note_activity(f'training, step {step} of {runner.max_iters}')
         else:
             batches = len(getattr(runner, f'{mode}_dataloader'))
-            doing(f'{_PHASES[mode]}, batch {min(batch, batches)} of {batches}')
+            note_activity(f'{_PHASES[mode]}, batch {min(batch, batches)} of {batches}')
 
     def _log_repeated(self, runner: Runner) -> None:
         for line in [line for each in _console_filters(runner.logger) for line
@@ -319,7 +319,7 @@ class ProgressBarHook(Hook):
         if not self.bar.disable and not self.bar.live.is_started:
             self.bar.start()
             atexit.register(self.bar.stop)  # After an error the terminal must get its cursor back.
-            sys.stdout = Prints(sys.stdout)
+            sys.stdout = PrintsToLog(sys.stdout)
         self.tasks[name] = self.bar.add_task(name, total=total, completed=done, info='')
 
     def _before_epoch(self, runner: Runner, mode: str = 'train') -> None:

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from .grids import CACHE, Grid, grid_offsets
-from .masking import known_equal
-from .position_tables import resampling
+from .masking import are_known_equal
+from .position_tables import resampling_weights
 from .tracing import full_precision, is_compiling
 
 #: How a table is resampled along each of its two axes.
@@ -16,7 +16,7 @@ _HALVINGS = 19
 
 
 def row_and_column_entries(query: Grid, key: Grid, limits: tuple[int, int], device: torch.device
-                  ) -> tuple[Tensor, Tensor]:
+                           ) -> tuple[Tensor, Tensor]:
     """The entry of each pair of rows (Hq, Hk) and of columns (Wq, Wk) in a table of the offsets
     -limit .. limit, which are key minus query.
 
@@ -55,14 +55,14 @@ def resize_table(table: Tensor, targets: tuple[int, int], mode: str) -> Tensor:
     """Resize a table with any two axes as :func:`resize_bias_table` does, by 'bicubic' or
     'bicubic_antialias'."""
     sizes = table.shape[-2], table.shape[-1]
-    if known_equal(sizes, targets):
+    if are_known_equal(sizes, targets):
         return table
     # Multiply-accumulates are counted on the meta device; the papers' counts leave this resizing
     # out.
     if table.is_meta:
         return table.new_empty(*table.shape[:-2], *targets)
     dtype = torch.promote_types(table.dtype, torch.float32)
-    rows, cols = (_axis(size, target, mode, dtype, table.device)
+    rows, cols = (_axis_weights(size, target, mode, dtype, table.device)
                   for size, target in zip(sizes, targets, strict=True))
     # 'geometric' would change a table even for its own grid, which compiled code cannot skip by a
     # condition.
@@ -78,14 +78,16 @@ def resize_table(table: Tensor, targets: tuple[int, int], mode: str) -> Tensor:
         return (rows @ table.to(dtype) @ cols.t()).to(table.dtype)
 
 
-def _axis(size: int, target: int, mode: str, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _axis_weights(size: int, target: int, mode: str, dtype: torch.dtype,
+                  device: torch.device) -> Tensor:
     """The weights (target, size) that old offsets have in new ones, along one axis."""
     def make() -> Tensor:
         if mode.startswith('bicubic'):
             targets = torch.full((1,), target, dtype=torch.float64, device=device)
-            return resampling(size, targets, target, mode, dtype)[0]
+            return resampling_weights(size, targets, target, mode, dtype)[0]
         return _geometric_weights(size, target, mode == 'geometric-cubic', device).to(dtype)
-    return CACHE.get(('bias_table', size, target, mode, dtype, device), make, lambda table: [table])
+    return CACHE.get_or_make(('bias_table', size, target, mode, dtype, device), make,
+                             lambda table: [table])
 
 
 def _geometric_weights(size: int, target: int, cubic: bool, device: torch.device) -> Tensor:

@@ -225,7 +225,7 @@ class Buckets(NamedTuple):
         return num_buckets('cross' if self.method == 'sequence' else self.method, self.params)
 
     @property
-    def num(self) -> int:
+    def num_all(self) -> int:
         """The number of all buckets, that of prefix tokens included."""
         return self.num_offset_buckets + (self.prefix > 0 and self.method != 'sequence')
 
@@ -264,7 +264,8 @@ class Buckets(NamedTuple):
             rows, row_index, cols, col_index = self.offsets_and_indices(device)
             return offset_buckets(self.method, rows, cols, self.params), row_index, col_index
 
-        return CACHE.get(('by_offset', self, torch.empty(0, device=device).device), make, list)
+        return CACHE.get_or_make(('by_offset', self, torch.empty(0, device=device).device), make,
+                                 list)
 
 
 def axis_buckets(query: Grid, key: Grid, params: BucketParams,

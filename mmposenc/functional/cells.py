@@ -30,7 +30,7 @@ def over_valid_cells(norm: Callable[[Tensor], Tensor], x: Tensor, extents: Exten
     cells = _Picked.apply(x, extents)  # type: ignore[no-untyped-call]
     normed = norm(cells[None])[0]
     return _Spread.apply(  # type: ignore[no-untyped-call]
-        normed, extents, *_layout(x))
+        normed, extents, *_shape_and_memory_format(x))
 
 
 class _Picked(torch.autograd.Function):
@@ -39,13 +39,14 @@ class _Picked(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, extents: Extents) -> Tensor:
         cells = x.new_empty(x.shape[1], sum(rows * cols for rows, cols in extents))
-        for image, filled, (rows, cols) in zip(x, _images(cells, extents), extents, strict=True):
+        views = _views_of_images(cells, extents)
+        for image, filled, (rows, cols) in zip(x, views, extents, strict=True):
             filled.copy_(image[:, :rows, :cols])
         return cells
 
     @staticmethod
     def setup_context(ctx: AutogradContext, inputs: tuple[Tensor, Extents], output: Tensor) -> None:
-        ctx.layout = (inputs[1], *_layout(inputs[0]))
+        ctx.layout = (inputs[1], *_shape_and_memory_format(inputs[0]))
 
     @staticmethod
     def backward(ctx: AutogradContext, grad: Tensor) -> tuple[Tensor, None]:
@@ -59,7 +60,8 @@ class _Spread(torch.autograd.Function):
     def forward(cells: Tensor, extents: Extents, shape: torch.Size,
                 memory_format: torch.memory_format) -> Tensor:
         x = torch.empty(shape, dtype=cells.dtype, device=cells.device, memory_format=memory_format)
-        for image, filled, (rows, cols) in zip(x, _images(cells, extents), extents, strict=True):
+        views = _views_of_images(cells, extents)
+        for image, filled, (rows, cols) in zip(x, views, extents, strict=True):
             image[:, :rows, :cols] = filled
             image[:, rows:] = 0
             image[:, :rows, cols:] = 0
@@ -75,12 +77,12 @@ class _Spread(torch.autograd.Function):
         return picked, None, None, None
 
 
-def _images(cells: Tensor, extents: Extents) -> list[Tensor]:
+def _views_of_images(cells: Tensor, extents: Extents) -> list[Tensor]:
     """Views of the cells (C, N) of each image as a map (C, rows, cols)."""
     parts = torch.split(cells, [rows * cols for rows, cols in extents], 1)
     return [part.view(-1, *extent) for part, extent in zip(parts, extents, strict=True)]
 
 
-def _layout(x: Tensor) -> tuple[torch.Size, torch.memory_format]:
+def _shape_and_memory_format(x: Tensor) -> tuple[torch.Size, torch.memory_format]:
     last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
     return x.shape, torch.channels_last if last else torch.contiguous_format

@@ -20,8 +20,8 @@ class Constants(nn.Module):
     def constants(self) -> dict[str, object]:
         """The numbers, or nested lists of them, by name of the buffer."""
 
-    def make_constants(self, device: torch.device | None = None,
-                       dtype: torch.dtype | None = None) -> None:
+    def register_constants(self, device: torch.device | None = None,
+                           dtype: torch.dtype | None = None) -> None:
         """Create the buffers; by default on the default device and in float32."""
         # A model that is built in inference mode may be trained later.
         with torch.inference_mode(False):
@@ -32,7 +32,7 @@ class Constants(nn.Module):
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for like in self._first_constant():
-            self.make_constants(like.device, torch.promote_types(like.dtype, torch.float32))
+            self.register_constants(like.device, torch.promote_types(like.dtype, torch.float32))
         return self
 
     def _first_constant(self) -> list[Tensor]:
@@ -44,7 +44,7 @@ class Constants(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
         for like in self._first_constant():
             gets_memory = like.is_meta and local_metadata.get('assign_to_params_buffers')
-            self.make_constants(torch.device('cpu') if gets_memory else like.device, like.dtype)
+            self.register_constants(torch.device('cpu') if gets_memory else like.device, like.dtype)
 
 
 __all__ = ['Constants']

@@ -78,7 +78,7 @@ def as_grid(grid: GridLike, name: str = 'hw_shape', *, any_axes: bool = False) -
     return checked
 
 
-def whole_strides(*grids: Grid) -> bool:
+def are_strides_whole(*grids: Grid) -> bool:
     """Whether cells lie a whole number of query cells apart, so that offsets repeat."""
     return all(stride == int(stride) for grid in grids for stride in grid[2:4])
 
@@ -230,8 +230,8 @@ class GridCache:
         self._lock = Lock()
         self.bytes = 0
 
-    def get(self, key: Hashable, make: Callable[[], _T], tensors: Callable[[_T], list[Tensor]]
-            ) -> _T:
+    def get_or_make(self, key: Hashable, make: Callable[[], _T],
+                    tensors: Callable[[_T], list[Tensor]]) -> _T:
         """Return the value of ``key``; if it is not stored, it is computed first.
 
         Args:

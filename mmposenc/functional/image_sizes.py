@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .masking import every_cell, extents_to_mask, outside
+from .masking import cells_outside, extents_to_mask, mask_at_step
 from .tracing import is_exporting, may_read
 
 #: The height and width in pixels of each image.
@@ -25,7 +25,7 @@ def set_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> Tensor:
     return batch
 
 
-def one_batch(x: object) -> Tensor:
+def checked_one_batch(x: object) -> Tensor:
     """Return x, after a check that it is one batch.
 
     Raises:
@@ -110,14 +110,14 @@ def mask_images(x: Tensor, shapes: list[tuple[int, int]] | Tensor | None,
         return x, None
     # The sizes are a tensor, whose numbers must not be read (for export).
     if isinstance(shapes, Tensor):
-        padded = outside(shapes, (x.shape[-2], x.shape[-1]))
-        return x.masked_fill(padded[:, None], 0), every_cell(padded, cell)
+        padded = cells_outside(shapes, (x.shape[-2], x.shape[-1]))
+        return x.masked_fill(padded[:, None], 0), mask_at_step(padded, cell)
     height, width = (max(side) for side in zip(*shapes, strict=True))
     x = top_left(x, height, width)
     pixels = extents_to_mask(shapes, (height, width), x.device)
     if pixels is None:
         return x, None
-    return x.masked_fill(pixels[:, None], 0), every_cell(pixels, cell)
+    return x.masked_fill(pixels[:, None], 0), mask_at_step(pixels, cell)
 
 
 def top_left(x: Tensor, height: int, width: int) -> Tensor:

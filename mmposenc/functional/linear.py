@@ -47,10 +47,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return onednn_product(x, weight, bias)
 
 
-def outer(a: Tensor, b: Tensor) -> Tensor:
+def transposed_product(a: Tensor, b: Tensor) -> Tensor:
     """a^T b for (rows, n) and (rows, k), the gradient of a weight, by the faster library."""
     if a.shape[1] > b.shape[1]:
-        return outer(b, a).t()
+        return transposed_product(b, a).t()
     # oneDNN copies a first operand that is transposed, and takes a second one as it is.
     return linear(a.t(), b.t()) if onednn_halves_time() else a.t() @ b
 
@@ -144,5 +144,5 @@ class _Linear(torch.autograd.Function):
         rows = grad.reshape(-1, grad.shape[-1])
         # By linear() again, so that gradients of these gradients exist.
         grad_x = linear(grad, weight.t()) if need_x else None
-        grad_weight = outer(rows, x.reshape(-1, x.shape[-1])) if need_weight else None
+        grad_weight = transposed_product(rows, x.reshape(-1, x.shape[-1])) if need_weight else None
         return grad_x, grad_weight, rows.sum(0) if need_bias else None

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from .cells import over_valid_cells
 from .convolutions import pair
 from .grids import whole_cells
-from .plain_layers import is_plain
+from .plain_layers import are_plain
 from .tracing import is_compiling, may_read
 
 
-def known_equal(sizes: object, others: object) -> bool:
+def are_known_equal(sizes: object, others: object) -> bool:
     """Whether sizes are known to be equal, so that nothing has to be done. Always False while a
     model is compiled or exported: the answer would become a condition of the graph, which must be
     for all sizes."""
@@ -69,17 +69,17 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
     """
     if padding_mask is None or not norm.training:
         return norm(x)
-    if isinstance(norm, nn.BatchNorm2d) and is_plain(norm):
-        momentum = _count_batch(norm)
+    if isinstance(norm, nn.BatchNorm2d) and are_plain(norm):
+        momentum = _count_batch_and_share(norm)
         return weighted_batch_norm(x, padding_mask, norm.running_mean, norm.running_var,
                                    norm.weight, norm.bias, momentum, norm.eps)
     # Other norms, such as SyncBatchNorm, gather what all processes hold in their own way.
-    extents = noted_extents(padding_mask) or filled(padding_mask).tolist()
+    extents = noted_extents(padding_mask) or filled_extents(padding_mask).tolist()
     return over_valid_cells(lambda cells: norm(cells[..., None])[..., 0], x, extents)
 
 
 @torch.no_grad()
-def _count_batch(norm: nn.BatchNorm2d) -> float | Tensor:
+def _count_batch_and_share(norm: nn.BatchNorm2d) -> float | Tensor:
     """Count a batch as the norm itself does, and return the share that its statistics get in the
     running ones."""
     if norm.num_batches_tracked is None:
@@ -141,7 +141,7 @@ def masked_group_norm(norm: nn.GroupNorm, x: Tensor, padding_mask: Tensor | None
     """
     if padding_mask is None:
         return norm(x)
-    if not is_plain(norm):
+    if not are_plain(norm):
         sides = (x.shape[2], x.shape[3])
         images = zip(torch.split(x, 1), valid_extents(padding_mask), strict=True)
         return torch.cat([pad_map(norm(image[..., :rows, :cols]), sides)
@@ -178,13 +178,13 @@ def adaptive_means(x: Tensor, cells: int, padding_mask: Tensor | None = None) ->
     rows = torch.full((batch,), height, device=x.device)
     cols = torch.full((batch,), width, device=x.device)
     if padding_mask is not None:
-        rows, cols = filled(padding_mask).unbind(1)
+        rows, cols = filled_extents(padding_mask).unbind(1)
         x = x.masked_fill(padding_mask[:, None], 0)
-    return torch.einsum('bih,bchw,bjw->bcij', _boxes(rows, height, cells, x.dtype), x,
-                        _boxes(cols, width, cells, x.dtype))
+    return torch.einsum('bih,bchw,bjw->bcij', _box_weights(rows, height, cells, x.dtype), x,
+                        _box_weights(cols, width, cells, x.dtype))
 
 
-def _boxes(count: Tensor, length: int, cells: int, dtype: torch.dtype) -> Tensor:
+def _box_weights(count: Tensor, length: int, cells: int, dtype: torch.dtype) -> Tensor:
     """The weights (B, cells, length) by which ``cells`` means are computed from the first ``count``
     (B,) of ``length`` places."""
     index = torch.arange(length, device=count.device)
@@ -196,7 +196,7 @@ def _boxes(count: Tensor, length: int, cells: int, dtype: torch.dtype) -> Tensor
 
 def pad_map(x: Tensor, hw_shape: tuple[int, int]) -> Tensor:
     """Zero-pad a map (..., H, W) to the right and below up to ``hw_shape``."""
-    if known_equal(tuple(x.shape[-2:]), tuple(hw_shape)):
+    if are_known_equal(tuple(x.shape[-2:]), tuple(hw_shape)):
         return x
     return F.pad(x, (0, hw_shape[1] - x.shape[-1], 0, hw_shape[0] - x.shape[-2]))
 
@@ -207,10 +207,10 @@ def extents_to_mask(extents: list[tuple[int, int]], hw_shape: tuple[int, int],
     None when all of them fill it. The extents are stored on it (:func:`noted_extents`)."""
     if all(extent == tuple(hw_shape) for extent in extents):
         return None
-    return note_extents(outside(torch.tensor(extents, device=device), hw_shape), extents)
+    return note_extents(cells_outside(torch.tensor(extents, device=device), hw_shape), extents)
 
 
-def outside(extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
+def cells_outside(extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
     """Which cells (B, H, W) of a grid lie beyond the rows and columns (B, 2) that each image fills.
     """
     rows, cols = (torch.arange(side, device=extents.device) for side in hw_shape)
@@ -218,7 +218,7 @@ def outside(extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
         cols[None, None, :] >= extents[:, 1, None, None])
 
 
-def every_cell(padding_mask: Tensor, step: int | tuple[int, int]) -> Tensor:
+def mask_at_step(padding_mask: Tensor, step: int | tuple[int, int]) -> Tensor:
     """The mask (B, H', W') of a grid whose cells are ``step`` of this one's in both axes: padding
     where their first part is, since padding lies to the right and below."""
     # Not a view, because a compiler would make code of its own for each memory layout.
@@ -271,10 +271,10 @@ def extents_of(padding_mask: Tensor) -> Tensor:
     """
     if padding_mask.device.type == 'cpu' and may_read(padding_mask):
         valid_extents(padding_mask)
-    return filled(padding_mask)
+    return filled_extents(padding_mask)
 
 
-def filled(padding_mask: Tensor) -> Tensor:
+def filled_extents(padding_mask: Tensor) -> Tensor:
     """The rows and columns (B, 2) that images fill of a grid (B, H, W), if each fills its top left.
     """
     valid = ~padding_mask
@@ -301,8 +301,8 @@ def extents_of_several(padding_masks: Sequence[Tensor]) -> list[list[tuple[int, 
     for once."""
     tables = []
     for mask in padding_masks:
-        sides = filled(mask)
-        other = mask != outside(sides, (mask.shape[1], mask.shape[2]))
+        sides = filled_extents(mask)
+        other = mask != cells_outside(sides, (mask.shape[1], mask.shape[2]))
         wrong = other.flatten(1).any(1) | (sides.prod(1) == 0)
         counted = torch.stack(((~mask).flatten(1).sum(1), wrong.long()), 1)
         tables.append(torch.cat((sides, counted), 1))

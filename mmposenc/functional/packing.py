@@ -63,7 +63,7 @@ class Packing:
         assert self.places is not None
         return x.flatten(0, 1).index_select(0, self.places)[None]
 
-    def unpack(self, x: Tensor) -> Tensor:
+    def unpack_to_padded(self, x: Tensor) -> Tensor:
         """Unpack a row (1, N, C) into the tokens (B, L, C) of the padded batch, with zeros at the
         padding."""
         assert self.places is not None
@@ -77,13 +77,14 @@ class Packing:
         return [part.view(n, -1, *x.shape[2:])
                 for part, n in zip(torch.split(x, sizes, 1), self.counts, strict=True)]
 
-    def change_grids(self, change: Callable[[tuple[int, int]], tuple[int, int]]) -> Packing:
+    def with_changed_grids(self, change: Callable[[tuple[int, int]], tuple[int, int]]) -> Packing:
         """The same packing, with the grids that ``change`` returns for them."""
         return replace(self, grids=tuple(map(change, self.grids)))
 
     # Not compiled; compiled code continues before and after it.
     @torch.compiler.disable
-    def each(self, run: Callable[..., Tensor], x: Tensor, **others: Tensor | None) -> Tensor:
+    def run_on_parts(self, run: Callable[..., Tensor], x: Tensor,
+                     **others: Tensor | None) -> Tensor:
         """Run a module on each part of a row.
 
         Args:
@@ -95,12 +96,12 @@ class Packing:
             The results as a row.
         """
         rows = {name: self.parts(row) for name, row in others.items() if row is not None}
-        return join([run(part, grid, **{name: parts[index] for name, parts in rows.items()})
-                     for index, (part, grid) in enumerate(
-                         zip(self.parts(x), self.grids, strict=True))])
+        return join_batches_to_row([
+            run(part, grid, **{name: parts[index] for name, parts in rows.items()})
+            for index, (part, grid) in enumerate(zip(self.parts(x), self.grids, strict=True))])
 
 
-def join(parts: Sequence[Tensor]) -> Tensor:
+def join_batches_to_row(parts: Sequence[Tensor]) -> Tensor:
     """Join batches (n, L, ...) to one row (1, N, ...)."""
     return torch.cat([part.flatten(0, 1) for part in parts])[None]
 

@@ -16,14 +16,14 @@ _FORMULAS: set[type[nn.Module]] = {
 _HOOKS = ('_forward_hooks', '_forward_pre_hooks', '_backward_hooks', '_backward_pre_hooks')
 
 
-def has_formula(kind: type[nn.Module]) -> type[nn.Module]:
+def mark_as_formula(kind: type[nn.Module]) -> type[nn.Module]:
     """A class decorator: declares that the forward of the class is only a formula of its
     parameters."""
     _FORMULAS.add(kind)
     return kind
 
 
-def is_plain(*layers: nn.Module) -> bool:
+def are_plain(*layers: nn.Module) -> bool:
     """Whether calling the layers does nothing but compute their formulas from their parameters.
 
     Only then may code compute with their weights in another way. All else must be called: hooks
@@ -60,4 +60,4 @@ def layer_dtype(layer: nn.Module) -> torch.dtype:
     return torch.get_default_dtype()
 
 
-__all__ = ['has_formula', 'is_plain', 'layer_dtype']
+__all__ = ['are_plain', 'layer_dtype', 'mark_as_formula']

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from .masking import known_equal
+from .masking import are_known_equal
 from .tracing import full_precision, may_read
 
 INTERPOLATIONS = ('bicubic', 'bilinear', 'bicubic_antialias', 'bilinear_antialias',
@@ -42,7 +42,7 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
     of sums, which that of ``F.interpolate`` has not on a GPU.
     """
     if extents is None:
-        if known_equal(from_hw, to_hw):
+        if are_known_equal(from_hw, to_hw):
             return table
         extents = whole_extents(to_hw, table.device)
     # Multiply-accumulates are counted on the meta device; the papers' counts leave this resizing
@@ -50,12 +50,12 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
     if table.is_meta:
         return table.new_empty(len(extents), to_hw[0] * to_hw[1], table.shape[-1])
     if mode == 'cut':
-        return _cut(table, extents, to_hw)
+        return _in_order_of_image(table, extents, to_hw)
     sizes = extents.double()
     if offset:
         native = (extents[:, 0] == from_hw[0]) & (extents[:, 1] == from_hw[1])
         sizes = torch.where(native[:, None], sizes, sizes + offset)
-    rows, cols = (resampling(side, sizes[:, axis], length, mode, table.dtype)
+    rows, cols = (resampling_weights(side, sizes[:, axis], length, mode, table.dtype)
                   for axis, (side, length) in enumerate(zip(from_hw, to_hw, strict=True)))
     with full_precision(table):
         by_col = torch.einsum('bxv,uvc->buxc', cols, table.view(*from_hw, -1))
@@ -67,7 +67,7 @@ def whole_extents(hw_shape: tuple[int, int], device: torch.device) -> Tensor:
     return torch.stack([torch.full((1,), side, device=device) for side in hw_shape], 1)
 
 
-def _cut(table: Tensor, extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
+def _in_order_of_image(table: Tensor, extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
     """Take a table's vectors in their order: cell (r, c) of an image with W' columns gets vector r
     * W' + c.
 
@@ -94,13 +94,13 @@ def resize_axis_table(table: Tensor, length: int) -> Tensor:
         ([heads], length, C); the table itself if it has as many.
     """
     source = table.shape[-2]
-    if known_equal(source, length):
+    if are_known_equal(source, length):
         return table
     if table.is_meta:
         return table.new_empty(*table.shape[:-2], length, table.shape[-1])
     target = torch.full((1,), length, dtype=torch.float64, device=table.device)
     with full_precision(table):
-        return resampling(source, target, length, 'bilinear', table.dtype)[0] @ table
+        return resampling_weights(source, target, length, 'bilinear', table.dtype)[0] @ table
 
 
 def resize_patch_kernel(kernel: Tensor, to_hw: tuple[int, int]) -> Tensor:
@@ -119,14 +119,15 @@ def resize_patch_kernel(kernel: Tensor, to_hw: tuple[int, int]) -> Tensor:
         return kernel
     # The matrix B of the paper is the Kronecker product of the matrices of both axes, so its
     # inverse is the product of their inverses.
-    rows, cols = (torch.linalg.pinv(resampling(
+    rows, cols = (torch.linalg.pinv(resampling_weights(
         source, torch.full((1,), length, dtype=torch.float64, device=kernel.device), length,
         'bicubic_antialias', torch.float64)[0])
         for source, length in zip(kernel.shape[2:], to_hw, strict=True))
     return torch.einsum('ocyx,yv,xu->ocvu', kernel.double(), rows, cols).to(kernel.dtype)
 
 
-def resampling(source: int, target: Tensor, length: int, mode: str, dtype: torch.dtype) -> Tensor:
+def resampling_weights(source: int, target: Tensor, length: int, mode: str,
+                       dtype: torch.dtype) -> Tensor:
     """Weights (B, length, source) of an axis of ``source`` cells in one of ``target`` (B,) cells:
     cubic convolution (Keys, 1981) with a = -0.75, or linear; cells beyond the border are those at
     it. All as ``F.interpolate``, with align_corners=False except in 'bilinear_corners'."""
@@ -135,7 +136,7 @@ def resampling(source: int, target: Tensor, length: int, mode: str, dtype: torch
     step = source / target.clamp(min=1)[:, None]
     position = at * step - 0.5  # (B, length)
     if mode.endswith('antialias'):
-        return _antialiased(source, position, step.clamp(min=1), mode).to(dtype)
+        return _antialiased_weights(source, position, step.clamp(min=1), mode).to(dtype)
     # In this mode the first cells lie on each other, and so do the last ones.
     if mode == 'bilinear_corners':
         position = (at - 0.5) * ((source - 1) / (target - 1).clamp(min=1))[:, None]
@@ -156,7 +157,7 @@ def resampling(source: int, target: Tensor, length: int, mode: str, dtype: torch
     return torch.where(index[..., None] == cells, taps[..., None], 0.0).sum(-2).to(dtype)
 
 
-def _antialiased(source: int, position: Tensor, width: Tensor, mode: str) -> Tensor:
+def _antialiased_weights(source: int, position: Tensor, width: Tensor, mode: str) -> Tensor:
     """Weights (B, length, source) of a cubic (a = -0.5) or linear kernel stretched to ``width``
     (B, 1) cells, as Pillow's; beyond the border there is nothing, and weights sum up to one."""
     cells = torch.arange(source, device=position.device)

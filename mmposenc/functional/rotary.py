@@ -62,7 +62,8 @@ def frame_coordinates(grid: Grid, like: Tensor) -> Tensor:
     return (frames + 0.5) * grid.stride_t - 0.5
 
 
-def stretched(freqs: Tensor, scaling: str, scale: Tensor, planes: tuple[float, float]) -> Tensor:
+def stretched_frequencies(freqs: Tensor, scaling: str, scale: Tensor,
+                          planes: tuple[float, float]) -> Tensor:
     """Frequencies of an axis for a side longer than the trained one.
 
     Args:
@@ -131,7 +132,7 @@ def planes_that_turn(planes: int, theta: float, side: float, turns: tuple[float,
     return (high if high > low else low + 1e-3), low
 
 
-def sharper(temperature: str, cells: Tensor, trained: Tensor, axes: int) -> Tensor:
+def sharpening_factor(temperature: str, cells: Tensor, trained: Tensor, axes: int) -> Tensor:
     """The factor for the logits of queries that see this many keys instead of ``trained``.
 
     'log': log n / log m (Chiang and Cholak, ACL 2022); 'entropy': its root (Jin et al., NeurIPS

@@ -1,8 +1,8 @@
 """Tells what torch does at the moment: compile, export, cast. torch before 2.7 lacks some of these
 functions.
 
-Code asks :func:`may_read` where numbers decide what runs, :func:`~.masking.known_equal` where sizes
-do, and ``is_compiling`` or ``is_exporting`` only where it chooses an implementation.
+Code asks :func:`may_read` where numbers decide what runs, :func:`~.masking.are_known_equal` where
+sizes do, and ``is_compiling`` or ``is_exporting`` only where it chooses an implementation.
 """
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .grids import whole_cells
-from .masking import known_equal
+from .masking import are_known_equal
 from .second_order import AutogradContext
 from .tracing import is_compiling, is_exporting, may_read
 
@@ -79,7 +79,7 @@ class Windows(NamedTuple):
         """Join windows to a batch: (B * windows, Wh * Ww, C) -> (B, H * W, C)."""
         if not self._is_one_copy(windows):
             return self._without_padding(self._join(windows))
-        batch = windows.shape[0] // self.number
+        batch = windows.shape[0] // self.num_windows
         in_windows, in_map = self._places(batch, windows.device)
         rows = _Move.apply(  # type: ignore[no-untyped-call]
             windows.flatten(0, 1), in_map, in_windows)
@@ -112,34 +112,34 @@ class Windows(NamedTuple):
             x = x.roll(self.shift, (1, 2)) if any(self.shift) else x
         return _cut_off(x, *self.hw_shape).flatten(1, 2)
 
-    def repeat(self, x: Tensor) -> Tensor:
+    def repeat_for_windows(self, x: Tensor) -> Tensor:
         """Repeat what belongs to an image for each of its windows: (B, ...) -> (B * windows, ...).
         """
         if is_exporting():
-            return x.index_select(0, self._images(x))
-        return x[:, None].expand(-1, self.number, *x.shape[1:]).flatten(0, 1)
+            return x.index_select(0, self._image_of_each_window(x))
+        return x[:, None].expand(-1, self.num_windows, *x.shape[1:]).flatten(0, 1)
 
-    def mean(self, x: Tensor, counted: Tensor | None = None) -> Tensor:
+    def mean_over_windows(self, x: Tensor, counted: Tensor | None = None) -> Tensor:
         """The mean over an image's windows, (B * windows, P, C) -> (B, P, C). If only some count,
         there is a bool for each window of one image or of all."""
         if is_exporting():
             weights = x.new_ones(x.shape[0], 1, 1) if counted is None else (
                 counted[:, None, None].to(x.dtype))
-            sums = x.new_zeros(x.shape[0] // self.number, *x.shape[1:])
-            images = self._images(sums)
+            sums = x.new_zeros(x.shape[0] // self.num_windows, *x.shape[1:])
+            images = self._image_of_each_window(sums)
             return (sums.index_add(0, images, x * weights)
                     / sums[:, :1, :1].index_add(0, images, weights).clamp_min(1))
-        x = x.view(-1, self.number, *x.shape[1:])
+        x = x.view(-1, self.num_windows, *x.shape[1:])
         if counted is None:
             return x.mean(1)
-        weights = counted.view(-1, self.number, 1, 1).to(x.dtype)
+        weights = counted.view(-1, self.num_windows, 1, 1).to(x.dtype)
         return (x * weights).sum(1) / weights.sum(1).clamp_min(1)
 
-    def _images(self, x: Tensor) -> Tensor:
+    def _image_of_each_window(self, x: Tensor) -> Tensor:
         """The number of the image, among those of x, to which each window belongs. It is computed
         without an axis of windows, because an exported graph would then depend on whether there is
         only one."""
-        return torch.arange(x.shape[0] * self.number, device=x.device) // self.number
+        return torch.arange(x.shape[0] * self.num_windows, device=x.device) // self.num_windows
 
     def regions(self, mask_window_padding: bool | str, device: torch.device | None = None,
                 images: int = 1) -> Tensor | None:
@@ -159,7 +159,7 @@ class Windows(NamedTuple):
         Returns:
             (windows or B * windows, Wh * Ww) long, or None if every window is one region.
         """
-        absent = self._absent(mask_window_padding, device)
+        absent = self._absent_keys(mask_window_padding, device)
         if absent is None and not any(self.shift):
             return None
         # The map is not rolled yet: the cells of row r < shift lie in the windows of the bottom
@@ -174,7 +174,7 @@ class Windows(NamedTuple):
         return self._cut(regions).squeeze(-1)
 
     @property
-    def number(self) -> int:
+    def num_windows(self) -> int:
         """The number of windows of an image."""
         down, across = self._counts()
         return down * across
@@ -216,8 +216,8 @@ class Windows(NamedTuple):
         row = number // across * height + cell // width + shift[0]
         return row % rows * cols + (number % across * width + cell % width + shift[1]) % cols
 
-    def _absent(self, mask_window_padding: bool | str, device: torch.device | None
-                ) -> Tensor | None:
+    def _absent_keys(self, mask_window_padding: bool | str, device: torch.device | None
+                     ) -> Tensor | None:
         """Tokens that are no keys, on the grid filled up to whole windows: (B, Hp, Wp), or None.
 
         With ``mask_window_padding`` these are all padded tokens. Without it, an image in a padded
@@ -226,7 +226,7 @@ class Windows(NamedTuple):
         """
         mask, (rows, cols) = self.padding_mask, self._sides()
         if mask is None:
-            if not mask_window_padding or known_equal((rows, cols), self.hw_shape):
+            if not mask_window_padding or are_known_equal((rows, cols), self.hw_shape):
                 return None
             mask = torch.zeros(1, *self.hw_shape, dtype=torch.bool, device=device)
         valid = _fill_up(~mask[..., None], rows, cols)[..., 0]
@@ -277,7 +277,7 @@ class _Move(torch.autograd.Function):
 def _fill_up(x: Tensor, rows: int, cols: int) -> Tensor:
     """Fill a map (B, H, W, C) with zeros to the right and below: (B, rows, cols, C)."""
     height, width = x.shape[1:3]
-    if known_equal((rows, cols), (height, width)):
+    if are_known_equal((rows, cols), (height, width)):
         return x
     if not is_compiling():
         return F.pad(x, (0, 0, 0, cols - width, 0, rows - height))

@@ -74,7 +74,8 @@ def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
     _check_drops(model, plain, stages, drop_pos_embed, drop_rel_pos)
     changes_attention = rel_pos_encoding is not None or (drop_rel_pos and bool(stages))
     attentions = _attentions(model, stacks) if changes_attention else []
-    placed = [] if pos_encoding is None else _place(pos_encoding, positions, stacks, bool(stages))
+    placed = ([] if pos_encoding is None
+              else _placed_encodings(pos_encoding, positions, stacks, bool(stages)))
     if rel_pos_encoding is not None:
         _encode_attention(model, stacks, rel_pos_encoding, rel_pos_sharing)
     for attention in attentions:
@@ -84,12 +85,12 @@ def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
         if drop_rel_pos and stages:
             drop_own_bias(attention)
     for stack in plain:
-        _note_grids(stack)
+        _register_grid_hooks(stack)
         stack.pos_embed = None if drop_pos_embed else stack.pos_embed
         if drop_rel_pos:
             stack.rope = None
     for stack, encodings in zip(stacks, placed, strict=False):
-        _install(stack, encodings)
+        _install_hooks(stack, encodings)
     for each in model.modules():
         if hasattr(each, 'no_weight_decay'):
             names = partial(_no_weight_decay, each, each.no_weight_decay)
@@ -106,8 +107,8 @@ def parts_of(model: nn.Module) -> tuple[list[Any], list[Any]]:
     Raises:
         ValueError: the model does not have exactly one of them.
     """
-    plain = _modules(model, VisionTransformer, Eva)
-    stages = _modules(model, SwinTransformerStage, SwinTransformerV2Stage)
+    plain = _modules_of_kinds(model, VisionTransformer, Eva)
+    stages = _modules_of_kinds(model, SwinTransformerStage, SwinTransformerV2Stage)
     name = type(model).__name__
     if len(plain) > 1 or bool(plain) == bool(stages):
         raise ValueError(f'model={name} must be or hold one VisionTransformer, Eva, '
@@ -126,7 +127,7 @@ def parts_of(model: nn.Module) -> tuple[list[Any], list[Any]]:
     return plain, stages
 
 
-def _modules(model: nn.Module, *kinds: type[nn.Module]) -> list[Any]:
+def _modules_of_kinds(model: nn.Module, *kinds: type[nn.Module]) -> list[Any]:
     return [module for module in model.modules() if isinstance(module, kinds)]
 
 
@@ -153,8 +154,8 @@ def _attentions(model: nn.Module, stacks: Sequence[Any]) -> list[Any]:
     return attentions
 
 
-def _place(cfg: EncodingConfigs, positions: Positions, stacks: Sequence[Any], in_stages: bool
-           ) -> list[PlacedEncodings]:
+def _placed_encodings(cfg: EncodingConfigs, positions: Positions, stacks: Sequence[Any],
+                      in_stages: bool) -> list[PlacedEncodings]:
     """Place the encodings of each stack of blocks."""
     ready = [each for each in listed(cfg) if isinstance(each, nn.Module)]
     if ready and len(stacks) > 1:
@@ -199,7 +200,7 @@ def _encode_attention(model: nn.Module, stacks: Sequence[Any],
         raise
 
 
-def _note_grids(model: Any) -> None:
+def _register_grid_hooks(model: Any) -> None:
     model.patch_embed.register_forward_pre_hook(_note_grid)
     for block in model.blocks:
         block.register_forward_pre_hook(_take_grid)
@@ -229,7 +230,7 @@ def _pass_grid(block: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
         _GRIDS[out.untyped_storage()] = CALL.grid
 
 
-def _install(stack: Any, placed: PlacedEncodings) -> None:
+def _install_hooks(stack: Any, placed: PlacedEncodings) -> None:
     """Apply encodings in hooks of the blocks, so that they run no matter which code calls the
     blocks."""
     stack.pos_encodings = placed

@@ -55,7 +55,7 @@ class Encoded:
         return out.transpose(1, 2).flatten(2)
 
 
-class GridAttention(Encoded):
+class WholeGridAttention(Encoded):
     """Attention of timm's ViT and Eva over the whole grid.
 
     Unlike in timm, ``is_causal`` and ``attn_mask`` may be given together. ``fused_attn`` is
@@ -74,7 +74,7 @@ class GridAttention(Encoded):
         if groups > 1:
             k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
         out = self._attend(q, k, v, grid,
-                           _causal(attn_mask, x) if is_causal else attn_mask, x)
+                           _causal_mask(attn_mask, x) if is_causal else attn_mask, x)
         out = self.norm(out)
         if getattr(self, 'gate', None) is not None:
             out = out * self.gate(x).sigmoid()
@@ -87,7 +87,7 @@ class EncodedWindows(Encoded):
     def forward(self: Any, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B * windows, Wh * Ww, C) -> the same; ``mask`` (windows, L, L) is timm's."""
         q, k, v = _project(self, x)
-        q, k = self._compared(q, k)
+        q, k = self._as_compared(q, k)
         bias = self._own_bias()
         if mask is not None:
             bias = mask[:, None] if bias is None else bias + mask[:, None]
@@ -95,20 +95,20 @@ class EncodedWindows(Encoded):
         out = self._attend(q, k, v, self.window_size, bias, x)
         return self.proj_drop(self.proj(out))
 
-    def _compared(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def _as_compared(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """The queries and keys as the dot product takes them."""
         return q, k
 
 
-class _Attention(GridAttention, Attention):
+class _Attention(WholeGridAttention, Attention):
     pass
 
 
-class _AttentionRope(GridAttention, AttentionRope):
+class _AttentionRope(WholeGridAttention, AttentionRope):
     pass
 
 
-class _EvaAttention(GridAttention, EvaAttention):
+class _EvaAttention(WholeGridAttention, EvaAttention):
     pass
 
 
@@ -134,7 +134,7 @@ class _WindowAttention(EncodedWindows, WindowAttention):
 class _WindowAttentionV2(EncodedWindows, WindowAttentionV2):
     own_bias = ('cpb_mlp',)
 
-    def _compared(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def _as_compared(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return scaled_cosines(q, k, self.logit_scale)
 
     def _own_bias(self) -> Tensor | None:
@@ -179,7 +179,7 @@ def _rotated(attn: Any, x: Tensor, rope: Tensor) -> Tensor:
     return torch.cat((prefix, apply_rot_embed_cat(cells, rope, half=half)), 2)
 
 
-def _causal(attn_mask: Tensor | None, x: Tensor) -> Tensor:
+def _causal_mask(attn_mask: Tensor | None, x: Tensor) -> Tensor:
     earlier = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
     if attn_mask is None:
         return earlier

@@ -53,7 +53,7 @@ class SimpleFeaturePyramid(BaseModule):
             raise ValueError(f'in_channels={in_channels} must be a multiple of 4')
         self.num_outs = num_outs
         self.levels = nn.ModuleList(
-            _level(in_channels, out_channels, scale, norm_eps) for scale in scales)
+            _make_level(in_channels, out_channels, scale, norm_eps) for scale in scales)
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Build the pyramid.
@@ -76,7 +76,7 @@ class SimpleFeaturePyramid(BaseModule):
         return tuple(outs)
 
 
-def _level(channels: int, out_channels: int, scale: float, norm_eps: float) -> nn.Sequential:
+def _make_level(channels: int, out_channels: int, scale: float, norm_eps: float) -> nn.Sequential:
     """Make one level: (B, channels, H, W) -> (B, out_channels, scale * H, scale * W)."""
     resize: list[nn.Module] = []
     if scale == 0.5:

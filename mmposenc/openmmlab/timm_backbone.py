@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from ..backbones.archs import replaced_encodings
 from ..checkpoint.encoding_names import SLOTS
 from ..checkpoint.files import read_checkpoint
-from ..checkpoint.mismatch import mismatch
-from ..checkpoint.rules import shown
+from ..checkpoint.mismatch import mismatch_text
+from ..checkpoint.rules import names_text
 from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig
 from ..encodings.build import listed
 from ..encodings.placement import EncodingConfigs, Positions
 from ..functional.masking import split_prefix, tokens_to_map
 from ..integrations import timm as integration
-from ..terminal.messages import suggest
+from ..terminal.messages import suggestion_text
 
 import timm  # isort: skip (after mmposenc has provided torchvision's operators)
 
@@ -64,9 +64,9 @@ class TimmBackbone(BaseModule):
         bias = bool(stages) or getattr(plain[0], 'rope', None) is not None
         module = next((each for each in _SWINS if _in_modules(name, [each])), '')
         own_bias = _OWN_BIASES.get(module, '')
-        keeps_table, pos_encoding = _without_own(
+        keeps_table, pos_encoding = _has_own_and_others(
             pos_encoding, 'LearnedPositionEmbedding' if table and positions is None else '')
-        keeps_bias, rel_pos_encoding = _without_own(rel_pos_encoding, own_bias)
+        keeps_bias, rel_pos_encoding = _has_own_and_others(rel_pos_encoding, own_bias)
         drops = dict(drop_pos_embed=table and not keeps_table, drop_rel_pos=bias and not keeps_bias)
         if pos_encoding or rel_pos_encoding or any(drops.values()):
             integration.add_encoding(self.model, pos_encoding, rel_pos_encoding, positions,
@@ -84,7 +84,7 @@ class TimmBackbone(BaseModule):
 
     def _create(self) -> nn.Module:
         if not timm.is_model(self.name):
-            near = suggest(self.name.partition('.')[0], timm.list_models())
+            near = suggestion_text(self.name.partition('.')[0], timm.list_models())
             raise ValueError(f'timm has no model {self.name!r}{near}')
         sizes = 'strict_img_size' if _in_modules(self.name, _SWINS) else 'dynamic_img_size'
         try:
@@ -109,7 +109,7 @@ class TimmBackbone(BaseModule):
         try:
             resize = sys.modules[type(plain).__module__].checkpoint_filter_fn
             resized = resize(state, plain)
-            misfits = mismatch(plain.state_dict(), {
+            misfits = mismatch_text(plain.state_dict(), {
                 key: value for key, value in resized.items() if not key.startswith('head')})
             if misfits:
                 raise ValueError(f'{file} does not fit timm:{self.name}: {misfits}')
@@ -118,8 +118,8 @@ class TimmBackbone(BaseModule):
             raise ValueError(f'{file} does not fit timm:{self.name}: {error}') from error
         dropped = self.model.load_state_dict(plain.state_dict(), strict=False).unexpected_keys
         if dropped:
-            print_log(f'{file}: left out, as the model lacks these encodings: {shown(dropped)}',
-                      'current')
+            print_log(f'{file}: left out, as the model lacks these encodings: '
+                      f'{names_text(dropped)}', 'current')
         self._is_init = True
 
     def forward(self, x: Tensor) -> tuple[Tensor]:
@@ -130,7 +130,8 @@ class TimmBackbone(BaseModule):
         """Names and modules of timm's blocks, in the order in which they run."""
         return [(name, self.get_submodule(name)) for name in self.block_names]
 
-    def block_map(self, out: Tensor, image_size: tuple[int, ...]) -> tuple[Tensor, Tensor | None]:
+    def block_map_and_prefix(self, out: Tensor, image_size: tuple[int, ...]
+                             ) -> tuple[Tensor, Tensor | None]:
         """The output of a block as a map (B, C, H, W), and its prefix tokens."""
         if out.dim() == 4:  # Swin's outputs are (B, H, W, C).
             return out.permute(0, 3, 1, 2), None
@@ -139,14 +140,15 @@ class TimmBackbone(BaseModule):
         return tokens_to_map(cells.contiguous(), grid), prefix
 
 
-def _without_own(encodings: EncodingConfigs | RelativeConfig | str, name: str) -> tuple[bool, Any]:
+def _has_own_and_others(encodings: EncodingConfigs | RelativeConfig | str, name: str
+                        ) -> tuple[bool, Any]:
     """Whether timm's own encoding is among these (as 'own' or by its name here), and the other
     encodings."""
-    others = [each for each in listed(encodings) if each != 'own' and not _is(each, name)]
+    others = [each for each in listed(encodings) if each != 'own' and not _is_config_of(each, name)]
     return len(others) < len(listed(encodings)), others[0] if len(others) == 1 else others or None
 
 
-def _is(cfg: object, name: str) -> bool:
+def _is_config_of(cfg: object, name: str) -> bool:
     """Whether a config is one of this encoding; options of resizing are ignored, because timm
     resizes."""
     return (isinstance(cfg, dict) and cfg['type'] in (name, f'mmposenc.{name}')

@@ -124,11 +124,11 @@ def conv2d(context: IgnorePadding, func: Callable[..., Tensor], input: Tensor, w
     if any(side > 1 for side in kernel) or any(padding):
         input = context.cleared(input)
     out = func(input, weight, bias, stride, padding, dilation, groups)
-    return context.with_extents(out, convolved(extents, kernel, stride, padding, dilation))
+    return context.with_extents(out, convolved_extents(extents, kernel, stride, padding, dilation))
 
 
-def convolved(extents: Extents, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any
-              ) -> Extents:
+def convolved_extents(extents: Extents, kernel: Sequence[int], stride: Any, padding: Any,
+                      dilation: Any) -> Extents:
     """The valid (rows, columns) of each image after a convolution."""
     axes = list(zip(kernel, pair(stride), pair(padding), pair(dilation), strict=True))
 
@@ -156,9 +156,9 @@ def by_image(context: IgnorePadding, func: Callable[..., Tensor], input: Tensor,
     extents = context.extents(input)
     shapes, options = tree_map_only(Tensor, _meta_copy, (args, kwargs))
     full = func(_meta_copy(input), *shapes, **options).shape[-2:]
-    return _joined(context, [func(input[i:i + 1, :, :rows, :cols], *args, **kwargs)
-                             for i, (rows, cols) in enumerate(extents)], full,
-                   pooled=func in POOLED)
+    return _joined_maps(context, [func(input[i:i + 1, :, :rows, :cols], *args, **kwargs)
+                                  for i, (rows, cols) in enumerate(extents)], full,
+                        pooled=func in POOLED)
 
 
 def interpolate(context: IgnorePadding, func: Callable[..., Tensor], input: Tensor,
@@ -175,11 +175,11 @@ def interpolate(context: IgnorePadding, func: Callable[..., Tensor], input: Tens
     resized = [func(input[i:i + 1, :, :rows, :cols], target, None, *args, **kwargs)
                for i, ((rows, cols), target)
                in enumerate(zip(context.extents(input), targets, strict=True))]
-    return _joined(context, resized, full)
+    return _joined_maps(context, resized, full)
 
 
-def _joined(context: IgnorePadding, maps: list[Tensor], full: Sequence[int], *,
-            pooled: bool = False) -> Tensor:
+def _joined_maps(context: IgnorePadding, maps: list[Tensor], full: Sequence[int], *,
+                 pooled: bool = False) -> Tensor:
     """Join maps (1, C, H', W') to a batch (B, C, H, W), each cut to its image's valid cells at this
     size (a map of odd size, halved and enlarged by two, has one cell too many). Maps pooled to the
     same number of cells are not cut; if other maps have that size, they get a different one."""

@@ -52,7 +52,7 @@ def covered_pixels(image: tuple[int, int], full: Sequence[int], finest: Tensor
     return whole_cells(image[0], step) * step, whole_cells(image[1], step) * step
 
 
-def valid_cells(maps: Any, index: int, context: IgnorePadding | None) -> Any:
+def maps_of_valid_cells(maps: Any, index: int, context: IgnorePadding | None) -> Any:
     """The maps of one image, cut to its valid cells, in the same nested lists, tuples and dicts.
 
     Args:
@@ -102,7 +102,7 @@ def padded_maps(maps: Sequence[Tensor], index: int, context: IgnorePadding, side
                                                                     strict=True)]
         sides = [whole_cells(side, step) for side, step in zip(sides, steps, strict=True)]
         full = (level.shape[-2], level.shape[-1])
-        padded.append(pad_map(valid_cells(level, index, context), (sides[0], sides[1])))
+        padded.append(pad_map(maps_of_valid_cells(level, index, context), (sides[0], sides[1])))
     return tuple(padded)
 
 

@@ -12,21 +12,22 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from ..functional.cells import Extents
 from ..functional.grids import whole_cells
 from ..functional.tracing import is_compiling
-from .context import IgnorePadding, convolved
+from .context import IgnorePadding, convolved_extents
 
 #: What a layer that masks padding gets: its arguments, and the valid cells of its maps.
 Masked = tuple[tuple[object, ...], dict[str, object], list[Extents]]
 
 
-def backbone_of_ours(context: IgnorePadding, layer: Any, batch: Tensor, **kwargs: object) -> Masked:
+def arguments_of_own_backbone(context: IgnorePadding, layer: Any, batch: Tensor,
+                              **kwargs: object) -> Masked:
     """Give a backbone with ``mask_padding=True`` the sizes of the images."""
     extents = [[(whole_cells(rows, stride), whole_cells(cols, stride))
                 for rows, cols in context.images] for stride in layer.strides]
     return (batch,), {**kwargs, 'img_shapes': context.images}, extents
 
 
-def hybrid_encoder(context: IgnorePadding, layer: Any, inputs: Sequence[Tensor],
-                   padding_mask: Tensor | None = None) -> Masked:
+def arguments_of_hybrid_encoder(context: IgnorePadding, layer: Any, inputs: Sequence[Tensor],
+                                padding_mask: Tensor | None = None) -> Masked:
     """Give RT-DETR's neck the mask of its finest map."""
     return (inputs, context.mask(inputs[0])), {}, [context.extents(x) for x in inputs]
 
@@ -34,15 +35,15 @@ def hybrid_encoder(context: IgnorePadding, layer: Any, inputs: Sequence[Tensor],
 def arguments_of_deformable_conv(context: IgnorePadding, layer: Any, x: Tensor) -> Masked:
     """Let mmcv's deformable convolutions, which read zeros outside of a map, read zeros on padding
     too."""
-    extents = convolved(context.extents(x), layer.weight.shape[2:], layer.stride, layer.padding,
-                        layer.dilation)
+    extents = convolved_extents(context.extents(x), layer.weight.shape[2:], layer.stride,
+                                layer.padding, layer.dilation)
     return (context.cleared(x),), {}, [extents]
 
 
 #: For the names of layers' classes, the function that tells the layer what is padding. (mmcv's
 #: layers compute their offsets themselves.)
 MASKING: dict[str, Callable[..., Masked]] = {
-    'HybridEncoder': hybrid_encoder, 'DeformConv2dPack': arguments_of_deformable_conv,
+    'HybridEncoder': arguments_of_hybrid_encoder, 'DeformConv2dPack': arguments_of_deformable_conv,
     'ModulatedDeformConv2dPack': arguments_of_deformable_conv}
 
 
@@ -53,14 +54,16 @@ def register_hooks(model: nn.Module) -> None:
     for layer in model.modules():
         mask = MASKING.get(type(layer).__name__)
         if layer is backbone and hasattr(layer, 'mask_padding'):
-            mask = backbone_of_ours
+            mask = arguments_of_own_backbone
         if mask is not None:
-            layer.register_forward_pre_hook(partial(_enter, mask), with_kwargs=True)
-            layer.register_forward_hook(_leave)
+            layer.register_forward_pre_hook(partial(_hide_padding_from_layer, mask),
+                                            with_kwargs=True)
+            layer.register_forward_hook(_record_extents)
 
 
-def _enter(mask: Callable[..., Masked], layer: nn.Module, args: tuple[object, ...],
-           kwargs: dict[str, object]) -> tuple[tuple[object, ...], dict[str, object]] | None:
+def _hide_padding_from_layer(mask: Callable[..., Masked], layer: nn.Module,
+                             args: tuple[object, ...], kwargs: dict[str, object]
+                             ) -> tuple[tuple[object, ...], dict[str, object]] | None:
     """Tell a layer what is padding. Until it returns, torch's functions read everything."""
     context = None if is_compiling() else IgnorePadding.current()
     if context is None or context.masking_layer is not None:
@@ -70,7 +73,7 @@ def _enter(mask: Callable[..., Masked], layer: nn.Module, args: tuple[object, ..
     return args, kwargs
 
 
-def _leave(layer: nn.Module, args: object, out: object) -> object:
+def _record_extents(layer: nn.Module, args: object, out: object) -> object:
     """Record the valid cells of the maps that a layer returned."""
     context = None if is_compiling() else IgnorePadding.current()
     if context is None or context.masking_layer is None or context.masking_layer[0] is not layer:

@@ -17,11 +17,11 @@ from .context import IgnorePadding
 from .images import (
     covered_pixels,
     image_sizes,
+    maps_of_valid_cells,
     padded_as_alone,
     padded_maps,
     padded_to_multiple,
     sample_of_one,
-    valid_cells,
 )
 from .layers import register_hooks
 from .trial import why_padding_is_read
@@ -143,7 +143,7 @@ def _images_with_maps_of_batch(model: Any, batch: Tensor, images: Extents,
             image = alone
             its_maps = padded_maps(maps, i, context, image.shape[-2:])
         else:
-            its_maps = valid_cells(maps, i, context)
+            its_maps = maps_of_valid_cells(maps, i, context)
             if not hasattr(model, 'decode_head') and alone.shape != image.shape:
                 image = pad_map(image, covered_pixels((rows, cols), batch.shape,
                                                       tree_leaves(maps)[0]))

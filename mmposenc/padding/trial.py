@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from ..functional.cells import Extents
 from ..functional.tracing import uncompiled
 from .context import IgnorePadding
-from .images import padded_as_alone, valid_cells
+from .images import maps_of_valid_cells, padded_as_alone
 
 #: The sizes in pixels of two images, whose halves are rounded at every stride, and of a batch with
 #: both, in which even a map of stride 128 has padding.
@@ -34,10 +34,10 @@ class Poisoned(IgnorePadding):
         mask = self.mask(super().with_extents(x, extents))
         return x if mask is None else x.masked_fill(mask[:, None], torch.nan)
 
-    def valid(self, maps: Any) -> list[Tensor]:
+    def valid_cells_of_images(self, maps: Any) -> list[Tensor]:
         """The valid cells of each image, in nested lists of maps."""
         return [cells for i in range(len(self.images))
-                for cells in tree_leaves(valid_cells(maps, i, self))]
+                for cells in tree_leaves(maps_of_valid_cells(maps, i, self))]
 
 
 def why_padding_is_read(model: Any, maps: Maps) -> str | None:
@@ -61,9 +61,10 @@ def why_padding_is_read(model: Any, maps: Maps) -> str | None:
         stack.enter_context(torch.autocast(like.device.type, enabled=False))
         stack.enter_context(torch.backends.cudnn.flags(enabled=True, allow_tf32=False))
         stack.enter_context(uncompiled())
-        trace = _trace(model, context, stack)
+        trace = _start_trace(model, context, stack)
         try:
-            batched = context.valid(maps(model, context.with_extents(noise, IMAGES), context))
+            batched = context.valid_cells_of_images(
+                maps(model, context.with_extents(noise, IMAGES), context))
             alone = [each for image, size in zip(noise, IMAGES, strict=True)
                      for each in _maps_alone(model, maps, image, size)]
         except Exception as error:  # A layer may raise anything.
@@ -82,7 +83,7 @@ def _maps_alone(model: Any, maps: Maps, image: Tensor, size: tuple[int, int]) ->
     alone = padded_as_alone(image[None, :, :size[0], :size[1]], model.data_preprocessor)
     hw_shape = (alone.shape[-2], alone.shape[-1])
     context = IgnorePadding([size], hw_shape) if hw_shape != size else None
-    return tree_leaves(valid_cells(maps(model, alone, context), 0, context))
+    return tree_leaves(maps_of_valid_cells(maps(model, alone, context), 0, context))
 
 
 @dataclass
@@ -94,7 +95,7 @@ class _Trace:
     reader: str = ''
 
 
-def _trace(model: nn.Module, context: Poisoned, stack: ExitStack) -> _Trace:
+def _start_trace(model: nn.Module, context: Poisoned, stack: ExitStack) -> _Trace:
     """Watch the layers of a model until the stack is closed."""
     trace = _Trace()
 
@@ -104,7 +105,8 @@ def _trace(model: nn.Module, context: Poisoned, stack: ExitStack) -> _Trace:
     def note_reader(label: str, module: nn.Module, args: object, out: object) -> None:
         maps = [x for x in tree_leaves(out) if isinstance(x, Tensor) and x.dim() == 4
                 and len(x) == len(IMAGES) and context.extents_at((x.shape[-2], x.shape[-1]))]
-        if not trace.reader and not all(cells.isfinite().all() for cells in context.valid(maps)):
+        if not trace.reader and not all(
+                cells.isfinite().all() for cells in context.valid_cells_of_images(maps)):
             trace.reader = label
 
     for name, module in model.named_modules():

@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f'error: {message}\n({script}{self.prog} --help lists the arguments)\n')
 
 
-class Prints:
+class PrintsToLog:
     """A standard output that moves what libraries print about their files to the log of the run."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -103,7 +103,7 @@ def _ending_on_errors(args: argparse.Namespace) -> Iterator[None]:
     # The name of a file may not be valid in the console's encoding.
     if hasattr(stdout, 'reconfigure'):
         stdout.reconfigure(errors='backslashreplace')
-    sys.stdout, warnings.showwarning = cast(TextIO, Prints(stdout)), _warn
+    sys.stdout, warnings.showwarning = cast(TextIO, PrintsToLog(stdout)), _warn
     try:
         terminate = signal.signal(signal.SIGTERM, _end)
     except ValueError:  # This is not the main thread, so the signal is left to whoever handles it.
@@ -117,7 +117,7 @@ def _ending_on_errors(args: argparse.Namespace) -> Iterator[None]:
         if 'killed by signal: Terminated' in str(error):
             # A worker got the signal first. The whole process group gets it, and ends by _end.
             time.sleep(1)
-        raise SystemExit(_report(error, args, _log_files() - before)) from error
+        raise SystemExit(_report_and_message(error, args, _log_files() - before)) from error
     finally:
         sys.stdout, warnings.showwarning = stdout, showwarning
         if terminate is not None:
@@ -128,16 +128,16 @@ def _end(signum: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + signum)
 
 
-def _report(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
+def _report_and_message(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
     full = ''.join(traceback.format_exception(error))
-    logs = {path for path in logs if _append(path, f'\n{full}')}
+    logs = {path for path in logs if _append_or_false(path, f'\n{full}')}
     # torchrun shows the error of the process that failed first.
     if 'TORCHELASTIC_ERROR_FILE' in os.environ:
         from torch.distributed.elastic.multiprocessing.errors import get_error_handler
         get_error_handler().record_exception(error)
     if getattr(args, 'traceback', False):
         print(full, file=sys.stderr)
-    lines = [printable(line) for line in describe(error).splitlines()] or ['']
+    lines = [printable(line) for line in error_text(error).splitlines()] or ['']
     rank = os.environ.get('RANK', '0')
     lines[0] = f'error: {lines[0]}' if rank == '0' else f'error in process {rank}: {lines[0]}'
     if logs:
@@ -153,7 +153,7 @@ def _report(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
     return '\n'.join(cut)
 
 
-def _append(path: str, text: str) -> bool:
+def _append_or_false(path: str, text: str) -> bool:
     """Append text to a log file. Returns False if it cannot be written, as on a full disk."""
     try:
         with open(path, 'a', encoding='utf-8', errors='backslashreplace') as file:
@@ -163,7 +163,7 @@ def _append(path: str, text: str) -> bool:
     return True
 
 
-def describe(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The message of an exception, without text that worker processes and registries add."""
     text = str(error).strip()
     kind = type(error).__name__
@@ -180,11 +180,11 @@ def describe(error: BaseException) -> str:
     if isinstance(error, KeyError) and len(text) > 2:
         text = text[1:-1] if text[0] == text[-1] and text[0] in '\'"' else text
     if not text:
-        return f'{kind}{_raised_at(error)}'
+        return f'{kind}{_raised_at_text(error)}'
     return text if plain else f'{kind}: {text}'
 
 
-def _raised_at(error: BaseException) -> str:
+def _raised_at_text(error: BaseException) -> str:
     """The end of a sentence: where an error without a message was raised. For an error in a worker,
     this is read from the worker's traceback."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -200,7 +200,7 @@ def _raised_at(error: BaseException) -> str:
 
 def in_a_line(error: BaseException) -> str:
     """The message of an exception in one line, without control characters."""
-    return printable(' '.join(describe(error).split()))
+    return printable(' '.join(error_text(error).split()))
 
 
 def printable(text: object) -> str:
@@ -215,7 +215,7 @@ def counted(number: int, noun: str) -> str:
     return f'{number} {noun}' if number == 1 else f'{number} {noun}s'
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+def suggestion_text(name: str, known: Iterable[str]) -> str:
     """The end of an error message: known names that are similar to ``name``, also if they differ in
     capitals."""
     names = {each.lower(): each for each in known}

@@ -55,23 +55,23 @@ COUNT, INDEX = whole_number(1), whole_number(0)
 SIDE, SEED = whole_number(1, 2 ** 16), whole_number(0, 2 ** 32 - 1)
 
 
-def sides(parser: argparse.ArgumentParser, size: Sequence[int]) -> tuple[int, int]:
+def sides_of_option(parser: argparse.ArgumentParser, size: Sequence[int]) -> tuple[int, int]:
     """The size (H, W) that the one or two numbers of ``--size`` give."""
     if len(size) > 2:
         parser.error(f'--size {" ".join(map(str, size))}: give H W, or one number')
     return size[0], size[-1]
 
 
-def refuse_without(parser: argparse.ArgumentParser, args: argparse.Namespace, wanted: str,
-                   *names: str) -> None:
+def refuse_given(parser: argparse.ArgumentParser, args: argparse.Namespace, needed: str,
+                 *names: str) -> None:
     """End the program with an error if one of these options is given without the option that it
     needs."""
     for name in names:
         if getattr(args, name) != parser.get_default(name):
-            parser.error(f'--{name.replace("_", "-")} does nothing without {wanted}')
+            parser.error(f'--{name.replace("_", "-")} does nothing without {needed}')
 
 
-def config_parser(description: str | None, example: str, prog: str | None = None) -> Parser:
+def make_config_parser(description: str | None, example: str, prog: str | None = None) -> Parser:
     """Make a parser with ``config`` and ``--cfg-options``.
 
     Args:
@@ -96,14 +96,14 @@ def add_config(parser: argparse.ArgumentParser, example: str, *, optional: bool 
     parser.add_argument('config', nargs='?' if optional else None,
                         help='a file, or mmposenc::<name>, mmdet::<name>, or timm:<model>, a '
                         "classifier of timm's")
-    parser.add_argument('--cfg-options', nargs='+', action='extend', type=_key_value,
+    parser.add_argument('--cfg-options', nargs='+', action='extend', type=_checked_key_value,
                         metavar='KEY=VALUE',
                         help=f'override the config: {example}, key="[a,b]" or key=a,b for '
                         'lists; in place of a tuple and for sizes in pipelines, such as '
                         '...pipeline.1.scale=320,240, a list becomes a tuple')
 
 
-def _key_value(word: str) -> str:
+def _checked_key_value(word: str) -> str:
     """Check that a word has the form KEY=VALUE; mmengine reads the value later."""
     if '=' not in word:
         raise argparse.ArgumentTypeError(f'{word!r} is not KEY=VALUE')
@@ -132,7 +132,8 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
                         help=argparse.SUPPRESS)
 
 
-def parse_run(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+def parse_args_and_set_rank(parser: argparse.ArgumentParser,
+                            argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse the arguments, and set the environment variable in which mmengine looks for the local
     rank."""
     args = parser.parse_args(argv)

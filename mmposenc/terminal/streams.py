@@ -44,16 +44,16 @@ class DroppingStream:
         try:
             self.stream.write(text)
         except OSError as error:
-            self._lose(error)
+            self._drop_from_now_on(error)
         return len(text)
 
     def flush(self) -> None:
         try:
             self.stream.flush()
         except OSError as error:
-            self._lose(error)
+            self._drop_from_now_on(error)
 
-    def _lose(self, error: OSError) -> None:
+    def _drop_from_now_on(self, error: OSError) -> None:
         """Send all further output, also that of C libraries and of workers, nowhere."""
         if self.error is not None:
             return
@@ -101,7 +101,7 @@ def safe_streams() -> Iterator[None]:
         raise ended
 
 
-def doing(what: str) -> None:
+def note_activity(what: str) -> None:
     """Record what the process is doing, such as 'validation, image 3 of 120'. It is shown if
     nothing else is written for long."""
     global _activity
@@ -115,7 +115,7 @@ def _never_silent(out: DroppingStream, err: DroppingStream) -> Iterator[None]:
         return
     ended = threading.Event()
     watch = threading.Thread(target=_watch, args=(out, err, ended), daemon=True, name='silence')
-    doing('')
+    note_activity('')
     watch.start()
     try:
         yield

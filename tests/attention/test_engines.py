@@ -261,7 +261,7 @@ FAST_IMPLEMENTATIONS = {
     'TableByQuery': {'chunked', 'flex'}, 'TableByKey': {'chunked', 'flex'},
     'TableOnValues': {'chunked'}, 'AxisHalves': {'chunked', 'flex'},
     'SkewedTable': {'chunked'}, 'KeyVectors': set(), 'QueryVector': {'flex'},
-    'LocalValues': set(), 'Channels': set(), 'TableByGates': set()}
+    'LocalValues': set(), 'Channels': set(), 'GatedTableTerm': set()}
 
 
 def kinds_of_terms():

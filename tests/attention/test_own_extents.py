@@ -94,9 +94,9 @@ def test_weights_masks_and_an_image_of_padding():
 
 def test_extents_are_noted_on_masks():
     mask = extents_to_mask([(9, 12), (5, 7)], (9, 12), torch.device('cpu'))
-    for made, scale in ((mask, 1), (masking.every_cell(mask, 4), 4)):
+    for made, scale in ((mask, 1), (masking.mask_at_step(mask, 4), 4)):
         assert masking.noted_extents(made) == [(-(-9 // scale), -(-12 // scale)),
-                                       (-(-5 // scale), -(-7 // scale))]
+                                               (-(-5 // scale), -(-7 // scale))]
         assert masking.noted_extents(made) == valid_extents(made)
         assert masking.noted_extents(token_mask(made, 2)) == masking.noted_extents(made)
     assert masking.noted_extents(mask.clone()) is None

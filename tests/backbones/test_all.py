@@ -17,7 +17,7 @@ from torch import nn
 from mmposenc.backbones import PVT, DeiT, EoMT, Swin, ViT
 from mmposenc.backbones.base import Backbone
 from mmposenc.backbones.shared_arguments import SharedArguments
-from mmposenc.class_index import CLASSES, load_class
+from mmposenc.class_index import CLASSES, load_own_class
 from mmposenc.functional.image_sizes import set_img_shapes
 from mmposenc.signatures import accepted_arguments, parameters_of
 
@@ -245,7 +245,7 @@ def test_implementation_reaches_every_attention(name):
     assert {module.implementation for module in attentions} == {'chunked'}
 
 
-KINDS = {kind for kind in (load_class(module, name) for name, module in CLASSES['model'].items()
+KINDS = {kind for kind in (load_own_class(module, name) for name, module in CLASSES['model'].items()
                            if module.startswith('backbones.')) if issubclass(kind, Backbone)}
 
 

@@ -17,7 +17,7 @@ from mmposenc.attention import (
 )
 from mmposenc.detr import BoxRPB, DetrEncoder, HybridEncoder, PositionRelation
 from mmposenc.functional.masking import extents_to_mask, masked_batch_norm, masked_group_norm
-from mmposenc.functional.plain_layers import is_plain, layer_dtype
+from mmposenc.functional.plain_layers import are_plain, layer_dtype
 
 LAYERS = (nn.Linear, nn.modules.conv._ConvNd, nn.MultiheadAttention)
 GRID = (5, 6)
@@ -199,9 +199,9 @@ def test_pruned_layers_train_and_reload():
 def test_what_is_plain(change):
     layer = nn.Linear(2, 2)
     network = nn.Sequential(layer, nn.ReLU())
-    assert is_plain(network, layer)
+    assert are_plain(network, layer)
     change(layer)
-    assert not is_plain(network) and not is_plain(layer)
+    assert not are_plain(network) and not are_plain(layer)
 
 
 class Marked(torch.Tensor):
@@ -212,11 +212,11 @@ def test_subclasses_and_global_hooks_are_not_plain():
     class Adapted(nn.Linear):
         pass
 
-    assert not is_plain(Adapted(2, 2))
+    assert not are_plain(Adapted(2, 2))
     handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
-    assert not is_plain(nn.Linear(2, 2))
+    assert not are_plain(nn.Linear(2, 2))
     handle.remove()
-    assert is_plain(nn.Linear(2, 2))
+    assert are_plain(nn.Linear(2, 2))
 
 
 def test_dtype_of_a_layer():

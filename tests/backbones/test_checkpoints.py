@@ -206,14 +206,14 @@ def test_swins_biases_are_resized_as_by_its_release(own, window):
         type='UndirectedPositionBias'))])
 def test_whole_checkpoints_of_another_orientation_do_not_fit(build):
     """Also for plain torch, which resume, test and predict load with."""
-    from mmposenc.checkpoint.mismatch import mismatch
+    from mmposenc.checkpoint.mismatch import mismatch_text
     state, model, square = build((16, 64)).state_dict(), build((64, 16)), build((32, 32))
     before = {key: value.clone() for key, value in model.state_dict().items()}
     with pytest.raises(RuntimeError, match=r'is \(2, 8\) in the file, \(8, 2\) here'):
         model.load_state_dict(state, strict=False)
     tables = [key for key in before if key.endswith(('pos_embed', 'table', 'attention_biases'))]
     assert tables and all(torch.equal(model.state_dict()[key], before[key]) for key in tables)
-    report = mismatch(model.state_dict(), state)
+    report = mismatch_text(model.state_dict(), state)
     assert '(2, 8) in the file, (8, 2) here' in report
     if 'Undirected' in str(square):  # as many distances; of offsets there are others
         with pytest.raises(RuntimeError, match=r'is \(2, 8\) in the file, \(4, 4\) here'):

@@ -151,7 +151,7 @@ def test_arguments_of_a_repository(monkeypatch):
                      layer_norm_eps=1e-6, hidden_act='gelu', num_queries=200, num_blocks=3,
                      num_upscale_blocks=2)
     read: list[str] = []
-    monkeypatch.setattr('mmposenc.backbones.archs.from_repository.config',
+    monkeypatch.setattr('mmposenc.backbones.archs.from_repository.read_config',
                         lambda name: read.append(name) or published)
     model = EoMT(init_cfg=dict(type='Pretrained', checkpoint='hf://tue-mps/any'))
     assert read == ['hf://tue-mps/any']  # once: each time it may be asked for over the network

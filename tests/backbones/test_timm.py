@@ -73,7 +73,7 @@ def swin_maps(model, x):
 #: For each arch of ViT the first model of timm that from_repository.py knows it by.
 NAMES = {}
 for _name in timm.list_models():
-    _options = from_repository._of_timm(_name, {})
+    _options = from_repository._options_of_timm(_name, {})
     if _options:
         NAMES.setdefault(_options['arch'], _name)
 
@@ -419,7 +419,7 @@ def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch, monkeypatch):
         head['global_pool'] = '' if 'siglip' in arch else 'token'
     with unfilled():
         theirs = timm.create_model(NAMES[arch], **({} if sam else head))
-        monkeypatch.setattr(from_repository, 'config', lambda name: dict(
+        monkeypatch.setattr(from_repository, 'read_config', lambda name: dict(
             architecture=NAMES[arch], pretrained_cfg=theirs.pretrained_cfg))
         options = from_repository.vit_arguments_of_repository('timm://model')
         ours = ViT(**options, neck_channels=256 if sam else None)

@@ -98,7 +98,8 @@ def test_an_answer_without_a_reason_says_what_may_be_missing(status):
     import huggingface_hub
     error = OSError('refused')
     error.response = SimpleNamespace(status_code=status)
-    said = hub._refused(NAME, hub.read_name(NAME), huggingface_hub, huggingface_hub.errors, error)
+    said = hub._refused_text(NAME, hub.read_name(NAME), huggingface_hub, huggingface_hub.errors,
+                             error)
     assert 'there is no repository me/model, or you may not read it' in said
 
 
@@ -125,7 +126,8 @@ def test_names_that_lead_nowhere(server):
     assert 'has no weights, only README.md' in refusal('hf://me/text', ValueError)
     for name in ('hf://me', 'hf://me/model@', 'timm://', 'hf://a/b/c.bin', 'timm://a/b.pth'):
         refusal(name, ValueError)
-    assert hub.is_name(NAME) and not hub.is_name('work/hf.pth') and not hub.is_name(Path('a'))
+    assert hub.is_hub_name(NAME) and not hub.is_hub_name('work/hf.pth') and not hub.is_hub_name(
+        Path('a'))
 
 
 def test_offline(server, monkeypatch):
@@ -176,10 +178,10 @@ def test_a_wrong_checksum_is_told_and_the_file_removed(server, tmp_path):
 
 def test_a_small_file_is_compared_too(server):
     server.repos['me/model']['config.json'] = b'{"architecture": "vit_small_patch14_dinov2"}'
-    assert hub.config(NAME)['architecture']
+    assert hub.read_config(NAME)['architecture']
     server.repos['me/bad'] = {'config.json': b'[]'}
     with pytest.raises(ValueError, match='config.json holds no dict'):
-        hub.config('hf://me/bad')
+        hub.read_config('hf://me/bad')
     with pytest.raises(OSError, match="me/bad has no file 'other.json'"):
         hub.fetch('hf://me/bad', 'other.json')
 

@@ -6,7 +6,7 @@ import torch
 
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.checkpoint.files import write_checkpoint
-from mmposenc.checkpoint.integrity import damage, whole_file
+from mmposenc.checkpoint.integrity import damage_or_none, writing_whole_file
 
 CONTENT = {'meta': {'iter': 3}, 'state_dict': {'w': torch.arange(500.), 'b': torch.ones(3)}}
 
@@ -23,7 +23,7 @@ def test_flipped_bits_are_noticed_or_change_nothing(path) -> None:
         data = bytearray(whole)
         data[bit // 8] ^= 1 << bit % 8
         path.write_bytes(data)
-        if damage(path) is not None:
+        if damage_or_none(path) is not None:
             with pytest.raises(ValueError, match='x.pth cannot be read, it|the CRC of its part'):
                 load_checkpoint(path)
             continue
@@ -48,7 +48,7 @@ def test_files_cut_short_are_noticed(path, size) -> None:
 
 def test_files_of_old_torch_have_nothing_to_check(path) -> None:
     torch.save(CONTENT, path, _use_new_zipfile_serialization=False)
-    assert damage(path) is None
+    assert damage_or_none(path) is None
     assert torch.equal(load_checkpoint(path)['state_dict']['w'], CONTENT['state_dict']['w'])
 
 
@@ -72,6 +72,6 @@ def test_files_and_links_beside_a_file_are_not_touched(name, tmp_path) -> None:
 
 
 def test_what_cannot_be_written_is_named_as_the_user_named_it(tmp_path) -> None:
-    with pytest.raises(OSError) as error, whole_file(tmp_path / 'none' / 'x.pth'):
+    with pytest.raises(OSError) as error, writing_whole_file(tmp_path / 'none' / 'x.pth'):
         pass
     assert error.value.filename == str(tmp_path / 'none' / 'x.pth')

@@ -7,19 +7,19 @@ from mmposenc.checkpoint.rules import (
     Pair,
     Rule,
     apply_rules,
-    joined,
+    joined_pair,
+    rules_to_ours,
     rules_to_theirs,
-    same,
-    to_ours,
+    same_pairs,
 )
 
-PAIRS = (*same('blocks.{n}.norm1.{p}'), Pair('a.{n}.{m}', 'backbone.b.{m}.x.{n}'),
-         joined(('l{n}.q.{p}', 'l{n}.k.{p}'), 'backbone.{n}.qk.{p}'),
+PAIRS = (*same_pairs('blocks.{n}.norm1.{p}'), Pair('a.{n}.{m}', 'backbone.b.{m}.x.{n}'),
+         joined_pair(('l{n}.q.{p}', 'l{n}.k.{p}'), 'backbone.{n}.qk.{p}'),
          Pair('flat', 'backbone.cube', lambda flat: flat.view(2, 3), lambda cube: cube.flatten()))
 
 
 def both_ways(state):
-    ours = apply_rules(state, to_ours(PAIRS), 'x').state_dict
+    ours = apply_rules(state, rules_to_ours(PAIRS), 'x').state_dict
     return ours, apply_rules(ours, rules_to_theirs(PAIRS), 'x').state_dict
 
 

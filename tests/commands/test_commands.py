@@ -12,7 +12,7 @@ from mmposenc.engine.apps import export as engine_export
 from mmposenc.engine.config import nodes as config_sizes
 from mmposenc.engine.config import options
 from mmposenc.terminal.messages import printable, reporting_errors
-from mmposenc.terminal.options import USUAL, config_parser
+from mmposenc.terminal.options import USUAL, make_config_parser
 
 SCRIPTS = {'train': 'train', 'test': 'test', 'convert': 'convert_checkpoint',
            'browse': 'browse_dataset', 'prepare': 'prepare_data'}
@@ -105,7 +105,7 @@ def test_what_help_lists_is_what_the_commands_can_do() -> None:
 
 def test_options_of_the_config_are_read_as_mmengine_reads_them(tmp_path, capsys) -> None:
     (tmp_path / 'config.py').write_text('train_cfg = dict(a=1)\nval_cfg = None\n')
-    parser = config_parser('what it does', 'a=1')
+    parser = make_config_parser('what it does', 'a=1')
     args = parser.parse_args([str(tmp_path / 'config.py'), '--cfg-options', 'train_cfg.a=3',
                               'train_cfg.b=[1,(2.5,x)]', '--cfg-options', 'val_cfg.c=p=q',
                               'val_cfg.d=None'])

@@ -84,9 +84,9 @@ def test_autocast_and_half_precision():
 
 
 def test_what_has_no_form_says_so():
-    from mmposenc.compat.torchvision_ops import without_form
+    from mmposenc.compat.torchvision_ops import operator_without_form
     with pytest.raises(NotImplementedError, match='torchvision::qnms is not available: the binary'):
-        without_form('qnms')(torch.zeros(1, 4))
+        operator_without_form('qnms')(torch.zeros(1, 4))
 
 
 @pytest.mark.slow

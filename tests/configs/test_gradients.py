@@ -50,7 +50,7 @@ OTHERS = (
 def first_of_each_folder() -> list[str]:
     names = [str(path.relative_to(ROOT).with_suffix('')) for path in ROOT.glob('*/*/*.py')
              if '_base_' not in path.parts]
-    names += [f'{entry["folder"]}/{name}' for name, entry in papers.models().items()]
+    names += [f'{entry["folder"]}/{name}' for name, entry in papers.models_by_name().items()]
     return list({name.rpartition('/')[0]: name for name in sorted(names, reverse=True)}.values())
 
 

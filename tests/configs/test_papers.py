@@ -65,7 +65,7 @@ KINDS = ('cpvt-ti-no-padding_8xb128_in1k', 'deit-ti-distilled_8xb128_in1k',
 
 def test_counts_are_the_published_ones() -> None:
     """Of models.yaml; that models have them is below."""
-    counted = {name: entry.get('counted') for name, entry in papers.models().items()}
+    counted = {name: entry.get('counted') for name, entry in papers.models_by_name().items()}
     assert {name: counted[name]['params'] for name in PARAMETERS} == PARAMETERS
     for name, published in MACS.items():
         number, digit = TOOL.as_number(published)
@@ -74,12 +74,12 @@ def test_counts_are_the_published_ones() -> None:
 
 @pytest.mark.parametrize('name', KINDS)
 def test_counts_are_those_of_the_models(name: str) -> None:
-    assert TOOL.count(name) == papers.models()[name]['counted']
+    assert TOOL.count(name) == papers.models_by_name()[name]['counted']
 
 
 @pytest.mark.slow
 def test_every_count_is_that_of_its_model() -> None:
-    for name, entry in papers.models().items():
+    for name, entry in papers.models_by_name().items():
         if name.startswith('deform-resnet'):
             continue  # needs deformable convolutions, of a compiled mmcv
         assert 'counted' not in entry or TOOL.count(name) == entry['counted'], name
@@ -87,11 +87,11 @@ def test_every_count_is_that_of_its_model() -> None:
 
 def test_every_row_has_its_model() -> None:
     known = {path.stem for path in papers.config_folder().glob('*/*/*.py')}
-    for name, entry in papers.models().items():
+    for name, entry in papers.models_by_name().items():
         if 'base' in entry:
             assert (papers.config_folder() / f'{entry["base"]}.py').is_file(), name
             known.add(name)
-    for name, table in papers.tables().items():
+    for name, table in papers.tables_by_id().items():
         assert table.rows and len({len(row.numbers) for row in table.rows}) == 1, name
         for row in table.rows:
             assert row.not_here or row.model in known, row.name
@@ -121,7 +121,7 @@ def test_entries_are_found_as_files_are_and_inherited_from(tmp_path) -> None:
 def test_the_command(tmp_path, capsys) -> None:
     commands.main(['papers'])
     listed = {words[0]: words[1] for words in map(str.split, capsys.readouterr().out.splitlines())}
-    assert {*listed} == {*papers.tables()}
+    assert {*listed} == {*papers.tables_by_id()}
     assert {listed[name] for name in listed if name.startswith('context_pool/')} == {'ContextPool'}
     commands.main(['papers', 'cpvt/table6'])
     out = capsys.readouterr().out

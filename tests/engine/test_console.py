@@ -171,7 +171,7 @@ def test_a_silent_run_says_where_it_is(tmp_path, monkeypatch) -> None:
     """A watcher prints these words when no line came for long."""
     from mmposenc.engine.console import ConsoleHook
     said = []
-    monkeypatch.setattr('mmposenc.engine.console.doing', said.append)
+    monkeypatch.setattr('mmposenc.engine.console.note_activity', said.append)
     hook = ConsoleHook()
     run = SimpleNamespace(iter=0, max_iters=4, val_dataloader=[0] * 2, test_dataloader=[0] * 3)
     hook.before_train_epoch(run)

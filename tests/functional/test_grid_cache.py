@@ -30,7 +30,7 @@ def test_bounded_and_least_recently_used_goes_first():
         def make():
             made.append(key)
             return torch.zeros(size)
-        return cache.get(key, make, tensors)
+        return cache.get_or_make(key, make, tensors)
 
     first = get('a')
     get('b')

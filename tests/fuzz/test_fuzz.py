@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, note, seed, settings
 from hypothesis import strategies as st
 
 from mmposenc import encodings
-from mmposenc.terminal.messages import describe
+from mmposenc.terminal.messages import error_text
 
 #: Right values of backbones' options, and a wrong one where there is one.
 SHARED = dict(
@@ -80,8 +80,8 @@ def check(kind: str, options: dict[str, Any], size: tuple[int, int]) -> str:
         model = BUILD[kind](**copy.deepcopy(options))
         first = flat(model.eval()(x))
     except ValueError as error:
-        told = re.findall(r'\w+', describe(error))
-        assert names_of(options) & set(told), f'no argument is named: {describe(error)}'
+        told = re.findall(r'\w+', error_text(error))
+        assert names_of(options) & set(told), f'no argument is named: {error_text(error)}'
         return 'refused'
     assert all(out.isfinite().all() for out in first)
     again = BUILD[kind](**copy.deepcopy(options)).eval()

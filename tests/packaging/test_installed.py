@@ -10,7 +10,7 @@ from helpers.page_blocks import configs
 from helpers.tiny_data import make_coco, tiny_detector
 from helpers.tiny_tasks import classifier_config, segmentor_config
 
-from mmposenc.commands import usage
+from mmposenc.commands import usage_text
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
@@ -110,7 +110,7 @@ def test_in_the_folder_of_a_clone_and_uninstalled(kind, request, tmp_path) -> No
     before = sorted(environment.site.rglob('*')) + sorted(environment.bin.iterdir())
     environment.pip('install', '--no-deps', '--no-index', request.getfixturevalue(kind))
     for command in ([environment.python, '-m', 'mmposenc'], [environment.bin / 'mmposenc']):
-        assert environment.run(*command, '--help', folder=tmp_path) == f'{usage()}\n'
+        assert environment.run(*command, '--help', folder=tmp_path) == f'{usage_text()}\n'
     environment.pip('uninstall', '-y', 'mmposenc')
     left = sorted(environment.site.rglob('*')) + sorted(environment.bin.iterdir())
     assert [path for path in left if path not in before and path.name != '__pycache__'] == []

@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from mmposenc.terminal import messages
-from mmposenc.terminal.messages import Parser, describe, reporting_errors
+from mmposenc.terminal.messages import Parser, error_text, reporting_errors
 
 ARGS = argparse.Namespace()
 
@@ -40,7 +40,7 @@ def test_a_signal_ends_without_a_traceback(signum, capsys) -> None:
 
 def test_one_line_more_is_counted_as_one(tmp_path) -> None:
     log = str(tmp_path / 'run.log')
-    said = messages._report(ValueError('first\nsecond\nthird'), ARGS, {log})
+    said = messages._report_and_message(ValueError('first\nsecond\nthird'), ARGS, {log})
     assert said == f'error: first\nsecond\n(1 more line; the full message is in {log})'
     assert 'third' in open(log).read()
 
@@ -66,7 +66,7 @@ def test_torchrun_has_the_error_for_its_report(tmp_path, monkeypatch) -> None:
     (RuntimeError('Caught it.\nTraceback (most recent call last):\n  File "x"\n'
                   'ValueError: broken image a.jpg'), 'broken image a.jpg')])
 def test_what_an_exception_says(error, text) -> None:
-    assert describe(error).startswith(text)
+    assert error_text(error).startswith(text)
 
 
 def test_an_error_without_words_says_where_it_was_raised() -> None:
@@ -82,8 +82,8 @@ def test_an_error_without_words_says_where_it_was_raised() -> None:
                   '  File "/env/site-packages/mmdet/x.py", line 12, in f\n    assert a == b\n'
                   '           ^^^^^^\nAssertionError'):
         error = AssertionError(words)
-        assert describe(error) == ('AssertionError' + ' in mmdet/x.py, line 12: assert a == b'
-                                   * bool(words))
+        assert error_text(error) == ('AssertionError' + ' in mmdet/x.py, line 12: assert a == b'
+                                     * bool(words))
 
 
 def test_hints_of_libraries_are_not_shown(capsys) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from mmposenc.terminal import streams
 from mmposenc.terminal.messages import reporting_errors
-from mmposenc.terminal.streams import DroppingStream, doing, safe_streams
+from mmposenc.terminal.streams import DroppingStream, note_activity, safe_streams
 
 FULL = 'error: the work is done, but the standard output could not be written: ' \
        'No space left on device\n'
@@ -73,7 +73,7 @@ def test_long_work_is_not_silent(monkeypatch, capsys) -> None:
         for i in range(6):  # lines of its own are enough
             print(i)
             time.sleep(0.02)
-        doing('validation, image 3 of 8')
+        note_activity('validation, image 3 of 8')
         time.sleep(0.5)
     out, err = capsys.readouterr()
     lines = err.splitlines()

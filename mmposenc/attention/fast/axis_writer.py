@@ -79,7 +79,7 @@ class AxisWriter(LogitWriter):
     def _cells_as_grid(self, logits: Tensor) -> Tensor:
         """The logits (heads, queries, keys) of cells as a grid of keys, (heads, queries, Hk, Wk).
         """
-        cells: Tensor = logits[..., self.layout.cells].unflatten(-1, self.key_hw)
+        cells: Tensor = logits[..., self.layout.cell_keys].unflatten(-1, self.key_hw)
         return cells
 
     def write(self, work: ChunkWork, logits: Tensor, add: bool) -> None:

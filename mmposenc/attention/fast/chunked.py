@@ -22,7 +22,7 @@ from .dropout import DropoutFactors
 from .layout import Chunk, ChunkLimits, Layout, chunk_groups
 from .products import add_product
 from .sdpa import slices_of_one_kind
-from .sizes import bytes_of, is_trained, on_cpu, pairs_of, refuse
+from .sizes import bytes_of, is_trained, on_cpu, pairs_of, refuse_uncomputed
 from .table_writers import has_buckets_of_cells
 from .writers import ChunkWork, LogitWriter, ValueWriter, Writer, has_writer
 from .writers import writer as writer_of
@@ -55,7 +55,7 @@ def chunked(problem: Problem) -> Tensor:
     Raises:
         ValueError: for terms of the output without a writer.
     """
-    refuse('chunked', [term for term in problem.terms if not has_writer(term)])
+    refuse_uncomputed('chunked', [term for term in problem.terms if not has_writer(term)])
     dtype = problem.q.dtype
     with full_precision(problem.q):
         # float16 has no fast products on a CPU, so it is computed in float32; bfloat16 has fast
@@ -163,7 +163,7 @@ class _Attention(torch.autograd.Function):
         out = torch.empty_like(q)
         stored = q.new_empty(q.shape[0] * q.shape[1], q.shape[2],
                              call.layout.num_keys) if call.keep else None
-        for work, value in run.chunks():
+        for work, value in run.chunks_with_values():
             weights = run.compute_weights(work, stored)
             if run.dropout is not None:
                 weights = run.dropout.draw(work.other).mul_(weights)
@@ -185,7 +185,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: AutogradContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, *inputs, stored = ctx.saved_tensors
         run = _ForwardOrBackward(ctx.call, ctx.counts, (q, k, v), tuple(inputs), backward=True)
-        for work, value in run.chunks():
+        for work, value in run.chunks_with_values():
             run.add_gradients(work, value, grad, stored)
         return (None, None, run.grad_q, run.grad_k, run.grad_v,
                 *(None if not need else x.to(like.dtype) for x, like, need in zip(
@@ -218,7 +218,7 @@ class _ForwardOrBackward:
         self.on_values: list[ValueWriter] = bound[len(call.writers):]  # type: ignore[assignment]
         self._buffers: dict[str, Tensor] = {}
 
-    def chunks(self) -> Iterator[tuple[ChunkWork, Tensor]]:
+    def chunks_with_values(self) -> Iterator[tuple[ChunkWork, Tensor]]:
         """Yield every chunk, with the values of its keys."""
         nothing = self.q.new_empty(0)
         for whole, chunks in chunk_groups(self.q.shape[0], self.q.shape[1], self.layout,

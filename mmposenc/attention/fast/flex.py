@@ -16,12 +16,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmposenc.functional.buckets import Buckets
-from mmposenc.functional.grids import Grid, grid_offsets, sequence_places, whole_strides
+from mmposenc.functional.grids import Grid, are_strides_whole, grid_offsets, sequence_places
 
 from .. import terms
 from ..terms import Problem, Term
 from ..vector_terms import AxisHalves, QueryVector
-from .sizes import on_cpu, refuse
+from .sizes import on_cpu, refuse_uncomputed
 
 #: What a term adds to the logit of image b, head h, query i and key j. All of these are tensors.
 Summand = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -38,7 +38,7 @@ def flex(problem: Problem) -> Tensor:
         ValueError: for terms without a score_summand, options that it does not take, and on an
             accelerator what its kernels refuse.
     """
-    refuse('flex', [term for term in problem.terms if not has_score_summand(term)])
+    refuse_uncomputed('flex', [term for term in problem.terms if not has_score_summand(term)])
     if problem.dropout_p > 0.0 or problem.attn_mask is not None or problem.regions is not None:
         raise ValueError(f"implementation='flex' takes neither dropout (dropout_p="
                          f"{problem.dropout_p}), attn_mask nor regions; use 'auto', 'chunked' or "
@@ -96,7 +96,8 @@ def has_score_summand(term: Term) -> bool:
     """Whether FlexAttention can compute a term: those by offset need whole strides, with others
     there are about as many offsets as pairs."""
     grids = term.buckets if isinstance(term, terms.Table) else term
-    if isinstance(grids, Buckets | terms.OffsetBias) and not whole_strides(grids.query, grids.key):
+    if (isinstance(grids, Buckets | terms.OffsetBias)
+            and not are_strides_whole(grids.query, grids.key)):
         return False
     return score_summand.dispatch(type(term)) is not score_summand.dispatch(Term)
 
@@ -173,7 +174,7 @@ def _bucket_function(buckets: Buckets, device: torch.device) -> Callable[[Tensor
 
 
 def _offset_index_function(query: Grid, key: Grid, prefix: int, device: torch.device
-              ) -> Callable[[Tensor, Tensor], Tensor]:
+                           ) -> Callable[[Tensor, Tensor], Tensor]:
     """The index of tokens i and j in a flattened table of offsets (Dr * Dc), which has three more
     entries: prefix to cell, cell to prefix and prefix to prefix. Strides must be whole numbers."""
     rows, row_index, cols, col_index = grid_offsets(query, key, device)

@@ -38,7 +38,7 @@ class Layout(NamedTuple):
         return -self.prefix % self.key.width if self.filled and self.key is not None else 0
 
     @property
-    def cells(self) -> slice:
+    def cell_keys(self) -> slice:
         """The slice of the keys that are cells."""
         first = 0 if self.filled else self.prefix
         return slice(first, first + self.len_k - self.prefix)

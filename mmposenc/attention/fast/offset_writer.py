@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from mmposenc.functional.grids import Grid, whole_strides
+from mmposenc.functional.grids import Grid, are_strides_whole
 
 from ..terms import DenseBias, OffsetBias
 from . import thresholds
@@ -18,7 +18,7 @@ def offset_bias_writer(term: OffsetBias, q: Tensor, k: Tensor, layout: Layout, s
     """Build the writer. Where strides are not whole numbers there are no common offsets, and rows
     of short sequences are too short for slices: there the bias of all pairs is added."""
     if (layout.len_q * layout.len_k < thresholds.SHIFTS_FROM
-            or not whole_strides(term.query, term.key)):
+            or not are_strides_whole(term.query, term.key)):
         return writer(DenseBias(term.dense(q, k)), q, k, layout, scale)
     runs = offset_runs(term.table.to(q.dtype), term.query, term.key)
     prefix = None if term.prefix_bias is None or not term.prefix else term.prefix_bias.to(q.dtype)
@@ -50,7 +50,7 @@ class OffsetBiasWriter(LogitWriter):
         assert self.layout.key is not None
         chunk, key = work.chunk, self.layout.key
         runs = runs[chunk.heads] if runs.shape[0] > 1 else runs
-        cells: Tensor = chunk.by_image(logits)[..., self.layout.cells].unflatten(-1, key.hw)
+        cells: Tensor = chunk.by_image(logits)[..., self.layout.cell_keys].unflatten(-1, key.hw)
         pairs = []
         for row in range(chunk.num_rows):
             first = self.stride * (self.height - 1 - chunk.first_row - row)
@@ -64,7 +64,7 @@ class OffsetBiasWriter(LogitWriter):
         cell to prefix, prefix to prefix."""
         logits, lead = work.chunk.by_image(logits), work.chunk.lead
         keys = self.layout.prefix_keys
-        return (logits[:, :, :lead, self.layout.cells], logits[:, :, lead:, keys],
+        return (logits[:, :, :lead, self.layout.cell_keys], logits[:, :, lead:, keys],
                 logits[:, :, :lead, keys])
 
     def write(self, work: ChunkWork, logits: Tensor, add: bool) -> None:

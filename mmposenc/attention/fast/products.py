@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from mmposenc.functional import linear as cpu
-from mmposenc.functional.linear import linear, outer
+from mmposenc.functional.linear import linear, transposed_product
 
 from .layout import Chunk
 
@@ -82,4 +82,4 @@ def add_table_grad(total: Tensor, chunk: Chunk, x: Tensor, y: Tensor) -> None:
     if total.shape[0] > 1:
         add_summed_by_head(total, chunk, torch.bmm(x.transpose(1, 2), y))
     else:  # Sums over chunks are kept in float32.
-        total[0] += outer(x.flatten(0, 1), y.flatten(0, 1))
+        total[0] += transposed_product(x.flatten(0, 1), y.flatten(0, 1))

@@ -57,10 +57,10 @@ class RunsByQuery:
         self._indices_of_chunk(chunk).copy_runs(runs, out)
         out[:, :chunk.lead] = lookup[:, :chunk.lead, -1:]
 
-    def scatter_add(self, logits: Tensor, chunk: Chunk) -> Tensor:
+    def sum_to_lookups(self, logits: Tensor, chunk: Chunk) -> Tensor:
         """The adjoint of :meth:`write_numbers_of_pairs`."""
         heads, n = logits.shape[0], self.patterns.num_patterns
-        runs = self._indices_of_chunk(chunk).scatter_add(logits, self.key_width)
+        runs = self._indices_of_chunk(chunk).sums_by_run(logits, self.key_width)
         runs = runs.view(self.width, heads * chunk.num_rows, self.num_patterns, self.key_width)
         cells = self.patterns.sum_to_buckets(runs[:, :, :n]).transpose(0, 1)
         if not self.prefix_rows:
@@ -76,7 +76,7 @@ class RunsByQuery:
 
     def _indices_of_chunk(self, chunk: Chunk) -> RunIndices:
         rows = self.pattern[chunk.first_row:chunk.first_row + chunk.num_rows]
-        return self._plans.get((chunk.size, chunk.first_row), lambda: plan_of_query_runs(
+        return self._plans.get_or_make((chunk.size, chunk.first_row), lambda: plan_of_query_runs(
             rows, self.num_patterns, chunk.size, self.width, chunk.lead), RunIndices.tensors)
 
 
@@ -110,9 +110,9 @@ class RunsByKey:
         """Write the number of every pair to ``out`` (heads, queries, keys), contiguous."""
         self._indices_of_chunk(chunk).copy_runs(runs, out)
 
-    def scatter_add(self, logits: Tensor, chunk: Chunk) -> Tensor:
+    def sum_to_lookups(self, logits: Tensor, chunk: Chunk) -> Tensor:
         """The adjoint of :meth:`write_numbers_of_pairs`."""
-        return self._indices_of_chunk(chunk).scatter_add(logits, self.key.width)
+        return self._indices_of_chunk(chunk).sums_by_run(logits, self.key.width)
 
     def sum_to_buckets(self, sums: Tensor) -> Tensor:
         """The adjoint of :meth:`expand_to_runs`: gradients of look-ups (heads, keys, buckets)."""
@@ -132,7 +132,7 @@ class RunsByKey:
 
     def _indices_of_chunk(self, chunk: Chunk) -> RunIndices:
         rows = self.patterns.pattern[:, chunk.first_row:chunk.first_row + chunk.num_rows]
-        return self._plans.get((chunk.size, chunk.first_row), lambda: plan_of_key_runs(
+        return self._plans.get_or_make((chunk.size, chunk.first_row), lambda: plan_of_key_runs(
             rows, self.patterns.num_patterns, chunk.size, self.width, self.prefix_rows,
             chunk.lead), RunIndices.tensors)
 
@@ -177,9 +177,9 @@ def row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) -> 
     Returns:
         Patterns that others share: not to be written to.
     """
-    return CACHE.get(('row_patterns', buckets, dtype, device),
-                     lambda: _row_patterns(buckets, dtype, device),
-                     lambda patterns: [patterns.pattern, patterns.columns])
+    return CACHE.get_or_make(('row_patterns', buckets, dtype, device),
+                             lambda: _row_patterns(buckets, dtype, device),
+                             lambda patterns: [patterns.pattern, patterns.columns])
 
 
 def _row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) -> RowPatterns:
@@ -228,7 +228,7 @@ class RunIndices:
         wk = runs.shape[-1]
         torch.index_select(runs.view(-1, wk), 0, self.take, out=out.view(-1, wk))
 
-    def scatter_add(self, logits: Tensor, wk: int) -> Tensor:
+    def sums_by_run(self, logits: Tensor, wk: int) -> Tensor:
         """Add up, for each run, the rows of logits that it was copied to; returns (number of runs,
         Wk)."""
         return F.embedding_bag(self.order, logits.reshape(-1, wk), self.starts, mode='sum')
@@ -260,7 +260,7 @@ def plan_of_query_runs(pattern: Tensor, num_patterns: int, heads: int, columns: 
 
 
 def plan_of_key_runs(pattern: Tensor, num_patterns: int, heads: int, columns: int,
-                       extra_rows: int = 0, lead: int = 0) -> RunIndices:
+                     extra_rows: int = 0, lead: int = 0) -> RunIndices:
     """Plan for runs ordered (column, head, key row, pattern), which all query rows share, then
     (head, key row) of the prefix bucket.
 
@@ -329,6 +329,6 @@ def _with_prefix_runs(take: Tensor, lead: Tensor) -> Tensor:
 
 
 def _query_number(head: Tensor, row: Tensor, column: Tensor | int, lead: int, num_rows: int,
-                 columns: int) -> Tensor:
+                  columns: int) -> Tensor:
     """The index of a query among all queries of the chunk."""
     return head * (lead + num_rows * columns) + lead + row * columns + column

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..terms import DenseBias, OffsetBias, Problem, Term, pairs_of_one_region
-from .sizes import on_cpu, refuse
+from .sizes import on_cpu, refuse_uncomputed
 
 
 def fits_attn_mask(term: Term) -> bool:
@@ -24,7 +24,7 @@ def sdpa(problem: Problem) -> Tensor:
     Raises:
         ValueError: for terms that are no masks.
     """
-    refuse('sdpa', [term for term in problem.terms if not fits_attn_mask(term)])
+    refuse_uncomputed('sdpa', [term for term in problem.terms if not fits_attn_mask(term)])
     q, k, v = problem.q, problem.k, problem.v
     biases = [term.dense(q, k) for term in problem.terms]
     bias = sum(biases[1:], biases[0]) if biases else None

@@ -34,13 +34,13 @@ def on_cpu(problem: Problem) -> bool:
     return problem.q.device.type == 'cpu'
 
 
-def refuse(implementation: str, terms: Sequence[Term]) -> None:
+def refuse_uncomputed(implementation: str, uncomputed: Sequence[Term]) -> None:
     """Refuse terms that an implementation has no way to compute, if there are any.
 
     Raises:
         ValueError: naming their kinds.
     """
-    if terms:
-        names = ', '.join(sorted({type(term).__name__ for term in terms}))
+    if uncomputed:
+        names = ', '.join(sorted({type(term).__name__ for term in uncomputed}))
         raise ValueError(f"implementation={implementation!r} cannot compute terms of the kind "
                          f"{names}; use 'auto', 'chunked' or 'reference'")

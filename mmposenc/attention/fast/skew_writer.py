@@ -58,7 +58,7 @@ class SkewWriter(LogitWriter):
         if not self.layout.filled:
             return [(by_key, logits)]
         prefix = self.layout.prefix
-        return [(by_key[..., prefix:], logits[..., self.layout.cells]),
+        return [(by_key[..., prefix:], logits[..., self.layout.cell_keys]),
                 (by_key[..., :prefix], logits[..., self.layout.prefix_keys])]
 
     def write(self, work: ChunkWork, logits: Tensor, add: bool) -> None:

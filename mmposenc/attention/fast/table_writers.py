@@ -81,7 +81,7 @@ class QueryTableWriter(LogitWriter):
 
     def add_input_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add to the gradients of the queries and of the table."""
-        sums = self.spread.scatter_add(grad, work.chunk)
+        sums = self.spread.sum_to_lookups(grad, work.chunk)
         add_times_table(work.grad_q, sums, self.inputs[0].transpose(1, 2), work.chunk)
         add_table_grad(self.grads[0], work.chunk, work.q, sums)
 
@@ -104,7 +104,7 @@ class KeyTableWriter(LogitWriter):
 
     def add_input_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add to the gradient of the products; complete after all queries."""
-        sums = self.spread.scatter_add(grad, work.chunk)
+        sums = self.spread.sum_to_lookups(grad, work.chunk)
         self._sums = sums if self._sums is None else self._sums.add_(sums)
 
     def after_chunks(self, work: ChunkWork) -> None:
@@ -124,7 +124,7 @@ class ValueTableWriter(ValueWriter):
 
     def add_to_output(self, work: ChunkWork, weights: Tensor, out: Tensor) -> None:
         """Add the vectors of the buckets, times the weights of each bucket."""
-        sums = self.spread.scatter_add(weights, work.chunk)
+        sums = self.spread.sum_to_lookups(weights, work.chunk)
         add_times_table(out, sums, self.inputs[0], work.chunk)
 
     def write_weights_gradient(self, work: ChunkWork, grad: Tensor, out: Tensor) -> None:
@@ -134,7 +134,7 @@ class ValueTableWriter(ValueWriter):
 
     def add_input_gradients(self, work: ChunkWork, weights: Tensor, grad: Tensor) -> None:
         """Add to the gradient of the table."""
-        sums = self.spread.scatter_add(weights, work.chunk)
+        sums = self.spread.sum_to_lookups(weights, work.chunk)
         add_table_grad(self.grads[0], work.chunk, sums, grad)
 
 
@@ -163,7 +163,7 @@ class PairIndex:
         index = self._flat_lookup_index(chunk.queries, 1).expand(out.shape[0], -1)
         torch.gather(lookup.flatten(1), 1, index, out=out.view(out.shape[0], -1))
 
-    def scatter_add(self, logits: Tensor, chunk: Chunk) -> Tensor:
+    def sum_to_lookups(self, logits: Tensor, chunk: Chunk) -> Tensor:
         """The adjoint of :meth:`write_numbers_of_pairs`: (heads, queries, keys) to (heads, tokens,
         buckets).
 
@@ -171,7 +171,7 @@ class PairIndex:
         added up in two halves in turn, a fourth faster.
         """
         heads, queries, keys = logits.shape
-        tokens, num = keys if self.by_key else queries, self.buckets.num
+        tokens, num = keys if self.by_key else queries, self.buckets.num_all
         sums = logits.new_zeros(heads, tokens * 2 * num)
         index = self._flat_lookup_index(chunk.queries, 2).expand(heads, -1)
         sums.scatter_add_(1, index, logits.reshape(heads, -1))
@@ -189,17 +189,18 @@ class PairIndex:
             if queries != slice(0, self.layout.len_q):
                 return self._lookup_places(queries, halves)
             key = ('places', self.buckets, self.layout.filled, self.by_key, halves, self.device)
-            return CACHE.get(key, lambda: self._lookup_places(queries, halves),
-                             lambda index: [index])
+            return CACHE.get_or_make(key, lambda: self._lookup_places(queries, halves),
+                                     lambda index: [index])
 
-        return self._indices.get((queries.start, queries.stop, halves), make_index, lambda x: [x])
+        return self._indices.get_or_make((queries.start, queries.stop, halves), make_index,
+                                         lambda x: [x])
 
     def _lookup_places(self, queries: slice, halves: int) -> Tensor:
         ids = self.layout.arrange(self.buckets.ids(self.device, queries), -1).contiguous()
-        query = torch.arange(ids.shape[0], device=self.device)[:, None] * self.buckets.num
-        key = torch.arange(ids.shape[1], device=self.device) * self.buckets.num
+        query = torch.arange(ids.shape[0], device=self.device)[:, None] * self.buckets.num_all
+        key = torch.arange(ids.shape[1], device=self.device) * self.buckets.num_all
         reader, other = (key, query) if self.by_key else (query, key)
         # Changed in place, because an index takes twice the memory of all logits of a head.
         ids += reader * halves
-        ids += other % (halves * self.buckets.num)
+        ids += other % (halves * self.buckets.num_all)
         return ids.view(1, -1)

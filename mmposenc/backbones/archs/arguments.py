@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...checkpoint.encoding_names import SLOTS
-from ...checkpoint.hub import is_name
+from ...checkpoint.hub import is_hub_name
 from ...config_types import ConfigType
 from ...encodings import build
 from ...signatures import parameters_of
@@ -43,7 +43,7 @@ def arch_options(archs: Mapping[str, ConfigType], sizes: Sequence[str], arch: st
     for name, value in explicit.items():
         default = options.get(name)
         if isinstance(default, dict) and isinstance(value, dict):
-            value = _encoding(f'arch={arch!r}: {name}', default, value)
+            value = _merged_encoding_config(f'arch={arch!r}: {name}', default, value)
         options[name] = value
     missing = [name for name in sizes if name not in options]
     if missing:
@@ -51,7 +51,7 @@ def arch_options(archs: Mapping[str, ConfigType], sizes: Sequence[str], arch: st
     return options
 
 
-def _encoding(where: str, defaults: ConfigType, explicit: ConfigType) -> ConfigType:
+def _merged_encoding_config(where: str, defaults: ConfigType, explicit: ConfigType) -> ConfigType:
     """The config of an encoding: that of the arch with single settings changed, or another one in
     its place."""
     if 'type' not in explicit:
@@ -82,10 +82,10 @@ def takes_arch(read_repository: Callable[[str], ConfigType] | None = None, **ali
         def wrapped(self: Any, arch: str | None = None, **explicit: Any) -> None:
             for alias, name in aliases.items():
                 both = {each: explicit.pop(each, None) for each in (name, alias)}
-                explicit[name] = _one_name(**both)
+                explicit[name] = _value_of_either_name(**both)
             if read_repository and arch is None and all(
                     explicit.get(name) is None for name in self.sizes):
-                explicit = _of_repository(explicit, read_repository)
+                explicit = _completed_by_repository(explicit, read_repository)
                 arch = explicit.pop('arch', None)
             options = arch_options(self.archs, self.sizes, arch, explicit)
             init(self, arch, **options)
@@ -100,13 +100,13 @@ def takes_arch(read_repository: Callable[[str], ConfigType] | None = None, **ali
 def _encoding_configs(kind: type, options: ConfigType) -> ConfigType:
     """The configs of the encodings of a model, and their positions. Encodings given as modules are
     left out, because a module can belong to one model only."""
-    configs = {name: options.get(name, _default(kind, name))
+    configs = {name: options.get(name, _default_of_argument(kind, name))
                for name in (*SLOTS, 'positions', 'rel_pos_sharing')}
     return {**configs, **{slot: [each for each in build.listed(configs[slot])
                                  if isinstance(each, dict)] for slot in SLOTS}}
 
 
-def _default(kind: type, name: str) -> Any:
+def _default_of_argument(kind: type, name: str) -> Any:
     parameter = parameters_of(kind).get(name)
     return None if parameter is None else parameter.default
 
@@ -123,33 +123,33 @@ def replaced_encodings(kind: type, defaults: ConfigType, explicit: ConfigType) -
     """
     lines = {}
     for slot, encodings in explicit.items():
-        old = _kinds(defaults.get(slot, _default(kind, slot)), slot)
-        new = _kinds(encodings, slot)
+        old = _classes_in_slot(defaults.get(slot, _default_of_argument(kind, slot)), slot)
+        new = _classes_in_slot(encodings, slot)
         names = [' + '.join(kind.__name__ for kind in kinds)
                  for kinds in (new, [kind for kind in old if kind not in new])]
         lines[slot] = names[1] and f'{slot}: {names[0] or "none"} in place of {names[1]}'
     return lines
 
 
-def _kinds(encodings: Any, slot: str) -> list[type]:
+def _classes_in_slot(encodings: Any, slot: str) -> list[type]:
     """The classes of the encodings in a slot; for a sum, the classes of its parts."""
     kinds = []
     for each in build.listed(encodings):
         if isinstance(each, dict) and 'encodings' in each:
-            kinds += _kinds(each['encodings'], slot)
+            kinds += _classes_in_slot(each['encodings'], slot)
         else:
             kinds.append(build.resolve(each['type'], slot) if isinstance(each, dict)
                          else type(each))
     return kinds
 
 
-def _of_repository(explicit: ConfigType, read_repository: Callable[[str], ConfigType]
-                   ) -> ConfigType:
+def _completed_by_repository(explicit: ConfigType, read_repository: Callable[[str], ConfigType]
+                             ) -> ConfigType:
     """The explicit arguments, completed by those that the repository of the weights defines, if
     there is one."""
     init_cfg = explicit.get('init_cfg')
     name = init_cfg.get('checkpoint') if isinstance(init_cfg, dict) else None
-    if name is None or not is_name(name):
+    if name is None or not is_hub_name(name):
         return explicit
     options = read_repository(name)
     print_log(f'{name}: {", ".join(f"{key}={value!r}" for key, value in options.items())}',
@@ -157,7 +157,7 @@ def _of_repository(explicit: ConfigType, read_repository: Callable[[str], Config
     return {**options, **explicit}
 
 
-def _one_name(**names: Any) -> Any:
+def _value_of_either_name(**names: Any) -> Any:
     """The value of an argument that has two names.
 
     Raises:

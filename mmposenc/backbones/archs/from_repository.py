@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 
-from ...checkpoint.hub import config
+from ...checkpoint.hub import read_config
 from ...config_types import ConfigType
 from .vit import ARCHS, SIZES
 
@@ -54,17 +54,17 @@ def vit_arguments_of_repository(name: str) -> ConfigType:
         ValueError: it is another model, or one that is not known here; give ``arch`` and sizes.
         OSError: there is no config.json, or it is not reached (:func:`.hub.weight_files`).
     """
-    return _vit_options(name, config(name))
+    return _vit_options(name, read_config(name))
 
 
-def eomt_of(name: str) -> ConfigType:
+def eomt_arguments_of_repository(name: str) -> ConfigType:
     """Arguments of EoMT for the weights of ``hf://owner/name``: those of its ViT and, if they are
     weights of an EoMT, those of its queries.
 
     Raises:
         ValueError, OSError: as :func:`vit_arguments_of_repository`.
     """
-    published = config(name)
+    published = read_config(name)
     options = _vit_options(name, published)
     kind = published.get('model_type')
     if kind in ('eomt', 'eomt_dinov3'):
@@ -82,7 +82,7 @@ def _vit_options(name: str, published: ConfigType) -> ConfigType:
     if 'architecture' in published:
         what = architecture = str(published['architecture'])
         args = published.get('model_args') or {}
-        options = _of_timm(architecture, published.get('pretrained_cfg') or {})
+        options = _options_of_timm(architecture, published.get('pretrained_cfg') or {})
         if options and args:
             what = f'{architecture} with model_args={args}'
             options |= {name: args[key] for key, name in _ARGS.items() if name and key in args}
@@ -91,7 +91,7 @@ def _vit_options(name: str, published: ConfigType) -> ConfigType:
         published = {**published, **(published.get('vision_config') or {})}
         what = (f'model_type={published.get("model_type")!r}, '
                 f'hidden_act={published.get("hidden_act")!r}')
-        options = _of_type(published)
+        options = _options_of_model_type(published)
     if options is None:
         raise ValueError(f'{name}: which ViT {what} is, is not known here; give arch, or sizes')
     arch, arch_options = options['arch'], ARCHS[options['arch']]
@@ -102,7 +102,7 @@ def _vit_options(name: str, published: ConfigType) -> ConfigType:
     return {key: value for key, value in options.items() if defaults.get(key) != value}
 
 
-def _of_timm(architecture: str, published: ConfigType) -> ConfigType | None:
+def _options_of_timm(architecture: str, published: ConfigType) -> ConfigType | None:
     for pattern, arch in _TIMM.items():
         match = re.fullmatch(pattern, architecture)
         name = arch.format(*((part or '').replace('_', '-') for part in match.groups())
@@ -125,7 +125,7 @@ def _of_timm(architecture: str, published: ConfigType) -> ConfigType | None:
     return None
 
 
-def _of_type(published: ConfigType) -> ConfigType | None:
+def _options_of_model_type(published: ConfigType) -> ConfigType | None:
     kind = str(published.get('model_type')).removesuffix('_vision_model')
     sizes = tuple(published.get(key) for key in (
         'hidden_size', 'num_hidden_layers', 'num_attention_heads'))

@@ -33,9 +33,9 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
         facts = sam_options(state_dict) or vit_options(state_dict)
         options += [BACKBONE + option for option in facts]
     if patches is not None and any('.attn.w_msa.qkv.' in name for name in state_dict):
-        options += [BACKBONE + option for option in _swin(state_dict)]
+        options += [BACKBONE + option for option in _swin_options(state_dict)]
     if 'backbone.stages.0.patch_embed.projection.weight' in state_dict:
-        options += [BACKBONE + option for option in _pvt(state_dict)]
+        options += [BACKBONE + option for option in _pvt_options(state_dict)]
     if 'neck.convs.0.gn.weight' in state_dict and 'neck.convs.0.conv.bias' in state_dict:
         options.append('model.neck.bias=True')
     first, second = (state_dict.get(f'bbox_head.reg_branches.{i}.0.weight') for i in (0, 1))
@@ -51,11 +51,11 @@ _SWINS = {(sizes['embed_dims'], sizes['num_layers'][2]): arch
           for arch, sizes in swin.ARCHS.items() if not arch.startswith('v2-')}
 
 
-def _swin(state: Mapping[str, Tensor]) -> list[str]:
+def _swin_options(state: Mapping[str, Tensor]) -> list[str]:
     """Options of Swin: the arch, or its sizes, and for V1 the sides of its windows, which no weight
     of V2 shows."""
     dims = state['backbone.patch_embed.projection.weight'].shape[0]
-    layers = _layers(state)
+    layers = _blocks_by_stage(state)
     scales, tables = (list({name.split('.')[2]: value for name, value in sorted(state.items())
                             # These lists have one entry for each stage.
                             if name.endswith(f'.attn.w_msa.{end}')}.values())
@@ -77,7 +77,7 @@ def _swin(state: Mapping[str, Tensor]) -> list[str]:
     return options
 
 
-def _pvt(state: Mapping[str, Tensor]) -> list[str]:
+def _pvt_options(state: Mapping[str, Tensor]) -> list[str]:
     """Options of PVT: the arch if the sizes are those of one, otherwise the sizes; and norms of
     stages that the arch does not have."""
     def stages(name: str) -> list[Tensor]:
@@ -88,7 +88,7 @@ def _pvt(state: Mapping[str, Tensor]) -> list[str]:
     pegs = stages('pos_encodings.at.after0.0.proj.0.weight')
     facts = dict(
         embed_dims=tuple(len(each) for each in embeds),
-        num_layers=_layers(state),
+        num_layers=_blocks_by_stage(state),
         mlp_ratios=tuple(len(wide) // len(each) for wide, each in zip(hidden, embeds, strict=True)),
         overlap=state['backbone.stages.0.patch_embed.projection.weight'].shape[-1] == 7,
         peg=bool(pegs), windows=bool(stages('blocks.0.attn.qkv.weight')),
@@ -104,7 +104,7 @@ def _pvt(state: Mapping[str, Tensor]) -> list[str]:
     return []
 
 
-def _layers(state: Mapping[str, Tensor]) -> tuple[int, ...]:
+def _blocks_by_stage(state: Mapping[str, Tensor]) -> tuple[int, ...]:
     """The number of blocks in each stage."""
     blocks = Counter(int(match[1]) for name in state if (match := re.fullmatch(
         r'backbone\.stages\.(\d+)\.blocks\.\d+\.norm1\.weight', name)))

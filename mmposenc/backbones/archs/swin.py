@@ -37,7 +37,7 @@ ARCHS: dict[str, ConfigType] = _SIZES | {
 SIZES = ('embed_dims', 'num_layers', 'num_heads')
 
 
-def by_stage(sides: WindowSizes, name: str, num_stages: int) -> list[tuple[int, int]]:
+def sides_by_stage(sides: WindowSizes, name: str, num_stages: int) -> list[tuple[int, int]]:
     """(Wh, Ww) of each stage, from a number, from (Wh, Ww) for all stages, or from a sequence with
     one of these per stage.
 

@@ -35,8 +35,8 @@ def vit_options(state: State) -> list[str]:
 
     What no file shows is in :func:`.look_alikes`.
     """
-    facts = _facts(state)
-    arch_of_kind = _arch_name(_kind(state, facts), state, facts)
+    facts = _options_shown_by_weights(state)
+    arch_of_kind = _arch_name(_arch_prefix(state, facts), state, facts)
     arch = arch_of_kind or deit_arch(state)
     base = {**_DEFAULTS, 'mlp_hidden_dims': 4 * facts['embed_dims'], **ARCHS.get(arch or '', {})}
     base[_HIDDEN] = (base.get('rel_pos_encoding') or {}).get('hidden_dims')
@@ -46,7 +46,7 @@ def vit_options(state: State) -> list[str]:
     options = [f'arch={arch}'] if arch else []
     options += size_options(state, base)
     if not arch_of_kind:
-        options += _without_kind(state, facts)
+        options += _options_without_arch(state, facts)
     return options + [f'{name}={value}' for name, value in facts.items()
                       if name not in SIZES and base[name] != value]
 
@@ -90,7 +90,7 @@ def sam_options(state: State) -> list[str]:
 
 def size_options(state: State, base: ReadOnlyConfig) -> list[str]:
     """Options for channels, blocks and heads, where these are not those of the arch."""
-    dims, layers = _sizes(state)
+    dims, layers = _dims_and_num_blocks(state)
     if (base.get('embed_dims'), base.get('num_layers')) == (dims, layers):
         return []
     heads = _HEADS.get(dims, None if dims % 64 else dims // 64)
@@ -106,19 +106,19 @@ def deit_arch(state: State) -> str | None:
 
 def _has_sizes(arch: str, state: State) -> bool:
     """Whether weights have the same numbers of channels and blocks as an arch."""
-    return _sizes(state) == tuple(ARCHS[arch][name] for name in SIZES[:2])
+    return _dims_and_num_blocks(state) == tuple(ARCHS[arch][name] for name in SIZES[:2])
 
 
-def _sizes(state: State) -> tuple[int, int]:
+def _dims_and_num_blocks(state: State) -> tuple[int, int]:
     return state['backbone.patch_embed.projection.weight'].shape[0], num_blocks(state)
 
 
-def _facts(state: State) -> ConfigType:
+def _options_shown_by_weights(state: State) -> ConfigType:
     """What weights say about arguments of ViT, whatever the arch is, by the names of options."""
     def has(name: str) -> bool:
         return f'backbone.{name}' in state
 
-    dims, layers = _sizes(state)
+    dims, layers = _dims_and_num_blocks(state)
     rows, cols = state['backbone.patch_embed.projection.weight'].shape[2:]
 
     def sides(height: int, width: int) -> int | str:
@@ -128,7 +128,7 @@ def _facts(state: State) -> ConfigType:
         'register_tokens', 'blocks.0.mlp.fc2.weight'))
     facts: dict[str, object] = dict(embed_dims=dims, num_layers=layers,
                                     patch_size=sides(rows, cols))
-    bias = _find(state, 'relative_position_bias_table')
+    bias = _relative_weight_or_none(state, 'relative_position_bias_table')
     grid = state.get(f'{TABLE.rpartition(".")[0]}.grid_shape')
     if grid is not None:
         facts['img_size'] = sides(int(grid[0]) * rows, int(grid[1]) * cols)
@@ -148,7 +148,7 @@ def _facts(state: State) -> ConfigType:
         attn_norm=has('blocks.0.attn.norm.weight'), mlp_norm=has('blocks.0.mlp.norm.weight'),
         rel_pos_sharing='all' if any(name.startswith('backbone.rel_pos_encoding.')
                                      for name in state) else 'layer')
-    if (network := _find(state, 'cpb_mlp.0.weight')) is not None:
+    if (network := _relative_weight_or_none(state, 'cpb_mlp.0.weight')) is not None:
         facts[_HIDDEN] = network.shape[0]
     facts |= dict(class_token=has('cls_token'), distilled=has('dist_token'))
     if has('norm.weight'):
@@ -157,24 +157,25 @@ def _facts(state: State) -> ConfigType:
     return facts | dict(pool='gap' if pooled else None, final_norm='pooled' if pooled else False)
 
 
-def _find(state: State, name: str) -> Tensor | None:
+def _relative_weight_or_none(state: State, name: str) -> Tensor | None:
     """Find a weight of the relative positions, whether all blocks share it or the first block has
     its own."""
     return next((state[key] for module in ('', 'blocks.0.attn.')
                  if (key := f'backbone.{module}rel_pos_encoding.{name}') in state), None)
 
 
-def _kind(state: State, facts: ReadOnlyConfig) -> str | None:
+def _arch_prefix(state: State, facts: ReadOnlyConfig) -> str | None:
     """The prefix of the names of archs that weights can belong to, such as 'dinov2', or None."""
     table, scale, token = TABLE in state, facts['layer_scale_init_value'], facts['class_token']
-    bias, rows, gated = facts['qkv_bias'], _rows(state), facts['mlp'] == 'swiglu'
+    bias, rows, gated = facts['qkv_bias'], _num_prefix_rows(state), facts['mlp'] == 'swiglu'
     if ROWS in state:
         return 'naflex'
-    if _find(state, 'cpb_mlp.2.bias') is not None:
+    if _relative_weight_or_none(state, 'cpb_mlp.2.bias') is not None:
         return 'srelpos' if facts['rel_pos_sharing'] == 'all' else 'relpos'
-    if _find(state, 'relative_position_bias_table') is not None:
+    if _relative_weight_or_none(state, 'relative_position_bias_table') is not None:
         return 'beit' if bias == 'qv' else None
-    if _find(state, 'freqs') is not None or not (table or facts['register_tokens'] or gated):
+    if (_relative_weight_or_none(state, 'freqs') is not None
+            or not (table or facts['register_tokens'] or gated)):
         return 'rope-vit' if scale and token and bias is True else None
     if any('rel_pos_encoding' in name for name in state) or facts['distilled']:
         return None
@@ -206,7 +207,7 @@ def _kind(state: State, facts: ReadOnlyConfig) -> str | None:
 def _arch_name(kind: str | None, state: State, facts: ReadOnlyConfig) -> str | None:
     """The name of an arch of this kind with the same sizes; for kinds that exist in any size, else
     the first with the same parts."""
-    mixed = _find(state, 'freqs') is not None
+    mixed = _relative_weight_or_none(state, 'freqs') is not None
     alike = [name for name, arch in ARCHS.items() if kind and name.startswith(f'{kind}-')
              and arch.get('mlp', 'mlp') == facts['mlp'] and ('-mixed' in name) == mixed
              and bool(arch.get('register_tokens')) == bool(facts['register_tokens'])
@@ -218,17 +219,17 @@ def _arch_name(kind: str | None, state: State, facts: ReadOnlyConfig) -> str | N
         ARCHS[name].get('register_tokens', 0) != facts['register_tokens']))
 
 
-def _rows(state: State) -> int:
+def _num_prefix_rows(state: State) -> int:
     """The number of rows of the table that belong to prefix tokens."""
     length = state[TABLE].shape[1] if TABLE in state else 0
     return length - int(length ** 0.5) ** 2
 
 
-def _without_kind(state: State, facts: ReadOnlyConfig) -> list[str]:
+def _options_without_arch(state: State, facts: ReadOnlyConfig) -> list[str]:
     """Options for the encodings, and for the epsilon of norms, of models of no known kind."""
     if TABLE in state:
         options = ['pos_encoding.type=mmposenc.LearnedPositionEmbedding']
-        if facts['class_token'] and not _rows(state):
+        if facts['class_token'] and not _num_prefix_rows(state):
             options.append('pos_encoding.num_prefix_embeds=0')
         return options + ['norm_eps=1e-5'] * facts['pre_norm']
     if ROWS in state:

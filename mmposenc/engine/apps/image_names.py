@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mmengine.dataset import BaseDataset
 
-from mmposenc.openmmlab.datasets.wrapped import leaves
+from mmposenc.openmmlab.datasets.wrapped import unwrapped_datasets
 
 #: The largest number of bytes in a name, so that with '_2', '.jpg' and '.partial' it stays below
 #: 255.
@@ -35,7 +35,7 @@ def paths_and_names(dataset: BaseDataset, indices: Iterable[int] | None = None
     """
     numbers = range(len(dataset)) if indices is None else list(indices)
     paths = [str(dataset.get_data_info(number).get('img_path') or '') for number in numbers]
-    folders = [folder for folder in map(_image_folder, leaves(dataset)) if folder]
+    folders = [folder for folder in map(_image_folder, unwrapped_datasets(dataset)) if folder]
     root = _common_folder([os.path.abspath(path) for path in paths if path], folders)
     taken: set[str] = set()
     names: dict[str, str] = {}

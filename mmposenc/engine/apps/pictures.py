@@ -12,7 +12,7 @@ import numpy as np
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
-from mmposenc.checkpoint.integrity import whole_file
+from mmposenc.checkpoint.integrity import writing_whole_file
 
 from .image_names import name_without_suffix, take_unused_name
 
@@ -99,7 +99,7 @@ def write_picture(path: Path, pixels: np.ndarray) -> None:
     if not done:
         raise OSError(f'{path}: OpenCV cannot write {pixels.shape} of {pixels.dtype}')
     # Not durable, because otherwise each picture would wait for the disk.
-    with whole_file(path, durable=False) as partial:
+    with writing_whole_file(path, durable=False) as partial:
         partial.write_bytes(data.tobytes())
 
 

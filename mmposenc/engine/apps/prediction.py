@@ -17,7 +17,7 @@ from mmengine.registry import TRANSFORMS, VISUALIZERS, init_default_scope
 from mmengine.structures import BaseDataElement
 from torch import nn
 
-from ...terminal.messages import describe, in_a_line, printable
+from ...terminal.messages import error_text, in_a_line, printable
 from ..config.checks import (
     check_checkpoint,
     check_enough_queries,
@@ -79,7 +79,7 @@ class PictureReader:
         self.steps = Compose(steps)
 
     def read_readable(self, sources: list[Source], skip: Callable[[Source, Exception], None]
-                 ) -> Iterator[LoadedPicture]:
+                      ) -> Iterator[LoadedPicture]:
         """Yield every picture that can be read.
 
         Args:
@@ -258,8 +258,8 @@ class _SkippedFiles:
         if isinstance(error, OSError) and error.errno in _NO_DISK:
             raise error
         if self.strict:
-            raise ValueError(f'{printable(source.path)}: {describe(error)}') from error
-        self.file.skipped.append({'file': source.file, 'reason': describe(error)})
+            raise ValueError(f'{printable(source.path)}: {error_text(error)}') from error
+        self.file.skipped.append({'file': source.file, 'reason': error_text(error)})
         self.say(f'skipped {printable(source.path)}: {in_a_line(error)}')
 
     def refuse_if_all_skipped(self) -> None:
@@ -288,7 +288,7 @@ def _predict_batch(model: nn.Module, batch: list[LoadedPicture],
 
 
 def _checked_scope(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None,
-                     batch_size: int, overwrite: bool) -> str:
+                   batch_size: int, overwrite: bool) -> str:
     """Check the arguments before anything is built."""
     scope = scope_of(cfg)
     check_sections(cfg, ())

@@ -18,7 +18,7 @@ from torch import nn
 
 from mmposenc.checkpoint import hub
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
-from mmposenc.terminal.messages import describe
+from mmposenc.terminal.messages import error_text
 
 from ..config.checks import check_checkpoint
 from ..config.config import load_config
@@ -55,7 +55,7 @@ def load(model: str | Path | Config | ConfigType, checkpoint: str | Path | None 
     chosen_device = device_of(device)
     if isinstance(model, (dict, Config)):
         cfg = model if isinstance(model, Config) else Config(model)
-    elif hub.is_name(model):
+    elif hub.is_hub_name(model):
         raise ValueError(f'model={str(model)!r} names weights, and a config is required too: '
                          f'load(CONFIG, {str(model)!r})')
     elif Path(model).is_dir():
@@ -152,7 +152,7 @@ def _picture_sources(picture: object, number: int) -> list[Source]:
 
 
 def _raise_for_unreadable(source: Source, error: Exception) -> NoReturn:
-    raise ValueError(f'{source.path}: {describe(error)}') from error
+    raise ValueError(f'{source.path}: {error_text(error)}') from error
 
 
 class Result:

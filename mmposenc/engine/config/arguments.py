@@ -7,7 +7,7 @@ from mmengine.registry import MODELS as ROOT
 from mmposenc.class_index import CLASSES
 from mmposenc.registry import MODELS
 from mmposenc.signatures import accepted_arguments
-from mmposenc.terminal.messages import suggest
+from mmposenc.terminal.messages import suggestion_text
 from mmposenc.user_classes import is_file_class
 
 from .nodes import keys_and_values
@@ -54,7 +54,7 @@ def _check_node(key: str, node: object, owner_key: str, owner: type | None,
         if name not in accepted and name not in ('type', '_scope_', 'zero_init'):
             if library == 'mmposenc' and accepted:
                 raise ValueError(f'{key}: {owner.__name__} has no argument {name!r}'
-                                 f'{suggest(name, accepted)}')
+                                 f'{suggestion_text(name, accepted)}')
             if name in _OURS and library.startswith('mm') and library != 'mmposenc':
                 raise ValueError(f'{key}.{name}: {library}.{owner.__name__} has no such argument; '
                                  f'{_remedy_for_argument(owner.__name__, owner_key, name, key)}')
@@ -66,7 +66,7 @@ def _refuse_missing_class(key: str, name: object) -> None:
     project."""
     bare = str(name).removeprefix('mmposenc.')
     if bare != name or bare in CLASSES['model']:
-        right = f"; write 'mmposenc.{bare}'" if bare in CLASSES['model'] else suggest(
+        right = f"; write 'mmposenc.{bare}'" if bare in CLASSES['model'] else suggestion_text(
             bare, [*CLASSES['model'], *MODELS.module_dict])
         raise ValueError(f'{key}.type={name!r}: there is no such class{right}')
 
@@ -82,4 +82,4 @@ def _remedy_for_argument(name: str, owner_key: str, argument: str, key: str) -> 
                 'arguments')
     ours = sorted(each for each, module in CLASSES['model'].items()
                   if module.startswith('backbones.') and takes(each))
-    return f'{", ".join(ours)} of mmposenc take it{suggest(name, ours)}'
+    return f'{", ".join(ours)} of mmposenc take it{suggestion_text(name, ours)}'

@@ -10,7 +10,7 @@ from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
-from mmposenc.terminal.messages import suggest
+from mmposenc.terminal.messages import suggestion_text
 
 from .config import LIVE_KEYS
 from .nodes import (
@@ -360,4 +360,5 @@ def check_save_best(cfg: Config) -> None:
     for name in listed(value_at(cfg, 'default_hooks.checkpoint.save_best')):
         if names and name != 'auto' and name not in names:
             raise ValueError(f'default_hooks.checkpoint.save_best={name!r}: validation gives no '
-                             f'such metric{suggest(name, names)}; it gives {", ".join(names)}')
+                             f'such metric{suggestion_text(name, names)}; it gives '
+                             f'{", ".join(names)}')

@@ -9,8 +9,8 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 from mmposenc.catalog.configs import find_config
-from mmposenc.catalog.papers import find_changed
-from mmposenc.terminal.messages import describe
+from mmposenc.catalog.papers import changed_config_or_none
+from mmposenc.terminal.messages import error_text
 
 from .timm import PREFIX, timm_config
 from .variables import refuse_unused_variables
@@ -45,7 +45,7 @@ def load_config(name: str, img_size: int | None = None, timm_weights: str | None
     if '::' in name:
         return _read_file(find_config(name))
     if not Path(name).is_file():
-        changed = find_changed(name)
+        changed = changed_config_or_none(name)
         if changed is not None:
             return _read_file(changed)
         raise FileNotFoundError(f'no config file {name!r}')
@@ -58,7 +58,7 @@ def _read_file(path: Path) -> Config:
     try:
         return Config.fromfile(path)
     except Exception as error:  # A config is code, so it may raise anything.
-        raise ValueError(f'config {path}: {describe(error)}') from error
+        raise ValueError(f'config {path}: {error_text(error)}') from error
 
 
 def set_work_dir(cfg: Config, work_dir: str | None, encoding: str | None = None) -> None:

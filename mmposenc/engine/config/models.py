@@ -21,7 +21,7 @@ from mmposenc.backbones import load_pretrained
 from mmposenc.config_types import ConfigType
 from mmposenc.functional.image_sizes import ImgShapes, set_img_shapes
 from mmposenc.padding import keep_padding_out
-from mmposenc.terminal.messages import describe
+from mmposenc.terminal.messages import error_text
 
 from .arguments import check_arguments
 from .nodes import find_or_add_custom_hook, listed
@@ -41,7 +41,7 @@ def device_of(name: str | None) -> torch.device:
         device = torch.device(name or get_device())
         torch.empty(1, device=device).tolist()  # 'meta' would have no memory for this.
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f'device={name!r} cannot be used here: {describe(error)}') from error
+        raise ValueError(f'device={name!r} cannot be used here: {error_text(error)}') from error
     return device
 
 

@@ -15,7 +15,7 @@ from mmengine.runner import Runner
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings import RelativeEncoding, TokenEncoding
 from mmposenc.signatures import accepted_arguments
-from mmposenc.terminal.messages import suggest
+from mmposenc.terminal.messages import suggestion_text
 
 from .arguments import ENCODINGS, model_class
 from .config import LIVE_KEYS, load_config, set_work_dir
@@ -47,7 +47,7 @@ def check_silent_arguments(cfg: Config) -> None:
         # mmengine's message would be "None is not a callable object".
         if isinstance(kind, str) and local.get(kind) is None:
             raise ValueError(f'optim_wrapper.optimizer.type={kind!r}: there is no such class'
-                             f'{suggest(kind, OPTIMIZERS.module_dict)}')
+                             f'{suggestion_text(kind, OPTIMIZERS.module_dict)}')
     constructor = optim.get('constructor', 'DefaultOptimWrapperConstructor')
     if constructor in _PARAMWISE_OF:
         _refuse_unknown_keys('optim_wrapper.paramwise_cfg', optim.get('paramwise_cfg'),
@@ -66,7 +66,7 @@ def _refuse_unknown_keys(key: str, node: ReadOnlyConfig | None, accepted: set[st
     for name in node or ():
         if name not in accepted:
             raise ValueError(f'{key}.{name}: {owner} has no argument {name!r}'
-                             f'{suggest(name, sorted(accepted))}')
+                             f'{suggestion_text(name, sorted(accepted))}')
 
 
 def override(cfg: Config, options: ReadOnlyConfig | None) -> None:
@@ -115,7 +115,7 @@ def _refuse_unknown_key(cfg: Config, key: str) -> None:
                 'key that uses it (such as train_dataloader.dataset.data_root)')
         known = sorted(LIVE_KEYS | set(cfg))
         raise ValueError(f"--cfg-options {key}: the config has no '{first}'"
-                         f'{suggest(first, known)}')
+                         f'{suggestion_text(first, known)}')
     if first == 'data_preprocessor' and cfg.get('model', {}).get(first):
         raise ValueError(f'--cfg-options {key}: the model has its own data_preprocessor, so '
                          f'this has no effect; set model.{key}')
@@ -133,7 +133,7 @@ def _refuse_unknown_key(cfg: Config, key: str) -> None:
                 return  # The key is an argument of a class, or a section that the runner reads.
             known = sorted({*node, *ENCODINGS}) if isinstance(node, dict) else []
             raise ValueError(f"--cfg-options {key}: '{path}' has no '{part}'"
-                             f'{suggest(part, known)}')
+                             f'{suggestion_text(part, known)}')
         node, path = child, f'{path}.{part}'.lstrip('.')
 
 

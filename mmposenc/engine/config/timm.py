@@ -7,9 +7,9 @@ import torch
 from mmengine.config import Config
 
 from mmposenc.catalog.configs import find_config
-from mmposenc.checkpoint.hub import is_name
+from mmposenc.checkpoint.hub import is_hub_name
 from mmposenc.registry import MODELS
-from mmposenc.terminal.messages import describe
+from mmposenc.terminal.messages import error_text
 
 from .nodes import data_sets_with_keys
 
@@ -39,7 +39,7 @@ def timm_config(name: str, img_size: int | None = None, checkpoint: str | None =
         pretrained = get_pretrained_cfg(model) if is_model(model) else None
     except RuntimeError as error:
         raise ValueError(f'{name}: {error}') from error
-    if checkpoint and not is_name(checkpoint) and not Path(checkpoint).is_file():
+    if checkpoint and not is_hub_name(checkpoint) and not Path(checkpoint).is_file():
         raise FileNotFoundError(f'--checkpoint {checkpoint}: there is no such file')
     side = img_size or (pretrained.input_size[-1] if pretrained else 224)
     cfg = Config.fromfile(find_config('mmposenc::_base_/timm.py'))
@@ -51,7 +51,7 @@ def timm_config(name: str, img_size: int | None = None, checkpoint: str | None =
             backbone = MODELS.build(cfg.model.backbone).eval()
             backbone(torch.zeros(1, 3, side, side))
     except (AssertionError, RuntimeError) as error:
-        raise ValueError(f'{name}: images of {side}x{side} pixels: {describe(error)}') from error
+        raise ValueError(f'{name}: images of {side}x{side} pixels: {error_text(error)}') from error
     cfg.model.head.in_channels = backbone.out_channels
     if pretrained:
         for key in ('mean', 'std'):

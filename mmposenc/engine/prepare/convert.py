@@ -79,7 +79,7 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
                         'picture is of')
         if unlisted := len(labelled.pictures) - sum(map(len, parts.values())):
             messages.append(f'{unlisted} pictures in no list are left out')
-    write = _write_maps if kind == 'masks' else _write_coco
+    write = _write_maps if kind == 'masks' else _write_part_and_count
     counts: Counts = build_folder(
         out, dict(source=kind), lambda folder: {
             part: write(folder, part, pictures, labelled.classes)
@@ -164,8 +164,8 @@ def _copy_names(pictures: list[Picture], suffix: str = '') -> list[str]:
     return names
 
 
-def _write_coco(folder: Path, part: str, pictures: list[Picture], classes: list[str]
-                ) -> dict[str, int]:
+def _write_part_and_count(folder: Path, part: str, pictures: list[Picture], classes: list[str]
+                          ) -> dict[str, int]:
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     for number, (name, each) in enumerate(zip(_copy_names(pictures), pictures, strict=True), 1):

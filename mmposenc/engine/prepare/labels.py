@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 from PIL import Image
 
-from mmposenc.openmmlab.datasets.image_files import Size, broken_file, size_shown
+from mmposenc.openmmlab.datasets.image_files import Size, image_file_problem, size_shown
 from mmposenc.openmmlab.datasets.label_maps import map_problem, pair_problem
 from mmposenc.user_yaml import read_yaml
 
@@ -95,7 +95,7 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> La
                        for key in labels.keys() - pictures.keys()]
     bare = 0
     for key, path in pictures.items():
-        if problem := broken_file(str(path)):
+        if problem := image_file_problem(str(path)):
             labelled.problems.append(f'{path}: {problem}')
             continue
         with open(path, 'rb') as file:
@@ -191,7 +191,7 @@ def _read_objects(kind: str, picture: Picture, labelled: LabelledFolder) -> bool
                 thing = read()
                 if labelled.classes and thing.name not in labelled.classes:
                     raise ValueError(f'class {thing.name!r} is not among {labelled.classes}')
-                picture.things.append(_clipped(thing, picture.size))
+                picture.things.append(_clipped_or_refused(thing, picture.size))
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 labelled.problems.append(f'{picture.labels}{where}: {_reason_in_words(error)}')
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError,
@@ -201,7 +201,7 @@ def _read_objects(kind: str, picture: Picture, labelled: LabelledFolder) -> bool
     return True
 
 
-def _clipped(thing: LabelledObject, size: Size) -> LabelledObject:
+def _clipped_or_refused(thing: LabelledObject, size: Size) -> LabelledObject:
     """An object cut at the edges of the picture, if at most half of it lies outside."""
     left, top, width, height = thing.box
     if not all(map(math.isfinite, thing.box)) or width <= 0 or height <= 0:

@@ -15,7 +15,7 @@ from mmengine.hooks import CheckpointHook as _CheckpointHook
 from mmengine.logging import print_log
 from torch import Tensor
 
-from mmposenc.checkpoint.integrity import damage, whole_file
+from mmposenc.checkpoint.integrity import damage_or_none, writing_whole_file
 from mmposenc.checkpoint.loading import allowing_safe_types
 
 #: The checkpoint that is saved at an interrupt or an error. The next regular checkpoint replaces
@@ -38,7 +38,7 @@ def latest_checkpoint(work_dir: str | Path) -> str | None:
                      and str(path) != named), key=_iterations_and_number, reverse=True)
     wrong: list[str] = []
     for path in [*([Path(named)] if named else []), *others]:
-        reason = damage(path) if os.path.isfile(path) else 'it is not there'
+        reason = damage_or_none(path) if os.path.isfile(path) else 'it is not there'
         if reason is None:
             for line in wrong:
                 print_log(f'{line}; {path} is used instead', 'current', logging.WARNING)
@@ -90,7 +90,7 @@ def write_last_checkpoint(work_dir: str | Path, path: str | Path) -> None:
     """Write the name of the newest checkpoint, relative to the work directory."""
     remote = '://' in str(path)
     text = str(path) if remote else os.path.relpath(path, work_dir)
-    with whole_file(Path(work_dir) / 'last_checkpoint') as partial:
+    with writing_whole_file(Path(work_dir) / 'last_checkpoint') as partial:
         partial.write_text(text)
 
 

@@ -21,10 +21,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import mmposenc
-from mmposenc.checkpoint.integrity import whole_file
-from mmposenc.checkpoint.rules import shown
+from mmposenc.checkpoint.integrity import writing_whole_file
+from mmposenc.checkpoint.rules import names_text
 from mmposenc.config_types import ReadOnlyConfig
-from mmposenc.functional.image_sizes import one_batch, set_img_shapes
+from mmposenc.functional.image_sizes import checked_one_batch, set_img_shapes
 
 from ..config.checks import check_writable_folder
 from ..config.nodes import find_or_add_custom_hook
@@ -93,7 +93,7 @@ class FeatureStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Not durable, because what a power cut damages is computed again.
-            with whole_file(path, durable=False) as partial:
+            with writing_whole_file(path, durable=False) as partial:
                 save_file(named, partial)
         except (SafetensorError, OSError) as error:
             if not self.counts['not kept']:
@@ -193,8 +193,8 @@ class CachedForward:
         trained = [name for name, value in backbone.named_parameters() if value.requires_grad]
         if trained:
             raise ValueError(
-                f'the backbone trains {len(trained)} of its parameters ({shown(trained)}), so its '
-                'features change and cannot be kept; freeze all of it (frozen_stages, and '
+                f'the backbone trains {len(trained)} of its parameters ({names_text(trained)}), so '
+                'its features change and cannot be kept; freeze all of it (frozen_stages, and '
                 'final_norm=False for a trained last norm), or train without the cache')
         self.backbone, self.store, self.compute = backbone, store, backbone.forward
         self.masks = bool(getattr(backbone, 'mask_padding', False))
@@ -208,7 +208,7 @@ class CachedForward:
         """The features of a batch (B, C, H, W) in the form in which the backbone returns them."""
         if not self.backbone.training or args or kwargs:
             return self.compute(x, *args, **kwargs)
-        full_hw = (one_batch(x).shape[-2], x.shape[-1])
+        full_hw = (checked_one_batch(x).shape[-2], x.shape[-1])
         sizes = getattr(x, 'img_shapes', None) if self.masks else None
         extents = [(int(s[0]), int(s[1])) for s in sizes] if sizes else [full_hw] * len(x)
         images = [self._features_of_image(image[None, :, :height, :width])

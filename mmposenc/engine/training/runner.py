@@ -23,7 +23,7 @@ from torch import distributed as dist
 from torch.utils.data import DataLoader
 
 from mmposenc.backbones import load_pretrained
-from mmposenc.checkpoint.integrity import whole_file
+from mmposenc.checkpoint.integrity import writing_whole_file
 from mmposenc.checkpoint.mmengine_loading import CheckpointLoader
 from mmposenc.compat.deterministic import deterministic_forms
 from mmposenc.config_types import ConfigType
@@ -155,7 +155,7 @@ class CheckpointRunner(_Runner):
             return
         path = Path(out_dir, filename)
         try:
-            with whole_file(path) as partial:
+            with writing_whole_file(path) as partial:
                 super().save_checkpoint(out_dir, partial.name, *args, meta=meta,
                                         by_epoch=by_epoch, **kwargs)
         except OSError as error:
@@ -258,7 +258,7 @@ class Runner(CheckpointRunner):
         cfg = copy.deepcopy(self.cfg)
         if self._resume:
             cfg.resume, cfg.load_from = False, None
-        with whole_file(path) as partial:
+        with writing_whole_file(path) as partial:
             partial.write_text(f'{_DUMPED}\n{cfg.pretty_text}\n', encoding='utf-8')
 
     @staticmethod

@@ -23,7 +23,7 @@ from mmposenc.engine.training.layer_decay import OF_MMSEG
 from mmposenc.functional.image_sizes import set_img_shapes
 from mmposenc.openmmlab.mmdet.detr.positions import LEARNED_GRID
 from mmposenc.registry import MODELS
-from mmposenc.terminal.messages import describe
+from mmposenc.terminal.messages import error_text
 
 from .encodings import Entry, changes_of, read_entries
 from .parsed import ParsedConfig, build_backbone, parse_config
@@ -230,7 +230,7 @@ def with_entry_checked(parsed: ParsedConfig, entry: Entry, sizes: Mapping[float,
         error = _first_error(parsed.scope, changed, whole, {1.0: small}, 'cpu')
     if error is not None:
         raise ValueError(f'encoding {entry.name!r} does not fit {parsed.insertion.type}'
-                         f'{error[1]}: {describe(error[0])}') from error[0]
+                         f'{error[1]}: {error_text(error[0])}') from error[0]
     return changed
 
 
@@ -273,7 +273,7 @@ def check_builds(cfg: Config) -> None:
     if cfg.model.get('pretrained') is not None:
         # OpenMMLab's older way to name weights, which a base config of a ResNet still has.
         hint = ' (model.pretrained=None leaves out the weights of another backbone)'
-    raise ValueError(f'the model of the config can\'t be built: {describe(reason)}{hint}'
+    raise ValueError(f'the model of the config can\'t be built: {error_text(reason)}{hint}'
                      ) from reason
 
 

@@ -15,7 +15,7 @@ from mmposenc.encodings import ENCODINGS, RelativeEncoding, TokenEncoding
 from mmposenc.encodings.build import wrong_contract_error
 from mmposenc.engine.config.nodes import listed
 from mmposenc.signatures import parameters_of
-from mmposenc.terminal.messages import suggest
+from mmposenc.terminal.messages import suggestion_text
 from mmposenc.user_classes import class_by_name, class_of_file, is_file_class
 from mmposenc.user_yaml import read_yaml
 
@@ -189,7 +189,7 @@ def label_contract_and_config(name: str, folder: Path = Path()
         # Labels begin with the names in the papers: 'RoPE, axial'.
         known = {label.partition(',')[0].lower(): word
                  for word, (label, _) in reversed(NAMES.items())}
-        near = suggest(known.get(name.lower(), name.lower()), NAMES)
+        near = suggestion_text(known.get(name.lower(), name.lower()), NAMES)
         raise ValueError(f'there is no encoding {name!r}{near}\n'
                          f'Known: {", ".join([*NAMES, *OWN])}; sums such as peg+irpe-k; '
                          f'own.py:MyEncoding; my_package.MyEncoding; my.yaml')
@@ -226,7 +226,7 @@ def class_and_type_name(name: str, folder: Path = Path()) -> tuple[type, str]:
     plain = name.removeprefix('mmposenc.')
     if not is_file_class(name) and '.' not in plain:
         if plain not in ENCODINGS:
-            raise ValueError(f'there is no type {name!r}{suggest(plain, ENCODINGS)}')
+            raise ValueError(f'there is no type {name!r}{suggestion_text(plain, ENCODINGS)}')
         return ENCODINGS[plain], f'mmposenc.{plain}'
     if is_file_class(name):
         path, _, cls_name = name.rpartition(':')
@@ -289,7 +289,8 @@ def _entry_of_fields(fields: ConfigType, path: Path) -> Entry:
     where = f'{path}, {name}'
     for key in fields:
         if key not in KEYS:
-            raise ValueError(f'{where}: there is no key {key!r}{suggest(str(key), KEYS)}; known: '
+            raise ValueError(f'{where}: there is no key {key!r}'
+                             f'{suggestion_text(str(key), KEYS)}; known: '
                              f'{", ".join(KEYS)}')
     label, sharing = fields.get('label', name), fields.get('rel_pos_sharing', 'layer')
     if not isinstance(label, str):

@@ -132,7 +132,7 @@ def rows_and_left_out(word: str) -> tuple[list[tuple[str, str, ModelEncodings]],
         ValueError: there is no such table or row, or the one row is left out.
     """
     table = word.removeprefix(PREFIX)
-    one = table not in papers.tables() and table.rpartition('/')[0] in papers.tables()
+    one = table not in papers.tables_by_id() and table.rpartition('/')[0] in papers.tables_by_id()
     if one:
         papers.row(table)
         table = table.rpartition('/')[0]

@@ -15,8 +15,8 @@ from .kernels import (
     MIN_SIGMA,
     STABLE_PAIRS,
     axis_distances,
-    reference,
-    reference_by_rows,
+    pool_by_definition,
+    pool_by_definition_in_parts,
 )
 from .partition import Group, cells_at_stride, find_groups
 
@@ -69,18 +69,19 @@ def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: Grid
     There is no release; the decisions are listed in docs/context_pool.md. ``sigma`` has a gradient
     in every implementation.
     """
-    height, width = _check(x, weight_logits, sigma, hw_shape, implementation, truncate, kernel,
-                           causal, stride)
+    height, width = _checked_sides(x, weight_logits, sigma, hw_shape, implementation, truncate,
+                                   kernel, causal, stride)
     if implementation == 'auto':
-        implementation = _choose(x)
+        implementation = _chosen_implementation(x)
     cells = cells_at_stride((height, width), stride, x.device)
     dtype = torch.promote_types(x.dtype, torch.float32)
     logits = weight_logits.to(dtype)
     sizes = (sigma if stride == 1 else sigma[:, cells]).to(dtype)
     with full_precision(x):
         if implementation == 'reference':
-            _facts(weight_logits, sigma)
-            out = reference(x.to(dtype), logits, sizes, (height, width), cells, kernel, causal)
+            _spread_and_groups(weight_logits, sigma)
+            out = pool_by_definition(x.to(dtype), logits, sizes, (height, width), cells, kernel,
+                                     causal)
         else:
             out = _by_value(x.to(dtype), logits, sizes, (height, width), stride, kernel, causal,
                             truncate if implementation == 'windowed' else None)
@@ -125,7 +126,7 @@ def context_pool_error_bound(weight_logits: Tensor, sigma: Tensor, hw_shape: Gri
     return torch.cat(shares, 1).masked_fill(~torch.isfinite(logits), 0)
 
 
-def _choose(x: Tensor) -> str:
+def _chosen_implementation(x: Tensor) -> str:
     # An exported program takes any number of tokens, and a comparison would fix it.
     if x.is_meta or is_exporting() or is_transforming() or (
             is_compiling() and x.shape[1] <= COMPILED_TOKENS):
@@ -139,7 +140,7 @@ def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int
     """Choose and run the implementation that the range of the weights allows."""
     # Found before anything is read, so that the host waits for an accelerator only once.
     query_groups = find_groups(sigma, hw_shape, stride)
-    spread, every, groups = _facts(logits, sigma, query_groups)
+    spread, every, groups = _spread_and_groups(logits, sigma, query_groups)
     top = logits.detach().amax(1, keepdim=True)
     # Weights below exp(-cut) are left out: all of them together do not change the last digit of the
     # smallest sum.
@@ -150,12 +151,14 @@ def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int
         wide = x.dtype if spread <= MAX_RANGE[x.dtype] else torch.float64
         return pool_in_blocks(x.to(wide), (logits - top).to(wide).exp(), sigma.to(wide), hw_shape,
                               kernel, causal, cut, stride, every, groups).to(x.dtype)
-    return reference_by_rows(x, logits, sigma, hw_shape,
-                             cells_at_stride(hw_shape, stride, x.device), kernel, causal, cut)
+    return pool_by_definition_in_parts(x, logits, sigma, hw_shape,
+                                       cells_at_stride(hw_shape, stride, x.device), kernel, causal,
+                                       cut)
 
 
-def _check(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, implementation: str,
-           truncate: float, kernel: str, causal: bool, stride: int) -> tuple[int, int]:
+def _checked_sides(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike,
+                   implementation: str, truncate: float, kernel: str, causal: bool, stride: int
+                   ) -> tuple[int, int]:
     height, width = check_tokens(x, hw_shape).hw
     for name, each in (('weight_logits', weight_logits), ('sigma', sigma)):
         if each.shape != x.shape[:2]:
@@ -174,8 +177,8 @@ def _check(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, 
     return height, width
 
 
-def _facts(weight_logits: Tensor, sigma: Tensor, groups: Sequence[Group] = ()
-           ) -> tuple[float, bool, list[Group]]:
+def _spread_and_groups(weight_logits: Tensor, sigma: Tensor, groups: Sequence[Group] = ()
+                       ) -> tuple[float, bool, list[Group]]:
     """Read from the device at once: the largest difference between weight logits of an image's
     tokens, whether all tokens take part, and the corners of the groups.
 

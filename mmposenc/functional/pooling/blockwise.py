@@ -61,7 +61,7 @@ class _Pool(torch.autograd.Function):
         work = _Work(x, weights, sigma, options)
         out = x.new_empty(*sigma.shape, x.shape[-1])
         for block in ctx.blocks:
-            work.pool(block, out)
+            work.write_means(block, out)
         if options.every:
             return out
         return torch.where(weights[:, work.queries, None] > 0, out, x[:, work.queries])
@@ -127,7 +127,7 @@ class _Work:
             self._buffers[name] = self.maps.new_empty(count)
         return self._buffers[name][:count].view(shape)
 
-    def axes(self, block: Block, derivatives: bool) -> _Axes:
+    def axis_factors(self, block: Block, derivatives: bool) -> _Axes:
         """The factors of a block's weights; they are 0 for queries that reach no weight."""
         sigma = self.sigma[block.images]
         at = self.at
@@ -161,29 +161,29 @@ class _Work:
             for row in range(0, count, step):
                 yield slice(first, min(first + some, images)), slice(row, min(row + step, count))
 
-    def keys(self, block: Block, some: slice, part: slice) -> Tensor:
+    def weighted_values(self, block: Block, some: slice, part: slice) -> Tensor:
         """The products w_j x_j for one of :meth:`key_slices`, (b, n, C)."""
         view = _keys_of(self.maps, block, some, part)
         if block.cols.stop - block.cols.start == self.maps.shape[2]:
             return view.flatten(1, 2)
         return self.buffer('keys', *view.shape).copy_(view).flatten(1, 2)
 
-    def pairs(self, axes: _Axes, some: slice, part: slice) -> Tensor:
+    def pair_factors(self, axes: _Axes, some: slice, part: slice) -> Tensor:
         """The factors g_ij (b, n, q) for one of :meth:`key_slices`."""
         rows, cols = axes.rows[some, part], axes.cols[some]
         out = self.buffer('pairs', *rows.shape[:2], *cols.shape[1:])
         return torch.mul(rows[:, :, None], cols[:, None], out=out).flatten(1, 2)
 
-    def pool(self, block: Block, out: Tensor) -> None:
+    def write_means(self, block: Block, out: Tensor) -> None:
         """Write the means of a block's queries."""
-        axes = self.axes(block, derivatives=False)
+        axes = self.axis_factors(block, derivatives=False)
         images, _, queries = axes.rows.shape
         whole = block.queries is None
         total = (out[block.images] if whole
                  else self.buffer('total', images, queries, out.shape[-1]))
         for some, part in self.key_slices(axes):
-            pairs = self.pairs(axes, some, part).transpose(1, 2)
-            keys = self.keys(block, some, part)
+            pairs = self.pair_factors(axes, some, part).transpose(1, 2)
+            keys = self.weighted_values(block, some, part)
             if part.start:
                 total[some].baddbmm_(pairs, keys)
             else:
@@ -194,21 +194,21 @@ class _Work:
     def add_gradients(self, block: Block, grad: Tensor, grad_pooled: Tensor, grad_sums: Tensor,
                       grad_sigma: Tensor) -> None:
         """Add the part of a block's queries to the gradients."""
-        axes = self.axes(block, derivatives=True)
+        axes = self.axis_factors(block, derivatives=True)
         assert axes.rows_slope is not None and axes.cols_slope is not None
         grad_queries = (grad[block.images] if block.queries is None
                         else grad[block.images.start].index_select(0, block.queries)[None])
         both = torch.stack((axes.rows, axes.rows_slope), 2)[..., None, :]  # (b, R, 2, 1, q)
         read = torch.zeros_like(axes.cols)[:, None].repeat(1, 2, 1, 1)
         for some, part in self.key_slices(axes):
-            keys = self.keys(block, some, part)
+            keys = self.weighted_values(block, some, part)
             scores = self.buffer('pairs', *keys.shape[:2], grad_queries.shape[1])
             torch.bmm(keys, grad_queries[some].transpose(1, 2), out=scores)
             by_row = scores.view(len(keys), part.stop - part.start, 1, *read.shape[2:])
             total = read[some]
             for factors, each in zip(both[some, part].unbind(1), by_row.unbind(1), strict=True):
                 total.addcmul_(factors, each)
-            self._add_key_gradients(block, some, part, self.pairs(axes, some, part),
+            self._add_key_gradients(block, some, part, self.pair_factors(axes, some, part),
                                     grad_queries[some], grad_pooled)
         plain, sloped = read.unbind(1)
         mean = (plain * axes.cols).sum(1, keepdim=True)  # the product dy_i . y_i

@@ -15,7 +15,7 @@ MIN_SIGMA = 1e-3
 #: The number of cells over which the edge of a window falls from 1 to 0, so that its size has a
 #: gradient (Sukhbaatar et al., ACL 2019, Eq. 4).
 RAMP = 1.0
-#: The number of pairs of tokens that :func:`reference_by_rows` computes at a time.
+#: The number of pairs of tokens that :func:`pool_by_definition_in_parts` computes at a time.
 STABLE_PAIRS = 2 ** 20
 
 
@@ -87,9 +87,10 @@ def axis_distances(length: int, like: Tensor) -> Tensor:
     return at[:, None] - at
 
 
-def reference(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], cells: Tensor,
-              kernel: str, causal: bool, cut: float = math.inf, part: slice = slice(None),
-              queries_keys: tuple[Tensor, Tensor] | None = None) -> Tensor:
+def pool_by_definition(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
+                       cells: Tensor, kernel: str, causal: bool, cut: float = math.inf,
+                       part: slice = slice(None),
+                       queries_keys: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """The pooled tokens of some cells: rows of softmax(logits_j + log g_ij [+ q_i . k_j]) times x.
 
     Args:
@@ -115,12 +116,13 @@ def reference(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int
     return torch.where(valid, pooled, x[:, at])
 
 
-def reference_by_rows(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
-                      cells: Tensor, kernel: str, causal: bool, cut: float = math.inf,
-                      queries_keys: tuple[Tensor, Tensor] | None = None) -> Tensor:
-    """Compute :func:`reference` for a few cells at a time, and again in the backward pass."""
+def pool_by_definition_in_parts(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
+                                cells: Tensor, kernel: str, causal: bool, cut: float = math.inf,
+                                queries_keys: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    """Compute :func:`pool_by_definition` for a few cells at a time, and again in the backward
+    pass."""
     step = max(1, STABLE_PAIRS // x.shape[1])
     return torch.cat([
-        checkpoint(reference, x, logits, sigma, hw_shape, cells, kernel, causal, cut,
+        checkpoint(pool_by_definition, x, logits, sigma, hw_shape, cells, kernel, causal, cut,
                    slice(first, first + step), queries_keys, use_reentrant=False)
         for first in range(0, len(cells), step)], 1)

@@ -70,7 +70,7 @@ def blocks(sigma: Tensor, options: Options, groups: Sequence[Group] | None = Non
     """
     height, width = options.hw_shape
     images = sigma.shape[0]
-    if _in_one(sigma, options.hw_shape):
+    if _is_one_block(sigma, options.hw_shape):
         # As many images as leave the factors of their weights in the cache.
         step = max(1, block_elements(sigma) // (sigma.shape[1] * (height + width)))
         for first in range(0, images, step):
@@ -79,10 +79,10 @@ def blocks(sigma: Tensor, options: Options, groups: Sequence[Group] | None = Non
     if groups is None:
         groups = find_groups(sigma, options.hw_shape, options.stride)
     for each in groups:
-        yield _with_keys(each, options)
+        yield _block_of_group(each, options)
 
 
-def _in_one(sigma: Tensor, hw_shape: tuple[int, int]) -> bool:
+def _is_one_block(sigma: Tensor, hw_shape: tuple[int, int]) -> bool:
     """Whether an image is one block. Only sizes are used, so nothing is read from the device."""
     return sigma.shape[1] * hw_shape[0] * hw_shape[1] <= max(block_elements(sigma), WHOLE_PAIRS)
 
@@ -95,11 +95,11 @@ def block_elements(like: Tensor) -> int:
 def find_groups(sigma: Tensor, hw_shape: tuple[int, int], stride: int) -> list[Group]:
     """Group the queries of each region, beginning with the smallest neighbourhoods; an empty list
     where queries are not grouped."""
-    if _in_one(sigma, hw_shape):
+    if _is_one_block(sigma, hw_shape):
         return []
     lengths = _group_lengths(hw_shape, stride, GROUP if sigma.device.type == 'cpu' else 8 * GROUP)
     cells = cells_at_stride(hw_shape, stride, sigma.device)
-    region = _regions(cells, hw_shape, stride)
+    region = _region_numbers(cells, hw_shape, stride)
     rows, cols = cells // hw_shape[1], cells % hw_shape[1]
     groups = []
     for image, sizes in enumerate(sigma.detach()):
@@ -112,7 +112,7 @@ def find_groups(sigma: Tensor, hw_shape: tuple[int, int], stride: int) -> list[G
     return groups
 
 
-def _regions(cells: Tensor, hw_shape: tuple[int, int], stride: int) -> Tensor:
+def _region_numbers(cells: Tensor, hw_shape: tuple[int, int], stride: int) -> Tensor:
     """The number of the region in which each cell lies."""
     height, width = hw_shape
     side = REGION * stride
@@ -126,13 +126,13 @@ def _group_lengths(hw_shape: tuple[int, int], stride: int, group: int) -> list[i
     equal size as possible."""
     cells = cells_at_stride(hw_shape, stride)
     lengths: list[int] = []
-    for count in _regions(cells, hw_shape, stride).bincount().tolist():
+    for count in _region_numbers(cells, hw_shape, stride).bincount().tolist():
         parts = -(-count // group)
         lengths += [count // parts + (part < count % parts) for part in range(parts)]
     return lengths
 
 
-def _with_keys(group: Group, options: Options) -> Block:
+def _block_of_group(group: Group, options: Options) -> Block:
     """A group with the rectangle of keys that it reaches."""
     height, width = options.hw_shape
     size, top, left, bottom, right = map(float, group.corners)

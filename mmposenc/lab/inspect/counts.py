@@ -12,7 +12,7 @@ from mmposenc.backbones.structure import encoding_kinds, encoding_lines, is_atte
 from mmposenc.encodings.base import TokenEncoding
 from mmposenc.engine.config.models import build_bare, noise_images, run_network
 from mmposenc.engine.config.testing import scope_of
-from mmposenc.terminal.messages import describe
+from mmposenc.terminal.messages import error_text
 
 
 class Counts(NamedTuple):
@@ -64,7 +64,7 @@ def count_for_one_image(cfg: Config, hw_shape: tuple[int, int], *, without: bool
     except Exception as error:  # A model that needs numbers may raise anything.
         model = _set_to_reference(build_bare(cfg))
         macs = _multiply_accumulates(cfg, model, image)
-        reason = describe(error).splitlines()[0]
+        reason = error_text(error).splitlines()[0]
         device = 'cpu'
         note = f'counted with random weights on the CPU; shapes do not suffice ({reason})'
     kinds = encoding_kinds(model)

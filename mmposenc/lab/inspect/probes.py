@@ -64,7 +64,7 @@ def mean_attention_distances(call: AttentionCall, hw_shape: tuple[int, int]) -> 
     """
     queries, keys = call.query_and_key_places()
     cell = torch.tensor([side / cells for side, cells in
-                         zip(hw_shape, call.map_shape, strict=True)])
+                         zip(hw_shape, call.whole_map_shape, strict=True)])
     apart = ((queries[:, :, None] - keys[:, None]) * cell).norm(dim=-1)  # (windows, L, Lk)
     real = call.cell_of_each_query >= 0
     prefix = call.num_prefix_tokens

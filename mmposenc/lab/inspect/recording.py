@@ -62,7 +62,7 @@ class AttentionCall:
         return int(getattr(self.module, 'num_prefix_tokens', 0))
 
     @property
-    def map_shape(self) -> tuple[int, int]:
+    def whole_map_shape(self) -> tuple[int, int]:
         """The size (H, W) of the whole map."""
         return self.grid.hw if self.windows is None else self.windows.hw_shape
 
@@ -70,14 +70,14 @@ class AttentionCall:
     def cell_of_each_query(self) -> Tensor:
         """The number of each query's cell on the map, row by row, (windows, L); -1 for zeros that
         fill up the last windows."""
-        height, width = self.map_shape
+        height, width = self.whole_map_shape
         numbers = torch.arange(1, 1 + height * width).view(1, -1, 1)
         return (numbers if self.windows is None else self.windows.cut(numbers))[..., 0] - 1
 
     def query_and_key_places(self) -> tuple[Tensor, Tensor]:
         """Row and column of each query (windows, L, 2) and of each key (windows, Lk, 2), in cells
         of the map."""
-        width = self.map_shape[1]
+        width = self.whole_map_shape[1]
         cells = self.cell_of_each_query
         queries = torch.stack((cells // width, cells % width), -1).float()
         if self.windows is not None or self.key == self.grid:
@@ -96,7 +96,7 @@ class AttentionCall:
         Returns:
             (H, W) of the map with NaN outside of the token's window; (Hk, Wk) for reduced keys.
         """
-        height, width = self.map_shape
+        height, width = self.whole_map_shape
         number = int(at[0] * height) * width + int(at[1] * width)
         window, token = (self.cell_of_each_query == number).nonzero()[0].tolist()
         prefix = self.num_prefix_tokens
@@ -141,7 +141,7 @@ def recording_attention(model: nn.Module, note: Callable[[AttentionCall], None])
                 if module.rel_pos_encoding is not None:
                     encodings[module.rel_pos_encoding] = None
         for encoding in encodings:
-            recorded = partial(_recording_terms, encoding.terms_of_tokens, added)
+            recorded = partial(_terms_that_record, encoding.terms_of_tokens, added)
             encoding.terms_of_tokens = recorded  # type: ignore[method-assign]
             stack.callback(delattr, encoding, 'terms_of_tokens')
         yield
@@ -193,9 +193,9 @@ def _attends_on_grid(module: nn.Module, call: Kwargs) -> bool:
     return isinstance(module, WindowAttention) or call.get('hw_shape') is not None
 
 
-def _recording_terms(original: Callable[[Grid, Grid, Tensor | None], Sequence[Term]],
-                     added: list[Tensor], q_grid: Grid, k_grid: Grid, tokens: Tensor | None
-                     ) -> list[Term]:
+def _terms_that_record(original: Callable[[Grid, Grid, Tensor | None], Sequence[Term]],
+                       added: list[Tensor], q_grid: Grid, k_grid: Grid, tokens: Tensor | None
+                       ) -> list[Term]:
     """The terms of an encoding; what they add to the logits is recorded."""
     return [each if each.on_values else _RecordingTerm(each, added)
             for each in original(q_grid, k_grid, tokens)]
@@ -319,7 +319,7 @@ def _record_maps_until_closed(model: nn.Module, hw_shape: tuple[int, int],
         maps_by_name[label] = tokens_to_map(cells.contiguous(), grid)
 
     def take_timm(name: str, module: nn.Module, args: Args, out: Tensor) -> None:
-        maps_by_name[name] = backbone.block_map(out.detach(), hw_shape)[0]
+        maps_by_name[name] = backbone.block_map_and_prefix(out.detach(), hw_shape)[0]
 
     def take_outputs(module: nn.Module, args: Args, out: Any) -> None:
         maps = [each for each in tree_leaves(out) if isinstance(each, Tensor) and each.dim() == 4]
@@ -328,7 +328,8 @@ def _record_maps_until_closed(model: nn.Module, hw_shape: tuple[int, int],
     backbone: Any = getattr(model, 'backbone', model)
     placed = {name: module for name, module in model.named_modules()
               if isinstance(module, PlacedEncodings) and module not in in_encoders}
-    if hasattr(backbone, 'block_map'):  # Models of timm may have no encodings of this project.
+    # Models of timm may have no encodings of this project.
+    if hasattr(backbone, 'block_map_and_prefix'):
         for name, block in backbone.named_blocks():
             stack.callback(block.register_forward_hook(partial(take_timm, name)).remove)
     elif placed:

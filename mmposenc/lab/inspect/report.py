@@ -97,7 +97,7 @@ def inspect_config(cfg: Config, checkpoint: str | None = None, *,
         parameters=counts.parameters, parameters_without=counts.parameters_without,
         macs=counts.macs, macs_without=counts.macs_without,
         images=inputs.names, input=list(inputs.images.shape[-2:]))
-    write_inspection(Path(out), about, pictures)
+    write_pictures_and_numbers(Path(out), about, pictures)
     height, width = inputs.images.shape[-2:]
     weights = 'random weights' if checkpoint is None else Path(checkpoint).name
     lines += ['', f'pictures of {weights} on {inputs.names}, {height} x {width} pixels, in {out}:']
@@ -149,7 +149,8 @@ def files_of_earlier_inspection(folder: Path) -> list[str]:
     return [*names, 'numbers.json']
 
 
-def write_inspection(folder: Path, about: dict[str, object], pictures: Sequence[Picture]) -> None:
+def write_pictures_and_numbers(folder: Path, about: dict[str, object],
+                               pictures: Sequence[Picture]) -> None:
     """Write pictures and ``numbers.json`` in place of those of an earlier inspection."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in files_of_earlier_inspection(folder):

@@ -36,12 +36,12 @@ def check_file(path: str) -> None:
         raise ValueError(f'it is a {kind}, not a file')
 
 
-def broken(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> str:
+def image_problem(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> str:
     """What is wrong with an image, see :func:`size_if_whole`; '' if nothing is."""
     try:
         size_if_whole(file, max_pixels)
     except Exception as error:  # PIL raises whatever its codec raises.
-        return reason(error)
+        return message_without_file(error)
     return ''
 
 
@@ -58,7 +58,7 @@ def size_if_whole(file: BinaryIO, max_pixels: int = MAX_PIXELS, *, chunks: bool 
         chunks: walk over the chunks of a PNG; False: its end marker is enough.
 
     Raises:
-        Exception: something is wrong with the image; :func:`reason` says what.
+        Exception: something is wrong with the image; :func:`message_without_file` says what.
     """
     if not file.read(1):
         raise ValueError('the file is empty')
@@ -116,8 +116,9 @@ def is_cut_jpeg(data: bytes, decoded: np.ndarray) -> bool:
     return len(zlib.compress(tail, 9)) > 0.8 * len(tail)
 
 
-def broken_file(path: str, size: Size | None = None) -> str:
-    """Check a file as :func:`broken` does, reading only its beginning and end if they are enough.
+def image_file_problem(path: str, size: Size | None = None) -> str:
+    """Check a file as :func:`image_problem` does, reading only its beginning and end if they are
+    enough.
 
     Args:
         path: the file.
@@ -128,7 +129,7 @@ def broken_file(path: str, size: Size | None = None) -> str:
         with open(path, 'rb') as file:
             shown = size_if_whole(file, chunks=False)
     except Exception as error:
-        return reason(error)
+        return message_without_file(error)
     if size is None or shown == tuple(size):
         return ''
     note = ' (its EXIF orientation is applied)' if shown == tuple(size)[::-1] else ''
@@ -136,15 +137,15 @@ def broken_file(path: str, size: Size | None = None) -> str:
             f'{size[0]}x{size[1]}, so boxes would be misplaced')
 
 
-def broken_files(paths: Sequence[str], sizes: Sequence[Size] | None = None) -> dict[str, str]:
+def problems_by_file(paths: Sequence[str], sizes: Sequence[Size] | None = None) -> dict[str, str]:
     """For each broken file among many, its path and what is wrong with it."""
     wanted: Sequence[Size | None] = sizes or [None] * len(paths)
     with ThreadPoolExecutor(max_workers=16) as pool:  # The disk is the limit, not the processor.
-        problems = pool.map(broken_file, paths, wanted, chunksize=64)
+        problems = pool.map(image_file_problem, paths, wanted, chunksize=64)
         return {path: problem for path, problem in zip(paths, problems, strict=True) if problem}
 
 
-def sample(names: Collection[str], seed: int = 0) -> list[str]:
+def sample_of_names(names: Collection[str], seed: int = 0) -> list[str]:
     """Up to :data:`SAMPLES` of the names, the same ones in every run."""
     names = sorted(names)
     return sorted(random.Random(seed).sample(names, min(SAMPLES, len(names))))
@@ -202,7 +203,7 @@ def eight_bits(data: bytes, pixels: np.ndarray, color: str) -> np.ndarray:
     return (deep >> 4).astype(pixels.dtype)
 
 
-def reason(error: Exception) -> str:
+def message_without_file(error: Exception) -> str:
     """The message of an error, without the name of the file."""
     if isinstance(error, UnidentifiedImageError):  # Its message would name a buffer.
         return 'Pillow recognises no picture in it'

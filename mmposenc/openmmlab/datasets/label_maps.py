@@ -10,7 +10,7 @@ from PIL import Image
 
 from mmposenc.terminal.messages import printable
 
-from .image_files import broken_file, sample, size_shown
+from .image_files import image_file_problem, sample_of_names, size_shown
 
 #: The modes of PIL with one channel of 8 bits; with a palette, the indices are the labels.
 MODES = ('L', 'P', '1')
@@ -39,7 +39,7 @@ def check_pairs(pairs: Sequence[tuple[str, str]], num_labels: int | None = None,
         problems = [text for text in pool.map(pair_problem, pairs, chunksize=64) if text]
     if not problems and num_labels is not None:
         checked = (map_problem(path, num_labels, ignore_index, labels)
-                   for path in sample([path for _, path in pairs]))
+                   for path in sample_of_names([path for _, path in pairs]))
         problems = [text for text in checked if text]
     if problems:
         shown = '\n'.join(f'  {text}' for text in problems[:20])
@@ -81,7 +81,7 @@ def pair_problem(pair: tuple[str, str]) -> str:
     if not osp.exists(label_path):
         return f'{label_path}: missing, for the image {image_path}'
     for path in pair:
-        if problem := broken_file(path):
+        if problem := image_file_problem(path):
             return f'{printable(path)}: {problem}'
     with Image.open(label_path) as labels:
         mode, size = labels.mode, labels.size

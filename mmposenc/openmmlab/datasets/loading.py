@@ -8,9 +8,17 @@ import mmengine.fileio as fileio
 from mmcv.transforms import LoadImageFromFile as _LoadImageFromFile
 from mmengine.dataset import BaseDataset
 
-from mmposenc.terminal.messages import describe
+from mmposenc.terminal.messages import error_text
 
-from .image_files import MAX_PIXELS, broken, check_file, eight_bits, is_cut_jpeg, reason, turned
+from .image_files import (
+    MAX_PIXELS,
+    check_file,
+    eight_bits,
+    image_problem,
+    is_cut_jpeg,
+    message_without_file,
+    turned,
+)
 
 
 class NamedErrors(BaseDataset):
@@ -28,8 +36,8 @@ class NamedErrors(BaseDataset):
             return super().prepare_data(idx)
         except Exception as error:
             info = self.get_data_info(idx)
-            text, names = describe(error), [str(info.get(key)) for key in
-                                            ('img_path', 'seg_map_path') if info.get(key)]
+            text, names = error_text(error), [str(info.get(key)) for key in
+                                              ('img_path', 'seg_map_path') if info.get(key)]
             if any(name in text for name in names):
                 raise
             raise ValueError(f'{" with ".join(names)}: {text}') from error
@@ -67,7 +75,7 @@ class LoadImageFromFile(_LoadImageFromFile):
             if os.path.exists(path):  # The file is on this disk and not in another file backend.
                 check_file(path)
             data = fileio.get(path, backend_args=self.backend_args)
-            problem = broken(io.BytesIO(data), self.max_pixels)
+            problem = image_problem(io.BytesIO(data), self.max_pixels)
             if not problem:
                 loaded = super().transform(results)
                 if loaded is not None and is_cut_jpeg(data, loaded['img']):
@@ -80,7 +88,7 @@ class LoadImageFromFile(_LoadImageFromFile):
         except AssertionError:
             problem = f'imdecode_backend={self.imdecode_backend!r} cannot decode it'
         except Exception as error:  # OpenCV and mmcv may raise anything.
-            problem = reason(error)
+            problem = message_without_file(error)
         if not problem:
             return loaded
         if self.ignore_empty:

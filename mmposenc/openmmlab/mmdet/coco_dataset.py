@@ -16,7 +16,7 @@ from mmengine.logging import print_log
 
 from mmposenc.terminal.messages import printable
 
-from ..datasets.image_files import broken_files, check_file
+from ..datasets.image_files import check_file, problems_by_file
 from ..datasets.loading import NamedErrors
 
 #: The content of a file in COCO's format.
@@ -83,7 +83,7 @@ def _is_number(value: object) -> bool:
     return type(value) in (int, float) and abs(value) < 1e15  # type: ignore[arg-type]  # not NaN
 
 
-class _Key(NamedTuple):
+class _Requirement(NamedTuple):
     """A key of an entry: what its value must be, the test of it, and whether the key may be
     missing."""
 
@@ -92,24 +92,27 @@ class _Key(NamedTuple):
     optional: bool = False
 
 
-_ID = _Key('a whole number of at most 64 bits',
-           lambda value: type(value) is int and abs(value) < 2 ** 63)
-_SIDE = _Key('a whole number of at least 1',
-             lambda value: _is_number(value) and value >= 1 and not value % 1)
+_ID = _Requirement('a whole number of at most 64 bits',
+                   lambda value: type(value) is int and abs(value) < 2 ** 63)
+_SIDE = _Requirement('a whole number of at least 1',
+                     lambda value: _is_number(value) and value >= 1 and not value % 1)
 #: For each section of a file, what messages call an entry, and the keys of an entry.
-_SECTIONS: dict[str, tuple[str, dict[str, _Key]]] = {
+_SECTIONS: dict[str, tuple[str, dict[str, _Requirement]]] = {
     'images': ('image', {
         'id': _ID, 'height': _SIDE, 'width': _SIDE,
-        'file_name': _Key('the name of a file', lambda name: isinstance(name, str) and name != '')
+        'file_name': _Requirement('the name of a file',
+                                  lambda name: isinstance(name, str) and name != '')
     }),
     'categories': ('category', {
-        'id': _ID, 'name': _Key('a word', lambda name: isinstance(name, str) and name != '')}),
+        'id': _ID,
+        'name': _Requirement('a word', lambda name: isinstance(name, str) and name != '')}),
     'annotations': ('annotation', {
         'id': _ID, 'image_id': _ID, 'category_id': _ID,
-        'bbox': _Key('four finite numbers', lambda box: isinstance(box, list) and len(box) == 4
-                     and all(map(_is_number, box))),
-        'iscrowd': _Key('0 or 1', lambda flag: flag in (0, 1), optional=True),
-        'area': _Key('a finite number', _is_number, optional=True)})}
+        'bbox': _Requirement('four finite numbers',
+                             lambda box: isinstance(box, list) and len(box) == 4
+                             and all(map(_is_number, box))),
+        'iscrowd': _Requirement('0 or 1', lambda flag: flag in (0, 1), optional=True),
+        'area': _Requirement('a finite number', _is_number, optional=True)})}
 
 
 def _check_section(path: str, data: Coco, section: str) -> None:
@@ -152,7 +155,7 @@ def has_area(mask: Any, size: tuple[int, int]) -> bool:
                              f'{[*size]}')
         # pycocotools does not initialise pixels that no run covers.
         try:
-            runs = np.asarray(counts) if isinstance(counts, list) else _runs(counts)
+            runs = np.asarray(counts) if isinstance(counts, list) else _run_lengths(counts)
             whole = (runs.dtype.kind == 'i' and runs.min() >= 0 and runs.max() <= pixels
                      and runs.sum() == pixels)
         except (TypeError, ValueError, AttributeError):
@@ -173,7 +176,7 @@ def has_area(mask: Any, size: tuple[int, int]) -> bool:
     return any(len(each) % 2 == 0 and len(each) >= 6 for each in mask)
 
 
-def _runs(text: str) -> np.ndarray:
+def _run_lengths(text: str) -> np.ndarray:
     """The lengths of runs from COCO's compressed form: five bits for each letter, and from the
     fourth number on the difference from the number two places before."""
     letters = np.frombuffer(text.encode('ascii'), np.uint8).astype(np.int64) - 48
@@ -244,7 +247,7 @@ class CocoDataset(NamedErrors, _CocoDataset):
         data_list = super().load_data_list()
         dropped = ', '.join(f'{count} {what}' for what, count in self.dropped.items())
         if not self.test_mode:
-            self._check_labels(data_list, dropped)
+            self._log_unseen_classes(data_list, dropped)
         if dropped:
             _warn(f'{self.ann_file}: dropped annotations: {dropped}')
         self._load_run_lengths(data_list)
@@ -263,7 +266,7 @@ class CocoDataset(NamedErrors, _CocoDataset):
             self._check_annotation(ann, image)
         return super().parse_data_info(raw_data_info)
 
-    def _check_labels(self, data_list: list[dict], dropped: str) -> None:
+    def _log_unseen_classes(self, data_list: list[dict], dropped: str) -> None:
         """Log the classes that training will not see."""
         labels = {instance['bbox_label'] for info in data_list for instance in info['instances']}
         if not labels:
@@ -317,13 +320,13 @@ class CocoDataset(NamedErrors, _CocoDataset):
                 if not has_area(ann.get('segmentation'), (image['height'], image['width'])):
                     self.dropped['with a polygon of less than three corners'] += 1
             except ValueError as error:
-                raise ValueError(f'{self._where(ann, image)}: {error}') from error
+                raise ValueError(f'{self._where_text(ann, image)}: {error}') from error
 
-    def _where(self, ann: dict, image: dict) -> str:
+    def _where_text(self, ann: dict, image: dict) -> str:
         return f"annotation {ann['id']} of image {image['file_name']!r} in {self.ann_file}"
 
     def _check_category(self, ann: dict, image: dict) -> None:
-        where, category = self._where(ann, image), ann['category_id']
+        where, category = self._where_text(ann, image), ann['category_id']
         if category not in self._names:
             raise ValueError(f'{where}: category_id {category} is not among the categories of '
                              f'the file: {self._names}')
@@ -338,7 +341,7 @@ class CocoDataset(NamedErrors, _CocoDataset):
         paths = [info['img_path'] for info in data_list]
         if any('://' in path for path in paths[:1]):
             return data_list
-        problems = broken_files(paths, [(info['width'], info['height']) for info in data_list])
+        problems = problems_by_file(paths, [(info['width'], info['height']) for info in data_list])
         if not problems:
             return data_list
         shown = '\n'.join(f'  {printable(path)}: {problem}'

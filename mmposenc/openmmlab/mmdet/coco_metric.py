@@ -15,7 +15,7 @@ from mmengine.dataset import BaseDataset
 from mmengine.fileio import get_local_path
 from mmengine.logging import print_log
 
-from ..datasets.wrapped import leaves
+from ..datasets.wrapped import unwrapped_datasets
 from .coco_dataset import CheckedCOCO, Coco, CocoDataset
 
 
@@ -54,7 +54,7 @@ class CocoMetric(_CocoMetric):
             ValueError: an image is in two of several data sets, so that its predictions belong to
                 none.
         """
-        parts_of = list(leaves(dataset))
+        parts_of = list(unwrapped_datasets(dataset))
         if not parts_of or not all(_is_coco(leaf) for leaf in parts_of):
             return
         named = [leaf for leaf in parts_of if self.ann_file
@@ -64,11 +64,11 @@ class CocoMetric(_CocoMetric):
             print_log(f'the evaluator names {self.ann_file}, but the data set reads {files}; its '
                       'annotations are the ground truth', 'current', logging.WARNING)
         chosen = named or parts_of
-        parts = [_loaded(leaf, by_label=len(chosen) > 1) for leaf in chosen]
+        parts = [_loaded_coco(leaf, by_label=len(chosen) > 1) for leaf in chosen]
         self._ids = None
         if len(parts_of) > 1:
             self._ids = _renumbered(parts)
-        self._coco_api = _api(parts)
+        self._coco_api = _coco_api(parts)
 
     def process(self, data_batch: object, data_samples: Sequence[dict]) -> None:
         """Store the predictions of a batch as mmdet does, with the ids of the ground truth."""
@@ -95,7 +95,7 @@ def _is_coco(dataset: BaseDataset) -> bool:
         or type(dataset).load_data_list is _CocoDataset.load_data_list)
 
 
-def _loaded(dataset: _CocoDataset, *, by_label: bool) -> Coco:
+def _loaded_coco(dataset: _CocoDataset, *, by_label: bool) -> Coco:
     """What a data set has loaded, in the form of a COCO file.
 
     Args:
@@ -151,7 +151,7 @@ def _renumbered(parts: Sequence[Coco]) -> dict[str, int]:
     return ids
 
 
-def _api(parts: Sequence[Coco]) -> CheckedCOCO:
+def _coco_api(parts: Sequence[Coco]) -> CheckedCOCO:
     """The images and annotations of several data sets as an object with the interface of mmdet's
     COCO."""
     api = CheckedCOCO()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ...checkpoint import read_checkpoint
 from ...config_types import ConfigType
-from ...functional.image_sizes import note_img_shapes, one_batch
+from ...functional.image_sizes import checked_one_batch, note_img_shapes
 from ...registry import MODELS
 
 #: ``inputs`` and ``data_samples`` of a batch.
@@ -118,7 +118,7 @@ class TorchvisionTeacher(BaseModule):
 
     def forward(self, inputs: Tensor, data_samples: object = None, mode: str = 'tensor') -> Tensor:
         """Predict logits (B, num_classes) for images (B, 3, H, W)."""
-        return self.model(one_batch(inputs))
+        return self.model(checked_one_batch(inputs))
 
 
 def rename_timm_regnet(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

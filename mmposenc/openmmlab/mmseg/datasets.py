@@ -85,7 +85,7 @@ class SegDataset(NamedErrors, BaseSegDataset):
         if not isinstance(suffixes, str):
             data_list.sort(key=lambda info: info['img_path'])
         if not data_list:
-            raise ValueError(self._no_images())
+            raise ValueError(self._no_images_text())
         classes = self._metainfo.get('classes')
         for info in data_list:  # LoadSegAnnotations checks the map with this number.
             info['num_classes'] = classes and len(classes)
@@ -113,7 +113,7 @@ class SegDataset(NamedErrors, BaseSegDataset):
                       'are ignored' + (', and so is 0: reduce_zero_label=True)' if offset else ')'),
                       'current', logging.WARNING)
 
-    def _no_images(self) -> str:
+    def _no_images_text(self) -> str:
         folder = self.data_prefix.get('img_path')
         where = f'{self.ann_file} lists no image' if self.ann_file else (
             f'there is no image *{self.img_suffix} in {osp.abspath(str(folder))}')

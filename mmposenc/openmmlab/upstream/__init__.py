@@ -22,7 +22,7 @@ from ...checkpoint.encoding_names import SLOTS
 from ...config_types import ConfigType, ReadOnlyConfig
 from ...dependencies import how_to_get
 from ...signatures import parameters_of
-from ...terminal.messages import suggest
+from ...terminal.messages import suggestion_text
 
 
 class Upstream(NamedTuple):
@@ -62,7 +62,7 @@ class DropIn(nn.Module):
     takes_upstream_names: ClassVar[bool] = True
 
     @classmethod
-    def ours(cls) -> dict[str, inspect.Parameter]:
+    def our_parameters(cls) -> dict[str, inspect.Parameter]:
         """The arguments for this project's backbone, which is the next base class."""
         return parameters_of(cls.__mro__[cls.__mro__.index(DropIn) + 1])
 
@@ -70,7 +70,7 @@ class DropIn(nn.Module):
     def option_parameters(cls) -> dict[str, inspect.Parameter]:
         """The parameters that ``**options`` may have: our arguments, and those that only libraries
         have."""
-        parameters = cls.ours()
+        parameters = cls.our_parameters()
         for name in sorted({name for table in cls.libraries.values() for name in table}):
             parameters.setdefault(name, inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY))
         return parameters
@@ -80,7 +80,7 @@ class DropIn(nn.Module):
         arguments = self.translated(options)
         super().__init__(**{**arguments, **encodings})
         self.replaced_encodings = replaced_encodings(type(self), arguments, encodings)
-        self.register_load_state_dict_pre_hook(_convert)
+        self.register_load_state_dict_pre_hook(_convert_in_place)
 
     @classmethod
     def translated(cls, options: ReadOnlyConfig) -> ConfigType:
@@ -89,8 +89,8 @@ class DropIn(nn.Module):
         for name in options:
             if name not in known:
                 raise TypeError(f'{cls.__name__} got an unexpected keyword argument {name!r}'
-                                f'{suggest(name, known)}')
-        library = cls._library(set(options))
+                                f'{suggestion_text(name, known)}')
+        library = cls._library_that_takes(set(options))
         owner = next(each for each in cls.__mro__ if 'libraries' in vars(each))
         kind = getattr(import_module(f'{library}.models'), owner.__name__)
         table, arguments = cls.libraries[library], parameters_of(kind)
@@ -109,11 +109,11 @@ class DropIn(nn.Module):
         return {**translated, **{name: options[name] for name in options if name not in table}}
 
     @classmethod
-    def _library(cls, names: set[str]) -> str:
+    def _library_that_takes(cls, names: set[str]) -> str:
         """The library whose class takes these arguments, apart from those that only this project
         has."""
         others = {library: names - set(table) for library, table in cls.libraries.items()}
-        ours = set(cls.ours())
+        ours = set(cls.our_parameters())
         # The sizes of an arch would be overridden by those of a library.
         takers = [library for library in others if others[library] <= ours - {'arch'}]
         if not takers:
@@ -130,7 +130,8 @@ class DropIn(nn.Module):
         return min(installed, key=lambda each: (len(others[each]), each != scope))
 
 
-def _convert(backbone: nn.Module, state: dict[str, Tensor], prefix: str, *others: object) -> None:
+def _convert_in_place(backbone: nn.Module, state: dict[str, Tensor], prefix: str,
+                      *others: object) -> None:
     """Rename the weights of the library's class in a model to the names of this project."""
     convert_part(backbone, state, prefix)
 
@@ -171,7 +172,7 @@ def ignored(value: object, upstream: Upstream) -> ReadOnlyConfig:
     return {}
 
 
-def layer_norm(value: ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
+def translate_norm(value: ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
     """Translate the config of all norms."""
     eps = {key: each for key, each in (value or {}).items() if key != 'requires_grad'}
     if eps.pop('type', None) != 'LN' or set(eps) - {'eps'} or not value.get('requires_grad', True):
@@ -179,7 +180,7 @@ def layer_norm(value: ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
     return {'norm_eps': eps.get('eps', 1e-5)}
 
 
-def weights(value: str | ReadOnlyConfig | None, upstream: Upstream) -> ReadOnlyConfig:
+def translate_weights(value: str | ReadOnlyConfig | None, upstream: Upstream) -> ReadOnlyConfig:
     """Translate ``init_cfg``, or ``pretrained``, which is a file."""
     if not value:
         return {}
@@ -190,4 +191,4 @@ def weights(value: str | ReadOnlyConfig | None, upstream: Upstream) -> ReadOnlyC
 
 
 #: The arguments by which weights are given.
-WEIGHTS: Table = {'pretrained': weights, 'init_cfg': weights}
+WEIGHTS: Table = {'pretrained': translate_weights, 'init_cfg': translate_weights}

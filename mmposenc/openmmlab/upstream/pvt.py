@@ -9,7 +9,18 @@ from ...attention.spatial_reduction import SpatialReductionAttention
 from ...backbones.pvt import PVT
 from ...backbones.shared_arguments import SharedArguments
 from ...config_types import ReadOnlyConfig
-from . import WEIGHTS, Change, DropIn, Table, Upstream, ignored, layer_norm, only, same, sizes_of
+from . import (
+    WEIGHTS,
+    Change,
+    DropIn,
+    Table,
+    Upstream,
+    ignored,
+    only,
+    same,
+    sizes_of,
+    translate_norm,
+)
 
 _CONV_MLP = dict(type='mmposenc.ConvMLP')
 
@@ -55,7 +66,7 @@ def _norms(*names: str) -> Change:
     others = dict.fromkeys(('norm_eps', 'sr_norm_eps', 'embed_norm_eps', 'stage_norm_eps'), 1e-5)
 
     def change(value: ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig:
-        return others | dict.fromkeys(names, layer_norm(value, upstream)['norm_eps'])
+        return others | dict.fromkeys(names, translate_norm(value, upstream)['norm_eps'])
     return change
 
 

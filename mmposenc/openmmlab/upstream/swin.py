@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ...backbones.archs.swin import V2
 from ...backbones.swin import Swin
 from ...config_types import ReadOnlyConfig
-from . import WEIGHTS, DropIn, Table, Upstream, ignored, layer_norm, only, same, sizes_of
+from . import WEIGHTS, DropIn, Table, Upstream, ignored, only, same, sizes_of, translate_norm
 
 
 def _strides(value: Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
@@ -72,7 +72,7 @@ _DENSE: Table = {
     'pretrain_img_size': 'img_size', 'depths': 'num_layers', 'strides': _strides,
     'qk_scale': only(None), 'patch_norm': only(True), 'act_cfg': only(dict(type='GELU')),
     # Files of the release are recognised without it.
-    'norm_cfg': layer_norm, 'convert_weights': ignored}
+    'norm_cfg': translate_norm, 'convert_weights': ignored}
 _CLASSIFIER: Table = {
     **_COMMON, **same('img_size', 'pad_small_map'), 'arch': _arch_sizes,
     'window_size': _windows, 'stage_cfgs': _stage_cfgs, 'frozen_stages': _frozen,

@@ -25,12 +25,12 @@ from . import (
     Table,
     Upstream,
     ignored,
-    layer_norm,
     one_of,
     only,
     same,
     sizes_of,
-    weights,
+    translate_norm,
+    translate_weights,
 )
 
 
@@ -120,7 +120,7 @@ def _init_cfg(value: str | ReadOnlyConfig | None, upstream: Upstream) -> ReadOnl
     """Translate the ``init_cfg`` of SAN, which takes the image encoder out of a file, and of that
     the first blocks."""
     if not isinstance(value, dict) or value.get('type') != 'Pretrained_Part':
-        return weights(value, upstream)
+        return translate_weights(value, upstream)
     return {'init_cfg': dict(type='Pretrained', checkpoint=value['checkpoint'],
                              prefix='image_encoder.', strict=False)}
 
@@ -141,7 +141,7 @@ _OUT_TYPES = one_of({}, **{each: {'out_type': each}
                            for each in ('raw', 'cls_token', 'featmap', 'avg_featmap')})
 _COMMON: Table = {
     **same('in_channels', 'drop_path_rate'), 'patch_size': _patch_size, 'out_indices': _blocks,
-    'norm_cfg': layer_norm, 'init_cfg': _init_cfg}
+    'norm_cfg': translate_norm, 'init_cfg': _init_cfg}
 _MMSEG: Table = {
     **_COMMON, **same('embed_dims', 'num_layers', 'num_heads', 'mlp_ratio', 'attn_drop_rate',
                       'final_norm'),
@@ -198,14 +198,14 @@ class _Outputs(ViT):
             raise ValueError(f'x is a list of images with out_type={self.out_type!r}, which gives '
                              'pairs; give a padded batch with img_shapes and mask_padding=True')
 
-    def _output(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int,
-                full_hw: tuple[int, int]) -> Any:
+    def _returned_map(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None,
+                      index: int, full_hw: tuple[int, int]) -> Any:
         count = self.num_prefix_tokens
         if self.out_type == 'cls_token':
             return tokens[:, 0] if self.dist_token is None else (tokens[:, 0], tokens[:, 1])
         if self.out_type == 'avg_featmap':
             return self.fc_norm(masked_mean(tokens[:, count:], mask))
-        out = super()._output(tokens, hw_shape, mask, index, full_hw)
+        out = super()._returned_map(tokens, hw_shape, mask, index, full_hw)
         if self.out_type == 'raw':
             return torch.cat((tokens[:, :count], map_to_tokens(out)), 1)
         return [out, tokens[:, 0]] if self.out_type == 'pairs' else out
@@ -320,7 +320,7 @@ class MAEViT(DropIn, _Outputs):
                 raise ValueError(f'{type(encoding).__name__} with mask=True: it reads the grid of '
                                  'all patches, of which pretraining drops most; give only '
                                  'pos_encoding before the first block')
-        tokens, _, _ = self._step(-1, *self._embed(x), None)
+        tokens, _, _ = self._block_and_encodings(-1, *self._tokens_and_grid(x), None)
         cells = tokens[:, 1:]
         order = torch.rand(cells.shape[:2], device=x.device).argsort(1)
         places, count = order.argsort(1), int(cells.shape[1] * (1 - self.mask_ratio))
@@ -358,10 +358,10 @@ class ViTSAM(DropIn, _Outputs):
         'out_type': one_of({}, raw={}, featmap={}, avg_featmap={'out_type': 'mean'})}}
     always = {'pool': None, 'final_norm': False, 'mask_window_padding': False, 'drops': (0, 1)}
 
-    def _output(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int,
-                full_hw: tuple[int, int]) -> Any:
+    def _returned_map(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None,
+                      index: int, full_hw: tuple[int, int]) -> Any:
         """Pass the maps of all blocks through the neck, as mmpretrain does."""
         mean = self.out_type == 'mean'
-        out = super()._output(tokens, hw_shape, mask, len(self.blocks) - 1,
-                              hw_shape if mean else full_hw)
+        out = super()._returned_map(tokens, hw_shape, mask, len(self.blocks) - 1,
+                                    hw_shape if mean else full_hw)
         return masked_mean(map_to_tokens(out), mask) if mean else out

@@ -6,7 +6,7 @@ from mmengine.registry import MODELS, init_default_scope
 from mmposenc.engine import load_config, override
 from mmposenc.engine.config.nodes import value_at
 from mmposenc.engine.config.options import config_of_arguments
-from mmposenc.terminal.options import config_parser
+from mmposenc.terminal.options import make_config_parser
 
 PVT = 'mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py'
 DEFORMABLE = 'mmposenc::detection/deformable_detr/deformable-detr_r50_16xb2-50e_coco.py'
@@ -145,7 +145,7 @@ def test_a_size_in_a_pipeline_becomes_a_tuple(step, option, value, expected) -> 
 
 def test_the_shells_commas_reach_a_transform(capsys) -> None:
     key = 'test_dataloader.dataset.pipeline.1.scale'
-    parser = config_parser(None, 'x=1')
+    parser = make_config_parser(None, 'x=1')
     args = parser.parse_args([PVT, '--cfg-options', f'{key}=320,240'])
     assert config_of_arguments(args).test_dataloader.dataset.pipeline[1].scale == (320, 240)
     with pytest.raises(SystemExit):

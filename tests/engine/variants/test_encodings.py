@@ -18,7 +18,7 @@ from mmposenc.engine.config.models import build_model
 from mmposenc.engine.variants.applying import check_builds
 from mmposenc.engine.variants.encodings import NAMES, read_entries
 from mmposenc.engine.variants.parsed import build_backbone
-from mmposenc.openmmlab.mmdet.detr.positions import take_absolute
+from mmposenc.openmmlab.mmdet.detr.positions import pop_absolute
 
 CLASSIFICATION = 'mmposenc::classification/'
 DEIT = CLASSIFICATION + 'small/deit-micro-none_1xb32-40e_mnist5k.py'
@@ -210,7 +210,7 @@ def test_absolute_encodings_are_those_of_a_detr_s_queries_and_keys(word, absolut
     base = detr(encoder=dict(encoder_pos='learned', positions=(1,),
                              pos_encoding=dict(type='mmposenc.PEG', kernel_size=5)))
     encoder = applied(base, word).model.encoder
-    assert take_absolute(encoder) == absolute and encoder.positions is None
+    assert pop_absolute(encoder) == absolute and encoder.positions is None
     assert [each['type'] for each in listed(encoder.pos_encoding)] == (between or [])
 
 

@@ -68,7 +68,7 @@ def every(tables):
             for name, table in tables.items() if any(row.model for row in table.rows)]
 
 
-@pytest.mark.parametrize('table', every(papers.tables()))
+@pytest.mark.parametrize('table', every(papers.tables_by_id()))
 def test_an_entry_in_a_rows_own_model_is_that_model(table, capsys):
     entries = {entry.name: entry for entry in read_entries([f'paper::{table}'])}
     for name, entry in entries.items():
@@ -83,7 +83,7 @@ def test_an_entry_in_a_rows_own_model_is_that_model(table, capsys):
             assert found == wanted and shapes == wanted_shapes, name
 
 
-@pytest.mark.parametrize('table', every(papers.tables()))
+@pytest.mark.parametrize('table', every(papers.tables_by_id()))
 def test_rows_that_differ_in_an_encoding_have_entries_that_differ(table, capsys):
     """And of rows that differ in something else alone there is one."""
     entries = {entry.name: entry for entry in read_entries([f'paper::{table}'])}

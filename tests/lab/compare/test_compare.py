@@ -224,7 +224,7 @@ def test_the_console_without_a_table(tmp_path, capsys):
                  'by_class': {}, 'by_size': {}}
         write_json(run.record_file, {**runs.new_record(run), 'status': 'finished',
                                      'tests': [value]})
-    assert compare.finish(study) == 0
+    assert compare.print_and_write_results(study) == 0
     assert capsys.readouterr().out.splitlines()[-2] == (
         'The model without an encoding has the highest top-1 accuracy at the trained size, 45.0 % '
         '(mean of 3 seeds). Can still be best: no encoding and PEG. More seeds may tell.')

@@ -22,7 +22,7 @@ from mmposenc.lab.compare.page import results
 from mmposenc.lab.compare.page.results import collect_results, write_results_and_report
 from mmposenc.lab.compare.running import extras, progress, runs
 from mmposenc.lab.compare.running.recording import cpu_seconds, read_progress
-from mmposenc.lab.compare.running.runs import carry_out, is_complete, is_over, read_record
+from mmposenc.lab.compare.running.runs import carry_out, has_nothing_to_do, is_over, read_record
 from mmposenc.lab.compare.running.schedule import carry_out_all, is_taken
 from mmposenc.lab.compare.running.workers import LocalWorkers
 
@@ -170,7 +170,7 @@ def test_what_is_made_besides_can_be_killed_or_fail_and_is_made_by_the_next_call
     study = replace(copied, pictures=1)
     run = study.runs()[0]
     trained = read_record(run)['train_seconds']
-    assert is_complete(copied, run) and not is_complete(study, run)
+    assert has_nothing_to_do(copied, run) and not has_nothing_to_do(study, run)
     assert in_a_child(tiny_studies.carry_out_killed_in_extras, study, run) == -signal.SIGKILL
     record = read_record(run)
     assert record['status'] == 'finished' and is_over(study, record)
@@ -179,11 +179,11 @@ def test_what_is_made_besides_can_be_killed_or_fail_and_is_made_by_the_next_call
         raise RuntimeError('no ink')
     for draw, note in ((broken, 'no pictures: RuntimeError: no ink'), (lambda *args: [], '')):
         monkeypatch.setattr(extras, 'draw_predictions', draw)
-        assert not is_complete(study, run)
+        assert not has_nothing_to_do(study, run)
         assert carry_out(study, run)['train_seconds'] == trained
         kept = collect_results(study)['runs'][0]
         assert (kept['status'], kept['note']) == ('finished', note)
-    assert is_complete(study, run)
+    assert has_nothing_to_do(study, run)
 
 
 def test_models_are_timed_once_and_what_can_not_be_timed_is_said(copied, capsys, monkeypatch):

@@ -31,7 +31,7 @@ def arrays(states) -> int:
 
 
 def carry_out(study, jobs):
-    schedule.carry_out_all(study, jobs, lambda run: runs.is_complete(study, run),
+    schedule.carry_out_all(study, jobs, lambda run: runs.has_nothing_to_do(study, run),
                            lambda run, event: None)
 
 

@@ -25,7 +25,7 @@ def test_weights_and_what_is_added():
         layers[1](x, (3, 4))
         first(x, hw_shape=(4, 3))
     assert [call.name for call in calls] == ['0', '1', '0']
-    assert calls[2].grid.hw == calls[2].map_shape == (4, 3)
+    assert calls[2].grid.hw == calls[2].whole_map_shape == (4, 3)
     for layer, call in zip(layers, calls, strict=False):
         q, k, _ = layer._project(x, x)
         torch.testing.assert_close(call.weights, layer(x, (3, 4), need_weights=True)[1])
@@ -50,7 +50,7 @@ def test_the_window_that_holds_a_place(at, shift):
     with recording_attention(module, calls.append):
         torch.testing.assert_close(module(x, (7, 8)), plain)
     (call,) = calls
-    assert call.grid.hw == (4, 4) and call.map_shape == (7, 8) and call.name == 'w_msa'
+    assert call.grid.hw == (4, 4) and call.whole_map_shape == (7, 8) and call.name == 'w_msa'
     number = int(at[0] * 7) * 8 + int(at[1] * 8)
     cutting = Windows((7, 8), (4, 4), (shift, shift))
     numbers = cutting.cut(torch.arange(1.0, 57).view(1, 7 * 8, 1))[..., 0]
@@ -66,7 +66,7 @@ def test_the_window_that_holds_a_place(at, shift):
 def test_windows_of_a_plain_transformer():
     model = vit(window_size=3, global_blocks=(1,))
     windowed, everywhere = calls_of(model, 40, 64)
-    assert windowed.map_shape == (5, 8) and windowed.grid.hw == (3, 3)
+    assert windowed.whole_map_shape == (5, 8) and windowed.grid.hw == (3, 3)
     assert windowed.cell_of_each_query.shape == (6, 9) and (windowed.cell_of_each_query ==
                                                             -1).sum() == 6 * 9 - 40
     assert sorted(windowed.cell_of_each_query[windowed.cell_of_each_query >= 0].tolist()) == list(

@@ -11,11 +11,11 @@ from PIL import Image, ImageOps
 
 import mmposenc  # noqa: F401
 from mmposenc.openmmlab.datasets import image_files
-from mmposenc.openmmlab.datasets.image_files import broken_file, is_cut_jpeg
+from mmposenc.openmmlab.datasets.image_files import image_file_problem, is_cut_jpeg
 
 
 def broken(data: bytes) -> str:
-    return image_files.broken(io.BytesIO(data))
+    return image_files.image_problem(io.BytesIO(data))
 
 
 def encoded(kind: str, pixels=None, **options) -> bytes:
@@ -34,7 +34,7 @@ def image(request) -> bytes:
 
 def test_whole(image, tmp_path) -> None:
     (tmp_path / 'a').write_bytes(image)
-    assert broken(image) == broken_file(str(tmp_path / 'a')) == ''
+    assert broken(image) == image_file_problem(str(tmp_path / 'a')) == ''
     assert broken(image + b'appended by a camera') == ''
 
 
@@ -42,7 +42,7 @@ def test_whole(image, tmp_path) -> None:
 def test_cut_short(image, kept, tmp_path) -> None:
     cut = image[:int(len(image) * kept)]
     (tmp_path / 'a').write_bytes(cut)
-    assert broken(cut) and broken(cut) == broken_file(str(tmp_path / 'a'))
+    assert broken(cut) and broken(cut) == image_file_problem(str(tmp_path / 'a'))
 
 
 def test_thumbnail_does_not_hide_a_cut() -> None:
@@ -62,7 +62,7 @@ def test_files(tmp_path) -> None:
         with open(path, 'wb') as file:
             file.write(content)
     missing = str(tmp_path / 'missing.jpg')
-    found = image_files.broken_files([good, cut, missing, empty])
+    found = image_files.problems_by_file([good, cut, missing, empty])
     assert list(found) == [cut, missing, empty]
     assert 'truncated' in found[cut]
     assert found[missing] == 'No such file or directory'
@@ -72,7 +72,7 @@ def test_files(tmp_path) -> None:
         TRANSFORMS.build(dict(type='mmposenc.LoadImageFromFile'))(dict(img_path=good))
     png = encoded('PNG')
     assert broken(png[:len(png) // 2] + png[-12:])  # it ends well
-    assert image_files.broken(io.BytesIO(png[:60]), max_pixels=2399) == (
+    assert image_files.image_problem(io.BytesIO(png[:60]), max_pixels=2399) == (
         'it has 60x40 pixels, at most 2,399 are read')  # before any of them is decoded
     assert broken(b'no image at all') == 'Pillow recognises no picture in it'
 
@@ -145,7 +145,7 @@ def test_a_gigapixel_image_is_refused_before_it_is_decoded(tmp_path, size) -> No
     path.write_bytes(png_header(*size))
     load = TRANSFORMS.build(dict(type='mmposenc.LoadImageFromFile'))  # its imports do not count
     tracemalloc.start()
-    assert 'pixels' in broken_file(str(path))
+    assert 'pixels' in image_file_problem(str(path))
     with pytest.raises(ValueError, match=r'broken image .*large\.png: .*pixels'):
         load(dict(img_path=str(path)))
     assert tracemalloc.get_traced_memory()[1] < 20e6
@@ -163,4 +163,4 @@ def test_each_orientation_is_applied_and_known(kind, tmp_path) -> None:
         found = load(dict(img_path=str(path)))
         assert found['img_shape'] == found['ori_shape'] == found['img'].shape[:2]
         np.testing.assert_allclose(found['img'][..., ::-1], shown, atol=2)  # of JPEG's decoders
-        assert broken_file(str(path), shown.shape[1::-1]) == ''
+        assert image_file_problem(str(path), shown.shape[1::-1]) == ''

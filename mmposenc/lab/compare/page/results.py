@@ -98,7 +98,7 @@ def _answers_and_errors(picture: Record) -> tuple[int, int]:
     return len(set(answers)), sum(answer != truth for answer in answers)
 
 
-def write_recommended_config(study: Study, name: str | None) -> dict[str, str] | None:
+def write_best_config(study: Study, name: str | None) -> dict[str, str] | None:
     """Write best.py, the study's config with the recommended encoding. Returns its name and the
     command that trains it, or None if nothing is recommended."""
     if name is None:
@@ -120,6 +120,6 @@ def write_results_and_report(study: Study) -> Record:
         OSError: a file could not be written.
     """
     results = with_summary(collect_results(study))
-    results['take'] = write_recommended_config(study, results['recommendation']['encoding'])
+    results['take'] = write_best_config(study, results['recommendation']['encoding'])
     write_report(results, study.folder)
     return results

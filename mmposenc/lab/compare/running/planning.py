@@ -19,7 +19,7 @@ from mmposenc.engine.variants.encodings import Entry
 from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.engine.variants.rows import PREFIX
 from mmposenc.engine.variants.sizes import check_size_factors, factor_of, image_sizes
-from mmposenc.terminal.streams import doing
+from mmposenc.terminal.streams import note_activity
 
 from ..statistics.differences import LEAST_RUNS, smallest_visible_difference
 from ..study.lengths import Length, set_length, training_length
@@ -151,7 +151,7 @@ def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> t
 
 
 def _checked_configs(study: Study, entries: Sequence[Entry], words: Sequence[str]
-                      ) -> dict[str, Config]:
+                     ) -> dict[str, Config]:
     """Check all entries before saying which do not fit: for each reason the entries that have it.
     """
     base = study.base
@@ -160,7 +160,7 @@ def _checked_configs(study: Study, entries: Sequence[Entry], words: Sequence[str
     fitting: dict[str, Config] = {}
     refused: dict[str, ValueError] = {}
     for index, entry in enumerate(entries, 1):
-        doing(f'checking encoding {index} of {len(entries)}, {entry.name}')
+        note_activity(f'checking encoding {index} of {len(entries)}, {entry.name}')
         try:
             fitting[entry.name] = with_entry_checked(base, entry, sizes)
         except ValueError as error:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from mmposenc.terminal.streams import doing
+from mmposenc.terminal.streams import note_activity
 
 from ..statistics.formats import seconds_text, value_text
 from ..study.files import Record
@@ -197,7 +197,7 @@ class ProgressDisplay:
         # A run that has just been started does not hold its lock yet, so running ones are not
         # counted.
         all_runs = progress_summary(runs, self.jobs, running=False)
-        doing(all_runs)
+        note_activity(all_runs)
         self.say(f'{run.entry.name} seed {run.seed}: {text} ({all_runs})')
 
     def say(self, line: str) -> None:

@@ -70,7 +70,7 @@ def is_over(study: Study, record: Record) -> bool:
         record['status'] == 'finished' and not sizes_left_to_test(study, record))
 
 
-def is_complete(study: Study, run: Run) -> bool:
+def has_nothing_to_do(study: Study, run: Run) -> bool:
     """Whether a call has nothing to do for a run: it is over, and the extras of its encoding are
     there."""
     record = read_record(run)

@@ -13,7 +13,7 @@ from mmposenc.engine.apps.records import class_names
 from mmposenc.engine.config.checks import check_sections
 from mmposenc.engine.config.nodes import listed, type_without_library
 from mmposenc.engine.config.testing import scope_of
-from mmposenc.terminal.messages import suggest
+from mmposenc.terminal.messages import suggestion_text
 
 from .files import Record
 
@@ -60,7 +60,8 @@ def metric_of_config(cfg: Config) -> Metric:
     kind = type_without_library(first)
     if kind not in _METRICS:
         raise ValueError(f'test_evaluator.type={first.get("type")!r}: which of its numbers sums a '
-                         f'test up is known for {", ".join(_METRICS)}{suggest(kind, _METRICS)}')
+                         f'test up is known for {", ".join(_METRICS)}'
+                         f'{suggestion_text(kind, _METRICS)}')
     prefix, key, label, unit = _METRICS[kind]
     if kind in ('CocoMetric', 'LVISMetric') and boxes_or_masks(first) != 'bbox':
         key, label = key.replace('bbox', 'segm'), 'AP of masks'

@@ -19,12 +19,12 @@ from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.detr.hybrid import HybridEncoder
 from mmposenc.encodings.base import reset_encodings
 from mmposenc.encodings.build import construct_or_name_config
-from mmposenc.functional.masking import filled, map_to_tokens, token_mask
+from mmposenc.functional.masking import filled_extents, map_to_tokens, token_mask
 from mmposenc.functional.tracing import is_exporting
 
 from . import positions
 from .decoders import DeformableDecoder, DetrDecoder, DinoDecoder, check_decoder
-from .encoders import DABEncoder, DeformableEncoder, one_layer
+from .encoders import DABEncoder, DeformableEncoder, one_layer_config
 from .neck import ChannelMapper
 from .positions import AbsoluteKind
 from .relation import Boxes, add_relations
@@ -54,7 +54,7 @@ class Encoded(DetectionTransformer):
 
     def _init_layers(self) -> None:
         encoder_cfg, decoder_cfg = copy.copy(self.encoder), copy.copy(self.decoder)
-        self.encoder_pos = positions.take_absolute(encoder_cfg)
+        self.encoder_pos = positions.pop_absolute(encoder_cfg)
         self.replaced_encodings = positions.replaced_sines(self.encoder_pos,
                                                            encoder_cfg.get('pos_encoding'))
         self.key_pos = self._checked_key_pos(decoder_cfg)
@@ -71,8 +71,8 @@ class Encoded(DetectionTransformer):
         self._check_encoder(encoder)
         decoder = None if self.decoder_type is None else construct_or_name_config(
             self.decoder_type, decoder_cfg, 'decoder')
-        self.encoder = one_layer(encoder, encoder_cfg)
-        self.decoder = decoder_cfg if decoder is None else one_layer(decoder, decoder_cfg)
+        self.encoder = one_layer_config(encoder, encoder_cfg)
+        self.decoder = decoder_cfg if decoder is None else one_layer_config(decoder, decoder_cfg)
         super()._init_layers()
         self.encoder = encoder
         if decoder is not None:
@@ -116,7 +116,7 @@ class Encoded(DetectionTransformer):
         cells, mask = None, kwargs.get('memory_mask')
         if hw_shape is not None:
             sides = (torch.tensor(hw_shape, device=kwargs['query'].device) if mask is None
-                     else filled(mask.view(-1, *hw_shape)))
+                     else filled_extents(mask.view(-1, *hw_shape)))
             cells = (hw_shape, sides)
         boxes = Boxes(self.decoder, self.bbox_head, self._initial_reference(kwargs),
                       getattr(self, 'with_box_refine', self.decoder_knows_boxes), cells)
@@ -217,7 +217,7 @@ class Deformable(Encoded):
         embedded = []
         for level, (feature, mask) in enumerate(zip(mlvl_feats, masks, strict=True)):
             position = positions.position_tokens(self.encoder_pos, self.encoder_pos_encodings,
-                                       self.positional_encoding, feature, mask)
+                                                 self.positional_encoding, feature, mask)
             embed = self.level_embed[level].view(1, 1, -1)
             embedded.append(embed.expand(batch, feature[0, 0].numel(), -1) if position is None
                             else position + embed)

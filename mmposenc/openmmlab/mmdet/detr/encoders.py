@@ -89,13 +89,13 @@ class DeformableEncoder(DetrEncoder):
         points = reference_points
         if points is None:
             points = self.get_encoder_reference_points(shapes, valid_ratios, device=query.device)
-        return self._run(  # type: ignore[return-value]
+        return self._run_block(  # type: ignore[return-value]
             query, query_pos, key_padding_mask, shapes, False,
             dict(spatial_shapes=spatial_shapes, level_start_index=level_start_index,
                  reference_points=points), before)
 
 
-def one_layer(coder: nn.Module, cfg: ReadOnlyConfig) -> ConfigDict:
+def one_layer_config(coder: nn.Module, cfg: ReadOnlyConfig) -> ConfigDict:
     """A config of a single layer with the sizes of an encoder or decoder, which mmdet builds as a
     placeholder.
 
@@ -107,7 +107,7 @@ def one_layer(coder: nn.Module, cfg: ReadOnlyConfig) -> ConfigDict:
     dims, attention = coder.embed_dims, coder.layers[0].self_attn
     sizes = dict(embed_dims=dims, num_heads=attention.num_heads)
     layer: ConfigType = dict(ffn_cfg=dict(embed_dims=dims, feedforward_channels=1),
-                                 self_attn_cfg=dict(sizes))
+                             self_attn_cfg=dict(sizes))
     if hasattr(attention, 'num_levels'):
         layer['self_attn_cfg']['num_levels'] = attention.num_levels
     if hasattr(coder.layers[0], 'cross_attn'):

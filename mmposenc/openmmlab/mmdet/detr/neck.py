@@ -33,15 +33,17 @@ class ChannelMapper(MMChannelMapper):
         """
         if img_shapes is None or full_hw is None:
             return super().forward(inputs)
-        outs = [_masked(conv, x, img_shapes, full_hw)
+        outs = [_conv_module_without_padding(conv, x, img_shapes, full_hw)
                 for conv, x in zip(self.convs, inputs, strict=True)]
         for index, conv in enumerate(self.extra_convs or ()):
-            outs.append(_masked(conv, outs[-1] if index else inputs[-1], img_shapes, full_hw))
+            outs.append(_conv_module_without_padding(conv, outs[-1] if index else inputs[-1],
+                                                     img_shapes, full_hw))
         return tuple(outs)
 
 
-def _masked(module: nn.Module, x: Tensor, img_shapes: Sequence[tuple[int, int]],
-            full_hw: tuple[int, int]) -> Tensor:
+def _conv_module_without_padding(module: nn.Module, x: Tensor,
+                                 img_shapes: Sequence[tuple[int, int]],
+                                 full_hw: tuple[int, int]) -> Tensor:
     """Apply the convolution, norm and activation of a ConvModule, without padding."""
     x = module.conv(x)
     mask = exact_mask(x, full_hw, list(img_shapes))

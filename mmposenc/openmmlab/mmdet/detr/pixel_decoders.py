@@ -13,13 +13,13 @@ from mmposenc.config_types import ConfigType
 from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.encodings.base import reset_encodings
 
-from .encoders import DeformableEncoder, one_layer
+from .encoders import DeformableEncoder, one_layer_config
 from .positions import (
     AbsoluteKind,
     build_position,
+    pop_absolute,
     position_tokens,
     replaced_sines,
-    take_absolute,
 )
 
 
@@ -33,9 +33,9 @@ class _Encoded(BaseModule):
 
     def __init__(self, *args: object, encoder: ConfigType, **kwargs: object) -> None:
         cfg = copy.copy(encoder)
-        encoder_pos = take_absolute(cfg)
+        encoder_pos = pop_absolute(cfg)
         built = self.encoder_type(**cfg)
-        super().__init__(*args, encoder=one_layer(built, cfg), **kwargs)
+        super().__init__(*args, encoder=one_layer_config(built, cfg), **kwargs)
         self.encoder = built
         self.replaced_encodings = replaced_sines(encoder_pos, cfg.get('pos_encoding'))
         if encoder_pos != 'sine':

@@ -55,7 +55,7 @@ def build_position(kind: AbsoluteKind, embed_dims: int, argument: str) -> nn.Mod
                      f'absolute encoding such as LearnedPositionEmbedding')
 
 
-def take_absolute(encoder: ConfigType) -> AbsoluteKind:
+def pop_absolute(encoder: ConfigType) -> AbsoluteKind:
     """Take the absolute encoding of queries and keys out of an encoder's arguments.
 
     It is ``encoder_pos``. Without it, a given ``pos_encoding`` replaces the sines, with the

@@ -66,8 +66,8 @@ class BoxedDABLayer(Boxed, DABDetrTransformerDecoderLayer):
 
 #: For each class of decoder layers, the class with biases by boxes.
 BOXED = {DetrDecoderLayer: BoxedDetrLayer, DeformableDecoderLayer: BoxedDeformableLayer,
-        ConditionalDetrTransformerDecoderLayer: BoxedConditionalLayer,
-        DABDetrTransformerDecoderLayer: BoxedDABLayer}
+         ConditionalDetrTransformerDecoderLayer: BoxedConditionalLayer,
+         DABDetrTransformerDecoderLayer: BoxedDABLayer}
 
 
 def add_relations(decoder: nn.Module, relation: ReadOnlyConfig | None,
@@ -83,10 +83,10 @@ def add_relations(decoder: nn.Module, relation: ReadOnlyConfig | None,
     layers = decoder.layers
     heads = layers[0].self_attn.num_heads
     if relation is not None:
-        _check('relation', relation, PositionRelation, heads, 1, len(layers))
+        _check_config('relation', relation, PositionRelation, heads, 1, len(layers))
         decoder.relation = MODELS.build({'num_heads': heads, **relation})
     if box_bias is not None:
-        _check('box_bias', box_bias, BoxRPB, heads, int(not starts), len(layers))
+        _check_config('box_bias', box_bias, BoxRPB, heads, int(not starts), len(layers))
         decoder.box_bias = ModuleList(
             MODELS.build({'num_heads': heads, **box_bias}) if starts or number else nn.Identity()
             for number in range(len(layers)))
@@ -94,8 +94,8 @@ def add_relations(decoder: nn.Module, relation: ReadOnlyConfig | None,
         layer.__class__, layer.number = BOXED[type(layer)], number
 
 
-def _check(name: str, cfg: object, kind: type[nn.Module], heads: int, first: int, layers: int
-           ) -> None:
+def _check_config(name: str, cfg: object, kind: type[nn.Module], heads: int, first: int, layers: int
+                  ) -> None:
     """Raise ValueError for a config of another class or number of heads, or if no layer uses it."""
     chosen = cfg.get('type') if isinstance(cfg, dict) else None
     chosen = MODELS.get(chosen) if isinstance(chosen, str) else chosen
@@ -149,13 +149,13 @@ class Boxes:
         plural = 's' if several else ''
         if self.relation is not None and number:
             name = f'self_attn_mask{plural}'
-            kwargs = {**kwargs, name: _hidden(
+            kwargs = {**kwargs, name: _bias_with_mask(
                 self.relation(self.before, self.boxes), kwargs.get(name))}
         boxes = self.reference if self._has_boxes() else self.boxes
         if self.box_bias is not None and boxes is not None:
             assert self.cells is not None
             bias = self.box_bias[number](boxes, *self.cells)
-            kwargs = {**kwargs, f'cross_attn_mask{plural}': _of_heads(bias)}
+            kwargs = {**kwargs, f'cross_attn_mask{plural}': _heads_in_batch(bias)}
         return kwargs
 
     @torch.no_grad()
@@ -183,16 +183,16 @@ class Boxes:
         return boxes.sigmoid()
 
 
-def _hidden(bias: Tensor, mask: Tensor | None) -> Tensor:
+def _bias_with_mask(bias: Tensor, mask: Tensor | None) -> Tensor:
     """Combine a bias (B * heads, queries, queries) with a mask: it becomes -inf where the mask is
     True, because groups of denoising queries do not attend to each other."""
-    bias = _of_heads(bias)
+    bias = _heads_in_batch(bias)
     if mask is None:
         return bias
     return bias.masked_fill(mask, float('-inf')) if mask.dtype == torch.bool else bias + mask
 
 
-def _of_heads(bias: Tensor) -> Tensor:
+def _heads_in_batch(bias: Tensor) -> Tensor:
     """Join heads to the batch, (B, heads, n, m) -> (B * heads, n, m); mmdet's attention takes no
     mask in bfloat16."""
     bias = bias.flatten(0, 1)
