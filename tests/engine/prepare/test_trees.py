@@ -3,13 +3,10 @@ import io
 import json
 
 import numpy as np
-import pytest
 from PIL import Image
 
-from mmposenc.engine.prepare.trees import TREES, Region, TreesFromWheel, clip_boxes
-from mmposenc.engine.prepare.wheels import prepare_from_wheel
+from mmposenc.engine.prepare.trees import SPLITS, Region, clip_boxes, write_trees
 
-NAME = 'fakeforest-1.0-py3-none-any.whl'
 BOXES = {'plot_a': [(1, 1, 20, 20), (31, 1, 50, 20), (70, 70, 90, 90), (35, 35, 44, 44)],
          'plot_b': [(3, 3, 12, 12)]}
 SIZES = {'plot_a': (100, 110), 'plot_b': (40, 40)}
@@ -31,29 +28,21 @@ def annotation(name):
 
 
 def members():
-    found = {'LICENSE': b'MIT'}
+    found = {'deepforest-2.1.0.dist-info/licenses/LICENSE': b'MIT'}
     for name in SIZES:
         buffer = io.BytesIO()
         Image.fromarray(picture(name)).save(buffer, 'PNG')
-        found[f'fakeforest/data/{name}.png'] = buffer.getvalue()
-        found[f'fakeforest/data/{name}.xml'] = annotation(name)
+        found[f'deepforest/data/{name}.png'] = buffer.getvalue()
+        found[f'deepforest/data/{name}.xml'] = annotation(name)
     return found
 
 
-@pytest.fixture
-def setup(tmp_path, wheel):
-    """A cache that holds the wheel already, where the result goes, and the source."""
+def test_tiles_hold_the_pixels_and_boxes_of_their_place(tmp_path, archive):
     splits = {'train': (Region('plot_a', stride=20, y1=70),),
               'val_block': (Region('plot_a', stride=40, y0=70),),
               'val': (Region('plot_b', stride=40),)}
-    source = TreesFromWheel('fakeforest==1.0', *wheel(NAME, members()), splits=splits,
-                            folder='fakeforest/data', licence='LICENSE', tile=40, disk_bytes=1000)
-    return tmp_path / 'cache', tmp_path / 'out', source
-
-
-def test_tiles_hold_the_pixels_and_boxes_of_their_place(setup):
-    cache, out, source = setup
-    counts = prepare_from_wheel(source, out, cache, lambda line: None)
+    out = tmp_path
+    counts = write_trees(archive(members()), out, lambda line: None, splits, tile=40)
     seen = {split: np.zeros((110, 100), dtype=bool) for split in counts}
     for split, count in counts.items():
         coco = json.loads((out / 'annotations' / f'{split}.json').read_text())
@@ -78,7 +67,7 @@ def test_tiles_hold_the_pixels_and_boxes_of_their_place(setup):
 
 
 def test_the_real_source_holds_out_a_block_and_a_plot():
-    train, block, val = (TREES.splits[name] for name in ('train', 'val_block', 'val'))
+    train, block, val = (SPLITS[name] for name in ('train', 'val_block', 'val'))
     (held,) = block
     same = [region for region in train if region.plot == held.plot]
     assert same and all(region.y1 == held.y0 for region in same)
