@@ -61,7 +61,6 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
         'engine.apps.hooks': ('LabelMapsHook', 'VisualizationHook'),
         'engine.training.mask_annealing': ('MaskAnnealingHook',),
         'engine.training.finite': ('NotFiniteHook',),
-        'engine.console': ('ProgressBarHook',),
         'engine.training.seeding': ('SeedHook',),
     },
     'metric': {
@@ -95,14 +94,14 @@ def load_own_class(module: str, name: str) -> Any:
     Raises:
         ImportError: the library that the module needs is not installed; it says what to install.
     """
-    from .dependencies import RELEASES, is_importable, missing, require
+    from .dependencies import DISTRIBUTIONS, is_importable, missing, require
     full_name = f'{__package__}.{module}'
     require(full_name, libraries=())
     try:
         return getattr(import_module(full_name), name)
     except ModuleNotFoundError as error:
         library = (error.name or '').partition('.')[0]
-        needed = ['mmengine', 'mmcv', library] if library in RELEASES else []
+        needed = ['mmengine', 'mmcv', library] if library in DISTRIBUTIONS else []
         absent = [each for each in dict.fromkeys(needed) if not is_importable(each)]
         if not absent:
             raise

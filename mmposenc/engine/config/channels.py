@@ -9,8 +9,6 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor
 
-from mmposenc.config_types import ConfigType
-
 from .models import image_channels
 from .nodes import heads_with_classes, listed, type_without_library, values_with_keys
 from .testing import scope_of
@@ -34,38 +32,27 @@ def check_channels(cfg: Config) -> None:
     Raises:
         ValueError: names the key, its value and what to write.
     """
-    scope, neck = scope_of(cfg), [*values_with_keys('model.neck', cfg.model.get('neck'))][:1]
-    if neck and type_without_library(neck[0][1]) != 'GlobalAveragePooling':
-        parts = neck
+    scope, necks = scope_of(cfg), [*values_with_keys('model.neck', cfg.model.get('neck'))][:1]
+    if necks and type_without_library(necks[0][1]) != 'GlobalAveragePooling':
+        # Other necks take any of the maps, in any order.
+        parts = [(key, neck) for key, neck in necks if type_without_library(neck) in _NECKS]
     else:
-        parts = [(key, head) for key, head in heads_with_classes(cfg) if scope != 'mmdet'
-                 and (scope == 'mmseg' or type_without_library(head) in _CLS_HEADS)]
+        parts = [(key, head) for key, head in heads_with_classes(cfg) if scope == 'mmseg'
+                 or scope == 'mmpretrain' and type_without_library(head) in _CLS_HEADS]
     parts = [(key, part) for key, part in parts if part.get('in_channels') is not None]
-    channels = parts and _backbone_map_channels(cfg)
+    channels = _backbone_map_channels(cfg) if parts else []
     for key, part in parts if channels else ():
-        if remedy := _remedy(part, channels, key.startswith('model.neck')):
-            raise ValueError(f'{key}.in_channels={part["in_channels"]!r} are not the channels of '
-                             'the maps of model.backbone '
-                             f'({type_without_library(cfg.model.backbone)}), '
-                             f'{channels}{remedy}')
-
-
-def _remedy(part: ConfigType, channels: list[int], is_neck: bool) -> str:
-    """The end of a message: what to write into a part that takes other channels; '' if we cannot
-    know."""
-    written = listed(part['in_channels'])
-    # Such a neck may take any of the maps, in any order.
-    name = type_without_library(part)
-    if is_neck and name not in _NECKS:
-        return '' if {*written} <= {*channels} else f'; those of {name} are among them'
-    several = isinstance(part['in_channels'], (list, tuple))
-    index = part.get('in_index', [*range(len(channels))] if several or is_neck else -1)
-    if any(not -len(channels) <= each < len(channels) for each in listed(index)):
-        return ''
-    needed = [channels[each] for each in listed(index)]
-    if needed == written or not several and (is_neck or isinstance(index, list)):
-        return ''
-    return f'; write in_channels={needed if several else needed[0]}'
+        written = part['in_channels']
+        several = isinstance(written, (list, tuple))
+        index = listed(part.get('in_index', [*range(len(channels))] if several else -1))
+        if any(not -len(channels) <= each < len(channels) for each in index):
+            continue
+        needed = [channels[each] for each in index]
+        if needed != listed(written) and (several or len(needed) == 1):
+            raise ValueError(
+                f'{key}.in_channels={written!r} are not the channels of the maps of model.backbone '
+                f'({type_without_library(cfg.model.backbone)}), {channels}; write '
+                f'in_channels={needed if several else needed[0]}')
 
 
 def _backbone_map_channels(cfg: Config) -> list[int]:

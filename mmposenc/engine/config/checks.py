@@ -5,12 +5,8 @@ import os
 import os.path as osp
 from difflib import get_close_matches
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
 from mmengine.config import Config, ConfigDict
-
-from mmposenc.terminal.messages import suggestion_text
 
 from .config import LIVE_KEYS
 from .nodes import (
@@ -97,8 +93,7 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
         ValueError: names every head's and every data set's number, with their config keys.
     """
     scope = cfg.get('default_scope')
-    heads = {f'{key}.{_key_of_classes(head)}': number for key, head in heads_with_classes(cfg)
-             if (number := num_classes_of(head)) is not None}
+    heads = _class_numbers_of_heads(cfg)
     if heads and scope == 'mmpretrain':
         _check_topk(cfg, phases, min(heads.values()))
     counts = {f'classes of {key}': len(classes) for key, node in data_sets_with_keys(cfg, *phases)
@@ -113,11 +108,23 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
                          f'same number:\n{shown}')
 
 
-def _key_of_classes(head: ConfigDict) -> str:
-    """What a head names the number of its classes: Mask2Former's counts objects and areas."""
-    if head.get('num_things_classes') is None:
-        return 'num_classes'
-    return 'num_things_classes + num_stuff_classes'
+def _class_numbers_of_heads(cfg: Config) -> dict[str, int]:
+    """The number of classes of each head that says it, by the key of the number.
+
+    Beside a head of areas, heads of boxes and masks know the classes of objects alone, so those of
+    areas are added.
+    """
+    num_stuff = value_at(cfg, 'model.panoptic_fusion_head.num_stuff_classes') or 0
+    numbers = {}
+    for key, head in heads_with_classes(cfg):
+        number = num_classes_of(head)
+        if number is not None and head.get('num_things_classes') is not None:
+            numbers[f'{key}.num_things_classes + num_stuff_classes'] = number
+        elif number is not None and num_stuff:
+            numbers[f'{key}.num_classes + num_stuff_classes'] = number + num_stuff
+        elif number is not None:
+            numbers[f'{key}.num_classes'] = number
+    return numbers
 
 
 def _check_topk(cfg: Config, phases: tuple[str, ...], classes: int) -> None:
@@ -152,7 +159,7 @@ def check_enough_queries(cfg: Config) -> None:
         name, most = 'max_per_img', 100 if test_cfg is None else test_cfg.get('max_per_img')
     elif 'panoptic_head' in model and (test_cfg or {}).get('instance_on'):
         fusion, queries = model.get('panoptic_fusion_head') or {}, model.panoptic_head.num_queries
-        classes = fusion.get('num_things_classes', 0) + fusion.get('num_stuff_classes', 0)
+        classes = num_classes_of(fusion)
         name, most = 'max_per_image', test_cfg.get('max_per_image', 100)
     else:
         return
@@ -160,27 +167,6 @@ def check_enough_queries(cfg: Config) -> None:
         raise ValueError(f'model.test_cfg.{name}={most} is more than the {queries * classes} '
                          f'predictions of {queries} queries (num_queries)'
                          + f' and {classes} classes' * (classes > 1))
-
-
-def check_palette_lengths(cfg: Config, phases: tuple[str, ...]) -> None:
-    """Check that data sets with colours have one for each class. Otherwise libraries stop with a
-    bare assertion when the model is built, or when they draw.
-
-    Args:
-        cfg: the whole config.
-        phases: of 'train', 'val', 'test': the ones about to be used.
-
-    Raises:
-        ValueError: names the data set, and both numbers.
-    """
-    for key, node in data_sets_with_keys(cfg, *phases):
-        palette = value_at(node, 'metainfo.palette')
-        if not isinstance(palette, (list, tuple)) or not palette:
-            continue  # There is no palette, or it is the name of one of any length.
-        classes = metainfo_entry(node, cfg.get('default_scope'), 'classes') or ()
-        if not isinstance(palette[0], int) and len(palette) < len(classes):
-            raise ValueError(f'{key}.metainfo.palette has {len(palette)} colours for '
-                             f'{len(classes)} classes; give one for each')
 
 
 def check_same_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
@@ -248,12 +234,6 @@ def _check_section_values(cfg: Config) -> None:
         value = value_at(cfg, key)
         if value is not None and (not isinstance(value, (int, float)) or value < least):
             raise ValueError(f'{key}={value!r} must be a number of at least {least}')
-    counts = value_at(cfg, 'optim_wrapper.accumulative_counts') or 1
-    # Otherwise torch stops with an assertion in its backward pass.
-    if value_at(cfg, 'model_wrapper_cfg.static_graph') and counts > 1:
-        raise ValueError(f'model_wrapper_cfg.static_graph=True with optim_wrapper.'
-                         f'accumulative_counts={counts}: torch cannot do both; leave one of them '
-                         'out')
 
 
 def check_checkpoint(path: str, name: str) -> None:
@@ -305,60 +285,3 @@ def check_drawings_replace_no_images(cfg: Config, phase: str, path: str, name: s
             if osp.exists(path) and osp.exists(images) and osp.samefile(path, images):
                 raise ValueError(f'{name} {path}: pictures would replace files of {key}, which '
                                  f'lie there; give another folder')
-
-
-def check_outside_studies(cfg: Config) -> None:
-    """Raise ValueError if a config would train in the folder of a run of ``mmposenc compare`` and
-    so change its results."""
-    work_dir = Path(cfg.work_dir).resolve()
-    for runs in work_dir.parents:
-        study = runs.parent
-        if runs.name != 'runs' or not (study / 'study.json').is_file():
-            continue
-        if not cfg.filename or Path(cfg.filename).resolve() != study / 'config.py':
-            raise ValueError(
-                f'work_dir={cfg.work_dir!r} is a run of the study in {study}, whose results a '
-                f'training there would change. Give another --work-dir; mmposenc compare --out '
-                f'{study} goes on with the study')
-
-
-#: For each metric: an option, its default, and for each value of the option the names of the
-#: results without their prefix. Metrics that are not listed may return any names.
-_RESULTS: dict[str, tuple[str, Any, dict[Any, tuple[str, ...]]]] = {
-    'CocoMetric': ('metric', 'bbox', {
-        'bbox': ('bbox_mAP', 'bbox_mAP_50', 'bbox_mAP_75', 'bbox_mAP_s', 'bbox_mAP_m',
-                 'bbox_mAP_l'),
-        'segm': ('segm_mAP', 'segm_mAP_50', 'segm_mAP_75', 'segm_mAP_s', 'segm_mAP_m',
-                 'segm_mAP_l'),
-        'proposal': ('AR@100', 'AR@300', 'AR@1000', 'AR_s@1000', 'AR_m@1000', 'AR_l@1000')}),
-    'IoUMetric': ('iou_metrics', 'mIoU', {
-        'mIoU': ('aAcc', 'mIoU', 'mAcc'), 'mDice': ('aAcc', 'mDice', 'mAcc'),
-        'mFscore': ('aAcc', 'mFscore', 'mPrecision', 'mRecall')}),
-    'Accuracy': ('topk', 1, {1: ('top1',), 2: ('top2',), 3: ('top3',), 5: ('top5',)})}
-_PREFIXES = {'CocoMetric': 'coco', 'Accuracy': 'accuracy'}
-#: Options with which a metric returns further names.
-_OTHERS = ('classwise', 'metric_items', 'thrs')
-
-
-def check_save_best(cfg: Config) -> None:
-    """Check that validation computes the metric by which the best checkpoint is chosen.
-
-    mmengine finds out after the first validation that gives results, with a KeyError.
-
-    Raises:
-        ValueError: names the key, its value and the metrics that validation gives.
-    """
-    names: list[str] = []
-    for metric in listed(cfg.get('val_evaluator')):
-        kind = type_without_library(metric) if isinstance(metric, dict) else ''
-        if kind not in _RESULTS or any(metric.get(key) for key in _OTHERS):
-            return
-        option, usual, results = _RESULTS[kind]
-        prefix = metric.get('prefix') or _PREFIXES.get(kind)
-        for word in listed(metric.get(option, usual)):
-            names += [f'{prefix}/{name}' if prefix else name for name in results.get(word, ())]
-    for name in listed(value_at(cfg, 'default_hooks.checkpoint.save_best')):
-        if names and name != 'auto' and name not in names:
-            raise ValueError(f'default_hooks.checkpoint.save_best={name!r}: validation gives no '
-                             f'such metric{suggestion_text(name, names)}; it gives '
-                             f'{", ".join(names)}')

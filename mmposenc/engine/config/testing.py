@@ -102,9 +102,7 @@ def set_test_time_augmentation(cfg: Config) -> None:
     scope = scope_of(cfg)
     dataset = next(data_sets_with_pipeline(cfg, 'test'))
     if 'tta_pipeline' in cfg:
-        cfg.tta_pipeline, sizes = views_at_test_size(cfg.tta_pipeline, dataset.pipeline)
-        if sizes:
-            print(f'--tta: the views are {sizes}')
+        cfg.tta_pipeline = views_at_test_size(cfg.tta_pipeline, dataset.pipeline)
     else:
         cfg.tta_pipeline = with_flip_views(dataset.pipeline)
     if 'tta_model' in cfg:

@@ -39,7 +39,7 @@ def with_flip_views(pipeline: list[ConfigType]) -> list[ConfigType]:
 
 
 def views_at_test_size(tta_pipeline: list[ConfigType], pipeline: list[ConfigType]
-                       ) -> tuple[list[ConfigType], str]:
+                       ) -> list[ConfigType]:
     """A config's views, as large as its test and read as the test reads its pictures.
 
     Views that have fixed sizes, none of them the test's, are scaled until the one in the middle has
@@ -48,22 +48,18 @@ def views_at_test_size(tta_pipeline: list[ConfigType], pipeline: list[ConfigType
     Args:
         tta_pipeline: of the config; it is not changed.
         pipeline: of its test.
-
-    Returns:
-        The pipeline of the views, and the views' new sizes in words; '' where they stay.
     """
-    adapted, words = deepcopy(list(tta_pipeline)), ''
-    loading = {type_without_library(step): step for step in pipeline
-               if type_without_library(step).startswith('Load')}
+    adapted = deepcopy(list(tta_pipeline))
+    test_steps = {type_without_library(step): step for step in pipeline}
     for steps in _step_lists(adapted):
         for number, step in enumerate(steps):
-            if type_without_library(step) in loading:
-                steps[number] = deepcopy(loading[type_without_library(step)])
-        if steps and all(type_without_library(step) == 'Resize' for step
-                         in steps) and steps is not adapted:
-            steps[:], sizes = _resized_views(steps, pipeline)
-            words = sizes or words
-    return adapted, words
+            name = type_without_library(step)
+            if name.startswith('Load') and name in test_steps:
+                steps[number] = deepcopy(test_steps[name])
+        names = {type_without_library(step) for step in steps}
+        if names == {'Resize'} and steps is not adapted:
+            steps[:] = _resized_views(steps, test_steps.get('Resize'))
+    return adapted
 
 
 def _step_lists(steps: list[ConfigType]) -> Iterator[list[ConfigType]]:
@@ -75,37 +71,29 @@ def _step_lists(steps: list[ConfigType]) -> Iterator[list[ConfigType]]:
                 yield from _step_lists(each)
 
 
-def _resized_views(views: list[ConfigType], pipeline: list[ConfigType]
-                   ) -> tuple[list[ConfigType], str]:
-    """The steps that resize, with the views' sizes scaled to that of the test; and these sizes in
-    words, or ''."""
-    test = next((step for step in reversed(pipeline) if type_without_library(step) == 'Resize'),
-                None)
+def _resized_views(views: list[ConfigType], test: ReadOnlyConfig | None) -> list[ConfigType]:
+    """The steps that resize, with the views' sizes scaled to that of the test's step."""
     fixed = [scale for step in views if (scale := _scale_pair(step.get('scale')))]
     factors = [factor for step in views if (factor := _scale_pair(step.get('scale_factor')))]
     if len(fixed) == len(views):
         test_scale = test and _scale_pair(test.get('scale'))
         if test_scale and any(_same_scale(test_scale, each, test) for each in fixed):
-            return views, ''
+            return views
         middle = sorted(fixed, key=math.prod)[len(fixed) // 2]
         factors = [(a / middle[0], b / middle[1]) for a, b in fixed]
     elif len(factors) < len(views) or test is None:
-        return views, ''
-    if test is None:
-        return ([ConfigDict(type=views[0]['type'], keep_ratio=True, scale_factor=factor)
-                 for factor in factors],
-                ', '.join(f'{math.sqrt(math.prod(factor)):g}' for factor in factors)
-                + ' times the size of a picture, as the test has them')
+        return views
+    if test is None:  # The test leaves pictures as they are.
+        return [ConfigDict(type=views[0]['type'], keep_ratio=True, scale_factor=factor)
+                for factor in factors]
     name = 'scale' if test.get('scale') is not None else 'scale_factor'
     base = _scale_pair(test.get(name))
     if base is None:
-        return views, ''
+        return views
     scaled = [(base[0] * first, base[1] * second) for first, second in factors]
     if name == 'scale':
         scaled = [(round(first), round(second)) for first, second in scaled]
-    return ([ConfigDict({**deepcopy(test), name: scale}) for scale in scaled],
-            ', '.join(f'{first:g}x{second:g}' for first, second in scaled)
-            + f'; the test has {name}={test[name]}')
+    return [ConfigDict({**deepcopy(test), name: scale}) for scale in scaled]
 
 
 def _scale_pair(value: object) -> Scale | None:

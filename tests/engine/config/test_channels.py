@@ -52,8 +52,6 @@ OTHERS = [
      'auxiliary_head.in_channels', 320, r'model.auxiliary_head.in_channels=320 .*_channels=384$'),
     ('mmdet::dino/dino-4scale_r50_8xb2-12e_coco.py', 'neck.in_channels', [128, 320, 512],
      r'\(ResNet\), \[512, 1024, 2048\]; write in_channels=\[512, 1024, 2048\]$'),
-    ('mmdet::yolo/yolov3_d53_8xb8-320-273e_coco.py', 'neck.in_channels', [1024, 512, 128],
-     r'\(Darknet\), \[256, 512, 1024\]; those of YOLOV3Neck are among them$'),
     ('mmpretrain::swin_transformer/swin-tiny_16xb64_in1k.py', 'head.in_channels', 384,
      r'model.head.in_channels=384 .* \[768\]; write in_channels=768$'),
     ('mmpretrain::vision_transformer/vit-base-p16_32xb128-mae_in1k.py', 'head.in_channels', 384,

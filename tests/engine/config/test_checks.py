@@ -12,7 +12,6 @@ from mmposenc.engine.config import checks
 from mmposenc.engine.config.checks import (
     check_files,
     check_num_classes,
-    check_palette_lengths,
     check_sections,
 )
 from mmposenc.engine.config.options import check_silent_arguments
@@ -104,18 +103,6 @@ def test_numbers_of_classes_that_disagree_are_all_named(cfg, lines) -> None:
     assert all(line in str(error.value) for line in lines)
 
 
-@pytest.mark.parametrize('palette, fits', [
-    ([(1, 2, 3), (4, 5, 6)], False), (((1, 2, 3),), False), ([[1, 2, 3]] * 3, True),
-    ([[1, 2, 3]] * 4, True), ([], True), (None, True), ('random', True), ((1, 2, 3), True)])
-def test_a_palette_has_a_colour_for_each_class(palette, fits) -> None:
-    cfg = segmentation(THREE)
-    cfg.val_dataloader.dataset.metainfo.palette = palette
-    check_palette_lengths(cfg, ('train',))
-    with refused(None if fits else rf'^val_dataloader\.dataset\.metainfo\.palette has '
-                                   rf'{len(palette)} colours for 3 classes; give one'):
-        check_palette_lengths(cfg, ALL)
-
-
 def test_classes_that_the_type_of_a_data_set_knows() -> None:
     cfg = segmentation(dict(num_classes=19))
     for kind in ('ADE20KDataset', 'mmposenc.ADE20KDataset'):
@@ -124,6 +111,15 @@ def test_classes_that_the_type_of_a_data_set_knows() -> None:
             check_num_classes(cfg, ('val',))
     cfg.val_dataloader.dataset.metainfo = dict(classes=[str(i) for i in range(19)])
     check_num_classes(cfg, ('val',))
+
+
+def test_heads_of_objects_beside_a_head_of_areas() -> None:
+    cfg = load_config('mmdet::panoptic_fpn/panoptic-fpn_r50_fpn_1x_coco.py')
+    check_num_classes(cfg, ('train', 'val', 'test'))
+    cfg.model.roi_head.bbox_head.num_classes = 79
+    with pytest.raises(ValueError, match=r'bbox_head\.num_classes \+ num_stuff_classes: 132; .*'
+                                         r'mask_head\.num_classes \+ num_stuff_classes: 133'):
+        check_num_classes(cfg, ('train',))
 
 
 def test_classes_in_a_file_are_its_lines(tmp_path) -> None:
@@ -188,7 +184,6 @@ def test_configs_that_are_right_pass(name: str) -> None:
     check_silent_arguments(cfg)
 
 
-DDP = dict(type='MMDistributedDataParallel', static_graph=True)
 DECAY = dict(optimizer=dict(type='AdamW', lr=1e-4), paramwise_cfg=dict(layer_decay_rat=0.7),
              constructor='mmposenc.LayerDecayOptimWrapperConstructor')
 PACK = {'train_dataloader.collate_fn': dict(type='mmengine.default_collate'),
@@ -202,9 +197,6 @@ PACK = {'train_dataloader.collate_fn': dict(type='mmengine.default_collate'),
           ('custom_hook', 'custom_hooks'), ('defaults_hooks', 'default_hooks'))),
     (PACK, r'^train_dataloader\.collate_fn=.*pack=True stacks'),
     ({**PACK, 'model.data_preprocessor.pack': False}, None),
-    ({'model_wrapper_cfg': DDP}, None),
-    ({'model_wrapper_cfg': DDP, 'optim_wrapper.accumulative_counts': 4},
-     'static_graph=True with .*accumulative_counts=4: '),
     # What mmengine passes over, or says after an epoch.
     ({'default_hooks.checkpoint.save_bst': 'auto'},
      r"default_hooks\.checkpoint\.save_bst.*mean 'save_best'"),
@@ -215,28 +207,6 @@ def test_mistakes_in_sections(changes, message) -> None:
     with refused(message):
         check_sections(cfg, ('train',))
         check_silent_arguments(cfg)
-
-
-COCO, ACCURACY = dict(type='CocoMetric'), dict(type='Accuracy', topk=(1, 3))
-
-
-@pytest.mark.parametrize('wanted, evaluator, message', [
-    ('bbox_mAP', COCO, r"'bbox_mAP': .*; did you mean 'bbox_mAP.*coco/bbox_mAP|'coco/bbox_mAP'"),
-    ('coco/segm_mAP', COCO, "no such metric"), ('mIOU', dict(type='mmposenc.IoUMetric'), "'mIoU'"),
-    ('accuracy/top5', ACCURACY, 'it gives accuracy/top1, accuracy/top3'),
-    (['coco/bbox_mAP', 'mIoU'], [COCO], "save_best='mIoU'"),
-    ('x/mIoU', dict(type='IoUMetric', prefix='y'), 'y/mIoU'),
-    (None, COCO, None), ('auto', COCO, None), ('coco/bbox_mAP', COCO, None),
-    ('coco/segm_mAP_50', dict(type='mmdet.CocoMetric', metric=['bbox', 'segm']), None),
-    ('coco/cat_precision', dict(COCO, classwise=True), None),
-    ('anything', dict(type='Mine'), None), ('anything', [COCO, dict(type='Mine')], None),
-    ('mDice', dict(type='IoUMetric', iou_metrics=['mIoU', 'mDice']), None),
-    ('accuracy/top3', ACCURACY, None), ('any/top1', dict(ACCURACY, prefix='any'), None),
-    ('x', None, None)])
-def test_the_metric_of_the_best_checkpoint(wanted, evaluator, message) -> None:
-    with refused(message):
-        checks.check_save_best(Config(dict(val_evaluator=evaluator, default_hooks=dict(
-            checkpoint=dict(save_best=wanted)))))
 
 
 def query_head(kind: str, sigmoid: bool, **model) -> dict:
