@@ -1,5 +1,5 @@
-# A model of timm from random weights, for a folder with train/ and val/, a folder for each class:
-# what `timm:NAME` stands for in place of a config, where sizes, mean and std are timm's of NAME.
+# A model of timm from random weights, for a folder with train/ and val/, a folder for each class.
+# A config that inherits it names the model and the channels of its features (docs/timm.md).
 _base_ = ['datasets/imagenet_plain.py', 'schedules/adamw_micro.py', 'default_runtime.py']
 model = dict(
     type='ImageClassifier',

@@ -3,7 +3,6 @@
     mmposenc compare CONFIG --encodings none learned peg irpe-k --seeds 3 --sizes 0.75 1 1.5 \\
         --jobs 2 --out work_dirs/study
     mmposenc compare CONFIG --table cpvt/table6    # the encodings of a paper's table
-    mmposenc compare timm:vit_small_patch16_224 --data DIR --encodings none learned peg
 
 Trains the config with each encoding and seed, tests at every size, and writes report.html,
 results.csv and best.py. Run the same command again to resume. docs/compare.md says more.
@@ -38,11 +37,6 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(__doc__, prog='mmposenc compare')
     add_config(parser, 'train_dataloader.batch_size=16', optional=True)
     parser.add_argument('--data', metavar='DIR', help='your own data set, as for mmposenc train')
-    parser.add_argument('--img-size', type=SIDE, metavar='PIXELS', help="size of images for "
-                        "timm:NAME (default: timm's)")
-    parser.add_argument('--checkpoint', metavar='FILE', dest='timm_weights', help='initial weights '
-                        "for timm:NAME: a file of timm, timm://MODEL or hf://OWNER/NAME "
-                        '(default: random)')
     what = parser.add_argument_group('what is compared')
     what.add_argument('--encodings', nargs='+', metavar='NAME', default=[],
                       help='names, sums as peg+irpe-k, yaml files, own classes as '
@@ -87,13 +81,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     args.encodings += [f'paper::{table}' for table in args.table]
     if args.config is None and args.out is None:
         parser.error('give a config, or --out with a study to resume')
-    for option in ('cfg_options', 'data', 'img_size', 'timm_weights'):
+    for option in ('cfg_options', 'data'):
         if args.config is None and getattr(args, option):
-            name = option.replace('timm_weights', 'checkpoint').replace('_', '-')
-            parser.error(f'--{name} changes a config: give the config too')
-    if args.config is not None and args.config.startswith('timm:') and not args.data:
-        parser.error(f'{args.config} needs --data: a folder with train and val, and a folder for '
-                     'each class in them')
+            parser.error(f'--{option.replace("_", "-")} changes a config: give the config too')
     if args.seeds is not None and args.seed_list is not None:
         parser.error('give --seeds or --seed-list')
     if args.submitit and args.jobs:

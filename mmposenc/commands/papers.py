@@ -1,40 +1,28 @@
 """Tables of the papers: their numbers, the config of each row, and counted parameters and MACs.
 
-    mmposenc papers                                  # every table
-    mmposenc papers cpvt/table6                      # one table, with the counts of the models here
-    mmposenc papers cpvt/table6 --row 3 --out my.py  # the complete config of a row
-    mmposenc train paper::cpvt/table6/3              # train a row
-    mmposenc compare CONFIG --table cpvt/table6      # compare its encodings in a small model
+    mmposenc papers                               # every table
+    mmposenc papers cpvt/table6                   # one table, with the counts of the models here
+    mmposenc train paper::cpvt/table6/3           # train a row
+    mmposenc compare CONFIG --table cpvt/table6   # compare its encodings in a small model
 """
 from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from ..terminal.messages import Parser, reporting_errors
-from ..terminal.options import COUNT, refuse_given
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(__doc__, prog='mmposenc papers')
     parser.add_argument('table', nargs='?', help="such as 'cpvt/table6'; default: list them")
-    parser.add_argument('--row', type=COUNT, help='row of the table, from 1: print its config')
-    parser.add_argument('--out', metavar='FILE', help='write the config of --row there')
-    args = parser.parse_args(argv)
-    if args.row is None:
-        refuse_given(parser, args, '--row', 'out')
-    if args.row is not None and args.table is None:
-        parser.error('--row needs a table')
-    return args
+    return parser.parse_args(argv)
 
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reporting_errors(args):
-        if args.row is not None:
-            _print_or_write_config(f'{args.table}/{args.row}', args.out)
-        elif args.table is not None:
+        if args.table is not None:
             _print_table(args.table)
         else:
             _print_tables()
@@ -77,20 +65,3 @@ def _print_table(name: str) -> None:
         print(f'{row_name}: {decision}')
     print(f'Train a row with: mmposenc train paper::{name}/N. The results are those of the paper; '
           'none of these models was trained here.')
-
-
-def _print_or_write_config(name: str, out: str | None) -> None:
-    from ..engine.config.checks import check_writable_folder
-    from ..engine.config.config import load_config
-    if out is not None:
-        if Path(out).suffix != '.py':
-            raise ValueError(f'--out {out} must end in .py')
-        if Path(out).exists():
-            raise ValueError(f'--out {out} exists; give another name')
-        check_writable_folder(str(Path(out).parent), '--out')
-    cfg = load_config(f'paper::{name}')
-    if out is None:
-        print(cfg.pretty_text, end='')
-    else:
-        cfg.dump(out)
-        print(f'wrote {out}')

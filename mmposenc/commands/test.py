@@ -1,14 +1,13 @@
 """Test a detector, segmentor or classifier.
 
     mmposenc test CONFIG work_dirs/NAME/epoch_12.pth --show-dir pictures
-    mmposenc test CONFIG CHECKPOINT --sizes 160 224 384    # a table: the metrics by image size
+    mmposenc test CONFIG CHECKPOINT --sizes 160 224 384    # the metrics by image size
     torchrun --nproc-per-node=8 -m mmposenc test CONFIG CHECKPOINT \\
         --launcher pytorch
 """
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,11 +28,10 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--tta', action='store_true', help='merge the predictions of several '
                         'views: tta_model and tta_pipeline of the config, by default a flip')
     parser.add_argument('--sizes', type=SIDE, nargs='+', metavar='N', help='test at several sizes '
-                        '(pixels of the shorter side) and print a table of the metrics; encodings '
-                        'with tables are resized')
+                        '(pixels of the shorter side); tables of encodings are resized')
     args = parse_args_and_set_rank(parser, argv)
     if args.sizes and args.out:
-        parser.error('--sizes writes sizes.json into the work directory; leave --out out')
+        parser.error('--sizes tests several times; leave --out out')
     return args
 
 
@@ -57,32 +55,22 @@ def _test(cfg: Config, args: argparse.Namespace, show_dir: str | None) -> dict[s
 
 
 def _test_sizes(cfg: Config, args: argparse.Namespace) -> None:
-    """Test at each size, print a table of the metrics and write sizes.json."""
-    from mmengine.dist import is_main_process
-
+    """Test at each size, and print a line with the metrics of each."""
+    from ..engine.config.data import print_in_first_process
     from ..engine.config.nodes import tested_size
     from ..engine.config.testing import set_visualizer
-    from ..engine.variants.sizes import check_size_factors, config_at_size
+    from ..engine.variants.sizes import config_at_size
     usual = tested_size(cfg)
     if usual is None:
         raise ValueError('--sizes: no step of the test pipeline has a size that can be changed')
-    factors = {size: size / min(usual) for size in args.sizes}
-    check_size_factors(cfg, list(factors.values()))
     set_visualizer(cfg)
-    work_dir, results = Path(cfg.work_dir), {}
-    for size, factor in factors.items():
-        one = config_at_size(cfg, factor)
+    work_dir, lines = Path(cfg.work_dir), []
+    for size in args.sizes:
+        one = config_at_size(cfg, size / min(usual))
         one.work_dir = str(work_dir / f'size-{size}')
         one.experiment_name = one.visualizer.name = f'{work_dir.name}-{size}'
-        show_dir = None if args.show_dir is None else str(Path(args.show_dir) / str(size))
-        results[size] = _test(one, args, show_dir)
-    if not is_main_process():
-        return
-    file = work_dir / 'sizes.json'
-    file.write_text(json.dumps(results, indent=2))
-    names = list(results[args.sizes[0]])
-    print('  '.join(['size', *names]))
-    for size, metrics in results.items():
-        values = [f'{metrics[name]:g}'.rjust(len(name)) for name in names]
-        print('  '.join([f'{size:>4}', *values]))
-    print(f'wrote {file}')
+        metrics = _test(one, args, args.show_dir and str(Path(args.show_dir) / str(size)))
+        values = ', '.join(f'{name} {value:g}' for name, value in metrics.items())
+        lines.append(f'size {size}: {values}')
+    for line in lines:
+        print_in_first_process(line)

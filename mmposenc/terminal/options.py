@@ -94,8 +94,7 @@ def add_encoding(parser: argparse.ArgumentParser) -> None:
 def add_config(parser: argparse.ArgumentParser, example: str, *, optional: bool = False) -> None:
     """Add ``config`` and ``--cfg-options`` to a parser."""
     parser.add_argument('config', nargs='?' if optional else None,
-                        help='a file, or mmposenc::<name>, mmdet::<name>, or timm:<model>, a '
-                        "classifier of timm's")
+                        help='a file, or mmposenc::<name>, mmdet::<name>')
     parser.add_argument('--cfg-options', nargs='+', action='extend', type=_checked_key_value,
                         metavar='KEY=VALUE',
                         help=f'override the config: {example}, key="[a,b]" or key=a,b for '

@@ -85,15 +85,3 @@ def test_an_inspection_shows_what_stands_and_what_was_replaced(config, capfd):
             for word, text in lines.items()} == {
         'peg': (1, 1, 0), 'none': (0, 1, 1), 'none+peg': (1, 1, 1), 'keep+irpe-k': (0, 1, 0)}
     assert 'RelativePositionBias + IRPE in 2 attentions' in lines['keep+irpe-k']
-
-
-def test_encodings_that_the_config_names_are_reported_when_they_are_replaced(config, capfd):
-    peg = ['model.backbone.type=mmposenc.SwinTransformer',
-           'model.backbone.pos_encoding.type=mmposenc.PEG']
-    line = 'pos_encoding: LearnedPositionEmbedding in place of PEG of the config'
-    counts = {}
-    for word in ('learned', 'irpe-k', 'peg', 'keep+irpe-k'):
-        inspect.main([config, '--encoding', word, '--cfg-options', *peg])
-        said = ''.join(capfd.readouterr())
-        counts[word] = (said.count(line), said.count('of the config'))
-    assert counts == {'learned': (1, 1), 'irpe-k': (0, 0), 'peg': (0, 0), 'keep+irpe-k': (0, 0)}

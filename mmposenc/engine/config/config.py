@@ -12,7 +12,6 @@ from mmposenc.catalog.configs import find_config
 from mmposenc.catalog.papers import changed_config_or_none
 from mmposenc.terminal.messages import error_text
 
-from .timm import PREFIX, timm_config
 from .variables import refuse_unused_variables
 
 #: The keys at the top level of a config that mmengine's runner and the tools read. Everything else
@@ -23,25 +22,18 @@ LIVE_KEYS = (set(inspect.signature(Runner.__init__).parameters) - {'self', 'cfg'
     'save_on_interrupt', 'sync_bn', 'tta_model', 'tta_pipeline'}
 
 
-def load_config(name: str, img_size: int | None = None, timm_weights: str | None = None) -> Config:
+def load_config(name: str) -> Config:
     """Reads a config.
 
     Args:
         name: a file, ``mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py`` for one of this
-            project's, ``mmdet::...`` for one of another installed package,
-            ``timm:vit_small_patch16_224`` for a classifier of timm, or
+            project's, ``mmdet::...`` for one of another installed package, or
             ``paper::cpvt/table6/3`` for a row of a paper's table (``mmposenc papers``).
-        img_size, timm_weights: as :func:`.timm.timm_config` takes them; for ``timm:`` only.
 
     Raises:
         FileNotFoundError: there is no such config.
-        ValueError: it cannot be read, sets a variable of its base without effect, or takes no such
-            argument.
+        ValueError: it cannot be read, or sets a variable of its base without effect.
     """
-    if name.startswith(PREFIX):
-        return timm_config(name, img_size, timm_weights)
-    if img_size or timm_weights:
-        raise ValueError(f'--img-size and --checkpoint are for timm:NAME; {name} says both itself')
     if '::' in name:
         return _read_file(find_config(name))
     if not Path(name).is_file():

@@ -13,11 +13,9 @@ from mmengine.registry import OPTIMIZERS
 from mmengine.runner import Runner
 
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
-from mmposenc.encodings import RelativeEncoding, TokenEncoding
-from mmposenc.signatures import accepted_arguments
 from mmposenc.terminal.messages import suggestion_text
 
-from .arguments import ENCODINGS, model_class
+from .arguments import ENCODINGS
 from .config import LIVE_KEYS, load_config, set_work_dir
 from .data import point_to_folder
 from .nodes import value_at
@@ -72,9 +70,8 @@ def _refuse_unknown_keys(key: str, node: ReadOnlyConfig | None, accepted: set[st
 def override(cfg: Config, options: ReadOnlyConfig | None) -> None:
     """Merges ``--cfg-options`` into a config, and refuses an option that would do nothing.
 
-    An encoding is switched on, off or to another by its ``type``: a section for it is made
-    where there is none, arguments that the new class does not take are left out, and so are the
-    ``positions`` of one that is switched off. What is left out is printed.
+    An encoding is switched on or to another by its ``type``: a section for it is made where there
+    is none, and the options of another class are removed.
 
     Args:
         cfg: changed in place.
@@ -90,10 +87,9 @@ def override(cfg: Config, options: ReadOnlyConfig | None) -> None:
         _refuse_unknown_key(cfg, key)
     for key, value in options.items():
         _open_sections(cfg, key)
+        _forget_other_encoding(cfg, key, value)
         if isinstance(value, list) and _replaces_tuple(value, key, value_at(cfg, key)):
             options[key] = tuple(value)  # The shell has no tuples.
-        for line in _remove_meaningless(cfg, key, value, set(options)):
-            print(f'--cfg-options {key}: {line}')
     cfg.merge_from_dict(options)
 
 
@@ -147,40 +143,22 @@ def _open_sections(cfg: Config, key: str) -> None:
         node = value_at(node, part)
 
 
-def _remove_meaningless(cfg: Config, key: str, value: object, options: set[str]) -> list[str]:
-    """Remove arguments that have no meaning after ``key`` of the model gets a value, unless the
-    user gives them too. Returns a line of text for each."""
+def _forget_other_encoding(cfg: Config, key: str, value: object) -> None:
+    """Remove the options of an encoding that is replaced by one of another class."""
     section, _, name = key.rpartition('.')
-    if not section.startswith('model.'):
-        return []
-    node = value_at(cfg, section)
-    if name == 'type' and isinstance(node, (list, tuple)):
+    node = value_at(cfg, section) if name == 'type' else None
+    if isinstance(node, (list, tuple)):
         raise ValueError(f'--cfg-options {key}: {section} is a list of {len(node)}; name one by '
                          f'its number, as in {section}.0.type')
-    if not isinstance(node, dict):
-        return []
-    if name == 'pos_encoding' and value is None and node.get('positions') is not None:
-        if f'{section}.positions' in options:
-            return []
-        return [f'{section}.positions={node.pop("positions")!r} is left out']
-    if name != 'type' or node.get('type') in (None, value) or f'{section}._delete_' in options:
-        return []
-    cls = model_class(value, cfg.get('default_scope'))
-    takes = None if cls is None else accepted_arguments(cls)
-    if takes is None:
-        return []
-    takes.add('type')
-    if issubclass(cls, (TokenEncoding, RelativeEncoding)):
-        takes.add('zero_init')  # Every encoding is built with this argument.
-    return [f'{section}.{each}={node.pop(each)!r} is left out, which {value} does not take'
-            for each in [each for each in node if each not in takes]]
+    is_encoding = bool(set(section.split('.')[-2:]) & set(ENCODINGS))
+    if isinstance(node, dict) and is_encoding and node.get('type') != value:
+        node.clear()
 
 
 def config_of_arguments(args: argparse.Namespace) -> Config:
     """Read the config that the arguments of ``add_config`` name, with the options that override it,
     and with the work directory and launcher of ``add_run_options`` if there are these."""
-    cfg = load_config(args.config, getattr(args, 'img_size', None),
-                      getattr(args, 'timm_weights', None))
+    cfg = load_config(args.config)
     if getattr(args, 'data', None):
         point_to_folder(cfg, args.data)
     # Not done while arguments are parsed, because it loads torch.

@@ -3,19 +3,16 @@ from __future__ import annotations
 
 import argparse
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from mmengine.config import Config
 
-from mmposenc.backbones.archs import replaced_encodings
 from mmposenc.backbones.archs.vit import ARCHS
 from mmposenc.backbones.base import Backbone
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, SLOTS
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings.build import required_sizes
-from mmposenc.engine.config.arguments import model_class
-from mmposenc.engine.config.data import print_in_first_process
 from mmposenc.engine.config.models import build_bare, image_channels, run_network
 from mmposenc.engine.config.nodes import Size, listed, type_name, value_at
 from mmposenc.engine.config.options import config_of_arguments, override
@@ -27,7 +24,7 @@ from mmposenc.terminal.messages import error_text
 
 from .encodings import Entry, changes_of, read_entries
 from .parsed import ParsedConfig, build_backbone, parse_config
-from .rows import encodings_as_they_stand, named_relative_encodings
+from .rows import encodings_as_they_stand
 from .sizes import image_sizes
 
 #: The side in pixels of an image for a model that cannot run on the meta device.
@@ -57,11 +54,15 @@ def with_entry(parsed: ParsedConfig, entry: Entry) -> Config:
         node = node[key]
     if insertion.kind == 'backbone' and type_name(node) != insertion.type:
         node['type'] = insertion.type
-    put = {'backbone': _change_backbone, 'pool': _change_pool, 'encoder': _change_encoder}
     try:
-        put[insertion.kind](parsed, changed.model, node, _with_own_encodings(parsed, entry.changes))
-        _resize_own_tables(parsed, node, entry.changes)
-        override(changed, entry.changes['cfg'])
+        changes = _with_own_encodings(parsed, entry.changes)
+        if insertion.kind == 'backbone':
+            _change_backbone(parsed, node, changes, entry.changes)
+        elif insertion.kind == 'pool':
+            _change_pool(node, changes)
+        else:
+            _change_encoder(parsed, changed.model, node, changes)
+        override(changed, changes['cfg'])
     except ValueError as error:
         text = str(error).replace('--cfg-options ', 'cfg ')
         raise ValueError(f'encoding {entry.name!r} does not fit {insertion.type}: {text}'
@@ -75,68 +76,43 @@ def with_entry(parsed: ParsedConfig, entry: Entry) -> Config:
 def _with_own_encodings(parsed: ParsedConfig, changes: ReadOnlyConfig) -> ReadOnlyConfig:
     """The changes of an entry; where the entry keeps the config's own encodings, they come before
     those of the entry."""
-    if 'own' not in changes:
+    if 'keep' not in changes:
         return changes
     before = encodings_as_they_stand(parsed)
     added = {slot: listed(changes[slot]) for slot in SLOTS if slot in changes}
     if before.positions is not None and 'pos_encoding' in added:
         raise ValueError(f'the encodings of the config stand at positions={before.positions}, and '
-                         'a sum with keep or resize has no places of its own')
-    if parsed.cfg.get('load_from') and (changes['own'] == 'resize'
-                                        or before.relative and 'rel_pos_encoding' in added):
+                         'a sum with keep has no places of its own')
+    if parsed.cfg.get('load_from') and before.relative and 'rel_pos_encoding' in added:
         raise ValueError("load_from loads the config's own encodings only where they stand in the "
-                         'file and in that size; name the file as Pretrained in '
-                         'model.backbone.init_cfg')
+                         'file; name the file as Pretrained in model.backbone.init_cfg')
     tokens, relative = ([*standing, *added[slot]] if slot in added else None for slot, standing
                         in zip(SLOTS, (before.tokens, before.relative), strict=True))
-    sums = changes_of(tokens, relative, before.positions, before.sharing, changes['cfg'])
-    return {**sums, 'own': changes['own'], 'added': changes}
+    return changes_of(tokens, relative, before.positions, before.sharing, changes['cfg'])
 
 
-def _resize_own_tables(parsed: ParsedConfig, node: ConfigType, changes: ReadOnlyConfig) -> None:
-    """Let the config's own tables be made for the size of training, if an entry asks for that."""
-    if changes.get('own') != 'resize':
-        return
-    size = parsed.trained_size
-    if 'img_size' not in parsed.insertion.takes or size is None:
-        raise ValueError('resize: its own tables are for images of any size, or training has no '
-                         'one size; keep leaves them as they are')
-    made_for = _image_size_of_tables(node)
-    if made_for in (size, list(size)) or size == (made_for, made_for):
-        raise ValueError(f'resize: its own tables are made for {size[0]}x{size[1]} pixels already, '
-                         'the size of training; keep is the same')
-    node['img_size'] = size
-
-
-def _image_size_of_tables(backbone: ReadOnlyConfig) -> int | Sequence[int] | None:
-    """The image size for which a config has its backbone's tables made; None means the default."""
-    by_arch = ARCHS.get(str(backbone.get('arch')), {}).get('img_size')
-    size: int | Sequence[int] | None = backbone.get('img_size', by_arch)
-    return size
-
-
-def _change_backbone(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
-                     changes: ReadOnlyConfig) -> None:
+def _change_backbone(parsed: ParsedConfig, node: ConfigType, changes: ReadOnlyConfig,
+                     added: ReadOnlyConfig) -> None:
+    """Put changes into the config of a backbone; ``added`` are those without its own encodings."""
     takes, cls = parsed.insertion.takes, parsed.insertion.cls
     # Set one by one, because the update of a ConfigDict would merge dicts.
-    for key in set(changes) - {'cfg', 'own', 'added'}:
+    for key in set(changes) - {'cfg'}:
         node[key] = copy.deepcopy(changes[key])
     init_cfg = node.get('init_cfg')
     pretrained = isinstance(init_cfg, Mapping) and type_name(init_cfg) == 'Pretrained'
-    if ('img_size' in takes and parsed.trained_size and not pretrained and 'own' not in changes
-            and _image_size_of_tables(node) is None):
+    made_for = node.get('img_size', ARCHS.get(str(node.get('arch')), {}).get('img_size'))
+    if ('img_size' in takes and parsed.trained_size and not pretrained and 'keep' not in added
+            and made_for is None):
         node['img_size'] = parsed.trained_size  # Tables are made for the grid of this size.
     if pretrained and issubclass(cls, Backbone) and init_cfg.get('strict', True):
         node['init_cfg'] = dict(init_cfg, strict=BUT_ENCODINGS)
     if 'trainable' in takes and node.get('frozen_stages', -1) >= 0:
         new = [name for name, key in (('pos_encodings', 'pos_encoding'),
-                                      ('rel_pos_encoding', 'rel_pos_encoding'))
-               if changes.get('added', changes).get(key)]
+                                      ('rel_pos_encoding', 'rel_pos_encoding')) if added.get(key)]
         node['trainable'] = tuple(dict.fromkeys((*node.get('trainable', ()), *new)))
 
 
-def _change_pool(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
-                 changes: ReadOnlyConfig) -> None:
+def _change_pool(node: ConfigType, changes: ReadOnlyConfig) -> None:
     from mmposenc.openmmlab.mmpretrain.resnet import CONTEXT_POOL
     pool = changes.get('pos_encoding')
     if changes.get('rel_pos_encoding') or changes.get('positions') or not (
@@ -167,22 +143,16 @@ def _change_encoder(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
             for key, size in required_sizes(MODELS.get(each['type']),
                                             dict(grid_shape=LEARNED_GRID)).items():
                 each.setdefault(key, size)
-        layer = dict(node.get('layer_cfg') or {})
-        attention = dict(layer.get('self_attn_cfg') or {})
-        attention.pop('rel_pos_encoding', None)
-        node.pop('rel_pos_encoding', None)
-        if relative:
-            attention['rel_pos_encoding'] = relative
-            node['rel_pos_sharing'] = changes['rel_pos_sharing']
-        else:
-            node.pop('rel_pos_sharing', None)
-        node['layer_cfg'] = dict(layer, self_attn_cfg=attention)
+        node.update(rel_pos_encoding=relative, rel_pos_sharing=changes['rel_pos_sharing'])
+        attention = value_at(node, 'layer_cfg.self_attn_cfg') or {}
+        if 'rel_pos_encoding' in attention:
+            node['layer_cfg'] = dict(node['layer_cfg'], self_attn_cfg=dict(
+                attention, rel_pos_encoding=None))
 
 
 def _exempt_positions_from_decay(cfg: Config, path: tuple[str, ...]) -> None:
-    """Tables and kernels of positions take no weight decay, whatever the config names; they keep
-    the learning rate of the part that they stand in, at the path. Ordinary layers in the relative
-    encodings decay."""
+    """Encodings take no weight decay, whatever the config names; they keep the learning rate of the
+    part that they stand in, at the path."""
     optim = cfg.get('optim_wrapper') or {}
     # mmengine requires this value.
     decays = (optim.get('optimizer') or {}).get('weight_decay') is not None
@@ -192,14 +162,8 @@ def _exempt_positions_from_decay(cfg: Config, path: tuple[str, ...]) -> None:
     keys = dict(paramwise.get('custom_keys') or {})
     around = [key for key in keys if key in '.'.join(path) and 'lr_mult' in keys[key]]
     rate = {'lr_mult': keys[max(around, key=len)]['lr_mult']} if around else {}
-    multipliers = {'pos_encodings': 0.0, 'rel_pos_encoding': 0.0}
-    relative = named_relative_encodings(value_at(cfg.model, '.'.join(path)))
-    for index, encoding in enumerate(relative):
-        name = f'rel_pos_encoding.encodings.{index}' if len(relative) > 1 else 'rel_pos_encoding'
-        cls = model_class(value_at(encoding, 'type'), cfg.default_scope)
-        multipliers |= {f'{name}.{layer}': 1.0 for layer in getattr(cls, 'decaying_layers', ())}
-    new = {key: dict(decay_mult=decay, **rate) for key, decay in multipliers.items()
-           if key not in keys and key.partition('.')[0] not in keys}
+    new = {key: dict(decay_mult=0.0, **rate) for key in ('pos_encodings', 'rel_pos_encoding')
+           if key not in keys}
     cfg.optim_wrapper.paramwise_cfg = dict(paramwise, custom_keys={**keys, **new})
 
 
@@ -224,10 +188,11 @@ def with_entry_checked(parsed: ParsedConfig, entry: Entry, sizes: Mapping[float,
     error = _first_error(parsed.scope, changed, whole, sizes, 'meta')
     if error is not None and not isinstance(error[0], ValueError):
         # The model needs numbers, as deformable attention does. None of the encodings that it takes
-        # has a largest size, so a small image is enough.
-        height, width = next(iter(sizes.values()))
-        small = (min(height, SMALL), min(width, SMALL))
-        error = _first_error(parsed.scope, changed, whole, {1.0: small}, 'cpu')
+        # has a largest size, so small images are enough, one for each size that is left.
+        small = {(min(height, SMALL), min(width, SMALL)): factor
+                 for factor, (height, width) in sizes.items()}
+        error = _first_error(parsed.scope, changed, whole,
+                             {factor: size for size, factor in small.items()}, 'cpu')
     if error is not None:
         raise ValueError(f'encoding {entry.name!r} does not fit {parsed.insertion.type}'
                          f'{error[1]}: {error_text(error[0])}') from error[0]
@@ -298,22 +263,7 @@ def read_encoded_config(args: argparse.Namespace) -> Config:
             raise ValueError(f'--encoding {word!r} names {len(entries)}, and a model has one; '
                              'mmposenc compare takes several')
         parsed = parse_config(cfg)
-        changed = with_entry_checked(parsed, entries[0], image_sizes(parsed, [1.0]))
+        return with_entry_checked(parsed, entries[0], image_sizes(parsed, [1.0]))
     except (ValueError, FileNotFoundError) as error:
         text = str(error).replace('--encodings', '--encoding').replace(' (--sizes 1)', '')
         raise type(error)(text) from error
-    _report_replaced(parsed.insertion.options, entries[0].changes)
-    return changed
-
-
-def _report_replaced(options: ReadOnlyConfig, changes: ReadOnlyConfig) -> None:
-    """Print which encodings that the config names are replaced; the model itself reports its
-    default ones."""
-    if 'own' in changes:
-        return
-    before = {slot: [each for each in listed(options.get(slot)) if 'type' in each]
-              for slot in SLOTS if slot in changes}
-    for line in replaced_encodings(object, before, {slot: changes[slot] for slot in before}
-                                   ).values():
-        if line:
-            print_in_first_process(f'{line} of the config')

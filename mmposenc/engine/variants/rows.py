@@ -2,12 +2,10 @@
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
 from mmposenc.backbones.base import Backbone
-from mmposenc.backbones.swin import Swin
 from mmposenc.catalog import papers
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.engine.config.config import load_config
@@ -22,12 +20,11 @@ PREFIX = 'paper::'
 #: Arguments of encodings that a model sets from its own sizes.
 _FILLED_IN = {'embed_dims', 'head_dims', 'num_heads', 'grid_shape', 'num_prefix_embeds',
               'num_prefix_tokens', 'max_tokens'}
-_POOL = 'model.backbone.pool'
 
 
 class ModelEncodings(NamedTuple):
     """The encodings of a model: configs of both kinds, where they stand, and by dotted keys what
-    else an entry can say about the model."""
+    else an entry says about the model's positions."""
 
     tokens: list[ConfigType]
     relative: list[ConfigType]
@@ -69,14 +66,11 @@ def _backbone_encodings(parsed: ParsedConfig) -> ModelEncodings:
     insertion = parsed.insertion
     options = {name: insertion.options.get(name, each.default)
                for name, each in parameters_of(insertion.cls).items()}
-    settings = {}
     if issubclass(insertion.cls, Backbone):
         built: Any = build_backbone(parsed.scope, {**insertion.options, 'type': insertion.type})
         options |= built.encoding_configs
-        if not issubclass(insertion.cls, Swin) and parsed.scope == 'mmpretrain':
-            settings[_POOL] = built.pool  # Other models have no choice of pooling.
     return ModelEncodings(listed(options['pos_encoding']), listed(options['rel_pos_encoding']),
-                          options['positions'], options['rel_pos_sharing'], settings)
+                          options['positions'], options['rel_pos_sharing'])
 
 
 def _encoder_encodings(parsed: ParsedConfig) -> ModelEncodings:
@@ -122,48 +116,35 @@ def _encodings_or_reason(name: str) -> ModelEncodings | str:
 def rows_and_left_out(word: str) -> tuple[list[tuple[str, str, ModelEncodings]], dict[int, str]]:
     """The rows that a word names: 'paper::cpvt/table6' all of a table, 'paper::cpvt/table6/3' one.
 
-    How tokens become one vector (``pool``) is said where rows of the table differ in it.
-
     Returns:
         The name of each row as a word, its label, its encodings; and by their numbers why others
         are left out.
 
     Raises:
-        ValueError: there is no such table or row, or the one row is left out.
+        ValueError: there is no such table or row.
     """
-    table = word.removeprefix(PREFIX)
-    one = table not in papers.tables_by_id() and table.rpartition('/')[0] in papers.tables_by_id()
-    if one:
+    table, wanted = word.removeprefix(PREFIX), None
+    if table not in papers.tables_by_id() and table.rpartition('/')[0] in papers.tables_by_id():
         papers.row(table)
+        wanted = int(table.rpartition('/')[2])
         table = table.rpartition('/')[0]
-    rows: dict[int, tuple[str, str, ModelEncodings]] = {}
+    rows: list[tuple[str, str, ModelEncodings]] = []
     left_out: dict[int, str] = {}
     for number, row in enumerate(papers.table(table).rows, 1):
+        if wanted not in (None, number):
+            continue
         encodings = _encodings_or_reason(row.model) if row.model else f'{row.not_here}'
         if isinstance(encodings, str):
             left_out[number] = encodings
         else:
-            rows[number] = (f'{PREFIX}{table}/{number}', f'{row.name} (row {number})', encodings)
-    pools = {encodings.settings[_POOL] for _, _, encodings in rows.values()
-             if _POOL in encodings.settings}
-    for number, (name, label, encodings) in rows.items():
-        # If rows differ in their pooling, models without a choice are averaged.
-        settings = {_POOL: 'gap', **encodings.settings} if len(pools) > 1 else {
-            key: value for key, value in encodings.settings.items() if key != _POOL}
-        rows[number] = (name, label, encodings._replace(settings=settings))
-    if not one:
-        return list(rows.values()), left_out
-    number = int(word.rpartition('/')[2])
-    if number in left_out:
-        raise ValueError(f'--encodings {word}: {left_out[number]}')
-    return [rows[number]], {}
+            rows.append((f'{PREFIX}{table}/{number}', f'{row.name} (row {number})', encodings))
+    return rows, left_out
 
 
-def left_out_lines(left_out: dict[int, str]) -> Iterable[str]:
+def left_out_lines(left_out: dict[int, str]) -> list[str]:
     """One line for each reason why rows were left out."""
-    reasons: dict[str, list[int]] = {}
+    reasons: dict[str, list[str]] = {}
     for number, reason in sorted(left_out.items()):
-        reasons.setdefault(reason, []).append(number)
-    for reason, numbers in reasons.items():
-        rows = 'row' if len(numbers) == 1 else 'rows'
-        yield f'{rows} {", ".join(map(str, numbers))} left out: {reason}'
+        reasons.setdefault(reason, []).append(str(number))
+    return [f'{"row" if len(numbers) == 1 else "rows"} {", ".join(numbers)} left out: {reason}'
+            for reason, numbers in reasons.items()]

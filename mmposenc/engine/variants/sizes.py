@@ -9,20 +9,14 @@ from typing import Any
 from mmengine.config import Config, ConfigDict
 
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
-from mmposenc.engine.config.arguments import model_class
-from mmposenc.engine.config.models import preprocessor_as_written
 from mmposenc.engine.config.nodes import (
     Size,
     data_sets_with_pipeline,
-    pipelines_of_phase,
     tested_size,
     type_without_library,
 )
-from mmposenc.engine.config.testing import scope_of
-from mmposenc.functional.convolutions import pair
-from mmposenc.signatures import accepted_arguments
 
-from .parsed import ParsedConfig, build_backbone
+from .parsed import ParsedConfig
 
 #: Arguments of a test's steps that are numbers of pixels or a factor.
 _PIXELS = ('scale', 'crop_size', 'size', 'max_size', 'width', 'height', 'img_scale', 'scales',
@@ -104,73 +98,6 @@ def factor_of(parsed: ParsedConfig, size: float | Size) -> float:
         raise ValueError(f'--sizes {_size_text(size)}: the sides must be in the ratio of the test, '
                          f'{_size_text(whole)}; {size[0]}x{width} would do')
     return factor
-
-
-def check_size_factors(cfg: Config, factors: Sequence[float]) -> None:
-    """Check that a test can be run at other sizes.
-
-    Args:
-        cfg: the config.
-        factors: of the test's image size.
-
-    Raises:
-        ValueError: names the factor, the size that it makes, and the multiple that the model
-            needs and has at the config's own size.
-    """
-    multiple, size = needed_multiple(cfg), tested_size(cfg)
-    for factor in factors:
-        scaled = tested_size(config_at_size(cfg, factor))
-        if size is None or scaled is None:
-            continue
-        if min(scaled) < multiple:
-            raise ValueError(
-                f'--sizes {factor:g}: images of {_size_text(scaled)} are smaller than the '
-                             f'{multiple} pixels that one cell of the model takes')
-        if not _covers_whole_cells(cfg, size, scaled, multiple):
-            near = _near_factors(size, multiple, factor)
-            line = dict.fromkeys(
-                each
-                if _covers_whole_cells(cfg, size, tested_size(config_at_size(cfg, each)), multiple)
-                else min(_near_factors(size, multiple, each), key=lambda to: abs(to - each))
-                for each in factors)
-            raise ValueError(
-                f'--sizes {factor:g}: images of {_size_text(scaled)}, but the sides must be '
-                'multiples '
-                f'of {multiple}, the pixels of a cell of the model (cut off or half empty cells '
-                f'would be compared); {" or ".join(f"{each:g}" for each in near)} would do. All of '
-                f'them so: --sizes {" ".join(f"{each:g}" for each in line)}')
-
-
-def _covers_whole_cells(cfg: Config, size: Size, scaled: Size | None, multiple: int) -> bool:
-    """Whether images cover whole cells. If they do not at the config's own size either, that is
-    allowed."""
-    fixed = not any(step.get('keep_ratio') for steps in pipelines_of_phase(cfg, 'test') for step
-                    in steps)
-    return scaled is None or not fixed or any(side % multiple for side in size) or not any(
-        side % multiple for side in scaled)
-
-
-def _near_factors(size: Size, multiple: int, factor: float) -> list[float]:
-    """The nearest factors, below and above one, that give whole cells."""
-    step = multiple / math.gcd(*size)
-    below = math.floor(factor / step)
-    return [float(f'{number * step:.6g}') for number in (below, below + 1) if number]
-
-
-def needed_multiple(cfg: Config) -> int:
-    """The side in pixels of a cell in the model's coarsest map, if nothing pads images to a
-    multiple of it; otherwise 1."""
-    scope, backbone_cfg = scope_of(cfg), cfg.model.backbone
-    cls = model_class(backbone_cfg.type, scope)
-    if 'pos_encoding' not in (accepted_arguments(cls) or ()):
-        return 1  # Other models take any size, as ResNets do.
-    backbone: Any = build_backbone(scope, backbone_cfg)
-    need = max(math.lcm(*pair(each)) for each in backbone.strides or (backbone.patch_size,))
-    filled = [node.get('size_divisor') for pipeline in pipelines_of_phase(cfg, 'test') for node
-              in pipeline]
-    pre = preprocessor_as_written(cfg)
-    filled += [pre.get('pad_size_divisor'), (pre.get('test_cfg') or {}).get('size_divisor')]
-    return 1 if any(each and each % need == 0 for each in filled) else need
 
 
 def _size_text(size: Size) -> str:

@@ -1,4 +1,4 @@
-"""The encodings of a pretrained model: kept, resized, dropped and added to."""
+"""The encodings of a pretrained model: kept, dropped and added to."""
 import pytest
 import torch
 from helpers import tiny_detr
@@ -58,13 +58,9 @@ def test_what_is_kept_gives_what_it_gave_and_what_is_added_begins_without_effect
         assert not torch.allclose(made(cfg, 'none')(image)[0], plain(image)[0])
 
 
-def test_tables_stay_as_they_are_or_are_resized_to_the_size_of_training(tmp_path):
+def test_what_is_added_to_a_frozen_backbone_is_trained_and_what_is_kept_is_not(tmp_path):
     cfg = pretrained(tmp_path, VIT, **TABLE, img_size=64)
-    for word, cells in (('keep', 64), ('resize', 16), ('resize+irpe-k', 16)):
-        table, = (value for name, value in made(cfg, word).state_dict().items()
-                  if name.endswith('pos_embed'))
-        assert table.shape[1] == cells + 1
-    cfg.model.backbone.frozen_stages = 2  # what is added is trained, what is kept is not
+    cfg.model.backbone.frozen_stages = 2
     for word, trained in (('keep', ()), ('keep+irpe-k', ('rel_pos_encoding',))):
         assert applied(cfg, word).model.backbone.trainable == trained
 
@@ -80,11 +76,11 @@ def test_the_sines_of_a_detr_are_its_own():
 
 
 @pytest.mark.parametrize('word, changes, said', [
-    ('resize', {}, 'its own tables are made for 32x32 pixels already, the size of training'),
     ('keep+rotary', {}, 'zero_init=True: RotaryEmbedding has no weights'),
-    ('keep+resize', {}, 'stands there twice'), ('keep+none', {}, "'none' takes away what 'keep'"),
+    ('keep+keep', {}, 'stands there twice'), ('keep+none', {}, "'none' takes away what 'keep'"),
     ('keep+peg', {'model.backbone.positions': [0]}, r'stand at positions=\[0\], and a sum'),
-    ('resize', {'load_from': 'w.pth'}, 'name the file as Pretrained in model.backbone.init_cfg')])
+    ('keep+irpe-k', {'load_from': 'w.pth', 'model.backbone.rel_pos_encoding': dict(
+        type='mmposenc.IRPE')}, 'name the file as Pretrained in model.backbone.init_cfg')])
 def test_what_cannot_be_is_said(tmp_path, word, changes, said):
     cfg = pretrained(tmp_path, VIT, **TABLE, img_size=32)
     cfg.merge_from_dict(changes)

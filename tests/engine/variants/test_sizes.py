@@ -14,10 +14,8 @@ from mmposenc.engine.config import nodes as config_sizes
 from mmposenc.engine.config.nodes import trained_size
 from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.engine.variants.sizes import (
-    check_size_factors,
     config_at_size,
     factor_of,
-    needed_multiple,
 )
 
 SMALL = 'mmposenc::classification/small/'
@@ -33,24 +31,23 @@ BCCD = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_bccd.py'
 LSJ = 'mmposenc::detection/vitdet/mask-rcnn_vitdet-b_sfp_16xb4-lsj-100e_coco.py'
 
 
-@pytest.mark.parametrize(('name', 'trained', 'tested', 'one_and_a_half', 'multiple'), [
-    (DEIT, (32, 32), (32, 32), (48, 48), 8),
-    (PVT, (32, 32), (32, 32), (48, 48), 8),
-    (IMAGENET, (224, 224), (224, 224), (336, 336), 16),
-    (CIFAR, (32, 32), None, None, 1),  # the test takes images as they are
-    (CAMVID, (192, 256), (192, 256), (288, 384), 32),
-    (NUCLEI, (128, 128), None, None, 32),
-    (ADE, (512, 512), (512, 683), (768, 1024), 1),  # 683: where a limit is far; filled up to 32
-    (TREES, (320, 320), (400, 400), (600, 600), 1),
-    (BCCD, (240, 320), (240, 320), (360, 480), 1),  # training draws sizes: the test's
-    (LSJ, (1024, 1024), (1024, 1024), (1536, 1536), 1),
+@pytest.mark.parametrize(('name', 'trained', 'tested', 'one_and_a_half'), [
+    (DEIT, (32, 32), (32, 32), (48, 48)),
+    (PVT, (32, 32), (32, 32), (48, 48)),
+    (IMAGENET, (224, 224), (224, 224), (336, 336)),
+    (CIFAR, (32, 32), None, None),  # the test takes images as they are
+    (CAMVID, (192, 256), (192, 256), (288, 384)),
+    (NUCLEI, (128, 128), None, None),
+    (ADE, (512, 512), (512, 683), (768, 1024)),  # 683: where a limit is far
+    (TREES, (320, 320), (400, 400), (600, 600)),
+    (BCCD, (240, 320), (240, 320), (360, 480)),  # training draws sizes: the test's
+    (LSJ, (1024, 1024), (1024, 1024), (1536, 1536)),
 ])
-def test_sizes_of_configs(name, trained, tested, one_and_a_half, multiple):
+def test_sizes_of_configs(name, trained, tested, one_and_a_half):
     cfg = engine.load_config(name)
     before = cfg.to_dict()
     assert (trained_size(cfg), config_sizes.tested_size(cfg)) == (trained, tested)
     assert config_sizes.tested_size(config_at_size(cfg, 1.5)) == one_and_a_half
-    assert needed_multiple(cfg) == multiple
     assert cfg.to_dict() == before
     assert config_at_size(cfg, 1).to_dict() == before
 
@@ -126,32 +123,10 @@ def test_wrapped_data_sets_windows_and_canvases():
                           0.5).model.data_preprocessor.pad_size_divisor == 512
 
 
-@pytest.mark.parametrize(('name', 'factors', 'said'), [
-    (DEIT, [1, 1.1], '--sizes 1.1: images of 35x35, .* multiples of 8, .*; 1 or 1.25 would do'),
-    (CAMVID, [1, 0.75], 'images of 144x192, .* multiples of 32, .*; 0.5 or 1 would do'),
-    (DEIT, [1, 0.1], '--sizes 0.1: images of 3x3 are smaller than the 8 pixels'),
-    (IMAGENET, [1, 0.75], '0.714286 or 0.785714 would do. All of them so: --sizes 1 0.714286$'),
-    *[(DEIT, [factor], 'must be a number above 0') for factor in (0, -1, math.nan, math.inf, '2')]])
-def test_sizes_that_are_no_multiple_are_named(name, factors, said):
-    with pytest.raises(ValueError, match=said):
-        check_size_factors(engine.load_config(name), factors)
-
-
-def test_sizes_that_would_do_are_a_line_to_copy():
-    cfg = engine.load_config(IMAGENET)
-    with pytest.raises(ValueError, match='All of them so: --sizes 0.5 0.785714 1 1.5 2$') as told:
-        check_size_factors(cfg, [0.5, 0.76, 1, 1.5, 2])
-    check_size_factors(cfg,
-                       [float(word) for word in str(told.value).rpartition('--sizes ')[2].split()])
-
-
-def test_sizes_that_pass():
-    check_size_factors(engine.load_config(DEIT), [0.5, 0.75, 1, 1.5, 2])
-    check_size_factors(engine.load_config(BCCD), [0.37, 1.1])  # images have several sizes as it is
-    check_size_factors(engine.load_config(ADE), [0.75])  # filled up to 32 by its preprocessor
-    cfg = engine.load_config(DEIT)
-    cfg.test_dataloader.dataset.pipeline[0].scale = 30
-    check_size_factors(cfg, [1.1])  # no multiple of 8 as it is
+@pytest.mark.parametrize('factor', [0, -1, math.nan, math.inf, '2'])
+def test_a_factor_that_is_none(factor):
+    with pytest.raises(ValueError, match='must be a number above 0'):
+        config_at_size(engine.load_config(DEIT), factor)
 
 
 def test_sizes_in_pixels_are_factors_where_the_ratio_is_that_of_the_test():

@@ -40,7 +40,7 @@ def here(monkeypatch, tmp_path):
 
 
 def call(*words, status=0):
-    quick = ['--cfg-options', 'default_hooks.progress=None', 'train_cfg.max_epochs=1']
+    quick = ['--cfg-options', 'train_cfg.max_epochs=1']
     with pytest.raises(SystemExit) as ended:
         compare.main([*words, *(quick if 'cls.py' in words else [])])
     assert ended.value.code == status or status is None, ended.value.code
@@ -122,7 +122,7 @@ def test_nothing_else_writes_into_a_study(finished, monkeypatch, tmp_path):
 
 def test_other_settings_are_refused(here):
     call(*ASKED, '--seeds', '1', status=1)
-    planned = ['--cfg-options', 'default_hooks.progress=None', 'train_cfg.max_epochs=1']
+    planned = ['--cfg-options', 'train_cfg.max_epochs=1']
     for words, message in (
             (['--epochs', '3', *planned], "length is another: '1 epoch' there, '3 epochs' now"),
             ([*planned, 'train_dataloader.batch_size=1'],

@@ -18,8 +18,7 @@ from mmposenc.engine.variants.applying import check_builds, with_entry, with_ent
 from mmposenc.engine.variants.encodings import Entry
 from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.engine.variants.rows import PREFIX
-from mmposenc.engine.variants.sizes import check_size_factors, factor_of, image_sizes
-from mmposenc.terminal.streams import note_activity
+from mmposenc.engine.variants.sizes import factor_of, image_sizes
 
 from ..statistics.differences import LEAST_RUNS, smallest_visible_difference
 from ..study.lengths import Length, set_length, training_length
@@ -39,12 +38,7 @@ from .workers import LocalWorkers, SubmittedWorkers, Workers, visible_gpu_ids
 
 def study_folder(args: argparse.Namespace) -> Path:
     """The folder of the study that the arguments name."""
-    return args.out or Path('work_dirs') / f'compare_{_config_stem(args.config)}'
-
-
-def _config_stem(config: str) -> str:
-    """The name of a file without its suffix. The name of a model of timm may contain dots."""
-    return config.replace(':', '_') if config.startswith('timm:') else Path(config).stem
+    return args.out or Path('work_dirs') / f'compare_{Path(args.config).stem}'
 
 
 def workers_from_arguments(args: argparse.Namespace) -> Workers:
@@ -133,14 +127,13 @@ def _study_asked_for(args: argparse.Namespace, cfg: Config | None, entries: Sequ
 
 def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> tuple[Entry, ...]:
     """The entries of a study, without rows of a table that the model can't have; rows that were
-    named one by one raise an error. Data, metric and sizes are checked here too, before any work.
+    named one by one raise an error. Data and metric are checked here too, before any work.
     """
     cfg = study.base.cfg
     metric_of_config(cfg)
     training = copy.deepcopy(cfg)
     training.work_dir = str(study.folder)
     set_up_training(training, tests=True)
-    check_size_factors(cfg, study.sizes)
     former = [] if old is None else [each.name for each in old.entries]
     known = former if old is not None and old.sizes == study.sizes else []
     new = [each for each in study.entries if each.name not in known]
@@ -159,8 +152,7 @@ def _checked_configs(study: Study, entries: Sequence[Entry], words: Sequence[str
     sizes = image_sizes(base, study.sizes, size)
     fitting: dict[str, Config] = {}
     refused: dict[str, ValueError] = {}
-    for index, entry in enumerate(entries, 1):
-        note_activity(f'checking encoding {index} of {len(entries)}, {entry.name}')
+    for entry in entries:
         try:
             fitting[entry.name] = with_entry_checked(base, entry, sizes)
         except ValueError as error:

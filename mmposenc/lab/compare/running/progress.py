@@ -12,8 +12,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from mmposenc.terminal.streams import note_activity
-
 from ..statistics.formats import seconds_text, value_text
 from ..study.files import Record
 from ..study.metrics import Metric
@@ -196,9 +194,8 @@ class ProgressDisplay:
             text = ': '.join(filter(None, [status, short_note(state.record)]))
         # A run that has just been started does not hold its lock yet, so running ones are not
         # counted.
-        all_runs = progress_summary(runs, self.jobs, running=False)
-        note_activity(all_runs)
-        self.say(f'{run.entry.name} seed {run.seed}: {text} ({all_runs})')
+        self.say(f'{run.entry.name} seed {run.seed}: {text} '
+                 f'({progress_summary(runs, self.jobs, running=False)})')
 
     def say(self, line: str) -> None:
         """Print a line, above the table if there is one."""
