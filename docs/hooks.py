@@ -3,7 +3,6 @@ classes and of names."""
 from __future__ import annotations
 
 import struct
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from sphinx.transforms import SphinxTransform
 
 from mmposenc.class_index import CLASSES
 from mmposenc.engine.variants.encodings import NAMES
-from mmposenc.terminal.streams import safe_streams
 
 
 class FoldersAsText(SphinxTransform):
@@ -89,15 +87,7 @@ def _spread(app: Any, env: Any, docnames: list[str]) -> None:
         docnames.insert(len(docnames) // 3, docnames.pop(0))
 
 
-def _never_silent(app: Any) -> None:
-    """Write a line where the build writes none for long, as commands do."""
-    watch = ExitStack()
-    watch.enter_context(safe_streams())
-    app.connect('build-finished', lambda app, error: watch.close())
-
-
 def setup(app: Any) -> dict[str, bool]:
-    app.connect('builder-inited', _never_silent)
     app.add_transform(FoldersAsText)
     app.add_transform(SharpFigures)
     app.add_directive('classes', Classes)

@@ -26,12 +26,8 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_configure(config):
-    """Commands may be silent for long on a busy machine: tests know each line that they print.
-
-    Configs are written as they are: the sum of what mmengine's formatter takes (a second for
+    """Configs are written as they are: the sum of what mmengine's formatter takes (a second for
     each of the four times a training writes its config) was a third of all trainings."""
-    from mmposenc.terminal import streams
-    streams.SILENCE = 3600.0
     with contextlib.suppress(ImportError):
         from yapf.yapflib import yapf_api
         yapf_api.FormatCode = lambda text, **options: (text, False)

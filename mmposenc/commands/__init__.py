@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
 
 import mmposenc
 
@@ -19,7 +18,7 @@ COMMANDS: dict[str, str] = {
     'test': 'test a trained model, and draw its predictions',
     'predict': 'predict images, or folders of them',
     'compare': 'compare position encodings on a data set',
-    'papers': "list papers' tables, write the config of a row, count its models",
+    'papers': "list papers' tables, and what their models here have",
     'convert': "convert an official checkpoint, or write weights under timm's names",
     'inspect': 'show where position encodings sit, what they cost and what they do',
     'browse': 'draw the training images after augmentation',
@@ -47,36 +46,20 @@ def main(argv: list[str] | None = None) -> None:
         SystemExit: with status 2 if there is no such command.
     """
     name, *words = (sys.argv[1:] if argv is None else argv) or ['']
-    if name == 'run':  # What the script does with its standard streams is left to it.
-        _run_command(name, words)
-        return
-    from ..terminal.streams import safe_streams
-    with safe_streams():
-        _run_command(name, words)
-
-
-def _run_command(name: str, words: list[str]) -> None:
     if name in ('', '-h', '--help'):
         print(usage_text())
         sys.exit(0 if name else 2)
     if name == '--version':
         print(mmposenc.__version__)
         return
+    from argparse import Namespace
+
+    from ..terminal.messages import reporting_errors, suggestion_text
     if name not in COMMANDS:
-        from ..terminal.messages import suggestion_text
         print(f'error: there is no command {name!r}{suggestion_text(name, COMMANDS)}\n'
               f'(known are {", ".join(COMMANDS)})', file=sys.stderr)
         sys.exit(2)
-    _import_main(name, words)(words)
-
-
-def _import_main(name: str, words: list[str]) -> Callable[[list[str]], None]:
-    """Import the function of a command. If a package is missing, the program ends with a message of
-    one line."""
-    import argparse
-
-    from ..terminal.messages import reporting_errors
-    with reporting_errors(argparse.Namespace(traceback='--traceback' in words)):
-        main: Callable[[list[str]], None] = importlib.import_module(
-            f'{__name__}.{name}').main
-    return main
+    # A package that is missing is an error of one line.
+    with reporting_errors(Namespace(traceback='--traceback' in words)):
+        module = importlib.import_module(f'{__name__}.{name}')
+    module.main(words)

@@ -1,31 +1,27 @@
-"""What the console shows of a run: first the model, its data and steps, then one line for each
-interval, at the end the result and where its files are."""
+"""What the console shows of a run: first the model, its data and steps, then the lines of
+mmengine's LoggerHook, at the end the result and where its files are."""
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import os.path as osp
 import re
 import sys
-from collections import Counter
+from itertools import chain
 from numbers import Real
 from pathlib import Path
-from typing import TextIO
+from typing import Any
 
 import torch
 from mmengine.config import Config
 from mmengine.device import get_device
-from mmengine.dist import is_main_process
-from mmengine.hooks import Hook
+from mmengine.hooks import Hook, LoggerHook
+from mmengine.optim.scheduler import LinearParamScheduler
 from mmengine.runner import Runner
-from rich import progress
-from rich.console import Console
 
 from ..backbones.structure import encoding_lines
-from ..terminal.messages import PrintsToLog, printable
-from ..terminal.streams import note_activity
-from .first_lines import lower_log_interval, unfinished_warm_up_lines, weights_line
+from ..encodings.build import listed
+from ..terminal.messages import printable
 
 #: Packages whose lines go to the log file, not to the console.
 _LIBRARIES = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
@@ -35,10 +31,12 @@ _SUMMARIES = 'after_test_epoch', 'after_run'
 _FOR_THE_FILE = re.compile('deprecated|save_param_scheduler|has been overridden after|'
                            'prefix is not set in metric|out of bounds, the drawn|'
                            '`metrics` is an empty dict')
-#: mmengine's names of phases, in words.
-_PHASES = {'val': 'validation', 'test': 'test'}
-#: mmdet's message when no image has a predicted box.
+#: mmdet's message when no image has a predicted box, and what is said instead.
 _NO_BOXES = 'results of the whole dataset is empty'
+_NO_BOXES_REMEDY = ('nothing was found in any image; train for longer, or lower score_thr in '
+                    'model.test_cfg')
+#: A training has at least this number of lines, if it has as many steps.
+_LINES = 5
 
 
 class _ConsoleFilter(logging.Filter):
@@ -50,87 +48,28 @@ class _ConsoleFilter(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.times: Counter[str] = Counter()
-        self.first: dict[str, str] = {}
-        self.no_boxes = False
+        self.warned: set[str] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        self.no_boxes |= _NO_BOXES in text
         if record.levelno < logging.WARNING:
-            return (not _logged_by_library(record)
+            return (not _is_logged_by_library(record)
                     or record.module == 'logger_hook' and not text.startswith('Exp name')
                     and record.funcName.startswith('after') and record.funcName not in _SUMMARIES)
-        if _NO_BOXES in text or _FOR_THE_FILE.search(text):
-            return False
-        if record.levelno > logging.WARNING:
-            return True
+        if _NO_BOXES in text:
+            record.msg = _NO_BOXES_REMEDY
         kind = re.sub(r'\S*[\d./]\S*', '*', text)
-        self.times[kind] += 1
-        self.first.setdefault(kind, text)
-        return self.times[kind] == 1
-
-    def take_repeated_lines(self) -> list[str]:
-        """Lines that say how often warnings were repeated since the last call."""
-        lines = [f'{count - 1} more like: {self.first[kind].splitlines()[0]}'
-                 for kind, count in self.times.items() if count > 1]
-        self.times = Counter(dict.fromkeys(self.times, 1))
-        return lines
+        is_new = record.levelno > logging.WARNING or kind not in self.warned
+        self.warned.add(kind)
+        return is_new and not _FOR_THE_FILE.search(text)
 
 
-def _logged_by_library(record: logging.LogRecord) -> bool:
+def _is_logged_by_library(record: logging.LogRecord) -> bool:
     """Whether the code that logs a line, or calls mmengine's print_log, belongs to one of the
     libraries."""
     folders = [osp.dirname(str(sys.modules[name].__file__)) for name in _LIBRARIES
                if name in sys.modules]
     return record.pathname.startswith(tuple(folder + os.sep for folder in folders))
-
-
-class _StandardOutputHandler(logging.StreamHandler):
-    """Writes to the current standard output; while a progress bar is drawn, above it."""
-
-    def __init__(self, level: int) -> None:
-        logging.Handler.__init__(self, level)
-        self.addFilter(_ConsoleFilter())
-        self.setFormatter(_LineFormatter('%(asctime)s %(message)s', '%H:%M:%S'))
-
-    @property
-    def stream(self) -> TextIO:
-        return sys.stdout
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        """Ignore a reader that has gone away, and write letters that the console lacks as escapes.
-        """
-        error = sys.exc_info()[1]
-        if isinstance(error, UnicodeEncodeError):
-            line = self.format(record).encode(error.encoding, 'backslashreplace')
-            self.stream.write(line.decode(error.encoding) + self.terminator)
-        elif not isinstance(error, OSError):
-            super().handleError(record)
-
-
-class _LogFileHandler(logging.FileHandler):
-    """Writes a log file. If that fails it says so once, in one line, and the run continues.
-
-    Args:
-        handler: of another class, in whose place it logs.
-    """
-    failed = False
-
-    def __init__(self, handler: logging.FileHandler) -> None:
-        handler.close()
-        super().__init__(handler.baseFilename, 'a', 'utf-8', errors='backslashreplace')
-        self.setLevel(handler.level)
-        self.setFormatter(handler.formatter)
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        error = sys.exc_info()[1]
-        if not isinstance(error, OSError):
-            super().handleError(record)
-        elif not self.failed:
-            self.failed = True
-            print(f'warning: the log {self.baseFilename} cannot be written: '
-                  f'{error.strerror or error}; the work goes on', file=sys.stderr)
 
 
 class _LineFormatter(logging.Formatter):
@@ -145,37 +84,36 @@ class _LineFormatter(logging.Formatter):
 
 def quieten_console(logger: logging.Logger) -> logging.Logger:
     """Restrict the console to the lines described above; at the level DEBUG it gets everything, as
-    in mmengine. If the log file cannot be written, one line says so."""
-    for index, handler in enumerate(logger.handlers):
+    in mmengine."""
+    for handler in logger.handlers:
         if type(handler) is logging.StreamHandler and handler.level > logging.DEBUG:
-            logger.handlers[index] = _StandardOutputHandler(handler.level)
-        elif type(handler) is logging.FileHandler:
-            logger.handlers[index] = _LogFileHandler(handler)
+            handler.addFilter(_ConsoleFilter())
+            handler.setFormatter(_LineFormatter('%(asctime)s %(message)s', '%H:%M:%S'))
     return logger
 
 
 class ConsoleHook(Hook):
-    """Logs the model, data and steps at the start, repeated warnings, and at the end the result and
-    files."""
+    """Logs the model, data and steps at the start, and at the end the result and its files."""
     priority = 'LOWEST'
 
     def __init__(self) -> None:
         self.metrics: dict[str, float] = {}
-        self.drawn = ''
 
     def before_train(self, runner: Runner) -> None:
         loader, val = runner.train_dataloader, runner.val_loop and runner.val_dataloader
+        steps = f'{runner.max_iters} steps'
+        if runner.max_epochs > 1:
+            steps += f' in {runner.max_epochs} epochs'
+        if runner.iter > 0:
+            steps += f', {runner.iter} of them done'
         self._log_start(runner, 'training', [
-            weights_line(runner),
+            _weights_line(runner),
             f'{len(loader.dataset)} images in batches of '
             f'{getattr(loader.batch_sampler, "batch_size", "several")}'
             + (f', {len(val.dataset)} to validate' if val else ''),
-            f'{runner.max_iters} steps' + f' in {runner.max_epochs} epochs'
-            * (runner.max_epochs > 1) + f', {runner.iter} of them done' * (runner.iter > 0),
-            f'results in {runner.work_dir}, log in {runner.logger.log_file}',
-            *lower_log_interval(runner)])
-        for line in unfinished_warm_up_lines(runner):
-            runner.logger.warning(line)
+            steps, f'results in {runner.work_dir}, log in {runner.logger.log_file}'])
+        _lower_log_interval(runner)
+        _warn_of_unfinished_warm_up(runner)
 
     def before_test(self, runner: Runner) -> None:
         images = len(runner.test_dataloader.dataset)
@@ -184,75 +122,39 @@ class ConsoleHook(Hook):
 
     def _log_start(self, runner: Runner, what: str, lines: list[str]) -> None:
         """Log the model, its encodings, the device, and these lines."""
-        self.metrics = {}
         # The model is wrapped for several processes, or for several views of an image.
         model = getattr(runner.model, 'module', runner.model)
         count = sum(p.numel() for p in model.parameters())
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         on = f' on {type(model.backbone).__name__}' if hasattr(model, 'backbone') else ''
+        part = f', {trained / 1e6:.2f} of them trained' if trained < count else ''
         threads = f', threads: {torch.get_num_threads()}' if get_device() == 'cpu' else ''
-        for line in (
-                f'{what} {type(model).__name__}{on}: {count / 1e6:.2f} million parameters'
-                + f', {trained / 1e6:.2f} of them trained' * (trained < count)
-                + f'; on {runner.world_size} x {get_device()}{threads}',
-                *encoding_lines(model), *lines):
+        first = (f'{what} {type(model).__name__}{on}: {count / 1e6:.2f} million parameters{part}; '
+                 f'on {runner.world_size} x {get_device()}{threads}')
+        for line in (first, *encoding_lines(model), *lines):
             runner.logger.info(line)
-        self._log_repeated(runner)
 
-    def _before_epoch(self, runner: Runner, mode: str = 'train') -> None:
-        self._write_batch_progress(runner, 1, mode)
-
-    def _after_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
-                    outputs: dict | None = None, mode: str = 'train') -> None:
-        self._write_batch_progress(runner, batch_idx + 2, mode)
-
-    def _write_batch_progress(self, runner: Runner, batch: int, mode: str) -> None:
-        """Record what the run is doing, for the line that is written after a long silence."""
-        if mode == 'train':
-            step = min(runner.iter + (batch > 1) + 1, runner.max_iters)
-            note_activity(f'training, step {step} of {runner.max_iters}')
-        else:
-            batches = len(getattr(runner, f'{mode}_dataloader'))
-            note_activity(f'{_PHASES[mode]}, batch {min(batch, batches)} of {batches}')
-
-    def _log_repeated(self, runner: Runner) -> None:
-        for line in [line for each in _console_filters(runner.logger) for line
-                     in each.take_repeated_lines()]:
-            runner.logger.info(line)
+    def after_val_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
+        self.metrics = metrics or {}
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
         self.metrics = metrics or {}
-        for each in _console_filters(runner.logger):
-            if each.no_boxes:
-                runner.logger.warning(
-                    f'nothing was found in any image{score_threshold_remedy(runner.cfg)}')
-                each.no_boxes = False
-
-    def after_val_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
-        self.after_test_epoch(runner, metrics)
-        if not self.drawn and any(getattr(hook, 'draw', False) for hook in _drawing_hooks(runner)):
-            self.drawn = f'{runner.log_dir}/vis_data/vis_image'
-            runner.logger.info(f'a first picture: {self.drawn}')
 
     def after_train(self, runner: Runner) -> None:
         folder = Path(runner.work_dir)
         last = folder / 'last_checkpoint'
-        weights = str(folder / Path(last.read_text().strip()).name) if last.is_file() else None
-        self._log_end(runner, {'weights': weights, 'pictures': self.drawn})
+        weights = folder / Path(last.read_text().strip()).name if last.is_file() else None
+        pictures = Path(runner.log_dir, 'vis_data', 'vis_image')
+        self._log_end(runner, {'weights': weights,
+                               'pictures': pictures if pictures.is_dir() else None})
 
     def after_test(self, runner: Runner) -> None:
-        metrics = getattr(runner.test_evaluator, 'metrics', [])
-        self._log_end(runner, {
-            'predictions': next((each.out_file_path for each in metrics
-                                 if hasattr(each, 'out_file_path')), None),
-            'label maps': next((hook.out_dir for hook in runner.hooks
-                                if type(hook).__name__ == 'LabelMapsHook'), None),
-            'pictures': next((folder for hook in _drawing_hooks(runner)
-                              for name in ('test_out_dir', 'out_dir')
-                              if (folder := getattr(hook, name, None))), None)})
+        parts = [*getattr(runner.test_evaluator, 'metrics', []), *runner.hooks]
+        paths = [getattr(part, name, None) for part in parts
+                 for name in ('out_file_path', 'out_dir', 'test_out_dir')]
+        self._log_end(runner, {'files': ', '.join(str(path) for path in paths if path)})
 
-    def _log_end(self, runner: Runner, files: dict[str, str | None]) -> None:
-        self._log_repeated(runner)
+    def _log_end(self, runner: Runner, files: dict[str, object]) -> None:
         result = ', '.join(f'{name} {value:.4g}' for name, value in self.metrics.items()
                            if isinstance(value, Real))
         for name, value in {'result': result, **files, 'log': runner.logger.log_file}.items():
@@ -260,13 +162,42 @@ class ConsoleHook(Hook):
                 runner.logger.info(f'{name}: {value}')
 
 
-def _drawing_hooks(runner: Runner) -> list[Hook]:
-    return [hook for hook in runner.hooks if 'Visualization' in type(hook).__name__]
+def _weights_line(runner: Runner) -> str:
+    """Say where the weights of a training come from."""
+    source = runner._load_from
+    if source is not None:
+        return f'continues {source}' if runner._resume else f'starts from the weights of {source}'
+    configs = [cfg for module in getattr(runner.model, 'module', runner.model).modules()
+               for cfg in listed(getattr(module, 'init_cfg', None)) if isinstance(cfg, dict)]
+    files = [str(cfg.get('checkpoint')) for cfg in configs
+             if cfg.get('type') in ('Pretrained', 'PretrainedInit')]
+    return f'weights of {", ".join(files)}; all others are random' if files else 'weights: random'
 
 
-def _console_filters(logger: logging.Logger) -> list[_ConsoleFilter]:
-    return [each for handler in logger.handlers for each in handler.filters
-            if isinstance(each, _ConsoleFilter)]
+def in_one_list(lists: list[Any] | dict[str, list[Any]]) -> list[Any]:
+    """All schedulers or groups of parameters in one list; for several optimizers mmengine has a
+    list under each name."""
+    return list(chain.from_iterable(lists.values())) if isinstance(lists, dict) else lists
+
+
+def _lower_log_interval(runner: Runner) -> None:
+    """Let LoggerHook write a few lines also about a training that has fewer steps than one of its
+    intervals."""
+    for hook in runner.hooks:
+        if isinstance(hook, LoggerHook) and runner.max_iters < hook.interval:
+            hook.interval = max(1, runner.max_iters // _LINES)
+
+
+def _warn_of_unfinished_warm_up(runner: Runner) -> None:
+    for scheduler in in_one_list(runner.param_schedulers or []):
+        length, unit = ((runner.max_epochs, 'epochs') if scheduler.by_epoch
+                        else (runner.max_iters, 'steps'))
+        if (isinstance(scheduler, LinearParamScheduler) and scheduler.end > length
+                and scheduler.start_factor < scheduler.end_factor):
+            runner.logger.warning(
+                f'the warm-up of param_scheduler ({type(scheduler).__name__}, end={scheduler.end}) '
+                f'is longer than the training of {length} {unit}; lower its end, or train for '
+                'longer')
 
 
 def score_threshold_option(cfg: Config) -> tuple[str, float] | None:
@@ -277,80 +208,3 @@ def score_threshold_option(cfg: Config) -> tuple[str, float] | None:
         if 'score_thr' in part:
             return f'model.{name}.score_thr', part['score_thr']
     return None
-
-
-def score_threshold_remedy(cfg: Config) -> str:
-    """The end of a sentence: the smallest score that a detector's boxes have."""
-    if (option := score_threshold_option(cfg)) is None:
-        return ''
-    return f': no box scores more than {option[0]}={option[1]}; train for longer, or lower it'
-
-
-def progress_bar(console: Console | None = None) -> progress.Progress:
-    """A progress bar with the time that remains, in the terminal of the first process; elsewhere
-    nothing is drawn.
-
-    Args:
-        console: where to draw; by default the standard output.
-    """
-    console = console or Console()
-    return progress.Progress(
-        progress.TextColumn('{task.description}'), progress.BarColumn(),
-        progress.MofNCompleteColumn(), progress.TextColumn('eta'), progress.TimeRemainingColumn(),
-        progress.TextColumn('{task.fields[info]}', markup=False),
-        console=console, refresh_per_second=4,
-        disable=not (console.is_terminal and is_main_process()))
-
-
-class ProgressBarHook(Hook):
-    """Draws the progress of training, validation and testing if the standard output is a terminal;
-    elsewhere LoggerHook prints lines."""
-    ends_after_errors = True  # Tells the runner to call after_run also after an error.
-    priority = 'LOW'
-
-    def __init__(self, console: Console | None = None) -> None:
-        self.bar = progress_bar(console)
-        self.tasks: dict[str, progress.TaskID] = {}
-
-    def before_train(self, runner: Runner) -> None:
-        self._start_bar('train', runner.max_iters, runner.iter)
-
-    def _start_bar(self, name: str, total: int, done: int = 0) -> None:
-        if not self.bar.disable and not self.bar.live.is_started:
-            self.bar.start()
-            atexit.register(self.bar.stop)  # After an error the terminal must get its cursor back.
-            sys.stdout = PrintsToLog(sys.stdout)
-        self.tasks[name] = self.bar.add_task(name, total=total, completed=done, info='')
-
-    def _before_epoch(self, runner: Runner, mode: str = 'train') -> None:
-        if mode != 'train':
-            self._start_bar(mode, len(getattr(runner, f'{mode}_dataloader')))
-
-    def _after_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
-                    outputs: dict | None = None, mode: str = 'train') -> None:
-        if self.bar.disable:
-            return
-        if mode != 'train':
-            self.bar.update(self.tasks[mode], completed=batch_idx + 1)
-            return
-        info = f'epoch {runner.epoch + 1}/{runner.max_epochs} ' * (runner.max_epochs > 1)
-        if outputs and 'loss' in outputs:
-            info += f'loss {outputs["loss"].detach().item():.4f}'
-        self.bar.update(self.tasks['train'], completed=runner.iter + 1, info=info)
-
-    def _after_epoch(self, runner: Runner, mode: str = 'train') -> None:
-        if mode != 'train':
-            self._end_bar(mode)
-
-    def after_train(self, runner: Runner) -> None:
-        self._end_bar('train')
-
-    def _end_bar(self, name: str) -> None:
-        self.bar.remove_task(self.tasks.pop(name))
-        self.bar.refresh()
-
-    def after_run(self, runner: Runner) -> None:
-        self.bar.stop()
-        atexit.unregister(self.bar.stop)
-        while self.tasks:
-            self.bar.remove_task(self.tasks.popitem()[1])

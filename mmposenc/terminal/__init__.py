@@ -1,2 +1,2 @@
-"""What every command of the terminal shares: messages of errors, options, and safe streams. Only
+"""What every command of the terminal shares: messages of errors, and options. Only
 the standard library is imported."""

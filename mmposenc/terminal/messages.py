@@ -9,15 +9,12 @@ import os
 import re
 import signal
 import sys
-import time
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn, TextIO, cast
-
-from .streams import safe_streams
 
 #: Exceptions whose message is enough; for others the message begins with their type.
 _PLAIN = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError,
@@ -48,8 +45,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f'error: {message}\n({script}{self.prog} --help lists the arguments)\n')
 
 
-class PrintsToLog:
-    """A standard output that moves what libraries print about their files to the log of the run."""
+class QuietOutput:
+    """A standard output without what libraries print about their files."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream, self.dropped = stream, False
@@ -57,14 +54,7 @@ class PrintsToLog:
     def write(self, text: str) -> int:
         # print() writes the end of a line in a separate call.
         self.dropped = bool(_CHATTER.match(text)) or self.dropped and text == '\n'
-        if not self.dropped:
-            return self.stream.write(text)
-        for handler in _log_handlers(_loggers()[-1:]):
-            if handler.stream is not None:
-                # The handler reports this error with the next line of the log.
-                with suppress(OSError):
-                    handler.stream.write(text)
-        return len(text)
+        return len(text) if self.dropped else self.stream.write(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
@@ -91,19 +81,12 @@ def reporting_errors(args: argparse.Namespace) -> Iterator[None]:
     ``--traceback`` shows it.
     Ctrl-C and SIGTERM end the program without one, and with the status that shells give them;
     files that are half written are removed as after an error.
-    What happens to the standard streams ends nothing, see :func:`.streams.safe_streams`.
     """
-    with safe_streams(), _ending_on_errors(args):
-        yield
-
-
-@contextmanager
-def _ending_on_errors(args: argparse.Namespace) -> Iterator[None]:
-    before, stdout, showwarning = _log_files(), sys.stdout, warnings.showwarning
+    before, stdout, showwarning = _log_file(), sys.stdout, warnings.showwarning
     # The name of a file may not be valid in the console's encoding.
     if hasattr(stdout, 'reconfigure'):
         stdout.reconfigure(errors='backslashreplace')
-    sys.stdout, warnings.showwarning = cast(TextIO, PrintsToLog(stdout)), _warn
+    sys.stdout, warnings.showwarning = cast(TextIO, QuietOutput(stdout)), _warn
     try:
         terminate = signal.signal(signal.SIGTERM, _end)
     except ValueError:  # This is not the main thread, so the signal is left to whoever handles it.
@@ -114,10 +97,8 @@ def _ending_on_errors(args: argparse.Namespace) -> Iterator[None]:
         print('stopped', file=sys.stderr)
         raise SystemExit(128 + signal.SIGINT) from stop
     except Exception as error:
-        if 'killed by signal: Terminated' in str(error):
-            # A worker got the signal first. The whole process group gets it, and ends by _end.
-            time.sleep(1)
-        raise SystemExit(_report_and_message(error, args, _log_files() - before)) from error
+        log = None if _log_file() == before else _log_file()
+        raise SystemExit(_report_and_message(error, args, log)) from error
     finally:
         sys.stdout, warnings.showwarning = stdout, showwarning
         if terminate is not None:
@@ -128,9 +109,11 @@ def _end(signum: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + signum)
 
 
-def _report_and_message(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
+def _report_and_message(error: Exception, args: argparse.Namespace, log: str | None) -> str:
     full = ''.join(traceback.format_exception(error))
-    logs = {path for path in logs if _append_or_false(path, f'\n{full}')}
+    if log:
+        with open(log, 'a', encoding='utf-8', errors='backslashreplace') as file:
+            file.write(f'\n{full}')
     # torchrun shows the error of the process that failed first.
     if 'TORCHELASTIC_ERROR_FILE' in os.environ:
         from torch.distributed.elastic.multiprocessing.errors import get_error_handler
@@ -140,27 +123,13 @@ def _report_and_message(error: Exception, args: argparse.Namespace, logs: set[st
     lines = [printable(line) for line in error_text(error).splitlines()] or ['']
     rank = os.environ.get('RANK', '0')
     lines[0] = f'error: {lines[0]}' if rank == '0' else f'error in process {rank}: {lines[0]}'
-    if logs:
-        most, where = 2, f'the full message is in {sorted(logs)[0]}'
-    else:
-        most, where = 2 if len(lines) > 3 else 3, '--traceback shows the full message'
-    cut = [line if len(line) <= _WIDTH else f'{line[:_WIDTH]} ...' for line in lines[:most]]
-    if len(lines) > most:
-        left = len(lines) - most
-        where = f'{counted(left, "more line")}; {where}'
-    if logs or len(lines) > most:
+    where = f'the full message is in {log}' if log else '--traceback shows the full message'
+    cut = [line if len(line) <= _WIDTH else f'{line[:_WIDTH]} ...' for line in lines[:2]]
+    if len(lines) > 2:
+        where = f'{counted(len(lines) - 2, "more line")}; {where}'
+    if log or len(lines) > 2:
         cut.append(f'({where})')
     return '\n'.join(cut)
-
-
-def _append_or_false(path: str, text: str) -> bool:
-    """Append text to a log file. Returns False if it cannot be written, as on a full disk."""
-    try:
-        with open(path, 'a', encoding='utf-8', errors='backslashreplace') as file:
-            file.write(text)
-    except OSError:
-        return False
-    return True
 
 
 def error_text(error: BaseException) -> str:
@@ -230,10 +199,8 @@ def _loggers() -> list[logging.Logger]:
     return list(loggers.values())
 
 
-def _log_handlers(loggers: list[logging.Logger]) -> list[logging.FileHandler]:
-    return [handler for logger in loggers for handler in logger.handlers
-            if isinstance(handler, logging.FileHandler)]
-
-
-def _log_files() -> set[str]:
-    return {os.path.relpath(handler.baseFilename) for handler in _log_handlers(_loggers())}
+def _log_file() -> str | None:
+    """The path of the log of the newest run in this process."""
+    handlers = _loggers()[-1].handlers if _loggers() else []
+    files = [each.baseFilename for each in handlers if isinstance(each, logging.FileHandler)]
+    return os.path.relpath(files[0]) if files else None

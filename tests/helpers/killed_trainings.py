@@ -83,8 +83,7 @@ def train(root: str, name: str, options: dict, moment: tuple[str, int] | None,
     cfg.work_dir, cfg.log_level = name, 'WARNING'
     cfg.merge_from_dict({'model.backbone.drop_path_rate': 0.4, 'model.test_cfg.score_thr': 0.0,
                          'train_dataloader.dataset.serialize_data': False,
-                         'val_dataloader.dataset.serialize_data': False,
-                         'default_hooks.progress': None})
+                         'val_dataloader.dataset.serialize_data': False})
     for key, value in options.items():
         *path, last = key.split('.')
         section = cfg

@@ -45,7 +45,7 @@ def tiny_study(folder: Path, names=('none', 'peg'), seeds=(0,), sizes=(1.0,), ep
     if not (folder / 'cls.py').is_file():
         classifier_config(folder)
     cfg = engine.load_config(str(folder / 'cls.py'))
-    cfg.merge_from_dict({'default_hooks.progress': None, 'log_level': 'WARNING',
+    cfg.merge_from_dict({'log_level': 'WARNING',
                          'train_cfg.max_epochs': epochs, 'train_cfg.val_interval': 1,
                          'randomness.deterministic': True, **(options or {})})
     study = Study(folder / 'study', parse_config(cfg), str(folder / 'cls.py'), 'mmposenc compare',

@@ -25,7 +25,7 @@ OPTIONS = {'optim_wrapper.optimizer.lr': 0.01, 'param_scheduler': None, 'randomn
            'train_cfg.max_epochs': 2, 'model.backbone.drop_path_rate': 0.0,
            'train_dataloader.dataset.pipeline.2.prob': 0.0,
            'train_dataloader.sampler.shuffle': False, 'val_dataloader': None, 'val_cfg': None,
-           'val_evaluator': None, 'log_level': 'WARNING', 'default_hooks.progress': None}
+           'val_evaluator': None, 'log_level': 'WARNING'}
 SPREAD = {'runner_type': 'mmposenc.FlexibleRunner',
           'strategy': dict(type='mmposenc.FSDP2Strategy', min_parameters=500)}
 #: Folder of each training: what is changed in the config, and whether it is resumed.

@@ -40,7 +40,7 @@ def test_a_signal_ends_without_a_traceback(signum, capsys) -> None:
 
 def test_one_line_more_is_counted_as_one(tmp_path) -> None:
     log = str(tmp_path / 'run.log')
-    said = messages._report_and_message(ValueError('first\nsecond\nthird'), ARGS, {log})
+    said = messages._report_and_message(ValueError('first\nsecond\nthird'), ARGS, log)
     assert said == f'error: first\nsecond\n(1 more line; the full message is in {log})'
     assert 'third' in open(log).read()
 

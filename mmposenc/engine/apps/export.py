@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from mmposenc.checkpoint.integrity import writing_whole_file
 from mmposenc.terminal.options import OPSET, TOLERANCE
-from mmposenc.terminal.streams import note_activity
 
 from ..config.checks import check_checkpoint, check_writable_folder
 from ..config.models import build_model, image_channels, load_all_weights, preprocessor_config
@@ -103,12 +102,10 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
     if classes := (meta.get('dataset_meta') or {}).get('classes'):
         notes['classes'] = list(classes)
     pictures = pictures_of_test_data(raw, cfg, notes) if decode else []
-    note_activity('tracing the model')
     program = _exported_program(raw, example, fixed_size)
     notes.update(_size_limits(program))
     with writing_whole_file(path, suffix=f'.partial{path.suffix}') as partial:
         write = _write_onnx if path.suffix == '.onnx' else _write_pt2
-        note_activity(f'writing {path}')
         write(program, partial, notes, opset)
         reader = onnx_runner if path.suffix == '.onnx' else pt2_runner
         checked = compare_with_model(raw, reader(partial), example, notes, pictures, tolerance)

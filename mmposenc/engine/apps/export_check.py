@@ -9,8 +9,6 @@ import torch.nn.functional as F
 from mmengine.config import Config
 from torch import Tensor
 
-from mmposenc.terminal.streams import note_activity
-
 from ..config.nodes import build_data_set
 from .raw_outputs import Detections, RawOutputs
 
@@ -97,7 +95,6 @@ def _compare_batches(raw: RawOutputs, run: Run, batches: Iterable[Tensor],
     for batch in batches:
         images, _, height, width = batch.shape
         where = f'{images} images of {height}x{width}'
-        note_activity(f'comparing the file with the model, {where}')
         ours, others = raw(batch), run(batch)
         if isinstance(raw, Detections):
             boxes += len(ours[0])

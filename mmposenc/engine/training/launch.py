@@ -16,10 +16,7 @@ from ..config.checks import (
     check_enough_queries,
     check_files,
     check_num_classes,
-    check_outside_studies,
-    check_palette_lengths,
     check_same_class_folders,
-    check_save_best,
     check_sections,
     check_writable_folder,
 )
@@ -30,8 +27,7 @@ from .checkpoints import check_no_checkpoints_to_replace, latest_checkpoint
 from .feature_cache import repeat_with_few_views
 from .lock import check_unlocked
 
-DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
-                 'epoch_seed': {'type': 'mmposenc.SeedHook'},
+DEFAULT_HOOKS = {'epoch_seed': {'type': 'mmposenc.SeedHook'},
                  'not_finite': {'type': 'mmposenc.NotFiniteHook'},
                  'average_loss': {'type': 'mmposenc.AverageLossHook'}}
 
@@ -76,7 +72,6 @@ def set_up_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
         ValueError: an option that the config can't serve, or another training in the work_dir.
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
-    check_outside_studies(cfg)
     check_unlocked(cfg.work_dir)
     if resume is None and not cfg.get('resume'):
         check_no_checkpoints_to_replace(cfg.work_dir)
@@ -110,10 +105,8 @@ def _check_config(cfg: Config, phases: tuple[str, ...]) -> None:
     check_arguments(cfg)
     if 'train' in phases:
         check_silent_arguments(cfg)
-        check_save_best(cfg)
     check_files(cfg, phases)
     check_num_classes(cfg, phases)
-    check_palette_lengths(cfg, phases)
     check_enough_queries(cfg)
     if 'train' in phases:
         check_channels(cfg)

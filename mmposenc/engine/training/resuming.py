@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..first_lines import in_one_list
+from ..console import in_one_list
 
 #: The sections of a config whose values a checkpoint would put back. (A schedule without an end has
 #: the length of the training.)
