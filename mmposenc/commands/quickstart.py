@@ -1,7 +1,6 @@
 """Download a small data set, train a small model, test it, and draw its predictions.
 
     mmposenc quickstart [detection|segmentation|pretrained] [--seed N]
-    mmposenc quickstart pretrained --weights FILE
 
 detection     (the default) tree crowns: RetinaNet on PVT + PEG from random weights, tested on a
               block of the training plots and on another plot; COCO AP
@@ -16,134 +15,119 @@ the left and predictions on the right. Stop it with Ctrl-C; the same command res
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
 import sys
-import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from ..terminal.messages import Parser, reporting_errors
 from ..terminal.options import SEED
 
-#: The configs for trees and for nuclei. The same folder has further configs: with -block for
-#: another test of the trees, and with -quick for training from random weights.
-RANDOM = ('mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees.py',
-          'mmposenc::segmentation/small/fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128.py')
-FROZEN = ('mmposenc::detection/small/retinanet_vit-s14_sfp_1xb4-10e_trees.py',
-          'mmposenc::segmentation/small/linear_vit-s14_1xb4-10e_nuclei-448x448.py')
+
+class Part(NamedTuple):
+    """A training and its tests.
+
+    Attributes:
+        data: a word of ``mmposenc prepare``, also the folder of the results.
+        config: of the training.
+        tests: for each row of the table of scores, the folder of the test, its config and options.
+    """
+
+    data: str
+    config: str
+    tests: dict[str, tuple[str, ...]]
+
+
+def _trees(stem: str, training: str) -> Part:
+    stem = f'mmposenc::detection/small/{stem}'
+    return Part('trees', f'{stem}{training}.py', {
+        'held-out block of the training plots': ('block', f'{stem}-block.py'),
+        'a different plot': ('other_plot', f'{stem}.py')})
+
+
+def _nuclei(stem: str, further: dict[str, tuple[str, ...]]) -> Part:
+    config = f'mmposenc::segmentation/small/{stem}.py'
+    tests = {'held-out strip': ('strip',), **further}
+    return Part('nuclei', config, {
+        name: (folder, config, *options) for name, (folder, *options) in tests.items()})
+
+
+TASKS = {
+    'detection': [_trees('retinanet_pvt-micro-peg_fpn_1xb4-12e_trees', '-quick')],
+    'segmentation': [_nuclei('fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128',
+                             {'the same, 3 sizes and flips': ('strip_tta', '--tta')})],
+    'pretrained': [_trees('retinanet_vit-s14_sfp_1xb4-10e_trees', ''),
+                   _nuclei('linear_vit-s14_1xb4-10e_nuclei-448x448', {})],
+}
+#: Title, key and format of the columns of the table of scores: COCO's metrics of boxes, and those
+#: of segmentation in percent.
+COLUMNS = (('AP', 'coco/bbox_mAP', '.3f'), ('AP50', 'coco/bbox_mAP_50', '.3f'),
+           ('AP75', 'coco/bbox_mAP_75', '.3f'), ('mIoU', 'mIoU', '.2f'), ('mAcc', 'mAcc', '.2f'),
+           ('aAcc', 'aAcc', '.2f'))
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(__doc__, prog='mmposenc quickstart')
-    parser.add_argument('task', nargs='?', default='detection',
-                        choices=['detection', 'segmentation', 'pretrained'])
+    parser.add_argument('task', nargs='?', default='detection', choices=TASKS)
     parser.add_argument('--seed', type=SEED, metavar='N', help='seed of the training')
-    parser.add_argument('--weights', type=_existing_file, metavar='FILE',
-                        help="for 'pretrained': weights of "
-                        "DINOv2's ViT-S/14 (names of DINOv2, timm or Hugging Face) instead of "
-                        'a download')
     parser.add_argument('--out', type=Path, metavar='FOLDER', help='folder of results (default: '
                         'work_dirs/quickstart, followed by the task and the seed)')
-    args = parser.parse_args(argv)
-    if args.weights and args.task != 'pretrained':
-        parser.error("--weights is for 'pretrained'")
-    return args
-
-
-def _existing_file(text: str) -> Path:
-    if not Path(text).is_file():
-        raise argparse.ArgumentTypeError(f'{text!r} must be an existing file')
-    return Path(text).resolve()
+    return parser.parse_args(argv)
 
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reporting_errors(args):
         from ..dependencies import require
+        from . import prepare
         require('mmposenc quickstart', ('mmengine', 'mmcv', 'mmdet', 'mmseg'))
         task = '' if args.task == 'detection' else f'-{args.task}'
         seed = '' if args.seed is None else f'-seed{args.seed}'
         out = args.out or Path('work_dirs', f'quickstart{task}{seed}')
-        start = time.monotonic()
+        parts = TASKS[args.task]
         say('1/3 data')
-        fetch(args)
-        trees, nuclei = FROZEN if args.task == 'pretrained' else RANDOM
-        both = args.task == 'pretrained'
-        if args.task != 'segmentation':
-            run_detection(args, trees, out / 'trees' if both else out, out / 'pictures', start)
-        if args.task != 'detection':
-            run_segmentation(args, nuclei, out / 'nuclei' if both else out,
-                             out / 'pictures' / 'nuclei' if both else out / 'pictures', start)
-        print(f'pictures: {out}/pictures (left: ground truth, right: predictions)')
+        for name in [*(part.data for part in parts), *['pretrained'] * (len(parts) > 1)]:
+            prepare.main([name])
+        for part in parts:
+            work = out / part.data if len(parts) > 1 else out
+            train_and_test(part, work, args.seed)
+            scores = metrics_table({name: work / f'test_{folder}'
+                                    for name, (folder, *_) in part.tests.items()})
+            print(scores, f'pictures: {work}/pictures (left: ground truth, right: predictions)',
+                  sep='\n', flush=True)
 
 
 def say(text: str) -> None:
     print(f'quickstart: {text}', flush=True)
 
 
-def fetch(args: argparse.Namespace) -> None:
-    """Download the data and weights that are missing."""
-    from . import prepare
-    names = {'detection': ['trees'], 'segmentation': ['nuclei'],
-             'pretrained': ['trees', 'nuclei'] + ['pretrained'] * (not args.weights)}[args.task]
-    for name in names:
-        prepare.main([name])
-
-
-def run_detection(args: argparse.Namespace, config: str, work: Path, pictures: Path,
-                  start: float) -> None:
-    quick = config.replace('.py', '-quick.py') if config in RANDOM else config
-    trained = train(args, quick, work)
-    tests = {'held-out block of the training plots': ('block', config.replace('.py', '-block.py')),
-             'a different plot': ('other_plot', config)}
-    for folder, tested in tests.values():
-        test(tested, work, folder, '--show-dir', str(pictures / folder))
-    print_scores('COCO AP of boxes', work, {name: folder for name, (folder, _) in tests.items()},
-                 trained, start)
-
-
-def run_segmentation(args: argparse.Namespace, config: str, work: Path, pictures: Path,
-                     start: float) -> None:
-    trained = train(args, config, work)
-    tests = {'held-out strip': 'strip'}
-    test(config, work, 'strip', '--show-dir', str(pictures))
-    if args.task != 'pretrained':
-        tests['the same, 3 sizes and flips'] = 'strip_tta'
-        test(config, work, 'strip_tta', '--tta')
-    print_scores('mIoU, mean accuracy and pixel accuracy, in percent', work, tests, trained, start)
-
-
-def train(args: argparse.Namespace, config: str, work: Path) -> float:
-    """Train unless the training is complete; returns the seconds that it took."""
-    start = time.monotonic()
+def train_and_test(part: Part, work: Path, seed: int | None) -> None:
+    """Train unless the training is complete, and run the tests."""
     say('2/3 training (stop it with Ctrl-C; the same command resumes)')
     if (work / 'trained').is_file():
         print(f'already trained; delete {work} to train again', flush=True)
-        return 0.
-    options = [] if args.seed is None else [f'randomness.seed={args.seed}']
-    if args.weights:
-        options.append(f'model.backbone.init_cfg.checkpoint={args.weights}')
-    run('train', options, config, '--work-dir', str(work),
-        *(['--resume', 'auto'] if work.exists() else []))
-    shutil.copy(work / 'last_checkpoint', work / 'trained')
-    return time.monotonic() - start
+    else:
+        resume = ['--resume', 'auto'] if work.exists() else []
+        options = [] if seed is None else ['--cfg-options', f'randomness.seed={seed}']
+        run('train', part.config, '--work-dir', str(work), *resume, *options)
+        shutil.copy(work / 'last_checkpoint', work / 'trained')
+    checkpoint = str(work / Path((work / 'trained').read_text().strip()).name)
+    for folder, config, *options in part.tests.values():
+        say(f'3/3 test ({folder})')
+        run('test', config, checkpoint, '--work-dir', str(work / f'test_{folder}'),
+            '--show-dir', str(work / 'pictures' / folder), *options)
 
 
-def test(config: str, work: Path, folder: str, *words: str) -> None:
-    say(f'3/3 test ({folder})')
-    checkpoint = work / Path((work / 'trained').read_text().strip()).name
-    run('test', [], config, str(checkpoint), '--work-dir', str(work / f'test_{folder}'), *words)
-
-
-def run(command: str, options: list[str], *words: str) -> None:
+def run(*words: str) -> None:
     """Run a command in another process and wait for it; Ctrl-C reaches that process too, which then
     saves a checkpoint.
 
     Args:
-        command: 'train' or 'test'.
-        options: KEY=VALUE changes of its config.
-        words: its other arguments.
+        words: a command of mmposenc and its arguments.
 
     Raises:
         SystemExit: with the status of the process if it is not 0.
@@ -152,8 +136,7 @@ def run(command: str, options: list[str], *words: str) -> None:
     # on an idle one. Freed memory is kept: glibc would return it to the system, which clears it
     # again in the next step: a sixth of the time of a step.
     process = subprocess.Popen(
-        [sys.executable, '-m', 'mmposenc', command, *words,
-         *(['--cfg-options', *options] if options else [])],
+        [sys.executable, '-m', 'mmposenc', *words],
         env={'OMP_WAIT_POLICY': 'PASSIVE', 'MALLOC_MMAP_MAX_': '0',
              'MALLOC_TRIM_THRESHOLD_': '4000000000', **os.environ})
     status = None
@@ -166,9 +149,22 @@ def run(command: str, options: list[str], *words: str) -> None:
         raise SystemExit(status if status > 0 else 128 - status)
 
 
-def print_scores(what: str, work: Path, tests: dict[str, str], trained: float, start: float
-                 ) -> None:
-    from ..engine.apps.report import metrics_table
-    say(f'{what} (training {trained:.0f} s, everything {time.monotonic() - start:.0f} s)')
-    print(metrics_table({name: work / f'test_{folder}' for name, folder in tests.items()}),
-          flush=True)
+def metrics_table(work_dirs: Mapping[str, str | Path]) -> str:
+    """A table of the metrics of the newest test in each work directory, with a row for each.
+
+    Args:
+        work_dirs: name of each row and the work directory of its test.
+    """
+    # mmengine calls them <time>/<time>.json.
+    newest = {name: max(Path(work_dir).glob('*/*.json')) for name, work_dir in work_dirs.items()}
+    tests = {name: json.loads(path.read_text()) for name, path in newest.items()}
+    columns = [(title, key, style) for title, key, style in COLUMNS
+               if any(key in metrics for metrics in tests.values())]
+    rows = [['', *(title for title, _, _ in columns)]]
+    for name, metrics in tests.items():
+        # A detector that finds nothing has no metrics.
+        rows.append([name, *(format(metrics[key], style) if key in metrics else '-'
+                             for _, key, style in columns)])
+    width = max(len(row[0]) for row in rows)
+    return '\n'.join('  '.join((row[0].ljust(width), *(cell.rjust(6) for cell in row[1:])))
+                     for row in rows)

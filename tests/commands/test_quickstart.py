@@ -1,4 +1,5 @@
 """`mmposenc quickstart`: what it asks of the other commands, and how it stops and goes on."""
+import json
 import os
 import signal
 import subprocess
@@ -9,7 +10,6 @@ import pytest
 from helpers.scripts import ROOT
 
 from mmposenc.commands import prepare, quickstart
-from mmposenc.engine.apps import report
 
 
 @pytest.fixture
@@ -17,8 +17,8 @@ def asked(tmp_path, monkeypatch):
     """The commands that are run: a training leaves a checkpoint, and no command does more."""
     done = []
 
-    def run(command, options, config, *words):
-        done.append((command, config.split('/')[-1].removesuffix('.py'), *options,
+    def run(command, config, *words):
+        done.append((command, config.split('/')[-1].removesuffix('.py'),
                      *(word for word in words if not word.startswith('--'))))
         if command == 'train':
             work = tmp_path / words[words.index('--work-dir') + 1]
@@ -27,7 +27,7 @@ def asked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(quickstart, 'run', run)
     monkeypatch.setattr(prepare, 'main', lambda words: done.append(('prepare', *words)))
-    monkeypatch.setattr(report, 'metrics_table', lambda rows: '\n'.join(
+    monkeypatch.setattr(quickstart, 'metrics_table', lambda rows: '\n'.join(
         f'{name}: {folder.name}' for name, folder in rows.items()))
     return done
 
@@ -39,7 +39,7 @@ def test_detection_is_trained_once_and_tested_twice(asked, capsys):
              ('test', small, f'{work}/epoch_12.pth', f'{work}/test_other_plot',
               f'{work}/pictures/other_plot')]
     quickstart.main(['--seed', '1'])
-    assert asked == [('prepare', 'trees'), ('train', f'{small}-quick', 'randomness.seed=1', work),
+    assert asked == [('prepare', 'trees'), ('train', f'{small}-quick', work, 'randomness.seed=1'),
                      *tests]
     assert capsys.readouterr().out.endswith(
         'held-out block of the training plots: test_block\na different plot: test_other_plot\n'
@@ -53,20 +53,33 @@ def test_detection_is_trained_once_and_tested_twice(asked, capsys):
 @pytest.mark.parametrize('words, prepared, trained, tested', [
     (['segmentation'], ['nuclei'], ['quickstart'], ['strip', 'strip_tta']),
     (['pretrained', '--out', 'mine'], ['trees', 'nuclei', 'pretrained'],
-     ['trees', 'nuclei'], ['block', 'other_plot', 'strip']),
-    (['pretrained', '--weights', 'own.pth'], ['trees', 'nuclei'], ['trees', 'nuclei'],
-     ['block', 'other_plot', 'strip'])])
-def test_other_tasks(asked, tmp_path, words, prepared, trained, tested):
-    (tmp_path / 'own.pth').touch()
+     ['trees', 'nuclei'], ['block', 'other_plot', 'strip'])])
+def test_other_tasks(asked, words, prepared, trained, tested):
     quickstart.main(words)
     assert [each[1] for each in asked if each[0] == 'prepare'] == prepared
     trainings = [each for each in asked if each[0] == 'train']
     assert [each[-1].split('/')[-1].split('-')[0] for each in trainings] == trained
-    own = f'model.backbone.init_cfg.checkpoint={tmp_path / "own.pth"}'
-    assert all((own in each) == ('--weights' in words) for each in trainings)
     tests = [each for each in asked if each[0] == 'test']
     folders = [word.split('/test_')[1] for each in tests for word in each if '/test_' in word]
     assert folders == tested
+
+
+def test_the_table_has_the_newest_test_of_each_row(tmp_path):
+    def write(folder, metrics):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / f'{folder.split("/")[1]}.json').write_text(json.dumps(metrics))
+    coco = {'coco/bbox_mAP': 0.25, 'coco/bbox_mAP_50': 0.5, 'coco/bbox_mAP_75': 0.0}
+    write('a/20260101_120000', {**coco, 'coco/bbox_mAP': 0.125})
+    write('a/20260101_130000', coco)
+    (tmp_path / 'a' / '20260101_140000').mkdir()  # a test that was stopped
+    write('b/1', {})  # a detector that found nothing
+    assert quickstart.metrics_table({'first': tmp_path / 'a', 'b': tmp_path / 'b'}) == (
+        '           AP    AP50    AP75\n'
+        'first   0.250   0.500   0.000\n'
+        'b           -       -       -')
+    write('c/1', {'aAcc': 97.5, 'mIoU': 91.234, 'mAcc': 95.0})
+    assert quickstart.metrics_table({'strip': tmp_path / 'c'}) == (
+        '         mIoU    mAcc    aAcc\nstrip   91.23   95.00   97.50')
 
 
 @pytest.mark.parametrize('words, message', [
@@ -90,7 +103,7 @@ def test_an_interrupted_command_saves_before_all_ends(tmp_path):
     # Where the tests themselves run in the background, Ctrl-C is ignored, and so by all they start.
     code = ('import signal, sys; from mmposenc.commands import quickstart\n'
             'signal.signal(signal.SIGINT, signal.default_int_handler)\n'
-            f'sys.executable = {str(fake)!r}\nquickstart.run("train", [], "config")')
+            f'sys.executable = {str(fake)!r}\nquickstart.run("train", "config")')
     process = subprocess.Popen([sys.executable, '-c', code], cwd=tmp_path, text=True,
                                stdout=subprocess.PIPE, start_new_session=True,
                                env={**os.environ, 'PYTHONPATH': str(ROOT)})

@@ -186,7 +186,8 @@ def _read_objects(kind: str, picture: Picture, classes: list[str]) -> str:
     where = ''
     try:
         text = picture.labels.read_bytes().decode('utf-8-sig')
-        for where, read in _READERS[kind](text, picture.size, classes):
+        for place, read in _READERS[kind](text, picture.size, classes):
+            where = place
             thing = read()
             if classes and thing.name not in classes:
                 raise ValueError(f'class {thing.name!r} is not among {classes}')
