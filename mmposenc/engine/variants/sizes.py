@@ -19,11 +19,9 @@ from mmposenc.engine.config.nodes import (
 from .parsed import ParsedConfig
 
 #: Arguments of a test's steps that are numbers of pixels or a factor.
-_PIXELS = ('scale', 'crop_size', 'size', 'max_size', 'width', 'height', 'img_scale', 'scales',
-           'padding')
+_PIXELS = ('scale', 'crop_size', 'size', 'max_size', 'width', 'height', 'img_scale', 'padding')
 _SIZING = ('Resize', 'ResizeEdge', 'ResizeShortestEdge', 'FixScaleResize', 'FixShapeResize',
-           'CenterCrop', 'Pad', 'RandomCrop', 'RandomResizedCrop', 'RandomResize',
-           'RandomChoiceResize', 'EfficientNetCenterCrop', 'EfficientNetRandomCrop')
+           'CenterCrop', 'Pad', 'EfficientNetCenterCrop')
 
 
 def config_at_size(cfg: Config, factor: float) -> Config:
@@ -92,37 +90,24 @@ def _scaled_numbers(value: Any, factor: float, whole: bool = True) -> Any:
 
 def _resized_steps(steps: Sequence[ReadOnlyConfig], factor: float) -> list[ConfigType]:
     changed = [ConfigDict(copy.deepcopy(dict(step))) for step in steps]
-    if not _scale_steps_in_place(changed, factor):
-        index = max((i + 1 for i,
-                     step in enumerate(changed) if 'LoadImage' in type_without_library(step)),
-                    default=0)
+    sizing = [step for step in changed if type_without_library(step) in _SIZING]
+    for step in sizing:
+        if step.get('scale_factor') is not None:
+            step['scale_factor'] = _scaled_numbers(step['scale_factor'], factor, whole=False)
+        for key in _PIXELS:
+            if step.get(key) is not None:
+                step[key] = _scaled_numbers(step[key], factor)
+    # A crop alone would only show more of an image; EfficientNet's resizes what it cuts out.
+    if not any('Resize' in name or 'EfficientNet' in name
+               for name in map(type_without_library, sizing)):
+        index = max((i + 1 for i, step in enumerate(changed)
+                     if 'LoadImage' in type_without_library(step)), default=0)
         changed.insert(index, ConfigDict(
             type='Resize', scale_factor=float(factor), keep_ratio=True))
         pack = changed[-1]
         if 'meta_keys' in pack:  # Boxes are scaled back to the image's own size by this factor.
             pack['meta_keys'] = tuple(dict.fromkeys((*pack['meta_keys'], 'scale_factor')))
     return changed
-
-
-def _scale_steps_in_place(steps: Sequence[ConfigType], factor: float) -> bool:
-    """Multiply the sizes of steps, and of steps inside others (RandomChoice), in place. Returns
-    whether any of them resizes images, because a crop alone would only show more of an image."""
-    resizes = False
-    for step in steps:
-        if isinstance(step, (list, tuple)):
-            resizes |= _scale_steps_in_place(step, factor)
-            continue
-        kind = type_without_library(step)
-        resizes |= _scale_steps_in_place(step.get('transforms') or (), factor)
-        if kind not in _SIZING or str(step.get('crop_type', '')).startswith('relative'):
-            continue
-        resizes |= 'Resize' in kind or kind.startswith('EfficientNet')
-        if step.get('scale_factor') is not None:
-            step['scale_factor'] = _scaled_numbers(step['scale_factor'], factor, whole=False)
-        for key in _PIXELS:
-            if step.get(key) is not None:
-                step[key] = _scaled_numbers(step[key], factor)
-    return resizes
 
 
 def _resize_preprocessor(cfg: Config, factor: float, size: Size | None) -> None:
