@@ -18,6 +18,7 @@ from mmengine.device import get_device
 from mmengine.hooks import Hook, LoggerHook
 from mmengine.optim.scheduler import LinearParamScheduler
 from mmengine.runner import Runner
+from rich.progress import Progress
 
 from ..backbones.structure import encoding_lines
 from ..encodings.build import listed
@@ -198,6 +199,11 @@ def _warn_of_unfinished_warm_up(runner: Runner) -> None:
                 f'the warm-up of param_scheduler ({type(scheduler).__name__}, end={scheduler.end}) '
                 f'is longer than the training of {length} {unit}; lower its end, or train for '
                 'longer')
+
+
+def progress_bar() -> Progress:
+    """A progress bar in a terminal; elsewhere nothing is drawn."""
+    return Progress(disable=not sys.stdout.isatty())
 
 
 def score_threshold_option(cfg: Config) -> tuple[str, float] | None:

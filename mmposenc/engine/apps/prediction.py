@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import errno
-import sys
 import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -16,7 +15,6 @@ from mmengine.config import Config
 from mmengine.dataset import Compose, pseudo_collate
 from mmengine.registry import TRANSFORMS, VISUALIZERS, init_default_scope
 from mmengine.structures import BaseDataElement
-from rich.progress import Progress
 from torch import nn
 
 from ...terminal.messages import error_text, in_a_line, printable
@@ -30,7 +28,7 @@ from ..config.checks import (
 from ..config.models import build_to_predict, device_of, image_channels, load_all_weights
 from ..config.nodes import pipelines_of_phase, type_name, type_without_library
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
-from ..console import score_threshold_option
+from ..console import progress_bar, score_threshold_option
 from .pictures import Source, draw_sample, picture_sources, rgb_bytes_of_loaded, write_picture
 from .records import PredictionsFile, Record, class_colours, class_names, picture_record
 
@@ -220,8 +218,8 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
              'classes': names, **({'score_thr': thr} if scope == 'mmdet' else {})}
     number_of = {each.path: i for i, each in enumerate(sources, 1)}
     said, boxes = time.monotonic(), 0
-    with PredictionsFile(folder, about) as file, Progress(disable=not sys.stdout.isatty()) as bar:
-        task = bar.add_task('files', total=len(sources))
+    with PredictionsFile(folder, about) as file, progress_bar() as bar:
+        task = bar.add_task('files', total=len(sources), info='')
         skip = _SkippedFiles(file, strict, say)
         for item, sample in predictor(sources, skip):
             try:
@@ -234,7 +232,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
             except Exception as error:
                 skip(item.source, error)
             done, name = number_of[item.source.path], printable(item.source.file)
-            bar.update(task, completed=done)
+            bar.update(task, completed=done, info=name)
             if bar.disable and time.monotonic() > said + 10:
                 said = time.monotonic()
                 say(f'{done} of {len(sources)} files: {name}')
