@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,8 +27,6 @@ from mmposenc.lab.compare.statistics.differences import (
     LEAST_RUNS,
     SAME,
     WORSE,
-    Contrast,
-    smallest_visible_difference,
     standings,
     verdict_row,
     weighted_contrast,
@@ -105,18 +102,6 @@ def study_rows(results: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def learning_rows(results: Mapping[str, Any]) -> list[list[str]]:
-    """Every encoding: the mean (and standard deviation) at the trained size after some epochs."""
-    found: dict[str, dict[int, list[float]]] = {}
-    for run in results['runs']:
-        for epoch, value in run['by_epoch']:
-            found.setdefault(run['encoding'], {}).setdefault(epoch, []).append(value)
-    epochs = sorted({epoch for own in found.values() for epoch in own})
-    return [['name', *(f'{epoch} epochs' for epoch in epochs)], *(
-        [name, *(spread(mean_row(own.get(epoch, []))) for epoch in epochs)]
-        for name, own in found.items())]
-
-
 def overview(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> list[list[str]]:
     """The encodings of several studies, at the columns of the plan: (study, size) pairs."""
     columns = [(name, size) for name, size in plan['columns'] if name in studies]
@@ -155,20 +140,6 @@ def effect(paper: str) -> float | None:
     return round(abs(one - other), 4)
 
 
-def seeds_needed(found: Contrast, gap: float, same: bool = False) -> int | None:
-    """So many seeds of each encoding find a gap in four of five studies with the spreads seen (or,
-    with ``same``, find that a true difference of 0 is within the gap); None where the spread is not
-    known."""
-    if not found.error or not gap:
-        return None
-    spread = found.error * math.sqrt(found.n / 2)
-    tails, power = (1, .9) if same else (2, .8)
-    n = LEAST_RUNS
-    while spread * smallest_visible_difference(n, tails=tails, power=power) > gap:
-        n = max(n + 1, int(n * 1.02))
-    return n
-
-
 def ask(question: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of a question: both means, their difference and what it says by itself."""
     values = values_at(results, question['at'])
@@ -177,21 +148,11 @@ def ask(question: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, An
     both = weighted_contrast(values, {name: one.get(name, 0) - other.get(name, 0)
                                       for name in {**one, **other}})
     means = [weighted_contrast(values, each).mean if both.n else None for each in (one, other)]
-    expect = EXPECTED[question['expect']]
     margin = max(MARGIN, effect(question['paper']) or 0)
     tested = both.n >= LEAST_RUNS and both.error
     p = 2 * stats.t.sf(abs(both.mean) / both.error, both.freedom) if tested else None
-    return {**verdict_row(both, margin), 'p': p, 'means': means, 'expect': expect,
-            'needs': seeds_needed(both, margin, same=not expect) if tested else None}
-
-
-def placed(question: Mapping[str, Any], studies: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A question, asked of the shorter study where the longer one can not be tested."""
-    longer = studies.get(question['study'])
-    if 'before' not in question or (longer and ask(question, longer)['n'] >= LEAST_RUNS):
-        return question
-    return {**{key: question[key] for key in question if key != 'before'},
-            'study': question['before']}
+    return {**verdict_row(both, margin), 'p': p, 'means': means,
+            'expect': EXPECTED[question['expect']]}
 
 
 def answers(asked: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -216,12 +177,10 @@ def answers(asked: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def question_rows(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]],
-                  told: Sequence[str], before: Sequence[str]) -> list[list[str]]:
-    """A row a question: what the paper has, both means, the difference, n, the answer, the
-    seeds that it would take, and what the study before said."""
-    rows = [['of', 'claim', 'the paper', 'study, size', 'here', 'difference', 'seeds', 'answer',
-             'seeds needed', 'in the shorter study']]
-    for question, each, answer, earlier in zip(questions, asked, told, before, strict=True):
+                  told: Sequence[str]) -> list[list[str]]:
+    """A row a question: what the paper has, both means, the difference, n and the answer."""
+    rows = [['of', 'claim', 'the paper', 'study, size', 'here', 'difference', 'seeds', 'answer']]
+    for question, each, answer in zip(questions, asked, told, strict=True):
         known = each['means'][0] is not None
         rows.append([
             question['of'], question['ask'], question['paper'],
@@ -229,16 +188,14 @@ def question_rows(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mappin
             f"{each['means'][0]:.1f}, {each['means'][1]:.1f}" if known else '',
             '' if not known else f"{each['mean']:+.1f}" + (
                 '' if each['low'] is None else f" ± {each['high'] - each['mean']:.1f}"),
-            str(each['n']), answer,
-            f"{each['needs']} for {each['margin']:.2g}" if 'cannot tell' in answer
-            and each['needs'] else '', earlier])
+            str(each['n']), answer])
     return rows
 
 
 def answered(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """The claims of the page: questions whose answer is yes, no, or level."""
     lines = [['claim, and the paper\'s numbers', 'study', 'here', 'difference', 'answer']]
-    for _, claim, paper, study, here, difference, _, answer, *_ in rows:
+    for _, claim, paper, study, here, difference, _, answer in rows:
         if word := re.match(r'(\W*(?:yes|no)\b\W*?)(?::|$)|level', answer):
             numbers = re.sub(r' *\(.*?\)| at .*|, both with a table', '', paper)
             short = answer if 'level' in answer else word[1]
@@ -266,38 +223,17 @@ def first_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Any]) ->
     return rows
 
 
-def in_short(questions: Sequence[Mapping[str, Any]], told: Sequence[str],
-             ) -> list[list[str]]:
-    """How many questions of each paper have which answer; those that no paper asks stand alone."""
-    kinds = ('yes', 'no', 'level', 'cannot tell', 'not run')
-    groups: dict[str, list[str]] = {}
-    for question, answer in zip(questions, told, strict=True):
-        asked = effect(question['paper']) is not None
-        group = groups.setdefault(question['of'] if asked else 'asked by no paper', [])
-        group.append(next(kind for kind in kinds if re.match(rf'\W*{kind}\b', answer)))
-    kinds = tuple(kind for kind in kinds if any(kind in own for own in groups.values()))
-    return [['of', *kinds], *(
-        [paper, *(str(own.count(kind)) for kind in kinds)]
-        for paper, own in sorted(groups.items(), key=lambda item: item[0].startswith('asked')))]
-
-
 def tables(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> dict[str, str]:
     """name of a file in docs/studies -> its table."""
     empty = {'runs': [], 'encodings': [{'name': ''}], 'sizes': []}
-    questions = [placed(each, studies) for each in plan['questions']]
-    asked = [ask(each, studies.get(each['study'], empty)) for each in questions]
+    asked = [ask(each, studies.get(each['study'], empty)) for each in plan['questions']]
     told = answers(asked)
-    before = [each.get('before', '') and f"{each['before']}: " + verdict_text(
-        ask(each, studies.get(each['before'], empty)), PERCENT) for each in questions]
-    rows = question_rows(questions, asked, told, before)
+    rows = question_rows(plan['questions'], asked, told)
     found = {name: study_rows(results) for name, results in studies.items()}
-    found.update({f'{name}-epochs': learning_rows(results) for name, results in studies.items()
-                  if 'by_epoch' in results['runs'][0]})
     found['questions'] = [[re.sub(r'\*\*(\w+)\*\*', r'\1, also corrected', cell) for cell in row]
                           for row in rows]
     found['overview'] = overview(plan, studies)
     found['first'] = first_rows(plan.get('first', ()), studies)
-    found['answers'] = in_short(questions, told)
     found['answered'] = answered(rows[1:])
     return {f'{name}.csv': csv_text(each) for name, each in found.items()}
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: bash benchmarks/gpu.sh [--list] [--tiny] a|b|c|d OUT
+# Usage: bash benchmarks/gpu.sh [--list] [--tiny] a|b|c OUT
 # What to run first where there is a GPU, in order of value. Each command ends
 # within ten minutes (or is ended: its rows so far are kept), and is done once: run the part again
 # after an interruption. Logs and tables (.log, .md) go to the folder OUT, all tables of a part to
@@ -8,8 +8,6 @@
 #       (tests/devices), and the tests that train
 #   b   implementations of attention by size and dtype, DETR's layer (with dropout), ContextPool
 #   c   training and inference of whole models against mmdet, timm and all pairs, eager and compiled
-#   d   real trainings: the quickstart in float32 and AMP, MNIST-5k and CamVid (prepare the data
-#       before: tools/prepare_data.py trees and mnist5k; CAMVID=folder of CamVid)
 #   --list   print the commands, run none
 #   --tiny   on the CPU at the smallest sizes, to see that the commands run
 #   PYTHON   of an environment with a CUDA build of torch, Triton, torchvision and timm
@@ -29,7 +27,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-case ${1:-} in a | b | c | d) part=$1 ;; *) fail "needs a part a, b, c or d, got '${1:-}'" ;; esac
+case ${1:-} in a | b | c) part=$1 ;; *) fail "needs a part a, b or c, got '${1:-}'" ;; esac
 out=${2:-}
 [ -n "$out" ] || [ -n "$list" ] || fail "needs a folder OUT for logs and tables"
 [ $# -le 2 ] || fail "needs a part and a folder, got also '$3'"
@@ -114,40 +112,6 @@ part_c() {
             done
         done
     done
-}
-
-part_d() {
-    local config=configs/detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees work seed how name
-    local epochs=() seeds=(0 1 2) more=(0 1 2 3 4) rows=()
-    [ -z "$tiny" ] || { epochs=(--epochs 1); seeds=(0); more=(0); }
-    for seed in "${seeds[@]}"; do
-        for how in fp32 amp; do
-            name=d-quickstart-$how-seed$seed
-            work=$out/$name
-            item "$name" "$python" tools/train.py $config.py --work-dir "$work" --resume auto \
-                --cfg-options "randomness.seed=$seed" $([ $how = fp32 ] || echo --amp)
-            item "$name-block" "$python" tools/test.py $config-block.py "$work/epoch_12.pth" \
-                --work-dir "$work/block"
-            item "$name-plot" "$python" tools/test.py $config.py "$work/epoch_12.pth" \
-                --work-dir "$work/plot"
-            rows+=("$how, seed $seed, block=$work/block" "$how, seed $seed, other plot=$work/plot")
-        done
-    done
-    item d-quickstart "$python" -c 'import sys; from mmposenc.engine.apps.report import metrics_table
-print(metrics_table(dict(row.rsplit("=", 1) for row in sys.argv[1:])))' "${rows[@]}"
-    # Encodings at other sizes, with five seeds: studies of docs/evidence.md.
-    compare() {  # NAME CONFIG WORDS...
-        item "d-$1" "$python" -m mmposenc compare "configs/$2.py" --seed-list "${more[@]}" \
-            --out "$out/$1" "${epochs[@]}" "${@:3}"
-    }
-    local micro=classification/small/deit-micro-none
-    local all=(none learned sincos shaw irpe-k rotary swin-bias peg peg+irpe-k contextpool
-               peg+contextpool)
-    compare mnist5k ${micro}_1xb32-40e_mnist5k --sizes 0.75 1 1.5 2 --encodings "${all[@]}"
-    compare mnist5k-scales $micro-scales_1xb32-40e_mnist5k --sizes 0.75 1 1.5 2 --encodings "${all[@]}"
-    compare camvid segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256 --sizes 1 1.5 \
-        --encodings none learned peg irpe-k contextpool peg+contextpool --cfg-options \
-        {train,val,test}_dataloader.dataset.data_root="${CAMVID:-data/camvid}"
 }
 
 if [ -z "$list" ]; then

@@ -17,7 +17,9 @@ from __future__ import annotations
 import argparse
 import copy
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import product
+from operator import getitem
 from typing import Any, NamedTuple
 
 import torch
@@ -131,25 +133,26 @@ def configs(own: str, theirs: str) -> tuple[Any, Any]:
     return load_config(f'mmposenc::{own}').model, load_config(f'mmdet::{theirs}').model
 
 
-def detr(height: int, width: int) -> Models:
-    own, theirs = configs('detection/detr/detr_r50_8xb2-150e_coco.py',
-                          'detr/detr_r50_8xb2-150e_coco.py')
+def detectors(own_name: str, their_name: str, encoding: dict, *attention: str) -> Models:
+    """mmdet's detector and ours, also with an encoding in the part of its config whose keys are
+    ``attention``."""
+    own, theirs = configs(own_name, their_name)
     models = {'mmdet': detector(theirs), 'ours': detector(own)}
     for name, how in (('ours, iRPE k', 'auto'), ('all pairs, iRPE k', 'reference')):
-        own.encoder.layer_cfg.self_attn_cfg.update(rel_pos_encoding=IRPE_DETR, implementation=how)
+        part = reduce(getitem, attention, own)
+        part.update(rel_pos_encoding=encoding, implementation=how)
         models[name] = detector(own)
     return models
+
+
+def detr(height: int, width: int) -> Models:
+    return detectors('detection/detr/detr_r50_8xb2-150e_coco.py', 'detr/detr_r50_8xb2-150e_coco.py',
+                     IRPE_DETR, 'encoder', 'layer_cfg', 'self_attn_cfg')
 
 
 def retinanet(height: int, width: int) -> Models:
-    own, theirs = configs('detection/pvt/retinanet_pvt-t_fpn_1x_coco.py',
-                          'pvt/retinanet_pvt-t_fpn_1x_coco.py')
-    models = {'mmdet': detector(theirs), 'ours': detector(own)}
-    for name, how in (('ours, iRPE k', 'auto'), ('all pairs, iRPE k', 'reference')):
-        own.backbone.update(rel_pos_encoding=IRPE,
-                            implementation=how)
-        models[name] = detector(own)
-    return models
+    return detectors('detection/pvt/retinanet_pvt-t_fpn_1x_coco.py',
+                     'pvt/retinanet_pvt-t_fpn_1x_coco.py', IRPE, 'backbone')
 
 
 class Case(NamedTuple):

@@ -24,7 +24,7 @@ of the others, twice; it also has attention without an encoding, and windows of 
 
 cost: every encoding in turn with attention without one and with iRPE on keys. A token encoding is
 called once before attention, on the tokens of all heads (ConvMLP on a hidden layer four times as
-wide); biases by boxes are of a decoder's 300 queries.
+wide).
 """
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ from measure import (
 from torch import Tensor
 
 from mmposenc.attention import attend
-from mmposenc.detr import boxes as box_biases
 from mmposenc.encodings import IRPE, RelativeEncoding
 from mmposenc.functional import Grid
 
@@ -119,14 +118,13 @@ def make_inputs(size: Size, args: argparse.Namespace) -> Inputs:
     return Inputs(q, k, v, torch.randn_like(q))
 
 
-def ours(encoding: RelativeEncoding | None, size: Size, how: str = 'auto', dropout_p: float = 0.0
-         ) -> Attention:
+def ours(encoding: RelativeEncoding | None, size: Size, how: str = 'auto') -> Attention:
     """This project's attention."""
     grids = () if encoding is None else ((size.height, size.width), size.key)
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         reads = encoding is not None and encoding.reads_tokens
-        return attend(q, k, v, encoding, *grids, implementation=how, dropout_p=dropout_p,
+        return attend(q, k, v, encoding, *grids, implementation=how,
                       tokens=q.transpose(1, 2).flatten(2) if reads else None)[0]
     return run
 
@@ -197,21 +195,14 @@ def reference(encoding: IRPE, size: Size, device: str) -> Attention:
     return run
 
 
-#: Rows of the table 'targets': size, arguments of IRPE, and the ratios asked for (forward,
-#: training, peak memory) against the reference.
-TARGETS: list[tuple[int, dict, tuple[float, float, float]]] = [
-    (1050, dict(rpe_on='k'), (.30, .50, .10)),
-    (4200, dict(rpe_on='k'), (.30, .50, .10)),
-    (1050, dict(rpe_on='qkv'), (.08, .10, .03)),
-    (197, dict(rpe_on='k'), (.60, .70, .60)),
-    (197, dict(rpe_on='qkv'), (.30, .35, .20)),
-    (1050, dict(method='cross', rpe_on='k'), (.28, .50, .05)),
-    (1050, dict(method='cross', rpe_on='qkv'), (.04, .06, .05)),
-    (1050, dict(method='euclidean', rpe_on='k'), (.35, .55, .12)),
-    (1050, dict(method='quantization', rpe_on='k'), (.35, .55, .12)),
-    (1050, dict(mode='bias', rpe_on='k'), (.31, .75, .25)),
-    (1050, dict(mode='bias', rpe_on='k', shared_heads=False), (.31, .75, .25)),
-]
+#: Rows of the table 'targets': tokens, and arguments of IRPE.
+TARGETS: list[tuple[int, dict]] = [
+    (1050, dict(rpe_on='k')), (4200, dict(rpe_on='k')), (1050, dict(rpe_on='qkv')),
+    (197, dict(rpe_on='k')), (197, dict(rpe_on='qkv')),
+    (1050, dict(method='cross', rpe_on='k')), (1050, dict(method='cross', rpe_on='qkv')),
+    (1050, dict(method='euclidean', rpe_on='k')), (1050, dict(method='quantization', rpe_on='k')),
+    (1050, dict(mode='bias', rpe_on='k')),
+    (1050, dict(mode='bias', rpe_on='k', shared_heads=False))]
 
 
 def target_calls(size: Size, options: dict, args: argparse.Namespace) -> list[dict[str, Run]]:
@@ -220,10 +211,7 @@ def target_calls(size: Size, options: dict, args: argparse.Namespace) -> list[di
     random_tables(encoding)
     encoding.to(args.device, getattr(torch, args.dtype))
     inputs = make_inputs(size, args)
-    runs: dict[str, Attention] = {
-        'reference': reference(encoding, size, args.device),
-        'ours': ours(encoding, size, args.implementation), 'explicit': explicit,
-        'SDPA': F.scaled_dot_product_attention}
+    runs = {'reference': reference(encoding, size, args.device), 'ours': ours(encoding, size)}
     atol = 2e-5 if args.dtype == 'float32' else 2e-2
     with torch.no_grad():
         torch.testing.assert_close(runs['ours'](*inputs[:3]), runs['reference'](*inputs[:3]),
@@ -231,36 +219,24 @@ def target_calls(size: Size, options: dict, args: argparse.Namespace) -> list[di
     return both(runs, inputs, encoding)
 
 
-def target_rows(args: argparse.Namespace
-                ) -> list[tuple[Size, dict, tuple[float, float, float]]]:
-    """Those of TARGETS at the sizes that are asked for."""
-    if args.tiny:
-        return [(*TINY.values(), options, asked) for _, options, asked in TARGETS[:3]]
-    sizes = chosen(args)
-    return [(sizes[length], options, asked) for length, options, asked in TARGETS
-            if length in sizes]
-
-
 def targets(args: argparse.Namespace) -> None:
-    """iRPE against the reference, explicit attention and SDPA without an encoding."""
+    """iRPE against the reference: shares of its time and memory."""
     print(header(args))
-    print('| case | forward | asked | training | asked | memory forward | memory training | asked |'
-          ' explicit, no encoding | SDPA, no encoding |')
-    print('|---|---|---|---|---|---|---|---|---|---|')
-    for size, options, asked in target_rows(args):
-        with row(target_name(size.length, options)):
+    print('| case | forward | training | memory forward | memory training |\n|---|---|---|---|---|')
+    sizes = chosen(args)
+    for length, options in [(13, each) for _, each in TARGETS[:3]] if args.tiny else TARGETS:
+        if length not in sizes:
+            continue
+        with row(target_name(length, options)):
             repeats = min(args.repeats, 5) if 'v' in options['rpe_on'] else args.repeats
-            calls = target_calls(size, options, args)
+            calls = target_calls(sizes[length], options, args)
             peaks = [[peak_memory(kind[name], args.device) for name in ('ours', 'reference')]
                      for kind in calls]
-            ratios = [f'{own / (theirs or 1):.3f} ({own / 2**20:.0f} of {theirs / 2**20:.0f} MiB)'
+            cells = [f"{paired_times(kind, repeats, args.device)['ours'].ratio:.3f}"
+                     for kind in calls]
+            cells += [f'{own / (theirs or 1):.3f} ({own / 2**20:.0f} of {theirs / 2**20:.0f} MiB)'
                       for own, theirs in peaks]
-            forward, backward = ({name: each.ratio for name, each in paired_times(
-                kind, repeats, args.device).items()} for kind in calls)
-            print(f"| {target_name(size.length, options)} | {forward['ours']:.3f} | {asked[0]} | "
-                  f"{backward['ours']:.3f} | {asked[1]} | {ratios[0]} | {ratios[1]} | {asked[2]} | "
-                  + ' | '.join(f'{forward[n]:.2f} / {backward[n]:.2f}'
-                               for n in ('explicit', 'SDPA')) + ' |', flush=True)
+            print(f'| {target_name(length, options)} | {" | ".join(cells)} |', flush=True)
 
 
 def target_name(length: int, options: dict) -> str:
@@ -357,8 +333,6 @@ def measure(name: str, size: Size, args: argparse.Namespace) -> None:
 #: Ends of the names of examples that have no row in 'cost': they are like a row that is there.
 ALIKE = ('sequence', 'per head', 'resized', 'geometric', 'stretched', 'of cells', 'of DINOv3',
          'of EVA-02', 'of masks', 'of convolutions', 'CombinedRPE', '90', '45', ' q', ' v')
-#: Of a DETR's decoder, and its queries.
-BOX_BIASES, QUERIES = ('PositionRelation', 'BoxRPB'), 300
 #: Runs of inference and of training by name: attention without an encoding, with iRPE on keys, and
 #: what is measured.
 Trio = list[dict[str, Run]]
@@ -367,7 +341,7 @@ Trio = list[dict[str, Run]]
 def cost_names() -> list[str]:
     """Rows of the table 'cost'."""
     names = (name for name in (*examples.RELATIVE, *examples.TOKEN) if not name.endswith(ALIKE))
-    return ['explicit product', *names, *BOX_BIASES]
+    return ['explicit product', *names]
 
 
 def in_attention(name: str, size: Size, args: argparse.Namespace) -> Trio:
@@ -395,24 +369,6 @@ def before_attention(name: str, size: Size, args: argparse.Namespace) -> Trio:
         in_attention('explicit product', size, args), own.values(), strict=True)]
 
 
-def by_boxes(name: str, size: Size, args: argparse.Namespace) -> Trio:
-    """A decoder's attention of queries to each other, or to the cells of the map; iRPE has no
-    place there."""
-    queries = size._replace(height=1, width=QUERIES, prefix=0, key=None)
-    if name == 'BoxRPB':
-        queries = queries._replace(key=Grid(size.height, size.width))
-    inputs = make_inputs(queries, args)
-    module = getattr(box_biases, name)(size.heads).to(args.device, getattr(torch, args.dtype))
-    places = torch.rand(size.batch, QUERIES, 4, device=args.device)
-    extents = torch.tensor([size.height, size.width], device=args.device)
-
-    def own(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        bias = (module(places, places) if name == 'PositionRelation'
-                else module(places, (size.height, size.width), extents))
-        return F.scaled_dot_product_attention(q, k, v, bias)
-    return both({'none': F.scaled_dot_product_attention, 'own': own}, inputs, module)
-
-
 def cost(args: argparse.Namespace) -> None:
     """All encodings beside none and beside iRPE on keys, as lines of a csv file."""
     print(header(args), file=sys.stderr)
@@ -429,13 +385,12 @@ def cost(args: argparse.Namespace) -> None:
 def cost_cells(name: str, size: Size, args: argparse.Namespace) -> tuple[str, str]:
     """'forward/training (MiB/MiB)' in multiples of none's time, and in multiples of iRPE's."""
     before = name in examples.TOKEN
-    make = before_attention if before else by_boxes if name in BOX_BIASES else in_attention
+    make = before_attention if before else in_attention
     none, other, peaks = [], [], []
     for runs in make(name, size, args):
         times = paired_times(runs, args.repeats, args.device)
         none.append(times['own'].ratio + before)
-        if 'iRPE k' in times:
-            other.append(none[-1] / times['iRPE k'].ratio)
+        other.append(none[-1] / times['iRPE k'].ratio)
         peaks.append(peak_memory(runs['own'], args.device) / 2 ** 20)
     ratios, others, memory = ('/'.join(format(each, how) for each in cells) for cells, how in (
         (none, '.2f'), (other, '.2f'), (peaks, '.0f')))
@@ -453,7 +408,6 @@ def main() -> None:
     parser.add_argument('--slower', action='store_true', help="for implementations: only where "
                         "'auto' is 5%% slower than the best")
     parser.add_argument('--batch', type=int, help="images, instead of the row's")
-    parser.add_argument('--implementation', default='auto', help='of the attention, for targets')
     args = parse(parser)
     tables[args.table](args)
 
