@@ -137,27 +137,3 @@ with contextlib.redirect_stdout(io.StringIO()) as out:
     print_log('Could not import OneDL')
 assert out.getvalue() == ''
 """)
-
-
-@has_openmmlab
-@pytest.mark.parametrize('other', ['mmengine', 'onedl-mmengine'])
-def test_both_sets_in_one_environment(other, tmp_path):
-    from importlib.metadata import PackageNotFoundError, version
-    try:
-        version(other)
-        pytest.skip(f'{other} is the set of this environment')
-    except PackageNotFoundError:
-        info = tmp_path / f'{other.replace("-", "_")}-0.10.7.dist-info'
-    info.mkdir()
-    (info / 'METADATA').write_text(f'Metadata-Version: 2.1\nName: {other}\nVersion: 0.10.7\n')
-    run(f"""
-import sys
-sys.path.append({str(tmp_path)!r})
-import mmposenc.encodings
-try:
-    import mmposenc.backbones
-except ImportError as error:
-    assert 'installed over each other' in str(error) and '{other} 0.10.7' in str(error), error
-else:
-    raise AssertionError('imported')
-""")

@@ -8,29 +8,20 @@ import pytest
 import torch
 from helpers.scripts import NARROW, load_tool, named
 from helpers.tiny_data import Images, make_nuclei, make_trees
-from mmengine.registry import TASK_UTILS, init_default_scope
 from mmengine.structures import BaseDataElement
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
 import mmposenc  # noqa: F401
 from mmposenc.backbones import ViT
-from mmposenc.engine import load_config
-from mmposenc.engine.apps.report import metrics_table
-from mmposenc.engine.config.checks import check_num_classes
-from mmposenc.engine.config.models import build_model
 
 pytest.importorskip('mmdet')
 pytest.importorskip('mmseg')
-timm = pytest.importorskip('timm')
 DETECTION, SEGMENTATION = 'mmposenc::detection/small/', 'mmposenc::segmentation/small/'
 TREES, BLOCK = (f'{DETECTION}retinanet_pvt-micro-peg_fpn_1xb4-12e_{name}.py'
                 for name in ('trees', 'trees-block'))
-NUCLEI = f'{SEGMENTATION}fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128.py'
-FROZEN_TREES = f'{DETECTION}retinanet_vit-s14_sfp_1xb4-10e_trees.py'
-ROPE_TREES = f'{DETECTION}retinanet_rope-vit-s_sfp_1xb4-12e_trees.py'
-FROZEN_CAMVID, FROZEN_NUCLEI = (f'{SEGMENTATION}linear_vit-s14_1xb4-10e_{name}.py'
-                                for name in ('camvid-252x336', 'nuclei-448x448'))
+NUCLEI, FROZEN_NUCLEI = (f'{SEGMENTATION}{name}.py' for name in (
+    'fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128', 'linear_vit-s14_1xb4-10e_nuclei-448x448'))
 
 
 def run(tool: str, name: str, *words: str, options: list[str]) -> None:
@@ -56,32 +47,9 @@ def test_trees(tmp_path, monkeypatch):
         run('test', name, config, checkpoint, '--show-dir', f'pictures/{name}',
             options=['model.test_cfg.score_thr=0.0', *NARROW])
     assert len(list(Path('pictures').rglob('*.*'))) == 8
-    lines = metrics_table({'block': 'work/block', 'other plot': 'work/plot'}).splitlines()
-    assert lines[0].split() == ['AP', 'AP50', 'AP75']
-    assert [line.split()[0] for line in lines[1:]] == ['block', 'other']
-
-
-def test_trees_on_rope_vit(tmp_path, monkeypatch):
-    """A file of timm's is fine-tuned: its frequencies change too, and without decay."""
-    make_trees(tmp_path / 'data' / 'trees', ('train', 'val'))
-    monkeypatch.chdir(tmp_path)
-    torch.manual_seed(0)
-    theirs = timm.create_model('vit_small_patch16_rope_mixed_224', num_classes=0, embed_dim=24,
-                               num_heads=3, depth=2, init_values=1.0).state_dict()
-    save_file(theirs, 'timm.safetensors')
-    run('train', 'train', ROPE_TREES, options=[
-        'model.backbone.embed_dims=24', 'model.backbone.num_heads=3',
-        'model.backbone.num_layers=2', 'model.backbone.out_indices=1,',
-        'model.backbone.init_cfg.checkpoint=timm.safetensors', 'model.neck.in_channels=24',
-        'train_dataloader.dataset.times=2', 'train_cfg.max_epochs=1', 'train_cfg.val_interval=1',
-        *(each for each in NARROW if 'workers' in each)])
-    found = torch.load('work/train/epoch_1.pth', weights_only=False)
-    weights, groups = found['state_dict'], found['optimizer']['param_groups']
-    for block in range(2):
-        before = theirs['rope.freqs'][:, block]
-        after = weights[f'backbone.blocks.{block}.attn.rel_pos_encoding.freqs']
-        assert 0 < (after - before).abs().max() < 1e-3
-    assert 0 in {group['weight_decay'] for group in groups}
+    for name in ('block', 'plot'):
+        found = json.loads(next(Path(f'work/{name}').glob('*/*.json')).read_text())
+        assert 0 <= found['coco/bbox_mAP'] <= found['coco/bbox_mAP_50'] <= 1
 
 
 def test_nuclei(tmp_path, monkeypatch):
@@ -125,41 +93,6 @@ def test_a_frozen_backbone(tmp_path, monkeypatch):
     kept = weights['backbone.blocks.3.mlp.fc1.weight']
     assert torch.equal(kept, load_file('mine.safetensors')['blocks.3.mlp.fc1.weight'])
     run('test', 'test', FROZEN_NUCLEI, 'work/train/epoch_2.pth', options=narrow)
-
-
-@pytest.mark.parametrize('config, trained', [
-    # A LayerNorm a block, 1x1 from all to 11 classes.
-    (FROZEN_CAMVID, 4 * 2 * 384 + (4 * 384 + 1) * 11),
-    (FROZEN_NUCLEI, 4 * 2 * 384 + (4 * 384 + 1) * 2),
-    # Norms and 1x1; levels: 2x2 to half the channels, then 1x1, norm, 3x3, norm; the head's two
-    # towers of two 3x3 with norms, and 3x3 to a class and four sides of 2 anchors.
-    (FROZEN_TREES, 3 * 2 * 384 + (3 * 384 + 1) * 64 + (4 * 64 + 1) * 32 + (32 + 2 * 64) * 64
-     + 3 * (9 * 64 * 64 + 4 * 64) + 4 * (9 * 64 * 64 + 2 * 64) + (9 * 64 + 1) * 10)])
-def test_only_the_head_is_trained(config, trained):
-    cfg = load_config(config)
-    check_num_classes(cfg, ('train', 'val', 'test'))
-    model = build_model(cfg).train()
-    assert sum(p.numel() for p in model.parameters() if p.requires_grad) == trained
-    assert not any(p.requires_grad for p in model.backbone.parameters())
-    # DINOv2's 22,056,576 without the mask token and the last norm.
-    assert sum(p.numel() for p in model.backbone.parameters()) == 22_056_576 - 384 - 2 * 384
-
-
-def test_every_object_gets_an_anchor():
-    """Squares of 10 to 130 pixels anywhere: the best anchor is close enough to be trained."""
-    from mmdet.structures.bbox import bbox_overlaps
-    init_default_scope('mmdet')
-    model = load_config(TREES).model
-    generator = TASK_UTILS.build({**model.bbox_head.anchor_generator, 'type': 'AnchorGenerator'})
-    anchors = torch.cat(generator.grid_priors([(52, 52), (26, 26), (13, 13)], device='cpu'))
-    assigner = model.train_cfg.assigner
-    for side in range(10, 131, 4):
-        x, y = torch.meshgrid(torch.arange(150, 182, 2.0), torch.arange(150, 182, 2.0),
-                              indexing='ij')
-        boxes = torch.stack((x, y, x + side, y + side), -1).reshape(-1, 4)
-        worst = bbox_overlaps(boxes, anchors).amax(1).min()
-        assert worst >= assigner.min_pos_iou
-        assert side < 24 or worst >= assigner.pos_iou_thr, side
 
 
 @pytest.mark.parametrize('side, named', [(64, False), (256, True)])
