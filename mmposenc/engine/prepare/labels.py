@@ -16,7 +16,7 @@ import numpy as np
 import yaml
 from PIL import Image
 
-from mmposenc.openmmlab.datasets.image_files import Size, image_file_problem, size_shown
+from mmposenc.openmmlab.datasets.image_files import Size, size_of_file
 from mmposenc.openmmlab.datasets.label_maps import map_problem, pair_problem
 
 from .folders import PrepareError
@@ -94,11 +94,11 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> La
                        for key in labels.keys() - pictures.keys()]
     bare = 0
     for key, path in pictures.items():
-        if problem := image_file_problem(str(path)):
-            labelled.problems.append(f'{path}: {problem}')
+        try:
+            picture = Picture(key, path, size_of_file(str(path)), labels.get(key))
+        except ValueError as error:
+            labelled.problems.append(f'{path}: {error}')
             continue
-        with open(path, 'rb') as file:
-            picture = Picture(key, path, size_shown(file), labels.get(key))
         # In YOLO's format a picture without a file shows nothing.
         if picture.labels is None and kind != 'yolo':
             bare += 1

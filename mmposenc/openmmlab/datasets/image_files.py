@@ -4,10 +4,6 @@ from __future__ import annotations
 import io
 import os
 import random
-import stat
-import struct
-import warnings
-import zlib
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO
@@ -19,117 +15,68 @@ from PIL import Image, UnidentifiedImageError
 SAMPLES = 16
 #: For the first bytes of a format, the marker at the end of its files.
 ENDS = {b'\xff\xd8': b'\xff\xd9', b'\x89PNG': b'IEND'}
-#: Larger images are refused, because decoding a gigapixel takes 5.6 GB.
-MAX_PIXELS = 178_956_970  # This is also PIL's limit.
 #: EXIF's key for the orientation, and the values of it that swap width and height.
 _ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
 Size = tuple[int, int]
 
 
-def check_file(path: str) -> None:
-    """Raise ValueError for a pipe, a socket, a device or a folder. They must not be opened: reading
-    a pipe may wait forever."""
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode):
-        kind = {stat.S_IFDIR: 'folder', stat.S_IFIFO: 'pipe', stat.S_IFSOCK: 'socket'}.get(
-            stat.S_IFMT(mode), 'device')
-        raise ValueError(f'it is a {kind}, not a file')
+def size_if_whole(file: BinaryIO) -> Size:
+    """The size (width, height) of a complete image, after the EXIF orientation is applied.
 
-
-def image_problem(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> str:
-    """What is wrong with an image, see :func:`size_if_whole`; '' if nothing is."""
-    try:
-        size_if_whole(file, max_pixels)
-    except Exception as error:  # PIL raises whatever its codec raises.
-        return message_without_file(error)
-    return ''
-
-
-def size_if_whole(file: BinaryIO, max_pixels: int = MAX_PIXELS, *, chunks: bool = True) -> Size:
-    """:func:`size_shown` of an image that is complete.
-
-    A JPEG that ends with its end marker and a PNG with all its chunks count as complete (see
-    :func:`is_cut_jpeg` for a JPEG that was cut but has an end marker). Other formats are decoded:
-    PIL raises for missing pixels, which OpenCV would fill with grey.
-
-    Args:
-        file: the image.
-        max_pixels: larger images are not read.
-        chunks: walk over the chunks of a PNG; False: its end marker is enough.
+    A JPEG or PNG that ends with its end marker counts as complete. Other formats are decoded: PIL
+    raises for missing pixels, which OpenCV would fill with grey. PIL also refuses images of more
+    than 178,956,970 pixels.
 
     Raises:
-        Exception: something is wrong with the image; :func:`message_without_file` says what.
+        ValueError: it says what is wrong with the image.
     """
-    if not file.read(1):
-        raise ValueError('the file is empty')
-    size = size_shown(file, max_pixels)
-    if not _ends_well(file, chunks):
-        with Image.open(file) as image:
-            image.load()
+    try:
+        if not file.read(1):
+            raise ValueError('the file is empty')
+        size = size_shown(file)
+        if not _ends_well(file):
+            with Image.open(file) as image:
+                image.load()
+    except Exception as error:  # PIL raises whatever its codec raises.
+        raise ValueError(message_without_file(error)) from error
     return size
 
 
-def _ends_well(file: BinaryIO, chunks: bool) -> bool:
+def _ends_well(file: BinaryIO) -> bool:
+    """Whether a file has the end marker of its format."""
     file.seek(0)
     head = file.read(4)
     end = next((end for start, end in ENDS.items() if head.startswith(start)), None)
     length = file.seek(0, os.SEEK_END)
     file.seek(max(length - 16, 0))
-    if end is None or end not in file.read():
-        return False
-    if not chunks or end != b'IEND':
-        return True
-    at = 8
-    while at + 12 <= length:  # A chunk consists of length, name, content and checksum.
-        file.seek(at)
-        size, name = struct.unpack('>I4s', file.read(8))
-        if name == b'IEND':
-            return True
-        at += 12 + size
-    return False
+    return end is not None and end in file.read()
 
 
-def is_cut_jpeg(data: bytes, decoded: np.ndarray) -> bool:
-    """Whether a JPEG was cut but has an end marker; decoders fill the missing part with one colour.
+def size_of_file(path: str) -> Size:
+    """:func:`size_if_whole` of a file.
 
-    A complete image may end in one colour too. Its last blocks then repeat the same few bits, while
-    the last bytes of a cut file come from the middle of the image and do not compress. Only cut
-    files with at least 32,768 missing pixels in full rows are found, and no progressive ones, whose
-    missing part only blurs the image.
-
-    Args:
-        data: the file.
-        decoded: (H, W, ...), its pixels.
+    Raises:
+        ValueError: there is no such file, or something is wrong with it.
     """
-    if not data.startswith(b'\xff\xd8') or decoded.size == 0:
-        return False
-    last = decoded[-1, -1]
-    if (decoded[-1] != last).any():
-        return False
-    flat = (decoded == last).reshape(len(decoded), -1).all(1)
-    rows = len(flat) if flat.all() else int(flat[::-1].argmin())
-    # A Huffman-coded block of 8 x 8 pixels takes at least two bits.
-    num_bytes = min((rows // 16 * 2) * (decoded.shape[1] // 8) * 2 // 8, 1024)
-    if num_bytes < 128 or 'progressive' in Image.open(io.BytesIO(data)).info:
-        return False
-    tail = data[:data.rindex(b'\xff\xd9')][-num_bytes:]
-    return len(zlib.compress(tail, 9)) > 0.8 * len(tail)
+    try:
+        with open(path, 'rb') as file:
+            return size_if_whole(file)
+    except OSError as error:
+        raise ValueError(message_without_file(error)) from error
 
 
 def image_file_problem(path: str, size: Size | None = None) -> str:
-    """Check a file as :func:`image_problem` does, reading only its beginning and end if they are
-    enough.
+    """What is wrong with an image file, of which only the beginning and the end are read if they
+    are enough; '' if nothing is.
 
     Args:
         path: the file.
         size: expected (width, height) after the EXIF orientation is applied, or None.
     """
     try:
-        check_file(path)
-        with open(path, 'rb') as file:
-            shown = size_if_whole(file, chunks=False)
-    except Exception as error:
-        return message_without_file(error)
+        shown = size_of_file(path)
+    except ValueError as error:
+        return str(error)
     if size is None or shown == tuple(size):
         return ''
     note = ' (its EXIF orientation is applied)' if shown == tuple(size)[::-1] else ''
@@ -151,22 +98,13 @@ def sample_of_names(names: Collection[str], seed: int = 0) -> list[str]:
     return sorted(random.Random(seed).sample(names, min(SAMPLES, len(names))))
 
 
-def size_shown(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Size:
-    """The size (width, height) after the EXIF orientation is applied.
-
-    Raises:
-        ValueError: the image has more than ``max_pixels`` pixels.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore', Image.DecompressionBombWarning)
-        with Image.open(file) as image:
-            width, height = image.size
-            # Newer versions of Pillow turn the size of a TIFF themselves.
-            if image.format == 'TIFF':
-                width, height = (image.tag_v2[key] for key in (256, 257))  # type: ignore
-            if width * height > max_pixels:
-                raise ValueError(f'it has {width}x{height} pixels, at most {max_pixels:,} are read')
-            turned = image.getexif().get(_ORIENTATION) in _TURNED
+def size_shown(file: BinaryIO) -> Size:
+    """The size (width, height) after the EXIF orientation is applied."""
+    with Image.open(file) as image:
+        width, height = image.size
+        if image.format == 'TIFF':  # Newer versions of Pillow turn the size of a TIFF themselves.
+            width, height = (image.tag_v2[key] for key in (256, 257))  # type: ignore
+        turned = image.getexif().get(_ORIENTATION) in _TURNED
     return (height, width) if turned else (width, height)
 
 

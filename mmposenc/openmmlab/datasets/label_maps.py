@@ -10,7 +10,7 @@ from PIL import Image
 
 from mmposenc.terminal.messages import printable
 
-from .image_files import image_file_problem, sample_of_names, size_shown
+from .image_files import sample_of_names, size_of_file
 
 #: The modes of PIL with one channel of 8 bits; with a palette, the indices are the labels.
 MODES = ('L', 'P', '1')
@@ -80,16 +80,17 @@ def pair_problem(pair: tuple[str, str]) -> str:
     image_path, label_path = pair
     if not osp.exists(label_path):
         return f'{label_path}: missing, for the image {image_path}'
+    sizes = []
     for path in pair:
-        if problem := image_file_problem(path):
-            return f'{printable(path)}: {problem}'
+        try:
+            sizes.append(size_of_file(path))
+        except ValueError as error:
+            return f'{printable(path)}: {error}'
     with Image.open(label_path) as labels:
-        mode, size = labels.mode, labels.size
-    with open(image_path, 'rb') as file:
-        image_size = size_shown(file)
-    if mode not in MODES:
-        return f'{label_path}: its mode is {mode}; one channel of 8 bits is required'
-    if size != image_size:
+        if labels.mode not in MODES:
+            return f'{label_path}: its mode is {labels.mode}; one channel of 8 bits is required'
+    (width, height), size = sizes
+    if size != (width, height):
         return (f'{label_path}: its size is {size[0]}x{size[1]}, but {image_path} has '
-                f'{image_size[0]}x{image_size[1]}')
+                f'{width}x{height}')
     return ''

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import io
-import os
 
 import mmengine.fileio as fileio
 from mmcv.transforms import LoadImageFromFile as _LoadImageFromFile
@@ -10,15 +9,7 @@ from mmengine.dataset import BaseDataset
 
 from mmposenc.terminal.messages import error_text
 
-from .image_files import (
-    MAX_PIXELS,
-    check_file,
-    eight_bits,
-    image_problem,
-    is_cut_jpeg,
-    message_without_file,
-    turned,
-)
+from .image_files import eight_bits, message_without_file, size_if_whole, turned
 
 
 class NamedErrors(BaseDataset):
@@ -56,41 +47,25 @@ class LoadImageFromFile(_LoadImageFromFile):
     ``ignore_empty=True`` such an image is skipped (training draws another one). A picture of 12
     bits in a file of 16 keeps its grey levels.
 
-    Args:
-        max_pixels: larger images are refused before they are decoded.
-        **kwargs: arguments of mmcv's LoadImageFromFile.
-
     Raises:
         ValueError: the image is broken; it names the file and what is wrong.
     """
 
-    def __init__(self, *args: object, max_pixels: int = MAX_PIXELS, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)
-        self.max_pixels = max_pixels
-
     def transform(self, results: dict) -> dict | None:
         path = results['img_path']
-        problem, loaded = '', None
         try:
-            if os.path.exists(path):  # The file is on this disk and not in another file backend.
-                check_file(path)
             data = fileio.get(path, backend_args=self.backend_args)
-            problem = image_problem(io.BytesIO(data), self.max_pixels)
-            if not problem:
-                loaded = super().transform(results)
-                if loaded is not None and is_cut_jpeg(data, loaded['img']):
-                    problem = 'it is truncated in the middle, although it has an end marker'
-                if loaded and (self.imdecode_backend, self.color_type) in _TURNING:
-                    loaded['img'] = turned(
-                        data, eight_bits(data, loaded['img'], self.color_type))
-                    loaded['img_shape'] = loaded['ori_shape'] = loaded['img'].shape[:2]
+            size_if_whole(io.BytesIO(data))
+            loaded = super().transform(results)
+            if loaded and (self.imdecode_backend, self.color_type) in _TURNING:
+                loaded['img'] = turned(data, eight_bits(data, loaded['img'], self.color_type))
+                loaded['img_shape'] = loaded['ori_shape'] = loaded['img'].shape[:2]
+            return loaded
         # mmcv's assertion, if a decoder returns nothing, as for pixels of 32 bits.
         except AssertionError:
             problem = f'imdecode_backend={self.imdecode_backend!r} cannot decode it'
         except Exception as error:  # OpenCV and mmcv may raise anything.
             problem = message_without_file(error)
-        if not problem:
-            return loaded
         if self.ignore_empty:
             return None
         raise ValueError(f'broken image {path}: {problem}')

@@ -9,7 +9,7 @@ from mmseg.datasets import ADE20KDataset as _ADE20KDataset
 from mmseg.datasets import BaseSegDataset
 from mmseg.datasets.transforms import LoadAnnotations
 
-from ..datasets.image_files import SAMPLES, check_file
+from ..datasets.image_files import SAMPLES
 from ..datasets.label_maps import check_pairs, unknown_labels_text
 from ..datasets.loading import NamedErrors
 
@@ -26,9 +26,6 @@ class LoadSegAnnotations(LoadAnnotations):
     """
 
     def _load_seg_map(self, results: dict) -> None:
-        # The file is on this disk and not in another file backend.
-        if osp.exists(results['seg_map_path']):
-            check_file(results['seg_map_path'])
         super()._load_seg_map(results)
         labels, path = results['gt_seg_map'], results['seg_map_path']
         if labels.ndim != 2:

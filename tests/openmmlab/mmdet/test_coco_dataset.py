@@ -1,7 +1,5 @@
 """COCO data sets with something wrong in them: every fault is named, counted or refused."""
 import json
-import os
-import signal
 
 import numpy as np
 import pytest
@@ -145,7 +143,7 @@ REFUSED = [
       for name in (7, '')),
     *((put('images', 0, file_name=name), said) for name, said in (
         ('', "image 1: file_name=''"), ('a\0b', 'embedded null'), ('\udc80.jpg', 'No such file'),
-        ('.', 'it is a folder, not a file'))),
+        ('.', 'Is a directory'))),
     *((lambda data, section=section: data.pop(section), f"'{section}' is missing")
       for section in ('images', 'categories')),
     *((lambda data, section=section: data.update({section: []}), f"'{section}' is empty")
@@ -185,8 +183,7 @@ NO_MASKS = [(mask, 'segmentation=.* must be a list of polygons') for mask in (
         (dict(size=None), 'must be the image'), (dict(size=[10 ** 6] * 2), 'must be the image'),
         *((dict(counts=counts), r'segmentation: counts=.* that cover 44x64 pixels') for counts in (
             [100, 50], [100, 50, 10 ** 6], [100, -50, 44 * 64 - 50], [10 ** 12], [10 ** 30], [],
-            [2 ** 62] * 3 + [2 ** 62 + 44 * 64], [1.5, 44 * 64 - 1.5], ['1'],
-            None, 5, '', 'zzzz!!~~', 'é猫', 'o' * 50)))]
+            [2 ** 62] * 3 + [2 ** 62 + 44 * 64], [1.5, 44 * 64 - 1.5], ['1'], None, 5)))]
 
 
 @pytest.mark.parametrize('number', range(len(NO_MASKS)))
@@ -214,45 +211,11 @@ def test_objects_without_a_mask_are_counted(root, warnings) -> None:
                           'than three corners, 1 marked to be ignored']
 
 
-def test_compressed_run_lengths_must_cover_the_image() -> None:
-    """pycocotools reads one that is cut short, and leaves the rest as it was in memory."""
-    from pycocotools import mask as tools
-
-    from mmposenc.openmmlab.mmdet.coco_dataset import has_area
-    rng = np.random.default_rng(0)
-    for number in range(24):
-        size = [int(side) for side in rng.integers(1, 90, 2)]
-        pixels = (rng.random(size) < rng.random()).astype(np.uint8)
-        if number % 3 == 0:
-            pixels[:] = number % 2
-        counts = tools.encode(np.asfortranarray(pixels))['counts'].decode()
-        assert has_area({'size': size, 'counts': counts}, tuple(size))
-        for kept in range(len(counts)):
-            with pytest.raises(ValueError, match='that cover'):
-                has_area({'size': size, 'counts': counts[:kept]}, tuple(size))
-
-
 @pytest.mark.parametrize('encoding', ['utf-8-sig', 'utf-16', 'utf-32'])
 def test_another_encoding_is_read(root, encoding) -> None:
     text = (root / 'annotations.json').read_text()
     (root / 'annotations.json').write_text(text, encoding=encoding)
     assert len(build(root)) == 4
-
-
-def test_a_pipe_in_the_place_of_a_file_is_named_and_never_opened(root) -> None:
-    signal.alarm(60)  # a pipe that is opened waits for ever
-    path, pipe = root / 'images' / 'shape_1.jpg', 'it is a pipe, not a file'
-    path.unlink()
-    os.mkfifo(path)
-    with pytest.raises(ValueError, match=rf'shape_1\.jpg: {pipe}'):
-        build(root)
-    with pytest.raises(ValueError, match=rf'broken image .*shape_1\.jpg: {pipe}'):
-        build(root, check_images=False)[1]
-    (root / 'annotations.json').unlink()
-    os.mkfifo(root / 'annotations.json')
-    with pytest.raises(ValueError, match=rf'annotations\.json .*{pipe}'):
-        build(root)
-    signal.alarm(0)
 
 
 @pytest.mark.parametrize('text', ['', '{"images": [', '[' * 100_000, '\x00', '[1, 2]'])
