@@ -24,7 +24,7 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
                                    'ViTEVA02', 'ViTSAM', 'VisionTransformer'),
         'openmmlab.upstream.swin': ('SwinTransformer', 'SwinTransformerV2'),
         'openmmlab.mmpretrain.classification': ('ClsDataPreprocessor', 'DistillationHead',
-                                                'DistilledClassifier', 'TorchvisionTeacher'),
+                                                'DistilledClassifier'),
         'openmmlab.timm_backbone': ('TimmBackbone',),
         'openmmlab.mmdet.eomt': ('EoMTHead',),
         'openmmlab.mmseg.eomt': ('EoMTDecodeHead',),

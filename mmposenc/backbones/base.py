@@ -16,7 +16,7 @@ from ..terminal.messages import suggestion_text
 from .checkpoints import load_pretrained
 from .freezing import store_matrices
 from .lora import add_lora
-from .modules import BaseModule
+from .modules import BaseModule, is_pretrained
 from .shared_arguments import SharedArguments
 
 _DTYPES = (None, 'bfloat16')
@@ -148,7 +148,7 @@ class Backbone(BaseModule):
             ValueError: the checkpoint does not fit, unless ``strict=False``.
         """
         cfg = self.init_cfg
-        if not (isinstance(cfg, dict) and cfg.get('type') == 'Pretrained'):
+        if not is_pretrained(cfg):
             super().init_weights()
             return
         options = {key: value for key, value in cfg.items() if key != 'type'}

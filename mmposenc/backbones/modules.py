@@ -10,12 +10,18 @@ import copy
 import logging
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from torch import Tensor, nn
 
 from ..config_types import ConfigType
 from ..dependencies import require
+
+
+def is_pretrained(init_cfg: object) -> TypeGuard[ConfigType]:
+    """Whether an ``init_cfg`` loads a checkpoint: ``dict(type='Pretrained', checkpoint=...)``."""
+    return isinstance(init_cfg, dict) and init_cfg.get('type') == 'Pretrained'
+
 
 if TYPE_CHECKING or find_spec('mmengine') is None:
     class BaseModule(nn.Module):
@@ -30,8 +36,7 @@ if TYPE_CHECKING or find_spec('mmengine') is None:
 
         def __init__(self, init_cfg: ConfigType | None = None) -> None:
             super().__init__()
-            if init_cfg and not (isinstance(init_cfg, dict)
-                                 and init_cfg.get('type') == 'Pretrained'):
+            if init_cfg and not is_pretrained(init_cfg):
                 raise ValueError(f'init_cfg={init_cfg!r}: without mmengine it must be '
                                  f"dict(type='Pretrained', checkpoint=...)")
             self.init_cfg = copy.deepcopy(init_cfg)
@@ -83,4 +88,4 @@ else:
         """Copy the weights that fit the module; the others are ignored."""
         _load_state_dict(module, state, logger='silent')
 
-__all__ = ['BaseModule', 'ModuleList', 'load_state_dict', 'print_log']
+__all__ = ['BaseModule', 'ModuleList', 'is_pretrained', 'load_state_dict', 'print_log']

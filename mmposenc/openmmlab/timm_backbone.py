@@ -9,6 +9,7 @@ from mmengine.model import BaseModule
 from torch import Tensor, nn
 
 from ..backbones.archs import replaced_encodings
+from ..backbones.modules import is_pretrained
 from ..checkpoint.encoding_names import SLOTS
 from ..checkpoint.files import read_checkpoint
 from ..checkpoint.mismatch import mismatch_text
@@ -100,10 +101,9 @@ class TimmBackbone(BaseModule):
         Raises:
             ValueError: the weights do not fit.
         """
-        cfg = self.init_cfg
-        if not (isinstance(cfg, dict) and cfg.get('type') == 'Pretrained') or self._is_init:
+        if not is_pretrained(self.init_cfg) or self._is_init:
             return
-        file = str(cfg['checkpoint'])
+        file = str(self.init_cfg['checkpoint'])
         state = read_checkpoint(file).state_dict  # Some versions of timm's reader may run code.
         plain = self._create()  # The file has the original encodings of the model.
         try:

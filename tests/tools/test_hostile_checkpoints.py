@@ -71,8 +71,7 @@ def test_the_config_of_a_checkpoint_is_not_run_either(detector, train, tmp_path,
 
 
 @pytest.mark.parametrize('cfg', [
-    dict(type='mmposenc.DeiT', arch='tiny', num_layers=1), dict(type='mmdet.ResNet', depth=18),
-    dict(type='mmposenc.TorchvisionTeacher', name='resnet18')])
+    dict(type='mmposenc.DeiT', arch='tiny', num_layers=1), dict(type='mmdet.ResNet', depth=18)])
 def test_init_cfg(evil, cfg) -> None:
     with DefaultScope.overwrite_default_scope('mmdet'):
         model = MODELS.build({**cfg, 'init_cfg': dict(type='Pretrained', checkpoint=evil)})

@@ -1,4 +1,4 @@
-# DeiT-Ti with a distillation token and hard distillation from RegNetY-160.
+# DeiT-Ti with a distillation token and hard distillation from timm's RegNetY-160.
 # Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/deit/deit-ti-distilled_8xb128_in1k.py 8
@@ -6,8 +6,8 @@ _base_ = 'deit-ti_8xb128_in1k.py'
 model = dict(
     type='mmposenc.DistilledClassifier',
     teacher=dict(
-        type='mmposenc.TorchvisionTeacher',
-        name='regnet_y_16gf',  # RegNetY-160
+        type='mmpretrain.TimmClassifier',
+        model_name='regnety_160',
         init_cfg=dict(
             type='Pretrained',
             checkpoint='https://dl.fbaipublicfiles.com/deit/regnety_160-a5fe301d.pth')),

@@ -7,6 +7,7 @@ from typing import Any
 from mmpretrain.models.backbones.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 
+from ...backbones.modules import is_pretrained
 from ...encodings.base import TokenEncoding, reset_encodings
 from ...encodings.build import EncodingConfig, build_encoding
 from ...functional.masking import map_to_tokens, tokens_to_map
@@ -85,9 +86,8 @@ class CPResNet(ResNet):
         """Initialise as in mmpretrain; ContextPool is reset unless weights are loaded."""
         super().init_weights()
         configs = self.init_cfg if isinstance(self.init_cfg, list) else [self.init_cfg]
-        if any(cfg and cfg.get('type') == 'Pretrained' for cfg in configs):
-            return
-        reset_encodings(self.context_pools)
+        if not any(map(is_pretrained, configs)):
+            reset_encodings(self.context_pools)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Return the maps of ``out_indices`` for images (B, in_channels, H, W)."""

@@ -13,6 +13,7 @@ from mmdet.structures import DetDataSample
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 
+from mmposenc.backbones.modules import is_pretrained
 from mmposenc.config_types import ConfigType
 from mmposenc.detr.boxes import BoxRPB, PositionRelation
 from mmposenc.detr.encoders import DetrEncoder
@@ -97,8 +98,7 @@ class Encoded(DetectionTransformer):
     def init_weights(self) -> None:
         """Initialise as mmdet does, except that encodings keep their own initial values and a
         checkpoint of the whole detector (``init_cfg``) is not overwritten."""
-        cfg = self.init_cfg
-        if isinstance(cfg, dict) and cfg.get('type') == 'Pretrained':
+        if is_pretrained(self.init_cfg):
             BaseModule.init_weights(self)
             return
         super().init_weights()
