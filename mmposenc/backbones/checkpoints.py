@@ -19,9 +19,9 @@ from ..checkpoint import Converted, convert_with_report, recognise
 from ..checkpoint.encoding_names import BUT_ENCODINGS, GRIDS, SLOTS, is_encoding, replaced_slots
 from ..checkpoint.files import read_checkpoint
 from ..checkpoint.mismatch import mismatch_text
-from ..checkpoint.recognition import looks_like_text
+from ..checkpoint.numbers import check_numbers
+from ..checkpoint.recognition import SUPPORTED
 from ..checkpoint.rules import names_text
-from ..checkpoint.shapes import check_numbers
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from .archs import look_alikes, needed_options
 from .fitting import fit_weights
@@ -282,7 +282,7 @@ def _advice_text(weights: State, state: State) -> str:
                     "of a later stage: give the file's patch_sizes and overlap, as what fits "
                     'without them is no trained model'
                     for ours, theirs in kernels if ours != theirs), '')
-    return ''.join((f' ({looks_like_text(state)})' if 2 * common < max(len(weights), len(state))
+    return ''.join((f' ({SUPPORTED})' if 2 * common < max(len(weights), len(state))
                     else '', f'. The file needs {", ".join(needs)}' if needs else '',
                     f". If this is the backbone, give prefix={prefix!r}" if prefix else '',
                     patches or ('. Load what fits with strict=False' if common else '')))

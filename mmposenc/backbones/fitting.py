@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from ..checkpoint.numbers import check_numbers
 from ..checkpoint.rules import Converted, names_text
-from ..checkpoint.shapes import check_numbers
 from ..encodings.absolute import FactorizedPositionEmbedding, LearnedPositionEmbedding
 from ..encodings.decomposed import DecomposedRPE
 from ..encodings.relative_bias import RelativePositionBias

@@ -11,7 +11,6 @@ from .files import read_checkpoint, write_checkpoint
 from .loading import load_checkpoint
 from .recognition import recognise
 from .rules import Converted, Family, Source
-from .shapes import check_shapes
 
 #: All sources by their names. Each is declared beside its tables of names.
 SOURCES: dict[str, Source] = {source.name: source for each in (
@@ -74,8 +73,8 @@ def convert_with_report(state_dict: Mapping[str, Tensor], source: str | None = N
         The weights, what was dropped and why, and the source.
 
     Raises:
-        ValueError: for an unknown source, weights of another network than those supported,
-            parameters the source's rules do not know, or weights that do not fit each other.
+        ValueError: for an unknown source, weights of another network than those supported, or
+            parameters the source's rules do not know.
     """
     check_source(source)
     recognised = recognise(state_dict)
@@ -83,13 +82,11 @@ def convert_with_report(state_dict: Mapping[str, Tensor], source: str | None = N
     if source is None:
         return Converted(dict(state_dict))
     try:
-        converted = SOURCES[source](state_dict)
+        return SOURCES[source](state_dict)
     except ValueError as error:
         if recognised is None or SOURCES[recognised].rules is SOURCES[source].rules:
             raise
         raise ValueError(f'{error}. The names are those of source {recognised!r}') from error
-    check_shapes(converted.state_dict, source)
-    return converted
 
 
 def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
@@ -104,6 +101,5 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     return convert_with_report(state_dict, source).state_dict
 
 
-__all__ = ['Converted', 'SOURCES', 'TIMM', 'check_shapes', 'convert', 'convert_back',
-           'convert_with_report', 'load_checkpoint', 'read_checkpoint', 'recognise',
-           'write_checkpoint']
+__all__ = ['Converted', 'SOURCES', 'TIMM', 'convert', 'convert_back', 'convert_with_report',
+           'load_checkpoint', 'read_checkpoint', 'recognise', 'write_checkpoint']

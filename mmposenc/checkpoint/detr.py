@@ -58,13 +58,6 @@ def _refuse_tables(match: re.Match[str], table: Tensor, state: State) -> dict[st
                      'has here; files with sine positions are supported')
 
 
-def _check_copy(match: re.Match[str], copy: Tensor, state: State) -> dict[str, Tensor]:
-    first = state.get(match[1])
-    if first is None or not torch.equal(first, copy):
-        raise ValueError(f'{match[0]} must be equal to {match[1]}, as the decoder shares it')
-    return {}
-
-
 _DETR = (
     *rules_to_ours((
         *_COMMON, *_attention_pairs(f'{_ENCODER}self_attn', f'{_ENCODER}self_attn'),
@@ -129,8 +122,7 @@ _DEFORMABLE = (
     Rule(r'input_proj\.(\d+)\.([01])\.(weight|bias)', _rename_projection),
     Rule(r'class_embed\.(\d+)\.(weight|bias)', _convert_class_branch),
     Rule(r'decoder\.((?:class|bbox)_embed\..*)', None,
-         'the same tensors as bbox_embed and class_embed, which the decoder holds once more',
-         _check_copy),
+         'the same tensors as bbox_embed and class_embed, which the decoder holds once more'),
     _BODY,
 )
 

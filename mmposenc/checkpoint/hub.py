@@ -1,17 +1,12 @@
 """Weights by name, ``hf://owner/name`` and ``timm://model``, through huggingface_hub.
 
 Its cache, tokens (``HF_TOKEN``, ``hf auth login``), mirrors (``HF_ENDPOINT``), resumed downloads
-and offline mode (``HF_HUB_OFFLINE=1``) hold. Only safetensors are read, which hold no code, and the
-checksum that the repository publishes is compared each time.
+and offline mode (``HF_HUB_OFFLINE=1``) hold. Only safetensors are read, which hold no code.
 """
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
-import logging
 import re
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -19,9 +14,6 @@ from urllib.parse import unquote
 
 from ..config_types import ConfigType
 from ..terminal.messages import error_text
-
-#: The function that takes lines for the log; with mmengine it is its logger's.
-say: Callable[[str], None] = logging.getLogger('mmposenc').info
 
 _NAME = re.compile(r'(?:hf://(?P<repo>[^/@]+/[^/@]+)|timm://(?P<model>[^/@]+))'
                    r'(?:@(?P<revision>[^/]+))?(?:/(?P<file>.+))?')
@@ -77,8 +69,8 @@ def weight_files(name: str) -> list[Path]:
     Raises:
         ImportError: huggingface_hub is not installed.
         ValueError: no such name, or a repository without safetensors.
-        OSError: no such repository, revision or file, no right to read it, no connection and no
-            copy in the cache, or a file that is not the published one.
+        OSError: no such repository, revision or file, no right to read it, or no connection and no
+            copy in the cache.
     """
     wanted = read_name(name)
     unreached: NotReached | None = None
@@ -118,12 +110,12 @@ def fetch(name: str, file: str, *, cached: bool = False) -> Path:
     Raises:
         NotReached: no connection, and no copy in the cache.
         NoSuchFile: the repository has no such file.
-        OSError: no such repository or revision, no right to read it, or a damaged file.
+        OSError: no such repository or revision, or no right to read it.
     """
     hub, errors = import_library(name)
     wanted = read_name(name)
     try:
-        path = Path(hub.hf_hub_download(wanted.repo, file, revision=wanted.revision,
+        return Path(hub.hf_hub_download(wanted.repo, file, revision=wanted.revision,
                                         local_files_only=cached))
     except errors.LocalEntryNotFoundError as error:
         raise NotReached(_not_reached_text(name, hub)) from error
@@ -131,8 +123,6 @@ def fetch(name: str, file: str, *, cached: bool = False) -> Path:
         raise NoSuchFile(f'{name}: {wanted.repo} has no file {file!r}') from error
     except Exception as error:  # The HTTP library of huggingface_hub raises errors of its own.
         raise OSError(_refused_text(name, wanted, hub, errors, error)) from error
-    _check_checksum(name, path)
-    return path
 
 
 def import_library(name: str) -> tuple[ModuleType, ModuleType]:
@@ -189,30 +179,3 @@ def _refused_text(name: str, wanted: Name, hub: ModuleType, errors: ModuleType,
                 f'private, {_LOG_IN}')
     return (f'{name} could not be downloaded: {error_text(error)}. Try again, or '
             f'download it yourself and name the file')
-
-
-def _check_checksum(name: str, path: Path) -> None:
-    """Logs the checksum, and compares it with the published one, which is what the cache calls the
-    file: SHA-256, or git's SHA-1 of small files.
-
-    Raises:
-        OSError: it differs; the file is removed.
-    """
-    blob = path.resolve()
-    with open(blob, 'rb') as file:
-        digest = hashlib.file_digest(file, 'sha256').hexdigest() if hasattr(
-            hashlib, 'file_digest') else hashlib.sha256(file.read()).hexdigest()
-        published, kind = blob.name, 'SHA-256'
-        if re.fullmatch('[0-9a-f]{40}', published):
-            file.seek(0)
-            content, kind = file.read(), "git's SHA-1"
-            known = hashlib.sha1(b'blob %d\0%b' % (len(content), content)).hexdigest()
-        else:
-            known = digest
-    if re.fullmatch('[0-9a-f]{40}|[0-9a-f]{64}', published) and known != published:
-        with contextlib.suppress(OSError):
-            path.unlink()
-            blob.unlink()
-        raise OSError(f'{name}: {path.name} has {kind} {known}, and {published} is published; it '
-                      f'was damaged on its way or on disk, and is removed: try again')
-    say(f'{name}: {path.name}, SHA-256 {digest}')

@@ -20,18 +20,10 @@ from mmengine.logging import HistoryBuffer, MMLogger  # noqa: F401  (files may h
 from mmengine.runner import checkpoint as _mmengine
 from mmengine.runner.checkpoint import CheckpointLoader
 
-from . import hub
 from .loading import load_checkpoint
 
 if TYPE_CHECKING:
     from torch.serialization import MAP_LOCATION
-
-
-def _log(line: str) -> None:
-    MMLogger.get_current_instance().info(line)
-
-
-hub.say = _log
 
 
 @CheckpointLoader.register_scheme(prefixes=('', 'hf://', 'timm://'), force=True)
@@ -50,7 +42,7 @@ def load_url(url: str, model_dir: str | None = None, map_location: MAP_LOCATION 
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         hash_match = torch.hub.HASH_REGEX.search(path.name) if check_hash else None
-        _log(f'downloading {url} to {path}')
+        MMLogger.get_current_instance().info(f'downloading {url} to {path}')
         try:
             torch.hub.download_url_to_file(url, str(path), hash_match and hash_match.group(1),
                                            progress)

@@ -145,24 +145,6 @@ def _by_absence(names: list[str]) -> str | None:
     return None
 
 
-#: Kinds of models that do not load, by a pattern of names in their files.
-_KINDS = (
-    (r'(.*\.)?layer\d\.\d+\.conv\d\.weight', 'a ResNet'),
-    (r'(.*\.)?stages\.\d\.(blocks\.)?\d+\.(conv_dw|dwconv|depthwise_conv)\..*', 'a ConvNeXt'),
-    (r'(.*\.)?(model\.)?layers\.\d+\.self_attn\.q_proj\.weight', 'a language model'),
-    (r'(.*\.)?(bbox_head|roi_head|rpn_head)\..*', 'a detector of mmdet'),
-    (r'(.*\.)?decode_head\..*', 'a segmentor of mmseg'),
-    (r'(.*\.)?blocks\.\d+\.(norm1|attn)\..*', 'a vision transformer'),
-    (r'(.*\.)?layers?\.\d+\.(attention|attn|self_attn)\..*', 'a transformer'),
-)
-
-
-def looks_like_text(names: Iterable[str]) -> str:
-    """Say what kind of model unknown names look like, and what is supported."""
-    kind = _first(_KINDS, sorted(names))
-    return f'it looks like {kind}; {SUPPORTED}' if kind else SUPPORTED
-
-
 def _has(pattern: str, names: list[str]) -> bool:
     return any(re.fullmatch(pattern, name) for name in names)
 

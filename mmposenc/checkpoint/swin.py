@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+import torch
 from torch import Tensor
 
 from .rules import Family, Pair, Rule, Source, State, joined_pair, rules_to_ours
-from .swin_buffers import check_index, check_mask, window_of_coordinates
 
 _THEIRS, _OURS = 'layers.{n}.blocks.{m}.', 'backbone.stages.{n}.blocks.{m}.'
 _PAIRS = (
@@ -28,6 +28,18 @@ _PAIRS = (
         ('cpb_mlp.2.weight', 'rel_pos_encoding.cpb_mlp.2.weight'))),
     Pair('head.fc.{p}', 'head.fc.{p}'),
 )
+
+
+def _window_of_coordinates(match: re.Match[str], table: Tensor, state: State) -> dict[str, Tensor]:
+    """The (H, W) of the window whose offsets Swin V2's coordinates (1, 2 H' - 1, 2 W' - 1, 2) are
+    counted in: they are log8(1 + 8 offset / (side - 1))."""
+    sides = []
+    for along in (table[0, :, 0, 0], table[0, 0, :, 1]):
+        middle = len(along) // 2
+        sides.append(round(8 / (8 ** along[middle + 1].item() - 1)) + 1 if middle else 1)
+    return {f'stages.{match[1]}.blocks.{match[2]}.attn.w_msa.rel_pos_encoding': torch.tensor(sides)}
+
+
 _BLOCK = r'layers\.(\d+)\.blocks\.(\d+)\.'
 _ONE_WAY = (
     *rules_to_ours((
@@ -36,11 +48,11 @@ _ONE_WAY = (
         joined_pair(tuple(f'{_THEIRS}attn.{part}.bias' for part in ('query', 'key', 'value')),
                     f'{_OURS}attn.w_msa.qkv.bias'))),
     Rule(_BLOCK + r'attn\.relative_position_index', None,
-         'offsets of the pairs in a window, computed from its size', check_index),
+         'offsets of the pairs in a window, computed from its size'),
     Rule(_BLOCK + r'attn\.relative_coords_table', None,
-         'offsets of the pairs in a window, computed from its size', window_of_coordinates),
+         'offsets of the pairs in a window, computed from its size', _window_of_coordinates),
     Rule(_BLOCK + r'(attn\.)?attn_mask', None,
-         'mask of the shifted windows, computed from the size of the map', check_mask),
+         'mask of the shifted windows, computed from the size of the map'),
     Rule(r'embeddings\.mask_token', None, 'stands for hidden patches only in pretraining'),
     Rule(r'(norm\d\.(?:weight|bias))', r'backbone.\1'),  # The norms of the maps of detectors.
 )

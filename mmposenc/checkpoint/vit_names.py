@@ -2,13 +2,12 @@
 Qwen3-VL: renamed to timm's, and then read by timm's table (:mod:`mmposenc.checkpoint.vit`)."""
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from .rules import AS_IS, Pair, Rule, Source, State, joined_pair, names_text, rules_to_ours
+from .rules import AS_IS, Pair, Rule, Source, State, joined_pair, rules_to_ours
 from .vit import VIT
 
 _MASK = 'it stood for masked patches in pretraining, and no image has any'
@@ -84,15 +83,6 @@ def _row_pair(name: str, to: str) -> Pair:
     return Pair(name, to, lambda tensor: tensor.view(1, -1, tensor.shape[-1]))
 
 
-def _check_order(match: re.Match[str], numbers: Tensor, state: State) -> dict[str, Tensor]:
-    """Check that positions are numbered 0, 1, 2 and so on, because rows of the table are taken in
-    their order."""
-    if not torch.equal(numbers.flatten(), torch.arange(numbers.numel()).to(numbers)):
-        numbers = numbers.flatten()
-        raise ValueError(f'{match[0]} must be 0, 1, 2, ..., got {names_text(numbers.tolist())}')
-    return {}
-
-
 _HF_CLIP = (
     _row_pair('embeddings.class_embedding', 'cls_token'),
     _row_pair('embeddings.position_embedding.weight', 'pos_embed'),
@@ -104,7 +94,7 @@ _HF_CLIP = (
     Pair('encoder.layers.{n}.mlp.fc{m}.{p}', 'blocks.{n}.mlp.fc{m}.{p}'),
 )
 _HF_CLIP_RULES = (*rules_to_ours(_HF_CLIP), Rule(r'head\..*', None, _POOL),
-                  Rule(r'embeddings\.position_ids', None, 'the numbers 0, 1, 2, ...', _check_order))
+                  Rule(r'embeddings\.position_ids', None, 'the numbers 0, 1, 2, ...'))
 
 _CLIP = (
     _row_pair('class_embedding', 'cls_token'),

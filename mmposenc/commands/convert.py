@@ -43,8 +43,8 @@ def main(argv: list[str] | None = None) -> None:
         from ..backbones.archs.from_weights import BACKBONE
         from ..checkpoint import check_source, read_checkpoint, write_checkpoint
         from ..checkpoint.eva import rotary_options
+        from ..checkpoint.numbers import check_numbers
         from ..checkpoint.rules import names_text
-        from ..checkpoint.shapes import check_numbers
         source = None if args.source == 'auto' else args.source
         check_source(source, back=args.to == 'timm')  # Checked before a file is read or downloaded.
         if output.suffix not in ('.pth', '.safetensors'):
@@ -87,7 +87,7 @@ def convert_file(args: argparse.Namespace, source: str | None, state: dict[str, 
         ValueError: the weights are of an unknown source, or of another one than given.
     """
     from ..checkpoint import convert_back, convert_with_report, recognise
-    from ..checkpoint.recognition import looks_like_text
+    from ..checkpoint.recognition import SUPPORTED
     from ..checkpoint.rules import names_text
 
     if args.to == 'timm':
@@ -98,5 +98,5 @@ def convert_file(args: argparse.Namespace, source: str | None, state: dict[str, 
     converted = convert_with_report(state, source)
     if converted.source is None:
         raise ValueError(f'{args.input} is of an unknown source: it has '
-                         f'{names_text(sorted(state))}; {looks_like_text(state)}')
+                         f'{names_text(sorted(state))}; {SUPPORTED}')
     return converted

@@ -3,20 +3,12 @@ import logging
 
 import pytest
 import torch
-from helpers.published_weights import (
-    COMPUTED,
-    DINOV3,
-    coordinates,
-    models,
-    offset_index,
-    published,
-    shifted_mask,
-)
+from helpers.published_weights import COMPUTED, DINOV3, coordinates, models, published
 from helpers.tiny_backbones import randomize
 from torch import nn
 
 from mmposenc.backbones import Swin, ViT, checkpoints, fitting, load_pretrained
-from mmposenc.checkpoint import convert, recognise
+from mmposenc.checkpoint import convert
 from mmposenc.checkpoint.eva import rotary_options
 from mmposenc.commands.convert import main
 
@@ -117,23 +109,6 @@ def swin(kind, **options):
     return published(kind, dict(randomize(build()).state_dict())), ours
 
 
-@pytest.mark.parametrize('part, value, said', [
-    ('attn.relative_position_index', offset_index(4), None),
-    ('attn.relative_position_index', offset_index(4).T, 'query minus key'),
-    ('attn.relative_position_index', offset_index(4).view(4, 4, 16).mT.reshape(16, 16), 'row by r'),
-    ('attn_mask', shifted_mask(3, 4), None),
-    ('attn_mask', shifted_mask(2, 4).roll(1, 0), 'shifted by half a side'),
-    ('attn_mask', 0 * shifted_mask(2, 4), 'shifted by half a side')])
-def test_offsets_and_masks_of_swin(part, value, said):
-    state, ours = swin('swin')
-    state[f'layers.0.blocks.1.{part}'] = value
-    if said is None:
-        load_pretrained(ours, state)
-        return
-    with pytest.raises(ValueError, match=f'layers.0.blocks.1.{part} .*{said}'):
-        load_pretrained(ours, state)
-
-
 def test_windows_that_offsets_are_counted_in(said):
     """Windows of 4, pretrained in windows of 3."""
     state, ours = swin('swin v2, hugging face')
@@ -147,18 +122,6 @@ def test_windows_that_offsets_are_counted_in(said):
     said.clear()
     load_pretrained(swin('swin v2, hugging face', pretrained_window_size=3)[1], state)
     assert not said
-    state[name] = coordinates(4, 3) ** 3
-    with pytest.raises(ValueError, match='holds other coordinates than logarithms of offsets'):
-        load_pretrained(ours, state)
-
-
-def test_numbers_of_clips_positions():
-    state = published('clip, hugging face', models('clip, hugging face')[0]().state_dict())
-    state['vision_model.embeddings.position_ids'] = torch.arange(5)[None]
-    convert(state, recognise(state))
-    state['vision_model.embeddings.position_ids'] = torch.arange(5).flip(0)[None]
-    with pytest.raises(ValueError, match=r'embeddings.position_ids must be 0, 1, 2, .*got 4, 3, 2'):
-        convert(state, recognise(state))
 
 
 def test_what_detr_shares_and_does_not_have():
@@ -166,8 +129,5 @@ def test_what_detr_shares_and_does_not_have():
     state = {'class_embed.0.weight': weight, 'transformer.decoder.class_embed.0.weight': weight}
     found = convert(state, 'deformable-detr')
     assert list(found) == ['bbox_head.cls_branches.0.weight']
-    state['transformer.decoder.class_embed.0.weight'] = weight + 1
-    with pytest.raises(ValueError, match='decoder.class_embed.0.weight must be equal to class_emb'):
-        convert(state, 'deformable-detr')
     with pytest.raises(ValueError, match='row_embed.weight is a learned table of rows or columns'):
         convert({'backbone.1.row_embed.weight': nn.Embedding(50, 4).weight}, 'irpe-detr')
