@@ -89,10 +89,9 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
         implementation: 'stored': the hidden layer is stored for the backward pass. 'chunked': it is
             computed for some rows at a time, and again in the backward pass; on a CPU the
             additional matrix product takes less time than writing and reading two hidden layers.
-            'kept' (only relu): it is stored, and the backward pass runs by rows. 'auto': 'chunked'
-            for large inputs on a CPU outside of torch.compile, 'kept' for smaller ones with relu
-            outside of autocast, else 'stored'. Under autocast rows are computed in its dtype, and
-            gradients of weights are summed in float32.
+            'auto': 'chunked' for large inputs on a CPU outside of torch.compile, else 'stored'.
+            Under autocast rows are computed in its dtype, and gradients of weights are summed in
+            float32.
         activation: one of :data:`ACTIVATIONS`.
         dropout_p: rate of dropout after relu, drawn by rows (:class:`~.dropout.DropoutFactors`)
             without storing a mask.
@@ -111,23 +110,21 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
         raise ValueError(f'activation={activation!r} must be one of {ACTIVATIONS}')
     dtype = _compute_dtype(x)
     if implementation == 'auto':
-        implementation = _choose_implementation(x, weight1, dtype, activation, dropout_p)
+        implementation = _choose_implementation(x, weight1, dtype, dropout_p)
     if implementation == 'stored':
         hidden = activate(linear(x, weight1, bias1), activation)
         hidden = F.dropout(hidden, dropout_p) if dropout_p else hidden
         return linear(hidden, weight2, bias2)
-    allowed = ('chunked', 'kept') if activation == 'relu' else ('chunked',)
-    if implementation not in allowed:
-        raise ValueError(f"implementation={implementation!r} must be 'auto', 'stored', 'chunked' "
-                         f"or, with activation='relu', 'kept'")
+    if implementation != 'chunked':
+        raise ValueError(f"implementation={implementation!r} must be 'auto', 'stored' or 'chunked'")
     out: Tensor = _ChunkedMLP.apply(
         x.reshape(-1, x.shape[-1]).to(dtype), weight1, bias1, weight2, bias2, activation,
-        implementation == 'kept', DropoutFactors(dropout_p, x.device) if dropout_p else None)
+        DropoutFactors(dropout_p, x.device) if dropout_p else None)
     return out.reshape(*x.shape[:-1], weight2.shape[0])
 
 
-def _choose_implementation(x: Tensor, weight1: Tensor, dtype: torch.dtype, activation: str,
-                           dropout_p: float) -> str:
+def _choose_implementation(x: Tensor, weight1: Tensor, dtype: torch.dtype, dropout_p: float
+                           ) -> str:
     if is_compiling() or is_transforming():
         return 'stored'
     if x.device.type != 'cpu' or dtype not in CHUNKED_DTYPES:
@@ -135,10 +132,8 @@ def _choose_implementation(x: Tensor, weight1: Tensor, dtype: torch.dtype, activ
     if dtype == x.dtype != weight1.dtype and autocast_dtype('cpu') is None:
         return 'stored'  # Storing raises torch's own error where dtypes differ.
     hidden = x.numel() // x.shape[-1] * weight1.shape[0]
-    if hidden >= (MIN_DROPPED if dropout_p else MIN_HIDDEN_BYTES // dtype.itemsize):
-        return 'chunked'
-    keeps = activation == 'relu' and torch.is_grad_enabled() and dtype == weight1.dtype
-    return 'kept' if keeps else 'stored'
+    least = MIN_DROPPED if dropout_p else MIN_HIDDEN_BYTES // dtype.itemsize
+    return 'chunked' if hidden >= least else 'stored'
 
 
 def _compute_dtype(x: Tensor) -> torch.dtype:
@@ -160,37 +155,33 @@ def _drop_in_place(hidden: Tensor, drawn: DropoutFactors) -> None:
 
 
 class _ChunkedMLP(torch.autograd.Function):
-    """Computes mlp() a chunk of rows at a time, in the dtype of x. It saves its input and, for
-    'kept', the hidden layer after relu. Gradients of weights are summed in at least float32."""
+    """Computes mlp() a chunk of rows at a time, in the dtype of x. It saves its input. Gradients of
+    weights are summed in at least float32."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor,
-                bias2: Tensor, activation: str, keep: bool,
-                dropout: DropoutFactors | None) -> Tensor:
-        ctx.dtypes = [None, *(w.dtype for w in (weight1, bias1, weight2, bias2)), None, None, None]
+                bias2: Tensor, activation: str, dropout: DropoutFactors | None) -> Tensor:
+        ctx.dtypes = [None, *(w.dtype for w in (weight1, bias1, weight2, bias2)), None, None]
         ctx.activation, ctx.dropout = activation, dropout
         drawn = None if dropout is None else dropout.start()
         inputs = (x, weight1, bias1, weight2, bias2)
         weight1, bias1, weight2, bias2 = (w.to(x.dtype) for w in inputs[1:])
         out = x.new_empty(x.shape[0], weight2.shape[0])
-        stored = x.new_empty(x.shape[0], weight1.shape[0]) if keep else None
         step = _chunk_rows(x.shape[0], weight1.shape[0])
         for start in range(0, x.shape[0], step):
             part = slice(start, start + step)
-            hidden = linear(x[part], weight1, bias1)
-            hidden = (_activate_in_place(hidden, activation) if stored is None else
-                      torch.clamp_min(hidden, 0, out=stored[part]))
+            hidden = _activate_in_place(linear(x[part], weight1, bias1), activation)
             if drawn is not None:
                 _drop_in_place(hidden, drawn)
             out[part] = linear(hidden, weight2, bias2)
-        ctx.save_for_backward(*inputs, stored)
+        ctx.save_for_backward(*inputs)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # A second derivative was asked for (create_graph=True).
             return _differentiable_gradients(ctx, grad_out)
-        x, *weights, stored = ctx.saved_tensors
+        x, *weights = ctx.saved_tensors
         weight1, bias1, weight2, _ = (w.to(x.dtype) for w in weights)
         grad_out = grad_out.contiguous()
         need_x, need_1, _, need_2, *_ = ctx.needs_input_grad
@@ -198,16 +189,14 @@ class _ChunkedMLP(torch.autograd.Function):
         total = torch.promote_types(x.dtype, torch.float32)  # The dtype in which chunks are summed.
         grad_w1, grad_b1, grad_w2 = (torch.zeros_like(w, dtype=total)
                                      for w in (weight1, bias1, weight2))
-        # A stored hidden layer already has the zeros of dropout.
-        drawn = None if ctx.dropout is None or stored is not None else ctx.dropout.start()
+        drawn = None if ctx.dropout is None else ctx.dropout.start()
         step = _chunk_rows(x.shape[0], weight1.shape[0])
         for start in range(0, x.shape[0], step):
             part = slice(start, start + step)
             rows, grad_rows = x[part], grad_out[part]
-            pre = linear(rows, weight1, bias1) if stored is None else stored[part]
+            pre = linear(rows, weight1, bias1)
             # The derivative of relu needs only its output, which may overwrite its input.
-            act = activate(pre, ctx.activation) if ctx.activation != 'relu' else (
-                pre if stored is not None else pre.relu_())
+            act = pre.relu_() if ctx.activation == 'relu' else activate(pre, ctx.activation)
             if drawn is not None:
                 _drop_in_place(act, drawn)
             if need_2:
@@ -221,7 +210,7 @@ class _ChunkedMLP(torch.autograd.Function):
                 grad_b1 += grad_act.sum(0, dtype=total)
             if grad_x is not None:
                 grad_x[part] = linear(grad_act, weight1.t())
-        grads = (grad_x, grad_w1, grad_b1, grad_w2, grad_out.sum(0, dtype=total), *3 * (None,))
+        grads = (grad_x, grad_w1, grad_b1, grad_w2, grad_out.sum(0, dtype=total), None, None)
         return tuple(grad if grad is None or dtype is None else grad.to(dtype)
                      for grad, dtype in zip(grads, ctx.dtypes, strict=True))
 
@@ -230,7 +219,7 @@ def _differentiable_gradients(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None
     """The gradients of :class:`_ChunkedMLP`, computed by autograd with a stored hidden layer."""
     # Views cut the graph here: if a weight was itself computed from x, the gradient of x must not
     # include the way through that weight.
-    views = [tensor.view_as(tensor) for tensor in ctx.saved_tensors[:5]]
+    views = [tensor.view_as(tensor) for tensor in ctx.saved_tensors]
     x, weight1, bias1, weight2, bias2 = (view.to(views[0].dtype) for view in views)
     hidden = activate(linear(x, weight1, bias1), ctx.activation)
     if ctx.dropout is not None:

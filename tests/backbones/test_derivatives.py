@@ -13,10 +13,9 @@ from mmposenc.functional.pooling.adaptive import context_pool
 hvp = torch.autograd.functional.hvp
 
 
-@pytest.mark.parametrize('how, activation, dropout', [
-    *(('chunked', activation, 0.0) for activation in module.ACTIVATIONS), ('kept', 'relu', 0.0),
-    ('chunked', 'relu', 0.5), ('kept', 'relu', 0.5)])
-def test_second_derivatives_of_the_mlp(how, activation, dropout, monkeypatch):
+@pytest.mark.parametrize('activation, dropout', [
+    *((activation, 0.0) for activation in module.ACTIVATIONS), ('relu', 0.5)])
+def test_second_derivatives_of_the_mlp(activation, dropout, monkeypatch):
     monkeypatch.setattr(module, 'CHUNK_ROWS', 4)  # several chunks, the last one partial
     torch.manual_seed(0)
     first = 7 * (2 if activation == 'swiglu' else 1)
@@ -25,7 +24,7 @@ def test_second_derivatives_of_the_mlp(how, activation, dropout, monkeypatch):
 
     def run(*args):
         torch.manual_seed(1)
-        return mlp(*args, implementation=how, activation=activation, dropout_p=dropout)
+        return mlp(*args, implementation='chunked', activation=activation, dropout_p=dropout)
 
     assert torch.autograd.gradcheck(run, args) and torch.autograd.gradgradcheck(run, args)
 

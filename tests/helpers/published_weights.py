@@ -1,5 +1,4 @@
 """Models of timm, and what released files hold of them under their own names."""
-import itertools
 import math
 from functools import partial
 
