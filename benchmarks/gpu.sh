@@ -84,7 +84,7 @@ part_b() {
     local first=(--only 'IRPE product k' 'IRPE product bias' RelativePositionBias SASARPE
                  'IRPE product qkv')
     local second=(--only 'IRPE cross k' LogSpacedCPB ShawRPE TransformerXLRPE HuangRPE
-                  QueryRelative2D RotaryEmbedding2D)
+                  QueryRelative2D RotaryEmbedding)
     local -A batches=([197]=64 [577]=16 [1050]=2 [4200]=2 [67200]=2)
     implementations() {  # NAME LENGTH DTYPE ENCODINGS...
         bench "$1-$2-$3" relative implementations --rows "$2" --batch "${batches[$2]}" --dtype "$3" "${@:4}"

@@ -250,7 +250,7 @@ GRID_SIZES = {**SIZES, 67200: Size(2, 1, 200, 336, 64, 0, Grid(25, 42, 8.0, 8.0)
 #: One of each kind of term; tables on values last.
 ENCODING_NAMES = ('IRPE product k', 'IRPE product bias', 'RelativePositionBias', 'SASARPE',
               'IRPE cross k', 'LogSpacedCPB', 'ShawRPE', 'TransformerXLRPE', 'HuangRPE',
-              'QueryRelative2D', 'RotaryEmbedding2D', 'IRPE product qkv')
+              'QueryRelative2D', 'RotaryEmbedding', 'IRPE product qkv')
 #: For --slower, also windows of Swin-T's third stage at 800x1344.
 SLOWER_SIZES = {49: Size(96, 12, 7, 7, 32, 0), **SIZES}
 IMPLEMENTATIONS = ('reference', 'auto', 'chunked', 'sdpa', 'flex')

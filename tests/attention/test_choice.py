@@ -37,7 +37,7 @@ def test_choice(monkeypatch):
     assert choose(None, regions=torch.zeros(1, 400)) == 'sdpa'
     assert choose(None, regions=torch.zeros(1, 400), trains=True) == 'chunked'
     assert choose('IRPE product k') == 'chunked'
-    assert choose('RotaryEmbedding2D') == 'sdpa' and choose('QueryAbsolute1D') == 'sdpa'
+    assert choose('RotaryEmbedding') == 'sdpa' and choose('QueryAbsolute1D') == 'sdpa'
     with torch.no_grad():
         assert choose('RelativePositionBias', (12, 12)) == 'sdpa'
         assert choose('RelativePositionBias', (12, 12), dtype=torch.bfloat16) == 'chunked'

@@ -14,7 +14,7 @@ GRID = (4, 5)
 
 #: Positions as shares of the grid turn tokens, and pairs get a bias of theirs.
 SHARES = dict(type='CombinedRPE', encodings=[
-    dict(type='RotaryEmbedding2D', axes='yx', planes='halves', normalize='separate'),
+    dict(type='RotaryEmbedding', axes='yx', planes='halves', normalize='separate'),
     dict(type='FIRE', init_length=0.1)])
 
 

@@ -20,8 +20,8 @@ from mmposenc.functional.windows import Windows
 
 SWIN = dict(type='mmposenc.RelativePositionBias')
 #: One of each kind of term, by its name in the examples.
-NAMES = ('RelativePositionBias', 'LogSpacedCPB', 'RotaryEmbedding2D mixed',
-         'RotaryEmbedding2D of DINOv3', 'IRPE product qkv', 'IRPE product bias', 'IRPE cross k',
+NAMES = ('RelativePositionBias', 'LogSpacedCPB', 'RotaryEmbedding mixed',
+         'RotaryEmbedding of DINOv3', 'IRPE product qkv', 'IRPE product bias', 'IRPE cross k',
          'ShawRPE with values', 'HuangRPE', 'LePE', 'SASARPE', 'TransformerXLRPE',
          'QueryAbsolute1D', 'QueryRelative1D', 'QueryRelative2D')
 ENCODINGS = {'none': None, **{name: examples.RELATIVE[name] for name in NAMES}}
@@ -117,7 +117,7 @@ def test_masked_windows_end_at_the_map(own_qk):
 @pytest.mark.parametrize('mask_window_padding', [False, True])
 @pytest.mark.parametrize('shift', [0, 2])
 @pytest.mark.parametrize('encoding', [
-    'RelativePositionBias', 'IRPE product qkv', 'RotaryEmbedding2D mixed', 'LogSpacedCPB', 'LePE'])
+    'RelativePositionBias', 'IRPE product qkv', 'RotaryEmbedding mixed', 'LogSpacedCPB', 'LePE'])
 def test_padding_changes_nothing(mask_window_padding, shift, encoding):
     """Each image of a padded batch equals that image alone, forward and backward."""
     module = build((4, 4), shift, ENCODINGS[encoding], pad_small_map=True,

@@ -77,7 +77,7 @@ MODELS = {
         'bias and irpe': dict(rel_pos_encoding=[BIAS, dict(IRPE, rpe_on='k')],
                               mask_window_padding=False),
         'rotary': dict(num_heads=(1, 3), pad_small_map=False,
-                       rel_pos_encoding=dict(type='RotaryEmbedding2D')),
+                       rel_pos_encoding=dict(type='RotaryEmbedding')),
         'conv mlp': MLPS, 'small maps': dict(pad_small_map=False), 'gap': dict(pool='gap'),
         'cope': dict(rel_pos_encoding=dict(type='CoPE')), 'pape': dict(rel_pos_encoding=PAPE),
         'gap irpe': dict(pool='gap', rel_pos_encoding=IRPE),

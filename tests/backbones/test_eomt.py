@@ -11,7 +11,7 @@ SIZES = dict(embed_dims=16, num_layers=3, num_heads=2, patch_size=8, img_size=32
              num_queries=5, query_blocks=2)
 TABLE = dict(type='mmposenc.LearnedPositionEmbedding', num_prefix_embeds=0)
 ROTARY = dict(qkv_bias='qv', rel_pos_encoding=dict(
-    type='mmposenc.RotaryEmbedding2D', axes='yx', planes='halves', normalize='separate'))
+    type='mmposenc.RotaryEmbedding', axes='yx', planes='halves', normalize='separate'))
 #: By the golden: options, and what stands before the results of each release.
 RELEASES = {'eomt_dinov2': (dict(pos_encoding=TABLE), ''), 'eomt_dinov3': (ROTARY, ''),
             'eomt_dinov3/tue': (ROTARY, 'tue.'), 'eomt_timm': (dict(pos_encoding=TABLE), '')}

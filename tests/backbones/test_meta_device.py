@@ -39,7 +39,7 @@ def test_weights_are_all_that_a_model_needs(name, way):
     torch.testing.assert_close(dict(other.named_buffers()), dict(model.named_buffers()))
 
 
-@pytest.mark.parametrize('name', ['ALiBi2D', 'LookHere 90', 'RotaryEmbedding2D', 'KERPLE log'])
+@pytest.mark.parametrize('name', ['ALiBi2D', 'LookHere 90', 'RotaryEmbedding', 'KERPLE log'])
 @pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
 def test_half_precision_leaves_no_trace(name, dtype):
     model = BUILD['vit'](embed_dims=48, num_heads=12, rel_pos_encoding=examples.small(name),

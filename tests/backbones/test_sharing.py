@@ -96,7 +96,7 @@ def test_values_and_gradients_are_those_of_copies(name):
     *(pytest.param('pvt', 'stage', name, marks=() if name == 'IRPE cross qkv' else pytest.mark.slow)
       for name in examples.RELATIVE),
     *(('swin', 'stage', name) for name in ('IRPE product qkv', 'SASARPE', 'CombinedRPE of masks')),
-    *(('pvt', 'all', name) for name in ('IRPE product qkv', 'SASARPE', 'RotaryEmbedding2D mixed')),
+    *(('pvt', 'all', name) for name in ('IRPE product qkv', 'SASARPE', 'RotaryEmbedding mixed')),
     *(('swin', 'all', name) for name in ('RelativePositionBias', 'LogSpacedCPB'))])
 def test_values_and_gradients_in_stages(backbone, sharing, name):
     groups = check_against_copies(backbone, sharing, examples.small(name))

@@ -111,7 +111,7 @@ EVA = {
     'eva02 of CLIP': ('eva02-large', 'eva02_large_patch14_clip_224', dict(attn_norm=True)),
     'timm reg gap': ('tiny', 'vit_medium_patch16_rope_reg1_gap_256', dict(
         class_token=False, register_tokens=1, layer_scale_init_value=1.0, rel_pos_encoding=dict(
-            type='RotaryEmbedding2D', axes='yx', theta=10000.0, reference_grid=(16, 16)),
+            type='RotaryEmbedding', axes='yx', theta=10000.0, reference_grid=(16, 16)),
         qkv_bias='qv', final_norm='pooled', pos_encoding=None))}
 
 

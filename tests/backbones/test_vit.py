@@ -12,7 +12,7 @@ from mmposenc.backbones.archs import arguments
 from mmposenc.backbones.archs import vit as vit_archs
 from mmposenc.backbones.archs.vit import ARCHS
 from mmposenc.backbones.layers import MLP
-from mmposenc.encodings import RotaryEmbedding2D
+from mmposenc.encodings import RotaryEmbedding
 
 SIZES = dict(embed_dims=24, num_layers=3, num_heads=3, mlp_hidden_dims=20)
 DEIT = dict(embed_dims=24, num_layers=3, num_heads=3, mlp_ratio=2, patch_size=8, img_size=32)
@@ -43,7 +43,7 @@ def test_an_encoding_without_a_type_changes_the_archs(monkeypatch):
                                          interpolation='bilinear')
     assert not said
     # One with a type replaces it, which is said where it is the same with other settings.
-    for kind in ('mmposenc.RotaryEmbedding2D', 'RotaryEmbedding', RotaryEmbedding2D):
+    for kind in ('mmposenc.RotaryEmbedding', 'RotaryEmbedding', RotaryEmbedding):
         typed = dict(type=kind, round_periods=True)
         assert arch_options('dinov3-small', dict(rel_pos_encoding=typed))[
             'rel_pos_encoding'] == typed

@@ -12,7 +12,7 @@ from mmposenc.checkpoint import convert
 from mmposenc.checkpoint.eva import rotary_options
 from mmposenc.commands.convert import main
 
-ROPE = dict(type='RotaryEmbedding2D', axes='yx', planes='halves', normalize='separate')
+ROPE = dict(type='RotaryEmbedding', axes='yx', planes='halves', normalize='separate')
 PLANES = torch.arange(16, dtype=torch.float64)
 
 

@@ -92,7 +92,7 @@ def means(config):
     *((tokens_of, name) for name in examples.TOKEN_OPTIONS),
     *((attention_of, name) for name in (None, *examples.RELATIVE)),
     *((build, name) for build in (convolved, reduced, reduced_more, means) for name in (
-        None, 'IRPE product qkv', 'FIRE', 'RotaryEmbedding2D of DINOv3'))])
+        None, 'IRPE product qkv', 'FIRE', 'RotaryEmbedding of DINOv3'))])
 def test_an_image_in_a_padded_batch(build, name: str | None) -> None:
     """It equals the image alone, whatever lies in the padding."""
     run = build(examples.TOKEN_OPTIONS[name] if build is tokens_of else

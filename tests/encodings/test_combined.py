@@ -5,12 +5,12 @@ from helpers.tiny_backbones import BUILD, images, randomize
 
 from mmposenc.attention import MultiheadAttention
 from mmposenc.attention.attend import attend
-from mmposenc.encodings import IRPE, CombinedRPE, RotaryEmbedding2D
+from mmposenc.encodings import IRPE, CombinedRPE, RotaryEmbedding
 from mmposenc.functional import Grid
 
 IRPE_QKV = dict(type='mmposenc.IRPE', rpe_on='qkv')
 SHAW = dict(type='ShawRPE', on_values=True)
-ROTARY = dict(type='RotaryEmbedding2D', directions='learned')
+ROTARY = dict(type='RotaryEmbedding', directions='learned')
 
 
 def build(*encodings, **options):
@@ -77,4 +77,4 @@ def test_bad_encodings_are_named():
     with pytest.raises(ValueError, match=r'encodings\[0\] has num_heads=3, but num_heads=2'):
         CombinedRPE([IRPE(4, 3)], head_dims=4, num_heads=2)
     with pytest.raises(ValueError, match='has num_prefix_tokens=0, but num_prefix_tokens=1'):
-        CombinedRPE([RotaryEmbedding2D(4, 2)], num_prefix_tokens=1)
+        CombinedRPE([RotaryEmbedding(4, 2)], num_prefix_tokens=1)

@@ -11,8 +11,8 @@ from mmposenc.attention import MultiheadAttention
 from mmposenc.engine.apps.export import onnx_runner
 
 #: Also compiled: other terms of a class, and options that compute with the sizes of grids.
-MORE = ['ShawRPE with values', 'RelativePositionBias geometric', 'RotaryEmbedding2D stretched',
-        'RotaryEmbedding2D mixed', 'RotaryEmbedding2D of DINOv3', 'RotaryEmbedding2D of EVA-02',
+MORE = ['ShawRPE with values', 'RelativePositionBias geometric', 'RotaryEmbedding stretched',
+        'RotaryEmbedding mixed', 'RotaryEmbedding of DINOv3', 'RotaryEmbedding of EVA-02',
         'IRPE product qkv', 'IRPE cross q', 'IRPE euclidean k', 'IRPE quantization qkv',
         'IRPE product bias']
 

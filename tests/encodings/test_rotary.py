@@ -320,7 +320,7 @@ def test_blocks_that_are_run_again_draw_the_same():
     for with_cp in (False, True):
         torch.manual_seed(0)
         model = DeiT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, with_cp=with_cp,
-                     rel_pos_encoding=dict(type='RotaryEmbedding2D', shift=0.5, rescale=2.0))
+                     rel_pos_encoding=dict(type='RotaryEmbedding', shift=0.5, rescale=2.0))
         torch.manual_seed(1)
         model(torch.ones(1, 3, 16, 24).cumsum(3))[0].square().sum().backward()
         grads.append([parameter.grad for parameter in model.parameters()])

@@ -229,7 +229,7 @@ def test_recomputed_blocks_know_the_grid_of_their_own_images(every, reentrant, m
 
 def test_threads_with_images_of_other_shapes():
     model = filled(add_encoding(build('vit_tiny_patch16_224', dynamic_img_size=True),
-                                dict(type='mmposenc.PEG'), dict(type='mmposenc.RotaryEmbedding2D')))
+                                dict(type='mmposenc.PEG'), dict(type='mmposenc.RotaryEmbedding')))
     batches = [images(16, 64), images(64, 16)]
 
     def run(batch):

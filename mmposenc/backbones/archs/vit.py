@@ -21,7 +21,7 @@ def _log_cpb(hidden_dims: int) -> ConfigType:
 
 
 def _rotary(**options: object) -> ConfigType:
-    return dict(type='mmposenc.RotaryEmbedding2D', **options)
+    return dict(type='mmposenc.RotaryEmbedding', **options)
 
 
 #: ViT (Dosovitskiy et al., ICLR 2021, Tab. 1) and DeiT (Touvron et al., ICML 2021, Tab. 1).

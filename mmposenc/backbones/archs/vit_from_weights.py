@@ -238,7 +238,7 @@ def _options_without_arch(state: State, facts: ReadOnlyConfig) -> list[str]:
     # These are timm's models vit_*_rope_reg*_gap.
     if facts['layer_scale_init_value'] and facts['register_tokens']:
         return [f'rel_pos_encoding.{option}' for option in (
-            'type=mmposenc.RotaryEmbedding2D', 'axes=yx', 'theta=10000.0',
+            'type=mmposenc.RotaryEmbedding', 'axes=yx', 'theta=10000.0',
             'reference_grid=(16,16)')]
     return []
 
