@@ -6,8 +6,7 @@ import io
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from mmdet.datasets import CocoDataset as _CocoDataset
 from mmdet.datasets.api_wrappers import COCO
@@ -77,63 +76,37 @@ def read_coco(path: str, dropped: Counter[str]) -> Coco:
     return data
 
 
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and abs(value) < 1e15  # type: ignore[arg-type]  # not NaN
-
-
-class _Requirement(NamedTuple):
-    """A key of an entry: what its value must be, the test of it, and whether the key may be
-    missing."""
-
-    requirement: str
-    holds: Callable[[Any], bool]
-    optional: bool = False
-
-
-_ID = _Requirement('a whole number of at most 64 bits',
-                   lambda value: type(value) is int and abs(value) < 2 ** 63)
-_SIDE = _Requirement('a whole number of at least 1',
-                     lambda value: _is_number(value) and value >= 1 and not value % 1)
-#: For each section of a file, what messages call an entry, and the keys of an entry.
-_SECTIONS: dict[str, tuple[str, dict[str, _Requirement]]] = {
-    'images': ('image', {
-        'id': _ID, 'height': _SIDE, 'width': _SIDE,
-        'file_name': _Requirement('the name of a file',
-                                  lambda name: isinstance(name, str) and name != '')
-    }),
-    'categories': ('category', {
-        'id': _ID,
-        'name': _Requirement('a word', lambda name: isinstance(name, str) and name != '')}),
-    'annotations': ('annotation', {
-        'id': _ID, 'image_id': _ID, 'category_id': _ID,
-        'bbox': _Requirement('four finite numbers',
-                             lambda box: isinstance(box, list) and len(box) == 4
-                             and all(map(_is_number, box))),
-        'iscrowd': _Requirement('0 or 1', lambda flag: flag in (0, 1), optional=True),
-        'area': _Requirement('a finite number', _is_number, optional=True)})}
+#: For each section of a file, the keys that each entry must have.
+_SECTIONS = {'images': ('id', 'file_name', 'height', 'width'), 'categories': ('id', 'name'),
+             'annotations': ('id', 'image_id', 'category_id', 'bbox')}
 
 
 def _check_section(path: str, data: Coco, section: str) -> None:
-    what, keys = _SECTIONS[section]
+    """Raise ValueError if entries lack a key, if two have the same id, or if an id or a box is no
+    number."""
     entries = data.get(section)
     if not isinstance(entries, list):
         state = 'is missing' if section not in data else f'is a {type(entries).__name__}'
         raise ValueError(f'{path}: {section!r} {state}; it must be a list')
     if not entries and section != 'annotations':
         raise ValueError(f'{path}: {section!r} is empty')
-    ids: set[int] = set()
     for i, entry in enumerate(entries):
-        lacks = [key for key, rule in keys.items() if not rule.optional and (
-            not isinstance(entry, dict) or key not in entry)]
+        lacks = [key for key in _SECTIONS[section]
+                 if not isinstance(entry, dict) or entry.get(key) in (None, '')]
         if lacks:
             raise ValueError(f'{path}: {section}[{i}] lacks {", ".join(lacks)}')
-        for key, rule in keys.items():
-            if key in entry and not rule.holds(entry[key]):
-                raise ValueError(f'{path}: {what} {entry["id"]!r}: {key}={entry[key]!r} must be '
-                                 f'{rule.requirement}')
-        if entry['id'] in ids:
-            raise ValueError(f'{path}: two entries of {section!r} have the id {entry["id"]}')
-        ids.add(entry['id'])
+        for key in ('id', 'image_id', 'category_id'):
+            if type(entry.get(key, 0)) is not int:
+                raise ValueError(f'{path}: {section}[{i}]: {key}={entry[key]!r} must be a whole '
+                                 'number')
+        box = entry.get('bbox', [0, 0, 0, 0])
+        # NaN is not smaller than any number.
+        if not isinstance(box, list) or len(box) != 4 or not all(
+                isinstance(number, (int, float)) and abs(number) < 1e15 for number in box):
+            raise ValueError(f'{path}: {section}[{i}]: bbox={box!r} must be four finite numbers')
+    for number, count in Counter(entry['id'] for entry in entries).items():
+        if count > 1:
+            raise ValueError(f'{path}: {count} entries of {section!r} have the id {number}')
 
 
 def has_area(mask: Any, size: tuple[int, int]) -> bool:

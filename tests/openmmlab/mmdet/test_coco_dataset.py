@@ -122,33 +122,27 @@ def drop(section, index, key):
 
 #: What a file may hold, and what the error says.
 REFUSED = [
-    *((put('annotations', 0, bbox=box), 'annotation 1: bbox=.* must be four finite numbers')
-      for box in ([float('nan'), 0, 5, 5], [0, 0, float('inf'), 5], [0, 0, 5], None,
+    *((put('annotations', 0, bbox=box), r'annotations\[0\]: bbox=.* must be four finite numbers')
+      for box in ([float('nan'), 0, 5, 5], [0, 0, float('inf'), 5], [0, 0, 5], 5,
                   ['1', '2', '3', '4'], [0, 0, 10 ** 400, 5])),
-    *((put('annotations', 0, area=area), f"annotation 1: area='?{area}'? must be a finite number")
-      for area in (float('nan'), '5')),
-    *((put(section, 0, **{key: value}), rf"{key}=.* must be a whole number")
+    *((put(section, 0, **{key: value}), rf'{section}\[0\]: {key}=.* must be a whole number')
       for section, key, value in (
           ('annotations', 'image_id', [1]), ('annotations', 'image_id', '1'),
           ('annotations', 'category_id', {}), ('annotations', 'category_id', '1'),
-          ('annotations', 'id', 10 ** 30), ('images', 'id', [1]), ('images', 'id', 'one'),
-          ('images', 'width', True), ('images', 'width', float('nan')), ('images', 'height', 0))),
-    *((put(section, 1, id=1), f"two entries of '{section}' have the id 1")
+          ('images', 'id', [1]), ('images', 'id', 'one'))),
+    *((put(section, 1, id=1), f"2 entries of '{section}' have the id 1")
       for section in ('annotations', 'images', 'categories')),
     *((drop(section, 0, key), rf'{section}\[0\] lacks {key}') for section, key in (
         ('images', 'id'), ('images', 'file_name'), ('images', 'height'), ('images', 'width'),
         ('annotations', 'id'), ('annotations', 'image_id'), ('annotations', 'category_id'),
         ('annotations', 'bbox'), ('categories', 'id'), ('categories', 'name'))),
-    *((put('categories', 0, name=name), f'category 1: name={name!r} must be a word')
-      for name in (7, '')),
     *((put('images', 0, file_name=name), said) for name, said in (
-        ('', "image 1: file_name=''"), ('a\0b', 'embedded null'), ('\udc80.jpg', 'No such file'),
-        ('.', 'Is a directory'))),
+        ('', r'images\[0\] lacks file_name'), ('a\0b', 'embedded null'),
+        ('\udc80.jpg', 'No such file'), ('.', 'Is a directory'))),
     *((lambda data, section=section: data.pop(section), f"'{section}' is missing")
       for section in ('images', 'categories')),
     *((lambda data, section=section: data.update({section: []}), f"'{section}' is empty")
       for section in ('images', 'categories')),
-    (put('annotations', 0, iscrowd='0'), "annotation 1: iscrowd='0' must be 0 or 1"),
     (put('annotations', 3, category_id=99), r"annotation 4 of image 'shape_1\.jpg' in .*annotations"
      r"\.json: category_id 99 .*\{1: 'square', 2: 'disc'\}"),
     (put('categories', 0, name='square '), "'square'] are not among the categories"),
