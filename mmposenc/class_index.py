@@ -75,11 +75,7 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
                                         'OptimWrapperConstructor'),
     },
     'runner': {
-        'engine.training.sharding': ('FlexibleRunner',),
         'engine.training.runner': ('Runner',),
-    },
-    'strategy': {
-        'engine.training.sharding': ('FSDP2Strategy',),
     },
 }
 #: For each registry, the module of each class.

@@ -6,8 +6,6 @@ form reads every size of every level from the device, one by one. Here they are 
 import torch
 from torch import Tensor
 
-from .deterministic import deterministic_forms
-
 
 def host_shapes(spatial_shapes: Tensor) -> list[tuple[int, int]]:
     """The levels' (H, W) as Python numbers. They are read from the device once for each tensor and
@@ -58,7 +56,7 @@ def ms_deform_attn_backward(value: Tensor, spatial_shapes: Tensor, level_start_i
     """
     inputs = [tensor.detach().requires_grad_()
               for tensor in (value, sampling_locations, attention_weights)]
-    with torch.enable_grad(), deterministic_forms():
+    with torch.enable_grad():
         output = ms_deform_attn_forward(inputs[0], spatial_shapes, level_start_index, inputs[1],
                                         inputs[2], im2col_step)
     grads = torch.autograd.grad(output, inputs, grad_output)

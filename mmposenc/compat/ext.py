@@ -16,7 +16,7 @@ NOT_COMPILED = 'not compiled (mmposenc.compat)'
 _FORMS: dict[ModuleType, str] = {
     deform_attn: 'ms_deform_attn_forward ms_deform_attn_backward',
     focal_loss: 'sigmoid_focal_loss_forward sigmoid_focal_loss_backward',
-    nms: 'nms softnms',
+    nms: 'nms',
     roi_align: 'roi_align_forward roi_align_backward',
     sync_bn: 'sync_bn_forward_mean sync_bn_forward_var sync_bn_forward_output '
              'sync_bn_backward_param sync_bn_backward_data',

@@ -16,7 +16,7 @@ ON_CPU = {
     'modulated_deform_conv_backward', 'modulated_deform_conv_forward', 'nms_match', 'nms_quadri',
     'nms_rotated', 'pixel_group', 'points_in_boxes_cpu_forward', 'psamask_backward',
     'psamask_forward', 'roi_align_rotated_backward', 'roi_align_rotated_forward',
-    'rotated_feature_align_backward', 'rotated_feature_align_forward'}
+    'rotated_feature_align_backward', 'rotated_feature_align_forward', 'softnms'}
 #: For layers of mmcv.ops that cannot run anywhere without an operator: its name without '_forward'.
 LAYERS = {
     'BezierAlign': 'bezier_align', 'BorderAlign': 'border_align', 'CARAFE': 'carafe',

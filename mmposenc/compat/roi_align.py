@@ -211,8 +211,7 @@ def roi_align_backward(grad_output: Tensor, rois: Tensor, argmax_y: Tensor, argm
                        aligned: bool) -> None:
     """Add the gradient of the features to ``grad_input`` (N, C, H, W); arguments are those of the
     forward pass."""
-    if has_kernel('_roi_align_backward', grad_output) and (
-            not torch.are_deterministic_algorithms_enabled()):  # Its kernel adds in a random order.
+    if has_kernel('_roi_align_backward', grad_output):
         grad_input.add_(torch.ops.torchvision._roi_align_backward(
             grad_output, rois.to(grad_output.dtype), spatial_scale, aligned_height, aligned_width,
             *grad_input.shape, sampling_ratio, aligned))

@@ -5,11 +5,9 @@ import re
 import pytest
 import torch
 from helpers.tiny_backbones import BUILD, STAGES, images, randomized, total, with_gradients
-from torch import distributed as dist
 
 from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.backbones.archs.swin import TABLE
-from mmposenc.engine.training.sharding import shard
 
 PEG = dict(type='PEG', zero_init=True)
 
@@ -128,29 +126,6 @@ def test_a_bfloat16_model_loads_and_saves_as_any():
     back = BUILD['vit']()
     back.load_state_dict(half.state_dict())
     torch.testing.assert_close(back.state_dict(), plain.state_dict(), rtol=2 ** -8, atol=0)
-
-
-@pytest.mark.parametrize('options', [
-    dict(frozen_stages=4, frozen_dtype='bfloat16'), dict(frozen_stages=2, frozen_dtype='bfloat16'),
-    dict(frozen_stages=3, with_cp=True, rel_pos_encoding=dict(type='IRPE'),
-         trainable=['rel_pos_encoding'])], ids=str)
-def test_it_is_spread_as_any_model(options):
-    """FSDP2 of matrices in bfloat16 beside vectors in float32: to the bit, gradients too."""
-    whole, spread = (randomized(BUILD['vit'](**options)).train() for _ in range(2))
-    dist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        shard(spread, 1000)
-        for model in (whole, spread):
-            outs = model(images())
-            if outs[0].requires_grad or outs[-1].requires_grad:
-                total(outs).backward()
-        for key, parameter in spread.named_parameters():
-            found, wanted = parameter.grad, whole.get_parameter(key).grad
-            assert (found is None) == (wanted is None) != parameter.requires_grad
-            if found is not None:
-                torch.testing.assert_close(found.full_tensor(), wanted, rtol=0, atol=0)
-    finally:
-        dist.destroy_process_group()
 
 
 def test_an_encoding_without_parameters_is_named_in_vain():

