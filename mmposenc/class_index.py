@@ -71,8 +71,7 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
         'engine.training.amp': ('AmpOptimWrapper',),
     },
     'optimizer wrapper constructor': {
-        'engine.training.layer_decay': ('LayerDecayOptimWrapperConstructor',
-                                        'OptimWrapperConstructor'),
+        'engine.training.layer_decay': ('LayerDecayOptimWrapperConstructor',),
     },
     'runner': {
         'engine.training.runner': ('Runner',),

@@ -18,8 +18,6 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         'the total batch size / auto_scale_lr.base_batch_size')
     parser.add_argument('--resume', nargs='?', const='auto', metavar='auto|CHECKPOINT',
                         help="resume a run from a checkpoint; 'auto', the default: from its latest")
-    parser.add_argument('--no-save-on-interrupt', action='store_true',
-                        help='end the run on SIGINT and SIGTERM without a checkpoint')
     return parse_args_and_set_rank(parser, argv)
 
 
@@ -30,6 +28,5 @@ def main(argv: list[str] | None = None) -> None:
         from ..engine.variants.applying import read_encoded_config
         cfg = read_encoded_config(args)
         engine.train(cfg, amp=args.amp, compiled=args.compile, auto_scale_lr=args.auto_scale_lr,
-                     resume=args.resume, allow_mismatch=args.allow_mismatch,
-                     save_on_interrupt=not args.no_save_on_interrupt)
+                     resume=args.resume, allow_mismatch=args.allow_mismatch)
     engine.leave_process_group()

@@ -30,6 +30,8 @@ PATCHES = {
     'mmseg.apis.mmseg_inferencer': ('compat.patches', 'find_our_loading'),
     'numba.core.config': ('compat.numba_cache', 'provide_folder'),
     'torchvision.extension': ('compat.torchvision_ops', 'provide_operators'),
+    'torchvision.ops.boxes': ('compat.torchvision_ops', 'use_operators'),
+    'torchvision.ops.roi_align': ('compat.torchvision_ops', 'use_operators'),
 }
 
 

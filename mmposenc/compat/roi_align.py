@@ -146,25 +146,15 @@ def aligned_features(input: Tensor, rois: Tensor, size: tuple[int, int], spatial
 
 def input_gradient(grad_output: Tensor, rois: Tensor, shape: Sequence[int], spatial_scale: float,
                    sampling_ratio: int, aligned: bool) -> Tensor:
-    """The gradient of the features (N, C, H, W) of ``shape``, the adjoint of the average: the same
-    weighted sums, grouped by pixel."""
-    num_images, channels, height, width = shape
+    """The gradient of the features (N, C, H, W) of ``shape``. Their values do not matter, because
+    averages are linear."""
     if not len(rois):
         return grad_output.new_zeros(*shape)
-    size, dtype = (grad_output.size(2), grad_output.size(3)), compute_dtype(grad_output)
-    grid = make_grid(rois.to(dtype), num_images, size, spatial_scale, sampling_ratio, aligned)
-    table = grad_output.new_zeros(num_images * height * width, channels, dtype=dtype)
-    for piece in chunks_of_regions(grid, size[0] * size[1]):
-        samples = list_samples(Grid(*(each[piece] for each in grid)), size, height, width)
-        grads = grad_output[piece].to(dtype).permute(0, 2, 3, 1).reshape(-1, channels)
-        grads = grads / samples.per_bin.clamp(min=1)[:, None]
-        pixels, order = samples.pixels.flatten().sort()
-        touched, lengths = pixels.unique_consecutive(return_counts=True)
-        bins = count_up(samples.per_bin * 4)[0][order]
-        sums = weighted_sums(grads, bins, samples.weights.flatten()[order], lengths)
-        table.index_add_(0, touched, sums)
-    grads = table.view(num_images, height, width, channels)
-    return grads.permute(0, 3, 1, 2).to(grad_output.dtype)
+    with torch.enable_grad():
+        input = grad_output.new_zeros(*shape, requires_grad=True)
+        output = aligned_features(input, rois, (grad_output.size(2), grad_output.size(3)),
+                                  spatial_scale, sampling_ratio, aligned)
+    return torch.autograd.grad(output, input, grad_output)[0]
 
 
 def roi_align_forward(input: Tensor, rois: Tensor, output: Tensor, argmax_y: Tensor,

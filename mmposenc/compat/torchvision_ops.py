@@ -5,7 +5,6 @@ They equal its CPU kernels but for the order of sums, refuse NaN among scores an
 no regions, and take half precision, which they compute in float32.
 """
 from collections.abc import Callable
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -49,88 +48,62 @@ def roi_align_backward(grad: Tensor, rois: Tensor, spatial_scale: float, pooled_
                           sampling_ratio, aligned)
 
 
-FORMS: dict[str, Callable[..., Any]] = {
-    'nms': nms, '_cuda_version': lambda: -1,  # Says that torchvision was built without CUDA.
-    'roi_align': roi_align, '_roi_align_backward': roi_align_backward,
-}
-
-
 # Stored in the module, because a Library unregisters what it defined when it is garbage-collected.
 _LIBRARY = torch.library.Library('torchvision', 'FRAGMENT')
-
 _ROI = 'Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width'
-_SHAPE = 'SymInt batch_size, SymInt channels, SymInt height, SymInt width'
-_CONV = ('Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, '
-         'SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, '
-         'SymInt groups, SymInt offset_groups, bool use_mask')
-#: Operators that FORMS lacks are registered too, because torchvision's own code asks for them.
+#: Operators by their names and arguments. torchvision cannot be imported without qnms.
 SCHEMAS = {
     'nms': '(Tensor dets, Tensor scores, float iou_threshold) -> Tensor',
-    'roi_align': f'(Tensor input, {_ROI}, int sampling_ratio, bool aligned) -> Tensor',
-    '_roi_align_backward': f'(Tensor grad, {_ROI}, {_SHAPE}, int sampling_ratio, bool aligned) '
-                           '-> Tensor',
-    'roi_pool': f'(Tensor input, {_ROI}) -> (Tensor, Tensor)',
-    '_roi_pool_backward': f'(Tensor grad, {_ROI.replace(",", ", Tensor argmax,", 1)}, {_SHAPE}) '
-                          '-> Tensor',
-    'ps_roi_align': f'(Tensor input, {_ROI}, int sampling_ratio) -> (Tensor, Tensor)',
-    '_ps_roi_align_backward': f'(Tensor grad, {_ROI.replace(",", ", Tensor channel_mapping,", 1)}, '
-                              f'int sampling_ratio, {_SHAPE}) -> Tensor',
-    'ps_roi_pool': f'(Tensor input, {_ROI}) -> (Tensor, Tensor)',
-    '_ps_roi_pool_backward': f'(Tensor grad, {_ROI.replace(",", ", Tensor channel_mapping,", 1)}, '
-                             f'{_SHAPE}) -> Tensor',
-    'deform_conv2d': f'({_CONV}) -> Tensor',
-    '_deform_conv2d_backward': f'(Tensor grad, {_CONV}) -> '
-                               '(Tensor, Tensor, Tensor, Tensor, Tensor)',
-    '_cuda_version': '() -> int',
     'qnms': '(Tensor dets, Tensor scores, float iou_threshold) -> Tensor',
-    'qroi_align': '(Tensor input, Tensor rois, float input_scale, int input_zero_point, float '
-                  'rois_scale, int rois_zero_point, float spatial_scale, SymInt pooled_height, '
-                  'SymInt pooled_width, int sampling_ratio, bool aligned) -> Tensor',
-    'box_iou_rotated': '(Tensor boxes1, Tensor boxes2) -> Tensor',
-}
+    'roi_align': f'(Tensor input, {_ROI}, int sampling_ratio, bool aligned) -> Tensor',
+    '_roi_align_backward': f'(Tensor grad, {_ROI}, SymInt batch_size, SymInt channels, '
+                           'SymInt height, SymInt width, int sampling_ratio, bool aligned) '
+                           '-> Tensor'}
+FORMS: dict[str, Callable[..., Tensor]] = {
+    'nms': nms, 'roi_align': roi_align, '_roi_align_backward': roi_align_backward}
 
 
 def provide_operators(extension: ModuleType) -> None:
     """Gives torchvision its operators, where ``torchvision.extension`` could not load them.
 
+    They are registered under its names for every device, with shapes and derivatives, so that
+    ``torch.compile`` and ``torch.export`` see what they always see.
+
     Args:
         extension: that module, right after its import.
-
-    They are registered under its names for every device, and torchvision is made to believe that it
-    has them; its own shape functions, autograd and autocast then apply, so that ``torch.compile``
-    and ``torch.export`` see what they always see.
     """
     if extension._has_ops():
         return
-    missing = [name for name in SCHEMAS if not hasattr(torch.ops.torchvision, name)]
-    for name in missing:
-        _LIBRARY.define(name + SCHEMAS[name])
-    if not hasattr(torch.library, 'register_autograd'):
-        # With torch before 2.4, torchvision is imported, and its operators say that they are
-        # missing.
-        return
-    for name in missing:
-        _LIBRARY.impl(name, FORMS.get(name) or operator_without_form(name),
-                      'CompositeExplicitAutograd')
-    vars(extension).update(_has_ops=lambda: True)
-    if 'roi_align' in missing and find_spec('torchvision._autograd_registrations') is None:
-        # Only before 0.28 does torchvision's binary have the derivatives itself.
-        torch.library.register_autograd('torchvision::roi_align', _gradient, lib=_LIBRARY,
-                                        setup_context=_keep)
+    for name, schema in SCHEMAS.items():
+        _LIBRARY.define(name + schema)
+    for name, form in FORMS.items():
+        _LIBRARY.impl(name, form, 'CompositeExplicitAutograd')
+    torch.library.register_fake('torchvision::roi_align', _shape_of_features, lib=_LIBRARY)
+    torch.library.register_fake('torchvision::_roi_align_backward', _shape_of_gradient,
+                                lib=_LIBRARY)
+    torch.library.register_autograd('torchvision::roi_align', _gradient, lib=_LIBRARY,
+                                    setup_context=_keep_inputs)
 
 
-def operator_without_form(name: str) -> Callable[..., Any]:
-    """Return an operator that raises an error which says what it lacks."""
-    def missing(*args: object) -> Any:
-        raise NotImplementedError(
-            f'torchvision::{name} is not available: the binary of this torchvision does not load '
-            'with this torch, and mmposenc has PyTorch forms only of what mmdet, mmseg and '
-            'mmpretrain use. Install the torchvision that was built for this torch '
-            '(https://pytorch.org/get-started)')
-    return missing
+def use_operators(module: ModuleType) -> None:
+    """Make a module of ``torchvision.ops`` believe that torchvision has its operators, where those
+    of this file are in their place."""
+    if not hasattr(torch.ops.torchvision, '_cuda_version'):  # This one is only in its binary.
+        vars(module).update(_has_ops=lambda: True, _assert_has_ops=lambda: None)
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _shape_of_features(input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int,
+                       pooled_width: int, sampling_ratio: int, aligned: bool) -> Tensor:
+    return input.new_empty(rois.shape[0], input.shape[1], pooled_height, pooled_width)
+
+
+def _shape_of_gradient(grad: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int,
+                       pooled_width: int, batch_size: int, channels: int, height: int, width: int,
+                       sampling_ratio: int, aligned: bool) -> Tensor:
+    return grad.new_empty(batch_size, channels, height, width)
+
+
+def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.inputs = inputs
 
 

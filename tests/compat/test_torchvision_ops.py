@@ -2,7 +2,6 @@
 import pytest
 import torch
 from helpers.operator_loops import naive_nms, random_boxes, random_case
-from helpers.scripts import run_python
 
 import mmposenc  # noqa: F401  (before torchvision)
 
@@ -81,31 +80,3 @@ def test_autocast_and_half_precision():
     assert torch.equal(ops.roi_align(x.half(), rois.half(), (2, 2), 0.25, 2), single.half())
     with torch.autocast('cpu', torch.bfloat16):
         assert ops.roi_align(x.bfloat16(), rois, (2, 2), 0.25, 2).dtype == torch.bfloat16
-
-
-def test_what_has_no_form_says_so():
-    from mmposenc.compat.torchvision_ops import operator_without_form
-    with pytest.raises(NotImplementedError, match='torchvision::qnms is not available: the binary'):
-        operator_without_form('qnms')(torch.zeros(1, 4))
-
-
-@pytest.mark.slow
-def test_an_older_torchvision_gets_its_gradients_here():
-    """Before 0.28 they were in the binary, and no file of torchvision registers them."""
-    run_python('-c', '''
-import importlib.util, sys, types
-import mmposenc, torch
-find = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *args: (
-    None if name == 'torchvision._autograd_registrations' else find(name, *args))
-sys.modules['torchvision._autograd_registrations'] = types.ModuleType('stub')
-import torchvision
-if not torch._C._dispatch_has_kernel_for_dispatch_key('torchvision::nms',
-                                                      'CompositeExplicitAutograd'):
-    sys.exit(77)
-ops = torchvision.ops
-x = torch.randn(2, 6, 4, 5, dtype=torch.float64, requires_grad=True)
-rois = torch.tensor([[0, 1., 2, 9, 11], [1, 3, 1, 17, 14]], dtype=torch.float64)
-assert torch.autograd.gradcheck(
-    lambda x: ops.roi_align(x, rois, (3, 2), 0.25, 2, True), x, fast_mode=True)
-''')

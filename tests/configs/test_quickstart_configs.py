@@ -34,7 +34,7 @@ def trained(config: str, *options: str) -> str:
     """The checkpoint of an epoch of a config that keeps a moving average."""
     run('train', 'train', config, options=[*NARROW, 'train_cfg.max_epochs=1',
                                            'train_cfg.val_interval=1', *options])
-    checkpoint = f"work/train/{Path('work/train/last_checkpoint').read_text()}"
+    checkpoint = f"work/train/{Path(Path('work/train/last_checkpoint').read_text()).name}"
     assert {'state_dict', 'ema_state_dict'} <= set(torch.load(checkpoint, weights_only=False))
     return checkpoint
 

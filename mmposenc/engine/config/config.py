@@ -19,7 +19,7 @@ from .variables import refuse_unused_variables
 LIVE_KEYS = (set(inspect.signature(Runner.__init__).parameters) - {'self', 'cfg'}) | {
     'activation_checkpointing', 'compile', 'custom_imports', 'efficient_conv_bn_eval',
     'find_unused_parameters', 'load_strict', 'model_wrapper_cfg', 'runner_type',
-    'save_on_interrupt', 'sync_bn', 'tta_model', 'tta_pipeline'}
+    'sync_bn', 'tta_model', 'tta_pipeline'}
 
 
 def load_config(name: str) -> Config:

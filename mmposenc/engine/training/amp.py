@@ -21,9 +21,8 @@ class AmpOptimWrapper(_AmpOptimWrapper):
 
     On a CPU it autocasts to bfloat16, the only type worth having there; mmengine's own class
     stops with an assertion. bfloat16 has the exponent range of float32, so wherever it is used
-    the loss is not scaled and the checkpoint holds no loss scale. Convolutions of maps so narrow
-    that a part of the kernel meets only padding run in float32 there; see
-    :class:`Float32WhereBfloat16Fails`.
+    the loss is not scaled and the checkpoint holds no loss scale. Convolutions of maps hardly wider
+    than the kernel run in float32 there; see :class:`Float32WhereBfloat16Fails`.
 
     Args:
         loss_scale: as in mmengine ('dynamic', a float or GradScaler arguments); only float16
@@ -52,7 +51,7 @@ class AmpOptimWrapper(_AmpOptimWrapper):
         else:
             super().__init__(loss_scale=loss_scale, dtype=dtype, **kwargs)
         if self.cast_dtype is torch.bfloat16:
-            self.loss_scaler = _idle_scaler('cpu' if on_cpu else 'cuda')
+            self.loss_scaler = torch.amp.GradScaler('cpu' if on_cpu else 'cuda', enabled=False)
 
     @contextmanager
     def optim_context(self, model: torch.nn.Module) -> Iterator[None]:
@@ -63,14 +62,6 @@ class AmpOptimWrapper(_AmpOptimWrapper):
                 return
             with Float32WhereBfloat16Fails():
                 yield
-
-    def load_state_dict(self, state_dict: dict) -> None:
-        """Load the state; that of a run in float32 or bfloat16 has no loss scale, which is accepted
-        too."""
-        state_dict = dict(state_dict)
-        if not state_dict.get('loss_scaler'):
-            state_dict.pop('loss_scaler', None)
-        super().load_state_dict(state_dict)
 
 
 class Float32WhereBfloat16Fails(TorchFunctionMode):
@@ -85,33 +76,23 @@ class Float32WhereBfloat16Fails(TorchFunctionMode):
     def __torch_function__(self, func: Callable, types: Collection[type], args: tuple = (),
                            kwargs: dict | None = None) -> object:
         kwargs = kwargs or {}
-        if func not in (F.conv2d, torch.conv2d) or not _meets_only_padding(*args, **kwargs):
+        if func not in (F.conv2d, torch.conv2d) or not _is_narrow(*args, **kwargs):
             return func(*args, **kwargs)
         with torch.autocast('cpu', enabled=False):
             args, kwargs = tree_map_only(Tensor, Tensor.float, (args, kwargs))
             return func(*args, **kwargs).bfloat16()
 
 
-def _meets_only_padding(input: Tensor, weight: Tensor, bias: Tensor | None = None,
-                        stride: int | Sequence[int] = 1, padding: str | int | Sequence[int] = 0,
-                        dilation: int | Sequence[int] = 1, groups: int = 1) -> bool:
-    """Whether some row or column of the kernel lies outside the map wherever the kernel is put."""
-    if autocast_dtype('cpu') is None or isinstance(padding, str):
+def _is_narrow(input: Tensor, weight: Tensor, bias: Tensor | None = None,
+               stride: int | Sequence[int] = 1, padding: str | int | Sequence[int] = 0,
+               dilation: int | Sequence[int] = 1, groups: int = 1) -> bool:
+    """Whether a map under autocast may be so narrow that a side of the kernel lies outside of it
+    wherever the kernel is put."""
+    if autocast_dtype('cpu') is None:
         return False
     for axis in (-2, -1):
-        size, kernel = input.shape[axis], weight.shape[axis]
-        step, pad, gap = (value if isinstance(value, int) else value[axis]
-                          for value in (stride, padding, dilation))
-        number = (size + 2 * pad - gap * (kernel - 1) - 1) // step + 1
-        for tap in {0, kernel - 1}:
-            first = tap * gap - pad  # The position that it reads for the first output.
-            if not any(0 <= first + i * step < size for i in range(min(number, size + pad))):
-                return True
+        step, gap = (value if isinstance(value, int) else value[axis]
+                     for value in (stride, dilation))
+        if input.shape[axis] < gap * (weight.shape[axis] - 1) + 1 + step:
+            return True
     return False
-
-
-def _idle_scaler(device: str) -> torch.amp.GradScaler:
-    """A loss scaler that does nothing."""
-    if hasattr(torch.amp, 'GradScaler'):
-        return torch.amp.GradScaler(device, enabled=False)
-    return torch.cuda.amp.GradScaler(enabled=False)  # This is torch before 2.3.

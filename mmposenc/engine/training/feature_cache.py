@@ -5,7 +5,6 @@ import copy
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -34,28 +33,27 @@ from .processes import unwrapped_model
 class FeatureStore:
     """Features in bfloat16, by two hashes: of the weights that made them and of the image.
 
-    A damaged file is written again. Features that cannot be written (a full disk, a folder where a
-    file should be) are not stored, and a warning gives the first reason. No file can run code
-    (safetensors).
+    A damaged file is written again. Features that find no room or cannot be written (a full disk)
+    are not stored, and a warning gives the first reason. No file can run code (safetensors).
 
     Args:
         folder: made when it is not there.
-        max_bytes: files are written while all of the folder stays below it; the processes of a
-            training share the room. Nothing is deleted to make room.
+        max_gb: the folder's largest size, in 10^9 bytes; the processes of a training share the
+            room. Nothing is deleted to make room.
 
     Raises:
         ValueError: for a folder that is a file, or a link that leads nowhere.
     """
 
-    def __init__(self, folder: str | Path, max_bytes: int) -> None:
-        self.folder = Path(folder).expanduser()
+    def __init__(self, folder: str | Path, max_gb: float) -> None:
+        self.folder, self.max_gb = Path(folder).expanduser(), max_gb
         check_writable_folder(str(self.folder), 'folder of kept features')
         self.folder.mkdir(parents=True, exist_ok=True)
         used = sum(path.lstat().st_size for path in self.folder.rglob('*.safetensors'))
         #: The number of bytes that this process may still write.
-        self.room = (max_bytes - used) // get_world_size()
-        #: How many features were read, were damaged, were written, found no room, or were not kept.
-        self.counts = dict.fromkeys(('read', 'damaged', 'written', 'no room', 'not kept'), 0)
+        self.room = (int(max_gb * 10 ** 9) - used) // get_world_size()
+        #: How many features were read, were written, and were not stored.
+        self.counts = {'read': 0, 'written': 0, 'not stored': 0}
 
     def path(self, weights: str, image: str) -> Path:
         """The file of an image's features; its name consists of hashes of the weights and of the
@@ -64,13 +62,9 @@ class FeatureStore:
 
     def read(self, weights: str, image: str) -> list[Tensor] | None:
         """The features that these weights computed for this image, or None."""
-        path = self.path(weights, image)
-        if not os.path.isfile(path):
-            return None
         try:
-            tensors = load_file(path)
-        except (SafetensorError, OSError, ValueError):
-            self.counts['damaged'] += 1
+            tensors = load_file(self.path(weights, image))
+        except (SafetensorError, OSError, ValueError):  # There is none, or it is damaged.
             return None
         self.counts['read'] += 1
         return [tensors[name] for name in sorted(tensors)]
@@ -86,20 +80,20 @@ class FeatureStore:
                  for i, tensor in enumerate(tensors)}
         # A file has a header of up to 128 bytes for each tensor.
         size = sum(tensor.nbytes + 128 for tensor in named.values())
-        if size > self.room:
-            self.counts['no room'] += 1
-            return
         path = self.path(weights, image)
         try:
+            if size > self.room:
+                raise OSError(f'max_gb={self.max_gb:g} is too little for all features; raise it, '
+                              'take fewer views, or delete folders of other weights')
             path.parent.mkdir(parents=True, exist_ok=True)
             # Not durable, because what a power cut damages is computed again.
             with writing_whole_file(path, durable=False) as partial:
                 save_file(named, partial)
         except (SafetensorError, OSError) as error:
-            if not self.counts['not kept']:
-                print_log(f'{path}: {error}; training continues, and computes features that cannot '
-                          'be kept each time', 'current', logging.WARNING)
-            self.counts['not kept'] += 1
+            if not self.counts['not stored']:
+                print_log(f'{path}: {error}; training continues, and computes features that are '
+                          'not stored each time', 'current', logging.WARNING)
+            self.counts['not stored'] += 1
             return
         self.room -= size
         self.counts['written'] += 1
@@ -153,23 +147,17 @@ class FeatureCacheHook(Hook):
         if not isinstance(backbone, nn.Module):
             raise ValueError(f'{type(model).__name__} has no backbone to keep features of')
         # Not created before, because a config is tested with its hooks, and then needs no folder.
-        self.store = FeatureStore(self.folder, int(self.max_gb * 10 ** 9))
+        self.store = FeatureStore(self.folder, self.max_gb)
         settings = (runner.cfg.get('model') or {}).get('backbone')
-        cached = CachedForward(backbone, self.store, settings)
-        backbone.forward = cached
+        backbone.forward = CachedForward(backbone, self.store, settings)
         runner.logger.info(f'Features of the frozen backbone are kept in {self.folder} '
-                           f'(weights {cached.weights[:32]})')
+                           f'(weights {backbone.forward.weights[:32]})')
 
     def after_train(self, runner: Runner) -> None:
-        """Remove the folder from the model, and log how many features were read, or that it was too
-        small."""
+        """Remove the folder from the model, and log how many features were read."""
         del unwrapped_model(runner.model).backbone.forward
         counts = ', '.join(f'{count} {what}' for what, count in self.store.counts.items())
         runner.logger.info(f'Features in {self.folder}: {counts}')
-        if self.store.counts['no room']:
-            runner.logger.warning(
-                f'max_gb={self.max_gb:g} was too little for all features; raise it, take fewer '
-                f'views, or delete folders of other weights in {self.folder}')
 
 
 class CachedForward:
@@ -252,10 +240,7 @@ def repeat_with_few_views(cfg: Config) -> None:
 
 
 def _as_sequence(outs: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
-    outs = (outs,) if isinstance(outs, Tensor) else outs
-    if not all(isinstance(each, Tensor) for each in outs):
-        raise ValueError('the backbone returns something else than tensors, which cannot be kept')
-    return tuple(outs)
+    return (outs,) if isinstance(outs, Tensor) else outs
 
 
 def _zero_padded(features: Tensor, shape: Sequence[int]) -> Tensor:

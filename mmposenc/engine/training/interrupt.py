@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import time
 from types import FrameType
@@ -10,16 +9,12 @@ from types import FrameType
 import torch
 from mmengine.device import get_device
 from mmengine.dist import is_distributed
-from mmengine.hooks import EMAHook, Hook
+from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from torch import distributed
 
-#: torch's message about a worker that was ended by a signal; if it died unnoticed, torch says only
-#: that it died.
-_WORKER_DIED = re.compile(r'DataLoader worker \(pid.*(killed by signal: (Terminated|Interrupt)|'
-                          r'exited unexpectedly)')
-#: Errors that a batch raises if a dead worker was to hand over its memory.
-_LOST_BATCH = (ConnectionError, EOFError, FileNotFoundError)
+#: Errors that a batch raises if a dead worker was to load it, or to hand over its memory.
+_LOST_BATCH = (RuntimeError, ConnectionError, EOFError, FileNotFoundError)
 
 
 class Interrupted(SystemExit):
@@ -77,14 +72,9 @@ class InterruptHook(Hook):
     def is_cause_of(self, error: BaseException) -> bool:
         """Whether an error comes from a worker that died by a signal which this process has got
         too, or gets within a second, because schedulers send it to one process after the other."""
-        if self.signum and isinstance(error, _LOST_BATCH):
-            return True
-        if not isinstance(error, RuntimeError) or not _WORKER_DIED.search(str(error)):
-            return False
-        end = time.monotonic() + 1
-        while not self.signum and time.monotonic() < end:
-            time.sleep(0.01)
-        return bool(self.signum)
+        if not self.signum and 'DataLoader worker' in str(error):
+            time.sleep(1)
+        return bool(self.signum) and isinstance(error, _LOST_BATCH)
 
     def agreed_signal_or_0(self) -> int:
         """The signal that all processes have agreed on, or 0.
@@ -105,39 +95,3 @@ class InterruptHook(Hook):
             raise Interrupted(128 + self.signum)
 
     after_test_iter = after_val_iter
-
-
-class ValidationHook(Hook):
-    """Records whether the model holds the moving average of EMAHook, as it does during a
-    validation.
-
-    Registered after the hooks of the configuration and with the priority of EMAHook, so that it
-    comes directly after it.
-    """
-    priority = 'NORMAL'
-
-    def __init__(self) -> None:
-        self.validated_sum: float | None = None
-
-    def before_val_epoch(self, runner: Runner) -> None:
-        self.validated_sum = _sum_of_weights(runner.model)
-
-    def after_val_epoch(self, runner: Runner, metrics: dict | None = None) -> None:
-        self.validated_sum = None
-        if hasattr(runner._train_loop, 'mark_validated'):
-            runner._train_loop.mark_validated()
-
-    def put_trained_weights_back(self, runner: Runner) -> None:
-        """Put the trained weights back into the model after an interrupted validation."""
-        if self.validated_sum is None or _sum_of_weights(runner.model) != self.validated_sum:
-            # The model has the trained weights already; mmpretrain's EMAHook may have put them
-            # back.
-            return
-        for hook in runner.hooks:
-            if isinstance(hook, EMAHook) and getattr(hook, 'evaluate_on_ema', True):
-                hook._swap_ema_parameters()
-        self.validated_sum = None
-
-
-def _sum_of_weights(model: torch.nn.Module) -> float:
-    return sum(float(parameter.detach().double().sum()) for parameter in model.parameters())

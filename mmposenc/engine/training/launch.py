@@ -7,8 +7,6 @@ from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 from torch import distributed as dist
 
-from mmposenc.checkpoint import load_checkpoint
-
 from ..config.arguments import check_arguments
 from ..config.channels import check_channels
 from ..config.checks import (
@@ -23,7 +21,7 @@ from ..config.checks import (
 from ..config.nodes import find_or_add_custom_hook
 from ..config.options import check_silent_arguments
 from ..config.testing import draw_predictions_into, set_test_time_augmentation, write_predictions_to
-from .checkpoints import check_no_checkpoints_to_replace, latest_checkpoint
+from .checkpoints import check_no_checkpoints_to_replace
 from .feature_cache import repeat_with_few_views
 from .lock import check_unlocked
 
@@ -54,8 +52,7 @@ def leave_process_group() -> None:
 
 def set_up_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
                     auto_scale_lr: bool = False, resume: str | None = None,
-                    allow_mismatch: bool = False, save_on_interrupt: bool = True,
-                    tests: bool = False) -> None:
+                    allow_mismatch: bool = False, tests: bool = False) -> None:
     """Puts the options of ``mmposenc train`` into a config, and checks what it names.
 
     Args:
@@ -65,7 +62,6 @@ def set_up_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
         auto_scale_lr: scale the learning rate by the batch size over auto_scale_lr.base_batch_size.
         resume: a checkpoint to continue from, or 'auto' for the latest in the work directory.
         allow_mismatch: let ``load_from`` and ``resume`` load only what fits the model.
-        save_on_interrupt: save a checkpoint when SIGINT or SIGTERM ends the run.
         tests: check what the config's test names, too, which follows the training.
 
     Raises:
@@ -89,13 +85,11 @@ def set_up_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
     if resume is None and cfg.get('resume'):
         resume = cfg.get('load_from') or 'auto'
     if resume is not None:
-        _set_resume_from(cfg, resume)
-    elif cfg.get('load_from'):
-        check_checkpoint(cfg.load_from, 'load_from')
+        cfg.resume, cfg.load_from = True, None if resume == 'auto' else resume
+    if cfg.get('load_from'):
+        check_checkpoint(cfg.load_from, '--resume' if cfg.get('resume') else 'load_from')
     if allow_mismatch:
         cfg.load_strict = False
-    if not save_on_interrupt:
-        cfg.save_on_interrupt = False
 
 
 def _check_config(cfg: Config, phases: tuple[str, ...]) -> None:
@@ -134,21 +128,6 @@ def _use_amp(cfg: Config) -> None:
     cfg.optim_wrapper.type = 'mmposenc.AmpOptimWrapper'
     if get_device() != 'cpu':
         cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
-
-
-def _set_resume_from(cfg: Config, resume: str) -> None:
-    path = latest_checkpoint(cfg.work_dir) if resume == 'auto' else resume
-    cfg.resume, cfg.load_from = True, path
-    if path is None:  # The runner logs that it starts from the beginning.
-        return
-    check_checkpoint(path, '--resume')
-    if '://' in path:
-        return
-    # Samplers are built before the checkpoint is read, so the seed of the run must be known now.
-    seed = load_checkpoint(path, mmap=True).get('meta', {}).get('seed')
-    if seed is not None:
-        cfg.setdefault('randomness', {})
-        cfg.randomness.seed = seed
 
 
 def set_up_testing(cfg: Config, checkpoint: str, *, out: str | None = None,

@@ -2,14 +2,12 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import socket
 from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-from mmengine.logging import print_log
 
 _NAME = 'train.lock'
 #: Error numbers of file systems without locks.
@@ -18,7 +16,8 @@ _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 class WorkDirLock:
     """A lock that a training holds as long as it runs. The system releases it when the process
-    ends, killed or not. Workers that outlive the process for a moment do not hold it.
+    ends, killed or not. Workers that outlive the process for a moment do not hold it. A file system
+    without locks notices no second training.
 
     Args:
         work_dir: the directory, which need not be there yet.
@@ -31,13 +30,9 @@ class WorkDirLock:
         Path(work_dir).mkdir(parents=True, exist_ok=True)
         # Others check the lock by taking it for a moment, so one attempt would not be enough.
         self._lock = _acquired_lock(work_dir, seconds=1)
-        if self._lock.is_locked:
-            holder = f'process {os.getpid()} on {socket.gethostname()}'
-            with suppress(PermissionError):  # On Windows nobody can write or read a locked file.
-                Path(self._lock.lock_file).write_text(holder)
-        else:
-            print_log(f'{work_dir}: its file system has no locks, so that a second training in '
-                      'this directory would not be noticed', 'current', logging.WARNING)
+        with suppress(PermissionError):  # On Windows nobody can write or read a locked file.
+            Path(self._lock.lock_file).write_text(
+                f'process {os.getpid()} on {socket.gethostname()}')
 
     def release(self) -> None:
         """Release the lock; it may be called again."""

@@ -1,6 +1,7 @@
 """Reduces the masked attention of EoMT in the course of a training."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import torch
@@ -31,8 +32,8 @@ class MaskAnnealingHook(Hook):
 
     def __init__(self, begin: Sequence[int] | None = None, end: Sequence[int] | None = None,
                  power: float = 0.9) -> None:
-        if (begin is None) != (end is None) or begin is not None and end is not None and (
-                len(begin) != len(end) or any(b > e for b, e in zip(begin, end, strict=True))):
+        starts, ends = begin or (), end or ()
+        if len(starts) != len(ends) or any(map(operator.gt, starts, ends)):
             raise ValueError(f'begin={begin} and end={end} must be lists of the same length, with '
                              f'no end before its begin, or both None')
         self.begin, self.end, self.power = begin, end, power

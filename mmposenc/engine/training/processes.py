@@ -55,13 +55,12 @@ class CPUSyncBatchNorm(nn.BatchNorm2d):
         self.running_var.lerp_(variance * total / max(total - 1, 1), share)
 
 
-def join_on_a_cpu(launcher: str, timeout: float | None = None) -> None:
+def join_on_a_cpu(launcher: str, timeout: float = 1800) -> None:
     """Joins the other processes through gloo, where there is no GPU.
 
     Args:
         launcher: what started the processes; only torchrun ('pytorch') will do.
-        timeout: seconds to wait for another process in any exchange (``env_cfg.dist_cfg.timeout``);
-            torch's half an hour by default.
+        timeout: seconds to wait for another process in any exchange (``env_cfg.dist_cfg.timeout``).
 
     Raises:
         ValueError: for another launcher, or a timeout that is no number above 0.
@@ -69,10 +68,9 @@ def join_on_a_cpu(launcher: str, timeout: float | None = None) -> None:
     if launcher != 'pytorch':
         raise ValueError(f"--launcher {launcher}: without a GPU only 'pytorch' (torchrun) is "
                          'supported')
-    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
+    if not isinstance(timeout, (int, float)) or timeout <= 0:
         raise ValueError(f'env_cfg.dist_cfg.timeout={timeout!r} must be seconds, above 0')
-    dist.init_process_group(
-        'gloo', timeout=None if timeout is None else timedelta(seconds=timeout))
+    dist.init_process_group('gloo', timeout=timedelta(seconds=timeout))
 
 
 def synchronize_norms(model: nn.Module) -> nn.Module:

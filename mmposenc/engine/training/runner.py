@@ -2,17 +2,16 @@
 from __future__ import annotations
 
 import copy
-import os.path as osp
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from mmengine.device import get_device
-from mmengine.dist import is_distributed, is_main_process, master_only
+from mmengine.dist import get_rank, get_world_size, is_distributed, is_main_process, master_only
 from mmengine.evaluator import Evaluator
-from mmengine.hooks import Hook
+from mmengine.hooks import EMAHook, Hook
 from mmengine.logging import MMLogger
 from mmengine.model import is_model_wrapper
 from mmengine.model.test_time_aug import BaseTTAModel
@@ -23,6 +22,7 @@ from torch import distributed as dist
 from torch.utils.data import DataLoader
 
 from mmposenc.backbones import load_pretrained
+from mmposenc.checkpoint import load_checkpoint
 from mmposenc.checkpoint.integrity import writing_whole_file
 from mmposenc.checkpoint.mmengine_loading import CheckpointLoader
 from mmposenc.config_types import ConfigType
@@ -30,22 +30,21 @@ from mmposenc.config_types import ConfigType
 from ..config.models import hint_to_config_beside
 from ..config.nodes import checked, type_without_library
 from ..console import ConsoleHook, quieten_console
-from .checkpoints import (
-    INTERRUPTED,
-    CheckpointHook,
-    first_not_finite,
-    latest_checkpoint,
-    write_last_checkpoint,
-)
-from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
+from .checkpoints import INTERRUPTED, CheckpointHook, latest_checkpoint
+from .interrupt import Interrupted, InterruptHook, StoppedAtOnce
 from .layer_decay import with_our_constructor
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop, ResumableLoop
 from .processes import join_on_a_cpu, synchronize_norms, unwrapped_model
-from .resuming import SettingsOfConfig, changed_settings, schedule_settings
+from .resuming import changed_settings, schedule_settings
+from .seeding import with_seeded_batches
 
 #: The first line of a config that a runner writes.
 _DUMPED = '# Written by mmposenc: the config of this run with all that it inherits.'
+#: This project's loops, by the names that configs use for mmengine's.
+_LOOPS: dict[str, type[BaseLoop]] = {'EpochBasedTrainLoop': EpochBasedTrainLoop,
+                                     'IterBasedTrainLoop': IterBasedTrainLoop}
+_Result = TypeVar('_Result')
 
 
 class CheckpointRunner(_Runner):
@@ -53,15 +52,23 @@ class CheckpointRunner(_Runner):
 
     #: The number of iterations in the newest checkpoint.
     _saved_iter = 0
+    #: Whether a validation is running, in which EMAHook has put the average into the model; or
+    #: hooks that act only once in an epoch, so that some of them may have acted already.
+    _phase = 'training'
 
-    def load_or_resume(self) -> None:
-        if not self._has_loaded and self._resume and self._load_from is None:
-            self._load_from = latest_checkpoint(self.work_dir)
-            if self._load_from is None:
-                self.logger.warning(f'--resume auto: no checkpoint in {self.work_dir}, '
-                                    'training starts from the beginning')
-                self._resume = False
-        super().load_or_resume()
+    def _find_checkpoint(self) -> None:
+        """Find the newest checkpoint if none is named, and take its seed now, because samplers are
+        built before it is loaded."""
+        self._load_from = self._load_from or latest_checkpoint(self.work_dir)
+        self._resume = self._load_from is not None
+        if self._load_from is None:
+            self.logger.warning(f'--resume auto: no checkpoint in {self.work_dir}, training starts '
+                                'from the beginning')
+        elif '://' not in self._load_from:
+            meta = load_checkpoint(self._load_from, mmap=True).get('meta', {})
+            if meta.get('seed') is not None:
+                self._randomness_cfg.update(seed=meta['seed'])
+                self.set_randomness(**self._randomness_cfg)
 
     def load_checkpoint(self, filename: str, map_location: str | torch.device | Callable = 'cpu',
                         *args: object, **kwargs: object) -> dict:
@@ -86,35 +93,30 @@ class CheckpointRunner(_Runner):
         return checkpoint
 
     def resume(self, filename: str, *args: object, **kwargs: object) -> None:
-        self.optim_wrapper = self.build_optim_wrapper(self.optim_wrapper)
-        if self.param_schedulers is not None:
-            self.param_schedulers = self.build_param_scheduler(self.param_schedulers)
-        configs_own = SettingsOfConfig(self)
         super().resume(filename, *args, **kwargs)
         checkpoint, self._loaded = self._loaded, {}
         if isinstance(self._train_loop, ResumableLoop):
             self._train_loop.continue_at(checkpoint['meta'])
-        self._use_changed_settings(checkpoint['meta'], configs_own)
+        before, now = checkpoint['meta'].get('settings'), schedule_settings(self.cfg)
+        if before and before != now:
+            self.logger.warning(
+                "the config has other settings than the resumed training, whose optimizer and "
+                f'schedule go on: {"; ".join(changed_settings(before, now))}. To train with those '
+                f'of the config, start anew from {filename} with load_from')
         self._saved_iter = self.iter
         for name, parameter in unwrapped_model(self.model).named_parameters():
             if name in checkpoint.get('gradients', {}):
                 parameter.grad = checkpoint['gradients'][name].to(parameter)
 
-    def _use_changed_settings(self, meta: dict[str, object], configs_own: SettingsOfConfig) -> None:
-        """Let the config win where its optimizer and schedule differ from those of the training
-        that is resumed. mmengine would put the checkpoint's values back without a message."""
-        before = meta.get('settings')
-        changed = before and changed_settings(before, schedule_settings(self.cfg))
-        if not changed:
-            return
-        self.logger.warning('the resumed training had other settings; those of the config are used '
-                            f'from here on: {"; ".join(changed)}')
-        by_epoch = isinstance(self._train_loop, EpochBasedTrainLoop)
-        configs_own.put_over_checkpoint(self, self.epoch,
-                                        len(self.train_dataloader) if by_epoch else None)
-
     def call_hook(self, fn_name: str, **kwargs: object) -> None:
+        acts_once = fn_name in ('after_train_epoch', 'before_val_epoch', 'after_val_epoch')
+        if acts_once:
+            self._phase = 'hooks'
+        if fn_name == 'after_val_epoch' and isinstance(self._train_loop, ResumableLoop):
+            self._train_loop.mark_validated()
         super().call_hook(fn_name, **kwargs)
+        if acts_once:
+            self._phase = 'validation' if fn_name == 'before_val_epoch' else 'training'
         if fn_name == 'before_save_checkpoint' and 'optimizer' in kwargs['checkpoint']:
             self._add_accumulated_gradients(kwargs['checkpoint'])
 
@@ -128,10 +130,8 @@ class CheckpointRunner(_Runner):
 
     def weights_are_finite(self) -> bool:
         """Whether the weights are finite; others must never replace a good checkpoint."""
-        models = [unwrapped_model(self.model)]
-        models += [hook.ema_model for hook in self.hooks if hasattr(hook, 'ema_model')]
-        for model in models:
-            if name := first_not_finite(model.state_dict(), dict(model.named_parameters())):
+        for name, parameter in unwrapped_model(self.model).named_parameters():
+            if not parameter.isfinite().all():
                 self.logger.error(f'no checkpoint is saved: {name} is not finite (iteration '
                                   f'{self.iter + 1})')
                 return False
@@ -144,10 +144,8 @@ class CheckpointRunner(_Runner):
         meta.setdefault('epoch', self.epoch + by_epoch)
         meta.setdefault('iter', self.iter + (not by_epoch))
         if isinstance(loop, ResumableLoop):
-            meta['data'] = loop.data_position(meta['epoch'], meta['iter'])
-            meta['images_a_step'] = loop.images_per_step
-            meta['settings'] = schedule_settings(self.cfg)
-            meta['validated'] = loop.needs_no_validation(meta['epoch'], meta['iter'])
+            meta.update(loop.checkpoint_meta(meta['epoch'], meta['iter']),
+                        settings=schedule_settings(self.cfg))
         if '://' in str(out_dir):
             super().save_checkpoint(out_dir, filename, *args, meta=meta, by_epoch=by_epoch,
                                     **kwargs)
@@ -162,6 +160,39 @@ class CheckpointRunner(_Runner):
                           'earlier ones are complete, and --resume continues from them') from error
         self._saved_iter = meta['iter']
 
+    def _save_on_early_end(self, error: BaseException) -> None:
+        """When a training ends early, save the last complete iteration if it is not saved yet."""
+        loop, saved = self._train_loop, False
+        asked = isinstance(error, Interrupted) and not isinstance(error, StoppedAtOnce)
+        if not isinstance(loop, ResumableLoop) or not (asked or isinstance(error, Exception)):
+            return  # Such as a loss that is not finite, which would occur again.
+        if (self._phase != 'hooks' and loop.is_between_iterations
+                and loop.iter > self._saved_iter):
+            try:
+                saved = self._save_interrupted(loop)
+            except Exception as second:  # The first error is the one to show.
+                self.logger.warning(f'this could not be saved either: {second}')
+        if asked or saved:
+            reason = (f'interrupted by {signal.Signals(error.code - 128).name}'
+                      if isinstance(error, Interrupted) else f'stopped by {type(error).__name__}')
+            last = latest_checkpoint(self.work_dir)
+            hint = (f'continue from {last} with --resume auto' if last
+                    else 'there is no checkpoint yet, so --resume auto starts from the beginning')
+            self.logger.warning(f'{reason} in epoch {self.epoch + 1}, after iteration '
+                                f'{self.iter}; {hint}')
+
+    def _save_interrupted(self, loop: ResumableLoop) -> bool:
+        if self._phase == 'validation':  # The model gets the trained weights back.
+            for hook in self.hooks:
+                if isinstance(hook, EMAHook) and getattr(hook, 'evaluate_on_ema', True):
+                    hook._swap_ema_parameters()
+            self._phase = 'training'
+        if not self.weights_are_finite():
+            return False
+        self.save_checkpoint(self.work_dir, INTERRUPTED, by_epoch=False,
+                             meta={'epoch': loop.epoch, 'iter': loop.iter})
+        return True
+
 
 class Runner(CheckpointRunner):
     """mmengine's Runner, for trainings without supervision.
@@ -175,16 +206,15 @@ class Runner(CheckpointRunner):
       project's, whatever their name in the config.
     - Checkpoints are written under another name, put on the disk and renamed, and only then is an
       old one deleted.
-    - SIGINT and SIGTERM save and end a run after the current iteration (``save_on_interrupt=False``
-      in the config: without saving); a second one ends it at once. An error saves too, when
-      weights and optimizer are those of a complete iteration.
+    - SIGINT and SIGTERM save and end a run after the current iteration; a second one ends it at
+      once. An error saves too, when weights and optimizer are those of a complete iteration.
     - One training a work directory.
     - Distributed runs work on CPUs, through gloo.
     """
 
     def setup_env(self, env_cfg: dict) -> None:
         if self._distributed and not is_distributed() and get_device() == 'cpu':
-            join_on_a_cpu(self._launcher, (env_cfg.get('dist_cfg') or {}).get('timeout'))
+            join_on_a_cpu(self._launcher, (env_cfg.get('dist_cfg') or {}).get('timeout', 1800))
         super().setup_env(env_cfg)
 
     def build_logger(self, *args: object, **kwargs: object) -> MMLogger:
@@ -197,20 +227,16 @@ class Runner(CheckpointRunner):
             if dist.get_debug_level() == dist.DebugLevel.OFF:
                 # With this level, DistributedDataParallel names the weights that get no gradient.
                 dist.set_debug_level(dist.DebugLevel.INFO)
-        if get_device() != 'cpu' or not self.distributed or is_model_wrapper(model):
-            return super().wrap_model(model_wrapper_cfg, model)
-        # mmengine passes device_ids, which a model on a CPU must not get.
-        cfg = model_wrapper_cfg or dict(
-            type='MMDistributedDataParallel', broadcast_buffers=False,
-            find_unused_parameters=self.cfg.get('find_unused_parameters', False))
-        if 'DistributedDataParallel' in str(cfg.get('type', 'MMDistributedDataParallel')):
-            cfg = dict(cfg, device_ids=None)
-        return super().wrap_model(cfg, model)
+            if get_device() == 'cpu':
+                # mmengine passes device_ids, which a model on a CPU must not get.
+                model_wrapper_cfg = dict(model_wrapper_cfg or dict(
+                    broadcast_buffers=False, find_unused_parameters=self.cfg.get(
+                        'find_unused_parameters', False)), device_ids=None)
+        return super().wrap_model(model_wrapper_cfg, model)
 
     def register_hooks(self, *args: object, **kwargs: object) -> None:
         super().register_hooks(*args, **kwargs)
-        self.validation, self.interrupt = ValidationHook(), InterruptHook()
-        self.register_hook(self.validation)
+        self.interrupt = InterruptHook()
         self.register_hook(self.interrupt, priority='LOWEST')
         self.register_hook(ConsoleHook())
 
@@ -225,15 +251,6 @@ class Runner(CheckpointRunner):
             optim_wrapper = with_our_constructor(optim_wrapper, unwrapped_model(self.model))
         return super().build_optim_wrapper(optim_wrapper)
 
-    def scale_lr(self, optim_wrapper: OptimWrapper, auto_scale_lr: dict | None = None) -> None:
-        """Scale the learning rate by the number of images in a step, over all batches that are
-        accumulated."""
-        counts = getattr(optim_wrapper, '_accumulative_counts', 1)
-        if auto_scale_lr and 'base_batch_size' in auto_scale_lr:
-            auto_scale_lr = {**auto_scale_lr,
-                             'base_batch_size': auto_scale_lr['base_batch_size'] / counts}
-        super().scale_lr(optim_wrapper, auto_scale_lr)
-
     def build_train_loop(self, loop: BaseLoop | ConfigType) -> BaseLoop:
         if isinstance(loop, dict):
             loop = dict(loop)
@@ -241,9 +258,18 @@ class Runner(CheckpointRunner):
                 raise ValueError('train_cfg: it must have type or by_epoch, not both')
             kind = type_without_library(loop) or (
                 'EpochBasedTrainLoop' if loop.pop('by_epoch') else 'IterBasedTrainLoop')
-            loop['type'] = {'EpochBasedTrainLoop': EpochBasedTrainLoop,
-                            'IterBasedTrainLoop': IterBasedTrainLoop}.get(kind, loop.get('type'))
+            if kind in _LOOPS:
+                loop.update(type=_LOOPS[kind], dataloader=self._seeded_train_loader())
         return super().build_train_loop(loop)
+
+    def _seeded_train_loader(self) -> DataLoader:
+        """Build the loader of the training, in which each sample has a seed of its own."""
+        loader = self._train_dataloader
+        if isinstance(loader, dict):
+            loader = self.build_dataloader(
+                loader, seed=self.seed,
+                diff_rank_seed=self._randomness_cfg.get('diff_rank_seed', False))
+        return with_seeded_batches(loader, self.seed, get_rank(), get_world_size())
 
     @master_only
     def dump_config(self) -> None:
@@ -277,77 +303,41 @@ class Runner(CheckpointRunner):
     def train(self) -> torch.nn.Module:
         lock = WorkDirLock(self.work_dir) if is_main_process() else None
         try:
-            with self._restoring_signals_and_terminal():
-                try:
-                    with self._ending_with_workers():
-                        return super().train()
-                except BaseException as error:
-                    self._save_on_early_end(error)
-                    raise
+            if self._resume:
+                self._find_checkpoint()
+            return self._with_care(super().train)
         finally:
             if lock is not None:
                 lock.release()
 
     def val(self) -> dict:
-        with self._restoring_signals_and_terminal(), self._ending_with_workers():
-            return super().val()
+        return self._with_care(super().val)
 
     def test(self) -> dict:
-        with self._restoring_signals_and_terminal(), self._ending_with_workers():
-            return super().test()
+        return self._with_care(super().test)
 
-    @contextmanager
-    def _restoring_signals_and_terminal(self) -> Iterator[None]:
-        """Restore signals and the terminal, also after an error."""
+    def _with_care(self, run: Callable[[], _Result]) -> _Result:
+        """Run to the end, or until an error or a signal. Then a training is saved, and in each case
+        signals and the terminal are put back."""
         try:
-            yield
+            return run()
+        except BaseException as error:
+            if not self.interrupt.is_cause_of(error):
+                self._save_on_early_end(error)
+                raise
+            # A signal ended the loader's workers too; without workers the run would end like this.
+            interrupted = Interrupted(128 + self.interrupt.signum)
+            self._save_on_early_end(interrupted)
+            raise interrupted from error
         finally:
             for hook in self.hooks:
                 if getattr(hook, 'ends_after_errors', False):
                     hook.after_run(self)
 
-    @contextmanager
-    def _ending_with_workers(self) -> Iterator[None]:
-        """If a signal ended the loader's workers too, end the run in the same way as without
-        workers."""
-        try:
-            yield
-        except Exception as error:
-            if self.interrupt.is_cause_of(error):
-                raise Interrupted(128 + self.interrupt.signum) from error
-            raise
-
     def stop_if_interrupted(self) -> None:
         """Called by the training loop between two iterations."""
         if signum := self.interrupt.agreed_signal_or_0():
             raise Interrupted(128 + signum)
-
-    def _save_on_early_end(self, error: BaseException) -> None:
-        """When a run ends early, save the last complete iteration if it is not saved yet."""
-        asked = isinstance(error, Interrupted) and not isinstance(error, StoppedAtOnce)
-        if not asked and not isinstance(error, Exception):
-            return  # Such as a loss that is not finite, which would occur again.
-        loop, saved = self._train_loop, False
-        wanted = not asked or self.cfg.get('save_on_interrupt', True)
-        if (wanted and isinstance(loop, ResumableLoop) and loop.is_between_iterations
-                and loop.iter > self._saved_iter and self.weights_are_finite()):
-            self.validation.put_trained_weights_back(self)
-            try:
-                self.save_checkpoint(self.work_dir, INTERRUPTED, by_epoch=False,
-                                     meta={'epoch': loop.epoch, 'iter': loop.iter})
-                if is_main_process():
-                    write_last_checkpoint(self.work_dir, osp.join(self.work_dir, INTERRUPTED))
-                saved = True
-            except Exception as second:  # The first error is the one to show.
-                self.logger.warning(f'this could not be saved either: {second}')
-        if asked or saved:
-            reason = (f'interrupted by {signal.Signals(error.code - 128).name}'
-                      if isinstance(error, Interrupted) else f'stopped by {type(error).__name__}')
-            last = latest_checkpoint(self.work_dir)
-            hint = (f'continue from {last} with --resume auto' if last
-                    else 'there is no checkpoint yet, so --resume auto starts from the beginning')
-            self.logger.warning(f'{reason} in epoch {self.epoch + 1}, after iteration '
-                                f'{self.iter}; {hint}')
 
 
 def _is_written_by_runner(path: Path) -> bool:

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,18 +19,13 @@ class SeedHook(Hook):
 
     A run that was interrupted and resumed then draws the same drop paths and dropouts as one that
     was not, to the bit. What is drawn for a sample, such as a flip, has a seed of its own; see
-    :class:`SeededBatchSampler`.
+    :class:`SeededBatch`.
     """
     priority = 'VERY_HIGH'
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None
                           ) -> None:
-        seed_all(iteration_seed(runner))
-
-
-def iteration_seed(runner: Runner) -> int:
-    """The seed of the runner's current iteration."""
-    return seed_of_position(runner.seed, runner.iter, runner.rank)
+        seed_all(seed_of_position(runner.seed, runner.iter, runner.rank))
 
 
 def seed_of_position(seed: int, *position: int) -> int:
@@ -51,15 +46,35 @@ def seed_all(seed: int) -> None:
         torch.default_generator.manual_seed(seed)
 
 
-class SeededIndex(NamedTuple):
-    """The index of a sample, with the position in the training that seeds its augmentation."""
+class SeededBatch(list[int]):
+    """The indices of a batch, which seed all generators before each of its samples is read.
 
-    sample: int
-    position: tuple[int, ...]
+    A loader goes through them in the process that reads the samples, so neither data sets nor
+    workers need to know of seeds.
+
+    Args:
+        indices: of the samples.
+        seed, epoch: of the training.
+        positions: of the samples in the epoch, over all processes.
+    """
+
+    def __init__(self, indices: Iterable[int], seed: int, epoch: int, positions: Sequence[int]
+                 ) -> None:
+        super().__init__(indices)
+        self.seed, self.epoch, self.positions = seed, epoch, positions
+
+    def __iter__(self) -> Iterator[int]:
+        for index, position in zip(super().__iter__(), self.positions, strict=True):
+            seed_all(seed_of_position(self.seed, self.epoch, position))
+            yield index
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # By itself pickle would go through the indices, and seed.
+        return SeededBatch, (self[:], self.seed, self.epoch, self.positions)
 
 
 class SeededBatchSampler:
-    """A batch sampler whose indices know their position, and that can start in the middle.
+    """A batch sampler of :class:`SeededBatch`, which can start in the middle of an epoch.
 
     The seed of a sample is from (the run's seed, the epoch, its position in the epoch over all
     processes). So it does not matter how many workers load, nor how many processes share a batch,
@@ -75,68 +90,38 @@ class SeededBatchSampler:
     def __init__(self, batches: BatchSampler, seed: int, rank: int = 0, world_size: int = 1
                  ) -> None:
         self.batches, self.seed, self.rank, self.world_size = batches, seed, rank, world_size
-        self.epoch = self.skip = 0
+        self.sampler = getattr(batches, 'sampler', None)
+        self.batch_size: int | None = getattr(batches, 'batch_size', None)
+        self.epoch: int | None = None
+        self.skip = 0
 
     def start(self, epoch: int, skip: int = 0) -> None:
         """Set the start of the next pass: the epoch, and how many of its batches are done."""
         self.epoch, self.skip = epoch, skip
-        for sampler in (getattr(self.batches, 'sampler', None), self.batches):
+        for sampler in (self.sampler, self.batches):
             if hasattr(sampler, 'set_epoch'):
                 sampler.set_epoch(epoch)
 
-    def __iter__(self) -> Iterator[list[SeededIndex]]:
-        skip, self.skip, before = self.skip, 0, 0
+    def __iter__(self) -> Iterator[SeededBatch]:
+        if self.epoch is None:
+            # mmengine 0.10 starts its workers before it is known where a training continues.
+            return
+        epoch, skip, self.skip, done = self.epoch, self.skip, 0, 0
         for number, batch in enumerate(self.batches):
+            first, done = done, done + len(batch)
             if number >= skip:
-                yield [SeededIndex(index, (self.seed, self.epoch,
-                                           (before + i) * self.world_size + self.rank))
-                       for i, index in enumerate(batch)]
-            before += len(batch)
+                yield SeededBatch(batch, self.seed, epoch, range(
+                    first * self.world_size + self.rank, done * self.world_size + self.rank,
+                    self.world_size))
 
     def __len__(self) -> int:
         return len(self.batches)
 
-    def __getattr__(self, name: str) -> Any:
-        if name == 'batches':  # While an object is being copied, this attribute is not there yet.
-            raise AttributeError(name)
-        return getattr(self.batches, name)
-
-
-class SeededDataset(Dataset):
-    """A data set that accepts :class:`SeededIndex`. In all else it behaves as the data set inside
-    it, which hooks read and change (mmdet's PipelineSwitchHook sets ``pipeline``)."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        object.__setattr__(self, 'dataset_within', dataset)
-
-    def __getitem__(self, item: int | SeededIndex) -> Any:
-        if not isinstance(item, SeededIndex):
-            return self.dataset_within[item]
-        seed_all(seed_of_position(*item.position))
-        return self.dataset_within[item.sample]
-
-    def __len__(self) -> int:
-        return len(self.dataset_within)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == 'dataset_within' or name.startswith('__'):
-            raise AttributeError(name)
-        return getattr(self.dataset_within, name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        setattr(self.dataset_within, name, value)
-
-    def __getstate__(self) -> Dataset:
-        return self.dataset_within
-
-    def __setstate__(self, state: Dataset) -> None:
-        object.__setattr__(self, 'dataset_within', state)
-
 
 #: The arguments of a DataLoader besides data set and batches.
 _LOADER_OPTIONS = ('num_workers', 'collate_fn', 'pin_memory', 'timeout', 'worker_init_fn',
-         'multiprocessing_context', 'generator', 'prefetch_factor', 'persistent_workers',
-         'in_order')
+                   'multiprocessing_context', 'generator', 'prefetch_factor',
+                   'persistent_workers', 'in_order')
 
 
 def with_seeded_batches(loader: DataLoader, seed: int, rank: int, world_size: int) -> DataLoader:
@@ -146,27 +131,8 @@ def with_seeded_batches(loader: DataLoader, seed: int, rank: int, world_size: in
     if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
         return loader
     options = {name: getattr(loader, name) for name in _LOADER_OPTIONS if hasattr(loader, name)}
-    return DataLoader(SeededDataset(loader.dataset), **options,
-                      batch_sampler=SeededBatchSampler(loader.batch_sampler, seed, rank,
-                                                       world_size))
-
-
-def why_resume_is_inexact(loader: DataLoader) -> str | None:
-    """Why a resumed run may draw other data than one that was not interrupted; None if it cannot.
-    """
-    if not isinstance(loader.batch_sampler, SeededBatchSampler):
-        return 'its data set has no indices, so there is no position to continue from'
-    kind = type(getattr(loader.dataset, 'dataset_within', loader.dataset))
-    known = kind.__module__.partition('.')[0] in ('mmposenc', 'mmengine', 'mmdet', 'mmseg',
-                                                  'mmpretrain')
-    if loader.persistent_workers and not known:
-        return (f'workers persist, and what {kind.__name__} keeps in them from epoch to epoch is '
-                'lost (persistent_workers=False ends them with every epoch)')
-    pipeline = getattr(loader.dataset, 'pipeline', None)
-    for step in getattr(pipeline, 'transforms', pipeline) or ():
-        if (name := type(step).__name__).startswith('Cached'):
-            return f'{name} draws from the images it saw last, which are not in the checkpoint'
-    return None
+    return DataLoader(loader.dataset, **options, batch_sampler=SeededBatchSampler(
+        loader.batch_sampler, seed, rank, world_size))
 
 
 class FewViews(RepeatDataset):

@@ -1,7 +1,6 @@
 """Features of a frozen backbone that are kept in a folder."""
 import errno
 import logging
-import os
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +22,7 @@ A, B, C = (digit * 64 for digit in 'abc')
 
 @pytest.fixture
 def store(tmp_path) -> FeatureStore:
-    return FeatureStore(tmp_path, 10 ** 6)
+    return FeatureStore(tmp_path, 1e-3)
 
 
 @pytest.fixture
@@ -45,10 +44,10 @@ def files(folder: Path) -> list[Path]:
 def test_what_is_written_is_read(tmp_path, store) -> None:
     assert store.read(A, B) is None
     store.write(A, B, [each.float() for each in features()])
-    for fresh in (store, FeatureStore(tmp_path, 10 ** 6)):
+    for fresh in (store, FeatureStore(tmp_path, 1e-3)):
         assert all(map(torch.equal, fresh.read(A, B), features())) and len(fresh.read(A, B)) == 2
         assert fresh.read(A, C) is None and fresh.read(C, B) is None
-    assert store.counts == {'read': 2, 'damaged': 0, 'written': 1, 'no room': 0, 'not kept': 0}
+    assert store.counts == {'read': 2, 'written': 1, 'not stored': 0}
     assert len(files(tmp_path)) == 1  # nothing half written lies about
 
 
@@ -59,34 +58,35 @@ def test_a_damaged_file_is_none_and_is_written_anew(tmp_path, store, damage) -> 
     store.write(A, B, features())
     path, = files(tmp_path)
     path.write_bytes(damage(path.read_bytes()))
-    assert store.read(A, B) is None and store.counts['damaged'] == 1
+    assert store.read(A, B) is None and store.counts['read'] == 0
     store.write(A, B, features())
     assert all(map(torch.equal, store.read(A, B), features()))
     assert files(tmp_path) == [path]
 
 
-def test_the_folder_does_not_grow_beyond_its_limit(tmp_path, monkeypatch) -> None:
-    store = FeatureStore(tmp_path, 3000)
+def test_the_folder_does_not_grow_beyond_its_limit(tmp_path, logged, monkeypatch) -> None:
+    store = FeatureStore(tmp_path, 3e-6)
     for number in range(10):
         store.write(A, f'{number}' * 64, features())
     total = sum(path.stat().st_size for path in files(tmp_path))
     assert total <= 3000
     written = store.counts['written']
-    assert written >= 2 and store.counts['no room'] == 10 - written
+    assert written >= 2 and store.counts['not stored'] == 10 - written
+    assert len(logged) == 1 and 'max_gb=3e-06 is too little for all features' in logged[0]
     # Those of another run, or of other weights, count too; processes share the room.
-    full = FeatureStore(tmp_path, total)
+    full = FeatureStore(tmp_path, total / 10 ** 9)
     assert full.room == 0
     full.write(C, B, features())
-    assert full.counts['no room'] == 1
+    assert full.counts['not stored'] == 1
     monkeypatch.setattr(feature_cache, 'get_world_size', lambda: 4)
-    assert FeatureStore(tmp_path, total + 1000).room == 250
+    assert FeatureStore(tmp_path, (total + 1000) / 10 ** 9).room == 250
 
 
 def link_to_nowhere(path: Path) -> None:
     path.symlink_to(path.parent / 'nowhere')
 
 
-@pytest.mark.parametrize('put', [Path.mkdir, link_to_nowhere, lambda path: os.mkfifo(path),
+@pytest.mark.parametrize('put', [Path.mkdir, link_to_nowhere,
                                  lambda path: path.write_bytes(b'PK')])
 @pytest.mark.parametrize('level', [0, 1])  # an entry, the weights' folder
 def test_whatever_has_the_name_of_an_entry_is_as_good_as_none(tmp_path, store, logged, put, level
@@ -100,9 +100,9 @@ def test_whatever_has_the_name_of_an_entry_is_as_good_as_none(tmp_path, store, l
         assert store.read(A, B) is None or replaced
         store.write(A, B, features())
     assert (store.read(A, B) is not None) == replaced
-    assert store.counts['written' if replaced else 'not kept'] == 3
+    assert store.counts['written' if replaced else 'not stored'] == 3
     assert len(logged) == (not replaced) and all('training continues' in text for text in logged)
-    assert FeatureStore(tmp_path, 10 ** 6).room > 10 ** 6 - 10 ** 4
+    assert FeatureStore(tmp_path, 1e-3).room > 10 ** 6 - 10 ** 4
 
 
 @pytest.mark.parametrize('error', [OSError(errno.ENOSPC, 'No space left on device'),
@@ -114,7 +114,7 @@ def test_a_full_disk_ends_nothing(tmp_path, store, logged, monkeypatch, error) -
     monkeypatch.setattr(feature_cache, 'save_file', full)
     cached, x = CachedForward(frozen(), store), batch((14, 20), (24, 9), full=(28, 24))
     assert all(map(torch.equal, cached(x), cached(x)))
-    assert store.counts['not kept'] == 4 and files(tmp_path) == []
+    assert store.counts['not stored'] == 4 and files(tmp_path) == []
     assert len(logged) == 1 and 'No space left on device' in logged[0]
     monkeypatch.undo()
     cached(x), cached(x)  # there is room again
@@ -161,7 +161,7 @@ def test_cached_features_are_those_of_the_backbone(store, masked) -> None:
     expected = backbone(x)
     cached = CachedForward(backbone, store)
     first, second = cached(x), cached(x)
-    assert store.counts == {'read': 2, 'damaged': 0, 'written': 2, 'no room': 0, 'not kept': 0}
+    assert store.counts == {'read': 2, 'written': 2, 'not stored': 0}
     for out, again, plain in zip(first, second, expected, strict=True):
         assert out.shape == plain.shape == (2, 16, 7, 6) and out.dtype == plain.dtype
         assert torch.equal(out, again)
@@ -195,10 +195,10 @@ def runner_of(model: nn.Module) -> SimpleNamespace:
     return SimpleNamespace(model=model, cfg={}, logger=logging.getLogger('features'))
 
 
-def test_only_training_reads_and_the_backbone_comes_back(tmp_path, caplog) -> None:
+def test_only_training_reads_and_the_backbone_comes_back(tmp_path) -> None:
     model = nn.Module()
     model.backbone = frozen()
-    hook, runner = FeatureCacheHook(str(tmp_path), max_gb=1e-5), runner_of(model)
+    hook, runner = FeatureCacheHook(str(tmp_path)), runner_of(model)
     x = batch((16, 16), full=(16, 16))
     plain = model.backbone(x)
     hook.before_train(runner)
@@ -207,13 +207,8 @@ def test_only_training_reads_and_the_backbone_comes_back(tmp_path, caplog) -> No
     assert all(map(torch.equal, model.backbone(x), plain))
     assert not torch.equal(stored[0], plain[0]) and hook.store.counts['written'] == 1
     assert model.backbone.state_dict().keys() == frozen().state_dict().keys()
-    hook.store.room = 0
-    model.train().backbone(x + 1)
     hook.after_train(runner)
-    assert all(map(torch.equal, model.backbone(x), plain))
-    assert [record.message for record in caplog.records] == [
-        f'max_gb=1e-05 was too little for all features; raise it, take fewer views, or delete '
-        f'folders of other weights in {tmp_path}']
+    assert all(map(torch.equal, model.train().backbone(x), plain))
 
 
 def test_views_are_few_and_always_the_same() -> None:
