@@ -53,7 +53,6 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
         'openmmlab.mmseg.datasets': ('LoadSegAnnotations',),
     },
     'hook': {
-        'engine.training.processes': ('AverageLossHook',),
         'engine.training.checkpoints': ('CheckpointHook',),
         'engine.training.compiling': ('CompileHook',),
         'engine.training.feature_cache': ('FeatureCacheHook',),
@@ -61,7 +60,6 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
         'engine.apps.hooks': ('LabelMapsHook', 'VisualizationHook'),
         'engine.training.mask_annealing': ('MaskAnnealingHook',),
         'engine.training.finite': ('NotFiniteHook',),
-        'engine.training.seeding': ('SeedHook',),
     },
     'metric': {
         'openmmlab.mmseg.segmentation': ('ClassIoUMetric', 'DumpSegResults'),

@@ -6,7 +6,6 @@ default_hooks = dict(
     param_scheduler=dict(type='ParamSchedulerHook'),
     checkpoint=dict(type='CheckpointHook', interval=1, max_keep_ckpts=3),
     sampler_seed=dict(type='DistSamplerSeedHook'),
-    epoch_seed=dict(type='mmposenc.SeedHook'),
     not_finite=dict(type='mmposenc.NotFiniteHook'))  # stops before NaN gets into the weights
 
 env_cfg = dict(

@@ -22,7 +22,7 @@ from torch import distributed as dist
 import mmposenc  # noqa: F401
 from helpers.shrunk_configs import build, collated, samples, shrink
 from mmposenc.engine import Runner, load_config
-from mmposenc.engine.training.processes import AverageLossHook, synchronize_norms
+from mmposenc.engine.training.processes import synchronize_norms
 
 #: Keys of what is changed that are no config's: SyncBatchNorm, options of the wrapper.
 OPTIONS = ('sync', 'wrapper')
@@ -98,25 +98,19 @@ def train(name: str, world: int, rank: int) -> dict[str, torch.Tensor]:
     model.train()
     optim = OptimWrapper(torch.optim.SGD(model.parameters(), lr=0.01),
                          clip_grad=dict(max_norm=0.5) if name in CLIPPED else None)
-    losses = []
+    losses = torch.zeros(STEPS)
     for step in range(STEPS):
         items = samples(cfg, IMAGES, seed=step)[rank::world]
-        outputs = model.train_step(collated(items), optim)
-        AverageLossHook().after_train_iter(World(world), 0, None, outputs)
-        losses.append(outputs['loss'].detach().double().reshape(()))
-    state = getattr(model, 'module', model).state_dict()
-    return {**state, 'logged losses': torch.stack(losses)}
+        losses[step] = model.train_step(collated(items), optim)['loss'].detach() / world
+    if world > 1:
+        dist.all_reduce(losses)
+    return {**getattr(model, 'module', model).state_dict(), 'mean losses': losses}
 
 
 def _double(backbone, inputs):
     images = inputs[0].double()
     images.__dict__.update(inputs[0].__dict__)  # the note on how far each image reaches
     return (images, *inputs[1:])
-
-
-class World:
-    def __init__(self, size: int) -> None:
-        self.world_size = size
 
 
 def idle_weights_said(cfg_name: str) -> str:

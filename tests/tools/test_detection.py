@@ -128,9 +128,9 @@ def test_checkpoint_of_another_architecture(detector, train, test, tmp_path) -> 
 
 def test_hooks_switched_off_and_nothing_to_resume(detector, train, tmp_path) -> None:
     train(detector['config'], '--work-dir', tmp_path, '--resume', 'auto', '--cfg-options',
-          'default_hooks.epoch_seed=None')
-    assert ') SeedHook' in log_of(detector['work_dir'])
-    assert ') SeedHook' not in log_of(tmp_path)
+          'default_hooks.not_finite=None')
+    assert ') NotFiniteHook' in log_of(detector['work_dir'])
+    assert ') NotFiniteHook' not in log_of(tmp_path)
     assert f'no checkpoint in {tmp_path}, training starts from the beginning' in log_of(tmp_path)
     assert (tmp_path / 'epoch_1.pth').is_file()
 

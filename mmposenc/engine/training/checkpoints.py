@@ -98,9 +98,8 @@ class _RemovingLater:
 class CheckpointHook(_CheckpointHook):
     """mmengine's hook and arguments; under this project's runner every CheckpointHook is this one.
 
-    - An old checkpoint, or an old best one, goes after the new one is whole and on the disk, so
-      that ``max_keep_ckpts=1`` and ``save_best`` never leave nothing.
-    - Weights that are not finite are not saved.
+    An old checkpoint, or an old best one, goes after the new one is whole and on the disk, so that
+    ``max_keep_ckpts=1`` and ``save_best`` never leave nothing.
     """
 
     def before_train(self, runner: Any) -> None:
@@ -115,8 +114,6 @@ class CheckpointHook(_CheckpointHook):
                 path.unlink(missing_ok=True)
 
     def _save_checkpoint_with_step(self, runner: Any, step: int, meta: dict) -> None:
-        if not runner.weights_are_finite():
-            return
         marker = Path(runner.work_dir, 'last_checkpoint')
         if is_main_process() and marker.is_symlink():
             # Removed first: if it is a link, mmengine would write into the file to which it points.
@@ -127,9 +124,8 @@ class CheckpointHook(_CheckpointHook):
             Path(runner.work_dir, INTERRUPTED).unlink(missing_ok=True)
 
     def _save_best_checkpoint(self, runner: Any, metrics: dict) -> None:
-        if runner.weights_are_finite():
-            super()._save_best_checkpoint(runner, metrics)
-            self._remove_old_files()
+        super()._save_best_checkpoint(runner, metrics)
+        self._remove_old_files()
 
     def _remove_old_files(self) -> None:
         """Remove what mmengine wanted to remove, but not a file that got the same name again."""

@@ -25,9 +25,7 @@ from .checkpoints import check_no_checkpoints_to_replace
 from .feature_cache import repeat_with_few_views
 from .lock import check_unlocked
 
-DEFAULT_HOOKS = {'epoch_seed': {'type': 'mmposenc.SeedHook'},
-                 'not_finite': {'type': 'mmposenc.NotFiniteHook'},
-                 'average_loss': {'type': 'mmposenc.AverageLossHook'}}
+DEFAULT_HOOKS = {'not_finite': {'type': 'mmposenc.NotFiniteHook'}}
 
 #: Keys of a config that a runner which only tests does not have.
 _TRAINING = ('train_cfg', 'train_dataloader', 'optim_wrapper', 'param_scheduler')

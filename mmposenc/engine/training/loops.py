@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from mmengine.dist import get_world_size
+from mmengine.dist import get_rank, get_world_size
 from mmengine.runner import BaseLoop, Runner
 from mmengine.runner import EpochBasedTrainLoop as _EpochBasedTrainLoop
 from mmengine.runner import IterBasedTrainLoop as _IterBasedTrainLoop
 from torch.utils.data import DataLoader
 
-from .seeding import SeededBatchSampler
+from .seeding import SeededBatchSampler, seed_all, seed_of_position
 
 
 class ResumableLoop(BaseLoop):
@@ -69,7 +69,11 @@ class ResumableLoop(BaseLoop):
         if isinstance(batches, SeededBatchSampler):
             batches.start(self._pass, self._batch)
 
-    def _after_iter(self) -> None:
+    def run_iter(self, *args: object) -> None:
+        """Iterate one batch. What is drawn, such as dropped paths, depends only on the run's seed,
+        the iteration and the process, so a resumed run draws the same."""
+        seed_all(seed_of_position(self.runner.seed, self._iter, get_rank()))
+        super().run_iter(*args)
         self._batch += 1
         self.runner.stop_if_interrupted()
 
@@ -104,7 +108,6 @@ class EpochBasedTrainLoop(ResumableLoop, _EpochBasedTrainLoop):
         self._start_pass_over_data()
         for idx, data_batch in enumerate(self.dataloader, self._batch):
             self.run_iter(idx, data_batch)
-            self._after_iter()
         self.runner.call_hook('after_train_epoch')
         self._epoch += 1
         self._pass, self._batch = self._epoch, 0
@@ -138,7 +141,6 @@ class IterBasedTrainLoop(ResumableLoop, _IterBasedTrainLoop):
         while self._iter < self._max_iters and not self.stop_training:
             self.runner.model.train()
             self.run_iter(next(self.dataloader_iterator))
-            self._after_iter()
             self._validate(self._iter, self._max_iters)
         self.runner.call_hook('after_train_epoch')
         self.runner.call_hook('after_train')

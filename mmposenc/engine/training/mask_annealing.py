@@ -37,21 +37,19 @@ class MaskAnnealingHook(Hook):
             raise ValueError(f'begin={begin} and end={end} must be lists of the same length, with '
                              f'no end before its begin, or both None')
         self.begin, self.end, self.power = begin, end, power
-        self._models: list[EoMT] = []
 
     def before_train(self, runner: Runner) -> None:
         """Check the model, and set the probabilities of the first iteration, also if the training
         is resumed."""
-        models = [each for each in unwrapped_model(runner.model).modules()
-                  if isinstance(each, EoMT)]
-        if not models:
+        model = next((each for each in unwrapped_model(runner.model).modules()
+                      if isinstance(each, EoMT)), None)
+        if model is None:
             raise ValueError('MaskAnnealingHook: the model has no mmposenc.EoMT; leave the hook '
                              'out')
-        for model in models:
-            if self.begin is not None and len(self.begin) != len(model.query_blocks):
-                raise ValueError(f'begin={self.begin} must have a number for each of the '
-                                 f'{len(model.query_blocks)} query blocks')
-        self._models = models
+        if self.begin is not None and len(self.begin) != len(model.query_blocks):
+            raise ValueError(f'begin={self.begin} must have a number for each of the '
+                             f'{len(model.query_blocks)} query blocks')
+        self._mask_probs = model.predictor.mask_probs
         self._set_probabilities(runner, runner.iter)
 
     def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
@@ -69,7 +67,5 @@ class MaskAnnealingHook(Hook):
                 for first, last in zip(begin, end, strict=True)]
 
     def _set_probabilities(self, runner: Runner, iteration: int) -> None:
-        for model in self._models:
-            probs = model.predictor.mask_probs
-            probs.copy_(torch.tensor(
-                self.probabilities(iteration, runner.max_iters, len(probs))))
+        self._mask_probs.copy_(torch.tensor(
+            self.probabilities(iteration, runner.max_iters, len(self._mask_probs))))

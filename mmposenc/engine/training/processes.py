@@ -5,9 +5,7 @@ from datetime import timedelta
 
 import torch
 from mmengine.device import get_device
-from mmengine.hooks import Hook
 from mmengine.model import is_model_wrapper
-from mmengine.runner import Runner
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch.distributed.nn.functional import all_reduce
@@ -96,19 +94,3 @@ def synchronize_norms(model: nn.Module) -> nn.Module:
 def unwrapped_model(model: nn.Module) -> nn.Module:
     """The model itself, without the wrapper that it has if several processes train."""
     return model.get_submodule('module') if is_model_wrapper(model) else model
-
-
-class AverageLossHook(Hook):
-    """Logs the mean of the losses of all processes; mmengine logs only those of the first process.
-    """
-    priority = 'HIGHEST'  # It runs before anything reads the losses.
-
-    def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
-                         outputs: dict | None = None) -> None:
-        if not outputs or runner.world_size == 1:
-            return
-        names = [name for name, value in outputs.items()
-                 if isinstance(value, Tensor) and value.numel() == 1]
-        values = torch.stack([outputs[name].detach().float().reshape(()) for name in names])
-        dist.all_reduce(values)
-        outputs.update(zip(names, values / runner.world_size, strict=True))

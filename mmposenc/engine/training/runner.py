@@ -128,15 +128,6 @@ class CheckpointRunner(_Runner):
                 name: parameter.grad.cpu() for name, parameter
                 in unwrapped_model(self.model).named_parameters() if parameter.grad is not None}
 
-    def weights_are_finite(self) -> bool:
-        """Whether the weights are finite; others must never replace a good checkpoint."""
-        for name, parameter in unwrapped_model(self.model).named_parameters():
-            if not parameter.isfinite().all():
-                self.logger.error(f'no checkpoint is saved: {name} is not finite (iteration '
-                                  f'{self.iter + 1})')
-                return False
-        return True
-
     @master_only
     def save_checkpoint(self, out_dir: str, filename: str, *args: object, meta: dict | None = None,
                         by_epoch: bool = True, **kwargs: object) -> None:
@@ -161,36 +152,37 @@ class CheckpointRunner(_Runner):
         self._saved_iter = meta['iter']
 
     def _save_on_early_end(self, error: BaseException) -> None:
-        """When a training ends early, save the last complete iteration if it is not saved yet."""
-        loop, saved = self._train_loop, False
-        asked = isinstance(error, Interrupted) and not isinstance(error, StoppedAtOnce)
-        if not isinstance(loop, ResumableLoop) or not (asked or isinstance(error, Exception)):
+        """Save a training that a signal or an error ends, and say how to continue it."""
+        loop, interrupted = self._train_loop, isinstance(error, Interrupted)
+        if (not isinstance(loop, ResumableLoop) or isinstance(error, StoppedAtOnce)
+                or not (interrupted or isinstance(error, Exception))):
             return  # Such as a loss that is not finite, which would occur again.
-        if (self._phase != 'hooks' and loop.is_between_iterations
-                and loop.iter > self._saved_iter):
-            try:
-                saved = self._save_interrupted(loop)
-            except Exception as second:  # The first error is the one to show.
-                self.logger.warning(f'this could not be saved either: {second}')
-        if asked or saved:
-            reason = (f'interrupted by {signal.Signals(error.code - 128).name}'
-                      if isinstance(error, Interrupted) else f'stopped by {type(error).__name__}')
-            last = latest_checkpoint(self.work_dir)
-            hint = (f'continue from {last} with --resume auto' if last
-                    else 'there is no checkpoint yet, so --resume auto starts from the beginning')
-            self.logger.warning(f'{reason} in epoch {self.epoch + 1}, after iteration '
-                                f'{self.iter}; {hint}')
+        if not self._save_last_iteration(loop) and not interrupted:
+            return
+        reason = (f'interrupted by {signal.Signals(error.code - 128).name}' if interrupted
+                  else f'stopped by {type(error).__name__}')
+        last = latest_checkpoint(self.work_dir)
+        hint = (f'continue from {last} with --resume auto' if last
+                else 'there is no checkpoint yet, so --resume auto starts from the beginning')
+        self.logger.warning(f'{reason} in epoch {self.epoch + 1}, after iteration {self.iter}; '
+                            f'{hint}')
 
-    def _save_interrupted(self, loop: ResumableLoop) -> bool:
-        if self._phase == 'validation':  # The model gets the trained weights back.
-            for hook in self.hooks:
-                if isinstance(hook, EMAHook) and getattr(hook, 'evaluate_on_ema', True):
-                    hook._swap_ema_parameters()
-            self._phase = 'training'
-        if not self.weights_are_finite():
+    def _save_last_iteration(self, loop: ResumableLoop) -> bool:
+        """Save the last iteration if it is complete and not saved yet; says whether that was
+        possible."""
+        if (self._phase == 'hooks' or not loop.is_between_iterations
+                or loop.iter <= self._saved_iter):
             return False
-        self.save_checkpoint(self.work_dir, INTERRUPTED, by_epoch=False,
-                             meta={'epoch': loop.epoch, 'iter': loop.iter})
+        try:
+            if self._phase == 'validation':  # The model gets the trained weights back.
+                for hook in self.hooks:
+                    if isinstance(hook, EMAHook) and getattr(hook, 'evaluate_on_ema', True):
+                        hook._swap_ema_parameters()
+            self.save_checkpoint(self.work_dir, INTERRUPTED, by_epoch=False,
+                                 meta={'epoch': loop.epoch, 'iter': loop.iter})
+        except Exception as error:  # The error that ended the training is the one to show.
+            self.logger.warning(f'this could not be saved either: {error}')
+            return False
         return True
 
 

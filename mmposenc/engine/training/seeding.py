@@ -9,23 +9,7 @@ import numpy as np
 import torch
 from mmengine.dataset import RepeatDataset
 from mmengine.device import get_device
-from mmengine.hooks import Hook
-from mmengine.runner import Runner
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset
-
-
-class SeedHook(Hook):
-    """Seeds every training iteration from the run's seed, the iteration and the process.
-
-    A run that was interrupted and resumed then draws the same drop paths and dropouts as one that
-    was not, to the bit. What is drawn for a sample, such as a flip, has a seed of its own; see
-    :class:`SeededBatch`.
-    """
-    priority = 'VERY_HIGH'
-
-    def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None
-                          ) -> None:
-        seed_all(seed_of_position(runner.seed, runner.iter, runner.rank))
 
 
 def seed_of_position(seed: int, *position: int) -> int:

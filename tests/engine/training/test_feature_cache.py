@@ -82,29 +82,6 @@ def test_the_folder_does_not_grow_beyond_its_limit(tmp_path, logged, monkeypatch
     assert FeatureStore(tmp_path, (total + 1000) / 10 ** 9).room == 250
 
 
-def link_to_nowhere(path: Path) -> None:
-    path.symlink_to(path.parent / 'nowhere')
-
-
-@pytest.mark.parametrize('put', [Path.mkdir, link_to_nowhere,
-                                 lambda path: path.write_bytes(b'PK')])
-@pytest.mark.parametrize('level', [0, 1])  # an entry, the weights' folder
-def test_whatever_has_the_name_of_an_entry_is_as_good_as_none(tmp_path, store, logged, put, level
-                                                              ) -> None:
-    entry = store.path(A, B)
-    obstacle = [entry, *entry.parents][level]
-    obstacle.parent.mkdir(parents=True, exist_ok=True)
-    put(obstacle)
-    replaced = (put is Path.mkdir) == (level == 1)  # files give way, and folders do not
-    for _ in range(3):
-        assert store.read(A, B) is None or replaced
-        store.write(A, B, features())
-    assert (store.read(A, B) is not None) == replaced
-    assert store.counts['written' if replaced else 'not stored'] == 3
-    assert len(logged) == (not replaced) and all('training continues' in text for text in logged)
-    assert FeatureStore(tmp_path, 1e-3).room > 10 ** 6 - 10 ** 4
-
-
 @pytest.mark.parametrize('error', [OSError(errno.ENOSPC, 'No space left on device'),
                                    SafetensorError('No space left on device (os error 28)')])
 def test_a_full_disk_ends_nothing(tmp_path, store, logged, monkeypatch, error) -> None:

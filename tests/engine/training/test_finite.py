@@ -79,10 +79,3 @@ def test_the_run_ends_before_the_weights_change(tmp_path, capsys, bad, what, los
     good = load_checkpoint(tmp_path / 'iter_2.pth')['state_dict']['scale.weight']
     assert latest_checkpoint(tmp_path) == str(tmp_path / 'iter_2.pth')
     assert torch.equal(run.model.scale.weight, good) and good.isfinite()
-
-
-def test_without_the_guard_no_checkpoint_is_replaced(tmp_path) -> None:
-    run = runner(tmp_path, [1, 3, 4, 5, 1, 0, 1, 1])
-    run.train()
-    assert run.model.scale.weight.isnan().all()
-    assert sorted(path.name for path in tmp_path.glob('*.pth')) == ['iter_1.pth', 'iter_2.pth']

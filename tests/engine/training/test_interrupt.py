@@ -42,9 +42,7 @@ def runner(work_dir, *hooks, **kwargs) -> Runner:
     return tiny_run.runner(
         work_dir, epochs=3, train_dataloader=data(Data(3)), val_dataloader=data(Data(3)),
         val_cfg=dict(), val_evaluator=[tiny_run.Count()], randomness=dict(seed=3),
-        default_hooks=dict(
-            checkpoint=dict(type='CheckpointHook', interval=3),
-            epoch_seed=dict(type='mmposenc.SeedHook')),
+        default_hooks=dict(checkpoint=dict(type='CheckpointHook', interval=3)),
         custom_hooks=[dict(type='EMAHook', momentum=0.25), *hooks],
         optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1, momentum=0.9)), **kwargs)
 

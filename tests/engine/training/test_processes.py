@@ -1,4 +1,4 @@
-"""Two and four processes equal one on the same images: weights, buffers, logged losses."""
+"""Two and four processes equal one on the same images: weights, buffers, mean losses."""
 import pytest
 import torch
 from helpers.scripts import ROOT, run_python

@@ -1,15 +1,15 @@
 """Seeds of iterations and samples."""
 import pickle
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from helpers import tiny_run
 from mmengine.dataset import DefaultSampler, InfiniteSampler
+from mmengine.model import BaseModel
 from torch.utils.data import BatchSampler, DataLoader
 
-from mmposenc.engine import SeedHook
 from mmposenc.engine.training import seeding
 from mmposenc.engine.training.seeding import seed_of_position, with_seeded_batches
 
@@ -22,15 +22,27 @@ def test_seeds_differ_by_run_place_and_process() -> None:
     assert seed_of_position(3, 4, 5) == seed_of_position(3, 4, 5)
 
 
-def test_an_iteration_draws_the_same_whatever_came_before() -> None:
-    def draws(iteration: int) -> list[float]:
-        run = SimpleNamespace(seed=7, rank=0, iter=iteration)
-        SeedHook().before_train_iter(run, 0)
-        return [random.random(), np.random.rand(), torch.rand(1).item()]
-    first = [draws(i) for i in (0, 1, 2)]
-    torch.rand(5)
-    assert [draws(i) for i in (0, 1, 2)] == first
-    assert first[0] != first[1]
+class Draws(BaseModel):
+    """Its loss is drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+        self.drawn: list[float] = []
+
+    def forward(self, inputs, mode='tensor'):
+        self.drawn += [random.random(), np.random.rand(), torch.rand(1).item()]
+        return {'loss': self.weight.sum()}
+
+
+def test_an_iteration_draws_the_same_whatever_came_before(tmp_path) -> None:
+    drawn = []
+    for name, epochs in (('whole', 2), ('resumed', 1), ('resumed', 2)):
+        model = Draws()
+        tiny_run.runner(tmp_path / name, epochs, model=model, randomness=dict(seed=7),
+                        resume=len(drawn) == 2).train()
+        drawn.append(model.drawn)
+    assert drawn[0] == drawn[1] + drawn[2] and len(set(drawn[0])) == 12
 
 
 def test_torch_draws_what_its_own_seed_gives() -> None:
@@ -42,7 +54,7 @@ def test_torch_draws_what_its_own_seed_gives() -> None:
         assert torch.initial_seed() == seed
 
 
-class Draws(torch.utils.data.Dataset):
+class DrawnSamples(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return 7
 
@@ -52,7 +64,7 @@ class Draws(torch.utils.data.Dataset):
 
 def loader(workers: int = 0, endless: bool = False, rank: int = 0, world: int = 1, batch: int = 2,
            **kwargs) -> DataLoader:
-    data = Draws()
+    data = DrawnSamples()
     sampler = InfiniteSampler(data, seed=5) if endless else DefaultSampler(data, seed=5)
     sampler.rank, sampler.world_size = rank, world  # as in one of several processes
     sampler.num_samples, sampler.total_size = 7, 7 + 7 % world
@@ -117,7 +129,8 @@ def test_data_without_indices_is_loaded_as_it_comes_and_nothing_before_the_start
 
 
 def test_batch_samplers_of_any_kind_are_wrapped() -> None:
-    batches = BatchSampler(DefaultSampler(Draws(), seed=5), 3, drop_last=True)
-    load = with_seeded_batches(DataLoader(Draws(), batch_sampler=batches, collate_fn=list), 1, 0, 1)
+    data = DrawnSamples()
+    batches = BatchSampler(DefaultSampler(data, seed=5), 3, drop_last=True)
+    load = with_seeded_batches(DataLoader(data, batch_sampler=batches, collate_fn=list), 1, 0, 1)
     assert len(load) == 2
     assert [len(batch) for batch in take(load, 0, 1)] == [3]
