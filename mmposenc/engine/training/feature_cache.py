@@ -55,32 +55,27 @@ class FeatureStore:
         #: How many features were read, were written, and were not stored.
         self.counts = {'read': 0, 'written': 0, 'not stored': 0}
 
-    def path(self, weights: str, image: str) -> Path:
-        """The file of an image's features; its name consists of hashes of the weights and of the
-        image."""
-        return self.folder / weights[:32] / f'{image}.safetensors'
-
-    def read(self, weights: str, image: str) -> list[Tensor] | None:
-        """The features that these weights computed for this image, or None."""
+    def read(self, name: str) -> list[Tensor] | None:
+        """The features that were written under this name, or None."""
         try:
-            tensors = load_file(self.path(weights, image))
+            tensors = load_file(self.folder / f'{name}.safetensors')
         except (SafetensorError, OSError, ValueError):  # There is none, or it is damaged.
             return None
         self.counts['read'] += 1
         return [tensors[name] for name in sorted(tensors)]
 
-    def write(self, weights: str, image: str, tensors: Sequence[Tensor]) -> None:
+    def write(self, name: str, tensors: Sequence[Tensor]) -> None:
         """Store features, unless the folder is full.
 
         Args:
-            weights, image: hexadecimal hashes.
+            name: 'WEIGHTS/IMAGE', two hexadecimal hashes.
             tensors: at most 100, of any shapes; stored in bfloat16.
         """
         named = {f'{i:02d}': tensor.detach().to('cpu', torch.bfloat16).contiguous()
                  for i, tensor in enumerate(tensors)}
         # A file has a header of up to 128 bytes for each tensor.
         size = sum(tensor.nbytes + 128 for tensor in named.values())
-        path = self.path(weights, image)
+        path = self.folder / f'{name}.safetensors'
         try:
             if size > self.room:
                 raise OSError(f'max_gb={self.max_gb:g} is too little for all features; raise it, '
@@ -150,8 +145,8 @@ class FeatureCacheHook(Hook):
         self.store = FeatureStore(self.folder, self.max_gb)
         settings = (runner.cfg.get('model') or {}).get('backbone')
         backbone.forward = CachedForward(backbone, self.store, settings)
-        runner.logger.info(f'Features of the frozen backbone are kept in {self.folder} '
-                           f'(weights {backbone.forward.weights[:32]})')
+        runner.logger.info('Features of the frozen backbone are kept in '
+                           f'{self.folder}/{backbone.forward.weights}')
 
     def after_train(self, runner: Runner) -> None:
         """Remove the folder from the model, and log how many features were read."""
@@ -188,7 +183,8 @@ class CachedForward:
         self.masks = bool(getattr(backbone, 'mask_padding', False))
         options = {key: value for key, value in (settings or {}).items() if key != 'init_cfg'}
         self.weights = hash_tensors(backbone.state_dict(), json.dumps(
-            [type(backbone).__name__, mmposenc.__version__, options], sort_keys=True, default=str))
+            [type(backbone).__name__, mmposenc.__version__, options], sort_keys=True,
+            default=str))[:32]
         #: A copy on the meta device, which gives the shapes of features without computing them.
         self.on_meta = copy.deepcopy(backbone).to('meta').eval() if self.masks else None
 
@@ -204,24 +200,22 @@ class CachedForward:
         if any(extent != full_hw for extent in extents):
             with torch.no_grad():
                 outs = _as_sequence(self.on_meta(set_img_shapes(x[:1].to('meta'), [full_hw])))
-            images = [[_zero_padded(each, out.shape[1:]) for each,
-                       out in zip(image, outs, strict=True)]
-                      for image in images]
+            images = [list(map(_zero_padded, image, outs)) for image in images]
         return tuple(torch.stack(maps).to(x) for maps in zip(*images, strict=True))
 
     def _features_of_image(self, image: Tensor) -> Sequence[Tensor]:
         """The features of one image (1, C, H, W), without the batch dimension."""
         # Made contiguous, because strides may change the last bit of a convolution.
         image = image.contiguous()
-        key = hash_tensors({'': image})
-        features = self.store.read(self.weights, key)
+        name = f'{self.weights}/{hash_tensors({"": image})}'
+        features = self.store.read(name)
         if features is None:
             self.backbone.eval()
             with torch.no_grad(), torch.autocast(image.device.type, torch.bfloat16):
                 outs = _as_sequence(self.compute(set_img_shapes(image, [image.shape[-2:]])))
             self.backbone.train()
             features = [each[0].bfloat16() for each in outs]
-            self.store.write(self.weights, key, features)
+            self.store.write(name, features)
         return [each.to(image.device) for each in features]
 
 
@@ -243,8 +237,10 @@ def _as_sequence(outs: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
     return (outs,) if isinstance(outs, Tensor) else outs
 
 
-def _zero_padded(features: Tensor, shape: Sequence[int]) -> Tensor:
-    """Pad a map (C, H, W) with zeros to the right and below, up to a shape; a vector is returned as
-    it is."""
-    height, width = features.shape[-2:] if features.dim() == 3 else shape[-2:]
-    return F.pad(features, (0, shape[-1] - width, 0, shape[-2] - height))
+def _zero_padded(features: Tensor, padded: Tensor) -> Tensor:
+    """Pad a map (C, H, W) with zeros to the right and below, to the size of another; a vector is
+    returned as it is."""
+    if features.dim() == 1:
+        return features
+    height, width = features.shape[-2:]
+    return F.pad(features, (0, padded.shape[-1] - width, 0, padded.shape[-2] - height))

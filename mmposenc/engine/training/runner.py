@@ -244,15 +244,17 @@ class Runner(CheckpointRunner):
         return super().build_optim_wrapper(optim_wrapper)
 
     def build_train_loop(self, loop: BaseLoop | ConfigType) -> BaseLoop:
-        if isinstance(loop, dict):
-            loop = dict(loop)
-            if 'type' in loop and 'by_epoch' in loop:
-                raise ValueError('train_cfg: it must have type or by_epoch, not both')
-            kind = type_without_library(loop) or (
-                'EpochBasedTrainLoop' if loop.pop('by_epoch') else 'IterBasedTrainLoop')
-            if kind in _LOOPS:
-                loop.update(type=_LOOPS[kind], dataloader=self._seeded_train_loader())
-        return super().build_train_loop(loop)
+        if not isinstance(loop, dict):
+            return super().build_train_loop(loop)
+        if 'type' in loop and 'by_epoch' in loop:
+            raise ValueError('train_cfg: it must have type or by_epoch, not both')
+        kind = type_without_library(loop) or (
+            'EpochBasedTrainLoop' if loop['by_epoch'] else 'IterBasedTrainLoop')
+        if kind not in _LOOPS:
+            return super().build_train_loop(loop)
+        options = {key: value for key, value in loop.items()
+                   if key not in ('type', 'by_epoch', '_scope_')}
+        return _LOOPS[kind](self, self._seeded_train_loader(), **options)
 
     def _seeded_train_loader(self) -> DataLoader:
         """Build the loader of the training, in which each sample has a seed of its own."""
