@@ -32,8 +32,6 @@ class InterruptHook(Hook):
     and counters fit together; validation and testing may end after any iteration.
     """
 
-    ends_after_errors = True  # Tells the runner to call after_run also after an error.
-
     def __init__(self) -> None:
         self.signum = 0
         self.process = 0

@@ -312,7 +312,7 @@ class Runner(CheckpointRunner):
 
     def _with_care(self, run: Callable[[], _Result]) -> _Result:
         """Run to the end, or until an error or a signal. Then a training is saved, and in each case
-        signals and the terminal are put back."""
+        others handle signals again."""
         try:
             return run()
         except BaseException as error:
@@ -324,9 +324,7 @@ class Runner(CheckpointRunner):
             self._save_on_early_end(interrupted)
             raise interrupted from error
         finally:
-            for hook in self.hooks:
-                if getattr(hook, 'ends_after_errors', False):
-                    hook.after_run(self)
+            self.interrupt.after_run(self)
 
     def stop_if_interrupted(self) -> None:
         """Called by the training loop between two iterations."""
