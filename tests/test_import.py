@@ -84,7 +84,7 @@ from mmposenc import backbones, detr, engine, openmmlab
 from mmposenc.openmmlab import datasets, mmdet, mmpretrain, mmseg
 from mmposenc.registry import HOOKS, MODELS
 assert None not in (MODELS.get('mmposenc.PVT'), MODELS.get('mmposenc.PEG'),
-                    HOOKS.get('mmposenc.SeedHook'))
+                    HOOKS.get('mmposenc.NotFiniteHook'))
 assert not {'mmdet', 'mmseg', 'mmpretrain'} & set(sys.modules)
 sys.modules['mmdet'] = None
 try:

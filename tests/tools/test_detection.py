@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 import torch.fx.experimental._config as shape_config
-from mmengine.config import Config
 from PIL import Image
+
+from mmposenc.checkpoint import load_checkpoint
 
 
 def log_of(work_dir) -> str:
@@ -144,4 +145,10 @@ def test_resume_takes_the_seed_of_the_run(detector, train, tmp_path) -> None:
     seed = torch.load(work / 'epoch_1.pth', weights_only=False)['meta']['seed']
     train(tmp_path / 'unseeded.py', '--work-dir', work, '--resume', '--cfg-options',
           'train_cfg.max_epochs=2')
-    assert Config.fromfile(work / 'unseeded.py').randomness.seed == seed
+    train(tmp_path / 'unseeded.py', '--work-dir', tmp_path / 'whole', '--cfg-options',
+          f'randomness.seed={seed}', 'train_cfg.max_epochs=2')
+    resumed, whole = (load_checkpoint(folder / 'epoch_2.pth') for folder in (
+        work, tmp_path / 'whole'))
+    assert resumed['meta']['seed'] == seed
+    for name, value in whole['state_dict'].items():
+        assert torch.equal(resumed['state_dict'][name], value), name
