@@ -77,6 +77,31 @@ def image_sizes(parsed: ParsedConfig, factors: Sequence[float], size: Size | Non
             for factor in factors}
 
 
+def factor_of(parsed: ParsedConfig, size: float | Size) -> float:
+    """The factor that makes a test's images as large as a size in pixels; a factor is returned as
+    it is.
+
+    Raises:
+        ValueError: the images have several sizes, or another ratio of the sides.
+    """
+    if isinstance(size, (int, float)):
+        return size
+    whole = parsed.tested_size
+    if whole is None:
+        raise ValueError(
+            f'--sizes {_size_text(size)}: the images of the test have several sizes; give '
+                         'multiples of them, such as 1.5')
+    factor = size[0] / whole[0]
+    if (width := round(whole[1] * factor)) != size[1]:
+        raise ValueError(f'--sizes {_size_text(size)}: the sides must be in the ratio of the test, '
+                         f'{_size_text(whole)}; {size[0]}x{width} would do')
+    return factor
+
+
+def _size_text(size: Size) -> str:
+    return f'{size[0]}x{size[1]}'
+
+
 def _scaled_numbers(value: Any, factor: float, whole: bool = True) -> Any:
     """Multiply numbers, or pairs and lists of them, by a factor. Numbers of pixels stay whole; what
     is no number of pixels stays as it is."""

@@ -12,8 +12,10 @@ from PIL import Image
 from mmposenc import engine
 from mmposenc.engine.config import nodes as config_sizes
 from mmposenc.engine.config.nodes import trained_size
+from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.engine.variants.sizes import (
     config_at_size,
+    factor_of,
 )
 
 SMALL = 'mmposenc::classification/small/'
@@ -125,3 +127,12 @@ def test_wrapped_data_sets_windows_and_canvases():
 def test_a_factor_that_is_none(factor):
     with pytest.raises(ValueError, match='must be a number above 0'):
         config_at_size(engine.load_config(DEIT), factor)
+
+
+def test_sizes_in_pixels_are_factors_where_the_ratio_is_that_of_the_test():
+    camvid = parse_config(engine.load_config(CAMVID))
+    assert [factor_of(camvid, each) for each in (0.75, (288, 384), (192, 256))] == [0.75, 1.5, 1]
+    with pytest.raises(ValueError, match='--sizes 320x480: .* 192x256; 320x427 would do'):
+        factor_of(camvid, (320, 480))
+    with pytest.raises(ValueError, match='--sizes 64x64: .*several sizes; give multiples'):
+        factor_of(parse_config(engine.load_config(CIFAR)), (64, 64))

@@ -18,7 +18,7 @@ from mmposenc.engine.variants.applying import check_builds, with_entry, with_ent
 from mmposenc.engine.variants.encodings import Entry
 from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.engine.variants.rows import PREFIX
-from mmposenc.engine.variants.sizes import image_sizes
+from mmposenc.engine.variants.sizes import factor_of, image_sizes
 
 from ..statistics.differences import LEAST_RUNS, smallest_visible_difference
 from ..study.lengths import Length, set_length, training_length
@@ -113,9 +113,10 @@ def _study_asked_for(args: argparse.Namespace, cfg: Config | None, entries: Sequ
         if (number := getattr(args, unit)) is not None:
             length = Length(unit, number)
     set_length(copy.deepcopy(before.base.cfg), length)
+    factors = [factor_of(before.base, size) for size in args.sizes]
     new = replace(
         before, command=command, created=time.strftime('%Y-%m-%dT%H:%M:%S%z'),
-        entries=tuple(entries), length=length, sizes=tuple(sorted({1.0, *args.sizes})),
+        entries=tuple(entries), length=length, sizes=tuple(sorted({1.0, *factors})),
         seeds=tuple(dict.fromkeys(args.seed_list or range(args.seeds or 0) or before.seeds)),
         pictures=before.pictures if args.pictures is None else args.pictures,
         extras=tuple(name for name in ('figures', 'time') if getattr(args, name) or (
