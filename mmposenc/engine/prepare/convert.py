@@ -16,6 +16,7 @@ from mmposenc.terminal.messages import printable
 
 from .folders import Log, PrepareError, build_folder
 from .labels import VOID, Picture, read_label_map, read_labels
+from .lists import parts_by_lists
 
 #: For names of folders, the part (train, val or test) of the pictures in them.
 SPLITS = {'train': 'train', 'training': 'train', 'val': 'val', 'valid': 'val',
@@ -35,7 +36,7 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
     Args:
         kind, source, classes: see :func:`.labels.read_labels`.
         out: a folder that is empty or not there.
-        val, group_by, seed: see :func:`draw_parts`; what folders say goes before.
+        val, group_by, seed: see :func:`draw_parts`; what folders or lists say goes before.
         skip_bad: leave out what can't be used, which is an error else.
         log: called with each line: what can't be used, classes, counts.
 
@@ -44,7 +45,7 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
 
     Raises:
         PrepareError: something can't be used, ``out`` holds files or one folder lies in the other,
-            nothing is labelled, or the pictures cannot be split.
+            nothing is labelled, a list of a part is empty, or the pictures cannot be split.
     """
     inner, outer = out.resolve(), source.resolve()
     if inner == outer or inner in outer.parents or outer in inner.parents:
@@ -53,6 +54,7 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
         raise PrepareError(f'--out {out} exists; give another folder')
     labelled = read_labels(kind, source, classes)
     part_of = part_by_picture(labelled.pictures)
+    listed = {} if part_of else parts_by_lists(kind, source, labelled)
     for line in (*labelled.problems, *labelled.notes):
         log(printable(line))
     if labelled.problems and not skip_bad:
@@ -61,13 +63,22 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
     if not labelled.classes:
         raise PrepareError(f'{source}: its labels hold no object')
     messages = [f'classes: {", ".join(labelled.classes)}']
-    if not part_of:
+    if not (part_of or listed):
         messages.append(f'a random share of {val:g} of the pictures is for validation '
                         '(--val, --group-by)')
     parts: Parts = {'train': [], 'val': []}
-    part_of = part_of or draw_parts(labelled.pictures, val, group_by, seed)
+    part_of = part_of or listed or draw_parts(labelled.pictures, val, group_by, seed)
     for each in labelled.pictures:
-        parts.setdefault(part_of[each.key], []).append(each)
+        if each.key in part_of:
+            parts.setdefault(part_of[each.key], []).append(each)
+    for part, members in parts.items():
+        if not members:
+            raise PrepareError(f'the list of {part} names no picture')
+    if listed:
+        messages.append(f'lists ({", ".join(f"{part}.txt" for part in parts)}) say which part a '
+                        'picture is of')
+        if unlisted := len(labelled.pictures) - sum(map(len, parts.values())):
+            messages.append(f'{unlisted} pictures in no list are left out')
     write = _write_maps if kind == 'masks' else _write_part_and_count
     counts: Counts = build_folder(
         out, kind, lambda folder: {

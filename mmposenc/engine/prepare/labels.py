@@ -25,7 +25,9 @@ PICTURES = {'.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp'}
 _LABEL_ROLES = {'annotations', 'labels', 'masks', 'segmentationclass'}
 #: Names of folders that say what a file is, and not to which picture it belongs.
 ROLES = {'images', 'img', 'imgs', 'jpegimages'} | _LABEL_ROLES
-_NO_LABELS = {'classes.txt', 'labels.txt', 'train.txt', 'val.txt', 'valid.txt', 'test.txt'}
+#: Names of files that list pictures, and the part (train, val or test) of these pictures.
+PART_LISTS = {'train.txt': 'train', 'val.txt': 'val', 'valid.txt': 'val', 'test.txt': 'test'}
+_NO_LABELS = {'classes.txt', 'labels.txt', *PART_LISTS}
 #: The value of pixels that have no label.
 VOID = 255
 

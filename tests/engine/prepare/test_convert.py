@@ -193,8 +193,59 @@ def test_groups_stay_together_and_folders_say_parts():
         draw_parts(pictures('a_1', 'a_2'), group_by='prefix')
 
 
+LISTED = {'train': ['a', 'b'], 'val': ['c'], 'test': ['d']}
+
+
+@pytest.mark.parametrize(('kind', 'lists', 'line'), [
+    ('voc', 'ImageSets/Main', '{}'),
+    ('voc', '', 'JPEGImages/{}.jpg'),
+    ('yolo', '', './images/{}.jpg'),
+    ('yolo', '', '/home/someone/set/images/{}.jpg'),
+    ('yolo', '', 'images\\{}.jpg')])
+def test_lists_say_which_part_a_picture_is_of(tmp_path, kind, lists, line):
+    source = folder(tmp_path, kind, dict.fromkeys('abcde', GOOD[kind][1]),
+                    ('JPEGImages', 'Annotations') if kind == 'voc' else ('images', 'labels'))
+    for part, names in LISTED.items():
+        write(source / lists / f'{part}.txt', '\r\n'.join(map(line.format, names)) + '\n')
+    if kind == 'voc':
+        write(source / lists / 'trainval.txt', 'a\nb\nc\n')
+    messages = []
+    convert_labels(kind, source, tmp_path / 'out', log=messages.append)
+    for part, names in LISTED.items():
+        images = json.loads((tmp_path / 'out' / f'{part}.json').read_text())['images']
+        assert [each['file_name'] for each in images] == [f'{name}.jpg' for name in names]
+    assert messages[1:3] == ['lists (train.txt, val.txt, test.txt) say which part a picture is of',
+                             '1 pictures in no list are left out']
+
+
+def test_lists_beside_the_pictures_of_each_year(tmp_path):
+    source = folder(tmp_path, 'voc', {f'{year}/{name}': VOC for year in ('2007', '2012')
+                                      for name in 'ab'}, ('', ''))
+    for year, (train, val) in {'2007': 'ab', '2012': 'ba'}.items():
+        write(source / year / 'ImageSets/Main/train.txt', train)
+        write(source / year / 'ImageSets/Main/val.txt', val)
+    convert_labels('voc', source, tmp_path / 'out', log=lambda line: None)
+    images = json.loads((tmp_path / 'out/val.json').read_text())['images']
+    assert [each['file_name'] for each in images] == ['2007/b.jpg', '2012/a.jpg']
+
+
+@pytest.mark.parametrize(('train', 'val', 'said'), [
+    ('a\nb\n\nx\n', 'c', "train.txt:4: 'x' is no picture that can be used"),
+    ('a\nb', 'c\nb', "val.txt:2: 'b' is also in the list of train"),
+    ('a\nb', '', 'the list of val names no picture')])
+def test_a_list_that_does_not_fit_is_reported(tmp_path, capsys, train, val, said):
+    source = folder(tmp_path, 'voc', dict.fromkeys('abc', VOC))
+    write(source / 'ImageSets/Main/train.txt', train)
+    write(source / 'ImageSets/Main/val.txt', val)
+    with pytest.raises(SystemExit) as stopped:
+        main(['--from', 'voc', str(source), '--out', str(tmp_path / 'out')])
+    assert said in capsys.readouterr().out + str(stopped.value)
+    assert not (tmp_path / 'out').exists()
+
+
 def test_a_drawn_split_is_said(tmp_path):
     source, messages = folder(tmp_path, 'voc', dict.fromkeys('abcde', VOC)), []
+    write(source / 'ImageSets/Main/train.txt', 'a')  # without one for validation
     convert_labels('voc', source, tmp_path / 'out', log=messages.append)
     assert messages[1] == ('a random share of 0.2 of the pictures is for validation '
                            '(--val, --group-by)')
