@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 
 #: Functions of the package, and the module that defines each.
-_FUNCTIONS = {'load': 'engine.apps.results', 'predict': 'engine.apps.results'}
+_FUNCTIONS = {'load': 'engine.apps.prediction', 'predict': 'engine.apps.prediction'}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@
 import argparse
 
 from ..terminal.messages import reporting_errors
-from ..terminal.options import add_data, make_config_parser
+from ..terminal.options import SEED, add_data, make_config_parser
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -16,7 +16,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--number', type=int, default=20,
                         help='how many images, spread over the data set; -1 for all')
     parser.add_argument('--phase', choices=['train', 'val', 'test'], default='train')
-    parser.add_argument('--seed', type=int, default=0, help='seed of the augmentations')
+    parser.add_argument('--seed', type=SEED, default=0, help='seed of the augmentations')
     return parser.parse_args(argv)
 
 

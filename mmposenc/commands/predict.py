@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..terminal.messages import Parser, reporting_errors
+from ..terminal.messages import Parser, counted, reporting_errors
 from ..terminal.options import add_config, add_data
 
 
@@ -22,29 +22,24 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--out', required=True, metavar='DIR', help='folder of the results')
     parser.add_argument('--score-thr', type=float, metavar='S', help='detection: only boxes with a '
                         'higher score are written and drawn; default 0.3')
-    parser.add_argument('--batch-size', type=int, default=1, metavar='N', help='number of images '
-                        'of one size that go through the model at once; default 1')
     parser.add_argument('--no-pictures', action='store_true', help='write no pictures')
     parser.add_argument('--device', help="'cpu', 'cuda:1'; default: a GPU if there is one")
     parser.add_argument('--overwrite', action='store_true', help='replace the results in DIR')
-    parser.add_argument('--strict', action='store_true',
-                        help="stop at the first file that can't be predicted")
     return parser.parse_args(argv)
 
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reporting_errors(args):
-        from ..engine.apps.prediction import predict
+        from ..engine.apps.predict_files import predict_files
         from ..engine.config.options import config_of_arguments
-        cfg = config_of_arguments(args)
-        result = predict(
-            cfg, args.checkpoint, args.source, args.out, score_thr=args.score_thr,
-            batch_size=args.batch_size, pictures=not args.no_pictures, device=args.device,
-            overwrite=args.overwrite, strict=args.strict)
+        skipped = predict_files(
+            config_of_arguments(args), args.checkpoint, args.source, args.out,
+            score_thr=args.score_thr, pictures=not args.no_pictures, device=args.device,
+            overwrite=args.overwrite)
     folders = [f', {name}: {args.out}/{name}' for name in ('pictures', 'masks')
                if Path(args.out, name).is_dir()]
     print(f'results: {args.out}/predictions.json{"".join(folders)}')
-    if result.skipped:
-        sys.exit(f'error: {len(result.skipped)} files could not be predicted; they are named above '
-                 f'and in {args.out}/predictions.json')
+    if skipped:
+        sys.exit(f'error: {counted(len(skipped), "file")} could not be predicted; they are named '
+                 f'above and in {args.out}/predictions.json')

@@ -109,4 +109,4 @@ def test_small_pictures_are_not_covered_by_names(tmp_path, side, named):
     hook.after_test_iter(runner, 0, {}, [BaseDataElement(
         metainfo=dict(img_path=str(tmp_path / 'a.png')))])
     assert drawn[0]['with_labels'] is named
-    assert drawn[0]['out_file'] == str(tmp_path / 'a.png')
+    assert drawn[0]['out_file'] == str(tmp_path / 'a.jpg')

@@ -23,5 +23,5 @@ def test_the_page(tmp_path) -> None:
     with inside(tmp_path):
         main([names.get(word, word) for word in first])
     left = run_page('docs/predict.md', tmp_path)
-    assert left['result'].boxes.shape == (len(left['result']), 4)
+    assert left['result'].boxes.shape == (len(left['result'].names), 4)
     assert (tmp_path / 'drawn.jpg').is_file()

@@ -35,9 +35,8 @@ def test_the_page(tmp_path):
     # The file has predict's boxes: those of the same picture, best first.
     first = sorted(predicted['images'], key=lambda each: each['file'])[0]
     assert first['file'].endswith(min((tmp_path / 'data/trees/images/val').iterdir()).name)
-    by_name = {each['file']: each['objects'] for each in predicted['images']}
+    by_name = {each['file']: each['scores'] for each in predicted['images']}
     for each in names['results']:
-        assert each.scores.tolist() == pytest.approx(
-            [found['score'] for found in by_name[each.file]], abs=1e-6)
+        assert each.scores.tolist() == pytest.approx(by_name[each.file], abs=1e-6)
     assert (tmp_path / 'first.jpg').is_file()
     assert names['boxes'].shape[1] == 4 and len(names['scores']) == len(names['boxes']) > 0

@@ -2,20 +2,16 @@
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import mmcv
-import numpy as np
 from mmengine.fileio import get
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 
 from ...config_types import ReadOnlyConfig
-from .image_names import paths_and_names
-from .pictures import WRITTEN, draw_sample, rgb_bytes_of_loaded, write_picture
+from .pictures import draw_sample, label_map, names_without_suffix, rgb_bytes_of_loaded
 
 
 class _ImageNamesHook(Hook):
@@ -29,9 +25,12 @@ class _ImageNamesHook(Hook):
         self.out_dir = out_dir
 
     def before_test_epoch(self, runner: Runner) -> None:
-        """Give each image of the test data a name."""
-        self.images = paths_and_names(runner.test_dataloader.dataset)
-        self.names = dict(self.images)
+        """Give each image of the test data a name: its path, or its number if it is in no file."""
+        dataset = runner.test_dataloader.dataset
+        paths = [dataset.get_data_info(number).get('img_path') or str(number)
+                 for number in range(len(dataset))]
+        paths = list(dict.fromkeys(paths))
+        self.names = dict(zip(paths, names_without_suffix(paths), strict=True))
 
 
 class LabelMapsHook(_ImageNamesHook):
@@ -45,23 +44,20 @@ class LabelMapsHook(_ImageNamesHook):
                         outputs: Sequence[BaseDataElement] = ()) -> None:
         """Write the label maps of a batch."""
         for sample in outputs:
-            labels = sample.pred_sem_seg.data[0].cpu().numpy()
-            dtype = np.uint8 if labels.max(initial=0) < 256 else np.uint16
-            write_picture(Path(self.out_dir, f'{self.names[sample.img_path]}.png'),
-                          labels.astype(dtype))
+            mmcv.imwrite(label_map(sample), f'{self.out_dir}/{self.names[sample.img_path]}.png')
 
 
 class VisualizationHook(_ImageNamesHook):
-    """Draws the truth and the prediction of each image of a test into ``<out_dir>/<folder>``.
+    """Draws the truth and the prediction of each image of a test as ``<out_dir>/<folder>/<image
+    name>.jpg``.
 
     The hooks of mmdet and mmpretrain write images of one name in several folders over each other,
     and mmseg's numbers its pictures. mmpretrain's also takes BGR for RGB, and fails under test-time
-    augmentation, of which this one draws the first view.
+    augmentation.
 
     Args:
-        out_dir: the folder. A picture has the ending of its image, or '.png'.
-        scope: 'mmdet', 'mmseg' or 'mmpretrain', whose visualizer draws. A classified image is drawn
-            as the model takes it, others as they are in their files.
+        out_dir: the folder.
+        scope: 'mmdet', 'mmseg' or 'mmpretrain', whose visualizer draws.
         score_thr: boxes must score more.
         backend_args: of the files, as mmengine's ``fileio.get`` takes them.
     """
@@ -71,27 +67,19 @@ class VisualizationHook(_ImageNamesHook):
         super().__init__(out_dir)
         self.scope, self.score_thr, self.backend_args = scope, score_thr, backend_args
 
-    def after_test_iter(self, runner: Runner, batch_idx: int,
-                        data_batch: Mapping[str, Any] | None = None,
+    def after_test_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
                         outputs: Sequence[BaseDataElement] = ()) -> None:
         """Draw the images of a batch."""
-        first = batch_idx * (runner.test_dataloader.batch_size or 1)
-        for index, sample in enumerate(outputs):
+        loader = runner.test_dataloader
+        for number, sample in enumerate(outputs, batch_idx * (loader.batch_size or 1)):
             path = sample.get('img_path')
-            if self.scope == 'mmpretrain':
-                assert data_batch is not None
-                views = data_batch['inputs']
-                image = (views[0] if views[0].ndim == 4 else views)[index]
-                pixels = rgb_bytes_of_loaded(image.permute(1, 2, 0).cpu().numpy())
-                if path is None:  # Data sets that hold their images in memory hold them as RGB.
-                    pixels = pixels[..., ::-1].copy()
-            else:
+            if path:
                 pixels = mmcv.imfrombytes(get(path, backend_args=self.backend_args),
                                           channel_order='rgb')
-            name = (self.names[path] if path
-                    else self.images[sample.get('sample_idx', first + index)][1])
-            suffix = Path(path or '').suffix
-            suffix = suffix if suffix.lower() in WRITTEN else '.png'
-            draw_sample(self.scope, runner.visualizer, Path(name).name, pixels, sample, truth=True,
-                        predicted=True, score_thr=self.score_thr,
-                        out_file=str(Path(self.out_dir, f'{name}{suffix}')))
+            else:  # Data sets that hold their images in memory hold them as RGB.
+                number = sample.get('sample_idx', number)
+                image = loader.dataset.get_data_info(number)['img']
+                pixels = rgb_bytes_of_loaded(image)[..., ::-1].copy()
+            draw_sample(self.scope, runner.visualizer, pixels, sample, truth=True, predicted=True,
+                        score_thr=self.score_thr,
+                        out_file=f'{self.out_dir}/{self.names[path or str(number)]}.jpg')

@@ -1,106 +1,82 @@
-"""Reads and writes pictures, and draws on them with the visualizers of the three libraries."""
+"""Finds pictures, names what is written for them, and draws on them with the visualizers of the
+three libraries."""
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-import cv2
 import numpy as np
+from mmengine.registry import VISUALIZERS
 from mmengine.structures import BaseDataElement
+from mmengine.utils import scandir
 from mmengine.visualization import Visualizer
 
-from mmposenc.checkpoint.integrity import writing_whole_file
-
-from .image_names import name_without_suffix, take_unused_name
+from ...config_types import ReadOnlyConfig
+from ..config.testing import VISUALIZERS_OF
 
 PICTURES = ('.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
-#: The formats of pictures that can be written.
-WRITTEN = tuple(kind for kind in PICTURES if kind != '.gif')
 
 
-class Source(NamedTuple):
-    """A picture to predict, from a file or from memory.
-
-    Attributes:
-        path: the file.
-        file: its path below the folder it was found in, with slashes; else its name.
-        name: the same without the suffix, cut where it is very long, with a number where
-            two files would share it.
-        pixels: RGB or grey bytes, if it is in memory; None: it is read from the file.
-    """
-
-    path: Path
-    file: str
-    name: str
-    pixels: np.ndarray | None = None
-
-
-def picture_sources(path: str, *, without: Path | None = None) -> list[Source]:
-    """The picture that a path names, or all below a folder, sorted by their paths.
-
-    Hidden files and folders are skipped, and links to folders are not followed.
-
-    Args:
-        path: a file or a folder.
-        without: a folder whose files are none of them, such as the one for the results.
+def picture_files(path: str | Path) -> list[str]:
+    """The picture that a path names, or all below a folder, sorted. Hidden files are skipped.
 
     Raises:
         FileNotFoundError: there is no such file or folder.
         ValueError: the file is no picture, or the folder has none.
     """
-    root, kinds = Path(path), ', '.join(PICTURES)
-    if root.is_dir():
-        paths = sorted(_visible_pictures_below(root, without))
-        if not paths:
+    path, kinds = str(path), ', '.join(PICTURES)
+    if os.path.isdir(path):
+        found = sorted(scandir(path, PICTURES, recursive=True, case_sensitive=False))
+        if not found:
             raise ValueError(f'source={path!r}: the folder has no picture ({kinds})')
-        return _sources_with_unique_names([(path, path.relative_to(root)) for path in paths])
-    if not root.exists():
+        return [os.path.join(path, name) for name in found]
+    if not os.path.exists(path):
         raise FileNotFoundError(f'source={path!r}: there is no such file or folder')
-    if root.suffix.lower() not in PICTURES:
+    if not path.lower().endswith(PICTURES):
         raise ValueError(f'source={path!r} must be a folder or a picture ({kinds})')
-    return _sources_with_unique_names([(root, Path(root.name))])
+    return [path]
 
 
-def _visible_pictures_below(root: Path, without: Path | None) -> Iterator[Path]:
-    for folder, folders, files in os.walk(root):
-        here = Path(folder)
-        folders[:] = [name for name in folders if not name.startswith('.')
-                      and (without is None or (here / name).resolve() != without.resolve())]
-        for name in files:
-            if not name.startswith('.') and Path(name).suffix.lower() in PICTURES:
-                yield here / name
-
-
-def _sources_with_unique_names(files: list[tuple[Path, Path]]) -> list[Source]:
-    taken: set[str] = set()
-    sources = []
-    for path, relative in files:
-        sources.append(Source(path, relative.as_posix(),
-                              take_unused_name(name_without_suffix(relative), taken)))
-    return sources
-
-
-def write_picture(path: Path, pixels: np.ndarray) -> None:
-    """Write a picture so that the file is complete or not there.
+def names_without_suffix(paths: Sequence[str], root: str | Path | None = None) -> list[str]:
+    """A name for what is written for each image of a list, such as its picture or its label map.
 
     Args:
-        path: its suffix says the format.
-        pixels: (H, W, 3) RGB bytes, or (H, W) whole numbers of 8 or 16 bits.
+        paths: of the images.
+        root: the folder that has them; None: the deepest folder that has all of them.
 
-    Raises:
-        OSError: the disk refuses it.
+    Returns:
+        The path of each image below that folder, with slashes and without its suffix. Where two
+        would share a name, the later one gets a number.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    ordered = pixels[..., ::-1] if pixels.ndim == 3 else pixels
-    done, data = cv2.imencode(path.suffix, np.ascontiguousarray(ordered))
-    if not done:
-        raise OSError(f'{path}: OpenCV cannot write {pixels.shape} of {pixels.dtype}')
-    # Not durable, because otherwise each picture would wait for the disk.
-    with writing_whole_file(path, durable=False) as partial:
-        partial.write_bytes(data.tobytes())
+    files = [os.path.abspath(path) for path in paths]
+    if root is None and files:
+        root = os.path.commonpath([os.path.dirname(file) for file in files])
+    names: dict[str, None] = {}
+    for file in files:
+        name = first = Path(os.path.relpath(file, root)).with_suffix('').as_posix()
+        number = 1
+        while name in names:
+            number += 1
+            name = f'{first}_{number}'
+        names[name] = None
+    return list(names)
+
+
+def visualizer_of(scope: str, dataset_meta: ReadOnlyConfig) -> Visualizer:
+    """The visualizer of a library, 'mmdet', 'mmseg' or 'mmpretrain', without backends.
+
+    Args:
+        scope: which library.
+        dataset_meta: the classes and, if it has any, the palette.
+    """
+    with VISUALIZERS.switch_scope_and_registry(scope) as registry:
+        chosen = registry.get(VISUALIZERS_OF[scope])
+    # Not built by the registry, which would give it to whoever asks for the newest one.
+    visualizer = chosen(name='mmposenc')
+    visualizer.dataset_meta = dataset_meta
+    return visualizer
 
 
 #: Only on pictures whose shorter side has this many pixels are classes named on the areas.
@@ -110,30 +86,24 @@ LABELLED_SIDE = 256
 TEXT_SIDE = 224
 
 
-def draw_sample(scope: str, visualizer: Visualizer, name: str, image: np.ndarray,
-                sample: BaseDataElement, *, truth: bool, predicted: bool, score_thr: float = 0.3,
-                step: int = 0, out_file: str | None = None) -> None:
+def draw_sample(scope: str, visualizer: Visualizer, image: np.ndarray, sample: BaseDataElement, *,
+                truth: bool, predicted: bool, score_thr: float = 0.3,
+                out_file: str | None = None) -> None:
     """Draws one sample; the picture goes to a file, else to the visualizer's backends.
 
     Args:
         scope: 'mmdet', 'mmseg' or 'mmpretrain'.
         visualizer: of that library, with its dataset_meta.
-        name: of the picture in the backends.
         image: (H, W, 3) RGB bytes.
         sample: what the model or the data set gave.
         truth, predicted: which of its labels are drawn.
         score_thr: of boxes.
-        step: of the training.
         out_file: where the picture goes.
     """
-    options: dict[str, object] = dict(draw_gt=truth, draw_pred=predicted, out_file=out_file,
-                                      step=step)
-    if out_file is not None:
-        Path(out_file).parent.mkdir(parents=True, exist_ok=True)
+    options: dict[str, object] = dict(draw_gt=truth, draw_pred=predicted, out_file=out_file)
     if scope == 'mmpretrain':
         side = max(TEXT_SIDE, min(image.shape[:2])) if predicted else max(image.shape[:2])
-        visualizer.visualize_cls(image, sample, classes=visualizer.dataset_meta.get('classes'),
-                                 resize=side, name=name, **options)
+        visualizer.visualize_cls(image, sample, resize=side, **options)
         return
     if scope == 'mmdet':
         options['pred_score_thr'] = score_thr
@@ -141,7 +111,7 @@ def draw_sample(scope: str, visualizer: Visualizer, name: str, image: np.ndarray
         options['with_labels'] = min(image.shape[:2]) >= LABELLED_SIDE
     with warnings.catch_warnings():  # mmengine warns of every box that reaches the last column.
         warnings.filterwarnings('ignore', '.*out of bounds, the drawn')
-        visualizer.add_datasample(name, image, sample, **options)
+        visualizer.add_datasample('', image, sample, **options)
 
 
 def rgb_bytes_of_loaded(image: np.ndarray) -> np.ndarray:
@@ -151,3 +121,9 @@ def rgb_bytes_of_loaded(image: np.ndarray) -> np.ndarray:
     if pixels.ndim == 2 or pixels.shape[2] < 3:
         pixels = np.repeat(pixels.reshape(*pixels.shape[:2], -1)[..., :1], 3, axis=2)
     return np.ascontiguousarray(pixels[..., 2::-1])
+
+
+def label_map(sample: BaseDataElement) -> np.ndarray:
+    """The predicted label of each pixel (H, W): bytes, or 16 bits where a label needs them."""
+    labels: np.ndarray = sample.pred_sem_seg.data[0].cpu().numpy()
+    return labels.astype(np.uint8 if labels.max(initial=0) < 256 else np.uint16)

@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import mmcv
 import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 from mmengine.registry import init_default_scope
 
-from mmposenc.engine.apps.pictures import rgb_bytes_of_loaded, write_picture
-from mmposenc.engine.apps.prediction import PredictionDrawer
-from mmposenc.engine.apps.records import class_names, picture_record
+from mmposenc.engine.apps.class_names import class_colours, class_names
+from mmposenc.engine.apps.pictures import draw_sample, rgb_bytes_of_loaded, visualizer_of
+from mmposenc.engine.apps.result import Result
 from mmposenc.engine.config import models
 from mmposenc.engine.config.nodes import Size, build_data_set
 from mmposenc.engine.config.testing import scope_of
@@ -221,7 +222,7 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
     model: Any = models.build_model(cfg)
     names = class_names(cfg, models.load_all_weights(model, checkpoint))
     model.to(device).eval()
-    artist = PredictionDrawer(cfg, scope, names, _SCORE)
+    visualizer = visualizer_of(scope, {'classes': names, 'palette': class_colours(cfg, names)})
     total, pictures = min(number * _LOOKED_AT.get(scope, 2), len(dataset)), []
     for index in (i * len(dataset) // total for i in range(total)):
         with torch.no_grad():
@@ -229,16 +230,19 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
         pixels, source = original_pixels_and_file(dataset, index)
         key = f'image{index}'
         picture: dict[str, object] = {'id': key, 'title': source or f'test image {index}'}
-        for what, suffix, words in (('truth', 'truth', truth_text), ('predicted', name,
-                                                                     predicted_text)):
+        result = Result(source, pixels, sample, scope, _SCORE, visualizer)
+        texts = {'truth': truth_text(scope, sample, names), 'predicted': predicted_text(result)}
+        for what, suffix in (('truth', 'truth'), ('predicted', name)):
             path = folder / 'pictures' / f'{key}_{suffix}.jpg'
             # A class is shown as text below the picture, because on a small picture it would cover
             # the content.
-            drawn = pixels if scope == 'mmpretrain' else artist.draw(
-                pixels, sample, truth=what == 'truth')
-            write_picture(path, _shrunk_picture(drawn))
-            picture[what] = {'file': str(path.relative_to(folder)),
-                             'text': words(scope, sample, names)}
+            drawn = pixels
+            if scope != 'mmpretrain':
+                draw_sample(scope, visualizer, pixels, sample, truth=what == 'truth',
+                            predicted=what == 'predicted', score_thr=_SCORE)
+                drawn = visualizer.get_image()
+            mmcv.imwrite(_shrunk_picture(drawn)[..., ::-1], str(path))
+            picture[what] = {'file': str(path.relative_to(folder)), 'text': texts[what]}
         pictures.append(picture)
     return pictures
 
@@ -266,15 +270,13 @@ def original_pixels_and_file(dataset: Any, index: int) -> tuple[np.ndarray, str]
     return rgb_bytes_of_loaded(np.asarray(info['img'])), Path(info.get('img_path') or '').name
 
 
-def predicted_text(scope: str, sample: Any, names: list[str]) -> str:
+def predicted_text(result: Result) -> str:
     """Describe in words what was predicted."""
-    record = picture_record(scope, sample, names, _SCORE).record()
-    if 'classes' in record:
-        best = record['classes'][0]
-        return f'{best["name"]} ({best["score"]:.0%})'
-    if 'areas' in record:
-        return _area_shares_text({each['name']: each['share'] for each in record['areas']})
-    return _counted_objects_text([each['name'] for each in record['objects']])
+    if result.boxes is not None:
+        return _counted_objects_text(result.names)
+    if result.masks is not None:
+        return _area_shares_text(dict(zip(result.names, result.scores.tolist(), strict=True)))
+    return f'{result.names[0]} ({result.scores[0]:.0%})'
 
 
 def truth_text(scope: str, sample: Any, names: list[str]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mmengine.config import Config, ConfigDict
 
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
-from mmposenc.engine.apps.records import class_names
+from mmposenc.engine.apps.class_names import class_names
 from mmposenc.engine.config.checks import check_sections
 from mmposenc.engine.config.nodes import listed, type_without_library
 from mmposenc.engine.config.testing import scope_of

@@ -1,0 +1,131 @@
+"""Predicts picture files and writes what was predicted."""
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mmcv
+from mmengine.config import Config
+
+from mmposenc.checkpoint.integrity import writing_whole_file
+from mmposenc.terminal.messages import counted, in_a_line, printable
+
+from ..config.checks import check_writable_folder
+from ..config.testing import TASKS, scope_of
+from ..console import progress_bar
+from .pictures import names_without_suffix, picture_files
+from .prediction import Predictor, check_score_thr, load
+from .result import Result
+
+
+def predict_files(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
+                  score_thr: float | None = None, pictures: bool = True, device: str | None = None,
+                  overwrite: bool = False, say: Callable[[str], None] = print
+                  ) -> list[dict[str, str]]:
+    """Predicts a picture, or a folder of them, and writes what was predicted.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain; its test pipeline reads the pictures.
+        checkpoint: the weights.
+        source: a picture, or a folder with any below.
+        out: a folder for ``predictions.json``, ``pictures/`` and, in segmentation, ``masks/``.
+        score_thr: boxes must score more; None is 0.3. Detection only.
+        pictures: draw what was predicted.
+        device: 'cpu', 'cuda:1'; None: an accelerator, where there is one.
+        overwrite: replace the results in ``out``.
+        say: takes each line of the console.
+
+    Returns:
+        The files that could not be predicted, each with the reason.
+
+    Raises:
+        ValueError: what the config or the model can't serve, a checkpoint that does not fit,
+            results in ``out`` already.
+        FileNotFoundError: no such source or checkpoint.
+    """
+    folder, results = Path(out), Path(out, 'predictions.json')
+    check_score_thr(scope_of(cfg), score_thr)
+    _check_folder(folder, results, overwrite)
+    files = _files_to_predict(source, folder)
+    names = names_without_suffix(files, source if os.path.isdir(source)
+                                 else os.path.dirname(source) or os.curdir)
+    predictor = Predictor(load(cfg, checkpoint, device), score_thr)
+    folder.mkdir(parents=True, exist_ok=True)
+    results.unlink(missing_ok=True)
+    images: list[dict[str, Any]] = []
+    skipped: list[dict[str, str]] = []
+    try:
+        with progress_bar() as bar:
+            task, said = bar.add_task('files', total=len(files), info=''), time.monotonic()
+            for number, (file, name) in enumerate(zip(files, names, strict=True), 1):
+                try:
+                    result = predictor(file, file)
+                except ValueError as error:
+                    skipped.append({'file': file, 'reason': str(error)})
+                    say(f'skipped {in_a_line(error)}')
+                else:
+                    images.append({**result.record(),
+                                   **_write_files(folder, name, result, pictures)})
+                bar.update(task, completed=number, info=printable(file))
+                if bar.disable and time.monotonic() > said + 10:
+                    said = time.monotonic()
+                    say(f'{number} of {len(files)} files: {printable(file)}')
+    finally:
+        complete = len(images) + len(skipped) == len(files)
+        _write_json(results, {
+            'task': TASKS[predictor.scope], 'config': str(cfg.filename), 'checkpoint': checkpoint,
+            'score_thr': predictor.score_thr, 'classes': predictor.classes, 'skipped': skipped,
+            'complete': complete}, images)
+    objects = sum(len(image['labels']) for image in images)
+    say(f'{counted(len(images), "image")} predicted' + (
+        f', {objects} objects that score more than {predictor.score_thr:g} (--score-thr)'
+        if predictor.scope == 'mmdet' else ''))
+    return skipped
+
+
+def _check_folder(folder: Path, results: Path, overwrite: bool) -> None:
+    check_writable_folder(str(folder), 'out')
+    if results.exists() and not overwrite:
+        raise ValueError(f'out={str(folder)!r} holds predictions.json of another run: give another '
+                         'folder, or --overwrite')
+
+
+def _files_to_predict(source: str, out: Path) -> list[str]:
+    """The pictures of the source that are no results of an earlier call.
+
+    Raises:
+        ValueError: all of them are.
+    """
+    written = {(out / 'pictures').resolve(), (out / 'masks').resolve()}
+    files = []
+    for file in picture_files(source):
+        folder = Path(file).parent.resolve()
+        if written.isdisjoint((folder, *folder.parents)):
+            files.append(file)
+    if not files:
+        raise ValueError(f'out={str(out)!r}: results would replace the files of source={source!r}, '
+                         'which lie in it; give another folder')
+    return files
+
+
+def _write_json(path: Path, about: dict[str, Any], images: list[dict[str, Any]]) -> None:
+    """Write one object, with a line for each image."""
+    lines = ',\n'.join(map(json.dumps, images))
+    with writing_whole_file(path) as partial:
+        partial.write_text(f'{json.dumps(about)[:-1]}, "images": [\n{lines}\n]}}\n')
+
+
+def _write_files(folder: Path, name: str, result: Result, picture: bool) -> dict[str, str]:
+    """Write the label map and the drawn picture, and return their names for the JSON file."""
+    names = {}
+    if result.masks is not None and result.boxes is None:
+        names['mask'] = f'masks/{name}.png'
+        mmcv.imwrite(result.masks, str(folder / names['mask']))
+    if picture:
+        names['picture'] = f'pictures/{name}.jpg'
+        result.save(folder / names['picture'])
+    return names
