@@ -23,7 +23,7 @@ COMMANDS: dict[str, str] = {
     'inspect': 'show where position encodings sit, what they cost and what they do',
     'browse': 'draw the training images after augmentation',
     'prepare': 'download a small data set or weights, or convert your own labels',
-    'export': 'write a model as an ONNX file or an exported program',
+    'export': 'write a model as an ONNX file',
     'run': "run a script, such as one of mmdet's tools, with mmposenc imported first",
 }
 

@@ -15,10 +15,6 @@ from .messages import Parser
 USUAL = ('the size that the config trains with, reduced to the number of pixels of 512 x 512 if it '
          'is larger; 224 x 224 if the config has none')
 
-#: The default opset of ONNX files: the first with LayerNormalization, Gelu and resizing with
-#: antialias.
-OPSET = 20
-
 #: The largest difference between an exported file and the model, relative to the output. float32
 #: rounds at 6e-8, and runtimes add in another order: after some hundred layers the difference is
 #: about 1e-5, and the limit is ten times that. A wrong graph differs by 1e-2 and more.

@@ -25,7 +25,7 @@ LINES = yaml.safe_load(Path(__file__).with_name('wrong_command_lines.yaml').read
 FILES = {
     'empty.py': '', 'empty.pth': '', 'syntax.py': 'model = dict(\n', 'text.pth': 'no checkpoint',
     'raises.py': 'x = 1 / 0\n', 'cut.json': '{"images": [', 'text.jpg': 'no image',
-    'data.csv': 'a,b\n', 'there.pt2': '',
+    'data.csv': 'a,b\n', 'there.onnx': '',
     'pictures/a.jpg': '', 'note.txt': 'x', 'own.py': 'class A: pass\n', 'list.yaml': '- 1\n',
     'key.yaml': 'name: x\npos_encodin: peg\n',
     'twice.yaml': '- {name: a, pos_encoding: peg}\n- {name: a}\n', 'cut/study.json': '{',

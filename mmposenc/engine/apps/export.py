@@ -1,13 +1,11 @@
-"""Writes a trained model as an ONNX file or an exported program, after a check that it computes the
-same."""
+"""Writes a trained model as an ONNX file, after a check that it computes the same."""
 from __future__ import annotations
 
-import bisect
 import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,19 +13,14 @@ from mmengine.config import Config
 from torch import Tensor, nn
 
 from mmposenc.checkpoint.integrity import writing_whole_file
-from mmposenc.terminal.options import OPSET, TOLERANCE
+from mmposenc.terminal.options import TOLERANCE
 
 from ..config.checks import check_checkpoint, check_writable_folder
 from ..config.models import build_model, image_channels, load_all_weights, preprocessor_config
-from ..config.nodes import (
-    find_or_add_custom_hook,
-    pipelines_of_phase,
-    type_name,
-    type_without_library,
-)
+from ..config.nodes import find_or_add_custom_hook, pipelines_of_phase, type_without_library
 from ..config.testing import scope_of
 from .export_check import Check, Notes, Run, compare_with_model, pictures_of_test_data
-from .raw_outputs import Detections, Normalisation, RawOutputs
+from .raw_outputs import Detections, RawOutputs
 
 #: Parts of models that cannot be exported, by class name, and why.
 REFUSED = {
@@ -39,6 +32,8 @@ REFUSED = {
 PACKAGES = ('onnx', 'onnxscript', 'onnxruntime')
 #: The key under which a file stores what it says about itself.
 NOTES = 'mmposenc'
+#: The first opset with LayerNormalization, Gelu and resizing with antialias.
+OPSET = 20
 
 
 class Exported(NamedTuple):
@@ -56,22 +51,19 @@ class Exported(NamedTuple):
 
 
 def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
-           size: tuple[int, int] = (256, 320), fixed_size: bool = False, normalise: bool = False,
-           decode: bool = False, tolerance: float = TOLERANCE, opset: int = OPSET,
-           overwrite: bool = False) -> Exported:
-    """Writes a model as a file for deployment, if that gives what the model gives.
+           size: tuple[int, int] = (256, 320), fixed_size: bool = False, decode: bool = False,
+           tolerance: float = TOLERANCE, overwrite: bool = False) -> Exported:
+    """Writes a model as an ONNX file for deployment, if that gives what the model gives.
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain.
         checkpoint: weights of the whole model; None leaves them random.
-        out: ``.onnx``, or ``.pt2`` for ``torch.export.load``.
+        out: ends in ``.onnx``.
         size: (H, W) of the example; other sizes are derived from it for the comparison.
         fixed_size: images of this one size; else any height and width, and always any number.
-        normalise: the file takes pixels from 0 to 255, else images that are normalised.
-        decode: the file gives the boxes of one image, suppressed, as ``predict`` does; an ONNX file
-            of a detector of one stage.
+        decode: the file gives the boxes of one image, suppressed, as ``predict`` does; of a
+            detector of one stage.
         tolerance: the largest difference from the model itself, in shares of an output's size.
-        opset: of an ONNX file.
         overwrite: replace ``out``.
 
     Raises:
@@ -79,36 +71,31 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
             the file gives other numbers than the model, and is not kept.
         FileNotFoundError: no such checkpoint.
     """
-    path = _checked_out_path(out, checkpoint, size, overwrite)
+    path = _checked_out_path(out, checkpoint, overwrite)
     if not 0 < tolerance < 1:
         raise ValueError(f'tolerance={tolerance} must be above 0 and below 1')
-    if decode and path.suffix != '.onnx':
-        raise ValueError(f'--decode: {path} must end in .onnx')
     model = build_model(cfg).eval()
     refuse_unexportable(model, fixed_size)
     meta = {} if checkpoint is None else load_all_weights(model, checkpoint)
-    statistics, notes = _normalisation_and_notes(cfg, normalise)
-    raw = (Detections if decode else RawOutputs)(model, statistics).eval()
+    raw = (Detections if decode else RawOutputs)(model).eval()
     _refuse_other_padding(cfg, raw)
-    channels = image_channels(cfg)
-    if not fixed_size:
-        _check_example_size(raw, size, channels)
-    example = torch.ones(1 if decode else 2, channels, *size)
-    notes.update(task=scope_of(cfg), outputs=raw.output_names(example), **preparing_steps(cfg))
+    example = torch.full((1 if decode else 2, image_channels(cfg), *size), 128.0)
+    program = _exported_program(raw, example, fixed_size)
+    notes: Notes = dict(
+        task=scope_of(cfg), channels=order_of_channels(cfg), steps=steps_before_the_network(cfg),
+        outputs=raw.output_names(example), **_size_limits(program))
+    _refuse_one_cell(notes, size, fixed_size)
     if notes['task'] == 'mmseg':
         from mmposenc.openmmlab.mmseg.segmentation import foreground_threshold
         if (threshold := foreground_threshold(model)) is not None:
             notes['threshold'] = threshold
     if classes := (meta.get('dataset_meta') or {}).get('classes'):
         notes['classes'] = list(classes)
-    pictures = pictures_of_test_data(raw, cfg, notes) if decode else []
-    program = _exported_program(raw, example, fixed_size)
-    notes.update(_size_limits(program))
-    with writing_whole_file(path, suffix=f'.partial{path.suffix}') as partial:
-        write = _write_onnx if path.suffix == '.onnx' else _write_pt2
-        write(program, partial, notes, opset)
-        reader = onnx_runner if path.suffix == '.onnx' else pt2_runner
-        checked = compare_with_model(raw, reader(partial), example, notes, pictures, tolerance)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing_whole_file(path, suffix='.partial.onnx') as partial:
+        _write_onnx(program, partial, notes)
+        pictures = pictures_of_test_data(cfg, notes) if decode else []
+        checked = compare_with_model(raw, onnx_runner(partial), example, notes, pictures, tolerance)
     return Exported(path, notes, checked)
 
 
@@ -148,88 +135,46 @@ def _refuse_other_padding(cfg: Config, raw: RawOutputs) -> None:
                      f'cannot; give --cfg-options model.data_preprocessor.{option}')
 
 
-def _checked_out_path(out: str | Path, checkpoint: str | None, size: tuple[int, int],
-                      overwrite: bool) -> Path:
+def _checked_out_path(out: str | Path, checkpoint: str | None, overwrite: bool) -> Path:
     path = Path(out)
-    if path.suffix not in ('.onnx', '.pt2'):
-        raise ValueError(f'{path} must end in .onnx, or in .pt2 for torch.export.load')
-    if path.suffix == '.onnx':
-        missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-        if missing:
-            raise ValueError(f'{path}: an ONNX file needs {", ".join(missing)}; '
-                             f'pip install {" ".join(PACKAGES)}')
+    if path.suffix != '.onnx':
+        raise ValueError(f'{path} must end in .onnx')
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ValueError(f'{path}: an ONNX file needs {", ".join(missing)}; '
+                         f'pip install {" ".join(PACKAGES)}')
     if path.exists() and not overwrite:
         raise ValueError(f'{path} exists; give --overwrite to replace it')
-    check_writable_folder(str(path.absolute().parent), 'OUT')
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f'{path.absolute().parent} is no folder')
-    if min(size) < 32:
-        raise ValueError(f'size={size} must be at least (32, 32)')
+    check_writable_folder(str(path.parent), 'OUT')
     if checkpoint is not None:
         check_checkpoint(checkpoint, 'checkpoint')
     return path
 
 
-def _check_example_size(raw: RawOutputs, size: tuple[int, int], channels: int) -> None:
-    """Raise ValueError for an example whose maps have a single cell, because the graph would then
-    hold for such maps only."""
-    def count_one_cell_maps(size: tuple[int, int]) -> int:
-        count = 0
-
-        def count_single(module: nn.Module, args: object, out: object) -> None:
-            nonlocal count
-            for each in out if isinstance(out, (tuple, list)) else (out,):
-                count += isinstance(each, Tensor) and each.dim() == 4 and 1 in each.shape[2:]
-        hooks = [module.register_forward_hook(count_single) for module in raw.model.modules()]
-        try:
-            raw.output_names(torch.ones(1, channels, *size))
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return count
-
-    count, most = count_one_cell_maps(size), 4 * max(size)
-    # A map whose size does not grow is a mean over all cells.
-    if not count or count == (always := count_one_cell_maps((most, most))):
-        return
-    least = bisect.bisect_left(range(most), -always, min(size),
-                               key=lambda side: -count_one_cell_maps((side, side)))
-    raise ValueError(f'size={size} is too small an example: the graph would hold only for maps of '
-                     f'one cell; it must be at least ({least}, {least}), or give --fixed-size')
+def _refuse_one_cell(notes: Notes, size: tuple[int, int], fixed_size: bool) -> None:
+    """Raise ValueError if the graph holds for small images only, as that of an example whose maps
+    have a single cell does."""
+    limits = {name: notes[name] for name in ('height', 'width') if notes[name][1] is not None}
+    if limits and not fixed_size:
+        held = ' and '.join(f'{name}s from {least} to {most} pixels'
+                            for name, (least, most) in limits.items())
+        raise ValueError(f'size={size}: the graph of this example would hold only for {held}; give '
+                         'a larger --size, or --fixed-size')
 
 
-def _normalisation_and_notes(cfg: Config, inside: bool
-                             ) -> tuple[Normalisation, Notes]:
-    """The (mean, std) to put into the file, if the user asked for it, and what the file says about
-    its input."""
+def order_of_channels(cfg: Config) -> str:
+    """The channels that a file takes: 'RGB', 'BGR' or 'grey'."""
     preprocessor = preprocessor_config(cfg)
-    mean, std = (list(preprocessor.get(name) or ()) for name in ('mean', 'std'))
-    if inside and not mean:
-        raise ValueError('--normalise: data_preprocessor of the config has no mean and std')
-    channels = ('grey' if image_channels(cfg) == 1 else
-                'RGB' if preprocessor.get('bgr_to_rgb') or preprocessor.get('to_rgb') else 'BGR')
-    notes = dict(input='pixels from 0 to 255' if inside else 'normalised', channels=channels,
-                 mean=mean, std=std)
-    return ((mean, std) if inside else None), notes
+    if image_channels(cfg) == 1:
+        return 'grey'
+    return 'RGB' if preprocessor.get('bgr_to_rgb') or preprocessor.get('to_rgb') else 'BGR'
 
 
-def preparing_steps(cfg: Config) -> Notes:
-    """What ``predict`` does with a picture between reading and normalising it, for those who run
-    the file: ``resize`` with scale (width, height), keep_ratio and interpolation, or None; and
-    other steps by name."""
-    steps = [step for step in [[], *pipelines_of_phase(cfg, 'test')][-1]
-             if not type_without_library(step).startswith(('Load', 'Pack'))]
-    resize: Notes | None = None
-    others: list[str] = []
-    for step in steps:
-        if type_without_library(step) != 'Resize' or step.get('scale') is None or resize or others:
-            others.append(type_name(step))
-            continue
-        scale = step['scale'] if isinstance(step['scale'], (list, tuple)) else [step['scale']] * 2
-        resize = dict(scale=[int(min(side, 10 ** 6)) for side in scale],
-                      keep_ratio=bool(step.get('keep_ratio', False)),
-                      interpolation=step.get('interpolation', 'bilinear'))
-    return dict(resize=resize, other_steps=others)
+def steps_before_the_network(cfg: Config) -> list[dict[str, Any]]:
+    """The steps of the test pipeline by which ``predict`` changes a picture, such as its resizing,
+    for those who run the file."""
+    return [dict(step) for step in [[], *pipelines_of_phase(cfg, 'test')][-1]
+            if not type_without_library(step).startswith(('Load', 'Pack'))]
 
 
 def _exported_program(raw: RawOutputs, example: Tensor,
@@ -241,10 +186,7 @@ def _exported_program(raw: RawOutputs, example: Tensor,
     if len(example) > 1:
         shapes[0] = dynamic
     with torch.no_grad():
-        program = torch.export.export(raw, (example,), dynamic_shapes=(shapes,), strict=False)
-    for node in program.graph.nodes:  # Stack traces have the paths of files on this machine.
-        node.meta.pop('stack_trace', None)
-    return program
+        return torch.export.export(raw, (example,), dynamic_shapes=(shapes,), strict=False)
 
 
 def _size_limits(program: torch.export.ExportedProgram) -> Notes:
@@ -255,15 +197,14 @@ def _size_limits(program: torch.export.ExportedProgram) -> Notes:
     for name, side in (('height', images.shape[2]), ('width', images.shape[3])):
         if isinstance(side, int):
             sides[name] = [side, side]
-            continue
-        limits = program.range_constraints[side.node.expr]
-        upper = limits.upper
-        sides[name] = [int(limits.lower), int(upper) if upper.is_Integer else None]
+        else:
+            limits = program.range_constraints[side.node.expr]
+            sides[name] = [int(limits.lower),
+                           int(limits.upper) if limits.upper.is_Integer else None]
     return sides
 
 
-def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: Notes,
-                opset: int) -> None:
+def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: Notes) -> None:
     """Write one file that contains the weights and no path of this machine."""
     from onnxscript import opset18 as op
 
@@ -273,7 +214,7 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: Notes,
         last = op.Slice(indices, [2], [3], [1])
         return op.Reshape(last, [-1])
 
-    written = torch.onnx.export(program, (), dynamo=True, verbose=False, opset_version=opset,
+    written = torch.onnx.export(program, (), dynamo=True, verbose=False, opset_version=OPSET,
                              custom_translation_table={
                                  torch.ops.mmposenc.suppress.default: nms_of_onnx},
                              input_names=['images'], output_names=notes['outputs'])
@@ -282,13 +223,8 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: Notes,
         for node in graph.all_nodes():  # Stack traces have the paths of files on this machine.
             node.metadata_props.clear()
             node.doc_string = None
-    written.model.metadata_props[NOTES] = json.dumps(notes)
+    written.model.metadata_props[NOTES] = json.dumps(notes, default=str)
     written.save(path, external_data=False)
-
-
-def _write_pt2(program: torch.export.ExportedProgram, path: Path, notes: Notes,
-               opset: int) -> None:
-    torch.export.save(program, path, extra_files={NOTES: json.dumps(notes)})
 
 
 def onnx_runner(path: Path, inputs: Sequence[str] = ('images',)) -> Run:
@@ -298,9 +234,3 @@ def onnx_runner(path: Path, inputs: Sequence[str] = ('images',)) -> Run:
     session = onnxruntime.InferenceSession(path, providers=['CPUExecutionProvider'])
     return lambda *args: [torch.from_numpy(np.asarray(each)) for each in session.run(
         None, {name: x.numpy() for name, x in zip(inputs, args, strict=True)})]
-
-
-def pt2_runner(path: Path) -> Run:
-    """Load an exported program as a function of tensors; it refuses sizes for which it does not
-    hold."""
-    return torch.export.load(path).module()

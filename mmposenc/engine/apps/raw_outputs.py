@@ -2,25 +2,19 @@
 suppression and resizing."""
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from mmengine.model import BaseModule
 from torch import Tensor, nn
 
-from ...config_types import ReadOnlyConfig
 from ...functional.image_sizes import set_img_shapes, top_left
 from ...functional.tracing import is_exporting
 from ...padding.images import padded_as_alone
 from ..config.models import image_samples
-
-#: The mean and standard deviation of the channels, or None.
-Normalisation = tuple[Sequence[float], Sequence[float]] | None
 
 
 class RawOutputs(nn.Module):
@@ -29,25 +23,25 @@ class RawOutputs(nn.Module):
 
     Args:
         model: a model of mmdet, mmseg or mmpretrain, in evaluation.
-        normalisation: (mean, standard deviation) of the channels, to be part of it; None: images
-            come normalised.
 
-    Images have one size. They are padded as ``predict`` pads them, and padding is masked where it
-    is then. Detectors of one stage give maps of scores and boxes for each level, the family of DETR
-    what its last layer says of each query, segmentors logits at the stride of their head, or of
-    each pixel where images are padded, classifiers logits.
+    Images have one size, and pixels from 0 to 255. They are normalised and padded as ``predict``
+    does it, and padding is masked where it is then. Detectors of one stage give maps of scores and
+    boxes for each level, the family of DETR what its last layer says of each query, segmentors
+    logits at the stride of their head, or of each pixel where images are padded, classifiers
+    logits.
 
     Attributes:
         pads: whether images may be padded.
     """
 
-    def __init__(self, model: nn.Module,
-                 normalisation: Normalisation = None) -> None:
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
-        self.normalises = normalisation is not None
-        for name, values in zip(('mean', 'std'), normalisation or ((), ()), strict=True):
-            self.register_buffer(name, torch.tensor(list(values)).view(-1, 1, 1), persistent=False)
+        preprocessor = getattr(model, 'data_preprocessor', None)
+        self.normalises = getattr(preprocessor, '_enable_normalize', False)
+        if self.normalises:
+            self.register_buffer('mean', preprocessor.mean.clone(), persistent=False)
+            self.register_buffer('std', preprocessor.std.clone(), persistent=False)
         self.queries = hasattr(model, 'forward_transformer')
         self.pads = padded_as_alone(torch.ones(1, 1, 1, 1), model).numel() > 1
         for module in model.modules():
@@ -112,31 +106,26 @@ class Detections(RawOutputs):
     """A module from one image to its boxes, as mmdet's ``predict`` returns them: boxes (n, 4) in
     pixels of the input, their scores and their labels (n,), the best first.
 
-    What is exported is mmdet's own code but for two steps: boxes below ``score_thr`` stay, with a
-    score below 0, until :func:`indices_after_nms` takes those above it.
+    What is exported is :func:`decoded_boxes`; otherwise mmdet's own code runs.
 
     Raises:
         ValueError: for a model whose head does not decode in mmdet's usual way.
     """
 
-    def __init__(self, model: nn.Module, normalisation: Normalisation = None) -> None:
-        super().__init__(model, normalisation)
-        head = getattr(model, 'bbox_head', None)
-        single = getattr(type(head), '_predict_by_feat_single', None)
-        if (single is None or hasattr(model, 'mask_head')
-                or not hasattr(sys.modules[single.__module__], 'filter_scores_and_topk')):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model)
+        from mmdet.models.dense_heads import GFLHead
+        from mmdet.models.dense_heads.base_dense_head import BaseDenseHead
+        head: Any = getattr(model, 'bbox_head', None)
+        usual = (BaseDenseHead._predict_by_feat_single, GFLHead._predict_by_feat_single)
+        if (not isinstance(head, BaseDenseHead) or type(head)._predict_by_feat_single not in usual
+                or type(head).predict_by_feat is not BaseDenseHead.predict_by_feat
+                or not head.use_sigmoid_cls or hasattr(model, 'mask_head')):
             raise ValueError(f'--decode: {type(model).__name__} with {type(head).__name__} decodes '
                              'its boxes differently; RetinaNet, FCOS, ATSS, GFL and similar work')
         kind = head.test_cfg.nms.get('type', 'nms')
         if kind != 'nms':
             raise ValueError(f"--decode: test_cfg.nms.type={kind!r} must be 'nms'")
-
-    def sum_of_top_logits(self, images: Tensor) -> Tensor:
-        """The largest logits of classes, averaged over each level. It has to grow until there are
-        boxes."""
-        maps = self.model(self._normalised_and_padded(images), mode='tensor')[0]
-        return torch.stack([each.flatten().topk(min(20, each.numel())).values.mean()
-                            for each in maps]).sum()
 
     def named_differences(self, images: Tensor, ours: Sequence[Tensor], others: Sequence[Tensor]
                           ) -> Iterator[tuple[str, float]]:
@@ -152,66 +141,63 @@ class Detections(RawOutputs):
             yield 'a box', float(nearest[-1 - len(nearest) // 20])
 
     def _named_outputs(self, images: Tensor) -> Iterator[tuple[str, Tensor]]:
-        head: BaseModule = self.model.bbox_head
+        head, size = self.model.bbox_head, tuple(images.shape[-2:])
         features = self.model.extract_feat(self._normalised_and_padded(images))
-        sample = SimpleNamespace(metainfo=dict(img_shape=tuple(images.shape[-2:])))
-        with _exportable_functions(head) if is_exporting() else nullcontext():
+        if is_exporting():
+            boxes, scores, labels = decoded_boxes(head, head(features), size)
+        else:
+            sample = SimpleNamespace(metainfo=dict(img_shape=size))
             instances, = head.predict(features, [sample])
-        yield from (('boxes', instances.bboxes), ('scores', instances.scores),
-                    ('labels', instances.labels))
+            boxes, scores, labels = instances.bboxes, instances.scores, instances.labels
+        yield from (('boxes', boxes), ('scores', scores), ('labels', labels))
 
 
-class _ExportableInstances(SimpleNamespace):
-    """mmdet's InstanceData, whose lengths would turn symbols into numbers, so it is replaced."""
+def decoded_boxes(head: Any, maps: Sequence[Sequence[Tensor]], size: tuple[int, int]
+                  ) -> tuple[Tensor, Tensor, Tensor]:
+    """Decode the maps of one image as mmdet's heads do it, in steps that can be exported: boxes
+    below ``score_thr`` stay, with a score below 0, until :func:`indices_after_nms` takes those
+    above it.
 
-    def __getitem__(self, index: Tensor | slice) -> _ExportableInstances:
-        if isinstance(index, slice):  # These are the best boxes, which suppress has chosen already.
-            return self
-        return _ExportableInstances(**{name: value[index] for name, value in vars(self).items()})
+    Args:
+        head: of a detector of one stage.
+        maps: what it returns: scores, boxes and, if it has them, centernesses, of each level.
+        size: (H, W) of the image.
 
-    def pop(self, name: str) -> Tensor:
-        return vars(self).pop(name)
+    Returns:
+        The boxes (n, 4), scores (n,) and labels (n,), the best first.
+    """
+    cfg, generator = head.test_cfg, head.prior_generator
+    priors = generator.grid_priors([each.shape[-2:] for each in maps[0]], maps[0][0].dtype,
+                                   maps[0][0].device)
+    levels = []
+    for prior, stride, logits, deltas, *factors in zip(priors, generator.strides, *maps,
+                                                       strict=True):
+        scores = _rows(logits, head.cls_out_channels).sigmoid()
+        cells, most = scores.numel(), cfg.get('nms_pre', -1)
+        best, index = scores.flatten().topk(torch.sym_min(most, cells) if most > 0 else cells)
+        best = torch.where(best > cfg.score_thr, best, -1.0)
+        row = index // scores.shape[1]
+        if factors:
+            best = best * _rows(factors[0], 1)[row, 0].sigmoid()
+        if hasattr(head, 'integral'):  # GFL predicts a distribution of each distance.
+            prior = head.anchor_center(prior)
+            deltas = head.integral(deltas[0].permute(1, 2, 0)) * stride[0]
+        else:
+            deltas = _rows(deltas, head.bbox_coder.encode_size)
+        boxes = head.bbox_coder.decode(prior[row], deltas[row], max_shape=size)
+        levels.append((boxes, best, index % scores.shape[1]))
+    boxes, scores, labels = (torch.cat(each) for each in zip(*levels, strict=True))
+    if (least := cfg.get('min_bbox_size', -1)) >= 0:
+        large = (boxes[:, 2:] - boxes[:, :2] > least).all(1)
+        scores = torch.where(large, scores, -1.0)
+    shift = 0 if cfg.nms.get('class_agnostic') else labels[:, None] * (boxes.max() + 1)
+    keep = indices_after_nms(boxes + shift, scores, cfg.nms['iou_threshold'], cfg.max_per_img)
+    return boxes[keep], scores[keep], labels[keep]
 
 
-@contextmanager
-def _exportable_functions(head: BaseModule) -> Iterator[None]:
-    """Replace functions of mmdet by ones that can be exported, in the modules where a head looks
-    them up."""
-    cfg = head.test_cfg
-    least = cfg.get('min_bbox_size', -1)
-
-    def above_threshold(scores: Tensor, threshold: float, most: int, results: dict[str, Tensor]
-                        ) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
-        flat = scores.flatten()
-        best, index = flat.topk(torch.sym_min(most, flat.shape[0]) if most > 0 else flat.shape[0])
-        best = torch.where(best > threshold, best, -1.0)
-        box = index // scores.shape[1]
-        return best, index % scores.shape[1], box, {
-            name: value[box] for name, value in results.items()}
-
-    def best_boxes(boxes: Tensor, scores: Tensor, labels: Tensor, nms: ReadOnlyConfig
-                   ) -> tuple[Tensor, Tensor]:
-        if least >= 0:
-            big = (boxes[:, 2:] - boxes[:, :2] > least).all(1)
-            scores = torch.where(big, scores, -1.0)
-        shift = 0 if nms.get('class_agnostic') else labels[:, None] * (boxes.max() + 1)
-        keep = indices_after_nms(boxes + shift, scores, nms['iou_threshold'], cfg.max_per_img)
-        return torch.cat((boxes[keep], scores[keep, None]), 1), keep
-
-    ours = dict(filter_scores_and_topk=above_threshold, batched_nms=best_boxes,
-                InstanceData=_ExportableInstances)
-    modules = {sys.modules[base.__module__] for base in type(head).__mro__}
-    before = [(module, name, getattr(module, name))
-              for module in modules for name in ours if hasattr(module, name)]
-    head.test_cfg = type(cfg)({**cfg, 'min_bbox_size': -1})
-    try:
-        for module, name, _ in before:
-            setattr(module, name, ours[name])
-        yield
-    finally:
-        head.test_cfg = cfg
-        for module, name, theirs in before:
-            setattr(module, name, theirs)
+def _rows(maps: Tensor, channels: int) -> Tensor:
+    """The map (1, n * channels, H, W) of one image as rows (H * W * n, channels)."""
+    return maps[0].permute(1, 2, 0).reshape(-1, channels)
 
 
 @torch.library.custom_op('mmposenc::suppress', mutates_args=(), schema=(

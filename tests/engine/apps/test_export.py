@@ -14,14 +14,12 @@ from helpers.tiny_detr import deformable, detr
 from mmengine.config import Config
 from mmseg.structures import SegDataSample
 
+import mmposenc
 from mmposenc.engine.apps import export as module
 from mmposenc.engine.apps.export import NOTES, export, onnx_runner
 from mmposenc.engine.apps.export_check import compare_with_model, pictures_of_test_data
-from mmposenc.engine.apps.pictures import Source
-from mmposenc.engine.apps.prediction import PictureReader, Predictor
 from mmposenc.engine.apps.raw_outputs import Detections, RawOutputs
 from mmposenc.engine.config.models import build_model
-from mmposenc.functional.image_sizes import set_img_shapes
 
 BACKBONE = dict(type='mmposenc.PVT', embed_dims=(16,), num_layers=(1,), num_heads=(2,),
                 sr_ratios=(2,), mlp_ratios=(1,), patch_sizes=(16,), out_indices=(0,))
@@ -56,15 +54,13 @@ def dense(name, mask_padding=True, **test_cfg):
                          nms=dict(type='nms', iou_threshold=0.5)), **test_cfg})
 
 
-def responding(cfg, bias=0.0):
-    """A model of a config with a head that finds boxes, or few with a bias."""
+def responding(cfg):
+    """A model of a config with a head that finds boxes."""
     torch.manual_seed(0)
     model = build_model(cfg).eval()
     with torch.no_grad():
-        for name, parameter in model.bbox_head.named_parameters():
+        for parameter in model.bbox_head.parameters():
             torch.nn.init.normal_(parameter, std=0.1)
-            if name.endswith('cls.bias'):
-                parameter += bias
     return model
 
 
@@ -75,8 +71,8 @@ def config(model, **kwargs):
 @pytest.mark.slow
 @pytest.mark.filterwarnings('ignore')
 def test_detr_with_a_checkpoint(tmp_path):
-    """Numbers of the last layer, of images that no test of the exporter has seen; normalised by the
-    file itself; what it says about itself."""
+    """Numbers of the last layer, of images that no test of the exporter has seen; what the file
+    says about itself."""
     path = tmp_path / 'detr.onnx'
     torch.manual_seed(0)
     # mmdet writes into its config, so that each model takes one of its own.
@@ -84,14 +80,13 @@ def test_detr_with_a_checkpoint(tmp_path):
     checkpoint = str(tmp_path / 'detr.pth')
     torch.save(dict(state_dict=model.state_dict(), meta=dict(
         dataset_meta=dict(classes=('a', 'b', 'c')))), checkpoint)
-    found = export(config(detr(backbone=BACKBONE, attn=IRPE)), checkpoint, path, size=(96, 128),
-                   normalise=True)
+    found = export(config(detr(backbone=BACKBONE, attn=IRPE)), checkpoint, path, size=(96, 128))
     assert found.path == path and found.check.difference < 1e-5
     assert sorted(each.name for each in tmp_path.iterdir()) == ['detr.onnx', 'detr.pth']
     session = onnxruntime.InferenceSession(path, providers=['CPUExecutionProvider'])
     notes = json.loads(session.get_modelmeta().custom_metadata_map[NOTES])
-    assert notes['classes'] == ['a', 'b', 'c'] and notes['input'] == 'pixels from 0 to 255'
-    assert notes['outputs'] == ['cls_score', 'bbox_pred'] and notes['mean'] == [120.0] * 3
+    assert notes['classes'] == ['a', 'b', 'c'] and notes['channels'] == 'BGR'
+    assert notes['outputs'] == ['cls_score', 'bbox_pred']
     pixels = torch.randint(0, 256, (1, 3, 77, 90)).float()
     with torch.no_grad():
         features = model.extract_feat((pixels - 120) / 60)
@@ -121,30 +116,28 @@ def test_boxes_are_those_of_predict(name, mask_padding, tmp_path):
     cfg = config(dense(name, mask_padding), test_dataloader=dict(dataset=dict(
         type='mmposenc.CocoDataset', ann_file='none.json', pipeline=steps)))
     model = responding(cfg)
+    model.cfg, model.dataset_meta = cfg, dict(classes=('a', 'b', 'c'), palette=[(0, 0, 255)] * 3)
     torch.save(dict(state_dict=model.state_dict()), tmp_path / 'weights.pth')
     found = export(cfg, str(tmp_path / 'weights.pth'), tmp_path / 'boxes.onnx', decode=True,
-                   normalise=True, size=(96, 128))
+                   size=(96, 128))
     assert found.check.difference < 1e-4 and found.check.boxes > 20
     assert found.notes['outputs'] == ['boxes', 'scores', 'labels']
     run, rng, counts = onnx_runner(found.path), np.random.default_rng(0), set()
     for size in PICTURES:
         pixels = rng.integers(0, 256, (*size, 3), dtype=np.uint8)
-        source = Source(tmp_path / 'none.png', 'none.png', 'none', pixels)
-        (_, sample), = Predictor(model, PictureReader(cfg))([source],
-                                                            lambda *args: pytest.fail(str(args)))
-        expected = sample.pred_instances
+        expected = mmposenc.predict(model, pixels, score_thr=0.0)
         resized = np.ascontiguousarray(mmcv.imrescale(pixels, (500, 330)).transpose(2, 0, 1))
         boxes, scores, labels = run(torch.from_numpy(resized[None]).float())
         scale = boxes.new_tensor([resized.shape[2] / size[1], resized.shape[1] / size[0]]).repeat(2)
-        torch.testing.assert_close(boxes / scale, expected.bboxes, atol=1e-2, rtol=1e-4)
-        torch.testing.assert_close(scores, expected.scores, atol=1e-4, rtol=0)
-        assert torch.equal(labels, expected.labels)
+        np.testing.assert_allclose(boxes / scale, expected.boxes, atol=1e-2, rtol=1e-4)
+        np.testing.assert_allclose(scores, expected.scores, atol=1e-4, rtol=0)
+        assert labels.tolist() == expected.labels.tolist()
         counts.add(len(boxes))
     assert max(counts) > 5 and len(counts) > 1
 
 
 def test_maps_of_a_padded_segmentor_are_those_of_predict(tmp_path):
-    """An exported program, of one image and of two, to the logits of each pixel."""
+    """Of one image and of two, to the logits of each pixel."""
     head = dict(type='FCNHead', in_channels=16, channels=8, num_classes=3, num_convs=1,
                 norm_cfg=dict(type='BN'))
     cfg = Config(dict(default_scope='mmseg', model=dict(
@@ -155,9 +148,8 @@ def test_maps_of_a_padded_segmentor_are_those_of_predict(tmp_path):
     torch.manual_seed(0)
     model = build_model(cfg).eval()
     torch.save(dict(state_dict=model.state_dict()), tmp_path / 'weights.pth')
-    found = export(cfg, str(tmp_path / 'weights.pth'), tmp_path / 'model.pt2', normalise=True,
-                   size=(96, 128))
-    run = module.pt2_runner(found.path)
+    found = export(cfg, str(tmp_path / 'weights.pth'), tmp_path / 'model.onnx', size=(96, 128))
+    run = onnx_runner(found.path)
     for size in ((77, 90), (96, 64), (50, 121)):
         pixels = torch.randint(0, 256, (2, 3, *size), dtype=torch.uint8)
         samples = [SegDataSample(metainfo=dict(img_shape=size, ori_shape=size)) for _ in pixels]
@@ -168,7 +160,7 @@ def test_maps_of_a_padded_segmentor_are_those_of_predict(tmp_path):
                                    atol=1e-5, rtol=1e-4)
 
 
-def checked(bias, run, tmp_path=None, **options):
+def checked(run, tmp_path=None):
     """A check of a detector with a function in the place of its file; with pictures of test data,
     where there is a folder for them."""
     dataset = dict(type='mmposenc.CocoDataset', data_root=f'{tmp_path}', test_mode=True,
@@ -177,52 +169,37 @@ def checked(bias, run, tmp_path=None, **options):
                    pipeline=[dict(type='LoadImageFromFile'), dict(type='PackDetInputs')])
     cfg = config(dense('RetinaNet'), **(
         dict(test_dataloader=dict(dataset=dataset)) if tmp_path else {}))
-    raw = Detections(responding(cfg, bias))
-    notes = dict(module._normalisation_and_notes(cfg, False)[1], height=[33, None],
-                 width=[33, None])
+    raw = Detections(responding(cfg))
+    notes = dict(channels='RGB', height=[33, None], width=[33, None])
     return raw, compare_with_model(raw, run or raw, torch.ones(1, 3, 96, 128), notes,
-                                   pictures_of_test_data(raw, cfg, notes), 1e-4)
-
-
-def none_found(images):
-    return torch.empty(0, 4), torch.empty(0), torch.empty(0, dtype=torch.long)
+                                   pictures_of_test_data(cfg, notes), 1e-4)
 
 
 def test_boxes_that_are_compared_are_counted(tmp_path):
-    """Of noise, of pictures of the test data, and of noise that was changed."""
-    raw, found = checked(0.0, None)
+    """Of noise, and of pictures of the test data."""
+    raw, found = checked(None)
     assert found.boxes > 10 and len(found.sizes) == 5 and found.difference == 0
     seen = []
     make_coco(tmp_path)
-    checked(0.0, lambda images: seen.append(images) or raw(images), tmp_path)
+    checked(lambda images: seen.append(images) or raw(images), tmp_path)
     first = cv2.imread(str(min((tmp_path / 'images').iterdir())))[..., ::-1].astype(np.float32)
-    pixels = torch.from_numpy((first - [100, 110, 120]).astype(np.float32) / 60).permute(2, 0, 1)
+    pixels = torch.from_numpy(first.copy()).permute(2, 0, 1)
     torch.testing.assert_close(seen[0], F.interpolate(pixels[None], (96, 128), mode='bilinear'))
-    raw, found = checked(-10.0, None)
-    assert found.boxes >= 5 and found.sizes[5:] == found.sizes[:2]
-    assert checked(-60.0, None)[1].boxes == checked(-60.0, none_found)[1].boxes == 0
 
 
-@pytest.mark.parametrize('bias', [0.0, -10.0])
-def test_a_file_that_finds_no_box_is_refused(bias):
+def test_a_file_that_finds_no_box_is_refused():
     with pytest.raises(RuntimeError, match='the model finds [0-9]+ boxes, and the file 0; the file '
                                            'is not kept. Export without --decode'):
-        checked(bias, none_found)
+        checked(lambda images: (torch.empty(0, 4), torch.empty(0), torch.empty(0)))
 
 
-@pytest.mark.parametrize('steps, resize, others', [
-    ([], None, []),
-    ([dict(type='Resize', scale=(400, 300), keep_ratio=True)],
-     dict(scale=[400, 300], keep_ratio=True, interpolation='bilinear'), []),
-    ([dict(type='mmdet.Resize', scale=64, interpolation='area'), dict(type='CenterCrop')],
-     dict(scale=[64, 64], keep_ratio=False, interpolation='area'), ['CenterCrop']),
-    ([dict(type='ResizeEdge', scale=64)], None, ['ResizeEdge'])])
-def test_the_file_says_how_predict_resizes(steps, resize, others):
-    pipeline = [dict(type='mmposenc.LoadImageFromFile'), *steps,
+def test_the_file_says_how_predict_resizes():
+    resize = dict(type='mmdet.Resize', scale=(400, 300), keep_ratio=True)
+    pipeline = [dict(type='mmposenc.LoadImageFromFile'), resize, dict(type='CenterCrop'),
                 dict(type='LoadAnnotations'), dict(type='PackDetInputs')]
     cfg = config({}, test_dataloader=dict(dataset=dict(pipeline=pipeline)))
-    assert module.preparing_steps(cfg) == dict(resize=resize, other_steps=others)
-    assert module.preparing_steps(config({})) == dict(resize=None, other_steps=[])
+    assert module.steps_before_the_network(cfg) == [resize, dict(type='CenterCrop')]
+    assert module.steps_before_the_network(config({})) == []
 
 
 def test_differences_are_shares_of_the_largest_number_too():
@@ -242,13 +219,14 @@ def test_differences_are_shares_of_the_largest_number_too():
 
 def test_a_wrong_file_is_not_kept(tmp_path, monkeypatch):
     """Neither under its name nor beside it; the old one stays."""
-    path = tmp_path / 'model.pt2'
+    path = tmp_path / 'model.onnx'
     path.write_bytes(b'old')
     monkeypatch.setattr(module, '_exported_program', lambda *args: None)
     monkeypatch.setattr(module, '_size_limits',
                         lambda program: dict(height=[1, None], width=[1, None]))
-    monkeypatch.setattr(module, '_write_pt2', lambda program, path, *args: path.write_bytes(b'new'))
-    monkeypatch.setattr(module, 'pt2_runner', lambda path: lambda images: (
+    monkeypatch.setattr(module, '_write_onnx',
+                        lambda program, path, notes: path.write_bytes(b'new'))
+    monkeypatch.setattr(module, 'onnx_runner', lambda path: lambda images: (
         torch.zeros(len(images), 5, 4), torch.zeros(len(images), 5, 4)))
     with pytest.raises(RuntimeError, match='more than tolerance=0.01; the file is not kept'):
         export(config(detr()), None, path, size=(64, 64), overwrite=True, tolerance=0.01)
@@ -260,15 +238,14 @@ def padded(model):
 
 
 @pytest.mark.parametrize('model, out, options, match', [
-    (detr(), 'none/model.pt2', {}, 'none'),
-    (detr(), 'model.pt2', dict(tolerance=1.5), r'tolerance=1.5 must be above 0 and below 1'),
-    (detr(), 'model.pt2', dict(decode=True), r'--decode: .*model.pt2 must end in .onnx'),
+    (detr(), 'model.pt2', {}, r'model.pt2 must end in .onnx'),
+    (detr(), 'model.onnx', dict(tolerance=1.5), r'tolerance=1.5 must be above 0 and below 1'),
     (detr(), 'model.onnx', dict(decode=True), r'--decode: DETR with DETRHead decodes its boxes '),
     (padded(detr(backbone=BACKBONE)), 'model.onnx', {},
      r'data_preprocessor pads pictures, and DETR leaves padding out, .*pad_size_divisor=1'),
     (deformable(), 'model.onnx', {}, r'encoder.layers.0.self_attn is a MultiScaleDeformable'),
     (dense('RetinaNet'), 'model.onnx', dict(size=(32, 64)),
-     r'size=\(32, 64\) is too small an example: .* at least \(33, 33\), or '),
+     r'size=\(32, 64\): the graph of this example would hold only for heights from '),
     (dense('RetinaNet', nms=dict(type='soft_nms')), 'model.onnx', dict(decode=True),
      r"test_cfg.nms.type='soft_nms' must be 'nms'")])
 def test_what_can_not_be(tmp_path, model, out, options, match):
@@ -276,26 +253,10 @@ def test_what_can_not_be(tmp_path, model, out, options, match):
         export(config(model), None, tmp_path / out, **options)
 
 
-@pytest.mark.slow
-def test_one_size_that_is_padded(tmp_path):
-    cfg = config(dense('FCOS'))
-    model = responding(cfg)
-    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'weights.pth')
-    found = export(cfg, str(tmp_path / 'weights.pth'), tmp_path / 'model.pt2', size=(70, 90),
-                   fixed_size=True)
-    assert found.check.sizes == [(1, 70, 90), (3, 70, 90)] and found.check.boxes is None
-    images = torch.randn(2, 3, 70, 90)
-    padded = set_img_shapes(F.pad(images, (0, 6, 0, 26)), [(70, 90)] * 2)
-    with torch.no_grad():
-        expected = [level for kind in model(padded, mode='tensor') for level in kind]
-    for ours, other in zip(module.pt2_runner(found.path)(images), expected, strict=True):
-        torch.testing.assert_close(ours, other, atol=1e-5, rtol=1e-4)
-
-
 def test_padding_that_a_hook_leaves_out(tmp_path):
     cfg = config(dense('FCOS'), custom_hooks=[dict(type='mmposenc.KeepPaddingOut')])
     with pytest.raises(ValueError, match='KeepPaddingOut leaves padding out'):
-        export(cfg, None, tmp_path / 'model.pt2')
+        export(cfg, None, tmp_path / 'model.onnx')
 
 
 def test_missing_packages(tmp_path, monkeypatch):
@@ -309,4 +270,4 @@ def test_missing_packages(tmp_path, monkeypatch):
 def test_the_file_names_its_channels(channels, options, named):
     cfg = config(dict(backbone=dict(in_channels=channels),
                       data_preprocessor=dict(type='DetDataPreprocessor', **options)))
-    assert module._normalisation_and_notes(cfg, False)[1]['channels'] == named
+    assert module.order_of_channels(cfg) == named
