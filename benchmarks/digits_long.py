@@ -35,7 +35,7 @@ from mmposenc import engine
 from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.encodings import Entry, read_entries
 from mmposenc.engine.variants.parsed import parse_config
-from mmposenc.lab.compare.page.results import versions_and_machine
+from mmposenc.lab.compare.running.recording import versions_and_machine
 
 CONFIG = 'configs/classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 SIDE, STD, WARM_UP = 32, 78.6, 120

@@ -45,7 +45,7 @@ MARGIN = 1.0  # points: what is closer than this is level
 
 
 def kept(results: Mapping[str, Any]) -> dict[str, Any]:
-    """What tables need of results, in points: no losses, no values by class, no pictures."""
+    """What tables need of results, in points: no times but those of training."""
     points = 1 if results['metric']['unit'] == '%' else 100  # COCO's AP is a share of 1
     runs = [{'encoding': run['encoding'], 'seed': run['seed'], 'status': run['status'],
              'note': run['note'], 'train_cpu_seconds': run['train_cpu_seconds'],
@@ -68,14 +68,12 @@ def read(folder: Path) -> Any:
 
 
 def report(results: Mapping[str, Any]) -> str:
-    """The page of a study, of what is kept of it: without learning curves, costs and pictures."""
+    """The page of a study, of what is kept of it: without costs."""
     encodings = [{**each, 'costs': []} for each in results['encodings']]
-    runs = [{'curve': [], 'log': [], 'train_seconds': None, 'peak_bytes': None, **run, 'tests': [
-        {'by_class': {}, 'by_size': {}, **test} for test in run['tests']]}
-        for run in results['runs']]
-    return report_html(with_summary({'created': '', 'margin': MARGIN, 'pictures': [], 'figures': [],
-                                     'take': None, **results, 'encodings': encodings,
-                                     'runs': runs}), KEPT)
+    runs = [{'train_seconds': None, 'peak_bytes': None, **run}
+            for run in results['runs']]
+    return report_html(with_summary({'created': '', 'margin': MARGIN, 'take': None, **results,
+                                     'encodings': encodings, 'runs': runs}))
 
 
 def one_line_each(results: Mapping[str, Any]) -> str:

@@ -62,7 +62,7 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
         'engine.training.finite': ('NotFiniteHook',),
     },
     'metric': {
-        'openmmlab.mmseg.segmentation': ('ClassIoUMetric', 'DumpSegResults'),
+        'openmmlab.mmseg.segmentation': ('DumpSegResults',),
         'openmmlab.mmdet.coco_metric': ('CocoMetric',),
     },
     'optim_wrapper': {

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..terminal.messages import Parser, in_a_line, reporting_errors
-from ..terminal.options import COUNT, INDEX, SEED, SIDE, add_config, number_between
+from ..terminal.options import COUNT, SEED, SIDE, add_config, number_between
 
 if TYPE_CHECKING:  # Imported only for annotations: torch is loaded when there is something to do.
     from ..lab.compare.running.workers import Workers
@@ -63,17 +63,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                      'work_dirs/compare_<config>')
     how.add_argument('--jobs', type=COUNT, metavar='N', help='runs at once; default 1, or one '
                      'for each GPU')
-    how.add_argument('--gpus-per-run', type=COUNT, metavar='N', default=1)
     how.add_argument('--submitit', nargs='+', metavar='WORD', help='slurm (or local), then '
                      'options of submitit: slurm_partition=gpu timeout_min=600')
     how.add_argument('--dry-run', action='store_true', help='check everything, list the runs '
                      'with their parameters and multiply-accumulates, and write nothing')
     how.add_argument('--report-only', action='store_true', help='train nothing; only write the '
                      'report of the results in --out')
-    how.add_argument('--pictures', type=INDEX, metavar='N', help='number of test images to draw '
-                     'with predictions; default 4')
-    how.add_argument('--figures', action=argparse.BooleanOptionalAction,
-                     help='with or without the figures of each encoding; default with')
     how.add_argument('--time', action=argparse.BooleanOptionalAction,
                      help='with or without the speed of the models, measured one after the other '
                      'when all are trained; default with, without for --submitit')
@@ -107,23 +102,21 @@ def main(argv: list[str] | None = None) -> None:
 def run_study(args: argparse.Namespace, command: str) -> int:
     """Plan and run the study, and return the exit status."""
     from ..engine.config.options import config_of_arguments
-    from ..engine.variants.encodings import read_entries
     from ..lab.compare.running import planning
-    from ..lab.compare.running.extras import time_all_if_missing
+    from ..lab.compare.running.costs import measure_missing_costs
     from ..lab.compare.study.study import read_study
 
     if args.report_only:
         return print_and_write_results(read_study(planning.study_folder(args)))
     workers = planning.workers_from_arguments(args)
     cfg = None if args.config is None else config_of_arguments(args)
-    entries = read_entries(args.encodings) if args.encodings else []
-    study = planning.plan_study(args, cfg, entries, command)
+    study = planning.plan_study(args, cfg, command)
     if args.dry_run:
         print(planning.dry_run_text(study))
         return 0
     print(planning.runs_in_a_sentence(study), flush=True)
     run_remaining(study, workers)
-    time_all_if_missing(study)
+    measure_missing_costs(study)
     return print_and_write_results(study)
 
 
@@ -131,40 +124,35 @@ def run_remaining(study: Study, workers: Workers) -> None:
     """Train and test the remaining runs, and keep the report up to date."""
     from ..lab.compare.page.results import write_results_and_report
     from ..lab.compare.running.progress import ProgressDisplay
-    from ..lab.compare.running.runs import has_nothing_to_do
     from ..lab.compare.running.schedule import carry_out_all
 
-    jobs = workers.jobs or len(study.runs())
-    with ProgressDisplay(study, jobs) as display:
-        def tell(which: Run | None, event: str) -> None:
-            if which is None:
-                display.tick()
-                return
-            display.print_event(which, event)
-            if event == 'ended':
+    with ProgressDisplay(study, workers.jobs or len(study.runs())) as display:
+        def tell(ended: Run | None) -> None:
+            display.show(ended)
+            if ended is not None:
                 try:
                     write_results_and_report(study)
                 except Exception as error:  # An error while the last report is written is raised.
                     display.say(f'the report could not be written yet: {in_a_line(error)}')
-        carry_out_all(study, workers, lambda each: has_nothing_to_do(study, each), tell)
+        carry_out_all(study, workers, tell)
 
 
 def print_and_write_results(study: Study) -> int:
     """Print how all runs ended, write the results and print their summary. Returns status 1 if a
     run or a test failed."""
-    from ..lab.compare.page.results import collect_results, write_results_and_report
-    from ..lab.compare.running.progress import plain_console, progress_table, run_states, short_note
+    from ..lab.compare.page.results import write_results_and_report
+    from ..lab.compare.running.progress import plain_console, progress_table
 
-    plain_console(file=sys.stdout).print(progress_table(study, run_states(study), 1))
+    plain_console(file=sys.stdout).print(progress_table(study, 1))
+    results = write_results_and_report(study)
     kinds = {'failed': 'failed', 'diverged': 'diverged, left out of the means',
              'finished': 'finished, but some tests are missing'}
-    for each in collect_results(study)['runs']:
+    for each in results['runs']:
         if each['note'] and each['status'] in kinds:
             print(f'{kinds[each["status"]]}: {each["encoding"]} seed {each["seed"]}: '
-                  f'{short_note(each)}')
-    results = write_results_and_report(study)
-    if advice := results.get('recommendation'):
-        print(advice['reason'], advice['sure'])
+                  f'{each["note"]}')
+    advice = results['recommendation']
+    print(advice['reason'], advice['sure'])
     files = [name for name in ('report.html', 'results.csv', 'best.py')
              if (study.folder / name).is_file()]
     print(f'{study.folder}: {", ".join(files)} ({time.strftime("%H:%M")})')

@@ -46,9 +46,9 @@ def test_pictures_and_measures_of_a_classifier_on_its_data(tmp_path, capsys):
     lines = run(capsys, config, weights, '--size', 64, '--out', out, '--at', 0.1, 0.9)
     about = json.loads((out / 'numbers.json').read_text())
     assert list(about['pictures']) == PICTURES + MEASURES
-    for name, picture in about['pictures'].items():
-        assert f'{name}.png: {picture["sentence"]}' in lines
-        with Image.open(out / picture['file']) as drawn:
+    for name in about['pictures']:
+        assert any(line.startswith(f'{name}.png: ') for line in lines)
+        with Image.open(out / f'{name}.png') as drawn:
             assert len(np.unique(np.asarray(drawn))) > 20
     assert {each.name for each in out.iterdir()} == {
         'numbers.json', *(f'{name}.png' for name in PICTURES + MEASURES)}
@@ -59,19 +59,16 @@ def test_pictures_and_measures_of_a_classifier_on_its_data(tmp_path, capsys):
     shown = about['pictures']['kernels']['PEG, stages.0.pos_encodings.at.after0.0.proj.0.weight']
     np.testing.assert_allclose(shown, kernel[:, 0], rtol=1e-5)
     assert about['pictures']['attention']['at'] == [0.1, 0.9]
-    assert len(about['pictures']['shift_error']['series'][0]['y']) == 8
+    assert len(about['pictures']['shift_error']['errors']) == 8
 
 
 def test_a_segmentor_on_pictures_of_its_own(tmp_path, capsys):
     config = segmentor_config(tmp_path)
     pictures = [tmp_path / 'data' / 'images' / f'scene_{i}.jpg' for i in (0, 1)]
-    words = config, '--image', *pictures, '--size', 64, 96, '--out', tmp_path / 'out'
-    lines = run(capsys, *words)
+    lines = run(capsys, config, '--image', *pictures, '--size', 64, 96, '--out', tmp_path / 'out')
     assert 'pictures of random weights on 2 images, 64 x 96 pixels' in ' '.join(lines)
-    first = (tmp_path / 'out' / 'numbers.json').read_text()
-    assert list(json.loads(first)['pictures']) == PICTURES  # nothing is measured
-    run(capsys, *words)  # the same again, in the same place
-    assert (tmp_path / 'out' / 'numbers.json').read_text() == first
+    about = json.loads((tmp_path / 'out' / 'numbers.json').read_text())
+    assert list(about['pictures']) == PICTURES  # nothing is measured
 
 
 def test_a_detector_without_its_data_and_with_it(tmp_path):
@@ -82,9 +79,6 @@ def test_a_detector_without_its_data_and_with_it(tmp_path):
     assert inputs.images.shape == (4, 3, 64, 64)  # whole cells of 32 pixels
     assert [values.shape[-1] for values in subject.maps(inputs.images).values()][-1] == 2
     make_coco(tmp_path / 'coco')
-    _, inputs = inspected_model_and_inputs(cfg, None, size=(64, 64), count=1)
-    assert inputs.names == '1 of the test images' and inputs.images.shape == (1, 3, 64, 64)
-    first = inputs.images
     files, names = pictures_of_test_data(cfg)
     assert names == f'{len(files)} of the test images' and files[0].endswith('shape_0.jpg')
     _, inputs = inspected_model_and_inputs(cfg, None, size=(64, 64))
@@ -92,7 +86,6 @@ def test_a_detector_without_its_data_and_with_it(tmp_path):
     mean, std = ([123.675, 116.28, 103.53], [58.395, 57.12, 57.375])
     picture = mmcv.imread(files[0])
     expected = (mmcv.imresize(picture, (64, 64))[..., ::-1] - mean) / std
-    assert torch.equal(inputs.images[:1], first)
     torch.testing.assert_close(inputs.images[0], torch.tensor(
         expected, dtype=torch.float32).permute(2, 0, 1))
     np.testing.assert_allclose(inputs.photo, picture[..., ::-1] / 255)
@@ -113,32 +106,15 @@ def test_a_detr_and_a_model_of_another_library(tmp_path, capsys):
     assert json.loads((tmp_path / 'swin' / 'numbers.json').read_text())['pictures'] == {}
 
 
-@pytest.mark.parametrize('name, text', [
-    ('kernels.png', 'mine'), ('numbers.json', '{"command": "another"}'),
-    ('numbers.json', '[1'), ('numbers.json', '{"command": "mmposenc inspect"}')])
-def test_files_of_others_stay(tmp_path, name, text):
+@pytest.mark.parametrize('name', ['kernels.png', 'numbers.json'])
+def test_nothing_is_overwritten(tmp_path, name):
     cfg = engine.load_config(str(classifier_config(tmp_path)))
     out = tmp_path / 'out'
     out.mkdir()
-    (out / name).write_text(text)
-    with pytest.raises(ValueError, match=f'--out .*out: {name} is there and was not written by'):
+    (out / name).symlink_to('nowhere')
+    with pytest.raises(ValueError, match=f'--out .*out: {name} exists; give another folder'):
         inspect_config(cfg, out=str(out))
-    assert (out / name).read_text() == text and len(list(out.iterdir())) == 1
-
-
-def test_a_picture_of_an_earlier_inspection_goes_and_a_note_stays(tmp_path):
-    cfg = engine.load_config(str(classifier_config(tmp_path)))
-    out = tmp_path / 'out'
-    inspect_config(cfg, out=str(out), size=(32, 32))
-    (out / 'note.txt').write_text('mine')
-    cfg.model.backbone.pos_encoding = None
-    inspect_config(cfg, out=str(out), size=(32, 32))
-    assert {each.name for each in out.iterdir()} == {'attention.png', 'numbers.json', 'note.txt'}
-    (out / 'attention.png').unlink()
-    (tmp_path / 'other.png').write_text('mine')
-    (out / 'attention.png').symlink_to(tmp_path / 'other.png')
-    with pytest.raises(ValueError, match='attention.png is there'):
-        inspect_config(cfg, out=str(out), size=(32, 32))
+    assert [each.name for each in out.iterdir()] == [name]
 
 
 def test_a_data_set_that_would_be_downloaded_is_not(tmp_path):

@@ -1,5 +1,4 @@
 """A headless Chromium, driven over a pipe by its DevTools protocol; no package is needed."""
-import base64
 import contextlib
 import json
 import os
@@ -73,12 +72,10 @@ class Browser:
         self.events.append(method)
         return told
 
-    def open(self, path: Path, width: int = 1280, *, dark: bool = False) -> None:
-        """Shows a file in a window so wide, with the reader's wish for a theme."""
+    def open(self, path: Path, width: int = 1280) -> None:
+        """Shows a file in a window so wide."""
         self.send('Emulation.setDeviceMetricsOverride', width=width, height=900,
                   deviceScaleFactor=1, mobile=False)
-        self.send('Emulation.setEmulatedMedia', media='', features=[
-            dict(name='prefers-color-scheme', value='dark' if dark else 'light')])
         self.messages, self.requests, self.events = [], [], []
         self.send('Page.navigate', url=path.as_uri())
         while 'Page.loadEventFired' not in self.events:
@@ -90,21 +87,6 @@ class Browser:
                          awaitPromise=True, userGesture=True)
         assert 'exceptionDetails' not in told, told['exceptionDetails']
         return told['result'].get('value')
-
-    def press(self, key: str) -> None:
-        """One key: 'Tab', 'Enter', 'Space'."""
-        code = dict(Tab=9, Enter=13, Space=32)[key]
-        text = dict(Enter='\r', Space=' ').get(key)
-        name = ' ' if key == 'Space' else key
-        more = dict(text=text) if text else {}
-        for kind in ('keyDown', 'keyUp'):
-            self.send('Input.dispatchKeyEvent', type=kind, key=name, code=key,
-                      windowsVirtualKeyCode=code, **(more if kind == 'keyDown' else {}))
-
-    def pdf(self, path: Path) -> None:
-        """What is printed."""
-        told = self.send('Page.printToPDF', paperWidth=8.27, paperHeight=11.69)
-        path.write_bytes(base64.b64decode(told['data']))
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

@@ -1,5 +1,4 @@
 """Made-up studies for tests of statistics, tables and the page: nothing in them was measured."""
-import math
 import random
 
 METRIC = dict(name='accuracy/top1', label='top-1 accuracy', unit='%')
@@ -9,12 +8,9 @@ SIZES = (0.75, 1.0, 1.5, 2.0)
 def run(encoding, seed, values, status='finished', **more):
     """A run with a value (or None) at each factor of ``values``."""
     return dict(dict(
-        encoding=encoding, seed=seed, status=status, note='', log=[], train_seconds=92.0 + seed,
+        encoding=encoding, seed=seed, status=status, note='', train_seconds=92.0 + seed,
         train_cpu_seconds=91.0 + seed, peak_bytes=400 << 20,
-        curve=[dict(epoch=n, loss=2.3 * math.exp(-n / 9), metric=50 + n if n % 2 == 0 else None)
-               for n in range(1, 11)],
-        tests=[dict(factor=factor, value=value, by_class={}, by_size={})
-               for factor, value in values.items()]), **more)
+        tests=[dict(factor=factor, value=value) for factor, value in values.items()]), **more)
 
 
 def encoding(name, parameters=60_000, label=None, macs=1e6):
@@ -36,7 +32,7 @@ def study(values, *, encodings=None, metric=METRIC, **more):
         sizes=[dict(factor=f, hw=[int(32 * f)] * 2) for f in sizes],
         environment=dict(torch='2.13.0', python='3.11', device='cpu', cores=2),
         encodings=encodings or [encoding(name) for name in values], runs=runs,
-        pictures=[], figures=[], margin=1.0, take=None), **more)
+        margin=1.0, take=None), **more)
 
 
 def seeded(*values, first=0):

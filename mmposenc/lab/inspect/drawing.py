@@ -1,9 +1,8 @@
 """Draws maps and lines, and keeps the sentence and the numbers of each picture."""
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Array = NDArray[Any]
-#: The names of all pictures that an inspection may write.
-NAMES = ('kernels', 'similarity', 'offsets', 'buckets', 'attention', 'attention_distance',
-         'shift_error', 'position_probe')
 
 
 @dataclass
@@ -24,20 +20,16 @@ class Picture:
     """A picture of what an encoding does.
 
     Attributes:
-        name: of its file, one of :data:`NAMES`.
-        title: what it shows, for a heading.
+        name: of its file.
         sentence: how to read it.
         draw: makes the figure.
-        unit: of the numbers.
         numbers: what is shown, as numbers, text, lists and dicts.
     """
 
     name: str
-    title: str
     sentence: str
     draw: Callable[[], Figure]
-    unit: str = ''
-    numbers: dict[str, Any] = field(default_factory=dict)
+    numbers: dict[str, Any]
 
 
 @dataclass
@@ -79,32 +71,27 @@ def draw_maps(panels: Sequence[Panel], unit: str, xlabel: str, ylabel: str, *,
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(columns * inches + 0.6, rows * (inches + 0.4)), layout='constrained')
-    axes = np.atleast_1d(figure.subplots(rows, columns)).ravel()
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     finite = [each.values[np.isfinite(each.values)] for each in panels]
     top = max((float(np.abs(each).max()) for each in finite if each.size), default=0.0) or 1.0
-    image = None
     for axis, panel in zip(axes, panels, strict=False):
+        height, width = panel.values.shape
+        extent = (-0.5, width - 0.5, height - 0.5, -0.5)
+        if panel.photo is not None:
+            axis.imshow(panel.photo.mean(-1), cmap='gray', vmin=-0.3, vmax=1.0, extent=extent)
         if panel.categories:
             axis.imshow(panel.values % 20, cmap='tab20', vmin=0, vmax=19, interpolation='nearest')
         else:
-            image = _draw_map(axis, panel, (-top if diverging else 0.0, top))
+            axis.imshow(panel.values, interpolation='nearest', extent=extent,
+                        cmap='RdBu_r' if diverging else 'viridis',
+                        vmin=-top if diverging else 0.0, vmax=top,
+                        alpha=1.0 if panel.photo is None else 0.6)
         _label_axis(axis, panel, xlabel, ylabel)
     for axis in axes[len(panels):]:
         axis.remove()
-    if image is not None:
-        figure.colorbar(image, ax=list(axes[:len(panels)]), label=unit, shrink=0.8)
+    if not panels[0].categories:
+        figure.colorbar(axes[0].images[-1], ax=axes[:len(panels)], label=unit, shrink=0.8)
     return figure
-
-
-def _draw_map(axis: Axes, panel: Panel, limits: tuple[float, float]) -> Any:
-    rows, columns = panel.values.shape
-    extent = (-0.5, columns - 0.5, rows - 0.5, -0.5)
-    if panel.photo is not None:
-        grey = panel.photo.mean(-1)
-        axis.imshow(grey, cmap='gray', vmin=-0.3, vmax=1.0, extent=extent)
-    return axis.imshow(panel.values, interpolation='nearest', vmin=limits[0], vmax=limits[1],
-                       cmap='viridis' if limits[0] == 0 else 'RdBu_r', extent=extent,
-                       alpha=1.0 if panel.photo is None else 0.6)
 
 
 def _label_axis(axis: Axes, panel: Panel, xlabel: str, ylabel: str) -> None:
@@ -122,31 +109,26 @@ def _label_axis(axis: Axes, panel: Panel, xlabel: str, ylabel: str) -> None:
         side.set_ticks([0, number - 1][:len(labels)], labels=labels)
 
 
-def draw_lines(series: Sequence[dict[str, Any]], xlabel: str, ylabel: str,
-               dots: Sequence[Sequence[float | None]] = ()) -> Figure:
-    """Draw lines in one coordinate system.
+def draw_line(values: Sequence[float], xlabel: str, ylabel: str,
+              dots: Sequence[Sequence[float]] = ()) -> Figure:
+    """Draw a line over 0, 1, ... in a coordinate system.
 
     Args:
-        series: each ``dict(label, x, y)``.
+        values: of the line.
         xlabel, ylabel: of the axes.
-        dots: several values at each x of the first line, such as those of heads.
+        dots: several values at each x, such as those of heads.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(5.0, 3.4), layout='constrained')
     axes = figure.add_subplot()
-    for each in series:
-        axes.plot(each['x'], np.array(each['y'], float), marker='o', markersize=3,
-                  label=each['label'])
-    for x, values in zip(series[0]['x'] if series else (), dots, strict=False):
-        numbers = [value for value in values if value is not None]
-        axes.plot([x] * len(numbers), numbers, '.', color='grey', markersize=4)
+    axes.plot(np.array(values, float), marker='o', markersize=3)
+    for x, at_x in enumerate(dots):
+        axes.plot([x] * len(at_x), at_x, '.', color='grey', markersize=4)
     axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.grid(alpha=0.3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if len(series) > 1:
-        axes.legend(fontsize=7)
     return figure
 
 
@@ -155,17 +137,3 @@ def tile_sheet(maps: Array) -> Array:
     tiles = np.pad(maps.astype(float), ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=np.nan)
     rows, columns, height, width = tiles.shape
     return tiles.swapaxes(1, 2).reshape(rows * height, columns * width)[:-1, :-1]
-
-
-def json_values(values: Any) -> Any:
-    """Convert arrays and numbers to lists and numbers of six digits. NaN and infinity become None,
-    because JSON cannot store them."""
-    if isinstance(values, dict):
-        return {key: json_values(each) for key, each in values.items()}
-    if isinstance(values, list | tuple):
-        return [json_values(each) for each in values]
-    if isinstance(values, np.ndarray):
-        return json_values(values.tolist())
-    if isinstance(values, float):
-        return float(f'{values:.6g}') if math.isfinite(values) else None
-    return values

@@ -62,10 +62,10 @@ def kernels_picture(model: nn.Module) -> Picture | None:
     if not by_module:
         return None
     return Picture(
-        'kernels', 'Kernels', f'Each small square is the kernel of one channel, at most {KERNELS} '
+        'kernels', f'Each small square is the kernel of one channel, at most {KERNELS} '
         'of them: red adds a neighbour, blue subtracts it.',
         lambda: draw_maps(panels, 'weight', '', '', diverging=True, columns=2, inches=3.6),
-        'weight', dict(by_module))
+        dict(by_module))
 
 
 def _tiled_in_rows(maps: Array) -> Array:
@@ -100,11 +100,11 @@ def similarity_picture(subject: InspectedModel, image: Tensor, calls: list[Atten
         panels.append(Panel(_wrapped_title(kind, name), tile_sheet(maps)))
         numbers[kind] = dict(module=name, cells=cells, maps=maps)
     return Picture(
-        'similarity', 'Similarity of positions', 'Each tile compares one of '
+        'similarity', 'Each tile compares one of '
         f'{REFERENCES} x {REFERENCES} cells with all cells: red cells have a position like its '
         'own, white ones have nothing in common with it.',
         lambda: draw_maps(panels, 'cosine', '', '', diverging=True, columns=2, inches=4.0),
-        'cosine', numbers)
+        numbers)
 
 
 def _added_position_vectors(subject: InspectedModel, image: Tensor
@@ -182,12 +182,11 @@ def offsets_picture(calls: list[AttentionCall]) -> Picture | None:
     if not panels:
         return None
     return Picture(
-        'offsets', 'Relative encodings by offset', 'The star is the query; each cell is a key at '
+        'offsets', 'The star is the query; each cell is a key at '
         'that offset, and its colour what the encoding does for the pair: the mean over the pairs '
         'of this image with that offset. Keys that a head does not attend to are white.',
         lambda: draw_maps(panels, ' or '.join(dict.fromkeys(units)), 'key - query, columns',
-                          'key - query, rows', diverging=True),
-        ' or '.join(dict.fromkeys(units)), numbers)
+                          'key - query, rows', diverging=True), numbers)
 
 
 def _first_call_of_each_kind(calls: list[AttentionCall]) -> list[AttentionCall]:
@@ -259,9 +258,9 @@ def buckets_picture(calls: list[AttentionCall]) -> Picture | None:
     if not panels:
         return None
     return Picture(
-        'buckets', "iRPE's buckets", 'Keys of one colour share a bucket, so that the query (star) '
+        'buckets', 'Keys of one colour share a bucket, so that the query (star) '
         'cannot tell their offsets apart; colours repeat after 20.',
-        lambda: draw_maps(panels, '', 'key, columns', 'key, rows', columns=5), 'bucket', numbers)
+        lambda: draw_maps(panels, '', 'key, columns', 'key, rows', columns=5), numbers)
 
 
 def attention_picture(calls: list[AttentionCall], photo: Array | None, at: tuple[float, float]
@@ -279,7 +278,7 @@ def attention_picture(calls: list[AttentionCall], photo: Array | None, at: tuple
     if not panels:
         return None
     return Picture(
-        'attention', 'Attention of one token', 'The colour is the weight that the token at the '
+        'attention', 'The colour is the weight that the token at the '
         'star gives to each cell, mean of the heads.',
         lambda: draw_maps(panels, 'attention weight', '', '', columns=3, inches=3.4),
-        'attention weight', dict(at=list(at), weights=numbers))
+        {'at': list(at), 'weights': numbers})

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from statistics import fmean
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .drawing import Picture, draw_lines, json_values
+from .drawing import Picture, draw_line
 from .figures import reference_cells
 from .recording import AttentionCall, InspectedModel
 
@@ -42,15 +42,14 @@ def attention_distance_picture(subject: InspectedModel, images: Tensor) -> Pictu
     if not calls:
         return None
     heads = [mean_attention_distances(call, hw_shape).tolist() for call in calls]
-    means = [sum(each) / len(each) for each in heads]
-    most = max(map(len, heads))
-    return _measure_picture(
-        'attention_distance', 'Attention distance', 'How far a cell looks: the mean distance '
-        'between a query and its keys, weighted by attention, without class tokens; the line is '
-        'the mean of the heads, and each dot one head.', 'pixels', sum(means) / len(means),
-        means, 'attention layer, in order', [call.name for call in calls],
-        [f'head {head}' for head in range(most)],
-        [each + [None] * (most - len(each)) for each in heads])
+    means = [fmean(each) for each in heads]
+    return Picture(
+        'attention_distance', 'How far a cell looks: the mean distance between a query and its '
+        'keys, weighted by attention, without class tokens; the line is the mean of the heads, and '
+        'each dot one head.',
+        lambda: draw_line(means, 'attention layer, in order', 'attention distance, pixels', heads),
+        {'means': means, 'heads': dict(zip([call.name for call in calls], heads,
+                                               strict=True))})
 
 
 def mean_attention_distances(call: AttentionCall, hw_shape: tuple[int, int]) -> Tensor:
@@ -96,12 +95,12 @@ def shift_error_picture(subject: InspectedModel, images: Tensor) -> Picture | No
             rolled = values.roll((step, step), (-2, -1))
             errors[name].append(float((moved[name] - rolled).norm() / values.norm()))
     first = [each[0] for each in errors.values()]
-    return _measure_picture(
-        'shift_error', 'Error under shifts', 'How much the tokens change, as a share of their '
-        f'norm, when the picture is rolled by {stride} pixels, one cell of the last map: 0 means '
-        'that nothing depends on absolute position.', 'share of the norm', first[-1], first,
-        'map, in order', list(errors), [f'{shift * stride} px' for shift in shifts],
-        list(errors.values()))
+    return Picture(
+        'shift_error', 'How much the tokens change, as a share of their norm, when the picture is '
+        f'rolled by {stride} pixels, one cell of the last map: 0 means that nothing depends on '
+        'absolute position.',
+        lambda: draw_line(first, 'map, in order', 'error under shifts, share of the norm'),
+        {'pixels': [shift * stride for shift in shifts], 'errors': errors})
 
 
 def position_probe_picture(subject: InspectedModel, images: Tensor, seed: int = 0) -> Picture:
@@ -112,26 +111,13 @@ def position_probe_picture(subject: InspectedModel, images: Tensor, seed: int = 
     for part in crops.split(8):
         for name, values in subject.maps(part).items():
             parts.setdefault(name, []).append(_subsampled_cells(values))
-    scores = [position_r_squared(torch.cat(each)) for each in parts.values()]
-    means = [(row + column) / 2 for row, column in scores]
-    return _measure_picture(
-        'position_probe', 'Linear probe of positions', 'How well a linear function of one token '
-        "predicts the token's row and column on test crops (R2, their mean): 1 means exactly, 0 or "
-        'less not at all.', 'R2', means[-1], means, 'map, in order', list(parts),
-        ['row', 'column'], [list(each) for each in scores])
-
-
-def _measure_picture(name: str, title: str, sentence: str, unit: str, value: float,
-                     means: list[float], xlabel: str, rows: list[str], columns: list[str],
-                     values: list[list[Any]]) -> Picture:
-    """A picture of lines over maps or layers, with a table that has a row for each of them."""
-    label = 'mean of heads' if name == 'attention_distance' else title
-    series = [dict(label=label, x=list(range(len(means))), y=json_values(means))]
-    dots = json_values(values) if name == 'attention_distance' else ()
-    ylabel = f'{title.lower()}, {unit}'
-    return Picture(name, title, sentence, lambda: draw_lines(series, xlabel, ylabel, dots), unit,
-                   dict(value=json_values(value), series=series, xlabel=xlabel, ylabel=ylabel,
-                        map=dict(rows=rows, columns=columns, values=json_values(values))))
+    scores = {name: position_r_squared(torch.cat(each)) for name, each in parts.items()}
+    means = [fmean(each) for each in scores.values()]
+    return Picture(
+        'position_probe', "How well a linear function of one token predicts the token's row and "
+        'column on test crops (R2, their mean): 1 means exactly, 0 or less not at all.',
+        lambda: draw_line(means, 'map, in order', 'linear probe of positions, R2'),
+        {'means': means, 'row_and_column': scores})
 
 
 def ridge_weights(x: Tensor, y: Tensor, penalty: float) -> Tensor:

@@ -30,9 +30,8 @@ from mmposenc.functional.masking import split_prefix, tokens_to_map
 from mmposenc.functional.packing import Packing
 from mmposenc.functional.windows import Windows
 
-#: The positional arguments of a call, as a hook gets them.
-Args: TypeAlias = tuple[Any, ...]
-Kwargs: TypeAlias = dict[str, Any]
+#: The arguments of a call, by their names.
+Call: TypeAlias = dict[str, Any]
 
 
 @dataclass
@@ -109,6 +108,29 @@ class AttentionCall:
         return on_map.view(height, width)
 
 
+class Hooks(ExitStack):
+    """Hooks on modules that are there until the block ends. They get the arguments of each call by
+    their names."""
+
+    def before(self, module: nn.Module, look: Callable[[Call], Call | None]) -> None:
+        """Call ``look`` before each call of a module; what it returns is added to the arguments."""
+        def hook(module: nn.Module, args: Any, kwargs: Call) -> Any:
+            more = look(_arguments_by_name(module, args, kwargs))
+            return None if more is None else (args, {**kwargs, **more})
+        self.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
+
+    def after(self, module: nn.Module, look: Callable[[Call, Any], Any]) -> None:
+        """Call ``look`` with the output too; what it returns takes the output's place, unless it is
+        None."""
+        def hook(module: nn.Module, args: Any, kwargs: Call, out: Any) -> Any:
+            return look(_arguments_by_name(module, args, kwargs), out)
+        self.callback(module.register_forward_hook(hook, with_kwargs=True).remove)
+
+
+def _arguments_by_name(module: nn.Module, args: Any, kwargs: Call) -> Call:
+    return inspect.signature(module.forward).bind(*args, **kwargs).arguments
+
+
 @contextmanager
 def recording_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> Iterator[None]:
     """Record every attention on a grid inside a model as it runs.
@@ -127,53 +149,40 @@ def recording_attention(model: nn.Module, note: Callable[[AttentionCall], None])
     added: list[Tensor] = []  # what is added in the attention that runs at the moment
     # a dict, because several attentions may share one encoding
     encodings: dict[RelativeEncoding, None] = {}
-    with ExitStack() as stack:
+    with Hooks() as hooks:
         for name, module in model.named_modules():
             if isinstance(module, ShiftWindowAttention):
-                stack.callback(module.register_forward_pre_hook(
-                    partial(_store_windows, windows), with_kwargs=True).remove)
+                hooks.before(module, partial(_store_windows, windows, module))
             elif is_attention(module):
-                stack.callback(module.register_forward_pre_hook(
-                    partial(_with_need_weights, name, added), with_kwargs=True).remove)
-                stack.callback(module.register_forward_hook(
-                    partial(_note_call_and_restore_output, name, added, windows, note),
-                    with_kwargs=True).remove)
+                hooks.before(module, partial(_ask_for_weights, name, module, added))
+                hooks.after(module, partial(_note_call, name, module, added, windows, note))
                 if module.rel_pos_encoding is not None:
                     encodings[module.rel_pos_encoding] = None
         for encoding in encodings:
             recorded = partial(_terms_that_record, encoding.terms_of_tokens, added)
             encoding.terms_of_tokens = recorded  # type: ignore[method-assign]
-            stack.callback(delattr, encoding, 'terms_of_tokens')
+            hooks.callback(delattr, encoding, 'terms_of_tokens')
         yield
 
 
-def arguments_by_name(module: nn.Module, args: Args, kwargs: Kwargs) -> Kwargs:
-    """The arguments of a call, by their names."""
-    return inspect.signature(module.forward).bind(*args, **kwargs).arguments
+def _store_windows(windows: dict[nn.Module, Windows], module: ShiftWindowAttention, call: Call
+                   ) -> None:
+    hw = as_grid(call['hw_shape']).hw
+    windows[module.w_msa] = Windows(hw, module.window_size, module._shift_of_map(hw))
 
 
-def _store_windows(windows: dict[nn.Module, Windows], module: Any, args: Args,
-                   kwargs: Kwargs) -> None:
-    grid = as_grid(arguments_by_name(module, args, kwargs)['hw_shape'])
-    windows[module.w_msa] = Windows(grid.hw, module.window_size, module._shift_of_map(grid.hw))
-
-
-def _with_need_weights(name: str, added: list[Tensor], module: nn.Module, args: Args,
-                       kwargs: Kwargs) -> tuple[Any, Any]:
+def _ask_for_weights(name: str, module: nn.Module, added: list[Tensor], call: Call) -> Call:
     added.clear()
-    call = arguments_by_name(module, args, kwargs)
     if isinstance(call.get('hw_shape'), Packing):
         raise ValueError(f'{name} leaves padded tokens out, so its weights lie on no grid: '
                          f'give an image without padding, or the encoder skip_padding=False')
-    return args, {**kwargs, 'need_weights': _attends_on_grid(module, call)}
+    return {'need_weights': _attends_on_grid(module, call)}
 
 
-def _note_call_and_restore_output(name: str, added: list[Tensor], windows: dict[nn.Module, Windows],
-                                  note: Callable[[AttentionCall], None], module: Any, args: Args,
-                                  kwargs: Kwargs, output: Any) -> Any:
-    call = arguments_by_name(module, args, kwargs)
+def _note_call(name: str, module: Any, added: list[Tensor], windows: dict[nn.Module, Windows],
+               note: Callable[[AttentionCall], None], call: Call, output: Any) -> Any:
     if not _attends_on_grid(module, call):
-        return output
+        return None
     out, weights = output
     cut = windows.get(module)
     if isinstance(module, PlainWindowAttention):
@@ -188,7 +197,7 @@ def _note_call_and_restore_output(name: str, added: list[Tensor], windows: dict[
     return out
 
 
-def _attends_on_grid(module: nn.Module, call: Kwargs) -> bool:
+def _attends_on_grid(module: nn.Module, call: Call) -> bool:
     """Whether queries lie on a grid; in a decoder they are objects."""
     return isinstance(module, WindowAttention) or call.get('hw_shape') is not None
 
@@ -223,34 +232,6 @@ class TokenAddition(NamedTuple):
     added: Tensor
 
 
-@contextmanager
-def recording_additions(model: nn.Module) -> Iterator[list[TokenAddition]]:
-    """A context that records what every token encoding inside a model adds. Encodings that change
-    the grid add nothing and are left out.
-
-    Yields:
-        The list that additions are appended to, in the order in which the encodings run.
-    """
-    additions: list[TokenAddition] = []
-
-    def append_addition(name: str, module: nn.Module, args: Args, kwargs: Kwargs,
-                        out: Tensor) -> None:
-        call = arguments_by_name(module, args, kwargs)
-        before, after = (split_prefix(x[:1].detach(), call.get('num_prefix_tokens', 0))[1]
-                         for x in (call['x'], out))
-        if before.shape == after.shape:
-            hw_shape = as_grid(call['hw_shape']).hw
-            additions.append(TokenAddition(name, module, hw_shape,
-                                           (after - before)[0].float().cpu()))
-
-    with ExitStack() as stack:
-        for name, module in model.named_modules():
-            if isinstance(module, TokenEncoding):
-                stack.callback(module.register_forward_hook(
-                    partial(append_addition, name), with_kwargs=True).remove)
-        yield additions
-
-
 @dataclass
 class InspectedModel:
     """A model to inspect, and how it is run.
@@ -272,15 +253,14 @@ class InspectedModel:
             ValueError: the model has no blocks of this project and returns no maps.
         """
         by_name: dict[str, Tensor] = {}
-        with ExitStack() as stack:
-            _record_maps_until_closed(self.model, (images.shape[-2], images.shape[-1]), by_name,
-                                      stack)
+        with Hooks() as hooks:
+            _record_maps(self.model, (images.shape[-2], images.shape[-1]), by_name, hooks)
             self.run(images)
         if not by_name:
             raise ValueError(f'model={type(self.model).__name__} has no blocks of this project and '
                              f'no backbone that returns maps (B, C, H, W)')
         # Frozen stages may return half precision.
-        return {name: values.float() for name, values in by_name.items()}
+        return {name: values.detach().float() for name, values in by_name.items()}
 
     @torch.no_grad()
     def calls(self, images: Tensor) -> list[AttentionCall]:
@@ -292,10 +272,24 @@ class InspectedModel:
 
     @torch.no_grad()
     def additions(self, images: Tensor) -> list[TokenAddition]:
-        """What token encodings add in one pass over images (B, C, H, W)."""
-        with recording_additions(self.model) as recorded:
+        """What token encodings add in one pass over images (B, C, H, W), in the order in which they
+        run. Encodings that change the grid add nothing and are left out."""
+        additions: list[TokenAddition] = []
+
+        def record(name: str, module: nn.Module, call: Call, out: Tensor) -> None:
+            before, after = (split_prefix(x[:1], call.get('num_prefix_tokens', 0))[1]
+                             for x in (call['x'], out))
+            if before.shape == after.shape:
+                hw_shape = as_grid(call['hw_shape']).hw
+                additions.append(TokenAddition(name, module, hw_shape,
+                                               (after - before)[0].float().cpu()))
+
+        with Hooks() as hooks:
+            for name, module in self.model.named_modules():
+                if isinstance(module, TokenEncoding):
+                    hooks.after(module, partial(record, name, module))
             self.run(images)
-        return recorded
+        return additions
 
 
 def is_own_detr_encoder(module: nn.Module) -> bool:
@@ -305,54 +299,45 @@ def is_own_detr_encoder(module: nn.Module) -> bool:
     return isinstance(levels, nn.ModuleList) and isinstance(levels[0], PlacedEncodings)
 
 
-def _record_maps_until_closed(model: nn.Module, hw_shape: tuple[int, int],
-                              maps_by_name: dict[str, Tensor], stack: ExitStack) -> None:
-    in_encoders = {placed for module in model.modules() if is_own_detr_encoder(module)
-                   for placed in module.modules()}
-
-    def take_placed(name: str, module: nn.Module, args: Args, kwargs: Kwargs, out: Any) -> None:
-        call = arguments_by_name(module, args, kwargs)
-        tokens, grid, _ = out
-        stage, position = name.rpartition('pos_encodings')[0], call['position']
-        cells = split_prefix(tokens.detach(), call.get('num_prefix_tokens', 0))[1]
-        label = f'{stage}blocks.{position}' if position >= 0 else f'{stage}input'.replace('.', ' ')
-        maps_by_name[label] = tokens_to_map(cells.contiguous(), grid)
-
-    def take_timm(name: str, module: nn.Module, args: Args, out: Tensor) -> None:
-        maps_by_name[name] = backbone.block_map_and_prefix(out.detach(), hw_shape)[0]
-
-    def take_outputs(module: nn.Module, args: Args, out: Any) -> None:
-        maps = [each for each in tree_leaves(out) if isinstance(each, Tensor) and each.dim() == 4]
-        maps_by_name.update((f'map {index}', each.detach()) for index, each in enumerate(maps))
-
+def _record_maps(model: nn.Module, hw_shape: tuple[int, int], maps: dict[str, Tensor],
+                 hooks: Hooks) -> None:
     backbone: Any = getattr(model, 'backbone', model)
+    encoders = {name: module for name, module in model.named_modules()
+                if is_own_detr_encoder(module)}
+    in_encoders = {part for module in encoders.values() for part in module.modules()}
     placed = {name: module for name, module in model.named_modules()
               if isinstance(module, PlacedEncodings) and module not in in_encoders}
     # Models of timm may have no encodings of this project.
     if hasattr(backbone, 'block_map_and_prefix'):
         for name, block in backbone.named_blocks():
-            stack.callback(block.register_forward_hook(partial(take_timm, name)).remove)
+            hooks.after(block, lambda call, out, name=name: maps.update(
+                {name: backbone.block_map_and_prefix(out, hw_shape)[0]}))
     elif placed:
         for name, module in placed.items():
-            stack.callback(module.register_forward_hook(
-                partial(take_placed, name), with_kwargs=True).remove)
+            hooks.after(module, partial(_store_map_of_block, name, maps))
     else:
-        stack.callback(backbone.register_forward_hook(take_outputs).remove)
-    for name, module in model.named_modules():
-        if is_own_detr_encoder(module):
-            stack.callback(module.register_forward_hook(
-                partial(_store_memory_maps, name, maps_by_name), with_kwargs=True).remove)
+        hooks.after(backbone, lambda call, out: maps.update(
+            (f'map {index}', each) for index, each in enumerate(
+                leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor) and leaf.dim() == 4)))
+    for name, module in encoders.items():
+        hooks.after(module, partial(_store_maps_of_memory, name, maps))
 
 
-def _store_memory_maps(name: str, maps: dict[str, Tensor], module: nn.Module, args: Args,
-                       kwargs: Kwargs, out: Any) -> None:
+def _store_map_of_block(name: str, maps: dict[str, Tensor], call: Call, out: Any) -> None:
+    tokens, grid, _ = out
+    stage, position = name.rpartition('pos_encodings')[0], call['position']
+    cells = split_prefix(tokens, call.get('num_prefix_tokens', 0))[1]
+    label = f'{stage}blocks.{position}' if position >= 0 else f'{stage}input'.replace('.', ' ')
+    maps[label] = tokens_to_map(cells.contiguous(), grid)
+
+
+def _store_maps_of_memory(name: str, maps: dict[str, Tensor], call: Call, out: Any) -> None:
     """The memory of a DETR's encoder as maps, the finest level last."""
-    call = arguments_by_name(module, args, kwargs)
     grids: Any = call.get('hw_shapes')
     grids = call.get('spatial_shapes') if grids is None else grids
     grids = grids.tolist() if isinstance(grids, Tensor) else grids
     grids = [grids] if isinstance(grids[0], int) else grids
-    memory = (out[0] if isinstance(out, tuple) else out).detach()
+    memory = out[0] if isinstance(out, tuple) else out
     levels = memory.split([height * width for height, width in grids], 1)
     for level in reversed(range(len(grids))):
         label = f'{name} level {level}' if len(grids) > 1 else name

@@ -6,6 +6,7 @@ import copy
 import inspect
 import json
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,15 +26,16 @@ from mmposenc.engine.config.testing import scope_of
 from mmposenc.functional.convolutions import pair
 
 from .counts import Counts, count_for_one_image
-from .drawing import NAMES, Array, Picture, json_values
+from .drawing import Array, Picture
 from .figures import all_pictures
 from .probes import all_measures
 from .recording import InspectedModel, is_own_detr_encoder
 
 #: The number of images from the test data, or of noise; and the longer side of a photo in pictures.
 IMAGES, PHOTO = 4, 512
-#: The text by which numbers.json says where it comes from.
-COMMAND = 'mmposenc inspect'
+#: The names of all pictures that an inspection may write.
+PICTURES = ('kernels', 'similarity', 'offsets', 'buckets', 'attention', 'attention_distance',
+            'shift_error', 'position_probe')
 
 
 @dataclass
@@ -71,7 +73,7 @@ def inspect_config(cfg: Config, checkpoint: str | None = None, *,
 
     Raises:
         ValueError: a size below 1, a place outside the image, a checkpoint that does not fit, a
-            picture that cannot be read, or a folder with files that are not of an inspection.
+            picture that cannot be read, or a folder that holds an inspection.
         FileNotFoundError: a picture or the checkpoint does not exist.
     """
     scope_of(cfg)  # Raises an error if the config names no library.
@@ -91,14 +93,10 @@ def inspect_config(cfg: Config, checkpoint: str | None = None, *,
     pictures = all_pictures(subject, inputs.images[:1], inputs.photo, at)
     if checkpoint is not None:
         pictures += all_measures(subject, inputs.images, seed)
-    about = dict(
-        command=COMMAND, config=cfg.filename, checkpoint=checkpoint,
-        model=counts.model, encodings=counts.encodings, counted_at=list(counts.hw_shape),
-        parameters=counts.parameters, parameters_without=counts.parameters_without,
-        macs=counts.macs, macs_without=counts.macs_without,
-        images=inputs.names, input=list(inputs.images.shape[-2:]))
-    write_pictures_and_numbers(Path(out), about, pictures)
     height, width = inputs.images.shape[-2:]
+    about = {**counts._asdict(), 'config': cfg.filename, 'checkpoint': checkpoint,
+             'images': inputs.names, 'input': [height, width]}
+    write_pictures_and_numbers(Path(out), about, pictures)
     weights = 'random weights' if checkpoint is None else Path(checkpoint).name
     lines += ['', f'pictures of {weights} on {inputs.names}, {height} x {width} pixels, in {out}:']
     return lines + [f'{each.name}.png: {each.sentence}' for each in pictures]
@@ -122,59 +120,39 @@ def macs_in_words(macs: int) -> str:
 
 
 def check_out_folder(folder: Path) -> None:
-    """Check that a folder can be written into, and that no file would be replaced that an earlier
-    inspection did not write.
+    """Check that a folder can be written into, and that it holds no earlier inspection, or other
+    files of the same names.
 
     Raises:
         ValueError: names the option, the folder and the file.
     """
     check_writable_folder(str(folder), '--out')
-    replaceable = files_of_earlier_inspection(folder)
-    for name in [f'{each}.png' for each in NAMES] + ['numbers.json']:
-        path = folder / name
-        if path.is_symlink() or (path.exists() and name not in replaceable):
-            raise ValueError(f'--out {folder}: {name} is there and was not written by {COMMAND}; '
-                             f'give another folder')
-
-
-def files_of_earlier_inspection(folder: Path) -> list[str]:
-    """The names of the files that an earlier inspection wrote into a folder."""
-    try:
-        about = json.loads((folder / 'numbers.json').read_text())
-        if about['command'] != COMMAND:
-            return []
-        names = [f'{name}.png' for name in about['pictures'] if name in NAMES]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-    return [*names, 'numbers.json']
+    for name in (*(f'{each}.png' for each in PICTURES), 'numbers.json'):
+        if os.path.lexists(folder / name):
+            raise ValueError(f'--out {folder}: {name} exists; give another folder')
 
 
 def write_pictures_and_numbers(folder: Path, about: dict[str, object],
                                pictures: Sequence[Picture]) -> None:
-    """Write pictures and ``numbers.json`` in place of those of an earlier inspection."""
+    """Write the pictures, and their numbers with those of the counts as ``numbers.json``."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in files_of_earlier_inspection(folder):
-        (folder / name).unlink(missing_ok=True)
-    about = {**about, 'pictures': {
-        each.name: json_values(dict(file=f'{each.name}.png', title=each.title,
-                                    sentence=each.sentence,
-                                    unit=each.unit, **each.numbers)) for each in pictures}}
-    text = json.dumps(about, indent=1, allow_nan=False)
     for each in pictures:
         each.draw().savefig(folder / f'{each.name}.png', dpi=130)
-    (folder / 'numbers.json').write_text(f'{text}\n')
+    about = {**about, 'pictures': {each.name: each.numbers for each in pictures}}
+    text = json.dumps(about, default=np.ndarray.tolist)
+    # JSON has no numbers that are not finite.
+    finite = json.loads(text, parse_constant=lambda name: None)
+    (folder / 'numbers.json').write_text(f'{json.dumps(finite, indent=1)}\n')
 
 
 def inspected_model_and_inputs(cfg: Config, checkpoint: str | None, *, images: Sequence[str] = (),
-                               size: tuple[int, int] | None = None, seed: int = 0,
-                               count: int = IMAGES
+                               size: tuple[int, int] | None = None, seed: int = 0
                                ) -> tuple[InspectedModel, ModelInputs]:
     """The model of a config, ready to run, and its inputs.
 
     Args:
         cfg, checkpoint, images, size, seed: see :func:`inspect_config`; sides are rounded to whole
             cells of the coarsest map.
-        count: how many images there are where none are given.
     """
     scope = scope_of(cfg)
     init_default_scope(scope)
@@ -184,8 +162,8 @@ def inspected_model_and_inputs(cfg: Config, checkpoint: str | None, *, images: S
     side = side_multiple(model)
     height, width = (max(1, round(each / side)) * side for each in size or usual_size(cfg))
     pictures, names = (list(images),
-                       f'{len(images)} images') if images else pictures_of_test_data(cfg, count)
-    batch, photo = models.noise_images(cfg, (height, width), count=count, seed=seed), None
+                       f'{len(images)} images') if images else pictures_of_test_data(cfg)
+    batch, photo = models.noise_images(cfg, (height, width), count=IMAGES, seed=seed), None
     if pictures:
         pixels = [models.read_picture(cfg, each) if isinstance(each, str) else each
                   for each in pictures]
@@ -216,8 +194,8 @@ def side_multiple(model: Any) -> int:
     return math.lcm(side, *(int(each) for each in padded if each))
 
 
-def pictures_of_test_data(cfg: Config, count: int = IMAGES) -> tuple[list[Any], str]:
-    """So many pictures, spread over the test data, as files or pixels, and what they are; or none,
+def pictures_of_test_data(cfg: Config) -> tuple[list[Any], str]:
+    """Some pictures, spread over the test data, as files or pixels, and what they are; or none,
     and the reason."""
     phase = 'test' if cfg.get('test_dataloader') else 'val'
     if not cfg.get(f'{phase}_dataloader'):
@@ -233,7 +211,7 @@ def pictures_of_test_data(cfg: Config, count: int = IMAGES) -> tuple[list[Any], 
     # A RuntimeError means that the data were not downloaded.
     except (FileNotFoundError, RuntimeError):
         return [], 'noise (the test data is not there)'
-    chosen = min(count, len(dataset))
+    chosen = min(IMAGES, len(dataset))
     infos = [dataset.get_data_info(index * len(dataset) // chosen) for index in range(chosen)]
     # Data sets that store pixels store RGB, but files are read in the order blue, green, red.
     pictures = [np.asarray(each['img'])[..., ::-1] if np.ndim(each.get('img')) == 3

@@ -1,4 +1,4 @@
-"""mmseg's data preprocessor, model and metrics, for padded batches and results by class."""
+"""mmseg's data preprocessor and model, for padded batches."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from mmengine.evaluator import DumpResults
 from mmengine.structures import PixelData
-from mmseg.evaluation import IoUMetric
 from mmseg.models import EncoderDecoder as MMSegEncoderDecoder
 from mmseg.models import SegDataPreProcessor as MMSegDataPreProcessor
 from mmseg.models import SegTTAModel as _SegTTAModel
@@ -133,24 +132,6 @@ class SegTTAModel(_SegTTAModel):
                                'pred_sem_seg': PixelData(data=(mean > threshold).long())})
             merged.append(views[0])
         return merged
-
-
-# This part of the file has metrics.
-
-
-class ClassIoUMetric(IoUMetric):
-    """mmseg's IoUMetric, whose results also have 'IoU.<class>' for each class, in %; nan if neither
-    labels nor predictions contain the class."""
-
-    def compute_metrics(self, results: list[tuple[Tensor, ...]]) -> dict[str, float]:
-        """Compute the metrics of mmseg, and those of each class."""
-        metrics: dict[str, float] = super().compute_metrics(results)
-        if self.format_only:
-            return metrics
-        areas = [sum(each) for each in zip(*results, strict=True)]
-        for name, both, either in zip(self.dataset_meta['classes'], *areas[:2], strict=True):
-            metrics[f'IoU.{name}'] = 100 * float(both) / float(either) if either else float('nan')
-        return metrics
 
 
 # This part of the file writes predictions into a file, for a later evaluation.

@@ -19,8 +19,7 @@ def _algorithms():
 @pytest.fixture(scope='session')
 def finished(tmp_path_factory):
     """A study of two encodings, two seeds and two sizes, which is over. Not to be changed."""
-    study = tiny_study(tmp_path_factory.mktemp('finished'), seeds=(0, 1), sizes=(1.0, 2.0),
-                       pictures=2)
+    study = tiny_study(tmp_path_factory.mktemp('finished'), seeds=(0, 1), sizes=(1.0, 2.0))
     for run in study.runs():
         carry_out(study, run)
     return study

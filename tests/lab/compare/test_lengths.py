@@ -9,23 +9,19 @@ def by_epoch(schedulers, **others):
                        param_scheduler=schedulers, **others))
 
 
-@pytest.mark.parametrize('number, warm, steps', [
-    (20, 5, [13, 17]),  # 8 and 11 of 12 behind the warm-up: what is left is 15 of 35
-    (10, 2, [6, 8])])   # a quarter of 10 at most
-def test_a_warm_up_in_epochs_stays_up_to_a_quarter(number, warm, steps):
-    """One in iterations stays as it is; mmdet's schedules say no end."""
-    cfg = by_epoch([dict(type='LinearLR', begin=0, end=5),
-                    dict(type='MultiStepLR', begin=5, end=40, milestones=[24, 33]),
-                    dict(type='CosineAnnealingLR', begin=5, end=40, T_max=35),
+def test_all_that_is_counted_in_epochs_is_scaled():
+    """A warm-up in iterations stays as it is; mmdet's schedules say no end."""
+    cfg = by_epoch([dict(type='LinearLR', begin=0, end=6),
+                    dict(type='MultiStepLR', begin=6, end=40, milestones=[24, 33]),
+                    dict(type='CosineAnnealingLR', begin=6, end=40, T_max=34),
                     dict(type='LinearLR', by_epoch=False, begin=0, end=120),
                     dict(type='MultiStepLR', milestones=[24, 33])])
-    set_length(cfg, Length('epochs', number))
+    set_length(cfg, Length('epochs', 20))
     linear, stepwise, cosine, by_iteration, endless = cfg.param_scheduler
-    assert (cfg.train_cfg.max_epochs, cfg.train_cfg.val_interval) == (number, number // 4)
-    assert (linear.begin, linear.end) == (0, warm) and by_iteration.end == 120
-    # By hand: warm + (milestone - 5) / 35 * (number - warm).
-    assert stepwise.milestones == endless.milestones == steps
-    assert (cosine.begin, cosine.end, cosine.T_max) == (warm, number, number - warm)
+    assert (cfg.train_cfg.max_epochs, cfg.train_cfg.val_interval) == (20, 5)
+    assert (linear.begin, linear.end) == (0, 3) and by_iteration.end == 120
+    assert stepwise.milestones == endless.milestones == [12, 16]  # 16.5, to the even number
+    assert (cosine.begin, cosine.end, cosine.T_max, endless.end) == (3, 20, 17, 20)
 
 
 def test_iterations_and_what_is_counted_in_them():
@@ -40,7 +36,7 @@ def test_iterations_and_what_is_counted_in_them():
     set_length(cfg, Length('iterations', 4000))
     assert cfg.train_cfg.to_dict() == dict(type='IterBasedTrainLoop', max_iters=4000,
                                            val_interval=400, dynamic_intervals=[(3000, 100)])
-    assert [(each.begin, each.end) for each in cfg.param_scheduler] == [(0, 500), (500, 4000)]
+    assert [(each.begin, each.end) for each in cfg.param_scheduler] == [(0, 250), (250, 4000)]
     assert cfg.custom_hooks[0].begin_iter == 2000
     saving = cfg.default_hooks.checkpoint
     assert (saving.interval, saving.by_epoch, saving.max_keep_ckpts) == (400, False, 1)
@@ -58,7 +54,7 @@ def test_the_same_length_leaves_the_schedule_as_it_is():
 
 def test_a_schedule_without_an_end_ends_with_the_training():
     """mmpretrain's cosine: mmengine gives it the end of the training, where it may begin too."""
-    for number, begin in ((20, 5), (1, 1)):
+    for number, begin in ((20, 2), (1, 0)):
         cfg = by_epoch([dict(type='LinearLR', begin=0, end=5, convert_to_iter_based=True),
                         dict(type='CosineAnnealingLR', begin=5)])
         set_length(cfg, Length('epochs', number))

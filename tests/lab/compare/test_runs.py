@@ -1,5 +1,4 @@
-"""What a run does: trainings, tests, extras, and what becomes of kills and errors."""
-import json
+"""What a run does: trainings, tests, costs, and what becomes of kills and errors."""
 import os
 import re
 import signal
@@ -18,13 +17,12 @@ from mmposenc.checkpoint import load_checkpoint
 from mmposenc.commands import train
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.variants.applying import with_entry
-from mmposenc.lab.compare.page import results
 from mmposenc.lab.compare.page.results import collect_results, write_results_and_report
-from mmposenc.lab.compare.running import extras, progress, runs
-from mmposenc.lab.compare.running.recording import cpu_seconds, read_progress
-from mmposenc.lab.compare.running.runs import carry_out, has_nothing_to_do, is_over, read_record
-from mmposenc.lab.compare.running.schedule import carry_out_all, is_taken
-from mmposenc.lab.compare.running.workers import LocalWorkers
+from mmposenc.lab.compare.running import costs, runs
+from mmposenc.lab.compare.running.recording import is_over, is_taken, read_record
+from mmposenc.lab.compare.running.runs import carry_out
+from mmposenc.lab.compare.running.schedule import carry_out_all
+from mmposenc.lab.compare.running.workers import TAKEN, LocalWorkers
 
 
 def all_of(study):
@@ -44,7 +42,7 @@ def assert_same(study, other):
     """What must not depend on kills: records but for time and memory, and the weights."""
     for mine, its in zip(study.runs(), other.runs(), strict=True):
         one, two = read_record(mine), read_record(its)
-        for key in ('encoding', 'seed', 'status', 'curve', 'tests', 'parameters'):
+        for key in ('encoding', 'seed', 'status', 'tests', 'parameters'):
             assert one[key] == two[key]
         one, two = (load_checkpoint(str(each.folder / record['checkpoint']))['state_dict']
                     for each, record in ((study, one), (other, two)))
@@ -66,19 +64,7 @@ def test_a_study_of_two_encodings_and_two_seeds(finished):
             cfg.test_dataloader.dataset.pipeline.insert(1, resize)
         checkpoint = str(study.folder / records[-1]['checkpoint'])
         assert engine.test(cfg, checkpoint)['accuracy/top1'] == test['value']
-    assert [point['epoch'] for point in records[0]['curve']] == [1, 2]
-    assert records[0]['curve'][-1]['metric'] == records[0]['tests'][0]['value']
-    assert records[0]['curve'] != records[2]['curve']  # another seed
     assert records[1]['parameters'] - records[0]['parameters'] == 4 * 8 * (9 + 1)  # a PEG a stage
-    results = write_results_and_report(study)
-    assert [each['factor'] for each in results['encodings'][0]['costs']] == [1, 2]
-    small, large = (each['macs'] for each in results['encodings'][0]['costs'])
-    assert large > 3 * small
-    assert len(results['pictures']) == 2
-    for picture in results['pictures']:
-        assert [entry['encoding'] for entry in picture['entries']] == [None, 'none', 'peg']
-        assert all((study.folder / entry['file']).is_file() for entry in picture['entries'])
-        assert picture['entries'][0]['text'] in ('bright', 'dark')
 
 
 def test_the_recommended_config_is_the_users_and_trains(copied, tmp_path, monkeypatch):
@@ -94,28 +80,6 @@ def test_the_recommended_config_is_the_users_and_trains(copied, tmp_path, monkey
     assert take['command'] == f'mmposenc train {best} --work-dir work_dirs/best'
     train.main([*take['command'].split()[2:], '--cfg-options', 'train_cfg.max_epochs=1'])
     assert Path('work_dirs/best/epoch_1.pth').is_file()
-
-
-def test_pictures_on_which_encodings_disagree_are_shown():
-    def drawn(answers):
-        return [dict(id=str(n), title='', truth=dict(file='', text='cat'),
-                     predicted=dict(file='', text=text)) for n, text in enumerate(answers)]
-    made = [('none', drawn(['cat (97%)', 'dog (50%)', 'dog (60%)', 'cat (50%)'])),
-            ('peg', drawn(['cat (51%)', 'cat (90%)', 'dog (90%)', 'hen (40%)']))]
-    for number, shown in ((0, []), (2, ['1', '3']), (3, ['1', '2', '3']), (9, list('0123'))):
-        assert [each['id'] for each in results._pictures_of_disagreement(made, number)] == shown
-
-
-def test_the_loss_of_the_curve_is_the_mean_of_the_logged_ones(finished):
-    run = finished.runs()[1]
-    path, = run.folder.glob('train/*/vis_data/scalars.json')
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    # The log's numbers are rounded to nothing, but smoothed over the last ones: window 10, so all.
-    losses = [line['loss'] for line in lines if 'loss' in line]
-    single = [losses[0]] + [losses[i] * (i + 1) - losses[i - 1] * i for i in range(1, len(losses))]
-    expected = [sum(single[:2]) / 2, sum(single[2:]) / 2]
-    assert [point['loss'] for point in read_record(run)['curve']] == pytest.approx(
-        expected, abs=1e-5)
 
 
 @pytest.mark.parametrize('moment', [
@@ -161,75 +125,45 @@ def test_a_size_that_can_not_be_tested_costs_that_test_alone(copied, capfd):
     results = write_results_and_report(study)
     assert [(row['factor'], row['n']) for row in results['summary']] == [(0.5, 0), (1, 1), (2, 1)]
     assert not is_over(study, record)  # the next call tries that test again
-    state, = progress.run_states(study)
-    assert progress.cell_text(state, study.metric) == f'{state.value:.1f}'
 
 
-def test_what_is_made_besides_can_be_killed_or_fail_and_is_made_by_the_next_call(
-        copied, monkeypatch, capsys):
-    study = replace(copied, pictures=1)
-    run = study.runs()[0]
-    trained = read_record(run)['train_seconds']
-    assert has_nothing_to_do(copied, run) and not has_nothing_to_do(study, run)
-    assert in_a_child(tiny_studies.carry_out_killed_in_extras, study, run) == -signal.SIGKILL
-    record = read_record(run)
-    assert record['status'] == 'finished' and is_over(study, record)
-
-    def broken(*args):
-        raise RuntimeError('no ink')
-    for draw, note in ((broken, 'no pictures: RuntimeError: no ink'), (lambda *args: [], '')):
-        monkeypatch.setattr(extras, 'draw_predictions', draw)
-        assert not has_nothing_to_do(study, run)
-        assert carry_out(study, run)['train_seconds'] == trained
-        kept = collect_results(study)['runs'][0]
-        assert (kept['status'], kept['note']) == ('finished', note)
-    assert has_nothing_to_do(study, run)
-
-
-def test_models_are_timed_once_and_what_can_not_be_timed_is_said(copied, capsys, monkeypatch):
-    study = replace(copied, extras=('time',))
-    extras.time_all_if_missing(copied)
-    assert not (study.runs()[0].folder / 'times.json').exists()
+def test_costs_are_measured_once_and_what_can_not_be_measured_is_said(copied, capsys, monkeypatch):
+    untimed = replace(copied, timed=False)
+    costs.measure_missing_costs(untimed)
+    rows = [each['costs'] for each in collect_results(copied)['encodings']]
+    assert [[at['seconds'] for at in own] for own in rows] == [[None, None]] * 2
+    for small, large in rows:
+        assert large['macs'] > 3 * small['macs'] and large['hw'] == [64, 64]
 
     def measured(cfg, size, place):
         if cfg.model.backbone.pos_encoding and size == (64, 64):
             raise RuntimeError('no memory')
         return dict(seconds=0.25, peak_bytes=None)
-    monkeypatch.setattr(extras, 'measure_time', measured)
-    extras.time_all_if_missing(study)
+    monkeypatch.setattr(costs, 'time_passes', measured)
+    costs.measure_missing_costs(copied)
     assert 'peg at 2x is not timed: RuntimeError: no memory' in capsys.readouterr().err
-    monkeypatch.setattr(extras, 'measure_time', None)
-    extras.time_all_if_missing(study)  # nothing is missing
-    costs = [each['costs'] for each in collect_results(study)['encodings']]
-    assert [[at['seconds'] for at in own] for own in costs] == [[.25, .25], [.25, None]]
-    write_results_and_report(study)
-    assert '>Images a second</th>' in (study.folder / 'report.html').read_text()
+    monkeypatch.setattr(costs, 'time_passes', None)
+    costs.measure_missing_costs(copied)  # nothing is missing
+    assert 'timing' not in capsys.readouterr().out
+    timed = [each['costs'] for each in collect_results(copied)['encodings']]
+    assert [[at['seconds'] for at in own] for own in timed] == [[.25, .25], [.25, None]]
+    assert [[at['macs'] for at in own] for own in timed] == [
+        [at['macs'] for at in own] for own in rows]
+    write_results_and_report(copied)
+    assert '>Seconds an image</th>' in (copied.folder / 'report.html').read_text()
 
 
-@pytest.mark.slow
-def test_figures_and_times_are_in_the_results_and_on_the_page(copied):
-    study = replace(copied, seeds=(0,), extras=('figures', 'time'))
-    all_of(study)
-    extras.time_all_if_missing(study)
-    results = write_results_and_report(study)
-    assert [run['note'] for run in results['runs']] == ['', '']
-    assert 'peg' in {each['encoding'] for each in results['figures']}
-    assert all(cost['seconds'] > 0 and cost['macs'] > 0
-               for each in results['encodings'] for cost in each['costs'])
-    page = (study.folder / 'report.html').read_text()
-    assert 'id="figures"' in page
-    assert "is not in the study" not in page and 'Against seconds an image' in page
+def test_a_pass_is_timed(copied):
+    row = costs.measure_costs(copied.base, copied.entries[0], 1.0, (32, 32), timed=True)
+    assert 0 < row['seconds'] < 60 and row['peak_bytes'] is None
 
 
-def test_damaged_files_are_named_and_progress_is_no_matter(tmp_path):
-    study = tiny_study(tmp_path, names=['none'])
-    run, = study.runs()
+def test_a_damaged_record_is_named(tmp_path):
+    run, = tiny_study(tmp_path, names=['none']).runs()
     run.folder.mkdir(parents=True)
-    for file in run.record_file, run.progress_file:
-        file.write_text('{"status": ')
-    assert read_progress(run) == {}
+    run.record_file.write_text('{"status": ')
     with pytest.raises(ValueError, match=r'seed0/run.json is damaged \(.*remove it'):
-        progress.run_states(study)
+        read_record(run)
 
 
 def test_a_run_that_another_process_has_is_left_alone(tmp_path, capfd):
@@ -244,7 +178,7 @@ def test_a_run_that_another_process_has_is_left_alone(tmp_path, capfd):
     try:
         os.read(told, 1)
         assert is_taken(run)
-        assert runs.main([str(run.folder)]) == runs.TAKEN
+        assert runs.main([str(run.folder)]) == TAKEN
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -260,11 +194,11 @@ def test_killing_the_command_ends_its_runs_and_the_next_one_goes_on(tmp_path, mo
     command = os.fork()
     if command == 0:
         try:
-            carry_out_all(study, LocalWorkers(2), lambda run: False, print)
+            carry_out_all(study, LocalWorkers(2), print)
         finally:
             os._exit(1)
     end = time.monotonic() + 240
-    while not all(run.progress_file.is_file() and is_taken(run) for run in study.runs()):
+    while not all(read_record(run)['share'] and is_taken(run) for run in study.runs()):
         assert time.monotonic() < end
         time.sleep(0.05)
     os.kill(command, signal.SIGKILL)
@@ -276,21 +210,3 @@ def test_killing_the_command_ends_its_runs_and_the_next_one_goes_on(tmp_path, mo
     other = in_another_folder(study, 'other')
     all_of(other)
     assert_same(study, other)
-
-
-def test_cpu_seconds_of_children_count_while_they_run_and_afterwards():
-    ready, told = os.pipe()
-    before = cpu_seconds()
-    child = os.fork()
-    if child == 0:
-        while time.process_time() < 0.5:
-            pass
-        os.write(told, b'x')
-        time.sleep(60)
-    os.read(ready, 1)
-    running = cpu_seconds() - before
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    ended = cpu_seconds() - before
-    assert 0.45 < running < 1
-    assert running - 0.03 <= ended < running + 0.3  # clocks of a hundredth of a second

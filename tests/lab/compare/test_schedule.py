@@ -5,82 +5,91 @@ import pytest
 
 from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.lab.compare.running import schedule
-from mmposenc.lab.compare.running.runs import new_record
-from mmposenc.lab.compare.running.schedule import carry_out_all
-from mmposenc.lab.compare.study.files import write_json
+from mmposenc.lab.compare.running.recording import read_record, write_record
+from mmposenc.lab.compare.running.workers import TAKEN
 from mmposenc.lab.compare.study.study import Run
 
-POLLS = 50  # of a run until it is over
+POLLS = 5  # of a run until it is over
+
+
+class Job:
+    """A run that ends with a status after so many looks."""
+
+    def __init__(self, run, status):
+        self.run, self.status, self.looks = run, status, iter(range(POLLS))
+
+    def done(self):
+        if next(self.looks, None) is not None:
+            return False
+        if self.status == 0:
+            write_record(self.run, read_record(self.run), status='finished', safe=False,
+                         tests=[dict(factor=1.0, value=1.0)])
+        return True
+
+    def result(self):
+        return self.status
 
 
 class Workers:
-    """Runs that are over, finished, after so many looks."""
-
-    def __init__(self, jobs):
-        self.jobs, self.started = jobs, []
+    def __init__(self, jobs, statuses=()):
+        self.jobs, self.started, self.statuses = jobs, [], iter(statuses)
+        self.stopped = False
 
     def start(self, runs):
-        return [self._start(run) for run in runs]
+        self.started += runs
+        return [Job(run, next(self.statuses, 0)) for run in runs]
 
-    def _start(self, run):
-        self.started.append(run)
-        looks = iter([None] * POLLS)
-
-        def poll():
-            if next(looks, 0) is None:
-                return None
-            write_json(run.record_file, {**new_record(run), 'status': 'finished'}, safe=False)
-            return 0
-        return SimpleNamespace(poll=poll, stop=lambda signum: None)
+    def stop(self):
+        self.stopped = True
 
 
 @pytest.fixture
-def study(tmp_path):
+def study(tmp_path, monkeypatch):
+    monkeypatch.setattr(schedule, '_WAIT', 0)
     entry, = read_entries(['none'])
-    runs = [Run(tmp_path / f'seed{seed}', entry, seed, False) for seed in range(40)]
-    return SimpleNamespace(runs=lambda: runs)
+    runs = [Run(tmp_path / f'seed{seed}', entry, seed) for seed in range(20)]
+    return SimpleNamespace(runs=lambda: runs, sizes=(1.0,))
 
 
-def carried_out(study, workers, complete=lambda run: run.record_file.is_file(), **waits):
-    """How often it was asked whether a run is complete, and what was told."""
-    asked, told = [], []
-
-    def asking(run):
-        asked.append(run)
-        return complete(run)
-    carry_out_all(study, workers, asking,
-                  lambda run, event: told.append((run and run.seed, event)), wait=0, **waits)
-    return asked, told
+def carried_out(study, workers):
+    """The seeds of runs that ended, in this order."""
+    ended = []
+    schedule.carry_out_all(study, workers, lambda run: run is None or ended.append(run.seed))
+    assert workers.stopped
+    return ended
 
 
-def test_what_another_command_ends_is_seen_while_this_one_waits(study):
-    first, second, *_ = study.runs()
-    study.runs = lambda: [first, second]
-    workers, looks = Workers(1), iter(range(999))
-    _, told = carried_out(study, workers, lambda run: next(looks) > 5 and run is second, look=0)
-    assert workers.started == [first]
-    assert told.index((1, 'ended')) < told.index((0, 'ended'))
+def test_records_are_read_when_a_run_ends(study, monkeypatch):
+    """Not at each look at the jobs: with many runs that would be all that a command does."""
+    monkeypatch.setattr(schedule, '_WAIT_FOR_OTHERS', 1e9)
+    read, workers = [], Workers(2)
+    monkeypatch.setattr(schedule, 'read_record', lambda run: read.append(run) or read_record(run))
+    assert carried_out(study, workers) == list(range(20)) and workers.started == study.runs()
+    assert len(read) <= 20 * 12
 
 
-def test_runs_that_wait_are_looked_at_when_one_ends(study):
-    workers = Workers(2)
-    asked, told = carried_out(study, workers, look=1e9)
-    assert workers.started == study.runs()
-    assert [seed for seed, event in told if event == 'ended'] == list(range(40))
-    # Once at first; then all that wait, after each end; 40 x POLLS times as often before.
-    assert len(asked) <= 40 + sum(range(41)) + 40
-    assert len(told) >= 40 // 2 * POLLS
+def test_each_run_is_tried_once_and_what_others_have_is_waited_for(study, monkeypatch):
+    first, second, third, *_ = study.runs()
+    study.runs = lambda: [first, second, third]
+    monkeypatch.setattr(schedule, '_WAIT_FOR_OTHERS', 0)
+    looks = iter(range(30))
+    monkeypatch.setattr(schedule, 'is_taken', lambda run: run is second
+                        and next(looks, None) is not None)
+    workers = Workers(None, [3, TAKEN])  # the first fails; another command was faster with the last
+    assert carried_out(study, workers) == [0, 2, 1]
+    assert workers.started == [first, third, third, second]
+    assert read_record(first)['note'] == f'ended with status 3; see {first.folder / "log.txt"}'
 
 
-def test_a_crash_that_can_not_be_noted_ends_no_other_run(study, monkeypatch):
-    def full(run, status):
-        if run.seed == 0:
-            raise OSError(28, 'No space left on device', str(run.record_file))
-    monkeypatch.setattr(schedule, '_record_crash', full)
-    workers = Workers(2)
-    _, told = carried_out(study, workers)
-    assert workers.started == study.runs()
-    lost, = (event for seed, event in told if seed == 0 and event != 'started')
-    assert lost.startswith('ended, which could not be saved: ')
-    assert lost.endswith('run.json: No space left on device')
-    assert [seed for seed, event in told if event == 'ended'] == list(range(1, 40))
+@pytest.mark.parametrize('before, status, after, note', [
+    ('running', -15, 'failed', 'killed by SIGTERM'),
+    ('waiting', -9, 'failed', 'killed by SIGKILL (the system kills so where memory runs out)'),
+    ('running', 1, 'failed', 'ended with status 1: two'), ('finished', -15, 'finished', None)])
+def test_a_crash_is_recorded(study, before, status, after, note):
+    run = study.runs()[0]
+    write_record(run, read_record(run), status=before)
+    (run.folder / 'log.txt').write_text('one\ntwo\n')
+    schedule._record_crash(run, status)
+    record = read_record(run)
+    assert (record['status'], record['note']) == (
+        after, f'{note}; see {run.folder / "log.txt"}' if note else '')

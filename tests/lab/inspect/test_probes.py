@@ -31,8 +31,8 @@ def test_uniform_attention_is_the_mean_distance_of_all_pairs():
     found = attention_distance_picture(subject(model), image(40, 64, 2)).numbers
     pairs = [math.hypot(i // 8 - j // 8, i % 8 - j % 8) for i in range(40) for j in range(40)]
     expected = 8 * sum(pairs) / len(pairs)
-    assert found['value'] == pytest.approx(expected, rel=1e-5)
-    assert found['map']['values'] == [pytest.approx([expected] * 2, rel=1e-5)]
+    assert found['means'] == [pytest.approx(expected, rel=1e-5)]
+    assert found['heads'] == {'blocks.0.attn': pytest.approx([expected] * 2, rel=1e-5)}
 
 
 @torch.no_grad()
@@ -51,9 +51,9 @@ def test_distance_to_reduced_keys_by_a_loop():
         reach[head].append(sum(
             w * math.hypot(i // 12 - (j // 3 * 4 + 1.5), i % 12 - (j % 3 * 4 + 1.5))
             for j, w in enumerate(weights[b, head, i].tolist())))
-    found = attention_distance_picture(subject(model), images).numbers['map']
-    assert found['rows'] == ['stages.0.blocks.0.attn'] and found['columns'] == ['head 0', 'head 1']
-    assert found['values'] == [pytest.approx([4 * sum(e) / len(e) for e in reach], rel=1e-4)]
+    found = attention_distance_picture(subject(model), images).numbers
+    assert found['heads'] == {'stages.0.blocks.0.attn': pytest.approx(
+        [4 * sum(e) / len(e) for e in reach], rel=1e-4)}
 
 
 @pytest.mark.parametrize('masked', [True, False])
@@ -67,8 +67,8 @@ def test_distance_in_shifted_windows_by_a_loop_over_the_map(masked):
         for parameter in (block.attn.w_msa.qkv.weight, block.attn.w_msa.qkv.bias,
                           block.attn.w_msa.rel_pos_encoding.relative_position_bias_table):
             nn.init.zeros_(parameter)
-    found = attention_distance_picture(subject(model), image(24, 28, 2)).numbers['map']['values']
-    for values, shift in zip(found, (0, 2), strict=True):
+    found = attention_distance_picture(subject(model), image(24, 28, 2)).numbers['heads']
+    for values, shift in zip(found.values(), (0, 2), strict=True):
         reach = []
         for r, c in np.ndindex(6, 7):
             real = [(a, b) for a in range(6) for b in range(7)
@@ -81,8 +81,8 @@ def test_distance_in_shifted_windows_by_a_loop_over_the_map(masked):
 def test_heads_differ_in_number():
     found = attention_distance_picture(subject(randomized(BUILD['pvt']())),
                                        image(32, 64, 2)).numbers
-    assert len(found['map']['rows']) == 3 and found['map']['values'][0][1] is None
-    assert found['value'] == pytest.approx(np.mean(found['series'][0]['y']), rel=1e-5)
+    assert [len(each) for each in found['heads'].values()] == [1, 2, 2]
+    assert found['means'] == pytest.approx([np.mean(each) for each in found['heads'].values()])
     assert attention_distance_picture(subject(nn.Conv2d(3, 4, 3)), image()) is None
 
 
@@ -93,9 +93,8 @@ def test_without_an_encoding_a_rolled_picture_gives_a_rolled_map(name):
     options = dict(sr_ratios=(2, 1)) if name == 'pvt' else {}
     found = shift_error_picture(subject(randomized(BUILD[name](**options)).eval()),
                                 image(64, 96, 2))
-    for errors in found.numbers['map']['values']:
-        assert max(errors) < 1e-5
-    assert found.numbers['map']['columns'] == ['8 px', '16 px']
+    assert max(map(max, found.numbers['errors'].values())) < 1e-5
+    assert found.numbers['pixels'] == [8, 16]
 
 
 def test_a_table_is_the_difference_of_its_own_cells():
@@ -112,15 +111,15 @@ def test_a_table_is_the_difference_of_its_own_cells():
             moved = grid[(row - shift) % 8, (col - shift) % 12]
             above += float((grid[row, col] - moved).square().sum())
             below += float(grid[row, col].square().sum())
-        found = shift_error_picture(subject(model), image(64, 96, 2)).numbers['map']
-        assert found['rows'][0] == 'input'
-        assert found['values'][0][index] == pytest.approx((above / below) ** 0.5, rel=1e-4)
+        found = shift_error_picture(subject(model), image(64, 96, 2)).numbers['errors']
+        assert found['input'][index] == pytest.approx((above / below) ** 0.5, rel=1e-4)
 
 
 def test_a_peg_sees_the_border_and_a_map_of_one_cell_is_not_measured():
     peg = vit(pos_encoding=dict(type='mmposenc.PEG'))
     found = shift_error_picture(subject(peg), image(64, 96, 2)).numbers
-    assert found['map']['values'][0][0] < 1e-5 < 0.05 < found['value']  # before and after it
+    first, *_, last = found['errors'].values()
+    assert first[0] < 1e-5 < 0.05 < last[0]  # before and after it
     assert shift_error_picture(subject(vit(patch_size=32)), image(32, 96)) is None
 
 
@@ -169,12 +168,12 @@ def test_a_table_that_is_linear_in_the_row_is_read_and_no_table_is_not():
         rows = torch.arange(6.0)[:, None].expand(6, 6).reshape(-1, 1) * torch.ones(16)
         parameter.copy_(rows.view_as(parameter) * 20)
     found = position_probe_picture(subject(table), images).numbers
-    row, column = found['map']['values'][0]
+    row, column = found['row_and_column']['input']
     assert row > 0.99 and column < 0.1  # pictures are noise beside it
-    assert found['map']['rows'] == ['input', 'blocks.0', 'blocks.1']
-    assert found['value'] == pytest.approx(sum(found['map']['values'][-1]) / 2, rel=1e-5)
+    assert list(found['row_and_column']) == ['input', 'blocks.0', 'blocks.1']
+    assert found['means'][0] == pytest.approx((row + column) / 2)
     nothing = position_probe_picture(subject(vit()), images).numbers
-    assert max(max(row) for row in nothing['map']['values']) < 0.35
+    assert max(map(max, nothing['row_and_column'].values())) < 0.35
 
 
 def test_position_comes_from_the_zeros_around_a_peg():
@@ -184,7 +183,7 @@ def test_position_comes_from_the_zeros_around_a_peg():
     peg = vit(pos_encoding=dict(type='mmposenc.PEG'))
     nn.init.zeros_(peg.patch_embed.projection.weight)
     nn.init.normal_(peg.patch_embed.projection.bias)
-    by_map = position_probe_picture(subject(peg), image(48, 48, 4)).numbers['series'][0]['y']
+    by_map = position_probe_picture(subject(peg), image(48, 48, 4)).numbers['means']
     assert by_map[0] == pytest.approx(0, abs=1e-6)  # before the PEG
     assert by_map[1] == pytest.approx(1 - 5 / 17.5, abs=1e-3)
 
@@ -203,6 +202,7 @@ def test_all_measures_are_drawn():
     found = all_measures(subject(vit()), image(64, 64, 2))
     assert [each.name for each in found] == ['attention_distance', 'shift_error', 'position_probe']
     for each in found:
-        line = each.draw().axes[0].lines[0]
-        assert list(line.get_ydata()) == each.numbers['series'][0]['y']
-        assert each.sentence.endswith('.') and each.unit
+        line = each.draw().axes[0].lines[0].get_ydata().tolist()
+        assert line == each.numbers.get('means', [
+            shifts[0] for shifts in each.numbers.get('errors', {}).values()])
+        assert each.sentence.endswith('.')

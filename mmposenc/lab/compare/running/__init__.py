@@ -1,2 +1,2 @@
-"""Plans and times the runs of a study, lets processes or jobs carry them out, and records each.
-Start at planning.py."""
+"""Plans the runs of a study, lets processes or jobs carry them out, records each, and measures what
+models cost. Start at planning.py."""

@@ -11,14 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from mmengine.config import Config
+from mmengine.registry import init_default_scope
 
 from mmposenc.engine.config.checks import check_writable_folder
+from mmposenc.engine.config.nodes import build_data_set
 from mmposenc.engine.training.launch import set_up_training
-from mmposenc.engine.variants.applying import check_builds, with_entry, with_entry_checked
-from mmposenc.engine.variants.encodings import Entry
+from mmposenc.engine.variants.applying import check_builds, with_entry_checked
+from mmposenc.engine.variants.encodings import Entry, read_entries
 from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.engine.variants.rows import PREFIX
 from mmposenc.engine.variants.sizes import factor_of, image_sizes
+from mmposenc.terminal.messages import in_a_line
 
 from ..statistics.differences import LEAST_RUNS, smallest_visible_difference
 from ..study.lengths import Length, set_length, training_length
@@ -32,7 +35,7 @@ from ..study.study import (
     read_study,
     write_study,
 )
-from .extras import count_costs, first_test_image_size, input_sizes
+from .costs import first_test_image_size, input_size, measure_costs
 from .workers import LocalWorkers, SubmittedWorkers, Workers, visible_gpu_ids
 
 
@@ -42,7 +45,7 @@ def study_folder(args: argparse.Namespace) -> Path:
 
 
 def workers_from_arguments(args: argparse.Namespace) -> Workers:
-    """Who carries out the runs, according to ``--jobs``, ``--gpus-per-run`` and ``--submitit``.
+    """Who carries out the runs, according to ``--jobs`` and ``--submitit``.
 
     Raises:
         ValueError: there are not enough GPUs, or submitit is missing or refuses an option.
@@ -55,21 +58,17 @@ def workers_from_arguments(args: argparse.Namespace) -> Workers:
             if not equals:
                 raise ValueError(f'--submitit: {word!r} is not KEY=VALUE')
             options[key] = int(value) if value.isdecimal() else value
-        return SubmittedWorkers(study_folder(args) / 'submitit', cluster, options,
-                                args.gpus_per_run)
+        return SubmittedWorkers(study_folder(args) / 'submitit', cluster, options)
     gpus = visible_gpu_ids()
-    return LocalWorkers(args.jobs or max(1, len(gpus) // args.gpus_per_run), gpus,
-                        args.gpus_per_run)
+    return LocalWorkers(args.jobs or max(1, len(gpus)), gpus)
 
 
-def plan_study(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry], command: str
-               ) -> Study:
+def plan_study(args: argparse.Namespace, cfg: Config | None, command: str) -> Study:
     """The study that the arguments ask for, checked and written, or what they add to an older one.
 
     Args:
         args: of ``mmposenc compare``.
         cfg: the config that they name; None: that of the older study.
-        entries: the encodings that they name.
         command: the call, as a line.
 
     Raises:
@@ -78,51 +77,48 @@ def plan_study(args: argparse.Namespace, cfg: Config | None, entries: Sequence[E
     """
     folder = study_folder(args)
     check_writable_folder(str(folder), '--out')
+    entries = tuple(read_entries(args.encodings)) if args.encodings else ()
     # This comes before the lock, which creates the folder.
     if not (folder / 'study.json').is_file():
         if cfg is None:
-            raise FileNotFoundError(f'--out {args.out} holds no study yet: give a config')
+            raise FileNotFoundError(f'--out {folder} holds no study yet: give a config')
         if not entries:
             raise ValueError('--encodings: name what is to be compared, such as none learned peg')
         check_replaces_no_files(folder, cfg)
     with nullcontext() if args.dry_run else planning_lock(folder):
         old = read_study(folder) if (folder / 'study.json').is_file() else None
-        if old is not None and cfg is not None:
-            check_same_config(old, cfg)
-        study = _study_asked_for(args, cfg, entries, command, old)
+        if old is None:
+            assert cfg is not None
+            length = training_length(cfg)
+            # The machine that submits jobs is not the one that trains: its times mean nothing.
+            before = Study(folder, parse_config(cfg), args.config, command, '', (), (0, 1, 2), (),
+                           length, timed=not args.submitit)
+        else:
+            before = old
+            if cfg is not None:
+                check_same_config(old, cfg)
+        asked = _with_arguments(before, args, entries, command)
+        study = asked if old is None else extended_study(old, asked)
         study = replace(study, entries=_fitting_entries(study, old, args.encodings))
         if not args.dry_run:
             write_study(study, with_config=old is None)
     return study
 
 
-def _study_asked_for(args: argparse.Namespace, cfg: Config | None, entries: Sequence[Entry],
-                     command: str, old: Study | None) -> Study:
-    """The study that the arguments ask for, joined with the study that is there already."""
-    if old is not None:
-        before = old
-    else:
-        assert cfg is not None
-        length = training_length(cfg)
-        # The machine that submits jobs is not the one that trains, so its times would mean nothing.
-        extras = ('figures',) if args.submitit else ('figures', 'time')
-        before = Study(study_folder(args), parse_config(cfg), args.config, command, '', (),
-                       tuple(range(3)), (), length, 4, extras)
+def _with_arguments(before: Study, args: argparse.Namespace, entries: tuple[Entry, ...],
+                    command: str) -> Study:
+    """A study with what the arguments say in place of what it has."""
     length = before.length
     for unit in ('epochs', 'iterations'):
         if (number := getattr(args, unit)) is not None:
             length = Length(unit, number)
-    set_length(copy.deepcopy(before.base.cfg), length)
+    set_length(copy.deepcopy(before.base.cfg), length)  # Raises an error for the other unit.
     factors = [factor_of(before.base, size) for size in args.sizes]
-    new = replace(
-        before, command=command, created=time.strftime('%Y-%m-%dT%H:%M:%S%z'),
-        entries=tuple(entries), length=length, sizes=tuple(sorted({1.0, *factors})),
-        seeds=tuple(dict.fromkeys(args.seed_list or range(args.seeds or 0) or before.seeds)),
-        pictures=before.pictures if args.pictures is None else args.pictures,
-        extras=tuple(name for name in ('figures', 'time') if getattr(args, name) or (
-            getattr(args, name) is None and name in before.extras)),
-        margin=args.margin or before.margin)
-    return new if old is None else extended_study(old, new)
+    seeds = args.seed_list or range(args.seeds or 0) or before.seeds
+    return replace(before, command=command, created=time.strftime('%Y-%m-%dT%H:%M:%S%z'),
+                   entries=entries, length=length, sizes=tuple(sorted({1.0, *factors})),
+                   seeds=tuple(dict.fromkeys(seeds)), margin=args.margin or before.margin,
+                   timed=before.timed if args.time is None else args.time)
 
 
 def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> tuple[Entry, ...]:
@@ -135,20 +131,34 @@ def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> t
     training.work_dir = str(study.folder)
     set_up_training(training, tests=True)
     former = [] if old is None else [each.name for each in old.entries]
-    known = former if old is not None and old.sizes == study.sizes else []
-    new = [each for each in study.entries if each.name not in known]
-    fitting = _checked_configs(study, new, [*words, *former])
+    fitting = _checked_configs(study, [*words, *former])
     if old is None:
         check_builds(next(iter(fitting.values())))
-    return tuple(each for each in study.entries if each.name in known or each.name in fitting)
+        _check_data_sets(training)
+    return tuple(each for each in study.entries if each.name in fitting)
 
 
-def _checked_configs(study: Study, entries: Sequence[Entry], words: Sequence[str]
-                     ) -> dict[str, Config]:
-    """Check all entries before saying which do not fit: for each reason the entries that have it.
+def _check_data_sets(cfg: Config) -> None:
+    """Build the data sets of a config, of which each run would otherwise fail for the same reason.
+
+    Raises:
+        ValueError: names the phase, and what is wrong.
     """
-    base = study.base
-    size = first_test_image_size(base) if entries and base.tested_size is None else None
+    init_default_scope(cfg.default_scope)
+    for phase in ('train', 'val', 'test'):
+        loader = cfg.get(f'{phase}_dataloader')
+        try:
+            if loader:
+                build_data_set(copy.deepcopy(loader.dataset))
+        except Exception as error:  # Data sets of the user's may raise anything.
+            raise ValueError(f'{phase}_dataloader.dataset cannot be built: {in_a_line(error)}'
+                             ) from error
+
+
+def _checked_configs(study: Study, words: Sequence[str]) -> dict[str, Config]:
+    """Check all entries before saying which do not fit; rows of tables that do not are left out."""
+    base, entries = study.base, study.entries
+    size = first_test_image_size(base) if base.tested_size is None else None
     sizes = image_sizes(base, study.sizes, size)
     fitting: dict[str, Config] = {}
     refused: dict[str, ValueError] = {}
@@ -161,11 +171,9 @@ def _checked_configs(study: Study, entries: Sequence[Entry], words: Sequence[str
              or not fitting]
     if len(refused) == len(asked) == 1:
         raise refused[asked[0]]
-    reasons: dict[str, list[str]] = {}
-    for name, reason in refused.items():
-        reasons.setdefault(str(reason).removeprefix(f'encoding {name!r} '), []).append(name)
-    for text, names in reasons.items():  # There are more lines than an error message shows.
-        print(f'{", ".join(names)}{"" if asked else " left out"}: {text}', file=sys.stderr)
+    for name, error in refused.items():  # There are more lines than an error message shows.
+        reason = str(error).removeprefix(f'encoding {name!r} ')
+        print(f'{name}{"" if asked else " left out"}: {reason}', file=sys.stderr)
     if asked:
         raise ValueError(f'--encodings: {len(refused)} of {len(entries)} do not fit '
                          f'{base.insertion.type}, for the reasons above; '
@@ -185,9 +193,10 @@ def dry_run_text(study: Study) -> str:
     lines = [runs_in_a_sentence(study), '']
     head = ''.join(f'{f"MACs (M) {factor:g}x":>16}' for factor in study.sizes)
     lines.append(f'{"encoding":<28}{"parameters":>14}{head}')
-    sizes = input_sizes(study)
+    sizes = {factor: input_size(study.base, factor) for factor in study.sizes}
     for entry in study.entries:
-        counted = count_costs(with_entry(study.base, entry), sizes)
+        counted = [measure_costs(study.base, entry, factor, size, timed=False)
+                   for factor, size in sizes.items()]
         macs = ''.join(f'{each["macs"] / 1e6:>16,.1f}' if each['macs'] else f'{"-":>16}'
                        for each in counted)
         lines.append(f'{entry.name:<28}{counted[0]["parameters"] or 0:>14,}{macs}')

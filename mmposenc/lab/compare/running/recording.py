@@ -1,7 +1,6 @@
-"""Records the learning curve and the cost of a training, also if it is killed and resumed."""
+"""What is known of a run: ``run.json``, which the run's process writes and everybody else reads."""
 from __future__ import annotations
 
-import os
 import platform
 import sys
 import time
@@ -9,128 +8,119 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
-from mmengine.dist import get_world_size, is_main_process
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 import mmposenc
+from mmposenc.engine.training.lock import check_unlocked
 
 from ..study.files import Record, read_json, write_json
-from ..study.study import Run
+from ..study.study import Run, Study
 from .workers import num_usable_cores
 
-#: The number of points in the curve of a training that counts iterations.
-_POINTS = 50
-#: The key under which checkpoints hold what this hook knows.
+#: The key under which checkpoints hold what the hook knows.
 _KEY = 'comparison'
 
 
-class RecordHook(Hook):
-    """Notes the mean loss and the metric by epoch, time and memory, in every checkpoint.
+def read_record(run: Run) -> Record:
+    """The record of a run; a new one where the run has not begun."""
+    new = {'encoding': run.entry.name, 'seed': run.seed, 'status': 'waiting', 'note': '',
+           'phase': '', 'share': 0.0, 'parameters': None, 'train_seconds': None,
+           'train_cpu_seconds': None, 'peak_bytes': None, 'tests': [],
+           'checkpoint': None, 'environment': None}
+    return {**new, **(read_json(run.record_file) or {})}
 
-    A run that was killed continues from a checkpoint, and so do these numbers: their final values
-    do not depend on kills. CPU seconds are those of the training process and of those that
-    load its data, validation included; None where several train together, and on a system
-    that does not tell.
+
+def write_record(run: Run, record: Record, *, safe: bool = True, **changes: object) -> None:
+    """Change the record of a run, and write it.
 
     Args:
-        run: whose progress file is kept up to date.
-        metric: the key of validations that is recorded.
-        by_epoch: a point of the curve an epoch; else one every fiftieth of the iterations.
+        run: which.
+        record: changed in place.
+        safe: of the write; what only tables show may be lost, also on a full disk.
+        changes: values of the record.
+    """
+    record.update(changes)
+    with suppress(*([] if safe else [OSError])):
+        write_json(run.record_file, record, safe=safe)
+
+
+def sizes_left_to_test(study: Study, record: Record) -> list[float]:
+    """The sizes of a study that a record has no test of, the trained size first."""
+    tested = [test['factor'] for test in record['tests']]
+    return sorted((factor for factor in study.sizes if factor not in tested),
+                  key=lambda factor: factor != 1)
+
+
+def is_over(study: Study, record: Record) -> bool:
+    """Whether nothing is left to do: tested at all sizes, or diverged."""
+    return record['status'] == 'diverged' or (
+        record['status'] == 'finished' and not sizes_left_to_test(study, record))
+
+
+def is_taken(run: Run) -> bool:
+    """Whether a process, on this machine or another one, works on a run."""
+    try:
+        check_unlocked(run.folder)
+    except ValueError:
+        return True
+    return False
+
+
+def value_at_trained_size(record: Record) -> float | None:
+    """The metric at the trained size; None where it was not tested or the run diverged."""
+    values = [test['value'] for test in record['tests'] if test['factor'] == 1]
+    return values[0] if values and record['status'] != 'diverged' else None
+
+
+class RecordHook(Hook):
+    """Records how far a training is, and what time and memory it takes, also in every checkpoint.
+
+    A run that was killed continues from a checkpoint, and so do these numbers. CPU seconds are
+    those of the training process, validation included, and not of the processes that load its data.
+
+    Args:
+        run: which.
+        record: of the run; kept up to date, and written about once a second.
     """
     priority = 'BELOW_NORMAL'  # It runs before checkpoints are written.
 
-    def __init__(self, run: Run, metric: str, by_epoch: bool) -> None:
-        self.run, self.metric, self.by_epoch = run, metric, by_epoch
-        self.curve: list[Record] = []
-        self.loss_sum, self.loss_count = 0.0, 0
-        self.before: Record = {'seconds': 0.0, 'cpu_seconds': 0.0, 'peak_bytes': 0}
-        self.started = self.written = 0.0
-        self.cpu_started: float | None = 0.0
+    def __init__(self, run: Run, record: Record) -> None:
+        self.run, self.record = run, record
+        self.costs: Record = {'train_seconds': 0.0, 'train_cpu_seconds': 0.0, 'peak_bytes': None}
+        self.clocks = (0.0, 0.0)
+        self.written = 0.0
 
     def before_train(self, runner: Runner) -> None:
-        self.started = time.monotonic()
-        self.cpu_started = cpu_seconds() if get_world_size() == 1 else None
+        self.clocks = (time.monotonic(), time.process_time())
 
     def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
-                         outputs: Record | None = None) -> None:
-        if outputs and 'loss' in outputs:
-            # This waits for an accelerator, but mmengine's own hook waits for the same number.
-            self.loss_sum += torch.as_tensor(outputs['loss']).detach().item()
-            self.loss_count += 1
-        done = runner.iter + 1
-        if not self.by_epoch and (done % max(1, runner.max_iters // _POINTS) == 0
-                                  or done == runner.max_iters):
-            self._add_point('iteration', done)
-        self._write_progress(runner, done)
-
-    def after_train_epoch(self, runner: Runner) -> None:
-        if self.by_epoch:
-            self._add_point('epoch', runner.epoch + 1)
-
-    def after_val_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
-        if self.curve and metrics and self.metric in metrics:
-            self.curve[-1]['metric'] = float(metrics[self.metric])
-        self._write_progress(runner, runner.iter, at_once=True)
+                         outputs: object = None) -> None:
+        if time.monotonic() - self.written > 1:
+            self.write_costs(share=(runner.iter + 1) / runner.max_iters)
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        checkpoint['meta'][_KEY] = {'curve': [dict(point) for point in self.curve],
-                                    'loss_sum': self.loss_sum, 'loss_count': self.loss_count,
-                                    **self.costs()}
+        self._add_costs()
+        checkpoint['meta'][_KEY] = dict(self.costs)
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         held = checkpoint.get('meta', {}).get(_KEY)
         if held is not None and runner._resume:
-            self.curve = [dict(point) for point in held['curve']]
-            self.loss_sum, self.loss_count = held['loss_sum'], held['loss_count']
-            self.before = {key: held[key] for key in self.before}
+            self.costs = dict(held)
 
-    def costs(self) -> Record:
-        """Seconds, CPU seconds and peak memory so far, including those before a resume."""
-        before, start, now = self.before['cpu_seconds'], self.cpu_started, cpu_seconds()
-        unknown = before is None or start is None or now is None
-        return {'seconds': self.before['seconds'] + time.monotonic() - self.started,
-                'cpu_seconds': None if unknown else before + now - start,
-                'peak_bytes': max(self.before['peak_bytes'] or 0, peak_bytes()) or None}
+    def write_costs(self, **changes: object) -> None:
+        """Put the costs so far into the record of the run, with other changes, and write it."""
+        self._add_costs()
+        self.written = time.monotonic()
+        write_record(self.run, self.record, safe=False, **self.costs, **changes)
 
-    def _mean_loss(self) -> float | None:
-        """The mean loss since the last point of the curve."""
-        return self.loss_sum / self.loss_count if self.loss_count else None
-
-    def _last(self, key: str) -> float | None:
-        return next((each[key] for each in reversed(self.curve) if each[key] is not None), None)
-
-    def _add_point(self, unit: str, at: int) -> None:
-        self.curve.append({unit: at, 'loss': self._mean_loss(), 'metric': None})
-        self.loss_sum, self.loss_count = 0.0, 0
-
-    def _write_progress(self, runner: Runner, done: int, at_once: bool = False) -> None:
-        now = time.monotonic()
-        if not is_main_process() or (now - self.written < 1 and not at_once):
-            return
-        self.written = now
-        loss = self._mean_loss() if self.loss_count else self._last('loss')
-        write_progress(self.run, {
-            'phase': 'train', 'done': done, 'total': runner.max_iters,
-            'epochs': runner.max_epochs if self.by_epoch else None,
-            'epoch': min(runner.epoch + 1, runner.max_epochs), 'loss': loss,
-            'metric': self._last('metric'), 'seconds': self.costs()['seconds'],
-            'time': time.time()})
-
-
-def read_progress(run: Run) -> Record:
-    """Read the progress that a run has written; nothing if it can't be read."""
-    try:
-        return read_json(run.progress_file) or {}
-    except ValueError:
-        return {}
-
-
-def write_progress(run: Run, progress: Record) -> None:
-    """Write the progress of a run. Only tables need it, so a full disk does not end the run here.
-    """
-    with suppress(OSError):
-        write_json(run.progress_file, progress, safe=False)
+    def _add_costs(self) -> None:
+        """Add what has passed since the last call, so that pauses between kills count nothing."""
+        now = (time.monotonic(), time.process_time())
+        self.costs['train_seconds'] += now[0] - self.clocks[0]
+        self.costs['train_cpu_seconds'] += now[1] - self.clocks[1]
+        self.costs['peak_bytes'] = max(self.costs['peak_bytes'] or 0, peak_bytes()) or None
+        self.clocks = now
 
 
 def versions_and_machine() -> Record:
@@ -144,30 +134,11 @@ def versions_and_machine() -> Record:
 
 
 def _cpu_name() -> str:
-    try:
-        lines = Path('/proc/cpuinfo').read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(':')[2].strip() for line in lines if line.startswith('model name')]
-    return names[0] if names else platform.machine()
-
-
-def cpu_seconds() -> float | None:
-    """The CPU time of this process and its children, also of those that still run; None without
-    /proc."""
-    ended = os.times()
-    lists = list(Path('/proc/self/task').glob('*/children'))
-    if not lists:
-        return None
-    total, ticks = sum(ended[:4]), os.sysconf('SC_CLK_TCK')
-    for child in {pid for path in lists for pid in path.read_text().split()}:
-        # The name in brackets comes first; utime and stime are the 14th and 15th of all fields.
-        try:
-            fields = Path('/proc', child, 'stat').read_text().rpartition(')')[2].split()
-        except OSError:  # The process has ended in the meantime.
-            continue
-        total += (int(fields[11]) + int(fields[12])) / ticks
-    return total
+    with suppress(OSError):
+        for line in Path('/proc/cpuinfo').read_text().splitlines():
+            if line.startswith('model name'):
+                return line.partition(':')[2].strip()
+    return platform.machine()
 
 
 def peak_bytes() -> int:

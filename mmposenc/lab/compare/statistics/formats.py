@@ -52,14 +52,12 @@ def verdict_text(row: Results, metric: Results) -> str:
     return f'cannot tell: ±{value_text((row["high"] - row["low"]) / 2, metric)}'
 
 
-def count_text(value: float | None, digits: int = 3) -> str:
-    """A large number in three digits or more: 61.1 k, 1.03 G."""
-    if value is None:
-        return UNKNOWN
+def count_text(value: float) -> str:
+    """A large number in three digits: 61.1 k, 1.03 G."""
     for size, name in _STEPS:
         if abs(value) >= size:
-            return f'{value / size:.{digits}g} {name}'
-    return f'{value:.{digits}g}'
+            return f'{value / size:.3g} {name}'
+    return f'{value:.3g}'
 
 
 def seconds_text(seconds: float | None) -> str:
@@ -85,15 +83,15 @@ def size_text(size: Results) -> str:
     return f'{size["factor"]:g} times{pixels}'
 
 
-def names_in_words(names: Sequence[str], last: str = 'and') -> str:
+def names_in_words(names: Sequence[str]) -> str:
     """Names as in a sentence: 'a', 'a and b', 'a, b and c'. Of many names only the first are
     written, with the number of the others. Names that contain a comma are separated by semicolons.
     """
     if len(names) > _MANY:
-        names, last = [*names[:_MANY - 1], f'{len(names) - _MANY + 1} more'], 'and'
+        names = [*names[:_MANY - 1], f'{len(names) - _MANY + 1} more']
     if len(names) > 2 and any(',' in name for name in names):
-        return f'{"; ".join(names[:-1])}; {last} {names[-1]}'
-    return names[0] if len(names) == 1 else f'{", ".join(names[:-1])} {last} {names[-1]}'
+        return f'{"; ".join(names[:-1])}; and {names[-1]}'
+    return names[0] if len(names) == 1 else f'{", ".join(names[:-1])} and {names[-1]}'
 
 
 def cost_at_size(encoding: Results, factor: float, key: str) -> float | None:

@@ -74,12 +74,6 @@ def label_of_each_encoding(results: Results) -> dict[str, str]:
     return {each['name']: each['label'] for each in results['encodings']}
 
 
-def encoding_record(results: Results, name: str) -> Results:
-    """What results say about an encoding: its label, parameters and costs."""
-    encoding: Results = next(each for each in results['encodings'] if each['name'] == name)
-    return encoding
-
-
 def values_at(results: Results, factor: float) -> Values:
     """For each encoding and each seed, the value at a size, of finished runs only; every encoding
     has an entry.
@@ -211,7 +205,7 @@ def _diverged_text(results: Results, name: str) -> str:
 def _macs_and_parameters(results: Results, name: str) -> tuple[float, float]:
     """The key by which encodings are sorted by cost: multiply-accumulates at the trained size, then
     parameters; unknown ones come last."""
-    encoding = encoding_record(results, name)
+    encoding = next(each for each in results['encodings'] if each['name'] == name)
     macs, unknown = formats.cost_at_size(encoding, TRAINED, 'macs'), float('inf')
     return (unknown if macs is None else macs,
             unknown if encoding['parameters'] is None else encoding['parameters'])

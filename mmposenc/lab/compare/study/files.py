@@ -1,11 +1,7 @@
-"""Writes files so that there is always either the whole new file or the old one, and JSON in them.
-It imports neither torch nor OpenMMLab."""
+"""Writes the files of a study so that there is always either the whole new file or the old one."""
 from __future__ import annotations
 
 import json
-import os
-import socket
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,26 +17,11 @@ def write_text(path: Path, text: str, *, safe: bool = True) -> None:
         text: what it holds.
         safe: have it on the disk when this returns.
     """
+    # Imported here, because its package imports torch, which a job that only starts a run lacks.
+    from mmposenc.checkpoint.integrity import writing_whole_file
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f'{path.name}.{socket.gethostname()}.{os.getpid()}.partial')
-    try:
-        # A partial file of a process that was killed. If it is a link, the link itself is removed.
-        partial.unlink(missing_ok=True)
-        with open(partial, 'x', encoding='utf-8') as file:
-            file.write(text)
-        if safe:
-            # Imported here, because its package imports torch.
-            from mmposenc.checkpoint.integrity import put_in_place
-            put_in_place(partial, path)
-        else:
-            os.replace(partial, path)
-    except OSError as error:  # The error of a full disk names no file, or the partial one.
-        error.filename = str(path)
-        raise
-    finally:
-        # The partial file is not there, or the disk accepts no changes at all.
-        with suppress(OSError):
-            partial.unlink()
+    with writing_whole_file(path, durable=safe) as partial:
+        partial.write_text(text, encoding='utf-8')
 
 
 def write_json(path: Path, content: object, *, safe: bool = True) -> None:

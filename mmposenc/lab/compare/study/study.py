@@ -29,7 +29,7 @@ CONFIG = 'config.py'
 #: What a comparison replaces, or adds to, in its folder besides config.py and study.json. The logs
 #: of a cluster are not among it: their folder is created before the study, and each job has files
 #: of its own.
-_RESULTS = ('report.html', 'results.csv', 'best.py', 'runs', 'figures')
+_RESULTS = ('report.html', 'results.csv', 'best.py', 'costs.json', 'runs')
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,7 @@ class Study:
         seeds: each encoding is trained with each.
         sizes: factors of the trained size that are tested; 1 is one of them.
         length: of every training.
-        pictures: test images that are drawn with predictions.
-        extras: of 'figures' and 'time'.
+        timed: whether models are timed when all runs are over.
         margin: points; encodings closer than that are level.
     """
 
@@ -60,8 +59,7 @@ class Study:
     seeds: tuple[int, ...]
     sizes: tuple[float, ...]
     length: Length
-    pictures: int = 0
-    extras: tuple[str, ...] = ()
+    timed: bool = True
     margin: float = 1.0
 
     @cached_property
@@ -72,29 +70,27 @@ class Study:
     def runs(self) -> list[Run]:
         """All trainings. Those of the first seed come first, so that all encodings are seen early.
         """
-        return [Run(self.folder / 'runs' / entry.slug / f'seed{seed}', entry, seed, index == 0)
-                for index, seed in enumerate(self.seeds) for entry in self.entries]
+        return [Run(self.folder / 'runs' / entry.slug / f'seed{seed}', entry, seed)
+                for seed in self.seeds for entry in self.entries]
+
+    @property
+    def costs_file(self) -> Path:
+        """The file with what each model costs at each size, by the names of encodings."""
+        return self.folder / 'costs.json'
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training: its folder, its encoding and seed, and whether it is the first of its encoding.
-    """
+    """One training: its folder, its encoding and its seed."""
 
     folder: Path
     entry: Entry
     seed: int
-    first: bool
 
     @property
     def record_file(self) -> Path:
-        """The file with the results so far."""
+        """The file with all that is known of the run."""
         return self.folder / 'run.json'
-
-    @property
-    def progress_file(self) -> Path:
-        """The file that says how far the training is."""
-        return self.folder / 'progress.json'
 
 
 def read_study(folder: Path) -> Study:
@@ -133,11 +129,11 @@ def write_study(study: Study, *, with_config: bool = False) -> None:
 
 def check_replaces_no_files(folder: Path, cfg: Config) -> None:
     """Raise ValueError if a new study would replace files in a folder that contains no study."""
-    existing = [name for name in _RESULTS if os.path.lexists(folder / name)]
     config = folder / CONFIG
-    if os.path.lexists(config) and not (
-            config.is_file() and config.read_bytes() == cfg.pretty_text.encode()):
-        existing.insert(0, CONFIG)
+    # A call that was killed may have written the config.
+    is_same = config.is_file() and config.read_bytes() == cfg.pretty_text.encode()
+    existing = [name for name in ([] if is_same else [CONFIG]) + [*_RESULTS]
+                if os.path.lexists(folder / name)]
     if existing:
         raise ValueError(f'--out {folder} holds no study (study.json), but {", ".join(existing)}, '
                          f'which a study would write to; give it a folder of its own')
@@ -160,8 +156,7 @@ def extended_study(old: Study, new: Study) -> Study:
     both = replace(
         old, entries=old.entries + tuple(e for e in new.entries if e.name not in known),
         seeds=tuple(dict.fromkeys((*old.seeds, *new.seeds))),
-        sizes=tuple(sorted({*old.sizes, *new.sizes})), pictures=new.pictures, extras=new.extras,
-        margin=new.margin)
+        sizes=tuple(sorted({*old.sizes, *new.sizes})), timed=new.timed, margin=new.margin)
     if (both.entries, both.seeds, both.sizes) == (old.entries, old.seeds, old.sizes):
         return both
     return replace(both, command=f'{old.command}\n{new.command}')

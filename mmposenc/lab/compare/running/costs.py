@@ -1,0 +1,115 @@
+"""Measures what each model of a study costs: parameters, multiply-accumulates, time and memory."""
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from typing import Any
+
+import torch
+from mmengine.config import Config
+from mmengine.registry import init_default_scope
+
+from mmposenc.engine.config import models
+from mmposenc.engine.config.nodes import Size, build_data_set
+from mmposenc.engine.variants.applying import with_entry
+from mmposenc.engine.variants.encodings import Entry
+from mmposenc.engine.variants.parsed import ParsedConfig
+from mmposenc.engine.variants.sizes import config_at_size, size_at
+from mmposenc.lab.inspect.counts import count_for_one_image
+from mmposenc.terminal.messages import in_a_line
+
+from ..study.files import Record, read_json, write_json
+from ..study.study import Study, planning_lock
+
+#: The number of timed passes; one that is not timed comes before them.
+_PASSES = 5
+
+
+def measure_missing_costs(study: Study) -> None:
+    """Count, and time if the study wants that, every model at every size of which it is not known
+    yet, one after the other in this process."""
+    # If two commands reach this point, only one of them measures.
+    with planning_lock(study.folder):
+        known: dict[str, list[Record]] = read_json(study.costs_file) or {}
+        sizes = {factor: input_size(study.base, factor) for factor in study.sizes}
+        missing = [(entry, factor) for entry in study.entries for factor in study.sizes
+                   if not any(row['factor'] == factor and ('seconds' in row or not study.timed)
+                              for row in known.get(entry.name, ()))]
+        if missing and study.timed:
+            print(f'timing {len(study.entries)} models one after the other; other programs would '
+                  'slow them down', flush=True)
+        for entry, factor in missing:
+            rows = [row for row in known.get(entry.name, ()) if row['factor'] != factor]
+            row = measure_costs(study.base, entry, factor, sizes[factor], timed=study.timed)
+            known[entry.name] = [*rows, row]
+            write_json(study.costs_file, known)
+
+
+def measure_costs(base: ParsedConfig, entry: Entry, factor: float, size: Size | None, *,
+                  timed: bool) -> Record:
+    """What a model costs at a size; None where it is not known.
+
+    Returns:
+        parameters, macs, and if it is timed seconds for one image and peak_bytes of an accelerator.
+    """
+    row: Record = {'factor': factor, 'hw': size, 'parameters': None, 'macs': None}
+    if timed:
+        row.update(seconds=None, peak_bytes=None)
+    try:
+        if size is not None:
+            cfg = with_entry(base, entry)
+            counts = count_for_one_image(cfg, size, without=False)
+            row.update(parameters=counts.parameters, macs=counts.macs)
+            if timed:
+                row.update(time_passes(cfg, size, models.device_of(None)))
+    except Exception as error:
+        print(f'{entry.name} at {factor:g}x is not {"timed" if row["macs"] else "counted"}: '
+              f'{in_a_line(error)}', file=sys.stderr)
+    return row
+
+
+def time_passes(cfg: Config, hw_shape: Size, device: torch.device) -> Record:
+    """Time passes of one random image, with random weights and without post-processing.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain.
+        hw_shape: (H, W) of the input in pixels.
+        device: where it runs.
+
+    Returns:
+        ``seconds``: the median of some passes; ``peak_bytes``: of an accelerator's memory, on a
+        CPU None.
+    """
+    model = models.build_bare(cfg).to(device)
+    image = models.noise_images(cfg, hw_shape).to(device)
+    backend: Any = None if device.type == 'cpu' else getattr(torch, device.type)
+    seconds = []
+    if backend is not None:
+        backend.reset_peak_memory_stats(device)
+    with torch.no_grad():
+        for _ in range(1 + _PASSES):
+            start = time.perf_counter()
+            models.run_network(cfg.default_scope, model, image)
+            if backend is not None:
+                backend.synchronize(device)
+            seconds.append(time.perf_counter() - start)
+    peak = None if backend is None else int(backend.max_memory_allocated(device))
+    return dict(seconds=statistics.median(seconds[1:]), peak_bytes=peak)
+
+
+def input_size(base: ParsedConfig, factor: float) -> Size | None:
+    """The size (H, W) of the model's input at a factor, padded as its preprocessor does. It is that
+    of the first test image if images keep their own sizes; None if there is none."""
+    size = size_at(base, factor) or first_test_image_size(base, factor)
+    if size is None:
+        return None
+    step = base.preprocessor.get('pad_size_divisor') or 1
+    return -(-size[0] // step) * step, -(-size[1] // step) * step
+
+
+def first_test_image_size(base: ParsedConfig, factor: float = 1.0) -> Size | None:
+    """The size (H, W) of the first test image as the model gets it; None if there is none."""
+    init_default_scope(base.scope)
+    dataset = build_data_set(config_at_size(base.cfg, factor).test_dataloader.dataset)
+    return tuple(dataset[0]['inputs'].shape[-2:]) if len(dataset) else None
