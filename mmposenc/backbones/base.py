@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..config_types import ReadOnlyConfig
+from ..encodings.checks import check_choices
 from ..signatures import parameters_of
 from ..terminal.messages import suggestion_text
 from .checkpoints import load_pretrained
@@ -19,7 +20,6 @@ from .lora import add_lora
 from .modules import BaseModule, is_pretrained
 from .shared_arguments import SharedArguments
 
-_DTYPES = (None, 'bfloat16')
 _STAGE = re.compile(r'stages\.(\d+)\.')
 _BLOCK = re.compile(r'blocks\.(\d+)\.|pos_encodings\.at\.after(\d+)\.')
 _BEFORE = re.compile(r'patch_embed\.|pos_encodings\.at\.before\.|norm_pre\.|[a-z]+_tokens?$')
@@ -97,8 +97,7 @@ class Backbone(BaseModule):
             if value and self.frozen_stages < 0:
                 raise ValueError(f'{name}={value!r} needs frozen stages, but frozen_stages=-1; set '
                                  f'frozen_stages')
-        if frozen_dtype not in _DTYPES:
-            raise ValueError(f'frozen_dtype={frozen_dtype!r} must be one of {_DTYPES}')
+        check_choices(frozen_dtype=(frozen_dtype, (None, 'bfloat16')))
         for part in trainable:
             # The name of an encoding without parameters, such as a rotary one, trains nothing, but
             # it is no error.

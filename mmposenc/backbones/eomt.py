@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..encodings.base import reset_layers
+from ..encodings.checks import check_at_least
 from ..functional.convolutions import pair
 from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
 from ..functional.masking import read_extents, tokens_to_map
@@ -70,7 +71,10 @@ class EoMT(ViT):
         layers, patch = shared['num_layers'], max(pair(shared.get('patch_size', 16)))
         if num_upscales is None:
             num_upscales = max(1, int(log2(patch)) - 2)
-        _check_sizes(layers, num_classes, num_queries, query_blocks, num_upscales)
+        check_at_least(1, num_classes=num_classes, num_queries=num_queries)
+        check_at_least(0, num_upscales=num_upscales)
+        if not 1 <= query_blocks <= layers:
+            raise ValueError(f'query_blocks={query_blocks} must be from 1 to num_layers={layers}')
         # These are set first: the constructor of ViT calls methods of this class that need them.
         self.num_classes, self.num_queries = num_classes, num_queries
         self.query_blocks, self._num_upscales = range(layers - query_blocks, layers), num_upscales
@@ -252,17 +256,6 @@ class Upscale(nn.Module):
         if padding_mask is not None:
             x = x.masked_fill(padding_mask[:, None], 0.0)
         return self.norm(self.conv2(x))
-
-
-def _check_sizes(layers: int, num_classes: int, num_queries: int, query_blocks: int,
-                 num_upscales: int) -> None:
-    for name, value in (('num_classes', num_classes), ('num_queries', num_queries)):
-        if value < 1:
-            raise ValueError(f'{name}={value} must be at least 1')
-    if not 1 <= query_blocks <= layers:
-        raise ValueError(f'query_blocks={query_blocks} must be from 1 to num_layers={layers}')
-    if num_upscales < 0:
-        raise ValueError(f'num_upscales={num_upscales} must be at least 0, or None')
 
 
 def _check_shared(query_blocks: range, shared: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..encodings.checks import check_choices
 from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
 from ..functional.masking import mask_at_step, masked_mean, pad_map, tokens_to_map
@@ -91,8 +92,7 @@ class PVT(Backbone):
         _check_sizes(embed_dims=embed_dims, num_layers=num_layers, num_heads=num_heads,
                      sr_ratios=sr_ratios, mlp_ratios=mlp_ratios, patch_sizes=patch_sizes,
                      **({} if window_sizes is None else dict(window_sizes=window_sizes)))
-        if pool not in (None, 'gap', 'cls'):
-            raise ValueError(f"pool={pool!r} must be None, 'gap' or 'cls'")
+        check_choices(pool=(pool, (None, 'gap', 'cls')))
         num_stages = len(num_layers)
         self._check_parts('stages', num_stages, out_indices)
         with_norm = ([stage_norm] * num_stages if isinstance(stage_norm, bool)

@@ -10,7 +10,7 @@ from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
 from ..attention.window import PlainWindowAttention, window_size_or_count
 from ..encodings.build import EncodingConfig
-from ..encodings.checks import check_choices
+from ..encodings.checks import check_at_least, check_choices
 from ..encodings.placement import PlacedEncodings
 from ..functional.packing import Packing
 from ..functional.windows import WindowLayout
@@ -130,13 +130,8 @@ class SAMNeck(nn.Sequential):
 
 def check_mlp(mlp: str, act: str, hidden_dims: int | None) -> None:
     """Raise ValueError for unknown options of the MLP."""
-    if hidden_dims is not None and hidden_dims < 1:
-        raise ValueError(f'mlp_hidden_dims={hidden_dims} must be at least 1, or None')
-    if mlp not in MLPS:
-        raise ValueError(f'mlp={mlp!r} must be one of {MLPS}')
-    acts = tuple(each for each in ACTIVATIONS if each != 'swiglu')
-    if act not in acts:
-        raise ValueError(f'act={act!r} must be one of {acts}')
+    check_at_least(1, mlp_hidden_dims=hidden_dims)
+    check_choices(mlp=(mlp, MLPS), act=(act, [each for each in ACTIVATIONS if each != 'swiglu']))
     if mlp == 'swiglu' and act != 'gelu':
         raise ValueError(f"act={act!r} with mlp='swiglu', whose gates are SiLU: leave act out")
 
@@ -144,23 +139,20 @@ def check_mlp(mlp: str, act: str, hidden_dims: int | None) -> None:
 def check_tokens(pool: str | None, class_token: bool, distilled: bool, register_tokens: int
                  ) -> None:
     """Raise ValueError for prefix tokens that do not match ``pool``."""
-    if pool not in (None, 'gap', 'cls'):
-        raise ValueError(f"pool={pool!r} must be 'cls', 'gap' or None")
+    check_choices(pool=(pool, ('cls', 'gap', None)))
+    check_at_least(0, register_tokens=register_tokens)
     if pool == 'cls' and not class_token:
         raise ValueError("class_token=False with pool='cls', which returns it; use pool='gap' or "
                          'None')
     if distilled and pool != 'cls':
         raise ValueError(f"distilled=True with pool={pool!r}: a distillation token needs a class "
                          f"token; use pool='cls'")
-    if register_tokens < 0:
-        raise ValueError(f'register_tokens={register_tokens} must be at least 0')
 
 
 def check_blocks(num_layers: int, in_windows: bool, global_blocks: Sequence[int],
                  conv_projection: Sequence[int]) -> None:
     """Raise ValueError for blocks that do not exist or cannot attend in windows."""
-    if num_layers < 1:
-        raise ValueError(f'num_layers={num_layers} must be at least 1')
+    check_at_least(1, num_layers=num_layers)
     for name, blocks in (('conv_projection', conv_projection), ('global_blocks', global_blocks)):
         if not all(0 <= block < num_layers for block in blocks):
             raise ValueError(f'{name}={tuple(blocks)} must be blocks from 0 to {num_layers - 1}')
@@ -205,8 +197,8 @@ def check_copied(pos_encodings: PlacedEncodings) -> None:
 def check_output(num_layers: int, pool: str | None, out_indices: Sequence[int] | None,
                  final_norm: bool | str, neck_channels: int | None) -> None:
     """Raise ValueError for a norm or a neck that does not match the output."""
-    if final_norm not in (True, False, 'every', 'pooled'):
-        raise ValueError(f"final_norm={final_norm!r} must be True, False, 'every' or 'pooled'")
+    check_choices(final_norm=(final_norm, (True, False, 'every', 'pooled')))
+    check_at_least(1, neck_channels=neck_channels)
     pooled = out_indices is None and pool is not None
     if pooled and pool == 'cls' and final_norm == 'pooled':
         raise ValueError("final_norm='pooled' with pool='cls': it is the norm of the mean of "
@@ -214,10 +206,7 @@ def check_output(num_layers: int, pool: str | None, out_indices: Sequence[int] |
     if pooled and not final_norm:
         raise ValueError(f'final_norm=False with pool={pool!r}: pooling needs the norm; use '
                          f'final_norm=True, or out_indices for maps without it')
-    if neck_channels is None:
-        return
-    if neck_channels < 1:
-        raise ValueError(f'neck_channels={neck_channels} must be at least 1, or None')
-    if pooled or (out_indices is not None and num_layers - 1 not in out_indices):
+    if neck_channels is not None and (
+            pooled or (out_indices is not None and num_layers - 1 not in out_indices)):
         raise ValueError(f'neck_channels={neck_channels} with out_indices={out_indices}: the neck '
                          f"takes the last block's map; put {num_layers - 1} into out_indices")

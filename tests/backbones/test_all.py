@@ -338,7 +338,7 @@ BAD = {
             (dict(pool='gap', distilled=True), "distilled=True with pool='gap'"),
             (dict(final_norm=False), "final_norm=False with pool='cls'"),
             (dict(final_norm='pooled'), "final_norm='pooled' with pool='cls'"),
-            (dict(final_norm='all'), "final_norm='all' must be True, False, 'every' or 'pooled'"),
+            (dict(final_norm='all'), "final_norm='all' must be one of True, False, 'ev"),
             (dict(act='quick_gelu', mlp='swiglu'), "act='quick_gelu' with mlp='swiglu'"),
             (dict(class_token=False), "class_token=False with pool='cls'")))],
     _SAM: [

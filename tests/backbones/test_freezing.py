@@ -138,7 +138,7 @@ def test_an_encoding_without_parameters_is_named_in_vain():
 @pytest.mark.parametrize('options, message', [
     (dict(trainable=['norm']), r"trainable=\('norm',\) needs frozen stages"),
     (dict(frozen_dtype='bfloat16'), "frozen_dtype='bfloat16' needs frozen stages"),
-    (dict(frozen_dtype='float16', frozen_stages=2), "frozen_dtype='float16' must be one of"),
+    (dict(frozen_dtype='float16', frozen_stages=2), "frozen_dtype='float16' must be None or 'bfloat16'"),
     (dict(trainable=['pegs'], frozen_stages=2), "'pegs' is in the name of no parameter"),
     (dict(trainable=[''], frozen_stages=2), "'' is in the name of no")])
 @pytest.mark.parametrize('name', BUILD)
