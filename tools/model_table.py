@@ -4,6 +4,7 @@ configs/papers and from configs/models.yaml.
     python tools/model_table.py            # write them
     python tools/model_table.py --check    # change nothing; fail where one is out of date
 """
+import copy
 import re
 import sys
 from pathlib import Path
@@ -38,7 +39,6 @@ def count(name: str) -> dict[str, int]:
     also with them."""
     import torch
 
-    from mmposenc.backbones import count_macs
     from mmposenc.encodings import ContextPool
     from mmposenc.engine.config.config import load_config
     from mmposenc.engine.config.models import build_model
@@ -55,9 +55,58 @@ def count(name: str) -> dict[str, int]:
     if size is not None:
         pooled = any(isinstance(module, ContextPool) for module in model.modules())
         for name, means in (('macs', False), ('macs_with_means', True))[:1 + pooled]:
-            macs = count_macs(model, (size, size), values_as_released=True, pooled_means=means)
+            macs = count_as_papers(model, (size, size), means)
             counted[name] = round(macs / 1e6) * 10 ** 6
     return counted
+
+
+def count_as_papers(model: Any, hw_shape: tuple[int, int], pooled_means: bool) -> int:
+    """Multiply-accumulates of one image as papers count them.
+
+    iRPE on values is counted as in its release, which has a vector for each pair of tokens, Lq *
+    Lk * embed_dims in each attention. This project sums attention weights by bucket first, which
+    takes Lq * buckets * embed_dims.
+
+    Args:
+        model: the model; it is not changed.
+        hw_shape: (H, W) of the image in pixels.
+        pooled_means: count the means of a ContextPool with weights by token as a product,
+            L * L * embed_dims.
+    """
+    import torch
+
+    from mmposenc.backbones.complexity import multiply_accumulates
+    from mmposenc.encodings import IRPE, ContextPool
+    counted, more = copy.deepcopy(model).to('meta').eval().requires_grad_(False), [0]
+    for module in counted.modules():
+        if isinstance(module, IRPE) and 'v' in module.rpe_on:
+            count_values_as_released(module, more)
+        if isinstance(module, ContextPool) and not pooled_means and module.weights != 'nonlocal':
+            module._pooled_by_locality = lambda x, *args: x
+    image = torch.empty(1, 3, *hw_shape, device='meta')
+    return multiply_accumulates(lambda: counted(image))[0] + more[0]
+
+
+def count_values_as_released(encoding: Any, more: list[int]) -> None:
+    """Make an iRPE add to ``more`` how many more multiply-accumulates its values take in the
+    release."""
+    from mmposenc.attention.terms import Term
+
+    class AsReleased(Term):
+        on_values = True
+
+        def __init__(self, term: Any) -> None:
+            self.term = term
+
+        def output_of_weights(self, weights: Any) -> Any:
+            out = self.term.output_of_weights(weights)
+            dims = sum(table.shape[-1] for table in encoding.tables_of_side('v'))
+            more[0] += weights.numel() * dims - out.numel() * self.term.buckets.num_all
+            return out
+
+    original = encoding.terms
+    encoding.terms = lambda *grids: [AsReleased(each) if each.on_values else each
+                                     for each in original(*grids)]
 
 
 def as_number(said: Number) -> tuple[float, float] | None:

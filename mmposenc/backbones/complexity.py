@@ -7,12 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 import torch
-from torch import Tensor, nn
-
-from ..attention.terms import Term
-from ..encodings.context_pool import ContextPool
-from ..encodings.irpe import IRPE
-from ..functional.grids import Grid
+from torch import nn
 
 
 def multiply_accumulates(run: Callable[[], object], inside: Sequence[nn.Module] = ()
@@ -76,8 +71,7 @@ def _linear_flops(x_shape: Sequence[int], *_: object, out_shape: Sequence[int], 
     return 2 * math.prod(out_shape) * x_shape[-1]
 
 
-def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int = 3,
-               values_as_released: bool = False, pooled_means: bool = True) -> int:
+def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int = 3) -> int:
     """Count multiply-accumulates of matrix products and convolutions for one image (the "FLOPs" of
     the papers' tables).
 
@@ -89,58 +83,10 @@ def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int 
             meta device.
         hw_shape: (H, W) of the image in pixels.
         in_channels: channels of the image.
-        values_as_released: count iRPE on values as in its paper and release: a vector for each
-            pair of tokens, Lq * Lk * embed_dims in each attention. This project sums attention
-            weights by bucket first, which takes Lq * buckets * embed_dims.
-        pooled_means: count the means of a ContextPool with weights by token as a product, L * L *
-            embed_dims. The paper's table does not include them (docs/context_pool.md).
 
     Returns:
         The number; norms, activations, sums and softmax count zero.
     """
     counted = copy.deepcopy(model).to('meta').eval().requires_grad_(False)
-    extra = [0]
-    for module in counted.modules():
-        if values_as_released and isinstance(module, IRPE) and 'v' in module.rpe_on:
-            _watch_values(module, extra)
-        if not pooled_means and isinstance(module, ContextPool) and module.weights != 'nonlocal':
-            module._pooled_by_locality = _no_mean  # type: ignore[method-assign, assignment]
     image = torch.empty(1, in_channels, *hw_shape, device='meta')
-    return multiply_accumulates(lambda: counted(image))[0] + extra[0]
-
-
-def _no_mean(x: Tensor, *args: object) -> Tensor:
-    """Replaces :meth:`ContextPool._pooled_by_locality` by a function that computes no means."""
-    return x
-
-
-def _watch_values(encoding: IRPE, extra: list[int]) -> None:
-    """Append to ``extra`` how many more multiply-accumulates the released form of a term on values
-    takes."""
-    terms = encoding.terms
-
-    def recording_terms(q_grid: Grid, k_grid: Grid) -> list[Term]:
-        return [_AsReleased(each, encoding, extra) if each.on_values else each
-                for each in terms(q_grid, k_grid)]
-
-    encoding.terms = recording_terms  # type: ignore[method-assign]
-
-
-class _AsReleased(Term):
-    """A term on values that also records the multiply-accumulates of the released form."""
-
-    on_values = True
-
-    def __init__(self, term: Term, encoding: IRPE, extra: list[int]) -> None:
-        self.term, self.encoding, self.extra = term, encoding, extra
-
-    def output_of_weights(self, weights: Tensor) -> Tensor:
-        """The output of the term itself; the additional operations of the released form are
-        recorded."""
-        batch, heads, queries, keys = weights.shape
-        out = self.term.output_of_weights(weights)
-        released = sum(batch * heads * queries * keys * table.shape[-1]
-                       for table in self.encoding.tables_of_side('v'))
-        buckets = vars(self.term)['buckets'].num_all
-        self.extra[0] += released - batch * heads * queries * buckets * out.shape[-1]
-        return out
+    return multiply_accumulates(lambda: counted(image))[0]

@@ -32,7 +32,6 @@ class PVT(Backbone):
             Twins. Explicit arguments override it, also None: with ``pos_encoding=None`` PVT v2 has
             no convolution in its MLPs.
         embed_dims, num_layers, num_heads, sr_ratios, mlp_ratios: sizes of each stage.
-        depths: another name of ``num_layers``.
         patch_sizes: side of a patch in each stage, in cells of the stage before.
         overlap: overlapping patches: 7x7 for a side of 4, 3x3 for 2 (PVT v2, MiT).
         pad_patches: zero-pad maps to whole patches (Twins in mmseg and mmpretrain); False: drop a
@@ -69,10 +68,10 @@ class PVT(Backbone):
     #: Weights that a classifier's checkpoint does not have: the norms of maps.
     may_be_new = r'stages\.\d+\.norm\.(weight|bias)'
 
-    @takes_arch(depths='num_layers')
+    @takes_arch()
     def __init__(self, arch: str | None = None, *,
                  embed_dims: Sequence[int] = (64, 128, 320, 512),
-                 num_layers: Sequence[int] | None = None, depths: Sequence[int] | None = None,
+                 num_layers: Sequence[int] | None = None,
                  num_heads: Sequence[int] = (1, 2, 5, 8), sr_ratios: Sequence[int] = (8, 4, 2, 1),
                  mlp_ratios: Sequence[float] = (8, 8, 4, 4),
                  patch_sizes: Sequence[int] = (4, 2, 2, 2), overlap: bool = False,

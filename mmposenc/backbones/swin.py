@@ -32,7 +32,6 @@ class Swin(Backbone):
             sets the arguments that are not given; the defaults below are V1's.
         embed_dims: channels of the first stage; each further stage has twice as many.
         num_layers, num_heads: blocks and heads of each stage.
-        depths: another name of ``num_layers``.
         window_size: side of the windows, or (Wh, Ww); or a sequence with one of these per stage.
         mlp_ratio: ratio of hidden channels to channels in the MLPs.
         patch_size: side of a patch in pixels.
@@ -67,9 +66,9 @@ class Swin(Backbone):
     #: Weights that a classifier's checkpoint does not have: the norms of maps.
     may_be_new = r'norm\d\.(weight|bias)'
 
-    @takes_arch(depths='num_layers')
+    @takes_arch()
     def __init__(self, arch: str | None = None, *, embed_dims: int | None = None,
-                 num_layers: Sequence[int] | None = None, depths: Sequence[int] | None = None,
+                 num_layers: Sequence[int] | None = None,
                  num_heads: Sequence[int] | None = None, window_size: WindowSizes = 7,
                  mlp_ratio: float = 4.0, patch_size: int = 4,
                  rel_pos_encoding: RelativeConfig | None = TABLE,

@@ -274,15 +274,6 @@ def test_arguments_of_all_backbones_are_those_of_each(kind):
         Mine(arch='tiny', heads=3, **classes)
 
 
-@pytest.mark.parametrize('kind', [PVT, Swin])
-def test_depths_is_a_name_of_num_layers(kind):
-    with torch.device('meta'):
-        model = kind('tiny', depths=(1, 1, 2, 1))
-        with pytest.raises(ValueError, match=r'num_layers=\(1,\) and depths=\(2,\) are names of'):
-            kind('tiny', num_layers=(1,), depths=(2,))
-    assert [len(stage.blocks) for stage in model.stages] == [1, 1, 2, 1]
-
-
 PEG_AT_2 = dict(arch='tiny', pos_encoding=PEG, positions=(2,))
 #: Beside the archs, wherever an argument has that name.
 WRONG = dict(

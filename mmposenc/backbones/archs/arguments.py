@@ -65,7 +65,7 @@ def _merged_encoding_config(where: str, defaults: ConfigType, explicit: ConfigTy
     return explicit
 
 
-def takes_arch(read_repository: Callable[[str], ConfigType] | None = None, **aliases: str
+def takes_arch(read_repository: Callable[[str], ConfigType] | None = None
                ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A decorator that passes the arguments of an arch to ``__init__(self, arch, *, ...)``.
 
@@ -75,14 +75,10 @@ def takes_arch(read_repository: Callable[[str], ConfigType] | None = None, **ali
     Args:
         read_repository: returns the arguments, including ``arch``, for weights of a repository
             ('hf://...') if neither arch nor sizes are given.
-        aliases: second names of arguments.
     """
     def decorated(init: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(init)
         def wrapped(self: Any, arch: str | None = None, **explicit: Any) -> None:
-            for alias, name in aliases.items():
-                both = {each: explicit.pop(each, None) for each in (name, alias)}
-                explicit[name] = _value_of_either_name(**both)
             if read_repository and arch is None and all(
                     explicit.get(name) is None for name in self.sizes):
                 explicit = _completed_by_repository(explicit, read_repository)
@@ -155,16 +151,3 @@ def _completed_by_repository(explicit: ConfigType, read_repository: Callable[[st
     print_log(f'{name}: {", ".join(f"{key}={value!r}" for key, value in options.items())}',
               'current')
     return {**options, **explicit}
-
-
-def _value_of_either_name(**names: Any) -> Any:
-    """The value of an argument that has two names.
-
-    Raises:
-        ValueError: both names are given.
-    """
-    values = {name: value for name, value in names.items() if value is not None}
-    if len(values) > 1:
-        raise ValueError(f'{" and ".join(f"{name}={value}" for name, value in values.items())} are '
-                         f'names of the same argument; give one')
-    return next(iter(values.values()), None)

@@ -1,6 +1,7 @@
 """CP-ResNet: upstream without ContextPool, and what stands where with it."""
 import pytest
 import torch
+from helpers.scripts import load_tool
 from helpers.tiny_backbones import randomize
 
 pytest.importorskip('mmpretrain', reason='CPResNet is a subclass of its ResNet')
@@ -81,8 +82,8 @@ def test_registered_and_counted():
     # The shortcut's convolution sees the pooled map either way.
     assert extra == expected
     means = sum((side // 2) ** 2 * side ** 2 * dims for side, dims in ((32, 16), (16, 32)))
-    assert count_macs(model, (32, 32)) - count_macs(
-        model, (32, 32), pooled_means=False) == means
+    count = load_tool('model_table').count_as_papers
+    assert count(model, (32, 32), True) - count(model, (32, 32), False) == means
 
 
 @pytest.mark.parametrize('options, message', [
