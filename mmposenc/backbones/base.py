@@ -3,19 +3,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from inspect import Parameter, signature
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..config_types import ReadOnlyConfig
-from ..encodings.checks import check_choices
 from ..signatures import parameters_of
 from ..terminal.messages import suggestion_text
 from .checkpoints import load_pretrained
-from .freezing import store_matrices
 from .lora import add_lora
 from .modules import BaseModule, is_pretrained
 from .shared_arguments import SharedArguments
@@ -43,8 +39,6 @@ class Backbone(BaseModule):
     structure: Sequence[str] = ()
     #: Parts of names of parameters that are trained although their stage is frozen.
     trainable: tuple[str, ...] = ()
-    #: The dtype in which frozen blocks store their matrices and compute; None: the model's.
-    frozen_dtype: str | None = None
 
     def __init__(self, shared: SharedArguments) -> None:
         super().__init__(init_cfg=shared.init_cfg)
@@ -86,18 +80,15 @@ class Backbone(BaseModule):
         ``parts`` are the modules that ``frozen_stages`` counts.
 
         Raises:
-            ValueError: an unknown dtype, a name of no parameter or module, or options without
-                frozen stages.
+            ValueError: a name of no parameter or module, or options without frozen stages.
             ImportError: ``lora`` without peft.
         """
-        trainable, lora, frozen_dtype = shared.trainable, shared.lora, shared.frozen_dtype
+        trainable, lora = shared.trainable, shared.lora
         self.reset_parameters()
-        for name, value in (('trainable', tuple(trainable)), ('lora', lora),
-                            ('frozen_dtype', frozen_dtype)):
+        for name, value in (('trainable', tuple(trainable)), ('lora', lora)):
             if value and self.frozen_stages < 0:
                 raise ValueError(f'{name}={value!r} needs frozen stages, but frozen_stages=-1; set '
                                  f'frozen_stages')
-        check_choices(frozen_dtype=(frozen_dtype, (None, 'bfloat16')))
         for part in trainable:
             # The name of an encoding without parameters, such as a rotary one, trains nothing, but
             # it is no error.
@@ -105,26 +96,11 @@ class Backbone(BaseModule):
             if not part or not any(part in name for name in names):
                 raise ValueError(f'trainable={tuple(trainable)}: {part!r} is in the name of no '
                                  f'parameter or module; such a name is {names[0]!r}')
-        self.trainable, self.frozen_dtype = tuple(trainable), frozen_dtype
-        frozen = list(parts[:self.frozen_stages]) if self.frozen_stages > 0 else []
+        self.trainable = tuple(trainable)
         if lora is not None:
-            add_lora(self, frozen, **lora)
+            add_lora(self, parts[:self.frozen_stages], **lora)
             self.trainable += ('.lora_',)
         self._freeze()
-        if frozen_dtype is not None:
-            for block in frozen:
-                store_matrices(block, getattr(torch, frozen_dtype))
-
-    def _autocast_if_frozen(self, stage: int, x: Tensor) -> AbstractContextManager[object]:
-        """The context in which a stage computes: autocast to ``frozen_dtype`` where it is frozen.
-        """
-        if self.frozen_dtype is None or stage >= self.frozen_stages:
-            return nullcontext()
-        return torch.autocast(x.device.type, getattr(torch, self.frozen_dtype))
-
-    def _float32_if_frozen(self, x: Tensor, stage: int) -> Tensor:
-        """The output of a stage; float32 if the stage computed in ``frozen_dtype``."""
-        return x if self.frozen_dtype is None or stage >= self.frozen_stages else x.float()
 
     def _freeze(self) -> None:
         """Call :func:`.freezing.freeze` for the stages that ``frozen_stages`` counts."""

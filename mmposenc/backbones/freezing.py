@@ -3,10 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import torch
 from torch import nn
-
-from ..encodings.base import RelativeEncoding, TokenEncoding
 
 
 def freeze(backbone: nn.Module, modules: Iterable[nn.Module],
@@ -34,14 +31,3 @@ def freeze(backbone: nn.Module, modules: Iterable[nn.Module],
     for name, module in backbone.named_modules() if trainable else ():
         if id(module) in parts and trains(name):
             module.training = backbone.training
-
-
-def store_matrices(module: nn.Module, dtype: torch.dtype) -> None:
-    """Store frozen weights of linear layers and convolutions in ``dtype``; encodings are not
-    changed, as they compute positions in full precision."""
-    if isinstance(module, (RelativeEncoding, TokenEncoding)):
-        return
-    if isinstance(module, (nn.Linear, nn.Conv2d)) and not module.weight.requires_grad:
-        module.weight.data = module.weight.data.to(dtype)
-    for child in module.children():
-        store_matrices(child, dtype)

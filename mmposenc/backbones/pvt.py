@@ -169,9 +169,7 @@ class PVT(Backbone):
         x, mask = mask_images(x, shapes, self.patch_sizes[0])
         outs = []
         for index, stage in enumerate(self.stages[:self._last + 1]):
-            with self._autocast_if_frozen(index, x):
-                tokens, hw_shape, mask = stage(x, mask)
-            tokens = self._float32_if_frozen(tokens, index)
+            tokens, hw_shape, mask = stage(x, mask)
             full_hw = stage.out_hw_shape(full_hw)
             if self.pool is not None and index == self._last:
                 return (self._pooled_for_head(tokens, mask),)

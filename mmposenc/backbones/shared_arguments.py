@@ -47,8 +47,6 @@ class SharedArguments:
             such as 'pos_encodings.at.after0' or 'rel_pos_encoding'.
         lora: ``dict(r=8)`` adds trained low-rank matrices to frozen stages, see
             :func:`~mmposenc.backbones.lora.add_lora`. Needs peft.
-        frozen_dtype: 'bfloat16': frozen stages store their matrices and compute in this dtype;
-            their output is float32.
         with_cp: recompute blocks in the backward pass to save memory.
         mask_padding: mask the padding of a batch: on valid cells the maps of an image equal those
             of the image alone; other cells are zero. The images' sizes must be known:
@@ -75,7 +73,6 @@ class SharedArguments:
     frozen_stages: int = -1
     trainable: Sequence[str] = ()
     lora: ConfigType | None = None
-    frozen_dtype: str | None = None
     with_cp: bool = False
     mask_padding: bool = False
     init_cfg: ConfigType | None = None

@@ -166,17 +166,13 @@ class Swin(Backbone):
         x, hw_shape = self.patch_embed(x)
         x = self.drop(x)
         outs = []
-        for index in range(max(self.out_indices) + 1):
-            stage = self.stages[index]
-            last = index == max(self.out_indices)
-            with self._autocast_if_frozen(index, x):
-                out, (x, hw_shape, mask) = stage(x, hw_shape, mask, merge=not last)
-            out = (self._float32_if_frozen(out[0], index), *out[1:])
-            x = self._float32_if_frozen(x, index)
+        for index, stage in enumerate(self.stages[:max(self.out_indices) + 1]):
+            x, hw_shape, mask = stage(x, hw_shape, mask)
             full_hw = stage.pos_encodings.out_hw_shape(full_hw)
             if index in self.out_indices:
-                outs.append(self._returned_map_or_mean(out, index, full_hw))
-            if not last:
+                outs.append(self._returned_map_or_mean((x, hw_shape, mask), index, full_hw))
+            if index < max(self.out_indices):
+                x, hw_shape, mask = stage.merge(x, hw_shape, mask)
                 full_hw = stage.downsample.out_hw_shape(full_hw)
         return tuple(outs)
 

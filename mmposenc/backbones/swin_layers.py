@@ -138,10 +138,8 @@ class SwinStage(nn.Module):
         self.downsample = downsample
         self.with_cp = with_cp
 
-    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None, *,
-                merge: bool) -> tuple[Tokens, Tokens]:
-        """Run the blocks on tokens (B, H*W, C). Returns tokens, grid and mask of this stage, and
-        those for the next stage, merged if ``merge``."""
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None) -> Tokens:
+        """Run the blocks on tokens (B, H*W, C). Returns tokens, grid and mask."""
         for index, block in enumerate((None, *self.blocks)):
             if block is not None:
                 counts = window_counts(hw_shape, block.attn.window_size)
@@ -149,11 +147,10 @@ class SwinStage(nn.Module):
                               recompute=self.with_cp and self.training)
             x, hw_shape, padding_mask = self.pos_encodings(x, hw_shape, index - 1,
                                                            padding_mask=padding_mask)
-        out = x, hw_shape, padding_mask
-        # Merged in the same call, as long as FSDP holds the weights of the stage.
-        return out, self._merge(*out) if merge else out
+        return x, hw_shape, padding_mask
 
-    def _merge(self, x: Tensor, hw_shape: tuple[int, int], mask: Tensor | None) -> Tokens:
+    def merge(self, x: Tensor, hw_shape: tuple[int, int], mask: Tensor | None) -> Tokens:
+        """The tokens, grid and mask for the next stage."""
         assert self.downsample is not None
         if mask is not None:
             x = x.masked_fill(mask.flatten(1)[..., None], 0)

@@ -370,8 +370,7 @@ class ViT(Backbone):
         # image sizes, and would take very long to compile divisions by a window.
         key_mask = None if mask is None else token_mask(mask, prefix)
         args = (tokens, hw_shape, key_mask, x_qk, block_windows(block, hw_shape), attn_mask)
-        with self._autocast_if_frozen(index, tokens):
-            return run_block(block, *args, recompute=self.with_cp and self.training)
+        return run_block(block, *args, recompute=self.with_cp and self.training)
 
     def _freeze(self) -> None:
         # In distributed training, a trained parameter that is not used raises an error.

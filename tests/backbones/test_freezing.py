@@ -1,5 +1,4 @@
-"""What is frozen, what of it is trained all the same, and frozen blocks in bfloat16."""
-import copy
+"""What is frozen, and what of it is trained all the same."""
 import re
 
 import pytest
@@ -67,48 +66,6 @@ def test_frozen_stages_stay_frozen_and_in_evaluation(name, kept):
     assert with_gradients(model) <= {key for key, p in model.named_parameters() if p.requires_grad}
 
 
-@pytest.mark.parametrize('name', BUILD)
-def test_bfloat16_is_that_of_autocast(name):
-    """Matrices that are stored rounded give what autocast gives, to the bit; the rest is as it was,
-    in float32, and so are its gradients."""
-    kept = STAGES[name] - 1
-    model = randomized(BUILD[name](frozen_stages=kept)).train()
-    half = with_weights_of(BUILD[name](frozen_stages=kept, frozen_dtype='bfloat16'), model).train()
-    outs, rounded = model(images()), half(images())
-    rounding = [float((a - b).abs().max() / a.abs().max())
-                for a, b in zip(outs, rounded, strict=True)]
-    assert all(out.dtype == torch.float32 for out in rounded) and 1e-5 < max(rounding) < 0.05
-    cast = copy.deepcopy(model)
-    cast.frozen_dtype = 'bfloat16'  # computes so, and stores float32
-    torch.testing.assert_close(rounded, cast(images()), rtol=0, atol=0)
-    total(rounded).backward()
-    for key, parameter in half.named_parameters():
-        assert parameter.requires_grad <= (parameter.dtype == torch.float32)
-        matrix = key.endswith('weight') and parameter.dim() in (2, 4)
-        if not parameter.requires_grad and matrix and ('attn.proj' in key or 'mlp' in key):
-            assert parameter.dtype == torch.bfloat16
-    assert with_gradients(half) == {key for key, p in half.named_parameters() if p.requires_grad}
-
-
-@pytest.mark.parametrize('name', BUILD)
-def test_an_encoding_trains_in_a_bfloat16_model(name):
-    """In float32, through blocks that are not trained."""
-    model = randomized(BUILD[name](
-        frozen_stages=STAGES[name], frozen_dtype='bfloat16', pos_encoding=dict(type='PEG'),
-        rel_pos_encoding=dict(type='IRPE', rpe_on='kv'),
-        trainable=['pos_encodings', 'rel_pos_encoding'])).train()
-    twin = with_weights_of(BUILD[name](pos_encoding=dict(type='PEG'), rel_pos_encoding=dict(
-        type='IRPE', rpe_on='kv')), model).eval()
-    for each in (model, twin):
-        total(each(images())).backward()
-    trained = [key for key, p in model.named_parameters() if p.requires_grad]
-    assert trained and all('pos_enc' in key or 'rel_pos' in key for key in trained)
-    for key in trained:
-        found, wanted = model.get_parameter(key).grad, twin.get_parameter(key).grad
-        assert found.dtype == torch.float32
-        assert (found - wanted).norm() <= 0.2 * wanted.norm()
-
-
 def test_the_statistics_of_what_is_trained_are():
     options = dict(pos_encoding=dict(type='PEG', norm_act=True), frozen_stages=4)
     for trainable in ((), ['pos_encodings']):
@@ -117,15 +74,6 @@ def test_the_statistics_of_what_is_trained_are():
         model(images())
         assert bool(norm.num_batches_tracked) == norm.training == bool(trainable)
         assert not model.eval().pos_encodings.at['after0'][0].training
-
-
-def test_a_bfloat16_model_loads_and_saves_as_any():
-    plain = randomized(BUILD['vit']())
-    half = BUILD['vit'](frozen_stages=4, frozen_dtype='bfloat16')
-    half.load_state_dict(plain.state_dict())
-    back = BUILD['vit']()
-    back.load_state_dict(half.state_dict())
-    torch.testing.assert_close(back.state_dict(), plain.state_dict(), rtol=2 ** -8, atol=0)
 
 
 def test_an_encoding_without_parameters_is_named_in_vain():
@@ -137,8 +85,6 @@ def test_an_encoding_without_parameters_is_named_in_vain():
 
 @pytest.mark.parametrize('options, message', [
     (dict(trainable=['norm']), r"trainable=\('norm',\) needs frozen stages"),
-    (dict(frozen_dtype='bfloat16'), "frozen_dtype='bfloat16' needs frozen stages"),
-    (dict(frozen_dtype='float16', frozen_stages=2), "frozen_dtype='float16' must be None or 'bfloat16'"),
     (dict(trainable=['pegs'], frozen_stages=2), "'pegs' is in the name of no parameter"),
     (dict(trainable=[''], frozen_stages=2), "'' is in the name of no")])
 @pytest.mark.parametrize('name', BUILD)

@@ -96,12 +96,10 @@ def test_a_checkpoint_loads_and_merges_back():
         torch.testing.assert_close(other, one, rtol=0, atol=0)
 
 
-def test_beside_bfloat16_matrices_and_in_frozen_blocks_alone():
-    model = with_lora('vit', frozen_stages=2, frozen_dtype='bfloat16', lora=dict(lora_dropout=0.5))
+def test_in_frozen_blocks_alone():
+    model = with_lora('vit', frozen_stages=2, lora=dict(lora_dropout=0.5))
     found = {key for key, _ in model.named_parameters() if '.lora_' in key}
     assert {key[:9] for key in found} == {'blocks.0.', 'blocks.1.'}
-    assert all(model.get_parameter(key).dtype == torch.float32 for key in found)
-    assert model.state_dict()['blocks.0.attn.qkv.weight'].dtype == torch.bfloat16
     dropout = [m for key, m in model.named_modules() if key.endswith('lora_dropout.default')]
     assert all(m.training for m in dropout) and not model.blocks[0].drop_path.training
     total(model(images())).backward()
