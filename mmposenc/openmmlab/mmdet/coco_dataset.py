@@ -209,10 +209,15 @@ class CocoDataset(NamedErrors, _CocoDataset):
                            for cat in self.coco.load_cats(self.coco.get_cat_ids())}
             self._check_classes(self._names)
             self.dropped.update(self.coco.dropped)
-        image = raw_data_info['raw_img_info']
-        for ann in raw_data_info['raw_ann_info']:
+        image, anns = raw_data_info['raw_img_info'], raw_data_info['raw_ann_info']
+        for ann in anns:
             self._check_annotation(ann, image)
-        return super().parse_data_info(raw_data_info)
+        info = super().parse_data_info(raw_data_info)
+        known = sum(ann['category_id'] in self.cat2label for ann in anns)
+        if known > len(info['instances']):
+            self.dropped['marked to be ignored, or with a box that has no area in the image'] += (
+                known - len(info['instances']))
+        return info
 
     def _log_unseen_classes(self, data_list: list[dict], dropped: str) -> None:
         """Log the classes that training will not see."""
@@ -248,21 +253,8 @@ class CocoDataset(NamedErrors, _CocoDataset):
                              f'{self.ann_file}, which gives the labels: {in_file}')
 
     def _check_annotation(self, ann: dict, image: dict) -> None:
-        category = ann['category_id']
-        left, top, width, height = ann['bbox']
-        if category not in self.cat2label:
+        if ann['category_id'] not in self.cat2label:
             self._check_category(ann, image)
-        elif ann.get('ignore'):
-            self.dropped['marked to be ignored'] += 1
-        elif width <= 0 or height <= 0:
-            self.dropped['with a box of zero area'] += 1
-        elif width < 1 or height < 1:
-            self.dropped['with a box thinner than a pixel'] += 1
-        elif ann['area'] <= 0:
-            self.dropped['with an area of zero'] += 1
-        elif (left >= image['width'] or top >= image['height'] or left + width <= 0
-                or top + height <= 0):
-            self.dropped['with a box outside the image'] += 1
         elif any(getattr(step, 'with_mask', False) for step in self.pipeline.transforms):
             try:
                 if not has_area(ann.get('segmentation'), (image['height'], image['width'])):
