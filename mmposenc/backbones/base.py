@@ -6,13 +6,10 @@ from collections.abc import Mapping, Sequence
 from inspect import Parameter, signature
 from typing import Any
 
-from torch import nn
-
 from ..config_types import ReadOnlyConfig
 from ..signatures import parameters_of
 from ..terminal.messages import suggestion_text
 from .checkpoints import load_pretrained
-from .lora import add_lora
 from .modules import BaseModule, is_pretrained
 from .shared_arguments import SharedArguments
 
@@ -75,31 +72,24 @@ class Backbone(BaseModule):
             raise ValueError(f'frozen_stages={self.frozen_stages!r} must be a whole number from '
                              f'-1 to {count}')
 
-    def _finish(self, parts: Sequence[nn.Module], shared: SharedArguments) -> None:
-        """Initialise the model, check the options of freezing and freeze;
-        ``parts`` are the modules that ``frozen_stages`` counts.
+    def _finish(self, shared: SharedArguments) -> None:
+        """Initialise the model, check the options of freezing and freeze.
 
         Raises:
             ValueError: a name of no parameter or module, or options without frozen stages.
-            ImportError: ``lora`` without peft.
         """
-        trainable, lora = shared.trainable, shared.lora
+        self.trainable = tuple(shared.trainable)
         self.reset_parameters()
-        for name, value in (('trainable', tuple(trainable)), ('lora', lora)):
-            if value and self.frozen_stages < 0:
-                raise ValueError(f'{name}={value!r} needs frozen stages, but frozen_stages=-1; set '
-                                 f'frozen_stages')
-        for part in trainable:
+        if self.trainable and self.frozen_stages < 0:
+            raise ValueError(f'trainable={self.trainable!r} needs frozen stages, but '
+                             f'frozen_stages=-1; set frozen_stages')
+        for part in self.trainable:
             # The name of an encoding without parameters, such as a rotary one, trains nothing, but
             # it is no error.
             names = [name for name, _ in (*self.named_parameters(), *self.named_modules())]
             if not part or not any(part in name for name in names):
-                raise ValueError(f'trainable={tuple(trainable)}: {part!r} is in the name of no '
+                raise ValueError(f'trainable={self.trainable}: {part!r} is in the name of no '
                                  f'parameter or module; such a name is {names[0]!r}')
-        self.trainable = tuple(trainable)
-        if lora is not None:
-            add_lora(self, parts[:self.frozen_stages], **lora)
-            self.trainable += ('.lora_',)
         self._freeze()
 
     def _freeze(self) -> None:

@@ -198,7 +198,7 @@ def _new_weights(model: nn.Module, weights: State, state: State, slots: Containe
     # A norm that has one of its weights in the file must have all of them.
     halves = {key.rpartition('.')[0] for key in state}
     new = [key for key in missing if not is_encoding(key, slots) and (
-        key.startswith(tuple(f'{each}.' for each in encodings)) or '.lora_' in key
+        key.startswith(tuple(f'{each}.' for each in encodings))
         or (pattern and re.fullmatch(pattern, key) and key.rpartition('.')[0] not in halves))]
     return new, encodings
 

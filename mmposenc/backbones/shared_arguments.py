@@ -45,8 +45,6 @@ class SharedArguments:
             encoding that they share with later stages is trained.
         trainable: parts of names of parameters that are trained although their stage is frozen,
             such as 'pos_encodings.at.after0' or 'rel_pos_encoding'.
-        lora: ``dict(r=8)`` adds trained low-rank matrices to frozen stages, see
-            :func:`~mmposenc.backbones.lora.add_lora`. Needs peft.
         with_cp: recompute blocks in the backward pass to save memory.
         mask_padding: mask the padding of a batch: on valid cells the maps of an image equal those
             of the image alone; other cells are zero. The images' sizes must be known:
@@ -72,7 +70,6 @@ class SharedArguments:
     implementation: str = 'auto'
     frozen_stages: int = -1
     trainable: Sequence[str] = ()
-    lora: ConfigType | None = None
     with_cp: bool = False
     mask_padding: bool = False
     init_cfg: ConfigType | None = None

@@ -174,7 +174,7 @@ class ViT(Backbone):
         # Computed once, so that the model is not searched for each list of images.
         self._has_batch_norm = any(isinstance(each, _BatchNorm) for each in self.modules())
         self._make_output(dims, layers, pool, out_indices, final_norm, norm_eps, neck_channels)
-        self._finish(self.blocks, shared)
+        self._finish(shared)
 
     def _make_output(self, embed_dims: int, num_layers: int, pool: str | None,
                      out_indices: Sequence[int] | None, final_norm: bool | str, norm_eps: float,

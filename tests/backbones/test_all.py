@@ -260,7 +260,7 @@ def test_arguments_of_all_backbones_are_those_of_each(kind):
     """By these names configs are checked; a wrong name is told with those like it."""
     names, classes = accepted_arguments(kind), dict(num_classes=2) if kind is EoMT else {}
     shared = {field.name for field in fields(SharedArguments)}
-    assert len(shared) == 17 and shared < names == set(parameters_of(kind))
+    assert len(shared) == 15 and shared < names == set(parameters_of(kind))
 
     class Mine(kind):
         def __init__(self, *, mine: int = 0, **others) -> None:

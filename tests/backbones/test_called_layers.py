@@ -15,6 +15,7 @@ from mmposenc.attention import (
     ShiftWindowAttention,
     WindowAttention,
 )
+from mmposenc.attention.linear import Linear, QVLinear, linear_of_channels
 from mmposenc.detr import BoxRPB, DetrEncoder, HybridEncoder, PositionRelation
 from mmposenc.functional.masking import extents_to_mask, masked_batch_norm, masked_group_norm
 from mmposenc.functional.plain_layers import are_plain, layer_dtype
@@ -253,3 +254,12 @@ def test_convolutions_of_values_in_regions(name):
         for each in layer.modules():
             each.register_forward_hook(lambda *_: None)
     torch.testing.assert_close(module(x, regions), expected)
+
+
+@pytest.mark.parametrize('layer', [Linear(4, 12), QVLinear(4), Linear(4, 12, bias=False)], ids=str)
+def test_some_channels_of_a_layer_and_of_one_that_is_wrapped(layer):
+    randomize(layer, 1.0)
+    x = torch.randn(2, 3, 4)
+    for rows in (slice(4), slice(4, 12), slice(8, None)):
+        for each in (layer, nn.Sequential(layer)):
+            torch.testing.assert_close(linear_of_channels(each, x, rows), layer(x)[..., rows])

@@ -3,8 +3,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import nn
-
 from ...attention.spatial_reduction import SpatialReductionAttention
 from ...backbones.pvt import PVT
 from ...backbones.shared_arguments import SharedArguments
@@ -157,7 +155,7 @@ class MixVisionTransformer(DropIn, PVT):
 
 
 class _Twins(PVT):
-    def _finish(self, parts: Sequence[nn.Module], shared: SharedArguments) -> None:
+    def _finish(self, shared: SharedArguments) -> None:
         """Double the drop of branches: the libraries drop them in a layer and again around it,
         except for attention in windows."""
         for block in (block for stage in self.stages for block in stage.blocks):
@@ -165,7 +163,7 @@ class _Twins(PVT):
             block.mlp_drop_path.drop_prob = twice
             if isinstance(block.attn, SpatialReductionAttention):
                 block.drop_path.drop_prob = twice
-        super()._finish(parts, shared)
+        super()._finish(shared)
 
 
 class PCPVT(DropIn, _Twins):

@@ -36,8 +36,8 @@ def test_boxes_without_area_are_dropped_and_counted(root, warnings) -> None:
         rewrite(root, put('annotations', index, bbox=box))
     dataset = build(root)
     assert sum(len(dataset.get_data_info(i)['instances']) for i in range(4)) == 4
-    assert warnings() == [f'{root}/annotations.json: dropped annotations: 4 marked to be ignored, or '
-                          'with a box that has no area in the image']
+    assert warnings() == [f'{root}/annotations.json: dropped annotations: 4 marked to be ignored, '
+                          'or with a box that has no area in the image']
 
 
 def test_category_that_is_not_a_class(root, warnings) -> None:
