@@ -74,16 +74,11 @@ _MASK = 'of pretraining with masked patches'
 
 def _masked(match: re.Match[str], bias: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Multiply the biases of DINOv3's release by the mask that its file may have. In the published
-    files the mask removes the biases of the keys; if it leaves any of them, the model keeps all
+    files the mask removes the biases of the keys; if it leaves any of them, the block keeps all
     three biases."""
-    def masked(name: str) -> Tensor:
-        mask = state.get(f'{name}_mask')
-        return state[name] if mask is None else state[name] * mask
-
-    biases = [masked(name) for name in state if name.endswith('.attn.qkv.bias')]
-    if any(bool(each.chunk(3)[1].any()) for each in biases):
-        return {match[0]: masked(match[0])}
-    query, _, value = masked(match[0]).chunk(3)
+    query, key, value = (bias * state.get(f'{match[0]}_mask', 1)).chunk(3)
+    if key.any():
+        return {match[0]: torch.cat((query, key, value))}
     return {f'{match[1]}.q_bias': query, f'{match[1]}.v_bias': value}
 
 
