@@ -1,14 +1,12 @@
 """Checks of an image file's bytes: is it complete, and does it have the expected size?"""
 from __future__ import annotations
 
-import io
 import os
 import random
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO
 
-import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 #: How many files of a folder are opened, if it would take too long to open all.
@@ -104,41 +102,9 @@ def size_shown(file: BinaryIO) -> Size:
         width, height = image.size
         if image.format == 'TIFF':  # Newer versions of Pillow turn the size of a TIFF themselves.
             width, height = (image.tag_v2[key] for key in (256, 257))  # type: ignore
-        turned = image.getexif().get(_ORIENTATION) in _TURNED
+        # OpenCV ignores the orientation of a WebP.
+        turned = image.format != 'WEBP' and image.getexif().get(_ORIENTATION) in _TURNED
     return (height, width) if turned else (width, height)
-
-
-def turned(data: bytes, pixels: np.ndarray) -> np.ndarray:
-    """Turn pixels (H, W, ...) by the EXIF orientation, which OpenCV ignores in a WebP."""
-    if data[8:12] != b'WEBP':
-        return pixels
-    with Image.open(io.BytesIO(data)) as image:
-        way = image.getexif().get(_ORIENTATION, 1)
-    pixels = pixels.swapaxes(0, 1) if way in _TURNED else pixels
-    rows, cols = (slice(None, None, -1 if way in ways else 1) for ways in ((3, 4, 7, 8),
-                                                                           (2, 3, 6, 7)))
-    return np.ascontiguousarray(pixels[rows, cols])
-
-
-def eight_bits(data: bytes, pixels: np.ndarray, color: str) -> np.ndarray:
-    """Pixels whose grey levels are kept where a file has 16 bits a channel and uses 12 of them.
-
-    OpenCV takes the upper 8 of 16 bits. A camera's 12 bits are the lower ones, of which it would
-    leave 16 grey levels.
-
-    Args:
-        data: the file, a PNG or TIFF.
-        pixels: (H, W, ...), 0 to 255, as OpenCV decodes it.
-        color: 'color' or 'grayscale', the way in which it was decoded.
-    """
-    if not data.startswith((b'\x89PNG', b'II', b'MM')) or pixels.max(initial=0) > 4095 // 256:
-        return pixels
-    import cv2
-    flag = cv2.IMREAD_COLOR if color == 'color' else cv2.IMREAD_GRAYSCALE
-    deep = cv2.imdecode(np.frombuffer(data, np.uint8), flag | cv2.IMREAD_ANYDEPTH)
-    if deep is None or deep.dtype != np.uint16 or deep.shape != pixels.shape:
-        return pixels
-    return (deep >> 4).astype(pixels.dtype)
 
 
 def message_without_file(error: Exception) -> str:

@@ -9,7 +9,7 @@ from mmengine.dataset import BaseDataset
 
 from mmposenc.terminal.messages import error_text
 
-from .image_files import eight_bits, message_without_file, size_if_whole, turned
+from .image_files import message_without_file, size_if_whole
 
 
 class NamedErrors(BaseDataset):
@@ -36,16 +36,12 @@ class NamedErrors(BaseDataset):
 
 # This part of the file reads images.
 
-#: The decoders and modes that apply the EXIF orientation themselves.
-_TURNING = (('cv2', 'color'), ('cv2', 'grayscale'))
-
 
 class LoadImageFromFile(_LoadImageFromFile):
     """mmcv's LoadImageFromFile, which refuses truncated files.
 
     OpenCV decodes half a JPEG to an image whose rest is grey, and training would use it. With
-    ``ignore_empty=True`` such an image is skipped (training draws another one). A picture of 12
-    bits in a file of 16 keeps its grey levels.
+    ``ignore_empty=True`` such an image is skipped (training draws another one).
 
     Raises:
         ValueError: the image is broken; it names the file and what is wrong.
@@ -54,13 +50,8 @@ class LoadImageFromFile(_LoadImageFromFile):
     def transform(self, results: dict) -> dict | None:
         path = results['img_path']
         try:
-            data = fileio.get(path, backend_args=self.backend_args)
-            size_if_whole(io.BytesIO(data))
-            loaded = super().transform(results)
-            if loaded and (self.imdecode_backend, self.color_type) in _TURNING:
-                loaded['img'] = turned(data, eight_bits(data, loaded['img'], self.color_type))
-                loaded['img_shape'] = loaded['ori_shape'] = loaded['img'].shape[:2]
-            return loaded
+            size_if_whole(io.BytesIO(fileio.get(path, backend_args=self.backend_args)))
+            return super().transform(results)
         # mmcv's assertion, if a decoder returns nothing, as for pixels of 32 bits.
         except AssertionError:
             problem = f'imdecode_backend={self.imdecode_backend!r} cannot decode it'
