@@ -149,26 +149,18 @@ def _group_of_key(key: str, group_by: str | None) -> str:
     return re.sub('[_-][^_/-]*$', '', key) if group_by == 'prefix' else key
 
 
-def _copy_names(pictures: list[Picture], suffix: str = '') -> list[str]:
-    """The names of the copies, no two of which may be equal: keys without the folder of the part.
-    """
-    names = ['/'.join(part for i, part in enumerate(parts)
-                      if i == len(parts) - 1 or part.lower() not in SPLITS)
-             + (suffix or each.path.suffix)
-             for each in pictures for parts in [each.key.split('/')]]
-    same = [name for name, number in Counter(map(str.lower, names)).items() if number > 1]
-    if same:  # Compared without capitals, which some file systems do not distinguish.
-        both = [str(each.path) for each, name in zip(pictures, names, strict=True)
-                if name.lower() == same[0]]
-        raise PrepareError(f'{" and ".join(both)} would have one name, {same[0]}; rename one')
-    return names
+def _copy_name(picture: Picture, suffix: str) -> str:
+    """The name of a copy: the key without the folder of the part."""
+    *folders, stem = picture.key.split('/')
+    return '/'.join([*(each for each in folders if each.lower() not in SPLITS), stem]) + suffix
 
 
 def _write_part_and_count(folder: Path, part: str, pictures: list[Picture], classes: list[str]
                           ) -> dict[str, int]:
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
-    for number, (name, each) in enumerate(zip(_copy_names(pictures), pictures, strict=True), 1):
+    for number, each in enumerate(pictures, 1):
+        name = _copy_name(each, each.path.suffix)
         _copy(each.path, folder / part / name)
         images.append(dict(id=number, file_name=name, width=each.size[0], height=each.size[1]))
         for thing in each.things:
@@ -189,7 +181,8 @@ def _write_part_and_count(folder: Path, part: str, pictures: list[Picture], clas
 def _write_maps(folder: Path, part: str, pictures: list[Picture], classes: list[str]
                 ) -> dict[str, int]:
     pixels = Counter({VOID: 0})
-    for name, each in zip(_copy_names(pictures, '.png'), pictures, strict=True):
+    for each in pictures:
+        name = _copy_name(each, '.png')
         stem = name.removesuffix('.png')
         _copy(each.path, folder / 'images' / ADE_PARTS[part] / f'{stem}{each.path.suffix}')
         label_file = folder / 'annotations' / ADE_PARTS[part] / name
@@ -204,5 +197,8 @@ def _write_maps(folder: Path, part: str, pictures: list[Picture], classes: list[
 
 
 def _copy(path: Path, to: Path) -> None:
+    if to.exists():
+        raise PrepareError(f'{path}: a picture of another folder has the name {to.name}, too; '
+                           'rename one')
     to.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(path, to)

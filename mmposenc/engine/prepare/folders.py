@@ -18,19 +18,6 @@ class PrepareError(RuntimeError):
     """A data set can't be prepared; the message says what to do."""
 
 
-def require_space(folder: Path, num_bytes: int) -> None:
-    """Raise PrepareError if the disk of ``folder`` (or of its nearest parent) has less free space
-    than this, or if a file is in the way."""
-    while not folder.exists():
-        folder = folder.parent
-    if not folder.is_dir():
-        raise PrepareError(f'{folder} is a file; give another folder')
-    free = shutil.disk_usage(folder).free
-    if free < num_bytes:
-        raise PrepareError(f'{folder} has {free / 1e6:.0f} MB free, '
-                           f'{num_bytes / 1e6:.0f} MB are needed')
-
-
 def finished_counts(out: Path, made_from: str) -> dict[str, Any] | None:
     """The counts of a folder that :func:`build_folder` finished, or None if it is empty or absent.
 

