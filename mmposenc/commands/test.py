@@ -26,7 +26,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         'in segmentation a folder for label maps is possible too')
     parser.add_argument('--show-dir', help='draw the predictions of each image into this folder')
     parser.add_argument('--tta', action='store_true', help='merge the predictions of several '
-                        'views: tta_model and tta_pipeline of the config, by default a flip')
+                        'views: tta_model and tta_pipeline of the config')
     parser.add_argument('--sizes', type=SIDE, nargs='+', metavar='N', help='test at several sizes '
                         '(pixels of the shorter side); tables of encodings are resized')
     args = parse_args_and_set_rank(parser, argv)

@@ -47,7 +47,7 @@ def test_what_was_trained_with_a_word_is_tested_and_resumed_without_it(config, c
         positions=None, rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='k'),
         rel_pos_sharing='layer', init_cfg=dict(type='Pretrained', checkpoint='swin.pth',
                                                strict='but encodings'))
-    test.main(['run/swin_config.py', 'run/epoch_1.pth', '--work-dir', 'tested', '--tta'])
+    test.main(['run/swin_config.py', 'run/epoch_1.pth', '--work-dir', 'tested'])
     test.main([config, 'run/epoch_1.pth', '--encoding', 'peg+irpe-k', '--work-dir', 'again'])
     train.main([config, '--encoding', 'peg+irpe-k', '--work-dir', 'run', '--resume',
                 '--cfg-options', 'train_cfg.max_epochs=2'])

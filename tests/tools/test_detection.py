@@ -1,9 +1,7 @@
 """train.py and test.py on a tiny detector."""
 import json
 import pickle
-import shutil
 
-import numpy as np
 import pytest
 import torch
 import torch.fx.experimental._config as shape_config
@@ -57,14 +55,13 @@ def test_compiled_blocks_train_as_others(detector, train, tmp_path) -> None:
 
 def test_test_with_everything(detector, test, tmp_path, capsys) -> None:
     test(detector['config'], detector['checkpoint'], '--work-dir', tmp_path / 'work',
-         '--out', tmp_path / 'out.pkl', '--show-dir', tmp_path / 'show', '--tta',
+         '--out', tmp_path / 'out.pkl', '--show-dir', tmp_path / 'show',
          '--cfg-options', 'model.test_cfg.score_thr=0.0', 'model.test_cfg.max_per_img=7')
     with open(tmp_path / 'out.pkl', 'rb') as file:
         results = pickle.load(file)
     assert [result['img_id'] for result in results] == [1, 2, 3, 4]
     for result in results:
-        assert result['pred_instances']['bboxes'].shape == (7, 4)  # the config's, in TTA too
-        assert 'flip' in result
+        assert result['pred_instances']['bboxes'].shape == (7, 4)
     pictures = sorted(path.name for path in (tmp_path / 'show').iterdir())
     assert pictures == [f'shape_{i}.jpg' for i in range(4)]
     with Image.open(tmp_path / 'show' / 'shape_1.jpg') as picture:
@@ -74,37 +71,6 @@ def test_test_with_everything(detector, test, tmp_path, capsys) -> None:
     output = capsys.readouterr().out
     assert 'result: coco/bbox_mAP' in output and 'Loads checkpoint' not in output
     assert 'Loads checkpoint' in log_of(tmp_path / 'work')
-
-
-def test_tta_does_not_tell_left_from_right(detector, test, tmp_path) -> None:
-    """An image and its mirror image have the same two views, so their boxes mirror each other.
-    Without the merge of the flipped view, brought back, they would not."""
-    for name, mirror in (('as_is', False), ('mirrored', True)):
-        root = tmp_path / name
-        (root / 'images').mkdir(parents=True)
-        for path in (detector['data'] / 'images').iterdir():
-            pixels = np.asarray(Image.open(path))
-            Image.fromarray(pixels[:, ::-1] if mirror else pixels).save(
-                root / 'images' / path.name, 'PNG')
-        shutil.copy(detector['data'] / 'annotations.json', root)
-        for tta in ([], ['--tta']):
-            test(detector['config'], detector['checkpoint'], '--work-dir', tmp_path / 'work',
-                 '--out', tmp_path / f'{name}{len(tta)}.pkl', *tta, '--cfg-options',
-                 'model.test_cfg.score_thr=0.0', f'test_dataloader.dataset.data_root={root}')
-
-    def distances(tta: int) -> list[float]:
-        one, other = (pickle.loads((tmp_path / f'{name}{tta}.pkl').read_bytes())
-                      for name in ('as_is', 'mirrored'))
-        found = []
-        for a, b in zip(one, other, strict=True):
-            boxes = a['pred_instances']['bboxes'][:20]
-            flipped = a['ori_shape'][1] - boxes[:, [2, 1, 0, 3]]
-            flipped[:, 1::2] = boxes[:, 1::2]
-            found += torch.cdist(flipped, b['pred_instances']['bboxes'], compute_mode=
-                                 'donot_use_mm_for_euclid_dist').min(1).values.tolist()
-        return found
-    assert max(distances(tta=1)) < 1e-2
-    assert max(distances(tta=0)) > 1
 
 
 def test_checkpoint_of_another_architecture(detector, train, test, tmp_path) -> None:

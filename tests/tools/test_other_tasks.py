@@ -37,7 +37,7 @@ def metrics(work_dir: Path) -> dict:
                     'dark/image_3.jpg'], 'accuracy/top1')])
 def test_a_test_with_everything(task, pictures, metric, request, test, tmp_path) -> None:
     model = request.getfixturevalue(task)
-    test(model['config'], model['checkpoint'], '--work-dir', tmp_path / 'work', '--tta',
+    test(model['config'], model['checkpoint'], '--work-dir', tmp_path / 'work',
          '--out', tmp_path / 'out.pkl', '--show-dir', tmp_path / 'show')
     results = pickle.loads((tmp_path / 'out.pkl').read_bytes())
     assert len(results) == len(pictures)

@@ -216,14 +216,10 @@ def check_sections(cfg: Config, phases: tuple[str, ...]) -> None:
     if missing:
         raise ValueError(f'the config has no {", ".join(missing)} (phases: {", ".join(phases)})')
     _check_section_values(cfg)
-    packs = value_at(cfg, 'model.data_preprocessor.pack') or value_at(cfg, 'data_preprocessor.pack')
     for key in wanted:
         kinds = (dict, list, tuple) if key.endswith('evaluator') else (dict,)
         if not isinstance(cfg[key], kinds) and not hasattr(cfg[key], 'update'):
             raise ValueError(f'{key}={cfg[key]!r} must be a dict')
-        if packs and str(value_at(cfg, f'{key}.collate_fn.type')).endswith('default_collate'):
-            raise ValueError(f'{key}.collate_fn={cfg[key].collate_fn!r} with data_preprocessor.'
-                             f"pack=True stacks images of one size; use type='pseudo_collate'")
 
 
 def _check_section_values(cfg: Config) -> None:

@@ -2,10 +2,7 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import inspect
-import re
-from typing import Any
 
 from mmengine.config import Config, DictAction
 from mmengine.hooks import CheckpointHook
@@ -162,22 +159,11 @@ def config_of_arguments(args: argparse.Namespace) -> Config:
     if getattr(args, 'data', None):
         point_to_folder(cfg, args.data)
     # Not done while arguments are parsed, because it loads torch.
-    override(cfg, dict(map(_key_and_value, args.cfg_options or ())))
+    pairs = [word.partition('=') for word in args.cfg_options or ()]
+    override(cfg, {key: DictAction._parse_iterable(value) for key, _, value in pairs})
     if not isinstance(cfg.get('model', {}), dict):
         raise ValueError(f'model={cfg.model!r} of {args.config} must be a dict')
     if 'launcher' in args:
         set_work_dir(cfg, args.work_dir, args.encoding)
         cfg.launcher = args.launcher
     return cfg
-
-
-def _key_and_value(word: str) -> tuple[str, Any]:
-    """Read KEY=VALUE as mmengine does, and also dicts, which mmengine cuts at their commas."""
-    key, _, value = word.partition('=')
-    if not re.match(r'[\s\[(]*{', value):
-        return key, DictAction._parse_iterable(value)
-    try:
-        return key, ast.literal_eval(value)
-    except (ValueError, SyntaxError) as error:
-        raise ValueError(f'--cfg-options {word}: the value must be written as in Python, such as '
-                         f'"[{{\'type\': \'EMAHook\'}}]"') from error

@@ -3,27 +3,18 @@ library it is."""
 from __future__ import annotations
 
 import os.path as osp
-from copy import deepcopy
 
 from mmengine.config import Config, ConfigDict
 
 from .checks import check_drawings_replace_no_images, check_writable_folder
 from .nodes import data_sets_with_pipeline, listed, type_without_library
-from .tta import views_at_test_size, with_flip_views
+from .tta import views_at_test_size
 
 #: For each scope, the library's visualizer.
 VISUALIZERS_OF = {'mmdet': 'DetLocalVisualizer', 'mmseg': 'SegLocalVisualizer',
                   'mmpretrain': 'UniversalVisualizer'}
 #: For each default_scope, the library's task.
 TASKS = {'mmpretrain': 'classification', 'mmdet': 'detection', 'mmseg': 'segmentation'}
-#: For each default_scope, the class that merges the views of an image, and its arguments. Names
-#: have no scope, because the libraries register some of these classes with mmengine.
-TTA_MODELS = {
-    'mmdet': {'type': 'DetTTAModel',
-              'tta_cfg': {'nms': {'type': 'nms', 'iou_threshold': 0.5}, 'max_per_img': 100}},
-    'mmseg': {'type': 'mmposenc.SegTTAModel'},
-    'mmpretrain': {'type': 'AverageClsScoreTTA'},
-}
 
 
 def scope_of(cfg: Config) -> str:
@@ -33,9 +24,9 @@ def scope_of(cfg: Config) -> str:
         ValueError: the config's default_scope is none of them.
     """
     scope = cfg.get('default_scope')
-    if scope not in TTA_MODELS:
+    if scope not in TASKS:
         raise ValueError(f'default_scope={scope!r} in the config: it must be one of '
-                         f'{", ".join(map(repr, TTA_MODELS))} to choose how to test and draw')
+                         f'{", ".join(map(repr, TASKS))} to choose how to test and draw')
     return scope
 
 
@@ -78,10 +69,6 @@ def draw_predictions_into(cfg: Config, show_dir: str) -> None:
     set_visualizer(cfg)
     hooks = cfg.setdefault('default_hooks', ConfigDict())
     configured = hooks.get('visualization') or ConfigDict()
-    if scope == 'mmdet' and type_without_library(configured) not in ('', 'DetVisualizationHook'):
-        # Libraries have hooks of their own for this, such as that of referring expressions.
-        hooks.visualization = {**configured, 'draw': True, 'test_out_dir': folder}
-        return
     options = {key: configured[key] for key in ('score_thr', 'backend_args') if key in configured}
     hooks.visualization = ConfigDict(type='mmposenc.VisualizationHook', out_dir=folder, scope=scope,
                                      **options)
@@ -98,22 +85,19 @@ def set_visualizer(cfg: Config) -> None:
 
 def set_test_time_augmentation(cfg: Config) -> None:
     """Make a test use several views of each image and merge them: the views in the config, around
-    the size of its test, or otherwise a flip."""
-    scope = scope_of(cfg)
+    the size of its test.
+
+    Raises:
+        ValueError: the config does not say which views, or how to merge them.
+    """
+    if scope_of(cfg) == 'mmseg':
+        cfg.setdefault('tta_model', ConfigDict(type='SegTTAModel'))
+    if not cfg.get('tta_pipeline') or not cfg.get('tta_model'):
+        raise ValueError('--tta: the config needs a tta_pipeline and a tta_model, such as '
+                         "tta_model=dict(type='mmdet.DetTTAModel')")
     dataset = next(data_sets_with_pipeline(cfg, 'test'))
-    if 'tta_pipeline' in cfg:
-        cfg.tta_pipeline = views_at_test_size(cfg.tta_pipeline, dataset.pipeline)
-    else:
-        cfg.tta_pipeline = with_flip_views(dataset.pipeline)
-    if 'tta_model' in cfg:
-        if type_without_library(cfg.tta_model) == 'SegTTAModel':
-            cfg.tta_model.type = TTA_MODELS['mmseg']['type']
-    else:
-        cfg.tta_model = deepcopy(TTA_MODELS[scope])
-        if scope == 'mmdet':
-            test_cfg = cfg.model.get('test_cfg') or {}
-            test_cfg = test_cfg.get('rcnn', test_cfg)
-            cfg.tta_model.tta_cfg.update({key: test_cfg[key] for key in ('nms', 'max_per_img')
-                                          if test_cfg.get(key)})
+    cfg.tta_pipeline = views_at_test_size(cfg.tta_pipeline, dataset.pipeline)
+    if type_without_library(cfg.tta_model) == 'SegTTAModel':
+        cfg.tta_model.type = 'mmposenc.SegTTAModel'
     dataset.pipeline = cfg.tta_pipeline
     cfg.model = ConfigDict(**cfg.tta_model, module=cfg.model)

@@ -58,8 +58,6 @@ def with_entry(parsed: ParsedConfig, entry: Entry) -> Config:
         changes = _with_own_encodings(parsed, entry.changes)
         if insertion.kind == 'backbone':
             _change_backbone(parsed, node, changes, entry.changes)
-        elif insertion.kind == 'pool':
-            _change_pool(node, changes)
         else:
             _change_encoder(parsed, changed.model, node, changes)
         override(changed, changes['cfg'])
@@ -110,19 +108,6 @@ def _change_backbone(parsed: ParsedConfig, node: ConfigType, changes: ReadOnlyCo
         new = [name for name, key in (('pos_encodings', 'pos_encoding'),
                                       ('rel_pos_encoding', 'rel_pos_encoding')) if added.get(key)]
         node['trainable'] = tuple(dict.fromkeys((*node.get('trainable', ()), *new)))
-
-
-def _change_pool(node: ConfigType, changes: ReadOnlyConfig) -> None:
-    from mmposenc.openmmlab.mmpretrain.resnet import CONTEXT_POOL
-    pool = changes.get('pos_encoding')
-    if changes.get('rel_pos_encoding') or changes.get('positions') or not (
-            pool is None or isinstance(pool, dict) and pool['type'] == CONTEXT_POOL['type']):
-        raise ValueError('it has no tokens; ContextPool alone can stand there, in place of its '
-                         'pooling')
-    if 'pos_encoding' in changes:
-        if pool is None:
-            node.pop('pool_at', None)
-        node['context_pool'] = pool and {**CONTEXT_POOL, **pool}
 
 
 def _change_encoder(parsed: ParsedConfig, model: ConfigType, node: ConfigType,

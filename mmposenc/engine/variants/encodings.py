@@ -270,16 +270,20 @@ def _entry_of_fields(fields: ConfigType, folder: Path) -> Entry:
     for key, slot in (('positions', SLOTS[0]), ('rel_pos_sharing', SLOTS[1])):
         if key in fields and slot not in fields:
             raise ValueError(f'{name}: {key}={fields[key]!r} without a {slot}')
-    slots: list[list[ConfigType] | None] = [None, None]
-    for index, slot in enumerate(SLOTS):
-        if slot in fields:
-            try:
-                slots[index] = [_encoding_config(each, folder) for each in listed(fields[slot])]
-            except ValueError as error:
-                raise ValueError(f'{name}: {slot}: {error}') from error
+    tokens, relative = (_encoding_configs(fields, slot, folder) for slot in SLOTS)
     return Entry(name, str(fields.get('label', name)), changes_of(
-        *slots, fields.get('positions'), fields.get('rel_pos_sharing', 'layer'),
+        tokens, relative, fields.get('positions'), fields.get('rel_pos_sharing', 'layer'),
         fields.get('cfg')))
+
+
+def _encoding_configs(fields: ConfigType, slot: str, folder: Path) -> list[ConfigType] | None:
+    """The configs of an entry's encodings in a slot; None if it does not name the slot."""
+    if slot not in fields:
+        return None
+    try:
+        return [_encoding_config(each, folder) for each in listed(fields[slot]) if each != 'none']
+    except ValueError as error:
+        raise ValueError(f'{fields["name"]}: {slot}: {error}') from error
 
 
 def _encoding_config(value: object, folder: Path) -> ConfigType:

@@ -39,7 +39,7 @@ class Insertion(NamedTuple):
     """The part of a config's model that takes encodings.
 
     Attributes:
-        kind: 'backbone', 'pool' (a ResNet whose pooling they replace) or 'encoder'.
+        kind: 'backbone' or 'encoder'.
         path: its keys below ``model``.
         type: of it, or of the detector around an encoder: the config's, or this project's class
             of the same name.
@@ -98,9 +98,8 @@ def _insertion_of(scope: str, model: ConfigDict) -> Insertion:
     for name, kind in names:
         cls = model_class(kind, scope)
         takes = accepted_arguments(cls) or set()
-        for place, needed in (('backbone', set(SLOTS)), ('pool', {'context_pool'})):
-            if needed <= takes:
-                return Insertion(place, ('backbone',), name, cls, takes, backbone.to_dict())
+        if set(SLOTS) <= takes:
+            return Insertion('backbone', ('backbone',), name, cls, takes, backbone.to_dict())
     for path, known in (((), DETECTORS), (('panoptic_head', 'pixel_decoder'), PIXEL_DECODERS),
                         (('decode_head', 'pixel_decoder'), PIXEL_DECODERS)):
         node = value_at(model, '.'.join(path)) if path else model
@@ -114,7 +113,7 @@ def _insertion_of(scope: str, model: ConfigDict) -> Insertion:
         has = f'it has no backbone, and its parts are {", ".join(parts) or "not described"}'
     raise ValueError(
         f'nothing in the model of this config takes position encodings: {has}; its type is '
-        f'{type_name(model)!r}. Needed: a backbone of mmposenc (PVT, ViT, DeiT, Swin, CPResNet) '
+        f'{type_name(model)!r}. Needed: a backbone of mmposenc (PVT, ViT, DeiT, Swin) '
         f'or of the name of one, or one of {", ".join(DETECTORS)}, or a pixel decoder of '
         'MaskFormer or Mask2Former')
 

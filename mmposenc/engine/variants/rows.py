@@ -51,12 +51,8 @@ def encodings_for_any_size(parsed: ParsedConfig) -> ModelEncodings:
 def encodings_as_they_stand(parsed: ParsedConfig) -> ModelEncodings:
     """The encodings of a config's model as they stand in it: those that it names, defaults, and
     those of an ``arch``."""
-    kind, options = parsed.insertion.kind, parsed.insertion.options
-    if kind == 'pool':
-        from mmposenc.openmmlab.mmpretrain.resnet import CONTEXT_POOL
-        pool = options.get('context_pool', CONTEXT_POOL)
-        return ModelEncodings([pool] if pool else [], [])
-    encodings = _encoder_encodings(parsed) if kind == 'encoder' else _backbone_encodings(parsed)
+    encodings = (_encoder_encodings(parsed) if parsed.insertion.kind == 'encoder'
+                 else _backbone_encodings(parsed))
     positions = encodings.positions
     return encodings._replace(positions=list(positions) if isinstance(positions, tuple)
                               else positions)

@@ -186,8 +186,6 @@ def test_configs_that_are_right_pass(name: str) -> None:
 
 DECAY = dict(optimizer=dict(type='AdamW', lr=1e-4), paramwise_cfg=dict(layer_decay_rat=0.7),
              constructor='mmposenc.LayerDecayOptimWrapperConstructor')
-PACK = {'train_dataloader.collate_fn': dict(type='mmengine.default_collate'),
-        'model.data_preprocessor.pack': True}
 
 
 @pytest.mark.parametrize('changes, message', [
@@ -195,8 +193,6 @@ PACK = {'train_dataloader.collate_fn': dict(type='mmengine.default_collate'),
       for slip, meant in (
           ('optim_wraper', 'optim_wrapper'), ('train_dataloadre', 'train_dataloader'),
           ('custom_hook', 'custom_hooks'), ('defaults_hooks', 'default_hooks'))),
-    (PACK, r'^train_dataloader\.collate_fn=.*pack=True stacks'),
-    ({**PACK, 'model.data_preprocessor.pack': False}, None),
     # What mmengine passes over, or says after an epoch.
     ({'default_hooks.checkpoint.save_bst': 'auto'},
      r"default_hooks\.checkpoint\.save_bst.*mean 'save_best'"),

@@ -92,8 +92,10 @@ def test_a_file_has_entries_with_options(tmp_path):
   rel_pos_encoding: [irpe-k, {type: 'own.py:ALiBi'}]
   rel_pos_sharing: stage
   cfg: {model.backbone.pool: gap}
+- {name: bare, pos_encoding: none}
 """)])
-    assert [each.label for each in found] == ['PEG, 5x5', 'gap']
+    assert [each.label for each in found] == ['PEG, 5x5', 'gap', 'bare']
+    assert found[2].changes == dict(cfg={}, pos_encoding=None, positions=None)
     assert found[0].changes['pos_encoding'] == dict(type='mmposenc.PEG', kernel_size=5)
     assert found[0].changes['positions'] == [0, 1]
     summed = found[1].changes['rel_pos_encoding']
@@ -235,7 +237,7 @@ def test_mmdet_s_own_detr_becomes_ours_and_shared_sections_stay_apart():
     (lambda: detr(tiny_detr.dab), ['peg'], 'the encoder of DAB-DETR'),
     (lambda: detr(tiny_detr.deformable, channels=[32]), ['irpe-k'],
      "'irpe-k' does not fit mmposenc.DeformableDETR"),
-    (lambda: engine.load_config(RESNET), ['peg'], 'does not fit mmposenc.CPResNet'),
+    (lambda: engine.load_config(RESNET), ['peg'], "its backbone is 'mmposenc.CPResNet'"),
     (lambda: deit_with(dict(zero_init=True)), ['peg'], "rel_pos_encoding=.* has no 'type'"),
     (lambda: engine.load_config(DEIT), ['query-relative-2d'],
      r"'query-relative-2d' does not fit mmposenc.DeiT at 64x64 pixels \(--sizes 2\): .*max_size"),

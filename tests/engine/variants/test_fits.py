@@ -7,7 +7,7 @@ from helpers.scripts import short
 from helpers.variants import check_fits
 
 from mmposenc import engine
-from mmposenc.encodings import ENCODINGS, CombinedRPE, ContextPool, ConvMLP, TokenEncoding
+from mmposenc.encodings import ENCODINGS, CombinedRPE, ConvMLP, TokenEncoding
 from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.signatures import parameters_of
 
@@ -20,8 +20,6 @@ MODELS = {
         'model.backbone.arch': None, 'model.backbone.embed_dims': 32,
         'model.backbone.num_layers': [2, 2], 'model.backbone.num_heads': [2, 4],
         'model.backbone.window_size': 7}),
-    'CPResNet': ('mmposenc::classification/context_pool/cp-resnet-44_1xb128_cifar10.py',
-                 {'model.backbone.depth': 20}),
     'DETR': (DETECTION + 'detr/detr_r50_8xb2-150e_coco.py', {
         'model.backbone.depth': 18, 'model.backbone.base_channels': 4,
         'model.backbone.stem_channels': 4, 'model.neck.in_channels': [32],
@@ -40,8 +38,6 @@ def configs():
 
 def expected(cls, model):
     """The factors of the trained size that a class and a model go together at."""
-    if model == 'CPResNet':
-        return [1, 2] if cls is ContextPool else []
     if model == 'Deformable DETR' and not issubclass(cls, TokenEncoding) or (
             'DETR' in model and cls is ConvMLP):
         return []
