@@ -165,28 +165,18 @@ def changed_config_or_none(path: str) -> Path | None:
 
 @cache
 def _write_temporary_config(name: str) -> Path:
+    """Write the config of a model of configs/models.yaml: its base with the changes."""
+    from mmengine.config import Config
+    entry = models_by_name()[name]
+    cfg = Config.fromfile(str(config_folder() / f'{entry["base"]}.py')).to_dict()
+    for key, value in entry.get('changes', {}).items():
+        *parents, last = key.split('.')
+        node = cfg
+        for part in parents:
+            node = node.setdefault(part, {})
+        node[last] = value
     folder_of_process = Path(tempfile.mkdtemp(prefix='mmposenc-'))
     atexit.register(shutil.rmtree, folder_of_process, ignore_errors=True)
     path = folder_of_process / f'{name}.py'
-    path.write_text(config_text(name))
+    path.write_text(''.join(f'{key} = {value!r}\n' for key, value in cfg.items()))
     return path
-
-
-def config_text(name: str) -> str:
-    """The text of a config for a model of configs/models.yaml: its base, and what it changes."""
-    from mmengine.config import Config
-    entry = models_by_name()[name]
-    base = config_folder() / f'{entry["base"]}.py'
-    before = Config.fromfile(str(base))
-    changes: dict[str, Any] = {}
-    for key, value in entry.get('changes', {}).items():
-        *parents, last = key.split('.')
-        node, node_before = changes, before
-        for part in parents:
-            node = node.setdefault(part, {})
-            node_before = node_before.get(part, {})
-        # mmengine merges a dict into the one that was there; here it must replace it.
-        replaces = isinstance(value, dict) and last in node_before
-        node[last] = {'_delete_': True, **value} if replaces else value
-    lines = [f'{key} = {value!r}' for key, value in changes.items()]
-    return '\n'.join([f'_base_ = {str(base)!r}', *lines, ''])

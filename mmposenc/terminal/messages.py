@@ -96,6 +96,8 @@ def reporting_errors(args: argparse.Namespace) -> Iterator[None]:
     except KeyboardInterrupt as stop:
         print('stopped', file=sys.stderr)
         raise SystemExit(128 + signal.SIGINT) from stop
+    except BrokenPipeError as stop:  # Who reads the output, such as head, has enough.
+        raise SystemExit(128 + signal.SIGPIPE) from stop
     except Exception as error:
         log = None if _log_file() == before else _log_file()
         raise SystemExit(_report_and_message(error, args, log)) from error
@@ -154,17 +156,12 @@ def error_text(error: BaseException) -> str:
 
 
 def _raised_at_text(error: BaseException) -> str:
-    """The end of a sentence: where an error without a message was raised. For an error in a worker,
-    this is read from the worker's traceback."""
+    """The end of a sentence: where an error without a message was raised."""
     frames = traceback.extract_tb(error.__traceback__)
-    worker = re.findall(r'^  File "(.+)", line (\d+), in .+\n {4}(.*)', str(error), re.M)
-    if not worker and not frames:
+    if not frames:
         return ''
-    file, number, line = worker[-1] if worker else (
-        frames[-1].filename, frames[-1].lineno, frames[-1].line)
-    package = file.rpartition('site-packages' + os.sep)[2]
-    code = f': {line}' if line else ''
-    return f' in {package}, line {number}{code}'
+    package = frames[-1].filename.rpartition('site-packages' + os.sep)[2]
+    return f' in {package}, line {frames[-1].lineno}: {frames[-1].line}'
 
 
 def in_a_line(error: BaseException) -> str:

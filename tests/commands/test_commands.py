@@ -114,10 +114,3 @@ def test_options_of_the_config_are_read_as_mmengine_reads_them(tmp_path, capsys)
     args.cfg_options = ['train_cfg.a=(1,2']
     with pytest.raises(SystemExit, match='^error: .*Imbalanced brackets'), reporting_errors(args):
         options.config_of_arguments(args)
-    # mmengine cuts dicts at their commas
-    args.cfg_options = ["custom_hooks=[{'type': 'EMAHook', 'momentum': 0.1}]"]
-    assert options.config_of_arguments(args).custom_hooks == [dict(type='EMAHook', momentum=0.1)]
-    args.cfg_options = ['custom_hooks=[{type=EMAHook}]']
-    with (pytest.raises(SystemExit, match='must be written as in Python, such as'),
-          reporting_errors(args)):
-        options.config_of_arguments(args)

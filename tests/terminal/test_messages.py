@@ -77,13 +77,7 @@ def test_an_error_without_words_says_where_it_was_raised() -> None:
         library()
     assert re.fullmatch(r'error: AssertionError in .*test_messages\.py, line \d+: '
                         'raise AssertionError', str(stop.value))
-    for words in ('', 'Caught AssertionError in DataLoader worker process 0.\nOriginal Traceback '
-                  '(most recent call last):\n  File "/a/loop.py", line 1, in _loop\n    f()\n'
-                  '  File "/env/site-packages/mmdet/x.py", line 12, in f\n    assert a == b\n'
-                  '           ^^^^^^\nAssertionError'):
-        error = AssertionError(words)
-        assert error_text(error) == ('AssertionError' + ' in mmdet/x.py, line 12: assert a == b'
-                                     * bool(words))
+    assert error_text(AssertionError()) == 'AssertionError'
 
 
 def test_hints_of_libraries_are_not_shown(capsys) -> None:
