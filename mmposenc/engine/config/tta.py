@@ -36,22 +36,29 @@ def views_at_test_size(tta_pipeline: list[ConfigType], pipeline: list[ConfigType
             if name.startswith('Load') and name in test_steps:
                 steps[number] = deepcopy(test_steps[name])
     for steps in views:
-        if 'Resize' in test_steps and all(type_without_library(step) == 'Resize' for step in steps):
-            steps[:] = _resized_views(steps, test_steps['Resize'])
+        if all(type_without_library(step) == 'Resize' for step in steps):
+            steps[:] = _resized_views(steps, test_steps.get('Resize'))
     return adapted
 
 
-def _resized_views(views: list[ConfigType], test: ReadOnlyConfig) -> list[ConfigType]:
+def _resized_views(views: list[ConfigType], test: ReadOnlyConfig | None) -> list[ConfigType]:
     """The steps that resize, with the views' sizes scaled to that of the test's step."""
-    scales = [step.get('scale') for step in (test, *views)]
+    scales = [step.get('scale') for step in ([*views, test] if test else views)]
     if not all(isinstance(scale, (list, tuple)) and 0 < min(scale) <= max(scale) < math.inf
                for scale in scales):
         return views  # Sizes are shares of the picture, or leave a side open.
-    size, *sizes = [tuple(sorted(scale)) if test.get('keep_ratio') else tuple(scale)
-                    for scale in scales]
-    if size in sizes:
+    if test and _size(test, test) in [_size(view, test) for view in views]:
         return views
-    width, height = sorted(scales[1:], key=math.prod)[len(views) // 2]
-    return [ConfigDict({**deepcopy(test), 'scale': (
-        round(test['scale'][0] * scale[0] / width), round(test['scale'][1] * scale[1] / height))})
-        for scale in scales[1:]]
+    width, height = sorted(scales[:len(views)], key=math.prod)[len(views) // 2]
+    factors = [(scale[0] / width, scale[1] / height) for scale in scales[:len(views)]]
+    if test is None:  # The test leaves pictures as they are.
+        return [ConfigDict(type=views[0]['type'], keep_ratio=True, scale_factor=factor)
+                for factor in factors]
+    return [ConfigDict({**deepcopy(test), 'scale': (round(test['scale'][0] * first),
+                                                    round(test['scale'][1] * second))})
+            for first, second in factors]
+
+
+def _size(step: ReadOnlyConfig, test: ReadOnlyConfig) -> tuple[int, ...]:
+    """The size of a step; if the test keeps the ratio of the sides, their order does not matter."""
+    return tuple(sorted(step['scale'])) if test.get('keep_ratio') else tuple(step['scale'])

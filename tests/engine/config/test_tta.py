@@ -38,9 +38,11 @@ THREE = [dict(scale=(96, 64)), dict(scale=(192, 128)), dict(scale=(288, 192))]
     # Scaled with the one in the middle, as the test's Resize does it.
     (THREE, dict(scale=(448, 336), keep_ratio=True), [
         dict(scale=size, keep_ratio=True) for size in ((224, 168), (448, 336), (672, 504))]),
-    # Shares of the picture stay, and so does everything if the test leaves pictures as they are.
+    # Shares of the picture stay.
     ([dict(scale_factor=0.5)], dict(scale=(80, 40)), [dict(scale_factor=0.5)]),
-    (THREE, None, THREE)])
+    # The test leaves pictures as they are.
+    (THREE, None, [dict(keep_ratio=True, scale_factor=(factor, factor))
+                   for factor in (0.5, 1.0, 1.5)])])
 def test_sizes(views, resize, expected) -> None:
     assert sizes(views, resize) == expected
 
