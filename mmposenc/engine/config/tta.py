@@ -36,7 +36,7 @@ def views_at_test_size(tta_pipeline: list[ConfigType], pipeline: list[ConfigType
             if name.startswith('Load') and name in test_steps:
                 steps[number] = deepcopy(test_steps[name])
     for steps in views:
-        if all(type_without_library(step) == 'Resize' for step in steps):
+        if steps and all(type_without_library(step) == 'Resize' for step in steps):
             steps[:] = _resized_views(steps, test_steps.get('Resize'))
     return adapted
 
