@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.hooks import Hook, LoggerHook
 from mmengine.optim.scheduler import LinearParamScheduler
 from mmengine.runner import Runner
-from rich.progress import Progress
 
 from ..backbones.structure import encoding_lines
 from ..encodings.build import listed
@@ -199,18 +197,3 @@ def _warn_of_unfinished_warm_up(runner: Runner) -> None:
                 f'the warm-up of param_scheduler ({type(scheduler).__name__}, end={scheduler.end}) '
                 f'is longer than the training of {length} {unit}; lower its end, or train for '
                 'longer')
-
-
-def progress_bar() -> Progress:
-    """A progress bar in a terminal; elsewhere nothing is drawn."""
-    return Progress(disable=not sys.stdout.isatty())
-
-
-def score_threshold_option(cfg: Config) -> tuple[str, float] | None:
-    """The option with the score below which a detector drops boxes ('model.test_cfg.score_thr'),
-    and its value."""
-    test_cfg = cfg.model.get('module', cfg.model).get('test_cfg') or {}
-    for name, part in (('test_cfg.rcnn', test_cfg.get('rcnn') or {}), ('test_cfg', test_cfg)):
-        if 'score_thr' in part:
-            return f'model.{name}.score_thr', part['score_thr']
-    return None

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,13 +11,13 @@ from typing import Any
 
 import mmcv
 from mmengine.config import Config
+from rich.progress import Progress
 
 from mmposenc.checkpoint.integrity import writing_whole_file
 from mmposenc.terminal.messages import counted, in_a_line, printable
 
 from ..config.checks import check_writable_folder
 from ..config.testing import TASKS, scope_of
-from ..console import progress_bar
 from .pictures import names_without_suffix, picture_files
 from .prediction import Predictor, check_score_thr, load
 from .result import Result
@@ -59,8 +60,8 @@ def predict_files(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     images: list[dict[str, Any]] = []
     skipped: list[dict[str, str]] = []
     try:
-        with progress_bar() as bar:
-            task, said = bar.add_task('files', total=len(files), info=''), time.monotonic()
+        with Progress(disable=not sys.stdout.isatty()) as bar:
+            task, said = bar.add_task('files', total=len(files)), time.monotonic()
             for number, (file, name) in enumerate(zip(files, names, strict=True), 1):
                 try:
                     result = predictor(file, file)
@@ -70,7 +71,7 @@ def predict_files(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
                 else:
                     images.append({**result.record(),
                                    **_write_files(folder, name, result, pictures)})
-                bar.update(task, completed=number, info=printable(file))
+                bar.update(task, completed=number)
                 if bar.disable and time.monotonic() > said + 10:
                     said = time.monotonic()
                     say(f'{number} of {len(files)} files: {printable(file)}')
