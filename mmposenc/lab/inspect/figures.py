@@ -124,13 +124,10 @@ def _relative_positions(calls: list[AttentionCall]
                         ) -> Iterator[tuple[str, str, tuple[int, int], Tensor]]:
     """For each cell, all numbers that are added to its logits, for every head and key."""
     for call in calls:
-        if call.added is not None:
-            prefix = call.num_prefix_tokens
-            image = len(call.cell_of_each_query) // 2 if len(call.added) > 1 else 0
-            added = call.added[image, :, prefix:, prefix:].float().cpu()
-            added = added.nan_to_num(neginf=0.0)
+        added = call.added_between_cells
+        if added is not None:
             yield (relative_name(_relative_encoding(call)), call.name, call.grid.hw,
-                   added.transpose(0, 1).flatten(1))
+                   added.nan_to_num(neginf=0.0).transpose(0, 1).flatten(1))
 
 
 def _relative_encoding(call: AttentionCall) -> RelativeEncoding:
@@ -160,19 +157,20 @@ def offsets_picture(calls: list[AttentionCall]) -> Picture | None:
     head of the first attention: the number added to the logit, or for rotary encodings the cosine
     of the angle between a query and a key that were equal before they were turned."""
     panels, numbers, units = [], {}, []
-    for call in _first_call_of_each_kind(calls):
-        encoding = _relative_encoding(call)
-        prefix = call.num_prefix_tokens
-        if call.added is not None:
-            image = len(call.cell_of_each_query) // 2 if len(call.added) > 1 else 0
-            pairs, what = call.added[image, :, prefix:, prefix:], 'added to the logit'
-        elif encoding.has_rotation:
-            pairs, what = rotary_cosine_matrix(encoding, call.grid, call.key), 'cosine'
-        else:
+    for call in calls:
+        if call.module.rel_pos_encoding is None:
             continue
-        rows, columns, table = mean_by_offset(pairs.float().cpu().numpy(), call.grid, call.key)
+        encoding = _relative_encoding(call)
+        name, pairs, what = relative_name(encoding), call.added_between_cells, 'added to the logit'
+        if name in numbers or len(numbers) == ENCODINGS:
+            continue
+        if pairs is None and encoding.has_rotation:
+            pairs, what = rotary_cosine_matrix(encoding, call.grid, call.key), 'cosine'
+        if pairs is None:
+            continue
+        rows, columns, table = mean_by_offset(pairs.float().cpu().numpy(), call.grid,
+                                                 call.key)
         table = np.where(table < UNSEEN, np.nan, table)
-        name = relative_name(encoding)
         star = float(np.abs(rows).argmin()), float(np.abs(columns).argmin())
         ticks = (float(rows[0]), float(rows[-1])), (float(columns[0]), float(columns[-1]))
         panels += [Panel(f'{name}\nhead {head}', values, ticks, star)
@@ -187,14 +185,6 @@ def offsets_picture(calls: list[AttentionCall]) -> Picture | None:
         'of this image with that offset. Keys that a head does not attend to are white.',
         lambda: draw_maps(panels, ' or '.join(dict.fromkeys(units)), 'key - query, columns',
                           'key - query, rows', diverging=True), numbers)
-
-
-def _first_call_of_each_kind(calls: list[AttentionCall]) -> list[AttentionCall]:
-    first: dict[str, AttentionCall] = {}
-    for call in calls:
-        if call.module.rel_pos_encoding is not None:
-            first.setdefault(relative_name(_relative_encoding(call)), call)
-    return list(first.values())[:ENCODINGS]
 
 
 @torch.no_grad()

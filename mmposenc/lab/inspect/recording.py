@@ -61,6 +61,16 @@ class AttentionCall:
         return int(getattr(self.module, 'num_prefix_tokens', 0))
 
     @property
+    def added_between_cells(self) -> Tensor | None:
+        """What was added to the logits of one image, of one window in its middle, without prefix
+        tokens: (1 or heads, L, Lk)."""
+        if self.added is None:
+            return None
+        number = len(self.cell_of_each_query) // 2 if len(self.added) > 1 else 0
+        prefix = self.num_prefix_tokens
+        return self.added[number, :, prefix:, prefix:].float().cpu()
+
+    @property
     def whole_map_shape(self) -> tuple[int, int]:
         """The size (H, W) of the whole map."""
         return self.grid.hw if self.windows is None else self.windows.hw_shape

@@ -66,18 +66,16 @@ def overview_table(results: Results) -> Table:
     for name, row in sizes[TRAINED].items():
         means = [Cell(formats.interval_text(at[name], metric), best_mark(at[name]))
                  for at in sizes.values()]
+        known = [None if (value := costs[kind][name]) is None else COSTS[kind][2](value)
+                 for kind in kinds]
         rows.append((Cell(label[name]), *means, Cell(str(row['n'])),
-                     *(_cost_cell(kind, costs[kind][name]) for kind in kinds)))
+                     *(Cell(text or formats.UNKNOWN) for text in known)))
     unit = f', {metric["unit"]}' if metric['unit'] else ''
     heads = [f'{factor:g}×' + (' (trained)' if factor == TRAINED else '') for factor in sizes]
     caption = (f'{metric["label"]}{unit} by image size: mean over seeds (its 95% interval); bold: '
                'can still be best')
     return Table(formats.capitalized_unless_name(caption),
                  ('Encoding', *heads, 'Seeds', *(COSTS[kind][0] for kind in kinds)), rows)
-
-
-def _cost_cell(kind: str, value: float | None) -> Cell:
-    return Cell(formats.UNKNOWN if value is None else COSTS[kind][2](value))
 
 
 def differences_table(results: Results, factor: float) -> Table:
