@@ -156,7 +156,8 @@ def offsets_picture(calls: list[AttentionCall]) -> Picture | None:
     """What each kind of relative encoding does by the offset of the key from the query, for each
     head of the first attention: the number added to the logit, or for rotary encodings the cosine
     of the angle between a query and a key that were equal before they were turned."""
-    panels, numbers, units = [], {}, []
+    panels, units = [], []
+    numbers: dict[str, object] = {}
     for call in calls:
         if call.module.rel_pos_encoding is None:
             continue

@@ -165,15 +165,15 @@ def _checked_configs(study: Study, words: Sequence[str]) -> dict[str, Config]:
     for entry in entries:
         try:
             fitting[entry.name] = with_entry_checked(base, entry, sizes)
-        except ValueError as error:
-            refused[entry.name] = error
+        except ValueError as reason:
+            refused[entry.name] = reason
     asked = [name for name in refused if name in words or not name.startswith(PREFIX)
              or not fitting]
     if len(refused) == len(asked) == 1:
         raise refused[asked[0]]
     for name, error in refused.items():  # There are more lines than an error message shows.
-        reason = str(error).removeprefix(f'encoding {name!r} ')
-        print(f'{name}{"" if asked else " left out"}: {reason}', file=sys.stderr)
+        text = str(error).removeprefix(f'encoding {name!r} ')
+        print(f'{name}{"" if asked else " left out"}: {text}', file=sys.stderr)
     if asked:
         raise ValueError(f'--encodings: {len(refused)} of {len(entries)} do not fit '
                          f'{base.insertion.type}, for the reasons above; '

@@ -65,8 +65,8 @@ class LocalWorkers:
         #: The variables of the runs that could begin now: their own GPU, their share of the cores.
         self.free: queue.SimpleQueue[dict[str, str]] = queue.SimpleQueue()
         self.processes: set[subprocess.Popen] = set()
-        for gpu in gpus[:jobs] or [None] * jobs:
-            variables = {} if gpu is None else {'CUDA_VISIBLE_DEVICES': gpu}
+        for number in range(jobs):
+            variables = {'CUDA_VISIBLE_DEVICES': gpus[number]} if gpus else {}
             if 'OMP_NUM_THREADS' not in os.environ:
                 variables['OMP_NUM_THREADS'] = str(max(1, num_usable_cores() // jobs))
             self.free.put(variables)
