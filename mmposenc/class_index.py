@@ -69,7 +69,8 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
         'engine.training.amp': ('AmpOptimWrapper',),
     },
     'optimizer wrapper constructor': {
-        'engine.training.layer_decay': ('LayerDecayOptimWrapperConstructor',),
+        'engine.training.layer_decay': ('LayerDecayOptimWrapperConstructor',
+                                        'OptimWrapperConstructor'),
     },
     'runner': {
         'engine.training.runner': ('Runner',),

@@ -375,3 +375,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         most = (of_row ** 2 + of_col ** 2).sqrt() * torch.where(along_rows[0], tall, wide)
         angle = (rows - row)[:, None, None] * of_row + (cols - col)[:, None] * of_col
         return (angle.clamp(-most, most) + most)[None]
+
+
+#: Kept for configs that use this name.
+RotaryEmbedding2D = RotaryEmbedding

@@ -1,6 +1,9 @@
 """Sets the learning rate and weight decay of single parameters, as paramwise_cfg asks for them."""
 from __future__ import annotations
 
+import logging
+
+from mmengine.logging import MMLogger
 from mmengine.optim import DefaultOptimWrapperConstructor
 from torch import nn
 
@@ -22,18 +25,18 @@ OF_MMSEG = ('LayerDecayOptimizerConstructor', 'LearningRateDecayOptimizerConstru
 
 
 def with_our_constructor(optim_wrapper: ConfigType, model: nn.Module) -> ConfigType:
-    """The config of an optimizer wrapper for a model: with a backbone of this project, keys of the
-    libraries' configs also name its parameters, and this project's constructor is in the place of
-    mmseg's."""
-    if not isinstance(getattr(model, 'backbone', None), Backbone):
-        return optim_wrapper
+    """The config of an optimizer wrapper with this project's constructor in place of mmengine's."""
     paramwise = dict(optim_wrapper.get('paramwise_cfg') or {})
-    if keys := paramwise.get('custom_keys'):
+    ours = isinstance(getattr(model, 'backbone', None), Backbone)
+    if ours and (keys := paramwise.get('custom_keys')):
         renamed = {name: rule for key, rule in keys.items()
                    for name in _KEYS.get(key.strip('.'), ())}
         paramwise['custom_keys'] = {**renamed, **keys}
         optim_wrapper = {**optim_wrapper, 'paramwise_cfg': paramwise}
-    if type_without_library({'type': optim_wrapper.get('constructor')}) not in OF_MMSEG:
+    name = type_without_library({'type': optim_wrapper.get('constructor')})
+    if name in ('', 'DefaultOptimWrapperConstructor'):
+        return {**optim_wrapper, 'constructor': OptimWrapperConstructor}
+    if name not in OF_MMSEG or not ours:
         return optim_wrapper
     if paramwise.pop('decay_type', '') == 'stage_wise':
         raise ValueError(f"optim_wrapper.paramwise_cfg.decay_type='stage_wise' is for ConvNeXt; "
@@ -44,7 +47,47 @@ def with_our_constructor(optim_wrapper: ConfigType, model: nn.Module) -> ConfigT
             'paramwise_cfg': paramwise}
 
 
-class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
+class OptimWrapperConstructor(DefaultOptimWrapperConstructor):
+    """mmengine's DefaultOptimWrapperConstructor, whose ``custom_keys`` change only what they name.
+
+    In mmengine a key with a ``lr_mult`` alone, such as ``backbone=dict(lr_mult=0.1)``, switches the
+    weight decay of norms and biases on, which ``norm_decay_mult`` and its like had switched off.
+    Here a key without ``decay_mult`` leaves weight decay as it is without the key.
+
+    Args:
+        optim_wrapper_cfg: the optimizer's wrapper.
+        paramwise_cfg: as in mmengine.
+    """
+
+    def add_params(self, params: list[dict], module: nn.Module, prefix: str = '',
+                   is_dcn_module: int | float | None = None) -> None:
+        """Add a group for each parameter of a module, as mmengine does."""
+        super().add_params(params, module, prefix, is_dcn_module)
+        keys = self.paramwise_cfg.get('custom_keys', {})
+        if prefix or all('decay_mult' in key for key in keys.values()) or self.base_wd is None:
+            return
+        decays = self._decay_by_id(module)
+        for group in params:
+            group['weight_decay'] = decays[id(group['params'][0])]
+
+    def _decay_by_id(self, model: nn.Module) -> dict[int, float]:
+        """The weight decay of each parameter, by its id, without the keys that do not name it."""
+        paramwise, logger = self.paramwise_cfg, MMLogger.get_current_instance()
+        keys = {name: key for name, key in paramwise['custom_keys'].items() if 'decay_mult' in key}
+        groups: list[dict] = []
+        level = logger.level
+        try:  # mmengine would log each parameter a second time.
+            logger.setLevel(logging.ERROR)
+            self.paramwise_cfg = {**paramwise, 'custom_keys': keys}
+            DefaultOptimWrapperConstructor.add_params(self, groups, model)
+        finally:
+            self.paramwise_cfg = paramwise
+            logger.setLevel(level)
+        return {id(group['params'][0]): group.get('weight_decay', self.base_wd)
+                for group in groups}
+
+
+class LayerDecayOptimWrapperConstructor(OptimWrapperConstructor):
     """Layer-wise learning-rate decay (BEiT, Bao et al., ICLR 2022, Appendix H), for a backbone in
     any model of mmdet, mmseg or mmpretrain.
 

@@ -243,6 +243,15 @@ class Runner(CheckpointRunner):
             optim_wrapper = with_our_constructor(optim_wrapper, unwrapped_model(self.model))
         return super().build_optim_wrapper(optim_wrapper)
 
+    def scale_lr(self, optim_wrapper: OptimWrapper, auto_scale_lr: dict | None = None) -> None:
+        """Scale the learning rate by the number of images in a step, over all batches that are
+        accumulated."""
+        counts = getattr(optim_wrapper, '_accumulative_counts', 1)
+        if auto_scale_lr and 'base_batch_size' in auto_scale_lr:
+            auto_scale_lr = {**auto_scale_lr,
+                             'base_batch_size': auto_scale_lr['base_batch_size'] / counts}
+        super().scale_lr(optim_wrapper, auto_scale_lr)
+
     def build_train_loop(self, loop: BaseLoop | ConfigType) -> BaseLoop:
         if not isinstance(loop, dict):
             return super().build_train_loop(loop)

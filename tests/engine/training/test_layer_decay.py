@@ -154,6 +154,42 @@ def test_wrong_options_and_a_model_without_such_a_backbone(paramwise, message):
         groups(model_of(nn.Linear(2, 2)), OURS, layer_decay_rate=0.7)
 
 
+@pytest.mark.parametrize('constructor, rules', [
+    ('mmposenc.OptimWrapperConstructor',
+     dict(norm_decay_mult=0., bias_decay_mult=0.5, flat_decay_mult=0.25)),
+    (OURS, dict(layer_decay_rate=0.7))])
+@pytest.mark.parametrize('key', ['backbone', 'blocks.1', 'head'])
+def test_a_key_with_a_rate_alone_leaves_weight_decay(constructor, rules, key) -> None:
+    model = model_of(BUILD['deit'](pos_encoding=dict(type='LearnedPositionEmbedding')))
+    plain = groups(model, constructor, **rules)
+    found = groups(model, constructor, **rules, custom_keys={key: dict(lr_mult=0.5)})
+    assert {decay for _, decay in plain.values()} >= {0.0, 0.1}
+    for name, (rate, decay) in plain.items():
+        assert found[name] == (pytest.approx(rate * (0.5 if key in name else 1)), decay), name
+    both = groups(model, constructor, **rules,
+                  custom_keys={key: dict(lr_mult=0.5), 'qkv': dict(decay_mult=3.0)})
+    assert all(decay == pytest.approx(0.3) for name, (_, decay) in both.items() if 'qkv' in name)
+
+
+def test_without_such_keys_groups_are_mmengines() -> None:
+    model = model_of(BUILD['pvt']())
+    rules = dict(norm_decay_mult=0., custom_keys={'backbone': dict(lr_mult=0.1, decay_mult=0.5)})
+    assert groups(model, 'mmposenc.OptimWrapperConstructor', **rules) == \
+        groups(model, 'DefaultOptimWrapperConstructor', **rules)
+
+
+def test_the_rate_is_scaled_by_all_images_of_a_step(tmp_path) -> None:
+    import torch
+    from helpers.tiny_run import Data, runner
+    loader = torch.utils.data.DataLoader(Data(8), batch_size=2)
+    for counts, expected in ((1, 0.025), (4, 0.1)):
+        run = runner(tmp_path / str(counts), train_dataloader=loader, optim_wrapper=dict(
+            optimizer=dict(type='SGD', lr=0.1), accumulative_counts=counts),
+            auto_scale_lr=dict(enable=True, base_batch_size=8))
+        run.train()
+        assert run.optim_wrapper.param_groups[0]['lr'] == pytest.approx(expected)
+
+
 #: Backbones of the libraries, small.
 THEIRS = {'mmseg.BEiT': dict(PLAIN, img_size=32, out_indices=[2]),
           'mmseg.MAE': dict(PLAIN, img_size=32, out_indices=[2]),
