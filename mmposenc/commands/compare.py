@@ -123,27 +123,28 @@ def run_study(args: argparse.Namespace, command: str) -> int:
 def run_remaining(study: Study, workers: Workers) -> None:
     """Train and test the remaining runs, and keep the report up to date."""
     from ..lab.compare.page.results import write_results_and_report
-    from ..lab.compare.running.progress import ProgressDisplay
+    from ..lab.compare.running.progress import ProgressLines
     from ..lab.compare.running.schedule import carry_out_all
 
-    with ProgressDisplay(study, workers.jobs or len(study.runs())) as display:
-        def tell(ended: Run | None) -> None:
-            display.show(ended)
-            if ended is not None:
-                try:
-                    write_results_and_report(study)
-                except Exception as error:  # An error while the last report is written is raised.
-                    display.say(f'the report could not be written yet: {in_a_line(error)}')
-        carry_out_all(study, workers, tell)
+    progress = ProgressLines(study, workers.jobs or len(study.runs()))
+
+    def tell(ended: Run | None) -> None:
+        progress.show(ended)
+        if ended is not None:
+            try:
+                write_results_and_report(study)
+            except Exception as error:  # An error while the last report is written is raised.
+                print(f'the report could not be written yet: {in_a_line(error)}')
+    carry_out_all(study, workers, tell)
 
 
 def print_and_write_results(study: Study) -> int:
     """Print how all runs ended, write the results and print their summary. Returns status 1 if a
     run or a test failed."""
     from ..lab.compare.page.results import write_results_and_report
-    from ..lab.compare.running.progress import plain_console, progress_table
+    from ..lab.compare.running.progress import print_table
 
-    plain_console(file=sys.stdout).print(progress_table(study, 1))
+    print_table(study)
     results = write_results_and_report(study)
     kinds = {'failed': 'failed', 'diverged': 'diverged, left out of the means',
              'finished': 'finished, but some tests are missing'}

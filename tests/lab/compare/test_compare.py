@@ -1,7 +1,6 @@
 """The command, with runs in this process or with runs that do nothing."""
 import csv
 import errno
-import io
 import json
 import logging
 import re
@@ -15,7 +14,6 @@ from unittest.mock import Mock
 import pytest
 from helpers.tiny_studies import Here, tiny_study
 from helpers.tiny_tasks import classifier_config
-from rich.console import Console
 
 from mmposenc.commands import compare, train
 from mmposenc.engine.training.lock import WorkDirLock
@@ -188,26 +186,19 @@ def test_the_table_says_how_runs_stand(tmp_path):
     assert progress.progress_summary(study, 2) == '2 of 6 runs over, 1 failed; about 125 s left'
 
 
-def test_the_console_with_and_without_a_table(tmp_path, capsys):
+def test_the_console(tmp_path, capsys):
     study = tiny_study(tmp_path, names=['none', 'peg'], seeds=(0, 1, 2))
-    screen, lines = io.StringIO(), io.StringIO()
-    display = progress.ProgressDisplay(study, 1, Console(file=lines))
-    with progress.ProgressDisplay(study, 1, Console(file=screen, width=100,
-                                                    force_terminal=True)) as table:
-        for run in study.runs():
-            value = {'factor': 1.0, 'value': 43.21 + (run.entry.name == 'none') + run.seed}
-            recording.write_record(run, recording.read_record(run), status='finished',
-                                   tests=[value])
-            table.show(run)
-            display.show(run)
-            display.show()
-    assert '43.2' in screen.getvalue()
-    assert lines.getvalue().splitlines()[0] == (
-        'none seed 0: finished, top-1 accuracy 44.2 (1 of 6 runs over)')
-    assert len(lines.getvalue().splitlines()) == 6
-    display.looked -= 61  # a line a minute
+    display = progress.ProgressLines(study, 1)
+    for run in study.runs():
+        value = {'factor': 1.0, 'value': 43.21 + (run.entry.name == 'none') + run.seed}
+        recording.write_record(run, recording.read_record(run), status='finished', tests=[value])
+        display.show(run)
+        display.show()
+    display.printed -= 61  # a line a minute
     display.show()
-    assert lines.getvalue().splitlines()[6] == '6 of 6 runs over'
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == 'none seed 0: finished, top-1 accuracy 44.2 (1 of 6 runs over)'
+    assert len(lines) == 7 and lines[6] == '6 of 6 runs over'
     assert compare.print_and_write_results(study) == 0
     assert capsys.readouterr().out.splitlines()[-2] == (
         'The model without an encoding has the highest top-1 accuracy at the trained size, 45.2 % '

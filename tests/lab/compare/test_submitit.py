@@ -8,8 +8,7 @@ import pytest
 from helpers import fake_slurm
 from helpers.tiny_studies import Here, tiny_study
 
-from mmposenc.lab.compare.running import recording, schedule, workers
-from mmposenc.lab.compare.study.files import read_json, write_json
+from mmposenc.lab.compare.running import recording, runs, schedule, workers
 
 submitit = pytest.importorskip('submitit')
 
@@ -59,23 +58,19 @@ def test_a_run_at_its_time_limit_is_queued_again_and_goes_on(tmp_path, slurm):
         assert without_times(run) == without_times(other)
 
 
-def test_jobs_that_are_queued_are_not_queued_again(tmp_path, slurm, monkeypatch):
+@pytest.mark.slow
+def test_of_two_jobs_of_a_run_the_second_ends_at_once(tmp_path, slurm):
+    """As after a command that ended, and was given again."""
     make, states = slurm
     (states / 'hold').touch()
-    study = tiny_study(tmp_path, seeds=(0, 1))
-    for _ in range(2):
-        handles = make().start(study.runs())
-        assert arrays(states) == 1 and [each.job_id for each in handles] == [
-            f'1_{task}' for task in range(4)]
-    # One failed, one is not known any more, one was queued just now and is not known yet.
-    (states / '1_0').write_text('FAILED')
-    for task in 1, 2:
-        (states / f'1_{task}').unlink()
-    kept = study.runs()[1].folder / 'job.json'
-    write_json(kept, {**read_json(kept), 'time': time.time() - workers.UNKNOWN_FOR})
-    submitit.SlurmJob.watcher.clear()  # of this process, as in a new one
-    handles = make().start(study.runs())
-    assert [each.job_id for each in handles] == ['2_0', '2_1', '1_2', '1_3']
+    study = tiny_study(tmp_path, names=['none'])
+    run, = study.runs()
+    first, = make().start([run])
+    assert first.job_id == '1_0' or first.job_id == '1'
+    recording.write_record(run, recording.read_record(run), status='diverged')
+    (states / 'hold').unlink()
+    carry_out(study, make())
+    assert first.result() == runs.NOT_FINISHED and recording.read_record(run)['tests'] == []
 
 
 def test_the_environment_is_that_of_the_machines_that_trained(tmp_path):

@@ -1,14 +1,10 @@
-"""Shows the state of a study on the terminal: as a table that changes, or as plain lines if there
-is no terminal."""
+"""Shows the state of a study on the terminal: lines while runs go on, and a table at the end."""
 from __future__ import annotations
 
-import sys
 import time
 from statistics import mean
-from typing import Any
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
 from ..statistics.formats import seconds_text, value_text
@@ -16,14 +12,8 @@ from ..study.files import Record
 from ..study.study import Run, Study
 from .recording import is_over, is_taken, read_record, value_at_trained_size
 
-#: The seconds between two looks at the disk for the table, and between two lines without one.
-_LOOK, _LINE = 5.0, 60.0
-
-
-def plain_console(**options: Any) -> Console:
-    """A console that prints text as it is. Otherwise rich would take ``[stage 1]`` and ``:x:`` for
-    commands."""
-    return Console(markup=False, emoji=False, highlight=False, **options)
+#: The seconds between two lines.
+_LINE = 60.0
 
 
 def cell_text(study: Study, run: Run, record: Record) -> str:
@@ -38,10 +28,10 @@ def cell_text(study: Study, run: Run, record: Record) -> str:
     return f'{record["share"]:.0%}' if record['phase'] == 'train' else str(record['phase'])
 
 
-def progress_table(study: Study, jobs: int) -> Table:
-    """The table of all runs, read from the disk: one row for each encoding, one column for each
-    seed."""
-    shown = Table(title=study.metric.label, caption=progress_summary(study, jobs),
+def print_table(study: Study) -> None:
+    """Print the table of all runs, read from the disk: one row for each encoding, one column for
+    each seed."""
+    shown = Table(title=study.metric.label, caption=progress_summary(study, 1),
                   title_justify='left', caption_justify='left')
     shown.add_column('encoding', overflow='fold')
     for name in (*(f'seed {seed}' for seed in study.seeds), 'mean'):
@@ -53,7 +43,8 @@ def progress_table(study: Study, jobs: int) -> Table:
         known = [value for value in values if value is not None]
         shown.add_row(entry.label, *(cell_text(study, run, record) for run, record in records),
                       value_text(mean(known) if known else None, vars(study.metric)))
-    return shown
+    # Otherwise rich would take ``[stage 1]`` and ``:x:`` in a label for commands.
+    Console(markup=False, emoji=False, highlight=False).print(shown)
 
 
 def progress_summary(study: Study, jobs: int) -> str:
@@ -85,39 +76,23 @@ def seconds_left(study: Study, records: list[Record], jobs: int) -> float | None
     return mean(whole) * max(sum(left) / jobs, *left)
 
 
-class ProgressDisplay:
-    """Shows the state of a study until it is closed.
+class ProgressLines:
+    """Prints how far a study is: a line when a run has ended, and a line a minute.
 
     Args:
-        study: what is shown.
+        study: which.
         jobs: how many runs there are at once.
-        console: where, of :func:`plain_console`; by default the standard output.
     """
 
-    def __init__(self, study: Study, jobs: int, console: Console | None = None) -> None:
+    def __init__(self, study: Study, jobs: int) -> None:
         self.study, self.jobs = study, jobs
-        self.console = console or plain_console(file=sys.stdout)
-        self.live = Live(console=self.console, refresh_per_second=2, transient=True)
-        self.looked = time.monotonic()
-
-    def __enter__(self) -> ProgressDisplay:
-        if self.console.is_terminal:
-            self.live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.live.stop()
+        self.printed = time.monotonic()
 
     def show(self, ended: Run | None = None) -> None:
-        """Bring the table up to date, if it is time or a run has ended; without a table, print a
-        line."""
-        wait = _LOOK if self.console.is_terminal else _LINE
-        if ended is None and time.monotonic() - self.looked < wait:
+        """Print a line about a run that has ended, or about all runs if it is time."""
+        if ended is None and time.monotonic() - self.printed < _LINE:
             return
-        self.looked = time.monotonic()
-        if self.console.is_terminal:
-            self.live.update(progress_table(self.study, self.jobs))
-            return
+        self.printed = time.monotonic()
         line = progress_summary(self.study, self.jobs)
         if ended is not None:
             record, metric = read_record(ended), self.study.metric
@@ -127,8 +102,4 @@ class ProgressDisplay:
                 text += f', {metric.label} {value}'
             note = f': {record["note"]}' if record['note'] else ''
             line = f'{ended.entry.name} seed {ended.seed}: {text}{note} ({line})'
-        self.say(line)
-
-    def say(self, line: str) -> None:
-        """Print a line, above the table if there is one."""
-        self.console.print(line, soft_wrap=True)
+        print(line, flush=True)

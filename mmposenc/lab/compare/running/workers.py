@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from mmposenc.terminal.messages import in_a_line
 
-from ..study.files import read_json, write_json
-
 if TYPE_CHECKING:
     from ..study.study import Run
 
@@ -29,8 +27,6 @@ MOST_TIME_LIMITS = 100
 #: The seconds that a run has to save itself at the time limit, for which Slurm gives submitit's
 #: jobs 90, or after the command was stopped.
 SAVING = 60
-#: After so many seconds, a job that Slurm does not know counts as lost.
-UNKNOWN_FOR = 600
 
 
 def start_run_process(folder: Path, **variables: str) -> subprocess.Popen:
@@ -143,8 +139,8 @@ class RunInClusterJob:
 
 class SubmittedWorkers:
     """Jobs of a cluster, by the package submitit: an array of all runs that are started at once.
-    Jobs of Slurm continue when the command ends; their numbers are in the runs' folders, and the
-    same command, given again, waits for those that are queued or running.
+    Jobs of Slurm continue when the command ends. The same command, given again, queues what is not
+    over again; of two jobs of a run the second ends at once.
 
     Args:
         folder: for submitit's files; the study's must be on a disk that all machines share.
@@ -175,31 +171,12 @@ class SubmittedWorkers:
         self.cluster, self.started = cluster, list[Any]()
 
     def start(self, runs: Sequence[Run]) -> list[Any]:
-        """Start runs, but not those that an earlier command has queued already."""
-        jobs = {run.folder: self._queued_job(run) for run in runs}
-        new = [run for run in runs if jobs[run.folder] is None]
-        if new:
-            with self.executor.batch():
-                queued = [self.executor.submit(RunInClusterJob(), str(run.folder.resolve()))
-                          for run in new]
-            for run, job in zip(new, queued, strict=True):
-                jobs[run.folder] = job
-                if self.cluster == 'slurm':
-                    write_json(run.folder / 'job.json', {'id': job.job_id, 'time': time.time()})
-        self.started += jobs.values()
-        return list(jobs.values())
-
-    def _queued_job(self, run: Run) -> Any:
-        """The job of a run that Slurm still has, or None."""
-        stored_job = read_json(run.folder / 'job.json') if self.cluster == 'slurm' else None
-        if stored_job is None:
-            return None
-        from submitit import SlurmJob
-        job: Any = SlurmJob(folder=self.executor.folder, job_id=stored_job['id'])
-        state = job.get_info(mode='force').get('State')
-        # Slurm may not know a job yet that was queued just now.
-        known = state is not None or time.time() - stored_job['time'] < UNKNOWN_FOR
-        return job if known and not job.done() else None
+        """Start runs as one array."""
+        with self.executor.batch():
+            jobs = [self.executor.submit(RunInClusterJob(), str(run.folder.resolve()))
+                    for run in runs]
+        self.started += jobs
+        return jobs
 
     def stop(self) -> None:
         """End the jobs on this machine; those of Slurm go on."""
