@@ -214,9 +214,9 @@ class CocoDataset(NamedErrors, _CocoDataset):
             self._check_annotation(ann, image)
         info = super().parse_data_info(raw_data_info)
         known = sum(ann['category_id'] in self.cat2label for ann in anns)
-        if known > len(info['instances']):
-            self.dropped['marked to be ignored, or with a box that has no area in the image'] += (
-                known - len(info['instances']))
+        if left_out := known - len(info['instances']):
+            self.dropped['marked to be ignored, of area 0, or with a box of less than a pixel in '
+                         'the image'] += left_out
         return info
 
     def _log_unseen_classes(self, data_list: list[dict], dropped: str) -> None:

@@ -37,7 +37,7 @@ def test_boxes_without_area_are_dropped_and_counted(root, warnings) -> None:
     dataset = build(root)
     assert sum(len(dataset.get_data_info(i)['instances']) for i in range(4)) == 4
     assert warnings() == [f'{root}/annotations.json: dropped annotations: 4 marked to be ignored, '
-                          'or with a box that has no area in the image']
+                          'of area 0, or with a box of less than a pixel in the image']
 
 
 def test_category_that_is_not_a_class(root, warnings) -> None:
@@ -200,8 +200,8 @@ def test_objects_without_a_mask_are_counted(root, warnings) -> None:
     rewrite(root, put('annotations', 3, ignore=1))
     build(root, pipeline=[dict(type='mmdet.LoadAnnotations', with_bbox=True, with_mask=True)])
     assert warnings() == [f'{root}/annotations.json: dropped annotations: 8 with a polygon of less '
-                          'than three corners, 1 marked to be ignored, or with a box that has no '
-                          'area in the image']
+                          'than three corners, 1 marked to be ignored, of area 0, or with a box of '
+                          'less than a pixel in the image']
 
 
 @pytest.mark.parametrize('encoding', ['utf-8-sig', 'utf-16', 'utf-32'])
