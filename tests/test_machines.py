@@ -1,9 +1,8 @@
-"""Without what only Linux has (tests/helpers/not_linux.py): imports, the core's tests and a
-training."""
+"""Without what only Linux has (tests/helpers/not_linux.py): imports, an encoding and a training."""
 from importlib.util import find_spec
 
 import pytest
-from helpers.scripts import ROOT, run_python
+from helpers.scripts import run_python
 
 
 def run(*words):
@@ -44,14 +43,6 @@ for module in pkgutil.walk_packages(mmposenc.__path__, 'mmposenc.'):
     if not module.name.endswith('__main__'):
         importlib.import_module(module.name)
 """)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('tests', [
-    'functional', 'encodings/test_formulas.py', 'checkpoint/test_integrity.py',
-    'engine/prepare/test_convert.py'])
-def test_tests_of_the_core(tests):
-    run('-m', 'pytest', '-p', 'helpers.not_linux', '-q', '-x', ROOT / 'tests' / tests)
 
 
 @pytest.mark.slow

@@ -77,14 +77,6 @@ def test_a_model_in_pieces(server):
     assert "'one.bin', which is no .safetensors" in refusal('hf://me/bin', ValueError)
 
 
-def test_a_download_that_breaks_off_goes_on_and_one_that_never_ends_is_told(server, monkeypatch):
-    monkeypatch.setattr('huggingface_hub.file_download.time.sleep', lambda seconds: None)
-    server.cut['model.safetensors'] = 99
-    assert 'could not be downloaded' in refusal()
-    server.cut['model.safetensors'] = 2
-    assert loads()
-
-
 @pytest.mark.parametrize('status', [401, 403])
 def test_an_answer_without_a_reason_says_what_may_be_missing(status):
     import huggingface_hub

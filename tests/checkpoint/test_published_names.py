@@ -5,10 +5,9 @@ import mmposenc  # noqa: F401
 # isort: split
 import pytest
 import torch
-from helpers.published_weights import DINOV3, GATED, KINDS, REGISTERS, SAM, VIT, models, published
+from helpers.published_weights import DINOV3, KINDS, REGISTERS, VIT, models, published
 from helpers.tiny_backbones import randomize
 
-from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.checkpoint import convert, convert_back, convert_with_report, recognise
 
 
@@ -42,21 +41,6 @@ def test_a_row_of_the_class_token_beside_registers_goes_back_into_it() -> None:
         converted = convert(file, recognise(file))
         for name, value in convert_back(converted).state_dict.items():
             torch.testing.assert_close(value, state[name], rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize('kind, build, arch, options', [
-    ('dinov3, hugging face', DINOV3, 'dinov3-small', {}),
-    ('dinov3', GATED, 'dinov3-small-plus', {}),
-    ('sam', SAM, 'sam-base', dict(window_size=3, global_blocks=(1,), neck_channels=6, patch_size=4,
-                                  embed_dims=12))])
-def test_a_file_becomes_a_model(kind, build, arch, options) -> None:
-    """By init_cfg's road, told by its names alone."""
-    theirs = randomize(build())
-    hidden = theirs.state_dict()['blocks.0.mlp.fc2.weight'].shape[1]
-    ours = ViT(arch, **{**dict(embed_dims=128, num_layers=3, num_heads=2, patch_size=16,
-                               img_size=32, pool=None, mlp_hidden_dims=hidden), **options})
-    load_pretrained(ours, {'model': published(kind, theirs.state_dict())})
-    assert torch.equal(ours.blocks[1].attn.proj.weight, theirs.blocks[1].attn.proj.weight)
 
 
 def test_the_pooling_head_of_timm_is_dropped() -> None:

@@ -139,6 +139,8 @@ BAD = [
     (detr, {'encoder.pos_encoding': PEG, 'encoder.positions': 'every', 'encoder.num_layers': 1},
      "positions='every' is no place in an encoder of num_layers=1"),
     (detr, {'encoder.pos_encoding': dict(PEG, padding='none')}, 'PEG changes the grid'),
+    *((make, {'encoder.layer_cfg.self_attn_cfg.batch_first': False}, 'batch_first=False')
+      for make in (detr, dino)),
     (detr, {'encoder.num_layers': 0}, 'num_layers=0 must be at least 1'),
     (detr, {'encoder.num_cp': 3}, 'num_cp=3'),
     (detr, {'encoder.layer_cfg.self_attn_cfg.droput': 0.1},
@@ -219,14 +221,6 @@ def test_a_relative_encoding_of_the_encoder_is_that_of_its_layers() -> None:
     found, wanted = (predict(model, images(((64, 96),)))[0] for model in (given, usual))
     assert any('rel_pos_encoding' in name for name in given.state_dict())
     assert torch.equal(found.bboxes, wanted.bboxes) and torch.equal(found.scores, wanted.scores)
-
-
-def test_batches_come_first() -> None:
-    from mmposenc.detr.layers import MultiheadAttention
-    from mmposenc.openmmlab.mmdet.detr.decoders import MultiScaleDeformableAttention
-    for attention in (MultiheadAttention, MultiScaleDeformableAttention):
-        with pytest.raises(ValueError, match='batch_first=False'):
-            attention(16, 2, batch_first=False)
 
 
 def test_a_module_cannot_stand_on_several_levels() -> None:

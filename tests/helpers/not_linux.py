@@ -1,5 +1,4 @@
-"""A stand-in for a machine that is not Linux: a pytest plugin (``-p helpers.not_linux``), or an
-import.
+"""A stand-in for a machine that is not Linux, for a process that imports it.
 
 Modules, functions and signals that Windows does not have are gone, nothing below /proc can be
 opened, and no folder. It is no Windows: paths, encodings and open files behave as here.

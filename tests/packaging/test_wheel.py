@@ -1,6 +1,4 @@
 """What is built: a source archive, the wheel from it, the editable wheel."""
-import re
-import runpy
 import zipfile
 from pathlib import Path
 
@@ -48,32 +46,6 @@ def test_metadata(wheel):
                         for extra in ('onedl', 'openmmlab'))
     assert sum('onedl-mm' in line for line in onedl) == 5
     assert openmmlab and not any('onedl' in line for line in openmmlab)
-
-
-@pytest.mark.parametrize('origin, page', [
-    ('https://github.com/me/mmposenc.git', 'https://github.com/me/mmposenc'),
-    ('https://me:ghp_secret@github.com/me/mmposenc', 'https://github.com/me/mmposenc'),
-    ('git@gitlab.com:group/sub/mmposenc.git\n', 'https://gitlab.com/group/sub/mmposenc'),
-    ('ssh://git@example.org:2222/me/mmposenc/', 'https://example.org/me/mmposenc'),
-    ('/srv/mmposenc.git', ''), ('../mmposenc', ''), ('', '')])
-def test_the_address_is_that_of_the_origin_without_secrets(origin, page):
-    assert runpy.run_path(str(ROOT / 'setup.py'))['address'](origin) == page
-
-
-@pytest.mark.parametrize('url', ['https://example.org/me/mmposenc', ''])
-def test_an_index_page_shows_the_readme_whole(url):
-    readme = (ROOT / 'README.md').read_text()
-    shown = runpy.run_path(str(ROOT / 'setup.py'))['description'](readme, url)
-    targets = re.findall(r'\]\(([^)]+)\)', shown)
-    assert all(re.match('https?://', target) for target in targets), targets
-    paths = [target.partition('#')[0].removeprefix(f'{url}/blob/HEAD/').removeprefix(
-        f'{url}/raw/HEAD/') for target in targets if url and target.startswith(url)]
-    assert all((ROOT / path).is_file() for path in paths), paths
-    assert bool(paths) == bool(url) == ('![' in shown) == (f'git clone {url} ' in shown)
-    assert ('REPOSITORY' in shown) != bool(url)
-    words = [re.sub(r'\W+', ' ', re.sub(r'\]\([^)]*\)', '', text)).split()
-             for text in (readme, shown)]
-    assert len(words[1]) > .95 * len(words[0])
 
 
 @pytest.mark.slow

@@ -87,21 +87,6 @@ def test_the_evaluator_names_another_file(root, tmp_path, caplog) -> None:
     assert str(root / 'annotations.json') in message
 
 
-def test_a_missed_and_a_wrong_box_count_as_in_mmdet(root) -> None:
-    """Where both readings agree, the numbers are mmdet's."""
-    from mmdet.evaluation import CocoMetric
-    dataset, options = build(root), dict(ann_file=str(root / 'annotations.json'), classwise=True)
-    predictions = list(samples(dataset))
-    predictions[1]['pred_instances']['bboxes'] += 3
-    predictions[2]['pred_instances']['labels'] = torch.tensor([1, 0])
-    theirs = CocoMetric(**options)
-    theirs.dataset_meta = dataset.metainfo
-    theirs.process({}, predictions)
-    numbers = theirs.evaluate(len(dataset))
-    assert score(dataset, predictions, **options) == numbers
-    assert 0.1 < numbers['coco/bbox_mAP'] < 0.9
-
-
 def test_random_boxes_and_masks_score_as_by_the_metric_whose_place_it_takes(tmp_path) -> None:
     """Which is FasterCocoMetric's, of OneDL's mmdet; it evaluates by another library."""
     from mmdet import evaluation

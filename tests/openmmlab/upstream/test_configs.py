@@ -1,8 +1,6 @@
 """Drop-ins in the configs of the installed libraries: with only the type changed they build, have
 upstream's weights and its results."""
 import copy
-import re
-from pathlib import Path
 
 import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 
@@ -24,8 +22,6 @@ from mmengine.registry import DefaultScope
 from torch.utils._pytree import tree_leaves
 
 from mmposenc.backbones import load_pretrained
-from mmposenc.checkpoint.encoding_names import SLOTS
-from mmposenc.encodings.build import listed
 from mmposenc.signatures import parameters_of
 
 #: One config of each class and library.
@@ -216,33 +212,6 @@ def compare(library, name, short):
 def test_every_class_of_every_library_is_among_them():
     assert {(library, name) for name in DROP_INS for library in drop_in(name).libraries} == set(
         SHORT)
-
-
-def documented():
-    """The rows of docs/your-config.md: the encodings that each class has by itself."""
-    page = (Path(__file__).parents[3] / 'docs/your-config.md').read_text()
-    rows = re.findall(r'^\| (mm[\w, ]+) \|(.*?)\|(.*?)\|$', page, re.MULTILINE)
-    return {(library, name): re.findall(r'`(\w+)`', encodings)
-            for libraries, names, encodings in rows for library in libraries.split(', ')
-            for name in re.findall(r'`(\w+)`', names)}
-
-
-def test_the_page_names_every_class():
-    assert set(documented()) == set(SHORT)
-
-
-@pytest.mark.parametrize('library, name', sorted(set(SHORT) - {('mmpretrain', 'BEiTViT')}))
-def test_what_the_page_says_of_its_encodings(library, name):
-    model = Config.fromfile(folder(library) / SHORT[library, name]).model
-    node = next(node for node in nodes(model) if node['type'] == name)
-    arguments = {key: value for key, value in node.items() if key in parameters_of(
-        upstream(library, name)) and key not in WEIGHTS}
-    with DefaultScope.overwrite_default_scope(library), torch.device('meta'):
-        backbone = drop_in(name)(**arguments)
-    kinds = [each['type'] for slot in SLOTS for each in listed(backbone.encoding_configs[slot])]
-    assert documented()[library, name] == [
-        kind.rpartition('.')[2] if isinstance(kind, str) else kind.__mro__[1].__name__
-        for kind in kinds]
 
 
 @pytest.mark.parametrize('library, name', SHORT)
