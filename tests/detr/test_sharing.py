@@ -7,6 +7,8 @@ import torch
 from helpers.tiny_detr import IRPE, build, detr
 from mmengine.optim import DefaultOptimWrapperConstructor
 
+from mmposenc.engine.training.compiling import compile_regions
+
 TABLE = 'encoder.rel_pos_encoding.table_k'
 
 
@@ -40,3 +42,5 @@ def test_the_encoder_compiles_into_one_graph():
         function(x, spatial_shapes=(3, 4)).square().mean().backward()
         grads.append(encoder.rel_pos_encoding.table_k.grad.clone())
     torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-6)
+    assert compile_regions(model_of('all'), backend='eager') == {
+        'DetrDecoderLayer': 1, 'DetrEncoderLayer': 2, 'PVTBlock': 4}

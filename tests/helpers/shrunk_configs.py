@@ -8,6 +8,17 @@ from mmengine.registry import MODELS, DefaultScope
 from torch import nn
 
 CLASSES = {'mmdet': 3, 'mmseg': 3, 'mmpretrain': 10}
+_ONES = [1] * 4
+#: Sizes of backbones by their class, and the channels of each stage.
+STAGES = {
+    'PVT': (dict(embed_dims=[8] * 4, num_layers=_ONES, num_heads=_ONES, mlp_ratios=_ONES), [8] * 4),
+    'MixVisionTransformer': (
+        dict(embed_dims=8, num_layers=_ONES, num_heads=_ONES, mlp_ratio=1), [8] * 4),
+    **{kind: ({'embed_dims': 4, blocks: _ONES, 'num_heads': _ONES, 'window_size': 4,
+               'mlp_ratio': 1.0}, [4, 8, 16, 32])
+       for kind, blocks in (('Swin', 'num_layers'), ('SwinTransformer', 'depths'))},
+    'VisionTransformer': (dict(arch=dict(
+        embed_dims=24, num_layers=2, num_heads=3, feedforward_channels=24), img_size=64), [24] * 4)}
 
 
 class Teacher(nn.Module):
@@ -29,24 +40,10 @@ def _shrink_backbone(backbone: Any) -> list[int]:
     backbone.init_cfg = None
     if kind == 'PVT' and len(backbone.get('embed_dims', [0] * 4)) == 2:
         return list(backbone.embed_dims)  # small as it is
-    if kind == 'PVT':
-        backbone.update(embed_dims=[8] * 4, num_layers=[1] * 4, num_heads=[1] * 4,
-                        mlp_ratios=[1] * 4)
-        return [8] * 4
-    if kind == 'Swin':
-        backbone.update(embed_dims=4, num_layers=[1] * 4, num_heads=[1] * 4, window_size=4,
-                        mlp_ratio=1.0)
-        return [4, 8, 16, 32]
-    if kind == 'SwinTransformer':
-        backbone.update(embed_dims=4, depths=[1] * 4, num_heads=[1] * 4, window_size=4, mlp_ratio=1)
-        return [4, 8, 16, 32]
-    if kind == 'MixVisionTransformer':
-        backbone.update(embed_dims=8, num_layers=[1] * 4, num_heads=[1] * 4, mlp_ratio=1)
-        return [8] * 4
-    if kind == 'VisionTransformer':
-        backbone.update(arch=dict(embed_dims=24, num_layers=2, num_heads=3,
-                                  feedforward_channels=24), img_size=64)
-        return [24] * 4
+    if kind in STAGES:
+        sizes, widths = STAGES[kind]
+        backbone.update(copy.deepcopy(sizes))
+        return list(widths)
     if kind == 'ViT' and (backbone.get('window_size')
                           or str(backbone.get('arch')).startswith('vitdet')):
         backbone.update(embed_dims=24, num_layers=2, num_heads=3, mlp_ratio=1.0, img_size=64,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from helpers import shrunk_configs
 from helpers.default_scope import scope_fixture
-from helpers.shrunk_configs import shrink
+from helpers.shrunk_configs import collated, samples, shrink
 from mmengine.model.utils import revert_sync_batchnorm
 
 import mmposenc  # noqa: F401  (before mmseg)
@@ -30,14 +30,7 @@ def build(name='pvt-peg', **test_cfg):
 
 
 def items(sizes=SIZES):
-    from mmengine.structures import PixelData
-    from mmseg.structures import SegDataSample
-    torch.manual_seed(1)
-    samples = [SegDataSample(metainfo=dict(img_shape=size, ori_shape=size),
-                             gt_sem_seg=PixelData(data=torch.randint(0, 3, (1, *size))))
-               for size in sizes]
-    return dict(inputs=[torch.randint(0, 256, (3, *size), dtype=torch.uint8) for size in sizes],
-                data_samples=samples)
+    return collated(samples(load_config(CONFIGS['pvt-peg']), len(sizes), sizes=sizes))
 
 
 def predict(model, data):
