@@ -7,7 +7,6 @@ from helpers.scripts import short
 from helpers.shrunk_configs import build, shrink
 from helpers.upstream_configs import meta_device
 from mmengine.model.utils import revert_sync_batchnorm
-from mmengine.registry import MODELS, init_default_scope
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
@@ -56,22 +55,6 @@ def test_models_and_recipes_of_openmmlab(name: str) -> None:
                       if type(each).__name__ == 'DropPath' and each.drop_prob])
     assert parameters[0] == parameters[1] and recipes[0] == recipes[1]
     assert sorted({*rates[0]}) == sorted({*rates[1]}) and rates[0]
-
-
-def test_dc5_is_torchvisions() -> None:
-    """DETR takes torchvision's replace_stride_with_dilation: the first block is not dilated."""
-    from torchvision.models import resnet50
-    init_default_scope('mmdet')
-    with torch.device('meta'):
-        theirs = resnet50(replace_stride_with_dilation=[False, False, True])
-        backbone = load('detection/detr/detr_r50-dc5_8xb4-50e_coco.py').model.backbone
-        ours = MODELS.build({**backbone, 'init_cfg': None})
-    for a, b in zip(ours.layer4, theirs.layer4, strict=True):
-        for conv in ('conv1', 'conv2', 'conv3'):
-            for part in ('stride', 'padding', 'dilation'):
-                assert getattr(getattr(a, conv), part) == getattr(getattr(b, conv), part)
-    assert [block.conv2.dilation[0] for block in ours.layer4] == [1, 2, 2]
-    assert ours.layer4[0].downsample[0].stride == theirs.layer4[0].downsample[0].stride
 
 
 @pytest.mark.parametrize('name, theirs', [

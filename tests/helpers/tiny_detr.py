@@ -102,15 +102,8 @@ def deformable(type_: str = 'mmposenc.DeformableDETR', *, levels: int = 1, dims:
             self_attn_cfg={**cross, **(attn or {})}, ffn_cfg=_ffn(dims)), **(encoder or {})),
         decoder=dict(num_layers=2, return_intermediate=True, post_norm_cfg=None, layer_cfg=dict(
             self_attn_cfg=attention, cross_attn_cfg=dict(cross), ffn_cfg=_ffn(dims))),
-        positional_encoding=dict(num_feats=dims // 2, normalize=True, offset=-0.5),
-        bbox_head=dict(
-            type='DeformableDETRHead', num_classes=3, embed_dims=dims, sync_cls_avg_factor=True,
-            loss_cls=dict(type='FocalLoss', use_sigmoid=True, gamma=2.0, alpha=0.25,
-                          loss_weight=2.0),
-            loss_bbox=dict(type='L1Loss', loss_weight=5.0),
-            loss_iou=dict(type='GIoULoss', loss_weight=2.0)),
-        train_cfg=dict(assigner=dict(type='HungarianAssigner', match_costs=list(COSTS))), **kwargs)
-    return cfg
+        positional_encoding=dict(num_feats=dims // 2, normalize=True, offset=-0.5), **kwargs)
+    return _focal(cfg, type='DeformableDETRHead', sync_cls_avg_factor=True)
 
 
 def _focal(cfg: dict, **head: Any) -> dict:
