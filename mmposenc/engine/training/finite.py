@@ -80,7 +80,8 @@ class NotFiniteHook(Hook):
         values = {}
         if isinstance(self.losses, Mapping):
             values = unwrapped_model(runner.model).parse_losses(self.losses)[1]
-        losses = ', '.join(f'{name} {float(value):.4g}' for name, value in values.items())
+        losses = ', '.join(f'{name} {torch.as_tensor(value).item():.4g}'
+                           for name, value in values.items())
         report = (f'iteration {runner.iter + 1}: {what} is not finite; images: {images}; losses: '
                   f'{losses or "unknown"}')
         runner.logger.error(report)

@@ -25,20 +25,17 @@ from .checkpoints import check_no_checkpoints_to_replace
 from .feature_cache import repeat_with_few_views
 from .lock import check_unlocked
 
-DEFAULT_HOOKS = {'not_finite': {'type': 'mmposenc.NotFiniteHook'}}
-
 #: Keys of a config that a runner which only tests does not have.
 _TRAINING = ('train_cfg', 'train_dataloader', 'optim_wrapper', 'param_scheduler')
 
 
 def build_runner(cfg: Config) -> Runner:
-    """Build the runner that a config asks for, or this project's, with its hooks."""
+    """Build the runner that a config asks for, or this project's, with its hook."""
     cfg.setdefault('runner_type', 'mmposenc.Runner')
     cfg.setdefault('default_hooks', {})
-    for name, hook in DEFAULT_HOOKS.items():
-        if cfg.default_hooks.setdefault(name, dict(hook)) is None:
-            # The hook is switched off by None, which mmengine allows only for its own hooks.
-            del cfg.default_hooks[name]
+    if cfg.default_hooks.setdefault('not_finite', dict(type='mmposenc.NotFiniteHook')) is None:
+        # The hook is switched off by None, which mmengine allows only for its own hooks.
+        del cfg.default_hooks['not_finite']
     return RUNNERS.build(cfg)
 
 
