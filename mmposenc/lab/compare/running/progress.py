@@ -10,22 +10,19 @@ from rich.table import Table
 from ..statistics.formats import seconds_text, value_text
 from ..study.files import Record
 from ..study.study import Run, Study
-from .recording import is_over, is_taken, read_record, value_at_trained_size
+from .recording import is_over, read_record, value_at_trained_size
 
 #: The seconds between two lines.
 _LINE = 60.0
 
 
-def cell_text(study: Study, run: Run, record: Record) -> str:
-    """What the table shows for a run."""
-    status = record['status']
-    if status in ('diverged', 'failed'):
-        return str(status)
-    if status == 'finished':
+def cell_text(study: Study, record: Record) -> str:
+    """What the table shows for a run: its value, the share that is trained, or how it ended."""
+    if record['status'] in ('diverged', 'failed'):
+        return str(record['status'])
+    if record['status'] == 'finished':
         return value_text(value_at_trained_size(record), vars(study.metric))
-    if status == 'waiting' or not is_taken(run):
-        return f'{record["share"]:.0%} done' if record['share'] else '...'
-    return f'{record["share"]:.0%}' if record['phase'] == 'train' else str(record['phase'])
+    return f'{record["share"]:.0%}'
 
 
 def print_table(study: Study) -> None:
@@ -37,11 +34,11 @@ def print_table(study: Study) -> None:
     for name in (*(f'seed {seed}' for seed in study.seeds), 'mean'):
         shown.add_column(name, justify='right')
     for entry in study.entries:
-        records = [(run, read_record(run)) for run in study.runs() if run.entry == entry]
-        values = [value_at_trained_size(record) for _, record in records
+        records = [read_record(run) for run in study.runs() if run.entry == entry]
+        values = [value_at_trained_size(record) for record in records
                   if record['status'] == 'finished']
         known = [value for value in values if value is not None]
-        shown.add_row(entry.label, *(cell_text(study, run, record) for run, record in records),
+        shown.add_row(entry.label, *(cell_text(study, record) for record in records),
                       value_text(mean(known) if known else None, vars(study.metric)))
     # Otherwise rich would take ``[stage 1]`` and ``:x:`` in a label for commands.
     Console(markup=False, emoji=False, highlight=False).print(shown)

@@ -25,7 +25,7 @@ _KEY = 'comparison'
 def read_record(run: Run) -> Record:
     """The record of a run; a new one where the run has not begun."""
     new = {'encoding': run.entry.name, 'seed': run.seed, 'status': 'waiting', 'note': '',
-           'phase': '', 'share': 0.0, 'parameters': None, 'train_seconds': None,
+           'share': 0.0, 'parameters': None, 'train_seconds': None,
            'train_cpu_seconds': None, 'peak_bytes': None, 'tests': [],
            'checkpoint': None, 'environment': None}
     return {**new, **(read_json(run.record_file) or {})}

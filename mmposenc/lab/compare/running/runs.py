@@ -89,7 +89,6 @@ def carry_out(study: Study, run: Run) -> Record:
 
 
 def _train_and_record(study: Study, run: Run, record: Record) -> None:
-    write_record(run, record, phase='start')
     cfg = run_config(study, run, 'train')
     # Without a checkpoint, load_from of the config counts.
     resume = 'auto' if latest_checkpoint(cfg.work_dir) else None
@@ -97,7 +96,6 @@ def _train_and_record(study: Study, run: Run, record: Record) -> None:
     runner = engine.build_runner(cfg)
     hook = RecordHook(run, record)
     runner.register_hook(hook)
-    record['phase'] = 'train'
     runner.train()
     hook.write_costs(share=1.0)
     write_record(run, record, parameters=sum(p.numel() for p in runner.model.parameters()),
@@ -110,7 +108,6 @@ def _test_all_sizes(study: Study, run: Run, record: Record) -> str:
     failed = []
     checkpoint = str(study.folder / record['checkpoint'])
     for factor in sizes_left_to_test(study, record):
-        write_record(run, record, phase=f'test at {factor:g}x')
         try:
             row = _test_at_size(study, run, factor, checkpoint)
         except (Exception, NotFinite) as error:
@@ -119,7 +116,8 @@ def _test_all_sizes(study: Study, run: Run, record: Record) -> str:
             traceback.print_exc()
             failed.append(f'no test at {factor:g}x: {in_a_line(error)}')
             continue
-        record['tests'] = sorted([*record['tests'], row], key=lambda test: test['factor'])
+        write_record(run, record, tests=sorted([*record['tests'], row],
+                                               key=lambda test: test['factor']))
     return '; '.join(failed)
 
 
