@@ -54,8 +54,9 @@ def _axes(width: float, height: float, addresses: list[str], legend: int = 0) ->
 
 def _looks(results: Results) -> dict[str, Record]:
     """For each encoding, how every chart draws it: by its place in the study."""
-    return {each['name']: dict(color=f'C{index % 10}', label=each['label'][:40], markersize=5,
-                               marker=_MARKERS[(index + index // 10) % len(_MARKERS)])
+    return {each['name']: dict(color=f'C{index % 10}', markersize=5,
+                               marker=_MARKERS[(index + index // 10) % len(_MARKERS)],
+                               label=each['label'][:40] + '…' * (len(each['label']) > 40))
             for index, each in enumerate(results['encodings'])}
 
 
