@@ -157,7 +157,7 @@ def with_entry_checked(parsed: ParsedConfig, entry: Entry, sizes: Mapping[float,
     sizes.
 
     The model is built and passed through once a size, with one image, on torch's meta device,
-    which computes nothing; or once, with a small image on the CPU, where a model needs numbers.
+    which computes nothing; or with small images on the CPU, where a model needs numbers.
 
     Args:
         parsed: the config, without the entry.
