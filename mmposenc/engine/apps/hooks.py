@@ -49,7 +49,7 @@ class LabelMapsHook(_ImageNamesHook):
 
 class VisualizationHook(_ImageNamesHook):
     """Draws the truth and the prediction of each image of a test as ``<out_dir>/<folder>/<image
-    name>.jpg``.
+    name>``, as a PNG where the image is one, else as a JPEG.
 
     The hooks of mmdet and mmpretrain write images of one name in several folders over each other,
     and mmseg's numbers its pictures. mmpretrain's also takes BGR for RGB, and fails under test-time
@@ -73,6 +73,7 @@ class VisualizationHook(_ImageNamesHook):
         loader = runner.test_dataloader
         for number, sample in enumerate(outputs, batch_idx * (loader.batch_size or 1)):
             path = sample.get('img_path')
+            suffix = '.png' if str(path).lower().endswith('.png') else '.jpg'
             if path:
                 pixels = mmcv.imfrombytes(get(path, backend_args=self.backend_args),
                                           channel_order='rgb')
@@ -82,4 +83,4 @@ class VisualizationHook(_ImageNamesHook):
                 pixels = rgb_bytes_of_loaded(image)[..., ::-1].copy()
             draw_sample(self.scope, runner.visualizer, pixels, sample, truth=True, predicted=True,
                         score_thr=self.score_thr,
-                        out_file=f'{self.out_dir}/{self.names[path or str(number)]}.jpg')
+                        out_file=f'{self.out_dir}/{self.names[path or str(number)]}{suffix}')

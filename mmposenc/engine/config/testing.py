@@ -83,7 +83,7 @@ def set_visualizer(cfg: Config) -> None:
                           'type': VISUALIZERS_OF[scope_of(cfg)]}
 
 
-def set_test_time_augmentation(cfg: Config) -> None:
+def set_tta(cfg: Config) -> None:
     """Make a test use several views of each image and merge them: the views in the config, around
     the size of its test.
 

@@ -20,7 +20,7 @@ from ..config.checks import (
 )
 from ..config.nodes import find_or_add_custom_hook
 from ..config.options import check_silent_arguments
-from ..config.testing import draw_predictions_into, set_test_time_augmentation, write_predictions_to
+from ..config.testing import draw_predictions_into, set_tta, write_predictions_to
 from .checkpoints import check_no_checkpoints_to_replace
 from .feature_cache import repeat_with_few_views
 from .lock import check_unlocked
@@ -152,7 +152,7 @@ def set_up_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
     if show_dir is not None:
         draw_predictions_into(cfg, show_dir)
     if tta:
-        set_test_time_augmentation(cfg)
+        set_tta(cfg)
     if compiled:
         find_or_add_custom_hook(cfg, 'mmposenc.CompileHook')
     if out is not None:

@@ -87,7 +87,7 @@ def test_drawn_images_of_one_name_in_two_folders(tmp_path) -> None:
         Path(path).parent.mkdir(exist_ok=True)
         Image.new('RGB', (2, 2), (0, 0, 255)).save(path)
     assert drawn(Images(paths), [DataSample(metainfo=dict(img_path=path)) for path in paths]) == {
-        'out/cat/a b.jpg': [0, 0, 255], 'out/dog/a b.jpg': [0, 0, 255],
+        'out/cat/a b.png': [0, 0, 255], 'out/dog/a b.png': [0, 0, 255],
         'out/dog/a b_2.jpg': [0, 0, 255]}
 
 

@@ -10,7 +10,7 @@ from mmengine.model import BaseModel
 from mmengine.structures import PixelData
 
 from mmposenc.engine import load_config
-from mmposenc.engine.config.testing import set_test_time_augmentation
+from mmposenc.engine.config.testing import set_tta
 from mmposenc.engine.config.tta import views_at_test_size
 
 LOAD, PACK = dict(type='LoadImageFromFile'), dict(type='PackSegInputs')
@@ -59,7 +59,7 @@ def test_pictures_and_labels_are_read_as_in_the_test() -> None:
 
 def test_a_config_that_changes_its_test() -> None:
     cfg = load_config('mmposenc::segmentation/small/linear_vit-s14_1xb4-10e_camvid-252x336.py')
-    set_test_time_augmentation(cfg)
+    set_tta(cfg)
     _, augmented = cfg.test_dataloader.dataset.pipeline
     assert [step.scale for step in augmented.transforms[0]] == [(252, 189), (336, 252), (420, 315)]
     assert cfg.model.type == 'mmposenc.SegTTAModel'
@@ -93,11 +93,11 @@ def test_the_models_of_bases_are_replaced() -> None:
         default_scope='mmseg', model=dict(type='EncoderDecoder'),
         tta_model=dict(type='SegTTAModel'), tta_pipeline=[LOAD, PACK],
         test_dataloader=dict(dataset=dict(pipeline=[LOAD, PACK]))))
-    set_test_time_augmentation(cfg)
+    set_tta(cfg)
     assert cfg.model.type == 'mmposenc.SegTTAModel'
 
 
 def test_a_config_without_views_is_refused() -> None:
     cfg = Config(dict(default_scope='mmdet', model=dict(type='RetinaNet')))
     with pytest.raises(ValueError, match='--tta: the config needs a tta_pipeline and a tta_model'):
-        set_test_time_augmentation(cfg)
+        set_tta(cfg)
