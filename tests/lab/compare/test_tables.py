@@ -20,7 +20,7 @@ def test_values(value, metric, more, expected):
 
 
 @pytest.mark.parametrize('words, values, expected', [
-    (formats.count_text, (61450, 1.03e9, 12), ('61.5 k', '1.03 G', '12')),
+    (formats.count_text, (61450, 1.03e9, 12), ('61.45 k', '1.03 G', '12')),
     (formats.seconds_text, (.0083, 12.3, 250, 840, 7500), ('8.3 ms', '12.3 s', '250 s', '14 min',
                                                    '2 h 5 min')),
     (formats.size_text, (dict(factor=1.5, hw=[48, 32]), dict(factor=1.5, hw=None)),

@@ -27,7 +27,7 @@ class Table(NamedTuple):
 
 #: For each kind of cost, its name in a table and in a chart, and how a number is written.
 COSTS: dict[str, tuple[str, str, Callable[[float], str]]] = {
-    'parameters': ('Parameters', 'parameters', '{:,}'.format),
+    'parameters': ('Parameters', 'parameters', '{:,.0f}'.format),
     'macs': ('MACs', 'multiply-accumulates an image', formats.count_text),
     'seconds': ('Seconds an image', 'seconds an image', formats.seconds_text),
     'mebibytes': ('Inference, MiB', 'peak memory of inference, MiB', '{:.4g}'.format),

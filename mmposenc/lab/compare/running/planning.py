@@ -5,6 +5,7 @@ import argparse
 import copy
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -149,7 +150,9 @@ def _check_data_sets(cfg: Config) -> None:
         loader = cfg.get(f'{phase}_dataloader')
         try:
             if loader:
-                build_data_set(copy.deepcopy(loader.dataset))
+                with warnings.catch_warnings():  # The log of each run has them.
+                    warnings.simplefilter('ignore')
+                    build_data_set(copy.deepcopy(loader.dataset))
         except Exception as error:  # Data sets of the user's may raise anything.
             raise ValueError(f'{phase}_dataloader.dataset cannot be built: {in_a_line(error)}'
                              ) from error

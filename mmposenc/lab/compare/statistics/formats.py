@@ -53,11 +53,11 @@ def verdict_text(row: Results, metric: Results) -> str:
 
 
 def count_text(value: float) -> str:
-    """A large number in three digits: 61.1 k, 1.03 G."""
+    """A large number in four digits, as encodings may differ in the fourth: 61.11 k, 1.03 G."""
     for size, name in _STEPS:
         if abs(value) >= size:
-            return f'{value / size:.3g} {name}'
-    return f'{value:.3g}'
+            return f'{value / size:.4g} {name}'
+    return f'{value:.4g}'
 
 
 def seconds_text(seconds: float | None) -> str:
