@@ -1,6 +1,6 @@
-"""Edges of attention: queries without keys, what stands in padding, every kind of mask, regions
-with prefix tokens; with every encoding, in every implementation."""
-from dataclasses import replace
+"""Edges of attention: queries without keys, every kind of mask, regions; with every encoding, in
+every implementation. (What stands in padding: encodings/test_cellwise.py.)"""
+import sys
 from unittest import mock
 
 import examples
@@ -17,8 +17,7 @@ from helpers.relative_checks import (
     results,
 )
 
-from mmposenc import attention
-from mmposenc.attention import MultiheadAttention, SpatialReductionAttention
+from mmposenc.attention import padded
 from mmposenc.attention.fast import thresholds
 from mmposenc.functional import Grid
 from mmposenc.functional.grids import CACHE
@@ -29,13 +28,13 @@ NAMES = [None, *{cfg['type']: name for name, cfg in examples.RELATIVE.items()}.v
          'IRPE product qkv', 'ShawRPE with values', 'CombinedRPE of convolutions']
 
 
-def encoded(name, prefix=0):
-    """An encoding, and random inputs of two images."""
+def encoded(name, prefix=0, batch=2):
+    """An encoding, and random inputs of some images."""
     encoding = None if name is None else examples.relative(name, GRID, num_prefix_tokens=prefix)
     if encoding is None:
         torch.manual_seed(0)
-        return None, [*torch.randn(3, 2, 2, prefix + 12, 4, dtype=torch.float64)]
-    return encoding, random_inputs(encoding, GRID, None)
+        return None, [*torch.randn(3, batch, 2, prefix + 12, 4, dtype=torch.float64)]
+    return encoding, random_inputs(encoding, GRID, None, batch=batch)
 
 
 def step(encoding, inputs, **options):
@@ -92,40 +91,6 @@ def test_a_query_whose_region_is_padding_gives_zero():
     assert all(x.isfinite().all() for x in found) and not found[0][0, :, 8:].any()
 
 
-@pytest.mark.parametrize('value', [float('nan'), float('inf')])
-@pytest.mark.parametrize('name', NAMES)
-def test_what_padded_tokens_hold_reaches_nobody(name, value):
-    encoding, (q, k, v) = encoded(name)
-    padding = torch.zeros(2, 12, dtype=torch.bool)
-    padding[0, 8:] = True
-    hidden = padding[:, None, :, None]
-    grid = encoding and GRID
-    expected = attend(q, k, v, encoding, grid, key_padding_mask=padding)[0]
-    bad = [x.masked_fill(hidden, value) for x in (q, k, v)]
-    implementations = ('auto', 'reference', 'chunked')
-    for how in implementations:
-        found = attend(*bad, encoding, grid, key_padding_mask=padding, implementation=how)[0]
-        close(found[~hidden.expand_as(found)], expected[~hidden.expand_as(found)])
-
-
-@pytest.mark.parametrize('kind, options', [
-    (MultiheadAttention, dict(rel_pos_encoding=dict(type='IRPE'))),
-    (MultiheadAttention, dict(rel_pos_encoding=dict(type='CoPE'))),
-    (attention.PlainWindowAttention, dict(window_size=2)),
-    (attention.ShiftWindowAttention, dict(window_size=2, shift_size=1)),
-    (SpatialReductionAttention, {})])
-def test_what_padding_holds_reaches_no_token_of_a_module(kind, options):
-    torch.manual_seed(0)
-    x, padding = torch.randn(2, 12, 8), torch.zeros(2, *GRID, dtype=torch.bool)
-    padding[0, 2:], padding[0, :, 3:] = True, True
-    hidden = padding.flatten(1)
-    module = kind(8, 2, **options)
-    of_map = kind in (attention.ShiftWindowAttention, SpatialReductionAttention)
-    found = [module(x.masked_fill(hidden[..., None], value), GRID,
-                    padding if of_map else hidden)[~hidden] for value in (0.0, float('nan'))]
-    torch.testing.assert_close(*found)
-
-
 @pytest.mark.parametrize('name', [None, 'IRPE product qkv'])
 def test_masks_of_every_broadcastable_shape(name):
     encoding, inputs = encoded(name, prefix=1)
@@ -156,34 +121,24 @@ def test_masks_that_do_not_fit(options, message):
         attend(*encoded(None)[1], **options)
 
 
-@pytest.mark.parametrize('prefix', [1, 5])
+@pytest.mark.parametrize('prefix', [0, 5])
 @pytest.mark.parametrize('name', [name for name in NAMES if name not in (
     'LePE', 'CRPE', 'CoPE per head', 'CombinedRPE of convolutions')])
-def test_regions_with_prefix_tokens(name, prefix):
-    """They are a mask of the pairs of one region, in every implementation."""
-    encoding, inputs = encoded(name, prefix)
-    regions = torch.randint(0, 3, (1, prefix + 12), generator=torch.Generator().manual_seed(3))
-    mask = (regions[:, :, None] == regions[:, None])[:, None]
-    close(in_every_implementation(encoding, inputs, regions=regions),
-          step(encoding, inputs, implementation='reference', attn_mask=mask))
-
-
-@pytest.mark.parametrize('name', ['LePE', 'CRPE'])
-@pytest.mark.parametrize('prefix', [0, 4])
-def test_convolutions_of_values_stay_in_a_region(name, prefix):
-    """Upper and lower rows apart, as if each half were a map of its own."""
-    encoding, inputs = encoded(name, prefix)
-    regions = torch.tensor([[0] * (prefix + 4) + [1] * 8])
-    found = in_every_implementation(encoding, inputs, regions=regions)[0]
-    mask = (regions[:, :, None] == regions[:, None])[:, None]
-    expected = attend(*inputs, attn_mask=mask)[0]
-    for rows, cells in (((0, 1), slice(prefix, prefix + 4)), ((1, 3), slice(prefix + 4, None))):
-        own = (rows[1] - rows[0], 4)
-        whole, = encoding.terms(Grid(*GRID), Grid(*GRID))
-        half = replace(whole, query=Grid(*own), key=Grid(*own), prefix=0)
-        q, _, v = (x[:, :, cells] for x in inputs)
-        expected[:, :, cells] += half.output(q, v)
-    close(found, expected)
+def test_regions_are_a_mask_of_the_pairs_of_one_region(name, prefix):
+    """In every implementation; of windows that have the same regions in turns, and of padding."""
+    encoding, inputs = encoded(name, prefix, batch=4)
+    regions = torch.randint(0, 3, (2, prefix + 12), generator=torch.Generator().manual_seed(3))
+    regions[1] = 0
+    mask = (regions[:, :, None] == regions[:, None]).repeat(2, 1, 1)[:, None]
+    padding = torch.zeros(4, prefix + 12, dtype=torch.bool)
+    padding[:, prefix + 5] = True
+    for hidden in (None, padding) if encoding is None or encoding.cellwise else (None,):
+        options = dict(regions=regions, key_padding_mask=hidden)
+        expected = step(encoding, inputs, implementation='reference', attn_mask=mask,
+                        key_padding_mask=hidden)
+        close(in_every_implementation(encoding, inputs, **options), expected)
+        for how in ('auto', 'sdpa') if name in (None, 'LogSpacedCPB') else ('auto',):
+            close(step(encoding, inputs, implementation=how, **options), expected)
 
 
 @pytest.mark.parametrize('prefix', [0, 2])
@@ -231,3 +186,32 @@ def test_kept_weights_of_several_heads_and_some_queries(name):
     with (chunks_of(10 ** 6, long=True, keep=True),
           mock.patch.object(thresholds, 'ROWS_BYTES', 8 * 60)):
         close(step(encoding, inputs, implementation='chunked'), expected)
+
+
+@pytest.mark.parametrize('name', [None, 'IRPE product qkv', 'RelativePositionBias', 'SASARPE'])
+@pytest.mark.parametrize('prefix', [0, 1])
+def test_padded_keys_are_left_out_where_that_pays(name, prefix, monkeypatch):
+    """The same as masking them, gradients included; also for an image of padding alone."""
+    encoding, inputs = encoded(name, prefix, batch=3)
+    mask = torch.ones(3, *GRID, dtype=torch.bool)
+    mask[0], mask[1, :2, :3] = False, False
+    mask = torch.nn.functional.pad(mask.flatten(1), (prefix, 0))
+    mask[2] = True
+    left_out = mock.Mock(wraps=padded.parts_of_valid_keys)
+    monkeypatch.setattr(sys.modules['mmposenc.attention.attend'], 'parts_of_valid_keys', left_out)
+    expected = step(encoding, inputs, key_padding_mask=mask)
+    with mock.patch.object(thresholds, 'LEAVE_OUT_FROM', 1):
+        close(step(encoding, inputs, key_padding_mask=mask), expected)
+        assert left_out.call_count == 2 and not expected[0][2].any()
+        assert len(padded.parts_of_valid_keys(*left_out.call_args.args)) == 3
+
+
+def test_padded_keys_stay_where_regions_say_which_tokens_meet(monkeypatch):
+    """Regions are numbers of all tokens: those of a few keys would fit no query."""
+    monkeypatch.setattr(thresholds, 'LEAVE_OUT_FROM', 1)
+    q, k, v = torch.randn(3, 2, 2, 12, 4).unbind()
+    padding = torch.zeros(2, 12, dtype=torch.bool)
+    padding[0, 8:] = True
+    options = dict(key_padding_mask=padding, regions=torch.arange(24).view(2, 12) % 3)
+    close(attend(q, k, v, **options)[0],
+          attend(q, k, v, implementation='reference', **options)[0], atol=1e-5, rtol=1e-5)

@@ -1,4 +1,5 @@
-"""An encoding that depends on the size of the grid, in padded batches: each image on its own."""
+"""An encoding that depends on the size of the grid, in padded batches: each image on its own. (Of
+every encoding, whatever padding holds: encodings/test_cellwise.py.)"""
 
 import pytest
 import torch
@@ -30,66 +31,30 @@ def corner(size, prefix):
     return torch.cat((torch.arange(prefix), prefix + cells))
 
 
-def padded(prefix, noted=True):
-    mask = token_mask(extents_to_mask(SIZES, GRID, torch.device('cpu')), prefix)
-    return mask if noted else mask.clone()
+def padded(prefix):
+    """A mask that does not know its extents."""
+    return token_mask(extents_to_mask(SIZES, GRID, torch.device('cpu')), prefix).clone()
 
 
-@pytest.mark.parametrize('how', ['auto', 'reference', 'chunked'])
-@pytest.mark.parametrize('noted', [True, False])
-@pytest.mark.parametrize('prefix', [0, 2])
-def test_attend_equals_each_image_alone(prefix, noted, how):
-    """Output and gradients; what padding holds makes no difference."""
-    torch.manual_seed(0)
-    encoding = shares(prefix)
-    qkv = torch.randn(3, 4, 2, prefix + 20, 4, dtype=torch.float64)
-    mask = padded(prefix, noted)
-    # Junk in the padding.
-    qkv = qkv.masked_fill(mask[None, :, None, :, None], 1e3).requires_grad_()
-    out, _ = attend(*qkv, encoding, GRID, key_padding_mask=mask, implementation=how)
-    leaves = list(encoding.parameters())
-    got = torch.autograd.grad(out.square().sum(), [qkv, *leaves])
-    grads = [torch.zeros_like(each) for each in (qkv, *leaves)]
-    for image, size in enumerate(SIZES):
-        own = corner(size, prefix)
-        part = qkv[:, image:image + 1][..., own, :].detach().requires_grad_()
-        alone, _ = attend(*part, encoding, size, implementation=how)
-        torch.testing.assert_close(out[image:image + 1, :, own], alone)
-        assert not out[image].square().sum((0, 2))[mask[image]].any()
-        x, *others = torch.autograd.grad(alone.square().sum(), [part, *leaves])
-        grads[0][:, image:image + 1, :, own] = x
-        for total, other in zip(grads[1:], others, strict=True):
-            total += other
-    torch.testing.assert_close(got, tuple(grads))
-
-
-def test_weights_masks_and_an_image_of_padding():
+def test_masks_of_pairs_and_an_image_of_padding():
     torch.manual_seed(0)
     prefix = 1
     encoding = shares(prefix)
-    q, k, v = torch.randn(3, 4, 2, prefix + 20, 4, dtype=torch.float64)
-    mask = padded(prefix, noted=False)
-    mask[3] = True
-    mask[1, 0] = True  # a prefix token hidden
-    for attn_mask in (None, torch.rand(21, 21) > 0.3, torch.randn(4, 1, 21, 21).double()):
-        if attn_mask is not None and attn_mask.dtype == torch.bool:
-            attn_mask.fill_diagonal_(True)
-        out, weights = attend(q, k, v, encoding, GRID, key_padding_mask=mask, need_weights=True,
-                              attn_mask=attn_mask)
+    qkv = torch.randn(3, 4, 2, prefix + 20, 4, dtype=torch.float64)
+    hidden = padded(prefix)
+    hidden[3] = True
+    seen = torch.rand(21, 21) > 0.3
+    for mask in (seen.fill_diagonal_(True), torch.randn(4, 1, 21, 21).double()):
+        out, weights = attend(*qkv, encoding, GRID, key_padding_mask=hidden, attn_mask=mask,
+                              need_weights=True)
         assert not out[3].any() and not weights[3].any()
         for image, size in enumerate(SIZES[:3]):
             own = corner(size, prefix)
-            own_mask = None
-            if attn_mask is not None:
-                own_mask = attn_mask[..., own, :][..., own]
-                own_mask = own_mask[image] if own_mask.dim() == 4 else own_mask
-            alone, alone_weights = attend(
-                *(x[image:image + 1][:, :, own] for x in (q, k, v)), encoding, size,
-                key_padding_mask=mask[image:image + 1, own], need_weights=True,
-                attn_mask=own_mask)
+            alone, of_pairs = attend(
+                *qkv[:, image:image + 1][..., own, :], encoding, size, need_weights=True,
+                attn_mask=mask.expand(4, 1, 21, 21)[image, 0][own][:, own])
             torch.testing.assert_close(out[image:image + 1][:, :, own], alone)
-            torch.testing.assert_close(weights[image][:, own][..., own], alone_weights[0])
-            assert not weights[image][..., mask[image]].any()
+            torch.testing.assert_close(weights[image][:, own][..., own], of_pairs[0])
 
 
 def test_extents_are_noted_on_masks():
@@ -105,7 +70,7 @@ def test_extents_are_noted_on_masks():
 
 def test_bad_input():
     q = torch.randn(4, 2, 20, 4)
-    mask = padded(0, noted=False)
+    mask = padded(0)
     with pytest.raises(ValueError, match='query_padding_mask=None, but CombinedRPE depends on'):
         attend(q, q[:, :, :6], q[:, :, :6], shares(), GRID, (2, 3), key_padding_mask=mask[:, :6])
     mask[0, 3] = True

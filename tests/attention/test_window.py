@@ -1,5 +1,5 @@
-"""Window attention against loops over pairs of tokens, and itself. (Swin's against mmdet's and
-mmpretrain's: tests/backbones/test_openmmlab.py.)"""
+"""Window attention against attention in each window. (Swin's against mmdet's and
+mmpretrain's: tests/openmmlab/upstream/test_configs.py; timm's: tests/backbones/test_timm.py.)"""
 import itertools
 import math
 from unittest import mock
@@ -7,7 +7,6 @@ from unittest import mock
 import examples
 import pytest
 import torch
-from helpers.relative_checks import chunks_of
 from helpers.tiny_backbones import randomize, run
 
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, WindowAttention
@@ -27,121 +26,47 @@ NAMES = ('RelativePositionBias', 'LogSpacedCPB', 'RotaryEmbedding mixed',
 ENCODINGS = {'none': None, **{name: examples.RELATIVE[name] for name in NAMES}}
 
 
-@pytest.fixture(params=[False, True], ids=['recompute', 'keep'])
-def small_chunks(request):
-    """Several runs of windows even in small tests, of which the last is short."""
-    with chunks_of(2 * 3 * 16 ** 2, long=False, keep=request.param):
-        yield
+def build(window=(4, 4), shift=0, encoding=SWIN):
+    return ShiftWindowAttention(24, 3, window, shift, rel_pos_encoding=encoding).double()
 
 
-def build(window=(4, 4), shift=0, encoding=SWIN, dims=24, heads=3, seed=0, **options):
-    torch.manual_seed(seed)
-    module = ShiftWindowAttention(dims, heads, window, shift, rel_pos_encoding=encoding, **options)
-    randomize(module, 0.3)
-    return module.double()
+@pytest.mark.parametrize('copied, prefix, own_qk', [
+    (False, 2, False), (True, 2, False), (False, 0, True), (False, 1, True)])
+@pytest.mark.parametrize('cut', [dict(window_size=(2, 3)), dict(window_count=(2, 2)),
+                                 dict(window_count=(4, 1))], ids=str)
+def test_each_window_is_a_map_with_the_prefix_tokens(cut, copied, prefix, own_qk):
+    """Also where queries and keys are of other tokens, and the last windows have fewer cells."""
+    copied = copied and 'window_count' in cut
+    (height, width), options = (5, 7), dict(rel_pos_encoding=dict(type='IRPE', rpe_on='qkv'))
+    whole = randomize(MultiheadAttention(24, 2, num_prefix_tokens=prefix, **options)).double()
+    rows, cols = cut.get('window_size') or (-(-side // count) for side, count in zip(
+        (height, width), cut['window_count'], strict=True))
+    corners = list(itertools.product(range(0, height, rows), range(0, width, cols)))
+    copies = math.prod(cut['window_count']) if copied else 1
+    total = prefix * copies
+    windows = PlainWindowAttention(
+        24, 2, **cut, copied=copied, mask_window_padding=True, num_prefix_tokens=total,
+        grid_shape=(height, width), **options).double()
+    windows.load_state_dict(whole.state_dict())
+    x, other = torch.randn(2, 3, total + height * width, 24, dtype=torch.float64)
+    out, weights = windows(x, (height, width), None, True, x_qk=other if own_qk else None)
+    prefixes = []
+    for number, (top, left) in enumerate(corners):
+        first = prefix * number if copied else 0
 
+        def part(tokens, top=top, left=left, first=first):
+            cells = tokens[:, total:].unflatten(1, (height, width))[
+                :, top:top + rows, left:left + cols]
+            return torch.cat((tokens[:, first:first + prefix], cells.flatten(1, 2)), 1)
 
-def naive(module, x, hw_shape, padding_mask=None):
-    """Every token looks at every token of its window that came there without wrapping around."""
-    (height, width), (wh, ww), (sh, sw) = hw_shape, module.window_size, module.shift_size
-    attention, table = module.w_msa, module.w_msa.rel_pos_encoding.relative_position_bias_table
-    rows, cols = math.ceil(height / wh) * wh, math.ceil(width / ww) * ww
-    full = x.new_zeros(x.shape[0], rows, cols, x.shape[2])
-    full[:, :height, :width] = x.unflatten(1, hw_shape)
-    q, k, v = attention.qkv(full).unflatten(-1, (3, attention.num_heads, -1)).unbind(3)
-
-    def place(cell, shift, size, window):
-        """(window, cell inside it, wrapped around) of a row or column."""
-        moved = (cell - shift) % size
-        return moved // window, moved % window, cell < shift
-
-    out = torch.zeros_like(full)
-    cells = [(r, c) for r in range(rows) for c in range(cols)]
-    for b in range(x.shape[0]):
-        for r, c in cells:
-            pr, pc = place(r, sh, rows, wh), place(c, sw, cols, ww)
-            seen = []
-            for r2, c2 in cells:
-                qr, qc = place(r2, sh, rows, wh), place(c2, sw, cols, ww)
-                hidden = module.mask_window_padding and (r2 >= height or c2 >= width)
-                if pr[::2] == qr[::2] and pc[::2] == qc[::2] and not hidden:
-                    index = (pr[1] - qr[1] + wh - 1) * (2 * ww - 1) + pc[1] - qc[1] + ww - 1
-                    seen.append((r2, c2, index))
-            if not seen:
-                continue
-            for h in range(attention.num_heads):
-                scores = torch.stack([q[b, r, c, h] @ k[b, r2, c2, h] * attention.head_dims ** -0.5
-                                      + table[i, h] for r2, c2, i in seen])
-                weights = scores.softmax(0)
-                out[b, r, c].unflatten(-1, (attention.num_heads, -1))[h] = sum(
-                    w * v[b, r2, c2, h] for w, (r2, c2, _) in zip(weights, seen, strict=True))
-    return attention.proj(out[:, :height, :width]).flatten(1, 2)
-
-
-@pytest.mark.parametrize(('hw_shape', 'window', 'shift'), [
-    ((4, 6), (2, 3), (1, 1)), ((5, 5), (2, 3), (1, 2)), ((3, 7), (4, 2), (2, 0)),
-    ((1, 5), (3, 3), (1, 1)), ((6, 1), (2, 3), (0, 0))])
-@pytest.mark.parametrize('mask_window_padding', [False, True])
-def test_against_loops(hw_shape, window, shift, mask_window_padding):
-    module = build(window, shift, dims=4, heads=2, pad_small_map=True,
-                   mask_window_padding=mask_window_padding)
-    x = torch.randn(2, hw_shape[0] * hw_shape[1], 4, dtype=torch.float64)
-    with torch.no_grad():
-        expected = naive(module, x, hw_shape)
-        torch.testing.assert_close(module(x, hw_shape), expected)
-    torch.testing.assert_close(module(x, hw_shape).detach(), expected)
-
-
-@pytest.mark.parametrize('own_qk', [False, True])
-def test_masked_windows_end_at_the_map(own_qk):
-    """Each is attention on a map of its own, also where queries and keys are of other tokens."""
-    options = dict(rel_pos_encoding=dict(type='mmposenc.QueryRelative2D'))
-    plain = PlainWindowAttention(24, 2, (2, 3), mask_window_padding=True, **options).double()
-    whole = MultiheadAttention(24, 2, grid_shape=(2, 3), **options).double()
-    whole.load_state_dict(plain.state_dict())
-    x, other = torch.randn(2, 2, 5, 7, 24, dtype=torch.float64)
-    given = dict(x_qk=other.flatten(1, 2)) if own_qk else {}
-    got = plain(x.flatten(1, 2), (5, 7), **given).unflatten(1, (5, 7))
-    weights = plain(x.flatten(1, 2), (5, 7), None, True, **given)[1].unflatten(0, (2, 3, 3))
-    for row, col in itertools.product(range(3), range(3)):
-        part = slice(None), slice(2 * row, 2 * row + 2), slice(3 * col, 3 * col + 3)
-        given = dict(x_qk=other[part].flatten(1, 2)) if own_qk else {}
-        hw = tuple(x[part].shape[1:3])
-        expected, own = whole(x[part].flatten(1, 2), hw, need_weights=True, **given)
-        torch.testing.assert_close(got[part], expected.unflatten(1, hw))
-        if hw == (2, 3):
-            torch.testing.assert_close(weights[:, row, col], own)
-
-
-@pytest.mark.usefixtures('small_chunks')
-@pytest.mark.parametrize('mask_window_padding', [False, True])
-@pytest.mark.parametrize('shift', [0, 2])
-@pytest.mark.parametrize('encoding', [
-    'RelativePositionBias', 'IRPE product qkv', 'RotaryEmbedding mixed', 'LogSpacedCPB', 'LePE'])
-def test_padding_changes_nothing(mask_window_padding, shift, encoding):
-    """Each image of a padded batch equals that image alone, forward and backward."""
-    module = build((4, 4), shift, ENCODINGS[encoding], pad_small_map=True,
-                   mask_window_padding=mask_window_padding, cosine=encoding == 'LogSpacedCPB')
-    sizes, batch_hw = [(7, 10), (9, 5), (3, 11), (4, 4)], (9, 13)
-    padding_mask = torch.ones(4, *batch_hw, dtype=torch.bool)
-    batched = torch.randn(4, *batch_hw, 24, dtype=torch.float64)  # padding holds garbage
-    for index, (h, w) in enumerate(sizes):
-        padding_mask[index, :h, :w] = False
-    out, dx, grads = run(module, batched.flatten(1, 2), batch_hw, padding_mask)
-    out, dx = out.unflatten(1, batch_hw), dx.unflatten(1, batch_hw)
-    summed = {name: torch.zeros_like(grad) for name, grad in grads.items()}
-    for index, (h, w) in enumerate(sizes):
-        alone = batched[index:index + 1, :h, :w].reshape(1, h * w, 24)
-        expected, expected_dx, alone_grads = run(module, alone, (h, w))
-        torch.testing.assert_close(out[index, :h, :w].flatten(0, 1), expected[0])
-        torch.testing.assert_close(dx[index, :h, :w].flatten(0, 1), expected_dx[0])
-        for name, grad in alone_grads.items():
-            summed[name] += grad
-    assert out[padding_mask].abs().max() == 0 and dx[padding_mask].abs().max() == 0
-    torch.testing.assert_close(grads, summed, atol=1e-8, rtol=1e-6)
-    full = torch.zeros(4, *batch_hw, dtype=torch.bool)
-    torch.testing.assert_close(module(batched.flatten(1, 2), batch_hw, full),
-                               module(batched.flatten(1, 2), batch_hw))
+        grid = min(rows, height - top), min(cols, width - left)
+        expected, own = whole(part(x), grid, None, True, x_qk=part(other) if own_qk else None)
+        torch.testing.assert_close(part(out)[:, prefix:], expected[:, prefix:])
+        if grid == (rows, cols):
+            torch.testing.assert_close(weights.unflatten(0, (3, -1))[:, number], own)
+        prefixes.append(expected[:, :prefix])
+    prefixes = torch.cat(prefixes, 1) if copied else torch.stack(prefixes).mean(0)
+    torch.testing.assert_close(out[:, :prefixes.shape[1]], prefixes)
 
 
 @pytest.mark.parametrize('name', ENCODINGS)
@@ -152,15 +77,11 @@ def test_one_window_is_attention_on_its_grid(name):
     whole = MultiheadAttention(24, 2, rel_pos_encoding=window.rel_pos_encoding).double()
     whole.load_state_dict(window.state_dict())
     x = torch.randn(4, 15, 24, dtype=torch.float64)
-    expected, expected_dx, expected_grads = run(whole, x, (3, 5))
-    out, dx, grads = run(window, x)
-    torch.testing.assert_close(out, expected)
-    torch.testing.assert_close(dx, expected_dx)
-    for key, grad in grads.items():
-        torch.testing.assert_close(grad, expected_grads[key])
-        assert grad.abs().max() > 0, key
+    expected, found = run(whole, x, (3, 5)), run(window, x)
+    torch.testing.assert_close(found, expected)
+    assert all(grad.abs().max() > 0 for grad in found[2].values())
     with torch.no_grad():
-        torch.testing.assert_close(window(x), expected)
+        torch.testing.assert_close(window(x), expected[0])
 
 
 @pytest.mark.parametrize('shift', [(0, 0), (1, 2)])
@@ -195,53 +116,44 @@ def test_an_accelerator_gets_no_list_of_windows_from_the_host(monkeypatch):
     assert (images, hidden.shape) == (slice(0, 4), (4, 1, 5, 12))
 
 
-@pytest.mark.parametrize(('options', 'message'), [
-    (dict(dims=25), r'embed_dims=25 must be a positive multiple of num_heads=3'),
-    (dict(window=(4, 0)), r'window_size=\(4, 0\) must be at least \(1, 1\)'),
-    (dict(shift=4), r'shift_size=4 must be at least 0 and less than window_size=\(4, 4\)'),
-    (dict(window=(4, 2), shift=(1, 2)), r'shift_size=\(1, 2\) must be'),
-    (dict(encoding=dict(type='mmposenc.ShawRPE', num_prefix_tokens=1)), r'num_prefix_tokens=1'),
-    (dict(encoding=RelativePositionBias(2, window_size=(4, 4))), r'num_heads=2'),
-])
-def test_bad_options(options, message):
+X = torch.randn(1, 16, 24, dtype=torch.float64)
+NONE_IS_PADDING = torch.zeros(1, 6, dtype=torch.bool)
+
+
+def weights_with_padding(**options):
+    PlainWindowAttention(24, 2, **options)(torch.randn(1, 6, 24), (2, 3), NONE_IS_PADDING, True)
+
+
+@pytest.mark.parametrize('call, message', [
+    *((lambda options=options: build(**options), message) for options, message in (
+        (dict(window=(4, 0)), r'window_size=\(4, 0\) must be at least \(1, 1\)'),
+        (dict(shift=4), r'shift_size=4 must be at least 0 and less than window_size=\(4, 4\)'),
+        (dict(window=(4, 2), shift=(1, 2)), r'shift_size=\(1, 2\) must be'),
+        (dict(encoding=dict(type='mmposenc.ShawRPE', num_prefix_tokens=1)), 'num_prefix_tokens=1'),
+        (dict(encoding=RelativePositionBias(2, window_size=(4, 4))), 'num_heads=2'))),
+    (lambda: build()(X, (4, 4), torch.zeros(1, 4, 5, dtype=torch.bool)),
+     r'padding_mask has shape \(1, 4, 5\)'),
+    (lambda: build()(X, (4, 4), torch.zeros(1, 4, 4)), r'dtype torch.float32'),
+    (lambda: build().w_msa(torch.zeros(1, 9, 24)), r'4 \* 4 = 16, 24\) is required'),
+    # Not as many as windows, or as tokens of one.
+    (lambda: build().w_msa(X, torch.zeros(2, 16)), r'regions has shape \(2, 16\)'),
+    (lambda: build().w_msa(X, torch.zeros(1, 9)), r'regions has shape \(1, 9\)'),
+    (lambda: PlainWindowAttention(24, 2, 2)(torch.randn(1, 6, 24), (2, 3), NONE_IS_PADDING[:, 1:]),
+     r'key_padding_mask has shape \(1, 5\)'),
+    *((lambda options=options: weights_with_padding(**options),
+       'need_weights=True with key_padding_mask: .*; give each image alone') for options in (
+        dict(window_count=2), dict(window_size=2, whole_positions=True, rel_pos_encoding=dict(
+            type='RotaryEmbedding', normalize='separate')))),
+    *((lambda options=options: PlainWindowAttention(8, 2, **options), message)
+      for options, message in (
+        (dict(window_size=2, window_count=2), 'window_size=2 and window_count=2: windows need'),
+        (dict(), 'window_size=None and window_count=None: windows need one'),
+        (dict(window_count=(0, 2)), r'window_count=\(0, 2\) must be at least'),
+        (dict(window_size=2, copied=True), 'window_size=2 with copied prefix tokens'),
+        (dict(window_size=2, whole_positions=True, rel_pos_encoding=dict(type='GTA')),
+         'rel_pos_encoding is GTA'),
+        (dict(window_size=2, whole_positions=True, rel_pos_encoding=[
+            dict(type='RotaryEmbedding'), dict(type='GTA')]), 'rel_pos_encoding is CombinedRPE')))])
+def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
-        build(**options)
-
-
-def test_bad_inputs():
-    module = build()
-    x = torch.randn(1, 16, 24, dtype=torch.float64)
-    with pytest.raises(ValueError, match=r'x has 16 tokens, but hw_shape=\(3, 5\)'):
-        module(x, (3, 5))
-    with pytest.raises(ValueError, match=r'padding_mask has shape \(1, 4, 5\)'):
-        module(x, (4, 4), torch.zeros(1, 4, 5, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r'dtype torch.float32'):
-        module(x, (4, 4), torch.zeros(1, 4, 4))
-    with pytest.raises(ValueError, match=r'4 \* 4 = 16, 24\) is required'):
-        module.w_msa(torch.zeros(1, 9, 24))
-    for shape in (2, 16), (1, 9):  # not as many as windows, or as tokens of one
-        with pytest.raises(ValueError, match=rf'regions has shape \({shape[0]}, {shape[1]}\)'):
-            module.w_msa(x, torch.zeros(shape))
-    plain = PlainWindowAttention(24, 2, 2)
-    with pytest.raises(ValueError, match=r'key_padding_mask has shape \(1, 5\)'):
-        plain(torch.randn(1, 6, 24), (2, 3), torch.zeros(1, 5, dtype=torch.bool))
-    none_is_padding = torch.zeros(1, 6, dtype=torch.bool)
-    for options in (dict(window_count=2),
-                    dict(window_size=2, whole_positions=True, rel_pos_encoding=dict(
-                        type='RotaryEmbedding', normalize='separate'))):
-        with pytest.raises(ValueError, match=r'need_weights=True with key_padding_mask: .*; give '
-                                             r'each image alone'):
-            PlainWindowAttention(24, 2, **options)(
-                torch.randn(1, 6, 24), (2, 3), none_is_padding, need_weights=True)
-    for options, message in (
-            (dict(window_size=2, window_count=2), 'window_size=2 and window_count=2: windows need'),
-            (dict(), 'window_size=None and window_count=None: windows need one'),
-            (dict(window_count=(0, 2)), r'window_count=\(0, 2\) must be at least'),
-            (dict(window_size=2, copied=True), 'window_size=2 with copied prefix tokens'),
-            (dict(window_size=2, whole_positions=True, rel_pos_encoding=dict(type='GTA')),
-             'rel_pos_encoding is GTA'),
-            (dict(window_size=2, whole_positions=True, rel_pos_encoding=[
-                dict(type='RotaryEmbedding'), dict(type='GTA')]),
-             'rel_pos_encoding is CombinedRPE')):
-        with pytest.raises(ValueError, match=message):
-            PlainWindowAttention(8, 2, **options)
+        call()

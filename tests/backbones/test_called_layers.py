@@ -13,7 +13,6 @@ from mmposenc.attention import (
     ConvProjectionAttention,
     MultiheadAttention,
     ShiftWindowAttention,
-    WindowAttention,
 )
 from mmposenc.attention.linear import Linear, QVLinear, linear_of_channels
 from mmposenc.detr import BoxRPB, DetrEncoder, HybridEncoder, PositionRelation
@@ -122,23 +121,17 @@ CASES = {
 
 @pytest.mark.parametrize('case', CASES)
 def test_hooks_run_and_change_nothing(case):
+    """Full backward hooks make outputs views, which nothing in place may change."""
     make, name = CASES[case]
     module, run = make(name)
     expected, called = run(module), set()
     names = layers_of(module, (*LAYERS, nn.LayerNorm, nn.modules.batchnorm._BatchNorm))
     for each in names:
         module.get_submodule(each).register_forward_hook(lambda *_, each=each: called.add(each))
-    torch.testing.assert_close(run(module), expected)
-    assert called == set(names)
-
-
-@pytest.mark.parametrize('case', CASES)
-def test_full_backward_hooks_everywhere(case):
-    """They make outputs views, which nothing in place may change."""
-    make, name = CASES[case]
-    module, run = make(name)
     for each in module.modules():
         each.register_full_backward_hook(lambda *_: None)
+    torch.testing.assert_close(run(module), expected)
+    assert called == set(names)
     if trained := [p for p in module.parameters() if p.requires_grad]:
         run(module.train()).sum().backward()
         assert all(p.grad is not None for p in trained)
@@ -171,23 +164,6 @@ def test_pruned_joint_projection_of_detr():
         encoder(tokens(8)).sum().backward()
     torch.testing.assert_close(attn.in_proj_weight,
                                attn.in_proj_weight_orig * attn.in_proj_weight_mask)
-
-
-def test_pruned_layers_train_and_reload():
-    def pruned(seed):
-        model, run = backbone('vit')
-        torch.manual_seed(seed)
-        for name in layers_of(model):
-            layer = model.get_submodule(name)
-            nn.init.normal_(layer.weight, std=0.2)
-            prune.random_unstructured(layer, 'weight', 0.5)
-        return model, run
-
-    (one, run), (two, _) = pruned(1), pruned(2)
-    two.load_state_dict(one.state_dict())
-    torch.testing.assert_close(run(two), run(one), atol=0, rtol=0)
-    for _ in range(2):
-        run(one).sum().backward()
 
 
 @pytest.mark.parametrize('change', [
@@ -231,29 +207,15 @@ def test_dtype_of_a_layer():
     (lambda: nn.BatchNorm2d(4), masked_batch_norm), (lambda: nn.GroupNorm(2, 4),
                                                      masked_group_norm)])
 def test_hooks_of_norms_with_padding(norm, call):
-    """Their own statistics are those of valid cells."""
+    """They are called with the valid cells, of which their statistics are."""
     plain = randomize(norm()).double()
     hooked, seen = copy.deepcopy(plain), []
-    hooked.register_forward_hook(lambda *_: seen.append(1))
+    hooked.register_forward_hook(lambda module, args, out: seen.append(args[0].numel()))
     mask = extents_to_mask([GRID, (3, 4)], GRID, torch.device('cpu'))
     x = maps(4, GRID)
     torch.testing.assert_close(call(hooked, x, mask), call(plain, x, mask))
     torch.testing.assert_close(hooked.state_dict(), plain.state_dict())
-    assert seen
-
-
-@pytest.mark.parametrize('name', ['LePE', 'CRPE'])
-def test_convolutions_of_values_in_regions(name):
-    module = WindowAttention(8, 2, (3, 4), rel_pos_encoding=examples.small(name))
-    module = randomize(module).double()
-    regions = torch.tensor([[0, 0, 1, 1] * 3, [5] * 4 + [2] * 8, [3] * 12])
-    torch.manual_seed(1)
-    x = torch.randn(6, 12, 8).double()
-    expected = module(x, regions)
-    for layer in module.rel_pos_encoding.children():
-        for each in layer.modules():
-            each.register_forward_hook(lambda *_: None)
-    torch.testing.assert_close(module(x, regions), expected)
+    assert sum(seen) == 4 * (5 * 6 + 3 * 4)
 
 
 @pytest.mark.parametrize('layer', [Linear(4, 12), QVLinear(4), Linear(4, 12, bias=False)], ids=str)

@@ -1,7 +1,6 @@
 """Models whose blocks are compiled: few graphs for ten batches of other sizes and paddings, with
 the numbers and gradients of eager mode."""
 import copy
-import shutil
 
 import pytest
 import torch
@@ -87,27 +86,6 @@ def test_few_graphs_for_many_batches(kind, backend, batches):
     assert counter.frame_count == padded + whole
 
 
-@pytest.mark.slow
-def test_evaluation_in_between_and_copies():
-    """Evaluation has a graph of its own, and what comes after it none; a copy, as an EMA keeps it,
-    is not compiled."""
-    model = MODELS['PVT'](rel_pos_encoding=None)
-    eager = copy.deepcopy(model)
-    counter = CompileCounterWithBackend('eager')
-    compile_regions(model, backend=counter, dynamic=True, fullgraph=True)
-    outputs(model.train(), BATCHES[0], 0)
-    assert counter.frame_count == 1
-    outputs(eager.train(), BATCHES[0], 0)
-    x = torch.randn(1, 3, 64, 72)
-    for _ in range(2):
-        with torch.no_grad():
-            torch.testing.assert_close(model.eval()(x), eager.eval()(x), rtol=0, atol=1e-6)
-            torch.testing.assert_close(copy.deepcopy(model)(x), eager(x), rtol=0, atol=0)
-        outputs(model.train(), BATCHES[1], 0)
-        outputs(eager.train(), BATCHES[1], 0)
-    assert counter.frame_count == 2
-
-
 def test_rates_of_drop_path_share_a_graph():
     counter = CompileCounterWithBackend('aot_eager')
     x = torch.ones(64, 3, 4)
@@ -120,16 +98,3 @@ def test_rates_of_drop_path_share_a_graph():
     assert counter.frame_count == 1
     drop.drop_prob = 0.0
     torch.testing.assert_close(drop(x), x)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which('g++') is None, reason='inductor needs g++ on a CPU')
-def test_a_step_by_inductor():
-    model = MODELS['PVT'](rel_pos_encoding=None).train()
-    eager = copy.deepcopy(model)
-    compile_regions(model, dynamic=True, fullgraph=True)
-    for seed in (0, 1):  # two sizes, one graph
-        maps, grads = outputs(model, BATCHES[seed], seed)
-        expected_maps, expected_grads = outputs(eager, BATCHES[seed], seed)
-        torch.testing.assert_close(maps, expected_maps, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(grads, expected_grads, rtol=1e-4, atol=1e-5)

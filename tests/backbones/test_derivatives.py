@@ -29,18 +29,6 @@ def test_second_derivatives_of_the_mlp(activation, dropout, monkeypatch):
     assert torch.autograd.gradcheck(run, args) and torch.autograd.gradgradcheck(run, args)
 
 
-def test_second_derivatives_of_an_mlp_whose_weights_are_computed_from_its_input():
-    def run(x, how):
-        weight = x.t() @ x
-        return mlp(x, weight, x[0], weight.sin(), x[1], implementation=how, activation='gelu')
-
-    torch.manual_seed(0)
-    x = torch.randn(6, 5, dtype=torch.float64)
-    found, expected = (hvp(lambda x, how=how: run(x, how).square().sum(), x, x.cos())[1]
-                       for how in ('chunked', 'stored'))
-    torch.testing.assert_close(found, expected)
-
-
 @pytest.mark.parametrize('name', ['IRPE product k', 'DynamicPositionBias'])
 def test_second_derivatives_of_attention(name):
     """Also where the incoming gradient is constant, and of the tables alone."""
@@ -64,16 +52,11 @@ def test_second_derivatives_of_attention(name):
 
 
 def test_second_derivatives_of_context_pooling():
-    torch.manual_seed(0)
-    x, direction = torch.randn(2, 1, 30, 4, dtype=torch.float64)
-    logits, sigma = torch.randn(2, 1, 30, dtype=torch.float64)
+    """The reference's are right: functional/pooling/test_adaptive.py."""
+    x, logits, sigma = torch.randn(1, 30, 4), *torch.randn(2, 1, 30)
     with pytest.raises(RuntimeError, match=r"no second derivatives.*implementation='reference'"):
         hvp(lambda logits: context_pool(x, logits, sigma.exp(), (5, 6),
-                                        implementation='exact').sum(),
-            logits, direction[..., 0])
-    assert hvp(lambda logits: context_pool(x, logits, sigma.exp(), (5, 6),
-                                           implementation='reference').sum(),
-               logits, direction[..., 0])[1].any()
+                                        implementation='exact').sum(), logits, logits)
 
 
 @pytest.mark.parametrize('kind, options', [

@@ -60,7 +60,8 @@ ENCODINGS = {
 @pytest.mark.parametrize('name', ENCODINGS)
 def test_padding_is_not_seen(name, batch_hw):
     """Of any encoding, with masked attention, what an image of a batch gets is that of the image
-    alone: its classes, and its masks enlarged to its pixels; nothing is inside beyond it."""
+    alone: its classes, and its masks enlarged to its pixels; nothing is inside beyond it. And every
+    parameter has a gradient."""
     model = tiny(**ENCODINGS[name], mask_padding=True).eval()
     sizes, batch = [(40, 28), (17, 36)], torch.full((2, 3, *batch_hw), 3.0, dtype=torch.float64)
     for image, (height, width) in zip(batch, sizes, strict=True):
@@ -76,37 +77,13 @@ def test_padding_is_not_seen(name, batch_hw):
         own = enlarged(alone[1][-1], (height, width))[0]
         torch.testing.assert_close(large[index, :, :height, :width], own)
         assert (large[index, :, height + 12:] < -50).all()
+    classes, masks = model.train()(batch, sizes)
+    sum(each.sin().sum() for each in (*classes, *masks)).backward()
+    assert not [key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()]
 
 
 def enlarged(masks, size):
     return torch.nn.functional.interpolate(masks, size, mode='bilinear')
-
-
-@pytest.mark.parametrize('name', ENCODINGS)
-def test_every_parameter_has_a_gradient(name):
-    model = tiny(**ENCODINGS[name], mask_padding=True).train()
-    classes, masks = model(images(2, 3, 32, 40), [(32, 40), (24, 32)])
-    sum(each.sin().sum() for each in (*classes, *masks)).backward()
-    without = [key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()]
-    assert not without
-
-
-def test_masked_queries_attend_to_their_patches_alone():
-    """Where all keys are alike, attention is the mean of the values that a query may attend to:
-    those of all tokens before the patches, and of the patches in the mask that it predicted."""
-    model, calls = tiny(query_blocks=1).eval(), []
-    attn = model.blocks[2].attn
-    attn.register_forward_hook(lambda *call: calls.append(call[1:]), with_kwargs=True)
-    with torch.no_grad():
-        attn.qkv.weight[16:32], attn.qkv.bias[16:32] = 0.0, 0.0
-    _, masks = model(images(1, 3, 32, 32))
-    ((tokens, *_), kwargs, attended), = calls
-    values = attn.qkv(tokens[0])[:, 32:]
-    for query, inside in enumerate(enlarged(masks[0], (4, 4))[0].flatten(1) > 0):
-        allowed = torch.cat((torch.ones(8, dtype=torch.bool), inside))
-        assert not allowed.all()
-        torch.testing.assert_close(attended[0, query], attn.proj(values[allowed].mean(0)))
-    assert kwargs['attn_mask'][0, 0, 5:].all()
 
 
 @pytest.mark.parametrize('options, message', [

@@ -6,9 +6,6 @@ import pytest
 import torch
 from helpers.tiny_backbones import BUILD, images, randomize
 
-from mmposenc.backbones.layers import DropPath
-from mmposenc.functional.constants import Constants
-
 
 def make(name=None, **options):
     encoding = name and dict(examples.small(name), **(
@@ -39,7 +36,8 @@ def test_weights_are_all_that_a_model_needs(name, way):
     torch.testing.assert_close(dict(other.named_buffers()), dict(model.named_buffers()))
 
 
-@pytest.mark.parametrize('name', ['ALiBi2D', 'LookHere 90', 'RotaryEmbedding', 'KERPLE log'])
+@pytest.mark.parametrize('name', ['ALiBi2D', 'LookHere 90', 'RotaryEmbedding golden',
+                                  'KERPLE log'])
 @pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
 def test_half_precision_leaves_no_trace(name, dtype):
     model = BUILD['vit'](embed_dims=48, num_heads=12, rel_pos_encoding=examples.small(name),
@@ -52,21 +50,3 @@ def test_half_precision_leaves_no_trace(name, dtype):
     slopes = dict(doubled.named_buffers()).get('blocks.0.attn.rel_pos_encoding.slopes')
     if name == 'ALiBi2D':
         assert slopes.tolist() == doubled.blocks[0].attn.rel_pos_encoding.constants()['slopes']
-
-
-def test_the_rate_of_drop_path():
-    layer = DropPath(0.25).to(torch.bfloat16)
-    assert layer.keep.item() == 0.75 and not layer.state_dict()
-    layer.drop_prob = 0.1
-    torch.testing.assert_close(layer.keep, torch.tensor(0.9))
-    layer.to_empty(device='meta')
-    assert layer.keep.is_meta
-
-
-def test_every_buffer_that_is_not_saved_can_be_made_again():
-    for name in examples.RELATIVE:
-        model = make(name)
-        saved = model.state_dict()
-        for prefix, module in model.named_modules():
-            own = {f'{prefix}.{key}' for key, _ in module.named_buffers(recurse=False)}
-            assert own <= saved.keys() or isinstance(module, Constants), prefix

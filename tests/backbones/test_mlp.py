@@ -106,10 +106,10 @@ def test_unknown_implementation_is_named():
 
 
 def test_dropout_equals_the_formula_under_the_same_mask(monkeypatch):
-    """Output and gradients, however many chunks; the masks are those that were drawn."""
+    """However many chunks; the masks are those that were drawn. (Gradients: test_derivatives.py.)
+    """
     monkeypatch.setattr(module, 'CHUNK_ROWS', 4)
-    args = [x.double().detach().requires_grad_() for x in make((3, 5))]
-    drawn = []
+    args, drawn = make((3, 5)), []
     original = DropoutFactors.draw
     monkeypatch.setattr(DropoutFactors, 'draw', lambda self, out: (
         drawn.append(original(self, out).clone()) or drawn[-1].clone()))
@@ -119,9 +119,6 @@ def test_dropout_equals_the_formula_under_the_same_mask(monkeypatch):
     hidden = (x @ weight1.T + bias1).relu() * kept * DropoutFactors(0.4, x.device, 0).scale
     expected = hidden @ weight2.T + bias2
     torch.testing.assert_close(out, expected)
-    grad = torch.randn_like(out)
-    torch.testing.assert_close(torch.autograd.grad(out, args, grad),
-                               torch.autograd.grad(expected, args, grad))
     assert 0.3 < float(kept.mean()) < 0.9
     with pytest.raises(ValueError, match="dropout_p=0.4 with activation='gelu'"):
         mlp(*args, dropout_p=0.4)

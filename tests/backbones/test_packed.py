@@ -43,32 +43,6 @@ def test_dropout_draws_as_for_a_batch():
     torch.testing.assert_close(model(list(batch))[0], expected)
 
 
-@pytest.mark.parametrize('aspect', [False, True])
-@pytest.mark.parametrize('table', ['learned', 'factorized'])
-def test_naflex(table, aspect):
-    """timm's, which pads patches; random weights."""
-    naflex = pytest.importorskip('timm.models.naflexvit')
-    from timm.data.naflex_dataset import NaFlexCollator
-    from timm.data.naflex_transforms import Patchify
-    theirs = randomize(naflex.NaFlexVit(naflex.NaFlexVitCfg(
-        patch_size=8, embed_dim=16, depth=4, num_heads=2, init_values=0.5, global_pool='avg',
-        reg_tokens=2, fc_norm=True, pos_embed=table, pos_embed_grid_size=(4, 4),
-        pos_embed_ar_preserving=aspect), num_classes=0))
-    ours = small(img_size=32, pool='gap', final_norm='pooled', register_tokens=2, pos_encoding=(
-        dict(type='LearnedPositionEmbedding', keep_aspect=aspect, interpolation='bicubic_antialias')
-        if table == 'learned' else dict(type='FactorizedPositionEmbedding', coordinates=(
-            'aspect' if aspect else 'fractional')))).float()
-    own = {'patch_embed.projection.weight': theirs.embeds.proj.weight.view(
-        16, 8, 8, 3).permute(0, 3, 1, 2), 'patch_embed.projection.bias': theirs.embeds.proj.bias,
-        'register_tokens': theirs.embeds.reg_token,
-        **{f'pos_encodings.{name}': getattr(theirs.embeds, name.split('.')[-1]).view_as(value)
-           for name, value in ours.pos_encodings.named_parameters()}}
-    ours.load_state_dict({**theirs.state_dict(), **own}, strict=False)
-    batch = [each.float() for each in images([(24, 40), (32, 16), (8, 64), (32, 32), (21, 30)])]
-    padded, _ = NaFlexCollator(24)([(Patchify(8)(image), 0) for image in batch])
-    torch.testing.assert_close(ours(batch)[0], theirs(padded), rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize('batch, message', [
     ([], 'x is an empty list'),
     ([torch.zeros(3, 8, 8), torch.zeros(1, 8, 8)], r'x\[1\] has shape \(1, 8, 8\); \(3, H, W\)'),

@@ -30,22 +30,6 @@ def test_small_images_are_named():
         model(torch.zeros(1, 3, 8, 64))  # reaches a reduction that its grid cannot fill
 
 
-@pytest.mark.parametrize('sharing', ['layer', 'stage', 'all'])
-def test_stages_that_nobody_reads_do_not_run_or_train(sharing):
-    """As in Swin and ViT: DistributedDataParallel waits for every gradient that may come."""
-    model = PVT(**{**SIZES, 'num_heads': (2, 2, 2, 2)}, out_indices=(1,), rel_pos_sharing=sharing,
-                rel_pos_encoding=dict(type='FIRE'), pos_encoding=dict(type='PEG')).train()
-    ran = []
-    for index, stage in enumerate(model.stages):
-        stage.register_forward_hook(lambda *_, index=index: ran.append(index))
-    out, = model(torch.randn(1, 3, 64, 64))
-    out.square().sum().backward()
-    assert ran == [0, 1] and out.shape == (1, 16, 8, 8) and model.strides == (8,)
-    for name, parameter in model.named_parameters():
-        assert parameter.requires_grad == (parameter.grad is not None), name
-        assert parameter.requires_grad != name.startswith(('stages.2', 'stages.3')), name
-
-
 def test_a_class_token_with_one_window_sees_what_it_sees_on_the_whole_map():
     """In Twins-SVT too, where blocks of the last stage attend in windows in turn."""
     sizes = dict(embed_dims=(8, 12), num_layers=(1, 2), num_heads=(1, 3), mlp_ratios=(2, 2),

@@ -1,68 +1,50 @@
-"""Where encodings of a model sit, in lines: this project's models, and stand-ins of others."""
+"""Where encodings of a model sit, in lines: this project's models, and those of others."""
+import mmposenc  # noqa: F401  (before OpenMMLab's packages and timm)
+
+# isort: split
 import pytest
+import timm
 import torch
 from helpers.tiny_inspected import deit, pvt, swin, vit
+from mmdet.models.layers import SinePositionalEncoding
 from torch import nn
 
 from mmposenc.backbones import PVT, ViT
 from mmposenc.backbones.structure import encoding_kinds, encoding_lines
 
 PEG, ROTARY = dict(type='mmposenc.PEG'), dict(type='mmposenc.RotaryEmbedding')
+TABLE = dict(type='mmposenc.RelativePositionBias')
 
 
-def test_a_peg_in_each_stage():
-    model = PVT(embed_dims=(32, 32, 64, 64), num_layers=(2,) * 4, num_heads=(1,) * 4,
-                sr_ratios=(1,) * 4, mlp_ratios=(1,) * 4, pos_encoding=PEG)
-    assert encoding_lines(model) == [
-        f'PEG after block 0 of stages 0 to 3: 4 modules, {192 * 10:,} parameters']
-    (kind,) = encoding_kinds(model)
-    assert [each.numel() for each in kind.parameters.values()] == [
-        number for dims in (32, 32, 64, 64) for number in (9 * dims, dims)]
-    assert list(kind.modules) == [f'stages.{i}.pos_encodings.at.after0.0' for i in range(4)]
-
-
-@pytest.mark.parametrize('positions, where', [
-    ((-1,), 'before block 0'), ((1,), 'after block 1'), ((0, 1, 2), 'after blocks 0 to 2'),
-    ((0, 2), 'after blocks 0, 2'), ((-1, 1), 'before block 0 and after block 1')])
-def test_positions_in_a_plain_transformer(positions, where):
-    model = vit(num_layers=3, pos_encoding=PEG, positions=positions)
-    modules = f'{len(positions)} module{"s" * (len(positions) > 1)}'
-    assert encoding_lines(nn.ModuleDict(dict(backbone=model))) == [
-        f'PEG {where}: {modules}, {160 * len(positions)} parameters']
-
-
-def test_several_kinds_at_once():
-    model = deit(pos_encoding=[dict(type='mmposenc.LearnedPositionEmbedding'), PEG],
-                 rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding'))
-    assert encoding_lines(model) == [
-        'LearnedPositionEmbedding before block 0: 1 module, 336 parameters',
-        'PEG after block 0: 1 module, 160 parameters', 'RotaryEmbedding in 3 attentions']
-    assert encoding_lines(vit()) == []
-
-
-def test_shared_and_summed_relative_encodings():
-    both = dict(type='mmposenc.CombinedRPE', encodings=[
-        dict(type='mmposenc.RotaryEmbedding'), dict(type='mmposenc.RelativePositionBias')])
-    (line,) = encoding_lines(deit(rel_pos_encoding=both, rel_pos_sharing='all'))
-    # 7 x 9 offsets, and one number each for the pairs with a class token.
-    assert line == ('RotaryEmbedding + RelativePositionBias in 3 attentions: 1 module, '
-                    f'{2 * (63 + 3)} parameters')
-
-
-def test_encodings_inside_mlps():
-    (line,) = encoding_lines(pvt(pos_encoding=dict(type='mmposenc.ConvMLP')))
-    assert line == 'ConvMLP in 2 MLPs: 2 modules, 160 parameters'
-
-
-@pytest.mark.parametrize('options, lines', [
-    (dict(), ['RelativePositionBias in 2 attentions: 2 modules, 196 parameters']),
-    (dict(rel_pos_encoding=None), ['rel_pos_encoding: none in place of RelativePositionBias']),
-    (dict(rel_pos_encoding=ROTARY), ['RotaryEmbedding in 2 attentions', 'rel_pos_encoding: '
-                                     'RotaryEmbedding in place of RelativePositionBias']),
-    (dict(rel_pos_encoding=[dict(type='RelativePositionBias'), ROTARY]),
+@pytest.mark.parametrize('build, lines', [
+    (vit, []),
+    (lambda: PVT(embed_dims=(32, 32, 64, 64), num_layers=(2,) * 4, num_heads=(1,) * 4,
+                 sr_ratios=(1,) * 4, mlp_ratios=(1,) * 4, pos_encoding=PEG),
+     ['PEG after block 0 of stages 0 to 3: 4 modules, 1,920 parameters']),
+    *((lambda positions=positions: vit(num_layers=3, pos_encoding=PEG, positions=positions),
+       [f'PEG {where} parameters']) for positions, where in (
+        ((-1,), 'before block 0: 1 module, 160'), ((0, 2), 'after blocks 0, 2: 2 modules, 320'),
+        ((0, 1, 2), 'after blocks 0 to 2: 3 modules, 480'),
+        ((-1, 1), 'before block 0 and after block 1: 2 modules, 320'))),
+    (lambda: deit(pos_encoding=[dict(type='mmposenc.LearnedPositionEmbedding'), PEG],
+                  rel_pos_encoding=ROTARY),
+     ['LearnedPositionEmbedding before block 0: 1 module, 336 parameters',
+      'PEG after block 0: 1 module, 160 parameters', 'RotaryEmbedding in 3 attentions']),
+    # 7 x 9 offsets of two heads, and one number each for the pairs with a class token.
+    (lambda: deit(rel_pos_encoding=[ROTARY, TABLE], rel_pos_sharing='all'),
+     ['RotaryEmbedding + RelativePositionBias in 3 attentions: 1 module, 132 parameters']),
+    (lambda: pvt(pos_encoding=dict(type='mmposenc.ConvMLP')),
+     ['ConvMLP in 2 MLPs: 2 modules, 160 parameters']),
+    (lambda: swin(2), ['RelativePositionBias in 2 attentions: 2 modules, 196 parameters']),
+    (lambda: swin(2, rel_pos_encoding=None),
+     ['rel_pos_encoding: none in place of RelativePositionBias']),
+    (lambda: swin(2, rel_pos_encoding=ROTARY),
+     ['RotaryEmbedding in 2 attentions',
+      'rel_pos_encoding: RotaryEmbedding in place of RelativePositionBias']),
+    (lambda: swin(2, rel_pos_encoding=[TABLE, ROTARY]),
      ['RelativePositionBias + RotaryEmbedding in 2 attentions: 2 modules, 196 parameters'])])
-def test_what_replaced_swins_own_table(options, lines):
-    assert encoding_lines(swin(2, **options)) == lines
+def test_where_encodings_sit(build, lines):
+    assert encoding_lines(build()) == encoding_lines(nn.ModuleDict(dict(backbone=build()))) == lines
 
 
 def test_what_replaced_the_encodings_of_an_arch():
@@ -75,45 +57,15 @@ def test_what_replaced_the_encodings_of_an_arch():
         assert not PVT('v2-b0', pos_encoding=dict(relu=True)).replaced_encodings['pos_encoding']
 
 
-class SinePositionalEncoding(nn.Module):
-    """As mmdet's, by its name."""
-
-
-class AttentionWithRoPE(nn.Module):
-    """Named after an encoding that it holds: no encoding itself."""
-
-    def __init__(self):
-        super().__init__()
-        self.proj, self.rope = nn.Linear(4, 4), RotaryEmbeddingFast()
-
-
-class RotaryEmbeddingFast(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer('freqs_cos', torch.zeros(4, 4))
-
-
-class WindowMSA(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.relative_position_bias_table = nn.Parameter(torch.zeros(9, 2))
-        self.register_buffer('relative_position_index', torch.zeros(4, 4, dtype=torch.long))
-
-
-class Upstream(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.pos_embed = nn.Parameter(torch.zeros(1, 17, 4))
-        self.blocks = nn.ModuleList([WindowMSA(), WindowMSA(), AttentionWithRoPE()])
-        self.register_buffer('position_ids', torch.zeros(4, dtype=torch.long))
-
-
-def test_encodings_of_other_libraries_are_named():
-    model = nn.ModuleDict(dict(backbone=Upstream(), positional_encoding=SinePositionalEncoding()))
-    assert encoding_lines(model) == [
-        "Upstream's own pos_embed: 1 table, 68 parameters",
-        "Upstream's own relative_position_bias_table in 2 WindowMSA: 2 tables, 36 parameters",
-        "Upstream's own RotaryEmbeddingFast (rope)", 'SinePositionalEncoding (positional_encoding)']
-    kinds = encoding_kinds(model)
-    assert all(kind.foreign for kind in kinds)
-    assert sum(each.numel() for kind in kinds for each in kind.parameters.values()) == 104
+@pytest.mark.parametrize('name, lines', [
+    ('eva02_tiny_patch14_224', ["Eva's own pos_embed: 1 table, 49,344 parameters",
+                                "Eva's own RotaryEmbeddingCat (rope)"]),
+    ('swin_tiny_patch4_window7_224', ["SwinTransformer's own relative_position_bias_table in 12 "
+                                      'WindowAttention: 12 tables, 23,322 parameters'])])
+def test_encodings_of_other_libraries_are_named(name, lines):
+    """An attention whose class is named after what it holds (AttentionRope) is none itself."""
+    with torch.device('meta'):
+        model = nn.ModuleDict(dict(backbone=timm.create_model(name),
+                                   positional_encoding=SinePositionalEncoding(8)))
+    assert encoding_lines(model) == [*lines, 'SinePositionalEncoding (positional_encoding)']
+    assert all(kind.foreign for kind in encoding_kinds(model))

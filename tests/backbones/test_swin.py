@@ -35,16 +35,6 @@ def test_branches_of_v2_start_as_nothing():
     assert block.attn.w_msa.cosine.logit_scale[0].exp().item() == pytest.approx(10)
 
 
-def test_explicit_arguments_override_the_arch():
-    with torch.device('meta'):
-        model = Swin('v2-base-w12to24', window_size=8, pretrained_window_size=0, cosine=False,
-                     post_norm=False, qkv_bias=True, num_layers=(1, 1, 1, 1))
-        attention = model.stages[3].blocks[0].attn
-        assert attention.window_size == attention.w_msa.rel_pos_encoding.window_size == (8, 8)
-        assert attention.w_msa.cosine is None and attention.w_msa.qkv.bias is not None
-        assert model.stages[0].downsample.norm.weight.numel() == 4 * 128
-
-
 @pytest.mark.parametrize('options', [V1, V2, dict(V2, rel_pos_sharing='stage')],
                          ids=['v1', 'v2', 'v2 shared'])
 def test_plain_weights_fit_where_an_encoding_is_added_to_the_bias(options):

@@ -73,7 +73,7 @@ def test_dropout_of_an_mlp_is_behind_its_activation_and_its_end(act, norm_eps):
 @pytest.mark.parametrize('encoding', ['PEG', 'LearnedPositionEmbedding', 'SinCosPositionEncoding'])
 @pytest.mark.parametrize('pool', ['cls', None])
 def test_query_key_encoding_reaches_queries_and_keys_only(encoding, pool):
-    """Against the same block with its attention written out."""
+    """Against the steps of the block. (Attention to other tokens: attention/test_multihead.py.)"""
     prefix = int(pool == 'cls')
     model = randomize(DeiT(**{**DEIT, 'num_layers': 1}, pool=pool, final_norm=False,
                            out_indices=(0,), pos_encoding=dict(type=encoding, apply_to='qk'),
@@ -87,10 +87,6 @@ def test_query_key_encoding_reaches_queries_and_keys_only(encoding, pool):
     assert torch.equal(encoded[:, :prefix], tokens[:, :prefix]) == (
         not prefix or encoding != 'LearnedPositionEmbedding')
     block = model.blocks[0]
-    attn = block.attn
-    q, k, _ = attn.qkv(block.norm1(encoded)).view(-1, 3, 3, 8).permute(1, 2, 0, 3)
-    v = attn.qkv(block.norm1(tokens)).view(-1, 3, 3, 8).permute(1, 2, 0, 3)[2]
-    weights = (q @ k.transpose(-1, -2) * 8 ** -0.5).softmax(-1)
-    out = tokens + attn.proj((weights @ v).transpose(0, 1).reshape(1, -1, 24))
+    out = tokens + block.attn(block.norm1(tokens), hw, x_qk=block.norm1(encoded))
     out = (out + block.mlp(block.norm2(out)))[:, prefix:]
     torch.testing.assert_close(model(x)[0], out.view(1, 3, 2, 24).permute(0, 3, 1, 2))

@@ -77,6 +77,8 @@ RELATIVE: dict[str, dict] = {
         dict(type='ShawRPE', on_values=True)]),
     'CombinedRPE of tokens': dict(type='CombinedRPE', encodings=[
         dict(type='PaPE'), dict(type='QueryRelative1D'), dict(type='ShawRPE', on_values=True)]),
+    'CombinedRPE of channels': dict(type='CombinedRPE', encodings=[
+        dict(type='PaPE'), dict(type='RelativePositionBias')]),
     'CombinedRPE of two': dict(type='CombinedRPE', encodings=[
         dict(type='IRPE', rpe_on='k'), dict(type='RelativePositionBias')]),
 }

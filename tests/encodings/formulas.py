@@ -50,6 +50,12 @@ def by_offset(encoding, grids, of_cells, of_prefix=lambda head, kind: 0.0):
     return pair
 
 
+def of_prefix(encoding):
+    """The numbers of pairs with prefix tokens: zero where an encoding has none."""
+    bias = getattr(encoding, 'prefix_bias', None)
+    return lambda head, kind: 0.0 if bias is None else bias[head, kind]
+
+
 def shaw(encoding, grids):
     return lambda q, k, head, i, j: q @ of(encoding.key_table, head)[
         clipped_row(encoding, *grids, i, j)]
@@ -152,7 +158,7 @@ def bias_table(encoding, grids):
         table = resize_bias_table(table, grids[0], encoding.resize)
     return by_offset(encoding, grids, lambda q, k, head, offset: table[
         head, round(offset[0]) + height - 1, round(offset[1]) + width - 1],
-        lambda head, kind: encoding.prefix_bias[head, kind])
+        of_prefix(encoding))
 
 
 def undirected(encoding, grids):
@@ -162,7 +168,7 @@ def undirected(encoding, grids):
             table[None], grids[0], mode='bicubic', antialias='anti' in encoding.resize)[0]
     return by_offset(encoding, grids, lambda q, k, head, offset: table[
         head, round(abs(offset[0])), round(abs(offset[1]))],
-        lambda head, kind: encoding.prefix_bias[head, kind])
+        of_prefix(encoding))
 
 
 def dynamic(encoding, grids):
@@ -171,7 +177,7 @@ def dynamic(encoding, grids):
         for layers in (encoding.pos1, encoding.pos2):
             x = layers(x.clone()) + (x if encoding.residual else 0)
         return encoding.pos3(x)[head]
-    return by_offset(encoding, grids, of_cells, lambda head, kind: encoding.prefix_bias[head, kind])
+    return by_offset(encoding, grids, of_cells, of_prefix(encoding))
 
 
 def log_cpb(encoding, grids):
@@ -187,14 +193,13 @@ def log_cpb(encoding, grids):
         x = [coordinate(*each) for each in zip(offset, unit, strict=True)]
         out = encoding.cpb_mlp(torch.tensor(x, dtype=q.dtype))[head]
         return out if plain else 16 * torch.sigmoid(out)
-    return by_offset(encoding, grids, of_cells, lambda head, kind: encoding.prefix_bias[head, kind])
+    return by_offset(encoding, grids, of_cells, of_prefix(encoding))
 
 
 def by_distance(encoding, grids, of_distance):
-    prefix = getattr(encoding, 'prefix_bias', None)
     return by_offset(
         encoding, grids, lambda q, k, head, offset: of_distance(head, math.hypot(*offset)),
-        lambda head, kind: 0.0 if prefix is None else prefix[head, kind])
+        of_prefix(encoding))
 
 
 def fire(encoding, grids):
@@ -316,7 +321,8 @@ FORMULAS = {
     'QueryRelative1D': (relative_1d, PER_HEAD), 'QueryRelative2D': (relative_2d, PER_HEAD),
     'QueryAbsolute1D': (absolute_1d, PER_HEAD),
     'TransformerXLRPE': (transformer_xl, [dict(method='axes'), dict(method='sequence')]),
-    'RelativePositionBias': (bias_table, [dict(resize=mode) for mode in (None, *RESIZINGS)]),
+    'RelativePositionBias': (bias_table, [
+        dict(prefix_bias=False), *(dict(resize=mode) for mode in (None, *RESIZINGS))]),
     'UndirectedPositionBias': (undirected, [
         dict(resize=mode) for mode in (None, 'bicubic', 'bicubic_antialias')]),
     'DynamicPositionBias': (dynamic, [dict(residual=False), dict(residual=True)]),

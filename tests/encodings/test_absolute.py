@@ -10,17 +10,6 @@ from mmposenc import encodings
 from mmposenc.encodings import LearnedPositionEmbedding, SinCosPositionEncoding
 
 
-def test_learned_prefix_vectors():
-    embedding = LearnedPositionEmbedding(3, (2, 2), num_prefix_embeds=1)
-    x = torch.randn(2, 2 + 6, 3)
-    out = embedding(x, (2, 3), num_prefix_tokens=2)
-    torch.testing.assert_close(out[:, 0], x[:, 0] + embedding.pos_embed[:, 0])
-    torch.testing.assert_close(out[:, 1], x[:, 1], rtol=0, atol=0)
-    with pytest.raises(ValueError, match='num_prefix_tokens=0 must be at least '
-                                         'num_prefix_embeds=1'):
-        embedding(x[:, 2:], (2, 3))
-
-
 def gradients(out, parameters):
     return torch.autograd.grad((out.cos() * torch.arange(out.numel()).view_as(out)).sum(),
                                list(parameters))
@@ -56,6 +45,8 @@ def test_dropout_drops_while_training_only():
 @pytest.mark.parametrize('make, message', [
     (lambda: encodings.FactorizedPositionEmbedding(4, (2, 3), coordinates='absolute')(
         torch.zeros(1, 9, 4), (3, 3)), r'hw_shape=\(3, 3\) must fit into grid_shape=\(2, 3\)'),
+    (lambda: LearnedPositionEmbedding(3, (2, 2), num_prefix_embeds=1)(
+        torch.zeros(1, 6, 3), (2, 3)), 'num_prefix_tokens=0 must be at least num_prefix_embeds=1'),
     (lambda: SinCosPositionEncoding(10), 'embed_dims=10 must be a multiple of 4'),
     (lambda: LearnedPositionEmbedding(4, (2, 2), drop=1.5), 'drop=1.5 must be'),
     (lambda: LearnedPositionEmbedding(4, (2, 2), interpolation_offset=1.0), 'offset=1.0 must be'),

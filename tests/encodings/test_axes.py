@@ -39,16 +39,6 @@ def test_a_sequence_is_a_grid_of_one_row_for_every_relative_encoding():
     torch.testing.assert_close(attend(q, k, v, encoding, (6,)), attend(q, k, v, encoding, (1, 6)))
 
 
-def test_key_grids_of_videos_cover_the_same_area_and_time():
-    """Halves of frames, rows and columns: the centre of what a key stands for."""
-    encoding = RotaryEmbedding(12, 1, dims=3)
-    k = torch.randn(1, 1, 4, 12)
-    plain = encoding.rotate(torch.zeros(1, 1, 32, 12), k, (4, 2, 4), (2, 1, 2))[1]
-    grid = Grid(1, 2, 2.0, 2.0, 2, 2.0)
-    placed = encoding.rotate(torch.zeros(1, 1, 32, 12), k, (4, 2, 4), grid)[1]
-    torch.testing.assert_close(plain, placed)
-
-
 BAD = {
     'head_dims=4 must be even and at least 2 * dims = 6': lambda: RotaryEmbedding(4, 2, dims=3),
     'head_dims=7 must be even': lambda: RotaryEmbedding(7, 2, dims=1),

@@ -1,6 +1,8 @@
 """``cellwise`` tells the truth: whether a part of a grid, by itself, gets the same terms. Whatever
 it says, an image in a padded batch gets what it gets alone. (In models: backbones/test_all.py,
 detr/test_padding.py.)"""
+from functools import partial
+
 import examples
 import pytest
 import torch
@@ -36,15 +38,31 @@ def test_part_of_a_grid(name: str) -> None:
                           'of SMALL hide there what the size of a grid changes)')
 
 
-def attention_of(config, kind=attention.MultiheadAttention):
-    module = randomize(kind(16, HEADS, num_prefix_tokens=1, grid_shape=WHOLE,
-                            rel_pos_encoding=config), 0.5).double().eval()
+def attention_of(kind, **options):
+    """An attention over cells behind a prefix token."""
+    def build(config):
+        module = randomize(kind(16, HEADS, num_prefix_tokens=1, grid_shape=WHOLE,
+                                rel_pos_encoding=config, **options), 0.5).double().eval()
 
-    def run(cells, mask):
-        tokens = torch.cat((cells.new_ones(2, 1, 16)[:len(cells)], cells.flatten(1, 2)), 1)
-        out = module(tokens, cells.shape[1:3], None if mask is None else token_mask(mask, 1))
-        return out[:, :1], out[:, 1:].unflatten(1, cells.shape[1:3])
-    return run
+        def run(cells, mask):
+            tokens = torch.cat((cells.new_ones(len(cells), 1, 16), cells.flatten(1, 2)), 1)
+            out = module(tokens, cells.shape[1:3], None if mask is None else token_mask(mask, 1))
+            return out[:, :1], out[:, 1:].unflatten(1, cells.shape[1:3])
+        return run
+    return build
+
+
+def attention_of_maps(kind, **options):
+    """An attention without prefix tokens."""
+    def build(config):
+        module = randomize(kind(16, HEADS, rel_pos_encoding=config, **options), 0.5)
+        module.double().eval()
+
+        def run(cells, mask):
+            hw = cells.shape[1:3]
+            return (module(cells.flatten(1, 2), hw, mask).unflatten(1, hw),)
+        return run
+    return build
 
 
 def tokens_of(config):
@@ -64,39 +82,28 @@ def tokens_of(config):
     return run
 
 
-def convolved(config):
-    return attention_of(config, attention.ConvProjectionAttention)
+REDUCED = partial(attention_of_maps, attention.SpatialReductionAttention, grid_shape=WHOLE)
+#: Attentions by what is special of them.
+ATTENTIONS = {
+    'plain': attention_of(attention.MultiheadAttention),
+    'convolved': attention_of(attention.ConvProjectionAttention),
+    'windows': attention_of(attention.PlainWindowAttention, window_size=2,
+                            mask_window_padding=True),
+    'shifted': attention_of_maps(attention.ShiftWindowAttention, window_size=2, shift_size=1),
+    # Cells of several tokens, those at the border cut off; means of each image's own cells.
+    'reduced': REDUCED(sr_ratio=2, ceil_mode=True),
+    'reduced more': REDUCED(sr_ratio=3, ceil_mode=True), 'means': REDUCED(key_cells=2)}
 
 
-def reduced(config, **cells):
-    """Cells of several tokens, those at the border cut off."""
-    cells = cells or dict(sr_ratio=2, ceil_mode=True)
-    module = randomize(attention.SpatialReductionAttention(
-        16, HEADS, grid_shape=WHOLE, rel_pos_encoding=config, **cells), 0.5).double().eval()
-
-    def run(cells, mask):
-        return (module(cells.flatten(1, 2), cells.shape[1:3], mask).unflatten(1, cells.shape[1:3]),)
-    return run
-
-
-def reduced_more(config):
-    return reduced(config, sr_ratio=3, ceil_mode=True)
-
-
-def means(config):
-    """PVT v2's linear attention: means of each image's own cells."""
-    return reduced(config, key_cells=2)
-
-
-@pytest.mark.parametrize('build, name', [
-    *((tokens_of, name) for name in examples.TOKEN_OPTIONS),
-    *((attention_of, name) for name in (None, *examples.RELATIVE)),
-    *((build, name) for build in (convolved, reduced, reduced_more, means) for name in (
+@pytest.mark.parametrize('kind, name', [
+    *(('tokens', name) for name in examples.TOKEN_OPTIONS),
+    *(('plain', name) for name in (None, *examples.RELATIVE)),
+    *((kind, name) for kind in list(ATTENTIONS)[1:] for name in (
         None, 'IRPE product qkv', 'FIRE', 'RotaryEmbedding of DINOv3'))])
-def test_an_image_in_a_padded_batch(build, name: str | None) -> None:
+def test_an_image_in_a_padded_batch(kind: str, name: str | None) -> None:
     """It equals the image alone, whatever lies in the padding."""
-    run = build(examples.TOKEN_OPTIONS[name] if build is tokens_of else
-                None if name is None else examples.RELATIVE[name])
+    run = (tokens_of(examples.TOKEN_OPTIONS[name]) if kind == 'tokens' else
+           ATTENTIONS[kind](name and examples.RELATIVE[name]))
     torch.manual_seed(1)
     batch = torch.randn(2, *WHOLE, 16, dtype=torch.float64)
     mask = torch.zeros(2, *WHOLE, dtype=torch.bool)

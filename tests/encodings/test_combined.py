@@ -59,22 +59,18 @@ def test_a_list_is_the_sum(backbone):
     assert torch.equal(listed(images())[0], named(images())[0])
 
 
-@pytest.mark.parametrize(('given', 'told'), [
-    ([], r'rel_pos_encoding=\[\] must hold at least one encoding'),
-    ([IRPE_QKV, None], r'rel_pos_encoding\[1\]=None must be a dict with a type'),
-    ([IRPE_QKV, [SHAW]], r'rel_pos_encoding\[1\]=\[.* must be a dict with a type'),
-    ([IRPE_QKV, dict(type='PEG')], 'PEG is no RelativeEncoding, .*: give it as pos_encoding')])
-def test_bad_lists_are_named(given, told):
-    with pytest.raises(ValueError, match=told):
-        MultiheadAttention(8, 2, rel_pos_encoding=given)
-
-
-def test_bad_encodings_are_named():
-    with pytest.raises(ValueError, match=r'encodings=\[\] must hold at least one'):
-        CombinedRPE([])
-    with pytest.raises(ValueError, match=r"encodings\[1\]: unknown encoding type='What'"):
-        CombinedRPE([IRPE_QKV, dict(type='What')], head_dims=4, num_heads=2)
-    with pytest.raises(ValueError, match=r'encodings\[0\] has num_heads=3, but num_heads=2'):
-        CombinedRPE([IRPE(4, 3)], head_dims=4, num_heads=2)
-    with pytest.raises(ValueError, match='has num_prefix_tokens=0, but num_prefix_tokens=1'):
-        CombinedRPE([RotaryEmbedding(4, 2)], num_prefix_tokens=1)
+@pytest.mark.parametrize('build, message', [
+    (lambda: CombinedRPE([]), r'encodings=\[\] must hold at least one'),
+    (lambda: build(IRPE_QKV, dict(type='What')), r"encodings\[1\]: unknown encoding type='What'"),
+    (lambda: build(IRPE(4, 3)), r'encodings\[0\] has num_heads=3, but num_heads=2'),
+    (lambda: build(RotaryEmbedding(4, 2), num_prefix_tokens=1),
+     'has num_prefix_tokens=0, but num_prefix_tokens=1'),
+    *((lambda given=given: MultiheadAttention(8, 2, rel_pos_encoding=given), message)
+      for given, message in (
+          ([], r'rel_pos_encoding=\[\] must hold at least one encoding'),
+          ([IRPE_QKV, None], r'rel_pos_encoding\[1\]=None must be a dict with a type'),
+          ([IRPE_QKV, [SHAW]], r'rel_pos_encoding\[1\]=\[.* must be a dict with a type'),
+          ([IRPE_QKV, dict(type='PEG')], 'PEG is no RelativeEncoding, .*: give it as pos_enc')))])
+def test_bad_lists_are_named(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()

@@ -8,6 +8,7 @@ import torch
 
 from mmposenc.attention import attend as attend_to_tokens
 from mmposenc.attention.fast import thresholds
+from mmposenc.attention.fast.sdpa import fits_attn_mask
 from mmposenc.functional import Grid, as_grid, key_grid
 
 #: (query grid, key grid): square, not square, one cell wide, keys pooled, keys at a fraction.
@@ -126,26 +127,13 @@ def check_formula(encoding, formula_of, q_grid, k_grid):
 def check_gradients(encoding, q_grid, k_grid):
     """Gradcheck of attention in the inputs and every parameter, and none of them is left out."""
     inputs = [x.requires_grad_() for x in random_inputs(encoding, q_grid, k_grid, batch=1)]
-    names = [name for name, _ in encoding.named_parameters()]
-    parameters = [p.detach().clone().requires_grad_() for p in encoding.parameters()]
 
-    class Attention(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.encoding = encoding
+    def run(*_):
+        return attend(*inputs, encoding, q_grid, k_grid, implementation='reference')[0]
 
-        def forward(self, q, k, v):
-            return attend(q, k, v, self.encoding, q_grid, k_grid, implementation='reference')[0]
-
-    module = Attention()
-
-    def run(q, k, v, *tables):
-        replaced = {f'encoding.{name}': table for name, table in zip(names, tables, strict=True)}
-        return torch.func.functional_call(module, replaced, (q, k, v))
-
-    assert torch.autograd.gradcheck(run, (*inputs, *parameters), fast_mode=True)
-    run(*inputs, *parameters).square().sum().backward()
-    for name, parameter in zip(names, parameters, strict=True):
+    assert torch.autograd.gradcheck(run, (*inputs, *encoding.parameters()), fast_mode=True)
+    run().square().sum().backward()
+    for name, parameter in encoding.named_parameters():
         assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
 
 
@@ -214,12 +202,16 @@ def close(got, expected, **tolerance):
 
 def check_implementations(encoding, q_grid, k_grid):
     """Chunks of every size equal the definition, with and without padded keys, forward and
-    backward; so does what attention chooses."""
+    backward; so does what attention chooses, and terms that can be the mask of SDPA."""
     inputs = random_inputs(encoding, q_grid, k_grid)
+    own = [term for term in terms_of(encoding, q_grid, k_grid) if term.reads_weights]
     for mask in (None, some_padding(encoding, inputs[1], q_grid, k_grid)):
-        expected = results(encoding, inputs, q_grid, k_grid, key_padding_mask=mask,
-                           implementation='reference')
-        for number, options in enumerate(CHUNKS):
-            with chunks_of(**options):
-                close(results(encoding, inputs, q_grid, k_grid, key_padding_mask=mask,
+        options = dict(key_padding_mask=mask)
+        expected = results(encoding, inputs, q_grid, k_grid, implementation='reference', **options)
+        for number, cut in enumerate(CHUNKS):
+            with chunks_of(**cut):
+                close(results(encoding, inputs, q_grid, k_grid, **options,
                               implementation='auto' if number == 0 else 'chunked'), expected)
+        if all(map(fits_attn_mask, own)):
+            close(results(encoding, inputs, q_grid, k_grid, implementation='sdpa', **options),
+                  expected)

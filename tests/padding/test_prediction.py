@@ -12,7 +12,6 @@ from helpers.tiny_upstream import FAMILIES, assert_batch_is_images, kept_out
 from mmdet.models import DetTTAModel
 from mmengine.config import ConfigDict
 from mmengine.registry import MODELS, DefaultScope
-from mmengine.runner.activation_checkpointing import turn_on_activation_checkpointing
 from mmengine.structures import PixelData
 from torch._dynamo.testing import CompileCounter
 
@@ -192,16 +191,6 @@ def test_a_compiled_model_predicts_uncompiled(backbone, fresh_compiler):
     with torch.no_grad():
         model(**families.batch(model, [(128, 128, 0)]), mode='predict')
     assert counter.frame_count > 0
-
-
-def test_layers_that_are_computed_again_predict():
-    """A prediction has no backward pass, so they are computed once."""
-    model, plain = kept_out('RetinaNet', 'ResNet-50'), kept_out('RetinaNet', 'ResNet-50')
-    turn_on_activation_checkpointing(model, ['backbone.layer2', 'neck'])
-    with torch.no_grad():
-        results = [m(**families.batch(m, PAIR), mode='predict') for m in (plain, model)]
-    for a, b in zip(*results, strict=True):
-        families.assert_same(a, b)
 
 
 def test_sizes_that_do_not_fit_the_batch_are_told():

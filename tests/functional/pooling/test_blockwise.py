@@ -47,16 +47,3 @@ def test_tokens_without_weight():
     torch.testing.assert_close(out[~without], expected[~without])
     grad, = torch.autograd.grad(out.sum(), x)
     assert torch.equal(grad[without], torch.ones_like(grad[without]))
-
-
-def test_small_neighbourhoods_are_together(monkeypatch):
-    """One large size must not make all of its region reach far."""
-    monkeypatch.setattr(partition, 'WHOLE_PAIRS', 0)
-    monkeypatch.setattr(partition, 'GROUP', 16)
-    monkeypatch.setitem(partition.BLOCK_ELEMENTS, 'cpu', 700)
-    sigma = torch.full((1, 400), 0.1)
-    sigma[0, ::25] = 5.0
-    large = [block for block in partition.blocks(
-                 sigma, partition.Options((20, 20), 'window', False, 8.0, 1))
-             if float(sigma[0, block.queries].max()) > 1]
-    assert len(large) == 1 and len(large[0].queries) == 16
