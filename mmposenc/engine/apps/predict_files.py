@@ -4,17 +4,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import mmcv
 from mmengine.config import Config
-from rich.progress import Progress
+from rich.progress import track
 
 from mmposenc.checkpoint.integrity import writing_whole_file
-from mmposenc.terminal.messages import counted, in_a_line, printable
+from mmposenc.terminal.messages import counted, in_a_line
 
 from ..config.checks import check_writable_folder
 from ..config.testing import TASKS, scope_of
@@ -60,27 +59,23 @@ def predict_files(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     images: list[dict[str, Any]] = []
     skipped: list[dict[str, str]] = []
     try:
-        with Progress(disable=not sys.stdout.isatty()) as bar:
-            task, said = bar.add_task('files', total=len(files)), time.monotonic()
-            for number, (file, name) in enumerate(zip(files, names, strict=True), 1):
-                try:
-                    result = predictor(file, file)
-                except ValueError as error:
-                    skipped.append({'file': file, 'reason': str(error)})
-                    say(f'skipped {in_a_line(error)}')
-                else:
-                    images.append({**result.record(),
-                                   **_write_files(folder, name, result, pictures)})
-                bar.update(task, completed=number)
-                if bar.disable and time.monotonic() > said + 10:
-                    said = time.monotonic()
-                    say(f'{number} of {len(files)} files: {printable(file)}')
+        for file, name in track(list(zip(files, names, strict=True)), 'predicting',
+                                disable=not sys.stdout.isatty()):
+            try:
+                result = predictor(file, file)
+            except ValueError as error:
+                skipped.append({'file': file, 'reason': str(error)})
+                say(f'skipped {in_a_line(error)}')
+                continue
+            images.append({**result.record(), **_write_files(folder, name, result, pictures)})
+            if len(images) % 100 == 0:
+                say(f'{len(images)} of {len(files)} images')
     finally:
         complete = len(images) + len(skipped) == len(files)
         _write_json(results, {
             'task': TASKS[predictor.scope], 'config': str(cfg.filename), 'checkpoint': checkpoint,
-            'score_thr': predictor.score_thr, 'classes': predictor.classes, 'skipped': skipped,
-            'complete': complete}, images)
+            **({'score_thr': predictor.score_thr} if predictor.scope == 'mmdet' else {}),
+            'classes': predictor.classes, 'skipped': skipped, 'complete': complete}, images)
     objects = sum(len(image['labels']) for image in images)
     say(f'{counted(len(images), "image")} predicted' + (
         f', {objects} objects that score more than {predictor.score_thr:g} (--score-thr)'

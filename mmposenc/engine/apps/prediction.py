@@ -37,7 +37,7 @@ from ..config.models import (
 from ..config.nodes import pipelines_of_phase, type_name, type_without_library
 from ..config.testing import TASKS, scope_of
 from ..training.checkpoints import latest_checkpoint
-from .class_names import class_colours, class_names
+from .class_names import names_and_colours
 from .pictures import picture_files, rgb_bytes_of_loaded, visualizer_of
 from .result import Result
 
@@ -88,9 +88,8 @@ def load(model: str | Path | Config | ConfigType, checkpoint: str | Path | None 
                   'predictions mean nothing yet', 'current', logging.WARNING)
     else:
         meta = load_all_weights(built, str(checkpoint))
-    names = class_names(cfg, meta)
-    built.cfg, built.dataset_meta = cfg, {'classes': tuple(names),
-                                          'palette': class_colours(cfg, names)}
+    names, colours = names_and_colours(cfg, meta)
+    built.cfg, built.dataset_meta = cfg, {'classes': tuple(names), 'palette': colours}
     return built.to(chosen_device).eval()
 
 
