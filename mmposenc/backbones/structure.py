@@ -208,12 +208,8 @@ def _owner_text(name: str) -> str:
     """The text ' of the encoder' for a part of a model other than its backbone, otherwise ''."""
     path = re.sub(r'\.?\b(stages|blocks|layers|pos_encodings)\..*$|\.?\bpos_encodings$', '', name)
     path = re.sub(r'^(module\.)?backbone\b\.?', '', path)
-    return f' of the {path}' if path and not is_root(path) else ''
-
-
-def is_root(path: str) -> bool:
-    """Whether the rest of a name is empty: the attention or encoding is then the model itself."""
-    return path in ('attn', 'w_msa', 'rel_pos_encoding')
+    # Nothing else is left of the name of an attention or encoding that is the model itself.
+    return f' of the {path}' if path not in ('', 'attn', 'w_msa', 'rel_pos_encoding') else ''
 
 
 def _positions_text(positions: list[int], block: str) -> str:

@@ -20,7 +20,6 @@ _NAME = re.compile(r'(?:hf://(?P<repo>[^/@]+/[^/@]+)|timm://(?P<model>[^/@]+))'
 #: The names under which repositories store weights, in the order in which we try them.
 WEIGHTS = ('model.safetensors', 'model.safetensors.index.json', 'open_clip_model.safetensors')
 _LOG_IN = 'set HF_TOKEN or run `hf auth login`'
-_PICKLES = ('.bin', '.pth', '.pt', '.ckpt', '.pkl', '.tar')
 
 
 class Name(NamedTuple):
@@ -93,7 +92,10 @@ def weight_files(name: str) -> list[Path]:
         return [path]
     if unreached is not None:
         raise unreached
-    raise ValueError(_nothing_found_text(name, wanted))
+    raise ValueError(f'{name}: {wanted.repo} has no file {wanted.file or " or ".join(WEIGHTS)}; '
+                     'write hf://OWNER/NAME/FILE.safetensors for one that it has. Other kinds of '
+                     'files may hold code and are not read by name: if you trust one, download it '
+                     'and name the file')
 
 
 def read_config(name: str) -> ConfigType:
@@ -145,24 +147,6 @@ def _not_reached_text(name: str, hub: ModuleType) -> str:
     if hub.constants.HF_HUB_OFFLINE:
         return f'{name} is not in the cache ({cache}), and HF_HUB_OFFLINE forbids to download it'
     return f'{name} is not in the cache ({cache}), and {hub.constants.ENDPOINT} is not reached'
-
-
-def _nothing_found_text(name: str, wanted: Name) -> str:
-    hub, _ = import_library(name)
-    try:
-        files = hub.HfApi().list_repo_files(wanted.repo, revision=wanted.revision)
-    except Exception as error:
-        raise NotReached(_not_reached_text(name, hub)) from error
-    if wanted.file:
-        return f'{name}: {wanted.repo} has no file {wanted.file!r}, but {", ".join(files)}'
-    others = [file for file in files if file.endswith('.safetensors')]
-    pickles = [file for file in files if file.endswith(_PICKLES)]
-    if others:
-        return f'{name}: which weights? Add one of /{", /".join(others)}'
-    if pickles:
-        return (f'{name} has no safetensors, only {", ".join(pickles)}, which may hold code and is '
-                f'not read by name; if you trust it, download it and name the file')
-    return f'{name}: the repository has no weights, only {", ".join(files) or "nothing"}'
 
 
 def _refused_text(name: str, wanted: Name, hub: ModuleType, errors: ModuleType,
