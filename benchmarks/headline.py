@@ -6,7 +6,9 @@
 
 Each cell is our time as a share of the peer's, training / inference, the median of rounds in turns.
 "limit" is the share that the peer's linear layers and convolutions take alone, each by the faster
-of MKL and oneDNN: no implementation can be below it. "memory" is the share of the peer's peak.
+of MKL and oneDNN: no implementation can be below it. The products of attention, which are not
+counted, come on top: half of our step of PVT, an eighth of that of DeiT (Zen 4). "memory" is the
+share of the peer's peak.
 """
 from __future__ import annotations
 

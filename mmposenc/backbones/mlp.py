@@ -11,11 +11,13 @@ from ..attention.fast.dropout import DropoutFactors
 from ..functional.linear import linear, transposed_product
 from ..functional.tracing import autocast_dtype, is_compiling, is_transforming
 
-#: The number of rows in a chunk, and its largest number of hidden values: 1024 x 512 float32 values
-#: are 2 MiB, which fit in a core's cache; so do 256 x 2048 (DETR: benchmarks/detr.py --dropout
-#: 0.1).
-CHUNK_ROWS = 1024
-CHUNK_NUMBERS = 2 ** 19
+#: The number of rows in a chunk, and its largest number of hidden values. With half as many, a
+#: training of these layers of Swin-T, PVT and DETR takes up to 1.13 times as long, in the calls of
+#: operators. Twice as many gain less for PVT and Swin's first stage, and take more memory: with
+#: 2 ** 19, 2 ** 20 and 2 ** 21 numbers an encoder layer of DETR takes 0.16, 0.20 and 0.26 of that
+#: of mmdet's (benchmarks/detr.py --rows 25x42 --case irpe-k --dropout 0.1; Zen 4).
+CHUNK_ROWS = 2048
+CHUNK_NUMBERS = 2 ** 20
 #: Bytes of a hidden layer from which it is not stored: the C library gives such memory back to the
 #: system and gets it again, page by page, at each call (benchmarks/models.py, Swin-T: in bfloat16
 #: at 800x1344, stage 1 with 52 MB gets faster by chunks, stage 2 with half as many slower).
