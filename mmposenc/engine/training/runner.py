@@ -159,8 +159,8 @@ class CheckpointRunner(_Runner):
             return  # Such as a loss that is not finite, which would occur again.
         if not self._save_last_iteration(loop) and not interrupted:
             return
-        reason = (f'interrupted by {signal.Signals(error.code - 128).name}' if interrupted
-                  else f'stopped by {type(error).__name__}')
+        reason = (f'interrupted by {signal.Signals(error.code - 128).name}'
+                  if isinstance(error, Interrupted) else f'stopped by {type(error).__name__}')
         last = latest_checkpoint(self.work_dir)
         hint = (f'continue from {last} with --resume auto' if last
                 else 'there is no checkpoint yet, so --resume auto starts from the beginning')
