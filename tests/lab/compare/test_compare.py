@@ -132,13 +132,13 @@ def test_a_dry_run_lists_the_runs_and_writes_nothing(here, capsys):
 def test_all_that_does_not_fit_is_told_at_once(here, capsys):
     said = call('mmdet::retinanet/retinanet_r50_fpn_1x_coco.py', '--encodings', 'none', status=None)
     assert "its backbone is 'ResNet'" in said  # before its data are missed
-    with open('cls.py', 'a') as config:
-        config.write("model['backbone'] = dict(type='mmposenc.CPResNet', depth=20)\n"
-                     "model['head']['in_channels'] = 64\n")
-    asked = ['cls.py', '--encodings', 'none', 'peg', 'contextpool', 'irpe-k', 'peg+shaw']
-    said = call(*asked, '--out', 'out', status=None)
-    assert '3 of 5 do not fit' in said and 'none contextpool would do' in said
-    assert capsys.readouterr().err.count(' does not fit mmposenc.CPResNet') == 3
+    Path('e.yaml').write_text(json.dumps([
+        {'name': name, 'pos_encoding': {'type': 'mmposenc.PEG', 'kernel_size': size}}
+        for name, size in (('even', 2), ('odd', 3), ('none_at_all', 0))]))
+    said = call('cls.py', '--encodings', 'none', 'e.yaml', '--out', 'out', status=None)
+    assert '2 of 4 do not fit' in said and 'none odd would do' in said
+    told = capsys.readouterr().err
+    assert 'even: does not fit mmposenc.PVT: ' in told and 'none_at_all: does not fit' in told
     assert here.started == []
 
 
