@@ -79,7 +79,6 @@ def accuracy(model: Any, data: tuple[torch.Tensor, torch.Tensor]) -> float:
     with torch.inference_mode():
         told = torch.cat([model.head(model.extract_feat(part)).argmax(1)
                           for part in data[0].split(size)])
-    model.train()
     return 100 * (told == data[1]).double().mean().item()
 
 
@@ -99,12 +98,12 @@ def train(entry: Entry, seed: int, args: argparse.Namespace, data: Any
         if isinstance(module, nn.Linear) and 'rel_pos_encoding' not in name:
             nn.init.xavier_uniform_(module.weight)  # 0.02 is too small for 48 channels
     optimizer = build_optim_wrapper(model, cfg.optim_wrapper).optimizer
-    begin, by_epoch = time.process_time(), []
+    begin = time.process_time()
     pixels, digits = data['train']
     steps = args.epochs * (len(pixels) // args.batch)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(
         1, .02 + .98 * step / WARM_UP) * (.01 + .99 * (1 + math.cos(math.pi * step / steps)) / 2))
-    for epoch in range(args.epochs):
+    for _ in range(args.epochs):
         for some in torch.randperm(len(pixels)).split(args.batch)[:len(pixels) // args.batch]:
             logits = model.head(model.extract_feat(moved(pixels[some], args.scales)))
             loss = F.cross_entropy(logits, digits[some])
@@ -113,14 +112,12 @@ def train(entry: Entry, seed: int, args: argparse.Namespace, data: Any
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()
-        if (epoch + 1) % 5 == 0:
-            by_epoch.append([epoch + 1, round(accuracy(model, data[1.0]), 4)])
     seconds = time.process_time() - begin
     tests = [[] if not math.isfinite(loss.item()) else [
         {'factor': size, 'value': round(accuracy(model, tested[size]), 4)} for size in args.sizes]
         for tested in (data, data['scenes']) if tested]
     run = {'encoding': entry.name, 'seed': seed, 'status': 'finished' if tests[0] else 'diverged',
-           'note': '', 'train_cpu_seconds': round(seconds, 1), 'by_epoch': by_epoch,
+           'note': '', 'train_cpu_seconds': round(seconds, 1),
            'parameters': sum(each.numel() for each in model.parameters()),
            'test_cpu_seconds': round(time.process_time() - begin - seconds, 1)}
     return [{**run, 'tests': each} for each in tests]
@@ -165,7 +162,7 @@ def main() -> None:
     torch.set_num_threads(1)
     MMLogger.get_instance('mmengine', log_level='WARNING')
     entries = read_entries(args.encodings)
-    data: dict[Any, Any] = {size: images(False, size) for size in {1.0, *args.sizes}}
+    data: dict[Any, Any] = {size: images(False, size) for size in args.sizes}
     data['train'] = images(True)
     data['scenes'] = {size: images(False, size, True) for size in args.sizes if args.scene}
     outs = [args.out, args.out.with_name(f'{args.out.name}-scene')][:1 + args.scene]

@@ -1,7 +1,7 @@
 """The tables in docs/studies, which docs/evidence.md shows, from studies made by mmposenc compare.
 
-benchmarks/evidence.yaml lists the studies and the questions. docs/studies keeps what a study
-measured without its curves, so that the tables can be made anywhere.
+benchmarks/evidence.yaml lists the studies and the questions. docs/studies keeps what the
+tables need of a study, so that they can be made anywhere.
 
     python benchmarks/evidence.py --studies work_dirs/evidence    # copy what is finished
     python benchmarks/evidence.py                                 # write the tables again
@@ -50,8 +50,7 @@ def kept(results: Mapping[str, Any]) -> dict[str, Any]:
     runs = [{'encoding': run['encoding'], 'seed': run['seed'], 'status': run['status'],
              'note': run['note'], 'train_cpu_seconds': run['train_cpu_seconds'],
              'tests': [{'factor': each['factor'], 'value': round(points * each['value'], 4)}
-                       for each in run['tests']],
-             **({'by_epoch': run['by_epoch']} if 'by_epoch' in run else {})}
+                       for each in run['tests']]}
             for run in results['runs'] if run['status'] in ('finished', 'diverged')]
     known = {run['encoding'] for run in runs}
     encodings = [{key: each[key] for key in ('name', 'label', 'changes', 'parameters')}
