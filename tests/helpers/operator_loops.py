@@ -10,19 +10,19 @@ DTYPES = [torch.float32, torch.float64]
 NUMBER = {torch.float32: np.float32, torch.float64: np.float64}
 
 
-def random_boxes(count, dtype=torch.float32, seed=0, size=200.0, rounded=False):
+def random_boxes(count, dtype=torch.float32, rounded=False):
     """Boxes (count, 4) that overlap a lot, and distinct scores (count,)."""
-    generator = torch.Generator().manual_seed(seed)
-    centres = torch.rand(count, 2, generator=generator, dtype=dtype) * size
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.rand(count, 2, generator=generator, dtype=dtype) * 200
     extents = torch.rand(count, 2, generator=generator, dtype=dtype) * 60 + 1
     boxes = torch.cat([centres - extents / 2, centres + extents / 2], 1)
     scores = (torch.randperm(count, generator=generator) + 1).to(dtype) / (count + 1)
     return boxes.round() if rounded else boxes, scores
 
 
-def disjoint_boxes(count, dtype=torch.float32):
+def disjoint_boxes(count):
     """Boxes in a row that do not touch."""
-    left = torch.arange(count, dtype=dtype) * 3
+    left = torch.arange(count, dtype=torch.float32) * 3
     return torch.stack([left, torch.zeros_like(left), left + 2, torch.ones_like(left)], 1)
 
 

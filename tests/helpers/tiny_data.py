@@ -51,11 +51,10 @@ def make_coco(root: Path, *, images: int = 4, size: int = 64, seed: int = 0,
     return root
 
 
-def write_annotations(root: Path, images: list[dict], annotations: list[dict],
-                      categories: tuple[str, ...] = CLASSES) -> None:
+def write_annotations(root: Path, images: list[dict], annotations: list[dict]) -> None:
     (root / 'annotations.json').write_text(json.dumps(dict(
         images=images, annotations=annotations,
-        categories=[dict(id=i + 1, name=name) for i, name in enumerate(categories)])))
+        categories=[dict(id=i + 1, name=name) for i, name in enumerate(CLASSES)])))
 
 
 def read_annotations(root: Path) -> dict:
@@ -64,7 +63,7 @@ def read_annotations(root: Path) -> dict:
 
 #: A RetinaNet with a PVT of four stages of 8 channels and one block, on a CPU in milliseconds.
 DETECTOR = """
-_base_ = '{config}'
+_base_ = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
 model = dict(
     backbone=dict(
         arch=None, embed_dims=[8, 8, 8, 8], num_layers=[1, 1, 1, 1], num_heads=[1, 1, 1, 1],
@@ -99,12 +98,9 @@ default_hooks = dict(logger=dict(interval=1))
 """
 
 
-RETINANET = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
-
-
-def detector_config(path: Path, data: Path, config: str = RETINANET) -> Path:
+def detector_config(path: Path, data: Path) -> Path:
     """Writes a tiny version of one of the project's detection configs, on the given data."""
-    path.write_text(DETECTOR.format(config=config, root=data))
+    path.write_text(DETECTOR.format(root=data))
     return path
 
 

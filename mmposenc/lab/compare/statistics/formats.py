@@ -1,4 +1,4 @@
-"""Writes numbers and names for readers, in the same way in the page, in Markdown and in reasons."""
+"""Writes numbers and names for readers, alike in the page, on the terminal and in reasons."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
