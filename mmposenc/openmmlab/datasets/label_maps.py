@@ -87,9 +87,10 @@ def pair_problem(pair: tuple[str, str]) -> str:
         except ValueError as error:
             return f'{printable(path)}: {error}'
     with Image.open(label_path) as labels:
-        if labels.mode not in MODES:
-            return f'{label_path}: its mode is {labels.mode}; one channel of 8 bits is required'
-    (width, height), size = sizes
+        mode, size = labels.mode, labels.size  # No loader turns labels by an EXIF orientation.
+    if mode not in MODES:
+        return f'{label_path}: its mode is {mode}; one channel of 8 bits is required'
+    width, height = sizes[0]
     if size != (width, height):
         return (f'{label_path}: its size is {size[0]}x{size[1]}, but {image_path} has '
                 f'{width}x{height}')

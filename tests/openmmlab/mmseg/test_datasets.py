@@ -13,6 +13,8 @@ CLASSES = ('sky', 'road', 'tree')
 FOUR = dict(classes=(*CLASSES, 'car'))
 LOAD = [dict(type='mmposenc.LoadImageFromFile'), dict(type='mmposenc.LoadSegAnnotations')]
 RESIZED = [LOAD[0], dict(type='Resize', scale=(6, 4), keep_ratio=False), LOAD[1]]
+TURNED = Image.Exif()
+TURNED[0x0112] = 6
 
 
 @pytest.fixture
@@ -73,9 +75,7 @@ def test_labels_outside_the_classes_are_named_while_loading(root):
 
 
 def test_a_turned_photograph_has_the_size_it_is_shown_with(root):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.new('RGB', (8, 12)).save(root / 'images' / '1.jpg', exif=exif)
+    Image.new('RGB', (8, 12)).save(root / 'images' / '1.jpg', exif=TURNED)
     assert build(root)[1]['img'].shape[:2] == (8, 12)
 
 
@@ -150,6 +150,7 @@ MAPS = [
     (lambda path: png(path, LABELS * 255), None),  # to be ignored
     (lambda path: png(path, LABELS * 255, '1'), None),  # one bit a pixel: 0 and 1
     (lambda path: png(path, LABELS, 'L', optimize=True), None),
+    (lambda path: png(path, LABELS, exif=TURNED), None),  # loaded as it lies in the file
     (lambda path: Image.fromarray(LABELS, 'P').save(path, 'PNG', bits=1), None),
     (lambda path: Image.fromarray(LABELS, 'P').save(path, 'PNG', transparency=0), None)]
 
