@@ -49,10 +49,11 @@ def _named_elsewhere(folder: Path) -> list[str]:
     """The file or address that ``last_checkpoint`` names, if it is there."""
     marker = folder / 'last_checkpoint'
     text = marker.read_bytes().decode(errors='replace').strip() if marker.is_file() else ''
-    path = os.path.join(folder, text)
     if '://' in text:
         return [text]
-    return [path] if os.path.isfile(path) else []
+    # mmengine writes an ``out_dir`` as the config has it, which may start at the current folder.
+    paths = dict.fromkeys((text, os.path.join(folder, text)))
+    return [path for path in paths if os.path.isfile(path)]
 
 
 def check_no_checkpoints_to_replace(work_dir: str | Path) -> None:

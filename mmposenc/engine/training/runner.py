@@ -143,6 +143,7 @@ class CheckpointRunner(_Runner):
             return
         path = Path(out_dir, filename)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             with writing_whole_file(path) as partial:
                 super().save_checkpoint(out_dir, partial.name, *args, meta=meta,
                                         by_epoch=by_epoch, **kwargs)

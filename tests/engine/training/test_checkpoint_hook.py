@@ -70,6 +70,15 @@ def test_a_full_disk_ends_the_run_with_one_line_and_the_old_file(tmp_path, monke
     assert latest_checkpoint(tmp_path) == str(tmp_path / 'epoch_1.pth')
 
 
+def test_checkpoints_in_a_folder_of_their_own_are_found(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runner('work', epochs=1, out_dir='weights').train()
+    run = runner('work', epochs=2, resume=True, out_dir='weights')
+    run.train()
+    assert run._load_from == 'weights/work/epoch_1.pth'
+    assert files(tmp_path / 'weights' / 'work') == ['epoch_1.pth', 'epoch_2.pth']
+
+
 def test_what_a_killed_write_left_is_removed(tmp_path) -> None:
     (tmp_path / 'epoch_7.pth.partial').write_bytes(b'half')
     runner(tmp_path, epochs=1).train()

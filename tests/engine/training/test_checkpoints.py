@@ -46,12 +46,13 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path) -> 
     assert f'{tmp_path / "iter_2.pth"} is used instead' in lines[0]
 
 
-def test_mmengines_note_counts_where_the_folder_has_none(tmp_path) -> None:
+def test_mmengines_note_counts_where_the_folder_has_none(tmp_path, monkeypatch) -> None:
     """As with ``out_dir`` of the hook; a copy of a folder uses its own."""
+    monkeypatch.chdir(tmp_path)
     first, second = tmp_path / 'first', tmp_path / 'second'
     first.mkdir()
     note = first / 'last_checkpoint'
-    for text in (str(save(tmp_path / 'epoch_1.pth')), '../epoch_1.pth'):
+    for text in (str(save(tmp_path / 'epoch_1.pth')), '../epoch_1.pth', 'epoch_1.pth'):
         note.write_text(text)
         assert Path(latest_checkpoint(first)).samefile(tmp_path / 'epoch_1.pth')
     note.write_text('s3://bucket/epoch_1.pth')
