@@ -46,7 +46,6 @@ METRICS = _registry(theirs.METRICS)
 OPTIM_WRAPPERS = _registry(theirs.OPTIM_WRAPPERS)
 OPTIM_WRAPPER_CONSTRUCTORS = _registry(theirs.OPTIM_WRAPPER_CONSTRUCTORS)
 RUNNERS = _registry(theirs.RUNNERS)
-VISBACKENDS = _registry(theirs.VISBACKENDS)
 
 # The classes of encodings/ are registered here, because that package does not depend on OpenMMLab.
 for _name, _class in encodings.ENCODINGS.items():
