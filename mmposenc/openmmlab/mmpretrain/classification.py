@@ -132,10 +132,9 @@ class DistilledClassifier(ImageClassifier):
             raise ValueError(f'head is a {type(self.head).__name__}; '
                              f"type='mmposenc.DistillationHead' is required")
         self._ready = isinstance(teacher, nn.Module)
-        if isinstance(teacher, dict):
-            if not is_pretrained(teacher.get('init_cfg')):
-                raise ValueError("teacher has no init_cfg: with random weights it teaches nothing; "
-                                 "add init_cfg=dict(type='Pretrained', checkpoint=...)")
+        if isinstance(teacher, dict) and not is_pretrained(teacher.get('init_cfg')):
+            raise ValueError("teacher has no init_cfg: with random weights it teaches nothing; "
+                             "add init_cfg=dict(type='Pretrained', checkpoint=...)")
         # Stored in a list, so that it is no submodule: state_dict and parameters are those of the
         # student.
         self._teacher: list[nn.Module] = []
