@@ -57,6 +57,8 @@ class _ConsoleFilter(logging.Filter):
                     and record.funcName.startswith('after') and record.funcName not in _SUMMARIES)
         if _NO_BOXES in text:
             record.msg = _NO_BOXES_REMEDY
+            # The training goes on, so that this is no error.
+            record.levelno, record.levelname = logging.WARNING, 'WARNING'
         kind = re.sub(r'\S*[\d./]\S*', '*', text)
         is_new = record.levelno > logging.WARNING or kind not in self.warned
         self.warned.add(kind)

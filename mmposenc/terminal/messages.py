@@ -26,8 +26,10 @@ _CHATTER = re.compile(r'loading annotations into|creating index|index created|ru
                       r'loading and preparing|evaluate annotation type|accumulating|done \(t=|'
                       r' ?average (?:precision|recall) |loads checkpoint by', re.I)
 
-#: Warnings of libraries about a choice that is as good as what they suggest.
-_HINTS = re.compile('For binary segmentation, we suggest using')
+#: Warnings of libraries about a choice that is as good as what they suggest, and about an array
+#: that nothing writes to.
+_HINTS = re.compile('For binary segmentation, we suggest using|'
+                    'The given NumPy array is not writable')
 
 
 class Parser(argparse.ArgumentParser):

@@ -106,6 +106,13 @@ def test_a_detr_and_a_model_of_another_library(tmp_path, capsys):
     assert json.loads((tmp_path / 'swin' / 'numbers.json').read_text())['pictures'] == {}
 
 
+def test_a_checkpoint_without_a_folder_is_not_passed_over(tmp_path):
+    config = classifier_config(tmp_path)
+    with pytest.raises(ValueError, match='weights.pth.*measured only with out.*give --out DIR'):
+        inspect_config(engine.load_config(str(config)),
+                       str(saved(config, tmp_path / 'weights.pth')))
+
+
 @pytest.mark.parametrize('name', ['kernels.png', 'numbers.json'])
 def test_nothing_is_overwritten(tmp_path, name):
     cfg = engine.load_config(str(classifier_config(tmp_path)))

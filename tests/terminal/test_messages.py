@@ -83,6 +83,7 @@ def test_an_error_without_words_says_where_it_was_raised() -> None:
 def test_hints_of_libraries_are_not_shown(capsys) -> None:
     with reporting_errors(ARGS):
         warnings.warn('For binary segmentation, we suggest using `out_channels = 1`', stacklevel=1)
+        warnings.warn('The given NumPy array is not writable, and PyTorch', stacklevel=1)
         warnings.warn('For a mask, use one', stacklevel=1)
     assert capsys.readouterr().err.count('warning: ') == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mmengine.config import Config
+from mmengine.dataset import RepeatDataset
 from mmengine.registry import init_default_scope
 from mmengine.runner import set_random_seed
 from mmengine.structures import BaseDataElement
@@ -23,7 +24,8 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
         cfg: a config of mmdet, mmseg or mmpretrain.
         output_dir: where the pictures go, under the names and folders of the images.
         phase: 'train', 'val' or 'test': which data set.
-        number: how many images, spread evenly over the data set; -1 for all.
+        number: how many images, spread evenly over the data set; -1 for all. A repeated one
+            counts once.
         seed: of the augmentations; None for new ones in every call.
 
     Returns:
@@ -48,10 +50,12 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
         set_random_seed(seed)
     dataset = build_data_set(loader.dataset)
     visualizer = visualizer_of(scope, dataset.metainfo)
-    total = len(dataset) if number < 0 else min(number, len(dataset))
+    # Of a data set that is repeated, the same image would be met again and again.
+    length = len(dataset.dataset if isinstance(dataset, RepeatDataset) else dataset)
+    total = length if number < 0 else min(number, length)
     # Spread over the data set, because files are often sorted: the first ones may all show one
     # class or scene.
-    numbers = [i * len(dataset) // total for i in range(total)]
+    numbers = [i * length // total for i in range(total)]
     names = names_without_suffix([dataset.get_data_info(number).get('img_path') or str(number)
                                   for number in numbers])
     written: list[Path] = []

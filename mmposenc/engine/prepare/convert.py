@@ -12,7 +12,7 @@ from typing import Any
 
 from PIL import Image
 
-from mmposenc.terminal.messages import printable
+from mmposenc.terminal.messages import counted, printable
 
 from .folders import Log, PrepareError, build_folder
 from .labels import VOID, Picture, read_label_map, read_labels
@@ -58,8 +58,9 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
     for line in (*labelled.problems, *labelled.notes):
         log(printable(line))
     if labelled.problems and not skip_bad:
-        raise PrepareError(f'{len(labelled.problems)} problems in {source}, listed above; mend '
-                           'them, or leave out what they name by --skip-bad')
+        problems = counted(len(labelled.problems), 'problem')
+        raise PrepareError(f'{problems} in {source}, listed above; mend them, or leave out what '
+                           'they name by --skip-bad')
     if not labelled.classes:
         raise PrepareError(f'{source}: its labels hold no object')
     messages = [f'classes: {", ".join(labelled.classes)}']

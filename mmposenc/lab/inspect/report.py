@@ -72,8 +72,8 @@ def inspect_config(cfg: Config, checkpoint: str | None = None, *,
         Lines for a reader: where encodings sit, counts, and a sentence for each picture.
 
     Raises:
-        ValueError: a size below 1, a place outside the image, a checkpoint that does not fit, a
-            picture that cannot be read, or a folder that holds an inspection.
+        ValueError: a size below 1, a place outside the image, a checkpoint that does not fit or
+            without ``out``, a picture that cannot be read, or a folder that holds an inspection.
         FileNotFoundError: a picture or the checkpoint does not exist.
     """
     scope_of(cfg)  # Raises an error if the config names no library.
@@ -82,6 +82,9 @@ def inspect_config(cfg: Config, checkpoint: str | None = None, *,
     models.check_pictures_exist(images)
     if checkpoint is not None:
         check_checkpoint(checkpoint, 'checkpoint')
+        if out is None:
+            raise ValueError(f'checkpoint={checkpoint!r} is measured only with out, a folder for '
+                             'the pictures: give --out DIR')
     if out is not None:
         check_out_folder(Path(out))
     counts = count_for_one_image(cfg, size or usual_size(cfg))

@@ -138,8 +138,9 @@ def has_area(mask: Any, size: tuple[int, int]) -> bool:
             raise TypeError
     except TypeError:
         raise ValueError(f'segmentation={str(mask)[:60]} must be a list of polygons [x1, y1, x2, '
-                         'y2, ...] or a dict with size and counts: the pipeline loads masks'
-                         ) from None
+                         'y2, ...] or a dict with size and counts, as the pipeline loads masks; '
+                         'for boxes alone take a detector without a mask head, such as '
+                         'Faster R-CNN or RetinaNet') from None
     return any(len(each) % 2 == 0 and len(each) >= 6 for each in mask)
 
 

@@ -26,3 +26,13 @@ def test_a_segmentor_of_grey_pictures(tmp_path) -> None:
             drawn = np.asarray(Image.open(path)).astype(int)
             assert drawn.shape == (32, 32, 3)
             assert drawn[:, :2].max() < 90  # noise without a label: not inverted, not shifted
+
+
+def test_images_of_a_repeated_data_set_are_all_met(tmp_path) -> None:
+    """A step through the repeats that is a multiple of the images would meet one of them only."""
+    cfg = load_config(str(segmentor_config(tmp_path)))
+    images = sorted(path.stem for path in (tmp_path / 'data' / 'images').iterdir())
+    cfg.train_dataloader.dataset = dict(
+        type='RepeatDataset', times=len(images), dataset=cfg.train_dataloader.dataset)
+    written = browse(cfg, tmp_path / 'seen', number=len(images))
+    assert [path.stem for path in written] == images

@@ -97,7 +97,7 @@ def test_a_bad_label_is_reported_with_its_file(tmp_path, kind, text, said):
     source = folder(tmp_path, kind, {'a': good, 'b': text, 'c': good})
     lines, out = [], tmp_path / 'out'
     arguments = dict(classes=['square', 'disc'], val=0.3, log=lines.append)
-    with pytest.raises(PrepareError, match='^1 problems in'):
+    with pytest.raises(PrepareError, match='^1 problem in'):
         convert_labels(kind, source, out, **arguments)
     assert lines[0].startswith(f'{source}/labels/b.{suffix}:') and said in lines[0]
     assert len(lines) == 1 and not out.exists()
@@ -160,7 +160,7 @@ def test_masks_keep_their_labels(tmp_path):
     (Image.new('L', (64, 48), 2), 'holds the label 2'), (Image.new('I;16', (64, 48)), 'mode is I')])
 def test_a_bad_mask_is_reported(tmp_path, bad, said):
     source, lines = maps(tmp_path, b=bad), []
-    with pytest.raises(PrepareError, match='1 problems'):
+    with pytest.raises(PrepareError, match='1 problem'):
         convert_labels('masks', source, tmp_path / 'out', log=lines.append)
     assert lines[0].startswith(f'{source}/masks/b.png: ') and said in lines[0]
     counts = convert_labels('masks', source, tmp_path / 'out', skip_bad=True, log=lines.append)
@@ -254,7 +254,7 @@ def test_a_drawn_split_is_said(tmp_path):
 def test_two_pictures_of_one_name(tmp_path):
     source = folder(tmp_path, 'yolo', {'a': GOOD['yolo'][1], 'b': ''})
     picture(source / 'images' / 'a.png')
-    with pytest.raises(PrepareError, match='1 problems'):
+    with pytest.raises(PrepareError, match='1 problem'):
         convert_labels('yolo', source, tmp_path / 'out')
     (source / 'images' / 'a.png').unlink()
     for part in ('train', 'training', 'val'):
