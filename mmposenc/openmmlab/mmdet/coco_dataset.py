@@ -82,8 +82,8 @@ _SECTIONS = {'images': ('id', 'file_name', 'height', 'width'), 'categories': ('i
 
 
 def _check_section(path: str, data: Coco, section: str) -> None:
-    """Raise ValueError if entries lack a key, if two have the same id, or if an id or a box is no
-    number."""
+    """Raise ValueError if entries lack a key, if two have the same id, or if a value is not what
+    mmdet takes it for."""
     entries = data.get(section)
     if not isinstance(entries, list):
         state = 'is missing' if section not in data else f'is a {type(entries).__name__}'
@@ -99,6 +99,8 @@ def _check_section(path: str, data: Coco, section: str) -> None:
             if type(entry.get(key, 0)) is not int:
                 raise ValueError(f'{path}: {section}[{i}]: {key}={entry[key]!r} must be a whole '
                                  'number')
+        if entry.get('iscrowd', 0) not in (0, 1):  # Any text would count as true.
+            raise ValueError(f'{path}: {section}[{i}]: iscrowd={entry["iscrowd"]!r} must be 0 or 1')
         box = entry.get('bbox', [0, 0, 0, 0])
         # NaN is not smaller than any number.
         if not isinstance(box, list) or len(box) != 4 or not all(

@@ -141,6 +141,7 @@ REFUSED = [
       for section in ('images', 'categories')),
     *((lambda data, section=section: data.update({section: []}), f"'{section}' is empty")
       for section in ('images', 'categories')),
+    (put('annotations', 0, iscrowd='0'), r"annotations\[0\]: iscrowd='0' must be 0 or 1"),
     (put('annotations', 3, category_id=99), r"annotation 4 of image 'shape_1\.jpg' in .*annotations"
      r"\.json: category_id 99 .*\{1: 'square', 2: 'disc'\}"),
     (put('categories', 0, name='square '), "'square'] are not among the categories"),
