@@ -13,6 +13,7 @@ from mmposenc.backbones.base import Backbone
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, SLOTS
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings.build import required_sizes
+from mmposenc.engine.config.arguments import model_class
 from mmposenc.engine.config.models import build_bare, image_channels, run_network
 from mmposenc.engine.config.nodes import Size, listed, type_name, value_at
 from mmposenc.engine.config.options import config_of_arguments, override
@@ -24,7 +25,7 @@ from mmposenc.terminal.messages import error_text
 
 from .encodings import Entry, changes_of, read_entries
 from .parsed import ParsedConfig, build_backbone, parse_config
-from .rows import encodings_as_they_stand
+from .rows import encodings_as_they_stand, named_relative_encodings
 from .sizes import image_sizes
 
 #: The side in pixels of an image for a model that cannot run on the meta device.
@@ -136,8 +137,8 @@ def _change_encoder(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
 
 
 def _exempt_positions_from_decay(cfg: Config, path: tuple[str, ...]) -> None:
-    """Encodings take no weight decay, whatever the config names; they keep the learning rate of the
-    part that they stand in, at the path."""
+    """Encodings take no weight decay, whatever the config names, but for ``decaying_layers`` of the
+    relative ones. They keep the learning rate of the part that they stand in, at the path."""
     optim = cfg.get('optim_wrapper') or {}
     # mmengine requires this value.
     decays = (optim.get('optimizer') or {}).get('weight_decay') is not None
@@ -147,8 +148,14 @@ def _exempt_positions_from_decay(cfg: Config, path: tuple[str, ...]) -> None:
     keys = dict(paramwise.get('custom_keys') or {})
     around = [key for key in keys if key in '.'.join(path) and 'lr_mult' in keys[key]]
     rate = {'lr_mult': keys[max(around, key=len)]['lr_mult']} if around else {}
-    new = {key: dict(decay_mult=0.0, **rate) for key in ('pos_encodings', 'rel_pos_encoding')
-           if key not in keys}
+    multipliers = {'pos_encodings': 0.0, 'rel_pos_encoding': 0.0}
+    relative = named_relative_encodings(value_at(cfg.model, '.'.join(path)))
+    for index, encoding in enumerate(relative):
+        name = f'rel_pos_encoding.encodings.{index}' if len(relative) > 1 else 'rel_pos_encoding'
+        cls = model_class(value_at(encoding, 'type'), cfg.default_scope)
+        multipliers |= {f'{name}.{layer}': 1.0 for layer in getattr(cls, 'decaying_layers', ())}
+    new = {key: dict(decay_mult=decay, **rate) for key, decay in multipliers.items()
+           if key not in keys and key.partition('.')[0] not in keys}
     cfg.optim_wrapper.paramwise_cfg = dict(paramwise, custom_keys={**keys, **new})
 
 
