@@ -1,4 +1,4 @@
-"""Draw the input of the network: training images after augmentation, padding and preprocessing.
+"""Draw training images after augmentation, with their ground truth.
 
     mmposenc browse CONFIG --output-dir pictures --number 20
     mmposenc browse CONFIG --data data/mine --output-dir pictures
@@ -10,7 +10,8 @@ from ..terminal.options import SEED, add_data, make_config_parser
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = make_config_parser(__doc__, 'train_dataloader.batch_size=4', prog='mmposenc browse')
+    parser = make_config_parser(__doc__, 'train_dataloader.dataset.pipeline.3.prob=1',
+                                prog='mmposenc browse')
     add_data(parser)
     parser.add_argument('--output-dir', required=True, help='folder of the pictures')
     parser.add_argument('--number', type=int, default=20,

@@ -71,7 +71,7 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
         words: names of :data:`NAMES` and :data:`KEEP`, sums of them ('peg+irpe-k'), classes
             ('my_package.ALiBi', 'own.py:ALiBi'), which may stand in sums, files of entries
             ('my.yaml'; docs/compared.md), and tables of papers or rows of them
-            ('paper::cpvt/table6/3'). Paths and modules are looked for from the current folder.
+            ('paper::cpvt/table6/3'). Paths begin in the current folder.
 
     Returns:
         One entry a word, several for a file or a table; of rows of tables each encoding once.
