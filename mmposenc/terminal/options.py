@@ -46,8 +46,8 @@ def number_between(least: float, most: float, required: str) -> Callable[[str], 
     return number_of
 
 
-#: Argparse types for a count, an index, a side in pixels, and a seed.
-COUNT, INDEX = whole_number(1), whole_number(0)
+#: Argparse types for a count, a side in pixels, and a seed.
+COUNT = whole_number(1)
 SIDE, SEED = whole_number(1, 2 ** 16), whole_number(0, 2 ** 32 - 1)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,7 @@ from .result import Result
 
 def predict_files(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
                   score_thr: float | None = None, pictures: bool = True, device: str | None = None,
-                  overwrite: bool = False, say: Callable[[str], None] = print
-                  ) -> list[dict[str, str]]:
+                  overwrite: bool = False) -> list[dict[str, str]]:
     """Predicts a picture, or a folder of them, and writes what was predicted.
 
     Args:
@@ -37,7 +35,6 @@ def predict_files(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
         pictures: draw what was predicted.
         device: 'cpu', 'cuda:1'; None: an accelerator, where there is one.
         overwrite: replace the results in ``out``.
-        say: takes each line of the console.
 
     Returns:
         The files that could not be predicted, each with the reason.
@@ -65,11 +62,11 @@ def predict_files(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
                 result = predictor(file, file)
             except ValueError as error:
                 skipped.append({'file': file, 'reason': str(error)})
-                say(f'skipped {in_a_line(error)}')
+                print(f'skipped {in_a_line(error)}')
                 continue
             images.append({**result.record(), **_write_files(folder, name, result, pictures)})
             if len(images) % 100 == 0:
-                say(f'{len(images)} of {len(files)} images')
+                print(f'{len(images)} of {len(files)} images')
     finally:
         complete = len(images) + len(skipped) == len(files)
         _write_json(results, {
@@ -77,7 +74,7 @@ def predict_files(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
             **({'score_thr': predictor.score_thr} if predictor.scope == 'mmdet' else {}),
             'classes': predictor.classes, 'skipped': skipped, 'complete': complete}, images)
     objects = sum(len(image['labels']) for image in images)
-    say(f'{counted(len(images), "image")} predicted' + (
+    print(f'{counted(len(images), "image")} predicted' + (
         f', {objects} objects that score more than {predictor.score_thr:g} (--score-thr)'
         if predictor.scope == 'mmdet' else ''))
     return skipped

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from mmposenc.backbones import load_pretrained
 from mmposenc.config_types import ConfigType
-from mmposenc.functional.image_sizes import ImgShapes, set_img_shapes
+from mmposenc.functional.image_sizes import set_img_shapes
 from mmposenc.padding import keep_padding_out
 from mmposenc.terminal.messages import error_text
 
@@ -176,20 +176,18 @@ def image_channels(cfg: Config) -> int:
     return int((cfg.model.get('backbone') or {}).get('in_channels', 3))
 
 
-def image_metas(images: Tensor, shapes: ImgShapes | None = None) -> list[dict[str, Any]]:
-    """What a model is told about images (B, C, H, W), one dict for each; ``shapes`` are the height
-    and width that each fills, by default all of it."""
+def image_metas(images: Tensor) -> list[dict[str, Any]]:
+    """What a model is told about images (B, C, H, W) that are not padded, one dict for each."""
     size = (images.shape[-2], images.shape[-1])
-    filled = [size] * len(images) if shapes is None else [tuple(each) for each in shapes]
-    return [dict(img_shape=shape, ori_shape=shape, pad_shape=size, batch_input_shape=size,
-                 scale_factor=(1.0, 1.0), img_id=number) for number, shape in enumerate(filled)]
+    return [dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size,
+                 scale_factor=(1.0, 1.0), img_id=number) for number in range(len(images))]
 
 
-def image_samples(images: Tensor, shapes: ImgShapes | None = None) -> list[DetDataSample]:
+def image_samples(images: Tensor) -> list[DetDataSample]:
     """What :func:`image_metas` returns, as samples of mmdet, without which a DETR cannot run."""
     from mmdet.structures import DetDataSample
 
-    return [DetDataSample(metainfo=meta) for meta in image_metas(images, shapes)]
+    return [DetDataSample(metainfo=meta) for meta in image_metas(images)]
 
 
 def run_network(scope: str, model: BaseModel, image: Tensor) -> None:
