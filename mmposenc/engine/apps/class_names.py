@@ -1,10 +1,10 @@
 """The names and colours of a model's classes."""
 from __future__ import annotations
 
-import numpy as np
 from mmengine.config import Config
 
 from ...config_types import ReadOnlyConfig
+from ..config.data import random_colours
 from ..config.nodes import data_sets_with_keys, heads_with_classes, metainfo_entry, num_classes_of
 from ..config.testing import scope_of
 
@@ -34,7 +34,7 @@ def names_and_colours(cfg: Config, meta: ReadOnlyConfig) -> tuple[list[str], lis
     names = [str(name) for name in [*metainfo['classes'], of_checkpoint][0]]
     number = max([len(names), *(num_classes_of(head) or 0 for _, head in heads_with_classes(cfg))])
     names += [f'class {i}' for i in range(len(names), number)]
-    random = np.random.default_rng(42).integers(0, 256, (number, 3)).tolist()
+    random = random_colours(number)
     palette = [*metainfo['palette'], random][0]
     if len(palette) != number:
         palette = random

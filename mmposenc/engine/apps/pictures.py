@@ -15,8 +15,7 @@ from mmengine.visualization import Visualizer
 
 from ...config_types import ReadOnlyConfig
 from ..config.testing import VISUALIZERS_OF
-
-PICTURES = ('.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
+from ..prepare.labels import PICTURES
 
 
 def picture_files(path: str | Path) -> list[str]:

@@ -11,7 +11,8 @@ from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 from PIL import Image
 
-from .pictures import PICTURES, draw_sample, label_map
+from ..prepare.labels import PICTURES
+from .pictures import draw_sample, label_map
 
 #: The number of a classifier's classes that are listed.
 TOP = 5

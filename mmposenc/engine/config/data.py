@@ -64,9 +64,7 @@ def point_to_folder(cfg: Config, folder: str) -> None:
         if names != classes:
             raise ValueError(f'--data {folder}: the classes of {part} are {names}, those of train '
                              f'{classes}; they must be the same in the same order')
-    drawn = np.random.default_rng(42).integers(0, 256, (len(classes), 3)).tolist()
-    # Visualizers take a list for several colours, so one colour must be a tuple.
-    colours = [tuple(colour) for colour in drawn]
+    colours = random_colours(len(classes))
     for phase, part in parts.items():
         for _, node in data_sets_with_keys(cfg, phase):
             # This is a data set and no wrapper of others.
@@ -101,6 +99,13 @@ def point_to_folder(cfg: Config, folder: str) -> None:
     if (cfg.get('data_preprocessor') or {}).get('num_classes'):
         cfg.data_preprocessor.num_classes = len(classes)
     print_in_first_process(f'{folder}: classes {", ".join(classes)}')
+
+
+def random_colours(number: int) -> list[tuple[int, ...]]:
+    """RGB colours of so many classes, the same in each call."""
+    drawn = np.random.default_rng(42).integers(0, 256, (number, 3)).tolist()
+    # Visualizers take a list for several colours, so one colour must be a tuple.
+    return [tuple(colour) for colour in drawn]
 
 
 def _load_picture_files(node: ConfigType, channels: int | None) -> None:
@@ -173,13 +178,13 @@ def _data_set_arguments(root: Path, scope: str, part: str) -> ConfigType:
                     data_prefix=dict(img=f'{part}/'))
     if scope == 'mmpretrain':
         return dict(type='CustomDataset', data_root=str(root), ann_file='', data_prefix=part,
-                    extensions=tuple(sorted(PICTURES)))
+                    extensions=PICTURES)
     name = ADE_PARTS[part]
     suffixes = sorted({path.suffix for path in (root / 'images' / name).rglob('[!.]*')
                        if path.suffix.lower() in PICTURES})
     if not suffixes:
         raise ValueError(f'--data {root}: images/{name} has no picture '
-                         f'({", ".join(sorted(PICTURES))})')
+                         f'({", ".join(PICTURES)})')
     prefix = dict(img_path=f'images/{name}', seg_map_path=f'annotations/{name}')
     return dict(type='mmposenc.SegDataset', data_root=f'{root}/', ann_file='', data_prefix=prefix,
                 img_suffix=tuple(suffixes), seg_map_suffix='.png', reduce_zero_label=False)

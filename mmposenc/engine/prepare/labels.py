@@ -21,7 +21,7 @@ from mmposenc.openmmlab.datasets.label_maps import map_problem, pair_problem
 
 from .folders import PrepareError
 
-PICTURES = {'.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp'}
+PICTURES = ('.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
 _LABEL_ROLES = {'annotations', 'labels', 'masks', 'segmentationclass'}
 #: Names of folders that say what a file is, and not to which picture it belongs.
 ROLES = {'images', 'img', 'imgs', 'jpegimages'} | _LABEL_ROLES
@@ -92,7 +92,7 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> La
         raise PrepareError(f'{source} holds {len(pictures)} pictures and {len(labels)} '
                            f'{KINDS[kind]} files of labels{where}')
     labelled.problems += [f'{labels[key]}: there is no picture of this name '
-                       f'({" ".join(sorted(PICTURES))})'
+                       f'({" ".join(PICTURES)})'
                        for key in labels.keys() - pictures.keys()]
     bare = 0
     for key, path in pictures.items():
