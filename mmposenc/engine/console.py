@@ -10,7 +10,6 @@ import sys
 from itertools import chain
 from numbers import Real
 from pathlib import Path
-from typing import Any
 
 import torch
 from mmengine.device import get_device
@@ -175,12 +174,6 @@ def _weights_line(runner: Runner) -> str:
     return f'weights of {", ".join(files)}; all others are random' if files else 'weights: random'
 
 
-def in_one_list(lists: list[Any] | dict[str, list[Any]]) -> list[Any]:
-    """All schedulers or groups of parameters in one list; for several optimizers mmengine has a
-    list under each name."""
-    return list(chain.from_iterable(lists.values())) if isinstance(lists, dict) else lists
-
-
 def _lower_log_interval(runner: Runner) -> None:
     """Let LoggerHook write a few lines also about a training that has fewer steps than one of its
     intervals."""
@@ -190,7 +183,10 @@ def _lower_log_interval(runner: Runner) -> None:
 
 
 def _warn_of_unfinished_warm_up(runner: Runner) -> None:
-    for scheduler in in_one_list(runner.param_schedulers or []):
+    schedulers = runner.param_schedulers or []
+    if isinstance(schedulers, dict):  # Of several optimizers, a list under the name of each.
+        schedulers = list(chain.from_iterable(schedulers.values()))
+    for scheduler in schedulers:
         length, unit = ((runner.max_epochs, 'epochs') if scheduler.by_epoch
                         else (runner.max_iters, 'steps'))
         if (isinstance(scheduler, LinearParamScheduler) and scheduler.end > length
