@@ -6,7 +6,6 @@ mmseg over the one that is there. Here Python is asked where it finds the packag
 """
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import re
 from pathlib import Path
@@ -25,8 +24,8 @@ def package_folder(package: str) -> Path:
     """
     spec = importlib.util.find_spec(package) if package.isidentifier() else None
     if spec is None or not spec.origin:
-        advice = importlib.import_module('mmposenc.dependencies').how_to_get(package)
-        raise FileNotFoundError(f'there is no package {package!r}{advice}')
+        from ..dependencies import how_to_get  # Not needed where the package is found.
+        raise FileNotFoundError(f'there is no package {package!r}{how_to_get(package)}')
     return Path(spec.origin).parent
 
 
