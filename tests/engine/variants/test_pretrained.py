@@ -12,8 +12,8 @@ from mmposenc.registry import MODELS
 
 DEIT = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 VIT = dict(type='mmposenc.ViT', embed_dims=32, num_layers=2, num_heads=2, patch_size=8)
-SWIN = dict(type='mmposenc.Swin', embed_dims=32, depths=(1, 1), num_heads=(1, 2), window_size=4,
-            patch_size=2)
+SWIN = dict(type='mmposenc.Swin', embed_dims=32, num_layers=(1, 1), num_heads=(1, 2),
+            window_size=4, patch_size=2)
 
 
 def pretrained(folder, backbone, **given):
