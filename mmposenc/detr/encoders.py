@@ -214,13 +214,13 @@ class DetrEncoder(BaseModule):
             shapes = shapes.tolist()
         if shapes is not None:
             shapes = check_levels(query, shapes if len(shapes) == 1 else [shapes], 1)
-        return self._run_block(query, query_pos, key_padding_mask, shapes, need_weights,
-                               dict(hw_shape=None if shapes is None else shapes[0]))
+        return self._run_layers(query, query_pos, key_padding_mask, shapes, need_weights,
+                                dict(hw_shape=None if shapes is None else shapes[0]))
 
-    def _run_block(self, x: Tensor, query_pos: Tensor | None, mask: Tensor | None,
-                   hw_shapes: HWShapes | None, need_weights: bool, kwargs: dict[str, Any],
-                   before: Callable[[int, Tensor], Tensor] | None = None
-                   ) -> Tensor | tuple[Tensor, list[Tensor]]:
+    def _run_layers(self, x: Tensor, query_pos: Tensor | None, mask: Tensor | None,
+                    hw_shapes: HWShapes | None, need_weights: bool, kwargs: dict[str, Any],
+                    before: Callable[[int, Tensor], Tensor] | None = None
+                    ) -> Tensor | tuple[Tensor, list[Tensor]]:
         """Run all layers, each with ``kwargs``, and the encodings between them. ``before`` gets the
         number of the next layer and its tokens, and returns the tokens to encode."""
         weights: list[Tensor] = []

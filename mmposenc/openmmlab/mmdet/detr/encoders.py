@@ -89,7 +89,7 @@ class DeformableEncoder(DetrEncoder):
         points = reference_points
         if points is None:
             points = self.get_encoder_reference_points(shapes, valid_ratios, device=query.device)
-        return self._run_block(  # type: ignore[return-value]
+        return self._run_layers(  # type: ignore[return-value]
             query, query_pos, key_padding_mask, shapes, False,
             dict(spatial_shapes=spatial_shapes, level_start_index=level_start_index,
                  reference_points=points), before)
