@@ -10,7 +10,7 @@ COMMIT = '0123456789abcdef0123456789abcdef01234567'
 
 
 class Hub:
-    """Repositories by name, each a dict of files; what was asked for; and faults to come.
+    """Repositories by name, each a dict of files, and what was asked for.
 
     Attributes:
         private: repositories that only ``token`` reads.
@@ -21,12 +21,6 @@ class Hub:
 
     def __init__(self):
         self.repos, self.private, self.gated, self.asked = {}, set(), set(), []
-
-    def etag(self, repo, file):
-        data = self.repos[repo][file]
-        if not file.endswith('.safetensors'):
-            return hashlib.sha1(b'blob %d\0%b' % (len(data), data)).hexdigest()
-        return hashlib.sha256(data).hexdigest()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -64,15 +58,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         path = unquote(urlsplit(self.path).path)
-        self.hub.asked.append((self.command, path, self.headers.get('Range')))
-        if path.startswith('/api/models/'):
-            repo = '/'.join(path.split('/')[3:5])
-            if not self.refused(repo):
-                files = self.hub.repos[repo].items()
-                self.answer(200, [dict(type='file', path=file, size=len(data), oid='0' * 40)
-                                  for file, data in files] if '/tree/' in path else dict(
-                    id=repo, sha=COMMIT, siblings=[dict(rfilename=file) for file, _ in files]))
-            return
+        self.hub.asked.append((self.command, path))
         if '/resolve/' not in path:  # what the client asks for besides
             self.answer(404)
             return
@@ -85,15 +71,9 @@ class Handler(BaseHTTPRequestHandler):
         elif file not in self.hub.repos[repo]:
             self.answer(404, X_Error_Code='EntryNotFound', X_Repo_Commit=COMMIT)
         else:
-            self.send_file(repo, file)
-
-    def send_file(self, repo, file):
-        data, etag = self.hub.repos[repo][file], self.hub.etag(repo, file)
-        first = int((self.headers.get('Range') or 'bytes=0-')[6:].split('-')[0])
-        headers = dict(ETag=f'"{etag}"', X_Repo_Commit=COMMIT, Accept_Ranges='bytes')
-        if first:
-            headers['Content-Range'] = f'bytes {first}-{len(data) - 1}/{len(data)}'
-        self.answer(206 if first else 200, data[first:], **headers)
+            data = self.hub.repos[repo][file]
+            self.answer(200, data, ETag=f'"{hashlib.sha256(data).hexdigest()}"',
+                        X_Repo_Commit=COMMIT)
 
 
 @contextmanager
