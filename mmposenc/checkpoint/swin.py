@@ -5,6 +5,7 @@ All names are first made timm's; one table leads from there to ours and back.
 """
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -32,11 +33,23 @@ _PAIRS = (
 
 def _window_of_coordinates(match: re.Match[str], table: Tensor, state: State) -> dict[str, Tensor]:
     """The (H, W) of the window whose offsets Swin V2's coordinates (1, 2 H' - 1, 2 W' - 1, 2) are
-    counted in: they are log8(1 + 8 offset / (side - 1))."""
+    counted in: they are log8(1 + 8 offset / (side - 1)).
+
+    Raises:
+        ValueError: these are other coordinates, with which the network would be another one.
+    """
     sides = []
-    for along in (table[0, :, 0, 0], table[0, 0, :, 1]):
-        middle = len(along) // 2
-        sides.append(round(8 / (8 ** along[middle + 1].item() - 1)) + 1 if middle else 1)
+    for along in (table[0, :, 0, 0].float(), table[0, 0, :, 1].float()):
+        offsets = torch.arange(len(along)) - len(along) // 2
+        if len(along) == 1:
+            sides.append(1)
+            continue
+        step = 8 ** along[offsets == 1].item() - 1
+        side = round(8 / step) + 1 if 0 < step < math.inf else 0
+        expected = offsets.sign() * (1 + 8 / max(side - 1, 1) * offsets.abs()).log2() / 3
+        if side < 2 or not torch.allclose(along, expected, rtol=0, atol=2e-3):
+            raise ValueError(f'{match[0]} holds other coordinates than logarithms of offsets')
+        sides.append(side)
     return {f'stages.{match[1]}.blocks.{match[2]}.attn.w_msa.rel_pos_encoding': torch.tensor(sides)}
 
 

@@ -117,6 +117,10 @@ def test_windows_that_offsets_are_counted_in(said):
     said.clear()
     load_pretrained(swin('swin v2, hugging face', pretrained_window_size=3)[1], state)
     assert not said
+    for other in (coordinates(4, 3) ** 3, 0 * coordinates(4, 3), coordinates(4, 3) * torch.nan):
+        state[name] = other
+        with pytest.raises(ValueError, match='holds other coordinates than logarithms of offsets'):
+            load_pretrained(ours, state)
 
 
 def test_what_detr_shares_and_does_not_have():
