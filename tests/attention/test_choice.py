@@ -61,6 +61,13 @@ def test_choice_on_an_accelerator():
         assert choose(name) == 'chunked' and choose(name, (7, 7), 1) == 'reference'
 
 
+def test_the_definition_takes_a_share_of_the_memory_of_a_gpu(monkeypatch):
+    memory = mock.Mock(total_memory=24 * 2 ** 30)
+    monkeypatch.setattr(torch.cuda, 'get_device_properties', lambda device: memory)
+    assert choice.definition_bytes(torch.device('cuda:1')) == 24 * 2 ** 30 / 128
+    assert choice.definition_bytes(torch.device('xpu')) < 8 * 1050 ** 2 * 4  # a bias of DETR
+
+
 def test_a_mask_alone_needs_a_gradient():
     """As in frozen blocks with a trained encoding. The kernels of GPUs have no backward pass for
     it; the meta device stands for one."""

@@ -1,6 +1,7 @@
 """Edges of attention: queries without keys, every kind of mask, regions; with every encoding, in
 every implementation. (What stands in padding: encodings/test_cellwise.py.)"""
 import sys
+from dataclasses import replace
 from unittest import mock
 
 import examples
@@ -139,6 +140,22 @@ def test_regions_are_a_mask_of_the_pairs_of_one_region(name, prefix):
         close(in_every_implementation(encoding, inputs, **options), expected)
         for how in ('auto', 'sdpa') if name in (None, 'LogSpacedCPB') else ('auto',):
             close(step(encoding, inputs, implementation=how, **options), expected)
+
+
+@pytest.mark.parametrize('prefix', [0, 4])
+@pytest.mark.parametrize('name', ['LePE', 'CRPE'])
+def test_convolutions_of_values_stay_in_a_region(name, prefix):
+    """Upper and lower rows apart, as if each part were a map of its own."""
+    encoding, inputs = encoded(name, prefix)
+    regions = torch.tensor([[0] * (prefix + 4) + [1] * 8])
+    found = in_every_implementation(encoding, inputs, regions=regions)[0]
+    expected = attend(*inputs, attn_mask=(regions.mT == regions)[None, None])[0]
+    whole, = encoding.terms(Grid(*GRID), Grid(*GRID))
+    for rows, cells in ((1, slice(prefix, prefix + 4)), (2, slice(prefix + 4, None))):
+        part = replace(whole, query=Grid(rows, 4), key=Grid(rows, 4), prefix=0)
+        q, _, v = (x[:, :, cells] for x in inputs)
+        expected[:, :, cells] += part.output(q, v)
+    close(found, expected)
 
 
 @pytest.mark.parametrize('prefix', [0, 2])

@@ -29,6 +29,18 @@ def test_second_derivatives_of_the_mlp(activation, dropout, monkeypatch):
     assert torch.autograd.gradcheck(run, args) and torch.autograd.gradgradcheck(run, args)
 
 
+def test_second_derivatives_of_an_mlp_whose_weights_are_computed_from_its_input():
+    def run(x, how):
+        weight = x.t() @ x
+        return mlp(x, weight, x[0], weight.sin(), x[1], implementation=how, activation='gelu')
+
+    torch.manual_seed(0)
+    x = torch.randn(6, 5, dtype=torch.float64)
+    found, expected = (hvp(lambda x, how=how: run(x, how).square().sum(), x, x.cos())[1]
+                       for how in ('chunked', 'stored'))
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize('name', ['IRPE product k', 'DynamicPositionBias'])
 def test_second_derivatives_of_attention(name):
     """Also where the incoming gradient is constant, and of the tables alone."""

@@ -10,6 +10,14 @@ from mmposenc import encodings
 from mmposenc.encodings import LearnedPositionEmbedding, SinCosPositionEncoding
 
 
+def test_vectors_of_prefix_tokens_are_those_of_the_first():
+    embedding = LearnedPositionEmbedding(3, (2, 2), num_prefix_embeds=1)
+    x = torch.randn(2, 2 + 6, 3)
+    out = embedding(x, (2, 3), num_prefix_tokens=2)
+    torch.testing.assert_close(out[:, 0], x[:, 0] + embedding.pos_embed[:, 0])
+    torch.testing.assert_close(out[:, 1], x[:, 1], rtol=0, atol=0)
+
+
 def gradients(out, parameters):
     return torch.autograd.grad((out.cos() * torch.arange(out.numel()).view_as(out)).sum(),
                                list(parameters))
