@@ -18,7 +18,7 @@ def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module])
 
     A shared encoding is a submodule ``rel_pos_encoding`` of the stage or the model, so that its
     parameters are saved once. Attention layers only refer to it. Copies of the model (deepcopy,
-    EMA) share their own, and optimizers, ``init_weights`` and FSDP find it once. With 'layer',
+    EMA) share their own, and optimizers and ``init_weights`` find it once. With 'layer',
     :class:`LookHere` gets its depth.
 
     Args:
