@@ -162,7 +162,7 @@ def _write_part_and_count(folder: Path, part: str, pictures: list[Picture], clas
     annotations: list[dict[str, Any]] = []
     for number, each in enumerate(pictures, 1):
         name = _copy_name(each, each.path.suffix)
-        _copy(each.path, folder / part / name)
+        shutil.copyfile(each.path, _unused_path(folder / part / name, each.path))
         images.append(dict(id=number, file_name=name, width=each.size[0], height=each.size[1]))
         for thing in each.things:
             outline = dict(segmentation=[thing.polygon]) if thing.polygon else {}
@@ -185,11 +185,11 @@ def _write_maps(folder: Path, part: str, pictures: list[Picture], classes: list[
     for each in pictures:
         name = _copy_name(each, '.png')
         stem = name.removesuffix('.png')
-        _copy(each.path, folder / 'images' / ADE_PARTS[part] / f'{stem}{each.path.suffix}')
-        label_file = folder / 'annotations' / ADE_PARTS[part] / name
-        label_file.parent.mkdir(parents=True, exist_ok=True)
+        copy = folder / 'images' / ADE_PARTS[part] / f'{stem}{each.path.suffix}'
+        shutil.copyfile(each.path, _unused_path(copy, each.path))
         labels = read_label_map(each)
-        Image.fromarray(labels).save(label_file)
+        Image.fromarray(labels).save(
+            _unused_path(folder / 'annotations' / ADE_PARTS[part] / name, each.path))
         pixels.update(Counter(labels.ravel().tolist()))
     (folder / 'classes.txt').write_text(''.join(f'{name}\n' for name in classes), encoding='utf-8')
     unlabelled = {f'unlabelled ({VOID})': pixels[VOID]} if pixels[VOID] else {}
@@ -197,9 +197,10 @@ def _write_maps(folder: Path, part: str, pictures: list[Picture], classes: list[
             **unlabelled}
 
 
-def _copy(path: Path, to: Path) -> None:
+def _unused_path(to: Path, picture: Path) -> Path:
+    """The path of what is written for a picture, whose folder is made."""
     if to.exists():
-        raise PrepareError(f'{path}: a picture of another folder has the name {to.name}, too; '
+        raise PrepareError(f'{picture}: a picture of another folder has the name {to.name}, too; '
                            'rename one')
     to.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, to)
+    return to

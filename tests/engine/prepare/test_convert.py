@@ -322,3 +322,13 @@ def test_labels_without_objects_are_refused(tmp_path):
     source = folder(tmp_path, 'voc', dict.fromkeys('ab', '<annotation></annotation>'))
     with pytest.raises(PrepareError, match='hold no object'):
         convert_labels('voc', source, tmp_path / 'out')
+
+
+def test_two_label_maps_of_one_name(tmp_path):
+    """Of pictures whose suffixes tell them apart."""
+    source = tmp_path / 'source'
+    for name in ('train/a.jpg', 'training/a.png', 'val/b.jpg'):
+        picture(source / 'images' / name)
+        picture((source / 'masks' / name).with_suffix('.png'), mode='L')
+    with pytest.raises(PrepareError, match='a.png: a picture of another folder has the name a.png'):
+        convert_labels('masks', source, tmp_path / 'out', ['one'])
