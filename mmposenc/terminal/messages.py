@@ -12,7 +12,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn, TextIO, cast
 
@@ -116,7 +116,8 @@ def _end(signum: int, frame: FrameType | None) -> None:
 def _report_and_message(error: Exception, args: argparse.Namespace, log: str | None) -> str:
     full = ''.join(traceback.format_exception(error))
     if log:
-        with open(log, 'a', encoding='utf-8', errors='backslashreplace') as file:
+        # On a full disk, which may be the error, the log cannot be written either.
+        with suppress(OSError), open(log, 'a', encoding='utf-8', errors='backslashreplace') as file:
             file.write(f'\n{full}')
     # torchrun shows the error of the process that failed first.
     if 'TORCHELASTIC_ERROR_FILE' in os.environ:

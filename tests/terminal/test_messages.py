@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,12 @@ def test_one_line_more_is_counted_as_one(tmp_path) -> None:
     said = messages._report_and_message(ValueError('first\nsecond\nthird'), ARGS, log)
     assert said == f'error: first\nsecond\n(1 more line; the full message is in {log})'
     assert 'third' in open(log).read()
+
+
+@pytest.mark.skipif(not Path('/dev/full').exists(), reason='needs /dev/full')
+def test_an_error_is_said_where_the_log_cannot_be_written() -> None:
+    said = messages._report_and_message(ValueError('no space'), ARGS, '/dev/full')
+    assert said.splitlines()[0] == 'error: no space'
 
 
 def test_torchrun_has_the_error_for_its_report(tmp_path, monkeypatch) -> None:
