@@ -102,7 +102,7 @@ def load_own_class(module: str, name: str) -> Any:
         raise missing(full_name, absent) from error
 
 
-def lazy_classes(package: str, *modules: str) -> tuple[list[str], Callable[[str], Any]]:
+def lazy_exports(package: str, *modules: str) -> tuple[list[str], Callable[[str], Any]]:
     """``__all__`` and ``__getattr__`` of a package that exports the classes of some modules.
 
     Args:

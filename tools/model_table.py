@@ -12,7 +12,13 @@ from typing import Any
 
 import yaml
 
-from mmposenc.catalog.papers import Number, Table, config_of_model, models_by_name, tables_by_id
+from mmposenc.catalog.papers import (
+    Number,
+    PaperTable,
+    config_of_model,
+    models_by_name,
+    tables_by_id,
+)
 from mmposenc.lab.compare.page.exports import csv_text
 from mmposenc.terminal.messages import Parser, reporting_errors, suggestion_text
 
@@ -179,7 +185,7 @@ def checked(given: Any, keys: Keys, where: str) -> dict[str, Any]:
     return given
 
 
-def row(table: Table) -> tuple[str, str, str, str]:
+def row(table: PaperTable) -> tuple[str, str, str, str]:
     """The row of a table in docs/tables/models.csv."""
     source = f'[{table.source}]({table.url})' if table.url else table.source
     return f'`{table.id}`', source, table.title, str(table.here_text)

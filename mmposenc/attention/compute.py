@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..functional.tracing import is_exporting, is_transforming, may_read
+from ..functional.tracing import is_exporting, is_transforming, may_branch_on
 from .fast.choice import fastest_implementation, with_terms_folded
 from .fast.chunked import chunked
 from .fast.flex import flex
@@ -99,11 +99,11 @@ def chosen_implementation(problem: Problem) -> str:
     """
     if is_exporting() or is_transforming():
         return 'reference'
-    if problem.implementation == 'sdpa' and not has_kernel(problem):
+    if problem.implementation == 'sdpa' and not sdpa_supports(problem):
         return 'reference'
     if problem.implementation != 'auto':
         return problem.implementation
-    return fastest_implementation(problem) if may_read(problem.q) else 'reference'
+    return fastest_implementation(problem) if may_branch_on(problem.q) else 'reference'
 
 
 def reference(problem: Problem) -> tuple[Tensor, Tensor | None]:
@@ -132,10 +132,10 @@ def reference(problem: Problem) -> tuple[Tensor, Tensor | None]:
 def use_sdpa(bias: Tensor | None, problem: Problem) -> bool:
     """Whether to use SDPA: on a CPU it is slow for a mask that needs a gradient."""
     return bias is None or not bias.requires_grad or (
-        not on_cpu(problem) and has_kernel(problem))
+        not on_cpu(problem) and sdpa_supports(problem))
 
 
-def has_kernel(problem: Problem) -> bool:
+def sdpa_supports(problem: Problem) -> bool:
     """Whether SDPA has a backward pass. That of its kernels on a GPU reads what the forward pass
     keeps only where q, k or v needs a gradient, and fails where the mask alone needs one, as in
     frozen blocks whose encodings are trained."""

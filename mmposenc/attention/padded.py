@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..functional.grids import Grid
 from ..functional.masking import extents_of_several, noted_extents, valid_extents
-from ..functional.tracing import is_compiling, may_read
+from ..functional.tracing import is_compiling, may_branch_on
 from .compute import output_and_weights
 from .fast import thresholds
 from .terms import Problem
@@ -114,7 +114,7 @@ def parts_of_valid_keys(problem: Problem, padding: Tensor, encoding: RelativeEnc
         padding: (B, Lk) bool, True = padding.
         encoding: a ``cellwise`` encoding, or None.
     """
-    if padding.device.type != 'cpu' or not may_read(padding):
+    if padding.device.type != 'cpu' or not may_branch_on(padding):
         return None
     if (problem.q.shape[2] * padding.shape[1] < thresholds.LEAVE_OUT_FROM
             or float(padding.float().mean()) < thresholds.LEAVE_OUT_SHARE):

@@ -178,12 +178,12 @@ class SpatialReductionAttention(nn.Module):
         encoding = self.rel_pos_encoding
         if encoding is None or encoding.cellwise:
             return self._key_mask(padding_mask, key_grid), None
-        return self._stored_or_new_masks(padding_mask, key_grid)
+        return self._uncompiled_masks(padding_mask, key_grid)
 
     # Compiled code would lose the stored image sizes and synchronise with an accelerator; such
     # blocks are compiled in parts anyway.
     @torch.compiler.disable
-    def _stored_or_new_masks(self, padding_mask: Tensor, key_grid: Grid) -> tuple[Tensor, Tensor]:
+    def _uncompiled_masks(self, padding_mask: Tensor, key_grid: Grid) -> tuple[Tensor, Tensor]:
         return (self._key_mask(padding_mask, key_grid),
                 token_mask(padding_mask, self.num_prefix_tokens))
 

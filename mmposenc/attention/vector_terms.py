@@ -100,7 +100,7 @@ def offsets_to_keys(lookup: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class KeyVectors(Term):
+class VectorsAddedToKeys(Term):
     """q_i . vectors[j]: vectors ([heads], Lk, head_dims) added to the keys of the dot product only.
     Attention adds them to the keys if no other term uses the keys."""
 
@@ -114,7 +114,7 @@ class KeyVectors(Term):
 
 
 @dataclass(frozen=True, eq=False)
-class QueryVector(Term):
+class VectorAddedToQueries(Term):
     """vector . k_j: a vector ([heads], head_dims) added to the queries of the dot product only."""
 
     vector: Tensor

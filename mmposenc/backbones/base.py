@@ -22,7 +22,8 @@ class Backbone(BaseModule):
     """The base class of all backbones: ``blocks``, or ``stages`` of blocks.
 
     A subclass takes its own arguments and ``**options``, makes a record of the latter with
-    :meth:`shared_arguments`, and hands it to this constructor and, at its end, to ``_finish``.
+    :meth:`shared_arguments`, and hands it to this constructor and, at its end, to
+    ``_init_and_freeze``.
 
     Args:
         shared: the arguments of all backbones.
@@ -72,7 +73,7 @@ class Backbone(BaseModule):
             raise ValueError(f'frozen_stages={self.frozen_stages!r} must be a whole number from '
                              f'-1 to {count}')
 
-    def _finish(self, shared: SharedArguments) -> None:
+    def _init_and_freeze(self, shared: SharedArguments) -> None:
         """Initialise the model, check the options of freezing and freeze.
 
         Raises:

@@ -16,7 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from ..checkpoint import Converted, convert_with_report, recognise
-from ..checkpoint.encoding_names import BUT_ENCODINGS, GRIDS, SLOTS, is_encoding, replaced_slots
+from ..checkpoint.encoding_names import (
+    BUT_ENCODINGS,
+    GRIDS,
+    SLOTS,
+    is_encoding_weight,
+    replaced_slots,
+)
 from ..checkpoint.files import read_checkpoint
 from ..checkpoint.mismatch import mismatch_text
 from ..checkpoint.numbers import check_numbers
@@ -101,7 +107,7 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
     state = _without_lacking_encodings(state, fitting, slots, name)
     new, encodings = ([], []) if same_model else _new_weights(model, weights, state, slots)
     misfits = mismatch_text({key: value for key, value in weights.items() if key in state or not (
-        key in new or is_encoding(key, slots))}, state)
+        key in new or is_encoding_weight(key, slots))}, state)
     what = type(model).__name__ if is_backbone else 'the model'
     if misfits and (strict or not fitting):
         advice = remedy or (_advice_text(weights, state) if is_backbone else '')
@@ -197,7 +203,7 @@ def _new_weights(model: nn.Module, weights: State, state: State, slots: Containe
     pattern = getattr(model, 'may_be_new', None)
     # A norm that has one of its weights in the file must have all of them.
     halves = {key.rpartition('.')[0] for key in state}
-    new = [key for key in missing if not is_encoding(key, slots) and (
+    new = [key for key in missing if not is_encoding_weight(key, slots) and (
         key.startswith(tuple(f'{each}.' for each in encodings))
         or (pattern and re.fullmatch(pattern, key) and key.rpartition('.')[0] not in halves))]
     return new, encodings
@@ -244,7 +250,7 @@ def _fitting_weights(weights: State, state: State) -> dict[str, Tensor]:
 def _without_lacking_encodings(state: State, fitting: State, slots: Container[str], name: str
                                ) -> dict[str, Tensor]:
     """Leave out the weights of encodings that the model does not have, or has in another shape."""
-    left_out = [key for key in state if key not in fitting and is_encoding(key, slots)]
+    left_out = [key for key in state if key not in fitting and is_encoding_weight(key, slots)]
     if left_out:
         print_log(f'{name}: left out, as the model lacks these encodings: '
                   f'{names_text(left_out, 2)}', 'current')

@@ -133,8 +133,8 @@ class EoMT(ViT):
                 if self.training or prob > 0:
                     predictions.append(self._predict(tokens, hw_shape, mask))
                     attn_mask = self._attn_mask(predictions[-1][1], tokens, hw_shape, prob)
-            tokens, hw_shape, mask = self._block_and_encodings(position, tokens, hw_shape, mask,
-                                                               attn_mask)
+            tokens, hw_shape, mask = self._run_block_and_encodings(position, tokens, hw_shape, mask,
+                                                                   attn_mask)
         predictions.append(self._predict(tokens, hw_shape, mask))
         classes, masks = zip(*predictions, strict=True)
         return classes, tuple(self._masks_of_batch(each, mask, batch_hw) for each in masks)

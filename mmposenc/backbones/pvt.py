@@ -134,7 +134,7 @@ class PVT(Backbone):
         share_encodings(shared.rel_pos_sharing, self, list(self.stages))
         self.norm = None if pool is None or with_norm[-1] else nn.LayerNorm(embed_dims[-1],
                                                                             eps=norm_eps)
-        self._finish(shared)
+        self._init_and_freeze(shared)
 
     def reset_parameters(self) -> None:
         """Initialise as in the release."""

@@ -132,7 +132,7 @@ class Swin(Backbone):
         share_encodings(shared.rel_pos_sharing, self, list(self.stages))
         for i in self.out_indices:
             self.add_module(f'norm{i}', nn.LayerNorm(dims * 2 ** i, eps=norm_eps))
-        self._finish(shared)
+        self._init_and_freeze(shared)
 
     def reset_parameters(self) -> None:
         """Initialise as the releases do: the patch projection as in torch, and for V2 the norms

@@ -174,7 +174,7 @@ class ViT(Backbone):
         # Computed once, so that the model is not searched for each list of images.
         self._has_batch_norm = any(isinstance(each, _BatchNorm) for each in self.modules())
         self._make_output(dims, layers, pool, out_indices, final_norm, norm_eps, neck_channels)
-        self._finish(shared)
+        self._init_and_freeze(shared)
 
     def _make_output(self, embed_dims: int, num_layers: int, pool: str | None,
                      out_indices: Sequence[int] | None, final_norm: bool | str, norm_eps: float,
@@ -232,7 +232,7 @@ class ViT(Backbone):
         tokens, hw_shape = self._tokens_and_grid(x)
         outs = []
         for position in range(-1, self._last + 1):
-            tokens, hw_shape, mask = self._block_and_encodings(position, tokens, hw_shape, mask)
+            tokens, hw_shape, mask = self._run_block_and_encodings(position, tokens, hw_shape, mask)
             full_hw = self.pos_encodings.out_hw_shape(full_hw, position)
             if self.out_indices is not None and position in self.out_indices:
                 outs.append(self._returned_map(self._normed_tokens(tokens, position), hw_shape,
@@ -251,7 +251,7 @@ class ViT(Backbone):
         packing = Packing(tuple(map(len, batches)), grids, self.num_prefix_tokens)
         tokens, outs = join_batches_to_row(embedded), []
         for position in range(-1, self._last + 1):
-            tokens, packing, _ = self._block_and_encodings(position, tokens, packing, None)
+            tokens, packing, _ = self._run_block_and_encodings(position, tokens, packing, None)
             if self.out_indices is not None and position in self.out_indices:
                 full = (max(rows for rows, _ in packing.grids),
                         max(cols for _, cols in packing.grids))
@@ -291,17 +291,18 @@ class ViT(Backbone):
         """
         return self.num_prefix_tokens * (1 if block < 0 else self._copies)
 
-    def _block_and_encodings(self, position: int, tokens: Tensor, hw_shape: Any,
-                             mask: Tensor | None, attn_mask: Tensor | None = None
-                             ) -> tuple[Tensor, Any, Tensor | None]:
-        """Run a block (-1: none) and the encodings after it. ``hw_shape`` is the grid, or the row
-        of images of several sizes; ``attn_mask`` is that of :class:`MultiheadAttention`."""
-        if position >= 0:
-            tokens = self._run_block(position, tokens, hw_shape, mask, attn_mask)
+    def _run_block_and_encodings(self, index: int, tokens: Tensor, hw_shape: Any,
+                                 mask: Tensor | None, attn_mask: Tensor | None = None
+                                 ) -> tuple[Tensor, Any, Tensor | None]:
+        """Run the block of this index (-1: none) and the encodings after it. ``hw_shape`` is
+        the grid, or the row of images of several sizes; ``attn_mask`` is that of
+        :class:`MultiheadAttention`."""
+        if index >= 0:
+            tokens = self._run_block(index, tokens, hw_shape, mask, attn_mask)
         tokens, hw_shape, mask = self.pos_encodings(
-            tokens, hw_shape, position, num_prefix_tokens=self._num_prefix(position),
+            tokens, hw_shape, index, num_prefix_tokens=self._num_prefix(index),
             padding_mask=mask)
-        if position < 0:
+        if index < 0:
             tokens, hw_shape = self._with_prefix_for_each_window(self.norm_pre(tokens), hw_shape)
         return tokens, hw_shape, mask
 
@@ -317,7 +318,7 @@ class ViT(Backbone):
         prefix = tokens[:, :self.num_prefix_tokens].repeat(1, self._copies - 1, 1)
         return torch.cat((prefix, tokens), 1), hw_shape
 
-    def _with_mean_prefix(self, tokens: Tensor) -> Tensor:
+    def _with_prefixes_merged(self, tokens: Tensor) -> Tensor:
         """Replace the prefix tokens of all windows by their mean."""
         if self._copies == 1:
             return tokens
@@ -331,7 +332,7 @@ class ViT(Backbone):
         return (self.patch_size,) * len(self.out_indices or ())
 
     def _normed_tokens(self, tokens: Tensor, index: int) -> Tensor:
-        tokens = self._with_mean_prefix(tokens)
+        tokens = self._with_prefixes_merged(tokens)
         return tokens if self.norm is None or index not in self._normed else self.norm(tokens)
 
     def _returned_map(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None,
@@ -345,7 +346,7 @@ class ViT(Backbone):
         return pad_map(out if mask is None else out.masked_fill(mask[:, None], 0), full_hw)
 
     def _pooled_for_head(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
-        tokens = self._with_mean_prefix(tokens)
+        tokens = self._with_prefixes_merged(tokens)
         if self.fc_norm is not None:
             return self.fc_norm(masked_mean(tokens[:, self.num_prefix_tokens:], mask))
         assert self.norm is not None

@@ -39,7 +39,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """A table of a paper. Its ``id`` is like ``cpvt/table6``, and ``decisions`` say, by the names
     of rows, how we read the paper."""
 
@@ -71,14 +71,14 @@ def config_folder() -> Path:
 
 
 @cache
-def tables_by_id() -> dict[str, Table]:
+def tables_by_id() -> dict[str, PaperTable]:
     """Every table, by its id."""
     by_id = {}
     for path in sorted(config_folder().glob('papers/*.yaml')):
         paper = yaml.safe_load(path.read_text())
         for name, each in paper['tables'].items():
             rows = [_row(each['columns'], *row) for row in each['rows']]
-            by_id[f'{path.stem}/{name}'] = Table(
+            by_id[f'{path.stem}/{name}'] = PaperTable(
                 f'{path.stem}/{name}', each['title'], paper['venue'],
                 each.get('url') or paper.get('url', ''), each['columns'], rows,
                 each.get('notes', ''), each.get('decisions', {}))
@@ -92,7 +92,7 @@ def _row(columns: list[str], name: object, model: str | dict[str, str], *numbers
     return Row(str(name), None, model['not here'], by_column)
 
 
-def table(name: str) -> Table:
+def table(name: str) -> PaperTable:
     """One table.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
-from .rules import Family, Pair, Rule, Source, State, rules_to_ours, same_pairs
+from .rules import Family, Pair, Rule, Source, State, rules_to_ours, same_name_pairs
 from .vit import HEAD, QV_BIASES, SCALES, TABLE, TRUNK
 
 _BIAS = 'rel_pos_encoding.relative_position_bias_table'
@@ -26,9 +26,9 @@ BIASES = (
     _class_token_pair('blocks.{n}.attn.relative_position_bias_table', 'backbone.blocks.{n}.attn.'),
     _class_token_pair('rel_pos_bias.relative_position_bias_table', 'backbone.'),
 )
-_COMMON = (*TRUNK, *same_pairs('blocks.{n}.mlp.fc1.{p}'), *HEAD)
+_COMMON = (*TRUNK, *same_name_pairs('blocks.{n}.mlp.fc1.{p}'), *HEAD)
 _BEIT = (
-    *_COMMON, Pair('pos_embed', TABLE), *same_pairs('blocks.{n}.attn.qkv.weight'),
+    *_COMMON, Pair('pos_embed', TABLE), *same_name_pairs('blocks.{n}.attn.qkv.weight'),
     *QV_BIASES, SCALES, *BIASES,
 )
 
@@ -40,8 +40,8 @@ def relpos_vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
         names: of a state dict of either side, which show whether a table has rows of a class token.
     """
     class_token = any(name.endswith('cls_token') for name in names)
-    pairs = [*_COMMON, *same_pairs('blocks.{n}.attn.qkv.{p}', 'blocks.{n}.ls1.gamma',
-                                   'blocks.{n}.ls2.gamma')]
+    pairs = [*_COMMON, *same_name_pairs('blocks.{n}.attn.qkv.{p}', 'blocks.{n}.ls1.gamma',
+                                        'blocks.{n}.ls2.gamma')]
     for theirs, module in (('blocks.{n}.attn.rel_pos.', 'backbone.blocks.{n}.attn.'),
                            ('shared_rel_pos.', 'backbone.')):
         table = f'{theirs}relative_position_bias_table'

@@ -18,7 +18,7 @@ _ENCODING = re.compile(r'(?:^|\.)(?:\w*pos_encodings|context_pools|(rel_pos_enco
                        r'(?:at\.\w+\.\d+\.|encodings\.\d+\.)?(.+)')
 
 
-def is_encoding(name: str, slots: Container[str] = SLOTS) -> bool:
+def is_encoding_weight(name: str, slots: Container[str] = SLOTS) -> bool:
     """Whether a weight is one of a position encoding, by the name it has in the models here.
 
     Args:
@@ -38,5 +38,5 @@ def replaced_slots(slots: Iterable[str], model: Iterable[str], file: Iterable[st
     """
     def weights(names: Iterable[str], slot: str) -> set[str]:
         return {match[2] for name in names
-                if is_encoding(name, (slot,)) and (match := _ENCODING.search(name))}
+                if is_encoding_weight(name, (slot,)) and (match := _ENCODING.search(name))}
     return [slot for slot in slots if not weights(model, slot) & weights(file, slot)]

@@ -19,7 +19,7 @@ from .rules import (
     joined_pair,
     names_text,
     rules_to_ours,
-    same_pairs,
+    same_name_pairs,
 )
 from .vit import HEAD, QV_BIASES, SCALES, TABLE, TOKENS, TRUNK
 
@@ -30,7 +30,7 @@ _MARK = f'{re.escape(_SCALE)}|{re.escape(_Q_BIAS)}'
 _FREQS = 'backbone.blocks.{}.attn.rel_pos_encoding.freqs'
 
 _PAIRS = (
-    *TRUNK, *TOKENS, *same_pairs('blocks.{n}.attn.norm.{p}', 'blocks.{n}.mlp.norm.{p}'),
+    *TRUNK, *TOKENS, *same_name_pairs('blocks.{n}.attn.norm.{p}', 'blocks.{n}.mlp.norm.{p}'),
     *HEAD, SCALES)
 _ATTN, _OURS = 'blocks.{n}.attn', 'backbone.blocks.{n}.attn.qkv'
 _QKV = (Pair(f'{_ATTN}.qkv.{{p}}', f'{_OURS}.{{p}}'), *QV_BIASES)

@@ -4,7 +4,7 @@ of a classifier, under timm's names first."""
 from __future__ import annotations
 
 from .beit import BIASES
-from .rules import Pair, Rule, Source, State, rules_to_ours, same_pairs
+from .rules import Pair, Rule, Source, State, rules_to_ours, same_name_pairs
 from .vit import QV_BIASES, SCALES, vit_pairs
 
 #: Parts of names in a block, and timm's names; '' stands for the same name.
@@ -40,7 +40,7 @@ _LEFT_OUT = (
 
 
 def _rules_of_timm(state: State) -> tuple[Rule, ...]:
-    norm = same_pairs('blocks.{n}.mlp.norm.{p}')
+    norm = same_name_pairs('blocks.{n}.mlp.norm.{p}')
     return rules_to_ours((*vit_pairs(state), SCALES, *QV_BIASES, *BIASES, *norm))
 
 

@@ -13,7 +13,7 @@ from .rules import (
     State,
     joined_pair,
     rules_to_ours,
-    same_pairs,
+    same_name_pairs,
 )
 
 #: Parts of a block that have the same names in the releases and here; 'qkv' is that of windows.
@@ -24,7 +24,7 @@ _CONV = 'mlp.pos_encodings.0.proj.0'
 _EMBED = 'backbone.stages.{n}.patch_embed.'
 _PEG = 'backbone.stages.{n}.pos_encodings.at.after0.0.proj.'
 _NORM = 'backbone.stages.{n}.norm.{p}'
-_HEAD = (*same_pairs('norm.{p}'), Pair('head.{p}', 'head.fc.{p}'))
+_HEAD = (*same_name_pairs('norm.{p}'), Pair('head.{p}', 'head.fc.{p}'))
 _TABLE = 'backbone.stages.{n}.pos_encodings.at.before.0.pos_embed'
 
 
@@ -98,7 +98,7 @@ _MM_TWINS = (
         Pair('patch_embeds.{n}.projection.{p}', f'{_EMBED}projection.{{p}}'),
         Pair('patch_embeds.{n}.norm.{p}', f'{_EMBED}norm.{{p}}'),
         Pair('position_encodings.{n}.proj.{p}', f'{_PEG}0.{{p}}'),
-        *same_pairs('norm.{p}'), Pair('norm_list.{n}.{p}', _NORM),
+        *same_name_pairs('norm.{p}'), Pair('norm_list.{n}.{p}', _NORM),
         Pair('norm_after_stage{n}.{p}', _NORM),
         *_openmmlab_pairs('layers.{n}.{m}.', 'ffn.layers.0.0 ffn.layers.1'),
         *_openmmlab_pairs('stages.{n}.{m}.', 'ffn.layers.0.0 ffn.layers.1'))),

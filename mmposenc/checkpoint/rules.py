@@ -202,7 +202,7 @@ class Pair(NamedTuple):
     back: Change | None = None
 
 
-def same_pairs(*templates: str) -> tuple[Pair, ...]:
+def same_name_pairs(*templates: str) -> tuple[Pair, ...]:
     """Pairs of weights that have the same name in a source and, behind 'backbone.', in this
     project."""
     return tuple(Pair(text, f'backbone.{text}') for text in templates)
@@ -233,8 +233,8 @@ def _renaming_rules(source: Names, target: Names, change: Change | None) -> list
     sources = (source,) if isinstance(source, str) else source
     targets = (target,) if isinstance(target, str) else target
 
-    def rename(match: re.Match[str], tensor: Tensor, state: Mapping[str, Tensor]
-               ) -> Mapping[str, Tensor]:
+    def renamed_tensors(match: re.Match[str], tensor: Tensor, state: Mapping[str, Tensor]
+                        ) -> Mapping[str, Tensor]:
         names = [text.format(**match.groupdict()) for text in sources]
         missing = [name for name in names if name not in state]
         if missing:
@@ -245,7 +245,7 @@ def _renaming_rules(source: Names, target: Names, change: Change | None) -> list
         tensors = (tensors,) if isinstance(tensors, Tensor) else tensors
         return {text.format(**match.groupdict()): part
                 for text, part in zip(targets, tensors, strict=True)}
-    return [Rule(_pattern_of_template(text), rename) for text in sources]
+    return [Rule(_pattern_of_template(text), renamed_tensors) for text in sources]
 
 
 def _pattern_of_template(text: str) -> str:

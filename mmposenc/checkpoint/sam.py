@@ -2,7 +2,7 @@
 mmdet's copies, for :class:`mmposenc.backbones.ViT`."""
 from __future__ import annotations
 
-from .rules import Family, Pair, Source, rules_to_ours, same_pairs
+from .rules import Family, Pair, Source, rules_to_ours, same_name_pairs
 from .vit import TABLE, as_map, as_row_of_cells
 from .vit_names import prefix_remover
 
@@ -22,10 +22,10 @@ PAIRS = (
     Pair('pos_embed', TABLE, as_row_of_cells, as_map),
     Pair('blocks.{n}.attn.rel_pos_h', 'backbone.blocks.{n}.attn.rel_pos_encoding.row_table'),
     Pair('blocks.{n}.attn.rel_pos_w', 'backbone.blocks.{n}.attn.rel_pos_encoding.col_table'),
-    *same_pairs('norm_pre.{p}', 'blocks.{n}.norm1.{p}', 'blocks.{n}.attn.qkv.{p}',
-                'blocks.{n}.attn.proj.{p}', 'blocks.{n}.ls1.gamma', 'blocks.{n}.norm2.{p}',
-                'blocks.{n}.mlp.fc1.{p}', 'blocks.{n}.mlp.fc2.{p}', 'blocks.{n}.ls2.gamma',
-                'neck.{n}.{p}'),
+    *same_name_pairs('norm_pre.{p}', 'blocks.{n}.norm1.{p}', 'blocks.{n}.attn.qkv.{p}',
+                     'blocks.{n}.attn.proj.{p}', 'blocks.{n}.ls1.gamma', 'blocks.{n}.norm2.{p}',
+                     'blocks.{n}.mlp.fc1.{p}', 'blocks.{n}.mlp.fc2.{p}', 'blocks.{n}.ls2.gamma',
+                     'neck.{n}.{p}'),
     # Where SAM has its neck, timm's classifier has a norm.
     Pair('neck.{p}', 'backbone.norm.{p}'),
     Pair('head.fc.{p}', 'head.fc.{p}'),

@@ -8,7 +8,7 @@ from math import isqrt
 
 from torch import Tensor
 
-from .rules import Family, Pair, Rule, Source, rules_to_ours, same_pairs
+from .rules import Family, Pair, Rule, Source, rules_to_ours, same_name_pairs
 
 TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
 #: The table of rows of factorized positions; TABLE is then that of columns.
@@ -17,9 +17,9 @@ ROWS = f'{TABLE}_y'
 #: Pairs that all ViTs of timm share.
 TRUNK = (
     Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
-    *same_pairs('cls_token', 'norm_pre.{p}', 'norm.{p}', 'fc_norm.{p}',
-                'blocks.{n}.norm1.{p}', 'blocks.{n}.norm2.{p}', 'blocks.{n}.attn.proj.{p}',
-                'blocks.{n}.mlp.fc2.{p}'),
+    *same_name_pairs('cls_token', 'norm_pre.{p}', 'norm.{p}', 'fc_norm.{p}',
+                     'blocks.{n}.norm1.{p}', 'blocks.{n}.norm2.{p}', 'blocks.{n}.attn.proj.{p}',
+                     'blocks.{n}.mlp.fc2.{p}'),
 )
 TOKENS = (Pair('pos_embed', TABLE), Pair('reg_token', 'backbone.register_tokens'))
 #: Factors of branches by the names that DeiT III, BEiT and EVA have for them, and biases of queries
@@ -27,8 +27,8 @@ TOKENS = (Pair('pos_embed', TABLE), Pair('reg_token', 'backbone.register_tokens'
 SCALES = Pair('blocks.{n}.gamma_{m}', 'backbone.blocks.{n}.ls{m}.gamma')
 QV_BIASES = tuple(Pair(f'blocks.{{n}}.attn.{part}_bias',
                        f'backbone.blocks.{{n}}.attn.qkv.{part}_bias') for part in 'qv')
-_BLOCKS = same_pairs('blocks.{n}.attn.qkv.{p}', 'blocks.{n}.mlp.fc1.{p}',
-                     'blocks.{n}.ls1.gamma', 'blocks.{n}.ls2.gamma')
+_BLOCKS = same_name_pairs('blocks.{n}.attn.qkv.{p}', 'blocks.{n}.mlp.fc1.{p}',
+                          'blocks.{n}.ls1.gamma', 'blocks.{n}.ls2.gamma')
 HEAD = (Pair('head.{p}', 'head.fc.{p}'),)
 #: Pairs of the heads: those of mmpretrain's DeiTClsHead, where there is a distillation head.
 _HEADS = (Pair('head.{p}', 'head.layers.head.{p}'),
@@ -42,7 +42,7 @@ def vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
         names: of a state dict of either side, which show whether the model is distilled.
     """
     distilled = any(name.endswith('head_dist.weight') for name in names)
-    return (*TRUNK, *TOKENS, *same_pairs('dist_token'), *_BLOCKS,
+    return (*TRUNK, *TOKENS, *same_name_pairs('dist_token'), *_BLOCKS,
             *(_HEADS if distilled else HEAD))
 
 

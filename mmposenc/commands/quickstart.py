@@ -42,14 +42,14 @@ class Part(NamedTuple):
     tests: dict[str, tuple[str, ...]]
 
 
-def _trees(stem: str, training: str) -> Part:
+def _trees_part(stem: str, training: str) -> Part:
     stem = f'mmposenc::detection/small/{stem}'
     return Part('trees', f'{stem}{training}.py', {
         'held-out block of the training plots': ('block', f'{stem}-block.py'),
         'a different plot': ('other_plot', f'{stem}.py')})
 
 
-def _nuclei(stem: str, further: dict[str, tuple[str, ...]]) -> Part:
+def _nuclei_part(stem: str, further: dict[str, tuple[str, ...]]) -> Part:
     config = f'mmposenc::segmentation/small/{stem}.py'
     tests = {'held-out strip': ('strip',), **further}
     return Part('nuclei', config, {
@@ -57,11 +57,11 @@ def _nuclei(stem: str, further: dict[str, tuple[str, ...]]) -> Part:
 
 
 TASKS = {
-    'detection': [_trees('retinanet_pvt-micro-peg_fpn_1xb4-12e_trees', '-quick')],
-    'segmentation': [_nuclei('fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128',
-                             {'the same, 3 sizes and flips': ('strip_tta', '--tta')})],
-    'pretrained': [_trees('retinanet_vit-s14_sfp_1xb4-10e_trees', ''),
-                   _nuclei('linear_vit-s14_1xb4-10e_nuclei-448x448', {})],
+    'detection': [_trees_part('retinanet_pvt-micro-peg_fpn_1xb4-12e_trees', '-quick')],
+    'segmentation': [_nuclei_part('fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128',
+                                  {'the same, 3 sizes and flips': ('strip_tta', '--tta')})],
+    'pretrained': [_trees_part('retinanet_vit-s14_sfp_1xb4-10e_trees', ''),
+                   _nuclei_part('linear_vit-s14_1xb4-10e_nuclei-448x448', {})],
 }
 #: Title, key and format of the columns of the table of scores: COCO's metrics of boxes, and those
 #: of segmentation in percent.

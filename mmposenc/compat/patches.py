@@ -23,11 +23,11 @@ def hide_onedl_line(module: ModuleType) -> None:
     print_log = module.print_log
 
     @wraps(print_log)
-    def filtered(msg: Any, *args: object, **kwargs: object) -> None:
+    def print_log_unless_onedl(msg: Any, *args: object, **kwargs: object) -> None:
         if not (isinstance(msg, str) and msg.startswith('Could not import OneDL')):
             print_log(msg, *args, **kwargs)
 
-    vars(module).update(print_log=filtered)
+    vars(module).update(print_log=print_log_unless_onedl)
 
 
 def know_this_package(module: ModuleType) -> None:
@@ -96,10 +96,10 @@ def find_our_loading(module: ModuleType) -> None:
               if isinstance(each, type) and each.__module__ == module.__name__]
     for owner in (module, *owners):
         for name in _LOOKING & vars(owner).keys():
-            setattr(owner, name, _seeing_our_loading(getattr(owner, name)))
+            setattr(owner, name, _with_upstream_step_names(getattr(owner, name)))
 
 
-def _seeing_our_loading(find: Callable[..., Any]) -> Callable[..., Any]:
+def _with_upstream_step_names(find: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(find)
     def find_ours(*args: object) -> Any:
         return find(*([{**step, 'type': LOADING.get(step['type'], step['type'])}

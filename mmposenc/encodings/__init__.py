@@ -13,7 +13,7 @@ from .absolute import (
     WindowedPositionEmbedding,
 )
 from .alibi import ALiBi2D
-from .base import RelativeEncoding, TokenEncoding, position_tables
+from .base import RelativeEncoding, TokenEncoding, relative_tables
 from .build import build_encoding
 from .combined import CombinedRPE
 from .context_pool import ContextPool
@@ -50,5 +50,5 @@ ENCODINGS: dict[str, type[TokenEncoding] | type[RelativeEncoding]] = {
     name: each for name, each in list(globals().items()) if isinstance(each, type)
     and issubclass(each, (TokenEncoding, RelativeEncoding)) and not isabstract(each)}
 __all__ = sorted({*ENCODINGS, 'ENCODINGS', 'OffsetBiasEncoding', 'PlacedEncodings',
-                  'RelativeEncoding', 'TokenEncoding', 'build_encoding', 'position_tables',
+                  'RelativeEncoding', 'TokenEncoding', 'build_encoding', 'relative_tables',
                   'share_encodings'})

@@ -37,7 +37,7 @@ class ALiBi2D(Constants, OffsetBiasEncoding):
         """The slopes of the heads, which are fixed."""
         return dict(slopes=_head_slopes(self.num_heads))
 
-    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, q_grid: Grid) -> Tensor:
         """The bias: minus slope times distance; see :class:`OffsetBiasEncoding`."""
         slopes = self.slopes.to(row_offsets.dtype)[:, None, None]
         return -slopes * euclidean_distances(row_offsets, col_offsets)

@@ -185,7 +185,7 @@ class RelativeEncoding(nn.Module, ABC):
         """
         set_zeros(self)
 
-    def position_tables(self) -> Iterator[tuple[str, nn.Parameter]]:
+    def relative_tables(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Names and parameters that need no weight decay and no initialization from outside."""
         return ((name, parameter) for name, parameter in self.named_parameters()
                 if name.partition('.')[0] not in self.decaying_layers)
@@ -239,7 +239,7 @@ def reset_encodings(model: nn.Module) -> None:
                 encoding.start_at_zero()
 
 
-def position_tables(model: nn.Module) -> dict[str, nn.Parameter]:
+def relative_tables(model: nn.Module) -> dict[str, nn.Parameter]:
     """Tables of all relative encodings in ``model``, by their full names.
 
     Optimizers should not apply weight decay to them. Code that initializes the whole model (such as
@@ -248,6 +248,6 @@ def position_tables(model: nn.Module) -> dict[str, nn.Parameter]:
     tables = {}
     for prefix, module in model.named_modules():
         if isinstance(module, RelativeEncoding):
-            for name, parameter in module.position_tables():
+            for name, parameter in module.relative_tables():
                 tables[f'{prefix}.{name}' if prefix else name] = parameter
     return tables

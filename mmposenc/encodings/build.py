@@ -157,7 +157,7 @@ def required_sizes(cls: type, defaults: ConfigType) -> dict[str, object]:
             and _takes_argument(cls, name)}
 
 
-def _own_or_user_class(name: str) -> object:
+def _find_own_or_user_class(name: str) -> object:
     """Find the class that a type names in this package or in a user's file; None if there is none.
     """
     if is_file_class(name):
@@ -170,7 +170,7 @@ def _own_or_user_class(name: str) -> object:
 
 #: The function that finds the class of a type's name. With OpenMMLab installed, the registry
 #: replaces it by its own search, which also finds classes of other packages.
-find_class: Callable[[str], object] = _own_or_user_class
+find_class: Callable[[str], object] = _find_own_or_user_class
 
 
 def resolve(name: str | type, argument: str) -> type:

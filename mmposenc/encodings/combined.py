@@ -85,9 +85,9 @@ class CombinedRPE(RelativeEncoding):
         for encoding in self._combined_encodings():
             encoding.start_at_zero()
 
-    def position_tables(self) -> Iterator[tuple[str, nn.Parameter]]:
+    def relative_tables(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Tables of every encoding."""
         for index, encoding in enumerate(self._combined_encodings()):
-            for name, table in encoding.position_tables():
+            for name, table in encoding.relative_tables():
                 yield f'encodings.{index}.{name}', table
 

@@ -67,7 +67,7 @@ class DynamicPositionBias(OffsetBiasEncoding):
         if hasattr(self, 'prefix_bias'):
             nn.init.zeros_(self.prefix_bias)
 
-    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, q_grid: Grid) -> Tensor:
         """The bias that the network computes; see :class:`OffsetBiasEncoding`."""
         dtype = layer_dtype(self.pos_proj)
         return table_of_network(self._bias_of_offsets, row_offsets.to(dtype), col_offsets.to(dtype),

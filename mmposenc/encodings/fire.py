@@ -62,7 +62,7 @@ class FIRE(OffsetBiasEncoding):
             if name.startswith(('mlp.2', 'prefix_bias')):
                 nn.init.zeros_(parameter)
 
-    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, q_grid: Grid) -> Tensor:
         """The function f of the distances; see :class:`OffsetBiasEncoding`."""
         distance = euclidean_distances(row_offsets, col_offsets)
         # Flattened, because ONNX requires an axis for a maximum.

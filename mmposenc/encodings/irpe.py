@@ -45,7 +45,7 @@ class IRPE(RelativeEncoding):
         quantization: 'squared' as in the release or 'rank' as in the paper, for 'quantization'.
 
     Tables start at zero. They need no weight decay, and an initialization of the whole model should
-    skip them or call :meth:`reset_parameters` afterwards (see ``position_tables()``).
+    skip them or call :meth:`reset_parameters` afterwards (see ``relative_tables()``).
 
     Raises:
         ValueError: for an unknown option, sizes below 1, or bias mode on values.

@@ -62,7 +62,7 @@ class KERPLE(OffsetBiasEncoding):
         """
         refuse_zeros(self)
 
-    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, q_grid: Grid) -> Tensor:
         """The kernel of the distances; see :class:`OffsetBiasEncoding`."""
         distance = euclidean_distances(row_offsets, col_offsets)
         r1, r2 = self.r1.exp()[:, None, None], self.r2[:, None, None]

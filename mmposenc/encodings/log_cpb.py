@@ -81,10 +81,10 @@ class LogSpacedCPB(OffsetBiasEncoding):
         if hasattr(self, 'prefix_bias'):
             nn.init.constant_(self.prefix_bias, constant)
 
-    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, q_grid: Grid) -> Tensor:
         """The bias that the network computes; see :class:`OffsetBiasEncoding`."""
         axes = []
-        for offset, length in zip((row_offsets, col_offsets), self.window_size or query.hw,
+        for offset, length in zip((row_offsets, col_offsets), self.window_size or q_grid.hw,
                                   strict=True):
             if self.mode == 'cr':
                 log = offset.sign() * torch.log(offset.abs() + 1.0)
@@ -92,9 +92,9 @@ class LogSpacedCPB(OffsetBiasEncoding):
                 scaled = offset * (8.0 / max(length - 1, 1))
                 log = scaled.sign() * torch.log2(scaled.abs() + 1.0) / 3.0
             axes.append(log.to(layer_dtype(self.cpb_mlp)))
-        return table_of_network(self._bias_of_offsets, axes[0], axes[1], self.hidden_dims)
+        return table_of_network(self._bias_of_scaled_offsets, axes[0], axes[1], self.hidden_dims)
 
-    def _bias_of_offsets(self, row: Tensor, col: Tensor) -> Tensor:
+    def _bias_of_scaled_offsets(self, row: Tensor, col: Tensor) -> Tensor:
         """The output of the network for scaled offsets, (rows, cols, heads)."""
         if are_plain(self.cpb_mlp):
             hidden, act, out = self.cpb_mlp

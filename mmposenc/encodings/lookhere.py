@@ -81,7 +81,7 @@ class LookHere(Constants, OffsetBiasEncoding):
         self._layer_slope = first + (last - first) * index / max(count - 1, 1)
         self.register_constants(self.slopes.device, self.slopes.dtype)
 
-    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, q_grid: Grid) -> Tensor:
         """The bias: minus slope times distance, and minus infinity outside of the view; see
         :class:`OffsetBiasEncoding`."""
         sides, slopes = self.sides.to(row_offsets.dtype), self.slopes.to(row_offsets.dtype)

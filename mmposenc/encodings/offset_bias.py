@@ -43,9 +43,9 @@ class OffsetBiasEncoding(RelativeEncoding):
             torch.nn.init.zeros_(self.prefix_bias)
 
     @abstractmethod
-    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, q_grid: Grid) -> Tensor:
         """The bias (heads or 1, Dr, Dc) for row offsets (Dr,) and column offsets (Dc,), which are
-        query minus key in cells of ``query``, the query grid."""
+        query minus key in cells of ``q_grid``, the query grid."""
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """One :class:`OffsetBias`; see :class:`RelativeEncoding`."""
@@ -88,14 +88,15 @@ class WindowTable(SavesGrid, OffsetBiasEncoding):
     def _table_sides(self, window: tuple[int, int]) -> tuple[int, int]:
         return (2 * window[0] - 1, 2 * window[1] - 1) if self.signed else window
 
-    def _nearest_entries(self, table: Tensor, row_offsets: Tensor, col_offsets: Tensor, query: Grid
+    def _nearest_entries(self, table: Tensor, row_offsets: Tensor, col_offsets: Tensor, q_grid: Grid
                          ) -> Tensor:
         """Read a table (heads, *table_size) at the nearest whole offsets."""
         window = self.window_size
         if self.resize is not None:
-            window, table = query.hw, resize_table(table, self._table_sides(query.hw), self.resize)
-        elif query.height > window[0] or query.width > window[1]:
-            raise ValueError(f'q_grid=({query.height}, {query.width}) must fit into '
+            window = q_grid.hw
+            table = resize_table(table, self._table_sides(window), self.resize)
+        elif q_grid.height > window[0] or q_grid.width > window[1]:
+            raise ValueError(f'q_grid=({q_grid.height}, {q_grid.width}) must fit into '
                              f'window_size={window}; set that to the largest grid, or give resize')
         both = (row_offsets, col_offsets)
         for axis, (offsets, side) in enumerate(zip(both, window, strict=True), 1):
@@ -105,14 +106,14 @@ class WindowTable(SavesGrid, OffsetBiasEncoding):
 
 
 def table_of_network(network: Callable[[Tensor, Tensor], Tensor], row_offsets: Tensor,
-                     col_offsets: Tensor, width: int) -> Tensor:
-    """(heads, rows, cols) from a network that returns (rows, cols, heads). If its ``width`` hidden
-    features would be large, some rows at a time are computed, and again in the backward pass. It
-    runs without autocast, since it is small and many pairs use its output."""
+                     col_offsets: Tensor, hidden_dims: int) -> Tensor:
+    """(heads, rows, cols) from a network that returns (rows, cols, heads). If its
+    ``hidden_dims`` features would be large, some rows at a time are computed, and again in the
+    backward pass. It runs without autocast, since it is small and many pairs use its output."""
     with full_precision(row_offsets):
         biases = by_rows(lambda some: network(some, col_offsets), row_offsets,
                          thresholds.OFFSET_FEATURES_BYTES
-                         // (col_offsets.numel() * width * col_offsets.element_size()))
+                         // (col_offsets.numel() * hidden_dims * col_offsets.element_size()))
     return biases.permute(2, 0, 1)
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from ..attention.terms import Term
-from ..attention.vector_terms import KeyVectors
+from ..attention.vector_terms import VectorsAddedToKeys
 from ..functional.grids import Grid
 from .sequence_table import SequenceTable
 
@@ -36,5 +36,6 @@ class QueryAbsolute1D(SequenceTable):
         return max_tokens
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
-        """One :class:`KeyVectors`; see :class:`RelativeEncoding`."""
-        return [KeyVectors(self.table.narrow(-2, 0, self.sequence_length(k_grid, 'k_grid')))]
+        """One :class:`VectorsAddedToKeys`; see :class:`RelativeEncoding`."""
+        length = self.sequence_length(k_grid, 'k_grid')
+        return [VectorsAddedToKeys(self.table.narrow(-2, 0, length))]

@@ -52,7 +52,7 @@ class RelativePositionBias(WindowTable):
         for table in self.parameters():
             nn.init.trunc_normal_(table, std=0.02)
 
-    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, query: Grid) -> Tensor:
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, q_grid: Grid) -> Tensor:
         """Read the table at the nearest whole offsets; see :class:`OffsetBiasEncoding`."""
         table = self.relative_position_bias_table.t().reshape(-1, *self.table_size)
-        return self._nearest_entries(table, row_offsets, col_offsets, query)
+        return self._nearest_entries(table, row_offsets, col_offsets, q_grid)

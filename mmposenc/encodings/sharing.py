@@ -33,10 +33,10 @@ def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module])
     if sharing not in SHARING:
         raise ValueError(f'rel_pos_sharing={sharing!r} must be one of {SHARING}')
     if sharing == 'all' or (sharing == 'stage' and len(stages) == 1):
-        _share_within(model, stages)
+        _share_one(model, stages)
     elif sharing == 'stage':
         for stage in stages:
-            _share_within(stage, [stage])
+            _share_one(stage, [stage])
     else:
         parts = [part for stage in stages for part in stage.modules() if isinstance(part, LookHere)]
         for index, part in enumerate(parts):
@@ -52,7 +52,7 @@ def shared_encodings(model: nn.Module) -> list[RelativeEncoding]:
     return [model._modules[_NAME]] if _has_own_encoding(model) else []  # type: ignore[list-item]
 
 
-def _share_within(owner: nn.Module, stages: Sequence[nn.Module]) -> None:
+def _share_one(owner: nn.Module, stages: Sequence[nn.Module]) -> None:
     users = [module for stage in stages for module in stage.modules() if _has_own_encoding(module)]
     if not users:
         return

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention.terms import Term
-from ..attention.vector_terms import AxisHalves, QueryVector
+from ..attention.vector_terms import AxisHalves, VectorAddedToQueries
 from ..functional.grids import Grid, grid_offsets, pick_entries
 from ..functional.plain_layers import are_plain, layer_dtype
 from .base import RelativeEncoding
@@ -70,7 +70,7 @@ class TransformerXLRPE(RelativeEncoding):
         """One term for (b) and (d), which use the same vectors, and one for (c); see
         :class:`RelativeEncoding`."""
         scale = self.head_dims ** -0.5
-        content = QueryVector(self.content_bias * scale)
+        content = VectorAddedToQueries(self.content_bias * scale)
         v = self.position_bias * scale
         if self.method == 'sequence':
             # Rows of the table are ordered by key minus query, but R by query minus key.

@@ -22,7 +22,7 @@ from .grids import (
     key_grid,
     sequence_places,
 )
-from .tracing import may_read
+from .tracing import may_branch_on
 
 METHODS = ('euclidean', 'quantization', 'cross', 'product')
 INDEX_FUNCTIONS = ('piecewise', 'clip')
@@ -133,7 +133,7 @@ def offset_buckets(method: str, rows: Tensor, cols: Tensor, params: BucketParams
     else:
         # An accelerator would have to be waited for. Instead an upper limit is used: an axis has
         # more offsets than the largest one is long.
-        reads = squared.device.type == 'cpu' and may_read(squared)
+        reads = squared.device.type == 'cpu' and may_branch_on(squared)
         longest = None if reads else rows.shape[0] + cols.shape[0]
         distance = distance_rank(squared, longest)
     return index_function(distance, params) + middle

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .masking import cells_outside, extents_to_mask, mask_at_step
-from .tracing import is_exporting, may_read
+from .tracing import is_exporting, may_branch_on
 
 #: The height and width in pixels of each image.
 ImgShapes = Sequence[Sequence[int]] | Tensor
@@ -133,7 +133,7 @@ def top_left(x: Tensor, height: int, width: int) -> Tensor:
 def _warn_if_padded(batch: Tensor) -> None:
     """Warn if a batch looks padded although its sizes are unknown, because mask_padding then masks
     nothing."""
-    if not may_read(batch) or batch.requires_grad:
+    if not may_branch_on(batch) or batch.requires_grad:
         return
     edges = (batch[..., -1, :].flatten(1), batch[..., -1].flatten(1))
     if any(bool((edge == 0).all(1).any()) for edge in edges):

@@ -11,7 +11,7 @@ from .cells import over_valid_cells
 from .convolutions import pair
 from .grids import whole_cells
 from .plain_layers import are_plain
-from .tracing import is_compiling, may_read
+from .tracing import is_compiling, may_branch_on
 
 
 def are_known_equal(sizes: object, others: object) -> bool:
@@ -269,7 +269,7 @@ def extents_of(padding_mask: Tensor) -> Tensor:
         ValueError: as :func:`valid_extents`, on a CPU. An accelerator would have to wait for it,
             and masks of this project's models are rectangles by construction.
     """
-    if padding_mask.device.type == 'cpu' and may_read(padding_mask):
+    if padding_mask.device.type == 'cpu' and may_branch_on(padding_mask):
         valid_extents(padding_mask)
     return filled_extents(padding_mask)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .masking import are_known_equal
-from .tracing import full_precision, may_read
+from .tracing import full_precision, may_branch_on
 
 INTERPOLATIONS = ('bicubic', 'bilinear', 'bicubic_antialias', 'bilinear_antialias',
                   'bilinear_corners', 'cut')
@@ -75,7 +75,7 @@ def _in_order_of_image(table: Tensor, extents: Tensor, hw_shape: tuple[int, int]
         ValueError: an image has more cells than the table vectors.
     """
     length = table.shape[1]
-    if may_read(extents) and int(extents.prod(1).max()) > length:
+    if may_branch_on(extents) and int(extents.prod(1).max()) > length:
         raise ValueError(f"interpolation='cut': a table of {length} vectors is too short for "
                          f'images of {extents.tolist()} rows and columns of cells')
     rows, cols = (torch.arange(side, device=extents.device) for side in hw_shape)

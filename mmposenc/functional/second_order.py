@@ -33,14 +33,14 @@ def first_order_only(advice: str) -> Callable[[Backward], Backward]:
                 return grads_of_inputs
             known = [grad for grad in grads_of_inputs if grad is not None]
             sources = [x for x in (*ctx.saved_tensors, *grads) if x is not None]
-            refusing = iter(_Refused.apply(  # type: ignore[no-untyped-call]
+            refusing = iter(_NoSecondDerivative.apply(  # type: ignore[no-untyped-call]
                 advice, len(known), *known, *sources))
             return tuple(None if grad is None else next(refusing) for grad in grads_of_inputs)
         return run
     return decorate
 
 
-class _Refused(torch.autograd.Function):
+class _NoSecondDerivative(torch.autograd.Function):
     """Returns gradients as they are, and raises an error if they are derived by anything from which
     they were computed."""
 

@@ -1,8 +1,8 @@
 """Tells what torch does at the moment: compile, export, cast. torch before 2.7 lacks some of these
 functions.
 
-Code asks :func:`may_read` where numbers decide what runs, :func:`~.masking.are_known_equal` where
-sizes do, and ``is_compiling`` or ``is_exporting`` only where it chooses an implementation.
+Code asks :func:`may_branch_on` where numbers decide what runs, :func:`~.masking.are_known_equal`
+where sizes do, and ``is_compiling`` or ``is_exporting`` only where it chooses an implementation.
 """
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def uncompiled() -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def may_read(x: Tensor) -> bool:
+def may_branch_on(x: Tensor) -> bool:
     """Whether the numbers in a tensor may decide what runs. They may not while a model is compiled
     or exported, whose code must be for all numbers, nor under ``vmap``, nor on the meta device,
     which has no numbers."""

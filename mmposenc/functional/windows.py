@@ -11,7 +11,7 @@ from torch import Tensor
 from .grids import whole_cells
 from .masking import are_known_equal
 from .second_order import AutogradContext
-from .tracing import is_compiling, is_exporting, may_read
+from .tracing import is_compiling, is_exporting, may_branch_on
 
 #: The number of rows and of columns of windows. They are counted outside of compiled code, in which
 #: a quotient of symbolic sizes takes minutes.
@@ -67,28 +67,29 @@ class Windows(NamedTuple):
     def cut(self, x: Tensor) -> Tensor:
         """Cut a batch into windows, image by image and row by row: (B, H * W, C) -> (B * windows,
         Wh * Ww, C)."""
-        x = self._without_padding(x)
+        x = self._with_padding_zeroed(x)
         if self._is_one_copy(x):
             places = self._places(x.shape[0], x.device)
             rows = _Move.apply(x.flatten(0, 1), *places)  # type: ignore[no-untyped-call]
             return rows.view(-1, self.window[0] * self.window[1], x.shape[-1])
         x = x.reshape(x.shape[0], *self.hw_shape, x.shape[-1])
-        return self._cut(_fill_up(x, *self._sides()))
+        return self._split_into_windows(_fill_up(x, *self._sides()))
 
     def join(self, windows: Tensor) -> Tensor:
         """Join windows to a batch: (B * windows, Wh * Ww, C) -> (B, H * W, C)."""
         if not self._is_one_copy(windows):
-            return self._without_padding(self._join(windows))
+            return self._with_padding_zeroed(self._join(windows))
         batch = windows.shape[0] // self.num_windows
         in_windows, in_map = self._places(batch, windows.device)
         rows = _Move.apply(  # type: ignore[no-untyped-call]
             windows.flatten(0, 1), in_map, in_windows)
         cells = self.hw_shape[0] * self.hw_shape[1]
-        return self._without_padding(rows.view(batch, cells, windows.shape[-1]))
+        return self._with_padding_zeroed(rows.view(batch, cells, windows.shape[-1]))
 
     def _is_one_copy(self, x: Tensor) -> bool:
         """Whether to read every row where it is: filling up, rolling and cutting copy it each."""
-        if x.device.type != 'cpu' or not may_read(x) or is_exporting() or torch.jit.is_tracing():
+        if (x.device.type != 'cpu' or not may_branch_on(x) or is_exporting()
+                or torch.jit.is_tracing()):
             return False
         return any(self.shift) or self._sides() != self.hw_shape
 
@@ -96,7 +97,8 @@ class Windows(NamedTuple):
         """The cell of every row of the windows, -1 of rows that fill up, and the row of every cell;
         counted through all images."""
         cells = torch.arange(batch * self.hw_shape[0] * self.hw_shape[1], device=device)
-        in_windows = self._cut(_fill_up(cells.view(batch, *self.hw_shape, 1) + 1, *self._sides()))
+        filled = _fill_up(cells.view(batch, *self.hw_shape, 1) + 1, *self._sides())
+        in_windows = self._split_into_windows(filled)
         rows = torch.arange(in_windows.numel(), device=device).view_as(in_windows)
         return in_windows.flatten() - 1, self._join(rows).flatten()
 
@@ -171,7 +173,7 @@ class Windows(NamedTuple):
             regions = regions.expand(images, -1, -1, -1)
         if absent is not None:
             regions = torch.where(absent[..., None], ABSENT, regions)
-        return self._cut(regions).squeeze(-1)
+        return self._split_into_windows(regions).squeeze(-1)
 
     @property
     def num_windows(self) -> int:
@@ -187,7 +189,7 @@ class Windows(NamedTuple):
         down, across = self._counts()
         return down * self.window[0], across * self.window[1]
 
-    def _cut(self, x: Tensor) -> Tensor:
+    def _split_into_windows(self, x: Tensor) -> Tensor:
         """Cut a map (B, Hp, Wp, C) of whole windows: (B * windows, Wh * Ww, C)."""
         (down, across), (height, width) = self._counts(), self.window
         batch, channels = x.shape[0], x.shape[-1]
@@ -239,7 +241,7 @@ class Windows(NamedTuple):
         occupied = valid.view(-1, down, height, across, width).any(4).any(2)
         return ~occupied.repeat_interleave(height, 1).repeat_interleave(width, 2)
 
-    def _without_padding(self, x: Tensor) -> Tensor:
+    def _with_padding_zeroed(self, x: Tensor) -> Tensor:
         if self.padding_mask is None:
             return x
         return x.masked_fill(self.padding_mask.flatten(1)[..., None], 0.0)

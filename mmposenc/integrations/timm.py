@@ -22,7 +22,7 @@ except ImportError as error:
 
 from ..attention.multihead import build_relative_encoding
 from ..config_types import ConfigType
-from ..encodings.base import RelativeConfig, position_tables
+from ..encodings.base import RelativeConfig, relative_tables
 from ..encodings.build import listed
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings
@@ -274,7 +274,7 @@ def _no_weight_decay(model: nn.Module, timms: Callable[[], set[str]]) -> set[str
     """The names of parameters without weight decay: those of timm, and the tables of encodings."""
     tables = [name for name, _ in model.named_parameters()
               if 'pos_encodings.' in name and name.endswith('pos_embed')]
-    return {*timms(), *position_tables(model), *tables}
+    return {*timms(), *relative_tables(model), *tables}
 
 
 def _group_matcher(in_stages: bool, timms: Callable[..., ConfigType], coarse: bool = False

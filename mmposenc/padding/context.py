@@ -65,7 +65,7 @@ class IgnorePadding(TorchFunctionMode):
         return handle_torch_function(
             IgnorePadding.current, (None,))
 
-    def extents_at(self, hw_shape: tuple[int, int]) -> Extents | None:
+    def known_extents(self, hw_shape: tuple[int, int]) -> Extents | None:
         """The valid (rows, columns) of each image in maps of this size; None for an unknown size.
         """
         return self._extents.get(hw_shape)
@@ -76,7 +76,7 @@ class IgnorePadding(TorchFunctionMode):
         Raises:
             ValueError: no map of this size was computed from the batch.
         """
-        extents = self.extents_at((x.shape[-2], x.shape[-1]))
+        extents = self.known_extents((x.shape[-2], x.shape[-1]))
         if extents is None or x.dim() != 4 or len(x) != len(self.images):
             raise ValueError(f'a map of {tuple(x.shape)} was not computed from the batch by '
                              f'supported layers; known sizes: {list(self._extents)}')
@@ -168,7 +168,7 @@ def interpolate(context: IgnorePadding, func: Callable[..., Tensor], input: Tens
     if size is None:
         return by_image(context, func, input, None, scale_factor, *args, **kwargs)
     full = (int(pair(size)[0]), int(pair(size)[1]))
-    targets = context.extents_at(full)
+    targets = context.known_extents(full)
     if targets is None:
         raise ValueError(f'a map of {tuple(input.shape)} is resized to {full}, but valid cells are '
                          f'not known at this size')
@@ -185,9 +185,9 @@ def _joined_maps(context: IgnorePadding, maps: list[Tensor], full: Sequence[int]
     same number of cells are not cut; if other maps have that size, they get a different one."""
     hw_shape = (int(full[0]), int(full[1]))
     sizes = [(x.shape[-2], x.shape[-1]) for x in maps]
-    while pooled and context.extents_at(hw_shape) not in (None, sizes):
+    while pooled and context.known_extents(hw_shape) not in (None, sizes):
         hw_shape = (hw_shape[0] + 1, hw_shape[1] + 1)
-    known = context.extents_at(hw_shape) or sizes
+    known = context.known_extents(hw_shape) or sizes
     if not all(rows >= needed[0] and cols >= needed[1]
                for (rows, cols), needed in zip(sizes, known, strict=True)):
         raise ValueError(f'maps of {sizes} cells are too small: images have {known} valid cells in '

@@ -47,7 +47,7 @@ MASKING: dict[str, Callable[..., Masked]] = {
     'ModulatedDeformConv2dPack': arguments_of_deformable_conv}
 
 
-def register_hooks(model: nn.Module) -> None:
+def hide_padding_from_layers(model: nn.Module) -> None:
     """Register hooks on a model's layers of these classes, and on its backbone if it is one of this
     project."""
     backbone = getattr(model, 'backbone', None)

@@ -23,7 +23,7 @@ from .images import (
     padded_to_multiple,
     sample_of_one,
 )
-from .layers import register_hooks
+from .layers import hide_padding_from_layers
 from .trial import why_padding_is_read
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def keep_padding_out(model: nn.Module) -> nn.Module:
         raise ValueError(f'{type(model).__name__} must be a detector of mmdet or a segmentor of '
                          f'mmseg, with {", ".join(needed)}')
     if not isinstance(model.predict, Prediction):
-        register_hooks(model)
+        hide_padding_from_layers(model)
         model.predict = Prediction(model)  # type: ignore[assignment]
     return model
 

@@ -87,7 +87,7 @@ def _maps_alone(model: Any, maps: Maps, image: Tensor, size: tuple[int, int]) ->
 
 
 @dataclass
-class _Trace:
+class _NaNTrace:
     """Remembers the layer that was called last, and the first layer that returned NaN in valid
     cells."""
 
@@ -95,16 +95,16 @@ class _Trace:
     reader: str = ''
 
 
-def _start_trace(model: nn.Module, context: Poisoned, stack: ExitStack) -> _Trace:
+def _start_trace(model: nn.Module, context: Poisoned, stack: ExitStack) -> _NaNTrace:
     """Watch the layers of a model until the stack is closed."""
-    trace = _Trace()
+    trace = _NaNTrace()
 
     def note_layer(label: str, module: nn.Module, args: object) -> None:
         trace.last_layer = label
 
     def note_reader(label: str, module: nn.Module, args: object, out: object) -> None:
         maps = [x for x in tree_leaves(out) if isinstance(x, Tensor) and x.dim() == 4
-                and len(x) == len(IMAGES) and context.extents_at((x.shape[-2], x.shape[-1]))]
+                and len(x) == len(IMAGES) and context.known_extents((x.shape[-2], x.shape[-1]))]
         if not trace.reader and not all(
                 cells.isfinite().all() for cells in context.valid_cells_of_images(maps)):
             trace.reader = label

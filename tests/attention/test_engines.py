@@ -24,7 +24,7 @@ from mmposenc.attention.compute import IMPLEMENTATIONS
 from mmposenc.attention.fast import chunked, flex, sdpa, writers
 from mmposenc.attention.fast.dropout import DropoutFactors
 from mmposenc.attention.fast.layout import chunk_groups
-from mmposenc.attention.vector_terms import Channels, KeyVectors
+from mmposenc.attention.vector_terms import Channels, VectorsAddedToKeys
 from mmposenc.encodings import RelativeEncoding
 from mmposenc.functional import Grid
 
@@ -165,8 +165,9 @@ def test_score_summands(name, grids, prefix, monkeypatch):
     monkeypatch.setattr(flex_attention, '_validate_device', lambda *args: None)
     torch._dynamo.reset()
     encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix, head_dims=8)
+    joined = (VectorsAddedToKeys, Channels)  # with queries and keys, before
     own = [term for term in terms_of(encoding, *grids) if term.reads_weights
-           and not isinstance(term, (KeyVectors, Channels))]  # joined with queries and keys before
+           and not isinstance(term, joined)]
     inputs = random_inputs(encoding, *grids, dtype=torch.float32)
     if not all(flex.has_score_summand(term) for term in own):
         with pytest.raises(ValueError,
@@ -200,7 +201,7 @@ FAST_IMPLEMENTATIONS = {
     'DenseBias': {'sdpa', 'chunked', 'flex'}, 'OffsetBias': {'sdpa', 'chunked', 'flex'},
     'TableByQuery': {'chunked', 'flex'}, 'TableByKey': {'chunked', 'flex'},
     'TableOnValues': {'chunked'}, 'AxisHalves': {'chunked', 'flex'},
-    'SkewedTable': {'chunked'}, 'KeyVectors': set(), 'QueryVector': {'flex'},
+    'SkewedTable': {'chunked'}, 'VectorsAddedToKeys': set(), 'VectorAddedToQueries': {'flex'},
     'LocalValues': set(), 'Channels': set(), 'GatedTableTerm': set()}
 
 

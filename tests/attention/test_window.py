@@ -110,9 +110,9 @@ def test_derivatives_of_cutting_and_joining(shift):
 def test_an_accelerator_gets_no_list_of_windows_from_the_host(monkeypatch):
     """Which would wait until it is copied, once a chunk."""
     regions = torch.zeros(3, 12, dtype=torch.long, device='meta')
-    hidden_pairs = chunked._function_hiding_regions(regions, Layout(None, None, 0, 12, 12))
+    pairs_across_regions = chunked._function_hiding_regions(regions, Layout(None, None, 0, 12, 12))
     monkeypatch.setattr(torch, 'tensor', mock.Mock(side_effect=AssertionError('a copy')))
-    (images, hidden), = hidden_pairs(Chunk(slice(2, 6), slice(0, 2), slice(0, 5)))
+    (images, hidden), = pairs_across_regions(Chunk(slice(2, 6), slice(0, 2), slice(0, 5)))
     assert (images, hidden.shape) == (slice(0, 4), (4, 1, 5, 12))
 
 

@@ -10,7 +10,7 @@ from helpers.tiny_backbones import randomize
 from mmposenc.attention import MultiheadAttention
 from mmposenc.backbones import PVT, DeiT, Swin
 from mmposenc.backbones.checkpoints import load_pretrained
-from mmposenc.encodings import IRPE, position_tables
+from mmposenc.encodings import IRPE, relative_tables
 
 SIZE = (32, 48)
 IRPE_KV = dict(type='IRPE', rpe_on='kv')
@@ -90,7 +90,7 @@ def test_what_is_shared_is_listed_and_saved_once(backbone, sharing, names):
     assert {key for key in model.state_dict() if 'rel_pos' in key} == tables
     assert {key for key, _ in model.named_parameters(remove_duplicate=False)
             if 'rel_pos' in key} == tables
-    assert set(position_tables(model)) == tables
+    assert set(relative_tables(model)) == tables
 
 
 @pytest.mark.parametrize('backbone, sharing, options, trained', [
@@ -112,7 +112,7 @@ def test_what_frozen_blocks_share_with_others_is_trained(backbone, sharing, opti
     out = outputs(model, torch.randn(1, 3, *SIZE))
     if any(trained):
         out.square().sum().backward()
-        assert all(p.grad.any() for p in position_tables(model).values() if p.requires_grad)
+        assert all(p.grad.any() for p in relative_tables(model).values() if p.requires_grad)
 
 
 def test_a_checkpoint_loads_and_its_biases_fit_another_window():
@@ -120,7 +120,7 @@ def test_a_checkpoint_loads_and_its_biases_fit_another_window():
     small = randomize(BUILD['deit'](**options, img_size=32))
     larger = BUILD['deit'](**options, img_size=64)
     load_pretrained(larger, {f'backbone.{k}': v for k, v in small.state_dict().items()})
-    tables = [position_tables(model)['rel_pos_encoding.relative_position_bias_table']
+    tables = [relative_tables(model)['rel_pos_encoding.relative_position_bias_table']
               for model in (small, larger)]
     assert tables[1].shape == (15 * 15, 2)
     torch.testing.assert_close(tables[1][15 * 7 + 7], tables[0][7 * 3 + 3])  # no offset: the middle

@@ -10,10 +10,10 @@ from mmposenc.checkpoint.rules import (
     joined_pair,
     rules_to_ours,
     rules_to_theirs,
-    same_pairs,
+    same_name_pairs,
 )
 
-PAIRS = (*same_pairs('blocks.{n}.norm1.{p}'), Pair('a.{n}.{m}', 'backbone.b.{m}.x.{n}'),
+PAIRS = (*same_name_pairs('blocks.{n}.norm1.{p}'), Pair('a.{n}.{m}', 'backbone.b.{m}.x.{n}'),
          joined_pair(('l{n}.q.{p}', 'l{n}.k.{p}'), 'backbone.{n}.qk.{p}'),
          Pair('flat', 'backbone.cube', lambda flat: flat.view(2, 3), lambda cube: cube.flatten()))
 

@@ -16,7 +16,7 @@ from torch import nn
 
 import mmposenc  # noqa: F401
 from mmposenc.catalog import papers
-from mmposenc.encodings import TokenEncoding, position_tables
+from mmposenc.encodings import TokenEncoding, relative_tables
 from mmposenc.engine import load_config
 
 ROOT = Path(__file__).resolve().parents[2] / 'configs'
@@ -100,9 +100,9 @@ def check_decays(model, cfg: Config) -> None:
     tokens = {name for name in decays if name.endswith(('cls_token', 'dist_token', 'logit_scale'))}
     bare = tokens if any('cls_token' in key for key in own) else set()
     if 'vitdet' in cfg.filename:  # whose relative tables have it, as in the release
-        assert not {name for name in position_tables(model) if 'rel_pos' in name} & free
+        assert not {name for name in relative_tables(model) if 'rel_pos' in name} & free
     else:
-        bare |= set(position_tables(model))
+        bare |= set(relative_tables(model))
     for key, module in model.named_modules():
         norm = isinstance(module, (nn.LayerNorm, nn.modules.batchnorm._BatchNorm)) and (
             options.get('norm_decay_mult') == 0 and not any(part in key for part in own))

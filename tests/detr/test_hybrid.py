@@ -9,7 +9,7 @@ from helpers.tiny_backbones import randomize
 
 from mmposenc.detr import HybridEncoder
 from mmposenc.padding import IgnorePadding
-from mmposenc.padding.layers import register_hooks
+from mmposenc.padding.layers import hide_padding_from_layers
 
 SIZES = dict(in_channels=(4, 6, 8), out_channels=8, expansion=0.5)
 
@@ -115,7 +115,7 @@ def test_a_context_that_ignores_padding_passes_the_mask_on():
     for each, image in zip(batch, images, strict=True):
         context.with_extents(each, [tuple(image.shape[-2:])] * 2)
     want = model(images)
-    register_hooks(model)
+    hide_padding_from_layers(model)
     with context:
         outs = model(batch)
     for out, expected in zip(outs, want, strict=True):

@@ -16,8 +16,8 @@ def numbers_are_read(monkeypatch):
     """Where an accelerator would be waited for, an error: but for ContextPool, which has to be."""
     for name, module in list(sys.modules.items()):
         if name.startswith('mmposenc.') and not name.endswith('pooling.adaptive') and (
-                hasattr(module, 'may_read')):
-            monkeypatch.setattr(module, 'may_read', lambda x: not tracing.is_compiling())
+                hasattr(module, 'may_branch_on')):
+            monkeypatch.setattr(module, 'may_branch_on', lambda x: not tracing.is_compiling())
 
 
 @pytest.fixture

@@ -170,7 +170,7 @@ def test_lookheres_slopes_by_head(heads, slopes):
 
 def test_what_they_start_from():
     assert all(not table.any() for table in build('DecomposedRPE').parameters())
-    names = [name for name, _ in build('TransformerXLRPE').position_tables()]
+    names = [name for name, _ in build('TransformerXLRPE').relative_tables()]
     assert names == ['content_bias', 'position_bias']  # the projection takes weight decay
     lie, com = build('LieRE'), build('ComRoPE')
     assert 0 <= lie.generators.min() and 6 < lie.generators.max() < 2 * math.pi

@@ -17,7 +17,7 @@ from timm.models.swin_transformer import SwinTransformer
 from timm.models.vision_transformer import VisionTransformer
 
 from mmposenc.backbones import Swin, ViT, load_pretrained
-from mmposenc.encodings import PEG, RelativePositionBias, position_tables
+from mmposenc.encodings import PEG, RelativePositionBias, relative_tables
 from mmposenc.integrations.timm import add_encoding
 
 VIT = dict(embed_dim=32, depth=3, num_heads=2, img_size=32, patch_size=8, num_classes=5)
@@ -65,7 +65,7 @@ def test_an_encoding_at_zero_changes_nothing_and_all_of_it_trains(name):
     assert add_encoding(model, PEG_AT_ZERO, IRPE) is model
     with torch.no_grad():
         torch.testing.assert_close(model(x), before, atol=1e-6, rtol=1e-6)
-    for parameter in position_tables(model).values():
+    for parameter in relative_tables(model).values():
         torch.nn.init.normal_(parameter)
     with torch.no_grad():
         assert (model(x) - before).abs().max() > 1e-2
@@ -247,7 +247,7 @@ def test_layer_wise_rates_of_a_vit_are_those_of_the_backbones_here(sharing):
         name: own.get_layer_depth(f'backbone.{name}')[0] for name in names}
     assert found['pos_embed'] == 0 and found['blocks.2.norm1.weight'] == 3
     assert {'pos_embed', 'cls_token', 'pos_encodings.at.before.0.pos_embed',
-            *position_tables(model)} <= model.no_weight_decay()
+            *relative_tables(model)} <= model.no_weight_decay()
 
 
 @pytest.mark.parametrize('sharing', ['layer', 'stage', 'all'])

@@ -6,7 +6,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from mmposenc.padding import IgnorePadding
-from mmposenc.padding.layers import register_hooks
+from mmposenc.padding.layers import hide_padding_from_layers
 
 IMAGES = [(11, 7), (6, 12), (1, 5)]
 FULL = (13, 12)
@@ -61,7 +61,7 @@ def test_a_deformable_convolution_reads_zeros_on_padding():
     net = nn.Sequential(ModulatedDeformConv2dPack(), nn.MaxPool2d(2, 1)).double()
     padded, images = batch()
     sizes, images = IMAGES[:2], images[:2]  # the third is narrower than the kernel
-    register_hooks(net)
+    hide_padding_from_layers(net)
     with IgnorePadding(sizes, FULL) as context:
         out = net(padded[:2])
     for i, image in enumerate(images):

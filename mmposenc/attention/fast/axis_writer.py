@@ -95,7 +95,7 @@ class AxisWriter(LogitWriter):
         if others:
             prefix += others[0]
 
-    def add_input_gradients(self, work: ChunkWork, grad: Tensor) -> None:
+    def add_term_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Store the gradients of the products of these queries; complete after all queries."""
         rows, cols, *others = (x[:, work.chunk.queries] for x in self._grads)
         grid = self._cells_as_grid(grad)

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from mmposenc.functional.linear import onednn_halves_time
 
 from ..terms import Problem
-from ..vector_terms import Channels, KeyVectors
+from ..vector_terms import Channels, VectorsAddedToKeys
 from . import thresholds
 from .sdpa import fits_attn_mask
-from .sizes import bytes_of, is_trained, on_cpu, pairs_of
+from .sizes import is_trained, logits_bytes, on_cpu, pairs_of
 from .writers import has_writer
 
 
@@ -21,13 +21,13 @@ def with_terms_folded(problem: Problem) -> Problem:
     other term uses these. Values then get as many channels of zeros, because fused kernels want one
     number of channels.
     """
-    vectors = [term.vectors for term in problem.terms if isinstance(term, KeyVectors)]
+    vectors = [term.vectors for term in problem.terms if isinstance(term, VectorsAddedToKeys)]
     if vectors and not any(term.reads_keys for term in problem.terms):
         k = problem.k
         for each in vectors:
             k = k + each.to(k.dtype)
         problem = problem._replace(k=k, terms=[
-            term for term in problem.terms if not isinstance(term, KeyVectors)])
+            term for term in problem.terms if not isinstance(term, VectorsAddedToKeys)])
     channels = [term for term in problem.terms if isinstance(term, Channels)]
     if not channels or any(term.reads_queries or term.reads_keys or term.on_values
                            for term in problem.terms):
@@ -53,7 +53,7 @@ def fastest_implementation(problem: Problem) -> str:
     no_dropout = problem.dropout_p == 0.0
     if on_gpu and not problem.terms:
         return 'sdpa'
-    if (bytes_of(problem) <= definition_bytes(problem.q.device)
+    if (logits_bytes(problem) <= definition_bytes(problem.q.device)
             or not all(has_writer(term) for term in problem.terms)):
         return 'reference'
     if on_gpu:

@@ -22,7 +22,7 @@ from .dropout import DropoutFactors
 from .layout import Chunk, ChunkLimits, Layout, chunk_groups
 from .products import add_product
 from .sdpa import slices_of_one_kind
-from .sizes import bytes_of, is_trained, on_cpu, pairs_of, refuse_uncomputed
+from .sizes import is_trained, logits_bytes, on_cpu, pairs_of, refuse_uncomputed
 from .table_writers import has_buckets_of_cells
 from .writers import ChunkWork, LogitWriter, ValueWriter, Writer, has_writer
 from .writers import writer as writer_of
@@ -84,7 +84,7 @@ def _planned_call(problem: Problem, q: Tensor, k: Tensor) -> Call:
         hides.append(lambda chunk: [(EVERY_IMAGE, chunk.part_of(hidden))])
     if problem.regions is not None:
         hides.append(_function_hiding_regions(problem.regions, layout))
-    keep = trains and bytes_of(problem) <= thresholds.KEPT_BYTES
+    keep = trains and logits_bytes(problem) <= thresholds.KEPT_BYTES
     several, one = (thresholds.CHUNK_BYTES, thresholds.ROWS_BYTES) if on_cpu(problem) else (
         thresholds.ACCELERATOR_CHUNK_BYTES, thresholds.ACCELERATOR_CHUNK_BYTES)
     if trains and pairs < thresholds.WINDOW_PAIRS:
@@ -109,7 +109,7 @@ def _function_hiding_regions(regions: Tensor, layout: Layout) -> Hide:
 
     of_keys = layout.arrange(regions, -1)
 
-    def hidden_pairs(chunk: Chunk) -> Iterator[tuple[slice, Tensor]]:
+    def pairs_across_regions(chunk: Chunk) -> Iterator[tuple[slice, Tensor]]:
         windows = range(chunk.images.start, chunk.images.stop)
         splits = [several[window % len(several)] for window in windows]
         for part, split in slices_of_one_kind(splits, len(splits)):
@@ -119,7 +119,7 @@ def _function_hiding_regions(regions: Tensor, layout: Layout) -> Hide:
                 which = torch.arange(start, stop, device=regions.device) % len(several)
                 queries, keys = (x[which] for x in (regions[:, chunk.queries], of_keys))
                 yield part, (queries[:, :, None] != keys[:, None])[:, None]
-    return hidden_pairs
+    return pairs_across_regions
 
 
 def attend_in_chunks(call: Call, qkv: tuple[Tensor, Tensor, Tensor]) -> Tensor:
@@ -226,7 +226,7 @@ class _ForwardOrBackward:
             keys = whole._replace(queries=slice(0, self.layout.len_k))
             # Contiguous: products of other strides are slow, and this is read for every chunk.
             q = self.q[whole.images, whole.heads].flatten(0, 1).contiguous()
-            k, v = self._arranged_keys(whole, self.k), self._arranged_keys(whole, self.v)
+            k, v = self._in_layout_order(whole, self.k), self._in_layout_order(whole, self.v)
             grad_q = grad_k = grad_v = nothing
             if self.backward:
                 grad_q = _heads_view_or_empty(self.grad_q, whole)
@@ -246,7 +246,7 @@ class _ForwardOrBackward:
                 _copy_back_heads(self.layout.restore(grad_k), self.grad_k, keys)
                 _copy_back_heads(self.layout.restore(grad_v), self.grad_v, keys)
 
-    def _arranged_keys(self, whole: Chunk, x: Tensor) -> Tensor:
+    def _in_layout_order(self, whole: Chunk, x: Tensor) -> Tensor:
         """Keys or values as (heads, keys, head_dims), in the order of the layout."""
         return self.layout.arrange(x[whole.images, whole.heads].flatten(0, 1).contiguous(), 1)
 
@@ -318,13 +318,13 @@ class _ForwardOrBackward:
         beta = float(chunk.queries.start > 0)
         add_product(self._grad_value, dropped.transpose(1, 2), g, beta)
         for writer in self.on_values:
-            writer.add_input_gradients(work, dropped, g)
+            writer.add_term_gradients(work, dropped, g)
         torch._softmax_backward_data(grad_logits, weights, -1, weights.dtype,
                                      grad_input=grad_logits)
         add_product(work.grad_q, grad_logits, work.k, 0.0, self.call.scale)
         add_product(work.grad_k, grad_logits.transpose(1, 2), work.q, beta, self.call.scale)
         for term in self.writers:
-            term.add_input_gradients(work, grad_logits)
+            term.add_term_gradients(work, grad_logits)
 
 
 def _heads_view_or_empty(x: Tensor, chunk: Chunk) -> Tensor:

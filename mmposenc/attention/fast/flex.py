@@ -20,7 +20,7 @@ from mmposenc.functional.grids import Grid, are_strides_whole, grid_offsets, seq
 
 from .. import terms
 from ..terms import Problem, Term
-from ..vector_terms import AxisHalves, QueryVector
+from ..vector_terms import AxisHalves, VectorAddedToQueries
 from .sizes import on_cpu, refuse_uncomputed
 
 #: What a term adds to the logit of image b, head h, query i and key j. All of these are tensors.
@@ -146,8 +146,8 @@ def axis_halves_summand(term: AxisHalves, q: Tensor, k: Tensor, scale: float) ->
     return lambda b, h, i, j: rows[b, h, i, row_of[j]] + cols[b, h, i, col_of[j]]
 
 
-@score_summand.register(QueryVector)
-def query_vector_summand(term: QueryVector, q: Tensor, k: Tensor, scale: float) -> Summand:
+@score_summand.register(VectorAddedToQueries)
+def query_vector_summand(term: VectorAddedToQueries, q: Tensor, k: Tensor, scale: float) -> Summand:
     return score_summand(terms.DenseBias(term.dense(q, k)), q, k, scale)
 
 

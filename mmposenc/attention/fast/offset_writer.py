@@ -80,7 +80,7 @@ class OffsetBiasWriter(LogitWriter):
                 bias = bias[work.chunk.heads] if bias.shape[0] > 1 else bias
                 target += bias[:, kind, None, None]
 
-    def add_input_gradients(self, work: ChunkWork, grad: Tensor) -> None:
+    def add_term_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add the gradient of each row of queries to its slice of the runs."""
         for total, part in self._run_and_logit_slices(work, self.grads[0], grad):
             part = part[0] if part.shape[0] == 1 else part.sum(0)

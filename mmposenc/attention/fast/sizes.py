@@ -23,7 +23,7 @@ def pairs_of(problem: Problem) -> int:
     return problem.q.shape[2] * problem.k.shape[2]
 
 
-def bytes_of(problem: Problem) -> int:
+def logits_bytes(problem: Problem) -> int:
     """The bytes of the logits of all heads and images."""
     q = problem.q
     return q.shape[:3].numel() * problem.k.shape[2] * q.element_size()

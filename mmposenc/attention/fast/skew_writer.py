@@ -71,7 +71,7 @@ class SkewWriter(LogitWriter):
         for source, target in self._parts(self._by_key(lookup), logits):
             copy_or_add(source, target, add)
 
-    def add_input_gradients(self, work: ChunkWork, grad: Tensor) -> None:
+    def add_term_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add to the gradients of the queries and of the table."""
         used = self._used(work)
         lookup = grad.new_zeros(*grad.shape[:2], used.stop - used.start)

@@ -79,7 +79,7 @@ class QueryTableWriter(LogitWriter):
         _write_or_add_look_ups(self.spread, times_table(work.q, self.inputs[0], work.chunk), work,
                                logits, add)
 
-    def add_input_gradients(self, work: ChunkWork, grad: Tensor) -> None:
+    def add_term_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add to the gradients of the queries and of the table."""
         sums = self.spread.sum_to_lookups(grad, work.chunk)
         add_times_table(work.grad_q, sums, self.inputs[0].transpose(1, 2), work.chunk)
@@ -102,7 +102,7 @@ class KeyTableWriter(LogitWriter):
         """Write the products of each key, which :meth:`before_chunks` computed, by bucket."""
         _write_or_add_look_ups(self.spread, self._expanded, work, logits, add)
 
-    def add_input_gradients(self, work: ChunkWork, grad: Tensor) -> None:
+    def add_term_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add to the gradient of the products; complete after all queries."""
         sums = self.spread.sum_to_lookups(grad, work.chunk)
         self._sums = sums if self._sums is None else self._sums.add_(sums)
@@ -132,7 +132,7 @@ class ValueTableWriter(ValueWriter):
         lookup = times_table(grad, self.inputs[0].transpose(1, 2), work.chunk)
         self.spread.write_numbers_of_pairs(lookup, work.chunk, out)
 
-    def add_input_gradients(self, work: ChunkWork, weights: Tensor, grad: Tensor) -> None:
+    def add_term_gradients(self, work: ChunkWork, weights: Tensor, grad: Tensor) -> None:
         """Add to the gradient of the table."""
         sums = self.spread.sum_to_lookups(weights, work.chunk)
         add_table_grad(self.grads[0], work.chunk, sums, grad)

@@ -73,7 +73,7 @@ class LogitWriter(Writer):
         """Write the term to logits (heads, queries, keys), or add it."""
         raise NotImplementedError
 
-    def add_input_gradients(self, work: ChunkWork, grad: Tensor) -> None:
+    def add_term_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add to the gradients of the inputs, given the gradient of the logits."""
         raise NotImplementedError
 
@@ -89,7 +89,7 @@ class ValueWriter(Writer):
         """Write the gradient of the attention weights, given that of the output."""
         raise NotImplementedError
 
-    def add_input_gradients(self, work: ChunkWork, weights: Tensor, grad: Tensor) -> None:
+    def add_term_gradients(self, work: ChunkWork, weights: Tensor, grad: Tensor) -> None:
         """Add to the gradients of the inputs."""
         raise NotImplementedError
 
@@ -129,7 +129,7 @@ class DenseWriter(LogitWriter):
         """Write the bias of these queries."""
         copy_or_add(work.chunk.part_of(self.inputs[0]), work.chunk.by_image(logits), add)
 
-    def add_input_gradients(self, work: ChunkWork, grad: Tensor) -> None:
+    def add_term_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add to the gradient of the bias, summed where images or heads share it."""
         total = work.chunk.part_of(self.grads[0])
         total += work.chunk.by_image(grad).sum_to_size(total.shape)

@@ -84,7 +84,7 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
     notes: Notes = dict(
         task=scope_of(cfg), channels=order_of_channels(cfg), steps=steps_before_the_network(cfg),
         outputs=raw.output_names(example), **_size_limits(program))
-    _refuse_one_cell(notes, size, fixed_size)
+    _refuse_size_limits(notes, size, fixed_size)
     if notes['task'] == 'mmseg':
         from mmposenc.openmmlab.mmseg.segmentation import foreground_threshold
         if (threshold := foreground_threshold(model)) is not None:
@@ -151,7 +151,7 @@ def _checked_out_path(out: str | Path, checkpoint: str | None, overwrite: bool) 
     return path
 
 
-def _refuse_one_cell(notes: Notes, size: tuple[int, int], fixed_size: bool) -> None:
+def _refuse_size_limits(notes: Notes, size: tuple[int, int], fixed_size: bool) -> None:
     """Raise ValueError if the graph holds for small images only, as that of an example whose maps
     have a single cell does."""
     limits = {name: notes[name] for name in ('height', 'width') if notes[name][1] is not None}

@@ -67,7 +67,7 @@ def compare_with_model(raw: RawOutputs, run: Run, example: Tensor, notes: Notes,
     decodes = isinstance(raw, Detections)
     worst, boxes = 0.0, 0
     sizes: list[tuple[int, ...]] = []
-    for batch in _batches_to_compare(example, notes, pictures, (1,) if decodes else (1, 3)):
+    for batch in _batches_of_many_sizes(example, notes, pictures, (1,) if decodes else (1, 3)):
         images, _, height, width = batch.shape
         where = f'{images} images of {height}x{width}'
         ours, others = raw(batch), run(batch)
@@ -87,8 +87,8 @@ def compare_with_model(raw: RawOutputs, run: Run, example: Tensor, notes: Notes,
     return Check(worst, sizes, boxes if decodes else None)
 
 
-def _batches_to_compare(example: Tensor, notes: Notes, pictures: Sequence[Tensor],
-                        counts: Sequence[int]) -> Iterator[Tensor]:
+def _batches_of_many_sizes(example: Tensor, notes: Notes, pictures: Sequence[Tensor],
+                           counts: Sequence[int]) -> Iterator[Tensor]:
     """Batches of the example's size and of others, odd and landscape ones too, as far as the graph
     holds for them."""
     channels, height, width = example.shape[1:]

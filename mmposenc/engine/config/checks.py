@@ -45,7 +45,7 @@ def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
     """
     missing = []
     for key, node in (*data_sets_with_keys(cfg, *phases), *_metric_configs(cfg, phases)):
-        missing += _missing_paths(key, node)
+        missing += _missing_keys_and_paths(key, node)
     if missing:
         shown = '; '.join(f'{key}: {path}' for key, path in missing)
         raise FileNotFoundError('the config names files that do not exist (relative paths are '
@@ -58,7 +58,7 @@ def _metric_configs(cfg: Config, phases: tuple[str, ...]) -> list[tuple[str, Con
             for each in values_with_keys(f'{phase}_evaluator', cfg.get(f'{phase}_evaluator'))]
 
 
-def _missing_paths(key: str, node: ConfigDict) -> list[tuple[str, str]]:
+def _missing_keys_and_paths(key: str, node: ConfigDict) -> list[tuple[str, str]]:
     """The paths of a data set or a metric that do not exist, with their keys."""
     root = node.get('data_root') or ''
     prefix = node.get('data_prefix') or {}

@@ -64,7 +64,7 @@ def _refuse_unknown_keys(key: str, node: ReadOnlyConfig | None, accepted: set[st
                              f'{suggestion_text(name, sorted(accepted))}')
 
 
-def override(cfg: Config, options: ReadOnlyConfig | None) -> None:
+def override_in_place(cfg: Config, options: ReadOnlyConfig | None) -> None:
     """Merges ``--cfg-options`` into a config, and refuses an option that would do nothing.
 
     An encoding is switched on or to another by its ``type``: a section for it is made where there
@@ -160,7 +160,7 @@ def config_of_arguments(args: argparse.Namespace) -> Config:
         point_to_folder(cfg, args.data)
     # Not done while arguments are parsed, because it loads torch.
     pairs = [word.partition('=') for word in args.cfg_options or ()]
-    override(cfg, {key: DictAction._parse_iterable(value) for key, _, value in pairs})
+    override_in_place(cfg, {key: DictAction._parse_iterable(value) for key, _, value in pairs})
     if not isinstance(cfg.get('model', {}), dict):
         raise ValueError(f'model={cfg.model!r} of {args.config} must be a dict')
     if 'launcher' in args:

@@ -80,7 +80,7 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
                         'picture is of')
         if unlisted := len(labelled.pictures) - sum(map(len, parts.values())):
             messages.append(f'{unlisted} pictures in no list are left out')
-    write = _write_maps if kind == 'masks' else _write_part_and_count
+    write = _write_masks_and_count if kind == 'masks' else _write_part_and_count
     counts: Counts = build_folder(
         out, kind, lambda folder: {
             part: write(folder, part, pictures, labelled.classes)
@@ -179,8 +179,8 @@ def _write_part_and_count(folder: Path, part: str, pictures: list[Picture], clas
     return {'pictures': len(images), **{each['name']: objects[each['id']] for each in categories}}
 
 
-def _write_maps(folder: Path, part: str, pictures: list[Picture], classes: list[str]
-                ) -> dict[str, int]:
+def _write_masks_and_count(folder: Path, part: str, pictures: list[Picture], classes: list[str]
+                           ) -> dict[str, int]:
     pixels = Counter({VOID: 0})
     for each in pictures:
         name = _copy_name(each, '.png')

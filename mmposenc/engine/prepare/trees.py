@@ -67,7 +67,7 @@ def write_trees(archive: zipfile.ZipFile, folder: Path, log: Log,
         coco: Coco = {'categories': [{'id': 1, 'name': 'tree', 'supercategory': 'plant'}],
                       'images': [], 'annotations': []}
         for region in regions:
-            _append_tiles(archive, region, tile, folder / 'images' / split, coco)
+            _extract_tiles(archive, region, tile, folder / 'images' / split, coco)
         (folder / 'annotations' / f'{split}.json').write_text(json.dumps(coco))
         boxes_of = Counter(each['image_id'] for each in coco['annotations'])
         counts[split] = {'tiles': len(coco['images']), 'boxes': len(coco['annotations']),
@@ -77,8 +77,8 @@ def write_trees(archive: zipfile.ZipFile, folder: Path, log: Log,
     return counts
 
 
-def _append_tiles(archive: zipfile.ZipFile, region: Region, tile: int, folder: Path, coco: Coco
-                  ) -> None:
+def _extract_tiles(archive: zipfile.ZipFile, region: Region, tile: int, folder: Path, coco: Coco
+                   ) -> None:
     """Append the tiles of a region to ``coco``, and write their pictures."""
     plot = f'{_DATA}/{region.plot}'
     image = Image.open(io.BytesIO(archive.read(f'{plot}.png'))).convert('RGB')

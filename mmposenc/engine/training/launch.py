@@ -45,9 +45,9 @@ def leave_process_group() -> None:
         dist.destroy_process_group()
 
 
-def set_up_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
-                    auto_scale_lr: bool = False, resume: str | None = None,
-                    allow_mismatch: bool = False, tests: bool = False) -> None:
+def set_train_options(cfg: Config, *, amp: bool = False, compiled: bool = False,
+                      auto_scale_lr: bool = False, resume: str | None = None,
+                      allow_mismatch: bool = False, tests: bool = False) -> None:
     """Puts the options of ``mmposenc train`` into a config, and checks what it names.
 
     Args:
@@ -103,13 +103,13 @@ def _check_config(cfg: Config, phases: tuple[str, ...]) -> None:
 
 
 def train(cfg: Config, **options: object) -> Runner:
-    """Train a model, with the options of :func:`set_up_training`, and return the runner.
+    """Train a model, with the options of :func:`set_train_options`, and return the runner.
 
     Raises:
-        ValueError, FileNotFoundError: as :func:`set_up_training`; also when a checkpoint does
+        ValueError, FileNotFoundError: as :func:`set_train_options`; also when a checkpoint does
             not fit the model or the data set is not as it should be, before training starts.
     """
-    set_up_training(cfg, **options)
+    set_train_options(cfg, **options)
     runner = build_runner(cfg)
     runner.train()
     return runner
@@ -125,9 +125,9 @@ def _use_amp(cfg: Config) -> None:
         cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
 
 
-def set_up_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
-                   show_dir: str | None = None, tta: bool = False, compiled: bool = False,
-                   allow_mismatch: bool = False) -> None:
+def set_test_options(cfg: Config, checkpoint: str, *, out: str | None = None,
+                     show_dir: str | None = None, tta: bool = False, compiled: bool = False,
+                     allow_mismatch: bool = False) -> None:
     """Puts the options of ``mmposenc test`` into a config, and checks what it names.
 
     Args:
@@ -163,11 +163,11 @@ def set_up_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
 
 
 def test(cfg: Config, checkpoint: str, **options: object) -> dict[str, float]:
-    """Test a model, with the options of :func:`set_up_testing`, and return its metrics.
+    """Test a model, with the options of :func:`set_test_options`, and return its metrics.
 
     Raises:
-        ValueError, FileNotFoundError: as :func:`set_up_testing`; also when the checkpoint does
+        ValueError, FileNotFoundError: as :func:`set_test_options`; also when the checkpoint does
             not fit the model.
     """
-    set_up_testing(cfg, checkpoint, **options)
+    set_test_options(cfg, checkpoint, **options)
     return build_runner(cfg).test()

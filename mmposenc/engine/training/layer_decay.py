@@ -9,7 +9,7 @@ from torch import nn
 
 from mmposenc.backbones.base import Backbone
 from mmposenc.config_types import ConfigType
-from mmposenc.encodings import position_tables
+from mmposenc.encodings import relative_tables
 
 from ..config.nodes import type_without_library
 
@@ -131,7 +131,7 @@ class LayerDecayOptimWrapperConstructor(OptimWrapperConstructor):
             names = {id(parameter): name for name, parameter in module.named_parameters()}
             scales = layer_scales(module, self.paramwise_cfg['layer_decay_rate'],
                                   self.paramwise_cfg.get('num_layers'))
-            tables = position_tables(module)
+            tables = relative_tables(module)
             for group in params:
                 name = names[id(group['params'][0])]
                 group['lr'] = group.get('lr', self.base_lr) * scales[name]

@@ -309,18 +309,18 @@ class Runner(CheckpointRunner):
         try:
             if self._resume:
                 self._find_checkpoint()
-            return self._with_care(super().train)
+            return self._run_saving_on_early_end(super().train)
         finally:
             if lock is not None:
                 lock.release()
 
     def val(self) -> dict:
-        return self._with_care(super().val)
+        return self._run_saving_on_early_end(super().val)
 
     def test(self) -> dict:
-        return self._with_care(super().test)
+        return self._run_saving_on_early_end(super().test)
 
-    def _with_care(self, run: Callable[[], _Result]) -> _Result:
+    def _run_saving_on_early_end(self, run: Callable[[], _Result]) -> _Result:
         """Run to the end, or until an error or a signal. Then a training is saved, and in each case
         others handle signals again."""
         try:
@@ -352,7 +352,7 @@ def _with_truth_from_data_set(loop: BaseLoop) -> BaseLoop:
     """Connect a loop's metrics to its data set, from which they take their ground truth."""
     names: set[tuple[str, str]] = set()
     for metric in loop.evaluator.metrics:
-        if not hasattr(metric, 'take_truth'):
+        if not hasattr(metric, 'set_ground_truth'):
             continue
         for name in ((metric.prefix, each) for each in metric.metrics):
             if name in names:
@@ -360,5 +360,5 @@ def _with_truth_from_data_set(loop: BaseLoop) -> BaseLoop:
                                  f'metric={name[1]!r}, so their results would have one name; give '
                                  'each its own prefix')
             names.add(name)
-        metric.take_truth(loop.dataloader.dataset)
+        metric.set_ground_truth(loop.dataloader.dataset)
     return loop

@@ -16,7 +16,7 @@ from mmposenc.encodings.build import required_sizes
 from mmposenc.engine.config.arguments import model_class
 from mmposenc.engine.config.models import build_bare, image_channels, run_network
 from mmposenc.engine.config.nodes import Size, listed, type_name, value_at
-from mmposenc.engine.config.options import config_of_arguments, override
+from mmposenc.engine.config.options import config_of_arguments, override_in_place
 from mmposenc.engine.training.layer_decay import OF_MMSEG
 from mmposenc.functional.image_sizes import set_img_shapes
 from mmposenc.openmmlab.mmdet.detr.positions import LEARNED_GRID
@@ -61,7 +61,7 @@ def with_entry(parsed: ParsedConfig, entry: Entry) -> Config:
             _change_backbone(parsed, node, changes, entry.changes)
         else:
             _change_encoder(parsed, changed.model, node, changes)
-        override(changed, changes['cfg'])
+        override_in_place(changed, changes['cfg'])
     except ValueError as error:
         text = str(error).replace('--cfg-options ', 'cfg ')
         raise ValueError(f'encoding {entry.name!r} does not fit {insertion.type}: {text}'

@@ -136,7 +136,7 @@ def label_and_changes(word: str) -> tuple[str, ConfigType]:
     slots: dict[type, list[ConfigType]] = {TokenEncoding: [], RelativeEncoding: []}
     for part in parts:
         if part not in (KEEP, 'none'):
-            label, contract, cfg = label_contract_and_config(part)
+            label, contract, cfg = find_encoding(part)
             labels.append(label)
             slots[contract].append({**cfg, 'zero_init': True} if keep else cfg)
     changes = changes_of(*(each if each or alone else None for each in slots.values()))
@@ -165,7 +165,7 @@ def _one_or_list_or_none(encodings: list[ConfigType]) -> ConfigType | list[Confi
     return encodings if len(encodings) > 1 else next(iter(encodings), None)
 
 
-def label_contract_and_config(name: str, folder: Path = Path()) -> tuple[str, type, ConfigType]:
+def find_encoding(name: str, folder: Path = Path()) -> tuple[str, type, ConfigType]:
     """The label, the slot and the config of one encoding, found by its name or class.
 
     Args:
@@ -289,7 +289,7 @@ def _encoding_configs(fields: ConfigType, slot: str, folder: Path) -> list[Confi
 def _encoding_config(value: object, folder: Path) -> ConfigType:
     """A name, or a mapping with a type, as a config that any process can read."""
     if isinstance(value, str):
-        return label_contract_and_config(value, folder)[2]
+        return find_encoding(value, folder)[2]
     if isinstance(value, dict) and isinstance(value.get('type'), str):
         return {**value, 'type': class_and_type_name(value['type'], folder)[1]}
     raise ValueError(f'{value!r} must be a name, or have a type, such as mmposenc.PEG')

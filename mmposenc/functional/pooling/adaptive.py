@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..grids import GridLike, as_grid, check_tokens
-from ..tracing import full_precision, is_compiling, is_exporting, is_transforming, may_read
+from ..tracing import full_precision, is_compiling, is_exporting, is_transforming, may_branch_on
 from .blockwise import pool_in_blocks
 from .kernels import (
     KERNELS,
@@ -185,7 +185,7 @@ def _spread_and_groups(weight_logits: Tensor, sigma: Tensor, groups: Sequence[Gr
     Raises:
         ValueError: for a bad value.
     """
-    if not may_read(weight_logits) or not len(weight_logits):
+    if not may_branch_on(weight_logits) or not len(weight_logits):
         return math.inf, False, list(groups)
     logits = weight_logits.detach()
     absent = logits == -math.inf

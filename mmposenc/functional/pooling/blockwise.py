@@ -161,7 +161,7 @@ class _Work:
             for row in range(0, count, step):
                 yield slice(first, min(first + some, images)), slice(row, min(row + step, count))
 
-    def weighted_values(self, block: Block, some: slice, part: slice) -> Tensor:
+    def weighted_cells(self, block: Block, some: slice, part: slice) -> Tensor:
         """The products w_j x_j for one of :meth:`key_slices`, (b, n, C)."""
         view = _keys_of(self.maps, block, some, part)
         if block.cols.stop - block.cols.start == self.maps.shape[2]:
@@ -183,7 +183,7 @@ class _Work:
                  else self.buffer('total', images, queries, out.shape[-1]))
         for some, part in self.key_slices(axes):
             pairs = self.pair_factors(axes, some, part).transpose(1, 2)
-            keys = self.weighted_values(block, some, part)
+            keys = self.weighted_cells(block, some, part)
             if part.start:
                 total[some].baddbmm_(pairs, keys)
             else:
@@ -201,7 +201,7 @@ class _Work:
         both = torch.stack((axes.rows, axes.rows_slope), 2)[..., None, :]  # (b, R, 2, 1, q)
         read = torch.zeros_like(axes.cols)[:, None].repeat(1, 2, 1, 1)
         for some, part in self.key_slices(axes):
-            keys = self.weighted_values(block, some, part)
+            keys = self.weighted_cells(block, some, part)
             scores = self.buffer('pairs', *keys.shape[:2], grad_queries.shape[1])
             torch.bmm(keys, grad_queries[some].transpose(1, 2), out=scores)
             by_row = scores.view(len(keys), part.stop - part.start, 1, *read.shape[2:])

@@ -2,6 +2,6 @@
 
 The checks need no OpenMMLab. The classes need it; they are imported on first use.
 """
-from mmposenc.class_index import lazy_classes
+from mmposenc.class_index import lazy_exports
 
-__all__, __getattr__ = lazy_classes(__name__, 'openmmlab.datasets')
+__all__, __getattr__ = lazy_exports(__name__, 'openmmlab.datasets')

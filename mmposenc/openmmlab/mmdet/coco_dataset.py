@@ -210,7 +210,7 @@ class CocoDataset(NamedErrors, _CocoDataset):
         if self._names is None:
             self._names = {cat['id']: cat['name']
                            for cat in self.coco.load_cats(self.coco.get_cat_ids())}
-            self._check_classes(self._names)
+            self._check_class_order(self._names)
             self.dropped.update(self.coco.dropped)
         image, anns = raw_data_info['raw_img_info'], raw_data_info['raw_ann_info']
         for ann in anns:
@@ -244,7 +244,7 @@ class CocoDataset(NamedErrors, _CocoDataset):
                 _warn(f'{self.ann_file} has masks as run lengths, so masks are loaded as bitmaps '
                       '(poly2mask=True)')
 
-    def _check_classes(self, names: dict[int, str]) -> None:
+    def _check_class_order(self, names: dict[int, str]) -> None:
         classes = list(self.metainfo['classes'])
         missing = [name for name in classes if name not in names.values()]
         in_file = [name for name in names.values() if name in classes]

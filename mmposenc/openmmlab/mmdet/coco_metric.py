@@ -33,7 +33,7 @@ class CocoMetric(_CocoMetric):
 
     Args:
         ann_file: names one of several data sets. Without one of COCO's data sets, such as in a
-            script that does not call :meth:`take_truth`, it is read as mmdet does.
+            script that does not call :meth:`set_ground_truth`, it is read as mmdet does.
         **kwargs: arguments of mmdet's CocoMetric.
     """
 
@@ -44,7 +44,7 @@ class CocoMetric(_CocoMetric):
         #: its own id.
         self._ids: dict[str, int] | None = None
 
-    def take_truth(self, dataset: BaseDataset) -> None:
+    def set_ground_truth(self, dataset: BaseDataset) -> None:
         """Take the images and annotations of a data set as ground truth.
 
         Args:

@@ -1,4 +1,4 @@
 """Classes of mmpretrain with this project's encodings or checks, imported on first use."""
-from mmposenc.class_index import lazy_classes
+from mmposenc.class_index import lazy_exports
 
-__all__, __getattr__ = lazy_classes(__name__, 'openmmlab.mmpretrain')
+__all__, __getattr__ = lazy_exports(__name__, 'openmmlab.mmpretrain')

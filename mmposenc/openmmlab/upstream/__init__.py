@@ -155,10 +155,10 @@ def one_of(choices: Mapping[Any, ReadOnlyConfig], **named: ReadOnlyConfig) -> Ch
     error."""
     known = {**choices, **named}
 
-    def choose(value: Any, upstream: Upstream) -> ReadOnlyConfig:
+    def translate_choice(value: Any, upstream: Upstream) -> ReadOnlyConfig:
         only(*known)(value, upstream)
         return known[value]
-    return choose
+    return translate_choice
 
 
 def sizes_of(arch: str | ReadOnlyConfig, upstream: Upstream) -> ReadOnlyConfig | None:

@@ -23,7 +23,7 @@ from . import (
 _CONV_MLP = dict(type='mmposenc.ConvMLP')
 
 
-def _num_stages(value: int, upstream: Upstream) -> ReadOnlyConfig:
+def _check_num_stages(value: int, upstream: Upstream) -> ReadOnlyConfig:
     if value != len(upstream.args['num_layers']):
         raise ValueError('must be the length of num_layers')
     return {}
@@ -105,8 +105,8 @@ _COMMON: Table = {**same('in_channels', 'attn_drop_rate', 'drop_path_rate'),
 _PYRAMID: Table = {
     **_COMMON, **WEIGHTS,
     **same('drop_rate', 'num_layers', 'num_heads', 'sr_ratios', 'out_indices'),
-    'embed_dims': _channels, 'num_stages': _num_stages, 'strides': _strides, 'qkv_bias': _bias,
-    'act_cfg': only(dict(type='GELU')),
+    'embed_dims': _channels, 'num_stages': _check_num_stages, 'strides': _strides,
+    'qkv_bias': _bias, 'act_cfg': only(dict(type='GELU')),
     'norm_cfg': _norms('norm_eps', 'sr_norm_eps', 'embed_norm_eps', 'stage_norm_eps')}
 _MMDET: Table = {
     **_PYRAMID, 'pretrain_img_size': 'img_size', 'mlp_ratios': 'mlp_ratios', 'init_cfg': _weights,
@@ -155,7 +155,7 @@ class MixVisionTransformer(DropIn, PVT):
 
 
 class _Twins(PVT):
-    def _finish(self, shared: SharedArguments) -> None:
+    def _init_and_freeze(self, shared: SharedArguments) -> None:
         """Double the drop of branches: the libraries drop them in a layer and again around it,
         except for attention in windows."""
         for block in (block for stage in self.stages for block in stage.blocks):
@@ -163,7 +163,7 @@ class _Twins(PVT):
             block.mlp_drop_path.drop_prob = twice
             if isinstance(block.attn, SpatialReductionAttention):
                 block.drop_path.drop_prob = twice
-        super()._finish(shared)
+        super()._init_and_freeze(shared)
 
 
 class PCPVT(DropIn, _Twins):

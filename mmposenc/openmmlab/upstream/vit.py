@@ -258,7 +258,7 @@ class BEiTViT(DropIn, _Outputs):
     always = {'pool': None, 'drops': (1, 2)}
 
 
-class _Rotary(RotaryEmbedding):
+class _MMPretrainRotary(RotaryEmbedding):
     """The positions of mmpretrain's ViTEVA02. Along an axis the angles of the first half of the
     channels are those of the second half too, as for planes in halves, but each channel is turned
     with its neighbour: the two of a pair by different angles. EVA-02's release turns both by one.
@@ -320,7 +320,7 @@ class MAEViT(DropIn, _Outputs):
                 raise ValueError(f'{type(encoding).__name__} with mask=True: it reads the grid of '
                                  'all patches, of which pretraining drops most; give only '
                                  'pos_encoding before the first block')
-        tokens, _, _ = self._block_and_encodings(-1, *self._tokens_and_grid(x), None)
+        tokens, _, _ = self._run_block_and_encodings(-1, *self._tokens_and_grid(x), None)
         cells = tokens[:, 1:]
         order = torch.rand(cells.shape[:2], device=x.device).argsort(1)
         places, count = order.argsort(1), int(cells.shape[1] * (1 - self.mask_ratio))
@@ -342,7 +342,7 @@ class ViTEVA02(DropIn, _Outputs):
         # There they are the dropout of other layers than here.
         'drop_rate': only(0), 'proj_drop_rate': only(0),
         'layer_cfgs': only({}), 'layer_scale_init_value': only(0)}}
-    always = {'pool': None, 'mlp': 'swiglu', 'rel_pos_encoding': dict(type=_Rotary)}
+    always = {'pool': None, 'mlp': 'swiglu', 'rel_pos_encoding': dict(type=_MMPretrainRotary)}
 
 
 class ViTSAM(DropIn, _Outputs):

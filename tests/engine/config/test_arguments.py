@@ -7,10 +7,10 @@ import pytest
 from mmengine.config import Config
 
 from mmposenc.encodings import PEG
-from mmposenc.engine import load_config, override
+from mmposenc.engine import load_config, override_in_place
 from mmposenc.engine.config.arguments import check_arguments
 from mmposenc.engine.config.models import build_model
-from mmposenc.engine.training.launch import set_up_training
+from mmposenc.engine.training.launch import set_train_options
 
 PVT = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
 DETR = 'mmposenc::detection/detr/detr_r50_8xb4-50e_coco.py'
@@ -58,7 +58,7 @@ BAD: list[tuple[str, str, Any, str]] = [
 @pytest.mark.parametrize('name, key, value, message', BAD)
 def test_mistakes_are_named_before_anything_is_built(name, key, value, message) -> None:
     cfg = load_config(name)
-    override(cfg, {f'model.{key}': value})
+    override_in_place(cfg, {f'model.{key}': value})
     with pytest.raises(ValueError, match=message):
         check_arguments(cfg)
 
@@ -87,7 +87,7 @@ def test_commands_check_it(tmp_path) -> None:
     cfg = load_config(RESNET)
     cfg.model.backbone.pos_encoding = PEGS
     cfg.work_dir = str(tmp_path / 'run')
-    for command in (build_model, set_up_training):
+    for command in (build_model, set_train_options):
         with pytest.raises(ValueError, match=r'^model\.backbone\.pos_encoding: mmdet\.ResNet'):
             command(cfg)
 
@@ -95,7 +95,8 @@ def test_commands_check_it(tmp_path) -> None:
 def test_a_plain_name_is_the_librarys() -> None:
     """Where the library and this project have a class of the same name."""
     cfg = load_config('mmdet::swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco.py')
-    override(cfg, {'model.backbone.type': 'SwinTransformer', 'model.backbone.patch_norm': True})
+    override_in_place(cfg, {'model.backbone.type': 'SwinTransformer',
+                            'model.backbone.patch_norm': True})
     assert cfg.model.backbone.patch_norm is True and cfg.model.backbone.qk_scale is None
     other = Config(dict(default_scope='mmdet', model=dict(type='mmposenc.DETR', backbone=None)))
     check_arguments(other)

@@ -2,7 +2,7 @@
 import pytest
 from mmengine.config import Config
 
-from mmposenc.engine import load_config, override, set_work_dir
+from mmposenc.engine import load_config, override_in_place, set_work_dir
 from mmposenc.engine.config.nodes import value_at
 
 
@@ -61,7 +61,7 @@ def test_variables_that_are_used_or_nobodys(tmp_path, child) -> None:
     'optim_wrapper.clip_grad.max_norm', 'randomness.seed', 'load_from', 'find_unused_parameters',
     'model.backbone.init_cfg.checkpoint'])
 def test_override_takes_what_has_an_effect(cfg, key) -> None:
-    override(cfg, {key: 0.5})
+    override_in_place(cfg, {key: 0.5})
     assert value_at(cfg, key) == 0.5
 
 
@@ -81,7 +81,7 @@ def test_override_takes_what_has_an_effect(cfg, key) -> None:
 def test_override_refuses_what_has_none(cfg, key, message) -> None:
     before = cfg.pretty_text
     with pytest.raises(ValueError, match=message):
-        override(cfg, {key: 1})
+        override_in_place(cfg, {key: 1})
     assert cfg.pretty_text == before
 
 

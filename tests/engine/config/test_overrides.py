@@ -3,7 +3,7 @@ import pytest
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
-from mmposenc.engine import load_config, override
+from mmposenc.engine import load_config, override_in_place
 from mmposenc.engine.config.nodes import value_at
 from mmposenc.engine.config.options import config_of_arguments
 from mmposenc.terminal.options import make_config_parser
@@ -16,7 +16,7 @@ TABLE = 'model.backbone.pos_encoding'
 
 def overridden(name: str, options: dict) -> Config:
     cfg = load_config(name)
-    override(cfg, options)
+    override_in_place(cfg, options)
     return cfg
 
 
@@ -61,7 +61,7 @@ def test_an_arch_and_its_encoding_are_switched_by_options() -> None:
     assert not MODELS.build(without.model.backbone).pos_encodings.encodings(-1)
     plain = Config(dict(default_scope='mmseg', model=dict(type='X', backbone=dict(
         type='mmposenc.ViT', arch='dinov2-small', num_layers=1))))
-    override(plain, {f'{TABLE}.type': 'mmposenc.PEG'})
+    override_in_place(plain, {f'{TABLE}.type': 'mmposenc.PEG'})
     encodings = MODELS.build(plain.model.backbone).pos_encodings.at
     assert list(encodings) == ['after0'] and type(encodings['after0'][0]).__name__ == 'PEG'
 
@@ -69,7 +69,7 @@ def test_an_arch_and_its_encoding_are_switched_by_options() -> None:
 def test_a_list_of_encodings_is_named_by_number() -> None:
     cfg = load_config(PVT)
     cfg.model.backbone.pos_encoding = [dict(type='mmposenc.PEG'), dict(type='mmposenc.ContextPool')]
-    override(cfg, {f'{TABLE}.1.type': 'mmposenc.SinCosPositionEncoding'})
+    override_in_place(cfg, {f'{TABLE}.1.type': 'mmposenc.SinCosPositionEncoding'})
     assert cfg.model.backbone.pos_encoding[1].type == 'mmposenc.SinCosPositionEncoding'
 
 
@@ -92,7 +92,7 @@ def test_a_size_in_a_pipeline_becomes_a_tuple(step, option, value, expected) -> 
     probabilities, and of words, for nothing but a list."""
     from mmcv.transforms import TRANSFORMS
     cfg = Config(dict(train_dataloader=dict(dataset=dict(pipeline=[step]))))
-    override(cfg, {f'train_dataloader.dataset.pipeline.0.{option}': value})
+    override_in_place(cfg, {f'train_dataloader.dataset.pipeline.0.{option}': value})
     changed = cfg.train_dataloader.dataset.pipeline[0]
     assert changed[option] == expected and type(changed[option]) is type(expected)
     if step['type'] == 'Resize':

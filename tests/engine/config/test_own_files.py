@@ -5,7 +5,7 @@ import pytest
 from helpers.tiny_data import detector_config, make_coco
 from mmengine.config import Config
 
-from mmposenc.engine import build_runner, load_config, set_up_testing, set_up_training
+from mmposenc.engine import build_runner, load_config, set_test_options, set_train_options
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def read(config: Path, work_dir: Path, **options) -> Config:
 
 def train(config: Path, work_dir: Path, **options) -> None:
     cfg = read(config, work_dir, **{'train_cfg.max_epochs': 1, **options})
-    set_up_training(cfg)
+    set_train_options(cfg)
     build_runner(cfg).train()
 
 
@@ -33,7 +33,7 @@ def test_a_test_leaves_the_config_of_the_training(config, tmp_path) -> None:
     trained = (work_dir / 'mine.py').read_text()
     assert 'lr=0.00077' in trained
     cfg = read(config, work_dir)
-    set_up_testing(cfg, str(work_dir / 'epoch_1.pth'), show_dir=str(tmp_path / 'pictures'))
+    set_test_options(cfg, str(work_dir / 'epoch_1.pth'), show_dir=str(tmp_path / 'pictures'))
     build_runner(cfg).test()
     assert (work_dir / 'mine.py').read_text() == trained
     tested, = (path for path in work_dir.glob('*/mine.py') if 'pictures' in path.read_text())
@@ -48,7 +48,7 @@ def test_a_training_in_the_folder_of_its_config(config, tmp_path) -> None:
     dumped, = tmp_path.glob('*_*/mine.py')
     assert Config.fromfile(dumped).train_cfg.max_epochs == 1
     cfg = read(config, tmp_path)
-    set_up_testing(cfg, str(tmp_path / 'epoch_1.pth'))
+    set_test_options(cfg, str(tmp_path / 'epoch_1.pth'))
     build_runner(cfg).test()
     assert config.read_text() == text
 
@@ -59,7 +59,7 @@ def test_a_new_training_does_not_replace_an_old_one(config, tmp_path) -> None:
     with pytest.raises(ValueError, match=r'\(epoch_1\.pth\), .* --resume .*another --work-dir'):
         train(config, work_dir)
     cfg = read(config, work_dir, **{'train_cfg.max_epochs': 2})
-    set_up_training(cfg, resume='auto')
+    set_train_options(cfg, resume='auto')
     build_runner(cfg).train()
     dumped = Config.fromfile(work_dir / 'mine.py')
     assert dumped.train_cfg.max_epochs == 2
@@ -85,5 +85,5 @@ def test_results_do_not_replace_a_file(config, tmp_path) -> None:
     (tmp_path / 'results.pkl').write_bytes(b'mine')
     (tmp_path / 'epoch_1.pth').write_bytes(b'PK')
     with pytest.raises(ValueError, match=r'--out .*results\.pkl exists; delete it'):
-        set_up_testing(read(config, tmp_path / 'work'), str(tmp_path / 'epoch_1.pth'),
-                       out=str(tmp_path / 'results.pkl'))
+        set_test_options(read(config, tmp_path / 'work'), str(tmp_path / 'epoch_1.pth'),
+                         out=str(tmp_path / 'results.pkl'))

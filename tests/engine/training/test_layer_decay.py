@@ -10,7 +10,7 @@ from mmpretrain.registry import MODELS
 from torch import nn
 
 from mmposenc.backbones import PVT, DeiT, Swin
-from mmposenc.encodings import position_tables
+from mmposenc.encodings import relative_tables
 from mmposenc.engine.training.layer_decay import layer_scales, with_our_constructor
 
 OURS = 'mmposenc.LayerDecayOptimWrapperConstructor'
@@ -84,7 +84,7 @@ def test_no_encoding_has_weight_decay_or_a_rate_of_no_layer(cfg):
         assert rate in (1e-2, 5e-3, 2.5e-3, 1.25e-3)
         if 'rel_pos_encoding' in name or 'pos_encodings' in name:
             assert rate != 1e-2
-        if name in position_tables(model) or name.endswith(('pos_embed', 'cls_token', 'bias')):
+        if name in relative_tables(model) or name.endswith(('pos_embed', 'cls_token', 'bias')):
             assert decay == 0
     assert found['backbone.blocks.0.attn.qkv.weight'] == (2.5e-3, 0.1)
     assert found['backbone.blocks.1.norm1.weight'] == (5e-3, 0.0)

@@ -32,7 +32,7 @@ def configs():
     found = {}
     for model, (name, options) in MODELS.items():
         found[model] = engine.load_config(name)
-        engine.override(found[model], copy.deepcopy(options))
+        engine.override_in_place(found[model], copy.deepcopy(options))
     return found
 
 

@@ -54,7 +54,7 @@ def score(dataset, predictions=None, truth=True, **options):
     metric = METRICS.build(checked(dict(type='CocoMetric', **options)))
     metric.dataset_meta = dataset.metainfo
     if truth:
-        metric.take_truth(dataset)
+        metric.set_ground_truth(dataset)
     metric.process({}, predictions or list(samples(dataset)))
     return metric.evaluate(len(dataset))
 

@@ -66,7 +66,7 @@ def _metric_label(results: Results) -> str:
     return formats.capitalized_unless_name(f'{metric["label"]}{unit}')
 
 
-def _bars(rows: Sequence[Results]) -> list[list[float]]:
+def _error_bars(rows: Sequence[Results]) -> list[list[float]]:
     """How far the intervals of means reach below and above them. An interval of two seeds is 18
     standard deviations long and would hide everything else."""
     shown = [row if row['n'] >= LEAST_RUNS else dict(mean=0.0, low=math.nan, high=math.nan)
@@ -101,7 +101,7 @@ def _seed_charts(results: Results) -> list[Chart]:
             color = looks[name]['color']
             axes.plot(list(values[name].values()), [at] * len(values[name]), 'o', color=color,
                       alpha=0.5, markersize=4)
-            axes.errorbar([row['mean']], [at], xerr=_bars([row]), color=color, marker='|',
+            axes.errorbar([row['mean']], [at], xerr=_error_bars([row]), color=color, marker='|',
                           markersize=9, capsize=2)
         axes.set_yticks(range(len(rows)), [looks[name]['label'] for name in rows])
         axes.invert_yaxis()
@@ -123,7 +123,7 @@ def _size_charts(results: Results) -> list[Chart]:
             rows = [each[name] for each in by_size if each[name]['n']]
             # Bars at the same size lie side by side.
             moved = [row['factor'] + 0.015 * (index / len(looks) - 0.5) for row in rows]
-            axes.errorbar(moved, [row['mean'] for row in rows], yerr=_bars(rows),
+            axes.errorbar(moved, [row['mean'] for row in rows], yerr=_error_bars(rows),
                           elinewidth=0.8, **look)
         axes.set_xticks(sizes, [f'{factor:g}×' for factor in sizes])
         axes.set(xlabel='image size, as a multiple of the trained one',
@@ -146,8 +146,8 @@ def _cost_charts(results: Results, kind: str) -> list[Chart]:
     addresses: list[str] = []
     with _axes(6, 3, addresses, len(costs)) as axes:
         for name, value in costs.items():
-            axes.errorbar([value], [rows[name]['mean']], yerr=_bars([rows[name]]), linestyle='',
-                          **looks[name])
+            axes.errorbar([value], [rows[name]['mean']], yerr=_error_bars([rows[name]]),
+                          linestyle='', **looks[name])
         if max(costs.values()) > 20 * min(costs.values()):
             axes.set_xscale('log')
         else:

@@ -10,7 +10,7 @@ from mmposenc.engine.variants.applying import with_entry
 
 from ..running.recording import is_taken, read_record, versions_and_machine
 from ..statistics.summary import with_summary
-from ..study.files import Record, read_json, write_text
+from ..study.files import Record, read_json_if_any, write_text
 from ..study.study import Run, Study
 from .report import write_report
 
@@ -24,7 +24,7 @@ def collect_results(study: Study) -> Record:
     environments = [record['environment'] for _, record in records if record['environment']]
     parameters = {record['encoding']: record['parameters'] for _, record in records
                   if record['parameters']}
-    known, encodings = read_json(study.costs_file) or {}, []
+    known, encodings = read_json_if_any(study.costs_file) or {}, []
     for entry in study.entries:
         rows = {row['factor']: row for row in known.get(entry.name, ())}
         counted = [row['parameters'] for row in rows.values() if row['parameters']]

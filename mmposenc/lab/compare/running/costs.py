@@ -19,7 +19,7 @@ from mmposenc.engine.variants.sizes import config_at_size, size_at
 from mmposenc.lab.inspect.counts import count_for_one_image
 from mmposenc.terminal.messages import in_a_line
 
-from ..study.files import Record, read_json, write_json
+from ..study.files import Record, read_json_if_any, write_json
 from ..study.study import Study, planning_lock
 
 #: The number of timed passes; one that is not timed comes before them.
@@ -31,7 +31,7 @@ def measure_missing_costs(study: Study) -> None:
     yet, one after the other in this process."""
     # If two commands reach this point, only one of them measures.
     with planning_lock(study.folder):
-        known: dict[str, list[Record]] = read_json(study.costs_file) or {}
+        known: dict[str, list[Record]] = read_json_if_any(study.costs_file) or {}
         sizes = {factor: input_size(study.base, factor) for factor in study.sizes}
         missing = [(entry, factor) for entry in study.entries for factor in study.sizes
                    if not any(row['factor'] == factor and ('seconds' in row or not study.timed)

@@ -16,7 +16,7 @@ from mmengine.registry import init_default_scope
 
 from mmposenc.engine.config.checks import check_writable_folder
 from mmposenc.engine.config.nodes import build_data_set
-from mmposenc.engine.training.launch import set_up_training
+from mmposenc.engine.training.launch import set_train_options
 from mmposenc.engine.variants.applying import check_builds, with_entry_checked
 from mmposenc.engine.variants.encodings import Entry, read_entries
 from mmposenc.engine.variants.parsed import parse_config
@@ -130,7 +130,7 @@ def _fitting_entries(study: Study, old: Study | None, words: Sequence[str]) -> t
     metric_of_config(cfg)
     training = copy.deepcopy(cfg)
     training.work_dir = str(study.folder)
-    set_up_training(training, tests=True)
+    set_train_options(training, tests=True)
     former = [] if old is None else [each.name for each in old.entries]
     fitting = _checked_configs(study, [*words, *former])
     if old is None:

@@ -14,7 +14,7 @@ from mmengine.runner import Runner
 import mmposenc
 from mmposenc.engine.training.lock import check_unlocked
 
-from ..study.files import Record, read_json, write_json
+from ..study.files import Record, read_json_if_any, write_json
 from ..study.study import Run, Study
 from .workers import num_usable_cores
 
@@ -28,7 +28,7 @@ def read_record(run: Run) -> Record:
            'share': 0.0, 'parameters': None, 'train_seconds': None,
            'train_cpu_seconds': None, 'peak_bytes': None, 'tests': [],
            'checkpoint': None, 'environment': None}
-    return {**new, **(read_json(run.record_file) or {})}
+    return {**new, **(read_json_if_any(run.record_file) or {})}
 
 
 def write_record(run: Run, record: Record, *, safe: bool = True, **changes: object) -> None:
@@ -97,7 +97,7 @@ class RecordHook(Hook):
     def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
                          outputs: object = None) -> None:
         if time.monotonic() - self.written > 1:
-            self.write_costs(share=(runner.iter + 1) / runner.max_iters)
+            self.update_record(share=(runner.iter + 1) / runner.max_iters)
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         self._add_costs()
@@ -108,7 +108,7 @@ class RecordHook(Hook):
         if held is not None and runner._resume:
             self.costs = dict(held)
 
-    def write_costs(self, **changes: object) -> None:
+    def update_record(self, **changes: object) -> None:
         """Put the costs so far into the record of the run, with other changes, and write it."""
         self._add_costs()
         self.written = time.monotonic()

@@ -92,12 +92,12 @@ def _train_and_record(study: Study, run: Run, record: Record) -> None:
     cfg = run_config(study, run, 'train')
     # Without a checkpoint, load_from of the config counts.
     resume = 'auto' if latest_checkpoint(cfg.work_dir) else None
-    engine.set_up_training(cfg, resume=resume)
+    engine.set_train_options(cfg, resume=resume)
     runner = engine.build_runner(cfg)
     hook = RecordHook(run, record)
     runner.register_hook(hook)
     runner.train()
-    hook.write_costs(share=1.0)
+    hook.update_record(share=1.0)
     write_record(run, record, parameters=sum(p.numel() for p in runner.model.parameters()),
                  checkpoint=os.path.relpath(str(latest_checkpoint(cfg.work_dir)), study.folder))
 
@@ -124,7 +124,7 @@ def _test_all_sizes(study: Study, run: Run, record: Record) -> str:
 def _test_at_size(study: Study, run: Run, factor: float, checkpoint: str) -> Record:
     """The result of weights at one size."""
     cfg = config_at_size(run_config(study, run, f'test/{factor:g}'), factor)
-    engine.set_up_testing(cfg, checkpoint)
+    engine.set_test_options(cfg, checkpoint)
     runner = engine.build_runner(cfg)
     bad: list[str] = []
     with noting_first_not_finite(runner.model, bad, _DEPTH):

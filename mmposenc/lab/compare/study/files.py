@@ -37,7 +37,7 @@ def with_none_for_not_finite(content: object) -> Any:
     return json.loads(json.dumps(content), parse_constant=lambda name: None)
 
 
-def read_json(path: Path) -> Any:
+def read_json_if_any(path: Path) -> Any:
     """Read the content of a JSON file; None if there is no file.
 
     Raises:

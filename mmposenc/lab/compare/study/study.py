@@ -19,7 +19,7 @@ from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.variants.encodings import Entry
 from mmposenc.engine.variants.parsed import ParsedConfig, parse_config
 
-from .files import Record, read_json, with_none_for_not_finite, write_json, write_text
+from .files import Record, read_json_if_any, with_none_for_not_finite, write_json, write_text
 from .lengths import Length
 from .metrics import Metric, metric_of_config
 
@@ -100,7 +100,7 @@ def read_study(folder: Path) -> Study:
         FileNotFoundError: there is none.
         ValueError: another version wrote it, or it is no study.
     """
-    fields = read_json(folder / 'study.json')
+    fields = read_json_if_any(folder / 'study.json')
     if fields is None:
         raise FileNotFoundError(f'{folder} holds no study (study.json)')
     try:

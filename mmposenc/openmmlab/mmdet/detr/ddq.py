@@ -40,10 +40,10 @@ class DDQDETR(Deformable, MMDDQDETR):
     def _init_layers(self) -> None:
         super()._init_layers()
         for branch in (*self.bbox_head.cls_branches, *self.bbox_head.reg_branches):
-            branch.register_forward_hook(_widen)
+            branch.register_forward_hook(_at_least_float32)
 
 
-def _widen(module: nn.Module, args: tuple[Tensor], out: Tensor) -> Tensor:
+def _at_least_float32(module: nn.Module, args: tuple[Tensor], out: Tensor) -> Tensor:
     """Convert scores and boxes to float32 in mixed precision, as mmdet's loss of dense queries
     needs it."""
     return out.to(torch.promote_types(out.dtype, torch.float32))
