@@ -157,8 +157,10 @@ def layer_scales(model: nn.Module, rate: float, num_layers: int | None = None
     Raises:
         ValueError: if there is no such backbone, or it has other blocks.
     """
+    # A wrapper, such as mmpretrain's LoRAModel, has the methods of its module, whose names differ.
     backbones = {f'{name}.': module for name, module in model.named_modules()
-                 if name.rpartition('.')[2] == 'backbone' and hasattr(module, 'get_layer_depth')}
+                 if name.removesuffix('.module').rpartition('.')[2] == 'backbone'
+                 and hasattr(type(module), 'get_layer_depth')}
     if not backbones:
         raise ValueError(f'layer_decay_rate={rate}: {type(model).__name__} has no backbone with '
                          'get_layer_depth; use one of mmposenc, or a transformer of mmpretrain')

@@ -102,6 +102,15 @@ def test_swin_v2():
     assert found['backbone.stages.1.blocks.1.attn.w_msa.qkv.weight'] == (5e-3, 0.1)
 
 
+def test_low_rank_matrices_have_the_rates_of_their_blocks():
+    backbone = MODELS.build(dict(type='LoRAModel', rank=2, targets=[dict(type='qkv')], module=dict(
+        type='mmposenc.DeiT', embed_dims=24, num_layers=3, num_heads=2)))
+    scales = {name: scale for name, scale in layer_scales(model_of(backbone), 0.5).items()
+              if '.lora_' in name}
+    assert len(scales) == 6
+    assert all(scale == 0.5 ** power(name, (3,)) for name, scale in scales.items())
+
+
 PLAIN = dict(embed_dims=24, num_layers=3, num_heads=2)
 BEIT = dict(arch=dict(PLAIN, feedforward_channels=48), out_indices=(2,))
 #: Backbones of mmpretrain and ours of the same depth.
