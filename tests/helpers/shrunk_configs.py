@@ -15,7 +15,7 @@ STAGES = {
     'MixVisionTransformer': (
         dict(embed_dims=8, num_layers=_ONES, num_heads=_ONES, mlp_ratio=1), [8] * 4),
     **{kind: ({'embed_dims': 4, blocks: _ONES, 'num_heads': _ONES, 'window_size': 4,
-               'mlp_ratio': 1.0}, [4, 8, 16, 32])
+               'mlp_ratio': 1}, [4, 8, 16, 32])
        for kind, blocks in (('Swin', 'num_layers'), ('SwinTransformer', 'depths'))},
     'VisionTransformer': (dict(arch=dict(
         embed_dims=24, num_layers=2, num_heads=3, feedforward_channels=24), img_size=64), [24] * 4)}
