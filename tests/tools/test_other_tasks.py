@@ -33,8 +33,8 @@ def metrics(work_dir: Path) -> dict:
 
 @pytest.mark.parametrize('task, pictures, metric', [
     ('segmentor', [f'scene_{i}.jpg' for i in range(3)], 'mIoU'),
-    ('classifier', ['bright/image_0.jpg', 'bright/image_2.jpg', 'dark/image_1.jpg',
-                    'dark/image_3.jpg'], 'accuracy/top1')])
+    ('classifier', ['bright/image_0.png', 'bright/image_2.png', 'dark/image_1.png',
+                    'dark/image_3.png'], 'accuracy/top1')])
 def test_a_test_with_everything(task, pictures, metric, request, test, tmp_path) -> None:
     model = request.getfixturevalue(task)
     test(model['config'], model['checkpoint'], '--work-dir', tmp_path / 'work',
@@ -105,4 +105,4 @@ test_dataloader = dict(dataset=dict(pipeline=[
         show = tmp_path / f'show{files}'
         test(plain, classifier['checkpoint'], '--work-dir', tmp_path / f'work{files}',
              '--show-dir', show, *words)
-        assert len([*show.rglob('*.jpg')]) == files
+        assert len([*show.rglob('*.png')]) == files

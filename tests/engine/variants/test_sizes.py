@@ -135,4 +135,4 @@ def test_sizes_in_pixels_are_factors_where_the_ratio_is_that_of_the_test():
     with pytest.raises(ValueError, match='--sizes 320x480: .* 192x256; 320x427 would do'):
         factor_of(camvid, (320, 480))
     with pytest.raises(ValueError, match='--sizes 64x64: .*several sizes; give multiples'):
-        factor_of(parse_config(engine.load_config(CIFAR)), (64, 64))
+        factor_of(parse_config(engine.load_config(NUCLEI)), (64, 64))
