@@ -88,7 +88,7 @@ def test_a_frozen_backbone(tmp_path, monkeypatch):
         *narrow, 'train_cfg.max_epochs=2', 'train_cfg.val_interval=2', 'custom_hooks.1.views=2',
         'model.backbone.init_cfg.checkpoint=mine.safetensors'])
     log = next(Path('work/train').glob('*/*.log')).read_text()
-    assert '24 read, 0 damaged, 8 written, 0 no room, 0 not kept' in log
+    assert '24 read, 8 written, 0 not stored' in log
     weights = torch.load('work/train/epoch_2.pth', weights_only=False)['state_dict']
     kept = weights['backbone.blocks.3.mlp.fc1.weight']
     assert torch.equal(kept, load_file('mine.safetensors')['blocks.3.mlp.fc1.weight'])
@@ -109,4 +109,4 @@ def test_small_pictures_are_not_covered_by_names(tmp_path, side, named):
     hook.after_test_iter(runner, 0, {}, [BaseDataElement(
         metainfo=dict(img_path=str(tmp_path / 'a.png')))])
     assert drawn[0]['with_labels'] is named
-    assert drawn[0]['out_file'] == str(tmp_path / 'a.jpg')
+    assert drawn[0]['out_file'] == str(tmp_path / 'a.png')
