@@ -76,6 +76,10 @@ def provide_operators(extension: ModuleType) -> None:
         return
     for name, schema in SCHEMAS.items():
         _LIBRARY.define(name + schema)
+    if not hasattr(torch.library, 'register_autograd'):
+        # With torch before 2.4, torchvision is imported, and its operators say that they are
+        # missing.
+        return
     for name, form in FORMS.items():
         _LIBRARY.impl(name, form, 'CompositeExplicitAutograd')
     torch.library.register_fake('torchvision::roi_align', _shape_of_features, lib=_LIBRARY)
@@ -88,7 +92,9 @@ def provide_operators(extension: ModuleType) -> None:
 def use_operators(module: ModuleType) -> None:
     """Make a module of ``torchvision.ops`` believe that torchvision has its operators, where those
     of this file are in their place."""
-    if not hasattr(torch.ops.torchvision, '_cuda_version'):  # This one is only in its binary.
+    # '_cuda_version' is only in its binary.
+    if (hasattr(torch.library, 'register_autograd')
+            and not hasattr(torch.ops.torchvision, '_cuda_version')):
         vars(module).update(_has_ops=lambda: True, _assert_has_ops=lambda: None)
 
 

@@ -51,7 +51,7 @@ class AmpOptimWrapper(_AmpOptimWrapper):
         else:
             super().__init__(loss_scale=loss_scale, dtype=dtype, **kwargs)
         if self.cast_dtype is torch.bfloat16:
-            self.loss_scaler = torch.amp.GradScaler('cpu' if on_cpu else 'cuda', enabled=False)
+            self.loss_scaler = _idle_scaler('cpu' if on_cpu else 'cuda')
 
     @contextmanager
     def optim_context(self, model: torch.nn.Module) -> Iterator[None]:
@@ -96,3 +96,10 @@ def _is_narrow(input: Tensor, weight: Tensor, bias: Tensor | None = None,
         if input.shape[axis] < gap * (weight.shape[axis] - 1) + 1 + step:
             return True
     return False
+
+
+def _idle_scaler(device: str) -> torch.amp.GradScaler:
+    """A loss scaler that does nothing."""
+    if hasattr(torch.amp, 'GradScaler'):
+        return torch.amp.GradScaler(device, enabled=False)
+    return torch.cuda.amp.GradScaler(enabled=False)  # This is torch before 2.3.
