@@ -1,36 +1,9 @@
 # Mask2Former on ResNet-50 for semantic segmentation, 100 queries: mmseg's. Its head is mmdet's.
+_base_ = 'mask2former_head.py'
 custom_imports = dict(imports='mmdet.models', allow_failed_imports=False)
 num_classes = 150
-attn_cfg = dict(embed_dims=256, num_heads=8, dropout=0.0)
-ffn_cfg = dict(
-    embed_dims=256, num_fcs=2, ffn_drop=0.0, act_cfg=dict(type='ReLU', inplace=True))
 decode_head = dict(
-    type='Mask2FormerHead',
-    in_channels=[256, 512, 1024, 2048],
-    strides=[4, 8, 16, 32],
-    feat_channels=256,
-    out_channels=256,
-    num_queries=100,
-    num_transformer_feat_level=3,
-    pixel_decoder=dict(
-        type='mmposenc.MSDeformAttnPixelDecoder',
-        num_outs=3,
-        norm_cfg=dict(type='GN', num_groups=32),
-        act_cfg=dict(type='ReLU'),
-        encoder=dict(
-            num_layers=6, encoder_pos='sine',
-            layer_cfg=dict(
-                self_attn_cfg=dict(num_levels=3, num_points=4, **attn_cfg),
-                ffn_cfg=dict(feedforward_channels=1024, **ffn_cfg))),
-        positional_encoding=dict(num_feats=128, normalize=True)),
-    enforce_decoder_input_project=False,
-    positional_encoding=dict(num_feats=128, normalize=True),
-    transformer_decoder=dict(
-        return_intermediate=True,
-        num_layers=9,
-        layer_cfg=dict(
-            self_attn_cfg=attn_cfg, cross_attn_cfg=attn_cfg,
-            ffn_cfg=dict(feedforward_channels=2048, **ffn_cfg))),
+    _base_.mask2former_head,
     loss_cls=dict(
         type='mmdet.CrossEntropyLoss', use_sigmoid=False, loss_weight=2.0, reduction='mean',
         class_weight=[1.0] * num_classes + [0.1]),
