@@ -24,9 +24,9 @@ class Rule(NamedTuple):
     """Parameters whose name matches ``pattern`` as a whole.
 
     ``target`` is a template for ``re.Match.expand``, a function for what no template can say, or
-    None to drop the parameter for ``reason``. A dropped parameter that the model computes by itself
-    has a ``check``: it raises a ValueError where the file has other values, or returns, by names of
-    its own, values that only the model can be compared with (:attr:`Converted.computed`).
+    None to drop the parameter for ``reason``. A dropped parameter may have a ``check``: it raises a
+    ValueError where the model here cannot be the file's, or returns, by names of its own, values
+    that only the model can be compared with (:attr:`Converted.computed`).
     """
 
     pattern: str
