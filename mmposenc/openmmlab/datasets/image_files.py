@@ -90,10 +90,10 @@ def problems_by_file(paths: Sequence[str], sizes: Sequence[Size] | None = None) 
         return {path: problem for path, problem in zip(paths, problems, strict=True) if problem}
 
 
-def sample_of_names(names: Collection[str], seed: int = 0) -> list[str]:
+def sample_of_names(names: Collection[str]) -> list[str]:
     """Up to :data:`SAMPLES` of the names, the same ones in every run."""
     names = sorted(names)
-    return sorted(random.Random(seed).sample(names, min(SAMPLES, len(names))))
+    return sorted(random.Random(0).sample(names, min(SAMPLES, len(names))))
 
 
 def size_shown(file: BinaryIO) -> Size:
