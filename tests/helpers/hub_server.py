@@ -1,6 +1,5 @@
 """The hub's protocol on the loopback address, as much of it as its client asks for."""
 import hashlib
-import json
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -34,13 +33,12 @@ class Handler(BaseHTTPRequestHandler):
         return self.server.hub
 
     def answer(self, status, data=b'', **headers):
-        body = data if isinstance(data, bytes) else json.dumps(data).encode()
         self.send_response(status)
-        for name, value in {'Content-Length': str(len(body)), **headers}.items():
+        for name, value in {'Content-Length': str(len(data)), **headers}.items():
             self.send_header(name.replace('_', '-'), value)
         self.end_headers()
         if self.command != 'HEAD':
-            self.wfile.write(body)
+            self.wfile.write(data)
 
     def refused(self, repo):
         """Answers as the hub does where a repository is not there, or not for this reader."""
