@@ -189,7 +189,6 @@ def ddq(type_: str = 'mmposenc.DDQDETR', **kwargs: Any) -> dict:
     return cfg
 
 
-
 #: A config function of each detector.
 FAMILY = {'DETR': detr, 'ConditionalDETR': conditional, 'DABDETR': dab,
           'DeformableDETR': deformable, 'DINO': dino, 'DDQDETR': ddq}
