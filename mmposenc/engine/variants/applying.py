@@ -129,7 +129,8 @@ def _change_encoder(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
             for key, size in required_sizes(MODELS.get(each['type']),
                                             dict(grid_shape=LEARNED_GRID)).items():
                 each.setdefault(key, size)
-        node.update(rel_pos_encoding=relative, rel_pos_sharing=changes['rel_pos_sharing'])
+        node['rel_pos_encoding'] = relative  # An update would merge it with the former one.
+        node['rel_pos_sharing'] = changes['rel_pos_sharing']
         attention = value_at(node, 'layer_cfg.self_attn_cfg') or {}
         if 'rel_pos_encoding' in attention:
             node['layer_cfg'] = dict(node['layer_cfg'], self_attn_cfg=dict(

@@ -229,6 +229,12 @@ def test_mmdet_s_own_detr_becomes_ours_and_shared_sections_stay_apart():
     assert 'rel_pos_encoding' not in base.model.encoder.layer_cfg.self_attn_cfg
 
 
+def test_a_former_encoding_of_an_encoder_leaves_no_options():
+    base = detr(encoder=dict(rel_pos_encoding=dict(type='mmposenc.IRPE', ratio=2.0)))
+    found = applied(base, 'irpe-k').model.encoder.rel_pos_encoding
+    assert found == dict(type='mmposenc.IRPE', rpe_on='k')
+
+
 @pytest.mark.parametrize(('base', 'words', 'said'), [
     (lambda: detr(tiny_detr.conditional), ['swin-bias'], None),
     (lambda: detr(tiny_detr.dab), ['sincos+irpe-k'], None),
