@@ -26,8 +26,7 @@ tta_pipeline = [
     dict(
         type='TestTimeAug',
         transforms=[
-            [dict(type='Resize', scale_factor=ratio, keep_ratio=True)
-             for ratio in (0.75, 1.0, 1.25)],
+            [dict(type='Resize', scale=(side, side), keep_ratio=True) for side in (96, 128, 160)],
             [dict(type='RandomFlip', prob=0.0), dict(type='RandomFlip', prob=1.0)],
             [dict(type='mmposenc.LoadSegAnnotations')],
             [dict(type='PackSegInputs')]])]

@@ -57,11 +57,14 @@ def test_pictures_and_labels_are_read_as_in_the_test() -> None:
     assert tta[0] == LOAD  # what was given stays
 
 
-def test_a_config_that_changes_its_test() -> None:
-    cfg = load_config('mmposenc::segmentation/small/linear_vit-s14_1xb4-10e_camvid-252x336.py')
+@pytest.mark.parametrize('name, expected', [
+    ('camvid-252x336', [(252, 189), (336, 252), (420, 315)]),
+    ('nuclei-448x448', [(336, 336), (448, 448), (560, 560)])])
+def test_a_config_that_changes_its_test(name, expected) -> None:
+    cfg = load_config(f'mmposenc::segmentation/small/linear_vit-s14_1xb4-10e_{name}.py')
     set_tta(cfg)
     _, augmented = cfg.test_dataloader.dataset.pipeline
-    assert [step.scale for step in augmented.transforms[0]] == [(252, 189), (336, 252), (420, 315)]
+    assert [step.scale for step in augmented.transforms[0]] == expected
     assert cfg.model.type == 'mmposenc.SegTTAModel'
 
 
