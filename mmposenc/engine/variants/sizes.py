@@ -30,7 +30,8 @@ def config_at_size(cfg: Config, factor: float) -> Config:
     Sizes of the pipeline are multiplied and rounded (a pipeline without any gets a Resize behind
     its loading), and so are windows that slide over an image, and a size that the data preprocessor
     fills up to. Label maps and boxes stay as they are, so that predictions are compared at the data
-    set's own size. ``tta_pipeline`` stays, and so do training and validation.
+    set's own size. Of the views of ``tta_pipeline``, shares of the picture are multiplied; fixed
+    sizes, which ``--tta`` fits to the test's, stay, and so do training and validation.
 
     Args:
         cfg: with a test_dataloader; not changed.
@@ -48,6 +49,11 @@ def config_at_size(cfg: Config, factor: float) -> Config:
         changed.test_dataloader = copy.deepcopy(cfg.test_dataloader)
     for node in data_sets_with_pipeline(changed, 'test'):
         node['pipeline'] = _resized_steps(node['pipeline'], factor)
+    shares = [step for augmented in changed.get('tta_pipeline') or ()
+              for steps in augmented.get('transforms', ())
+              for step in steps if step.get('scale_factor') is not None]
+    for step in shares:
+        step['scale_factor'] = _scaled_numbers(step['scale_factor'], factor, whole=False)
     _resize_preprocessor(changed, factor, tested_size(cfg))
     test_cfg = dict(changed.model.get('test_cfg') or {})
     if test_cfg.get('mode') == 'slide':

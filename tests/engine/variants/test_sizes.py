@@ -123,6 +123,16 @@ def test_wrapped_data_sets_windows_and_canvases():
                           0.5).model.data_preprocessor.pad_size_divisor == 512
 
 
+def test_views_that_are_shares_of_the_picture():
+    cfg = engine.load_config(ADE)
+    views = cfg.tta_pipeline[1].transforms
+    views[0] = [ConfigDict(type='Resize', scale_factor=share) for share in (0.5, 1.0)]
+    before = cfg.to_dict()
+    found = config_at_size(cfg, 1.5).tta_pipeline[1].transforms
+    assert found[0] == [dict(type='Resize', scale_factor=share) for share in (0.75, 1.5)]
+    assert found[1:] == views[1:] and cfg.to_dict() == before
+
+
 @pytest.mark.parametrize('factor', [0, -1, math.nan, math.inf, '2'])
 def test_a_factor_that_is_none(factor):
     with pytest.raises(ValueError, match='must be a number above 0'):
