@@ -94,7 +94,8 @@ def set_tta(cfg: Config) -> None:
         cfg.setdefault('tta_model', ConfigDict(type='SegTTAModel'))
     if not cfg.get('tta_pipeline') or not cfg.get('tta_model'):
         raise ValueError('--tta: the config needs a tta_pipeline and a tta_model, such as '
-                         "tta_model=dict(type='mmdet.DetTTAModel')")
+                         "tta_model=dict(type='mmdet.DetTTAModel', tta_cfg=dict("
+                         "nms=dict(type='nms', iou_threshold=0.5), max_per_img=100))")
     dataset = next(data_sets_with_pipeline(cfg, 'test'))
     cfg.tta_pipeline = views_at_test_size(cfg.tta_pipeline, dataset.pipeline)
     if type_without_library(cfg.tta_model) == 'SegTTAModel':
