@@ -15,7 +15,7 @@ from mmposenc.terminal.messages import suggestion_text
 from .arguments import ENCODINGS
 from .config import LIVE_KEYS, load_config, set_work_dir
 from .data import point_to_folder
-from .nodes import value_at
+from .nodes import type_without_library, value_at
 
 #: The keys that mmengine's DefaultOptimWrapperConstructor reads; it ignores all others.
 _PARAMWISE = {'lr_mult', 'decay_mult', 'custom_keys', 'bias_lr_mult', 'bias_decay_mult',
@@ -148,7 +148,8 @@ def _forget_other_encoding(cfg: Config, key: str, value: object) -> None:
         raise ValueError(f'--cfg-options {key}: {section} is a list of {len(node)}; name one by '
                          f'its number, as in {section}.0.type')
     is_encoding = bool(set(section.split('.')[-2:]) & set(ENCODINGS))
-    if isinstance(node, dict) and is_encoding and node.get('type') != value:
+    if (isinstance(node, dict) and is_encoding
+            and type_without_library(node) != str(value).rpartition('.')[2]):
         node.clear()
 
 

@@ -26,8 +26,9 @@ def test_another_type_begins_without_the_options_of_the_former() -> None:
     # The class says that it does not take it: what was asked for is not passed over.
     cfg = overridden(PVT, {f'{TABLE}.interpolation': 'bicubic', f'{TABLE}.type': 'mmposenc.PEG'})
     assert cfg.model.backbone.pos_encoding == dict(type='mmposenc.PEG', interpolation='bicubic')
-    same = overridden(PVT, {f'{TABLE}.type': 'mmposenc.LearnedPositionEmbedding'})
-    assert same.model.backbone.pos_encoding.interpolation == 'bilinear'
+    for name in ('mmposenc.LearnedPositionEmbedding', 'LearnedPositionEmbedding'):
+        same = overridden(PVT, {f'{TABLE}.type': name})
+        assert same.model.backbone.pos_encoding.interpolation == 'bilinear'
     other_part = overridden(DEFORMABLE, {'model.neck.type': 'FPN'})
     assert other_part.model.neck.kernel_size == 1  # its class refuses what it does not take
 
