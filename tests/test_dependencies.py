@@ -1,4 +1,4 @@
-
+"""Which OpenMMLab is missing, and two sets of it over each other."""
 import pytest
 
 from mmposenc import class_index, dependencies
