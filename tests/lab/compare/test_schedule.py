@@ -36,6 +36,7 @@ class Workers:
         self.stopped = False
 
     def start(self, runs):
+        assert runs, 'submitit warns of an array without jobs'
         self.started += runs
         return [Job(run, next(self.statuses, 0)) for run in runs]
 

@@ -43,7 +43,8 @@ def carry_out_all(study: Study, workers: Workers, tell: Callable[[Run | None], N
                 room = None if workers.jobs is None else workers.jobs - len(jobs)
                 free = list(islice((run for run in waiting if run.folder not in active
                                     and not is_taken(run)), room))
-                jobs += zip(free, workers.start(free), strict=True)
+                if free:  # submitit warns of an array without jobs.
+                    jobs += zip(free, workers.start(free), strict=True)
             for run, job in [pair for pair in jobs if pair[1].done()]:
                 due = 0.0
                 jobs.remove((run, job))
