@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..statistics.formats import Results, cost_at_size
+from ..statistics.formats import Results, cost_at_size, value_at_trained_size
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
@@ -34,7 +34,7 @@ def results_csv(results: Results) -> str:
     rows: list[dict[str, object]] = []
     for run in results['runs']:
         encoding = encodings[run['encoding']]
-        trained = next((test['value'] for test in run['tests'] if test['factor'] == 1.0), None)
+        trained = value_at_trained_size(run)
         for test in run['tests'] or [dict(factor=None, value=None)]:
             factor, value = test['factor'], test['value']
             height, width = hw.get(factor, (None, None))

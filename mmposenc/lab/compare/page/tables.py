@@ -121,9 +121,9 @@ def runs_table(results: Results) -> Table:
     metric, label, rows = results['metric'], summary.label_of_each_encoding(results), []
     for run in results['runs']:
         mark = 'worse' if run['status'] in ('diverged', 'failed') else ''
-        value = next((test['value'] for test in run['tests'] if test['factor'] == TRAINED), None)
+        value = formats.value_text(formats.value_at_trained_size(run), metric)
         rows.append((Cell(label[run['encoding']]), Cell(str(run['seed'])),
-                     Cell(run['status'], mark), Cell(formats.value_text(value, metric)),
+                     Cell(run['status'], mark), Cell(value),
                      Cell(formats.seconds_text(run['train_seconds'])),
                      Cell(formats.seconds_text(run['train_cpu_seconds'])), Cell(run['note'])))
     return Table('Every run of this study', (

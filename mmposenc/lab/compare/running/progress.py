@@ -7,10 +7,10 @@ from statistics import mean
 from rich.console import Console
 from rich.table import Table
 
-from ..statistics.formats import seconds_text, value_text
+from ..statistics.formats import seconds_text, value_at_trained_size, value_text
 from ..study.files import Record
 from ..study.study import Run, Study
-from .recording import is_over, read_record, value_at_trained_size
+from .recording import is_over, read_record
 
 #: The seconds between two lines.
 _LINE = 60.0

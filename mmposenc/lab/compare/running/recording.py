@@ -67,12 +67,6 @@ def is_taken(run: Run) -> bool:
     return False
 
 
-def value_at_trained_size(record: Record) -> float | None:
-    """The metric at the trained size; None where it was not tested or the run diverged."""
-    values = [test['value'] for test in record['tests'] if test['factor'] == 1]
-    return values[0] if values and record['status'] != 'diverged' else None
-
-
 class RecordHook(Hook):
     """Records how far a training is, and what time and memory it takes, also in every checkpoint.
 

@@ -101,3 +101,9 @@ def cost_at_size(encoding: Results, factor: float, key: str) -> float | None:
             value: float | None = each.get(key)
             return value
     return None
+
+
+def value_at_trained_size(run: Results) -> float | None:
+    """The value of a run at the trained size; None if it was not tested there."""
+    values = [test['value'] for test in run['tests'] if test['factor'] == 1]
+    return values[0] if values else None
