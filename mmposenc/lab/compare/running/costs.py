@@ -32,13 +32,13 @@ def measure_missing_costs(study: Study) -> None:
     # If two commands reach this point, only one of them measures.
     with planning_lock(study.folder):
         known: dict[str, list[Record]] = read_json_if_any(study.costs_file) or {}
-        sizes = {factor: input_size(study.base, factor) for factor in study.sizes}
         missing = [(entry, factor) for entry in study.entries for factor in study.sizes
                    if not any(row['factor'] == factor and ('seconds' in row or not study.timed)
                               for row in known.get(entry.name, ()))]
         if missing and study.timed:
-            print(f'timing {len(study.entries)} models one after the other; other programs would '
-                  'slow them down', flush=True)
+            print(f'timing {len({entry.name for entry, _ in missing})} models one after the other; '
+                  'other programs would slow them down', flush=True)
+        sizes = {factor: input_size(study.base, factor) for factor in {each[1] for each in missing}}
         for entry, factor in missing:
             rows = [row for row in known.get(entry.name, ()) if row['factor'] != factor]
             row = measure_costs(study.base, entry, factor, sizes[factor], timed=study.timed)
