@@ -54,8 +54,8 @@ def main() -> None:
             except Exception as error:
                 said = f'not built: {type(error).__name__}: {error}'[:200]
         found.append(said)
-        print(f'{family} ({configs[0].name if not configs else path.name}): {said}; '
-              f'{time.monotonic() - start:.0f} s', flush=True)
+        config = f' ({path.name})' if configs else ''
+        print(f'{family}{config}: {said}; {time.monotonic() - start:.0f} s', flush=True)
     print(f'{sum(line.startswith("same") for line in found)} of {len(found)} are the same')
 
 
@@ -76,7 +76,7 @@ def of_config(path: Path) -> str:
         except AssertionError as error:
             said = in_float64(path, pair, f'different: {error}'.partition('\n')[0])
         break
-    reason = model.predict.reads_padding()
+    reason = model.predict.why_one_by_one
     return f'{said}, batch' if reason is None else f'{said}, one by one ({reason[:160]})'
 
 
