@@ -60,12 +60,6 @@ def _looks(results: Results) -> dict[str, Record]:
             for index, each in enumerate(results['encodings'])}
 
 
-def _metric_label(results: Results) -> str:
-    metric = results['metric']
-    unit = f', {metric["unit"]}' if metric['unit'] else ''
-    return formats.capitalized_unless_name(f'{metric["label"]}{unit}')
-
-
 def _error_bars(rows: Sequence[Results]) -> list[list[float]]:
     """How far the intervals of means reach below and above them. An interval of two seeds is 18
     standard deviations long and would hide everything else."""
@@ -105,7 +99,7 @@ def _seed_charts(results: Results) -> list[Chart]:
                           markersize=9, capsize=2)
         axes.set_yticks(range(len(rows)), [looks[name]['label'] for name in rows])
         axes.invert_yaxis()
-        axes.set_xlabel(_metric_label(results))
+        axes.set_xlabel(formats.metric_text(results['metric']))
     return [Chart('Every seed at the trained size', addresses[0], _in_words(results, TRAINED),
                   'A dot is a run, the stroke the mean, the bar its 95% interval (3 seeds or '
                   'more).')]
@@ -127,7 +121,7 @@ def _size_charts(results: Results) -> list[Chart]:
                           elinewidth=0.8, **look)
         axes.set_xticks(sizes, [f'{factor:g}×' for factor in sizes])
         axes.set(xlabel='image size, as a multiple of the trained one',
-                 ylabel=_metric_label(results))
+                 ylabel=formats.metric_text(results['metric']))
     text = '. '.join(f'At {factor:g}×: {_in_words(results, factor)}' for factor in sizes)
     metric = formats.capitalized_unless_name(results['metric']['label'])
     return [Chart(f'{metric} over image size', addresses[0], text,
@@ -153,6 +147,6 @@ def _cost_charts(results: Results, kind: str) -> list[Chart]:
         else:
             axes.locator_params(axis='x', nbins=4)
         axes.xaxis.set_major_formatter(lambda value, position: text(value))
-        axes.set(xlabel=label, ylabel=_metric_label(results))
+        axes.set(xlabel=label, ylabel=formats.metric_text(results['metric']))
     words = '; '.join(f'{looks[name]["label"]}: {text(value)}' for name, value in costs.items())
     return [Chart(f'Against {label}', addresses[0], words)]

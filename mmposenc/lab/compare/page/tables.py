@@ -70,11 +70,10 @@ def overview_table(results: Results) -> Table:
                  for kind in kinds]
         rows.append((Cell(label[name]), *means, Cell(str(row['n'])),
                      *(Cell(text or formats.UNKNOWN) for text in known)))
-    unit = f', {metric["unit"]}' if metric['unit'] else ''
     heads = [f'{factor:g}×' + (' (trained)' if factor == TRAINED else '') for factor in sizes]
-    caption = (f'{metric["label"]}{unit} by image size: mean over seeds (its 95% interval); bold: '
-               'can still be best')
-    return Table(formats.capitalized_unless_name(caption),
+    caption = (f'{formats.metric_text(metric)} by image size: mean over seeds (its 95% interval); '
+               'bold: can still be best')
+    return Table(caption,
                  ('Encoding', *heads, 'Seeds', *(COSTS[kind][0] for kind in kinds)), rows)
 
 

@@ -77,6 +77,12 @@ def capitalized_unless_name(text: str) -> str:
     return text[:1].upper() + text[1:] if text[:2].islower() else text
 
 
+def metric_text(metric: Results) -> str:
+    """The metric with its unit, as the beginning of a line: 'Top-1 accuracy, %', 'mIoU, %'."""
+    unit = f', {metric["unit"]}' if metric['unit'] else ''
+    return capitalized_unless_name(f'{metric["label"]}{unit}')
+
+
 def size_text(size: Results) -> str:
     """An image size: '1.5 times (48 x 48)'."""
     pixels = f' ({size["hw"][0]} × {size["hw"][1]})' if size['hw'] else ''

@@ -17,7 +17,7 @@ def write_text(path: Path, text: str, *, safe: bool = True) -> None:
         text: what it holds.
         safe: have it on the disk when this returns.
     """
-    # Imported here, because its package imports torch, which a job that only starts a run lacks.
+    # Imported here, because its package imports torch, which a report does without.
     from mmposenc.checkpoint.integrity import writing_whole_file
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing_whole_file(path, durable=safe) as partial:
