@@ -63,6 +63,16 @@ def test_a_schedule_without_an_end_ends_with_the_training():
         assert cfg.train_cfg.val_interval == max(1, number // 4)
 
 
+def test_what_follows_a_warm_up_in_iterations_begins_where_it_ends():
+    """As mmpretrain's imagenet_bs1024_linearlr_bn_nowd has it, in a training of epochs."""
+    cfg = by_epoch([dict(type='ConstantLR', by_epoch=False, begin=0, end=5000),
+                    dict(type='PolyLR', by_epoch=False, begin=5000),
+                    dict(type='PolyLR', by_epoch=False, begin=6000, end=8000)])
+    set_length(cfg, Length('epochs', 20))
+    assert [(each.begin, each.get('end')) for each in cfg.param_scheduler] == [
+        (0, 5000), (5000, None), (3000, 4000)]
+
+
 @pytest.mark.parametrize('cfg, length, message', [
     (by_epoch([]), Length('iterations', 10), '--iterations 10: the config trains for 40 epochs'),
     (by_epoch([]), Length('epochs', 0), '--epochs 0 must be at least 1'),

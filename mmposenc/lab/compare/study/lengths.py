@@ -49,8 +49,8 @@ def set_length(cfg: Config, length: Length) -> None:
     """Trains for another length, with the same schedule in it.
 
     What is a share of the training stays that share: ends of schedules, milestones, intervals of
-    validations. A warm-up that is counted in iterations in a training of epochs stays as it is.
-    There is one checkpoint, of the last tenth or less.
+    validations. A warm-up that is counted in iterations in a training of epochs stays as it is, and
+    so does the beginning of what follows it. There is one checkpoint, of the last tenth or less.
 
     Args:
         cfg: changed in place.
@@ -74,8 +74,13 @@ def set_length(cfg: Config, length: Length) -> None:
     if loop.get('dynamic_intervals'):
         loop['dynamic_intervals'] = [(round(at * share), max(1, round(every * share)))
                                      for at, every in loop['dynamic_intervals']]
-    for schedule in listed(cfg.get('param_scheduler')):
-        _scale_schedule(schedule, whole, by_epoch, share)
+    schedules = listed(cfg.get('param_scheduler'))
+    warm_ups = [each for each in schedules if each.get('by_epoch', True) != by_epoch
+                and type_without_library(each) in _WARM_UPS and each.get('begin', 0) == 0]
+    warm_up_ends = [each.get('end') for each in warm_ups]
+    for schedule in schedules:
+        if schedule not in warm_ups:
+            _scale_schedule(schedule, whole, by_epoch, share, warm_up_ends)
     for hook in cfg.get('custom_hooks') or []:
         for name in _HOOK_TIMES:
             if isinstance(hook, dict) and isinstance(hook.get(name), int):
@@ -88,13 +93,12 @@ def set_length(cfg: Config, length: Length) -> None:
     cfg.default_hooks['checkpoint'] = saving
 
 
-def _scale_schedule(schedule: ConfigType, whole: Length, by_epoch: bool, share: float) -> None:
-    begin = schedule.get('begin', 0)
-    if schedule.get('by_epoch', True) == by_epoch:
+def _scale_schedule(schedule: ConfigType, whole: Length, by_epoch: bool, share: float,
+                    warm_up_ends: list[int | None]) -> None:
+    begin, is_same_unit = schedule.get('begin', 0), schedule.get('by_epoch', True) == by_epoch
+    if is_same_unit:
         # mmengine fills in the same end, but with the new length.
         schedule.setdefault('end', whole.number)
-    elif type_without_library(schedule) in _WARM_UPS and begin == 0:
-        return
     for name in _TIMES:
         value = schedule.get(name)
         if isinstance(value, (list, tuple)):
@@ -102,5 +106,7 @@ def _scale_schedule(schedule: ConfigType, whole: Length, by_epoch: bool, share: 
         elif isinstance(value, int):
             least = 0 if name in ('begin', 'end') else 1
             schedule[name] = max(least, round(value * share))
+    if not is_same_unit and begin in warm_up_ends:  # What follows them begins where they end.
+        schedule['begin'] = begin
     if isinstance(schedule.get('end'), int):  # mmengine needs at least one step.
         schedule['end'] = max(schedule['end'], schedule.get('begin', 0) + 1)
