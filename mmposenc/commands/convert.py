@@ -39,8 +39,10 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     output = Path(args.output)
     with reporting_errors(args):
-        from ..backbones.archs import needed_options
+        from ..backbones.archs import look_alikes, needed_options
+        from ..backbones.archs.from_weights import BACKBONE
         from ..checkpoint import check_source, read_checkpoint, write_checkpoint
+        from ..checkpoint.eva import rotary_options
         from ..checkpoint.numbers import check_numbers
         from ..checkpoint.rules import names_text
         source = None if args.source == 'auto' else args.source
@@ -53,6 +55,8 @@ def main(argv: list[str] | None = None) -> None:
             raise ValueError(f'{output.absolute().parent} is not a folder')
         file = read_checkpoint(args.input)
         converted = convert_file(args, source, file.state_dict)
+        periods = converted.computed.get('periods')
+        rotary = {} if periods is None else rotary_options(periods)
         check_numbers({name: value for name, value in converted.state_dict.items()
                        if not name.endswith('num_batches_tracked')}, args.input)
         notes = {'names': 'timm'} if args.to == 'timm' else {'source': str(converted.source)}
@@ -65,7 +69,13 @@ def main(argv: list[str] | None = None) -> None:
     for reason, names in reasons.items():
         print(f'dropped, {reason}: {names_text(names)}')
     if args.to == 'mmposenc' and (needs := needed_options(converted.state_dict)):
+        # What the output does not show, where no warning names it when the output is loaded.
+        needs += [f'{BACKBONE}rel_pos_encoding.{name}={value}'.replace(' ', '')
+                  for name, value in rotary.items() if value not in (100.0, False)]
         print(f'the model for these weights needs {" ".join(needs)}')
+        for who, options in look_alikes(converted.state_dict).items():
+            print(f'the file does not name the model; if it is {who}: '
+                  f'{" ".join(BACKBONE + option for option in options)}')
     if file.ignored:
         print(f'not weights, left out: {", ".join(file.ignored)}')
 

@@ -6,6 +6,7 @@ import torch
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT, checkpoints, fitting, load_pretrained
 from mmposenc.checkpoint import convert_back
+from mmposenc.commands.convert import main
 from mmposenc.functional.position_tables import resize_position_table
 
 SIZES = dict(embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
@@ -273,7 +274,7 @@ def test_a_token_that_is_left_out_is_a_warning_with_the_option_that_keeps_it(
     assert not said
 
 
-def test_what_no_file_tells_is_a_warning_with_the_options_of_look_alikes(said):
+def test_what_no_file_tells_is_a_warning_with_the_options_of_look_alikes(said, tmp_path, capsys):
     """DeiT III and RoPE-ViT with a table: the same names and shapes, and other features."""
     own = ViT('deit3-small', img_size=32)
     state = convert_back({f'backbone.{key}': value for key, value in own.state_dict().items()})
@@ -283,6 +284,9 @@ def test_what_no_file_tells_is_a_warning_with_the_options_of_look_alikes(said):
     said.clear()
     load_pretrained(own, own.state_dict())  # this project's own names: known what they are
     assert not said
+    torch.save(dict(state.state_dict), tmp_path / 'in.pth')
+    main(['auto', str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth')])
+    assert 'a table: model.backbone.arch=rope-vit-small-axial-ape\n' in capsys.readouterr().out
 
 
 def test_a_row_without_a_place_is_added_to_its_token():

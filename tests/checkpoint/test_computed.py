@@ -10,6 +10,7 @@ from torch import nn
 from mmposenc.backbones import Swin, ViT, checkpoints, fitting, load_pretrained
 from mmposenc.checkpoint import convert
 from mmposenc.checkpoint.eva import rotary_options
+from mmposenc.commands.convert import main
 
 ROPE = dict(type='RotaryEmbedding', axes='yx', planes='halves', normalize='separate')
 PLANES = torch.arange(16, dtype=torch.float64)
@@ -47,7 +48,8 @@ def release(periods=None, mask=None):
     dict(theta=1000.0), dict(theta=30.0), dict(periods=(0.05, 2.0)),
     dict(theta=100.0, round_periods=True)])
 @pytest.mark.parametrize('kind', ['dinov3', 'dinov3, hugging face'])
-def test_other_periods_are_a_warning_with_the_options_that_have_them(kind, options, said):
+def test_other_periods_are_a_warning_with_the_options_that_have_them(
+        kind, options, said, tmp_path, capsys):
     """Also as Hugging Face saves them, inverted; and rounded as in the release."""
     told = dinov3(rel_pos_encoding=dict(ROPE, **options))
     periods = told.blocks[0].attn.rel_pos_encoding.axis_periods()
@@ -61,6 +63,10 @@ def test_other_periods_are_a_warning_with_the_options_that_have_them(kind, optio
     assert not said
     if 'round_periods' in options:
         assert torch.equal(periods, COMPUTED['periods'].bfloat16().double())
+        # The converted file has no periods, so the command says it.
+        torch.save(state, tmp_path / 'in.pth')
+        main(['auto', str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth')])
+        assert 'model.backbone.rel_pos_encoding.round_periods=True' in capsys.readouterr().out
     load_pretrained(dinov3(), state)
     changed = [f'rel_pos_encoding.{name}={value}'.replace(' ', '')
                for name, value in options.items() if (name, value) != ('theta', 100.0)]
