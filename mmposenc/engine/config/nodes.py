@@ -31,6 +31,15 @@ def keys_and_values(node: object) -> list[tuple[Any, Any]]:
     return list(enumerate(node)) if isinstance(node, (list, tuple)) else []
 
 
+def flat_config(node: object, path: str = '') -> dict[str, Any]:
+    """The dotted keys of all values in a config, in which lists and tuples count as equal."""
+    parts = keys_and_values(node)
+    if not parts:
+        return {path: list(node) if isinstance(node, tuple) else node}
+    return {name: leaf for key, value in parts
+            for name, leaf in flat_config(value, f'{path}.{key}'.lstrip('.')).items()}
+
+
 def value_at(node: object, key: str) -> Any:
     """The value at a dotted key such as 'model.neck.0.type', or None."""
     for part in key.split('.'):

@@ -4,7 +4,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mmengine.config import Config
-from torch.utils._pytree import tree_flatten_with_path
+
+from ..config.nodes import flat_config
 
 #: The sections of a config whose values a checkpoint puts back.
 _SECTIONS = ('optim_wrapper', 'param_scheduler', 'train_cfg')
@@ -16,10 +17,10 @@ def schedule_settings(cfg: Config) -> dict[str, str]:
     Returns:
         the text of each value by its dotted key, such as ``optim_wrapper.optimizer.lr``.
     """
-    sections = {name: cfg.to_dict().get(name) for name in _SECTIONS}
-    return {'.'.join(str(getattr(part, 'key', getattr(part, 'idx', ''))) for part in path):
-            value.__name__ if isinstance(value, type) else repr(value)
-            for path, value in tree_flatten_with_path(sections)[0]}
+    config = cfg.to_dict()
+    settings = flat_config({name: config.get(name) for name in _SECTIONS})
+    return {key: value.__name__ if isinstance(value, type) else repr(value)
+            for key, value in settings.items()}
 
 
 def changed_settings(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

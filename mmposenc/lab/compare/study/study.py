@@ -14,12 +14,12 @@ from typing import Any
 
 from mmengine.config import Config
 
-from mmposenc.engine.config.nodes import keys_and_values
+from mmposenc.engine.config.nodes import flat_config
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.variants.encodings import Entry
 from mmposenc.engine.variants.parsed import ParsedConfig, parse_config
 
-from .files import Record, read_json_if_any, with_none_for_not_finite, write_json, write_text
+from .files import read_json_if_any, with_none_for_not_finite, write_json, write_text
 from .lengths import Length
 from .metrics import Metric, metric_of_config
 
@@ -165,7 +165,7 @@ def extended_study(old: Study, new: Study) -> Study:
 def check_same_config(study: Study, cfg: Config) -> None:
     """Raise ValueError with what differs, unless a config is that of the study."""
     written = Config.fromstring(cfg.pretty_text, '.py')
-    old, new = _flat_config(study.base.cfg.to_dict()), _flat_config(written.to_dict())
+    old, new = flat_config(study.base.cfg.to_dict()), flat_config(written.to_dict())
     differ = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     if differ:
         key = differ[0]
@@ -177,15 +177,6 @@ def _error_of_difference(study: Study, what: str, old: object, new: object) -> V
     return ValueError(f'--out {study.folder} holds a study of {study.config} in which {what} is '
                       f'another: {old!r} there, {new!r} now. Encodings, seeds and sizes may be '
                       'added; for all else give another --out')
-
-
-def _flat_config(node: object, path: str = '') -> Record:
-    """The dotted keys of all values in a config, in which lists and tuples count as equal."""
-    parts = keys_and_values(node)
-    if not parts:
-        return {path: list(node) if isinstance(node, tuple) else node}
-    return {name: leaf for key, value in parts
-            for name, leaf in _flat_config(value, f'{path}.{key}'.lstrip('.')).items()}
 
 
 @contextmanager
