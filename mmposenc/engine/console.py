@@ -141,9 +141,8 @@ class ConsoleHook(Hook):
         self.metrics = metrics or {}
 
     def after_train(self, runner: Runner) -> None:
-        folder = Path(runner.work_dir)
-        last = folder / 'last_checkpoint'
-        weights = folder / Path(last.read_text().strip()).name if last.is_file() else None
+        last = Path(runner.work_dir, 'last_checkpoint')
+        weights = last.read_text().strip() if last.is_file() else None
         pictures = Path(runner.log_dir, 'vis_data', 'vis_image')
         self._log_end(runner, {'weights': weights,
                                'pictures': pictures if pictures.is_dir() else None})

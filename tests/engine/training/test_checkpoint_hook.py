@@ -70,9 +70,10 @@ def test_a_full_disk_ends_the_run_with_one_line_and_the_old_file(tmp_path, monke
     assert latest_checkpoint(tmp_path) == str(tmp_path / 'epoch_1.pth')
 
 
-def test_checkpoints_in_a_folder_of_their_own_are_found(tmp_path, monkeypatch) -> None:
+def test_checkpoints_in_a_folder_of_their_own_are_found(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     runner('work', epochs=1, out_dir='weights').train()
+    assert 'weights: weights/work/epoch_1.pth\n' in capsys.readouterr().out
     run = runner('work', epochs=2, resume=True, out_dir='weights')
     run.train()
     assert run._load_from == 'weights/work/epoch_1.pth'
