@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 from mmengine.device import get_device
-from mmengine.hooks import Hook, LoggerHook
+from mmengine.hooks import CheckpointHook, Hook, LoggerHook
 from mmengine.optim.scheduler import LinearParamScheduler
 from mmengine.runner import Runner
 
@@ -148,7 +148,9 @@ class ConsoleHook(Hook):
                                'pictures': pictures if pictures.is_dir() else None})
 
     def after_test(self, runner: Runner) -> None:
-        parts = [*getattr(runner.test_evaluator, 'metrics', []), *runner.hooks]
+        hooks = [hook for hook in runner.hooks
+                 if not isinstance(hook, (CheckpointHook, LoggerHook))]  # These have out_dir too.
+        parts = [*getattr(runner.test_evaluator, 'metrics', []), *hooks]
         paths = [getattr(part, name, None) for part in parts
                  for name in ('out_file_path', 'out_dir', 'test_out_dir')]
         self._log_end(runner, {'files': ', '.join(str(path) for path in paths if path)})

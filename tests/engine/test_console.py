@@ -54,7 +54,7 @@ def test_training_and_testing_take_few_lines(name, made, tmp_path, monkeypatch, 
     checkpoint = re.search(r'weights: (\S+\.pth)', last)[1]
     options = options[:1]
     if options:
-        options += ['model.test_cfg.score_thr=0.9']
+        options += ['model.test_cfg.score_thr=0.9', 'default_hooks.checkpoint.out_dir=elsewhere']
     main(['test', config, checkpoint, '--work-dir', 'test', '--show-dir', 'drawn', '--out',
           'found.pkl', '--cfg-options', *options, *named(f'{name}_test')])
     lines = capfd.readouterr().out.splitlines()
