@@ -117,11 +117,13 @@ def test_pictures_of_every_kind(detector, tmp_path) -> None:
     shot(folder / 'upright.png', plain[:44])
     (folder / 'notes.txt').write_text('not a picture')
     (folder / '.hidden.png').write_text('not read')
+    shot(folder / '.thumbnails' / 'grey.png', plain)
     predict(detector, folder, folder / 'out', '--score-thr', '0')
     # A second call does not predict what the first has drawn.
     told = predict(detector, folder, folder / 'out', '--score-thr', '0', '--overwrite')
     records = {os.path.relpath(record['file'], folder): record for record in told['images']}
     assert list(records) == sorted(records) and 'out' not in str(list(records))
+    assert not any(name.startswith('.') for name in records)
     wanted = records['b/plain one.png']['boxes']
     for other in ('b/plain one.BMP', 'alpha.png', 'deep.png'):
         assert records[other]['boxes'] == wanted
@@ -148,14 +150,17 @@ def test_one_bad_file_ends_nothing(detector, tmp_path, monkeypatch, capfd) -> No
            odd: b''}
     for name, content in bad.items():
         (folder / name).write_bytes(content)
-    with pytest.raises(SystemExit, match='error: 4 files could not be predicted') as stop:
+    (folder / 'nowhere.png').symlink_to(folder / 'none')
+    (folder / 'device.png').symlink_to('/dev/zero')  # no picture, which would be read for ever
+    with pytest.raises(SystemExit, match='error: 5 files could not be predicted') as stop:
         predict(detector, folder, tmp_path / 'out', '--score-thr', '0')
     assert isinstance(stop.value.code, str)  # status 1
     told = json.loads((tmp_path / 'out' / 'predictions.json').read_text())
     reasons = {os.path.basename(each['file']): each['reason'] for each in told['skipped']}
-    assert reasons.keys() == bad.keys() and told['complete']
+    assert reasons.keys() == {*bad, 'nowhere.png'} and told['complete']
     for name, reason in (('empty.webp', 'is empty'), ('text.gif', 'recognises no picture'),
-                         ('cut.png', 'broken image'), (odd, 'is empty')):
+                         ('cut.png', 'broken image'), (odd, 'is empty'),
+                         ('nowhere.png', 'No such file')):
         assert reason in reasons[name]
     assert {os.path.basename(record['file']) for record in told['images']} == set(good)
     for record in told['images']:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from mmengine.registry import VISUALIZERS
 from mmengine.structures import BaseDataElement
-from mmengine.utils import scandir
 from mmengine.visualization import Visualizer
 
 from ...config_types import ReadOnlyConfig
@@ -19,7 +18,7 @@ from ..prepare.labels import PICTURES
 
 
 def picture_files(path: str | Path) -> list[str]:
-    """The picture that a path names, or all below a folder, sorted. Hidden files are skipped.
+    """The picture that a path names, or all below a folder, sorted. What is hidden is skipped.
 
     Raises:
         FileNotFoundError: there is no such file or folder.
@@ -27,15 +26,28 @@ def picture_files(path: str | Path) -> list[str]:
     """
     path, kinds = str(path), ', '.join(PICTURES)
     if os.path.isdir(path):
-        found = sorted(scandir(path, PICTURES, recursive=True, case_sensitive=False))
+        found = sorted(_pictures_below(path))
         if not found:
             raise ValueError(f'source={path!r}: the folder has no picture ({kinds})')
-        return [os.path.join(path, name) for name in found]
+        return found
     if not os.path.exists(path):
         raise FileNotFoundError(f'source={path!r}: there is no such file or folder')
     if not path.lower().endswith(PICTURES):
         raise ValueError(f'source={path!r} must be a folder or a picture ({kinds})')
     return [path]
+
+
+def _pictures_below(folder: str) -> Iterator[str]:
+    """Yield the pictures below a folder, and links to pictures that are not there, because these
+    are missed otherwise."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if name.startswith('.'):
+            continue
+        if os.path.isdir(path):
+            yield from _pictures_below(path)
+        elif name.lower().endswith(PICTURES) and (os.path.isfile(path) or not os.path.exists(path)):
+            yield path
 
 
 def names_without_suffix(paths: Sequence[str], root: str | Path | None = None) -> list[str]:
