@@ -120,10 +120,10 @@ def rows_and_left_out(word: str) -> tuple[list[tuple[str, str, ModelEncodings]],
         ValueError: there is no such table or row.
     """
     table, wanted = word.removeprefix(PREFIX), None
-    if table not in papers.tables_by_id() and table.rpartition('/')[0] in papers.tables_by_id():
-        papers.row(table)
-        wanted = int(table.rpartition('/')[2])
-        table = table.rpartition('/')[0]
+    of_row, _, number_of_row = table.rpartition('/')
+    if table not in papers.tables_by_id() and of_row in papers.tables_by_id():
+        papers.row(table)  # It raises for a row that is not there.
+        table, wanted = of_row, int(number_of_row)
     rows: list[tuple[str, str, ModelEncodings]] = []
     left_out: dict[int, str] = {}
     for number, row in enumerate(papers.table(table).rows, 1):
