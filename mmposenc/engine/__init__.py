@@ -15,8 +15,6 @@ _MODULES = {
     **{name: module for table in CLASSES.values() for name, module in table.items()
        if module.startswith('engine.')},
     'DumpSegResults': 'openmmlab.mmseg.segmentation',
-    'EpochBasedTrainLoop': 'engine.training.loops',
-    'IterBasedTrainLoop': 'engine.training.loops',
     'NotFinite': 'engine.training.finite',
     'browse': 'engine.apps.browse',
     'build_runner': 'engine.training.launch',

@@ -67,7 +67,8 @@ class CheckpointRunner(_Runner):
         elif '://' not in self._load_from:
             meta = load_checkpoint(self._load_from, mmap=True).get('meta', {})
             if meta.get('seed') is not None:
-                self._randomness_cfg.update(seed=meta['seed'])
+                # A new one: the old one may be mmengine's default, which all runners share.
+                self._randomness_cfg = {**self._randomness_cfg, 'seed': meta['seed']}
                 self.set_randomness(**self._randomness_cfg)
 
     def load_checkpoint(self, filename: str, map_location: str | torch.device | Callable = 'cpu',

@@ -27,3 +27,12 @@ def test_an_error_gives_the_signals_back(tmp_path) -> None:
     with pytest.raises(ZeroDivisionError):
         run.train()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_the_seed_of_a_resumed_run_is_that_run_s_alone(tmp_path) -> None:
+    first = runner(tmp_path)
+    first.train()
+    resumed = runner(tmp_path, epochs=2, resume=True)
+    resumed.train()
+    assert resumed.seed == first.seed
+    assert runner(tmp_path / 'other').seed != first.seed
