@@ -29,7 +29,7 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
         'openmmlab.mmdet.eomt': ('EoMTHead',),
         'openmmlab.mmseg.eomt': ('EoMTDecodeHead',),
         'openmmlab.mmdet.detection': ('DetDataPreprocessor', 'RetinaHead'),
-        'openmmlab.mmseg.segmentation': ('SegDataPreProcessor', 'EncoderDecoder', 'SegTTAModel'),
+        'openmmlab.mmseg.segmentation': ('SegDataPreProcessor', 'EncoderDecoder'),
         'detr.boxes': ('BoxRPB', 'PositionRelation'),
         'openmmlab.mmdet.detr.neck': ('ChannelMapper',),
         'detr.hybrid': ('HybridEncoder',),

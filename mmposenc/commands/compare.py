@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..terminal.messages import Parser, in_a_line, reporting_errors
-from ..terminal.options import COUNT, SEED, SIDE, add_config, number_between
+from ..terminal.options import COUNT, SEED, add_config, number_between
 
 if TYPE_CHECKING:  # Imported only for annotations: torch is loaded when there is something to do.
     from ..lab.compare.running.workers import Workers
@@ -25,12 +25,6 @@ if TYPE_CHECKING:  # Imported only for annotations: torch is loaded when there i
 
 #: A number above 0.
 number = number_between(0, 100, 'above 0, such as 1.5')
-
-
-def parse_size(word: str) -> float | tuple[int, int]:
-    """A factor above 0, or a height and a width in pixels as in '192x256'."""
-    height, x, width = word.partition('x')
-    return (SIDE(height), SIDE(width)) if x else number(word)
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -48,9 +42,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     what.add_argument('--seeds', type=COUNT, metavar='N', help='seeds 0 .. N-1; default 3')
     what.add_argument('--seed-list', type=SEED, nargs='+', metavar='SEED',
                       help='these seeds')
-    what.add_argument('--sizes', type=parse_size, nargs='+', metavar='SIZE', default=[],
-                      help='test at these multiples of the training size, or at HEIGHTxWIDTH in '
-                      'pixels; default 1')
+    what.add_argument('--sizes', type=number, nargs='+', metavar='SIZE', default=[],
+                      help='test at these multiples of the training size; default 1')
     what.add_argument('--margin', type=number, metavar='POINTS',
                       help='smaller differences count as equal; default 1')
     long = parser.add_mutually_exclusive_group()

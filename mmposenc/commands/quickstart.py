@@ -34,12 +34,12 @@ class Part(NamedTuple):
     Attributes:
         data: a word of ``mmposenc prepare``, also the folder of the results.
         config: of the training.
-        tests: for each row of the table of scores, the folder of the test, its config and options.
+        tests: for each row of the table of scores, the folder of the test and its config.
     """
 
     data: str
     config: str
-    tests: dict[str, tuple[str, ...]]
+    tests: dict[str, tuple[str, str]]
 
 
 def _trees_part(stem: str, training: str) -> Part:
@@ -49,19 +49,16 @@ def _trees_part(stem: str, training: str) -> Part:
         'a different plot': ('other_plot', f'{stem}.py')})
 
 
-def _nuclei_part(stem: str, further: dict[str, tuple[str, ...]]) -> Part:
+def _nuclei_part(stem: str) -> Part:
     config = f'mmposenc::segmentation/small/{stem}.py'
-    tests = {'held-out strip': ('strip',), **further}
-    return Part('nuclei', config, {
-        name: (folder, config, *options) for name, (folder, *options) in tests.items()})
+    return Part('nuclei', config, {'held-out strip': ('strip', config)})
 
 
 TASKS = {
     'detection': [_trees_part('retinanet_pvt-micro-peg_fpn_1xb4-12e_trees', '-quick')],
-    'segmentation': [_nuclei_part('fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128',
-                                  {'the same, 3 sizes and flips': ('strip_tta', '--tta')})],
+    'segmentation': [_nuclei_part('fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128')],
     'pretrained': [_trees_part('retinanet_vit-s14_sfp_1xb4-10e_trees', ''),
-                   _nuclei_part('linear_vit-s14_1xb4-10e_nuclei-448x448', {})],
+                   _nuclei_part('linear_vit-s14_1xb4-10e_nuclei-448x448')],
 }
 #: Title, key and format of the columns of the table of scores: COCO's metrics of boxes, and those
 #: of segmentation in percent.
@@ -96,7 +93,7 @@ def main(argv: list[str] | None = None) -> None:
             work = out / part.data if len(parts) > 1 else out
             train_and_test(part, work, args.seed)
             scores = metrics_table({name: work / f'test_{folder}'
-                                    for name, (folder, *_) in part.tests.items()})
+                                    for name, (folder, _) in part.tests.items()})
             print(scores, f'pictures: {work}/pictures (left: ground truth, right: predictions)',
                   sep='\n', flush=True)
 
@@ -116,10 +113,10 @@ def train_and_test(part: Part, work: Path, seed: int | None) -> None:
         run('train', part.config, '--work-dir', str(work), *resume, *options)
         shutil.copy(work / 'last_checkpoint', work / 'trained')
     checkpoint = str(work / Path((work / 'trained').read_text().strip()).name)
-    for folder, config, *options in part.tests.values():
+    for folder, config in part.tests.values():
         say(f'3/3 test ({folder})')
         run('test', config, checkpoint, '--work-dir', str(work / f'test_{folder}'),
-            '--show-dir', str(work / 'pictures' / folder), *options)
+            '--show-dir', str(work / 'pictures' / folder))
 
 
 def run(*words: str) -> None:

@@ -51,7 +51,7 @@ def test_detection_is_trained_once_and_tested_twice(asked, capsys):
 
 
 @pytest.mark.parametrize('words, prepared, trained, tested', [
-    (['segmentation'], ['nuclei'], ['quickstart'], ['strip', 'strip_tta']),
+    (['segmentation'], ['nuclei'], ['quickstart'], ['strip']),
     (['pretrained', '--out', 'mine'], ['trees', 'nuclei', 'pretrained'],
      ['trees', 'nuclei'], ['block', 'other_plot', 'strip'])])
 def test_other_tasks(asked, words, prepared, trained, tested):

@@ -1,4 +1,4 @@
-"""Finds misspelt classes and arguments of a model before anything is built."""
+"""Finds classes of a model that take none of this project's arguments, before anything is built."""
 from __future__ import annotations
 
 from mmengine.config import Config
@@ -7,7 +7,6 @@ from mmengine.registry import MODELS as ROOT
 from mmposenc.class_index import CLASSES
 from mmposenc.registry import MODELS
 from mmposenc.signatures import accepted_arguments
-from mmposenc.terminal.messages import suggestion_text
 from mmposenc.user_classes import is_file_class
 
 from .nodes import keys_and_values
@@ -31,8 +30,8 @@ def model_class(name: str | type | None, scope: str | None) -> type | None:
 
 
 def check_arguments(cfg: Config) -> None:
-    """Checks that the classes of this project that a model names exist and take the arguments that
-    the config gives them, and that those of other libraries get no argument of this project's.
+    """Check that a model's classes of other libraries get no argument of this project's, and that
+    names of this project's classes begin with ``mmposenc.``. What is misspelt, building it refuses.
 
     Raises:
         ValueError: names the key of the config, the class, and what to write.
@@ -46,29 +45,17 @@ def _check_node(key: str, node: object, owner_key: str, owner: type | None,
     accepted: set[str] = set()  # The part is a list, or a dict without a type that classes hand on.
     if isinstance(node, dict) and 'type' in node:
         owner_key, owner = key, model_class(node['type'], scope)
-        accepted = {*node} if owner is None else accepted_arguments(owner) or set()
-        if owner is None:
-            _refuse_missing_class(key, node['type'])
+        if owner is None and node['type'] in CLASSES['model']:
+            raise ValueError(f"{key}.type={node['type']!r}: there is no such class; write "
+                             f"'mmposenc.{node['type']}'")
+        accepted = accepted_arguments(owner) or set()
     library = getattr(owner, '__module__', '').partition('.')[0]
     for name, value in keys_and_values(node):
-        if name not in accepted and name not in ('type', '_scope_', 'zero_init'):
-            if library == 'mmposenc' and accepted:
-                raise ValueError(f'{key}: {owner.__name__} has no argument {name!r}'
-                                 f'{suggestion_text(name, accepted)}')
-            if name in _OURS and library.startswith('mm') and library != 'mmposenc':
-                raise ValueError(f'{key}.{name}: {library}.{owner.__name__} has no such argument; '
-                                 f'{_remedy_for_argument(owner.__name__, owner_key, name, key)}')
+        if (name in _OURS and name not in accepted and library.startswith('mm')
+                and library != 'mmposenc'):
+            raise ValueError(f'{key}.{name}: {library}.{owner.__name__} has no such argument; '
+                             f'{_remedy_for_argument(owner.__name__, owner_key, name, key)}')
         _check_node(f'{key}.{name}', value, owner_key, owner, scope)
-
-
-def _refuse_missing_class(key: str, name: object) -> None:
-    """Raise ValueError for a class that was not found, if its name says that it belongs to this
-    project."""
-    bare = str(name).removeprefix('mmposenc.')
-    if bare != name or bare in CLASSES['model']:
-        right = f"; write 'mmposenc.{bare}'" if bare in CLASSES['model'] else suggestion_text(
-            bare, [*CLASSES['model'], *MODELS.module_dict])
-        raise ValueError(f'{key}.type={name!r}: there is no such class{right}')
 
 
 def _remedy_for_argument(name: str, owner_key: str, argument: str, key: str) -> str:
@@ -82,4 +69,4 @@ def _remedy_for_argument(name: str, owner_key: str, argument: str, key: str) -> 
                 'arguments')
     ours = sorted(each for each, module in CLASSES['model'].items()
                   if module.startswith('backbones.') and takes(each))
-    return f'{", ".join(ours)} of mmposenc take it{suggestion_text(name, ours)}'
+    return f'{", ".join(ours)} of mmposenc take it'

@@ -132,7 +132,7 @@ def load_all_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
 
     Args:
         model: changed in place.
-        checkpoint: a file that :func:`.checks.check_checkpoint` has passed.
+        checkpoint: its file.
 
     Returns:
         What the checkpoint says about itself (``meta``).

@@ -99,7 +99,8 @@ def _replaces_tuple(value: list[object], key: str, before: object) -> bool:
 
 
 def _refuse_unknown_key(cfg: Config, key: str) -> None:
-    first, *rest = key.split('.')
+    parts = key.split('.')
+    first = parts[0]
     if first not in LIVE_KEYS:
         if first in cfg:
             raise ValueError(
@@ -113,14 +114,8 @@ def _refuse_unknown_key(cfg: Config, key: str) -> None:
         raise ValueError(f'--cfg-options {key}: the model has its own data_preprocessor, so '
                          f'this has no effect; set model.{key}')
     node, path = cfg, ''
-    parts = key.split('.')
     for number, part in enumerate(parts, 1):
         child = value_at(node, part)
-        # The key is one of the data set inside a RepeatDataset.
-        if child is None and value_at(node, f'dataset.{part}') is not None:
-            right = key.replace(f'{path}.', f'{path}.dataset.', 1)
-            raise ValueError(f"--cfg-options {key}: '{path}' has no '{part}', it wraps another "
-                             f'data set; write {right}')
         if child is None and number < len(parts):
             if path == '' or (isinstance(node, dict) and ('type' in node or part in ENCODINGS)):
                 return  # The key is an argument of a class, or a section that the runner reads.

@@ -18,16 +18,15 @@ def refuse_unused_variables(path: Path, live: set[str]) -> None:
     say so.
 
     Args:
-        path: the config file.
+        path: the config file, which was read already.
         live: keys of the top level that are read; all others are variables.
 
     Raises:
         ValueError: it names the variable, the base and a key that used it.
     """
-    try:
-        tree = ast.parse(path.read_text(encoding='utf-8'))
-    except (SyntaxError, UnicodeDecodeError, OSError):
-        return  # mmengine's own error says more; a JSON or YAML file has no variables.
+    if path.suffix != '.py':
+        return  # A JSON or YAML file has no variables.
+    tree = ast.parse(path.read_text(encoding='utf-8'))
     used = {node.id for node in ast.walk(tree)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     unused = {target.id: node.value for node in tree.body if isinstance(node, ast.Assign)

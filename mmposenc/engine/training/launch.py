@@ -8,7 +8,6 @@ from mmengine.runner import Runner
 from torch import distributed as dist
 
 from ..config.arguments import check_arguments
-from ..config.channels import check_channels
 from ..config.checks import (
     check_checkpoint,
     check_enough_queries,
@@ -20,7 +19,7 @@ from ..config.checks import (
 )
 from ..config.nodes import find_or_add_custom_hook
 from ..config.options import check_silent_arguments
-from ..config.testing import draw_predictions_into, set_tta, write_predictions_to
+from ..config.testing import draw_predictions_into, write_predictions_to
 from .checkpoints import check_no_checkpoints_to_replace
 from .feature_cache import repeat_with_few_views
 from .lock import check_unlocked
@@ -97,8 +96,6 @@ def _check_config(cfg: Config, phases: tuple[str, ...]) -> None:
     check_files(cfg, phases)
     check_num_classes(cfg, phases)
     check_enough_queries(cfg)
-    if 'train' in phases:
-        check_channels(cfg)
     check_same_class_folders(cfg, phases)
 
 
@@ -126,7 +123,7 @@ def _use_amp(cfg: Config) -> None:
 
 
 def set_test_options(cfg: Config, checkpoint: str, *, out: str | None = None,
-                     show_dir: str | None = None, tta: bool = False, compiled: bool = False,
+                     show_dir: str | None = None, compiled: bool = False,
                      allow_mismatch: bool = False) -> None:
     """Puts the options of ``mmposenc test`` into a config, and checks what it names.
 
@@ -136,7 +133,6 @@ def set_test_options(cfg: Config, checkpoint: str, *, out: str | None = None,
         out: file (or, in segmentation, folder) for the predictions; see
             :func:`mmposenc.engine.config.testing.write_predictions_to`.
         show_dir: folder for pictures of the predictions.
-        tta: merge the predictions of several views of each image.
         compiled: as for training.
         allow_mismatch: load only what fits the model.
 
@@ -151,8 +147,6 @@ def set_test_options(cfg: Config, checkpoint: str, *, out: str | None = None,
         cfg.load_strict = False
     if show_dir is not None:
         draw_predictions_into(cfg, show_dir)
-    if tta:
-        set_tta(cfg)
     if compiled:
         find_or_add_custom_hook(cfg, 'mmposenc.CompileHook')
     if out is not None:

@@ -221,18 +221,15 @@ def check_builds(cfg: Config) -> None:
     Raises:
         ValueError: it can't, with the reason.
     """
-    for device in ('meta', 'cpu'):  # Models that need numbers cannot be built on the meta device.
-        try:
-            build_bare(cfg, device, check=device == 'meta')
-            return
-        except Exception as error:
-            reason = error
-    hint = ''
-    if cfg.model.get('pretrained') is not None:
+    error = _first_error(cfg.default_scope, cfg, True, {}, 'meta')
+    if error is not None:  # Models that need numbers cannot be built on the meta device.
+        error = _first_error(cfg.default_scope, cfg, True, {}, 'cpu')
+    if error is not None:
         # OpenMMLab's older way to name weights, which a base config of a ResNet still has.
-        hint = ' (model.pretrained=None leaves out the weights of another backbone)'
-    raise ValueError(f'the model of the config can\'t be built: {error_text(reason)}{hint}'
-                     ) from reason
+        hint = '' if cfg.model.get('pretrained') is None else (
+            ' (model.pretrained=None leaves out the weights of another backbone)')
+        raise ValueError(f"the model of the config can't be built: {error_text(error[0])}{hint}"
+                         ) from error[0]
 
 
 def read_encoded_config(args: argparse.Namespace) -> Config:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from mmengine.utils import get_object_from_string
 
 from mmposenc.checkpoint.encoding_names import SLOTS
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
@@ -69,9 +68,9 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
 
     Args:
         words: names of :data:`NAMES` and :data:`KEEP`, sums of them ('peg+irpe-k'), classes
-            ('my_package.ALiBi', 'own.py:ALiBi'), which may stand in sums, files of entries
-            ('my.yaml'; docs/compared.md), and tables of papers or rows of them
-            ('paper::cpvt/table6/3'). Paths begin in the current folder.
+            ('own.py:ALiBi'), which may stand in sums, files of entries ('my.yaml';
+            docs/compared.md), and tables of papers or rows of them ('paper::cpvt/table6/3'). Paths
+            begin in the current folder.
 
     Returns:
         One entry a word, several for a file or a table; of rows of tables each encoding once.
@@ -179,14 +178,14 @@ def find_encoding(name: str, folder: Path = Path()) -> tuple[str, type, ConfigTy
     label, cfg = NAMES.get(name, ('', None))
     if name.endswith('.py'):
         raise ValueError(f'{name!r} is a file; name the class in it, as {name}:MyEncoding')
-    if not (cfg or is_file_class(name)) and ('.' not in name or '/' in name):
+    if not cfg and not is_file_class(name):
         # Labels begin with the names in the papers: 'RoPE, axial'.
         known = {label.partition(',')[0].lower(): word
                  for word, (label, _) in reversed(NAMES.items())}
         near = suggestion_text(known.get(name.lower(), name.lower()), NAMES)
         raise ValueError(f'there is no encoding {name!r}{near}\n'
                          f'Known: {", ".join([*NAMES, KEEP])}; sums such as peg+irpe-k; '
-                         f'own.py:MyEncoding; my_package.MyEncoding; my.yaml')
+                         'own.py:MyEncoding; my.yaml')
     cls, full_name = class_and_type_name(cfg['type'] if cfg else name, folder)
     for contract in (TokenEncoding, RelativeEncoding):
         if issubclass(cls, contract):
@@ -199,7 +198,7 @@ def class_and_type_name(name: str, folder: Path = Path()) -> tuple[type, str]:
     """A class by its name, with the type by which a config can name it in any process.
 
     Args:
-        name: 'mmposenc.PEG' or 'PEG', a dotted name, or a file and a class.
+        name: 'mmposenc.PEG' or 'PEG', or a file and a class.
         folder: where a relative path begins.
 
     Raises:
@@ -211,11 +210,6 @@ def class_and_type_name(name: str, folder: Path = Path()) -> tuple[type, str]:
         path, _, cls_name = name.rpartition(':')
         full_name = f'{(folder / path).resolve()}:{cls_name}'
         return class_of_file(full_name), full_name
-    if '.' in plain:
-        cls = get_object_from_string(name)
-        if not isinstance(cls, type):
-            raise ValueError(f'no installed package has a class {name!r}')
-        return cls, name
     if plain not in ENCODINGS:
         raise ValueError(f'there is no type {name!r}{suggestion_text(plain, ENCODINGS)}')
     return ENCODINGS[plain], f'mmposenc.{plain}'

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -92,9 +91,9 @@ def _insertion_of(scope: str, model: ConfigDict) -> Insertion:
     """Which part of a model takes encodings: its backbone, otherwise the encoder of a DETR."""
     backbone = model.get('backbone') or ConfigDict()
     names = [(type_name(backbone), backbone.get('type'))]
-    if type_without_library(
-        backbone) in CLASSES['model']:  # This project's class for another library's name.
-        names.append((f'mmposenc.{type_without_library(backbone)}',) * 2)
+    name = type_without_library(backbone)
+    if name in CLASSES['model']:  # This project's class for another library's name.
+        names.append((f'mmposenc.{name}', f'mmposenc.{name}'))
     for name, kind in names:
         cls = model_class(kind, scope)
         takes = accepted_arguments(cls) or set()
@@ -106,16 +105,11 @@ def _insertion_of(scope: str, model: ConfigDict) -> Insertion:
         if isinstance(node, dict) and type_without_library(node) in known:
             return Insertion('encoder', (*path, 'encoder'), type_name(node), None, set(),
                              node.get('encoder', ConfigDict()).to_dict())
-    has = f'its backbone is {type_name(backbone)!r}'
-    if not backbone:
-        parts = [f'{key} ({type_name(node)})' for key, node in model.items()
-                 if isinstance(node, Mapping) and node.get('type') and key != 'data_preprocessor']
-        has = f'it has no backbone, and its parts are {", ".join(parts) or "not described"}'
     raise ValueError(
-        f'nothing in the model of this config takes position encodings: {has}; its type is '
-        f'{type_name(model)!r}. Needed: a backbone of mmposenc (PVT, ViT, DeiT, Swin) '
-        f'or of the name of one, or one of {", ".join(DETECTORS)}, or a pixel decoder of '
-        'MaskFormer or Mask2Former')
+        f'nothing in the model of this config takes position encodings: its backbone is '
+        f'{type_name(backbone)!r}, its type {type_name(model)!r}. Needed: a backbone of mmposenc '
+        f'(PVT, ViT, DeiT, Swin) or of the name of one, or one of {", ".join(DETECTORS)}, or a '
+        'pixel decoder of MaskFormer or Mask2Former')
 
 
 def build_backbone(scope: str, backbone: ReadOnlyConfig, device: str = 'meta') -> nn.Module:

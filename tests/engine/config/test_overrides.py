@@ -5,8 +5,6 @@ from mmengine.registry import MODELS, init_default_scope
 
 from mmposenc.engine import load_config, override_in_place
 from mmposenc.engine.config.nodes import value_at
-from mmposenc.engine.config.options import config_of_arguments
-from mmposenc.terminal.options import make_config_parser
 
 PVT = 'mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py'
 DEFORMABLE = 'mmposenc::detection/deformable_detr/deformable-detr_r50_16xb2-50e_coco.py'
@@ -31,6 +29,19 @@ def test_another_type_begins_without_the_options_of_the_former() -> None:
         assert same.model.backbone.pos_encoding.interpolation == 'bilinear'
     other_part = overridden(DEFORMABLE, {'model.neck.type': 'FPN'})
     assert other_part.model.neck.kernel_size == 1  # its class refuses what it does not take
+    cfg = load_config(PVT)
+    cfg.model.backbone.pos_encoding = [dict(type='mmposenc.PEG'), dict(type='mmposenc.PEG')]
+    override_in_place(cfg, {f'{TABLE}.1.type': 'mmposenc.ConvMLP'})
+    assert cfg.model.backbone.pos_encoding == [dict(type='mmposenc.PEG'),
+                                               dict(type='mmposenc.ConvMLP')]
+
+
+def test_an_encoding_of_an_arch_whose_arguments_are_no_part_of_the_config() -> None:
+    cfg = Config(dict(default_scope='mmseg', model=dict(type='X', backbone=dict(
+        type='mmposenc.ViT', arch='dinov2-small', num_layers=1))))
+    override_in_place(cfg, {f'{TABLE}.type': 'mmposenc.PEG'})
+    encodings = MODELS.build(cfg.model.backbone).pos_encodings.at
+    assert list(encodings) == ['after0'] and type(encodings['after0'][0]).__name__ == 'PEG'
 
 
 @pytest.mark.parametrize('name, section', [
@@ -49,39 +60,6 @@ def test_an_encoding_is_switched_on_where_the_config_has_none(name, section) -> 
     assert any(type(module).__name__ == kind for module in built.modules())
 
 
-def test_an_arch_and_its_encoding_are_switched_by_options() -> None:
-    """Of an arch whose arguments are no part of the config; what the config says itself stays."""
-    name = 'mmposenc::segmentation/sem_fpn/fpn_deit-s_8xb4-40k_ade20k-512x512.py'
-    arch = {'model.backbone.arch': 'dinov2-small-reg', 'model.backbone.init_cfg': None,
-            'model.backbone.num_layers': 3, 'model.backbone.out_indices': [0, 2]}
-    backbone = MODELS.build(overridden(name, arch).model.backbone)
-    table, = backbone.pos_encodings.encodings(-1)
-    assert backbone.patch_size == 14 and backbone.num_prefix_tokens == 5
-    assert (table.grid_shape, table.num_prefix_embeds) == ((37, 37), 1)
-    without = overridden(name, {**arch, TABLE: None})
-    assert not MODELS.build(without.model.backbone).pos_encodings.encodings(-1)
-    plain = Config(dict(default_scope='mmseg', model=dict(type='X', backbone=dict(
-        type='mmposenc.ViT', arch='dinov2-small', num_layers=1))))
-    override_in_place(plain, {f'{TABLE}.type': 'mmposenc.PEG'})
-    encodings = MODELS.build(plain.model.backbone).pos_encodings.at
-    assert list(encodings) == ['after0'] and type(encodings['after0'][0]).__name__ == 'PEG'
-
-
-def test_a_list_of_encodings_is_named_by_number() -> None:
-    cfg = load_config(PVT)
-    cfg.model.backbone.pos_encoding = [dict(type='mmposenc.PEG'), dict(type='mmposenc.ContextPool')]
-    override_in_place(cfg, {f'{TABLE}.1.type': 'mmposenc.SinCosPositionEncoding'})
-    assert cfg.model.backbone.pos_encoding[1].type == 'mmposenc.SinCosPositionEncoding'
-
-
-def test_a_size_stays_a_tuple() -> None:
-    """The shell has no tuples; Resize takes nothing else for a size."""
-    cfg = overridden(PVT, {'test_dataloader.dataset.pipeline.1.scale': [320, 240],
-                           'model.neck.in_channels': [1, 2, 3, 4]})
-    assert cfg.test_dataloader.dataset.pipeline[1].scale == (320, 240)
-    assert cfg.model.neck.in_channels == [1, 2, 3, 4]
-
-
 @pytest.mark.parametrize('step, option, value, expected', [
     (dict(type='Resize', scale=224), 'scale', [320, 240], (320, 240)),
     (dict(type='RandomCrop'), 'crop_size', [64, 96], (64, 96)),
@@ -98,13 +76,3 @@ def test_a_size_in_a_pipeline_becomes_a_tuple(step, option, value, expected) -> 
     assert changed[option] == expected and type(changed[option]) is type(expected)
     if step['type'] == 'Resize':
         assert TRANSFORMS.build(changed).scale == (320, 240)
-
-
-def test_the_shells_commas_reach_a_transform(capsys) -> None:
-    key = 'test_dataloader.dataset.pipeline.1.scale'
-    parser = make_config_parser(None, 'x=1')
-    args = parser.parse_args([PVT, '--cfg-options', f'{key}=320,240'])
-    assert config_of_arguments(args).test_dataloader.dataset.pipeline[1].scale == (320, 240)
-    with pytest.raises(SystemExit):
-        parser.parse_args(['--help'])
-    assert 'a list becomes a tuple' in ' '.join(capsys.readouterr().out.split())

@@ -27,11 +27,13 @@ def train(config: Path, work_dir: Path, **options) -> None:
     build_runner(cfg).train()
 
 
-def test_a_test_leaves_the_config_of_the_training(config, tmp_path) -> None:
+def test_a_new_training_and_a_test_leave_what_an_old_training_wrote(config, tmp_path) -> None:
     work_dir = tmp_path / 'work'
     train(config, work_dir, **{'optim_wrapper.optimizer.lr': 0.00077})
     trained = (work_dir / 'mine.py').read_text()
     assert 'lr=0.00077' in trained
+    with pytest.raises(ValueError, match=r'\(epoch_1\.pth\), .* --resume .*another --work-dir'):
+        train(config, work_dir)
     cfg = read(config, work_dir)
     set_test_options(cfg, str(work_dir / 'epoch_1.pth'), show_dir=str(tmp_path / 'pictures'))
     build_runner(cfg).test()
@@ -39,6 +41,12 @@ def test_a_test_leaves_the_config_of_the_training(config, tmp_path) -> None:
     tested, = (path for path in work_dir.glob('*/mine.py') if 'pictures' in path.read_text())
     assert Config.fromfile(tested).load_from == str(work_dir / 'epoch_1.pth')
     assert Config.fromfile(tested).train_cfg is None  # nobody trains from it by mistake
+    cfg = read(config, work_dir, **{'train_cfg.max_epochs': 2})
+    set_train_options(cfg, resume='auto')
+    build_runner(cfg).train()
+    dumped = Config.fromfile(work_dir / 'mine.py')
+    assert dumped.train_cfg.max_epochs == 2
+    assert (dumped.resume, dumped.load_from) == (False, None)  # the next training begins anew
 
 
 def test_a_training_in_the_folder_of_its_config(config, tmp_path) -> None:
@@ -51,19 +59,6 @@ def test_a_training_in_the_folder_of_its_config(config, tmp_path) -> None:
     set_test_options(cfg, str(tmp_path / 'epoch_1.pth'))
     build_runner(cfg).test()
     assert config.read_text() == text
-
-
-def test_a_new_training_does_not_replace_an_old_one(config, tmp_path) -> None:
-    work_dir = tmp_path / 'work'
-    train(config, work_dir)
-    with pytest.raises(ValueError, match=r'\(epoch_1\.pth\), .* --resume .*another --work-dir'):
-        train(config, work_dir)
-    cfg = read(config, work_dir, **{'train_cfg.max_epochs': 2})
-    set_train_options(cfg, resume='auto')
-    build_runner(cfg).train()
-    dumped = Config.fromfile(work_dir / 'mine.py')
-    assert dumped.train_cfg.max_epochs == 2
-    assert (dumped.resume, dumped.load_from) == (False, None)  # the next training begins anew
 
 
 def test_links_in_the_place_of_our_files_are_replaced(config, tmp_path) -> None:
@@ -79,11 +74,3 @@ def test_links_in_the_place_of_our_files_are_replaced(config, tmp_path) -> None:
     assert (work_dir / 'last_checkpoint').read_text() == str(work_dir / 'epoch_1.pth')
     assert 'lr=0.00077' in (work_dir / 'mine.py').read_text()
     assert not any((work_dir / path.name).is_symlink() for path in files)
-
-
-def test_results_do_not_replace_a_file(config, tmp_path) -> None:
-    (tmp_path / 'results.pkl').write_bytes(b'mine')
-    (tmp_path / 'epoch_1.pth').write_bytes(b'PK')
-    with pytest.raises(ValueError, match=r'--out .*results\.pkl exists; delete it'):
-        set_test_options(read(config, tmp_path / 'work'), str(tmp_path / 'epoch_1.pth'),
-                         out=str(tmp_path / 'results.pkl'))

@@ -1,6 +1,4 @@
 """Sizes of images in training and test, and what comes out of a pipeline at other sizes."""
-import math
-
 import numpy as np
 import pytest
 from helpers.tiny_tasks import segmentor_config
@@ -10,17 +8,10 @@ from mmengine.registry import DATASETS, init_default_scope
 from PIL import Image
 
 from mmposenc import engine
-from mmposenc.engine.config import nodes as config_sizes
-from mmposenc.engine.config.nodes import trained_size
-from mmposenc.engine.variants.parsed import parse_config
-from mmposenc.engine.variants.sizes import (
-    config_at_size,
-    factor_of,
-)
+from mmposenc.engine.config.nodes import tested_size, trained_size
+from mmposenc.engine.variants.sizes import config_at_size
 
-SMALL = 'mmposenc::classification/small/'
-DEIT = SMALL + 'deit-micro-none_1xb32-40e_mnist5k.py'
-PVT = SMALL + 'pvt-micro-none_1xb32-40e_mnist5k.py'
+DEIT = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 IMAGENET = 'mmposenc::classification/deit/deit-s_8xb128_in1k.py'
 CIFAR = 'mmposenc::classification/context_pool/cp-resnet-44_1xb128_cifar10.py'
 CAMVID = 'mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py'
@@ -33,7 +24,6 @@ LSJ = 'mmposenc::detection/vitdet/mask-rcnn_vitdet-b_sfp_16xb4-lsj-100e_coco.py'
 
 @pytest.mark.parametrize(('name', 'trained', 'tested', 'one_and_a_half'), [
     (DEIT, (32, 32), (32, 32), (48, 48)),
-    (PVT, (32, 32), (32, 32), (48, 48)),
     (IMAGENET, (224, 224), (224, 224), (336, 336)),
     (CIFAR, (32, 32), None, None),  # the test takes images as they are
     (CAMVID, (192, 256), (192, 256), (288, 384)),
@@ -46,8 +36,8 @@ LSJ = 'mmposenc::detection/vitdet/mask-rcnn_vitdet-b_sfp_16xb4-lsj-100e_coco.py'
 def test_sizes_of_configs(name, trained, tested, one_and_a_half):
     cfg = engine.load_config(name)
     before = cfg.to_dict()
-    assert (trained_size(cfg), config_sizes.tested_size(cfg)) == (trained, tested)
-    assert config_sizes.tested_size(config_at_size(cfg, 1.5)) == one_and_a_half
+    assert (trained_size(cfg), tested_size(cfg)) == (trained, tested)
+    assert tested_size(config_at_size(cfg, 1.5)) == one_and_a_half
     assert cfg.to_dict() == before
     assert config_at_size(cfg, 1).to_dict() == before
 
@@ -121,28 +111,3 @@ def test_wrapped_data_sets_windows_and_canvases():
     # ViTDet fills its images up to 1024x1024: the canvas grows with them.
     assert config_at_size(engine.load_config(LSJ),
                           0.5).model.data_preprocessor.pad_size_divisor == 512
-
-
-def test_views_that_are_shares_of_the_picture():
-    cfg = engine.load_config(ADE)
-    views = cfg.tta_pipeline[1].transforms
-    views[0] = [ConfigDict(type='Resize', scale_factor=share) for share in (0.5, 1.0)]
-    before = cfg.to_dict()
-    found = config_at_size(cfg, 1.5).tta_pipeline[1].transforms
-    assert found[0] == [dict(type='Resize', scale_factor=share) for share in (0.75, 1.5)]
-    assert found[1:] == views[1:] and cfg.to_dict() == before
-
-
-@pytest.mark.parametrize('factor', [0, -1, math.nan, math.inf, '2'])
-def test_a_factor_that_is_none(factor):
-    with pytest.raises(ValueError, match='must be a number above 0'):
-        config_at_size(engine.load_config(DEIT), factor)
-
-
-def test_sizes_in_pixels_are_factors_where_the_ratio_is_that_of_the_test():
-    camvid = parse_config(engine.load_config(CAMVID))
-    assert [factor_of(camvid, each) for each in (0.75, (288, 384), (192, 256))] == [0.75, 1.5, 1]
-    with pytest.raises(ValueError, match='--sizes 320x480: .* 192x256; 320x427 would do'):
-        factor_of(camvid, (320, 480))
-    with pytest.raises(ValueError, match='--sizes 64x64: .*several sizes; give multiples'):
-        factor_of(parse_config(engine.load_config(NUCLEI)), (64, 64))

@@ -21,7 +21,7 @@ from mmposenc.engine.variants.applying import check_builds, with_entry_checked
 from mmposenc.engine.variants.encodings import Entry, read_entries
 from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.engine.variants.rows import PREFIX
-from mmposenc.engine.variants.sizes import factor_of, image_sizes
+from mmposenc.engine.variants.sizes import image_sizes
 from mmposenc.terminal.messages import in_a_line
 
 from ..statistics.differences import LEAST_RUNS, smallest_visible_difference
@@ -114,10 +114,9 @@ def _with_arguments(before: Study, args: argparse.Namespace, entries: tuple[Entr
         if (number := getattr(args, unit)) is not None:
             length = Length(unit, number)
     set_length(copy.deepcopy(before.base.cfg), length)  # Raises an error for the other unit.
-    factors = [factor_of(before.base, size) for size in args.sizes]
     seeds = args.seed_list or range(args.seeds or 0) or before.seeds
     return replace(before, command=command, created=time.strftime('%Y-%m-%dT%H:%M:%S%z'),
-                   entries=entries, length=length, sizes=tuple(sorted({1.0, *factors})),
+                   entries=entries, length=length, sizes=tuple(sorted({1.0, *args.sizes})),
                    seeds=tuple(dict.fromkeys(seeds)), margin=args.margin or before.margin,
                    timed=before.timed if args.time is None else args.time)
 
