@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: bash tools/run_tests.sh [--all] [arguments of pytest]
-# --all runs the slow tests, too: kills, fuzz, wheel, site, every config, trainings of pages.
+# --all runs the slow tests, too: kills, wheel, site, every config, trainings of pages.
 # Sets up the environment, then runs ruff, mypy and the tests; stops at the first that fails.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -6,8 +6,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from helpers.page_blocks import configs
-from helpers.tiny_data import make_coco, tiny_detector
+from helpers.tiny_data import tiny_detector
 from helpers.tiny_tasks import classifier_config, segmentor_config
 
 from mmposenc.commands import usage_text
@@ -49,27 +48,6 @@ def installed(wheel_file, tmp_path_factory) -> Environment:
     environment.pip('install', '--no-deps', '--no-index', wheel_file)
     environment.see_packages()
     return environment
-
-
-NARROW = [
-    'model.backbone.embed_dims=12', 'model.backbone.depths=1,1,1,1', 'model.backbone.init_cfg=None',
-    'model.neck.in_channels=12,24,48,96', 'train_cfg.max_epochs=1',
-    'train_dataloader.dataset.pipeline.2.scale=64,64',
-    *(f'{phase}_dataloader.{option}' for phase in ('train', 'val')
-      for option in ('num_workers=0', 'persistent_workers=False'))]
-
-
-def test_trains_the_config_of_the_readme(installed, tmp_path) -> None:
-    """mmdet's Swin with an encoding, on a folder of pictures."""
-    for phase in ('train', 'val'):
-        made = make_coco(tmp_path / 'made' / phase, images=2)
-        (made / 'annotations.json').rename(tmp_path / f'{phase}.json')
-        (made / 'images').rename(tmp_path / phase)
-    (tmp_path / 'swin.py').write_text(configs('README.md')[0].code)
-    out = installed.run(installed.bin / 'mmposenc', 'train', 'swin.py', '--data', '.',
-                        '--cfg-options', *NARROW, folder=tmp_path)
-    assert 'rel_pos_encoding: IRPE in place of RelativePositionBias' in out
-    assert (tmp_path / 'work_dirs' / 'swin' / 'epoch_1.pth').is_file()
 
 
 def detector(folder: Path) -> Path:

@@ -1,5 +1,4 @@
 """What is built: a source archive, the wheel from it, the editable wheel."""
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -53,12 +52,3 @@ def test_what_an_index_asks_of_them(sdist_file, wheel_file):
     """As `twine check --strict` does."""
     check = pytest.importorskip('twine.commands.check').check
     assert not check([str(sdist_file), str(wheel_file)], strict=True)
-
-
-@pytest.mark.slow
-def test_editable_install_links(editable_file, tree):
-    shipped = tree / 'mmposenc' / '.mim'
-    for name in ('configs', 'tools', 'model-index.yml'):
-        assert (shipped / name).is_symlink() and (shipped / name).resolve() == tree / name
-    with zipfile.ZipFile(editable_file) as archive:
-        assert not [name for name in archive.namelist() if name.startswith('mmposenc/')]

@@ -33,12 +33,6 @@ def test():
 
 
 @pytest.fixture(scope='session')
-def browse():
-    main = load_tool('browse_dataset').main
-    return lambda *args: main([str(arg) for arg in args])
-
-
-@pytest.fixture(scope='session')
 def detector(tmp_path_factory, train) -> dict[str, Path]:
     """Data, config, work directory and checkpoint of a tiny RetinaNet-PVT + PEG, trained for two
     epochs of two iterations."""

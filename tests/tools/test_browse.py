@@ -1,23 +1,14 @@
-"""browse_dataset.py on a detector."""
+"""mmposenc browse on a detector."""
 import numpy as np
 from helpers.tiny_data import read_annotations
 from PIL import Image
 
-
-def test_pictures_show_what_the_pipeline_gives(detector, browse, tmp_path, capsys) -> None:
-    browse(detector['config'], '--output-dir', tmp_path, '--cfg-options',
-           'train_dataloader.dataset.pipeline.1.with_mask=True')
-    assert f'pictures: 4, in {tmp_path}' in capsys.readouterr().out
-    for i in range(4):
-        drawn = np.asarray(Image.open(tmp_path / f'shape_{i}.png')).astype(int)
-        image = np.asarray(Image.open(detector['data'] / 'images' / f'shape_{i}.jpg')).astype(int)
-        seen = [np.median(np.abs(drawn - view)) for view in (image, image[:, ::-1])]
-        assert min(seen) <= 3 < max(seen)  # the picture or its mirror image, in its own colours
+from mmposenc.commands import browse
 
 
-def test_boxes_lie_on_the_objects(detector, browse, tmp_path) -> None:
+def test_boxes_lie_on_the_objects(detector, tmp_path) -> None:
     """In the validation phase nothing is flipped, so the boxes are the file's."""
-    browse(detector['config'], '--output-dir', tmp_path, '--phase', 'val')
+    browse.main([str(detector['config']), '--output-dir', str(tmp_path), '--phase', 'val'])
     drawn = np.asarray(Image.open(tmp_path / 'shape_1.png')).astype(int)
     image = np.asarray(Image.open(detector['data'] / 'images' / 'shape_1.jpg')).astype(int)
     changed = np.abs(drawn - image).sum(-1) > 60
@@ -28,7 +19,7 @@ def test_boxes_lie_on_the_objects(detector, browse, tmp_path) -> None:
             assert bottom.mean() > 0.9
 
 
-def test_some_are_spread_over_the_data_set(detector, browse, tmp_path) -> None:
-    browse(detector['config'], '--output-dir', tmp_path, '--number', '2', '--cfg-options',
-           'visualizer=None')
+def test_some_are_spread_over_the_data_set(detector, tmp_path) -> None:
+    browse.main([str(detector['config']), '--output-dir', str(tmp_path), '--number', '2',
+                 '--cfg-options', 'visualizer=None'])
     assert sorted(path.name for path in tmp_path.iterdir()) == ['shape_0.png', 'shape_2.png']

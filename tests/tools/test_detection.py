@@ -1,13 +1,9 @@
 """train.py and test.py on a tiny detector."""
 import json
-import pickle
 
 import pytest
 import torch
 import torch.fx.experimental._config as shape_config
-from PIL import Image
-
-from mmposenc.checkpoint import load_checkpoint
 
 
 def log_of(work_dir) -> str:
@@ -53,26 +49,6 @@ def test_compiled_blocks_train_as_others(detector, train, tmp_path) -> None:
     assert compiled == pytest.approx(eager, rel=2e-2)  # in bfloat16
 
 
-def test_test_with_everything(detector, test, tmp_path, capsys) -> None:
-    test(detector['config'], detector['checkpoint'], '--work-dir', tmp_path / 'work',
-         '--out', tmp_path / 'out.pkl', '--show-dir', tmp_path / 'show',
-         '--cfg-options', 'model.test_cfg.score_thr=0.0', 'model.test_cfg.max_per_img=7')
-    with open(tmp_path / 'out.pkl', 'rb') as file:
-        results = pickle.load(file)
-    assert [result['img_id'] for result in results] == [1, 2, 3, 4]
-    for result in results:
-        assert result['pred_instances']['bboxes'].shape == (7, 4)
-    pictures = sorted(path.name for path in (tmp_path / 'show').iterdir())
-    assert pictures == [f'shape_{i}.jpg' for i in range(4)]
-    with Image.open(tmp_path / 'show' / 'shape_1.jpg') as picture:
-        assert picture.size == (128, 64)  # ground truth beside the prediction
-    metrics = json.loads(next((tmp_path / 'work').glob('*/*.json')).read_text())
-    assert 0 <= metrics['coco/bbox_mAP_50'] <= 1
-    output = capsys.readouterr().out
-    assert 'result: coco/bbox_mAP' in output and 'Loads checkpoint' not in output
-    assert 'Loads checkpoint' in log_of(tmp_path / 'work')
-
-
 def test_checkpoint_of_another_architecture(detector, train, test, tmp_path) -> None:
     """Refused by both tools, with the difference in the log; on request the rest of it is loaded.
     What the difference says: tests/checkpoint/test_mismatch.py."""
@@ -100,21 +76,3 @@ def test_hooks_switched_off_and_nothing_to_resume(detector, train, tmp_path) -> 
     assert ') NotFiniteHook' not in log_of(tmp_path)
     assert f'no checkpoint in {tmp_path}, training starts from the beginning' in log_of(tmp_path)
     assert (tmp_path / 'epoch_1.pth').is_file()
-
-
-def test_resume_takes_the_seed_of_the_run(detector, train, tmp_path) -> None:
-    """A config without a seed draws one; the samplers of the resumed run must use it again."""
-    (tmp_path / 'unseeded.py').write_text(
-        f'_base_ = {str(detector["config"])!r}\nrandomness = dict(_delete_=True, seed=None)\n')
-    work = tmp_path / 'work'
-    train(tmp_path / 'unseeded.py', '--work-dir', work)
-    seed = torch.load(work / 'epoch_1.pth', weights_only=False)['meta']['seed']
-    train(tmp_path / 'unseeded.py', '--work-dir', work, '--resume', '--cfg-options',
-          'train_cfg.max_epochs=2')
-    train(tmp_path / 'unseeded.py', '--work-dir', tmp_path / 'whole', '--cfg-options',
-          f'randomness.seed={seed}', 'train_cfg.max_epochs=2')
-    resumed, whole = (load_checkpoint(folder / 'epoch_2.pth') for folder in (
-        work, tmp_path / 'whole'))
-    assert resumed['meta']['seed'] == seed
-    for name, value in whole['state_dict'].items():
-        assert torch.equal(resumed['state_dict'][name], value), name

@@ -6,7 +6,6 @@ import time
 from collections import OrderedDict
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import yaml
@@ -117,18 +116,3 @@ def test_the_traceback_is_in_the_log_alone(detector, tmp_path, capfd) -> None:
     assert 'Traceback (most recent call last)' in log.read_text()
     assert 'positions=(99,)' in log.read_text()
     assert 'Traceback' not in ''.join(capfd.readouterr())
-
-
-def test_an_error_in_training_is_a_line_too(detector, tmp_path, capfd) -> None:
-    """An image that breaks when training reaches it, in a worker of the data loader."""
-    data = tmp_path / 'data' / 'images'
-    data.mkdir(parents=True)
-    for path in (detector['data'] / 'images').iterdir():
-        Image.fromarray(np.zeros((64, 64, 3), np.uint8)).save(data / path.name)
-        (data / path.name).write_bytes((data / path.name).read_bytes()[:300])
-    with pytest.raises(SystemExit, match=r'^error: broken image .*shape_\d\.jpg: .*\n\(.*\.log'):
-        load_tool('train').main([
-            str(detector['config']), '--work-dir', str(tmp_path / 'work'), '--cfg-options',
-            f'train_dataloader.dataset.data_prefix.img={data}', 'experiment_name=broken',
-            'train_dataloader.dataset.check_images=False', 'train_dataloader.num_workers=1',
-            'visualizer.name=broken'])

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # In the place of Python: makes environments that hold itself, and notes what pip is asked for.
 case "$*" in
-    '-m venv '*) echo venv >> "$NOTES.venv"; mkdir -p "$3/bin"
+    '-m venv '*) mkdir -p "$3/bin"
                  if [ "${BREAK:-}" = venv ]; then touch "$3/pyvenv.cfg" "$3/half"; kill $$; fi
                  cp "$0" "$3/bin/python"; touch "$3/pyvenv.cfg" "$3/pip" ;;
     '-m pip --version') [ -e "$(dirname "$0")/../pip" ] ;;
@@ -11,9 +11,6 @@ case "$*" in
                     [ "${BREAK:-}" != check ] || echo 'a 1.0 requires b, which is not there'
                     exit 1 ;;
     '-m pip '*) shift 2; echo "$*" >> "$NOTES"
-                case "$*" in *uv.txt) printf "$UV" > "$(dirname "$0")/uv"
-                                      chmod +x "$(dirname "$0")/uv" ;; esac
-                sleep "${SLOW:-0}"
                 if [ -n "${OFFLINE:-}" ]; then
                     echo 'WARNING: Retrying after NewConnectionError: Network is unreachable'
                     echo 'ERROR: No matching distribution found for torch'; exit 1
