@@ -2,12 +2,9 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 
 from mmengine.config import Config, DictAction
-from mmengine.hooks import CheckpointHook
 from mmengine.registry import OPTIMIZERS
-from mmengine.runner import Runner
 
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.terminal.messages import suggestion_text
@@ -28,10 +25,7 @@ _PARAMWISE_OF = {'DefaultOptimWrapperConstructor': _PARAMWISE,
 
 
 def check_silent_arguments(cfg: Config) -> None:
-    """Find arguments that mmengine ignores, refuses without naming them, or refuses only at the
-    first checkpoint.
-
-    All others are checked before the first iteration, by registries that name class and argument.
+    """Find arguments of the optimizer that mmengine ignores or refuses without naming them.
 
     Raises:
         ValueError: names the key of the config, the class, the argument, and similar ones.
@@ -44,24 +38,11 @@ def check_silent_arguments(cfg: Config) -> None:
             raise ValueError(f'optim_wrapper.optimizer.type={kind!r}: there is no such class'
                              f'{suggestion_text(kind, OPTIMIZERS.module_dict)}')
     constructor = optim.get('constructor', 'DefaultOptimWrapperConstructor')
-    if constructor in _PARAMWISE_OF:
-        _refuse_unknown_keys('optim_wrapper.paramwise_cfg', optim.get('paramwise_cfg'),
-                             _PARAMWISE_OF[constructor], constructor)
-    hook = value_at(cfg, 'default_hooks.checkpoint')
-    if isinstance(hook, dict) and hook.get('type') in ('CheckpointHook', 'mmposenc.CheckpointHook'):
-        # The hook hands its other arguments to the runner's method.
-        parts = CheckpointHook.__init__, Runner.save_checkpoint
-        known = {name for part in parts for name in inspect.signature(part).parameters}
-        _refuse_unknown_keys('default_hooks.checkpoint', hook,
-                             known | {'type', '_scope_', 'priority'}, 'CheckpointHook')
-
-
-def _refuse_unknown_keys(key: str, node: ReadOnlyConfig | None, accepted: set[str],
-                         owner: str) -> None:
-    for name in node or ():
-        if name not in accepted:
-            raise ValueError(f'{key}.{name}: {owner} has no argument {name!r}'
-                             f'{suggestion_text(name, sorted(accepted))}')
+    accepted = _PARAMWISE_OF.get(constructor)
+    for name in optim.get('paramwise_cfg') or ():
+        if accepted is not None and name not in accepted:
+            raise ValueError(f'optim_wrapper.paramwise_cfg.{name}: {constructor} has no argument '
+                             f'{name!r}{suggestion_text(name, sorted(accepted))}')
 
 
 def override_in_place(cfg: Config, options: ReadOnlyConfig | None) -> None:
@@ -157,8 +138,6 @@ def config_of_arguments(args: argparse.Namespace) -> Config:
     # Not done while arguments are parsed, because it loads torch.
     pairs = [word.partition('=') for word in args.cfg_options or ()]
     override_in_place(cfg, {key: DictAction._parse_iterable(value) for key, _, value in pairs})
-    if not isinstance(cfg.get('model', {}), dict):
-        raise ValueError(f'model={cfg.model!r} of {args.config} must be a dict')
     if 'launcher' in args:
         set_work_dir(cfg, args.work_dir, args.encoding)
         cfg.launcher = args.launcher

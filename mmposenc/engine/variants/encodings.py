@@ -91,8 +91,6 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
                 entries.append(Entry(word, *label_and_changes(word)))
         except (ValueError, FileNotFoundError) as error:
             raise type(error)(f'--encodings {word!r}: {error}') from error
-    if not entries:
-        raise ValueError('--encodings: name at least one, such as none or peg')
     by_slug: dict[str, Entry] = {}
     for entry in _without_repeated_rows(entries):
         first = by_slug.setdefault(entry.slug.lower(), entry)
