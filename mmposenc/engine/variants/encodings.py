@@ -256,9 +256,6 @@ def _entry_of_fields(fields: ConfigType, folder: Path) -> Entry:
         if key not in KEYS:
             raise ValueError(f'{name}: there is no key {key!r}{suggestion_text(str(key), KEYS)}; '
                              f'known: {", ".join(KEYS)}')
-    if not isinstance(fields.get('cfg', {}), dict):
-        raise ValueError(f'{name}: cfg={fields["cfg"]!r} must map dotted keys of the config to '
-                         'values, such as model.backbone.pool: gap')
     for key, slot in (('positions', SLOTS[0]), ('rel_pos_sharing', SLOTS[1])):
         if key in fields and slot not in fields:
             raise ValueError(f'{name}: {key}={fields[key]!r} without a {slot}')

@@ -100,7 +100,6 @@ def test_a_file_has_entries_with_options(tmp_path):
     ('name: x\npos_encoding: peg\npositions: first', "positions='first' must be 'every', or"),
     ('name: x\nrel_pos_encoding: irpe-k\nrel_pos_sharing: some', "='some' must be one of"),
     ('name: x\nrel_pos_sharing: stage', "rel_pos_sharing='stage' without a rel_pos_encoding"),
-    ('name: x\ncfg: [a]', 'must map dotted keys'),
     ('[{name: "peg 5"}, {name: "peg:5"}]', "folders of one name, 'peg-5'"),
     ('name: x\ncfg: {modell.backbone.pool: gap}',
      "'x'.* cfg modell.backbone.pool: .*did you mean 'model'"),
