@@ -90,7 +90,7 @@ def count_as_papers(model: Any, hw_shape: tuple[int, int], pooled_means: bool) -
         if isinstance(module, ContextPool) and not pooled_means and module.weights != 'nonlocal':
             module._pooled_by_locality = lambda x, *args: x
     image = torch.empty(1, 3, *hw_shape, device='meta')
-    return multiply_accumulates(lambda: counted(image))[0] + more[0]
+    return multiply_accumulates(lambda: counted(image)) + more[0]
 
 
 def count_values_as_released(encoding: Any, more: list[int]) -> None:

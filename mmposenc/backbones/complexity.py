@@ -4,14 +4,12 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 
 import torch
 from torch import nn
 
 
-def multiply_accumulates(run: Callable[[], object], inside: Sequence[nn.Module] = ()
-                         ) -> tuple[int, int]:
+def multiply_accumulates(run: Callable[[], object]) -> int:
     """Count the multiply-accumulates of matrix products and convolutions by torch's counter.
 
     Fused attention runs as two products, so that it counts the same on every device.
@@ -19,11 +17,9 @@ def multiply_accumulates(run: Callable[[], object], inside: Sequence[nn.Module] 
     Args:
         run: runs a model once, whose parameters take no gradients: torch's counter fails on some
             that do.
-        inside: modules of which the share is wanted; none of them inside another.
 
     Returns:
-        The number of all, and of those inside the modules; norms, activations, sums and softmax
-        count zero.
+        The number; norms, activations, sums and softmax count zero.
     """
     # Imported here, because torch before 2.3 has no sdpa_kernel.
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -34,23 +30,9 @@ def multiply_accumulates(run: Callable[[], object], inside: Sequence[nn.Module] 
     counter = FlopCounterMode(display=False, custom_mapping=(
         {} if pointwise is None else {pointwise: _linear_flops}))
     counter.mod_tracker = _NoModuleTracker()  # type: ignore[assignment]
-    starts, shares = [0], [0]
-
-    def begin(*_: object) -> None:
-        starts.append(counter.get_total_flops())
-
-    def end(*_: object) -> None:
-        shares.append(counter.get_total_flops() - starts.pop())
-
-    with ExitStack() as stack:
-        for module in inside:
-            stack.callback(module.register_forward_pre_hook(begin).remove)
-            stack.callback(module.register_forward_hook(end, always_call=True).remove)
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-        stack.enter_context(counter)
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
         run()
-    return counter.get_total_flops() // 2, sum(shares) // 2
+    return counter.get_total_flops() // 2
 
 
 class _NoModuleTracker:
@@ -89,4 +71,4 @@ def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int 
     """
     counted = copy.deepcopy(model).to('meta').eval().requires_grad_(False)
     image = torch.empty(1, in_channels, *hw_shape, device='meta')
-    return multiply_accumulates(lambda: counted(image))[0]
+    return multiply_accumulates(lambda: counted(image))

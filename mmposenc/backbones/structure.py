@@ -36,7 +36,6 @@ class Kind:
         modules: the encodings, by name in the model; of a table the module that holds it.
         parameters: by name in the model.
         attentions: names of the attentions that a relative encoding acts in.
-        foreign: whether it is another library's.
     """
 
     text: str
@@ -44,7 +43,6 @@ class Kind:
     modules: dict[str, nn.Module] = field(default_factory=dict)
     parameters: dict[str, nn.Parameter] = field(default_factory=dict)
     attentions: list[str] = field(default_factory=list)
-    foreign: bool = False
 
     def add(self, name: str, module: nn.Module) -> None:
         """Count one more encoding of this kind, with all of its parameters."""
@@ -174,12 +172,12 @@ def _kinds_of_other_libraries(model: nn.Module, listed: list[str]) -> list[Kind]
         if name and (_CLASSES.search(type(module).__name__) or _MODULES.fullmatch(attribute)):
             done.append(name)
             text = f'{_class_prefix_text(model, name)}{type(module).__name__} ({attribute})'
-            kinds.setdefault(('', text), Kind(text, foreign=True)).add(name, module)
+            kinds.setdefault(('', text), Kind(text)).add(name, module)
             continue
         for key, table in _named_tables(module):
             several = f'{{where}} {type(module).__name__}' if '.' in name else ''
             text = f'{_class_prefix_text(model, name)}{key}{several}'
-            kind = kinds.setdefault((key, text), Kind(text, 'table', foreign=True))
+            kind = kinds.setdefault((key, text), Kind(text, 'table'))
             kind.modules[f'{name}.{key}'] = module
             if isinstance(table, nn.Parameter):
                 kind.parameters[f'{name}.{key}'] = table

@@ -2,10 +2,10 @@
 
     mmposenc inspect CONFIG                               # where they sit; counts
     mmposenc inspect CONFIG --out inspected               # and pictures of them
-    mmposenc inspect CONFIG CHECKPOINT --out inspected --image photo.jpg    # and measures
+    mmposenc inspect CONFIG CHECKPOINT --out inspected --image photo.jpg    # of the trained model
 
-CONFIG may be one of mmdet, mmseg or mmpretrain. Without a checkpoint the weights are random, and
-nothing is measured. docs/inspect.md says what each picture shows.
+CONFIG may be one of mmdet, mmseg or mmpretrain. Without a checkpoint the weights are random.
+docs/inspect.md says what each picture shows.
 """
 import argparse
 import contextlib
@@ -13,7 +13,6 @@ import sys
 
 from ..terminal.messages import reporting_errors
 from ..terminal.options import (
-    SEED,
     SIDE,
     USUAL,
     add_data,
@@ -33,17 +32,15 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         f'input: H W, or one number for a square; default {USUAL}')
     parser.add_argument('--out', metavar='DIR', help='write pictures and numbers.json into this '
                         'folder')
-    parser.add_argument('--image', nargs='+', default=[], metavar='FILE', help='pictures; default: '
-                        "some of the config's test data, else noise")
+    parser.add_argument('--image', metavar='FILE', help='a picture; default: the first of the '
+                        "config's test data, else noise")
     parser.add_argument('--at', type=float, nargs=2, default=(0.5, 0.5), metavar=('Y', 'X'),
                         help='place of the token whose attention is drawn, as fractions of height '
                         'and width; default the middle')
-    parser.add_argument('--seed', type=SEED, default=0, help='seed of noise, crops and random '
-                        'weights')
     args = parser.parse_args(argv)
     args.size = None if args.size is None else sides_of_option(parser, args.size)
     if args.out is None:
-        refuse_given(parser, args, '--out', 'image', 'at', 'seed')
+        refuse_given(parser, args, '--out', 'image', 'at')
     return args
 
 
@@ -54,6 +51,6 @@ def main(argv: list[str] | None = None) -> None:
         from ..engine.variants.applying import read_encoded_config
         from ..lab.inspect.report import inspect_config
         cfg = read_encoded_config(args)
-        lines = inspect_config(cfg, args.checkpoint, size=args.size, images=args.image,
-                               at=tuple(args.at), out=args.out, seed=args.seed)
+        lines = inspect_config(cfg, args.checkpoint, size=args.size, image=args.image,
+                               at=tuple(args.at), out=args.out)
     print('\n'.join(lines))

@@ -18,7 +18,6 @@ from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig
 from ..encodings.build import listed
 from ..encodings.placement import EncodingConfigs, Positions
-from ..functional.masking import split_prefix, tokens_to_map
 from ..integrations import timm as integration
 from ..terminal.messages import suggestion_text
 
@@ -59,8 +58,6 @@ class TimmBackbone(BaseModule):
         self.name, self.options = name, dict(options or {}, img_size=img_size)
         self.model = self._create()
         plain, stages = integration.parts_of(self.model)
-        blocks = {block for stack in (*plain, *stages) for block in stack.blocks}
-        self.block_names = [name for name, each in self.named_modules() if each in blocks]
         table = bool(plain) and plain[0].pos_embed is not None
         bias = bool(stages) or getattr(plain[0], 'rope', None) is not None
         module = next((each for each in _SWINS if _in_modules(name, [each])), '')
@@ -81,7 +78,6 @@ class TimmBackbone(BaseModule):
         self.out_channels = int(self.model.head_hidden_size)
         # The stride of the coarsest map.
         self.patch_size = int(self.model.feature_info[-1]['reduction'])
-        self.strides: tuple[int, ...] = ()
 
     def _create(self) -> nn.Module:
         if not timm.is_model(self.name):
@@ -125,19 +121,6 @@ class TimmBackbone(BaseModule):
     def forward(self, x: Tensor) -> tuple[Tensor]:
         """Return timm's pooled features (B, C) in a tuple, for images (B, 3, H, W)."""
         return (self.model(x),)
-
-    def named_blocks(self) -> list[tuple[str, nn.Module]]:
-        """Names and modules of timm's blocks, in the order in which they run."""
-        return [(name, self.get_submodule(name)) for name in self.block_names]
-
-    def block_map_and_prefix(self, out: Tensor, image_size: tuple[int, ...]
-                             ) -> tuple[Tensor, Tensor | None]:
-        """The output of a block as a map (B, C, H, W), and its prefix tokens."""
-        if out.dim() == 4:  # Swin's outputs are (B, H, W, C).
-            return out.permute(0, 3, 1, 2), None
-        grid = self.model.patch_embed.dynamic_feat_size(tuple(image_size))
-        prefix, cells = split_prefix(out, self.model.num_prefix_tokens)
-        return tokens_to_map(cells.contiguous(), grid), prefix
 
 
 def _has_own_and_others(encodings: EncodingConfigs | RelativeConfig | str, name: str

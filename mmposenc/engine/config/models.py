@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,22 +75,22 @@ def build_to_predict(cfg: Config) -> nn.Module:
     return model
 
 
-def build_bare(cfg: Config, device: str = 'cpu', *, seed: int = 0, check: bool = True
-               ) -> nn.Module:
+def build_bare(cfg: Config, device: str = 'cpu', *, check: bool = True) -> nn.Module:
     """The model of a config for inference, as training from scratch starts with it, and without
     the teacher of a distillation.
+
+    The random weights are the same each time, because they may choose what is computed; the state
+    of torch's generator stays.
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain.
         device: 'meta' is without numbers.
-        seed: of the random weights, the same each time: they may choose what is computed. The
-            state of torch's generator stays.
         check: as in :func:`build_model`.
     """
     cfg = copy.deepcopy(cfg)
     cfg.model.pop('teacher', None)
     with torch.random.fork_rng(devices=[]), torch.device(device):
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         model = build_model(cfg, check=check).eval()
         if device != 'meta':  # The meta device holds no numbers.
             for module in model.modules():
@@ -202,13 +201,6 @@ def run_network(scope: str, model: BaseModel, image: Tensor) -> None:
         model(image, mode='tensor')
 
 
-def check_pictures_exist(paths: Sequence[str]) -> None:
-    """Raise FileNotFoundError if a file is not there."""
-    for path in paths:
-        if not Path(path).is_file():
-            raise FileNotFoundError(f'image: there is no file {path!r}')
-
-
 def read_picture(cfg: Config, path: str) -> np.ndarray:
     """Read a picture: (h, w, 3) in the order blue, green, red, or (h, w) for a model that takes
     grey.
@@ -222,29 +214,25 @@ def read_picture(cfg: Config, path: str) -> np.ndarray:
     return picture
 
 
-def pictures_as_inputs(cfg: Config, pictures: Sequence[np.ndarray],
-                       size: tuple[int, int]) -> Tensor:
-    """Resize pictures to one size, and normalise them as the config says.
+def picture_as_input(cfg: Config, picture: np.ndarray, size: tuple[int, int]) -> Tensor:
+    """Resize a picture, and normalise it as the config says.
 
     Args:
         cfg: whose data preprocessor.
-        pictures: as :func:`read_picture` gives them.
+        picture: as :func:`read_picture` gives it.
         size: (H, W).
 
     Returns:
-        (B, in_channels, H, W); higher and wider where the preprocessor fills images up.
+        (1, in_channels, H, W); higher and wider where the preprocessor fills images up.
     """
-    tensors = []
-    for picture in pictures:
-        pixels = mmcv.imresize(np.ascontiguousarray(picture), size[::-1])
-        tensors.append(torch.from_numpy(np.ascontiguousarray(
-            pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))))
+    pixels = mmcv.imresize(np.ascontiguousarray(picture), size[::-1])
+    tensor = torch.from_numpy(np.ascontiguousarray(
+        pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)))
     preprocessor = MODELS.build(preprocessor_config(cfg))
-    batch = preprocessor({'inputs': tensors, 'data_samples': None}, training=False)['inputs']
+    batch = preprocessor({'inputs': [tensor], 'data_samples': None}, training=False)['inputs']
     return torch.stack(list(batch)) if isinstance(batch, list | tuple) else batch
 
 
-def noise_images(cfg: Config, size: tuple[int, int], *, count: int = 1, seed: int = 0) -> Tensor:
-    """Noise (count, in_channels, H, W), the same in each call."""
-    return torch.randn(count, image_channels(cfg), *size,
-                       generator=torch.Generator().manual_seed(seed))
+def noise_image(cfg: Config, size: tuple[int, int]) -> Tensor:
+    """Noise (1, in_channels, H, W), the same in each call."""
+    return torch.randn(1, image_channels(cfg), *size, generator=torch.Generator().manual_seed(0))

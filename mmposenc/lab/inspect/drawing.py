@@ -1,4 +1,4 @@
-"""Draws maps and lines, and keeps the sentence and the numbers of each picture."""
+"""Draws maps, and keeps the sentence and the numbers of each picture."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -107,29 +107,6 @@ def _label_axis(axis: Axes, panel: Panel, xlabel: str, ylabel: str) -> None:
                                (axis.xaxis, columns, panel.ticks and panel.ticks[1])):
         labels = [f'{each:g}' for each in ends or ()][:number]
         side.set_ticks([0, number - 1][:len(labels)], labels=labels)
-
-
-def draw_line(values: Sequence[float], xlabel: str, ylabel: str,
-              dots: Sequence[Sequence[float]] = ()) -> Figure:
-    """Draw a line over 0, 1, ... in a coordinate system.
-
-    Args:
-        values: of the line.
-        xlabel, ylabel: of the axes.
-        dots: several values at each x, such as those of heads.
-    """
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    figure = Figure(figsize=(5.0, 3.4), layout='constrained')
-    axes = figure.add_subplot()
-    axes.plot(np.array(values, float), marker='o', markersize=3)
-    for x, at_x in enumerate(dots):
-        axes.plot([x] * len(at_x), at_x, '.', color='grey', markersize=4)
-    axes.set(xlabel=xlabel, ylabel=ylabel)
-    axes.grid(alpha=0.3)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return figure
 
 
 def tile_sheet(maps: Array) -> Array:

@@ -1,5 +1,5 @@
-"""Draws what encodings do: kernels, similarity of positions, biases and buckets by offset,
-attention of one token."""
+"""Shows what encodings do: kernels, similarity of positions, biases and buckets by offset,
+attention of one token, and how far the output depends on absolute position."""
 from __future__ import annotations
 
 import math
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils._pytree import tree_leaves
 
 from mmposenc.backbones.structure import encoding_kinds, relative_name
 from mmposenc.encodings import IRPE
@@ -30,8 +31,7 @@ REFERENCES = 5
 
 
 def all_pictures(subject: InspectedModel, image: Tensor, photo: Array | None,
-                 at: tuple[float, float]
-                 ) -> list[Picture]:
+                 at: tuple[float, float]) -> list[Picture]:
     """All pictures that apply to a model.
 
     Args:
@@ -41,7 +41,7 @@ def all_pictures(subject: InspectedModel, image: Tensor, photo: Array | None,
         at: the place of the token whose attention is drawn, as fractions of height and width.
     """
     calls = subject.calls(image)
-    pictures = [kernels_picture(subject.model), similarity_picture(subject, image, calls),
+    pictures = [kernels_picture(subject.model), similarity_picture(subject, image),
                 offsets_picture(calls), buckets_picture(calls), attention_picture(calls, photo, at)]
     return [each for each in pictures if each is not None]
 
@@ -81,13 +81,11 @@ def _wrapped_title(*lines: str) -> str:
     return '\n'.join(line[start:start + 40] for line in lines for start in range(0, len(line), 40))
 
 
-def similarity_picture(subject: InspectedModel, image: Tensor, calls: list[AttentionCall]
-                       ) -> Picture | None:
+def similarity_picture(subject: InspectedModel, image: Tensor) -> Picture | None:
     """Cosine similarity of the positions of some cells and of all cells, for each kind of encoding
     (ViT, Dosovitskiy et al., ICLR 2021, Fig. 7)."""
     by_kind: dict[str, tuple[str, tuple[int, int], Array]] = {}
-    for kind, name, hw_shape, vectors in (*_added_position_vectors(subject, image),
-                                          *_relative_positions(calls)):
+    for kind, name, hw_shape, vectors in _added_position_vectors(subject, image):
         if vectors.any() and len(vectors) > 1 and len(by_kind) < ENCODINGS:
             by_kind.setdefault(kind, (name, hw_shape, vectors.numpy()))
     if not by_kind:
@@ -108,7 +106,7 @@ def similarity_picture(subject: InspectedModel, image: Tensor, calls: list[Atten
 
 
 def _added_position_vectors(subject: InspectedModel, image: Tensor
-                     ) -> Iterator[tuple[str, str, tuple[int, int], Tensor]]:
+                            ) -> Iterator[tuple[str, str, tuple[int, int], Tensor]]:
     """What token encodings add to the tokens, and tables of other libraries, (1, P + H * W, C)."""
     for each in subject.additions(image):
         yield type(each.module).__name__, each.name, each.hw_shape, each.added
@@ -118,16 +116,6 @@ def _added_position_vectors(subject: InspectedModel, image: Tensor
             if side > 1 and table.shape[-2] - side * side <= PREFIX:
                 vectors = table.detach()[0, -side * side:].float().cpu()
                 yield kind.text.partition(' in ')[0], name, (side, side), vectors
-
-
-def _relative_positions(calls: list[AttentionCall]
-                        ) -> Iterator[tuple[str, str, tuple[int, int], Tensor]]:
-    """For each cell, all numbers that are added to its logits, for every head and key."""
-    for call in calls:
-        added = call.added_between_cells
-        if added is not None:
-            yield (relative_name(_relative_encoding(call)), call.name, call.grid.hw,
-                   added.nan_to_num(neginf=0.0).transpose(0, 1).flatten(1))
 
 
 def _relative_encoding(call: AttentionCall) -> RelativeEncoding:
@@ -273,3 +261,28 @@ def attention_picture(calls: list[AttentionCall], photo: Array | None, at: tuple
         'star gives to each cell, mean of the heads.',
         lambda: draw_maps(panels, 'attention weight', '', '', columns=3, inches=3.4),
         {'at': list(at), 'weights': numbers})
+
+
+@torch.no_grad()
+def shift_error(subject: InspectedModel, image: Tensor, pixels: int) -> float | None:
+    """How far the output of a model depends on absolute position.
+
+    Args:
+        subject: the model.
+        image: (1, C, H, W), as it takes it.
+        pixels: by how many the picture is rolled in both directions, whole cells of every map.
+
+    Returns:
+        ||f(x rolled) - f(x) rolled|| / ||f(x)|| of the last output, a map (1, C, h, w) or a pooled
+        vector, which should not change; None if nothing is returned, or no other cell is left to
+        roll to.
+    """
+    outputs = [[each for each in tree_leaves(subject.run(picture)) if isinstance(each, Tensor)]
+               for picture in (image, image.roll((pixels, pixels), (-2, -1)))]
+    if not outputs[0] or min(image.shape[-2:]) <= pixels:
+        return None
+    still, moved = (each[-1].float() for each in outputs)
+    if still.dim() == 4:
+        cells = pixels * still.shape[-2] // image.shape[-2]
+        still = still.roll((cells, cells), (-2, -1))
+    return float((moved - still).norm() / still.norm())

@@ -1,5 +1,4 @@
-"""Records what happens in a model while it runs: attention, what encodings add, and the maps after
-blocks."""
+"""Records what happens in a model while it runs: attention, and what encodings add."""
 from __future__ import annotations
 
 import inspect
@@ -13,7 +12,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from mmposenc.attention import (
     PlainWindowAttention,
@@ -26,7 +24,7 @@ from mmposenc.backbones.structure import is_attention
 from mmposenc.encodings.base import RelativeEncoding, TokenEncoding
 from mmposenc.encodings.placement import PlacedEncodings
 from mmposenc.functional.grids import Grid, as_grid, key_grid
-from mmposenc.functional.masking import split_prefix, tokens_to_map
+from mmposenc.functional.masking import split_prefix
 from mmposenc.functional.packing import Packing
 from mmposenc.functional.windows import Windows
 
@@ -82,18 +80,6 @@ class AttentionCall:
         height, width = self.whole_map_shape
         numbers = torch.arange(1, 1 + height * width).view(1, -1, 1)
         return (numbers if self.windows is None else self.windows.cut(numbers))[..., 0] - 1
-
-    def query_and_key_places(self) -> tuple[Tensor, Tensor]:
-        """Row and column of each query (windows, L, 2) and of each key (windows, Lk, 2), in cells
-        of the map."""
-        width = self.whole_map_shape[1]
-        cells = self.cell_of_each_query
-        queries = torch.stack((cells // width, cells % width), -1).float()
-        if self.windows is not None or self.key == self.grid:
-            return queries, queries
-        rows, cols = (((torch.arange(side) + 0.5) * stride - 0.5) for side, stride in
-                      ((self.key.height, self.key.stride_h), (self.key.width, self.key.stride_w)))
-        return queries, torch.stack(torch.meshgrid(rows, cols, indexing='ij'), -1).view(1, -1, 2)
 
     def weights_of_token(self, at: tuple[float, float]) -> Tensor:
         """The attention weights of the token at a place in the first image, averaged over the
@@ -255,24 +241,6 @@ class InspectedModel:
     run: Callable[[Tensor], object]
 
     @torch.no_grad()
-    def maps(self, images: Tensor) -> dict[str, Tensor]:
-        """The maps of tokens (B, C, h, w) after each block, by name, in the order in which blocks
-        run; of a backbone of another library those that it returns.
-
-        Raises:
-            ValueError: the model has no blocks of this project and returns no maps.
-        """
-        by_name: dict[str, Tensor] = {}
-        with Hooks() as hooks:
-            _record_maps(self.model, (images.shape[-2], images.shape[-1]), by_name, hooks)
-            self.run(images)
-        if not by_name:
-            raise ValueError(f'model={type(self.model).__name__} has no blocks of this project and '
-                             f'no backbone that returns maps (B, C, H, W)')
-        # Frozen stages may return half precision.
-        return {name: values.detach().float() for name, values in by_name.items()}
-
-    @torch.no_grad()
     def calls(self, images: Tensor) -> list[AttentionCall]:
         """The calls of attention on a grid in one pass over images (B, C, H, W)."""
         recorded: list[AttentionCall] = []
@@ -307,48 +275,3 @@ def is_own_detr_encoder(module: nn.Module) -> bool:
     because an import of its class would import OpenMMLab."""
     levels = getattr(module, 'pos_encodings', None)
     return isinstance(levels, nn.ModuleList) and isinstance(levels[0], PlacedEncodings)
-
-
-def _record_maps(model: nn.Module, hw_shape: tuple[int, int], maps: dict[str, Tensor],
-                 hooks: Hooks) -> None:
-    backbone: Any = getattr(model, 'backbone', model)
-    encoders = {name: module for name, module in model.named_modules()
-                if is_own_detr_encoder(module)}
-    in_encoders = {part for module in encoders.values() for part in module.modules()}
-    placed = {name: module for name, module in model.named_modules()
-              if isinstance(module, PlacedEncodings) and module not in in_encoders}
-    # Models of timm may have no encodings of this project.
-    if hasattr(backbone, 'block_map_and_prefix'):
-        for name, block in backbone.named_blocks():
-            hooks.after(block, lambda call, out, name=name: maps.update(
-                {name: backbone.block_map_and_prefix(out, hw_shape)[0]}))
-    elif placed:
-        for name, module in placed.items():
-            hooks.after(module, partial(_store_map_of_block, name, maps))
-    else:
-        hooks.after(backbone, lambda call, out: maps.update(
-            (f'map {index}', each) for index, each in enumerate(
-                leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor) and leaf.dim() == 4)))
-    for name, module in encoders.items():
-        hooks.after(module, partial(_store_maps_of_memory, name, maps))
-
-
-def _store_map_of_block(name: str, maps: dict[str, Tensor], call: Call, out: Any) -> None:
-    tokens, grid, _ = out
-    stage, position = name.rpartition('pos_encodings')[0], call['position']
-    cells = split_prefix(tokens, call.get('num_prefix_tokens', 0))[1]
-    label = f'{stage}blocks.{position}' if position >= 0 else f'{stage}input'.replace('.', ' ')
-    maps[label] = tokens_to_map(cells.contiguous(), grid)
-
-
-def _store_maps_of_memory(name: str, maps: dict[str, Tensor], call: Call, out: Any) -> None:
-    """The memory of a DETR's encoder as maps, the finest level last."""
-    grids: Any = call.get('hw_shapes')
-    grids = call.get('spatial_shapes') if grids is None else grids
-    grids = grids.tolist() if isinstance(grids, Tensor) else grids
-    grids = [grids] if isinstance(grids[0], int) else grids
-    memory = out[0] if isinstance(out, tuple) else out
-    levels = memory.split([height * width for height, width in grids], 1)
-    for level in reversed(range(len(grids))):
-        label = f'{name} level {level}' if len(grids) > 1 else name
-        maps[label] = tokens_to_map(levels[level].contiguous(), tuple(grids[level]))

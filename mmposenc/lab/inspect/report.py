@@ -8,16 +8,14 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import mmcv
 import numpy as np
-import torch.nn.functional as F
 from mmengine.config import Config
 from mmengine.registry import DATASETS, init_default_scope
-from torch import Tensor
 
 from mmposenc.engine.config import models
 from mmposenc.engine.config.checks import check_checkpoint, check_files, check_writable_folder
@@ -27,46 +25,27 @@ from mmposenc.functional.convolutions import pair
 
 from .counts import Counts, count_for_one_image
 from .drawing import Array, Picture
-from .figures import all_pictures
-from .probes import all_measures
+from .figures import all_pictures, shift_error
 from .recording import InspectedModel, is_own_detr_encoder
 
-#: The number of images from the test data, or of noise; and the longer side of a photo in pictures.
-IMAGES, PHOTO = 4, 512
+#: The longer side of a photo in pictures.
+PHOTO = 512
 #: The names of all pictures that an inspection may write.
-PICTURES = ('kernels', 'similarity', 'offsets', 'buckets', 'attention', 'attention_distance',
-            'shift_error', 'position_probe')
-
-
-@dataclass
-class ModelInputs:
-    """The inputs on which a model is run.
-
-    Attributes:
-        images: (B, C, H, W), as the model takes them.
-        photo: the first image for readers, (h, w, 3) from 0 to 1; None for noise.
-        names: the images in words, or why they are noise.
-    """
-
-    images: Tensor
-    photo: Array | None
-    names: str
+PICTURES = ('kernels', 'similarity', 'offsets', 'buckets', 'attention')
 
 
 def inspect_config(cfg: Config, checkpoint: str | None = None, *,
-                   size: tuple[int, int] | None = None, images: Sequence[str] = (),
-                   at: tuple[float, float] = (0.5, 0.5), out: str | None = None,
-                   seed: int = 0) -> list[str]:
+                   size: tuple[int, int] | None = None, image: str | None = None,
+                   at: tuple[float, float] = (0.5, 0.5), out: str | None = None) -> list[str]:
     """Inspect the model of a config.
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain, of this project's models or others.
-        checkpoint: weights of the whole model; None leaves them random and measures nothing.
+        checkpoint: weights of the whole model; None leaves them random.
         size: (H, W) of the input in pixels; None: the config's usual size.
-        images: files of pictures; by default some of the config's test data, else noise.
+        image: file of a picture; by default the first of the config's test data, else noise.
         at: the place of the token whose attention is drawn, as fractions of height and width.
         out: folder of pictures and ``numbers.json``; None writes nothing.
-        seed: of noise, crops and random weights.
 
     Returns:
         Lines for a reader: where encodings sit, counts, and a sentence for each picture.
@@ -74,46 +53,65 @@ def inspect_config(cfg: Config, checkpoint: str | None = None, *,
     Raises:
         ValueError: a size below 1, a place outside the image, a checkpoint that does not fit or
             without ``out``, a picture that cannot be read, or a folder that holds an inspection.
-        FileNotFoundError: a picture or the checkpoint does not exist.
+        FileNotFoundError: the picture or the checkpoint does not exist.
     """
     scope_of(cfg)  # Raises an error if the config names no library.
     if not all(0.0 <= each < 1.0 for each in at):
         raise ValueError(f'at={at} must be two fractions of height and width in [0, 1)')
-    models.check_pictures_exist(images)
+    if image is not None and not Path(image).is_file():
+        raise FileNotFoundError(f'image: there is no file {image!r}')
     if checkpoint is not None:
         check_checkpoint(checkpoint, 'checkpoint')
         if out is None:
-            raise ValueError(f'checkpoint={checkpoint!r} is measured only with out, a folder for '
-                             'the pictures: give --out DIR')
+            raise ValueError(f'checkpoint={checkpoint!r} is shown only with out, a folder for the '
+                             'pictures: give --out DIR')
     if out is not None:
         check_out_folder(Path(out))
     counts = count_for_one_image(cfg, size or usual_size(cfg))
     lines = counted_lines(counts)
-    if out is None:
-        return lines
-    subject, inputs = inspected_model_and_inputs(cfg, checkpoint, images=images, size=size,
-                                                 seed=seed)
-    pictures = all_pictures(subject, inputs.images[:1], inputs.photo, at)
+    return lines if out is None else lines + _write_inspection(
+        cfg, checkpoint, counts, Path(out), size=size, image=image, at=at)
+
+
+def _write_inspection(cfg: Config, checkpoint: str | None, counts: Counts, out: Path, *,
+                      size: tuple[int, int] | None, image: str | None, at: tuple[float, float]
+                      ) -> list[str]:
+    """Run the model, write what is seen of it, and return lines about that."""
+    init_default_scope(scope_of(cfg))
+    model: Any = models.build_bare(cfg)
     if checkpoint is not None:
-        pictures += all_measures(subject, inputs.images, seed)
-    height, width = inputs.images.shape[-2:]
+        models.load_all_weights(model, checkpoint)
+    cell = side_multiple(model)
+    height, width = (max(1, round(side / cell)) * cell for side in size or usual_size(cfg))
+    picture, words = picture_in_words(cfg, image)
+    pixels = models.noise_image(cfg, (height, width))
+    if picture is not None:  # A preprocessor may fill it up to a fixed size.
+        pixels = models.picture_as_input(cfg, picture, (height, width))[..., :height, :width]
+    subject = InspectedModel(model.backbone, model.backbone)
+    if any(map(is_own_detr_encoder, model.modules())):
+        subject = InspectedModel(model, partial(models.run_network, scope_of(cfg), model))
+    photo = None if picture is None else rgb_of_pixels(picture)
+    pictures = all_pictures(subject, pixels, photo, at)
+    error = shift_error(subject, pixels, cell)
     about = {**counts._asdict(), 'config': cfg.filename, 'checkpoint': checkpoint,
-             'images': inputs.names, 'input': [height, width]}
-    write_pictures_and_numbers(Path(out), about, pictures)
+             'image': words, 'input': [height, width], 'shift_error': error}
+    write_pictures_and_numbers(out, about, pictures)
     weights = 'random weights' if checkpoint is None else Path(checkpoint).name
-    lines += ['', f'pictures of {weights} on {inputs.names}, {height} x {width} pixels, in {out}:']
+    lines = ['', f'{weights} on {words}, {height} x {width} pixels, in {out}:']
+    if error is not None:
+        lines.append(f'shift error {error:.2g}: how much the output changes, as a share of its '
+                     f'norm, when the picture is rolled by {cell} pixels; 0 means that nothing '
+                     'depends on absolute position')
     return lines + [f'{each.name}.png: {each.sentence}' for each in pictures]
 
 
 def counted_lines(counts: Counts) -> list[str]:
-    """Where the encodings sit, and what the model takes with and without them."""
+    """Where the encodings sit, and what the model takes."""
     height, width = counts.hw_shape
-    without = ('' if counts.macs_without is None
-               else f', {macs_in_words(counts.macs_without)} without encodings')
     lines = [counts.model, *(counts.encodings or ['no position encodings']),
              f'parameters: {counts.parameters:,}, {counts.parameters_without:,} without encodings',
              f'multiply-accumulates for one image of {height} x {width} pixels: '
-             f'{macs_in_words(counts.macs)}{without}']
+             f'{macs_in_words(counts.macs)}']
     return [*lines, counts.note] if counts.note else lines
 
 
@@ -148,40 +146,6 @@ def write_pictures_and_numbers(folder: Path, about: dict[str, object],
     (folder / 'numbers.json').write_text(f'{json.dumps(finite, indent=1)}\n')
 
 
-def inspected_model_and_inputs(cfg: Config, checkpoint: str | None, *, images: Sequence[str] = (),
-                               size: tuple[int, int] | None = None, seed: int = 0
-                               ) -> tuple[InspectedModel, ModelInputs]:
-    """The model of a config, ready to run, and its inputs.
-
-    Args:
-        cfg, checkpoint, images, size, seed: see :func:`inspect_config`; sides are rounded to whole
-            cells of the coarsest map.
-    """
-    scope = scope_of(cfg)
-    init_default_scope(scope)
-    model: Any = models.build_bare(cfg, seed=seed)
-    if checkpoint is not None:
-        models.load_all_weights(model, checkpoint)
-    side = side_multiple(model)
-    height, width = (max(1, round(each / side)) * side for each in size or usual_size(cfg))
-    pictures, names = (list(images),
-                       f'{len(images)} images') if images else pictures_of_test_data(cfg)
-    batch, photo = models.noise_images(cfg, (height, width), count=IMAGES, seed=seed), None
-    if pictures:
-        pixels = [models.read_picture(cfg, each) if isinstance(each, str) else each
-                  for each in pictures]
-        batch, photo = models.pictures_as_inputs(cfg, pixels,
-                                                 (height, width)), rgb_of_pixels(pixels[0])
-        right, below = width - batch.shape[-1], height - batch.shape[-2]
-        if min(right, below) < 0:  # A preprocessor may pad to a multiple of some number.
-            batch = F.pad(batch, (0, right, 0, below))
-    if any(map(is_own_detr_encoder, model.modules())):
-        subject = InspectedModel(model, lambda images: models.run_network(scope, model, images))
-    else:
-        subject = InspectedModel(model.backbone, model.backbone)
-    return subject, ModelInputs(batch, photo, names)
-
-
 def side_multiple(model: Any) -> int:
     """The number of pixels of which an image's sides must be multiples, so that every map of a
     model has whole cells: the side of a cell in the coarsest map (32 if nothing says it), and the
@@ -197,12 +161,18 @@ def side_multiple(model: Any) -> int:
     return math.lcm(side, *(int(each) for each in padded if each))
 
 
-def pictures_of_test_data(cfg: Config) -> tuple[list[Any], str]:
-    """Some pictures, spread over the test data, as files or pixels, and what they are; or none,
-    and the reason."""
+def picture_in_words(cfg: Config, path: str | None) -> tuple[Array | None, str]:
+    """A picture as :func:`.models.read_picture` gives it, and what it is.
+
+    Args:
+        cfg: the config.
+        path: of its file; None: the first picture of the test data, or None with the reason.
+    """
+    if path is not None:
+        return models.read_picture(cfg, path), path
     phase = 'test' if cfg.get('test_dataloader') else 'val'
     if not cfg.get(f'{phase}_dataloader'):
-        return [], 'noise (the config has no test data)'
+        return None, 'noise (the config has no test data)'
     offline = copy.deepcopy(cfg)
     with DATASETS.switch_scope_and_registry(scope_of(cfg)) as registry:
         for _, node in data_sets_with_keys(offline, phase):
@@ -210,17 +180,15 @@ def pictures_of_test_data(cfg: Config) -> tuple[list[Any], str]:
                 node.download = False  # An inspection does not start a download.
     try:
         check_files(cfg, (phase,))
-        dataset = build_data_set(offline[f'{phase}_dataloader'].dataset)
+        info = build_data_set(offline[f'{phase}_dataloader'].dataset).get_data_info(0)
     # A RuntimeError means that the data were not downloaded.
-    except (FileNotFoundError, RuntimeError):
-        return [], 'noise (the test data is not there)'
-    chosen = min(IMAGES, len(dataset))
-    infos = [dataset.get_data_info(index * len(dataset) // chosen) for index in range(chosen)]
+    except (FileNotFoundError, IndexError, RuntimeError):
+        return None, 'noise (the test data is not there)'
+    if 'img' not in info:
+        return models.read_picture(cfg, str(info['img_path'])), 'the first test image'
+    pixels = np.asarray(info['img'])
     # Data sets that store pixels store RGB, but files are read in the order blue, green, red.
-    pictures = [np.asarray(each['img'])[..., ::-1] if np.ndim(each.get('img')) == 3
-                else np.asarray(each['img']) if 'img' in each else str(each['img_path'])
-                for each in infos]
-    return pictures, f'{chosen} of the test images'
+    return pixels[..., ::-1] if pixels.ndim == 3 else pixels, 'the first test image'
 
 
 def rgb_of_pixels(pixels: Array) -> Array:

@@ -11,13 +11,12 @@ from mmposenc.engine.config.models import build_bare, load_all_weights
 BCCD = 'mmposenc::detection/small/deformable-detr_r18-w16_1xb4-50e_bccd.py'
 
 
-def test_every_number_is_drawn_from_the_seed():
+def test_every_number_is_drawn_anew():
     """mmdet's level embedding is memory as it comes until the weights are initialised."""
-    one, again, other = (build_bare(engine.load_config(BCCD), seed=seed) for seed in (0, 0, 1))
+    one, again = (build_bare(engine.load_config(BCCD)) for _ in range(2))
     for name, value in again.state_dict().items():
         assert torch.equal(one.state_dict()[name], value), name
     assert one.level_embed.std() > .5  # of a standard normal
-    assert not torch.equal(one.level_embed, other.level_embed)
 
 
 @pytest.mark.parametrize('config, backbone', [

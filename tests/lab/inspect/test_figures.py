@@ -1,15 +1,17 @@
-"""Kernels against the convolution, similarity and offsets against loops, buckets, attention."""
+"""Kernels against the convolution, similarity and offsets against loops, buckets, attention, and
+the error under shifts where it is known."""
 import math
 
 import numpy as np
 import pytest
 import torch
-from helpers.tiny_inspected import IRPE, calls_of, deit, image, pvt, subject, swin
+from helpers.tiny_backbones import BUILD, randomized
+from helpers.tiny_inspected import IRPE, calls_of, deit, image, pvt, subject, swin, vit
 from torch import nn
 
 from mmposenc.functional.buckets import bucket_ids
 from mmposenc.functional.grids import key_grid
-from mmposenc.lab.inspect.drawing import Panel, draw_line, draw_maps, tile_sheet
+from mmposenc.lab.inspect.drawing import Panel, draw_maps, tile_sheet
 from mmposenc.lab.inspect.figures import (
     all_pictures,
     attention_picture,
@@ -17,8 +19,10 @@ from mmposenc.lab.inspect.figures import (
     kernels_picture,
     offsets_picture,
     reference_cells,
+    shift_error,
     similarity_picture,
 )
+from mmposenc.lab.inspect.recording import InspectedModel
 
 TABLE = dict(type='mmposenc.RelativePositionBias')
 #: Queries and keys of biases, which depend on neither.
@@ -45,28 +49,21 @@ def test_kernels_are_what_an_impulse_gives():
 
 
 def similarities(model):
-    return similarity_picture(subject(model), image(), calls_of(model))
+    return similarity_picture(subject(model), image())
 
 
 def test_similarity_by_a_loop():
-    model = deit(pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'),
-                 rel_pos_encoding=TABLE)
+    model = deit(pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'))
     table = model.pos_encodings.encodings(-1)[0](torch.zeros(1, 21, 16), (4, 5),
                                                  num_prefix_tokens=1)[0, 1:].detach()
-    bias = model.blocks[0].attn.rel_pos_encoding.logits(
-        NO_TOKENS, NO_TOKENS, (4, 5))[0, :, 1:, 1:].detach()
-    found = similarities(model).numbers
-    assert list(found) == ['LearnedPositionEmbedding', 'RelativePositionBias']
-    vectors = {'LearnedPositionEmbedding': table,
-               'RelativePositionBias': bias.transpose(0, 1).flatten(1)}
-    for kind, each in found.items():
-        assert each['cells'] == reference_cells((4, 5))
-        for i, line in enumerate(each['cells']):
-            for j, (row, column) in enumerate(line):
-                for r, c in np.ndindex(4, 5):
-                    a, b = vectors[kind][row * 5 + column], vectors[kind][r * 5 + c]
-                    cosine = float(a @ b / a.norm() / b.norm())
-                    assert each['maps'][i, j, r, c] == pytest.approx(cosine, abs=1e-5)
+    (kind, found), = similarities(model).numbers.items()
+    assert kind == 'LearnedPositionEmbedding' and found['cells'] == reference_cells((4, 5))
+    for i, line in enumerate(found['cells']):
+        for j, (row, column) in enumerate(line):
+            for r, c in np.ndindex(4, 5):
+                a, b = table[row * 5 + column], table[r * 5 + c]
+                cosine = float(a @ b / a.norm() / b.norm())
+                assert found['maps'][i, j, r, c] == pytest.approx(cosine, abs=1e-5)
 
 
 class Upstream(nn.Module):
@@ -219,5 +216,32 @@ def test_maps_have_one_range_of_colours_and_gaps():
     assert (first.lines[0].get_ydata()[0], first.lines[0].get_xdata()[0]) == (1, 2)
     sheet = tile_sheet(np.arange(8.0).reshape(1, 2, 2, 2))
     np.testing.assert_array_equal(sheet, [[0, 1, np.nan, 4, 5], [2, 3, np.nan, 6, 7]])
-    lines = draw_line([1.5, 4.0], 'x', 'y', [[1, 2], [4]]).axes[0].lines
-    assert [list(each.get_ydata()) for each in lines] == [[1.5, 4], [1, 2], [4]]
+
+
+@pytest.mark.parametrize('build', [
+    vit, BUILD['vit'], lambda: BUILD['pvt'](sr_ratios=(2, 1))])
+def test_without_an_encoding_a_rolled_picture_gives_a_rolled_output(build):
+    """Attention is the same whatever the order of the cells: of PVT by the cells of its keys, which
+    are those of the last map here; a pooled vector stays as it is."""
+    assert shift_error(subject(randomized(build())), image(64, 96), 8) < 1e-5
+
+
+@pytest.mark.parametrize('shift', [1, 2])
+def test_a_table_is_the_difference_of_its_own_cells(shift):
+    """Tokens that are nothing but a table stay where they are: by a loop over the table."""
+    rows = torch.randn(1, 3, 8, 12, generator=torch.Generator().manual_seed(0))
+    table = InspectedModel(nn.Identity(), lambda images: (images[:, :1, ::8, ::8], rows))
+    above = below = 0.0
+    for row, col in np.ndindex(8, 12):
+        moved = rows[0, :, (row - shift) % 8, (col - shift) % 12]
+        above += float((rows[0, :, row, col] - moved).square().sum())
+        below += float(rows[0, :, row, col].square().sum())
+    assert shift_error(table, image(64, 96), 8 * shift) == pytest.approx((above / below) ** 0.5,
+                                                                         rel=1e-5)
+
+
+def test_a_peg_sees_the_border_and_an_image_of_one_cell_is_not_measured():
+    peg = subject(vit(pos_encoding=dict(type='mmposenc.PEG')))
+    assert shift_error(peg, image(64, 96), 8) > 1e-3
+    assert shift_error(peg, image(32, 96), 32) is None
+    assert shift_error(InspectedModel(nn.Identity(), lambda images: None), image(), 8) is None

@@ -1,8 +1,7 @@
 """What is recorded of a model: attention by its own weights, windows by where tokens are."""
 import pytest
 import torch
-from helpers.tiny_backbones import BUILD, randomize
-from helpers.tiny_inspected import calls_of, deit, image, pvt, subject, vit
+from helpers.tiny_inspected import calls_of, deit, image, subject, vit
 from torch import nn
 
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention
@@ -83,28 +82,3 @@ def test_additions_are_output_minus_input():
     torch.testing.assert_close(table.added, table.module(torch.zeros(1, 21, 16), (4, 5),
                                                          num_prefix_tokens=1)[0, 1:].detach())
     assert peg.added.shape == (20, 16) and peg.hw_shape == (4, 5)
-
-
-@pytest.mark.parametrize('name', BUILD)
-def test_maps_after_blocks_end_in_what_the_backbone_returns(name):
-    model = randomize(BUILD[name](pos_encoding=dict(type='mmposenc.PEG'))).eval()
-    maps = subject(model).maps(image(32, 48, 2))
-    outs = model(image(32, 48, 2))
-    assert list(maps)[0].endswith('input') and list(maps)[-1].startswith(
-        'blocks.3' if name == 'vit' else 'stages.1.blocks.1')
-    assert list(maps.values())[-1].shape == outs[-1].shape
-
-
-def test_maps_of_a_backbone_of_another_library():
-    model = nn.Conv2d(3, 4, 4, stride=4)
-    (name, found), = subject(model).maps(image()).items()
-    assert name == 'map 0' and torch.equal(found, model(image()).detach())
-    with pytest.raises(ValueError, match='model=Flatten has no blocks of this project'):
-        subject(nn.Flatten()).maps(image())
-
-
-def test_reduced_keys_lie_between_the_cells_that_they_pool():
-    first, _ = calls_of(pvt())
-    assert (first.grid.hw, first.key.hw) == ((8, 10), (4, 5))
-    queries, keys = first.query_and_key_places()
-    assert queries[0, 13].tolist() == [1.0, 3.0] and keys[0, 6].tolist() == [2.5, 2.5]
