@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..terminal.messages import Parser, in_a_line, reporting_errors
-from ..terminal.options import COUNT, SEED, add_config, number_between
+from ..terminal.options import COUNT, add_config, add_data, number_between
 
 if TYPE_CHECKING:  # Imported only for annotations: torch is loaded when there is something to do.
     from ..lab.compare.running.workers import Workers
@@ -29,8 +29,8 @@ number = number_between(0, 100, 'above 0, such as 1.5')
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(__doc__, prog='mmposenc compare')
-    add_config(parser, 'train_dataloader.batch_size=16', optional=True)
-    parser.add_argument('--data', metavar='DIR', help='your own data set, as for mmposenc train')
+    add_config(parser, 'train_dataloader.batch_size=16')
+    add_data(parser)
     what = parser.add_argument_group('what is compared')
     what.add_argument('--encodings', nargs='+', metavar='NAME', default=[],
                       help='names, sums as peg+irpe-k, yaml files, own classes as '
@@ -39,18 +39,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                       help="the encodings of a paper's table, such as cpvt/table6 (mmposenc "
                       'papers lists them), in the model of the config; one row: '
                       '--encodings paper::cpvt/table6/3')
-    what.add_argument('--seeds', type=COUNT, metavar='N', help='seeds 0 .. N-1; default 3')
-    what.add_argument('--seed-list', type=SEED, nargs='+', metavar='SEED',
-                      help='these seeds')
+    what.add_argument('--seeds', type=COUNT, default=3, metavar='N', help='train with the seeds 0 '
+                      '.. N-1; default 3')
     what.add_argument('--sizes', type=number, nargs='+', metavar='SIZE', default=[],
                       help='test at these multiples of the training size; default 1')
-    what.add_argument('--margin', type=number, metavar='POINTS',
+    what.add_argument('--margin', type=number, default=1.0, metavar='POINTS',
                       help='smaller differences count as equal; default 1')
-    long = parser.add_mutually_exclusive_group()
-    long.add_argument('--epochs', type=COUNT, metavar='N', help='number of epochs instead of that '
-                      "of the config; the schedule is scaled")
-    long.add_argument('--iterations', type=COUNT, metavar='N', help='the same for a config '
-                      'that counts iterations')
     how = parser.add_argument_group('how')
     how.add_argument('--out', type=Path, metavar='DIR', help='folder of the study; default '
                      'work_dirs/compare_<config>')
@@ -60,20 +54,11 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                      'options of submitit: slurm_partition=gpu timeout_min=600')
     how.add_argument('--dry-run', action='store_true', help='check everything, list the runs '
                      'with their parameters and multiply-accumulates, and write nothing')
-    how.add_argument('--report-only', action='store_true', help='train nothing; only write the '
-                     'report of the results in --out')
-    how.add_argument('--time', action=argparse.BooleanOptionalAction,
-                     help='with or without the speed of the models, measured one after the other '
-                     'when all are trained; default with, without for --submitit')
     args = parser.parse_args(argv)
+    args.out = args.out or Path('work_dirs') / f'compare_{Path(args.config).stem}'
     args.encodings += [f'paper::{table}' for table in args.table]
-    if args.config is None and args.out is None:
-        parser.error('give a config, or --out with a study to resume')
-    for option in ('cfg_options', 'data'):
-        if args.config is None and getattr(args, option):
-            parser.error(f'--{option.replace("_", "-")} changes a config: give the config too')
-    if args.seeds is not None and args.seed_list is not None:
-        parser.error('give --seeds or --seed-list')
+    if not args.encodings:
+        parser.error('--encodings: name what is to be compared, such as none learned peg')
     if args.submitit and args.jobs:
         parser.error('--jobs is for this machine; with --submitit the cluster decides')
     return args
@@ -97,19 +82,17 @@ def run_study(args: argparse.Namespace, command: str) -> int:
     from ..engine.config.options import config_of_arguments
     from ..lab.compare.running import planning
     from ..lab.compare.running.costs import measure_missing_costs
-    from ..lab.compare.study.study import read_study
+    from ..lab.compare.running.workers import workers_from_arguments
 
-    if args.report_only:
-        return print_and_write_results(read_study(planning.study_folder(args)))
-    workers = planning.workers_from_arguments(args)
-    cfg = None if args.config is None else config_of_arguments(args)
-    study = planning.plan_study(args, cfg, command)
+    workers = workers_from_arguments(args)
+    study = planning.plan_study(args, config_of_arguments(args), command)
     if args.dry_run:
         print(planning.dry_run_text(study))
         return 0
     print(planning.runs_in_a_sentence(study), flush=True)
     run_remaining(study, workers)
-    measure_missing_costs(study)
+    # The machine that submits jobs is not the one that trains: its times mean nothing.
+    measure_missing_costs(study, timed=not args.submitit)
     return print_and_write_results(study)
 
 
@@ -132,13 +115,13 @@ def run_remaining(study: Study, workers: Workers) -> None:
 
 
 def print_and_write_results(study: Study) -> int:
-    """Print how all runs ended, write the results and print their summary. Returns status 1 if a
-    run or a test failed."""
+    """Write the results, and print their means, their summary and how runs failed. Returns status 1
+    if a run or a test failed."""
     from ..lab.compare.page.results import write_results_and_report
-    from ..lab.compare.running.progress import print_table
+    from ..lab.compare.page.tables import print_overview
 
-    print_table(study)
     results = write_results_and_report(study)
+    print_overview(results)
     kinds = {'failed': 'failed', 'diverged': 'diverged, left out of the means',
              'finished': 'finished, but some tests are missing'}
     for each in results['runs']:

@@ -87,10 +87,9 @@ def add_encoding(parser: argparse.ArgumentParser) -> None:
                         'mmposenc compare (docs/compared.md lists them)')
 
 
-def add_config(parser: argparse.ArgumentParser, example: str, *, optional: bool = False) -> None:
+def add_config(parser: argparse.ArgumentParser, example: str) -> None:
     """Add ``config`` and ``--cfg-options`` to a parser."""
-    parser.add_argument('config', nargs='?' if optional else None,
-                        help='a file, or mmposenc::<name>, mmdet::<name>')
+    parser.add_argument('config', help='a file, or mmposenc::<name>, mmdet::<name>')
     parser.add_argument('--cfg-options', nargs='+', action='extend', type=_checked_key_value,
                         metavar='KEY=VALUE',
                         help=f'override the config: {example}, key="[a,b]" or key=a,b for '

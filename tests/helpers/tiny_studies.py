@@ -6,9 +6,8 @@ from helpers.killed_trainings import arm
 from helpers.tiny_tasks import classifier_config
 from mmposenc import engine
 from mmposenc.engine.variants.encodings import read_entries
-from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.lab.compare.running import runs
-from mmposenc.lab.compare.study.lengths import Length
+from mmposenc.lab.compare.study.config import parse_study_config
 from mmposenc.lab.compare.study.study import Study, read_study, write_study
 
 OWN = """
@@ -38,7 +37,7 @@ class Broken(PEG):
 
 
 def tiny_study(folder: Path, names=('none', 'peg'), seeds=(0,), sizes=(1.0,), epochs=2,
-               options=None, **others) -> Study:
+               options=None) -> Study:
     """A study below ``folder`` whose base config is ``folder/cls.py``."""
     if not (folder / 'cls.py').is_file():
         classifier_config(folder)
@@ -46,9 +45,8 @@ def tiny_study(folder: Path, names=('none', 'peg'), seeds=(0,), sizes=(1.0,), ep
     cfg.merge_from_dict({'log_level': 'WARNING',
                          'train_cfg.max_epochs': epochs, 'train_cfg.val_interval': 1,
                          'randomness.deterministic': True, **(options or {})})
-    study = Study(folder / 'study', parse_config(cfg), str(folder / 'cls.py'), 'mmposenc compare',
-                  '2026-01-01', tuple(read_entries(names)), seeds, sizes,
-                  Length('epochs', epochs), **others)
+    study = Study(folder / 'study', parse_study_config(cfg), str(folder / 'cls.py'),
+                  'mmposenc compare', '2026-01-01', tuple(read_entries(names)), seeds, sizes)
     write_study(study, with_config=True)
     return read_study(study.folder)
 

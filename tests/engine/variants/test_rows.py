@@ -1,7 +1,6 @@
 """Rows of papers' tables as entries: put into a row's own model an entry gives that model, and what
 is left out is said."""
 import copy
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from mmposenc.engine.config.models import build_model
 from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.engine.variants.rows import rows_and_left_out
-from mmposenc.lab.compare.running.planning import _checked_configs
+from mmposenc.lab.compare.running.planning import fitting_configs
 
 SMALL = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 #: Of each kind of model and of each way to leave a row out one.
@@ -105,16 +104,15 @@ def test_a_row_is_a_word(word, changes):
 def test_a_table_of_a_small_model_leaves_out_what_it_cannot_have(capsys):
     """Block 3 of three; a row that is named by itself is refused."""
     rows = read_entries(['paper::cpvt/table6'])
-    study = SimpleNamespace(base=parse_config(engine.load_config(SMALL)), sizes=(1.0,),
-                            entries=rows)
+    base = parse_config(engine.load_config(SMALL))
     assert [row.label.partition(' (')[0] for row in rows] == [
         'none', '-1', '0', '3', '6', '10', '-1, 27x27']
     capsys.readouterr()
     names = [row.name for row in rows]
-    assert [*_checked_configs(study, ['paper::cpvt/table6'])] == names[:3] + names[6:]
+    fitting = fitting_configs(base, rows, (1.0,), ['paper::cpvt/table6'])
+    assert [*fitting] == names[:3] + names[6:]
     assert 'paper::cpvt/table6/4 left out: does not fit' in capsys.readouterr().err
     with pytest.raises(ValueError, match='3 of 7 do not fit .*paper::cpvt/table6/8 would do'):
-        _checked_configs(study, [names[4]])
+        fitting_configs(base, rows, (1.0,), [names[4]])
     with pytest.raises(ValueError, match='paper::cpvt/table6/5.* does not fit mmposenc.DeiT'):
-        study.entries = rows[4:5]
-        _checked_configs(study, [])
+        fitting_configs(base, rows[4:5], (1.0,), [])

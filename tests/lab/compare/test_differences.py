@@ -7,8 +7,8 @@ import pytest
 from helpers.made_up_studies import seeded
 from scipy import stats
 
-from mmposenc.lab.compare.statistics import differences
 from mmposenc.lab.compare.statistics.differences import (
+    Contrast,
     reach_in_standard_errors,
     standings,
     verdict_row,
@@ -74,7 +74,7 @@ def test_values_without_spread_are_not_tested(values):
 def test_level_is_two_one_sided_tests(mean, error, verdict):
     """Of a study of 6 runs each: bounds of 90% within the margin; a difference that is found is
     told as one, be it small."""
-    told = verdict_row(differences.Contrast(6, mean, error, 10), 1.)
+    told = verdict_row(Contrast(6, mean, error, 10), 1.)
     assert told['verdict'] == verdict
     inside = stats.t.cdf((1 - abs(mean)) / error, 10) > .95
     assert (verdict == 'level') == (inside and abs(mean) / error < stats.t.isf(.025, 10))
@@ -114,10 +114,3 @@ def test_what_is_out_is_out_by_its_row():
                 assert (told['verdict'] == 'worse') == (standing.by is not None)
                 out += standing.by is not None
     assert out
-
-
-def test_how_much_can_be_seen():
-    """As textbooks have it: 17 runs a group for .8 power at one standard deviation, two-sided."""
-    visible = differences.smallest_visible_difference
-    assert visible(17) == pytest.approx(1., abs=.01)
-    assert visible(10, tails=1) < visible(10) < visible(10, tests=8) < visible(3, tests=8)

@@ -128,8 +128,7 @@ def test_a_size_that_can_not_be_tested_costs_that_test_alone(copied, capfd):
 
 
 def test_costs_are_measured_once_and_what_can_not_be_measured_is_said(copied, capsys, monkeypatch):
-    untimed = replace(copied, timed=False)
-    costs.measure_missing_costs(untimed)
+    costs.measure_missing_costs(copied, timed=False)
     rows = [each['costs'] for each in collect_results(copied)['encodings']]
     assert [[at['seconds'] for at in own] for own in rows] == [[None, None]] * 2
     for small, large in rows:
@@ -140,11 +139,11 @@ def test_costs_are_measured_once_and_what_can_not_be_measured_is_said(copied, ca
             raise RuntimeError('no memory')
         return dict(seconds=0.25, peak_bytes=None)
     monkeypatch.setattr(costs, 'time_passes', measured)
-    costs.measure_missing_costs(copied)
+    costs.measure_missing_costs(copied, timed=True)
     assert 'peg at 2x is not timed: RuntimeError: no memory' in capsys.readouterr().err
     monkeypatch.setattr(costs, 'time_passes', None)
     monkeypatch.setattr(costs, 'input_size', None)  # which may read the whole test set
-    costs.measure_missing_costs(copied)  # nothing is missing
+    costs.measure_missing_costs(copied, timed=True)  # nothing is missing
     assert 'timing' not in capsys.readouterr().out
     timed = [each['costs'] for each in collect_results(copied)['encodings']]
     assert [[at['seconds'] for at in own] for own in timed] == [[.25, .25], [.25, None]]
@@ -167,22 +166,12 @@ def test_a_damaged_record_is_named(tmp_path):
         read_record(run)
 
 
-def test_a_run_that_another_process_has_is_left_alone(tmp_path, capfd):
+def test_a_run_that_is_taken_is_left_alone(tmp_path):
     run, = tiny_study(tmp_path, names=['none']).runs()
-    told, tells = os.pipe()
-    child = os.fork()
-    if child == 0:
-        lock = WorkDirLock(run.folder)
-        os.write(tells, b'x')
-        time.sleep(60)
-        lock.release()
-    try:
-        os.read(told, 1)
-        assert is_taken(run)
-        assert runs.main([str(run.folder)]) == TAKEN
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    lock = WorkDirLock(run.folder)
+    assert is_taken(run)
+    assert runs.main([str(run.folder)]) == TAKEN
+    lock.release()
     assert not is_taken(run)
 
 

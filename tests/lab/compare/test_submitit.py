@@ -1,11 +1,7 @@
-"""Runs as jobs of a cluster: an array, time limits, and a command that is given again."""
-import os
-import signal
-import threading
+"""Runs as jobs of a cluster, by submitit's executor for one machine."""
 import time
 
 import pytest
-from helpers import fake_slurm
 from helpers.tiny_studies import Here, tiny_study
 
 from mmposenc.lab.compare.running import recording, runs, schedule, workers
@@ -13,23 +9,9 @@ from mmposenc.lab.compare.running import recording, runs, schedule, workers
 submitit = pytest.importorskip('submitit')
 
 
-@pytest.fixture
-def slurm(tmp_path, monkeypatch):
-    """Makes workers, as each call of the command does; and the folder of states. Tasks that did not
-    begin end with the test."""
-    states = fake_slurm.install(tmp_path, monkeypatch)
-    yield lambda: workers.SubmittedWorkers(tmp_path / 'jobs', 'slurm', {'timeout_min': 60}), states
-    for task in states.glob('*_*'):
-        if task.read_text() == 'PENDING':
-            task.write_text('CANCELLED')
-
-
-def arrays(states) -> int:
-    return len(list(states.glob('*.sh')))
-
-
-def carry_out(study, jobs):
-    schedule.carry_out_all(study, jobs, lambda run: None)
+def jobs_in(folder):
+    """Workers, as each call of the command makes them."""
+    return workers.SubmittedWorkers(folder / 'jobs', 'local', {'timeout_min': 60})
 
 
 def without_times(run):
@@ -38,19 +20,20 @@ def without_times(run):
 
 
 @pytest.mark.slow
-def test_a_run_at_its_time_limit_is_queued_again_and_goes_on(tmp_path, slurm):
-    make, states = slurm
+def test_a_run_at_its_time_limit_saves_itself_and_goes_on(tmp_path):
+    """The job that takes its place is what submitit queues; here the command is given again."""
     study = tiny_study(tmp_path, epochs=6)
-    first, second = study.runs()
-
-    def limit():
-        while not recording.read_record(first)['share']:
-            time.sleep(0.05)
-        os.kill(int((states / '1_0.pid').read_text()), signal.SIGUSR2)
-    threading.Thread(target=limit, daemon=True).start()
-    carry_out(study, make())
-    assert arrays(states) == 1 and (states / 'requeued').read_text() == '"1_0"\n'
-    assert (states / '1_0').read_text() == (states / '1_1').read_text() == 'COMPLETED'
+    first, _ = study.runs()
+    job, = jobs_in(tmp_path).start([first])
+    while not recording.read_record(first)['share']:
+        time.sleep(0.05)
+    job._interrupt()
+    job.wait()
+    queued = submitit.core.utils.DelayedSubmission.load(job.paths.submitted_pickle)
+    assert isinstance(queued.function, workers.RunInClusterJob)
+    assert queued.args == (str(first.folder),) and list((first.folder / 'train').glob('*.pth'))
+    assert recording.read_record(first)['status'] == 'running'
+    schedule.carry_out_all(study, jobs_in(tmp_path), lambda run: None)
     (tmp_path / 'here').mkdir()
     plain = tiny_study(tmp_path / 'here', epochs=6)
     Here().start(plain.runs())
@@ -58,19 +41,11 @@ def test_a_run_at_its_time_limit_is_queued_again_and_goes_on(tmp_path, slurm):
         assert without_times(run) == without_times(other)
 
 
-@pytest.mark.slow
-def test_of_two_jobs_of_a_run_the_second_ends_at_once(tmp_path, slurm):
-    """As after a command that ended, and was given again."""
-    make, states = slurm
-    (states / 'hold').touch()
-    study = tiny_study(tmp_path, names=['none'])
-    run, = study.runs()
-    first, = make().start([run])
-    assert first.job_id == '1_0' or first.job_id == '1'
+def test_a_run_that_is_over_ends_its_job_at_once(tmp_path):
+    run, = tiny_study(tmp_path, names=['none']).runs()
     recording.write_record(run, recording.read_record(run), status='diverged')
-    (states / 'hold').unlink()
-    carry_out(study, make())
-    assert first.result() == runs.NOT_FINISHED and recording.read_record(run)['tests'] == []
+    job, = jobs_in(tmp_path).start([run])
+    assert job.result() == runs.NOT_FINISHED and recording.read_record(run)['tests'] == []
 
 
 def test_the_environment_is_that_of_the_machines_that_trained(tmp_path):

@@ -15,9 +15,8 @@ from mmposenc.engine import load_config
 from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.engine.variants.parsed import build_backbone
 from mmposenc.lab.compare.page.results import collect_results
-from mmposenc.lab.compare.running import planning
+from mmposenc.lab.compare.running import workers
 from mmposenc.lab.compare.study.study import read_study
-from mmposenc.lab.inspect.recording import InspectedModel
 from mmposenc.openmmlab.timm_backbone import TimmBackbone
 
 import timm  # isort: skip
@@ -94,14 +93,6 @@ def test_weights_of_timm_are_read_and_new_encodings_stay(tmp_path):
         backbone(name, init_cfg=init).init_weights()
 
 
-@pytest.mark.parametrize('name', MODELS)
-def test_an_inspection_sees_the_map_behind_each_block(name):
-    model = backbone(name, pos_encoding=PEG)
-    maps = InspectedModel(model, model).maps(torch.randn(2, 3, 32, 32))
-    assert [values.shape[-1] for values in maps.values()] == (
-        [8, 8, 4, 4] if 'swin' in name else [4, 4])
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -139,10 +130,11 @@ def test_what_cannot_be_is_said_before_work(folder, name, message, capsys):
 @pytest.mark.parametrize('name', [
     'vit_tiny_patch16_224', pytest.param('swin_tiny_patch4_window7_224', marks=pytest.mark.slow)])
 def test_the_command_trains_and_compares(folder, name, monkeypatch):
-    monkeypatch.setattr(planning, 'workers_from_arguments', lambda args: Here(1))
+    monkeypatch.setattr(workers, 'workers_from_arguments', lambda args: Here(1))
     with pytest.raises(SystemExit) as ended:
         compare.main([config_of(name, MODELS[name]), '--data', folder, '--encodings', 'none',
-                      'learned+peg', '--seeds', '1', '--sizes', '2', '--epochs', '1'])
+                      'learned+peg', '--seeds', '1', '--sizes', '2', '--cfg-options',
+                      'train_cfg.max_epochs=1'])
     assert not ended.value.code
     told = collect_results(read_study(Path('work_dirs/compare_my')))
     assert [(run['status'], len(run['tests']), run['note']) for run in told['runs']] == [

@@ -1,4 +1,4 @@
-"""The charts of a study's page, drawn by matplotlib: seeds, sizes and costs."""
+"""The charts of a study's page, drawn by matplotlib: seeds and sizes."""
 from __future__ import annotations
 
 import base64
@@ -12,7 +12,6 @@ from ..statistics import formats, summary
 from ..statistics.differences import LEAST_RUNS, TRAINED
 from ..statistics.formats import Results
 from ..study.files import Record
-from .tables import COSTS, costs_by_kind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,10 +75,9 @@ def _in_words(results: Results, factor: float) -> str:
 
 
 def all_charts(results: Results) -> dict[str, list[Chart]]:
-    """The charts of each section of the page: 'results', 'sizes' and 'costs'. A section of which
-    nothing is known has none."""
-    return dict(results=_seed_charts(results), sizes=_size_charts(results),
-                costs=[chart for kind in COSTS for chart in _cost_charts(results, kind)])
+    """The charts of each section of the page: 'results' and 'sizes'. A section of which nothing is
+    known has none."""
+    return dict(results=_seed_charts(results), sizes=_size_charts(results))
 
 
 def _seed_charts(results: Results) -> list[Chart]:
@@ -127,26 +125,3 @@ def _size_charts(results: Results) -> list[Chart]:
     return [Chart(f'{metric} over image size', addresses[0], text,
                   'Bars are 95% intervals of the mean over 3 or more seeds. All numbers are in the '
                   'tables of the results.')]
-
-
-def _cost_charts(results: Results, kind: str) -> list[Chart]:
-    """The metric at the trained size against a cost, where it is known."""
-    label, text = COSTS[kind][1:]
-    rows, looks = summary.summary_at(results, TRAINED), _looks(results)
-    costs = {name: value for name, value in costs_by_kind(results)[kind].items()
-             if value and rows[name]['mean'] is not None}
-    if not costs:
-        return []
-    addresses: list[str] = []
-    with _axes(6, 3, addresses, len(costs)) as axes:
-        for name, value in costs.items():
-            axes.errorbar([value], [rows[name]['mean']], yerr=_error_bars([rows[name]]),
-                          linestyle='', **looks[name])
-        if max(costs.values()) > 20 * min(costs.values()):
-            axes.set_xscale('log')
-        else:
-            axes.locator_params(axis='x', nbins=4)
-        axes.xaxis.set_major_formatter(lambda value, position: text(value))
-        axes.set(xlabel=label, ylabel=formats.metric_text(results['metric']))
-    words = '; '.join(f'{looks[name]["label"]}: {text(value)}' for name, value in costs.items())
-    return [Chart(f'Against {label}', addresses[0], words)]

@@ -4,8 +4,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from mmposenc.terminal.messages import counted
-
 from ..statistics import formats, summary
 from ..statistics.differences import LEAST_RUNS, TRAINED
 from ..statistics.formats import Results
@@ -37,7 +35,7 @@ def report_html(results: Results) -> str:
     sizes, label = summary.size_factors(results), summary.label_of_each_encoding(results)
     return environment.get_template('report.html').render(
         results=results, title=results['title'], label=label,
-        answer=recommendation_and_facts(results),
+        answer=recommendation_for_readers(results),
         counts=runs_by_status(results),
         overview=tables.overview_table(results), charts=all_charts(results),
         differences=[tables.differences_table(results, factor) for factor in sorted(
@@ -53,33 +51,17 @@ def breakable_html(name: str) -> str:
     return markupsafe.Markup('_<wbr>').join(name.split('_'))
 
 
-def recommendation_and_facts(results: Results) -> Record:
-    """The recommendation, with the numbers that support it."""
-    advice, metric, label = (results['recommendation'], results['metric'],
-                             summary.label_of_each_encoding(results))
-    name = advice['encoding']
-    facts: list[tuple[str, str, str]] = []
-    shown = dict(advice, facts=facts, head='No recommendation yet',
-                 word='Best: every other is worse' if advice['confidence'] == formats.BEST else
-                 f'{len(advice["candidates"])} of {len(label)} can still be best')
-    if name is None:
-        return shown
-    at = [row for row in results['differences'] if row['factor'] == TRAINED]
-    tested = any(row['n'] >= LEAST_RUNS for row in at)
-    shown['head'] = f'{"Take" if tested else "So far:"} {label[name]}'
-    row = summary.summary_at(results, TRAINED)[name]
-    low, high = (formats.value_text(row[end], metric) for end in ('low', 'high'))
-    among = f'95% interval {low} to {high}, ' if row['low'] is not None else ''
-    facts.append((formats.capitalized_unless_name(f'{metric["label"]} at the trained size'),
-                  formats.value_text(row['mean'], metric, unit=True),
-                  f'{among}{counted(row["n"], "seed")}'))
-    facts += [(f'Minus {label[row["against"]]}', formats.value_text(row['mean'], metric, sign=True),
-               formats.verdict_text(row, metric)) for row in at
-              if row['role'] == 'base' and row['encoding'] == name and row['mean'] is not None]
-    costs = tables.costs_by_kind(results)
-    facts += [(tables.COSTS[kind][0], tables.COSTS[kind][2](value), '')
-              for kind in ('parameters', 'macs') if (value := costs[kind][name]) is not None]
-    return shown
+def recommendation_for_readers(results: Results) -> Record:
+    """The recommendation, with a headline and a word on how sure it is."""
+    advice, label = results['recommendation'], summary.label_of_each_encoding(results)
+    sure = ('Best: every other is worse' if advice['confidence'] == formats.BEST else
+            f'{len(advice["candidates"])} of {len(label)} can still be best')
+    if advice['encoding'] is None:
+        return dict(advice, head='No recommendation yet', word=sure)
+    tested = any(row['n'] >= LEAST_RUNS for row in results['differences']
+                 if row['factor'] == TRAINED)
+    head = f'{"Take" if tested else "So far:"} {label[advice["encoding"]]}'
+    return dict(advice, head=head, word=sure)
 
 
 def runs_by_status(results: Results) -> Counter[str]:

@@ -32,14 +32,14 @@ def collect_results(study: Study) -> Record:
                  for factor in study.sizes]
         encodings.append({**asdict(entry), 'costs': costs, 'parameters': parameters.get(
             entry.name, counted[0] if counted else None)})
-    size = study.base.trained_size
+    size, (number, unit) = study.base.trained_size, study.base.length
     return {
         'title': Path(study.config).stem, 'config': study.config,
         'task': TASKS[study.base.scope], 'created': study.created, 'command': study.command,
-        'metric': asdict(study.metric),
+        'metric': asdict(study.base.metric),
         'sizes': [{'factor': factor, 'hw': None if size is None else
                    [round(side * factor) for side in size]} for factor in study.sizes],
-        'margin': study.margin, 'length': {study.length.unit: study.length.number},
+        'margin': study.margin, 'length': {unit: number},
         # The versions and machines that trained; this machine if nothing was trained yet.
         'environment': {name: ', '.join(dict.fromkeys(str(each[name]) for each in environments))
                         for name in environments[0]} if environments else versions_and_machine(),

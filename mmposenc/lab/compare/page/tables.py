@@ -25,14 +25,13 @@ class Table(NamedTuple):
     words: tuple[int, ...] = ()
 
 
-#: For each kind of cost, its name in a table and in a chart, and how a number is written.
-COSTS: dict[str, tuple[str, str, Callable[[float], str]]] = {
-    'parameters': ('Parameters', 'parameters', '{:,.0f}'.format),
-    'macs': ('MACs', 'multiply-accumulates an image', formats.count_text),
-    'seconds': ('Seconds an image', 'seconds an image', formats.seconds_text),
-    'mebibytes': ('Inference, MiB', 'peak memory of inference, MiB', '{:.4g}'.format),
-    'train_seconds': ('Training, CPU', 'CPU time of a training', formats.seconds_text),
-    'train_mebibytes': ('Training, MiB', 'peak memory of a training, MiB', '{:.4g}'.format)}
+#: For each kind of cost, the name of its column, and how a number is written.
+COSTS: dict[str, tuple[str, Callable[[float], str]]] = {
+    'parameters': ('Parameters', '{:,.0f}'.format), 'macs': ('MACs', formats.count_text),
+    'seconds': ('Seconds an image', formats.seconds_text),
+    'mebibytes': ('Inference, MiB', '{:.4g}'.format),
+    'train_seconds': ('Training, CPU', formats.seconds_text),
+    'train_mebibytes': ('Training, MiB', '{:.4g}'.format)}
 
 
 def costs_by_kind(results: Results) -> dict[str, dict[str, float | None]]:
@@ -66,7 +65,7 @@ def overview_table(results: Results) -> Table:
     for name, row in sizes[TRAINED].items():
         means = [Cell(formats.interval_text(at[name], metric), best_mark(at[name]))
                  for at in sizes.values()]
-        known = [None if (value := costs[kind][name]) is None else COSTS[kind][2](value)
+        known = [None if (value := costs[kind][name]) is None else COSTS[kind][1](value)
                  for kind in kinds]
         rows.append((Cell(label[name]), *means, Cell(str(row['n'])),
                      *(Cell(text or formats.UNKNOWN) for text in known)))
@@ -75,6 +74,20 @@ def overview_table(results: Results) -> Table:
                'bold: can still be best')
     return Table(caption,
                  ('Encoding', *heads, 'Seeds', *(COSTS[kind][0] for kind in kinds)), rows)
+
+
+def print_overview(results: Results) -> None:
+    """Print the table of all encodings without the costs, for which a terminal has no room."""
+    from rich import console, table
+    overview, number = overview_table(results), 2 + len(results['sizes'])
+    shown = table.Table(title=overview.caption.replace('bold', '*'), title_justify='left')
+    for name in overview.columns[:number]:
+        shown.add_column(name, overflow='fold')
+    for row in overview.rows:
+        shown.add_row(*(f'{cell.text} *' if cell.mark == 'best' else cell.text
+                        for cell in row[:number]))
+    # Otherwise rich would take ``[stage 1]`` and ``:x:`` in a label for commands.
+    console.Console(markup=False, emoji=False, highlight=False).print(shown)
 
 
 def differences_table(results: Results, factor: float) -> Table:

@@ -26,22 +26,22 @@ from ..study.study import Study, planning_lock
 _PASSES = 5
 
 
-def measure_missing_costs(study: Study) -> None:
-    """Count, and time if the study wants that, every model at every size of which it is not known
-    yet, one after the other in this process."""
+def measure_missing_costs(study: Study, *, timed: bool) -> None:
+    """Count, and time if asked for, every model at every size of which it is not known yet, one
+    after the other in this process."""
     # If two commands reach this point, only one of them measures.
     with planning_lock(study.folder):
         known: dict[str, list[Record]] = read_json_if_any(study.costs_file) or {}
         missing = [(entry, factor) for entry in study.entries for factor in study.sizes
-                   if not any(row['factor'] == factor and ('seconds' in row or not study.timed)
+                   if not any(row['factor'] == factor and ('seconds' in row or not timed)
                               for row in known.get(entry.name, ()))]
-        if missing and study.timed:
+        if missing and timed:
             print(f'timing {len({entry.name for entry, _ in missing})} models one after the other; '
                   'other programs would slow them down', flush=True)
         sizes = {factor: input_size(study.base, factor) for factor in {each[1] for each in missing}}
         for entry, factor in missing:
             rows = [row for row in known.get(entry.name, ()) if row['factor'] != factor]
-            row = measure_costs(study.base, entry, factor, sizes[factor], timed=study.timed)
+            row = measure_costs(study.base, entry, factor, sizes[factor], timed=timed)
             known[entry.name] = [*rows, row]
             write_json(study.costs_file, known)
 
@@ -59,7 +59,7 @@ def measure_costs(base: ParsedConfig, entry: Entry, factor: float, size: Size | 
     try:
         if size is not None:
             cfg = with_entry(base, entry)
-            counts = count_for_one_image(cfg, size, without=False)
+            counts = count_for_one_image(cfg, size)
             row.update(parameters=counts.parameters, macs=counts.macs)
             if timed:
                 row.update(time_passes(cfg, size, models.device_of(None)))
@@ -82,7 +82,7 @@ def time_passes(cfg: Config, hw_shape: Size, device: torch.device) -> Record:
         CPU None.
     """
     model = models.build_bare(cfg).to(device)
-    image = models.noise_images(cfg, hw_shape).to(device)
+    image = models.noise_image(cfg, hw_shape).to(device)
     backend: Any = None if device.type == 'cpu' else getattr(torch, device.type)
     seconds = []
     if backend is not None:

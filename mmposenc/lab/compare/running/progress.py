@@ -1,11 +1,8 @@
-"""Shows the state of a study on the terminal: lines while runs go on, and a table at the end."""
+"""Shows on the terminal how far a study is."""
 from __future__ import annotations
 
 import time
 from statistics import mean
-
-from rich.console import Console
-from rich.table import Table
 
 from ..statistics.formats import seconds_text, value_at_trained_size, value_text
 from ..study.files import Record
@@ -14,34 +11,6 @@ from .recording import is_over, read_record
 
 #: The seconds between two lines.
 _LINE = 60.0
-
-
-def cell_text(study: Study, record: Record) -> str:
-    """What the table shows for a run: its value, the share that is trained, or how it ended."""
-    if record['status'] in ('diverged', 'failed'):
-        return str(record['status'])
-    if record['status'] == 'finished':
-        return value_text(value_at_trained_size(record), vars(study.metric))
-    return f'{record["share"]:.0%}'
-
-
-def print_table(study: Study) -> None:
-    """Print the table of all runs, read from the disk: one row for each encoding, one column for
-    each seed."""
-    shown = Table(title=study.metric.label, caption=progress_summary(study, 1),
-                  title_justify='left', caption_justify='left')
-    shown.add_column('encoding', overflow='fold')
-    for name in (*(f'seed {seed}' for seed in study.seeds), 'mean'):
-        shown.add_column(name, justify='right')
-    for entry in study.entries:
-        records = [read_record(run) for run in study.runs() if run.entry == entry]
-        values = [value_at_trained_size(record) for record in records
-                  if record['status'] == 'finished']
-        known = [value for value in values if value is not None]
-        shown.add_row(entry.label, *(cell_text(study, record) for record in records),
-                      value_text(mean(known) if known else None, vars(study.metric)))
-    # Otherwise rich would take ``[stage 1]`` and ``:x:`` in a label for commands.
-    Console(markup=False, emoji=False, highlight=False).print(shown)
 
 
 def progress_summary(study: Study, jobs: int) -> str:
@@ -92,7 +61,7 @@ class ProgressLines:
         self.printed = time.monotonic()
         line = progress_summary(self.study, self.jobs)
         if ended is not None:
-            record, metric = read_record(ended), self.study.metric
+            record, metric = read_record(ended), self.study.base.metric
             text = record['status']
             if text == 'finished':
                 value = value_text(value_at_trained_size(record), vars(metric))

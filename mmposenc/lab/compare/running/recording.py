@@ -123,11 +123,12 @@ def versions_and_machine() -> Record:
     on_gpu = torch.cuda.is_available()
     return {'torch': torch.__version__, 'mmposenc': mmposenc.__version__,
             'python': platform.python_version(), 'cores': num_usable_cores(),
-            'device': torch.cuda.get_device_name() if on_gpu else _cpu_name(),
+            'device': torch.cuda.get_device_name() if on_gpu else cpu_name(),
             'memory': 'accelerator' if on_gpu else 'process'}
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
+    """The name of the processor, as far as the system says it."""
     with suppress(OSError):
         for line in Path('/proc/cpuinfo').read_text().splitlines():
             if line.startswith('model name'):

@@ -26,9 +26,8 @@ from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.sizes import config_at_size
 from mmposenc.terminal.messages import in_a_line
 
+from ..study.config import value_of_test
 from ..study.files import Record
-from ..study.lengths import set_length
-from ..study.metrics import value_of_test
 from ..study.study import Run, Study, read_study
 from .recording import (
     RecordHook,
@@ -40,6 +39,9 @@ from .recording import (
 )
 from .workers import TAKEN
 
+#: The smallest number of checkpoints of a training: a run that is killed repeats at most a tenth of
+#: itself.
+_CHECKPOINTS = 10
 #: The exit status of a run that is over without having finished.
 NOT_FINISHED = 4
 #: How many levels of a model have their outputs checked in a test: backbone, neck, head and their
@@ -50,14 +52,20 @@ _GRACE = 30
 
 
 def run_config(study: Study, run: Run, purpose: str) -> Config:
-    """The config of a run: the study's config with the run's encoding, length and seed.
+    """The config of a run: the study's config with the run's encoding and seed. It keeps its last
+    checkpoint alone, which is tested.
 
     Args:
         study, run: which.
         purpose: 'train', or the name of a test; the work directory below the run's folder.
     """
     cfg = with_entry(study.base, run.entry)
-    set_length(cfg, study.length)
+    number, unit = study.base.length
+    hooks = cfg.setdefault('default_hooks', {})
+    hooks['checkpoint'] = {
+        'type': 'CheckpointHook', **(hooks.get('checkpoint') or {}), 'by_epoch': unit == 'epochs',
+        'interval': max(1, number // _CHECKPOINTS), 'max_keep_ckpts': 1, 'save_last': True,
+        'save_best': None}
     # mmengine keeps one logger and one visualizer for each name.
     name = str(run.folder.resolve() / purpose).strip(os.sep).replace(os.sep, '_')
     cfg.experiment_name = name
@@ -129,11 +137,11 @@ def _test_at_size(study: Study, run: Run, factor: float, checkpoint: str) -> Rec
     bad: list[str] = []
     with noting_first_not_finite(runner.model, bad, _DEPTH):
         metrics = runner.test()
-    value = value_of_test(cfg, study.metric, metrics)
+    value = value_of_test(study.base, metrics)
     # A classifier whose outputs are NaN would otherwise predict the first class of all.
     if bad or not math.isfinite(value):
-        raise NotFinite('predictions are not finite: '
-                        + (f'the output of {bad[0]}' if bad else f'{study.metric.name}={value}'))
+        what = f'the output of {bad[0]}' if bad else f'{study.base.metric.name}={value}'
+        raise NotFinite(f'predictions are not finite: {what}')
     return {'factor': factor, 'value': value}
 
 

@@ -4,13 +4,12 @@ What torch needs is imported where it is used: a job of a cluster begins here.
 """
 from __future__ import annotations
 
+import argparse
 import os
-import queue
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +41,30 @@ def start_run_process(folder: Path, **variables: str) -> subprocess.Popen:
             env={**os.environ, **variables})
 
 
+class LocalJob:
+    """A run in a process of this machine.
+
+    Args:
+        run: which.
+        gpu: the GPU that it alone sees; None: the CPU.
+        threads: its share of the cores; None: as many as the environment says.
+    """
+
+    def __init__(self, run: Run, gpu: str | None, threads: int | None) -> None:
+        variables = {} if gpu is None else {'CUDA_VISIBLE_DEVICES': gpu}
+        if threads is not None:
+            variables['OMP_NUM_THREADS'] = str(threads)
+        self.gpu, self.process = gpu, start_run_process(run.folder, **variables)
+
+    def done(self) -> bool:
+        """Whether the run has ended."""
+        return self.process.poll() is not None
+
+    def result(self) -> int:
+        """The exit status of a run that has ended."""
+        return self.process.wait()
+
+
 class LocalWorkers:
     """Carries out runs in processes of this machine.
 
@@ -57,34 +80,25 @@ class LocalWorkers:
     def __init__(self, jobs: int, gpus: Sequence[str] = ()) -> None:
         if gpus and jobs > len(gpus):
             raise ValueError(f'--jobs {jobs} needs {jobs} GPUs; there are {len(gpus)}')
-        self.jobs, self.pool = jobs, ThreadPoolExecutor(jobs)
-        #: The variables of the runs that could begin now: their own GPU, their share of the cores.
-        self.free: queue.SimpleQueue[dict[str, str]] = queue.SimpleQueue()
-        self.processes: set[subprocess.Popen] = set()
-        for number in range(jobs):
-            variables = {'CUDA_VISIBLE_DEVICES': gpus[number]} if gpus else {}
-            if 'OMP_NUM_THREADS' not in os.environ:
-                variables['OMP_NUM_THREADS'] = str(max(1, num_usable_cores() // jobs))
-            self.free.put(variables)
+        self.jobs, self.gpus = jobs, gpus
+        self.threads = None if 'OMP_NUM_THREADS' in os.environ else max(
+            1, num_usable_cores() // jobs)
+        self.running: list[LocalJob] = []
 
-    def start(self, runs: Sequence[Run]) -> list[Future[int]]:
-        """Start runs, in their order, as soon as others are over."""
-        return [self.pool.submit(self._carry_out, run.folder) for run in runs]
-
-    def _carry_out(self, folder: Path) -> int:
-        variables = self.free.get()
-        try:
-            process = start_run_process(folder, **variables)
-            self.processes.add(process)
-            return process.wait()
-        finally:
-            self.free.put(variables)
+    def start(self, runs: Sequence[Run]) -> list[LocalJob]:
+        """Start runs, no more than ``jobs`` with those that have not ended."""
+        self.running = [job for job in self.running if not job.done()]
+        used = [job.gpu for job in self.running]
+        free = [gpu for gpu in self.gpus if gpu not in used] or [None] * len(runs)
+        started = [LocalJob(run, gpu, self.threads)
+                   for run, gpu in zip(runs, free, strict=False)]
+        self.running += started
+        return started
 
     def stop(self) -> None:
-        """Start nothing more, and ask what runs to save itself and end. A second Ctrl-C, or too
-        long a wait, ends it at once."""
-        self.pool.shutdown(wait=False, cancel_futures=True)
-        running = [process for process in self.processes if process.poll() is None]
+        """Ask what runs to save itself and end. A second Ctrl-C, or too long a wait, ends it at
+        once."""
+        running = [job.process for job in self.running if not job.done()]
         try:
             for process in running:
                 process.terminate()
@@ -186,3 +200,22 @@ class SubmittedWorkers:
 
 
 Workers = LocalWorkers | SubmittedWorkers
+
+
+def workers_from_arguments(args: argparse.Namespace) -> Workers:
+    """Who carries out the runs, according to ``--jobs`` and ``--submitit``.
+
+    Raises:
+        ValueError: there are not enough GPUs, or submitit is missing or refuses an option.
+    """
+    if not args.submitit:
+        gpus = visible_gpu_ids()
+        return LocalWorkers(args.jobs or max(1, len(gpus)), gpus)
+    cluster, *words = args.submitit
+    options: dict[str, object] = {}
+    for word in words:
+        key, equals, value = word.partition('=')
+        if not equals:
+            raise ValueError(f'--submitit: {word!r} is not KEY=VALUE')
+        options[key] = int(value) if value.isdecimal() else value
+    return SubmittedWorkers(args.out / 'submitit', cluster, options)

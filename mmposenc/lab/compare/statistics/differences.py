@@ -162,14 +162,3 @@ def reach_in_standard_errors(values: Values, names: Iterable[str], tails: int) -
             t = np.nan_to_num(np.abs(t) if tails == 2 else t)
             reach_of[name] = float(np.quantile(np.delete(t, index, 1).max(1), 1 - ERROR))
     return reach_of
-
-
-def smallest_visible_difference(n: int, tests: int = 1, tails: int = 2) -> float:
-    """The smallest difference between two means of ``n`` runs each that is found in four of five
-    studies, in standard deviations of a run. For several tests it uses Šidák's correction."""
-    from scipy import optimize, stats
-    freedom = 2 * (n - 1)
-    t = stats.t.isf((1 - (1 - ERROR) ** (1 / tests)) / tails, freedom)
-    most = 2 * (t + 40) / math.sqrt(n)
-    return float(optimize.brentq(
-        lambda gap: stats.nct.sf(t, freedom, gap * math.sqrt(n / 2)) - .8, 0, most))

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,9 @@ from mmengine.config import Config
 from mmposenc.engine.config.nodes import flat_config
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.variants.encodings import Entry
-from mmposenc.engine.variants.parsed import ParsedConfig, parse_config
 
+from .config import StudyConfig, parse_study_config
 from .files import read_json_if_any, with_none_for_not_finite, write_json, write_text
-from .lengths import Length
-from .metrics import Metric, metric_of_config
 
 SCHEMA = 1
 #: The file with the base config of a study and its options.
@@ -45,33 +42,28 @@ class Study:
         entries: the encodings.
         seeds: each encoding is trained with each.
         sizes: factors of the trained size that are tested; 1 is one of them.
-        length: of every training.
-        timed: whether models are timed when all runs are over.
         margin: points; encodings closer than that are level.
     """
 
     folder: Path
-    base: ParsedConfig = field(compare=False)
+    base: StudyConfig = field(compare=False)
     config: str
     command: str
     created: str
     entries: tuple[Entry, ...]
     seeds: tuple[int, ...]
     sizes: tuple[float, ...]
-    length: Length
-    timed: bool = True
     margin: float = 1.0
-
-    @cached_property
-    def metric(self) -> Metric:
-        """The number by which encodings are compared."""
-        return metric_of_config(self.base.cfg)
 
     def runs(self) -> list[Run]:
         """All trainings. Those of the first seed come first, so that all encodings are seen early.
         """
         return [Run(self.folder / 'runs' / entry.slug / f'seed{seed}', entry, seed)
                 for seed in self.seeds for entry in self.entries]
+
+    def is_written(self) -> bool:
+        """Whether its folder holds a study, this one or an older one."""
+        return (self.folder / 'study.json').is_file()
 
     @property
     def costs_file(self) -> Path:
@@ -107,11 +99,10 @@ def read_study(folder: Path) -> Study:
         if fields.pop('schema', None) != SCHEMA:
             raise ValueError(f'it is of another schema than {SCHEMA}')
         entries = tuple(Entry(**each) for each in fields.pop('entries'))
-        length = Length(*fields.pop('length'))
         others: Any = {key: tuple(value) if isinstance(value, list) else value
                        for key, value in fields.items()}
-        base = parse_config(Config.fromfile(folder / CONFIG))
-        return Study(folder=folder, base=base, entries=entries, length=length, **others)
+        base = parse_study_config(Config.fromfile(folder / CONFIG))
+        return Study(folder=folder, base=base, entries=entries, **others)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f'{folder / "study.json"} is no study of this version: {error}') from error
 
@@ -127,16 +118,17 @@ def write_study(study: Study, *, with_config: bool = False) -> None:
     write_json(study.folder / 'study.json', {'schema': SCHEMA, **fields})
 
 
-def check_replaces_no_files(folder: Path, cfg: Config) -> None:
+def check_replaces_no_files(study: Study) -> None:
     """Raise ValueError if a new study would replace files in a folder that contains no study."""
-    config = folder / CONFIG
+    config = study.folder / CONFIG
     # A call that was killed may have written the config.
-    is_same = config.is_file() and config.read_bytes() == cfg.pretty_text.encode()
+    is_same = config.is_file() and config.read_bytes() == study.base.cfg.pretty_text.encode()
     existing = [name for name in ([] if is_same else [CONFIG]) + [*_RESULTS]
-                if os.path.lexists(folder / name)]
+                if os.path.lexists(study.folder / name)]
     if existing:
-        raise ValueError(f'--out {folder} holds no study (study.json), but {", ".join(existing)}, '
-                         f'which a study would write to; give it a folder of its own')
+        raise ValueError(f'--out {study.folder} holds no study (study.json), but '
+                         f'{", ".join(existing)}, which a study would write to; give it a folder '
+                         'of its own')
 
 
 def extended_study(old: Study, new: Study) -> Study:
@@ -145,32 +137,25 @@ def extended_study(old: Study, new: Study) -> Study:
     Raises:
         ValueError: names what else differs: runs would not be comparable.
     """
+    written = Config.fromstring(new.base.cfg.pretty_text, '.py')
+    before, now = flat_config(old.base.cfg.to_dict()), flat_config(written.to_dict())
+    if differ := [key for key in {**before, **now} if before.get(key) != now.get(key)]:
+        key = differ[0]
+        more = f' (and {len(differ) - 1} more)' if len(differ) > 1 else ''
+        raise _error_of_difference(old, f'{key} of the config{more}', before.get(key), now.get(key))
     known = {entry.name: entry for entry in old.entries}
     for entry in new.entries:
         if with_none_for_not_finite(
             asdict(known.get(entry.name, entry))) != with_none_for_not_finite(asdict(entry)):
             raise _error_of_difference(old, f'the encoding {entry.name!r}',
                                        known[entry.name].changes, entry.changes)
-    if old.length != new.length:
-        raise _error_of_difference(old, 'the length', str(old.length), str(new.length))
     both = replace(
         old, entries=old.entries + tuple(e for e in new.entries if e.name not in known),
-        seeds=tuple(dict.fromkeys((*old.seeds, *new.seeds))),
-        sizes=tuple(sorted({*old.sizes, *new.sizes})), timed=new.timed, margin=new.margin)
+        seeds=tuple(sorted({*old.seeds, *new.seeds})),
+        sizes=tuple(sorted({*old.sizes, *new.sizes})), margin=new.margin)
     if (both.entries, both.seeds, both.sizes) == (old.entries, old.seeds, old.sizes):
         return both
     return replace(both, command=f'{old.command}\n{new.command}')
-
-
-def check_same_config(study: Study, cfg: Config) -> None:
-    """Raise ValueError with what differs, unless a config is that of the study."""
-    written = Config.fromstring(cfg.pretty_text, '.py')
-    old, new = flat_config(study.base.cfg.to_dict()), flat_config(written.to_dict())
-    differ = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    if differ:
-        key = differ[0]
-        more = f' (and {len(differ) - 1} more)' if len(differ) > 1 else ''
-        raise _error_of_difference(study, f'{key} of the config{more}', old.get(key), new.get(key))
 
 
 def _error_of_difference(study: Study, what: str, old: object, new: object) -> ValueError:

@@ -1,4 +1,5 @@
-"""The number that sums up a test of a config."""
+"""Reads once from a config all that a comparison asks of it: what takes encodings, how large images
+are, how long it trains, and the number that sums up a test."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from mmengine.config import Config
 from mmposenc.config_types import ConfigType
 from mmposenc.engine.config.checks import check_sections
 from mmposenc.engine.config.nodes import listed, type_without_library
-from mmposenc.engine.config.testing import scope_of
+from mmposenc.engine.variants.parsed import ParsedConfig, parse_config
 from mmposenc.terminal.messages import suggestion_text
 
 from .files import Record
@@ -29,6 +30,19 @@ class Metric:
     unit: str = ''
 
 
+@dataclass(frozen=True)
+class StudyConfig(ParsedConfig):
+    """The config of a study, which every run begins with.
+
+    Attributes:
+        metric: the number by which encodings are compared.
+        length: how long it trains: a number, and 'epochs' or 'iterations'.
+    """
+
+    metric: Metric
+    length: tuple[int, str]
+
+
 #: For each class of evaluators: the prefix of its results, the key, the label and the unit.
 _METRICS = {
     'Accuracy': ('accuracy', 'top1', 'top-1 accuracy', '%'),
@@ -40,6 +54,32 @@ _METRICS = {
     'VOCMetric': ('pascal_voc', 'mAP', 'AP of boxes (VOC)', ''),
     'IoUMetric': ('', 'mIoU', 'mIoU', '%'),
 }
+
+
+def parse_study_config(cfg: Config) -> StudyConfig:
+    """Read from a config all that a comparison asks of it.
+
+    Raises:
+        ValueError: it does not say how long it trains, nothing in its model takes encodings, it has
+            no data to test with, or an evaluator that is not known here.
+    """
+    length = training_length(cfg)
+    return StudyConfig(**vars(parse_config(cfg)), metric=metric_of_config(cfg), length=length)
+
+
+def training_length(cfg: Config) -> tuple[int, str]:
+    """How long a config trains: a number, and 'epochs' or 'iterations'.
+
+    Raises:
+        ValueError: its train_cfg does not say.
+    """
+    loop = cfg.get('train_cfg') or {}
+    by_epoch = loop.get('by_epoch', not type_without_library(loop).endswith('IterBasedTrainLoop'))
+    unit, key = ('epochs', 'max_epochs') if by_epoch else ('iterations', 'max_iters')
+    number = loop.get(key)
+    if not isinstance(number, int) or number < 1:
+        raise ValueError(f'train_cfg.{key}={number!r}: it must say for how many {unit} to train')
+    return number, unit
 
 
 def metric_of_config(cfg: Config) -> Metric:
@@ -64,24 +104,24 @@ def metric_of_config(cfg: Config) -> Metric:
     return Metric(f'{prefix}/{key}' if prefix else key, label, unit)
 
 
-def value_of_test(cfg: Config, metric: Metric, metrics: Record) -> float:
+def value_of_test(base: StudyConfig, metrics: Record) -> float:
     """The number by which encodings are compared, from the results of a test. A detector that
     predicts no box at all has 0.
 
     Args:
-        cfg: the config of the test.
-        metric: of :func:`metric_of_config`.
+        base: the config of the study.
         metrics: what the test returned.
 
     Raises:
         ValueError: the results lack the number.
     """
-    if not metrics and scope_of(cfg) == 'mmdet':
+    name = base.metric.name
+    if not metrics and base.scope == 'mmdet':
         return 0.0  # mmdet's metric returns nothing if there is no box.
-    if metric.name not in metrics:
-        raise ValueError(f'the test gave no {metric.name!r}; it gave '
+    if name not in metrics:
+        raise ValueError(f'the test gave no {name!r}; it gave '
                          f'{", ".join(sorted(map(str, metrics)))}')
-    return float(metrics[metric.name])
+    return float(metrics[name])
 
 
 def _evaluators(cfg: Config) -> list[ConfigType]:
