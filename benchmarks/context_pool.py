@@ -61,8 +61,7 @@ def compare(case: str, args: argparse.Namespace) -> None:
     hw_shape = (height, width)
     runs = {'naive': lambda: naive(*leaves, hw_shape)}
     for how in ('exact', 'windowed'):
-        runs[how] = lambda how=how: context_pool(*leaves, hw_shape, implementation=how,
-                                                    truncate=args.truncate)
+        runs[how] = lambda how=how: context_pool(*leaves, hw_shape, implementation=how)
     reference = runs['naive']().detach()
     for how in ('exact', 'windowed'):
         error = float((runs[how]().detach() - reference).abs().max())
@@ -93,7 +92,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_arguments(parser, repeats=9)
     parser.add_argument('--case', choices=sorted(CASES), nargs='*')
-    parser.add_argument('--truncate', type=float, default=5.0)
     args = parse(parser)
     cases = args.case
     if cases is None:

@@ -4,7 +4,7 @@ Loading images one by one and mmengine's runner take three quarters of a small m
 images stay in memory and are moved as a batch. Linear layers of blocks begin with Xavier's weights:
 with DeiT's 0.02, made for more than 48 channels, the first epochs teach nothing.
 
-A call goes on where the last one was (runs.py), and writes results.json with all runs, which
+A call goes on where the last one was, and writes results.json with all runs, which
 benchmarks/evidence.py reads.
 
     mmposenc prepare mnist5k
@@ -27,7 +27,6 @@ from mmengine.logging import MMLogger
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import set_random_seed
-from runs import claimed, read_runs
 from torch import nn
 from torch.nn import functional as F
 
@@ -125,7 +124,9 @@ def train(entry: Entry, seed: int, args: argparse.Namespace, data: Any
 
 def collect(out: Path, args: argparse.Namespace, entries: list[Entry]) -> dict[str, Any]:
     """The runs of a folder, as the package collects those of ``mmposenc compare``."""
-    runs = sorted(read_runs(out / 'runs'), key=lambda run: (run['encoding'], run['seed']))
+    files = (out / 'runs').glob('*.json')
+    runs = sorted((json.loads(path.read_text()) for path in files),
+                  key=lambda run: (run['encoding'], run['seed']))
     parameters = {run['encoding']: run.pop('parameters') for run in runs}
     sizes = sorted({test['factor'] for run in runs for test in run['tests']})
     return {
@@ -146,7 +147,6 @@ def main() -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--encodings', nargs='+', default=[])
     parser.add_argument('--seeds', type=int, default=3)
-    parser.add_argument('--first', type=int, default=0, help='seed')
     parser.add_argument('--epochs', type=int, default=30)
     parser.add_argument('--batch', type=int, default=64)
     parser.add_argument('--lr', type=float, default=0.004)
@@ -168,17 +168,15 @@ def main() -> None:
     outs = [args.out, args.out.with_name(f'{args.out.name}-scene')][:1 + args.scene]
     for out in outs:
         (out / 'runs').mkdir(parents=True, exist_ok=True)
-    for seed in range(args.first, args.first + args.seeds):
+    for seed in range(args.seeds):
         for entry in entries:
             path = args.out / 'runs' / f'{entry.slug}-{seed}.json'
-            with claimed(path) as is_ours:
-                if not is_ours:
-                    continue
-                for out, run in zip(outs, train(entry, seed, args, data), strict=True):
-                    (out / 'runs' / path.name).write_text(json.dumps(run))
-                    print(out.name, entry.name, seed, run['train_cpu_seconds'],
-                          run['test_cpu_seconds'], [each['value'] for each in run['tests']],
-                          flush=True)
+            if path.is_file():
+                continue
+            for out, run in zip(outs, train(entry, seed, args, data), strict=True):
+                (out / 'runs' / path.name).write_text(json.dumps(run))
+                print(out.name, entry.name, seed, run['train_cpu_seconds'],
+                      run['test_cpu_seconds'], [each['value'] for each in run['tests']], flush=True)
     for out in outs:
         (out / 'results.json').write_text(json.dumps(collect(out, args, entries)))
 

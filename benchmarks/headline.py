@@ -25,7 +25,6 @@ from measure import (
     parse,
     peak_memory,
     row,
-    seconds,
 )
 from mmengine.logging import MMLogger
 from models import CASES, MODES, loss_of, prepared
@@ -66,7 +65,7 @@ def fastest(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], repeats: i
         weight = right.t().contiguous()
         runs.append(lambda: onednn_product(left, weight, None))
     with torch.no_grad():
-        return min(seconds(run, repeats, 'cpu') for run in runs)
+        return min(paired_times({'run': run}, repeats, 'cpu')['run'].seconds for run in runs)
 
 
 def measure(name: str, args: argparse.Namespace) -> str:

@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import gc
 import math
-import platform
 import shlex
 import statistics
 import sys
@@ -86,20 +85,13 @@ def parse(parser: argparse.ArgumentParser, argv: list[str] | None = None) -> arg
 
 def header(args: argparse.Namespace) -> str:
     """Where a table was made and how: stands above it."""
+    # Imported here, because its package imports OpenMMLab, which --help does without.
+    from mmposenc.lab.compare.running.recording import cpu_name
     device = (torch.cuda.get_device_name() if args.device == 'cuda' else
-              f'{processor()}, threads: {args.threads}')
+              f'{cpu_name()}, threads: {args.threads}')
     dtypes = args.dtype if isinstance(args.dtype, list) else [args.dtype]
     command = shlex.join([f'benchmarks/{Path(sys.argv[0]).name}', *sys.argv[1:]])
     return f'{device}; torch {torch.__version__}; {", ".join(dtypes)}: `python {command}`\n'
-
-
-def processor() -> str:
-    """The CPU's name."""
-    with contextlib.suppress(OSError), open('/proc/cpuinfo') as file:
-        for line in file:
-            if line.startswith('model name'):
-                return line.partition(':')[2].strip()
-    return platform.machine()
 
 
 def reason(error: Exception) -> str:
@@ -149,11 +141,6 @@ def difference(run: Callable[[], Tensor], expected: Tensor, most: float) -> floa
     except Exception as error:  # as in a row
         return Failed(reason(error))
     return float(found) if float(found) <= most else Failed(f'differs by {float(found):.0e}')
-
-
-def seconds(run: Run, repeats: int, device: str) -> float:
-    """Median of one function."""
-    return paired_times({'run': run}, repeats, device)['run'].seconds
 
 
 def _median(values: list[float]) -> float:

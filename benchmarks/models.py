@@ -245,7 +245,7 @@ def prepared(case: Case, batch: int, height: int, width: int) -> tuple[Models, T
 def measure(name: str, args: argparse.Namespace) -> None:
     """The rows of one case."""
     case = CASES[name]
-    batch, height, width = args.batch or case.batch, *(args.size or (case.height, case.width))
+    batch, height, width = args.batch or case.batch, case.height, case.width
     if args.tiny:  # the backbones of timm take no other size with their tables
         batch, height, width = (2, 96, 128) if case.is_detector else (1, 224, 224)
     models, images = prepared(case, batch, height, width)
@@ -281,7 +281,6 @@ def main() -> None:
     add_arguments(parser, repeats=9, dtypes=('float32', 'bfloat16'))
     parser.add_argument('--case', choices=sorted(CASES), action='append')
     parser.add_argument('--batch', type=int, help="images, instead of the case's")
-    parser.add_argument('--size', type=int, nargs=2, help="height and width, not the case's")
     parser.add_argument('--mode', choices=MODES, action='append', help='instead of both')
     parser.add_argument('--only', nargs='+', metavar='MODEL', help='of a case, as its rows call '
                         'them; ratios are to the first')

@@ -7,7 +7,7 @@ The last blocks of the ViT (and all its encodings) are fine-tuned with a linear 
     scene       training sees parts of the pictures of 364x476 pixels, and larger test images show
                 more of them, in the same scale.
 
-A call goes on where the last one was (runs.py), and prints the table of all runs.
+A call goes on where the last one was, and prints the table of all runs.
 
     mmposenc prepare pretrained
     python benchmarks/pretrained_positions.py --data CAMVID --device cuda
@@ -25,7 +25,6 @@ import torch
 from mmengine.logging import MMLogger
 from mmengine.registry import init_default_scope
 from mmengine.runner import set_random_seed
-from runs import claimed, read_runs
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -45,6 +44,8 @@ WHOLE, TRAINED = (364, 476), (182, 238)
 SIZES = {1.0: TRAINED, 1.5: (266, 364), 2.0: WHOLE}
 QUESTIONS = ('enlarged', 'scene')
 CLASSES, IGNORED = 11, 255
+#: Of a training: steps, images a step, and the last blocks that are trained.
+STEPS, BATCH, BLOCKS = 400, 16, 6
 Pictures = tuple[Tensor, Tensor]
 
 
@@ -79,10 +80,10 @@ def sized(pictures: Pictures, size: tuple[int, int], question: str, corner: tupl
 class Segmentor(nn.Module):
     """The backbone of an entry and a linear head on its last map."""
 
-    def __init__(self, entry: Entry, trained_blocks: int) -> None:
+    def __init__(self, entry: Entry) -> None:
         super().__init__()
         cfg = with_entry(parse_config(engine.load_config(CONFIG)), entry).model.backbone
-        cfg.update(out_indices=(11,), frozen_stages=12 - trained_blocks, mask_padding=False)
+        cfg.update(out_indices=(11,), frozen_stages=12 - BLOCKS, mask_padding=False)
         self.backbone = MODELS.build(cfg)
         self.backbone.init_weights()
         self.head = nn.Sequential(nn.BatchNorm2d(384), nn.Conv2d(384, CLASSES, 1))
@@ -105,27 +106,27 @@ def mean_iou(model: Segmentor, pictures: Pictures, size: tuple[int, int], questi
     return 100 * float((areas[0] / areas[1]).nanmean())
 
 
-def train(entry: Entry, seed: int, question: str, args: argparse.Namespace,
-          data: dict[str, Pictures]) -> dict[float, float]:
+def train(entry: Entry, seed: int, question: str, device: str, data: dict[str, Pictures]
+          ) -> dict[float, float]:
     """mIoU at each factor after one training."""
     set_random_seed(seed)
-    model = Segmentor(entry, args.blocks).to(args.device)
+    model = Segmentor(entry).to(device)
     fast = [*model.head.parameters(), *(
         each for name, each in model.named_parameters() if 'rel_pos_encoding' in name)]
     slow = [each for each in model.backbone.parameters()
             if each.requires_grad and not any(each is other for other in fast)]
     optimizer = torch.optim.AdamW([dict(params=slow, lr=1e-4), dict(params=fast, lr=1e-3)],
                                   weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, [1e-4, 1e-3], args.steps)
-    for _ in range(args.steps):
-        some = torch.randint(len(data['training'][0]), (args.batch,), device=args.device)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, [1e-4, 1e-3], STEPS)
+    for _ in range(STEPS):
+        some = torch.randint(len(data['training'][0]), (BATCH,), device=device)
         corner = tuple(int(torch.randint(whole - side + 1, ())) for whole, side in
                        zip(WHOLE, TRAINED, strict=True))
         images, labels = sized((data['training'][0][some], data['training'][1][some]), TRAINED,
                                question, corner)
         if torch.rand(()) < 0.5:
             images, labels = images.flip(-1), labels.flip(-1)
-        with torch.autocast(args.device, torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16):
             logits = model(images)
         loss = F.cross_entropy(logits, labels, ignore_index=IGNORED)
         optimizer.zero_grad()
@@ -141,7 +142,7 @@ def table(folder: Path) -> None:
     """Mean and standard deviation over seeds of all runs of a folder."""
     print('| question | encoding | seeds | ' + ' | '.join(f'mIoU at {each:g}' for each in SIZES)
           + ' |\n|---' + '|---' * (2 + len(SIZES)) + '|')
-    runs = read_runs(folder)
+    runs = [json.loads(path.read_text()) for path in sorted(folder.glob('*.json'))]
     for question, name in sorted({(run['question'], run['encoding']) for run in runs}):
         values = [run['mIoU'] for run in runs
                   if (run['question'], run['encoding']) == (question, name)]
@@ -159,9 +160,6 @@ def main() -> None:
     parser.add_argument('--data', type=Path, required=True, help='CamVid: images/, annotations/')
     parser.add_argument('--encodings', nargs='+', default=ENCODINGS)
     parser.add_argument('--seeds', type=int, default=5)
-    parser.add_argument('--steps', type=int, default=400)
-    parser.add_argument('--batch', type=int, default=16)
-    parser.add_argument('--blocks', type=int, default=6, help='last blocks that are trained')
     parser.add_argument('--device', choices=('cpu', 'cuda'), default='cpu')
     parser.add_argument('--out', type=Path, default=Path('work_dirs/evidence/pretrained-sizes'))
     args = parser.parse_args()
@@ -174,12 +172,11 @@ def main() -> None:
         for question in QUESTIONS:
             for entry in read_entries(args.encodings):
                 path = args.out / f'{question}-{entry.slug}-{seed}.json'
-                with claimed(path) as is_ours:
-                    if not is_ours:
-                        continue
-                    ious = train(entry, seed, question, args, data)
-                    path.write_text(json.dumps(dict(encoding=entry.name, question=question,
-                                                    seed=seed, mIoU=ious)))
+                if path.is_file():
+                    continue
+                ious = train(entry, seed, question, args.device, data)
+                path.write_text(json.dumps(dict(encoding=entry.name, question=question, seed=seed,
+                                                mIoU=ious)))
                 print(question, entry.name, seed, [f'{each:.2f}' for each in ious.values()],
                       flush=True)
     table(args.out)

@@ -3,7 +3,6 @@ against attention without an encoding.
 
     python benchmarks/relative.py targets            # iRPE against the release's formulation
     python benchmarks/relative.py implementations   # every encoding in each of them
-    python benchmarks/relative.py implementations --slower [--rows 49 197] [--dtype bfloat16]
     python benchmarks/relative.py cost --rows 197 1050 > docs/tables/encoding-cost.csv
     options: --rows 1050 --only IRPE --repeats 7 --threads 1 --device cpu|cuda
              --dtype float32|bfloat16|float16
@@ -19,8 +18,7 @@ table is read with a flattened index; for values, a (heads, L, L, head_dims) wei
 implementations: times are multiples of scaled_dot_product_attention without an encoding; 'differs'
 is the largest difference from the reference over the largest output. An implementation that cannot
 run, or that gives something else, is a row that says so. 'flex' is compiled on a GPU; on a CPU it
-is not, and has no backward pass. --slower prints only where 'auto' takes 5% more time than the best
-of the others, twice; it also has attention without an encoding, and windows of 49 tokens.
+is not, and has no backward pass.
 
 cost: every encoding in turn with attention without one and with iRPE on keys. A token encoding is
 called once before attention, on the tokens of all heads (ConvMLP on a hidden layer four times as
@@ -251,11 +249,7 @@ GRID_SIZES = {**SIZES, 67200: Size(2, 1, 200, 336, 64, 0, Grid(25, 42, 8.0, 8.0)
 ENCODING_NAMES = ('IRPE product k', 'IRPE product bias', 'RelativePositionBias', 'SASARPE',
               'IRPE cross k', 'LogSpacedCPB', 'ShawRPE', 'TransformerXLRPE', 'HuangRPE',
               'QueryRelative2D', 'RotaryEmbedding', 'IRPE product qkv')
-#: For --slower, also windows of Swin-T's third stage at 800x1344.
-SLOWER_SIZES = {49: Size(96, 12, 7, 7, 32, 0), **SIZES}
 IMPLEMENTATIONS = ('reference', 'auto', 'chunked', 'sdpa', 'flex')
-#: What --slower compares, and from which ratio on a row is printed.
-COMPARED, MOST_SLOWER = ('auto', 'reference', 'chunked', 'sdpa'), 1.05
 #: Most that 'differs' may say.
 MOST = {'float32': 1e-4, 'bfloat16': 3e-2, 'float16': 5e-3}
 
@@ -263,9 +257,6 @@ MOST = {'float32': 1e-4, 'bfloat16': 3e-2, 'float16': 5e-3}
 def implementations(args: argparse.Namespace) -> None:
     """All of them against SDPA without an encoding."""
     print(header(args))
-    if args.slower:
-        slower(args)
-        return
     print('| encoding | L | implementation | forward, ms | / SDPA | training, ms | / SDPA | '
           'forward, MiB | training, MiB | differs |\n|---|---|---|---|---|---|---|---|---|---|')
     for length, size in chosen(args, GRID_SIZES).items():
@@ -273,36 +264,6 @@ def implementations(args: argparse.Namespace) -> None:
             if not args.only or any(part in name for part in args.only):
                 with row(name, length):
                     measure(name, size, args)
-
-
-def slower(args: argparse.Namespace) -> None:
-    """Where 'auto' is not the fastest."""
-    print('| encoding | L | pass | dtype | fastest | auto / fastest |\n|---|---|---|---|---|---|')
-    for length, size in chosen(args, SLOWER_SIZES).items():
-        for name in ('none', *ENCODING_NAMES):
-            if args.only and not any(part in name for part in args.only):
-                continue
-            with row(name, length):
-                encoding = None if name == 'none' else make_encoding(name, size, args)
-                kinds_of_run = both({how: ours(encoding, size, how) for how in COMPARED},
-                                    make_inputs(size, args), encoding)
-                for mode, runs in zip(('inference', 'training'), kinds_of_run, strict=True):
-                    best, ratio = against_fastest(runs, args)
-                    if ratio > MOST_SLOWER:  # may have been disturbed
-                        again = {how: runs[how] for how in ('auto', best)}
-                        ratio = min(ratio, against_fastest(again, args)[1])
-                    if ratio > MOST_SLOWER:
-                        print(f'| {name} | {length} | {mode} | {args.dtype} | {best} | '
-                              f'{ratio:.2f} |', flush=True)
-
-
-def against_fastest(runs: dict[str, Run], args: argparse.Namespace) -> tuple[str, float]:
-    """The fastest of the others than 'auto', which is the first, and how much longer that takes."""
-    ratios = {how: times.ratio for how, times in
-              paired_times(runs, args.repeats, args.device).items()
-              if how != 'auto' and not isinstance(times.ratio, Failed)}
-    best = min(ratios, key=lambda how: ratios[how])
-    return best, 1 / ratios[best]
 
 
 def measure(name: str, size: Size, args: argparse.Namespace) -> None:
@@ -402,11 +363,9 @@ def main() -> None:
     tables = dict(targets=targets, implementations=implementations, cost=cost)
     add_arguments(parser, repeats=7)
     parser.add_argument('table', choices=tables)
-    parser.add_argument('--rows', type=int, nargs='*', choices=[49, *GRID_SIZES])
+    parser.add_argument('--rows', type=int, nargs='*', choices=GRID_SIZES)
     parser.add_argument('--only', nargs='*', help='parts of the names of encodings, for '
                         'implementations and cost')
-    parser.add_argument('--slower', action='store_true', help="for implementations: only where "
-                        "'auto' is 5%% slower than the best")
     parser.add_argument('--batch', type=int, help="images, instead of the row's")
     args = parse(parser)
     tables[args.table](args)

@@ -35,22 +35,6 @@ def test_implementations_are_the_packages_and_agree(script, name, capsys):
         assert rows['flex'][-1].startswith('failed: ')  # a CPU has no backward pass of it
 
 
-def test_slower_prints_where_auto_takes_longer_than_another(script, monkeypatch, capsys):
-    """What cannot compute an encoding does not count; what is at most 5% faster is no row."""
-    times = dict(auto=1.0, reference=0.5, chunked=0.97, sdpa=script.Failed('cannot'))
-    monkeypatch.setattr(script, 'paired_times', lambda runs, *_: {
-        how: script.Paired(times[how], times[how]) for how in runs})
-    monkeypatch.setattr(sys, 'argv', [script.__file__, 'implementations', '--slower', '--tiny',
-                                      '--only', 'none'])
-    script.main()
-    assert capsys.readouterr().out.splitlines()[4:] == [
-        f'| none | 13 | {each} | float32 | reference | 2.00 |'
-        for each in ('inference', 'training')]
-    times['reference'] = 0.96
-    script.main()
-    assert len(capsys.readouterr().out.splitlines()) == 4
-
-
 def test_the_table_of_targets_runs(script, monkeypatch, capsys):
     monkeypatch.setattr(sys, 'argv', [script.__file__, 'targets', '--tiny'])
     script.main()
