@@ -1,5 +1,6 @@
 """Small data sets and configs that the tests of the tools train on."""
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,19 @@ def write_annotations(root: Path, images: list[dict], annotations: list[dict]) -
 
 def read_annotations(root: Path) -> dict:
     return json.loads((root / 'annotations.json').read_text())
+
+
+def rewrite_annotations(root: Path, change: Callable[[dict], object]) -> None:
+    """Change what the annotation file holds, in place."""
+    content = read_annotations(root)
+    change(content)
+    (root / 'annotations.json').write_text(json.dumps(content))
+
+
+def coco_node(root: Path, **options: Any) -> dict:
+    """A description of the data set in a folder of :func:`make_coco`."""
+    return {**dict(type='mmposenc.CocoDataset', data_root=str(root), ann_file='annotations.json',
+                   data_prefix=dict(img='images/'), metainfo=dict(classes=CLASSES)), **options}
 
 
 #: A RetinaNet with a PVT of four stages of 8 channels and one block, on a CPU in milliseconds.

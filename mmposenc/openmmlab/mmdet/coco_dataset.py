@@ -1,8 +1,6 @@
 """COCO annotation files, with checks for errors that mmdet would train on without a message."""
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import logging
 from collections import Counter
@@ -22,7 +20,7 @@ Coco = dict[str, Any]
 
 
 class CheckedCOCO(COCO):
-    """mmdet's COCO with checks of the file and without its prints.
+    """mmdet's COCO with checks of the file.
 
     Attributes:
         dropped: number of annotations left out, by reason.
@@ -31,11 +29,13 @@ class CheckedCOCO(COCO):
     def __init__(self, annotation_file: str | None = None) -> None:
         super().__init__()
         self.dropped: Counter[str] = Counter()
-        if annotation_file is None:
-            return
-        self.dataset = read_coco(annotation_file, self.dropped)
-        with contextlib.redirect_stdout(io.StringIO()):
-            self.createIndex()
+        if annotation_file is not None:
+            self.set_content(read_coco(annotation_file, self.dropped))
+
+    def set_content(self, content: Coco) -> None:
+        """Replace the images, annotations and categories."""
+        self.dataset = content
+        self.createIndex()
         self.img_ann_map, self.cat_img_map = self.imgToAnns, self.catToImgs
 
 
@@ -171,8 +171,6 @@ class CocoDataset(NamedErrors, _CocoDataset):
             counts the dropped annotations.
         check_images: check before training that every image file exists, is complete and has the
             size that its annotations say. It reads the beginning and the end of each file.
-        skip_broken_images: leave out images that are missing or broken, with a warning that names
-            them; False makes them an error. In validation their boxes still count as missed.
         **kwargs: arguments of mmdet's CocoDataset.
 
     Raises:
@@ -182,13 +180,12 @@ class CocoDataset(NamedErrors, _CocoDataset):
     COCOAPI = CheckedCOCO
 
     def __init__(self, *args: object, unknown_categories: str = 'error', check_images: bool = True,
-                 skip_broken_images: bool = False, **kwargs: object) -> None:
+                 **kwargs: object) -> None:
         if unknown_categories not in ('error', 'drop'):
             raise ValueError(f"unknown_categories={unknown_categories!r} must be 'error' or "
                              "'drop'")
         self.unknown_categories = unknown_categories
-        self.check_images = check_images or skip_broken_images
-        self.skip_broken_images = skip_broken_images
+        self.check_images = check_images
         self.dropped: Counter[str] = Counter()
         super().__init__(*args, **kwargs)
 
@@ -203,7 +200,7 @@ class CocoDataset(NamedErrors, _CocoDataset):
             _warn(f'{self.ann_file}: dropped annotations: {dropped}')
         self._load_run_lengths(data_list)
         if self.check_images:
-            data_list = self._without_broken_images(data_list)
+            self._refuse_broken_images(data_list)
         return data_list
 
     def parse_data_info(self, raw_data_info: dict) -> dict:
@@ -280,21 +277,17 @@ class CocoDataset(NamedErrors, _CocoDataset):
                 "unknown_categories='drop' to leave out such annotations")
         self.dropped[f'of category {self._names[category]!r}'] += 1
 
-    def _without_broken_images(self, data_list: list[dict]) -> list[dict]:
+    def _refuse_broken_images(self, data_list: list[dict]) -> None:
         paths = [info['img_path'] for info in data_list]
         if any('://' in path for path in paths[:1]):
-            return data_list
+            return
         problems = problems_by_file(paths, [(info['width'], info['height']) for info in data_list])
-        if not problems:
-            return data_list
-        shown = '\n'.join(f'  {printable(path)}: {problem}'
-                          for path, problem in list(problems.items())[:20])
-        count = f'{len(problems)} of {len(paths)} images of {self.ann_file} are broken'
-        if not self.skip_broken_images:
-            raise ValueError(f'{count}:\n{shown}\nRepair them, or set skip_broken_images=True in '
-                             'the data set to leave them out')
-        _warn(f'{count} and skipped:\n{shown}')
-        return [info for info in data_list if info['img_path'] not in problems]
+        if problems:
+            shown = '\n'.join(f'  {printable(path)}: {problem}'
+                              for path, problem in list(problems.items())[:20])
+            raise ValueError(f'{len(problems)} of {len(paths)} images of {self.ann_file} are '
+                             f'broken:\n{shown}\nRepair them, or take them out of the file '
+                             '(check_images=False in the data set skips this check)')
 
 
 def _warn(message: str) -> None:
