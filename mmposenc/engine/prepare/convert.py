@@ -3,10 +3,8 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +12,24 @@ from PIL import Image
 
 from mmposenc.terminal.messages import counted, printable
 
-from .folders import Log, PrepareError, build_folder
-from .labels import VOID, Picture, read_label_map, read_labels
-from .lists import parts_by_lists
+from .folders import Counts, Log, PrepareError, build_folder
+from .labels import PART_LISTS, VOID, Picture, read_label_map, read_labels
 
 #: For names of folders, the part (train, val or test) of the pictures in them.
 SPLITS = {'train': 'train', 'training': 'train', 'val': 'val', 'valid': 'val',
           'validation': 'val', 'test': 'test', 'testing': 'test'}
 #: For each part, its folder in ADE20K's layout.
 ADE_PARTS = {'train': 'training', 'val': 'validation', 'test': 'test'}
-GROUPS = ('folder', 'prefix')
-Parts = dict[str, list[Picture]]
-Counts = dict[str, dict[str, int]]
 
 
 def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None = None,
-                   val: float = 0.2, group_by: str | None = None, seed: int = 0,
-                   skip_bad: bool = False, log: Log = print) -> Counts:
+                   val: float = 0.2, skip_bad: bool = False, log: Log = print) -> Counts:
     """Writes a copy of pictures and labels in COCO's layout, or ADE20K's for masks.
 
     Args:
         kind, source, classes: see :func:`.labels.read_labels`.
         out: a folder that is empty or not there.
-        val, group_by, seed: see :func:`draw_parts`; what folders or lists say goes before.
+        val: see :func:`draw_parts`; folders such as ``train`` and ``val`` go before.
         skip_bad: leave out what can't be used, which is an error else.
         log: called with each line: what can't be used, classes, counts.
 
@@ -45,7 +38,7 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
 
     Raises:
         PrepareError: something can't be used, ``out`` holds files or one folder lies in the other,
-            nothing is labelled, a list of a part is empty, or the pictures cannot be split.
+            nothing is labelled, or the pictures cannot be split.
     """
     inner, outer = out.resolve(), source.resolve()
     if inner == outer or inner in outer.parents or outer in inner.parents:
@@ -53,8 +46,6 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise PrepareError(f'--out {out} exists; give another folder')
     labelled = read_labels(kind, source, classes)
-    part_of = part_by_picture(labelled.pictures)
-    listed = {} if part_of else parts_by_lists(kind, source, labelled)
     for line in (*labelled.problems, *labelled.notes):
         log(printable(line))
     if labelled.problems and not skip_bad:
@@ -63,38 +54,34 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
                            'they name by --skip-bad')
     if not labelled.classes:
         raise PrepareError(f'{source}: its labels hold no object')
-    messages = [f'classes: {", ".join(labelled.classes)}']
-    if not (part_of or listed):
-        messages.append(f'a random share of {val:g} of the pictures is for validation '
-                        '(--val, --group-by)')
-    parts: Parts = {'train': [], 'val': []}
-    part_of = part_of or listed or draw_parts(labelled.pictures, val, group_by, seed)
+    log(printable(f'classes: {", ".join(labelled.classes)}'))
+    part_of = part_by_picture(labelled.pictures)
+    if not part_of:
+        _refuse_lists_of_parts(source)
+        log(f'a random share of {val:g} of the pictures is for validation (--val); if several show '
+            'one scene, put them into folders train and val instead')
+        part_of = draw_parts(labelled.pictures, val)
+    parts: dict[str, list[Picture]] = {'train': [], 'val': []}
     for each in labelled.pictures:
-        if each.key in part_of:
-            parts.setdefault(part_of[each.key], []).append(each)
-    for part, members in parts.items():
-        if not members:
-            raise PrepareError(f'the list of {part} names no picture')
-    if listed:
-        messages.append(f'lists ({", ".join(f"{part}.txt" for part in parts)}) say which part a '
-                        'picture is of')
-        if unlisted := len(labelled.pictures) - sum(map(len, parts.values())):
-            messages.append(f'{unlisted} pictures in no list are left out')
+        parts.setdefault(part_of[each.key], []).append(each)
     write = _write_masks_and_count if kind == 'masks' else _write_part_and_count
-    counts: Counts = build_folder(
+    counts = build_folder(
         out, kind, lambda folder: {
             part: write(folder, part, pictures, labelled.classes)
-            for part, pictures in parts.items()})
-    for line in (*messages, *_lines_of_counts(counts, labelled.classes)):
-        log(printable(line))
+            for part, pictures in parts.items()}, log)
+    for part, numbers in counts.items():
+        if lacking := [name for name in labelled.classes if not numbers[name]]:
+            log(printable(f'warning: {part} has nothing of {", ".join(lacking)}'))
     return counts
 
 
-def _lines_of_counts(counts: Counts, classes: list[str]) -> Iterator[str]:
-    for part, numbers in counts.items():
-        yield f'{part}: ' + ', '.join(f'{number:,} {what}' for what, number in numbers.items())
-        if lacking := [name for name in classes if not numbers[name]]:
-            yield f'warning: {part} has nothing of {", ".join(lacking)}'
+def _refuse_lists_of_parts(source: Path) -> None:
+    """Raise an error if lists say which part a picture belongs to: a drawn part would contradict
+    them."""
+    if lists := sorted(path for name in PART_LISTS for path in source.rglob(name)):
+        raise PrepareError(f'{lists[0]} lists the pictures of a part, and lists are not read: put '
+                           'pictures and labels into folders train and val, or delete the lists '
+                           'to draw the parts')
 
 
 def part_by_picture(pictures: list[Picture]) -> dict[str, str]:
@@ -114,40 +101,23 @@ def part_by_picture(pictures: list[Picture]) -> dict[str, str]:
     return part_of
 
 
-def draw_parts(pictures: list[Picture], val: float = 0.2, group_by: str | None = None,
-               seed: int = 0) -> dict[str, str]:
-    """The part of each picture by its key, drawn: training or validation.
+def draw_parts(pictures: list[Picture], val: float = 0.2) -> dict[str, str]:
+    """The part of each picture by its key, drawn with a fixed seed: training or validation.
 
     Args:
-        pictures: all of them.
-        val: the largest share to validate with, where a group is no larger.
-        group_by: what stays together: a 'folder', or a 'prefix', the name before its last '_' or
-            '-'; None: nothing.
-        seed: of the draw.
+        pictures: all of them, in any order.
+        val: the largest share to validate with, but one picture at least.
 
     Raises:
-        PrepareError: there are less than two groups.
+        PrepareError: there are less than two pictures.
     """
-    groups: dict[str, list[str]] = {}
-    for each in pictures:
-        groups.setdefault(_group_of_key(each.key, group_by), []).append(each.key)
-    if len(groups) < 2:
-        raise PrepareError(f'{len(pictures)} pictures are {len(groups)} groups; two are needed to '
-                           f'train and validate (--group-by {group_by})')
-    names = sorted(groups)
-    random.Random(seed).shuffle(names)
-    held_out: set[str] = set()
-    for name in names:
-        if len(held_out) + len(groups[name]) <= val * len(pictures):
-            held_out.update(groups[name])
-    held_out = held_out or {*min((groups[name] for name in names), key=len)}
-    return {each.key: 'val' if each.key in held_out else 'train' for each in pictures}
-
-
-def _group_of_key(key: str, group_by: str | None) -> str:
-    if group_by == 'folder':
-        return key.rpartition('/')[0]
-    return re.sub('[_-][^_/-]*$', '', key) if group_by == 'prefix' else key
+    if len(pictures) < 2:
+        raise PrepareError(f'{counted(len(pictures), "picture")}: two are needed to train and '
+                           'validate')
+    keys = sorted(each.key for each in pictures)
+    random.Random(0).shuffle(keys)
+    held_out = max(int(val * len(keys)), 1)
+    return {key: 'val' if number < held_out else 'train' for number, key in enumerate(keys)}
 
 
 def _copy_name(picture: Picture, suffix: str) -> str:

@@ -1,4 +1,4 @@
-"""Makes folders that are complete or absent, with a list of what they contain."""
+"""Makes folders that are complete or absent, and says what they contain."""
 from __future__ import annotations
 
 import json
@@ -7,10 +7,13 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from mmposenc.terminal.messages import printable
 
 Log = Callable[[str], None]
-#: The name of a file in every finished folder, which says how it was made and what it holds.
+#: For each part of a data set, such as 'train', the numbers of what it contains.
+Counts = dict[str, dict[str, int]]
+#: The name of a file in every finished folder, which says what it was made from.
 MANIFEST = 'prepared.json'
 
 
@@ -18,34 +21,31 @@ class PrepareError(RuntimeError):
     """A data set can't be prepared; the message says what to do."""
 
 
-def finished_counts(out: Path, made_from: str) -> dict[str, Any] | None:
-    """The counts of a folder that :func:`build_folder` finished, or None if it is empty or absent.
+def is_finished(out: Path, made_from: str) -> bool:
+    """Whether :func:`build_folder` made a folder, which is empty or absent else.
 
     Raises:
-        PrepareError: the folder holds something else, or lacks a file.
+        PrepareError: the folder holds something else.
     """
     if not out.exists() or out.is_dir() and not any(out.iterdir()):
-        return None
+        return False
     try:
-        manifest = json.loads((out / MANIFEST).read_text())
-        lacking = [name for name in manifest['files'] if not (out / name).is_file()]
-        if manifest['made_from'] == made_from and not lacking:
-            counts: dict[str, Any] = manifest['counts']
-            return counts
+        if json.loads((out / MANIFEST).read_text())['made_from'] == made_from:
+            return True
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    raise PrepareError(f'{out} holds files that were not prepared here, or lacks some that were; '
-                       'give another folder, or move it away')
+    raise PrepareError(f'{out} holds files that were not prepared here; give another folder, or '
+                       'move it away')
 
 
-def build_folder(out: Path, made_from: str, build: Callable[[Path], dict[str, Any]]
-                 ) -> dict[str, Any]:
+def build_folder(out: Path, made_from: str, build: Callable[[Path], Counts], log: Log) -> Counts:
     """Let ``build`` fill an empty folder next to ``out``, then rename it to ``out``.
 
     Args:
         out: the folder to make; it is absent or empty.
-        made_from: what :func:`finished_counts` compares.
+        made_from: what :func:`is_finished` compares.
         build: writes the files and returns what is counted in them.
+        log: called with the counts of each part.
 
     Returns:
         What ``build`` returned.
@@ -61,12 +61,13 @@ def build_folder(out: Path, made_from: str, build: Callable[[Path], dict[str, An
             new = building / 'new'
             new.mkdir()
             counts = build(new)
-            files = sorted(str(path.relative_to(new)) for path in new.rglob('*') if path.is_file())
-            (new / MANIFEST).write_text(json.dumps(
-                {'made_from': made_from, 'counts': counts, 'files': files}, indent=1))
+            (new / MANIFEST).write_text(json.dumps({'made_from': made_from}))
             os.rename(new, out)  # This fails if the folder is no longer empty.
         finally:
             shutil.rmtree(building, ignore_errors=True)
     except OSError as error:
         raise PrepareError(f'{out} could not be written: {error}') from error
+    for part, numbers in counts.items():
+        amounts = ', '.join(f'{number:,} {what}' for what, number in numbers.items())
+        log(printable(f'{part}: {amounts}'))
     return counts

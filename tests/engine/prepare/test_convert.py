@@ -1,4 +1,5 @@
 """Labels of other tools: the same boxes from each, and nothing hostile gets through."""
+import io
 import json
 
 import numpy as np
@@ -13,7 +14,19 @@ from mmposenc.engine.prepare.labels import Picture, read_labels
 VOC = ('<annotation><size><width>64</width><height>48</height></size><object><name>disc</name>'
        '<bndbox><xmin>25</xmin><ymin>13</ymin><xmax>40</xmax><ymax>36</ymax></bndbox></object>'
        '</annotation>')
-GOOD = {'yolo': ('txt', '1 0.5 0.5 0.25 0.5\n'), 'voc': ('xml', VOC)}
+
+
+def png(image):
+    buffer = io.BytesIO()
+    image.save(buffer, 'PNG')
+    return buffer.getvalue()
+
+
+#: Ten rows of the second class, two without a label, and the first class.
+MAP = np.zeros((48, 64), np.uint8)
+MAP[:10], MAP[10:12] = 1, 255
+GOOD = {'yolo': ('txt', '1 0.5 0.5 0.25 0.5\n'), 'voc': ('xml', VOC),
+        'masks': ('png', png(Image.fromarray(MAP)))}
 
 
 def snapshot(root):
@@ -40,10 +53,12 @@ def folder(tmp_path, kind, texts, folders=('images', 'labels')):
             write(source / folders[1] / f'{name}.{suffix}', text)
     if kind == 'yolo':
         write(source / 'data.yaml', 'names: {1: disc, 0: square}\n')
+    if kind == 'masks':
+        write(source / 'classes.txt', 'square\ndisc\n')
     return source
 
 
-@pytest.mark.parametrize('kind', GOOD)
+@pytest.mark.parametrize('kind', ['yolo', 'voc'])
 @pytest.mark.parametrize('folders', [('images', 'labels'), ('JPEGImages', 'Annotations'), ('', '')])
 def test_the_same_box_comes_out_of_each(tmp_path, kind, folders):
     text = GOOD[kind][1]
@@ -88,7 +103,10 @@ BAD = {
             (voc(xmin=''), 'object 1: could not convert'), (voc(name=''), 'class'),
             (voc(name='ring'), "class 'ring' is not among"), (voc(width=48), 'is for a picture of'),
             (voc(xmax='1e400'), 'not finite'), ('', 'no element found'), (VOC[:80], 'unclosed'),
-            (BOMB, 'DOCTYPE'), (VOC.encode('utf-16'), "can't decode")]}
+            (BOMB, 'DOCTYPE'), (VOC.encode('utf-16'), "can't decode")],
+    'masks': [(png(Image.new(mode, size, value)), said) for mode, size, value, said in (
+        ('RGB', (64, 48), 0, 'mode is RGB'), ('L', (48, 64), 0, 'its size is 48x64'),
+        ('L', (64, 48), 2, 'holds the label 2'), ('I;16', (64, 48), 0, 'mode is I'))]}
 
 
 @pytest.mark.parametrize('kind, text, said', [(kind, *each) for kind in BAD for each in BAD[kind]])
@@ -102,7 +120,7 @@ def test_a_bad_label_is_reported_with_its_file(tmp_path, kind, text, said):
     assert lines[0].startswith(f'{source}/labels/b.{suffix}:') and said in lines[0]
     assert len(lines) == 1 and not out.exists()
     counts = convert_labels(kind, source, out, skip_bad=True, **arguments)
-    assert sum(part['disc'] for part in counts.values()) == 2
+    assert [part['pictures'] for part in counts.values()] == [1, 1]
 
 
 def test_boxes_are_cut_at_the_edge_and_outlines_kept(tmp_path):
@@ -123,147 +141,66 @@ def test_difficult_objects_are_passed_over_in_evaluation(tmp_path):
     found = read_labels('voc', source)
     assert [each.things[0].crowd for each in found.pictures] == [True, False]
     assert found.notes == ['1 pictures without labels are left out']
-
-
-def maps(tmp_path, **bad):
-    source = tmp_path / 'source'
-    for name in 'abc':
-        picture(source / 'images' / f'{name}.jpg')
-        values = np.zeros((48, 64), np.uint8)
-        values[:10], values[10:12] = 1, 255
-        image = bad.get(name, Image.fromarray(values))
-        (source / 'masks').mkdir(exist_ok=True)
-        image.save(source / 'masks' / f'{name}.png')
-    write(source / 'classes.txt', 'ground\ncell\n')
-    return source
+    for name in 'ab':
+        write(source / f'labels/{name}.xml', '<annotation></annotation>')
+    with pytest.raises(PrepareError, match='hold no object'):
+        convert_labels('voc', source, tmp_path / 'out')
 
 
 def test_masks_keep_their_labels(tmp_path):
-    values = Image.new('P', (64, 48), 1)
-    values.putpalette([0, 0, 0, 200, 0, 0])
-    source = maps(tmp_path, c=values)
-    lines = []
+    indices = Image.new('P', (64, 48), 1)
+    indices.putpalette([0, 0, 0, 200, 0, 0])
+    good = GOOD['masks'][1]
+    source, lines = folder(tmp_path, 'masks', {'a': good, 'b': good, 'c': png(indices)}), []
     counts = convert_labels('masks', source, tmp_path / 'out', val=0.4, log=lines.append)
     for name in ('training', 'validation'):
         for path in (tmp_path / 'out' / 'annotations' / name).iterdir():
-            expected = np.asarray(Image.open(source / 'masks' / path.name))
+            expected = np.asarray(Image.open(source / 'labels' / path.name))
             np.testing.assert_array_equal(np.asarray(Image.open(path)), expected)
             assert Image.open(path).mode == 'L'
-    total = sum(part['cell'] for part in counts.values())
-    assert total == 2 * 640 + 48 * 64 and sum(part['pictures'] for part in counts.values()) == 3
-    assert (tmp_path / 'out' / 'classes.txt').read_text() == 'ground\ncell\n'
-    assert lines[0] == 'classes: ground, cell' and '128 unlabelled (255)' in lines[2]
-
-
-@pytest.mark.parametrize('bad, said', [
-    (Image.new('RGB', (64, 48)), 'mode is RGB'), (Image.new('L', (48, 64)), 'its size is 48x64'),
-    (Image.new('L', (64, 48), 2), 'holds the label 2'), (Image.new('I;16', (64, 48)), 'mode is I')])
-def test_a_bad_mask_is_reported(tmp_path, bad, said):
-    source, lines = maps(tmp_path, b=bad), []
-    with pytest.raises(PrepareError, match='1 problem'):
-        convert_labels('masks', source, tmp_path / 'out', log=lines.append)
-    assert lines[0].startswith(f'{source}/masks/b.png: ') and said in lines[0]
-    counts = convert_labels('masks', source, tmp_path / 'out', skip_bad=True, log=lines.append)
-    assert sum(part['pictures'] for part in counts.values()) == 2
+    total = sum(part['disc'] for part in counts.values())
+    assert total == 2 * 640 + 48 * 64 and [part['pictures'] for part in counts.values()] == [2, 1]
+    assert (tmp_path / 'out' / 'classes.txt').read_text() == 'square\ndisc\n'
+    assert lines[0] == 'classes: square, disc' and '128 unlabelled (255)' in lines[2]
 
 
 def pictures(*keys):
     return [Picture(key, None, (1, 1)) for key in keys]
 
 
-def test_groups_stay_together_and_folders_say_parts():
-    many = pictures(*(f'{folder}/{plot}_{number}' for folder in 'ab' for plot in ('x-1', 'y', 'z')
-                      for number in range(4)))
-    for group_by, group, number in ((None, lambda key: key, 7), ('folder', lambda key: key[0], 12),
-                                    ('prefix', lambda key: key.rpartition('_')[0], 4)):
-        for seed in range(5):
-            parts = draw_parts(many, 0.3, group_by, seed)
-            of_group = {group(key): part for key, part in parts.items()}
-            assert parts == {each.key: of_group[group(each.key)] for each in many}
-            assert {*parts.values()} == {'train', 'val'}
-            # The order of files means nothing.
-            assert parts == draw_parts(many[::-1], 0.3, group_by, seed)
-        assert [*draw_parts(many, 0.3, group_by).values()].count('val') == number
+def test_a_share_is_drawn_and_folders_say_parts(tmp_path):
+    many = pictures(*(f'{folder}/{number}' for folder in 'ab' for number in range(12)))
+    for val, number in ((0.3, 7), (0.999, 23), (0.01, 1)):
+        parts = draw_parts(many, val)
+        assert [*parts.values()].count('val') == number and {*parts.values()} == {'train', 'val'}
+        assert parts == draw_parts(many[::-1], val)  # the order of files means nothing
+    assert len({key[0] for key, part in draw_parts(many, 0.3).items() if part == 'val'}) == 2
     assert part_by_picture(many) == {}
     folders = {'train/x_1': 'train', 'training/x_2': 'train', 'valid/x_3': 'val', 'test/x': 'test'}
     assert part_by_picture(pictures(*folders)) == folders
     with pytest.raises(PrepareError, match='must be in a folder train, val or test, as others are'):
         part_by_picture(pictures('train/1', 'loose', 'val/2'))
-    with pytest.raises(PrepareError, match='1 groups; two are needed'):
-        draw_parts(pictures('a_1', 'a_2'), group_by='prefix')
+    with pytest.raises(PrepareError, match='1 picture: two are needed'):
+        draw_parts(pictures('a'))
 
 
-LISTED = {'train': ['a', 'b'], 'val': ['c'], 'test': ['d']}
-
-
-@pytest.mark.parametrize(('kind', 'lists', 'line'), [
-    ('voc', 'ImageSets/Main', '{}'),
-    ('voc', '', 'JPEGImages/{}.jpg'),
-    ('yolo', '', './images/{}.jpg'),
-    ('yolo', '', '/home/someone/set/images/{}.jpg'),
-    ('yolo', '', 'images\\{}.jpg')])
-def test_lists_say_which_part_a_picture_is_of(tmp_path, kind, lists, line):
-    source = folder(tmp_path, kind, dict.fromkeys('abcde', GOOD[kind][1]),
-                    ('JPEGImages', 'Annotations') if kind == 'voc' else ('images', 'labels'))
-    for part, names in LISTED.items():
-        write(source / lists / f'{part}.txt', '\r\n'.join(map(line.format, names)) + '\n')
-    if kind == 'voc':
-        write(source / lists / 'trainval.txt', 'a\nb\nc\n')
-    messages = []
-    convert_labels(kind, source, tmp_path / 'out', log=messages.append)
-    for part, names in LISTED.items():
-        images = json.loads((tmp_path / 'out' / f'{part}.json').read_text())['images']
-        assert [each['file_name'] for each in images] == [f'{name}.jpg' for name in names]
-    assert messages[1:3] == ['lists (train.txt, val.txt, test.txt) say which part a picture is of',
-                             '1 pictures in no list are left out']
-
-
-def test_lists_beside_the_pictures_of_each_year(tmp_path):
-    source = folder(tmp_path, 'voc', {f'{year}/{name}': VOC for year in ('2007', '2012')
-                                      for name in 'ab'}, ('', ''))
-    for year, (train, val) in {'2007': 'ab', '2012': 'ba'}.items():
-        write(source / year / 'ImageSets/Main/train.txt', train)
-        write(source / year / 'ImageSets/Main/val.txt', val)
-    convert_labels('voc', source, tmp_path / 'out', log=lambda line: None)
-    images = json.loads((tmp_path / 'out/val.json').read_text())['images']
-    assert [each['file_name'] for each in images] == ['2007/b.jpg', '2012/a.jpg']
-
-
-@pytest.mark.parametrize(('train', 'val', 'said'), [
-    ('a\nb\n\nx\n', 'c', "train.txt:4: 'x' is no picture that can be used"),
-    ('a\nb', 'c\nb', "val.txt:2: 'b' is also in the list of train"),
-    ('a\nb', '', 'the list of val names no picture')])
-def test_a_list_that_does_not_fit_is_reported(tmp_path, capsys, train, val, said):
-    source = folder(tmp_path, 'voc', dict.fromkeys('abc', VOC))
-    write(source / 'ImageSets/Main/train.txt', train)
-    write(source / 'ImageSets/Main/val.txt', val)
-    with pytest.raises(SystemExit) as stopped:
-        main(['--from', 'voc', str(source), '--out', str(tmp_path / 'out')])
-    assert said in capsys.readouterr().out + str(stopped.value)
-    assert not (tmp_path / 'out').exists()
-
-
-def test_a_drawn_split_is_said(tmp_path):
-    source, messages = folder(tmp_path, 'voc', dict.fromkeys('abcde', VOC)), []
-    write(source / 'ImageSets/Main/train.txt', 'a')  # without one for validation
-    convert_labels('voc', source, tmp_path / 'out', log=messages.append)
-    assert messages[1] == ('a random share of 0.2 of the pictures is for validation '
-                           '(--val, --group-by)')
+@pytest.mark.parametrize('kind, name', [('voc', 'ImageSets/Main/train.txt'), ('yolo', 'val.txt')])
+def test_lists_of_parts_are_refused_where_parts_would_be_drawn(tmp_path, kind, name):
+    source, lines = folder(tmp_path, kind, dict.fromkeys('ab', GOOD[kind][1])), []
+    write(source / name, 'a\n')
+    with pytest.raises(PrepareError, match=f'{name} lists the pictures of a part, .* not read'):
+        convert_labels(kind, source, tmp_path / 'out')
+    (source / name).unlink()
+    convert_labels(kind, source, tmp_path / 'out', log=lines.append)
+    assert any(line.startswith('a random share of 0.2 of the pictures is for ') for line in lines)
 
 
 def test_two_pictures_of_one_name(tmp_path):
-    source = folder(tmp_path, 'yolo', {'a': GOOD['yolo'][1], 'b': ''})
-    picture(source / 'images' / 'a.png')
-    with pytest.raises(PrepareError, match='1 problem'):
-        convert_labels('yolo', source, tmp_path / 'out')
-    (source / 'images' / 'a.png').unlink()
-    for part in ('train', 'training', 'val'):
-        picture(source / 'images' / part / 'A.jpg')
-    for name in 'ab':
-        (source / 'images' / f'{name}.jpg').unlink()
-        (source / 'labels' / f'{name}.txt').unlink()
-    write(source / 'labels/val/A.txt', GOOD['yolo'][1])
+    source = folder(tmp_path, 'yolo', {'train/A': GOOD['yolo'][1], 'training/A': '', 'val/A': ''})
     with pytest.raises(PrepareError, match='A.jpg: a picture of another folder has the name'):
+        convert_labels('yolo', source, tmp_path / 'out')
+    picture(source / 'images' / 'val' / 'A.png')
+    with pytest.raises(PrepareError, match='1 problem'):
         convert_labels('yolo', source, tmp_path / 'out')
     assert not (tmp_path / 'out').exists()
 
@@ -274,15 +211,13 @@ def test_nothing_is_overwritten_and_broken_pictures_are_reported(tmp_path, capsy
     (source / 'images/c.jpg').write_bytes((source / 'images/c.jpg').read_bytes()[:200])
     write(source / 'labels/lost.txt', text)
     command = ['--from', 'yolo', str(source), '--out']
+    write(tmp_path / 'full' / 'file', '')
     for out, said in ((source / 'out', 'must not lie in each other'),
-                      (tmp_path, 'must not lie in each other')):
+                      (tmp_path, 'must not lie in each other'),
+                      (tmp_path / 'full', 'exists; give another folder'),
+                      (tmp_path / 'out', '2 problems')):
         with pytest.raises(SystemExit, match=said):
             main([*command, str(out)])
-    write(tmp_path / 'full' / 'file', '')
-    with pytest.raises(SystemExit, match='exists; give another folder'):
-        main([*command, str(tmp_path / 'full')])
-    with pytest.raises(SystemExit, match='2 problems'):
-        main([*command, str(tmp_path / 'out')])
     printed = capsys.readouterr().out
     assert 'c.jpg: ' in printed and 'lost.txt: there is no picture' in printed
     main([*command, str(tmp_path / 'out'), '--skip-bad', '--val', '0.4'])
@@ -300,10 +235,10 @@ def test_numbers_need_names(tmp_path, text, said):
     write(source / 'data.yaml', text)
     with pytest.raises(PrepareError, match=said):
         read_labels('yolo', source)
+    (source / 'data.yaml').unlink()
     write(source / 'classes.txt', 'ä'.encode('latin-1'))
-    if text == 'lr: 3\n':
-        with pytest.raises(PrepareError, match='classes.txt must be text in UTF-8'):
-            read_labels('yolo', source)
+    with pytest.raises(PrepareError, match='classes.txt must be text in UTF-8'):
+        read_labels('yolo', source)
 
 
 def test_files_of_tools_and_of_windows_are_understood(tmp_path):
@@ -316,12 +251,6 @@ def test_files_of_tools_and_of_windows_are_understood(tmp_path):
     (source / 'data.yaml').unlink()
     write(source / 'classes.txt', b'\xef\xbb\xbfsquare\r\ndisc\r\n')
     assert read_labels('yolo', source).classes == ['square', 'disc']
-
-
-def test_labels_without_objects_are_refused(tmp_path):
-    source = folder(tmp_path, 'voc', dict.fromkeys('ab', '<annotation></annotation>'))
-    with pytest.raises(PrepareError, match='hold no object'):
-        convert_labels('voc', source, tmp_path / 'out')
 
 
 def test_two_label_maps_of_one_name(tmp_path):
