@@ -13,7 +13,7 @@ import mmposenc
 
 #: For each command (a module of this folder), its line in ``mmposenc --help``.
 COMMANDS: dict[str, str] = {
-    'quickstart': 'fetch data, train, test and draw: a first run in minutes',
+    'quickstart': 'fetch data, train a detector, test and draw: a first run in minutes',
     'train': 'train a detector, segmentor or classifier',
     'test': 'test a trained model, and draw its predictions',
     'predict': 'predict images, or folders of them',

@@ -1,7 +1,5 @@
-# The segmentation quickstart: a small PVT with a PEG in every stage, in Semantic FPN, on nuclei;
-# from random weights in a few minutes on two CPU cores.
-#
-#     bash tools/quickstart.sh segmentation
+# A small PVT with a PEG in every stage, in Semantic FPN, on nuclei; from random weights in a few
+# minutes on two CPU cores. The data: mmposenc prepare nuclei
 _base_ = [
     '../../_base_/models/sem_fpn_pvt-micro.py', '../../_base_/datasets/nuclei_segmentation.py',
     '../../_base_/schedules/adamw_seg_quick.py', '../../_base_/default_runtime.py']
