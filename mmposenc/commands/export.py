@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 
 from ..terminal.messages import reporting_errors
 from ..terminal.options import (
@@ -51,20 +52,12 @@ def main(argv: list[str] | None = None) -> None:
         from ..engine.variants.applying import read_encoded_config
         cfg = read_encoded_config(args)
         checkpoint = None if args.checkpoint == 'none' else args.checkpoint
-        path, notes, check = export(
+        notes, check = export(
             cfg, checkpoint, args.out, size=args.size, fixed_size=args.fixed_size,
             decode=args.decode, tolerance=args.tolerance, overwrite=args.overwrite)
-    print(f'wrote {path}, {path.stat().st_size / 2 ** 20:.1f} MiB')
-    number = 'one' if args.decode else 'any number'
-    print(f"takes images ({number}, channels {notes['channels']}, height, width), float32, pixels "
-          'from 0 to 255')
-    for step in notes['steps']:
-        print(f'before, as predict does: {json.dumps(step, default=str)}')
-    print(f"gives {', '.join(notes['outputs'])}")
-    if 'threshold' in notes:
-        names = notes.get('classes', ())
-        print(f'a pixel is {names[1] if len(names) > 1 else "foreground"} where sigmoid(logits) > '
-              f'{notes["threshold"]:g}')
+    print(f'wrote {args.out}, {os.path.getsize(args.out) / 2 ** 20:.1f} MiB')
+    for key, value in notes.items():
+        print(f'{key}: {json.dumps(value, default=str)}')
     print(f'largest difference from the model: {check.difference:.1e}, relative to the output, in '
           f'{len(check.sizes)} batches: {", ".join("x".join(map(str, s)) for s in check.sizes)}')
     if check.boxes is not None:

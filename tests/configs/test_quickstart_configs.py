@@ -2,13 +2,11 @@
 """
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from helpers.scripts import NARROW, load_tool, named
-from helpers.tiny_data import Images, make_nuclei, make_trees
-from mmengine.structures import BaseDataElement
+from helpers.tiny_data import make_nuclei, make_trees
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
@@ -92,20 +90,3 @@ def test_a_frozen_backbone(tmp_path, monkeypatch):
     kept = weights['backbone.blocks.3.mlp.fc1.weight']
     assert torch.equal(kept, load_file('mine.safetensors')['blocks.3.mlp.fc1.weight'])
     run('test', 'test', FROZEN_NUCLEI, 'work/train/epoch_2.pth', options=narrow)
-
-
-@pytest.mark.parametrize('side, named', [(64, False), (256, True)])
-def test_small_pictures_are_not_covered_by_names(tmp_path, side, named):
-    from mmposenc.engine.apps.hooks import VisualizationHook
-    Image.new('RGB', (300, side)).save(tmp_path / 'a.png')
-    drawn = []
-    hook = VisualizationHook(str(tmp_path), 'mmseg')
-    runner = SimpleNamespace(
-        test_dataloader=SimpleNamespace(batch_size=1,
-                                        dataset=Images([str(tmp_path / 'a.png')], str(tmp_path))),
-        visualizer=SimpleNamespace(add_datasample=lambda *args, **kwargs: drawn.append(kwargs)))
-    hook.before_test_epoch(runner)
-    hook.after_test_iter(runner, 0, {}, [BaseDataElement(
-        metainfo=dict(img_path=str(tmp_path / 'a.png')))])
-    assert drawn[0]['with_labels'] is named
-    assert drawn[0]['out_file'] == str(tmp_path / 'a.png')

@@ -31,6 +31,8 @@ def test_the_page(tmp_path):
     predicted = json.loads((tmp_path / 'predicted' / 'predictions.json').read_text())
     assert len(predicted['images']) == 4 and predicted['complete']
     assert list((tmp_path / 'work_dirs' / 'pictures').rglob('*.*'))
+    weights = tmp_path / 'work_dirs' / 'trees' / 'epoch_1.pth'
+    weights.rename(weights.with_name('epoch_12.pth'))
     names = run_page(PAGE, tmp_path)
     # The file has predict's boxes: those of the same picture, best first.
     first = sorted(predicted['images'], key=lambda each: each['file'])[0]

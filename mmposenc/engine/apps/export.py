@@ -5,7 +5,7 @@ import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,23 +36,9 @@ NOTES = 'mmposenc'
 OPSET = 20
 
 
-class Exported(NamedTuple):
-    """What :func:`export` wrote.
-
-    Attributes:
-        path: the file.
-        notes: what it says about itself.
-        check: how it was compared with the model.
-    """
-
-    path: Path
-    notes: Notes
-    check: Check
-
-
 def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
            size: tuple[int, int] = (256, 320), fixed_size: bool = False, decode: bool = False,
-           tolerance: float = TOLERANCE, overwrite: bool = False) -> Exported:
+           tolerance: float = TOLERANCE, overwrite: bool = False) -> tuple[Notes, Check]:
     """Writes a model as an ONNX file for deployment, if that gives what the model gives.
 
     Args:
@@ -65,6 +51,9 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
             detector of one stage.
         tolerance: the largest difference from the model itself, in shares of an output's size.
         overwrite: replace ``out``.
+
+    Returns:
+        What the file says about itself, and how it was compared with the model.
 
     Raises:
         ValueError: for arguments and models that do not fit, before any work; RuntimeError where
@@ -83,8 +72,7 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
     program = _exported_program(raw, example, fixed_size)
     notes: Notes = dict(
         task=scope_of(cfg), channels=order_of_channels(cfg), steps=steps_before_the_network(cfg),
-        outputs=raw.output_names(example), **_size_limits(program))
-    _refuse_size_limits(notes, size, fixed_size)
+        outputs=raw.output_names(example), **_size_limits(program, size, fixed_size))
     if notes['task'] == 'mmseg':
         from mmposenc.openmmlab.mmseg.segmentation import foreground_threshold
         if (threshold := foreground_threshold(model)) is not None:
@@ -96,7 +84,7 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
         _write_onnx(program, partial, notes)
         pictures = pictures_of_test_data(cfg, notes) if decode else []
         checked = compare_with_model(raw, onnx_runner(partial), example, notes, pictures, tolerance)
-    return Exported(path, notes, checked)
+    return notes, checked
 
 
 def refuse_unexportable(model: nn.Module, fixed_size: bool) -> None:
@@ -118,9 +106,6 @@ def refuse_unexportable(model: nn.Module, fixed_size: bool) -> None:
                     None)
         if kind is not None and not (fixed_size and '--fixed-size' in REFUSED[kind]):
             raise ValueError(f'{name} is a {kind}: {REFUSED[kind]}')
-        if getattr(module, 'locality', None) == 'random_sparse':
-            raise ValueError(f"{name} is a ContextPool with locality='random_sparse', which draws "
-                             f'other tokens in each call')
 
 
 def _refuse_other_padding(cfg: Config, raw: RawOutputs) -> None:
@@ -151,17 +136,6 @@ def _checked_out_path(out: str | Path, checkpoint: str | None, overwrite: bool) 
     return path
 
 
-def _refuse_size_limits(notes: Notes, size: tuple[int, int], fixed_size: bool) -> None:
-    """Raise ValueError if the graph holds for small images only, as that of an example whose maps
-    have a single cell does."""
-    limits = {name: notes[name] for name in ('height', 'width') if notes[name][1] is not None}
-    if limits and not fixed_size:
-        held = ' and '.join(f'{name}s from {least} to {most} pixels'
-                            for name, (least, most) in limits.items())
-        raise ValueError(f'size={size}: the graph of this example would hold only for {held}; give '
-                         'a larger --size, or --fixed-size')
-
-
 def order_of_channels(cfg: Config) -> str:
     """The channels that a file takes: 'RGB', 'BGR' or 'grey'."""
     preprocessor = preprocessor_config(cfg)
@@ -189,8 +163,14 @@ def _exported_program(raw: RawOutputs, example: Tensor,
         return torch.export.export(raw, (example,), dynamic_shapes=(shapes,), strict=False)
 
 
-def _size_limits(program: torch.export.ExportedProgram) -> Notes:
-    """The smallest and largest height and width for which the graph holds; None means no limit."""
+def _size_limits(program: torch.export.ExportedProgram, size: tuple[int, int],
+                 fixed_size: bool) -> Notes:
+    """The smallest and largest height and width for which the graph holds; None means no limit.
+
+    Raises:
+        ValueError: it holds for small images only, as that of an example whose maps have a single
+            cell does, and images of any size are wanted.
+    """
     images = next(node for node in program.graph.nodes
                   if node.op == 'placeholder' and node.name == 'images').meta['val']
     sides: dict[str, list[int | None]] = {}
@@ -201,6 +181,11 @@ def _size_limits(program: torch.export.ExportedProgram) -> Notes:
             limits = program.range_constraints[side.node.expr]
             sides[name] = [int(limits.lower),
                            int(limits.upper) if limits.upper.is_Integer else None]
+        least, most = sides[name]
+        if most is not None and not fixed_size:
+            raise ValueError(f'size={size}: the graph of this example would hold only for {name}s '
+                             f'from {least} to {most} pixels; give a larger --size, or '
+                             '--fixed-size')
     return sides
 
 

@@ -95,7 +95,9 @@ def _batches_of_many_sizes(example: Tensor, notes: Notes, pictures: Sequence[Ten
     wanted = [(height, width), (width + 1, height - 29), (height - 32, height - 32),
               (height // 2 + 3, width + 45), (height + 64, width // 2)]
     limits = notes['height'], notes['width']
-    sizes = dict.fromkeys(tuple(map(_clamped_side, each, limits)) for each in wanted)
+    sizes = [size for size in wanted
+             if all((least or 1) <= side <= (most or side)
+                    for side, (least, most) in zip(size, limits, strict=True))]
     for number, size in enumerate(sizes):
         for count in counts:
             if pictures:
@@ -103,8 +105,3 @@ def _batches_of_many_sizes(example: Tensor, notes: Notes, pictures: Sequence[Ten
             else:
                 generator = torch.Generator().manual_seed(0)
                 yield torch.rand(count, channels, *size, generator=generator) * 255
-
-
-def _clamped_side(side: int, limits: list[int | None]) -> int:
-    least, most = limits
-    return max(side, least or 1) if most is None else min(max(side, least or 1), most)

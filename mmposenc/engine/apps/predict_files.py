@@ -65,8 +65,6 @@ def predict_files(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
                 print(f'skipped {in_a_line(error)}')
                 continue
             images.append({**result.record(), **_write_files(folder, name, result, pictures)})
-            if len(images) % 100 == 0:
-                print(f'{len(images)} of {len(files)} images')
     finally:
         complete = len(images) + len(skipped) == len(files)
         _write_json(results, {

@@ -27,16 +27,9 @@ from ..config.checks import (
     check_sections,
 )
 from ..config.config import load_config
-from ..config.models import (
-    build_to_predict,
-    device_of,
-    image_channels,
-    init_weights_quietly,
-    load_all_weights,
-)
+from ..config.models import build_to_predict, device_of, init_weights_quietly, load_all_weights
 from ..config.nodes import pipelines_of_phase, type_name, type_without_library
 from ..config.testing import TASKS, scope_of
-from ..training.checkpoints import latest_checkpoint
 from .class_names import names_and_colours
 from .pictures import picture_files, rgb_bytes_of_loaded, visualizer_of
 from .result import Result
@@ -49,10 +42,10 @@ def load(model: str | Path | Config | ConfigType, checkpoint: str | Path | None 
     """A detector, segmentor or classifier, ready to predict.
 
     Args:
-        model: a config (a file, ``mmposenc::...``, a ``Config`` or dict), or the folder of a
-            training, whose newest checkpoint is taken. A config is a program: it is run.
-        checkpoint: the weights, a file or ``hf://owner/name``; None: those of the folder, of a
-            config as training starts.
+        model: a config: a file, ``mmposenc::...``, a ``Config`` or dict. A config is a program:
+            it is run.
+        checkpoint: the weights, a file or ``hf://owner/name``; None: those with which training
+            starts.
         device: 'cpu', 'cuda:1'; None: an accelerator, where there is one.
 
     Returns:
@@ -60,9 +53,8 @@ def load(model: str | Path | Config | ConfigType, checkpoint: str | Path | None 
         ``init_detector`` gives it.
 
     Raises:
-        FileNotFoundError: no such config, folder or checkpoint.
-        ValueError: they do not fit each other, a folder is none of a training, or ``model`` is a
-            name of weights.
+        FileNotFoundError: no such config or checkpoint.
+        ValueError: they do not fit each other, or ``model`` is a name of weights.
     """
     chosen_device = device_of(device)
     if isinstance(model, (dict, Config)):
@@ -70,9 +62,6 @@ def load(model: str | Path | Config | ConfigType, checkpoint: str | Path | None 
     elif hub.is_hub_name(model):
         raise ValueError(f'model={str(model)!r} names weights, and a config is required too: '
                          f'load(CONFIG, {str(model)!r})')
-    elif Path(model).is_dir():
-        config, newest = _config_and_checkpoint(Path(model))
-        cfg, checkpoint = load_config(config), checkpoint or newest
     else:
         cfg = load_config(str(model))
     check_sections(cfg, ())
@@ -91,16 +80,6 @@ def load(model: str | Path | Config | ConfigType, checkpoint: str | Path | None 
     names, colours = names_and_colours(cfg, meta)
     built.cfg, built.dataset_meta = cfg, {'classes': tuple(names), 'palette': colours}
     return built.to(chosen_device).eval()
-
-
-def _config_and_checkpoint(folder: Path) -> tuple[str, str]:
-    """The config and the newest checkpoint in the folder of a training."""
-    configs, newest = sorted(folder.glob('*.py')), latest_checkpoint(folder)
-    if len(configs) != 1 or newest is None:
-        raise ValueError(f'{str(folder)!r} is no folder of a training: it has {len(configs)} '
-                         f'configs (*.py) and {"no" if newest is None else "a"} checkpoint; name '
-                         f'both: load(CONFIG, CHECKPOINT)')
-    return str(configs[0]), newest
 
 
 def predict(model: nn.Module, pictures: Picture | Sequence[Picture], *,
@@ -160,17 +139,14 @@ class Predictor:
         self.visualizer = visualizer_of(self.scope, meta)
         outermost = [[], *pipelines_of_phase(cfg, 'test')][-1]
         steps = [step for step in deepcopy(outermost) if 'Annotation' not in type_name(step)]
-        # Data sets such as CIFAR hold their pictures in memory, as RGB or grey.
-        self.held = not steps or not type_without_library(steps[0]).startswith('Load')
-        grey = {'color_type': 'grayscale'} if image_channels(cfg) == 1 else {}
-        loading = grey if self.held else dict(steps.pop(0))
-        if not self.held and type_without_library(loading) != 'LoadImageFromFile':
-            raise ValueError(f'the test pipeline begins with {loading["type"]!r}: predict reads '
-                             'pictures by LoadImageFromFile')
+        if not steps or type_without_library(steps[0]) != 'LoadImageFromFile':
+            begins = repr(steps[0]['type']) if steps else 'nothing'
+            raise ValueError(f'the test pipeline begins with {begins}: predict reads pictures by '
+                             'LoadImageFromFile')
         # This project's class refuses truncated files, and reads the same pixels of whole ones.
-        self.load = TRANSFORMS.build({**loading, 'type': 'mmposenc.LoadImageFromFile',
+        self.load = TRANSFORMS.build({**steps[0], 'type': 'mmposenc.LoadImageFromFile',
                                       'ignore_empty': False})
-        self.steps = Compose(steps)
+        self.steps = Compose(steps[1:])
 
     def __call__(self, picture: str | np.ndarray, name: str) -> Result:
         """Predict a picture: a file, or RGB or grey bytes, (H, W, 3) or (H, W).
@@ -182,8 +158,6 @@ class Predictor:
             loaded = (self.load({'img_path': picture, 'img_id': 0}) if isinstance(picture, str)
                       else self._loaded_from_memory(picture))
             pixels = rgb_bytes_of_loaded(loaded['img'])
-            if self.held and loaded['img'].ndim == 3:
-                loaded['img'] = np.ascontiguousarray(loaded['img'][..., ::-1])
             with torch.no_grad():
                 sample, = self.model.test_step(pseudo_collate([self.steps(loaded)]))
             return Result(name, pixels, sample.cpu(), self.scope, self.score_thr, self.visualizer)

@@ -114,15 +114,15 @@ class Detections(RawOutputs):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
-        from mmdet.models.dense_heads import GFLHead
         from mmdet.models.dense_heads.base_dense_head import BaseDenseHead
         head: Any = getattr(model, 'bbox_head', None)
-        usual = (BaseDenseHead._predict_by_feat_single, GFLHead._predict_by_feat_single)
-        if (not isinstance(head, BaseDenseHead) or type(head)._predict_by_feat_single not in usual
-                or type(head).predict_by_feat is not BaseDenseHead.predict_by_feat
-                or not head.use_sigmoid_cls or hasattr(model, 'mask_head')):
+        decoders = ('predict_by_feat', '_predict_by_feat_single')
+        if (not isinstance(head, BaseDenseHead) or hasattr(model, 'mask_head')
+                or not head.use_sigmoid_cls
+                or any(getattr(type(head), name) is not getattr(BaseDenseHead, name)
+                       for name in decoders)):
             raise ValueError(f'--decode: {type(model).__name__} with {type(head).__name__} decodes '
-                             'its boxes differently; RetinaNet, FCOS, ATSS, GFL and similar work')
+                             'its boxes differently; RetinaNet, FCOS, ATSS and similar work')
         kind = head.test_cfg.nms.get('type', 'nms')
         if kind != 'nms':
             raise ValueError(f"--decode: test_cfg.nms.type={kind!r} must be 'nms'")
@@ -166,12 +166,11 @@ def decoded_boxes(head: Any, maps: Sequence[Sequence[Tensor]], size: tuple[int, 
     Returns:
         The boxes (n, 4), scores (n,) and labels (n,), the best first.
     """
-    cfg, generator = head.test_cfg, head.prior_generator
-    priors = generator.grid_priors([each.shape[-2:] for each in maps[0]], maps[0][0].dtype,
-                                   maps[0][0].device)
+    cfg = head.test_cfg
+    priors = head.prior_generator.grid_priors(
+        [each.shape[-2:] for each in maps[0]], maps[0][0].dtype, maps[0][0].device)
     levels = []
-    for prior, stride, logits, deltas, *factors in zip(priors, generator.strides, *maps,
-                                                       strict=True):
+    for prior, logits, deltas, *factors in zip(priors, *maps, strict=True):
         scores = _rows(logits, head.cls_out_channels).sigmoid()
         cells, most = scores.numel(), cfg.get('nms_pre', -1)
         best, index = scores.flatten().topk(torch.sym_min(most, cells) if most > 0 else cells)
@@ -179,11 +178,7 @@ def decoded_boxes(head: Any, maps: Sequence[Sequence[Tensor]], size: tuple[int, 
         row = index // scores.shape[1]
         if factors:
             best = best * _rows(factors[0], 1)[row, 0].sigmoid()
-        if hasattr(head, 'integral'):  # GFL predicts a distribution of each distance.
-            prior = head.anchor_center(prior)
-            deltas = head.integral(deltas[0].permute(1, 2, 0)) * stride[0]
-        else:
-            deltas = _rows(deltas, head.bbox_coder.encode_size)
+        deltas = _rows(deltas, head.bbox_coder.encode_size)
         boxes = head.bbox_coder.decode(prior[row], deltas[row], max_shape=size)
         levels.append((boxes, best, index % scores.shape[1]))
     boxes, scores, labels = (torch.cat(each) for each in zip(*levels, strict=True))

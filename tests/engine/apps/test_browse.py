@@ -2,37 +2,37 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from helpers.tiny_tasks import segmentor_config
 from PIL import Image
 
 from mmposenc.engine import browse, load_config
 
 
-def test_a_segmentor_of_grey_pictures(tmp_path) -> None:
-    """And of four channels."""
-    for channels, mode in ((1, 'L'), (4, 'RGBA')):
-        root = tmp_path / mode
-        root.mkdir()
-        cfg = load_config(str(segmentor_config(root)))
-        cfg.train_dataloader.dataset.pipeline[0].color_type = (
-            'grayscale' if channels == 1 else 'unchanged')
-        cfg.train_dataloader.dataset.img_suffix = '.png'
-        for path in sorted((root / 'data' / 'images').iterdir()):
-            Image.open(path).convert(mode).save(path.with_suffix('.png'))
-            path.unlink()
-        written = browse(cfg, root / 'seen')
-        assert len(written) == 3
-        for path in written:
-            drawn = np.asarray(Image.open(path)).astype(int)
-            assert drawn.shape == (32, 32, 3)
-            assert drawn[:, :2].max() < 90  # noise without a label: not inverted, not shifted
+@pytest.mark.parametrize('mode, color_type', [
+    ('L', 'grayscale'), ('RGB', 'color'), ('RGBA', 'unchanged')])
+def test_a_segmentor_of_pictures_with_one_to_four_channels(tmp_path, mode, color_type) -> None:
+    cfg = load_config(str(segmentor_config(tmp_path)))
+    cfg.train_dataloader.dataset.pipeline[0].color_type = color_type
+    cfg.train_dataloader.dataset.img_suffix = '.png'
+    for path in sorted((tmp_path / 'data' / 'images').iterdir()):
+        Image.open(path).convert(mode).save(path.with_suffix('.png'))
+        path.unlink()
+    written = browse(cfg, tmp_path / 'seen')
+    assert [path.name for path in written] == [f'scene_{number}.png' for number in range(3)]
+    for path in written:
+        drawn = np.asarray(Image.open(path)).astype(int)
+        assert drawn.shape == (32, 32, 3)
+        assert drawn[:, :2].max() < 90  # noise without a label: not inverted, not shifted
+        # The square is drawn green, left or (flipped) right.
+        squares = [drawn[10:22, left:left + 12] for left in (6, 14)]
+        assert max((each[..., 1] - each[..., 0]).mean() for each in squares) > 50
 
 
 def test_images_of_a_repeated_data_set_are_all_met(tmp_path) -> None:
     """A step through the repeats that is a multiple of the images would meet one of them only."""
     cfg = load_config(str(segmentor_config(tmp_path)))
-    images = sorted(path.stem for path in (tmp_path / 'data' / 'images').iterdir())
     cfg.train_dataloader.dataset = dict(
-        type='RepeatDataset', times=len(images), dataset=cfg.train_dataloader.dataset)
-    written = browse(cfg, tmp_path / 'seen', number=len(images))
-    assert [path.stem for path in written] == images
+        type='RepeatDataset', times=3, dataset=cfg.train_dataloader.dataset)
+    written = browse(cfg, tmp_path / 'seen', number=3)
+    assert [path.stem for path in written] == [f'scene_{number}' for number in range(3)]

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers.tiny_data import make_coco
+from helpers.tiny_data import coco_node, make_coco
 from helpers.tiny_detr import deformable, detr
 from mmengine.config import Config
 from mmseg.structures import SegDataSample
@@ -19,7 +19,7 @@ from mmposenc.engine.apps import export as module
 from mmposenc.engine.apps.export import NOTES, export, onnx_runner
 from mmposenc.engine.apps.export_check import compare_with_model, pictures_of_test_data
 from mmposenc.engine.apps.raw_outputs import Detections, RawOutputs
-from mmposenc.engine.config.models import build_model
+from mmposenc.engine.config.models import build_model, image_samples
 
 BACKBONE = dict(type='mmposenc.PVT', embed_dims=(16,), num_layers=(1,), num_heads=(2,),
                 sr_ratios=(2,), mlp_ratios=(1,), patch_sizes=(16,), out_indices=(0,))
@@ -73,15 +73,14 @@ def config(model, **kwargs):
 def test_detr_with_a_checkpoint(tmp_path):
     """Numbers of the last layer, of images that no test of the exporter has seen; what the file
     says about itself."""
-    path = tmp_path / 'detr.onnx'
+    path, checkpoint = tmp_path / 'detr.onnx', str(tmp_path / 'detr.pth')
+    cfg = config(detr(backbone=BACKBONE, attn=IRPE))
     torch.manual_seed(0)
-    # mmdet writes into its config, so that each model takes one of its own.
-    model = build_model(config(detr(backbone=BACKBONE, attn=IRPE))).eval()
-    checkpoint = str(tmp_path / 'detr.pth')
+    model = build_model(cfg).eval()
     torch.save(dict(state_dict=model.state_dict(), meta=dict(
         dataset_meta=dict(classes=('a', 'b', 'c')))), checkpoint)
-    found = export(config(detr(backbone=BACKBONE, attn=IRPE)), checkpoint, path, size=(96, 128))
-    assert found.path == path and found.check.difference < 1e-5
+    _, check = export(cfg, checkpoint, path, size=(96, 128))
+    assert check.difference < 1e-5
     assert sorted(each.name for each in tmp_path.iterdir()) == ['detr.onnx', 'detr.pth']
     session = onnxruntime.InferenceSession(path, providers=['CPUExecutionProvider'])
     notes = json.loads(session.get_modelmeta().custom_metadata_map[NOTES])
@@ -89,13 +88,11 @@ def test_detr_with_a_checkpoint(tmp_path):
     assert notes['outputs'] == ['cls_score', 'bbox_pred']
     pixels = torch.randint(0, 256, (1, 3, 77, 90)).float()
     with torch.no_grad():
-        features = model.extract_feat((pixels - 120) / 60)
-        from mmdet.structures import DetDataSample
-        sample = DetDataSample(metainfo=dict(batch_input_shape=(77, 90), img_shape=(77, 90)))
-        scores, boxes = model.bbox_head(**model.forward_transformer(features, [sample]))
-    for ours, other in zip(session.run(None, {'images': pixels.numpy()}), (scores, boxes),
-                           strict=True):
-        torch.testing.assert_close(torch.from_numpy(ours), other[-1], atol=1e-4, rtol=1e-4)
+        queries = model.forward_transformer(model.extract_feat((pixels - 120) / 60),
+                                            image_samples(pixels))
+        expected = model.bbox_head(**queries)
+    for ours, other in zip(onnx_runner(path)(pixels), expected, strict=True):
+        torch.testing.assert_close(ours, other[-1], atol=1e-4, rtol=1e-4)
     raw = path.read_bytes()
     assert b'site-packages' not in raw and b'.py' not in raw  # nothing of this machine
 
@@ -118,11 +115,11 @@ def test_boxes_are_those_of_predict(name, mask_padding, tmp_path):
     model = responding(cfg)
     model.cfg, model.dataset_meta = cfg, dict(classes=('a', 'b', 'c'), palette=[(0, 0, 255)] * 3)
     torch.save(dict(state_dict=model.state_dict()), tmp_path / 'weights.pth')
-    found = export(cfg, str(tmp_path / 'weights.pth'), tmp_path / 'boxes.onnx', decode=True,
-                   size=(96, 128))
-    assert found.check.difference < 1e-4 and found.check.boxes > 20
-    assert found.notes['outputs'] == ['boxes', 'scores', 'labels']
-    run, rng, counts = onnx_runner(found.path), np.random.default_rng(0), set()
+    path = tmp_path / 'boxes.onnx'
+    notes, check = export(cfg, str(tmp_path / 'weights.pth'), path, decode=True, size=(96, 128))
+    assert check.difference < 1e-4 and check.boxes > 20
+    assert notes['outputs'] == ['boxes', 'scores', 'labels']
+    run, rng, counts = onnx_runner(path), np.random.default_rng(0), set()
     for size in PICTURES:
         pixels = rng.integers(0, 256, (*size, 3), dtype=np.uint8)
         expected = mmposenc.predict(model, pixels, score_thr=0.0)
@@ -148,8 +145,8 @@ def test_maps_of_a_padded_segmentor_are_those_of_predict(tmp_path):
     torch.manual_seed(0)
     model = build_model(cfg).eval()
     torch.save(dict(state_dict=model.state_dict()), tmp_path / 'weights.pth')
-    found = export(cfg, str(tmp_path / 'weights.pth'), tmp_path / 'model.onnx', size=(96, 128))
-    run = onnx_runner(found.path)
+    export(cfg, str(tmp_path / 'weights.pth'), tmp_path / 'model.onnx', size=(96, 128))
+    run = onnx_runner(tmp_path / 'model.onnx')
     for size in ((77, 90), (96, 64), (50, 121)):
         pixels = torch.randint(0, 256, (2, 3, *size), dtype=torch.uint8)
         samples = [SegDataSample(metainfo=dict(img_shape=size, ori_shape=size)) for _ in pixels]
@@ -160,61 +157,50 @@ def test_maps_of_a_padded_segmentor_are_those_of_predict(tmp_path):
                                    atol=1e-5, rtol=1e-4)
 
 
-def checked(run, tmp_path=None):
-    """A check of a detector with a function in the place of its file; with pictures of test data,
-    where there is a folder for them."""
-    dataset = dict(type='mmposenc.CocoDataset', data_root=f'{tmp_path}', test_mode=True,
-                   ann_file='annotations.json', data_prefix=dict(img='images/'),
-                   metainfo=dict(classes=('square', 'disc')),
-                   pipeline=[dict(type='LoadImageFromFile'), dict(type='PackDetInputs')])
-    cfg = config(dense('RetinaNet'), **(
-        dict(test_dataloader=dict(dataset=dataset)) if tmp_path else {}))
-    raw = Detections(responding(cfg))
+def test_boxes_are_compared_in_pictures_of_the_test_data(tmp_path):
+    """A file that finds none is refused."""
+    steps = [dict(type='LoadImageFromFile'), dict(type='PackDetInputs')]
+    cfg = config(dense('RetinaNet'), test_dataloader=dict(dataset=coco_node(
+        make_coco(tmp_path), test_mode=True, pipeline=steps)))
+    raw, seen = Detections(responding(cfg)), []
     notes = dict(channels='RGB', height=[33, None], width=[33, None])
-    return raw, compare_with_model(raw, run or raw, torch.ones(1, 3, 96, 128), notes,
-                                   pictures_of_test_data(cfg, notes), 1e-4)
 
-
-def test_boxes_that_are_compared_are_counted(tmp_path):
-    """Of noise, and of pictures of the test data."""
-    raw, found = checked(None)
+    def compared(run):
+        return compare_with_model(raw, run, torch.ones(1, 3, 96, 128), notes,
+                                  pictures_of_test_data(cfg, notes), 1e-4)
+    found = compared(lambda images: seen.append(images) or raw(images))
     assert found.boxes > 10 and len(found.sizes) == 5 and found.difference == 0
-    seen = []
-    make_coco(tmp_path)
-    checked(lambda images: seen.append(images) or raw(images), tmp_path)
     first = cv2.imread(str(min((tmp_path / 'images').iterdir())))[..., ::-1].astype(np.float32)
     pixels = torch.from_numpy(first.copy()).permute(2, 0, 1)
     torch.testing.assert_close(seen[0], F.interpolate(pixels[None], (96, 128), mode='bilinear'))
-
-
-def test_a_file_that_finds_no_box_is_refused():
     with pytest.raises(RuntimeError, match='the model finds [0-9]+ boxes, and the file 0; the file '
                                            'is not kept. Export without --decode'):
-        checked(lambda images: (torch.empty(0, 4), torch.empty(0), torch.empty(0)))
+        compared(lambda images: (torch.empty(0, 4), torch.empty(0), torch.empty(0)))
 
 
-def test_the_file_says_how_predict_resizes():
+@pytest.mark.parametrize('channels, options, named', [
+    (1, {}, 'grey'), (3, {}, 'BGR'), (3, dict(bgr_to_rgb=True), 'RGB')])
+def test_the_file_names_its_channels_and_says_how_predict_resizes(channels, options, named):
     resize = dict(type='mmdet.Resize', scale=(400, 300), keep_ratio=True)
     pipeline = [dict(type='mmposenc.LoadImageFromFile'), resize, dict(type='CenterCrop'),
                 dict(type='LoadAnnotations'), dict(type='PackDetInputs')]
-    cfg = config({}, test_dataloader=dict(dataset=dict(pipeline=pipeline)))
+    cfg = config(dict(backbone=dict(in_channels=channels),
+                      data_preprocessor=dict(type='DetDataPreprocessor', **options)),
+                 test_dataloader=dict(dataset=dict(pipeline=pipeline)))
+    assert module.order_of_channels(cfg) == named
     assert module.steps_before_the_network(cfg) == [resize, dict(type='CenterCrop')]
     assert module.steps_before_the_network(config({})) == []
 
 
 def test_differences_are_shares_of_the_largest_number_too():
     """Logits of a model that has begun to train: all near -4.6."""
-    class Logits(torch.nn.Module):
-        def forward(self, images, mode):
-            return images * 1e-3 - 4.6
-
-    images = torch.rand(1, 3, 4, 4)
-    raw = RawOutputs(Logits())
+    model = torch.nn.Module()
+    model.forward = lambda images, mode: images * 1e-3 - 4.6
+    raw, images = RawOutputs(model), torch.rand(1, 3, 4, 4)
     ours = raw(images)
-    (_, found), = raw.named_differences(images, ours, [ours[0] + 1.4e-6])
-    assert found < 1e-6
-    (_, found), = raw.named_differences(images, ours, [ours[0][:, :2]])
-    assert found == float('inf')
+    (_, rounded), = raw.named_differences(images, ours, [ours[0] + 1.4e-6])
+    (_, of_other_shape), = raw.named_differences(images, ours, [ours[0][:, :2]])
+    assert rounded < 1e-6 and of_other_shape == float('inf')
 
 
 def test_a_wrong_file_is_not_kept(tmp_path, monkeypatch):
@@ -223,7 +209,7 @@ def test_a_wrong_file_is_not_kept(tmp_path, monkeypatch):
     path.write_bytes(b'old')
     monkeypatch.setattr(module, '_exported_program', lambda *args: None)
     monkeypatch.setattr(module, '_size_limits',
-                        lambda program: dict(height=[1, None], width=[1, None]))
+                        lambda *args: dict(height=[1, None], width=[1, None]))
     monkeypatch.setattr(module, '_write_onnx',
                         lambda program, path, notes: path.write_bytes(b'new'))
     monkeypatch.setattr(module, 'onnx_runner', lambda path: lambda images: (
@@ -237,37 +223,26 @@ def padded(model):
     return {**model, 'data_preprocessor': {**model['data_preprocessor'], 'pad_size_divisor': 32}}
 
 
-@pytest.mark.parametrize('model, out, options, match', [
-    (detr(), 'model.pt2', {}, r'model.pt2 must end in .onnx'),
-    (detr(), 'model.onnx', dict(tolerance=1.5), r'tolerance=1.5 must be above 0 and below 1'),
-    (detr(), 'model.onnx', dict(decode=True), r'--decode: DETR with DETRHead decodes its boxes '),
-    (padded(detr(backbone=BACKBONE)), 'model.onnx', {},
+@pytest.mark.parametrize('cfg, out, options, match', [
+    (config(detr()), 'model.pt2', {}, r'model.pt2 must end in .onnx'),
+    (config(detr()), 'model.onnx', dict(tolerance=1.5), r'tolerance=1.5 must be above 0 and below'),
+    (config(detr()), 'model.onnx', dict(decode=True), r'--decode: DETR with DETRHead decodes its '),
+    (config(padded(detr(backbone=BACKBONE))), 'model.onnx', {},
      r'data_preprocessor pads pictures, and DETR leaves padding out, .*pad_size_divisor=1'),
-    (deformable(), 'model.onnx', {}, r'encoder.layers.0.self_attn is a MultiScaleDeformable'),
-    (dense('RetinaNet'), 'model.onnx', dict(size=(32, 64)),
+    (config(dense('FCOS'), custom_hooks=[dict(type='mmposenc.KeepPaddingOut')]), 'model.onnx', {},
+     'KeepPaddingOut leaves padding out'),
+    (config(deformable()), 'model.onnx', {},
+     r'encoder.layers.0.self_attn is a MultiScaleDeformable'),
+    (config(dense('RetinaNet')), 'model.onnx', dict(size=(32, 64)),
      r'size=\(32, 64\): the graph of this example would hold only for heights from '),
-    (dense('RetinaNet', nms=dict(type='soft_nms')), 'model.onnx', dict(decode=True),
+    (config(dense('RetinaNet', nms=dict(type='soft_nms'))), 'model.onnx', dict(decode=True),
      r"test_cfg.nms.type='soft_nms' must be 'nms'")])
-def test_what_can_not_be(tmp_path, model, out, options, match):
-    with pytest.raises((ValueError, FileNotFoundError), match=match):
-        export(config(model), None, tmp_path / out, **options)
-
-
-def test_padding_that_a_hook_leaves_out(tmp_path):
-    cfg = config(dense('FCOS'), custom_hooks=[dict(type='mmposenc.KeepPaddingOut')])
-    with pytest.raises(ValueError, match='KeepPaddingOut leaves padding out'):
-        export(cfg, None, tmp_path / 'model.onnx')
+def test_what_can_not_be(tmp_path, cfg, out, options, match):
+    with pytest.raises(ValueError, match=match):
+        export(cfg, None, tmp_path / out, **options)
 
 
 def test_missing_packages(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, 'onnxruntime', None)
     with pytest.raises(ValueError, match='pip install onnx onnxscript onnxruntime'):
         export(config(detr()), None, tmp_path / 'model.onnx')
-
-
-@pytest.mark.parametrize('channels, options, named', [
-    (1, {}, 'grey'), (3, {}, 'BGR'), (3, dict(bgr_to_rgb=True), 'RGB')])
-def test_the_file_names_its_channels(channels, options, named):
-    cfg = config(dict(backbone=dict(in_channels=channels),
-                      data_preprocessor=dict(type='DetDataPreprocessor', **options)))
-    assert module.order_of_channels(cfg) == named

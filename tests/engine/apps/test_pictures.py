@@ -6,47 +6,37 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from helpers.scripts import load_tool, named
 from helpers.tiny_data import Images
 from helpers.tiny_tasks import segmentor_config
-from mmpretrain.structures import DataSample
+from helpers.untrained_weights import saved
+from mmengine.structures import BaseDataElement
 from PIL import Image
 
-from mmposenc.engine.apps.hooks import LabelMapsHook, VisualizationHook
-from mmposenc.engine.apps.pictures import names_without_suffix as names
+from mmposenc.engine.apps.hooks import VisualizationHook
+from mmposenc.engine.apps.pictures import label_map, names_without_suffix
 
 
-def test_names_are_paths_below_a_folder() -> None:
-    assert names(['data/val/a/1.jpg', 'data/val/b/1.jpg', '/x/1.jpg'])[2] == 'x/1'
-    assert names(['val/a/1.jpg', 'val/a/2.jpg']) == ['1', '2']
-    assert names(['val/a/1.jpg', 'val/a/2.jpg'], 'val') == ['a/1', 'a/2']
-    assert names(['one/1.jpg', 'one/../two/x/1.jpg']) == ['one/1', 'two/x/1']
-    assert names(['s3://y/1.jpg', 's3://z/1.jpg']) == ['y/1', 'z/1']
-    assert names([]) == []
+@pytest.mark.parametrize('paths, root, expected', [
+    (['data/val/a/1.jpg', 'data/val/b/1.jpg'], None, ['a/1', 'b/1']),
+    (['val/a/1.jpg', 'val/a/2.jpg'], None, ['1', '2']),
+    (['val/a/1.jpg', 'val/a/2.jpg'], 'val', ['a/1', 'a/2']),
+    (['one/1.jpg', 'one/../two/x/1.jpg'], None, ['one/1', 'two/x/1']),
+    (['s3://y/1.jpg', 's3://z/1.jpg'], None, ['y/1', 'z/1']), ([], None, []),
+    (['a.jpg', 'a.png', 'a_2.jpg', 'a.b.jpg', 'a.jpg'], None, ['a', 'a_2', 'a_2_2', 'a.b', 'a_3'])])
+def test_names_are_paths_below_a_folder_and_no_two_are_equal(paths, root, expected) -> None:
+    assert names_without_suffix(paths, root) == expected
 
 
-def test_suffixes_do_not_tell_names_apart() -> None:
-    assert names(['a.jpg', 'a.png', 'a_2.jpg', 'a.b.jpg', 'a.jpg']) == [
-        'a', 'a_2', 'a_2_2', 'a.b', 'a_3']
-
-
-def test_label_maps(tmp_path) -> None:
-    """Also of float labels, which a model of one channel gives. Labels are those that predict
-    writes, also where the data set counts from 1 (reduce_zero_label)."""
-    hook = LabelMapsHook(str(tmp_path))
-    paths = ['data/val/a/1.jpg', 'data/val/b/1.jpg']
-    runner = SimpleNamespace(test_dataloader=SimpleNamespace(dataset=Images([*paths, *paths])))
-    hook.before_test_epoch(runner)
-    map_ = SimpleNamespace(data=torch.tensor([[[0.0, 1.0]]]))
-    hook.after_test_iter(runner, 0, None, [SimpleNamespace(
-        img_path=path, pred_sem_seg=map_, reduce_zero_label=True) for path in paths])
-    for name in ('a/1.png', 'b/1.png'):
-        pixels = np.asarray(Image.open(tmp_path / name))
-        assert pixels.tolist() == [[0, 1]] and pixels.dtype == np.uint8
-    map_.data[0, 0, 1] = 300
-    hook.after_test_iter(runner, 0, None, [SimpleNamespace(img_path=paths[0], pred_sem_seg=map_)])
-    assert np.asarray(Image.open(tmp_path / 'a/1.png')).tolist() == [[0, 300]]
+@pytest.mark.parametrize('labels, dtype', [([0.0, 1.0], np.uint8), ([0.0, 300.0], np.uint16)])
+def test_labels_are_those_of_the_classes_in_as_few_bits_as_hold_them(labels, dtype) -> None:
+    """Also of float labels, which a model of one channel gives, and where the data set counts from
+    1 (reduce_zero_label)."""
+    map_ = label_map(SimpleNamespace(reduce_zero_label=True, pred_sem_seg=SimpleNamespace(
+        data=torch.tensor([[labels]]))))
+    assert map_.tolist() == [labels] and map_.dtype == dtype
 
 
 def test_label_maps_of_images_of_one_name(tmp_path, monkeypatch) -> None:
@@ -57,38 +47,49 @@ def test_label_maps_of_images_of_one_name(tmp_path, monkeypatch) -> None:
             number = path.stem.rpartition('_')[2]
             (path.parent / number).mkdir()
             path.rename(path.parent / number / f'0001{path.suffix}')
-    load_tool('train').main([str(config), '--work-dir', 'work', '--cfg-options', *named('maps')])
-    load_tool('test').main([str(config), 'work/iter_2.pth', '--work-dir', 'work', '--show-dir',
-                            'drawn', '--out', 'maps', '--cfg-options', *named('maps_test')])
+    weights = str(saved(config, tmp_path / 'model.pth'))
+    load_tool('test').main([str(config), weights, '--work-dir', 'work', '--show-dir', 'drawn',
+                            '--out', 'maps', '--cfg-options', *named('maps_test')])
     load_tool('browse_dataset').main([str(config), '--output-dir', 'seen'])
     for folder, suffix in (('drawn', 'jpg'), ('maps', 'png'), ('seen', 'png')):
         assert sorted(str(path) for path in Path(folder).rglob('*.*')) == [
             f'{folder}/{number}/0001.{suffix}' for number in range(3)]
+    labels = [np.asarray(Image.open(path)) for path in Path('maps').rglob('*.png')]
+    assert {value for each in labels for value in np.unique(each)} <= {0, 1}
 
 
-def drawn(dataset: Images, samples: list[DataSample]) -> dict[str, Any]:
-    """The first pixel of each picture that a classifier's test draws, by its name."""
+def drawn(scope: str, dataset: Images, samples: list[BaseDataElement]) -> dict[str, Any]:
+    """The first pixel of each picture that a test draws, by its name, and whether classes are
+    named on it."""
     seen: dict[str, Any] = {}
 
-    def visualize_cls(image: Any, sample: Any, *, out_file: str, **_: Any) -> None:
-        seen[out_file] = image[0, 0].tolist()
+    def add(image: Any, out_file: str, with_labels: bool | None) -> None:
+        seen[out_file] = image[0, 0].tolist(), with_labels
 
-    hook = VisualizationHook('out', 'mmpretrain')
+    visualizer = SimpleNamespace(
+        visualize_cls=lambda image, sample, *, out_file, **_: add(image, out_file, None),
+        add_datasample=lambda name, image, sample, *, out_file, with_labels, **_: add(
+            image, out_file, with_labels))
+    hook = VisualizationHook('out', scope)
     runner = SimpleNamespace(test_dataloader=SimpleNamespace(batch_size=4, dataset=dataset),
-                             visualizer=SimpleNamespace(visualize_cls=visualize_cls))
+                             visualizer=visualizer)
     hook.before_test_epoch(runner)
     hook.after_test_iter(runner, 2, None, samples)
     return seen
 
 
 def test_drawn_images_of_one_name_in_two_folders(tmp_path) -> None:
-    paths = [str(tmp_path / name) for name in ('cat/a b.png', 'dog/a b.png', 'dog/a b.bmp')]
-    for path in paths:
+    """Classes are not named on small pictures, which names would cover."""
+    sizes = {'cat/a b.png': 64, 'dog/a b.png': 256, 'dog/a b.bmp': 256}
+    paths = [str(tmp_path / name) for name in sizes]
+    for path, side in zip(paths, sizes.values(), strict=True):
         Path(path).parent.mkdir(exist_ok=True)
-        Image.new('RGB', (2, 2), (0, 0, 255)).save(path)
-    assert drawn(Images(paths), [DataSample(metainfo=dict(img_path=path)) for path in paths]) == {
-        'out/cat/a b.png': [0, 0, 255], 'out/dog/a b.png': [0, 0, 255],
-        'out/dog/a b_2.jpg': [0, 0, 255]}
+        Image.new('RGB', (300, side), (0, 0, 255)).save(path)
+    samples = [BaseDataElement(metainfo=dict(img_path=path)) for path in paths]
+    for scope, named in (('mmpretrain', [None] * 3), ('mmseg', [False, True, True])):
+        assert drawn(scope, Images(paths), samples) == {
+            f'out/{name}': ([0, 0, 255], with_labels) for name, with_labels in zip(
+                ('cat/a b.png', 'dog/a b.png', 'dog/a b_2.jpg'), named, strict=True)}
 
 
 def test_drawn_images_that_are_held_in_memory() -> None:
@@ -96,5 +97,6 @@ def test_drawn_images_that_are_held_in_memory() -> None:
     dataset = Images([None] * 12)
     pixels = {5: np.array([[[255, 0, 0]]], np.uint8), 8: np.array([[7]], np.uint8)}
     dataset.get_data_info = lambda number: {'img': pixels.get(number)}
-    assert drawn(dataset, [DataSample(), DataSample(metainfo=dict(sample_idx=5))]) == {
-        'out/8.jpg': [7, 7, 7], 'out/5.jpg': [255, 0, 0]}
+    samples = [BaseDataElement(), BaseDataElement(metainfo=dict(sample_idx=5))]
+    assert drawn('mmpretrain', dataset, samples) == {
+        'out/8.jpg': ([7, 7, 7], None), 'out/5.jpg': ([255, 0, 0], None)}
