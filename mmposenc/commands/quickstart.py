@@ -20,7 +20,6 @@ from pathlib import Path
 from ..terminal.messages import Parser, reporting_errors
 from ..terminal.options import SEED
 
-
 _TREES = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees'
 #: For each row of the table of scores, the folder of the test and its config.
 TESTS = {'held-out block of the training plots': ('block', f'{_TREES}-block.py'),

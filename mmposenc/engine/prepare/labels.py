@@ -184,7 +184,8 @@ def _label_problem(kind: str, picture: Picture, classes: list[str]) -> str:
     try:
         text = picture.labels.read_bytes().decode('utf-8-sig')
         objects = _lines_of_yolo(text) if kind == 'yolo' else _elements_of_voc(text, picture.size)
-        for where, described in objects:
+        for place, described in objects:
+            where = place
             thing = (_yolo_object(described, picture.size, classes) if isinstance(described, str)
                      else _voc_object(described))
             if classes and thing.name not in classes:

@@ -86,10 +86,10 @@ def test_drawn_images_of_one_name_in_two_folders(tmp_path) -> None:
         Path(path).parent.mkdir(exist_ok=True)
         Image.new('RGB', (300, side), (0, 0, 255)).save(path)
     samples = [BaseDataElement(metainfo=dict(img_path=path)) for path in paths]
-    for scope, named in (('mmpretrain', [None] * 3), ('mmseg', [False, True, True])):
+    for scope, labelled in (('mmpretrain', [None] * 3), ('mmseg', [False, True, True])):
         assert drawn(scope, Images(paths), samples) == {
             f'out/{name}': ([0, 0, 255], with_labels) for name, with_labels in zip(
-                ('cat/a b.png', 'dog/a b.png', 'dog/a b_2.jpg'), named, strict=True)}
+                ('cat/a b.png', 'dog/a b.png', 'dog/a b_2.jpg'), labelled, strict=True)}
 
 
 def test_drawn_images_that_are_held_in_memory() -> None:
