@@ -4,9 +4,8 @@
 microseconds and imports neither torch nor mmcv:
 
 - ``mmcv._ext`` is provided in pure PyTorch when no compiled one can be found;
-- torchvision's Python half imports when its binary operators can't load;
+- torchvision can be imported where its binary operators cannot load;
 - the forks' "Could not import OneDL" lines, which concern an optional package, stay unprinted;
-- numba gets a folder for its cache where the home of the user cannot be written;
 - ``mmposenc::detection/...``, ``mmseg::...`` name configs of what is installed.
 
 A package that needs OpenMMLab asks :mod:`mmposenc.dependencies` before it imports any of it.

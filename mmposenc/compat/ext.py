@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from . import deform_attn, focal_loss, nms, roi_align, sync_bn
+from . import deform_attn, focal_loss, nms, roi_align
 from .missing import missing_operator
 
 NOT_COMPILED = 'not compiled (mmposenc.compat)'
@@ -18,8 +18,6 @@ _FORMS: dict[ModuleType, str] = {
     focal_loss: 'sigmoid_focal_loss_forward sigmoid_focal_loss_backward',
     nms: 'nms',
     roi_align: 'roi_align_forward roi_align_backward',
-    sync_bn: 'sync_bn_forward_mean sync_bn_forward_var sync_bn_forward_output '
-             'sync_bn_backward_param sync_bn_backward_data',
 }
 OPS: dict[str, Callable[..., Any]] = {
     name: getattr(module, name) for module, names in _FORMS.items() for name in names.split()}

@@ -18,7 +18,6 @@ else:
 
 #: For the name of a module, the function of this package that changes the module.
 PATCHES = {
-    'mmcv.ops': ('compat.missing', 'refuse_layers'),
     'mmdet.apis.det_inferencer': ('compat.patches', 'find_our_loading'),
     'mmdet.datasets.utils': ('compat.patches', 'find_our_loading'),
     'mmengine.config.config': ('compat.patches', 'find_configs'),
@@ -28,10 +27,7 @@ PATCHES = {
     'mmengine.runner.checkpoint': ('compat.patches', 'load_without_running_code'),
     'mmpretrain.datasets.transforms.utils': ('compat.patches', 'find_our_loading'),
     'mmseg.apis.mmseg_inferencer': ('compat.patches', 'find_our_loading'),
-    'numba.core.config': ('compat.numba_cache', 'provide_folder'),
-    'torchvision.extension': ('compat.torchvision_ops', 'provide_operators'),
-    'torchvision.ops.boxes': ('compat.torchvision_ops', 'use_operators'),
-    'torchvision.ops.roi_align': ('compat.torchvision_ops', 'use_operators'),
+    'torchvision.extension': ('compat.torchvision_ops', 'declare_operators'),
 }
 
 

@@ -3,24 +3,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .missing import build_command_text
+
 
 def one_hot_target(input: Tensor, target: Tensor) -> Tensor:
     """Whether each class is the target, bool (N, C); a target out of range means background."""
     classes = torch.arange(input.size(1), device=input.device)
     return target[:, None] == classes
-
-
-def class_weight(weight: Tensor, target: Tensor) -> Tensor:
-    """The weight of each row by its target class, (N, 1).
-
-    Raises:
-        ValueError: when a target has no weight; the compiled kernel reads past the end there.
-    """
-    outside = (target < 0) | (target >= len(weight))
-    if bool(outside.any()):
-        raise ValueError(f'target must lie in [0, {len(weight)}) when class weights are given, '
-                         f'got {int(target[outside][0])}')
-    return weight[target][:, None]
 
 
 def sigmoid_focal_loss_forward(input: Tensor, target: Tensor, weight: Tensor, output: Tensor,
@@ -33,22 +22,22 @@ def sigmoid_focal_loss_forward(input: Tensor, target: Tensor, weight: Tensor, ou
     Args:
         input: logits (N, C).
         target: class of each row, long (N,); C, or anything outside, is background.
-        weight: a weight per class (C,), or empty.
+        weight: empty.
         output: (N, C), overwritten.
 
     Raises:
-        ValueError: when class weights are given and a target is outside [0, C).
+        NotImplementedError: ``weight`` has weights of classes, which no model of mmdet gives.
 
     Logarithms are taken of the logits, so they do not saturate at log(FLT_MIN) as in the
     compiled kernel.
     """
+    if weight.numel():
+        raise NotImplementedError('weights of classes in the focal loss need an mmcv with compiled '
+                                  f'operators: {build_command_text()}')
     p = input.sigmoid()
     positive = -alpha * (1 - p).pow(gamma) * F.logsigmoid(input)
     negative = -(1 - alpha) * p.pow(gamma) * F.logsigmoid(-input)
-    loss = torch.where(one_hot_target(input, target), positive, negative)
-    if weight.numel():
-        loss = loss * class_weight(weight, target)
-    output.copy_(loss)
+    output.copy_(torch.where(one_hot_target(input, target), positive, negative))
 
 
 def sigmoid_focal_loss_backward(input: Tensor, target: Tensor, weight: Tensor,
@@ -57,7 +46,4 @@ def sigmoid_focal_loss_backward(input: Tensor, target: Tensor, weight: Tensor,
     p = input.sigmoid()
     positive = -alpha * (1 - p).pow(gamma) * (1 - p - gamma * p * F.logsigmoid(input))
     negative = (1 - alpha) * p.pow(gamma) * (p - gamma * (1 - p) * F.logsigmoid(-input))
-    grad = torch.where(one_hot_target(input, target), positive, negative)
-    if weight.numel():
-        grad = grad * class_weight(weight, target)
-    grad_input.copy_(grad)
+    grad_input.copy_(torch.where(one_hot_target(input, target), positive, negative))

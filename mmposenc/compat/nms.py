@@ -3,19 +3,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .precision import compute_dtype, has_kernel
+from .torchvision_ops import has_kernel
 
 # The number of boxes that are decided at once; small enough that their comparison with all boxes
 # stays in the cache.
 BLOCK = 128
-
-
-def check_scores(scores: Tensor) -> None:
-    """Raise ValueError if a score is NaN, because sorting would put it anywhere."""
-    nans = int(torch.isnan(scores).sum())
-    if nans:
-        raise ValueError(f'scores must not be NaN, got {nans} NaN of {scores.numel()} scores '
-                         '(has the training diverged?)')
 
 
 def ious(boxes: np.ndarray, others: np.ndarray, offset: int) -> np.ndarray:
@@ -24,37 +16,21 @@ def ious(boxes: np.ndarray, others: np.ndarray, offset: int) -> np.ndarray:
     Args:
         boxes, others: rows x1, y1, x2, y2 and area, (5, N) and (5, M).
     """
-    inter = np.minimum(boxes[2][:, None], others[2])
-    inter -= np.maximum(boxes[0][:, None], others[0])
-    height = np.minimum(boxes[3][:, None], others[3])
-    height -= np.maximum(boxes[1][:, None], others[1])
-    if offset:
-        inter += offset
-        height += offset
-    np.maximum(inter, 0, out=inter)
-    np.maximum(height, 0, out=height)
-    inter *= height
-    union = np.add(boxes[4][:, None], others[4], out=height)
-    union -= inter
-    inter /= union
-    return inter
+    low = np.maximum(boxes[:2, :, None], others[:2, None])
+    high = np.minimum(boxes[2:4, :, None], others[2:4, None])
+    width, height = np.maximum(high - low + offset, 0)
+    inter = width * height
+    return inter / (boxes[4][:, None] + others[4] - inter)
 
 
 def keep_greedily(overlap: np.ndarray) -> np.ndarray:
     """Which of n boxes, sorted by score, are kept if each kept box removes those that it overlaps:
-    bool (n,).
-
-    A row of the table is one whole number, a bit for each box.
-    """
-    rows = np.packbits(overlap, axis=1, bitorder='little')
-    width, data = rows.shape[1], rows.tobytes()
-    staying, dropped = [], 0
-    for i in range(len(rows)):
-        stays = not dropped >> i & 1
-        staying.append(stays)
-        if stays:
-            dropped |= int.from_bytes(data[i * width:(i + 1) * width], 'little')
-    return np.array(staying, dtype=bool)
+    bool (n,)."""
+    stays = np.ones(len(overlap), dtype=bool)
+    for i, row in enumerate(overlap):
+        if stays[i]:
+            stays[i + 1:] &= ~row[i + 1:]
+    return stays
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
@@ -85,9 +61,12 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Ten
     if offset == 0 and has_kernel('nms', boxes):
         indices: Tensor = torch.ops.torchvision.nms(boxes.float(), scores.float(), iou_threshold)
         return indices
-    dtype = compute_dtype(boxes)
+    dtype = torch.promote_types(boxes.dtype, torch.float32)
     scores = scores.detach().to('cpu', torch.promote_types(scores.dtype, torch.float32))
-    check_scores(scores)
+    nans = int(torch.isnan(scores).sum())
+    if nans:  # Sorting would put them anywhere.
+        raise ValueError(f'scores must not be NaN, got {nans} NaN of {scores.numel()} scores '
+                         '(has the training diverged?)')
     corners = boxes.detach().to('cpu', dtype).numpy()
     order = np.argsort(-scores.numpy(), kind='stable')
     left = np.empty((5, len(order)), dtype=corners.dtype)

@@ -1,160 +1,74 @@
-"""RoIAlign: features of a region, sampled bilinearly on a regular grid.
+"""RoIAlign: means of the features of a region, sampled bilinearly on a regular grid.
 
-Every output bin is a weighted sum of pixels, whatever its number of samples; embedding_bag adds
-such sums up in one pass, without a tensor of all the samples."""
-from collections.abc import Sequence
-from typing import NamedTuple
-
+The samples of a region are a grid, and so are the pixels that they read. Each bin of a region is
+therefore a weighted sum over rows and over columns, whatever its number of samples.
+"""
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from .missing import build_command_text
-from .precision import compute_dtype, has_kernel
+from .torchvision_ops import has_kernel
 
-# The largest number of samples in one pass, which limits the index tensors to about 100 MB.
-MAX_SAMPLES = 1 << 20
-
-
-class Grid(NamedTuple):
-    """The points at which the bins of K regions are sampled; the last axis is y, x."""
-    image: Tensor  # (K,) long
-    start: Tensor  # (K, 2)
-    bin_size: Tensor  # (K, 2)
-    samples: Tensor  # (K, 2) long, the number of samples in a bin
+#: For a region: the number of its image, the rows and columns of the map that it reads, and their
+#: shares in its bins, (bins, rows) and (bins, columns).
+Window = tuple[int, slice, slice, Tensor, Tensor]
 
 
-class Taps(NamedTuple):
-    """The samples along one axis: two pixels and their weights for each; both weights are zero
-    outside of the map."""
-    low: Tensor
-    high: Tensor
-    low_weight: Tensor
-    high_weight: Tensor
+def axis_shares(start: Tensor, extent: Tensor, bins: int, size: int, sampling_ratio: int) -> Tensor:
+    """The share of each row (or column) of a map in each bin of K regions.
+
+    Args:
+        start, extent: (K,), first edge and extent of the regions in cells of the map.
+        bins: number of bins along this axis.
+        size: number of rows (or columns).
+        sampling_ratio: number of samples of a bin; 0: about one for each cell.
+
+    Returns:
+        (K, bins, size).
+    """
+    bin_size = extent / bins
+    # The compiled kernel rounds up in float32, so this does too.
+    samples = (torch.full_like(start, sampling_ratio) if sampling_ratio > 0
+               else bin_size.float().ceil().to(start.dtype))[:, None, None]
+    number = torch.arange(max(1, int(samples.max())), device=start.device)
+    cell = torch.arange(bins, device=start.device)[:, None]
+    start, bin_size = start[:, None, None], bin_size[:, None, None]
+    # In the order of operations of mmcv's kernel, so that a sample that lies exactly on the edge
+    # stays inside.
+    at = start + cell * bin_size + (number + 0.5) * bin_size / samples
+    inside = (at >= -1) & (at <= size) & (number < samples)
+    at = at.clamp(0, size - 1).where(inside, 0)
+    low = at.floor()
+    shares = at.new_zeros(len(at), bins, size)
+    shares.scatter_add_(2, low.long(), inside * (1 - (at - low)))
+    shares.scatter_add_(2, (low.long() + 1).clamp(max=size - 1), inside * (at - low))
+    return shares / samples.clamp(min=1)  # A region without samples has the mean zero.
 
 
-class Samples(NamedTuple):
-    """All samples of some regions, bin by bin: for each the four pixels and their weights."""
-    pixels: Tensor  # (S, 4) long, rows of the (N * H * W, C) table
-    weights: Tensor  # (S, 4)
-    per_bin: Tensor  # (K * bins,) long
-
-
-def make_grid(rois: Tensor, num_images: int, size: tuple[int, int], spatial_scale: float,
-              sampling_ratio: int, aligned: bool) -> Grid:
-    """Compute the sampling grid of every region, after a check of the regions."""
+def windows(rois: Tensor, shape: torch.Size, size: tuple[int, int], spatial_scale: float,
+            sampling_ratio: int, aligned: bool) -> list[Window]:
+    """What each region reads of maps of a shape (N, C, H, W), after a check of the regions."""
     image = rois[:, 0].long()
-    if bool(((image < 0) | (image >= num_images)).any()):
-        raise ValueError(f'rois[:, 0] must be image indices in [0, {num_images}), got '
+    if bool(((image < 0) | (image >= shape[0])).any()):
+        raise ValueError(f'rois[:, 0] must be image indices in [0, {shape[0]}), got '
                          f'{int(image.min())} to {int(image.max())}')
     corners = rois[:, 1:] * spatial_scale - (0.5 if aligned else 0.0)
-    start, end = corners[:, :2].flip(1), corners[:, 2:].flip(1)
-    extent = end - start
+    start, extent = corners[:, :2], corners[:, 2:] - corners[:, :2]
     if not aligned:
         extent = extent.clamp(min=1)  # The first version of RoIAlign does so.
     elif not bool((extent >= 0).all()):
         bad = rois[~(extent >= 0).all(1)][0].tolist()
         raise ValueError(f'rois must have x2 >= x1 and y2 >= y1 and no NaN, got {bad}')
-    bin_size = torch.stack([extent[:, axis] / side for axis, side in enumerate(size)], 1)
-    if sampling_ratio > 0:
-        samples = torch.full_like(extent, sampling_ratio, dtype=torch.long)
-    # About one sample for each pixel. The compiled kernel rounds up in float32, so this does too.
-    else:
-        samples = bin_size.float().ceil().long()
-    return Grid(image, start, bin_size, samples)
-
-
-def interpolation_taps(coordinate: Tensor, size: int) -> Taps:
-    """Where to interpolate linearly at coordinates in [-1, size], clamped to the map; outside of it
-    weights are zero."""
-    inside = (coordinate >= -1) & (coordinate <= size)
-    clamped = coordinate.clamp(0, size - 1)
-    low = clamped.floor()
-    fraction = clamped - low
-    zero = torch.zeros_like(fraction)
-    low_index = torch.where(inside, low, zero).long()
-    return Taps(low_index, (low_index + 1).clamp(max=size - 1),
-                torch.where(inside, 1 - fraction, zero), torch.where(inside, fraction, zero))
-
-
-def count_up(lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """For consecutive runs of these lengths: the number of each element's run, and its place in it.
-    """
-    run = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
-    number = torch.arange(len(run), device=lengths.device)
-    return run, number - (lengths.cumsum(0) - lengths)[run]
-
-
-def list_samples(grid: Grid, size: tuple[int, int], height: int, width: int) -> Samples:
-    """List the samples of all bins of all regions."""
-    bins = size[0] * size[1]
-    per_bin = grid.samples.prod(1).repeat_interleave(bins)
-    run, number = count_up(per_bin)
-    roi, cell = run // bins, run % bins
-    samples, bin_size = grid.samples[roi], grid.bin_size[roi]
-    inner = torch.stack([number // samples[:, 1], number % samples[:, 1]], 1)
-    outer = torch.stack([cell // size[1], cell % size[1]], 1)
-    # In the order of operations of mmcv's kernel, so that a sample that lies exactly on the edge
-    # stays inside.
-    at = grid.start[roi] + outer * bin_size + (inner + 0.5) * bin_size / samples
-    y, x = interpolation_taps(at[:, 0], height), interpolation_taps(at[:, 1], width)
-    first = grid.image[roi] * (height * width)
-    pixels = torch.stack([row * width + column + first
-                          for row in (y.low, y.high) for column in (x.low, x.high)], 1)
-    weights = torch.stack([row * column for row in (y.low_weight, y.high_weight)
-                           for column in (x.low_weight, x.high_weight)], 1)
-    return Samples(pixels, weights, per_bin)
-
-
-def chunks_of_regions(grid: Grid, bins: int) -> list[slice]:
-    """Group consecutive regions so that a group has at most MAX_SAMPLES samples, but at least one
-    region."""
-    totals = (grid.samples.prod(1) * bins).cumsum(0).tolist()
-    pieces, first, done = [], 0, 0
-    for i, total in enumerate(totals):
-        if total - done > MAX_SAMPLES and i > first:
-            pieces.append(slice(first, i))
-            first, done = i, totals[i - 1]
-    return [*pieces, slice(first, len(totals))]
-
-
-def weighted_sums(table: Tensor, rows: Tensor, weights: Tensor, lengths: Tensor) -> Tensor:
-    """Add up weighted rows of a table: ``lengths[i]`` of them make row i of the result."""
-    offsets = F.pad(lengths.cumsum(0), (1, 0))
-    return F.embedding_bag(rows, table, offsets, mode='sum', per_sample_weights=weights,
-                           include_last_offset=True)
-
-
-def aligned_features(input: Tensor, rois: Tensor, size: tuple[int, int], spatial_scale: float,
-                     sampling_ratio: int, aligned: bool) -> Tensor:
-    """The features of every region (K, C, *size), as :func:`roi_align_forward` computes them."""
-    num_images, channels, height, width = input.shape
-    output, dtype = input.new_empty(len(rois), channels, *size), compute_dtype(input)
-    if not len(rois):
-        return output
-    grid = make_grid(rois.to(dtype), num_images, size, spatial_scale, sampling_ratio, aligned)
-    table = input.to(dtype).permute(0, 2, 3, 1).reshape(-1, channels)
-    for piece in chunks_of_regions(grid, size[0] * size[1]):
-        samples = list_samples(Grid(*(each[piece] for each in grid)), size, height, width)
-        sums = weighted_sums(table, samples.pixels.flatten(), samples.weights.flatten(),
-                             samples.per_bin * 4)
-        # Regions without samples have the mean zero.
-        means = sums / samples.per_bin.clamp(min=1)[:, None]
-        output[piece] = means.view(-1, *size, channels).permute(0, 3, 1, 2).to(output.dtype)
-    return output
-
-
-def input_gradient(grad_output: Tensor, rois: Tensor, shape: Sequence[int], spatial_scale: float,
-                   sampling_ratio: int, aligned: bool) -> Tensor:
-    """The gradient of the features (N, C, H, W) of ``shape``. Their values do not matter, because
-    averages are linear."""
-    if not len(rois):
-        return grad_output.new_zeros(*shape)
-    with torch.enable_grad():
-        input = grad_output.new_zeros(*shape, requires_grad=True)
-        output = aligned_features(input, rois, (grad_output.size(2), grad_output.size(3)),
-                                  spatial_scale, sampling_ratio, aligned)
-    return torch.autograd.grad(output, input, grad_output)[0]
+    axes = []
+    for axis, bins, cells in ((1, size[0], shape[2]), (0, size[1], shape[3])):
+        shares = axis_shares(start[:, axis], extent[:, axis], bins, cells, sampling_ratio)
+        read = (shares > 0).any(1).long()
+        first, last = read.argmax(1), (cells - read.flip(1).argmax(1)) * read.amax(1)
+        axes.append([(slice(begin, end), each[:, begin:end]) for begin, end, each
+                     in zip(first.tolist(), last.tolist(), shares, strict=True)])
+    return [(number, rows, columns, row_shares, column_shares)
+            for number, (rows, row_shares), (columns, column_shares)
+            in zip(image.tolist(), *axes, strict=True)]
 
 
 def roi_align_forward(input: Tensor, rois: Tensor, output: Tensor, argmax_y: Tensor,
@@ -186,13 +100,17 @@ def roi_align_forward(input: Tensor, rois: Tensor, output: Tensor, argmax_y: Ten
         raise NotImplementedError(
             "RoIAlign with pool_mode='max' is not available without mmcv's compiled operators; use "
             f"pool_mode='avg', or build mmcv:\n    {build_command_text()}")
+    size, how = (aligned_height, aligned_width), (sampling_ratio, aligned)
     if has_kernel('roi_align', input):
         output.copy_(torch.ops.torchvision.roi_align(
-            input, rois.to(input.dtype), spatial_scale, aligned_height, aligned_width,
-            sampling_ratio, aligned))
-        return
-    output.copy_(aligned_features(input, rois, (aligned_height, aligned_width), spatial_scale,
-                                  sampling_ratio, aligned))
+            input, rois.to(input.dtype), spatial_scale, *size, *how))
+    elif len(rois):
+        dtype = torch.promote_types(input.dtype, torch.float32)
+        maps = input.to(dtype)
+        read = windows(rois.to(dtype), input.shape, size, spatial_scale, *how)
+        with torch.autocast(input.device.type, enabled=False):
+            for region, (image, rows, columns, row_shares, column_shares) in enumerate(read):
+                output[region] = row_shares @ maps[image, :, rows, columns] @ column_shares.T
 
 
 def roi_align_backward(grad_output: Tensor, rois: Tensor, argmax_y: Tensor, argmax_x: Tensor,
@@ -201,10 +119,16 @@ def roi_align_backward(grad_output: Tensor, rois: Tensor, argmax_y: Tensor, argm
                        aligned: bool) -> None:
     """Add the gradient of the features to ``grad_input`` (N, C, H, W); arguments are those of the
     forward pass."""
+    size, how = (aligned_height, aligned_width), (sampling_ratio, aligned)
     if has_kernel('_roi_align_backward', grad_output):
         grad_input.add_(torch.ops.torchvision._roi_align_backward(
-            grad_output, rois.to(grad_output.dtype), spatial_scale, aligned_height, aligned_width,
-            *grad_input.shape, sampling_ratio, aligned))
-        return
-    grad_input.add_(input_gradient(grad_output, rois, grad_input.shape, spatial_scale,
-                                   sampling_ratio, aligned))
+            grad_output, rois.to(grad_output.dtype), spatial_scale, *size, *grad_input.shape, *how))
+    elif len(rois):
+        dtype = torch.promote_types(grad_input.dtype, torch.float32)
+        total = torch.zeros_like(grad_input, dtype=dtype)
+        read = windows(rois.to(dtype), grad_input.shape, size, spatial_scale, *how)
+        with torch.autocast(grad_input.device.type, enabled=False):
+            for grad, (image, rows, columns, row_shares, column_shares) in zip(
+                    grad_output.to(dtype), read, strict=True):
+                total[image, :, rows, columns] += row_shares.T @ grad @ column_shares
+        grad_input.add_(total)

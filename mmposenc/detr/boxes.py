@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..encodings.checks import check_at_least, check_choices, check_positive
 from ..functional.parts import by_rows
-from ..functional.plain_layers import are_plain, layer_dtype
+from ..functional.plain_layers import layer_dtype
 
 #: The largest number of sines of pairs of boxes that may be in memory at once.
 _PAIRS = 2 ** 24
@@ -78,12 +78,7 @@ class PositionRelation(nn.Module):
             waves = waves / self.embed_dims
             angles = numbers[..., None] * self.scale / self.temperature ** waves
             sines = torch.stack((angles.sin(), angles.cos()), -1).flatten(-3)
-        sines = sines.to(layer_dtype(self.pos_proj))
-        if not are_plain(self.pos_proj):
-            return self.pos_proj(sines.permute(0, 3, 1, 2))
-        linear = self.pos_proj[0]
-        biases = nn.functional.linear(sines, linear.weight.flatten(1), linear.bias)
-        return biases.permute(0, 3, 1, 2).relu()
+        return self.pos_proj(sines.to(layer_dtype(self.pos_proj)).permute(0, 3, 1, 2))
 
 
 class BoxRPB(nn.Module):

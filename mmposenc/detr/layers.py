@@ -1,10 +1,7 @@
-"""DETR's encoder layer, and norms, activations and dropout from mmcv's configs; torch is enough for
-the usual ones."""
+"""DETR's encoder layer, and norms, activations and dropout from configs like mmcv's."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -27,30 +24,26 @@ from ..functional.plain_layers import are_plain
 
 
 def build_norm(cfg: ConfigType, embed_dims: int) -> nn.Module:
-    """A norm of tokens, ``dict(type='LN')``; other types need mmcv.
+    """A norm of tokens, ``dict(type='LN')``.
 
     Raises:
-        ValueError: another type, and mmcv is not installed.
+        ValueError: another type.
     """
-    if cfg.get('type') != 'LN':
-        _require_mmcv_for('norm_cfg', cfg, "dict(type='LN')")
-        from mmcv.cnn import build_norm_layer
-        return build_norm_layer(cfg, embed_dims)[1]
     options = {k: v for k, v in cfg.items() if k not in ('type', 'requires_grad')}
+    if cfg.get('type') != 'LN':
+        raise ValueError(f"norm_cfg={cfg!r} must be dict(type='LN')")
     return nn.LayerNorm(embed_dims, **options).requires_grad_(cfg.get('requires_grad', True))
 
 
 def build_activation(cfg: ConfigType) -> nn.Module:
-    """An activation of torch.nn by its name, ``dict(type='ReLU')``; other types need mmcv.
+    """An activation of torch.nn by its name, ``dict(type='ReLU')``.
 
     Raises:
-        ValueError: another type, and mmcv is not installed.
+        ValueError: torch.nn has no activation of this name.
     """
     kind = getattr(nn.modules.activation, str(cfg.get('type')), None)
     if kind is None:
-        _require_mmcv_for('act_cfg', cfg, "dict(type='ReLU') and others of torch.nn")
-        from mmcv.cnn import build_activation_layer
-        return build_activation_layer(cfg)
+        raise ValueError(f"act_cfg={cfg!r} must be dict(type='ReLU') or another of torch.nn")
     # Never in place: if the layer before it has a full backward hook, its output is a view, which
     # torch does not let us overwrite.
     options = {k: v for k, v in cfg.items() if k not in ('type', 'inplace')}
@@ -58,11 +51,10 @@ def build_activation(cfg: ConfigType) -> nn.Module:
 
 
 def build_dropout(cfg: ConfigType | None) -> nn.Module:
-    """``dict(type='Dropout' or 'DropPath', drop_prob=...)``, the identity for None; other types
-    need mmcv.
+    """``dict(type='Dropout' or 'DropPath', drop_prob=...)``, the identity for None.
 
     Raises:
-        ValueError: another type, and mmcv is not installed.
+        ValueError: another type.
     """
     if not cfg:
         return nn.Identity()
@@ -71,14 +63,7 @@ def build_dropout(cfg: ConfigType | None) -> nn.Module:
         return nn.Dropout(options.pop('drop_prob', 0.5), **options)
     if cfg.get('type') == 'DropPath':
         return DropPath(options.pop('drop_prob', 0.1), **options)
-    _require_mmcv_for('dropout_layer', cfg, "dict(type='Dropout') and dict(type='DropPath')")
-    from mmcv.cnn.bricks.drop import build_dropout as build
-    return build(cfg)
-
-
-def _require_mmcv_for(name: str, cfg: ConfigType, known: str) -> None:
-    if find_spec('mmcv') is None:
-        raise ValueError(f'{name}={cfg!r}: without mmcv it must be {known}')
+    raise ValueError(f"dropout_layer={cfg!r} must be dict(type='Dropout') or dict(type='DropPath')")
 
 
 def check_batch_first(batch_first: bool) -> None:
@@ -246,69 +231,44 @@ class FFN(BaseModule):
     """Feed-forward network of DETR (Carion et al., ECCV 2020, Sec. A.4) with a residual.
 
     Args:
-        embed_dims, feedforward_channels: channels of the tokens and of the hidden layers.
-        num_fcs: number of linear layers, at least 2.
+        embed_dims, feedforward_channels: channels of the tokens and of the hidden layer.
+        num_fcs: number of linear layers, always 2.
         act_cfg: activation, see :func:`~mmposenc.detr.layers.build_activation`.
         ffn_drop: dropout after each linear layer.
         dropout_layer: dropout of the residual branch.
-        add_identity: whether the input is added.
-        layer_scale_init_value: initial value of a learned factor for each channel; 0: no factors.
 
     Parameters have the names of mmcv's class, so mmdet's checkpoints load. Difference from mmcv's
     class: the hidden layer is not stored if that is faster (:func:`mmposenc.backbones.mlp.mlp`).
 
     Raises:
-        ValueError: there are fewer than two linear layers.
+        ValueError: ``num_fcs`` is not 2.
     """
 
     def __init__(self, embed_dims: int = 256, feedforward_channels: int = 1024, num_fcs: int = 2,
                  act_cfg: ConfigType | None = None, ffn_drop: float = 0.0,
-                 dropout_layer: ConfigType | None = None, add_identity: bool = True,
-                 init_cfg: ConfigType | None = None, layer_scale_init_value: float = 0.0
+                 dropout_layer: ConfigType | None = None, init_cfg: ConfigType | None = None
                  ) -> None:
         super().__init__(init_cfg)
-        if num_fcs < 2:
-            raise ValueError(f'num_fcs={num_fcs} must be at least 2')
-        self.embed_dims, self.num_fcs = embed_dims, num_fcs
-        self.feedforward_channels, self.add_identity = feedforward_channels, add_identity
-        act_cfg = dict(type='ReLU') if act_cfg is None else act_cfg
-        sizes = [embed_dims, *[feedforward_channels] * (num_fcs - 1)]
+        if num_fcs != 2:
+            raise ValueError(f'num_fcs={num_fcs} must be 2')
+        self.embed_dims = embed_dims
+        activation = build_activation(dict(type='ReLU') if act_cfg is None else act_cfg)
         self.layers = nn.Sequential(
-            *(nn.Sequential(nn.Linear(*pair), build_activation(act_cfg), nn.Dropout(ffn_drop))
-              for pair in pairwise(sizes)),
+            nn.Sequential(nn.Linear(embed_dims, feedforward_channels), activation,
+                          nn.Dropout(ffn_drop)),
             nn.Linear(feedforward_channels, embed_dims), nn.Dropout(ffn_drop))
         self.dropout_layer = build_dropout(dropout_layer)
-        self.gamma2 = nn.Identity() if layer_scale_init_value <= 0 else _Factors(
-            embed_dims, layer_scale_init_value)
 
     def forward(self, x: Tensor, identity: Tensor | None = None) -> Tensor:
         """Return identity + layers(x), where ``identity`` is x by default."""
-        if self._is_plain_mlp():
+        if type(self.layers[0][1]) is nn.ReLU and are_plain(self.layers):
             first, second = self.layers[0][0], self.layers[1]
             out = mlp(x, first.weight, first.bias, second.weight, second.bias, activation='relu',
                       dropout_p=self.layers[0][2].p if self.training else 0.0)
             out = self.layers[2](out)
         else:
             out = self.layers(x)
-        out = self.dropout_layer(self.gamma2(out))
-        if not self.add_identity:
-            return out
-        return (x if identity is None else identity) + out
-
-    def _is_plain_mlp(self) -> bool:
-        return (self.num_fcs == 2 and type(self.layers[0][1]) is nn.ReLU
-                and are_plain(self.layers))
-
-
-class _Factors(nn.Module):
-    """The factors of mmcv's LayerScale, with the same name and shape of the parameter."""
-
-    def __init__(self, embed_dims: int, init_value: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.full((embed_dims,), float(init_value)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.weight
+        return (x if identity is None else identity) + self.dropout_layer(out)
 
 
 # This part of the file has DETR's encoder layer; it needs only torch.

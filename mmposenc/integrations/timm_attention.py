@@ -1,7 +1,6 @@
 """timm's attentions with a relative encoding: the same parameters, computed by :func:`attend`."""
 from __future__ import annotations
 
-import math
 import threading
 from typing import Any
 
@@ -56,15 +55,19 @@ class Encoded:
 
 
 class WholeGridAttention(Encoded):
-    """Attention of timm's ViT and Eva over the whole grid.
-
-    Unlike in timm, ``is_causal`` and ``attn_mask`` may be given together. ``fused_attn`` is
-    ignored.
-    """
+    """Attention of timm's ViT and Eva over the whole grid; ``fused_attn`` is ignored."""
 
     def forward(self: Any, x: Tensor, rope: Tensor | None = None, attn_mask: Tensor | None = None,
                 is_causal: bool = False) -> Tensor:
-        """(B, L, C) -> (B, L, C); arguments are timm's."""
+        """(B, L, C) -> (B, L, C); arguments are timm's.
+
+        Raises:
+            ValueError: both ``attn_mask`` and ``is_causal``.
+        """
+        if is_causal:
+            if attn_mask is not None:
+                raise ValueError('attn_mask and is_causal=True: give one mask')
+            attn_mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
         grid = grid_of_call()
         q, k, v = _project(self, x)
         q, k = self.q_norm(q), self.k_norm(k)
@@ -73,9 +76,7 @@ class WholeGridAttention(Encoded):
         groups = q.shape[1] // k.shape[1]
         if groups > 1:
             k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-        out = self._attend(q, k, v, grid,
-                           _causal_mask(attn_mask, x) if is_causal else attn_mask, x)
-        out = self.norm(out)
+        out = self.norm(self._attend(q, k, v, grid, attn_mask, x))
         if getattr(self, 'gate', None) is not None:
             out = out * self.gate(x).sigmoid()
         return self.proj_drop(self.proj(out))
@@ -177,12 +178,3 @@ def _rotated(attn: Any, x: Tensor, rope: Tensor) -> Tensor:
     prefix, cells = x.split((attn.num_prefix_tokens, x.shape[2] - attn.num_prefix_tokens), 2)
     half = getattr(attn, 'rotate_half', False)
     return torch.cat((prefix, apply_rot_embed_cat(cells, rope, half=half)), 2)
-
-
-def _causal_mask(attn_mask: Tensor | None, x: Tensor) -> Tensor:
-    earlier = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
-    if attn_mask is None:
-        return earlier
-    if attn_mask.dtype == torch.bool:
-        return attn_mask & earlier
-    return attn_mask.masked_fill(~earlier, -math.inf)

@@ -1,6 +1,5 @@
+"""The module that stands for mmcv's compiled one, and torchvision without its binary."""
 import ast
-import sys
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,26 +10,18 @@ from helpers.scripts import run_python
 from mmposenc.compat import ext, missing
 
 
-@cache
-def names_mmcv_asks_for():
-    """(file, name) of every operator that a module of mmcv.ops loads."""
+def test_every_operator_mmcv_asks_for_is_there():
+    """Of every module of mmcv.ops."""
     spec = find_spec('mmcv')
     if spec is None:
-        return []
-    found = []
+        pytest.skip('mmcv is not installed')
+    names = []
     for path in sorted((Path(spec.origin).parent / 'ops').glob('*.py')):
         for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
             if isinstance(node, ast.Call) and getattr(node.func, 'attr', '') == 'load_ext':
-                found += [(path.name, name) for name in ast.literal_eval(node.args[1])]
-    return found
-
-
-def test_every_operator_mmcv_asks_for_is_there():
-    names = names_mmcv_asks_for()
-    if not names:
-        pytest.skip('mmcv is not installed')
+                names += ast.literal_eval(node.args[1])
     assert len(names) > 100
-    for _, name in names:
+    for name in names:
         op = ext.get_op(name)
         assert callable(op)
         if name not in ext.OPS:
@@ -38,57 +29,19 @@ def test_every_operator_mmcv_asks_for_is_there():
                 op(torch.zeros(1), some_option=1)
 
 
-def test_the_advice_is_one_that_works(monkeypatch):
-    """A build helps a CPU only where mmcv has a kernel for it."""
-    with pytest.raises(NotImplementedError, match='Install an mmcv with .* operators: MMCV'):
-        ext.get_op('deform_conv_forward')()
-    with pytest.raises(NotImplementedError, match='On a CPU nothing runs it, .*: FORCE_CUDA=1'):
-        ext.get_op('prroi_pool_forward')()
+def test_the_advice_names_the_installed_mmcv(monkeypatch):
     monkeypatch.setattr(missing, 'version', {'mmcv': '2.1.0'}.__getitem__)
     monkeypatch.setattr(missing, 'PackageNotFoundError', KeyError)
     with pytest.raises(NotImplementedError, match='MMCV_WITH_OPS=1 pip install .* mmcv==2.1.0'):
         ext.get_op('nms_rotated')()
 
 
-def layers_without_operators():
-    """Layers of mmcv.ops in whose files every operator is missing."""
-    import importlib
-
-    from torch import nn
-    by_file = {}
-    for file, name in names_mmcv_asks_for():
-        by_file.setdefault(file.removesuffix('.py'), []).append(name)
-    for file, names in by_file.items():
-        if not set(names) & set(ext.OPS):
-            module = importlib.import_module(f'mmcv.ops.{file}')
-            yield from (each for each in vars(module).values() if isinstance(each, type) and
-                        issubclass(each, nn.Module) and each.__module__ == module.__name__)
-
-
-def test_layers_that_cannot_run_are_refused_when_they_are_built():
-    """But those that mmcv runs on a CPU without an operator (GroupAll, FusedBiasLeakyReLU, SyncBN
-    in evaluation)."""
-    ops = pytest.importorskip('mmcv.ops')
-    if sys.modules['mmcv._ext'].__spec__.origin != 'mmposenc.compat.ext':
-        pytest.skip('mmcv is compiled')
-    without = list(layers_without_operators())
-    known = {layer.__name__ for layer in without}
-    unrefused = {layer.__name__ for layer in without
-                 if not {base.__name__ for base in layer.__mro__} & set(missing.LAYERS)}
-    assert unrefused <= {'GroupAll', 'FusedBiasLeakyReLU', 'SyncBatchNorm'}
-    assert set(missing.LAYERS) - known <= {'SoftmaxFocalLoss', 'SparseConvolution', 'SparseMaxPool'}
-    for name, build in {
-            'RoIAlignRotated': lambda: ops.RoIAlignRotated((7, 7), 0.5, 2),
-            'SubMConv3d': lambda: ops.SubMConv3d(3, 4, 3),
-            'Voxelization': lambda: ops.Voxelization(1, [0, 0, 0, 1, 1, 1], 2),
-            'ModulatedDeformConv2dPack': lambda: ops.ModulatedDeformConv2dPack(4, 4, 3),
-            'DeformRoIPoolPack': lambda: ops.DeformRoIPoolPack((7, 7), 4),
-            'CARAFEPack': lambda: ops.CARAFEPack(4, 2),
-            'MaskedConv2d': lambda: ops.MaskedConv2d(3, 4, 3),
-            'PSAMask': lambda: ops.PSAMask('collect', (3, 3))}.items():
-        with pytest.raises(NotImplementedError, match=f"{name} needs the mmcv operator '.*', whi"):
-            build()
-    ops.RoIAlign((7, 7)), ops.MultiScaleDeformableAttention()
+def test_torchvision_is_imported_without_operators_and_says_so():
+    torchvision = pytest.importorskip('torchvision')
+    if torchvision.extension._has_ops():
+        pytest.skip('torchvision has its operators')
+    with pytest.raises(RuntimeError, match="Couldn't load custom C.. ops.*reinstall torchvision"):
+        torchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
 
 
 def test_only_operators_are_attributes():

@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-from helpers.operator_loops import DEVICES, DTYPES
 
 import mmposenc  # noqa: F401  (before mmcv's operators)
 from mmposenc.compat.focal_loss import sigmoid_focal_loss_backward, sigmoid_focal_loss_forward
@@ -18,37 +17,27 @@ def naive_loss(x, is_target, gamma, alpha):
     return -(1 - alpha) * p ** gamma * math.log(1 - p), (1 - alpha) * slope
 
 
-def run(input, target, weight=None, gamma=2.0, alpha=0.25):
-    weight = input.new_empty(0) if weight is None else weight
-    output, grad = torch.zeros_like(input), torch.zeros_like(input)
+def run(input, target, gamma=2.0, alpha=0.25):
+    output, grad, weight = torch.zeros_like(input), torch.zeros_like(input), input.new_empty(0)
     sigmoid_focal_loss_forward(input, target, weight, output, gamma=gamma, alpha=alpha)
     sigmoid_focal_loss_backward(input, target, weight, grad, gamma=gamma, alpha=alpha)
     return output, grad
 
 
-@pytest.mark.parametrize('dtype', DTYPES)
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
 @pytest.mark.parametrize('gamma, alpha', [(2.0, 0.25), (0.0, 0.5), (1.5, 0.9)])
-@pytest.mark.parametrize('weighted', [False, True])
-def test_equals_naive_loop(dtype, gamma, alpha, weighted):
+def test_equals_naive_loop(dtype, gamma, alpha):
     generator = torch.Generator().manual_seed(0)
     input = torch.randn(9, 4, generator=generator, dtype=dtype) * 3
-    target = torch.randint(0, 4 if weighted else 5, (9,), generator=generator)  # 4: background
-    weight = torch.rand(4, generator=generator, dtype=dtype) if weighted else None
+    target = torch.randint(0, 5, (9,), generator=generator)  # 4: background
     expected = torch.zeros(2, 9, 4, dtype=dtype)
     for n in range(9):
         for c in range(4):
             pair = naive_loss(input[n, c].item(), target[n].item() == c, gamma, alpha)
-            factor = weight[target[n]].item() if weighted else 1
-            expected[:, n, c] = torch.tensor(pair, dtype=dtype) * factor
+            expected[:, n, c] = torch.tensor(pair, dtype=dtype)
     tolerance = dict(atol=1e-6, rtol=1e-5) if dtype == torch.float32 else {}
-    for device in DEVICES:
-        actual = run(input.to(device), target.to(device),
-                     weight.to(device) if weighted else None, gamma, alpha)
-        torch.testing.assert_close(torch.stack(actual).cpu(), expected, **tolerance)
-    assert run(input[:0], target[:0], weight)[1].shape == (0, 4)
-    if weighted:  # background has no weight
-        with pytest.raises(ValueError, match=r'target must lie in \[0, 4\) .*, got 4'):
-            run(input, target + 1, weight)
+    torch.testing.assert_close(torch.stack(run(input, target, gamma, alpha)), expected, **tolerance)
+    assert run(input[:0], target[:0])[1].shape == (0, 4)
 
 
 def test_through_mmcv():
@@ -61,9 +50,11 @@ def test_through_mmcv():
     for reduction in ('mean', 'sum'):
         assert torch.autograd.gradcheck(
             lambda x, how=reduction: sigmoid_focal_loss(x, target, 2.0, 0.25, None, how), (input,))
+    with pytest.raises(NotImplementedError, match='weights of classes .* need an mmcv with'):
+        sigmoid_focal_loss(input, target, 2.0, 0.25, torch.ones(3), 'none')
 
 
-@pytest.mark.parametrize('dtype', DTYPES)
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
 def test_large_logits_stay_exact(dtype):
     input = torch.tensor([[-1e4, 1e4, -200.0]], dtype=dtype)
     output, grad = run(input, torch.tensor([0]))

@@ -7,67 +7,13 @@ from functools import partial
 import pytest
 import torch
 from helpers import tiny_detr as tiny
-from helpers.tiny_detr import (
-    ENCODERS,
-    IRPE,
-    PEG,
-    build,
-    deformable,
-    detr,
-    dino,
-    images,
-    predict,
-    total_loss,
-)
+from helpers.tiny_detr import IRPE, PEG, build, deformable, detr, dino, images, predict
 from mmdet.models.layers.transformer import coordinate_to_encoding, dino_layers
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
-PEG_QK = dict(type='mmposenc.PEG', apply_to='qk')
-POOL = dict(type='mmposenc.ContextPool', ratio=0.5)
-#: Every way to encode, with the levels it runs on.
-WAYS = {
-    **{case: detr(encoder=encoder, attn=attn) for case, (encoder, attn) in ENCODERS.items()},
-    'none, decoder too': detr(encoder=dict(encoder_pos=None), decoder=dict(key_pos=None)),
-    'keys learned': detr(decoder=dict(key_pos='learned')),
-    'several': detr(encoder=dict(pos_encoding=[PEG, dict(type='mmposenc.PEG')], positions=(-1, 1)),
-                    attn=dict(rel_pos_encoding={**IRPE, 'rpe_on': 'qkv'})),
-    'pools': detr(encoder=dict(pos_encoding=[PEG, POOL], positions=(-1, 0))),
-    'deformable pools': deformable(levels=3, encoder=dict(pos_encoding=POOL)),
-    'deformable peg': deformable(levels=3, encoder=dict(encoder_pos=None, pos_encoding=PEG)),
-    'deformable shared': deformable(levels=3, encoder=dict(pos_encoding=PEG,
-                                                           pos_encoding_shared=True)),
-    'deformable qk': deformable(encoder=dict(pos_encoding=PEG_QK)),
-    'deformable learned': deformable(encoder=dict(encoder_pos='learned'), with_box_refine=True),
-    'conditional irpe': tiny.conditional(attn=dict(rel_pos_encoding=IRPE)),
-    'conditional peg': tiny.conditional(encoder=dict(encoder_pos=None, pos_encoding=PEG)),
-    'dab irpe, peg': tiny.dab(attn=dict(rel_pos_encoding=IRPE),
-                              encoder=dict(encoder_pos='sine', pos_encoding=PEG)),
-    'dab peg qk': tiny.dab(encoder=dict(encoder_pos='learned', pos_encoding=PEG_QK),
-                      key=dict(key_pos='learned')),
-    'dino peg': dino(num_queries=7, encoder=dict(encoder_pos=None, pos_encoding=PEG)),
-    'dino shared': dino(num_queries=7, encoder=dict(encoder_pos='learned', pos_encoding=PEG,
-                                                    pos_encoding_shared=True)),
-    'ddq peg': tiny.ddq(num_queries=7, encoder=dict(pos_encoding=PEG, positions=(-1, 0))),
-}
-
-
-@pytest.mark.parametrize('boxes', [
-    pytest.param(True, id='boxes'), pytest.param(False, id='no boxes', marks=pytest.mark.slow)])
-@pytest.mark.parametrize('way', WAYS)
-def test_a_training_step_reaches_every_parameter(way: str, boxes: bool) -> None:
-    model = build(WAYS[way]).train()
-    loss = total_loss(model, images(((64, 96), (45, 61)), boxes=boxes))
-    loss.backward()
-    assert torch.isfinite(loss)
-    without = {n for n, p in model.named_parameters() if p.grad is None}
-    assert without <= ({n for n in without if 'reg' in n} if not boxes else set())
-    # the result of a PEG behind the last layer, and all others, is used
-    if boxes:
-        for name, p in model.named_parameters():
-            # keys' biases move all logits of a query alike, and softmax does not see that
-            if 'encoding' in name:
-                assert p.grad.abs().max() > 0, name
+from mmposenc.encodings import PEG as PEGModule
+from mmposenc.engine.training.compiling import compile_regions
 
 
 def test_absolute_positions_are_those_asked_for() -> None:
@@ -108,27 +54,11 @@ def test_attention_weights_when_asked() -> None:
     assert not weights[0][1, :, :, mask[1]].any()
 
 
-@pytest.mark.parametrize('cfg', [detr(encoder=dict(pos_encoding=PEG),
-                                      attn=dict(rel_pos_encoding=IRPE)),
-                                 deformable(levels=3, encoder=dict(pos_encoding=PEG))])
-def test_an_image_of_one_token(cfg: dict) -> None:
-    """Alone, where BatchNorm has one value a channel to take statistics from only in evaluation,
-    and beside a larger one."""
-    model = build(cfg)
-    for sizes in (((20, 30),), ((20, 30), (64, 96))):
-        found = predict(model, images(sizes))[0]
-        assert found.bboxes.isfinite().all() and found.scores.isfinite().all()
-        assert (found.bboxes >= 0).all() and (found.bboxes[:, 2] <= 30).all()
-    assert total_loss(model.train(), images(((20, 30), (64, 96)))).isfinite()
-
-
 #: A detector, what is changed in its config, and what the error says.
 BAD = [
-    (dino, {'encoder.layer_cfg.self_attn_cfg.rel_pos_encoding': IRPE}, 'use pos_encoding'),
     (deformable, {'decoder.key_pos': None}, 'key_pos=None: the decoder of DeformableDETR has no'),
     (tiny.dab, {'encoder.encoder_pos': None}, 'encoder.encoder_pos=None: every layer'),
     (tiny.conditional, {'decoder.key_pos': None}, 'decoder.key_pos=None: cross-attention'),
-    (detr, {'decoder.pos_encoding': PEG}, 'decoder.pos_encoding=.*object queries have no grid'),
     (detr, {'decoder.layer_cfg.cross_attn_cfg.rel_pos_encoding': IRPE}, 'queries have no grid'),
     (dino, {'encoder.skip_padding': True}, 'skip_padding=True: deformable attention'),
     (detr, {'encoder.encoder_pos': 'cosine'}, "encoder.encoder_pos='cosine' must be 'sine', "),
@@ -155,11 +85,21 @@ BAD = [
     (dino, {'encoder.rel_pos_encoding': IRPE}, 'no logits of pairs of tokens; use pos_encoding'),
     (detr, {'encoder.rel_pos_encoding': IRPE,
             'encoder.layer_cfg.self_attn_cfg.rel_pos_encoding': IRPE}, 'give one of them'),
-    (detr, {'positional_encoding.num_feats': 16}, 'num_feats=16 must be half of'),
     (partial(tiny.conditional, dims=16), {}, 'encoder has embed_dims=16; it must be 256'),
     (dino, {'decoder.layer_cfg.cross_attn_cfg.num_levels': 3}, 'but the decoder has num_levels=3'),
     (deformable, {'num_feature_levels': 2}, '=2, but the encoder has num_levels=1'),
-    (dino, {'decoder.coordinate_feats': 7}, 'decoder.coordinate_feats=7 must be even')]
+    (dino, {'decoder.coordinate_feats': 7}, 'decoder.coordinate_feats=7 must be even'),
+    (detr, {'encoder.skip_padding': 'yes'}, "skip_padding='yes' must be True, False or None"),
+    (detr, {'encoder.layer_cfg.type': 'mmposenc.PEG'},
+     "type='mmposenc.PEG' must be mmposenc.DetrEncoderLayer"),
+    (detr, {'encoder.layer_cfg.ffn_cfg.num_fcs': 3}, 'num_fcs=3 must be 2'),
+    (detr, {'encoder.layer_cfg.norm_cfg.type': 'BN'}, r"norm_cfg={.*} must be dict\(type='LN'\)"),
+    (detr, {'encoder.layer_cfg.ffn_cfg.act_cfg.type': 'HSwish'},
+     "act_cfg={'type': 'HSwish'.*} must be dict.type='ReLU'"),
+    (detr, {'encoder.layer_cfg.ffn_cfg.dropout_layer.type': 'DropBlock'},
+     "dropout_layer={'type': 'DropBlock'} must be dict"),
+    (partial(deformable, levels=3), {'encoder.pos_encoding': PEGModule(16)},
+     'is a module, but there are 3 levels')]
 
 
 @pytest.mark.parametrize('make, changes, message', BAD)
@@ -183,35 +123,23 @@ def test_what_starts_at_zero_does_so_after_mmdets_initialization(encoder, attn) 
     assert starts and not any(parameter.any() for each in starts for parameter in each.parameters())
 
 
-@pytest.mark.parametrize('feats', [6, 16])
-def test_sines_of_a_box_are_as_many_as_asked(feats: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sines_of_a_box_are_as_many_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """What mmdet's decoder computes where its encoding of boxes has that number."""
-    def encoded(boxes: torch.Tensor, **_: int) -> torch.Tensor:
-        return coordinate_to_encoding(boxes, num_feats=feats)
-    monkeypatch.setattr(dino_layers, 'coordinate_to_encoding', encoded)
-    init_default_scope('mmdet')
-    torch.manual_seed(0)
-    cfg = dino(num_queries=7, encoder=dict(encoder_pos=None, pos_encoding=PEG))
-    cfg['decoder']['coordinate_feats'] = feats
-    model = MODELS.build(cfg).eval()
-    model.init_weights()
-    assert model.decoder.ref_point_head.layers[0].in_features == 4 * feats
+    monkeypatch.setattr(dino_layers, 'coordinate_to_encoding',
+                        lambda boxes, **_: coordinate_to_encoding(boxes, num_feats=6))
+    cfg = dino(num_queries=7)
+    cfg['decoder']['coordinate_feats'] = 6
+    model = build(cfg).eval()
+    assert model.decoder.ref_point_head.layers[0].in_features == 4 * 6
     query, memory = torch.randn(2, 7, model.embed_dims), torch.randn(2, 20, model.embed_dims)
-    shapes = torch.tensor([[4, 4], [2, 2]])
     given = dict(query=query, value=memory, key_padding_mask=None, self_attn_mask=None,
-                 reference_points=torch.rand(2, 7, 4), spatial_shapes=shapes,
-                 level_start_index=torch.tensor([0, 16]), valid_ratios=torch.rand(2, 2, 2),
+                 reference_points=torch.rand(2, 7, 4), valid_ratios=torch.rand(2, 2, 2),
+                 spatial_shapes=torch.tensor([[4, 4], [2, 2]]),
+                 level_start_index=torch.tensor([0, 16]),
                  reg_branches=model.bbox_head.reg_branches)
-    expected = dino_layers.DinoTransformerDecoder.forward(model.decoder, **given)
-    found = model.decoder(**given)
-    torch.testing.assert_close(found, expected)
-
-    def gradients(outs: tuple[torch.Tensor, torch.Tensor]) -> list[torch.Tensor]:
-        """Of boxes too, from which one box back is learned."""
-        loss = sum((out * out.detach().sin()).sum() for out in outs)
-        return list(torch.autograd.grad(loss, [*model.decoder.parameters(),
-                                               *model.bbox_head.reg_branches[0].parameters()]))
-    torch.testing.assert_close(gradients(found), gradients(expected))
+    torch.testing.assert_close(
+        model.decoder(**given),
+        dino_layers.DinoTransformerDecoder.forward(model.decoder, **given))
 
 
 def test_a_relative_encoding_of_the_encoder_is_that_of_its_layers() -> None:
@@ -223,13 +151,29 @@ def test_a_relative_encoding_of_the_encoder_is_that_of_its_layers() -> None:
     assert torch.equal(found.bboxes, wanted.bboxes) and torch.equal(found.scores, wanted.scores)
 
 
-def test_a_module_cannot_stand_on_several_levels() -> None:
-    from mmposenc.encodings import PEG as Module
-    cfg = deformable(levels=3, encoder=dict(pos_encoding=None))
-    init_default_scope('mmdet')
-    cfg['encoder']['pos_encoding'] = Module(16)
-    with pytest.raises(ValueError, match='is a module, but there are 3 levels'):
-        MODELS.build(cfg)
+@pytest.mark.parametrize('sharing', ['stage', 'all'])
+def test_one_relative_encoding_of_all_layers_is_saved_once(sharing: str) -> None:
+    """(Its values, gradients and errors: tests/backbones/test_sharing.py; packed and recomputed:
+    test_skip_padding.py.)"""
+    model = build(detr(encoder=dict(rel_pos_sharing=sharing, rel_pos_encoding=IRPE)))
+    table = 'encoder.rel_pos_encoding.table_k'
+    assert [key for key in model.state_dict() if 'rel_pos' in key] == [table]
+    assert [key for key, _ in model.named_parameters(remove_duplicate=False)
+            if 'rel_pos' in key] == [table]
+
+
+def test_the_encoder_compiles_into_one_graph() -> None:
+    torch._dynamo.reset()
+    encoder = build(detr(encoder=dict(rel_pos_sharing='all', rel_pos_encoding=IRPE))).encoder
+    x = torch.randn(1, 12, 16)
+    grads = []
+    for function in (torch.compile(encoder, fullgraph=True, backend='eager'), encoder):
+        encoder.zero_grad()
+        function(x, spatial_shapes=(3, 4)).square().mean().backward()
+        grads.append(encoder.rel_pos_encoding.table_k.grad.clone())
+    torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-6)
+    assert compile_regions(build(detr()), backend='eager') == {
+        'DetrDecoderLayer': 2, 'DetrEncoderLayer': 2, 'PVTBlock': 4}
 
 
 def test_images_that_do_not_fit_the_batch_are_named() -> None:
@@ -250,8 +194,6 @@ def test_grids_that_do_not_fit_are_named() -> None:
         model.encoder(tokens, spatial_shapes=(3, 5))
     with pytest.raises(ValueError, match='q_grid=None'):
         model.encoder(tokens)
-    with pytest.raises(ValueError, match='dtype torch.float32; .* and bool are required'):
-        model.encoder(tokens, None, torch.zeros(1, 12), spatial_shapes=(3, 4))
     two = build(deformable(levels=2, encoder=dict(pos_encoding=PEG)))
     with pytest.raises(ValueError, match='has 1 levels, but the encoder has num_levels=2'):
         two.encoder(tokens, None, None, torch.tensor([[3, 4]]), torch.tensor([0]),
@@ -260,30 +202,19 @@ def test_grids_that_do_not_fit_are_named() -> None:
         two.pre_transformer((torch.zeros(1, 16, 2, 2),), None)
 
 
-def test_layers_of_a_config_by_name(tmp_path) -> None:
-    """mmdet's DETR around the layers that a config names, and around a layer of a user's file."""
-    from mmposenc.detr import DeformableEncoderLayer, DetrEncoderLayer
-    dense = dict(layer_cfg=dict(type='mmposenc.DetrEncoderLayer', **detr()['encoder']['layer_cfg']))
-    models = [build(detr()), build({**detr(), 'encoder': {**detr()['encoder'], **dense}})]
-    assert [type(layer) for layer in models[1].encoder.layers] == 2 * [DetrEncoderLayer]
-    losses = [total_loss(model, images(((64, 64), (45, 61)))) for model in models]
-    torch.testing.assert_close(*losses, rtol=0, atol=0)
-    cfg = deformable()
-    cfg['encoder']['layer_cfg']['type'] = 'mmposenc.DeformableEncoderLayer'
-    assert type(build(cfg).encoder.layers[0]) is DeformableEncoderLayer
+def test_a_layer_of_a_users_file(tmp_path) -> None:
     own = tmp_path / 'own.py'
     own.write_text('from mmposenc.detr import DetrEncoderLayer\n\n\n'
                    'class Doubled(DetrEncoderLayer):\n'
                    '    def forward(self, query, *args, **kwargs):\n'
                    '        return 2 * super().forward(query, *args, **kwargs)\n')
-    dense['layer_cfg']['type'] = f'{own}:Doubled'
-    doubled = build({**detr(), 'encoder': {**detr()['encoder'], **dense}})
+    layers = []
+    for name in ('mmposenc.DetrEncoderLayer', f'{own}:Doubled'):
+        cfg = detr()
+        cfg['encoder']['layer_cfg']['type'] = name
+        layers.append(build(cfg).encoder.layers[0])
     tokens = torch.randn(1, 6, 16)
-    torch.testing.assert_close(doubled.encoder.layers[0](tokens),
-                               2 * models[0].encoder.layers[0](tokens))
-    dense['layer_cfg']['type'] = 'mmposenc.PEG'
-    with pytest.raises(ValueError, match="type='mmposenc.PEG' must be mmposenc.DetrEncoderLayer"):
-        build({**detr(), 'encoder': {**detr()['encoder'], **dense}})
+    torch.testing.assert_close(layers[1](tokens), 2 * layers[0](tokens))
 
 
 @pytest.mark.parametrize('make', [dino, tiny.ddq])

@@ -47,94 +47,82 @@ def valid_tokens(memory, grids, own):
                       for part, grid, (h, w) in zip(parts, grids, own, strict=True)])
 
 
-def assert_memory_is_the_images(model, strides, image, full, **inputs) -> None:
-    """The memory of an image does not depend on what its batch is filled up with."""
-    channels = model.encoder.embed_dims
-    own, grids = ([tuple(-(-side // s) for side in size) for s in strides]
-                  for size in (image, full))
-    alone = encode(model, maps(own, channels), [image], image,
-                   **{key: each(1) for key, each in inputs.items()})[0]
-    for fill in (0.0, 50.0, -3e3):
-        memory = encode(model, padded(maps(own, channels), grids, fill), [image, full], full,
-                        **{key: each() for key, each in inputs.items()})[0]
-        torch.testing.assert_close(valid_tokens(memory, grids, own), alone, atol=2e-5, rtol=1e-4)
+ENCODED = {
+    **{f'detr, {case}': detr(encoder=encoder, attn=attn)
+       for case, (encoder, attn) in ENCODERS.items()},
+    'conditional': tiny.conditional(attn=ENCODERS['irpe qkv, chunked'][1]),
+    'dab': tiny.dab(attn=dict(rel_pos_encoding=IRPE),
+                    encoder=dict(encoder_pos='sine', pos_encoding=dict(type='mmposenc.PEG'))),
+    'dab, on qk': tiny.dab(encoder=ENCODERS['peg on qk'][0]),
+    'dab, all tokens': tiny.dab(encoder=dict(ENCODERS['peg on qk'][0], skip_padding=False)),
+    'deformable': deformable(encoder=dict(pos_encoding=PEG, positions=(-1, 0), encoder_pos=None)),
+    'deformable, levels': deformable(levels=3, encoder=dict(
+        pos_encoding=PEG, positions=(-1, 0), encoder_pos='learned')),
+    'deformable, shared': deformable(levels=3, encoder=dict(
+        pos_encoding=PEG, pos_encoding_shared=True, encoder_pos='sine')),
+    'grounding': tiny.grounding(levels=3, encoder=dict(pos_encoding=PEG, positions=(-1, 0, 1)))}
 
 
-# BatchNorm, while training, takes its statistics from the whole batch: see below for that.
-@pytest.mark.parametrize('case, train', [
-    (case, train) for case, (encoder, _) in ENCODERS.items() for train in (False, True)
-    if not (train and 'norm_act' in encoder.get('pos_encoding', {}))])
-def test_encoder_of_detr(case: str, train: bool) -> None:
-    encoder, attn = ENCODERS[case]
-    model = build(detr(encoder=encoder, attn=attn)).train(train)
-    for full in ((4 * 32 - 3, 7 * 32), (7 * 32 - 3, 9 * 32)):
-        assert_memory_is_the_images(model, [32], (4 * 32 - 11, 5 * 32), full)
+# BatchNorm, while training, takes its statistics from the whole batch.
+@pytest.mark.parametrize('case, train', [(case, train) for case in ENCODED for train in (
+    False, True) if not (train and 'norm_act' in str(ENCODED[case]['encoder']))])
+def test_memory_of_an_image_does_not_depend_on_its_batch(case: str, train: bool) -> None:
+    """Whatever the batch is filled up with."""
+    model = build(ENCODED[case]).train(train)
+    channels, levels = model.encoder.embed_dims, model.encoder.num_levels
+    assert len(model.encoder.pos_encodings) == (1 if 'shared' in case else levels)
+    text = {'text_dict': tiny.words} if case == 'grounding' else {}
+    strides, image = [32] if levels == 1 else [16, 32, 64], (100, 150)
+    for full in ((125, 224), (161, 230)):
+        own, grids = ([tuple(-(-side // s) for side in size) for s in strides]
+                      for size in (image, full))
+        alone = encode(model, maps(own, channels), [image], image,
+                       **{key: each(1) for key, each in text.items()})[0]
+        for fill in (50.0, -3e3):
+            memory = encode(model, padded(maps(own, channels), grids, fill), [image, full], full,
+                            **{key: each() for key, each in text.items()})[0]
+            torch.testing.assert_close(valid_tokens(memory, grids, own), alone, atol=2e-5,
+                                       rtol=1e-4)
 
 
-@pytest.mark.parametrize('config, case', [
-    (tiny.conditional, 'irpe qkv, chunked'), (tiny.dab, 'irpe bias, peg'),
-    (tiny.dab, 'peg on qk')])
-def test_encoder_of_other_dense_detectors(config, case) -> None:
-    """DAB's encoder scales the positions of valid tokens alone, packed or not."""
-    encoder, attn = ENCODERS[case]
-    for skip in (False, True):
-        model = build(config(encoder={**encoder, 'skip_padding': skip}, attn=attn)).eval()
-        assert_memory_is_the_images(model, [32], (4 * 32 - 11, 5 * 32), (7 * 32 - 3, 9 * 32))
-
-
-@pytest.mark.parametrize('shared', [False, True], ids=['own', 'shared'])
-@pytest.mark.parametrize('levels', [1, 3])
-@pytest.mark.parametrize('encoder_pos', ['sine', None, 'learned'])
-def test_encoder_of_deformable_detr(levels: int, shared: bool, encoder_pos) -> None:
-    model = build(deformable(levels=levels, encoder=dict(
-        pos_encoding=PEG, positions=(-1, 0), pos_encoding_shared=shared,
-        encoder_pos=encoder_pos))).eval()
-    assert len(model.encoder.pos_encodings) == (1 if shared else levels)
-    strides = [32] if levels == 1 else [16, 32, 64]
-    assert_memory_is_the_images(model, strides, (100, 150), (161, 230))
-
-
-def test_encoder_of_grounding_dino() -> None:
-    encoder = dict(pos_encoding=PEG, positions=(-1, 0, 1))
-    model = build(tiny.grounding(levels=3, encoder=encoder)).eval()
-    assert_memory_is_the_images(model, [16, 32, 64], (100, 150), (161, 230), text_dict=tiny.words)
-
-
+POOL = dict(type='mmposenc.ContextPool', ratio=0.5)
 DETECTORS = {
-    'detr': lambda: detr(encoder=dict(encoder_pos=None, pos_encoding=PEG),
-                         attn=dict(rel_pos_encoding=IRPE)),
-    'detr, pape': lambda: detr(attn=dict(rel_pos_encoding=dict(type='mmposenc.PaPE'))),
-    'detr on a Swin': lambda: detr(
-        backbone=dict(type='mmposenc.Swin', embed_dims=8, num_layers=(1, 1, 1, 1),
-                      num_heads=(1, 1, 2, 2), window_size=2, mlp_ratio=1, drop_path_rate=0.0,
-                      mask_padding=True, out_indices=(3,)), channels=64),
-    'single': lambda: deformable(encoder=dict(encoder_pos=None, pos_encoding=PEG)),
-    'multi, refine': lambda: deformable(
-        levels=3, with_box_refine=True, encoder=dict(pos_encoding=PEG)),
-    'two stages': lambda: deformable(
-        levels=2, dims=256, num_queries=12, with_box_refine=True, as_two_stage=True, encoder=dict(
-            pos_encoding=PEG)),
-    'conditional': lambda: tiny.conditional(encoder=dict(encoder_pos=None, pos_encoding=PEG),
-                                       attn=dict(rel_pos_encoding=IRPE)),
-    'dab': lambda: tiny.dab(encoder=dict(encoder_pos='sine', pos_encoding=PEG),
-                            attn=dict(rel_pos_encoding=IRPE)),
-    # the neck's GroupNorm sees no padding either, and its fourth level is made of the third
-    'multi, GroupNorm': lambda: deformable(
-        levels=4, encoder=dict(pos_encoding=PEG), neck=dict(
-            type='mmposenc.ChannelMapper', norm_cfg=dict(type='GN', num_groups=4))),
-    'multi, hybrid encoder': lambda: {**deformable(levels=2), 'neck': dict(
-        type='mmposenc.HybridEncoder', in_channels=[16, 16], out_channels=16, encoder=dict(
-            pos_encoding=dict(type='mmposenc.PEG')))},
-    'detr, biases by boxes': lambda: detr(decoder=dict(
+    'detr': detr(encoder=dict(encoder_pos=None, pos_encoding=PEG),
+                 attn=dict(rel_pos_encoding=IRPE)),
+    'detr, several': detr(
+        encoder=dict(pos_encoding=[PEG, POOL, dict(type='mmposenc.PEG')], positions=(-1, 0, 1)),
+        attn=dict(rel_pos_encoding={**IRPE, 'rpe_on': 'qkv'}), decoder=dict(key_pos='learned')),
+    'detr, decoder without positions': detr(encoder=dict(encoder_pos=None),
+                                            decoder=dict(key_pos=None)),
+    'detr, biases by boxes': detr(decoder=dict(
         num_layers=2, relation=dict(type='mmposenc.PositionRelation'),
         box_bias=dict(type='mmposenc.BoxRPB', hidden_dims=8))),
-}
+    'conditional': tiny.conditional(encoder=dict(encoder_pos=None, pos_encoding=PEG),
+                                    attn=dict(rel_pos_encoding=IRPE)),
+    'dab': tiny.dab(encoder=dict(encoder_pos='learned', pos_encoding=PEG),
+                    attn=dict(rel_pos_encoding=IRPE), decoder=dict(key_pos='learned')),
+    'multi, refine': deformable(levels=3, with_box_refine=True, encoder=dict(
+        encoder_pos='learned', pos_encoding=[PEG, POOL])),
+    'multi, on qk, shared': deformable(levels=2, encoder=dict(
+        pos_encoding=dict(type='mmposenc.PEG', apply_to='qk'), pos_encoding_shared=True)),
+    # The neck's GroupNorm sees no padding either, and its fourth level is made of the third.
+    'multi, GroupNorm': deformable(levels=4, encoder=dict(pos_encoding=PEG), neck=dict(
+        type='mmposenc.ChannelMapper', norm_cfg=dict(type='GN', num_groups=4))),
+    'multi, hybrid encoder': {**deformable(levels=2), 'neck': dict(
+        type='mmposenc.HybridEncoder', in_channels=[16, 16], out_channels=16, encoder=dict(
+            pos_encoding=dict(type='mmposenc.PEG')))}}
+TWO_STAGES = {
+    'two stages': deformable(levels=2, dims=256, num_queries=12, with_box_refine=True,
+                             as_two_stage=True, encoder=dict(pos_encoding=PEG)),
+    'dino': tiny.dino(num_queries=12, encoder=dict(encoder_pos='learned', pos_encoding=PEG)),
+    'ddq': tiny.ddq(num_queries=9, encoder=dict(pos_encoding=PEG, positions=(-1, 0)))}
+ALL = {**DETECTORS, **TWO_STAGES}
+SHORT = 'detr', 'multi, hybrid encoder', 'dab', 'detr, biases by boxes'
 
 
-@pytest.mark.parametrize('case', tiny.short(
-    DETECTORS, 'detr', 'multi, hybrid encoder', 'dab', 'detr, biases by boxes'))
+@pytest.mark.parametrize('case', tiny.short([*DETECTORS, 'two stages'], *SHORT))
 def test_boxes_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
-    model = build(DETECTORS[case]())
+    model = build(ALL[case])
     small, sizes = (45, 61), ((45, 61), (91, 140))
     alone = predict(model, images((small,)))[0]
     together = predict(model, images(sizes))[0]
@@ -147,19 +135,12 @@ def test_boxes_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
     assert (other.bboxes - alone.bboxes).abs().max() > 0.01
 
 
-TWO_STAGES = {
-    'two stages': DETECTORS['two stages'],
-    'dino': lambda: tiny.dino(num_queries=12, encoder=dict(encoder_pos=None, pos_encoding=PEG)),
-    'ddq': lambda: tiny.ddq(num_queries=9, encoder=dict(pos_encoding=PEG)),
-}
-
-
 @pytest.mark.parametrize('case', tiny.short(TWO_STAGES, 'dino'))
 def test_proposals_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
     """The decoders of DINO and DDQ embed them in units of the padded batch, as their releases do:
     from there on, boxes depend on it."""
     found = []
-    model = build(TWO_STAGES[case]())
+    model = build(TWO_STAGES[case])
     decode = model.forward_decoder
     model.forward_decoder = lambda **kwargs: found.append(kwargs) or decode(**kwargs)
     predict(model, images(((45, 61),)))
@@ -169,19 +150,21 @@ def test_proposals_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
 
 
 @pytest.mark.parametrize('mixed', [False, True])
-@pytest.mark.parametrize('case', tiny.short(TWO_STAGES, 'ddq'))
-def test_proposals_of_two_stages_train(case: str, mixed: bool) -> None:
-    """Logits of padding are low, and the loss stays finite, in mixed precision too. A new model has
-    all names of the weights."""
-    model = build(TWO_STAGES[case]()).train()
-    branches, names = model.bbox_head.cls_branches, list(model.state_dict())
-    hooks = [dict(branch._forward_hooks) for branch in branches]
+@pytest.mark.parametrize('case', tiny.short(ALL, *SHORT, 'ddq', 'multi, on qk, shared'))
+def test_a_training_step_reaches_every_parameter(case: str, mixed: bool) -> None:
+    """The loss is finite, in mixed precision too, where logits of padding are low. A new model has
+    all names of the weights, and no hook stays."""
+    model = build(ALL[case]).train()
+    names = list(model.state_dict())
+    hooks = [dict(module._forward_hooks) for module in model.modules()]
     with torch.autocast('cpu', torch.bfloat16, enabled=mixed):
         loss = total_loss(model, images(((45, 61), (91, 140))))
     loss.backward()
     assert loss.isfinite()
-    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-    assert hooks == [branch._forward_hooks for branch in branches]
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+        assert 'encoding' not in name or parameter.grad.any(), name
+    assert hooks == [module._forward_hooks for module in model.modules()]
     assert names == list(model.state_dict())
 
 

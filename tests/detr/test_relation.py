@@ -6,8 +6,7 @@ import pytest
 import torch
 from helpers.concurrent_calls import in_threads
 from helpers.tiny_backbones import randomize
-from helpers.tiny_detr import FAMILY, build, grounding, images, predict, short, total_loss, words
-from torch.utils.checkpoint import checkpoint
+from helpers.tiny_detr import FAMILY, build, images, predict, short, total_loss
 
 from mmposenc.detr import boxes as module
 from mmposenc.detr.boxes import BoxRPB, PositionRelation
@@ -156,51 +155,6 @@ def test_threads_with_other_images(name):
         torch.testing.assert_close(out.bboxes, wanted[number].bboxes)
         torch.testing.assert_close(out.scores, wanted[number].scores)
     assert [set(vars(module)) for module in model.modules()] == kept
-
-
-def grounding_encoder():
-    """The encoder, and its arguments for maps of two sizes and texts of their own."""
-    encoder = build(grounding(levels=2)).encoder
-    calls = []
-    for seed, shapes in enumerate((((3, 4), (2, 2)), ((4, 3), (2, 2)))):
-        torch.manual_seed(seed)
-        text = words(1)
-        calls.append(dict(
-            query=torch.randn(1, 16, 256), query_pos=torch.randn(1, 16, 256),
-            key_padding_mask=torch.arange(16)[None] > 13, spatial_shapes=torch.tensor(shapes),
-            level_start_index=torch.tensor([0, 12]), valid_ratios=torch.ones(1, 2, 2),
-            memory_text=torch.randn(1, 7, 256), text_attention_mask=~text['text_token_mask'],
-            text_self_attention_masks=text['masks'], position_ids=text['position_ids']))
-    return encoder, calls
-
-
-def test_grounding_dinos_encoder_in_threads():
-    encoder, calls = grounding_encoder()
-
-    def run(call):
-        with torch.no_grad():
-            return encoder.eval()(**call)
-
-    wanted = [run(call) for call in calls]
-    for number, outs in in_threads(run, calls):
-        torch.testing.assert_close(outs, wanted[number])
-
-
-def test_grounding_dinos_encoder_recomputed_reentrantly():
-    """Two images and texts before the backward pass of either."""
-    encoder, calls = grounding_encoder()
-    grads = []
-    for recompute in (False, True):
-        encoder.zero_grad()
-        outs = []
-        for call in calls:
-            def run(query, memory_text, call=call):
-                return encoder(**{**call, 'query': query, 'memory_text': memory_text})
-            args = [call[name].clone().requires_grad_() for name in ('query', 'memory_text')]
-            outs += checkpoint(run, *args, use_reentrant=True) if recompute else run(*args)
-        sum(out.square().sum() for out in outs).backward()
-        grads.append([p.grad.clone() for p in encoder.parameters()])
-    torch.testing.assert_close(*grads)
 
 
 @pytest.mark.parametrize('name, told, message', [

@@ -3,7 +3,7 @@ import copy
 
 import pytest
 import torch
-from helpers.tiny_detr import ENCODERS, IRPE, build, deformable, detr
+from helpers.tiny_detr import ENCODERS, IRPE, build, detr
 
 from mmposenc.functional.masking import extents_to_mask
 
@@ -96,10 +96,3 @@ def test_bad_masks(mask) -> None:
         encoder = encoder_of(dict(), dict(), skip)
         with pytest.raises(ValueError, match=r'key_padding_mask has.*\(2, 20\) and bool are req'):
             encoder(torch.ones(2, 20, 16), None, mask, spatial_shapes=HW)
-
-
-def test_bad_options() -> None:
-    with pytest.raises(ValueError, match="skip_padding='yes' must be True, False or None"):
-        build(detr(encoder=dict(skip_padding='yes')))
-    with pytest.raises(ValueError, match=r'encoder\.skip_padding=True.*leave it out'):
-        build(deformable(encoder=dict(skip_padding=True)))

@@ -72,7 +72,6 @@ def _shrink_backbone(backbone: Any) -> list[int]:
         return [24] * 3
     if kind == 'CPResNet' and backbone.depth in (44, 46):
         backbone.depth = 20
-        backbone.pop('stage_blocks', None)
         return [16, 32, 64]
     if kind == 'CPResNet':
         backbone.update(base_channels=8, stem_channels=8)

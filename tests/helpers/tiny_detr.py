@@ -1,11 +1,12 @@
 """Small detectors, batches and the configs they are built from."""
 import copy
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from mmdet import __version__ as mmdet_version
-from mmengine.config import ConfigDict
+from mmengine.config import Config, ConfigDict
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.utils import digit_version
 from torch import Tensor, nn
@@ -34,9 +35,15 @@ ENCODERS = {
 }
 #: mmdet 3.3's DINO takes 256 channels alone, that of 3.5 any number.
 LEAST_DINO = 256 if digit_version(mmdet_version) < digit_version('3.4') else 1
-COSTS = [dict(type='FocalLossCost', weight=2.0),
-         dict(type='BBoxL1Cost', weight=5.0, box_format='xywh'),
-         dict(type='IoUCost', iou_mode='giou', weight=2.0)]
+#: mmdet's config of each detector.
+FILES = {
+    'DETR': 'detr/detr_r50_8xb2-150e_coco.py',
+    'ConditionalDETR': 'conditional_detr/conditional-detr_r50_8xb2-50e_coco.py',
+    'DABDETR': 'dab_detr/dab-detr_r50_8xb2-50e_coco.py',
+    'DeformableDETR': 'deformable_detr/deformable-detr_r50_16xb2-50e_coco.py',
+    'DINO': 'dino/dino-4scale_r50_8xb2-12e_coco.py',
+    'DDQDETR': 'ddq/ddq-detr-4scale_r50_8xb2-12e_coco.py',
+    'GroundingDINO': 'grounding_dino/grounding_dino_swin-t_pretrain_obj365_goldg_cap4m.py'}
 
 
 def pvt(**kwargs: Any) -> dict:
@@ -51,100 +58,63 @@ def resnet(**kwargs: Any) -> dict:
                 norm_cfg=dict(type='BN', requires_grad=False), norm_eval=True, **kwargs)
 
 
-def _ffn(dims: int) -> dict:
-    return dict(embed_dims=dims, feedforward_channels=24, num_fcs=2, ffn_drop=0.0,
-                act_cfg=dict(type='ReLU', inplace=True))
+@cache
+def _model_of(name: str) -> dict:
+    return Config.fromfile(f'mmdet::{FILES[name]}').model.to_dict()
 
 
-def detr(type_: str = 'mmposenc.DETR', *, dims: int = 16, backbone: dict | None = None,
-         encoder: dict | None = None, attn: dict | None = None, decoder: dict | None = None,
-         num_queries: int = 5, channels: int = 16) -> dict:
-    """A DETR config of two encoder layers and one decoder layer."""
-    attention = dict(embed_dims=dims, num_heads=2, dropout=0.0)
-    return dict(
-        type=type_, num_queries=num_queries,
-        data_preprocessor=dict(type='mmposenc.DetDataPreprocessor', mean=[120.0] * 3,
-                               std=[60.0] * 3, pad_size_divisor=1),
-        backbone=backbone or pvt(out_indices=(3,)),
-        neck=dict(type='ChannelMapper', in_channels=[channels], kernel_size=1, out_channels=dims,
-                  act_cfg=None, norm_cfg=None, num_outs=1),
-        encoder=dict(num_layers=2, layer_cfg=dict(self_attn_cfg={**attention, **(attn or {})},
-                                                  ffn_cfg=_ffn(dims)), **(encoder or {})),
-        decoder={**dict(num_layers=1, return_intermediate=True, layer_cfg=dict(
-            self_attn_cfg=dict(attention), cross_attn_cfg=dict(attention), ffn_cfg=_ffn(dims))),
-            **(decoder or {})},
-        positional_encoding=dict(num_feats=dims // 2, normalize=True),
-        bbox_head=dict(
-            type='DETRHead', num_classes=3, embed_dims=dims,
-            loss_cls=dict(type='CrossEntropyLoss', bg_cls_weight=0.1, class_weight=1.0),
-            loss_bbox=dict(type='L1Loss', loss_weight=5.0),
-            loss_iou=dict(type='GIoULoss', loss_weight=2.0)),
-        train_cfg=dict(assigner=dict(type='HungarianAssigner', match_costs=[
-            dict(type='ClassificationCost', weight=1.0), *COSTS[1:]])),
-        test_cfg=dict(max_per_img=5))
+def _replaced(node: Any, values: dict) -> Any:
+    """A config with these values wherever it has their names."""
+    if isinstance(node, (list, tuple)):
+        return [_replaced(each, values) for each in node]
+    if not isinstance(node, dict):
+        return node
+    return {key: values[key] if key in values else _replaced(value, values)
+            for key, value in node.items()}
 
 
-def deformable(type_: str = 'mmposenc.DeformableDETR', *, levels: int = 1, dims: int = 16,
-               backbone: dict | None = None, encoder: dict | None = None,
-               attn: dict | None = None, num_queries: int = 5, channels: Any = None,
-               neck: dict | None = None, **kwargs: Any) -> dict:
-    """A Deformable DETR config on one level or several."""
-    cross = dict(embed_dims=dims, num_heads=2, num_levels=levels, num_points=2, dropout=0.0)
-    attention = dict(embed_dims=dims, num_heads=2, dropout=0.0)
-    channels = channels or [16] * min(levels, 2)
-    cfg = detr(type_, dims=dims, backbone=backbone or pvt(out_indices=(2, 3)[-len(channels):]),
-               num_queries=num_queries)
-    cfg.update(
-        num_feature_levels=levels,
-        neck={**dict(type='ChannelMapper', in_channels=channels, kernel_size=1, out_channels=dims,
-                     act_cfg=None, norm_cfg=None, num_outs=levels), **(neck or {})},
-        encoder=dict(num_layers=2, layer_cfg=dict(
-            self_attn_cfg={**cross, **(attn or {})}, ffn_cfg=_ffn(dims)), **(encoder or {})),
-        decoder=dict(num_layers=2, return_intermediate=True, post_norm_cfg=None, layer_cfg=dict(
-            self_attn_cfg=attention, cross_attn_cfg=dict(cross), ffn_cfg=_ffn(dims))),
-        positional_encoding=dict(num_feats=dims // 2, normalize=True, offset=-0.5), **kwargs)
-    return _focal(cfg, type='DeformableDETRHead', sync_cls_avg_factor=True)
+def small(name: str, type_: str | None = None, *, dims: int = 16, levels: int = 1,
+          backbone: dict | None = None, channels: Any = None, neck: dict | None = None,
+          encoder: dict | None = None, attn: dict | None = None, decoder: dict | None = None,
+          **model: Any) -> ConfigDict:
+    """mmdet's config of a detector, with two layers, few channels and queries, and our backbone.
+
+    Args:
+        channels: of the backbone's maps, a number or a list.
+        neck, encoder, attn, decoder: what is added to the configs of the neck, the encoder, its
+            attention and the decoder.
+        model: what is added to the model's config.
+    """
+    cfg = _replaced(_model_of(name), dict(
+        embed_dims=dims, feedforward_channels=24, num_heads=2, num_layers=2, dropout=0.0,
+        attn_drop=0.0, ffn_drop=0.0, num_feats=dims // 2, num_queries=5, num_classes=3,
+        max_per_img=5, num_dn_queries=8))
+    channels = [channels] if isinstance(channels, int) else channels or [16] * min(levels, 2)
+    self_attn = cfg['encoder']['layer_cfg']['self_attn_cfg']
+    if name not in ('DETR', 'ConditionalDETR', 'DABDETR'):
+        cfg['num_feature_levels'] = levels
+        for each in (self_attn, cfg['decoder']['layer_cfg']['cross_attn_cfg']):
+            each.update(num_heads=2, num_levels=levels, num_points=2, dropout=0.0)
+    self_attn.update(attn or {})
+    cfg['encoder'].update(encoder or {})
+    cfg['decoder'].update(decoder or {})
+    cfg['bbox_head']['embed_dims'] = dims
+    return ConfigDict({
+        **cfg, 'type': type_ or f'mmposenc.{name}',
+        'data_preprocessor': dict(type='mmposenc.DetDataPreprocessor', mean=[120.0] * 3,
+                                  std=[60.0] * 3, pad_size_divisor=1),
+        'backbone': backbone or pvt(out_indices=(2, 3)[-len(channels):]),
+        'neck': dict(dict(type='ChannelMapper', in_channels=channels, kernel_size=1,
+                          out_channels=dims, act_cfg=None, norm_cfg=None, num_outs=levels),
+                     **(neck or {})),
+        **model})
 
 
-def _focal(cfg: dict, **head: Any) -> dict:
-    """A DETR's config with the head of a detector that has no class for the background."""
-    cfg['bbox_head'].update(loss_cls=dict(type='FocalLoss', use_sigmoid=True, gamma=2.0,
-                                          alpha=0.25, loss_weight=2.0), **head)
-    cfg['train_cfg']['assigner']['match_costs'] = list(COSTS)
-    return cfg
-
-
-def conditional(type_: str = 'mmposenc.ConditionalDETR', *, key: dict | None = None,
-                **kwargs: Any) -> dict:
-    """A Conditional DETR config of two decoder layers. (Its sines of points have 256 channels.)"""
-    cfg = detr(type_, **{'dims': 256, **kwargs})
-    dims = cfg['encoder']['layer_cfg']['self_attn_cfg']['embed_dims']
-    attention = dict(embed_dims=dims, num_heads=2)
-    cfg['decoder'] = dict(num_layers=2, return_intermediate=True, layer_cfg=dict(
-        self_attn_cfg=dict(attention, cross_attn=False),
-        cross_attn_cfg=dict(attention, cross_attn=True), ffn_cfg=_ffn(dims)), **(key or {}))
-    return _focal(cfg, type='ConditionalDETRHead')
-
-
-def dab(type_: str = 'mmposenc.DABDETR', *, dims: int = 16, **kwargs: Any) -> dict:
-    """A DAB-DETR config of two decoder layers."""
-    cfg = conditional(type_, dims=dims, **kwargs)
-    cfg['decoder'].update(query_dim=4, query_scale_type='cond_elewise',
-                          with_modulated_hw_attn=True)
-    cfg['positional_encoding'].update(temperature=20)
-    cfg['bbox_head']['type'] = 'DABDETRHead'
-    return cfg
-
-
-def dino(type_: str = 'mmposenc.DINO', *, levels: int = 2, dims: int = max(16, LEAST_DINO),
-         **kwargs: Any) -> dict:
-    """A DINO config of two stages with denoising queries."""
-    cfg = deformable(type_, levels=levels, dims=dims, with_box_refine=True, as_two_stage=True,
-                     **kwargs)
-    cfg['bbox_head']['type'] = 'DINOHead'
-    cfg['dn_cfg'] = dict(label_noise_scale=0.5, box_noise_scale=1.0,
-                         group_cfg=dict(dynamic=True, num_groups=None, num_dn_queries=8))
-    return cfg
+detr, dab, deformable = (partial(small, name) for name in ('DETR', 'DABDETR', 'DeformableDETR'))
+# Its sines of points have 256 channels.
+conditional = partial(small, 'ConditionalDETR', dims=256)
+dino = partial(small, 'DINO', levels=2, dims=max(16, LEAST_DINO))
+ddq = partial(small, 'DDQDETR', levels=2)
 
 
 @MODELS.register_module()
@@ -156,19 +126,17 @@ class TinyWords(nn.Module):
         self.language_backbone = SimpleNamespace(body=SimpleNamespace(language_dim=8))
 
 
-def grounding(type_: str = 'mmposenc.GroundingDINO', **kwargs: Any) -> dict:
-    """A Grounding DINO config of two encoder layers."""
-    cfg = dino(type_, dims=256, **kwargs)
-    attention = ConfigDict(embed_dims=256, num_heads=2, dropout=0.0)
-    cfg['bbox_head'] = {**cfg['bbox_head'], 'type': 'GroundingDINOHead',
-                        'contrastive_cfg': dict(max_text_len=9)}
-    cfg['encoder'].update(
-        text_layer_cfg=dict(self_attn_cfg=attention, ffn_cfg=_ffn(256)),
-        fusion_layer_cfg=dict(v_dim=256, l_dim=256, embed_dim=16, num_heads=2, dropout=0.0,
-                              init_values=0.5))
-    cfg['decoder']['layer_cfg']['cross_attn_text_cfg'] = dict(attention)
-    cfg['train_cfg']['assigner']['match_costs'][0] = dict(type='BinaryFocalLossCost', weight=2.0)
-    return {**cfg, 'language_model': dict(type='TinyWords')}
+def grounding(type_: str = 'mmposenc.GroundingDINO', *, levels: int = 2,
+              encoder: dict | None = None, **kwargs: Any) -> ConfigDict:
+    """A Grounding DINO whose text is given as tokens."""
+    fusion = dict(v_dim=256, l_dim=256, embed_dim=16, num_heads=2, dropout=0.0, init_values=0.5)
+    cfg = small('GroundingDINO', type_, dims=256, levels=levels,
+                encoder=dict(encoder or {}, fusion_layer_cfg=fusion),
+                language_model=dict(type='TinyWords'), train_cfg=_model_of('DINO')['train_cfg'],
+                **kwargs)
+    cfg.bbox_head.contrastive_cfg.max_text_len = 9
+    cfg.train_cfg.assigner.match_costs[0] = dict(type='BinaryFocalLossCost', weight=2.0)
+    return cfg
 
 
 def words(batch: int = 2) -> dict[str, Tensor]:
@@ -179,14 +147,6 @@ def words(batch: int = 2) -> dict[str, Tensor]:
                 text_token_mask=(phrase < 2).expand(batch, -1),
                 masks=(phrase[:, None] == phrase).expand(batch, -1, -1),
                 position_ids=torch.tensor([0., 1, 2, 0, 1, 0, 1]).expand(batch, -1))
-
-
-def ddq(type_: str = 'mmposenc.DDQDETR', **kwargs: Any) -> dict:
-    """A DDQ DETR config of two decoder layers."""
-    cfg = dino(type_, dims=16, **kwargs)
-    cfg['bbox_head']['type'] = 'DDQDETRHead'
-    cfg.update(dense_topk_ratio=1.5, dqs_cfg=dict(type='nms', iou_threshold=0.8))
-    return cfg
 
 
 #: A config function of each detector.

@@ -55,6 +55,7 @@ def test_losses_are_those_of_the_releases(monkeypatch):
 
 
 def instances(labels, masks):
+    """A sample of mmdet with objects."""
     size = tuple(masks.shape[1:])
     sample = DetDataSample(metainfo=dict(img_shape=size, ori_shape=size, scale_factor=(1, 1)))
     sample.gt_instances = InstanceData(
@@ -107,10 +108,8 @@ def batch(scope, classes=3, stuff=0):
                 data_samples=samples)
 
 
-CASES = [('mmseg', 3, 0), ('mmseg', 2, 0), ('mmdet', 3, 0), ('mmdet', 2, 1)]
-
-
-@pytest.mark.parametrize('scope, classes, stuff', CASES)
+@pytest.mark.parametrize('scope, classes, stuff', [
+    ('mmseg', 3, 0), ('mmdet', 3, 0), ('mmdet', 2, 1)])
 def test_a_step_with_padding_and_an_image_without_objects(scope, classes, stuff):
     """Every parameter has a gradient; what padding holds changes no loss."""
     model, data = build(scope, classes=classes, stuff=stuff).train(), batch(scope, classes, stuff)

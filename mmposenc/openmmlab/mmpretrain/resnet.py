@@ -14,7 +14,7 @@ from ...functional.masking import map_to_tokens, tokens_to_map
 
 #: The numbers of blocks in the stages of the ResNets for CIFAR with 6 n + 2 layers; 46 has one
 #: block more.
-SMALL = {20: (3, 3, 3), 32: (5, 5, 5), 44: (7, 7, 7), 46: (8, 7, 7), 56: (9, 9, 9)}
+SMALL = {20: (3, 3, 3), 32: (5, 5, 5), 44: (7, 7, 7), 46: (7, 8, 7), 56: (9, 9, 9)}
 
 CONTEXT_POOL = dict(type='mmposenc.ContextPool', ratio=0.05)
 
@@ -30,7 +30,6 @@ class CPResNet(ResNet):
     Args:
         depth: 18, 34, 50, 101 or 152 as in mmpretrain; 20, 32, 44, 46 or 56 for small images, with
             a 3 x 3 stem without pooling and three stages of 16, 32 and 64 channels.
-        stage_blocks: number of blocks in each stage; by default that of ``depth``.
         context_pool: config of the TokenEncoding, by default ContextPool with ratio 0.05;
             ``embed_dims`` and ``stride`` are added. None gives mmpretrain's ResNet.
         pool_at: where to pool: 0 is the max pooling of the stem, i the stride of stage i (counted
@@ -39,13 +38,12 @@ class CPResNet(ResNet):
         kwargs: arguments of mmpretrain's ResNet (``out_indices``, ``frozen_stages``, ...).
 
     Raises:
-        ValueError: an unknown depth, a wrong number of stages in ``stage_blocks``, or a place in
-            ``pool_at`` that has no pooling or stride.
+        ValueError: an unknown depth, or a place in ``pool_at`` that has no pooling or stride.
 
     There is no release. This project decided that strides count as pooling, and that 46 layers have
-    their additional block in the first stage (in the second in the config, which matches the
-    paper's number of parameters, see docs/context_pool.md). Batch padding is not masked; ResNet's
-    convolutions do not mask it either.
+    their additional block in the second stage, which matches the paper's number of parameters
+    (docs/context_pool.md). Batch padding is not masked; ResNet's convolutions do not mask it
+    either.
     """
 
     structure = ('pool_at',)
@@ -53,13 +51,10 @@ class CPResNet(ResNet):
                      **{depth: (BasicBlock, blocks) for depth, blocks in SMALL.items()}}
 
     def __init__(self, depth: int, *, context_pool: EncodingConfig | None = CONTEXT_POOL,
-                 pool_at: Sequence[int] | None = None, stage_blocks: Sequence[int] | None = None,
-                 **kwargs: Any) -> None:
+                 pool_at: Sequence[int] | None = None, **kwargs: Any) -> None:
         if depth not in self.arch_settings:
             raise ValueError(f'depth={depth} must be one of {sorted(self.arch_settings)}')
         self.small_images = depth in SMALL
-        if stage_blocks is not None:
-            self.arch_settings = _with_blocks(self.arch_settings, depth, tuple(stage_blocks))
         if self.small_images:
             kwargs = {**dict(num_stages=3, strides=(1, 2, 2), dilations=(1, 1, 1),
                              out_indices=(2,), stem_channels=16, base_channels=16), **kwargs}
@@ -121,13 +116,6 @@ class CPResNet(ResNet):
             if int(stage) <= self.frozen_stages:
                 pool.eval()
                 pool.requires_grad_(False)
-
-
-def _with_blocks(settings: dict[int, Any], depth: int, blocks: tuple[int, ...]) -> dict[int, Any]:
-    block, usual = settings[depth]
-    if len(blocks) != len(usual) or min(blocks) < 1:
-        raise ValueError(f'stage_blocks={blocks} must be {len(usual)} numbers of at least 1')
-    return {**settings, depth: (block, blocks)}
 
 
 def _pooled_stages(context_pool: EncodingConfig | None, pool_at: Sequence[int] | None,

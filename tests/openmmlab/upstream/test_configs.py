@@ -8,52 +8,18 @@ import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 import pytest
 import torch
 from helpers.tiny_backbones import randomize
-from helpers.upstream_configs import (
-    DROP_INS,
-    backbones,
-    drop_in,
-    folder,
-    meta_device,
-    nodes,
-    upstream,
-)
-from mmengine.config import Config
+from helpers.upstream_configs import DROP_INS, SMALL, backbones, drop_in, meta_device, upstream
 from mmengine.registry import DefaultScope
 from torch.utils._pytree import tree_leaves
 
 from mmposenc.backbones import load_pretrained
 from mmposenc.signatures import parameters_of
 
-#: One config of each class and library.
-SHORT = {
-    ('mmdet', 'SwinTransformer'): 'swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco.py',
-    ('mmseg', 'SwinTransformer'):
-        'swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
-    ('mmpretrain', 'SwinTransformer'): 'swin_transformer/swin-tiny_16xb64_in1k.py',
-    ('mmpretrain', 'SwinTransformerV2'):
-        'swin_transformer_v2/swinv2-base-w16_in21k-pre_16xb64_in1k-256px.py',
-    ('mmdet', 'PyramidVisionTransformer'): 'pvt/retinanet_pvt-t_fpn_1x_coco.py',
-    ('mmdet', 'PyramidVisionTransformerV2'): 'pvt/retinanet_pvtv2-b0_fpn_1x_coco.py',
-    ('mmseg', 'MixVisionTransformer'):
-        'segformer/segformer_mit-b0_8xb2-160k_ade20k-512x512.py',
-    ('mmseg', 'PCPVT'): 'twins/twins_pcpvt-s_fpn_fpnhead_8xb4-80k_ade20k-512x512.py',
-    ('mmseg', 'SVT'): 'twins/twins_svt-s_fpn_fpnhead_8xb4-80k_ade20k-512x512.py',
-    ('mmpretrain', 'PCPVT'): 'twins/twins-pcpvt-small_8xb128_in1k.py',
-    ('mmpretrain', 'SVT'): 'twins/twins-svt-small_8xb128_in1k.py',
-    ('mmseg', 'VisionTransformer'): 'san/san-vit-b16_coco-stuff164k-640x640.py',
-    ('mmseg', 'BEiT'): 'beit/beit-large_upernet_8xb1-amp-160k_ade20k-640x640.py',
-    ('mmseg', 'MAE'): 'mae/mae-base_upernet_8xb2-amp-160k_ade20k-512x512.py',
-    ('mmpretrain', 'VisionTransformer'): 'dinov2/vit-giant-p14_dinov2-pre_headless.py',
-    ('mmpretrain', 'DistilledVisionTransformer'): 'deit/deit-tiny-distilled_4xb256_in1k.py',
-    ('mmpretrain', 'BEiTViT'): 'cae/benchmarks/beit-base-p16_8xb128-coslr-100e_in1k.py',
-    ('mmpretrain', 'MAEViT'): 'mae/mae_vit-huge-p14_8xb512-amp-coslr-1600e_in1k.py',
-    ('mmpretrain', 'ViTEVA02'): 'eva02/eva02-base-p14_in1k.py',
-    ('mmpretrain', 'ViTSAM'): 'sam/vit-base-p16_sam_headless.py',
-}
 #: Those whose tables fit images of any size.
 ANY_SIZE = {'VisionTransformer', 'DistilledVisionTransformer', 'ViTEVA02', 'ViTSAM'}
 #: Those that freeze the same parameters; DeiT's token of distillation is not frozen there.
-FREEZE_ALIKE = {*ANY_SIZE, 'BEiT', 'MAE', 'BEiTViT'} - {'DistilledVisionTransformer'}
+FREEZE_ALIKE = {*ANY_SIZE, 'BEiT', 'MAE', 'BEiTViT', 'SwinTransformer', 'SwinTransformerV2'} - {
+    'DistilledVisionTransformer'}
 _EPS = dict(type='LN', eps=1e-2)
 _ARCH = dict(embed_dims=[8, 16, 24, 32], depths=[2, 1, 2, 1], num_heads=[1, 2, 3, 4],
              patch_sizes=[4, 2, 2, 2], strides=[4, 2, 2, 2], mlp_ratios=[2, 2, 3, 1],
@@ -65,6 +31,8 @@ _VIT_ARCH = dict(patch_size=8, norm_cfg=_EPS, out_indices=[0, 1], arch=dict(
 _SAM = dict(_VIT_ARCH, arch=dict(_VIT_ARCH['arch'], global_attn_indexes=[1]))
 #: Arguments of the libraries' classes that no config has.
 ARGUMENTS = (
+    *((*case, dict(options, frozen_stages=frozen)) for case, options in SMALL.items()
+      if 'Swin' in case[1] for frozen in (0, 1)),
     ('mmdet', 'PyramidVisionTransformer', dict(
         _SIZES, pretrain_img_size=(64, 128), use_conv_ffn=True, norm_after_stage=True,
         qkv_bias=False, norm_cfg=_EPS, out_indices=(3, 1))),
@@ -195,6 +163,8 @@ def compare(library, name, short):
     models[0].load_state_dict(models[1].state_dict())  # of a whole model
     load_pretrained(ours, theirs.state_dict())
     unused = check_count(library, short, ours, theirs)
+    for model in (ours, theirs):
+        model.train()  # Swins are frozen there.
     trained = [sum(each.numel() for each in model.parameters() if each.requires_grad)
                for model in (ours, theirs)]
     assert name not in FREEZE_ALIKE or trained[0] == trained[1] - unused
@@ -211,10 +181,10 @@ def compare(library, name, short):
 
 def test_every_class_of_every_library_is_among_them():
     assert {(library, name) for name in DROP_INS for library in drop_in(name).libraries} == set(
-        SHORT)
+        SMALL)
 
 
-@pytest.mark.parametrize('library, name', SHORT)
+@pytest.mark.parametrize('library, name', SMALL)
 def test_all_arguments_of_the_installed_class_are_known(library, name):
     wanted = set(parameters_of(upstream(library, name)))
     if name == 'PyramidVisionTransformerV2':  # those that its base class gets from it
@@ -223,20 +193,14 @@ def test_all_arguments_of_the_installed_class_are_known(library, name):
     assert set(drop_in(name).libraries[library]) >= wanted
 
 
-@pytest.mark.parametrize('library, name', SHORT)
-def test_one_config(library, name):
-    model = Config.fromfile(folder(library) / SHORT[library, name]).model
-    node = next(node for node in nodes(model) if node['type'] == name)
-    check(library, name, {key: value for key, value in node.items() if key != 'type'})
-
-
-@pytest.mark.parametrize('library, name, options', ARGUMENTS)
-def test_arguments_that_no_config_has(library, name, options):
+@pytest.mark.parametrize('library, name, options', [
+    *((*case, options) for case, options in SMALL.items()), *ARGUMENTS])
+def test_arguments(library, name, options):
     check(library, name, options)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('library', sorted({library for library, _ in SHORT}))
+@pytest.mark.parametrize('library', sorted({library for library, _ in SMALL}))
 def test_every_config(library):
     """With an eighth of the channels, which give the same sums in a tenth of the time."""
     compared = set()
@@ -249,4 +213,4 @@ def test_every_config(library):
         except Exception as error:
             raise AssertionError(f'{len(files)} configs of {library}, such as {files[0]}: {name} '
                                  f'with {options}') from error
-    assert {name for name, _ in compared} == {name for each, name in SHORT if each == library}
+    assert {name for name, _ in compared} == {name for each, name in SMALL if each == library}

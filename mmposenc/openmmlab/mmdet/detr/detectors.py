@@ -90,10 +90,7 @@ class Encoded(DetectionTransformer):
             self.key_pos, self.embed_dims, 'decoder.key_pos')
 
     def _check_encoder(self, encoder: DetrEncoder) -> None:
-        num_feats = self.positional_encoding.get('num_feats')
-        if num_feats is None or num_feats * 2 != encoder.embed_dims:
-            raise ValueError(f'positional_encoding.num_feats={num_feats} must be half of the '
-                             f"encoder's embed_dims={encoder.embed_dims}")
+        """Raise ValueError if the detector cannot have this encoder."""
 
     def init_weights(self) -> None:
         """Initialise as mmdet does, except that encodings keep their own initial values and a
@@ -196,7 +193,6 @@ class Deformable(Encoded):
                              f'{type(self).__name__} has no keys; leave it out')
 
     def _check_encoder(self, encoder: DetrEncoder) -> None:
-        super()._check_encoder(encoder)
         cross = self.decoder.get('layer_cfg', {}).get('cross_attn_cfg', {})
         for name, levels in (('encoder', encoder.num_levels),
                              ('decoder', cross.get('num_levels', 4))):
@@ -321,7 +317,6 @@ class ConditionalDETR(Dense, mm.ConditionalDETR):
                      'separately from their contents')
 
     def _check_encoder(self, encoder: DetrEncoder) -> None:
-        super()._check_encoder(encoder)
         if encoder.embed_dims != 256:
             raise ValueError(f'encoder has embed_dims={encoder.embed_dims}; it must be 256: the '
                              f'decoder of Conditional DETR encodes points by as many numbers')

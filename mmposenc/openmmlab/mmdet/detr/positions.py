@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from mmposenc.backbones.archs import replaced_encodings
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
-from mmposenc.encodings.absolute import LearnedPositionEmbedding
 from mmposenc.encodings.base import TokenEncoding
 from mmposenc.encodings.build import build_encoding, listed, resolve
 from mmposenc.encodings.placement import EncodingConfigs
@@ -43,11 +42,10 @@ def build_position(kind: AbsoluteKind, embed_dims: int, argument: str) -> nn.Mod
     """
     if kind is None or kind == 'sine':
         return None
-    if kind == 'learned':
-        return LearnedPositionEmbedding(embed_dims, LEARNED_GRID)
-    if isinstance(kind, dict):
+    cfg = NAMED['learned'] if kind == 'learned' else kind
+    if isinstance(cfg, dict):
         # Needed by mypy only: TokenEncoding is abstract, but here it is just compared.
-        module = build_encoding(kind, TokenEncoding, argument,  # type: ignore[type-abstract]
+        module = build_encoding(cfg, TokenEncoding, argument,  # type: ignore[type-abstract]
                                 embed_dims=embed_dims, grid_shape=LEARNED_GRID)
         if module.default_positions == (-1,):
             return module
