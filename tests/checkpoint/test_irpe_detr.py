@@ -24,8 +24,8 @@ def release(num_classes: int = 92) -> dict[str, torch.Tensor]:
 def test_whole_detector_fits_ours() -> None:
     pytest.importorskip('mmdet')
     from helpers.tiny_detr import IRPE, build, detr, resnet
-    cfg = detr(dims=32, backbone=resnet(out_indices=(3,)), channels=32, attn=dict(
-        rel_pos_encoding=IRPE, num_heads=4))
+    cfg = detr(dims=32, backbone=resnet(out_indices=(3,)), channels=32, decoder=dict(num_layers=1),
+               attn=dict(rel_pos_encoding=IRPE, num_heads=4))
     for coder in ('encoder', 'decoder'):
         cfg[coder]['layer_cfg']['ffn_cfg'].update(feedforward_channels=48)
     cfg['bbox_head'].update(num_classes=80)
