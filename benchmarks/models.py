@@ -80,30 +80,6 @@ def deit(height: int, width: int) -> Models:
     return models
 
 
-#: Pixels of the images of a batch whose images have their own sizes.
-OWN_SIZES = ((160, 224), (224, 160), (128, 256), (224, 224))
-
-
-class OwnSizes(nn.Module):
-    """A ViT for images of several sizes: of a padded batch, or of a list."""
-
-    def __init__(self, model: nn.Module, listed: bool) -> None:
-        super().__init__()
-        self.model, self.listed = model, listed
-
-    def forward(self, images: Tensor) -> Any:
-        sizes = [OWN_SIZES[index % 4] for index in range(len(images))]
-        if not self.listed:
-            return self.model(images, sizes)
-        return self.model([image[:, :height, :width]
-                           for image, (height, width) in zip(images, sizes, strict=True)])
-
-
-def own_sizes(height: int, width: int) -> Models:
-    model = DeiT('small', pos_encoding=LEARNED, mask_padding=True)
-    return {'padded': OwnSizes(model, False), 'list': OwnSizes(copy.deepcopy(model), True)}
-
-
 def windows(height: int, width: int) -> Models:
     """RoPE-ViT, of which all blocks but four attend in windows, as ViTDet's. An image that is one
     window has the features of the whole grid."""
@@ -170,7 +146,6 @@ CASES = {'PVT-tiny 800x1344': Case(pvt, 1, 800, 1344), 'PVT-tiny 512': Case(pvt,
          'PVT-tiny 224': Case(pvt, 8, 224, 224), 'Swin-T 800x1344': Case(swin, 1, 800, 1344),
          'Swin-T 224': Case(swin, 8, 224, 224),
          'DeiT-S 224': Case(deit, 8, 224, 224),
-         'DeiT-S of four sizes': Case(own_sizes, 4, 224, 256, checked=256),
          'RoPE-ViT-S 1024': Case(windows, 1, 1024, 1024),
          'DETR-R50 800x1344': Case(detr, 2, 800, 1344, True),
          'RetinaNet PVT-tiny 800x1344': Case(retinanet, 2, 800, 1344, True)}

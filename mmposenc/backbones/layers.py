@@ -16,7 +16,6 @@ from ..functional.constants import Constants
 from ..functional.convolutions import pair
 from ..functional.grids import GridLike, whole_cells
 from ..functional.masking import map_to_tokens, pad_map
-from ..functional.packing import Packing
 from ..functional.plain_layers import are_plain
 from ..functional.tracing import is_compiling
 from ..functional.windows import WindowLayout
@@ -204,9 +203,8 @@ def run_block(block: nn.Module, *args: Any, recompute: bool, **kwargs: Any) -> A
 
 
 def block_windows(block: Any, hw_shape: Any) -> WindowLayout | None:
-    """The windows of a grid, computed outside of compiled code. None for global attention, and for
-    images of several sizes in one row."""
-    if not isinstance(block.attn, PlainWindowAttention) or isinstance(hw_shape, Packing):
+    """The windows of a grid, computed outside of compiled code. None for global attention."""
+    if not isinstance(block.attn, PlainWindowAttention):
         return None
     return block.attn.layout(hw_shape)
 

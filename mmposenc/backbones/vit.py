@@ -3,19 +3,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.convolutions import pair
 from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
 from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
-from ..functional.packing import Packing, batch_by_grid, join_batches_to_row
-from ..functional.tracing import is_compiling
 from .archs import takes_arch
 from .archs.from_repository import vit_arguments_of_repository
 from .archs.vit import ARCHS, SIZES
@@ -63,7 +59,7 @@ class ViT(Backbone):
         pre_norm: a norm before the first block (CLIP).
         patch_bias: bias of the projection of patches; None: without ``pre_norm``.
         ceil_mode: fill the last row and column of patches with zeros; False leaves out pixels that
-            are no whole patch, but with ``mask_padding`` and in lists of images.
+            are no whole patch, but with ``mask_padding``.
         final_norm: True: norm of the last block's output, required with ``pool``; 'every': of all
             maps of ``out_indices``, as in DINOv2; 'pooled': only of the mean that ``pool='gap'``
             returns (timm's fc_norm).
@@ -171,8 +167,6 @@ class ViT(Backbone):
             mlp_encodings=shared.mlp_encodings, **shared.attention)
             for index, rate in enumerate(shared.drop_paths(layers)))
         share_encodings(shared.rel_pos_sharing, self, [self.blocks])
-        # Computed once, so that the model is not searched for each list of images.
-        self._has_batch_norm = any(isinstance(each, _BatchNorm) for each in self.modules())
         self._make_output(dims, layers, pool, out_indices, final_norm, norm_eps, neck_channels)
         self._init_and_freeze(shared)
 
@@ -202,30 +196,22 @@ class ViT(Backbone):
         for token in self._prefix_parameters():
             nn.init.trunc_normal_(token, std=0.02)
 
-    def forward(self, x: Tensor | Sequence[Tensor], img_shapes: ImgShapes | None = None
-                ) -> tuple[Tensor, ...]:
+    def forward(self, x: Tensor, img_shapes: ImgShapes | None = None) -> tuple[Tensor, ...]:
         """Extract features.
 
         Args:
-            x: images (B, in_channels, H, W), padded at the right and bottom; or a list of images of
-                any sizes, each (in_channels, H, W) or (n, in_channels, H, W), which become one row
-                of tokens without padding (NaViT, Dehghani et al., NeurIPS 2023). Each has the
-                results of the image alone.
+            x: images (B, in_channels, H, W), padded at the right and bottom.
             img_shapes: (height, width) of each image in pixels, as in
-                :meth:`mmposenc.backbones.PVT.forward`; only with a padded batch.
+                :meth:`mmposenc.backbones.PVT.forward`.
 
         Returns:
-            A tuple of tensors. With ``out_indices`` a map (B, embed_dims, H', W') for each; in the
-            maps of a list of images, H' and W' are the largest, and cells outside an image are
-            zero, as with ``mask_padding``. Without ``out_indices`` one tensor (B, embed_dims); with
-            ``distilled`` it is (2, B, embed_dims), class tokens, then distillation tokens, which
-            mmpretrain's DeiTClsHead unpacks.
+            A tuple of tensors. With ``out_indices`` a map (B, embed_dims, H', W') for each. Without
+            ``out_indices`` one tensor (B, embed_dims); with ``distilled`` it is (2, B, embed_dims),
+            class tokens, then distillation tokens, which mmpretrain's DeiTClsHead unpacks.
 
         Raises:
-            ValueError: sizes do not fit the batch, or images of a list do not fit each other.
+            ValueError: sizes do not fit the batch.
         """
-        if not isinstance(x, Tensor):
-            return self._forward_several_sizes(x, img_shapes)
         full_hw = self.patch_embed.out_hw_shape(checked_one_batch(x).shape[-2:])
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
         x, mask = mask_images(x, shapes, self.patch_size)
@@ -241,45 +227,6 @@ class ViT(Backbone):
             return tuple(outs)
         return (self._pooled_for_head(tokens, mask),)
 
-    def _forward_several_sizes(self, images: Sequence[Tensor], img_shapes: ImgShapes | None
-                               ) -> tuple[Tensor, ...]:
-        """Run :meth:`forward` for a list of images of several sizes."""
-        self._check_list(img_shapes)
-        batches, order = batch_by_grid(images, self.patch_embed.projection.in_channels,
-                                       self.patch_size)
-        embedded, grids = zip(*map(self._tokens_and_grid, batches), strict=True)
-        packing = Packing(tuple(map(len, batches)), grids, self.num_prefix_tokens)
-        tokens, outs = join_batches_to_row(embedded), []
-        for position in range(-1, self._last + 1):
-            tokens, packing, _ = self._run_block_and_encodings(position, tokens, packing, None)
-            if self.out_indices is not None and position in self.out_indices:
-                full = (max(rows for rows, _ in packing.grids),
-                        max(cols for _, cols in packing.grids))
-                maps = [self._returned_map(self._normed_tokens(part, position), grid, None,
-                                           position, full)
-                        for part, grid in zip(packing.parts(tokens), packing.grids, strict=True)]
-                outs.append(torch.cat(maps)[order])
-        if self.out_indices is not None:
-            return tuple(outs)
-        pooled = [self._pooled_for_head(part, None) for part in packing.parts(tokens)]
-        return (torch.cat(pooled, -2)[..., order, :],)
-
-    def _check_list(self, img_shapes: ImgShapes | None) -> None:
-        """Raise ValueError for options with which a list of images cannot be combined."""
-        if img_shapes is not None:
-            raise ValueError('img_shapes is given, but x is a list of images, whose sizes are '
-                             'their own; leave img_shapes out')
-        if is_compiling():
-            raise ValueError('x is a list of images of several sizes, which cannot be exported or '
-                             'compiled as one graph; compile the blocks (mmposenc.CompileHook), or '
-                             'give a padded batch with img_shapes and mask_padding=True')
-        if self._has_batch_norm and any(isinstance(each, _BatchNorm) and each.training
-                                        for each in self.modules()):
-            raise ValueError('x is a list of images of several sizes, and an encoding has a '
-                             'BatchNorm (norm_act=True), which would see images of one size at a '
-                             'time in training; give a padded batch with img_shapes and '
-                             'mask_padding=True')
-
     def _tokens_and_grid(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """Embed images: their tokens with prefix tokens in front, and their grid."""
         tokens, hw_shape = self.patch_embed(x)
@@ -291,32 +238,26 @@ class ViT(Backbone):
         """
         return self.num_prefix_tokens * (1 if block < 0 else self._copies)
 
-    def _run_block_and_encodings(self, index: int, tokens: Tensor, hw_shape: Any,
+    def _run_block_and_encodings(self, index: int, tokens: Tensor, hw_shape: tuple[int, int],
                                  mask: Tensor | None, attn_mask: Tensor | None = None
-                                 ) -> tuple[Tensor, Any, Tensor | None]:
-        """Run the block of this index (-1: none) and the encodings after it. ``hw_shape`` is
-        the grid, or the row of images of several sizes; ``attn_mask`` is that of
-        :class:`MultiheadAttention`."""
+                                 ) -> tuple[Tensor, tuple[int, int], Tensor | None]:
+        """Run the block of this index (-1: none) and the encodings after it. ``attn_mask`` is that
+        of :class:`MultiheadAttention`."""
         if index >= 0:
             tokens = self._run_block(index, tokens, hw_shape, mask, attn_mask)
         tokens, hw_shape, mask = self.pos_encodings(
             tokens, hw_shape, index, num_prefix_tokens=self._num_prefix(index),
             padding_mask=mask)
         if index < 0:
-            tokens, hw_shape = self._with_prefix_for_each_window(self.norm_pre(tokens), hw_shape)
+            tokens = self._with_prefix_for_each_window(self.norm_pre(tokens))
         return tokens, hw_shape, mask
 
-    def _with_prefix_for_each_window(self, tokens: Tensor, hw_shape: Any) -> tuple[Tensor, Any]:
-        """Copy the prefix tokens to each window; returns the tokens, and their grid or packing."""
+    def _with_prefix_for_each_window(self, tokens: Tensor) -> Tensor:
+        """Copy the prefix tokens to each window."""
         if self._copies == 1:
-            return tokens, hw_shape
-        if isinstance(hw_shape, Packing):
-            packing = replace(hw_shape, prefix=self._copies * self.num_prefix_tokens)
-            copied = hw_shape.run_on_parts(
-                lambda part, grid: self._with_prefix_for_each_window(part, grid)[0], tokens)
-            return copied, packing
+            return tokens
         prefix = tokens[:, :self.num_prefix_tokens].repeat(1, self._copies - 1, 1)
-        return torch.cat((prefix, tokens), 1), hw_shape
+        return torch.cat((prefix, tokens), 1)
 
     def _with_prefixes_merged(self, tokens: Tensor) -> Tensor:
         """Replace the prefix tokens of all windows by their mean."""
@@ -360,8 +301,8 @@ class ViT(Backbone):
         tokens = (self.cls_token, self.dist_token, self.register_tokens)
         return [token for token in tokens if token is not None]
 
-    def _run_block(self, index: int, tokens: Tensor, hw_shape: Any, mask: Tensor | None,
-                   attn_mask: Tensor | None) -> Tensor:
+    def _run_block(self, index: int, tokens: Tensor, hw_shape: tuple[int, int],
+                   mask: Tensor | None, attn_mask: Tensor | None) -> Tensor:
         """Run block ``index``."""
         prefix = self._num_prefix(index)
         x_qk = self.pos_encodings.query_key_tokens(

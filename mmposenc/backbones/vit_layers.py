@@ -12,7 +12,6 @@ from ..attention.window import PlainWindowAttention, window_size_or_count
 from ..encodings.build import EncodingConfig
 from ..encodings.checks import check_at_least, check_choices
 from ..encodings.placement import PlacedEncodings
-from ..functional.packing import Packing
 from ..functional.windows import WindowLayout
 from .layers import MLP, DropPath, LayerNorm2d, LayerScale
 from .mlp import ACTIVATIONS
@@ -69,15 +68,13 @@ class ViTBlock(nn.Module):
         self.ls2 = scale()
         self.drop_path, self.mlp_drop_path = DropPath(drop_path), DropPath(drop_path)
 
-    def forward(self, x: Tensor, hw_shape: tuple[int, int] | Packing,
-                key_mask: Tensor | None = None, x_qk: Tensor | None = None,
-                layout: WindowLayout | None = None, attn_mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], key_mask: Tensor | None = None,
+                x_qk: Tensor | None = None, layout: WindowLayout | None = None,
+                attn_mask: Tensor | None = None) -> Tensor:
         """(B, L, C) -> (B, L, C). ``key_mask`` (B, L) is True for padding; ``x_qk`` replaces ``x``
         for queries and keys; ``layout`` is the result of :func:`.layers.block_windows`;
         ``attn_mask`` as in :class:`MultiheadAttention`, not with windows."""
         normed_qk = None if x_qk is None else self.norm1(x_qk)
-        if isinstance(hw_shape, Packing):
-            return self._forward_packed(x, hw_shape, normed_qk)
         options: dict[str, Any] = {} if layout is None else {'layout': layout}
         if attn_mask is not None:
             options['attn_mask'] = attn_mask
@@ -88,19 +85,6 @@ class ViTBlock(nn.Module):
             cells = key_mask[:, self.mlp.num_prefix_tokens:]
             mask = cells.reshape(cells.shape[0], *hw_shape)
         return x + self.mlp_drop_path(self.ls2(self.mlp(self.norm2(x), hw_shape, mask)))
-
-    def _forward_packed(self, x: Tensor, packing: Packing, normed_qk: Tensor | None) -> Tensor:
-        """Run the block on images of several sizes in one row. On a CPU it is faster to attend
-        image by image than with a mask of pairs; layers that read single tokens take the whole row.
-        """
-        drops = self.training and self.drop_path.drops
-        out = self.ls1(packing.run_on_parts(self.attn, self.norm1(x), x_qk=normed_qk))
-        x = x + (packing.run_on_parts(self.drop_path, out) if drops else out)
-        normed = self.norm2(x)
-        out = self.ls2(self.mlp(normed) if self.mlp.pos_encodings is None
-                       else packing.run_on_parts(self.mlp, normed))
-        drops = self.training and self.mlp_drop_path.drops
-        return x + (packing.run_on_parts(self.mlp_drop_path, out) if drops else out)
 
 
 class SAMNeck(nn.Sequential):

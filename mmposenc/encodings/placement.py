@@ -2,13 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 
 from ..config_types import ConfigType
-from ..functional.packing import Packing
 from .base import TokenEncoding
 from .build import EncodingConfig, build_encoding, listed, resolve
 
@@ -100,15 +98,14 @@ class PlacedEncodings(nn.Module):
                 raise ValueError(f'{type(encoding).__name__} changes the grid '
                                  f'({encoding.extra_repr()}), but {other_grid}')
 
-    def forward(self, x: Tensor, hw_shape: tuple[int, int] | Packing, position: int, *,
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], position: int, *,
                 num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
-                ) -> tuple[Tensor, tuple[int, int] | Packing, Tensor | None]:
+                ) -> tuple[Tensor, tuple[int, int], Tensor | None]:
         """Apply the encodings at ``position`` with ``apply_to='qkv'``.
 
         Args:
             x: tokens (B, L, C).
-            hw_shape: their grid (H, W), or the :class:`~mmposenc.functional.packing.Packing` of
-                images of several sizes.
+            hw_shape: their grid (H, W).
             position: after which block; -1: before the first.
             num_prefix_tokens, padding_mask: as in :class:`TokenEncoding`.
 
@@ -118,10 +115,10 @@ class PlacedEncodings(nn.Module):
         """
         for encoding in self.encodings(position):
             if encoding.apply_to == 'qkv':
-                x = _apply_to_batch(encoding, x, hw_shape, num_prefix_tokens, padding_mask)
+                x = encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens,
+                             padding_mask=padding_mask)
                 padding_mask = encoding.out_padding_mask(padding_mask)
-                hw_shape = (hw_shape.with_changed_grids(encoding.out_hw_shape)
-                            if isinstance(hw_shape, Packing) else encoding.out_hw_shape(hw_shape))
+                hw_shape = encoding.out_hw_shape(hw_shape)
         return x, hw_shape, padding_mask
 
     def out_hw_shape(self, hw_shape: tuple[int, int], position: int | None = None
@@ -133,14 +130,15 @@ class PlacedEncodings(nn.Module):
                 hw_shape = encoding.out_hw_shape(hw_shape)
         return hw_shape
 
-    def query_key_tokens(self, x: Tensor, hw_shape: tuple[int, int] | Packing, position: int, *,
+    def query_key_tokens(self, x: Tensor, hw_shape: tuple[int, int], position: int, *,
                          num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
                          ) -> Tensor | None:
         """Tokens from which the block after ``position`` computes queries and keys, or None if that
         is its input. Arguments are those of :meth:`forward`."""
         encodings = [e for e in self.encodings(position) if e.apply_to == 'qk']
         for encoding in encodings:
-            x = _apply_to_batch(encoding, x, hw_shape, num_prefix_tokens, padding_mask)
+            x = encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens,
+                         padding_mask=padding_mask)
         return x if encodings else None
 
 
@@ -166,14 +164,6 @@ def split_between_and_inside(pos_encoding: EncodingConfigs, positions: Positions
                          'give a config dict')
     return ([cfg for cfg in configs if cfg not in within],
             None if positions == 'mlp' else positions, within)
-
-
-def _apply_to_batch(encoding: TokenEncoding, x: Tensor, hw_shape: tuple[int, int] | Packing,
-                    num_prefix_tokens: int, padding_mask: Tensor | None) -> Tensor:
-    """Apply an encoding to a batch; for images of several sizes, to each part of their row."""
-    if isinstance(hw_shape, Packing):
-        return hw_shape.run_on_parts(partial(encoding, num_prefix_tokens=num_prefix_tokens), x)
-    return encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens, padding_mask=padding_mask)
 
 
 def _build_token_encoding(cfg: EncodingConfig, defaults: ConfigType) -> TokenEncoding:

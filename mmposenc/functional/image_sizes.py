@@ -29,12 +29,12 @@ def checked_one_batch(x: object) -> Tensor:
     """Return x, after a check that it is one batch.
 
     Raises:
-        ValueError: x is a list of images, or has other axes.
+        ValueError: x is no tensor, such as a list of images, or has other axes.
     """
     if not isinstance(x, Tensor):
-        raise ValueError('x is a list of images (pack=True), which only mmposenc.ViT takes, and '
-                         'not with FeatureCacheHook; give a padded batch with img_shapes and '
-                         'mask_padding=True')
+        raise ValueError(f'x is a {type(x).__name__}; a padded batch (B, channels, H, W) is '
+                         'required, with img_shapes and mask_padding=True for images of several '
+                         'sizes')
     if x.dim() != 4:
         raise ValueError(f'x has shape {tuple(x.shape)}; (B, channels, H, W) is required')
     return x

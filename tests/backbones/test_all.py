@@ -6,7 +6,6 @@ import pytest
 import torch
 from helpers.tiny_backbones import (
     BUILD,
-    check_list,
     check_padding_is_not_seen,
     flat,
     randomize,
@@ -140,13 +139,6 @@ def test_an_image_in_a_padded_batch_gives_what_it_gives_alone(name, train):
     model = randomize(MODELS[name](mask_padding=True)).double().train(train)
     shrinks = 'shrinking' in name  # an image needs three cells
     check_padding_is_not_seen(model, SIZES[:2] if shrinks else SIZES, (128, 96))
-
-
-@pytest.mark.parametrize('name', [each for each in NAMES if MODELS[each.values[0]].func is ViT])
-def test_an_image_in_a_list_gives_what_it_gives_alone(name):
-    model = randomize(MODELS[name](with_cp=True), 0.1).double().train()
-    sizes = SIZES[:2] if 'shrinking' in name else [*SIZES, SIZES[0], (102, 80)]
-    check_list(model, [torch.randn(3, *size, dtype=torch.float64) for size in sizes])
 
 
 @pytest.mark.parametrize('name', NAMES)

@@ -98,7 +98,7 @@ def test_a_broken_kernel_of_another_size_is_named(change, said):
 
 @pytest.mark.parametrize('options', [TABLE, dict(rel_pos_encoding=dict(type='RotaryEmbedding'))],
                          ids=['table', 'rotary'])
-def test_oblong_patches_with_padding_and_lists(options):
+def test_oblong_patches_with_padding(options):
     options = dict(VIT, **options, pool=None, img_size=(24, 40), patch_size=(6, 10))
     model = randomize(ViT(**options, mask_padding=True)).double().eval()
     assert model.patch_embed.out_hw_shape((25, 40)) == (5, 4)
@@ -108,8 +108,6 @@ def test_oblong_patches_with_padding_and_lists(options):
     assert outs.shape[2:] == (5, 5) and alone.shape[2:] == (3, 3)
     torch.testing.assert_close(outs[1:, :, :3, :3], alone)
     assert not outs[1, :, 3:].any() and not outs[1, :, :, 3:].any()
-    maps, = model([batch[0], batch[1, :, :13, :28]])
-    torch.testing.assert_close(maps, outs)
 
 
 def test_the_options_of_oblong_patches():

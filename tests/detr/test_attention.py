@@ -53,7 +53,7 @@ def test_whole_numbers_are_no_mask():
 
 
 def test_packed_images_have_no_weights_of_one_shape():
-    packed = Packing(counts=(1, 1), grids=((1, 2), (1, 3)))
+    packed = Packing.of_batch(torch.tensor([[False, False, True], [False] * 3]))
     with pytest.raises(ValueError, match='need_weights=True with a Packing as hw_shape: .*give a '
                                          'padded batch'):
         MultiheadAttention(8, 2)(X[:1], hw_shape=packed, need_weights=True)

@@ -83,36 +83,6 @@ def check_padding_is_not_seen(model, sizes, batch_hw):
             assert not out[image, :, rows:].any() and not out[image, :, :, cols:].any()
 
 
-def of_each(model, batch):
-    """Of a list of images the results of each; of maps the cells of the image, beyond which they
-    are zero."""
-    sizes = [image.shape[-2:] for image in batch for _ in range(len(image[None].flatten(0, -4)))]
-    found = []
-    for out in flat(model(batch)):
-        if out.dim() == 2:
-            found.append(list(out))
-            continue
-        lost = -(-max(h for h, _ in sizes) // model.patch_size) - out.shape[2]
-        found.append([])
-        for image, sides in zip(out, sizes, strict=True):
-            rows, cols = (-(-side // model.patch_size) - lost for side in sides)
-            assert not image[:, rows:].any() and not image[:, :, cols:].any()
-            found[-1].append(image[:, :rows, :cols])
-    return [list(image) for image in zip(*found, strict=True)]
-
-
-def check_list(model, batch):
-    """Outputs and gradients of images in a list against those of each image alone."""
-    packed = of_each(model, batch)
-    alone = [each for image in batch for each in of_each(
-        model, image[None] if image.dim() == 3 else image)]
-    grads = [torch.autograd.grad(total([out for image in outs for out in image]), [
-        p for p in model.parameters() if p.requires_grad], materialize_grads=True)
-        for outs in (packed, alone)]
-    torch.testing.assert_close(packed, alone, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(*grads, rtol=1e-10, atol=1e-10)
-
-
 def run(module, x, *args):
     """Output, gradient of the input and gradients of the parameters."""
     x = x.clone().requires_grad_()

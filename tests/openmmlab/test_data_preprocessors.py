@@ -38,17 +38,6 @@ def test_sizes_before_padding_are_noted_on_the_batch(cfg, sample):
     assert batch['inputs'].img_shapes == SIZES
 
 
-def test_images_of_a_classifier_stay_unpadded():
-    cfg = dict(type='mmposenc.ClsDataPreprocessor', pack=True, mean=[1.] * 3, std=[2.] * 3)
-    batch = MODELS.build(cfg)(dict(inputs=[torch.full((3, *size), 5) for size in SIZES],
-                                   data_samples=list(map(cls_sample, SIZES))), training=True)
-    torch.testing.assert_close(batch['inputs'], [torch.full((3, *size), 2.) for size in SIZES])
-    with pytest.raises(ValueError, match='pack=True with batch_augments=.*leave batch_augments'):
-        MODELS.build(dict(cfg, batch_augments=dict(augments=dict(type='Mixup', alpha=0.8))))
-    with pytest.raises(ValueError, match='pack=True with pad_size_divisor=32: nothing is padded'):
-        MODELS.build(dict(cfg, pad_size_divisor=32))
-
-
 def test_sizes_are_noted_where_images_are_not_mixed():
     mixes = MODELS.build(dict(type='mmposenc.ClsDataPreprocessor', num_classes=2,
                               batch_augments=dict(augments=dict(type='Mixup', alpha=0.8))))

@@ -23,40 +23,16 @@ Batch = dict[str, Any]
 
 class ClsDataPreprocessor(MMPretrainClsDataPreprocessor):
     """mmpretrain's ClsDataPreprocessor, which stores the images' sizes on the batch for backbones
-    with ``mask_padding=True``, or leaves images of several sizes unpadded.
-
-    Args:
-        pack: give the backbone, a :class:`~mmposenc.backbones.ViT`, a list of images instead of a
-            padded batch. The dataloader needs ``collate_fn=dict(type='pseudo_collate')``.
-        kwargs: arguments of mmpretrain's class.
-
-    Raises:
-        ValueError: ``pack=True`` with ``batch_augments``, which mix images of one size, or with
-            ``pad_size_divisor``.
-    """
-
-    def __init__(self, pack: bool = False, **kwargs: object) -> None:
-        for name, none, why in (('batch_augments', None, 'Mixup and CutMix mix images of one size'),
-                                ('pad_size_divisor', 1, 'nothing is padded')):
-            if pack and (value := kwargs.get(name) or none) != none:
-                raise ValueError(f'pack=True with {name}={value!r}: {why}; leave {name} out')
-        super().__init__(**kwargs)
-        self.pack = pack
+    with ``mask_padding=True``. Arguments are those of mmpretrain's class."""
 
     def forward(self, data: Batch, training: bool = False) -> Batch:
-        """Preprocess as mmpretrain does. With ``pack`` the inputs become a list of images (3, H,
-        W), otherwise the batch's attribute ``img_shapes`` lists their sizes."""
-        images, samples = data['inputs'], data.get('data_samples')
+        """Preprocess as mmpretrain does; the batch's attribute ``img_shapes`` lists the sizes of
+        the images."""
+        shapes = [tuple(image.shape[-2:]) for image in data['inputs']]
+        batch = super().forward(data, training)
         if self.batch_augments is not None and training:
-            return super().forward(data, training)
-        if not self.pack:
-            shapes = [tuple(image.shape[-2:]) for image in images]
-            return note_img_shapes(super().forward(data, training), shapes)
-        alone = [super(ClsDataPreprocessor, self).forward(
-            {'inputs': [image], 'data_samples': samples and samples[i:i + 1]}, training)
-            for i, image in enumerate(images)]
-        return {'inputs': [part['inputs'][0] for part in alone],
-                'data_samples': samples and [part['data_samples'][0] for part in alone]}
+            return batch  # Mixup and CutMix mix images of one size.
+        return note_img_shapes(batch, shapes)
 
 
 # This part of the file has hard distillation through a distillation token, as in DeiT.

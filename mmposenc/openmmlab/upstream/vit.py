@@ -192,12 +192,6 @@ class _Outputs(ViT):
             for layer, times in zip((block.drop_path, block.mlp_drop_path), drops, strict=True):
                 layer.drop_prob = 1 - (1 - layer.drop_prob) ** times
 
-    def _check_list(self, img_shapes: ImgShapes | None) -> None:
-        super()._check_list(img_shapes)
-        if self.out_type == 'pairs' or self.out_type == 'cls_token' and self.dist_token is not None:
-            raise ValueError(f'x is a list of images with out_type={self.out_type!r}, which gives '
-                             'pairs; give a padded batch with img_shapes and mask_padding=True')
-
     def _returned_map(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None,
                       index: int, full_hw: tuple[int, int]) -> Any:
         count = self.num_prefix_tokens

@@ -1,5 +1,4 @@
-"""Plain vision transformers under upstream's names: parts of files, masks of MAE, lists of images.
-"""
+"""Plain vision transformers under upstream's names: parts of files, masks of MAE."""
 import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 
 # isort: split
@@ -41,16 +40,3 @@ def test_masked_patches_refuse_encodings_of_the_whole_grid(slot, kind):
     with pytest.raises(ValueError, match=f'{kind} with mask=True'):
         model(torch.zeros(1, 3, 40, 40))
     assert model(torch.zeros(1, 3, 40, 40), mask=None)[0].shape == (1, 26, 16)
-
-
-def test_a_list_of_images_gives_what_each_gives_alone():
-    model = randomize(build('mmpretrain', 'VisionTransformer', out_type='avg_featmap',
-                            out_indices=[0, 1])).eval()
-    images = [torch.randn(3, *size, generator=torch.Generator().manual_seed(1))
-              for size in ((24, 40), (40, 40), (24, 16))]
-    for index, out in enumerate(model(images)):
-        alone = torch.cat([model(image[None])[index] for image in images])
-        torch.testing.assert_close(out, alone, rtol=1e-5, atol=1e-5)
-    pairs = build('mmseg', 'VisionTransformer', output_cls_token=True)
-    with pytest.raises(ValueError, match="x is a list of images with out_type='pairs'"):
-        pairs(images)
