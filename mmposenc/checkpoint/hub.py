@@ -8,18 +8,16 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from ..config_types import ConfigType
-from ..terminal.messages import error_text
+from ..terminal.messages import in_a_line
 
 _NAME = re.compile(r'(?:hf://(?P<repo>[^/@]+/[^/@]+)|timm://(?P<model>[^/@]+))'
                    r'(?:@(?P<revision>[^/]+))?(?:/(?P<file>.+))?')
 #: The names under which repositories store weights, in the order in which we try them.
 WEIGHTS = ('model.safetensors', 'model.safetensors.index.json', 'open_clip_model.safetensors')
-_LOG_IN = 'set HF_TOKEN or run `hf auth login`'
 
 
 class Name(NamedTuple):
@@ -114,52 +112,22 @@ def fetch(name: str, file: str, *, cached: bool = False) -> Path:
         NoSuchFile: the repository has no such file.
         OSError: no such repository or revision, or no right to read it.
     """
-    hub, errors = import_library(name)
-    wanted = read_name(name)
     try:
-        return Path(hub.hf_hub_download(wanted.repo, file, revision=wanted.revision,
-                                        local_files_only=cached))
-    except errors.LocalEntryNotFoundError as error:
-        raise NotReached(_not_reached_text(name, hub)) from error
-    except errors.EntryNotFoundError as error:
-        raise NoSuchFile(f'{name}: {wanted.repo} has no file {file!r}') from error
-    except Exception as error:  # The HTTP library of huggingface_hub raises errors of its own.
-        raise OSError(_refused_text(name, wanted, hub, errors, error)) from error
-
-
-def import_library(name: str) -> tuple[ModuleType, ModuleType]:
-    """Import huggingface_hub; returns the package and its errors.
-
-    Raises:
-        ImportError: with what to install.
-    """
-    try:
-        import huggingface_hub
-        from huggingface_hub import errors
+        from huggingface_hub import errors, hf_hub_download
     except ImportError as error:
         raise ImportError(f"{name} needs huggingface_hub: `pip install 'mmposenc[hub]'`, or "
                           f'download the file and name it') from error
-    return huggingface_hub, errors
-
-
-def _not_reached_text(name: str, hub: ModuleType) -> str:
-    cache = hub.constants.HF_HUB_CACHE
-    if hub.constants.HF_HUB_OFFLINE:
-        return f'{name} is not in the cache ({cache}), and HF_HUB_OFFLINE forbids to download it'
-    return f'{name} is not in the cache ({cache}), and {hub.constants.ENDPOINT} is not reached'
-
-
-def _refused_text(name: str, wanted: Name, hub: ModuleType, errors: ModuleType,
-                  error: Exception) -> str:
-    """What a user can do about an error of the server."""
-    if isinstance(error, errors.GatedRepoError):
-        return (f'{name} is given to those who agreed to its licence: do so at '
-                f'{hub.constants.ENDPOINT}/{wanted.repo}, then {_LOG_IN}')
-    if isinstance(error, errors.RevisionNotFoundError):
-        return f'{name}: {wanted.repo} has no revision {wanted.revision!r}'
-    status = getattr(getattr(error, 'response', None), 'status_code', None)
-    if isinstance(error, errors.RepositoryNotFoundError) or status in (401, 403):
-        return (f'{name}: there is no repository {wanted.repo}, or you may not read it; if it is '
-                f'private, {_LOG_IN}')
-    return (f'{name} could not be downloaded: {error_text(error)}. Try again, or '
-            f'download it yourself and name the file')
+    wanted = read_name(name)
+    try:
+        return Path(hf_hub_download(wanted.repo, file, revision=wanted.revision,
+                                    local_files_only=cached))
+    except errors.LocalEntryNotFoundError as error:
+        raise NotReached(f'{name} is not in the cache, and the hub is not reached: '
+                         f'{error.__cause__ or error}') from error
+    except errors.EntryNotFoundError as error:
+        raise NoSuchFile(f'{name}: {wanted.repo} has no file {file!r}') from error
+    # What a reader must do about other errors (log in, agree to a licence, give another revision)
+    # is in the message of huggingface_hub; its HTTP library raises errors of its own.
+    except Exception as error:
+        raise OSError(f'{name} could not be downloaded: {in_a_line(error)}. Or download it '
+                      'yourself and name the file') from error

@@ -64,18 +64,6 @@ _SIGNS = (
     (r'(teacher\.)?(backbone\.|vision_encoder\.)?mask_token', 'dinov2'),
     (r'patch_embed\.proj\.weight', 'deit'),
 )
-#: Networks whose names are close to those above: a pattern that gives them away, and how they
-#: differ from the models here.
-_FOREIGN = (
-    (r'label_enc\.weight|transformer\.decoder\.layers\.0\.sa_qcontent_proj\.weight',
-     "a release of DINO, DN-DETR, DAB-DETR or Conditional DETR, for which there is no converter"),
-    (r'stages\.\d\.blocks\.\d+\.attn\.(logit_scale|meta_mlp\..*)',
-     "timm's own Swin V2 (swinv2_cr); of Swin V2, the release's loads, timm's swinv2_* too"),
-    (r'(.*\.)?(blocks\.\d+\.attn|layer\.\d+\.attention)\.([qk]_norm|wq)\..*',
-     'a ViT with norms of queries and keys (qk_norm), as Sapiens 2'),
-    (r'blocks\.63\.attn\.q_bias', "EVA-02-CLIP's enormous model, whose norms stand behind "
-     'attention and MLP'),
-)
 
 
 def recognise(names: Iterable[str]) -> str | None:
@@ -102,14 +90,11 @@ def recognise(names: Iterable[str]) -> str | None:
         if _has(pattern, plain):
             raise ValueError(f"these are weights of {who}, which load in timm's names alone: give "
                              f"checkpoint='timm://{of_timm}', or another of timm's models of them")
-    foreign = _first(_FOREIGN, plain)
-    if foreign is None:
-        if marked := _first(_MARKS, plain):
-            return marked
-        if _is_perception_encoder(plain):
-            return 'eva'
-        foreign = _by_absence(plain)
-    if foreign is not None:
+    if marked := _first(_MARKS, plain):
+        return marked
+    if _is_perception_encoder(plain):
+        return 'eva'
+    if foreign := _foreign_network(plain):
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')
     source = _first(_SIGNS, plain)
     # These are names of DINOv2 with registers; timm calls registers otherwise.
@@ -130,10 +115,12 @@ def _is_perception_encoder(names: list[str]) -> bool:
         _has(r'attn_pool\..*', names) or not _has(r'(norm|fc_norm)\.weight', names))
 
 
-def _by_absence(names: list[str]) -> str | None:
-    """Recognise a network by which weights it has and which it lacks. Its other differences (rotary
-    positions, where norms stand) leave no trace, and its weights would fit a model that computes
-    other features."""
+def _foreign_network(names: list[str]) -> str | None:
+    """Recognise a network that is not supported by which weights it has and which it lacks. Its
+    other differences (rotary positions, where norms stand) leave no trace, and its weights would
+    fit a model that computes other features."""
+    if 'blocks.63.attn.q_bias' in names:
+        return "EVA-02-CLIP's enormous model, whose norms stand behind attention and MLP"
     pools = _has(r'(.*\.)?attn_pool\..*', names)
     if _has(r'(.*\.)?(norm_pre|ln_pre)\.weight', names) and (
             pools or not _has(r'(.*\.)?(norm|ln_post)\.weight', names)):

@@ -21,11 +21,6 @@ from mmposenc.checkpoint import SOURCES, convert, recognise, recognition
 #: Names by which random-weight models of timm 1.0.31, onedl-mmpretrain 1.3.6, onedl-mmdetection
 #: 3.5.1, onedl-mmsegmentation 1.4.2 and transformers are told, and what the message says.
 FOREIGN = {
-    'timm swinv2_cr': ('stages.0.blocks.0.attn.meta_mlp.fc1.weight', 'Swin V2'),
-    'timm qk_norm': ('blocks.0.attn.q_norm.weight', 'qk_norm'),
-    'Sapiens 2': ('blocks.0.attn.wq.weight', 'qk_norm.*Sapiens 2'),
-    'Sapiens 2, transformers': ('model.layer.0.attention.k_norm.weight', 'qk_norm.*Sapiens 2'),
-    'DINO': ('label_enc.weight', 'a release of DINO'),
     'Perception Encoder': ('visual.ln_pre.weight', "Perception Encoder's release, .*timm://vit_pe_"),
 }
 #: A name that files of models have that load in timm's names alone, what they are, and whose.

@@ -13,13 +13,12 @@ class Hub:
 
     Attributes:
         private: repositories that only ``token`` reads.
-        gated: those whose licence nobody agreed to.
     """
 
     token = 'hf_right'
 
     def __init__(self):
-        self.repos, self.private, self.gated, self.asked = {}, set(), set(), []
+        self.repos, self.private, self.asked = {}, set(), []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -40,17 +39,6 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != 'HEAD':
             self.wfile.write(data)
 
-    def refused(self, repo):
-        """Answers as the hub does where a repository is not there, or not for this reader."""
-        hub, allowed = self.hub, self.headers.get('Authorization') == f'Bearer {self.hub.token}'
-        if repo in hub.gated:
-            self.answer(403, X_Error_Code='GatedRepo', X_Error_Message='agree first')
-        elif repo not in hub.repos or (repo in hub.private and not allowed):
-            self.answer(404 if allowed else 401, X_Error_Code='RepoNotFound')
-        else:
-            return False
-        return True
-
     def do_HEAD(self):
         self.do_GET()
 
@@ -62,9 +50,10 @@ class Handler(BaseHTTPRequestHandler):
             return
         owner, name, _, revision, file = path[1:].split('/', 4)
         repo = f'{owner}/{name}'
-        if self.refused(repo):
-            return
-        if revision not in ('main', 'v1', COMMIT):
+        allowed = self.headers.get('Authorization') == f'Bearer {self.hub.token}'
+        if repo not in self.hub.repos or (repo in self.hub.private and not allowed):
+            self.answer(404 if allowed else 401, X_Error_Code='RepoNotFound')
+        elif revision not in ('main', 'v1', COMMIT):
             self.answer(404, X_Error_Code='RevisionNotFound', X_Repo_Commit=COMMIT)
         elif file not in self.hub.repos[repo]:
             self.answer(404, X_Error_Code='EntryNotFound', X_Repo_Commit=COMMIT)
