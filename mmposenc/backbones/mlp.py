@@ -55,30 +55,6 @@ def activate(hidden: Tensor, activation: str) -> Tensor:
     return F.relu(hidden)
 
 
-def _activate_in_place(hidden: Tensor, activation: str) -> Tensor:
-    """:func:`activate` without gradients, in place where possible, because a second chunk would not
-    fit in the cache."""
-    ops = torch.ops.aten
-    if activation in ('gelu', 'gelu_tanh'):
-        return ops.gelu_(hidden, approximate='tanh' if activation == 'gelu_tanh' else 'none')
-    return hidden.relu_() if activation == 'relu' else activate(hidden, activation)
-
-
-def _input_gradient(grad: Tensor, pre: Tensor, activation: str) -> Tensor:
-    """Gradient of the activation's input from that of its output, whose memory it may reuse."""
-    ops = torch.ops.aten
-    if activation == 'relu':
-        return ops.threshold_backward.grad_input(grad, pre, 0, grad_input=grad)
-    if activation == 'quick_gelu':
-        share = torch.sigmoid(QUICK * pre)
-        return grad.mul_(share * (1 + QUICK * pre * (1 - share)))
-    if activation == 'swiglu':
-        gate, value = pre.chunk(2, -1)
-        return torch.cat((ops.silu_backward(grad * value, gate), grad * F.silu(gate)), -1)
-    return ops.gelu_backward.grad_input(
-        grad, pre, approximate='tanh' if activation == 'gelu_tanh' else 'none', grad_input=grad)
-
-
 def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor,
         implementation: str = 'auto', activation: str = 'gelu', dropout_p: float = 0.0) -> Tensor:
     """activate(x W1^T + b1) W2^T + b2.
@@ -151,9 +127,13 @@ def _chunk_rows(rows: int, hidden: int) -> int:
     return max(1, -(-rows // max(1, round(rows / most))))
 
 
-def _drop_in_place(hidden: Tensor, drawn: DropoutFactors) -> None:
-    """Apply dropout to a hidden layer in place."""
-    hidden.mul_(drawn.draw(torch.empty_like(hidden))).mul_(drawn.scale)
+def _hidden_layer(x: Tensor, weight: Tensor, bias: Tensor, activation: str,
+                  drawn: DropoutFactors | None) -> Tensor:
+    """The hidden layer of some rows, with dropout by the next factors of ``drawn``."""
+    hidden = activate(linear(x, weight, bias), activation)
+    if drawn is None:
+        return hidden
+    return hidden * drawn.draw(torch.empty_like(hidden)).mul_(drawn.scale)
 
 
 class _ChunkedMLP(torch.autograd.Function):
@@ -163,58 +143,47 @@ class _ChunkedMLP(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor,
                 bias2: Tensor, activation: str, dropout: DropoutFactors | None) -> Tensor:
-        ctx.dtypes = [None, *(w.dtype for w in (weight1, bias1, weight2, bias2)), None, None]
         ctx.activation, ctx.dropout = activation, dropout
+        ctx.save_for_backward(x, weight1, bias1, weight2, bias2)
         drawn = None if dropout is None else dropout.start()
-        inputs = (x, weight1, bias1, weight2, bias2)
-        weight1, bias1, weight2, bias2 = (w.to(x.dtype) for w in inputs[1:])
+        weight1, bias1, weight2, bias2 = (w.to(x.dtype) for w in (weight1, bias1, weight2, bias2))
         out = x.new_empty(x.shape[0], weight2.shape[0])
         step = _chunk_rows(x.shape[0], weight1.shape[0])
-        for start in range(0, x.shape[0], step):
-            part = slice(start, start + step)
-            hidden = _activate_in_place(linear(x[part], weight1, bias1), activation)
-            if drawn is not None:
-                _drop_in_place(hidden, drawn)
-            out[part] = linear(hidden, weight2, bias2)
-        ctx.save_for_backward(*inputs)
+        for rows, part in zip(x.split(step), out.split(step), strict=True):
+            hidden = _hidden_layer(rows, weight1, bias1, activation, drawn)
+            part.copy_(linear(hidden, weight2, bias2))
         return out
 
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # A second derivative was asked for (create_graph=True).
             return _differentiable_gradients(ctx, grad_out)
-        x, *weights = ctx.saved_tensors
-        weight1, bias1, weight2, _ = (w.to(x.dtype) for w in weights)
-        grad_out = grad_out.contiguous()
-        need_x, need_1, _, need_2, *_ = ctx.needs_input_grad
-        grad_x = torch.empty_like(x) if need_x else None
-        total = torch.promote_types(x.dtype, torch.float32)  # The dtype in which chunks are summed.
-        grad_w1, grad_b1, grad_w2 = (torch.zeros_like(w, dtype=total)
-                                     for w in (weight1, bias1, weight2))
+        x, weight1, bias1, weight2, _ = ctx.saved_tensors
+        need_x, need_weight1, need_bias1, need_weight2, *_ = ctx.needs_input_grad
         drawn = None if ctx.dropout is None else ctx.dropout.start()
+        total = torch.promote_types(x.dtype, torch.float32)  # The dtype in which chunks are summed.
+        first, bias = (each.detach().to(total).requires_grad_(need) for each, need in (
+            (weight1, need_weight1), (bias1, need_bias1)))
+        second = weight2.to(x.dtype).t()
+        grad_out, grad_x = grad_out.contiguous(), torch.empty_like(x)
+        grad_weight2 = torch.zeros_like(weight2, dtype=total)
         step = _chunk_rows(x.shape[0], weight1.shape[0])
-        for start in range(0, x.shape[0], step):
-            part = slice(start, start + step)
-            rows, grad_rows = x[part], grad_out[part]
-            pre = linear(rows, weight1, bias1)
-            # The derivative of relu needs only its output, which may overwrite its input.
-            act = pre.relu_() if ctx.activation == 'relu' else activate(pre, ctx.activation)
-            if drawn is not None:
-                _drop_in_place(act, drawn)
-            if need_2:
-                grad_w2 += transposed_product(grad_rows, act)
-            grad_act = linear(grad_rows, weight2.t())
-            grad_act = _input_gradient(grad_act, pre, ctx.activation)
-            if ctx.dropout is not None:
-                grad_act *= ctx.dropout.scale
-            if need_1:
-                grad_w1 += transposed_product(grad_act, rows)
-                grad_b1 += grad_act.sum(0, dtype=total)
-            if grad_x is not None:
-                grad_x[part] = linear(grad_act, weight1.t())
-        grads = (grad_x, grad_w1, grad_b1, grad_w2, grad_out.sum(0, dtype=total), None, None)
-        return tuple(grad if grad is None or dtype is None else grad.to(dtype)
-                     for grad, dtype in zip(grads, ctx.dtypes, strict=True))
+        for rows, grad_rows, grad_part in zip(
+                x.split(step), grad_out.split(step), grad_x.split(step), strict=True):
+            rows = rows.detach().requires_grad_(need_x)
+            with torch.enable_grad():
+                hidden = _hidden_layer(rows, first.to(x.dtype), bias.to(x.dtype), ctx.activation,
+                                       drawn)
+            if need_weight2:
+                grad_weight2 += transposed_product(grad_rows, hidden.detach())
+            if hidden.requires_grad:
+                hidden.backward(linear(grad_rows, second))
+            if need_x:
+                grad_part.copy_(rows.grad)
+        grads = (grad_x if need_x else None, first.grad, bias.grad, grad_weight2,
+                 grad_out.sum(0, dtype=total))
+        return (*(None if grad is None else grad.to(each.dtype)
+                  for grad, each in zip(grads, ctx.saved_tensors, strict=True)), None, None)
 
 
 def _differentiable_gradients(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
@@ -223,12 +192,9 @@ def _differentiable_gradients(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None
     # include the way through that weight.
     views = [tensor.view_as(tensor) for tensor in ctx.saved_tensors]
     x, weight1, bias1, weight2, bias2 = (view.to(views[0].dtype) for view in views)
-    hidden = activate(linear(x, weight1, bias1), ctx.activation)
-    if ctx.dropout is not None:
-        drawn = ctx.dropout.start()
-        step = _chunk_rows(x.shape[0], weight1.shape[0])
-        factors = [drawn.draw(torch.empty_like(part)) for part in hidden.detach().split(step)]
-        hidden = hidden * torch.cat(factors) * drawn.scale
+    drawn = None if ctx.dropout is None else ctx.dropout.start()
+    hidden = torch.cat([_hidden_layer(rows, weight1, bias1, ctx.activation, drawn)
+                        for rows in x.split(_chunk_rows(x.shape[0], weight1.shape[0]))])
     needed = [view for view, need in zip(views, ctx.needs_input_grad, strict=False) if need]
     grads = iter(torch.autograd.grad(linear(hidden, weight2, bias2), needed, grad_out,
                                      create_graph=True))

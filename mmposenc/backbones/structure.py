@@ -14,6 +14,7 @@ from torch import nn
 
 from ..encodings import CombinedRPE, PlacedEncodings
 from ..encodings.base import RelativeEncoding, TokenEncoding
+from ..terminal.messages import counted
 
 #: A pattern of class names of encodings of other libraries: SinePositionalEncoding,
 #: ConditionalPositionEncoding, RotaryEmbeddingCat, RelPosBias; BoxRPB of a DETR's decoder.
@@ -59,11 +60,6 @@ class Kind:
         return self.text.format(where=where) + (size if total else '')
 
 
-def counted(number: int, noun: str) -> str:
-    """A number with its noun: '1 module', '2,304 parameters'."""
-    return f'{number:,} {noun}{"" if number == 1 else "s"}'
-
-
 def encoding_lines(model: nn.Module) -> list[str]:
     """One line for each kind of position encoding in a model.
 
@@ -82,7 +78,7 @@ def encoding_lines(model: nn.Module) -> list[str]:
 
 def encoding_kinds(model: nn.Module) -> list[Kind]:
     """The kinds of position encodings in a model, see :func:`encoding_lines`."""
-    kinds = [*_kinds_between_blocks(model), *_kinds_in_mlps(model), *_relative_kinds(model)]
+    kinds = [*_token_kinds(model), *_relative_kinds(model)]
     listed = [name for kind in kinds for name in kind.modules]
     return kinds + _kinds_of_other_libraries(model, listed)
 
@@ -93,49 +89,39 @@ def is_attention(module: nn.Module) -> bool:
             and 'need_weights' in inspect.signature(module.forward).parameters)
 
 
-def _kinds_between_blocks(model: nn.Module) -> list[Kind]:
-    """Find token encodings between blocks; those at the same blocks of several stages are one kind.
-    """
+def _token_kinds(model: nn.Module) -> list[Kind]:
+    """Find token encodings, first those between blocks, then those inside MLPs. Those at the same
+    blocks of several stages are one kind."""
     kinds: dict[tuple[str, ...], Kind] = {}
     stages: dict[tuple[str, ...], list[int]] = {}
+    between: set[nn.Module] = set()
     for name, placed in model.named_modules():
         if not isinstance(placed, PlacedEncodings):
             continue
+        between.update(placed.modules())
+        encodings: dict[str, dict[str, nn.Module]] = {}
+        for position, modules in placed.at.named_children():
+            for index, module in modules.named_children():
+                encodings.setdefault(type(module).__name__, {})[
+                    f'{name}.at.{position}.{index}'] = module
         stage = re.search(r'\bstages\.(\d+)\.', name)
         block = 'layer' if re.search(r'pos_encodings\.\d+$', name) else 'block'
-        positions: dict[str, list[int]] = {}
-        of_kind: dict[str, list[tuple[str, nn.Module]]] = {}
-        names = {module: key for key, module in placed.named_modules(prefix=name)}
-        for position in range(-1, placed.num_blocks):
-            for encoding in placed.encodings(position):
-                kind = type(encoding).__name__
-                positions.setdefault(kind, []).append(position)
-                of_kind.setdefault(kind, []).append((names[encoding], encoding))
-        for kind, encodings in of_kind.items():
-            key = kind, _positions_text(positions[kind], block), _owner_text(name)
-            kinds.setdefault(key, Kind(''))
-            for each in encodings:
-                kinds[key].add(*each)
+        for class_name, by_path in encodings.items():
+            key = class_name, _positions_text(by_path, block), _owner_text(name)
+            kind = kinds.setdefault(key, Kind(' '.join(key[:2])))
             stages.setdefault(key, []).extend([] if stage is None else [int(stage[1])])
-    for (kind, where, owner), described in kinds.items():
-        numbers = stages[kind, where, owner]
-        of_stages = f' of {_numbers_text("stage", numbers)}' if numbers else ''
-        described.text = f'{kind} {where}{of_stages}{owner}'
-    return list(kinds.values())
-
-
-def _kinds_in_mlps(model: nn.Module) -> list[Kind]:
-    """Find token encodings inside MLPs."""
-    inside = {module for placed in model.modules() if isinstance(placed, PlacedEncodings)
-              for module in placed.modules()}
-    kinds: dict[tuple[str, str], Kind] = {}
+            for path, module in by_path.items():
+                kind.add(path, module)
+    for key, numbers in stages.items():
+        kinds[key].text += (f' of {_numbers_text("stage", numbers)}' if numbers else '') + key[2]
+    inside: dict[tuple[str, ...], Kind] = {}
     for name, module in model.named_modules():
-        if isinstance(module, TokenEncoding) and module not in inside:
+        if isinstance(module, TokenEncoding) and module not in between:
             key = type(module).__name__, _owner_text(name)
-            kinds.setdefault(key, Kind('')).add(name, module)
-    for (kind, owner), described in kinds.items():
-        described.text = f'{kind} in {counted(len(described.modules), "MLP")}{owner}'
-    return list(kinds.values())
+            inside.setdefault(key, Kind('')).add(name, module)
+    for (class_name, owner), kind in inside.items():
+        kind.text = f'{class_name} in {counted(len(kind.modules), "MLP")}{owner}'
+    return [*kinds.values(), *inside.values()]
 
 
 def _relative_kinds(model: nn.Module) -> list[Kind]:
@@ -210,10 +196,11 @@ def _owner_text(name: str) -> str:
     return f' of the {path}' if path not in ('', 'attn', 'w_msa', 'rel_pos_encoding') else ''
 
 
-def _positions_text(positions: list[int], block: str) -> str:
-    """Describe positions between blocks: 'before block 0', 'after blocks 0 to 2', or both."""
-    after = sorted({position for position in positions if position >= 0})
-    parts = [f'before {block} 0'] if -1 in positions else []
+def _positions_text(names: Iterable[str], block: str) -> str:
+    """Describe positions between blocks by the names of the encodings there ('at.after0.0'):
+    'before block 0', 'after blocks 0 to 2', or both."""
+    after = [int(match[1]) for name in names if (match := re.search(r'\.after(\d+)\.\d+$', name))]
+    parts = [f'before {block} 0'] if any('.at.before.' in name for name in names) else []
     return ' and '.join(parts + ([f'after {_numbers_text(block, after)}'] if after else []))
 
 

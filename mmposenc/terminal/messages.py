@@ -180,8 +180,8 @@ def printable(text: object) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and its noun, with an s unless it is one: '1 image', '3 images'."""
-    return f'{number} {noun}' if number == 1 else f'{number} {noun}s'
+    """A number and its noun, with an s unless it is one: '1 image', '2,304 parameters'."""
+    return f'{number} {noun}' if number == 1 else f'{number:,} {noun}s'
 
 
 def suggestion_text(name: str, known: Iterable[str]) -> str:
