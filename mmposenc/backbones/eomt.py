@@ -16,7 +16,6 @@ from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shape
 from ..functional.masking import read_extents, tokens_to_map
 from ..functional.tracing import is_exporting
 from .archs import takes_arch
-from .archs.from_repository import eomt_arguments_of_repository
 from .layers import LayerNorm2d
 from .vit import ViT
 
@@ -35,8 +34,7 @@ class EoMT(ViT):
     evaluation needs no mask and only the last prediction.
 
     Args:
-        arch: as in :class:`ViT`; of weights named ``hf://tue-mps/...`` all sizes are read from the
-            repository if it is left out.
+        arch: as in :class:`ViT`.
         num_classes: number of classes, without that of no object.
         num_queries: number of queries.
         query_blocks: number of blocks that the queries take part in.
@@ -61,7 +59,7 @@ class EoMT(ViT):
     #: Weights that the file of a pretrained transformer does not have.
     may_be_new = r'(query|predictor)\..*'
 
-    @takes_arch(eomt_arguments_of_repository)
+    @takes_arch
     def __init__(self, arch: str | None = None, *, num_classes: int, num_queries: int = 100,
                  query_blocks: int = 4, num_upscales: int | None = None, **shared: Any) -> None:
         for name in ('out_indices', 'neck_channels'):

@@ -68,7 +68,7 @@ class PVT(Backbone):
     #: Weights that a classifier's checkpoint does not have: the norms of maps.
     may_be_new = r'stages\.\d+\.norm\.(weight|bias)'
 
-    @takes_arch()
+    @takes_arch
     def __init__(self, arch: str | None = None, *,
                  embed_dims: Sequence[int] = (64, 128, 320, 512),
                  num_layers: Sequence[int] | None = None,

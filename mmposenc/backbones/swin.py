@@ -66,7 +66,7 @@ class Swin(Backbone):
     #: Weights that a classifier's checkpoint does not have: the norms of maps.
     may_be_new = r'norm\d\.(weight|bias)'
 
-    @takes_arch()
+    @takes_arch
     def __init__(self, arch: str | None = None, *, embed_dims: int | None = None,
                  num_layers: Sequence[int] | None = None,
                  num_heads: Sequence[int] | None = None, window_size: WindowSizes = 7,

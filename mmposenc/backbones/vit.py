@@ -13,7 +13,6 @@ from ..functional.convolutions import pair
 from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
 from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
 from .archs import takes_arch
-from .archs.from_repository import vit_arguments_of_repository
 from .archs.vit import ARCHS, SIZES
 from .base import Backbone
 from .freezing import freeze
@@ -102,7 +101,7 @@ class ViT(Backbone):
         'conv_projection', 'qkv_bias', 'window_count', 'window_tokens', 'window_positions',
         'global_blocks', 'attn_norm', 'mlp_norm', 'neck_channels', 'layer_scale_init_value')
 
-    @takes_arch(vit_arguments_of_repository)
+    @takes_arch
     def __init__(self, arch: str | None = None, *,
                  patch_size: int | tuple[int, int] = 16, embed_dims: int | None = None,
                  num_layers: int | None = None, num_heads: int | None = None, mlp: str = 'mlp',

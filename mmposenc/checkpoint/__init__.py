@@ -31,12 +31,10 @@ def check_source(source: str | None, *, back: bool = False) -> None:
     Raises:
         ValueError: there is none; says which there are.
     """
-    if source is None or source in (TIMM if back else SOURCES):
-        return
-    if back:
-        raise ValueError(f"source={source!r} does not go back to timm's names; "
-                         f'{", ".join(map(repr, TIMM))} do')
-    raise ValueError(f'source={source!r} must be one of {", ".join(map(repr, SOURCES))}')
+    names = TIMM if back else SOURCES
+    if source is not None and source not in names:
+        goes = ", to go back to timm's names" if back else ''
+        raise ValueError(f'source={source!r} must be one of {", ".join(map(repr, names))}{goes}')
 
 
 def convert_back(state_dict: Mapping[str, Tensor], source: str | None = None) -> Converted:

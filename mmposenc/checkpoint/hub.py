@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from ..config_types import ConfigType
 from ..terminal.messages import in_a_line
 
 _NAME = re.compile(r'(?:hf://(?P<repo>[^/@]+/[^/@]+)|timm://(?P<model>[^/@]+))'
@@ -94,14 +93,6 @@ def weight_files(name: str) -> list[Path]:
                      'write hf://OWNER/NAME/FILE.safetensors for one that it has. Other kinds of '
                      'files may hold code and are not read by name: if you trust one, download it '
                      'and name the file')
-
-
-def read_config(name: str) -> ConfigType:
-    """Read ``config.json`` of a repository; errors are those of :func:`weight_files`."""
-    content = json.loads(fetch(name, 'config.json').read_text())
-    if not isinstance(content, dict):
-        raise ValueError(f'{name}: config.json holds no dict')
-    return content
 
 
 def fetch(name: str, file: str, *, cached: bool = False) -> Path:

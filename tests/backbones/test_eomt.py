@@ -120,19 +120,3 @@ def test_files_of_the_release_are_differences_with_dinov3():
              'network.encoder.backbone.patch_embed.cls_token': torch.zeros(1)}
     with pytest.raises(ValueError, match='differences to those of DINOv3'):
         convert(state, 'eomt')
-
-
-def test_arguments_of_a_repository(monkeypatch):
-    published = dict(model_type='eomt', hidden_size=384, num_hidden_layers=12, patch_size=16,
-                     num_attention_heads=6, image_size=640, id2label={'0': 'a', '1': 'b'},
-                     layer_norm_eps=1e-6, hidden_act='gelu', num_queries=200, num_blocks=3,
-                     num_upscale_blocks=2)
-    read: list[str] = []
-    monkeypatch.setattr('mmposenc.backbones.archs.from_repository.read_config',
-                        lambda name: read.append(name) or published)
-    model = EoMT(init_cfg=dict(type='Pretrained', checkpoint='hf://tue-mps/any'))
-    assert read == ['hf://tue-mps/any']  # once: each time it may be asked for over the network
-    assert (model.num_classes, model.num_queries, model.query_blocks) == (2, 200, range(9, 12))
-    table, = model.pos_encodings.encodings(-1)
-    assert table.pos_embed.shape == (1, 40 * 40, 384)
-    assert len(model.predictor.upscale) == 2 and model.register_tokens.shape[1] == 4

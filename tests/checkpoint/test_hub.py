@@ -6,17 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from helpers.hostile_pickle import Call
 from helpers.hub_server import serving
-from helpers.scripts import ROOT
 from helpers.tiny_tasks import classifier_config
 from helpers.untrained_weights import saved
 from safetensors.torch import save
 
 import mmposenc
-from mmposenc.backbones.archs.from_repository import vit_arguments_of_repository
-from mmposenc.backbones.archs.vit import ARCHS
 from mmposenc.checkpoint import hub, load_checkpoint
 from mmposenc.checkpoint.files import read_checkpoint, write_checkpoint
 from mmposenc.commands.convert import main as convert
@@ -132,16 +128,6 @@ def test_a_pickle_is_refused_and_nothing_of_it_runs(server, tmp_path, monkeypatc
     assert not gets(server, '.bin') and not Path('executed').exists()
 
 
-def test_files_beside_the_weights(server):
-    server.repos['me/model']['config.json'] = b'{"architecture": "vit_small_patch14_dinov2"}'
-    assert hub.read_config(NAME)['architecture']
-    server.repos['me/bad'] = {'config.json': b'[]'}
-    with pytest.raises(ValueError, match='config.json holds no dict'):
-        hub.read_config('hf://me/bad')
-    with pytest.raises(OSError, match="me/bad has no file 'other.json'"):
-        hub.fetch('hf://me/bad', 'other.json')
-
-
 def test_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
     with pytest.raises(ImportError, match=r"pip install 'mmposenc\[hub\]'"):
@@ -169,49 +155,3 @@ def test_every_way_in(server, tmp_path, monkeypatch, capsys):
     torch.testing.assert_close(models[0].state_dict(), models[1].state_dict(), rtol=0, atol=0)
     with pytest.raises(SystemExit, match='me/none could not be downloaded'):
         convert(['auto', 'hf://me/none', str(tmp_path / 'out.pth')])
-
-
-def test_the_arch_is_that_of_the_repository(server, monkeypatch):
-    """One line of config: no arch, which config.json tells; what is given goes before it."""
-    monkeypatch.setitem(ARCHS, 'dinov2-small', dict(
-        ARCHS['dinov2-small'], embed_dims=8, num_layers=1, num_heads=2, img_size=28))
-    torch.manual_seed(0)
-    state = mmposenc.ViT('dinov2-small', pool=None).state_dict()
-    for file, told in [
-            ('timm', dict(architecture='vit_small_patch14_dinov2')),
-            ('hf', dict(model_type='dinov2', hidden_size=8, num_hidden_layers=1, patch_size=14,
-                        num_attention_heads=2, image_size=28))]:
-        server.repos[f'me/{file}'] = {'model.safetensors': save(state),
-                                      'config.json': json.dumps(told).encode()}
-        model = mmposenc.ViT(pool=None, final_norm='every', drop_path_rate=0.0, init_cfg=dict(
-            type='Pretrained', checkpoint=f'hf://me/{file}'))
-        model.init_weights()
-        assert {key: value.shape for key, value in model.state_dict().items()} == {
-            key: value.shape for key, value in state.items()}
-        assert torch.equal(model.cls_token, state['cls_token'])
-    with pytest.raises(ValueError, match='arch=None needs embed_dims'):
-        mmposenc.ViT(init_cfg=dict(type='Pretrained', checkpoint='me/none.pth'))
-
-
-TOLD = yaml.safe_load((ROOT / 'tests' / 'golden' / 'config_json.yaml').read_text())
-
-
-@pytest.mark.parametrize('told', TOLD)
-def test_what_a_config_json_says(told, server):
-    server.repos['me/told'] = {'config.json': json.dumps(told['json']).encode()}
-    assert vit_arguments_of_repository('hf://me/told') == told['arguments']
-
-
-def test_an_arch_that_is_not_known(server):
-    server.repos['me/cait'] = {'config.json': b'{"architecture": "cait_s24_224"}'}
-    server.repos['me/bert'] = {'config.json': b'{"model_type": "bert", "hidden_size": 384}'}
-    for name, told in (
-            ('acts', dict(architecture='vit_base_patch16_224', model_args=dict(act_layer='relu'))),
-            ('relu', dict(model_type='vit', hidden_act='relu')),
-            ('rope', dict(TOLD[0]['json'], rope_theta=10000.0))):
-        server.repos[f'me/{name}'] = {'config.json': json.dumps(told).encode()}
-    for name, what in (('cait', 'cait_s24_224'), ('bert', "model_type='bert'"),
-                       ('acts', r"vit_base_.* with model_args={'act_layer': 'relu'}"),
-                       ('relu', "model_type='vit', hidden_act='relu'"), ('rope', '.*dinov3_vit')):
-        with pytest.raises(ValueError, match=f'which ViT {what}.* is, is not known here; give '):
-            vit_arguments_of_repository(f'hf://me/{name}')

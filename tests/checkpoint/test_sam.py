@@ -73,7 +73,7 @@ def test_needs_and_back() -> None:
     ours = convert(timms(), 'sam')
     needs = needed_options(ours)
     assert {f'model.backbone.{option}' for option in (
-        'patch_size=4', 'img_size=28', 'window_size=3', 'global_blocks=1,', 'final_norm=False',
+        'patch_size=4', 'img_size=28', 'window_size=3', 'global_blocks=(1,)', 'final_norm=False',
         'rel_pos_encoding.type=mmposenc.DecomposedRPE', 'mask_window_padding=False',
         'neck_channels=6', 'pool=None')} <= set(needs)
     assert set(convert_back(ours).state_dict) == set(timms())

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...checkpoint.encoding_names import SLOTS
-from ...checkpoint.hub import is_hub_name
 from ...config_types import ConfigType
 from ...encodings import build
 from ...signatures import parameters_of
@@ -65,32 +64,21 @@ def _merged_encoding_config(where: str, defaults: ConfigType, explicit: ConfigTy
     return explicit
 
 
-def takes_arch(read_repository: Callable[[str], ConfigType] | None = None
-               ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes_arch(init: Callable[..., None]) -> Callable[..., None]:
     """A decorator that passes the arguments of an arch to ``__init__(self, arch, *, ...)``.
 
     The body need not distinguish them from explicit arguments. The signature, by which configs are
     checked, does not change. The archs are those of the class (:attr:`Backbone.archs`).
-
-    Args:
-        read_repository: returns the arguments, including ``arch``, for weights of a repository
-            ('hf://...') if neither arch nor sizes are given.
     """
-    def decorated(init: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(init)
-        def wrapped(self: Any, arch: str | None = None, **explicit: Any) -> None:
-            if read_repository and arch is None and all(
-                    explicit.get(name) is None for name in self.sizes):
-                explicit = _completed_by_repository(explicit, read_repository)
-                arch = explicit.pop('arch', None)
-            options = arch_options(self.archs, self.sizes, arch, explicit)
-            init(self, arch, **options)
-            self.replaced_encodings = replaced_encodings(
-                type(self), self.archs.get(arch or '', {}),
-                {slot: options[slot] for slot in SLOTS if slot in explicit})
-            self.encoding_configs = _encoding_configs(type(self), options)
-        return wrapped
-    return decorated
+    @functools.wraps(init)
+    def wrapped(self: Any, arch: str | None = None, **explicit: Any) -> None:
+        options = arch_options(self.archs, self.sizes, arch, explicit)
+        init(self, arch, **options)
+        self.replaced_encodings = replaced_encodings(
+            type(self), self.archs.get(arch or '', {}),
+            {slot: options[slot] for slot in SLOTS if slot in explicit})
+        self.encoding_configs = _encoding_configs(type(self), options)
+    return wrapped
 
 
 def _encoding_configs(kind: type, options: ConfigType) -> ConfigType:
@@ -137,17 +125,3 @@ def _classes_in_slot(encodings: Any, slot: str) -> list[type]:
             kinds.append(build.resolve(each['type'], slot) if isinstance(each, dict)
                          else type(each))
     return kinds
-
-
-def _completed_by_repository(explicit: ConfigType, read_repository: Callable[[str], ConfigType]
-                             ) -> ConfigType:
-    """The explicit arguments, completed by those that the repository of the weights defines, if
-    there is one."""
-    init_cfg = explicit.get('init_cfg')
-    name = init_cfg.get('checkpoint') if isinstance(init_cfg, dict) else None
-    if name is None or not is_hub_name(name):
-        return explicit
-    options = read_repository(name)
-    print_log(f'{name}: {", ".join(f"{key}={value!r}" for key, value in options.items())}',
-              'current')
-    return {**options, **explicit}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from . import pvt, swin
 from .vit import ARCHS
-from .vit_from_weights import sam_options, vit_options
+from .vit_from_weights import vit_options
 
 #: The key of a config under which the options of a backbone stand.
 BACKBONE = 'model.backbone.'
@@ -30,8 +30,7 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
     options = []
     patches = state_dict.get('backbone.patch_embed.projection.weight')
     if patches is not None and 'backbone.blocks.0.attn.qkv.weight' in state_dict:
-        facts = sam_options(state_dict) or vit_options(state_dict)
-        options += [BACKBONE + option for option in facts]
+        options += [BACKBONE + option for option in vit_options(state_dict)]
     if patches is not None and any('.attn.w_msa.qkv.' in name for name in state_dict):
         options += [BACKBONE + option for option in _swin_options(state_dict)]
     if 'backbone.stages.0.patch_embed.projection.weight' in state_dict:

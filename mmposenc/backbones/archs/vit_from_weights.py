@@ -22,7 +22,8 @@ _HEADS = {1152: 16, 1280: 16, 1408: 16, 1536: 24, 1664: 16}
 _DEFAULTS: dict[str, object] = dict(
     patch_size=16, img_size=224, pre_norm=False, register_tokens=0, layer_scale_init_value=None,
     mlp='mlp', qkv_bias=True, attn_norm=False, mlp_norm=False, rel_pos_sharing='layer',
-    distilled=False, pool='cls', final_norm=True)
+    distilled=False, pool='cls', final_norm=True, window_size=None, global_blocks=(),
+    mask_window_padding=True, neck_channels=None)
 #: Kinds of models that exist in more sizes than there are archs.
 _ANY_SIZE = ('dinov2', 'dinov3', 'eva02', 'relpos', 'srelpos')
 _HIDDEN = 'rel_pos_encoding.hidden_dims'
@@ -37,80 +38,28 @@ def vit_options(state: State) -> list[str]:
     """
     facts = _options_shown_by_weights(state)
     arch_of_kind = _arch_name(_arch_prefix(state, facts), state, facts)
-    arch = arch_of_kind or deit_arch(state)
+    arch = arch_of_kind or next((name for name in ('tiny', 'small', 'base', 'large')
+                                 if _has_sizes(name, facts)), None)
     base = {**_DEFAULTS, 'mlp_hidden_dims': 4 * facts['embed_dims'], **ARCHS.get(arch or '', {})}
     base[_HIDDEN] = (base.get('rel_pos_encoding') or {}).get('hidden_dims')
     if base['layer_scale_init_value'] and facts['layer_scale_init_value']:
         base['layer_scale_init_value'] = facts['layer_scale_init_value']
     base.setdefault('class_token', facts['pool'] == 'cls')
     options = [f'arch={arch}'] if arch else []
-    options += size_options(state, base)
+    if not arch or not _has_sizes(arch, facts):
+        dims = facts['embed_dims']
+        heads = _HEADS.get(dims, None if dims % 64 else dims // 64)
+        options += [f'{name}={facts[name]}' for name in SIZES[:2]]
+        options += [f'num_heads={heads}'] if heads else []
     if not arch_of_kind:
         options += _options_without_arch(state, facts)
-    return options + [f'{name}={value}' for name, value in facts.items()
+    return options + [f'{name}={value}'.replace(' ', '') for name, value in facts.items()
                       if name not in SIZES and base[name] != value]
 
 
-def sam_options(state: State) -> list[str]:
-    """Options of ``backbone`` that SAM and ViTDet need; none for other weights.
-
-    Blocks attend in windows where their tables of offsets are the shortest.
-    """
-    lengths = {int(name.split('.')[2]): table.shape[-2] for name, table in state.items()
-               if re.fullmatch(r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table', name)}
-    patches = state.get('backbone.patch_embed.projection.weight')
-    if not lengths or patches is None:
-        return []
-    window, side = ((length + 1) // 2 for length in (min(lengths.values()), max(lengths.values())))
-    table = state.get(TABLE)
-    cells = 0 if table is None else round(table.shape[1] ** 0.5)
-    kind = 'vitdet-' if cells == 14 else 'sam-'
-    arch = next((name for name in ARCHS if name.startswith(kind) and _has_sizes(name, state)
-                 ), None) if window == 14 and cells else None
-    if arch:
-        options = [f'arch={arch}']
-    else:
-        others = [str(block) for block, length in sorted(lengths.items())
-                  if (length + 1) // 2 > window]
-        deit = deit_arch(state)
-        options = [f'arch={deit}'] if deit else size_options(state, {})
-        options += ['pool=None', 'mask_window_padding=False',
-                    'rel_pos_encoding.type=mmposenc.DecomposedRPE']
-        if cells:
-            options.append('pos_encoding.type=mmposenc.LearnedPositionEmbedding')
-        if others:
-            options += [f'window_size={window}', f'global_blocks={",".join(others)},']
-        options += [] if 'backbone.norm.weight' in state else ['final_norm=False']
-        options += [] if patches.shape[-1] == 16 else [f'patch_size={patches.shape[-1]}']
-    if side * patches.shape[-1] != (1024 if arch else 224):
-        options.append(f'img_size={side * patches.shape[-1]}')
-    neck = state.get('backbone.neck.0.weight')
-    return options + ([] if neck is None else [f'neck_channels={neck.shape[0]}'])
-
-
-def size_options(state: State, base: ReadOnlyConfig) -> list[str]:
-    """Options for channels, blocks and heads, where these are not those of the arch."""
-    dims, layers = _dims_and_num_blocks(state)
-    if (base.get('embed_dims'), base.get('num_layers')) == (dims, layers):
-        return []
-    heads = _HEADS.get(dims, None if dims % 64 else dims // 64)
-    options = [f'embed_dims={dims}', f'num_layers={layers}']
-    return [*options, f'num_heads={heads}'] if heads else options
-
-
-def deit_arch(state: State) -> str | None:
-    """The arch of DeiT that has these sizes."""
-    return next((arch for arch in ('tiny', 'small', 'base', 'large')
-                 if _has_sizes(arch, state)), None)
-
-
-def _has_sizes(arch: str, state: State) -> bool:
+def _has_sizes(arch: str, facts: ReadOnlyConfig) -> bool:
     """Whether weights have the same numbers of channels and blocks as an arch."""
-    return _dims_and_num_blocks(state) == tuple(ARCHS[arch][name] for name in SIZES[:2])
-
-
-def _dims_and_num_blocks(state: State) -> tuple[int, int]:
-    return state['backbone.patch_embed.projection.weight'].shape[0], num_blocks(state)
+    return all(facts[name] == ARCHS[arch][name] for name in SIZES[:2])
 
 
 def _options_shown_by_weights(state: State) -> ConfigType:
@@ -118,15 +67,14 @@ def _options_shown_by_weights(state: State) -> ConfigType:
     def has(name: str) -> bool:
         return f'backbone.{name}' in state
 
-    dims, layers = _dims_and_num_blocks(state)
-    rows, cols = state['backbone.patch_embed.projection.weight'].shape[2:]
+    def sides(height: int, width: int) -> int | tuple[int, int]:
+        return height if height == width else (height, width)
 
-    def sides(height: int, width: int) -> int | str:
-        return height if height == width else f'({height},{width})'
-
+    dims, _, rows, cols = state['backbone.patch_embed.projection.weight'].shape
+    blocks = {match[1] for name in state if (match := re.match(r'backbone\.blocks\.(\d+)\.', name))}
     registers, fc2 = (state.get(f'backbone.{name}') for name in (
         'register_tokens', 'blocks.0.mlp.fc2.weight'))
-    facts: dict[str, object] = dict(embed_dims=dims, num_layers=layers,
+    facts: dict[str, object] = dict(embed_dims=dims, num_layers=len(blocks),
                                     patch_size=sides(rows, cols))
     bias = _relative_weight_or_none(state, 'relative_position_bias_table')
     grid = state.get(f'{TABLE.rpartition(".")[0]}.grid_shape')
@@ -152,9 +100,27 @@ def _options_shown_by_weights(state: State) -> ConfigType:
         facts[_HIDDEN] = network.shape[0]
     facts |= dict(class_token=has('cls_token'), distilled=has('dist_token'))
     if has('norm.weight'):
-        return facts | dict(pool='cls' if has('cls_token') else 'gap', final_norm=True)
-    pooled = has('fc_norm.weight')
-    return facts | dict(pool='gap' if pooled else None, final_norm='pooled' if pooled else False)
+        facts |= dict(pool='cls' if has('cls_token') else 'gap', final_norm=True)
+    else:
+        pooled = has('fc_norm.weight')
+        facts |= dict(pool='gap' if pooled else None, final_norm='pooled' if pooled else False)
+    return facts | _facts_of_windows(state, rows)
+
+
+def _facts_of_windows(state: State, patch_size: int) -> ConfigType:
+    """What weights of SAM and ViTDet say about windows; nothing of other weights. Blocks attend in
+    windows where their tables of offsets are the shortest."""
+    lengths = {int(name.split('.')[2]): table.shape[-2] for name, table in state.items()
+               if re.fullmatch(r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table', name)}
+    if not lengths:
+        return {}
+    shortest, longest = min(lengths.values()), max(lengths.values())
+    facts = dict(pool=None, img_size=(longest + 1) // 2 * patch_size, mask_window_padding=False)
+    if shortest < longest:
+        facts |= dict(window_size=(shortest + 1) // 2, global_blocks=tuple(
+            block for block, length in sorted(lengths.items()) if length > shortest))
+    neck = state.get('backbone.neck.0.weight')
+    return facts if neck is None else facts | dict(neck_channels=neck.shape[0])
 
 
 def _relative_weight_or_none(state: State, name: str) -> Tensor | None:
@@ -170,6 +136,10 @@ def _arch_prefix(state: State, facts: ReadOnlyConfig) -> str | None:
     bias, rows, gated = facts['qkv_bias'], _num_prefix_rows(state), facts['mlp'] == 'swiglu'
     if ROWS in state:
         return 'naflex'
+    if (table_of_rows := _relative_weight_or_none(state, 'row_table')) is not None:
+        if not table or table_of_rows.shape[-2] != 27:  # Windows of both have 14 cells a side.
+            return None
+        return 'vitdet' if state[TABLE].shape[1] == 14 ** 2 else 'sam'
     if _relative_weight_or_none(state, 'cpb_mlp.2.bias') is not None:
         return 'srelpos' if facts['rel_pos_sharing'] == 'all' else 'relpos'
     if _relative_weight_or_none(state, 'relative_position_bias_table') is not None:
@@ -214,7 +184,7 @@ def _arch_name(kind: str | None, state: State, facts: ReadOnlyConfig) -> str | N
              and (kind != 'rope-vit' or ('pos_encoding' in arch) == (TABLE in state))
              and ('Factorized' in (arch.get('pos_encoding') or {}).get('type', '')) == (
                  ROWS in state)]
-    same_sizes = [name for name in alike if _has_sizes(name, state)]
+    same_sizes = [name for name in alike if _has_sizes(name, facts)]
     return min(same_sizes or (alike if kind in _ANY_SIZE else ()), default=None, key=lambda name: (
         ARCHS[name].get('register_tokens', 0) != facts['register_tokens']))
 
@@ -227,8 +197,11 @@ def _num_prefix_rows(state: State) -> int:
 
 def _options_without_arch(state: State, facts: ReadOnlyConfig) -> list[str]:
     """Options for the encodings, and for the epsilon of norms, of models of no known kind."""
+    options = []
+    if _relative_weight_or_none(state, 'row_table') is not None:
+        options = ['rel_pos_encoding.type=mmposenc.DecomposedRPE']
     if TABLE in state:
-        options = ['pos_encoding.type=mmposenc.LearnedPositionEmbedding']
+        options.append('pos_encoding.type=mmposenc.LearnedPositionEmbedding')
         if facts['class_token'] and not _num_prefix_rows(state):
             options.append('pos_encoding.num_prefix_embeds=0')
         return options + ['norm_eps=1e-5'] * facts['pre_norm']
@@ -240,10 +213,4 @@ def _options_without_arch(state: State, facts: ReadOnlyConfig) -> list[str]:
         return [f'rel_pos_encoding.{option}' for option in (
             'type=mmposenc.RotaryEmbedding', 'axes=yx', 'theta=10000.0',
             'reference_grid=(16,16)')]
-    return []
-
-
-def num_blocks(state_dict: State) -> int:
-    """The number of blocks that converted weights have."""
-    return len({match[1] for name in state_dict
-                if (match := re.match(r'backbone\.blocks\.(\d+)\.', name))})
+    return options
