@@ -6,39 +6,9 @@ from helpers.tiny_backbones import BUILD, randomize
 from torch.func import functional_call, grad, vmap
 
 from mmposenc.attention import attend
-from mmposenc.backbones import mlp as module
-from mmposenc.backbones.mlp import mlp
 from mmposenc.functional.pooling.adaptive import context_pool
 
 hvp = torch.autograd.functional.hvp
-
-
-@pytest.mark.parametrize('activation, dropout', [
-    *((activation, 0.0) for activation in module.ACTIVATIONS), ('relu', 0.5)])
-def test_second_derivatives_of_the_mlp(activation, dropout, monkeypatch):
-    monkeypatch.setattr(module, 'CHUNK_ROWS', 4)  # several chunks, the last one partial
-    torch.manual_seed(0)
-    first = 7 * (2 if activation == 'swiglu' else 1)
-    shapes = [(3, 3, 5), (first, 5), (first,), (4, 7), (4,)]
-    args = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-
-    def run(*args):
-        torch.manual_seed(1)
-        return mlp(*args, implementation='chunked', activation=activation, dropout_p=dropout)
-
-    assert torch.autograd.gradcheck(run, args) and torch.autograd.gradgradcheck(run, args)
-
-
-def test_second_derivatives_of_an_mlp_whose_weights_are_computed_from_its_input():
-    def run(x, how):
-        weight = x.t() @ x
-        return mlp(x, weight, x[0], weight.sin(), x[1], implementation=how, activation='gelu')
-
-    torch.manual_seed(0)
-    x = torch.randn(6, 5, dtype=torch.float64)
-    found, expected = (hvp(lambda x, how=how: run(x, how).square().sum(), x, x.cos())[1]
-                       for how in ('chunked', 'stored'))
-    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize('name', ['IRPE product k', 'DynamicPositionBias'])

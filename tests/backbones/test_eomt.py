@@ -4,7 +4,6 @@ import torch
 from helpers.golden_files import assert_released, load_golden
 
 from mmposenc.backbones import EoMT, ViT, load_pretrained
-from mmposenc.checkpoint import convert
 
 SIZES = dict(embed_dims=16, num_layers=3, num_heads=2, patch_size=8, img_size=32, class_token=True,
              register_tokens=2, mlp_ratio=2, layer_scale_init_value=1.0, num_classes=3,
@@ -113,10 +112,3 @@ def test_a_file_of_the_transformer_alone_leaves_queries_new(caplog):
     assert whole.get_layer_depth('backbone.predictor.mask_head.0.weight') == (4, 5)
     frozen = {name.split('.')[0] for name, p in whole.named_parameters() if not p.requires_grad}
     assert frozen == {'cls_token', 'register_tokens', 'patch_embed', 'blocks'}
-
-
-def test_files_of_the_release_are_differences_with_dinov3():
-    state = {'network.upscale.0.conv1.weight': torch.zeros(1),
-             'network.encoder.backbone.patch_embed.cls_token': torch.zeros(1)}
-    with pytest.raises(ValueError, match='differences to those of DINOv3'):
-        convert(state, 'eomt')

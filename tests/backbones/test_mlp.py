@@ -21,27 +21,47 @@ PLAIN = {'gelu': F.gelu, 'relu': F.relu, 'gelu_tanh': lambda x: F.gelu(x, approx
 
 
 @pytest.mark.parametrize('activation', module.ACTIVATIONS)
-@pytest.mark.parametrize('rows', [(1,), (2, 3), (10,), (3, 8)])
-def test_forms_agree_in_value_and_gradient(rows, activation, monkeypatch):
+@pytest.mark.parametrize('rows', [(1,), (2, 3), (3, 8)])
+def test_both_ways_are_the_formula(rows, activation, monkeypatch):
     monkeypatch.setattr(module, 'CHUNK_ROWS', 4)  # several chunks, the last one partial
     args = make(rows, gated=activation == 'swiglu')
-    expected = F.linear(PLAIN[activation](F.linear(args[0], args[1], args[2])), args[3], args[4])
-    stored = mlp(*args, implementation='stored', activation=activation)
-    torch.testing.assert_close(stored, expected)
+    expected = F.linear(PLAIN[activation](F.linear(*args[:3])), *args[3:])
     weight = torch.randn_like(expected)
     grads = torch.autograd.grad((expected * weight).sum(), args)
-    chunked = mlp(*args, implementation='chunked', activation=activation)
-    torch.testing.assert_close(chunked, expected)
-    torch.testing.assert_close(torch.autograd.grad((chunked * weight).sum(), args), grads)
+    for way in ('stored', 'chunked'):
+        out = mlp(*args, implementation=way, activation=activation)
+        torch.testing.assert_close(out, expected)
+        torch.testing.assert_close(torch.autograd.grad((out * weight).sum(), args), grads)
 
 
-@pytest.mark.parametrize('activation', module.ACTIVATIONS)
-@pytest.mark.parametrize('frozen', range(5))
-def test_frozen_arguments_get_no_gradient(frozen, activation):
-    args = make((6,), gated=activation == 'swiglu')
-    args[frozen].requires_grad_(False)
-    mlp(*args, implementation='chunked', activation=activation).square().sum().backward()
-    assert [arg.grad is None for arg in args] == [index == frozen for index in range(5)]
+@pytest.mark.parametrize('activation, dropout', [
+    *((activation, 0.0) for activation in module.ACTIVATIONS), ('relu', 0.5)])
+def test_derivatives_of_both_orders_and_of_some_arguments(activation, dropout, monkeypatch):
+    monkeypatch.setattr(module, 'CHUNK_ROWS', 4)
+    args = make((3, 3), gated=activation == 'swiglu')
+
+    def run(*args):
+        torch.manual_seed(1)
+        return mlp(*args, implementation='chunked', activation=activation, dropout_p=dropout)
+
+    assert torch.autograd.gradcheck(run, args) and torch.autograd.gradgradcheck(run, args)
+    for frozen in range(5):
+        some = [arg.detach().requires_grad_(index != frozen) for index, arg in enumerate(args)]
+        run(*some).square().sum().backward()
+        assert [arg.grad is None for arg in some] == [index == frozen for index in range(5)]
+
+
+def test_second_derivatives_where_weights_are_computed_from_the_input():
+    def run(x, how):
+        weight = x.t() @ x
+        return mlp(x, weight, x[0], weight.sin(), x[1], implementation=how, activation='gelu')
+
+    torch.manual_seed(0)
+    x = torch.randn(6, 5, dtype=torch.float64)
+    found, expected = (torch.autograd.functional.hvp(
+        lambda x, how=how: run(x, how).square().sum(), x, x.cos())[1]
+        for how in ('chunked', 'stored'))
+    torch.testing.assert_close(found, expected)
 
 
 def test_auto_chunks_what_is_large_under_autocast_too(monkeypatch):
@@ -106,8 +126,7 @@ def test_unknown_implementation_is_named():
 
 
 def test_dropout_equals_the_formula_under_the_same_mask(monkeypatch):
-    """However many chunks; the masks are those that were drawn. (Gradients: test_derivatives.py.)
-    """
+    """However many chunks; the masks are those that were drawn. (Gradients: above.)"""
     monkeypatch.setattr(module, 'CHUNK_ROWS', 4)
     args, drawn = make((3, 5)), []
     original = DropoutFactors.draw

@@ -12,7 +12,6 @@ from helpers.tiny_backbones import randomize
 from timm.models import adapt_input_conv
 
 from mmposenc.backbones import PVT, Swin, ViT, fitting, load_pretrained
-from mmposenc.backbones.archs import needed_options
 from mmposenc.checkpoint import convert_back
 
 VIT = dict(embed_dims=16, num_layers=2, num_heads=2, mlp_ratio=2)
@@ -108,12 +107,6 @@ def test_oblong_patches_with_padding(options):
     assert outs.shape[2:] == (5, 5) and alone.shape[2:] == (3, 3)
     torch.testing.assert_close(outs[1:, :, :3, :3], alone)
     assert not outs[1, :, 3:].any() and not outs[1, :, :, 3:].any()
-
-
-def test_the_options_of_oblong_patches():
-    state = ViT('tiny', patch_size=(8, 16), img_size=(32, 48), **TABLE).state_dict()
-    found = needed_options({f'backbone.{key}': value for key, value in state.items()})
-    assert {'model.backbone.patch_size=(8,16)', 'model.backbone.img_size=(32,48)'} <= set(found)
 
 
 @pytest.mark.parametrize('build', [

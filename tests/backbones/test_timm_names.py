@@ -1,5 +1,5 @@
-"""Models of timm whose weights are recognised: what they are told to need builds, and gives the
-features of timm's model, or those of a look-alike that is named.
+"""ViTs of timm whose weights are recognised: what they are told to need builds, and gives the
+features of timm's model, or those of a look-alike that is named. (Models of stages: test_timm.py.)
 
 Some without ``--all``, with it one of seven. MMPOSENC_EVERY=1 takes every name of these modules of
 timm, which needs ten minutes.
@@ -14,7 +14,7 @@ from helpers.tiny_backbones import randomize, unfilled
 from mmengine.config import Config, DictAction
 
 import mmposenc  # noqa: F401  (before timm: it provides torchvision's operators)
-from mmposenc.backbones import PVT, Swin, ViT, load_pretrained
+from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.backbones.archs import look_alikes, needed_options
 from mmposenc.checkpoint import convert, recognise
 
@@ -23,14 +23,14 @@ timm = pytest.importorskip('timm')
 #: Those that are quick, and are told by other parts of the code than the archs of test_timm.py.
 QUICK = """
     deit_tiny_distilled_patch16_224 eva02_base_patch16_clip_224 eva02_enormous_patch14_clip_224
-    pvt_v2_b2_li samvit_base_patch16_224 twins_svt_small
+    samvit_base_patch16_224
     vit_base_patch16_gap_224 vit_base_patch16_rpn_224
     vit_base_patch32_clip_224 vit_pe_core_base_patch16_224 vit_relpos_base_patch16_clsgap_224
     vit_small_patch16_rope_ape_224 vit_so150m2_patch16_reg1_gap_256
     vit_srelpos_medium_patch16_224""".split()
 #: Modules of timm whose models are supported, and those of theirs that are refused.
-MODULES = ('beit', 'deit', 'eva', 'pvt_v2', 'swin_transformer', 'swin_transformer_v2', 'twins',
-           'vision_transformer', 'vision_transformer_relpos', 'vision_transformer_sam')
+MODULES = ('beit', 'deit', 'eva', 'vision_transformer', 'vision_transformer_relpos',
+           'vision_transformer_sam')
 EVERY = int(os.environ.get('MMPOSENC_EVERY', '7'))
 NAMES = [name for module in MODULES for name in timm.list_models(module=module)[::EVERY]
          if not name.startswith('test_')]
@@ -48,32 +48,18 @@ def told(name):
     return model, convert(state, recognise(state))
 
 
-def build(kind, options, **small):
-    """As a config with ``--cfg-options`` builds it."""
+def build(options, **small):
+    """Our model as a config with ``--cfg-options`` builds it."""
     config = Config(dict(model=dict(backbone=dict())))
     config.merge_from_dict({key: DictAction._parse_iterable(value) for key, value in (
         option.removeprefix('model.backbone.').split('=', 1) for option in options)})
     arguments = {key: value for key, value in config.to_dict().items() if key != 'model'}
-    return kind(**{**arguments, **small})
+    return ViT(**{**arguments, **small})
 
 
 def shrunk(name, model):
-    """timm's model with two blocks (a stage) and an eighth of the channels; our class, and its
-    sizes."""
-    stem = type(model).__name__
-    if stem.startswith('Swin'):
-        heads = [layer.blocks[0].attn.num_heads for layer in model.layers]
-        theirs = timm.create_model(name, embed_dim=8 * heads[0], depths=(2,) * 4)
-        return theirs, Swin, dict(embed_dims=8 * heads[0], num_layers=(2,) * 4, out_indices=(3,),
-                                  pad_small_map=False, mask_window_padding=False)
-    if stem in ('Twins', 'PyramidVisionTransformerV2'):
-        blocks = model.blocks if stem == 'Twins' else [stage.blocks for stage in model.stages]
-        heads = [stage[0].attn.num_heads for stage in blocks]
-        sizes = dict(embed_dims=[8 * each for each in heads])
-        theirs = timm.create_model(name, depths=(2,) * 4, **sizes)
-        return theirs, PVT, dict(**sizes, num_layers=(2,) * 4, num_heads=heads, pool='gap',
-                                 mask_window_padding=False)
-    dims = model.embed_dim // 8
+    """timm's model with two blocks and an eighth of the channels, and the sizes of ours."""
+    stem, dims = type(model).__name__, model.embed_dim // 8
     patch = model.patch_embed.patch_size[0]
     small = dict(embed_dims=dims, num_layers=2, out_indices=(1,),
                  img_size=min(model.patch_embed.img_size[0], 16 * patch))
@@ -87,15 +73,11 @@ def shrunk(name, model):
     theirs = timm.create_model(name, depth=2, embed_dim=dims, img_size=small['img_size'],
                                **options)
     small['mlp_hidden_dims'] = theirs.state_dict()['blocks.0.mlp.fc2.weight'].shape[1]
-    return theirs, ViT, small
+    return theirs, small
 
 
 def features(model, x):
     out = model.forward_features(x)
-    if type(model).__name__ == 'Twins':
-        return out.mean(1)
-    if type(model).__name__ == 'PyramidVisionTransformerV2':
-        return out.mean((2, 3))
     if out.dim() == 4:
         return out if hasattr(model, 'neck') else out.permute(0, 3, 1, 2)
     cells = out[:, getattr(model, 'num_prefix_tokens', 1):]
@@ -106,13 +88,11 @@ def features(model, x):
 def difference(name, *extra):
     """Of the span, at the model's own size. (Other sizes: test_timm.py.)"""
     model, converted = told(name)
-    theirs, kind, small = shrunk(name, model)
+    theirs, small = shrunk(name, model)
     theirs = randomize(theirs.double().eval(), 0.3)
-    ours = build(kind, [*needed_options(converted), *extra], **small).double().eval()
+    ours = build([*needed_options(converted), *extra], **small).double().eval()
     load_pretrained(ours, theirs.state_dict())
-    # Twins has several layers of patches, and PVT v2's has no size.
-    size = getattr(getattr(theirs, 'patch_embed', None), 'img_size', (224, 224))
-    x = torch.randn(1, 3, *size, dtype=torch.float64)
+    x = torch.randn(1, 3, *theirs.patch_embed.img_size, dtype=torch.float64)
     with torch.no_grad():
         got, expected = ours(x)[0], features(theirs, x)
     assert got.shape == expected.shape
@@ -128,14 +108,12 @@ def test_features_are_timms(name) -> None:
         assert REFUSED.fullmatch(name), error
         return
     options = needed_options(converted)
-    pyramid = timm.models._registry._model_to_module[name] in ('pvt_v2', 'twins')
-    if options and (pyramid or hasattr(model, 'blocks')):
-        with unfilled():
-            own = (build(PVT, options, pool='gap') if pyramid else build(ViT, options)).state_dict()
-        expected = {key.removeprefix('backbone.'): value.shape for key, value in converted.items()
-                    if key.startswith('backbone.') and key != TABLE}
-        assert {key: value.shape for key, value in own.items()
-                if f'backbone.{key}' != TABLE} == expected
+    with unfilled():
+        own = build(options).state_dict()
+    expected = {key.removeprefix('backbone.'): value.shape for key, value in converted.items()
+                if key.startswith('backbone.') and key != TABLE}
+    assert {key: value.shape for key, value in own.items()
+            if f'backbone.{key}' != TABLE} == expected
     tried = []
     for extra in ([], *look_alikes(converted).values()):
         try:

@@ -5,7 +5,6 @@ import pytest
 import torch
 from helpers.published_weights import COMPUTED, DINOV3, coordinates, models, published
 from helpers.tiny_backbones import randomize
-from torch import nn
 
 from mmposenc.backbones import Swin, ViT, checkpoints, fitting, load_pretrained
 from mmposenc.checkpoint import convert
@@ -129,10 +128,8 @@ def test_windows_that_offsets_are_counted_in(said):
             load_pretrained(ours, state)
 
 
-def test_what_detr_shares_and_does_not_have():
+def test_what_the_decoder_of_detr_holds_once_more_is_dropped():
     weight = torch.randn(91, 4)
     state = {'class_embed.0.weight': weight, 'transformer.decoder.class_embed.0.weight': weight}
     found = convert(state, 'deformable-detr')
     assert list(found) == ['bbox_head.cls_branches.0.weight']
-    with pytest.raises(ValueError, match='row_embed.weight is a learned table of rows or columns'):
-        convert({'backbone.1.row_embed.weight': nn.Embedding(50, 4).weight}, 'irpe-detr')

@@ -1,11 +1,13 @@
-"""Checkpoint files are read without running code, and written whole or not at all."""
+"""Checkpoint files are whole or refused in a line, and written whole or not at all."""
 import argparse
+import random
 import zipfile
 
 import pytest
 import torch
 
-from mmposenc.checkpoint import read_checkpoint, write_checkpoint
+from mmposenc.checkpoint import load_checkpoint, read_checkpoint, write_checkpoint
+from mmposenc.checkpoint.integrity import damage_or_none, writing_whole_file
 
 STATE = {'a.weight': torch.arange(6.).view(2, 3), 'b': torch.tensor(4)}
 
@@ -40,11 +42,15 @@ def test_written_files_read_back(tmp_path, suffix):
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize('content', [b'', b'no checkpoint at all', b'\x80', b'\x80\x02}'])
-def test_other_files_are_named(tmp_path, content):
-    (tmp_path / 'x.pth').write_bytes(content)
+@pytest.mark.parametrize('content', [
+    lambda whole: b'no checkpoint at all', lambda whole: b'\x80', lambda whole: b'\x80\x02}',
+    *(lambda whole, size=size: whole[:size] for size in (0, 1, 100, 2000, -1, -30))])
+def test_other_files_and_those_cut_short_are_named(tmp_path, content):
+    path = tmp_path / 'x.pth'
+    torch.save({'w': torch.arange(500.)}, path)
+    path.write_bytes(content(path.read_bytes()))
     with pytest.raises(ValueError, match='x.pth cannot be read'):
-        read_checkpoint(tmp_path / 'x.pth')
+        read_checkpoint(path)
 
 
 def test_programs_and_compressed_files_are_not_unpacked(tmp_path):
@@ -64,14 +70,55 @@ def test_programs_and_compressed_files_are_not_unpacked(tmp_path):
 def test_bad_paths_and_contents_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match='no.pth is no file'):
         read_checkpoint(tmp_path / 'no.pth')
-    torch.save([1, 2], tmp_path / 'list.pth')
-    with pytest.raises(ValueError, match='holds a list; a dict of weights'):
-        read_checkpoint(tmp_path / 'list.pth')
-    torch.save({'epoch': 1}, tmp_path / 'empty.pth')
-    with pytest.raises(ValueError, match='holds no weights, only epoch'):
-        read_checkpoint(tmp_path / 'empty.pth')
+    for content, said in (([1, 2], 'holds a list; a dict of weights'),
+                          ({'epoch': 1}, 'holds no weights, only epoch')):
+        torch.save(content, tmp_path / 'x.pth')
+        with pytest.raises(ValueError, match=said):
+            read_checkpoint(tmp_path / 'x.pth')
     with pytest.raises(ValueError, match='must end in .safetensors or .pth'):
         write_checkpoint(tmp_path / 'x.bin', STATE)
+    with pytest.raises(OSError) as error, writing_whole_file(tmp_path / 'none' / 'x.pth'):
+        pass
+    assert error.value.filename == str(tmp_path / 'none' / 'x.pth')
+
+
+def test_flipped_bits_are_noticed_or_change_nothing(tmp_path):
+    content, path = {'meta': {'iter': 3}, 'state_dict': {'w': torch.arange(500.)}}, tmp_path / 'x'
+    torch.save(content, path)
+    whole, rng, passed = path.read_bytes(), random.Random(1), 0
+    for bit in rng.sample(range(8 * len(whole)), 300):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        damage = damage_or_none(path)
+        passed += damage is None
+        try:
+            read = load_checkpoint(path)
+        except ValueError as error:
+            assert f'{path} ' in str(error)
+            continue
+        assert damage is None and read['meta'] == content['meta']
+        assert torch.equal(read['state_dict']['w'], content['state_dict']['w'])
+    assert passed < 100  # those in what zip files repeat, and in the padding
+
+
+def test_files_of_old_torch_have_nothing_to_check(tmp_path):
+    torch.save(STATE, tmp_path / 'x.pth', _use_new_zipfile_serialization=False)
+    assert damage_or_none(tmp_path / 'x.pth') is None
+    assert_same(load_checkpoint(tmp_path / 'x.pth'), STATE)
+
+
+@pytest.mark.parametrize('name', ['x.safetensors', 'x.pth'])
+def test_files_and_links_beside_a_file_are_not_touched(name, tmp_path):
+    """What a program writes to before it renames has a name that nobody can have taken."""
+    mine, beside = tmp_path / 'mine.txt', tmp_path / f'{name}.partial'
+    mine.write_text('mine')
+    for path in (beside, tmp_path / name):  # the second is replaced, not followed
+        path.symlink_to(mine)
+    write_checkpoint(tmp_path / name, STATE)
+    assert beside.is_symlink() and mine.read_text() == 'mine'
+    assert_same(read_checkpoint(tmp_path / name).state_dict, STATE)
+    assert {path.name for path in tmp_path.iterdir()} == {'mine.txt', name, beside.name}
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):

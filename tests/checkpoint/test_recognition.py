@@ -1,4 +1,4 @@
-"""Every kind of file is told by its names, or refused with what is supported, on both roads."""
+"""Every kind of file is told by its names, or refused with what is supported."""
 import csv
 
 # Before timm: it provides torchvision's operators where they are not compiled.
@@ -7,6 +7,7 @@ import mmposenc  # noqa: F401
 # isort: split
 import pytest
 import torch
+from helpers.golden_backbones import CASES
 from helpers.golden_files import load_golden
 from helpers.published_weights import published
 from helpers.scripts import ROOT, load_tool
@@ -15,54 +16,30 @@ from timm import list_pretrained
 from timm.models.vision_transformer import VisionTransformer
 
 from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
-from mmposenc.backbones.archs import needed_options
 from mmposenc.checkpoint import SOURCES, convert, recognise, recognition
 
-#: Names by which random-weight models of timm 1.0.31, onedl-mmpretrain 1.3.6, onedl-mmdetection
-#: 3.5.1, onedl-mmsegmentation 1.4.2 and transformers are told, and what the message says.
-FOREIGN = {
-    'Perception Encoder': ('visual.ln_pre.weight', "Perception Encoder's release, .*timm://vit_pe_"),
-}
 #: A name that files of models have that load in timm's names alone, what they are, and whose.
 ONLY_OF_TIMM = {
-    'EVA-02': ('blocks.0.attn.rope.freqs_cos', "EVA-02's release", 'eva02_base'),
-    'EVA-02 of CLIP': ('visual.rope.freqs_sin', "EVA-02's release", 'eva02_base'),
-    'RoPE-ViT': ('freqs', "RoPE-ViT's release", 'vit_base_patch16_rope_mixed'),
-    'BEiT': ('blocks.0.attn.relative_position_index', 'BEiT or Data2Vec', 'beit_base'),
-    'BEiT, pretrained': ('rel_pos_bias.relative_position_index', 'BEiT or Data2Vec', 'beit_base'),
-    'transformers BEiT': ('beit.encoder.layer.0.lambda_1', 'BEiT or Data2Vec', 'beit_base'),
-    'transformers BEiT, shared': (
-        'beit.encoder.relative_position_bias.relative_position_bias_table', 'BEiT', 'beit_base'),
-}
+    'blocks.0.attn.rope.freqs_cos': ("EVA-02's release", 'eva02_base'),
+    'visual.rope.freqs_sin': ("EVA-02's release", 'eva02_base'),
+    'freqs': ("RoPE-ViT's release", 'vit_base_patch16_rope_mixed'),
+    'blocks.0.attn.relative_position_index': ('BEiT or Data2Vec', 'beit_base'),
+    'rel_pos_bias.relative_position_index': ('BEiT or Data2Vec', 'beit_base'),
+    'beit.encoder.layer.0.lambda_1': ('BEiT or Data2Vec', 'beit_base'),
+    'beit.encoder.relative_position_bias.relative_position_bias_table': ('BEiT', 'beit_base'),
+    'visual.ln_pre.weight': ("CoCa, or Perception Encoder's release", 'vit_pe_')}
 #: What else such files have, by which they were once taken for another's.
 BESIDE = ('patch_embed.proj.weight', 'cls_token', 'blocks.0.norm1.weight')
-GOLDEN = {'deit_plain': 'deit', 'deit_irpe_product_ctx_qkv': 'irpe-deit',
-          'pvt_peg_gap_11': 'twins', 'pvt_plain_21': 'pvt', 'swin_plain_41': 'swin'}
 SMALL_DEIT = dict(embed_dims=12, num_layers=2, num_heads=3, mlp_ratio=2, patch_size=8, img_size=32)
 LEARNED = dict(type='LearnedPositionEmbedding')
 
 
-@pytest.mark.parametrize('kind', FOREIGN)
-def test_other_networks_are_refused_on_both_roads(kind, tmp_path) -> None:
-    name, said = FOREIGN[kind]
-    state = {key: torch.zeros(2) for key in (name, *BESIDE)}
-    message = f'these are weights of .*{said}.*; supported are files of DeiT, .*Deformable DETR'
-    with pytest.raises(ValueError, match=message):
-        load_pretrained(DeiT(**SMALL_DEIT), {'model': state}, strict=False)
-    torch.save(state, tmp_path / 'in.pth')
-    main = load_tool('convert_checkpoint').main
-    for source in ('auto', 'deit', 'pvt'):
-        with pytest.raises(SystemExit, match=f'error: .*{message}'):
-            main([source, str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth')])
-    assert not (tmp_path / 'out.pth').exists()
-
-
-@pytest.mark.parametrize('kind', ONLY_OF_TIMM)
-def test_models_of_timm_are_named_where_others_names_do_not_load(kind) -> None:
-    name, said, of_timm = ONLY_OF_TIMM[kind]
-    message = f"weights of {said}.*, which load in timm's names alone: give .*timm://{of_timm}"
-    with pytest.raises(ValueError, match=message):
-        load_pretrained(DeiT(**SMALL_DEIT), {key: torch.zeros(2) for key in (*BESIDE, name)})
+@pytest.mark.parametrize('name', ONLY_OF_TIMM)
+def test_models_of_timm_are_named_where_others_names_do_not_load(name) -> None:
+    who, of_timm = ONLY_OF_TIMM[name]
+    with pytest.raises(ValueError, match=f"weights of {who}.*in timm's names alone.*//{of_timm}"):
+        load_pretrained(DeiT(**SMALL_DEIT), {key: torch.zeros(2) for key in (*BESIDE, name)},
+                        strict=False)
 
 
 def test_models_that_messages_name_are_in_timms_list() -> None:
@@ -81,10 +58,10 @@ def test_a_network_without_a_name_of_ours_is_refused(tmp_path) -> None:
 
 
 @pytest.mark.parametrize('prefix', ['', 'module.', 'backbone.'])
-@pytest.mark.parametrize('stem', GOLDEN)
+@pytest.mark.parametrize('stem', CASES)
 def test_releases_are_told_by_their_names(stem, prefix) -> None:
     params, _ = load_golden(stem)
-    assert recognise(prefix + name for name in params) == GOLDEN[stem]
+    assert recognise(prefix + name for name in params) == CASES[stem][0]
 
 
 def test_whole_detectors_are_told_and_sent_to_the_converter() -> None:
@@ -125,18 +102,12 @@ def test_deit_iii_says_what_it_needs_and_loads_with_it() -> None:
         init_values=1.0, no_embed_class=True)).state_dict())
     with pytest.raises(ValueError, match=r'needs .*scale_init_value=1e-6.*\n.*unexpected: .*ls1'):
         load_pretrained(DeiT(**SMALL_DEIT, pos_encoding=LEARNED), state)
-    scaled = dict(SMALL_DEIT, layer_scale_init_value=1e-6, pool='cls')
-    without_row = DeiT(**scaled, pos_encoding=dict(**LEARNED, num_prefix_embeds=0)).eval()
-    with_row = DeiT(**scaled, pos_encoding=LEARNED).eval()
-    load_pretrained(without_row, state)
-    load_pretrained(with_row, state)
-    assert with_row.pos_encodings.encodings(-1)[0].pos_embed.shape[1] == 17
+    models = [DeiT(**SMALL_DEIT, layer_scale_init_value=1e-6, pos_encoding=encoding).eval()
+              for encoding in (LEARNED, dict(LEARNED, num_prefix_embeds=0))]
+    for model in models:
+        load_pretrained(model, state)
     x = torch.randn(2, 3, 32, 32)
-    torch.testing.assert_close(with_row(x), without_row(x), rtol=0, atol=0)
-    assert needed_options(convert(state, 'deit')) == [f'model.backbone.{option}' for option in (
-        'embed_dims=12', 'num_layers=2', 'pos_encoding.type=mmposenc.LearnedPositionEmbedding',
-        'pos_encoding.num_prefix_embeds=0', 'patch_size=8', 'img_size=32',
-        'layer_scale_init_value=1e-6', 'mlp_hidden_dims=24')]
+    torch.testing.assert_close(models[0](x), models[1](x), rtol=0, atol=0)
 
 
 def test_sources_have_signs_and_stand_in_the_docs() -> None:
