@@ -27,7 +27,7 @@ from timm.models.vision_transformer_relpos import VisionTransformerRelPos
 from torch import nn
 
 from mmposenc.backbones import PVT, Swin, ViT, load_pretrained
-from mmposenc.backbones.archs import from_repository, needed_options
+from mmposenc.backbones.archs import needed_options
 from mmposenc.backbones.archs.vit import ARCHS
 from mmposenc.checkpoint import convert, convert_back, convert_with_report, recognise
 
@@ -70,12 +70,43 @@ def swin_maps(model, x):
     return [maps(model, x, norm=False)[0], model.forward_features(x).permute(0, 3, 1, 2)]
 
 
-#: For each arch of ViT the first model of timm that from_repository.py knows it by.
-NAMES = {}
-for _name in timm.list_models():
-    _options = from_repository._options_of_timm(_name, {})
-    if _options:
-        NAMES.setdefault(_options['arch'], _name)
+#: By the arch of ViT: timm's model.
+NAMES = {ours.format(size): theirs.format(size.replace('-', '_')) for ours, theirs, sizes in (
+    ('{}', 'deit_{}_patch16_224', 'tiny small base'), ('{}', 'vit_{}_patch16_224', 'large'),
+    ('dinov2-{}', 'vit_{}_patch14_dinov2', 'small base large giant'),
+    ('dinov2-{}-reg', 'vit_{}_patch14_reg4_dinov2', 'small base large giant'),
+    ('tipsv2-{}', 'vit_{}_patch14_reg1_tipsv2', 'base large so400m giant'),
+    ('dinov3-{}', 'vit_{}_patch16_dinov3', 'small base large small-plus huge-plus 7b'),
+    ('dinov3-{}', 'vit_{}_patch16_dinov3_qkvb', 'tiny'),
+    ('deit3-{}', 'deit3_{}_patch16_224', 'small medium base large'),
+    ('deit3-{}', 'deit3_{}_patch14_224', 'huge'),
+    ('siglip-{}', 'vit_{}_patch16_siglip_224', 'base'),
+    ('siglip-{}', 'vit_{}_patch16_siglip_256', 'large giantopt'),
+    ('siglip-{}', 'vit_{}_patch14_siglip_224', 'so400m'),
+    ('clip-{}', 'vit_{}_patch16_clip_quickgelu_224', 'base'),
+    ('clip-{}', 'vit_{}_patch14_clip_quickgelu_224', 'large'),
+    ('eva02-{}', 'eva02_{}_patch14_224', 'tiny small base large'),
+    ('rope-vit-{}-axial', 'vit_{}_patch16_rope_224', 'small base large'),
+    ('rope-vit-{}-axial-ape', 'vit_{}_patch16_rope_ape_224', 'small base large'),
+    ('rope-vit-{}-mixed', 'vit_{}_patch16_rope_mixed_224', 'small base large'),
+    ('rope-vit-{}-mixed-ape', 'vit_{}_patch16_rope_mixed_ape_224', 'small base large'),
+    ('beit-{}', 'beit_{}_patch16_224', 'base large'),
+    ('beitv2-{}', 'beitv2_{}_patch16_224', 'base large'),
+    ('relpos-{}', 'vit_relpos_{}_patch16_224', 'small medium base'),
+    ('srelpos-{}', 'vit_srelpos_{}_patch16_224', 'small medium'),
+    ('naflex-base-{}', 'naflexvit_base_patch16_{}', 'gap par-gap parfac-gap siglip'),
+    ('naflex-{}-siglip', 'naflexvit_{}_patch16_siglip', 'so400m'),
+    ('radio-{}-v3', 'naflexvit_{}_patch16_radio_v3', 'base large huge giant'),
+    ('radio-{}-v4', 'naflexvit_{}_patch16_radio_v4', 'so400m huge'),
+    ('pe-core-{}', 'vit_pe_core_{}_patch16_384', 'tiny small'),
+    ('pe-core-{}', 'vit_pe_core_{}_patch16_224', 'base'),
+    ('pe-core-{}', 'vit_pe_core_{}_patch14_336', 'large'),
+    ('pe-core-{}', 'vit_pe_core_{}_patch14_448', 'gigantic'),
+    ('pe-lang-{}', 'vit_pe_lang_{}_patch14_448', 'large gigantic'),
+    ('pe-spatial-{}', 'vit_pe_spatial_{}_patch16_512', 'tiny small base'),
+    ('pe-spatial-{}', 'vit_pe_spatial_{}_patch14_448', 'large gigantic'),
+    ('qwen3-{}', 'qwen3_vit_{}', '88m 306m 416m'), ('sam-{}', 'samvit_{}_patch16', 'base large huge'),
+    ) for size in sizes.split()}
 
 
 def small(arch, name=None, theirs=(), **options):
@@ -92,11 +123,10 @@ def small(arch, name=None, theirs=(), **options):
 
 
 def vit(arch, **view):
-    name = 'vit_base_patch16_clip_quickgelu_224' if arch == 'clip-base' else None
     theirs = dict(dynamic_img_pad=True)
     if 'siglip' in arch:  # timm has GELU itself in some models of the name
         theirs |= dict(global_pool='avg', fc_norm=False, act_layer='gelu_tanh')
-    return small(arch, name, theirs, **view)
+    return small(arch, None, theirs, **view)
 
 
 VIT = ('small', 'dinov2-small', 'dinov2-giant', 'dinov2-small-reg', 'dinov2-giant-reg',
@@ -346,18 +376,20 @@ def test_every_arch_is_compared():
 
 @pytest.mark.parametrize('arch', [
     pytest.param(arch, marks=pytest.mark.slow if LARGE.match(arch) else ()) for arch in NAMES])
-def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch, monkeypatch):
-    """By its config.json and by its weights; shapes and names there and back, heads, epsilons."""
+def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch):
+    """Shapes and names there and back, heads, epsilons."""
     sam, head = arch.startswith('sam'), dict(num_classes=0)
     if arch.startswith(('siglip', 'rope-vit', 'dinov3')):
         head['global_pool'] = '' if 'siglip' in arch else 'token'
+    options = dict(neck_channels=256) if sam else {}
+    if '_reg' in NAMES[arch] or arch in ('tiny', 'small', 'base', 'large'):
+        prefix = int('_reg' not in NAMES[arch])  # timm keeps no place of it beside registers
+        options['pos_encoding'] = dict(TABLE, num_prefix_embeds=prefix)
+    if NAMES[arch].endswith('dinov3'):
+        options['qkv_bias'] = False
     with unfilled():
         theirs = timm.create_model(NAMES[arch], **({} if sam else head))
-        monkeypatch.setattr(from_repository, 'read_config', lambda name: dict(
-            architecture=NAMES[arch], pretrained_cfg=theirs.pretrained_cfg))
-        options = from_repository.vit_arguments_of_repository('timm://model')
-        ours = ViT(**options, neck_channels=256 if sam else None)
-    assert options.pop('arch') == arch
+        ours = ViT(arch, **options)
     state, source = theirs.state_dict(), source_of(theirs)
     report = convert_with_report(state, source)
     assert shapes(report.state_dict) == shapes(ours.state_dict())
@@ -369,7 +401,7 @@ def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch, monkeypatch):
                                        if key not in report.dropped})
     told = needed_options(report.state_dict)
     assert told[0] == f'model.backbone.arch={TOLD.get(arch, arch)}'
-    assert len(told) == 1 or options or sam or arch in TOLD, told
+    assert len(told) == 1 or options or arch in TOLD, told
     block = getattr(theirs, 'encoder', theirs).blocks[0]
     assert ours.blocks[0].norm1.eps == block.norm1.eps or sam
     assert ours.blocks[0].attn.num_heads == block.attn.num_heads

@@ -7,7 +7,6 @@ from helpers.published_weights import COMPUTED, DINOV3, coordinates, models, pub
 from helpers.tiny_backbones import randomize
 
 from mmposenc.backbones import Swin, ViT, checkpoints, fitting, load_pretrained
-from mmposenc.checkpoint import convert
 from mmposenc.checkpoint.eva import rotary_options
 from mmposenc.commands.convert import main
 
@@ -126,10 +125,3 @@ def test_windows_that_offsets_are_counted_in(said):
         state[name] = other
         with pytest.raises(ValueError, match='holds other coordinates than logarithms of offsets'):
             load_pretrained(ours, state)
-
-
-def test_what_the_decoder_of_detr_holds_once_more_is_dropped():
-    weight = torch.randn(91, 4)
-    state = {'class_embed.0.weight': weight, 'transformer.decoder.class_embed.0.weight': weight}
-    found = convert(state, 'deformable-detr')
-    assert list(found) == ['bbox_head.cls_branches.0.weight']

@@ -1,5 +1,4 @@
 """Files of the official Deformable DETR give, converted, what the official model gives."""
-import argparse
 import json
 import math
 import re
@@ -8,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 from helpers.golden_files import GOLDEN_DIR, load_golden
-from helpers.scripts import load_tool
 
+from mmposenc.backbones.archs import needed_options
 from mmposenc.checkpoint import convert, convert_with_report
 from mmposenc.checkpoint.detr import COCO_IDS
 from mmposenc.functional.masking import extents_to_mask
@@ -101,46 +100,26 @@ def test_scores_and_boxes_are_the_releases(case) -> None:
     assert expected_boxes[..., :2].std(2).min() > 1e-2  # queries that differ
 
 
-def test_the_row_that_scores_proposals_stays_first() -> None:
+def test_rows_of_classes_are_cocos_but_that_which_scores_proposals() -> None:
+    """Files of other classes keep theirs."""
     source = release('two stages')
-    converted = convert(source, 'deformable-detr')
-    rows = converted[f'bbox_head.cls_branches.{LAYERS}.weight']
-    assert torch.equal(rows[0], source[f'class_embed.{LAYERS}.weight'][0])
-    assert torch.equal(rows[79], source[f'class_embed.{LAYERS}.weight'][90])
-    rows = converted['bbox_head.cls_branches.0.weight']
-    assert torch.equal(rows[0], source['class_embed.0.weight'][1])
-
-
-def test_other_numbers_of_classes_stay() -> None:
+    for branch, first in ((LAYERS, 0), (0, 1)):
+        rows = convert(source, 'deformable-detr')[f'bbox_head.cls_branches.{branch}.weight']
+        assert torch.equal(rows[0], source[f'class_embed.{branch}.weight'][first])
+        assert torch.equal(rows[79], source[f'class_embed.{branch}.weight'][90])
     source = release('twenty classes')
     assert torch.equal(convert(source, 'deformable-detr')['bbox_head.cls_branches.2.weight'],
                        source['class_embed.2.weight'])
-
-
-def test_what_the_decoder_holds_once_more_is_dropped_with_a_reason() -> None:
-    source = release('refinement')
-    report = convert_with_report(source, 'deformable-detr')
-    assert set(report.dropped) == {name for name in source
-                                   if name.startswith('transformer.decoder.bbox_embed.')}
-
-
-def test_a_file_as_the_release_saves_it(tmp_path, capsys) -> None:
-    """With its options beside the weights; what the model needs is printed."""
-    main = load_tool('convert_checkpoint').main
-    for case, needs in (('single scale', 'model.neck.bias=True\n'),
-                        ('two stages', 'model.neck.bias=True model.with_box_refine=True '
-                                       'model.as_two_stage=True\n')):
-        torch.save({'model': release(case), 'epoch': 49,
-                    'args': argparse.Namespace(lr=2e-4, device='cuda')}, tmp_path / 'in.pth')
-        main(['auto', str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth'), '--overwrite'])
-        printed = capsys.readouterr().out
-        assert f'the model for these weights needs {needs}' in printed
-        assert 'not weights, left out: epoch, args' in printed
-    written = torch.load(tmp_path / 'out.pth')
-    assert written['meta']['source'] == 'deformable-detr'
-    assert set(written['state_dict']) == set(convert(release(case), 'deformable-detr'))
-
-
-def test_two_stages_with_one_branch_are_refused() -> None:
     with pytest.raises(ValueError, match='without box refinement .*one shared branch of 91'):
         convert(release('two stages, one branch'), 'deformable-detr')
+
+
+@pytest.mark.parametrize('case, needs', [
+    ('single scale', ['neck.bias=True']),
+    ('two stages', ['neck.bias=True', 'with_box_refine=True', 'as_two_stage=True'])])
+def test_what_the_model_needs_and_what_the_decoder_holds_once_more(case, needs) -> None:
+    source = release(case)
+    report = convert_with_report(source, 'deformable-detr')
+    assert needed_options(report.state_dict) == [f'model.{option}' for option in needs]
+    twice = [name for name in source if name.startswith('transformer.decoder.') and 'embed' in name]
+    assert list(report.dropped) == twice
