@@ -92,8 +92,8 @@ def is_attention(module: nn.Module) -> bool:
 def _token_kinds(model: nn.Module) -> list[Kind]:
     """Find token encodings, first those between blocks, then those inside MLPs. Those at the same
     blocks of several stages are one kind."""
-    kinds: dict[tuple[str, ...], Kind] = {}
-    stages: dict[tuple[str, ...], list[int]] = {}
+    kinds: dict[tuple[str, str, str], Kind] = {}
+    stages: dict[tuple[str, str, str], list[int]] = {}
     between: set[nn.Module] = set()
     for name, placed in model.named_modules():
         if not isinstance(placed, PlacedEncodings):
@@ -114,11 +114,11 @@ def _token_kinds(model: nn.Module) -> list[Kind]:
                 kind.add(path, module)
     for key, numbers in stages.items():
         kinds[key].text += (f' of {_numbers_text("stage", numbers)}' if numbers else '') + key[2]
-    inside: dict[tuple[str, ...], Kind] = {}
+    inside: dict[tuple[str, str], Kind] = {}
     for name, module in model.named_modules():
         if isinstance(module, TokenEncoding) and module not in between:
-            key = type(module).__name__, _owner_text(name)
-            inside.setdefault(key, Kind('')).add(name, module)
+            class_and_owner = type(module).__name__, _owner_text(name)
+            inside.setdefault(class_and_owner, Kind('')).add(name, module)
     for (class_name, owner), kind in inside.items():
         kind.text = f'{class_name} in {counted(len(kind.modules), "MLP")}{owner}'
     return [*kinds.values(), *inside.values()]

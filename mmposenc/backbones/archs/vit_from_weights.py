@@ -115,7 +115,8 @@ def _facts_of_windows(state: State, patch_size: int) -> ConfigType:
     if not lengths:
         return {}
     shortest, longest = min(lengths.values()), max(lengths.values())
-    facts = dict(pool=None, img_size=(longest + 1) // 2 * patch_size, mask_window_padding=False)
+    facts: ConfigType = dict(pool=None, img_size=(longest + 1) // 2 * patch_size,
+                             mask_window_padding=False)
     if shortest < longest:
         facts |= dict(window_size=(shortest + 1) // 2, global_blocks=tuple(
             block for block, length in sorted(lengths.items()) if length > shortest))
@@ -197,9 +198,9 @@ def _num_prefix_rows(state: State) -> int:
 
 def _options_without_arch(state: State, facts: ReadOnlyConfig) -> list[str]:
     """Options for the encodings, and for the epsilon of norms, of models of no known kind."""
-    options = []
+    options: list[str] = []
     if _relative_weight_or_none(state, 'row_table') is not None:
-        options = ['rel_pos_encoding.type=mmposenc.DecomposedRPE']
+        options += ['rel_pos_encoding.type=mmposenc.DecomposedRPE']
     if TABLE in state:
         options.append('pos_encoding.type=mmposenc.LearnedPositionEmbedding')
         if facts['class_token'] and not _num_prefix_rows(state):
