@@ -105,8 +105,8 @@ NAMES = {ours.format(size): theirs.format(size.replace('-', '_')) for ours, thei
     ('pe-lang-{}', 'vit_pe_lang_{}_patch14_448', 'large gigantic'),
     ('pe-spatial-{}', 'vit_pe_spatial_{}_patch16_512', 'tiny small base'),
     ('pe-spatial-{}', 'vit_pe_spatial_{}_patch14_448', 'large gigantic'),
-    ('qwen3-{}', 'qwen3_vit_{}', '88m 306m 416m'), ('sam-{}', 'samvit_{}_patch16', 'base large huge'),
-    ) for size in sizes.split()}
+    ('qwen3-{}', 'qwen3_vit_{}', '88m 306m 416m'),
+    ('sam-{}', 'samvit_{}_patch16', 'base large huge')) for size in sizes.split()}
 
 
 def small(arch, name=None, theirs=(), **options):
