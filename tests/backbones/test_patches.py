@@ -3,16 +3,13 @@
 import mmposenc  # noqa: F401
 
 # isort: split
-import logging
-
 import pytest
 import torch
 import torch.nn.functional as F
 from helpers.tiny_backbones import randomize
 from timm.models import adapt_input_conv
 
-from mmposenc.backbones import PVT, Swin, ViT, fitting, load_pretrained
-from mmposenc.checkpoint import convert_back
+from mmposenc.backbones import PVT, Swin, ViT, load_pretrained
 
 VIT = dict(embed_dims=16, num_layers=2, num_heads=2, mlp_ratio=2)
 TABLE = dict(pos_encoding=dict(type='LearnedPositionEmbedding'))
@@ -71,18 +68,6 @@ def test_channels_are_those_of_timm(channels):
         channels, source.state_dict()[KEY]), rtol=0, atol=0)
     with pytest.raises(ValueError, match=rf'\(16, {channels}, 8, 8\) in the file, \(16, 3, 8, 8\)'):
         load_pretrained(source, model.state_dict())
-
-
-@pytest.mark.parametrize('own_names', [True, False])
-def test_what_is_resized_is_said(own_names, monkeypatch):
-    lines = []
-    monkeypatch.setattr(fitting, 'print_log', lambda text, logger, level=logging.INFO:
-                        lines.append(text))
-    source = ViT(**VIT, **TABLE, patch_size=7, img_size=28)
-    state = source.state_dict() if own_names else convert_back(source.state_dict()).state_dict
-    load_pretrained(ViT(**VIT, **TABLE, patch_size=(4, 8), img_size=28, in_channels=1), state)
-    assert '7 x 7 pixels are resized to 4 x 8' in lines[0] and '3 channels are summed' in lines[0]
-    assert '4 x 4 cells is resized to 7 x 4' in lines[1] and 'img_size=(16, 32) keeps' in lines[1]
 
 
 @pytest.mark.parametrize('change, said', [

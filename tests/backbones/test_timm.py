@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 import timm
 import torch
+import yaml
+from helpers.scripts import ROOT
 from helpers.tiny_backbones import close, flat, randomize, results, unfilled
 from timm.layers.pos_embed_rel import RelPosMlp
 from timm.models import vision_transformer_sam
@@ -70,43 +72,8 @@ def swin_maps(model, x):
     return [maps(model, x, norm=False)[0], model.forward_features(x).permute(0, 3, 1, 2)]
 
 
-#: By the arch of ViT: timm's model.
-NAMES = {ours.format(size): theirs.format(size.replace('-', '_')) for ours, theirs, sizes in (
-    ('{}', 'deit_{}_patch16_224', 'tiny small base'), ('{}', 'vit_{}_patch16_224', 'large'),
-    ('dinov2-{}', 'vit_{}_patch14_dinov2', 'small base large giant'),
-    ('dinov2-{}-reg', 'vit_{}_patch14_reg4_dinov2', 'small base large giant'),
-    ('tipsv2-{}', 'vit_{}_patch14_reg1_tipsv2', 'base large so400m giant'),
-    ('dinov3-{}', 'vit_{}_patch16_dinov3', 'small base large small-plus huge-plus 7b'),
-    ('dinov3-{}', 'vit_{}_patch16_dinov3_qkvb', 'tiny'),
-    ('deit3-{}', 'deit3_{}_patch16_224', 'small medium base large'),
-    ('deit3-{}', 'deit3_{}_patch14_224', 'huge'),
-    ('siglip-{}', 'vit_{}_patch16_siglip_224', 'base'),
-    ('siglip-{}', 'vit_{}_patch16_siglip_256', 'large giantopt'),
-    ('siglip-{}', 'vit_{}_patch14_siglip_224', 'so400m'),
-    ('clip-{}', 'vit_{}_patch16_clip_quickgelu_224', 'base'),
-    ('clip-{}', 'vit_{}_patch14_clip_quickgelu_224', 'large'),
-    ('eva02-{}', 'eva02_{}_patch14_224', 'tiny small base large'),
-    ('rope-vit-{}-axial', 'vit_{}_patch16_rope_224', 'small base large'),
-    ('rope-vit-{}-axial-ape', 'vit_{}_patch16_rope_ape_224', 'small base large'),
-    ('rope-vit-{}-mixed', 'vit_{}_patch16_rope_mixed_224', 'small base large'),
-    ('rope-vit-{}-mixed-ape', 'vit_{}_patch16_rope_mixed_ape_224', 'small base large'),
-    ('beit-{}', 'beit_{}_patch16_224', 'base large'),
-    ('beitv2-{}', 'beitv2_{}_patch16_224', 'base large'),
-    ('relpos-{}', 'vit_relpos_{}_patch16_224', 'small medium base'),
-    ('srelpos-{}', 'vit_srelpos_{}_patch16_224', 'small medium'),
-    ('naflex-base-{}', 'naflexvit_base_patch16_{}', 'gap par-gap parfac-gap siglip'),
-    ('naflex-{}-siglip', 'naflexvit_{}_patch16_siglip', 'so400m'),
-    ('radio-{}-v3', 'naflexvit_{}_patch16_radio_v3', 'base large huge giant'),
-    ('radio-{}-v4', 'naflexvit_{}_patch16_radio_v4', 'so400m huge'),
-    ('pe-core-{}', 'vit_pe_core_{}_patch16_384', 'tiny small'),
-    ('pe-core-{}', 'vit_pe_core_{}_patch16_224', 'base'),
-    ('pe-core-{}', 'vit_pe_core_{}_patch14_336', 'large'),
-    ('pe-core-{}', 'vit_pe_core_{}_patch14_448', 'gigantic'),
-    ('pe-lang-{}', 'vit_pe_lang_{}_patch14_448', 'large gigantic'),
-    ('pe-spatial-{}', 'vit_pe_spatial_{}_patch16_512', 'tiny small base'),
-    ('pe-spatial-{}', 'vit_pe_spatial_{}_patch14_448', 'large gigantic'),
-    ('qwen3-{}', 'qwen3_vit_{}', '88m 306m 416m'),
-    ('sam-{}', 'samvit_{}_patch16', 'base large huge')) for size in sizes.split()}
+TIMM = yaml.safe_load((ROOT / 'tests' / 'golden' / 'timm_models.yaml').read_text())
+NAMES, PYRAMIDS = TIMM['vit'], TIMM['stages']
 
 
 def small(arch, name=None, theirs=(), **options):
@@ -414,17 +381,6 @@ def test_factors_of_branches_start_as_timms(arch):
                                embed_dim=16 * ARCHS[arch]['num_heads']).blocks[0]
     found = theirs.ls1.gamma if hasattr(theirs, 'ls1') else theirs.gamma_1
     assert found.unique().item() == pytest.approx(ARCHS[arch]['layer_scale_init_value'])
-
-
-#: Archs of several stages.
-PYRAMIDS = {
-    **{f'{kind}-{size}': f'twins_{kind}_{size}' for kind in ('pcpvt', 'svt')
-       for size in ('small', 'base', 'large')},
-    **{f'v2-b{number}': f'pvt_v2_b{number}' for number in range(6)}, 'v2-b2-linear': 'pvt_v2_b2_li',
-    'v2-tiny': 'swinv2_tiny_window8_256', 'v2-tiny-w16': 'swinv2_tiny_window16_256',
-    'v2-small': 'swinv2_small_window8_256', 'v2-base-w16': 'swinv2_base_window16_256',
-    'v2-base-w12to24': 'swinv2_base_window12to24_192to384',
-    'v2-large-w12to16': 'swinv2_large_window12to16_192to256'}
 
 
 @pytest.mark.parametrize('arch', PYRAMIDS)
