@@ -120,5 +120,5 @@ def fetch(name: str, file: str, *, cached: bool = False) -> Path:
     # What a reader must do about other errors (log in, agree to a licence, give another revision)
     # is in the message of huggingface_hub; its HTTP library raises errors of its own.
     except Exception as error:
-        raise OSError(f'{name} could not be downloaded: {in_a_line(error)}. Or download it '
-                      'yourself and name the file') from error
+        raise OSError(f'{name} could not be downloaded ({in_a_line(error)}). Try again, or '
+                      'download it yourself and name the file') from error

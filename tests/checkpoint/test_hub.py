@@ -1,4 +1,5 @@
-"""Weights by name: huggingface_hub itself against its protocol on the loopback address."""
+"""Weights by name: which files of a repository are asked for, and what is said of those that are
+not there."""
 import json
 import pickle
 import sys
@@ -7,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.hostile_pickle import Call
-from helpers.hub_server import serving
 from helpers.tiny_tasks import classifier_config
 from helpers.untrained_weights import saved
 from safetensors.torch import save
@@ -17,8 +17,8 @@ from mmposenc.checkpoint import hub, load_checkpoint
 from mmposenc.checkpoint.files import read_checkpoint, write_checkpoint
 from mmposenc.commands.convert import main as convert
 
-pytest.importorskip('huggingface_hub', minversion='1.0')
-from huggingface_hub import constants  # noqa: E402
+huggingface_hub = pytest.importorskip('huggingface_hub', minversion='1.0')
+from huggingface_hub import constants, errors  # noqa: E402
 
 STATE = {'a': torch.arange(50_000.0), 'b': torch.ones(3)}
 NAME = 'hf://me/model'
@@ -26,11 +26,29 @@ EVIL = pickle.dumps({'a': Call(Path.touch, Path('executed'))})
 SMALL = dict(embed_dims=8, num_layers=1, num_heads=2, patch_size=4, img_size=8, pool='gap')
 
 
+class Repositories(dict):
+    """Stands for huggingface_hub's download: files by repository, and what was asked for."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder, self.asked, self.error = folder, [], None
+
+    def __call__(self, repo, file, revision=None, local_files_only=False):
+        self.asked.append((repo, file, revision, local_files_only))
+        if self.error or file not in self[repo]:
+            raise self.error or errors.EntryNotFoundError(file)
+        path = self.folder / repo.replace('/', '_') / file
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(self[repo][file])
+        return str(path)
+
+
 @pytest.fixture
-def server(monkeypatch, tmp_path):
-    with serving(monkeypatch, tmp_path / 'cache') as made:
-        made.repos['me/model'] = {'model.safetensors': save(STATE), 'README.md': b'a model'}
-        yield made
+def repos(monkeypatch, tmp_path):
+    made = Repositories(tmp_path)
+    made['me/model'] = {'model.safetensors': save(STATE), 'README.md': b'a model'}
+    monkeypatch.setattr(huggingface_hub, 'hf_hub_download', made)
+    return made
 
 
 def loads(name=NAME):
@@ -43,89 +61,68 @@ def refusal(name=NAME, kind=OSError):
     return str(error.value)
 
 
-def gets(server, ending='.safetensors'):
-    return [asked for asked in server.asked if asked[0] == 'GET' and asked[1].endswith(ending)]
-
-
-def test_a_file_is_downloaded_once(server):
-    assert loads() and loads() and loads('hf://me/model@v1/model.safetensors')
-    assert len(gets(server)) == 1
-
-
-def test_timms_models_have_an_owner(server):
-    server.repos['timm/vit.tag'] = server.repos['me/model']
-    assert loads('timm://vit.tag')
-    assert hub.read_name('timm://vit.tag@v1') == ('timm/vit.tag', 'v1', None)
-    assert hub.read_name('hf://a/b@refs%2Fpr%2F1/c/d.safetensors') == (
-        'a/b', 'refs/pr/1', 'c/d.safetensors')
-
-
-def test_a_model_in_pieces(server):
-    first, second = ({key: STATE[key]} for key in 'ab')
-    server.repos['me/pieces'] = {
-        'one.safetensors': save(first), 'two.safetensors': save(second),
-        'model.safetensors.index.json': json.dumps(
-            dict(weight_map=dict(a='one.safetensors', b='two.safetensors'))).encode()}
-    assert loads('hf://me/pieces') and len(load_checkpoint('hf://me/pieces')) == 2
-    server.repos['me/bin'] = {'model.safetensors.index.json': json.dumps(
-        dict(weight_map=dict(a='one.bin'))).encode()}
-    assert "'one.bin', which is no .safetensors" in refusal('hf://me/bin', ValueError)
-
-
-def test_what_the_hub_refuses_is_told_in_a_line_with_its_reason(server, monkeypatch):
-    server.private.add('me/model')
-    for name in (NAME, 'hf://me/none'):
-        said = refusal(name)
-        assert said.startswith(f'{name} could not be downloaded: ') and '\n' not in said
-        assert 'Repository Not Found' in said and 'make sure you are authenticated' in said
-    monkeypatch.setenv('HF_TOKEN', server.token)
-    assert loads()
-    assert 'Revision Not Found' in refusal('hf://me/model@v2')
-
-
-def test_names_that_lead_nowhere(server):
-    assert 'me/model has no file other.safetensors; write hf://OWNER/NAME/FILE' in refusal(
-        'hf://me/model/other.safetensors', ValueError)
-    server.repos['me/two'] = dict.fromkeys(('a.safetensors', 'b.safetensors'), save(STATE))
-    assert 'me/two has no file model.safetensors or model.' in refusal('hf://me/two', ValueError)
-    for name in ('hf://me', 'hf://me/model@', 'timm://', 'hf://a/b/c.bin', 'timm://a/b.pth'):
-        refusal(name, ValueError)
+def test_names_have_a_repository_a_revision_and_a_file(repos):
+    repos['timm/vit.tag'] = repos['me/model']
+    assert loads() and loads('timm://vit.tag') and loads('hf://me/model@v%2F1/model.safetensors')
+    assert [asked[:3] for asked in repos.asked] == [
+        ('me/model', 'model.safetensors', None), ('timm/vit.tag', 'model.safetensors', None),
+        ('me/model', 'model.safetensors', 'v/1')]
+    assert hub.read_name('hf://a/b@c/d/e.safetensors') == ('a/b', 'c', 'd/e.safetensors')
     assert hub.is_hub_name(NAME) and not hub.is_hub_name('work/hf.pth') and not hub.is_hub_name(
         Path('a'))
 
 
-def test_offline(server, monkeypatch):
+def test_a_model_in_pieces(repos):
+    first, second = ({key: STATE[key]} for key in 'ab')
+    repos['me/pieces'] = {
+        'one.safetensors': save(first), 'two.safetensors': save(second),
+        'model.safetensors.index.json': json.dumps(
+            dict(weight_map=dict(a='one.safetensors', b='two.safetensors'))).encode()}
+    assert loads('hf://me/pieces') and len(load_checkpoint('hf://me/pieces')) == 2
+    repos['me/bin'] = {'model.safetensors.index.json': json.dumps(
+        dict(weight_map=dict(a='one.bin'))).encode()}
+    assert "'one.bin', which is no .safetensors" in refusal('hf://me/bin', ValueError)
+
+
+def test_names_that_lead_nowhere(repos):
+    assert 'me/model has no file other.safetensors; write hf://OWNER/NAME/FILE' in refusal(
+        'hf://me/model/other.safetensors', ValueError)
+    repos['me/two'] = dict.fromkeys(('a.safetensors', 'b.safetensors'), save(STATE))
+    assert 'me/two has no file model.safetensors or model.' in refusal('hf://me/two', ValueError)
+    for name in ('hf://me', 'hf://me/model@', 'timm://', 'hf://a/b/c.bin', 'timm://a/b.pth'):
+        refusal(name, ValueError)
+
+
+def test_what_the_hub_refuses_is_told_in_a_line_with_its_reason(repos):
+    repos.error = RuntimeError('Cannot access gated repo.\nVisit https://hub to ask for access.')
+    assert refusal() == (f'{NAME} could not be downloaded (RuntimeError: Cannot access gated repo. '
+                         'Visit https://hub to ask for access.). Try again, or download it '
+                         'yourself and name the file')
+
+
+def test_without_a_connection_the_network_is_tried_once(repos):
+    repos.error = errors.LocalEntryNotFoundError('no connection')
+    assert 'model is not in the cache, and the hub is not reached: no connection' in refusal()
+    assert [cached for *_, cached in repos.asked] == [False, True, True]
+
+
+def test_offline(monkeypatch, tmp_path):
+    """By huggingface_hub itself."""
     monkeypatch.setattr(constants, 'HF_HUB_OFFLINE', True)
-    assert 'not in the cache, and the hub is not reached: ' in refusal()
-    assert 'HF_HUB_OFFLINE' in refusal() and not server.asked
-    monkeypatch.setattr(constants, 'HF_HUB_OFFLINE', False)
-    assert loads()
-    monkeypatch.setattr(constants, 'HF_HUB_OFFLINE', True)
-    server.asked.clear()
-    assert loads() and not server.asked
+    monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(tmp_path))
+    said = refusal()
+    assert 'not in the cache, and the hub is not reached: ' in said and 'HF_HUB_OFFLINE' in said
 
 
-def test_without_a_connection(server, monkeypatch):
-    assert loads()
-    for name, value in dict(ENDPOINT='http://127.0.0.1:9', HUGGINGFACE_CO_URL_TEMPLATE=(
-            'http://127.0.0.1:9/{repo_id}/resolve/{revision}/{filename}')).items():
-        monkeypatch.setattr(constants, name, value)
-    waits = []
-    monkeypatch.setattr('huggingface_hub.utils._http.time.sleep', waits.append)
-    assert loads() and not waits  # from the cache
-    assert 'other is not in the cache, and the hub is not reached' in refusal('hf://me/other')
-    assert waits == [1, 2, 4, 8, 8]  # of one file; the others are looked for in the cache alone
-
-
-def test_a_pickle_is_refused_and_nothing_of_it_runs(server, tmp_path, monkeypatch):
+def test_a_pickle_is_refused_and_nothing_of_it_runs(repos, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    server.repos['me/pickle'] = {'pytorch_model.bin': EVIL}
+    repos['me/pickle'] = {'pytorch_model.bin': EVIL}
     said = refusal('hf://me/pickle', ValueError)
     assert 'Other kinds of files may hold code and are not read by name' in said
     assert 'only .safetensors are read' in refusal('hf://me/pickle/pytorch_model.bin', ValueError)
-    server.repos['me/pickle']['model.safetensors'] = EVIL
+    repos['me/pickle']['model.safetensors'] = EVIL
     assert 'no safetensors file' in refusal('hf://me/pickle', ValueError)
-    assert not gets(server, '.bin') and not Path('executed').exists()
+    assert not Path('executed').exists()
 
 
 def test_without_the_package(monkeypatch):
@@ -134,13 +131,13 @@ def test_without_the_package(monkeypatch):
         load_checkpoint(NAME)
 
 
-def test_every_way_in(server, tmp_path, monkeypatch, capsys):
+def test_every_way_in(repos, tmp_path):
     """init_cfg of a backbone, mmengine's loader, the converter and :func:`mmposenc.load`."""
     from mmengine.runner.checkpoint import CheckpointLoader
 
     torch.manual_seed(0)
     state = mmposenc.ViT(**SMALL).state_dict()
-    server.repos['me/vit'] = {'model.safetensors': save(state)}
+    repos['me/vit'] = {'model.safetensors': save(state)}
     model = mmposenc.ViT(**SMALL, init_cfg=dict(type='Pretrained', checkpoint='hf://me/vit'))
     model.init_weights()
     assert all(torch.equal(value, state[key]) for key, value in model.state_dict().items())
@@ -150,8 +147,8 @@ def test_every_way_in(server, tmp_path, monkeypatch, capsys):
     trained = saved(config, tmp_path / 'epoch_1.pth', ['bright', 'dark'])
     shared = tmp_path / 'model.safetensors'
     write_checkpoint(shared, read_checkpoint(trained).state_dict)
-    server.repos['me/trained'] = {shared.name: shared.read_bytes()}
+    repos['me/trained'] = {shared.name: shared.read_bytes()}
     models = [mmposenc.load(config, weights) for weights in (trained, 'hf://me/trained')]
     torch.testing.assert_close(models[0].state_dict(), models[1].state_dict(), rtol=0, atol=0)
-    with pytest.raises(SystemExit, match='me/none could not be downloaded'):
-        convert(['auto', 'hf://me/none', str(tmp_path / 'out.pth')])
+    with pytest.raises(SystemExit, match='me/vit has no file b.safetensors'):
+        convert(['auto', 'hf://me/vit/b.safetensors', str(tmp_path / 'out.pth')])
