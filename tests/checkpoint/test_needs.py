@@ -36,8 +36,6 @@ BASE = dict(img_size=64, patch_size=8, embed_dim=768, num_heads=12, num_classes=
     # A DINOv2 at patch 16, or a DeiT III with a row for its class token, are no arch.
     (partial(ViT, 'dinov2-small', patch_size=16, img_size=224),
      ['arch=small', TABLE, 'layer_scale_init_value=1e-6']),
-    (partial(TINY, patch_size=(8, 16), img_size=(32, 48)),
-     [*SIZES, 'patch_size=(8,16)', 'img_size=(32,48)']),
     (partial(Beit, **BASE, use_abs_pos_emb=False, use_shared_rel_pos_bias=True, use_fc_norm=False),
      ['arch=beit-base', 'patch_size=8', 'img_size=64', 'layer_scale_init_value=None',
       'rel_pos_sharing=all', 'pool=cls', 'final_norm=True']),
@@ -60,6 +58,13 @@ def test_options_that_weights_show(build, needs) -> None:
     converted = ({f'backbone.{name}': value for name, value in state.items()}
                  if build.func is ViT else convert(state, recognise(state)))
     assert needed_options(converted) == [f'model.backbone.{option}' for option in needs]
+
+
+def test_options_of_oblong_patches() -> None:
+    state = TINY(patch_size=(8, 16), img_size=(32, 48)).state_dict()
+    assert needed_options({f'backbone.{name}': value for name, value in state.items()}) == [
+        f'model.backbone.{option}' for option in (
+            *SIZES, 'patch_size=(8,16)', 'img_size=(32,48)')]
 
 
 def test_options_of_swin_v2() -> None:
