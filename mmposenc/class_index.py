@@ -46,7 +46,6 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
     'dataset': {
         'openmmlab.mmseg.datasets': ('ADE20KDataset', 'SegDataset'),
         'openmmlab.mmdet.coco_dataset': ('CocoDataset',),
-        'engine.training.seeding': ('FewViews',),
     },
     'transform': {
         'openmmlab.datasets.loading': ('LoadImageFromFile',),
@@ -55,7 +54,6 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
     'hook': {
         'engine.training.checkpoints': ('CheckpointHook',),
         'engine.training.compiling': ('CompileHook',),
-        'engine.training.feature_cache': ('FeatureCacheHook',),
         'engine.training.padding_out': ('KeepPaddingOut',),
         'engine.apps.hooks': ('LabelMapsHook', 'VisualizationHook'),
         'engine.training.mask_annealing': ('MaskAnnealingHook',),
@@ -64,9 +62,6 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
     'metric': {
         'openmmlab.mmseg.segmentation': ('DumpSegResults',),
         'openmmlab.mmdet.coco_metric': ('CocoMetric',),
-    },
-    'optim_wrapper': {
-        'engine.training.amp': ('AmpOptimWrapper',),
     },
     'optimizer wrapper constructor': {
         'engine.training.layer_decay': ('LayerDecayOptimWrapperConstructor',

@@ -48,9 +48,10 @@ def prepare() -> None:
     import mmengine.runner.runner as runner
     import torch
     from mmengine.config import Config
+    from mmengine.optim import AmpOptimWrapper, OptimWrapper
     from mmengine.registry import OPTIM_WRAPPERS
 
-    from mmposenc.engine import AmpOptimWrapper
+    import mmposenc  # noqa: F401
     for name in ('mmdet.models', 'mmdet.engine', 'mmdet.datasets.transforms', 'mmdet.evaluation',
                  'mmdet.visualization', 'mmposenc.backbones.pvt',
                  'mmposenc.openmmlab.mmdet.coco_dataset', 'mmposenc.openmmlab.datasets.loading',
@@ -63,11 +64,13 @@ def prepare() -> None:
 
     @OPTIM_WRAPPERS.register_module()
     class ScaledOptimWrapper(AmpOptimWrapper):
-        """With a loss scale that changes, as on a GPU in float16."""
+        """With a loss scale that changes, as on a GPU in float16; computes in float32."""
+        optim_context = OptimWrapper.optim_context
 
         def __init__(self, **kwargs: Any) -> None:
-            super().__init__(**kwargs)
+            OptimWrapper.__init__(self, **kwargs)  # mmengine's class asserts that there is a GPU
             self.loss_scaler = torch.amp.GradScaler('cpu', init_scale=8.0, growth_interval=2)
+            self._scale_update_param = None
 
 
 def train(root: str, name: str, options: dict, moment: tuple[str, int] | None,

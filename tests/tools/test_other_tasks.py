@@ -16,9 +16,9 @@ def classifier(tmp_path_factory, train) -> dict[str, Path]:
 
 
 def test_predictions_of_a_segmentor_are_written_without_logits(train, test, tmp_path) -> None:
-    """A float map for every class. The training is in half precision."""
+    """A float map for every class."""
     config = segmentor_config(tmp_path)
-    train(config, '--work-dir', tmp_path / 'work', '--amp')
+    train(config, '--work-dir', tmp_path / 'work')
     test(config, tmp_path / 'work' / 'iter_2.pth', '--out', tmp_path / 'out.pkl')
     for result in pickle.loads((tmp_path / 'out.pkl').read_bytes()):
         assert 'seg_logits' not in result

@@ -1,6 +1,5 @@
 # The quickstart with a pretrained backbone: tree crowns on tiles enlarged 1.6 times, in which a
-# patch of 14 pixels is 9 of the image's. The backbone is frozen and its features are computed once,
-# for 4 views of each tile.
+# patch of 14 pixels is 9 of the image's. The backbone is frozen.
 #
 #     bash tools/quickstart.sh pretrained
 _base_ = [
@@ -54,6 +53,3 @@ max_epochs = 10
 train_cfg = dict(max_epochs=max_epochs, val_interval=max_epochs)
 param_scheduler = _base_.param_scheduler
 param_scheduler[1].update(end=max_epochs, T_max=max_epochs)
-custom_hooks = [
-    *_base_.custom_hooks,
-    dict(type='mmposenc.FeatureCacheHook', folder='work_dirs/features', views=4)]

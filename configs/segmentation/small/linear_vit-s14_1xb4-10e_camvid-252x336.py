@@ -1,5 +1,4 @@
-# A linear head on a frozen, pretrained ViT-S/14, on CamVid. The backbone's features are computed
-# once, as they are and flipped.
+# A linear head on a frozen, pretrained ViT-S/14, on CamVid.
 #
 #     python tools/prepare_data.py pretrained
 #     python tools/train.py configs/segmentation/small/linear_vit-s14_1xb4-10e_camvid-252x336.py
@@ -10,6 +9,3 @@ model = dict(decode_head=dict(num_classes=11))
 # Five times the rate of training from random weights: at that one, ten epochs leave the thin
 # classes behind (docs/results_pretrained.md).
 optim_wrapper = dict(optimizer=dict(lr=0.005))
-custom_hooks = [
-    *_base_.custom_hooks,
-    dict(type='mmposenc.FeatureCacheHook', folder='work_dirs/features', views=4)]

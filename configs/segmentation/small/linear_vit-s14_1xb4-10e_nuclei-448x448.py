@@ -1,6 +1,5 @@
 # The segmentation quickstart's data with a pretrained backbone: a linear head on a frozen ViT-S/14,
-# on tiles enlarged 3.5 times, in which a patch of 14 pixels is 4 of the image's. The backbone's
-# features are computed once, for 8 views of each tile.
+# on tiles enlarged 3.5 times, in which a patch of 14 pixels is 4 of the image's.
 #
 #     bash tools/quickstart.sh pretrained
 _base_ = [
@@ -30,6 +29,3 @@ val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
 test_dataloader = val_dataloader
 
 optim_wrapper = dict(optimizer=dict(lr=0.005))
-custom_hooks = [
-    *_base_.custom_hooks,
-    dict(type='mmposenc.FeatureCacheHook', folder='work_dirs/features', views=8)]

@@ -21,7 +21,6 @@ from ..config.nodes import find_or_add_custom_hook
 from ..config.options import check_silent_arguments
 from ..config.testing import draw_predictions_into, write_predictions_to
 from .checkpoints import check_no_checkpoints_to_replace
-from .feature_cache import repeat_with_few_views
 from .lock import check_unlocked
 
 #: Keys of a config that a runner which only tests does not have.
@@ -51,7 +50,7 @@ def set_train_options(cfg: Config, *, amp: bool = False, compiled: bool = False,
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain with a work_dir; changed in place.
-        amp: mixed precision: float16 with loss scaling on a GPU, bfloat16 on a CPU.
+        amp: mixed precision, in float16 with loss scaling; needs a GPU.
         compiled: torch.compile for the model's blocks, see :class:`.compiling.CompileHook`.
         auto_scale_lr: scale the learning rate by the batch size over auto_scale_lr.base_batch_size.
         resume: a checkpoint to continue from, or 'auto' for the latest in the work directory.
@@ -73,7 +72,6 @@ def set_train_options(cfg: Config, *, amp: bool = False, compiled: bool = False,
         _use_amp(cfg)
     if compiled:
         find_or_add_custom_hook(cfg, 'mmposenc.CompileHook')
-    repeat_with_few_views(cfg)
     if auto_scale_lr:
         cfg.auto_scale_lr = {**(cfg.get('auto_scale_lr') or {}), 'enable': True}
     if resume is None and cfg.get('resume'):
@@ -117,9 +115,10 @@ def _use_amp(cfg: Config) -> None:
     if kind not in ('OptimWrapper', 'AmpOptimWrapper'):
         raise ValueError(f'--amp: optim_wrapper.type is {kind!r}; it can replace only '
                          "'OptimWrapper'")
-    cfg.optim_wrapper.type = 'mmposenc.AmpOptimWrapper'
-    if get_device() != 'cpu':
-        cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
+    if get_device() == 'cpu':
+        raise ValueError('--amp or optim_wrapper.type AmpOptimWrapper: mixed precision needs a '
+                         "GPU; leave --amp out, or write optim_wrapper.type='OptimWrapper'")
+    cfg.optim_wrapper.type = 'AmpOptimWrapper'
 
 
 def set_test_options(cfg: Config, checkpoint: str, *, out: str | None = None,

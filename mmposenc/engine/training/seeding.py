@@ -3,13 +3,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
-from mmengine.dataset import RepeatDataset
 from mmengine.device import get_device
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 
 def seed_of_position(seed: int, *position: int) -> int:
@@ -117,32 +115,3 @@ def with_seeded_batches(loader: DataLoader, seed: int, rank: int, world_size: in
     options = {name: getattr(loader, name) for name in _LOADER_OPTIONS if hasattr(loader, name)}
     return DataLoader(loader.dataset, **options, batch_sampler=SeededBatchSampler(
         loader.batch_sampler, seed, rank, world_size))
-
-
-class FewViews(RepeatDataset):
-    """Draws the augmentation of an image from ``views`` that are always the same.
-
-    What a pipeline draws for a view has a seed of its own, from (``seed``, the image's number, the
-    view): the same in every epoch, run and process. So features of a frozen backbone can be stored
-    (:class:`~.feature_cache.FeatureCacheHook`). Which view an epoch takes is drawn as augmentations
-    are otherwise, and so depends on the run's seed.
-
-    Args:
-        dataset: a data set or its config.
-        views: ways to augment each image.
-        seed: of the views.
-
-    Raises:
-        ValueError: for less than one view.
-    """
-
-    def __init__(self, dataset: Dataset | dict, views: int = 4, seed: int = 0) -> None:
-        if views < 1:
-            raise ValueError(f'views={views} must be at least 1')
-        super().__init__(dataset, times=1)
-        self.views, self.seed = views, seed
-
-    def __getitem__(self, idx: int) -> dict[str, Any]:
-        """Image ``idx``, augmented in one of the fixed ways."""
-        seed_all(seed_of_position(self.seed, idx, int(np.random.randint(self.views))))
-        return super().__getitem__(idx)
