@@ -21,7 +21,7 @@ from torch import distributed as dist
 
 import mmposenc  # noqa: F401
 from helpers.shrunk_configs import build, collated, samples, shrink
-from mmposenc.engine import Runner, load_config
+from mmposenc.engine import load_config
 from mmposenc.engine.training.processes import synchronize_norms
 
 #: Keys of what is changed that are no config's: SyncBatchNorm, options of the wrapper.
@@ -52,8 +52,6 @@ FAMILIES = {
     'Swin, iRPE': ('classification/swin/swin-t_irpe-qkv_8xb128_in1k.py', {}),
     'CPResNet': ('classification/context_pool/cp-resnet-44_1xb128_cifar10.py',
                  {'sync': True})}
-#: With maps of all four stages its first norm is read by nobody.
-IDLE = 'mmposenc::detection/context_pool/retinanet_swin-t_fpn_1x_coco.py'
 IMAGES, STEPS = 8, 2
 #: Those whose gradients are clipped to their norm.
 CLIPPED = ('RetinaNet, PEG with BatchNorm', 'RetinaNet, Swin, ContextPool, recomputed', 'DETR',
@@ -113,34 +111,13 @@ def _double(backbone, inputs):
     return (images, *inputs[1:])
 
 
-def idle_weights_said(cfg_name: str) -> str:
-    """What torch says of a model with a norm that no loss reaches, wrapped as the runner does."""
-    cfg = shrink(load_config(cfg_name))
-    cfg.model.backbone.out_indices = (0, 1, 2, 3)
-    cfg.model.neck.update(in_channels=[4, 8, 16, 32], start_level=1)
-    model = build(cfg).double()
-    model.backbone.register_forward_pre_hook(_double)
-    os.environ['LOCAL_RANK'] = str(dist.get_rank())  # as torchrun sets it
-    runner = Runner.__new__(Runner)
-    runner._distributed, runner.cfg = True, Config()
-    wrapped = runner.wrap_model(None, model)
-    for _ in range(2):
-        data = model.data_preprocessor(collated(samples(cfg, 2)), training=True)
-        try:
-            wrapped.module.parse_losses(wrapped(**data, mode='loss'))[0].backward()
-        except RuntimeError as error:
-            return str(error)
-    return ''
-
-
 def work(rank: int, world: int, out: str) -> None:
     if world > 1:
         dist.init_process_group('gloo', init_method=f'file://{out}/meet{world}', rank=rank,
                                 world_size=world)
     found = {name: train(name, world, rank) for name in FAMILIES}
-    said = idle_weights_said(IDLE) if world == 2 else ''
     if rank == 0:
-        torch.save(dict(found=found, said=said), f'{out}/world{world}.pt')
+        torch.save(found, f'{out}/world{world}.pt')
     if world > 1:
         dist.barrier()
         dist.destroy_process_group()

@@ -4,19 +4,19 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections import deque
 from pathlib import Path
-from typing import Any
 
 import torch
 from mmengine.dist import is_main_process
 from mmengine.hooks import CheckpointHook as _CheckpointHook
 from mmengine.logging import print_log
+from mmengine.runner import Runner
 
 from mmposenc.checkpoint.integrity import damage_or_none
 from mmposenc.checkpoint.loading import allowing_safe_types
 
-#: The checkpoint that is saved at an interrupt or an error. The next regular checkpoint replaces
-#: it.
+#: The checkpoint that is saved at an interrupt. The next regular checkpoint replaces it.
 INTERRUPTED = 'interrupted.pth'
 _NAMES = re.compile(rf'(?:epoch|iter)_(\d+)\.pth|{re.escape(INTERRUPTED)}')
 
@@ -25,24 +25,18 @@ def latest_checkpoint(work_dir: str | Path) -> str | None:
     """The newest whole checkpoint in a work directory, or None.
 
     It is the one that got furthest; if the directory has none, the one elsewhere that mmengine's
-    ``last_checkpoint`` names. A damaged file is named in the log, and the one before it is taken.
+    ``last_checkpoint`` names. A damaged file is named in the log, and the next one is taken.
     """
     folder = Path(work_dir)
     own = sorted((path for path in folder.glob('*.pth')
                   if _NAMES.fullmatch(path.name) and path.is_file()),
                  key=_iterations_and_number, reverse=True)
-    skipped: list[str] = []
-    newest = None
     for path in [*map(str, own), *_named_elsewhere(folder)]:
         reason = None if '://' in path else damage_or_none(path)
         if reason is None:
-            newest = path
-            break
-        skipped.append(f'the checkpoint {path} is skipped: {reason}')
-    for line in skipped:
-        print_log(f'{line}; {newest} is used instead' if newest else line, 'current',
-                  logging.WARNING)
-    return newest
+            return path
+        print_log(f'the checkpoint {path} is skipped: {reason}', 'current', logging.WARNING)
+    return None
 
 
 def _named_elsewhere(folder: Path) -> list[str]:
@@ -78,64 +72,52 @@ def _iterations_and_number(path: Path) -> tuple[int, int]:
     return int(iteration), int(number[0]) if number else 0
 
 
-class _RemovingLater:
-    """A file backend that records the names of files to remove instead of removing them.
-
-    Args:
-        backend: a backend of mmengine.
-        due: the names, without folders.
-    """
-
-    def __init__(self, backend: Any, due: list[str]) -> None:
-        self.backend, self.due = backend, due
-
-    def remove(self, path: str) -> None:
-        self.due.append(os.path.basename(path))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.backend, name)
-
-
 class CheckpointHook(_CheckpointHook):
     """mmengine's hook and arguments; under this project's runner every CheckpointHook is this one.
 
-    An old checkpoint, or an old best one, goes after the new one is whole and on the disk, so that
-    ``max_keep_ckpts=1`` and ``save_best`` never leave nothing.
+    An old checkpoint goes after the new one is whole and on the disk, so that ``max_keep_ckpts=1``
+    never leaves nothing; and so does an old best one, if ``save_best`` names one metric.
     """
 
-    def before_train(self, runner: Any) -> None:
+    def before_train(self, runner: Runner) -> None:
         super().before_train(runner)
-        # A training that is killed before it removes a file finds the name in its next checkpoint.
-        due = list(runner.message_hub.get_info('checkpoints_to_remove', []))
-        runner.message_hub.update_info('checkpoints_to_remove', due)
-        self.file_backend = _RemovingLater(self.file_backend, due)
-        self._remove_old_files()
+        if self.max_keep_ckpts > 0:
+            # mmengine's has a largest length, beyond which it would forget names.
+            self.keep_ckpt_ids = deque(self.keep_ckpt_ids)
         if is_main_process():
             for path in Path(self.out_dir).glob('*.partial'):
                 path.unlink(missing_ok=True)
 
-    def _save_checkpoint_with_step(self, runner: Any, step: int, meta: dict) -> None:
+    def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:
         marker = Path(runner.work_dir, 'last_checkpoint')
         if is_main_process() and marker.is_symlink():
             # Removed first: if it is a link, mmengine would write into the file to which it points.
             marker.unlink()
+        limit = self.max_keep_ckpts
+        if limit > 0:
+            # mmengine removes the oldest before it writes the new one, so for this moment it may
+            # keep one more. A training that is killed now removes it when it is resumed.
+            self.max_keep_ckpts = limit + 1
         super()._save_checkpoint_with_step(runner, step, meta)
-        self._remove_old_files()
+        self.max_keep_ckpts = limit
+        while limit > 0 and len(self.keep_ckpt_ids) > limit:
+            self._remove(self.filename_tmpl.format(self.keep_ckpt_ids.popleft()))
         if is_main_process():  # This checkpoint is further on than the interrupted one.
             Path(runner.work_dir, INTERRUPTED).unlink(missing_ok=True)
 
-    def _save_best_checkpoint(self, runner: Any, metrics: dict) -> None:
+    def _save_best_checkpoint(self, runner: Runner, metrics: dict) -> None:
+        former = getattr(self, 'best_ckpt_path', None)
+        if former is None:
+            super()._save_best_checkpoint(runner, metrics)
+            return
+        self.best_ckpt_path = None  # Otherwise mmengine would remove it before it writes.
         super()._save_best_checkpoint(runner, metrics)
-        self._remove_old_files()
+        if self.best_ckpt_path is None:
+            self.best_ckpt_path = former
+        elif self.best_ckpt_path != former:
+            self._remove(os.path.basename(former))
 
-    def _remove_old_files(self) -> None:
-        """Remove what mmengine wanted to remove, but not a file that got the same name again."""
-        backend = self.file_backend.backend
-        in_use = [self.last_ckpt, getattr(self, 'best_ckpt_path', None),
-                  *getattr(self, 'best_ckpt_path_dict', {}).values()]
-        names_in_use = {os.path.basename(path) for path in in_use if path}
-        for name in self.file_backend.due:
-            path = backend.join_path(self.out_dir, name)
-            if is_main_process() and name not in names_in_use and backend.isfile(path):
-                backend.remove(path)
-        self.file_backend.due.clear()
+    def _remove(self, name: str) -> None:
+        path = self.file_backend.join_path(self.out_dir, name)
+        if is_main_process() and self.file_backend.isfile(path):
+            self.file_backend.remove(path)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -35,21 +35,19 @@ class NotFiniteHook(Hook):
     """Ends the run, with status 3, at a loss or a gradient that is NaN or infinite.
 
     Looks before the optimizer's step, so the weights are still good. The message names the
-    iteration, the images and the terms of the loss. With a loss scale (float16) infinite gradients
-    are the scaler's business; the loss is checked.
+    iteration and the images. With a loss scale (float16) infinite gradients are the scaler's
+    business; the loss is checked.
     """
     priority = 'VERY_LOW'
 
     def __init__(self) -> None:
         self.batch: object = None
-        self.losses: object = None
 
     def before_train(self, runner: Runner) -> None:
         """Look at losses and gradients on their way to the optimizer."""
         wrapper, model = runner.optim_wrapper, unwrapped_model(runner.model)
         if not isinstance(wrapper, OptimWrapper):
             return  # With several optimizers, their models call them themselves.
-        model.register_forward_hook(self._store_losses)
         update, step = wrapper.update_params, wrapper.step
 
         def checked_update(loss: Tensor, *args: object, **kwargs: object) -> None:
@@ -68,22 +66,9 @@ class NotFiniteHook(Hook):
                           ) -> None:
         self.batch = data_batch
 
-    def _store_losses(self, model: nn.Module, inputs: object, outputs: object) -> None:
-        self.losses = outputs
-
-    def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
-                         outputs: object = None) -> None:
-        self.losses = None  # Otherwise they would keep their graph.
-
     def _end_run(self, runner: Runner, what: str) -> NoReturn:
         images = ', '.join(image_files_of_batch(self.batch)) or 'unknown'
-        values = {}
-        if isinstance(self.losses, Mapping):
-            values = unwrapped_model(runner.model).parse_losses(self.losses)[1]
-        losses = ', '.join(f'{name} {torch.as_tensor(value).item():.4g}'
-                           for name, value in values.items())
-        report = (f'iteration {runner.iter + 1}: {what} is not finite; images: {images}; losses: '
-                  f'{losses or "unknown"}')
+        report = f'iteration {runner.iter + 1}: {what} is not finite; images: {images}'
         runner.logger.error(report)
         print(f'error: {report}', file=sys.stderr, flush=True)
         raise NotFinite(report)

@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 from mmengine.dist import get_rank, get_world_size
+from mmengine.hooks import EMAHook
 from mmengine.runner import BaseLoop, Runner
 from mmengine.runner import EpochBasedTrainLoop as _EpochBasedTrainLoop
 from mmengine.runner import IterBasedTrainLoop as _IterBasedTrainLoop
 from torch.utils.data import DataLoader
 
+from .interrupt import Interrupted
 from .seeding import SeededBatchSampler, seed_all, seed_of_position
 
 
@@ -55,11 +57,6 @@ class ResumableLoop(BaseLoop):
         if meta.get('validated'):
             self._validated_iter = self._iter
 
-    @property
-    def is_between_iterations(self) -> bool:
-        """Whether weights, optimizer and counters all belong to the same iteration."""
-        return self._iter == getattr(self.runner.optim_wrapper, '_inner_count', None)
-
     def mark_validated(self) -> None:
         """Record that there are metrics, before the hooks that act on them run."""
         self._validated_iter = self._iter
@@ -81,10 +78,18 @@ class ResumableLoop(BaseLoop):
         """Validate when it is time. After a resume this happens only if that validation was not
         complete."""
         self._decide_current_val_interval()
-        if (self.runner.val_loop is not None and self._validated_iter != self._iter
-                and done >= max(self.val_begin, 1)
-                and (done % self.val_interval == 0 or done == last)):
+        if (self.runner.val_loop is None or self._validated_iter == self._iter
+                or done < max(self.val_begin, 1)
+                or (done % self.val_interval != 0 and done != last)):
+            return
+        try:
             self.runner.val_loop.run()
+        except Interrupted:
+            for hook in self.runner.hooks:  # The model gets the trained weights back.
+                if isinstance(hook, EMAHook) and getattr(hook, 'evaluate_on_ema', True):
+                    hook._swap_ema_parameters()
+            self.runner.save_interrupted()
+            raise
 
 
 class EpochBasedTrainLoop(ResumableLoop, _EpochBasedTrainLoop):

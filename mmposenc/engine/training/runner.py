@@ -2,23 +2,20 @@
 from __future__ import annotations
 
 import copy
-import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 from mmengine.device import get_device
 from mmengine.dist import get_rank, get_world_size, is_distributed, is_main_process, master_only
 from mmengine.evaluator import Evaluator
-from mmengine.hooks import EMAHook, Hook
+from mmengine.hooks import Hook
 from mmengine.logging import MMLogger
 from mmengine.model import is_model_wrapper
 from mmengine.model.test_time_aug import BaseTTAModel
 from mmengine.optim import OptimWrapper, OptimWrapperDict
 from mmengine.runner import BaseLoop
 from mmengine.runner import Runner as _Runner
-from torch import distributed as dist
 from torch.utils.data import DataLoader
 
 from mmposenc.backbones import load_pretrained
@@ -31,7 +28,7 @@ from ..config.models import hint_to_config_beside
 from ..config.nodes import checked, type_without_library
 from ..console import ConsoleHook, quieten_console
 from .checkpoints import INTERRUPTED, CheckpointHook, latest_checkpoint
-from .interrupt import Interrupted, InterruptHook, StoppedAtOnce
+from .interrupt import Interrupted, InterruptHook
 from .layer_decay import with_our_constructor
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop, ResumableLoop
@@ -44,17 +41,12 @@ _DUMPED = '# Written by mmposenc: the config of this run with all that it inheri
 #: This project's loops, by the names that configs use for mmengine's.
 _LOOPS: dict[str, type[BaseLoop]] = {'EpochBasedTrainLoop': EpochBasedTrainLoop,
                                      'IterBasedTrainLoop': IterBasedTrainLoop}
-_Result = TypeVar('_Result')
 
 
 class CheckpointRunner(_Runner):
     """The part of :class:`~mmposenc.engine.training.runner.Runner` that handles checkpoints."""
 
-    #: The number of iterations in the newest checkpoint.
-    _saved_iter = 0
-    #: Whether a validation is running, in which EMAHook has put the average into the model; or
-    #: hooks that act only once in an epoch, so that some of them may have acted already.
-    _phase = 'training'
+    interrupt: InterruptHook
 
     def _find_checkpoint(self) -> None:
         """Find the newest checkpoint if none is named, and take its seed now, because samplers are
@@ -104,20 +96,14 @@ class CheckpointRunner(_Runner):
                 "the config has other settings than the resumed training, whose optimizer and "
                 f'schedule go on: {"; ".join(changed_settings(before, now))}. To train with those '
                 f'of the config, start anew from {filename} with load_from')
-        self._saved_iter = self.iter
         for name, parameter in unwrapped_model(self.model).named_parameters():
             if name in checkpoint.get('gradients', {}):
                 parameter.grad = checkpoint['gradients'][name].to(parameter)
 
     def call_hook(self, fn_name: str, **kwargs: object) -> None:
-        acts_once = fn_name in ('after_train_epoch', 'before_val_epoch', 'after_val_epoch')
-        if acts_once:
-            self._phase = 'hooks'
         if fn_name == 'after_val_epoch' and isinstance(self._train_loop, ResumableLoop):
             self._train_loop.mark_validated()
         super().call_hook(fn_name, **kwargs)
-        if acts_once:
-            self._phase = 'validation' if fn_name == 'before_val_epoch' else 'training'
         if fn_name == 'before_save_checkpoint' and 'optimizer' in kwargs['checkpoint']:
             self._add_accumulated_gradients(kwargs['checkpoint'])
 
@@ -151,41 +137,20 @@ class CheckpointRunner(_Runner):
         except OSError as error:
             raise OSError(f'the checkpoint {path} cannot be written: {error.strerror or error}; '
                           'earlier ones are complete, and --resume continues from them') from error
-        self._saved_iter = meta['iter']
 
-    def _save_on_early_end(self, error: BaseException) -> None:
-        """Save a training that a signal or an error ends, and say how to continue it."""
-        loop, interrupted = self._train_loop, isinstance(error, Interrupted)
-        if (not isinstance(loop, ResumableLoop) or isinstance(error, StoppedAtOnce)
-                or not (interrupted or isinstance(error, Exception))):
-            return  # Such as a loss that is not finite, which would occur again.
-        if not self._save_last_iteration(loop) and not interrupted:
-            return
-        reason = (f'interrupted by {signal.Signals(error.code - 128).name}'
-                  if isinstance(error, Interrupted) else f'stopped by {type(error).__name__}')
-        last = latest_checkpoint(self.work_dir)
-        hint = (f'continue from {last} with --resume auto' if last
-                else 'there is no checkpoint yet, so --resume auto starts from the beginning')
-        self.logger.warning(f'{reason} in epoch {self.epoch + 1}, after iteration {self.iter}; '
-                            f'{hint}')
+    def stop_if_interrupted(self) -> None:
+        """Save and end a training that got a signal. The loop calls this between two iterations."""
+        if signum := self.interrupt.agreed_signal_or_0():
+            self.save_interrupted()
+            raise Interrupted(128 + signum)
 
-    def _save_last_iteration(self, loop: ResumableLoop) -> bool:
-        """Save the last iteration if it is complete and not saved yet; says whether that was
-        possible."""
-        if (self._phase == 'hooks' or not loop.is_between_iterations
-                or loop.iter <= self._saved_iter):
-            return False
-        try:
-            if self._phase == 'validation':  # The model gets the trained weights back.
-                for hook in self.hooks:
-                    if isinstance(hook, EMAHook) and getattr(hook, 'evaluate_on_ema', True):
-                        hook._swap_ema_parameters()
-            self.save_checkpoint(self.work_dir, INTERRUPTED, by_epoch=False,
-                                 meta={'epoch': loop.epoch, 'iter': loop.iter})
-        except Exception as error:  # The error that ended the training is the one to show.
-            self.logger.warning(f'this could not be saved either: {error}')
-            return False
-        return True
+    def save_interrupted(self) -> None:
+        """Save a training whose weights and counters are those of a complete iteration, and log how
+        to continue it."""
+        self.save_checkpoint(self.work_dir, INTERRUPTED, by_epoch=False,
+                             meta={'epoch': self.epoch, 'iter': self.iter})
+        self.logger.warning(f'interrupted in epoch {self.epoch + 1}, after iteration {self.iter}; '
+                            f'continue from {Path(self.work_dir, INTERRUPTED)} with --resume auto')
 
 
 class Runner(CheckpointRunner):
@@ -200,8 +165,8 @@ class Runner(CheckpointRunner):
       project's, whatever their name in the config.
     - Checkpoints are written under another name, put on the disk and renamed, and only then is an
       old one deleted.
-    - SIGINT and SIGTERM save and end a run after the current iteration; a second one ends it at
-      once. An error saves too, when weights and optimizer are those of a complete iteration.
+    - SIGINT and SIGTERM save and end a training after the current iteration; a second one ends it
+      at once.
     - One training a work directory.
     - Distributed runs work on CPUs, through gloo.
     """
@@ -218,9 +183,6 @@ class Runner(CheckpointRunner):
                    ) -> torch.nn.Module:
         if self.distributed and not is_model_wrapper(model):
             synchronize_norms(model)
-            if dist.get_debug_level() == dist.DebugLevel.OFF:
-                # With this level, DistributedDataParallel names the weights that get no gradient.
-                dist.set_debug_level(dist.DebugLevel.INFO)
             if get_device() == 'cpu':
                 # mmengine passes device_ids, which a model on a CPU must not get.
                 model_wrapper_cfg = dict(model_wrapper_cfg or dict(
@@ -255,10 +217,8 @@ class Runner(CheckpointRunner):
         super().scale_lr(optim_wrapper, auto_scale_lr)
 
     def build_train_loop(self, loop: BaseLoop | ConfigType) -> BaseLoop:
-        if not isinstance(loop, dict):
-            return super().build_train_loop(loop)
-        if 'type' in loop and 'by_epoch' in loop:
-            raise ValueError('train_cfg: it must have type or by_epoch, not both')
+        if not isinstance(loop, dict) or loop.keys() >= {'type', 'by_epoch'}:
+            return super().build_train_loop(loop)  # It refuses both keys together.
         kind = type_without_library(loop) or (
             'EpochBasedTrainLoop' if loop['by_epoch'] else 'IterBasedTrainLoop')
         if kind not in _LOOPS:
@@ -283,7 +243,8 @@ class Runner(CheckpointRunner):
         test's is written beside its log."""
         name = f'{Path(self.cfg.filename).stem if self.cfg.filename else self.timestamp}.py'
         path = Path(self.work_dir, name)
-        if self._train_loop is None or (path.exists() and not _is_written_by_runner(path)):
+        of_the_user = path.exists() and not path.read_bytes().startswith(_DUMPED.encode())
+        if self._train_loop is None or of_the_user:
             path = Path(self._log_dir, name)
         cfg = copy.deepcopy(self.cfg)
         if self._resume:
@@ -310,43 +271,11 @@ class Runner(CheckpointRunner):
         try:
             if self._resume:
                 self._find_checkpoint()
-            return self._run_saving_on_early_end(super().train)
+            with self.interrupt.recording_signals():
+                return super().train()
         finally:
             if lock is not None:
                 lock.release()
-
-    def val(self) -> dict:
-        return self._run_saving_on_early_end(super().val)
-
-    def test(self) -> dict:
-        return self._run_saving_on_early_end(super().test)
-
-    def _run_saving_on_early_end(self, run: Callable[[], _Result]) -> _Result:
-        """Run to the end, or until an error or a signal. Then a training is saved, and in each case
-        others handle signals again."""
-        try:
-            return run()
-        except BaseException as error:
-            if not self.interrupt.is_cause_of(error):
-                self._save_on_early_end(error)
-                raise
-            # A signal ended the loader's workers too; without workers the run would end like this.
-            interrupted = Interrupted(128 + self.interrupt.signum)
-            self._save_on_early_end(interrupted)
-            raise interrupted from error
-        finally:
-            self.interrupt.after_run(self)
-
-    def stop_if_interrupted(self) -> None:
-        """Called by the training loop between two iterations."""
-        if signum := self.interrupt.agreed_signal_or_0():
-            raise Interrupted(128 + signum)
-
-
-def _is_written_by_runner(path: Path) -> bool:
-    """Whether a file is a config that a runner wrote, and not one of the user's."""
-    with open(path, 'rb') as file:
-        return file.read(len(_DUMPED)) == _DUMPED.encode()
 
 
 def _with_truth_from_data_set(loop: BaseLoop) -> BaseLoop:

@@ -73,25 +73,33 @@ def test_an_interrupted_run_continues_exactly(tmp_path, whole, at, place) -> Non
     assert validations.count == 6  # those of two epochs, that of the interruption included
     result = load_checkpoint(tmp_path / 'epoch_3.pth')
     for part in ('state_dict', 'ema_state_dict'):
-        for name, value in whole[part].items():
-            assert torch.equal(value, result[part][name]), name
+        torch.testing.assert_close(dict(result[part]), dict(whole[part]), rtol=0, atol=0)
     momenta = [checkpoint['optimizer']['state'][0]['momentum_buffer']
                for checkpoint in (whole, result)]
     assert torch.equal(*momenta)
     assert not (tmp_path / 'interrupted.pth').exists()
 
 
-def test_a_second_signal_ends_it_at_once_without_saving(tmp_path) -> None:
+def test_a_second_signal_goes_to_who_had_it_before_and_nothing_is_saved(tmp_path) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit('the one before'))
     run = runner(tmp_path, Signal(train=4, times=2))
-    with pytest.raises(Interrupted):
+    with pytest.raises(SystemExit, match='the one before'):
         run.train()
     assert run.iter == 4 and not list(tmp_path.glob('*.pth'))
 
 
+def test_an_error_gives_the_signals_back(tmp_path) -> None:
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGCHLD]
+    before = [signal.getsignal(number) for number in numbers]
+    run = runner(tmp_path, Signal(train=0))
+    run.model.forward = lambda *args, **kwargs: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        run.train()
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
 def test_the_place_of_a_checkpoint_that_mmengine_wrote(tmp_path) -> None:
-    run = runner(tmp_path / 'a')
-    run.train_loop  # noqa: B018  (builds it)
-    loop = run.train_loop
+    loop = runner(tmp_path).train_loop
     loop._epoch, loop._iter = 1, 5
     loop.continue_at({'epoch': 1, 'iter': 5})
     assert (loop._pass, loop._batch) == (1, 0)
@@ -102,51 +110,26 @@ import os, signal, sys, time
 import torch
 from helpers import tiny_run
 
-class Slow(tiny_run.Data):
-    def __getitem__(self, index):
-        time.sleep(0.05)
-        return super().__getitem__(index)
-
-def loader():
-    return torch.utils.data.DataLoader(Slow(40), num_workers=2)
-
-workers_first, what = sys.argv[2] == 'workers', sys.argv[3]
-
 class Group(tiny_run.Model):
     count = 0
     def forward(self, inputs, mode='tensor'):
         Group.count += 1
         if Group.count == 5:
-            if workers_first:
-                import multiprocessing
-                for child in multiprocessing.active_children():
-                    os.kill(child.pid, signal.SIGTERM)
-                if os.fork() == 0:
-                    time.sleep(0.3)
-                    os.kill(os.getppid(), signal.SIGTERM)
-                    os._exit(0)
-            else:
-                os.killpg(0, signal.SIGTERM)
-                time.sleep(0.5)
+            os.killpg(0, signal.SIGTERM)
+            time.sleep(0.5)
         return super().forward(inputs, mode)
 
-run = tiny_run.runner(
-    sys.argv[1], epochs=3, model=Group(), train_dataloader=loader(),
-    test_dataloader=loader(), test_cfg=dict(), test_evaluator=[tiny_run.Count()])
-getattr(run, what)()
+tiny_run.runner(sys.argv[1], model=Group(), train_dataloader=torch.utils.data.DataLoader(
+    tiny_run.Data(40), num_workers=2)).train()
 """
 
 
-@pytest.mark.parametrize('first', ['group', 'workers'])
-@pytest.mark.parametrize('what', ['train', 'test'])
-def test_a_signal_to_the_whole_group_is_an_interrupt(tmp_path, first, what) -> None:
-    (tmp_path / 'group.py').write_text(GROUP)
+def test_a_signal_to_the_whole_group_is_an_interrupt(tmp_path) -> None:
+    """The workers of the loader end by it, too."""
     done = subprocess.run(
-        [sys.executable, str(tmp_path / 'group.py'), str(tmp_path), first, what],
-        start_new_session=True, capture_output=True, text=True, timeout=300,
+        [sys.executable, '-c', GROUP, str(tmp_path)], start_new_session=True, capture_output=True,
+        text=True, timeout=300,
         env={**os.environ, 'PYTHONPATH': f'{ROOT}{os.pathsep}{ROOT / "tests"}'})
     assert done.returncode == 128 + signal.SIGTERM, done.stdout + done.stderr
-    assert 'Traceback' not in done.stderr
-    if what == 'train' and first == 'group':
-        assert (tmp_path / 'interrupted.pth').is_file()
-        assert 'interrupted by SIGTERM in epoch 1, after iteration 5' in done.stdout
+    assert 'Traceback' not in done.stderr and (tmp_path / 'interrupted.pth').is_file()
+    assert 'interrupted in epoch 1, after iteration 5' in done.stdout

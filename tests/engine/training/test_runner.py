@@ -1,10 +1,10 @@
-"""The runner: weights alone are a checkpoint, and signals go back."""
-import signal
-
+"""The runner: weights alone are a checkpoint, and a seed is that of one run."""
 import pytest
 import torch
-from helpers.tiny_run import runner
+from helpers.tiny_run import Data, runner
 from safetensors.torch import save_file
+
+from mmposenc.engine.training.processes import join_on_a_cpu
 
 
 @pytest.mark.parametrize('wrapped', [False, True])
@@ -20,19 +20,46 @@ def test_weights_alone_are_a_checkpoint_to_hooks_too(tmp_path, wrapped) -> None:
         torch.testing.assert_close(dict(model.state_dict()), weights, rtol=0, atol=0)
 
 
-def test_an_error_gives_the_signals_back(tmp_path) -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    run = runner(tmp_path)
-    run.model.forward = lambda *args, **kwargs: 1 / 0
-    with pytest.raises(ZeroDivisionError):
+def test_a_resumed_run_takes_the_seed_that_the_first_one_drew(tmp_path) -> None:
+    """Samplers and iterations go on with it; another run has its own."""
+    def trained(folder: str, **options):
+        torch.manual_seed(0)  # for the model's initial weights
+        run = runner(tmp_path / folder, train_dataloader=dict(
+            batch_size=1, dataset=Data(4), sampler=dict(type='DefaultSampler', shuffle=True),
+            collate_fn=dict(type='default_collate')), **options)
         run.train()
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-def test_the_seed_of_a_resumed_run_is_that_run_s_alone(tmp_path) -> None:
-    first = runner(tmp_path)
-    first.train()
-    resumed = runner(tmp_path, epochs=2, resume=True)
-    resumed.train()
+        return run
+    first = trained('stopped')
+    resumed = trained('stopped', epochs=2, resume=True)
+    whole = trained('whole', epochs=2, randomness=dict(seed=first.seed))
     assert resumed.seed == first.seed
+    assert torch.equal(resumed.model.linear.weight, whole.model.linear.weight)
     assert runner(tmp_path / 'other').seed != first.seed
+
+
+def test_the_time_limit_of_the_config_holds_on_a_cpu(monkeypatch) -> None:
+    asked = {}
+    monkeypatch.setattr(torch.distributed, 'init_process_group',
+                        lambda backend, timeout: asked.update({backend: timeout}))
+    join_on_a_cpu('pytorch', 90)
+    assert asked['gloo'].total_seconds() == 90
+    for launcher, timeout, message in (
+            ('slurm', 90, "--launcher slurm: without a GPU only 'pytorch'"),
+            ('pytorch', 0, 'dist_cfg.timeout=0 must be seconds, above 0'),
+            ('pytorch', '10 min', "dist_cfg.timeout='10 min' must be seconds, above 0")):
+        with pytest.raises(ValueError, match=message):
+            join_on_a_cpu(launcher, timeout)
+
+
+@pytest.mark.usefixtures('fresh_compiler')
+def test_compiled_modules_train_as_others(tmp_path) -> None:
+    weights = []
+    for hooks in (None, [dict(type='mmposenc.CompileHook', backend='aot_eager',
+                              regions=['Linear'])]):
+        torch.manual_seed(0)
+        run = runner(tmp_path / f'{hooks is None}', custom_hooks=hooks, randomness=dict(seed=0))
+        run.train()
+        weights.append(dict(run.model.state_dict()))
+    torch.testing.assert_close(*weights)
+    assert "Compiles {'Linear': 1} with aot_eager" in next(
+        (tmp_path / 'False').glob('*/*.log')).read_text()

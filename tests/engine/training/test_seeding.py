@@ -7,7 +7,7 @@ import pytest
 import torch
 from helpers import tiny_run
 from mmengine.dataset import DefaultSampler, InfiniteSampler
-from mmengine.model import BaseModel
+from mmengine.hooks import Hook
 from torch.utils.data import BatchSampler, DataLoader
 
 from mmposenc.engine.training import seeding
@@ -22,27 +22,21 @@ def test_seeds_differ_by_run_place_and_process() -> None:
     assert seed_of_position(3, 4, 5) == seed_of_position(3, 4, 5)
 
 
-class Draws(BaseModel):
-    """Its loss is drawn."""
-
+class Draws(Hook):
     def __init__(self) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(1))
         self.drawn: list[float] = []
 
-    def forward(self, inputs, mode='tensor'):
+    def before_train_iter(self, runner, batch_idx, data_batch=None) -> None:
         self.drawn += [random.random(), np.random.rand(), torch.rand(1).item()]
-        return {'loss': self.weight.sum()}
 
 
 def test_an_iteration_draws_the_same_whatever_came_before(tmp_path) -> None:
-    drawn = []
-    for name, epochs in (('whole', 2), ('resumed', 1), ('resumed', 2)):
-        model = Draws()
-        tiny_run.runner(tmp_path / name, epochs, model=model, randomness=dict(seed=7),
-                        resume=len(drawn) == 2).train()
-        drawn.append(model.drawn)
-    assert drawn[0] == drawn[1] + drawn[2] and len(set(drawn[0])) == 12
+    hooks = [Draws() for _ in range(3)]
+    for hook, name, epochs in zip(hooks, ('whole', 'resumed', 'resumed'), (2, 1, 2), strict=True):
+        tiny_run.runner(tmp_path / name, epochs, custom_hooks=[hook], randomness=dict(seed=7),
+                        resume=hook is hooks[2]).train()
+    whole, begun, resumed = (hook.drawn for hook in hooks)
+    assert whole == begun + resumed and len(set(whole)) == 12
 
 
 def test_torch_draws_what_its_own_seed_gives() -> None:
