@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..terminal.messages import reporting_errors
-from ..terminal.options import SIDE, add_run_options, make_config_parser, parse_args_and_set_rank
+from ..terminal.options import SIDE, add_run_options, make_config_parser
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -27,7 +27,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--show-dir', help='draw the predictions of each image into this folder')
     parser.add_argument('--sizes', type=SIDE, nargs='+', metavar='N', help='test at several sizes '
                         '(pixels of the shorter side); tables of encodings are resized')
-    args = parse_args_and_set_rank(parser, argv)
+    args = parser.parse_args(argv)
     if args.sizes and args.out:
         parser.error('--sizes tests several times; leave --out out')
     return args

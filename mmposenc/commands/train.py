@@ -6,19 +6,19 @@
 import argparse
 
 from ..terminal.messages import reporting_errors
-from ..terminal.options import add_run_options, make_config_parser, parse_args_and_set_rank
+from ..terminal.options import add_run_options, make_config_parser
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = make_config_parser(__doc__, 'optim_wrapper.optimizer.lr=1e-4', prog='mmposenc train')
     add_run_options(parser)
     parser.add_argument('--amp', action='store_true',
-                        help='mixed precision: float16 on a GPU, bfloat16 on a CPU')
+                        help='mixed precision, in float16; needs a GPU')
     parser.add_argument('--auto-scale-lr', action='store_true', help='scale the learning rate by '
                         'the total batch size / auto_scale_lr.base_batch_size')
     parser.add_argument('--resume', nargs='?', const='auto', metavar='auto|CHECKPOINT',
                         help="resume a run from a checkpoint; 'auto', the default: from its latest")
-    return parse_args_and_set_rank(parser, argv)
+    return parser.parse_args(argv)
 
 
 def main(argv: list[str] | None = None) -> None:

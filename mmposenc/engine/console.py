@@ -7,13 +7,12 @@ import os
 import os.path as osp
 import re
 import sys
-from itertools import chain
 from numbers import Real
 from pathlib import Path
 
 import torch
 from mmengine.device import get_device
-from mmengine.hooks import CheckpointHook, Hook, LoggerHook
+from mmengine.hooks import Hook, LoggerHook
 from mmengine.optim.scheduler import LinearParamScheduler
 from mmengine.runner import Runner
 
@@ -29,10 +28,6 @@ _SUMMARIES = 'after_test_epoch', 'after_run'
 _FOR_THE_FILE = re.compile('deprecated|save_param_scheduler|has been overridden after|'
                            'prefix is not set in metric|out of bounds, the drawn|'
                            '`metrics` is an empty dict')
-#: mmdet's message when no image has a predicted box, and what is said instead.
-_NO_BOXES = 'results of the whole dataset is empty'
-_NO_BOXES_REMEDY = ('nothing was found in any image; train for longer, or lower score_thr in '
-                    'model.test_cfg')
 #: A training has at least this number of lines, if it has as many steps.
 _LINES = 5
 
@@ -54,10 +49,6 @@ class _ConsoleFilter(logging.Filter):
             return (not _is_logged_by_library(record)
                     or record.module == 'logger_hook' and not text.startswith('Exp name')
                     and record.funcName.startswith('after') and record.funcName not in _SUMMARIES)
-        if _NO_BOXES in text:
-            record.msg = _NO_BOXES_REMEDY
-            # The training goes on, so that this is no error.
-            record.levelno, record.levelname = logging.WARNING, 'WARNING'
         kind = re.sub(r'\S*[\d./]\S*', '*', text)
         is_new = record.levelno > logging.WARNING or kind not in self.warned
         self.warned.add(kind)
@@ -137,8 +128,7 @@ class ConsoleHook(Hook):
     def after_val_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
         self.metrics = metrics or {}
 
-    def after_test_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
-        self.metrics = metrics or {}
+    after_test_epoch = after_val_epoch
 
     def after_train(self, runner: Runner) -> None:
         last = Path(runner.work_dir, 'last_checkpoint')
@@ -148,12 +138,7 @@ class ConsoleHook(Hook):
                                'pictures': pictures if pictures.is_dir() else None})
 
     def after_test(self, runner: Runner) -> None:
-        hooks = [hook for hook in runner.hooks
-                 if not isinstance(hook, (CheckpointHook, LoggerHook))]  # These have out_dir too.
-        parts = [*getattr(runner.test_evaluator, 'metrics', []), *hooks]
-        paths = [getattr(part, name, None) for part in parts
-                 for name in ('out_file_path', 'out_dir', 'test_out_dir')]
-        self._log_end(runner, {'files': ', '.join(str(path) for path in paths if path)})
+        self._log_end(runner, {})
 
     def _log_end(self, runner: Runner, files: dict[str, object]) -> None:
         result = ', '.join(f'{name} {value:.4g}' for name, value in self.metrics.items()
@@ -184,10 +169,9 @@ def _lower_log_interval(runner: Runner) -> None:
 
 
 def _warn_of_unfinished_warm_up(runner: Runner) -> None:
-    schedulers = runner.param_schedulers or []
-    if isinstance(schedulers, dict):  # Of several optimizers, a list under the name of each.
-        schedulers = list(chain.from_iterable(schedulers.values()))
-    for scheduler in schedulers:
+    if not isinstance(runner.param_schedulers, list):
+        return  # There is none, or there are several optimizers with a list each.
+    for scheduler in runner.param_schedulers:
         length, unit = ((runner.max_epochs, 'epochs') if scheduler.by_epoch
                         else (runner.max_iters, 'steps'))
         if (isinstance(scheduler, LinearParamScheduler) and scheduler.end > length

@@ -79,8 +79,7 @@ def reporting_errors(args: argparse.Namespace) -> Iterator[None]:
     """End the program with ``error: ...`` in at most three lines and status 1 if the body raises,
     and keep the output of libraries off the console.
 
-    The traceback goes to the log file of the run, when there is one, and to torchrun's report;
-    ``--traceback`` shows it.
+    The traceback goes to the log file of the run, when there is one; ``--traceback`` shows it.
     Ctrl-C and SIGTERM end the program without one, and with the status that shells give them;
     files that are half written are removed as after an error.
     """
@@ -89,10 +88,7 @@ def reporting_errors(args: argparse.Namespace) -> Iterator[None]:
     if hasattr(stdout, 'reconfigure'):
         stdout.reconfigure(errors='backslashreplace')
     sys.stdout, warnings.showwarning = cast(TextIO, QuietOutput(stdout)), _warn
-    try:
-        terminate = signal.signal(signal.SIGTERM, _end)
-    except ValueError:  # This is not the main thread, so the signal is left to whoever handles it.
-        terminate = None
+    terminate = signal.signal(signal.SIGTERM, _end)
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -102,27 +98,22 @@ def reporting_errors(args: argparse.Namespace) -> Iterator[None]:
         raise SystemExit(128 + signal.SIGPIPE) from stop
     except Exception as error:
         log = None if _log_file() == before else _log_file()
-        raise SystemExit(_report_and_message(error, args, log)) from error
+        raise SystemExit(_log_and_message(error, args, log)) from error
     finally:
         sys.stdout, warnings.showwarning = stdout, showwarning
-        if terminate is not None:
-            signal.signal(signal.SIGTERM, terminate)
+        signal.signal(signal.SIGTERM, terminate)
 
 
 def _end(signum: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + signum)
 
 
-def _report_and_message(error: Exception, args: argparse.Namespace, log: str | None) -> str:
+def _log_and_message(error: Exception, args: argparse.Namespace, log: str | None) -> str:
     full = ''.join(traceback.format_exception(error))
     if log:
         # On a full disk, which may be the error, the log cannot be written either.
         with suppress(OSError), open(log, 'a', encoding='utf-8', errors='backslashreplace') as file:
             file.write(f'\n{full}')
-    # torchrun shows the error of the process that failed first.
-    if 'TORCHELASTIC_ERROR_FILE' in os.environ:
-        from torch.distributed.elastic.multiprocessing.errors import get_error_handler
-        get_error_handler().record_exception(error)
     if getattr(args, 'traceback', False):
         print(full, file=sys.stderr)
     lines = [printable(line) for line in error_text(error).splitlines()] or ['']

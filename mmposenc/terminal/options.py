@@ -5,7 +5,6 @@ Only the standard library is imported, so help and argument errors appear before
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from collections.abc import Callable, Sequence
 
@@ -122,14 +121,3 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--compile', action='store_true', help='torch.compile for the blocks of '
                         'the model (mmposenc.CompileHook); the first steps are slower')
     parser.add_argument('--launcher', choices=['none', 'pytorch', 'slurm', 'mpi'], default='none')
-    parser.add_argument('--local_rank', '--local-rank', type=int, default=0,
-                        help=argparse.SUPPRESS)
-
-
-def parse_args_and_set_rank(parser: argparse.ArgumentParser,
-                            argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the arguments, and set the environment variable in which mmengine looks for the local
-    rank."""
-    args = parser.parse_args(argv)
-    os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
-    return args
