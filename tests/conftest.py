@@ -60,13 +60,9 @@ def pytest_runtest_setup(item):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """A test finds the process as the first one did, and leaves it so."""
-    parts = process_state.remember()
-    process_state.seed()
-    try:
+    with process_state.remember():
+        process_state.seed()
         return (yield)
-    finally:
-        for restore in parts:
-            restore()
 
 
 @pytest.hookimpl(wrapper=True)

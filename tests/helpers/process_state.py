@@ -11,9 +11,11 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -21,26 +23,21 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Modules below these stay imported; others, such as a user's file in a temporary folder, do not.
 INSTALLED = tuple(str(Path(folder).resolve()) for folder in (ROOT, sys.prefix, sys.base_prefix))
 TESTS = str(ROOT / 'tests')
-#: What pytest itself changes between two tests.
-PYTESTS = ('PYTEST_CURRENT_TEST',)
-
-Restore = Callable[[], None]
 
 
-def remember() -> list[Restore]:
-    """Read the state of this process.
-
-    Returns:
-        Functions that put the parts of the state back. They are to be called once, in order.
-    """
-    parts = [_environment, _interpreter, _loggers, _modules]
+def remember() -> ExitStack:
+    """Read the state of this process. The stack puts it back when it is closed."""
+    parts = [_interpreter, _loggers, _modules]
     if 'torch' in sys.modules:
         parts.append(_torch)
     if 'torch._dynamo.config' in sys.modules:
         parts.append(_dynamo)
     if 'mmengine' in sys.modules:
         parts += [_instances, _registries]
-    return [part() for part in parts]
+    state = ExitStack()
+    for part in parts:
+        part(state)
+    return state
 
 
 def seed() -> None:
@@ -63,36 +60,19 @@ def running() -> set[str]:
     return found
 
 
-def _environment() -> Restore:
-    before, folder = dict(os.environ), os.getcwd()
-
-    def restore() -> None:
-        pytests = {name: os.environ[name] for name in PYTESTS if name in os.environ}
-        if {**os.environ} != before | pytests:
-            os.environ.clear()
-            os.environ.update(before | pytests)
-        os.chdir(folder)
-    return restore
-
-
-def _interpreter() -> Restore:
-    path, argv, hook = list(sys.path), list(sys.argv), sys.excepthook
-    start_method = multiprocessing.get_start_method(allow_none=True)
-    python, numpy = random.getstate(), np.random.get_state()
-    # Of other threads than the main one, no handler may be set.
-    numbers = [signal.SIGINT, signal.SIGTERM] * (
-        threading.current_thread() is threading.main_thread())
-    handlers = {number: signal.getsignal(number) for number in numbers}
-
-    def restore() -> None:
-        sys.path[:], sys.argv[:], sys.excepthook = path, argv, hook
-        multiprocessing.set_start_method(start_method, force=True)
-        random.setstate(python)
-        np.random.set_state(numpy)
-        for number, handler in handlers.items():
-            if signal.getsignal(number) is not handler:
-                signal.signal(number, handler)
-    return restore
+def _interpreter(state: ExitStack) -> None:
+    state.enter_context(mock.patch.dict(os.environ))
+    state.callback(os.chdir, os.getcwd())
+    for name in ('path', 'argv'):
+        state.callback(setattr, sys, name, list(getattr(sys, name)))
+    state.callback(setattr, sys, 'excepthook', sys.excepthook)
+    state.callback(multiprocessing.set_start_method,
+                   multiprocessing.get_start_method(allow_none=True), force=True)
+    state.callback(random.setstate, random.getstate())
+    state.callback(np.random.set_state, np.random.get_state())
+    if threading.current_thread() is threading.main_thread():  # In others none may be set.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            state.callback(signal.signal, number, signal.getsignal(number))
 
 
 def _all_loggers() -> Iterator[logging.Logger]:
@@ -108,7 +88,7 @@ def _close_files(handlers: Iterable[logging.Handler]) -> None:
             handler.close()
 
 
-def _loggers() -> Restore:
+def _loggers(state: ExitStack) -> None:
     before = {logger: (logger.level, logger.propagate, logger.disabled, list(logger.handlers),
                        list(logger.filters)) for logger in _all_loggers()}
     disabled = logging.root.manager.disable
@@ -123,42 +103,36 @@ def _loggers() -> Restore:
             logger.propagate, logger.disabled = propagate, off
             if logger.level != level:
                 logger.setLevel(level)
-    return restore
+    state.callback(restore)
 
 
-def _modules() -> Restore:
-    before = set(sys.modules)
-
-    def restore() -> None:
-        for name in set(sys.modules) - before:
-            file = getattr(sys.modules[name], '__file__', None)
-            if file and not str(Path(file).resolve()).startswith(INSTALLED):
-                del sys.modules[name]
-    return restore
+def _modules(state: ExitStack) -> None:
+    state.callback(_forget_users_modules, set(sys.modules))
 
 
-def _torch() -> Restore:
+def _forget_users_modules(before: set[str]) -> None:
+    for name in set(sys.modules) - before:
+        file = getattr(sys.modules[name], '__file__', None)
+        if file and not str(Path(file).resolve()).startswith(INSTALLED):
+            del sys.modules[name]
+
+
+def _torch(state: ExitStack) -> None:
     import torch
-    deterministic, cudnn = torch.utils.deterministic, torch.backends.cudnn
-    threads, flags = torch.get_num_threads(), (cudnn.deterministic, cudnn.benchmark)
-    fill = deterministic.fill_uninitialized_memory
-    before = [(put, get()) for get, put in (
-        (torch.get_rng_state, torch.set_rng_state),
-        (torch.get_default_dtype, torch.set_default_dtype),
-        (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
-        (torch.is_grad_enabled, torch.set_grad_enabled))]
-
-    def restore() -> None:
-        for put, value in before:
-            put(value)
-        deterministic.fill_uninitialized_memory = fill
-        cudnn.deterministic, cudnn.benchmark = flags
-        if torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)
-    return restore
+    for put, value in (
+            (torch.set_rng_state, torch.get_rng_state()),
+            (torch.set_default_dtype, torch.get_default_dtype()),
+            (torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode()),
+            (torch.set_grad_enabled, torch.is_grad_enabled()),
+            (torch.set_num_threads, torch.get_num_threads())):
+        state.callback(put, value)
+    cudnn, deterministic = torch.backends.cudnn, torch.utils.deterministic
+    for owner, name in ((deterministic, 'fill_uninitialized_memory'), (cudnn, 'deterministic'),
+                        (cudnn, 'benchmark')):
+        state.callback(setattr, owner, name, getattr(owner, name))
 
 
-def _dynamo() -> Restore:
+def _dynamo(state: ExitStack) -> None:
     from torch._dynamo import config
     before = config.get_config_copy()
 
@@ -167,7 +141,7 @@ def _dynamo() -> Restore:
         for name, value in before.items():
             if now[name] != value:
                 setattr(config, name, value)
-    return restore
+    state.callback(restore)
 
 
 def _managers(base: Any) -> Iterator[Any]:
@@ -176,7 +150,7 @@ def _managers(base: Any) -> Iterator[Any]:
         yield from _managers(kind)
 
 
-def _instances() -> Restore:
+def _instances(state: ExitStack) -> None:
     """Loggers, message hubs, visualizers and default scopes, of which mmengine takes the newest."""
     from mmengine.utils import ManagerMixin
     before = {kind: dict(kind._instance_dict) for kind in _managers(ManagerMixin)}
@@ -189,7 +163,7 @@ def _instances() -> Restore:
                     _close_files(instance.handlers)
             kind._instance_dict.clear()
             kind._instance_dict.update(kept)
-    return restore
+    state.callback(restore)
 
 
 def _all_registries() -> Iterator[Any]:
@@ -210,7 +184,7 @@ def _is_installed(module: str | None) -> bool:
     return str(Path(file).resolve()).startswith(INSTALLED) and not file.startswith(TESTS)
 
 
-def _registries() -> Restore:
+def _registries(state: ExitStack) -> None:
     before = {id(registry): dict(registry.module_dict) for registry in _all_registries()}
 
     def restore() -> None:
@@ -221,4 +195,4 @@ def _registries() -> Restore:
                     del names[name]
             names.update({name: value for name, value in kept.items()
                           if names.get(name) is not value})
-    return restore
+    state.callback(restore)
