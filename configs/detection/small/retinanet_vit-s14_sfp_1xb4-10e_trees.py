@@ -1,7 +1,7 @@
-# The quickstart with a pretrained backbone: tree crowns on tiles enlarged 1.6 times, in which a
-# patch of 14 pixels is 9 of the image's. The backbone is frozen.
+# A frozen, pretrained backbone on the quickstart's data: tree crowns on tiles enlarged 1.6 times, in
+# which a patch of 14 pixels is 9 of the image's.
 #
-#     bash tools/quickstart.sh pretrained
+#     mmposenc prepare pretrained
 _base_ = [
     '../../_base_/models/retinanet_pvt-micro-peg.py', '../../_base_/datasets/trees_detection.py',
     '../../_base_/schedules/adamw_quick.py', '../../_base_/default_runtime.py']

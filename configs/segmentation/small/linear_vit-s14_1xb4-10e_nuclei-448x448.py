@@ -1,7 +1,7 @@
-# The segmentation quickstart's data with a pretrained backbone: a linear head on a frozen ViT-S/14,
-# on tiles enlarged 3.5 times, in which a patch of 14 pixels is 4 of the image's.
+# Nuclei with a pretrained backbone: a linear head on a frozen ViT-S/14, on tiles enlarged 3.5 times,
+# in which a patch of 14 pixels is 4 of the image's.
 #
-#     bash tools/quickstart.sh pretrained
+#     mmposenc prepare pretrained
 _base_ = [
     '../../_base_/models/linear_vit-s14.py', '../../_base_/datasets/nuclei_segmentation.py',
     '../../_base_/schedules/adamw_seg_quick.py', '../../_base_/default_runtime.py']
