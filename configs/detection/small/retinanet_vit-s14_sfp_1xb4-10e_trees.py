@@ -1,5 +1,5 @@
-# A frozen, pretrained backbone on the quickstart's data: tree crowns on tiles enlarged 1.6 times, in
-# which a patch of 14 pixels is 9 of the image's.
+# A frozen, pretrained backbone on the quickstart's data: tree crowns on tiles enlarged 1.6 times,
+# in which a patch of 14 pixels is 9 of the image's.
 #
 #     mmposenc prepare pretrained
 _base_ = [

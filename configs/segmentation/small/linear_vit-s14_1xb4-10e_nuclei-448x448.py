@@ -1,5 +1,5 @@
-# Nuclei with a pretrained backbone: a linear head on a frozen ViT-S/14, on tiles enlarged 3.5 times,
-# in which a patch of 14 pixels is 4 of the image's.
+# Nuclei with a pretrained backbone: a linear head on a frozen ViT-S/14, on tiles enlarged 3.5
+# times, in which a patch of 14 pixels is 4 of the image's.
 #
 #     mmposenc prepare pretrained
 _base_ = [
