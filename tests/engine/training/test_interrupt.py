@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -106,7 +107,8 @@ def test_the_place_of_a_checkpoint_that_mmengine_wrote(tmp_path) -> None:
 
 
 GROUP = """
-import os, signal, sys, time
+import sys, time
+from pathlib import Path
 import torch
 from helpers import tiny_run
 
@@ -115,8 +117,8 @@ class Group(tiny_run.Model):
     def forward(self, inputs, mode='tensor'):
         Group.count += 1
         if Group.count == 5:
-            os.killpg(0, signal.SIGTERM)
-            time.sleep(0.5)
+            Path(sys.argv[1], 'started').touch()
+            time.sleep(3)
         return super().forward(inputs, mode)
 
 tiny_run.runner(sys.argv[1], model=Group(), train_dataloader=torch.utils.data.DataLoader(
@@ -126,10 +128,15 @@ tiny_run.runner(sys.argv[1], model=Group(), train_dataloader=torch.utils.data.Da
 
 def test_a_signal_to_the_whole_group_is_an_interrupt(tmp_path) -> None:
     """The workers of the loader end by it, too."""
-    done = subprocess.run(
-        [sys.executable, '-c', GROUP, str(tmp_path)], start_new_session=True, capture_output=True,
-        text=True, timeout=300,
+    process = subprocess.Popen(
+        [sys.executable, '-c', GROUP, str(tmp_path)], start_new_session=True, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**os.environ, 'PYTHONPATH': f'{ROOT}{os.pathsep}{ROOT / "tests"}'})
-    assert done.returncode == 128 + signal.SIGTERM, done.stdout + done.stderr
-    assert 'Traceback' not in done.stderr and (tmp_path / 'interrupted.pth').is_file()
-    assert 'interrupted in epoch 1, after iteration 5' in done.stdout
+    while not (tmp_path / 'started').exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGTERM)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 128 + signal.SIGTERM, out + err
+    assert 'Traceback' not in err and (tmp_path / 'interrupted.pth').is_file()
+    assert 'interrupted in epoch 1, after iteration 5' in out
