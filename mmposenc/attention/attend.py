@@ -11,7 +11,7 @@ from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.masking import check_mask
 from ..functional.tracing import is_compiling
 from .compute import checked_implementation, output_and_weights
-from .padded import attend_by_image, attend_on_own_extents, parts_of_valid_keys
+from .padded import attend_on_own_extents
 from .terms import Problem
 
 if TYPE_CHECKING:  # Imported only for annotations: the encodings themselves import this package.
@@ -73,13 +73,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
     if key_padding_mask is None:
         return output_and_weights(problem, encoding)
     padding, has_key = _key_padding_and_nonempty(k, key_padding_mask)
-    plain = implementation == 'auto' and not need_weights and attn_mask is None and regions is None
-    # Three ways: each image on a grid of its own; each without its padded keys, if that is faster;
-    # all together with a mask.
+    # Two ways: each image on a grid of its own, or all together with a mask.
     if encoding is not None and not encoding.cellwise:
         out, weights = attend_on_own_extents(problem, encoding, key_padding_mask)
-    elif plain and (parts := parts_of_valid_keys(problem, padding, encoding)) is not None:
-        out, weights = attend_by_image(problem, encoding, parts)
     else:
         # The weights of padded keys are zero; zero times an infinite value would be NaN.
         hidden = key_padding_mask[:, None, :, None]

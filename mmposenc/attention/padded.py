@@ -1,4 +1,4 @@
-"""Attention of padded batches by image: on the valid part of its grids, or without padded keys."""
+"""Attention of padded batches by image, each on the valid part of its grids."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from ..functional.grids import Grid
-from ..functional.masking import extents_of_several, noted_extents, valid_extents
-from ..functional.tracing import is_compiling, may_branch_on
+from ..functional.masking import extents_of_several, noted_extents
+from ..functional.tracing import is_compiling
 from .compute import output_and_weights
-from .fast import thresholds
 from .terms import Problem
 
 if TYPE_CHECKING:
@@ -22,19 +21,19 @@ class ImagePart(NamedTuple):
     """The part of one image in a batch: its grids, the indices of its queries and keys (None for
     all), and a mask of keys (1, keys) that are padding nevertheless."""
 
-    grids: tuple[Grid, Grid] | None
+    grids: tuple[Grid, Grid]
     queries: Tensor | None
     keys: Tensor | None
     hidden: Tensor | None = None
 
 
-def attend_by_image(problem: Problem, encoding: RelativeEncoding | None, parts: Sequence[ImagePart]
+def attend_by_image(problem: Problem, encoding: RelativeEncoding, parts: Sequence[ImagePart]
                     ) -> tuple[Tensor, Tensor | None]:
     """Attention of each image separately.
 
     Args:
         problem: the attention of all images.
-        encoding: the encoding, or None.
+        encoding: the encoding.
         parts: the part of each image.
 
     Returns:
@@ -48,7 +47,7 @@ def attend_by_image(problem: Problem, encoding: RelativeEncoding | None, parts: 
     for image, (part, tokens) in enumerate(zip(parts, images, strict=True)):
         q, k, v = (take_tokens(x, 1, index).transpose(1, 2) for x, index in zip(
             tokens, (part.queries, part.keys, part.keys), strict=True))
-        query, key = part.grids or (None, None)
+        query, key = part.grids
         mask, regions = _masks_of_image(problem, image, part.queries, part.keys)
         out, weights = output_and_weights(problem._replace(
             q=q, k=k, v=v, query=query, key=key, key_padding=part.hidden, attn_mask=mask,
@@ -102,36 +101,6 @@ def attend_on_own_extents(problem: Problem, encoding: RelativeEncoding, key_mask
             hidden = hidden & ~hidden.all(1, keepdim=True)
         parts.append(ImagePart((query, key), queries, keys, hidden))
     return attend_by_image(problem, encoding, parts)
-
-
-def parts_of_valid_keys(problem: Problem, padding: Tensor, encoding: RelativeEncoding | None
-                        ) -> list[ImagePart] | None:
-    """All queries and the valid keys of each image if this is faster; else None. On a CPU a masked
-    key takes as much time as a valid one. (On a GPU their number would need a synchronisation.)
-
-    Args:
-        problem: the attention of all images.
-        padding: (B, Lk) bool, True = padding.
-        encoding: a ``cellwise`` encoding, or None.
-    """
-    if padding.device.type != 'cpu' or not may_branch_on(padding):
-        return None
-    if (problem.q.shape[2] * padding.shape[1] < thresholds.LEAVE_OUT_FROM
-            or float(padding.float().mean()) < thresholds.LEAVE_OUT_SHARE):
-        return None
-    of_images: list[tuple[Grid, Grid] | None] = [None] * len(padding)
-    if encoding is not None:
-        prefix, grids = problem.prefix, problem.grids
-        if bool(padding[:, :prefix].any()) or grids[1].frames > 1:
-            return None
-        try:
-            extents = valid_extents(padding[:, prefix:].view(-1, *grids[1].hw))
-        except ValueError:  # The valid cells of some image are no rectangle.
-            return None
-        of_images = [(grids[0], grids[1]._replace(height=rows, width=cols))
-                     for rows, cols in extents]
-    return [ImagePart(each, None, (~hidden).nonzero()[:, 0] if bool(hidden.any()) else None)
-            for each, hidden in zip(of_images, padding, strict=True)]
 
 
 def _extents_in_masks(masks: Sequence[tuple[Tensor, Grid]],

@@ -101,20 +101,24 @@ class SpatialReductionAttention(nn.Module):
             hw_shape: (H, W).
             padding_mask: (B, H, W) bool, True = padding; a reduced cell is valid if one of its
                 tokens is.
-            need_weights: also return the weights (B, heads, L, Lk), for figures. Those of padded
-                tokens are zero where each image is computed alone (``key_cells`` with an encoding).
+            need_weights: also return the weights (B, heads, L, Lk), for figures.
             x_qk: tokens for queries and keys if they differ from ``x``.
 
         Returns:
             (B, P + H*W, C), with ``need_weights`` a pair (output, weights).
 
         Raises:
-            ValueError: the grid is smaller than one R x R cell, unless ``ceil_mode``.
+            ValueError: the grid is smaller than one R x R cell, unless ``ceil_mode``; or
+                ``need_weights`` with a mask where ``key_cells`` have the positions of an encoding.
         """
         grid = as_grid(hw_shape)
         key_grid = self.reduced_key_grid(grid)
         if self.key_cells and padding_mask is not None and self.rel_pos_encoding is not None:
-            return self._attend_image_by_image(x, grid, padding_mask, need_weights, x_qk)
+            if need_weights:
+                raise ValueError(f'need_weights=True with padding_mask and key_cells='
+                                 f'{self.key_cells}: the positions of keys depend on the size of '
+                                 f'each image; give each image alone, without its padding')
+            return self._attend_image_by_image(x, grid, padding_mask, x_qk)
         reduced = self._reduced_tokens(x, grid, key_grid, padding_mask)
         if x_qk is None:
             k, v = split_heads(self.kv(reduced), self.num_heads, 2)
@@ -197,22 +201,14 @@ class SpatialReductionAttention(nn.Module):
 
     @torch.compiler.disable
     def _attend_image_by_image(self, x: Tensor, grid: Grid, padding_mask: Tensor,
-                               need_weights: bool,
-                               x_qk: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
+                               x_qk: Tensor | None) -> Tensor:
         """Attend to each image separately, because the positions of ``key_cells`` depend on its
         size."""
         out = x.new_zeros(x.shape[0], *grid.hw, x.shape[-1])
-        num_keys = self.reduced_key_grid(grid).num_cells if need_weights else 0
-        weights = x.new_zeros(x.shape[0], self.num_heads, *grid.hw, num_keys)
-        extents = read_extents(padding_mask)
-        for index, (height, width) in enumerate(extents):
+        for index, (height, width) in enumerate(read_extents(padding_mask)):
             cells, qk = (None if each is None else each[index].view(*grid.hw, -1)[:height, :width]
                          .reshape(1, height * width, -1) for each in (x, x_qk))
             if height and width:
-                alone = self(cells, (height, width), None, need_weights, x_qk=qk)
-                if need_weights:
-                    alone, image_weights = alone
-                    weights[index, :, :height, :width] = image_weights[0].unflatten(
-                        1, (height, width))
-                out[index, :height, :width] = alone.view(height, width, -1)
-        return (out.flatten(1, 2), weights.flatten(2, 3)) if need_weights else out.flatten(1, 2)
+                out[index, :height, :width] = self(cells, (height, width), x_qk=qk).view(
+                    height, width, -1)
+        return out.flatten(1, 2)

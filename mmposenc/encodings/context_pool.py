@@ -23,7 +23,7 @@ from ..functional.pooling.adaptive import IMPLEMENTATIONS, context_pool
 from ..functional.pooling.partition import cells_at_stride
 from ..functional.tracing import full_precision
 from .base import TokenEncoding
-from .checks import check_at_least, check_choices
+from .checks import check_at_least, check_choices, check_positive
 
 WEIGHTS = ('learned', 'unnormalized', 'uniform', 'nonlocal')
 LOCALITIES = ('gaussian', 'none', 'fixed_window', 'adaptive_window', 'random_sparse')
@@ -135,7 +135,7 @@ class ContextPool(TokenEncoding):
         size_norm: 'sigmoid', or 'softmax' over the tokens, which leaves sigma near 0.
         window_size: side of the fixed windows in cells, odd.
         num_random: number of tokens drawn for each token.
-        implementation, truncate: as for :func:`mmposenc.functional.context_pool`.
+        implementation: as for :func:`mmposenc.functional.context_pool`.
         stride: compute every ``stride``-th row and column only, which shrinks the grid; replaces
             the pooling and strides of a ConvNet.
         default_positions: where a backbone places it when its own ``positions`` is None; (0,) is
@@ -155,7 +155,7 @@ class ContextPool(TokenEncoding):
                  nonlocal_dims: int | None = None, locality: str = 'gaussian',
                  predictor: str = 'conv', size_norm: str = 'sigmoid',
                  window_size: int = 7, num_random: int = 32, implementation: str = 'auto',
-                 truncate: float = 5.0, stride: int = 1,
+                 stride: int = 1,
                  default_positions: Sequence[int] | str = 'every') -> None:
         super().__init__()
         check_choices(weights=(weights, WEIGHTS), locality=(locality, LOCALITIES),
@@ -163,8 +163,7 @@ class ContextPool(TokenEncoding):
                       dims=(dims, (1, 2)), implementation=(implementation, IMPLEMENTATIONS))
         check_at_least(1, embed_dims=embed_dims, hidden_dims=hidden_dims, stride=stride,
                        nonlocal_dims=nonlocal_dims, num_random=num_random)
-        if not (ratio > 0 and truncate > 0):
-            raise ValueError(f'ratio={ratio} and truncate={truncate} must be positive')
+        check_positive(ratio=ratio)
         if window_size < 1 or window_size % 2 == 0:
             raise ValueError(f'window_size={window_size} must be odd and positive')
         _check_option_pairs(stride, dims, causal, weights, locality, size_norm)
@@ -174,7 +173,7 @@ class ContextPool(TokenEncoding):
         self.embed_dims, self.ratio, self.dims, self.causal = embed_dims, ratio, dims, causal
         self.weights, self.locality, self.size_norm = weights, locality, size_norm
         self.window_size, self.num_random = window_size, num_random
-        self.implementation, self.truncate, self.stride = implementation, truncate, stride
+        self.implementation, self.stride = implementation, stride
         self.keeps_grid = stride == 1
         self.default_positions = (default_positions if isinstance(default_positions, str)
                                   else tuple(default_positions))
@@ -287,7 +286,6 @@ class ContextPool(TokenEncoding):
                                  grid, kernel, self.causal)
         if sigma is not None or self.causal:
             return context_pool(x, logits, sizes, grid, implementation=self.implementation,
-                                truncate=self.truncate,
                                 kernel=kernel, causal=self.causal, stride=self.stride)
         weights = (logits - logits.detach().amax(1, keepdim=True)).exp()
         if self.locality == 'none':

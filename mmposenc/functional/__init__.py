@@ -2,7 +2,7 @@
 from .buckets import bucket_ids
 from .grids import Grid, as_grid, check_tokens, key_grid
 from .masking import valid_extents
-from .pooling import context_pool, context_pool_error_bound
+from .pooling import context_pool
 
 __all__ = ['Grid', 'as_grid', 'bucket_ids', 'check_tokens', 'context_pool',
-           'context_pool_error_bound', 'key_grid', 'valid_extents']
+           'key_grid', 'valid_extents']

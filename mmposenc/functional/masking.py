@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .cells import over_valid_cells
 from .convolutions import pair
 from .grids import whole_cells
 from .plain_layers import are_plain
@@ -73,9 +72,15 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
         momentum = _count_batch_and_share(norm)
         return weighted_batch_norm(x, padding_mask, norm.running_mean, norm.running_var,
                                    norm.weight, norm.bias, momentum, norm.eps)
-    # Other norms, such as SyncBatchNorm, gather what all processes hold in their own way.
-    extents = noted_extents(padding_mask) or filled_extents(padding_mask).tolist()
-    return over_valid_cells(lambda cells: norm(cells[..., None])[..., 0], x, extents)
+    # Other norms, such as SyncBatchNorm, gather what all processes hold in their own way: they get
+    # the valid cells alone, as one column. It is made contiguous, because torch 2.13's backward
+    # pass for a transposed view is wrong on a CPU.
+    valid = ~padding_mask
+    cells = x.movedim(1, -1)[valid].t().contiguous()
+    normed = norm(cells[None, ..., None])[0, ..., 0]
+    out = normed.new_zeros(*valid.shape, x.shape[1])
+    out[valid] = normed.t()
+    return out.movedim(-1, 1)
 
 
 @torch.no_grad()

@@ -24,14 +24,6 @@ def _never() -> bool:
 is_exporting = getattr(torch.compiler, 'is_exporting', _never)
 
 
-def uncompiled() -> AbstractContextManager[object]:
-    """A context in which compiled modules run as they are written. torch before 2.6 has no such
-    context, and nothing happens."""
-    if hasattr(torch.compiler, 'set_stance'):
-        return torch.compiler.set_stance('force_eager')
-    return nullcontext()
-
-
 def may_branch_on(x: Tensor) -> bool:
     """Whether the numbers in a tensor may decide what runs. They may not while a model is compiled
     or exported, whose code must be for all numbers, nor under ``vmap``, nor on the meta device,

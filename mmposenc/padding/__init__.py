@@ -3,7 +3,6 @@
 :func:`keep_padding_out` changes a model of mmdet or mmseg; in a config,
 ``custom_hooks=[dict(type='mmposenc.KeepPaddingOut')]`` does so for a run.
 """
-from .context import IgnorePadding
 from .prediction import keep_padding_out
 
-__all__ = ['IgnorePadding', 'keep_padding_out']
+__all__ = ['keep_padding_out']

@@ -1,8 +1,6 @@
 """Edges of attention: queries without keys, every kind of mask, regions; with every encoding, in
 every implementation. (What stands in padding: encodings/test_cellwise.py.)"""
-import sys
 from dataclasses import replace
-from unittest import mock
 
 import examples
 import pytest
@@ -18,8 +16,6 @@ from helpers.relative_checks import (
     results,
 )
 
-from mmposenc.attention import padded
-from mmposenc.attention.fast import thresholds
 from mmposenc.functional import Grid
 from mmposenc.functional.grids import CACHE
 
@@ -193,42 +189,3 @@ def test_torchs_default_dtype_rounds_no_offset(name):
         for how in ('reference', 'chunked'):
             found = attend(*inputs, encoding, grid, key, implementation=how)[0]
             torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize('name', ['IRPE product qkv', 'ShawRPE with values'])
-def test_kept_weights_of_several_heads_and_some_queries(name):
-    """They lie apart in memory."""
-    encoding, inputs = encoded(name)
-    expected = step(encoding, inputs, implementation='reference')
-    with (chunks_of(10 ** 6, long=True, keep=True),
-          mock.patch.object(thresholds, 'ROWS_BYTES', 8 * 60)):
-        close(step(encoding, inputs, implementation='chunked'), expected)
-
-
-@pytest.mark.parametrize('name', [None, 'IRPE product qkv', 'RelativePositionBias', 'SASARPE'])
-@pytest.mark.parametrize('prefix', [0, 1])
-def test_padded_keys_are_left_out_where_that_pays(name, prefix, monkeypatch):
-    """The same as masking them, gradients included; also for an image of padding alone."""
-    encoding, inputs = encoded(name, prefix, batch=3)
-    mask = torch.ones(3, *GRID, dtype=torch.bool)
-    mask[0], mask[1, :2, :3] = False, False
-    mask = torch.nn.functional.pad(mask.flatten(1), (prefix, 0))
-    mask[2] = True
-    left_out = mock.Mock(wraps=padded.parts_of_valid_keys)
-    monkeypatch.setattr(sys.modules['mmposenc.attention.attend'], 'parts_of_valid_keys', left_out)
-    expected = step(encoding, inputs, key_padding_mask=mask)
-    with mock.patch.object(thresholds, 'LEAVE_OUT_FROM', 1):
-        close(step(encoding, inputs, key_padding_mask=mask), expected)
-        assert left_out.call_count == 2 and not expected[0][2].any()
-        assert len(padded.parts_of_valid_keys(*left_out.call_args.args)) == 3
-
-
-def test_padded_keys_stay_where_regions_say_which_tokens_meet(monkeypatch):
-    """Regions are numbers of all tokens: those of a few keys would fit no query."""
-    monkeypatch.setattr(thresholds, 'LEAVE_OUT_FROM', 1)
-    q, k, v = torch.randn(3, 2, 2, 12, 4).unbind()
-    padding = torch.zeros(2, 12, dtype=torch.bool)
-    padding[0, 8:] = True
-    options = dict(key_padding_mask=padding, regions=torch.arange(24).view(2, 12) % 3)
-    close(attend(q, k, v, **options)[0],
-          attend(q, k, v, implementation='reference', **options)[0], atol=1e-5, rtol=1e-5)

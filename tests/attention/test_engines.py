@@ -121,13 +121,15 @@ def test_dropout_has_its_rate_and_follows_the_seed():
         assert torch.equal(outs[0], outs[1]) and not torch.equal(outs[0], outs[2])
 
 
-@pytest.mark.parametrize('name, dropout', [(None, 0.1), ('IRPE product qkv', 0.0)])
-def test_nothing_is_as_large_as_all_pairs(name, dropout):
+@pytest.mark.parametrize('name, how, dropout', [
+    (None, 'chunked', 0.1), ('IRPE product qkv', 'chunked', 0.0),
+    *(('PaPE', how, 0.0) for how in ('auto', 'sdpa', 'chunked'))])
+def test_nothing_is_as_large_as_all_pairs(name, how, dropout):
     """Neither saved for the backward pass, nor allocated."""
     encoding = name and examples.relative(name, (20, 30), head_dims=8)
     q, k, v = torch.randn(3, 1, 2, 600, 8).requires_grad_().unbind()
     with chunks_of(20_000, long=True, keep=False), relative_checks.LargestStorage() as largest:
-        attend(q, k, v, encoding, (20, 30), implementation='chunked',
+        attend(q, k, v, encoding, (20, 30), implementation=how,
                dropout_p=dropout)[0].sum().backward()
     assert 0 < largest.bytes < 2 * 600 * 600 * 4 / 5
 

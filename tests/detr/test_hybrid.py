@@ -8,8 +8,6 @@ from helpers.golden_files import assert_released, load_golden
 from helpers.tiny_backbones import randomize
 
 from mmposenc.detr import HybridEncoder
-from mmposenc.padding import IgnorePadding
-from mmposenc.padding.layers import hide_padding_from_layers
 
 SIZES = dict(in_channels=(4, 6, 8), out_channels=8, expansion=0.5)
 
@@ -107,19 +105,6 @@ def test_training_does_not_see_how_much_padding_there_is():
         results.append(valid + [p.grad for p in twin.parameters()]
                        + [value for key, value in twin.state_dict().items() if 'running' in key])
     torch.testing.assert_close(*results)
-
-
-def test_a_context_that_ignores_padding_passes_the_mask_on():
-    model, images = build().eval(), maps(2, 9, 12)
-    batch, context = in_larger_maps(images, 16, 12), IgnorePadding([(9, 12)] * 2, (16, 12))
-    for each, image in zip(batch, images, strict=True):
-        context.with_extents(each, [tuple(image.shape[-2:])] * 2)
-    want = model(images)
-    hide_padding_from_layers(model)
-    with context:
-        outs = model(batch)
-    for out, expected in zip(outs, want, strict=True):
-        torch.testing.assert_close(out[:, :, :expected.shape[2]], expected)
 
 
 def in_larger_maps(images, height, width):

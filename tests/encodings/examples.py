@@ -113,8 +113,8 @@ POOLS: dict[str, dict] = {'-'.join(map(str, options.values())): options for opti
     dict(dims=1), dict(dims=1, causal=True), dict(dims=1, locality='random_sparse'),
     dict(dims=1, causal=True, locality='fixed_window', window_size=3),
     dict(dims=1, causal=True, locality='none'), dict(dims=1, causal=True, predictor='attention'),
-    dict(dims=1, causal=True, weights='nonlocal'), dict(implementation='windowed', truncate=2.0),
-    dict(implementation='reference'), dict(weights='nonlocal', nonlocal_dims=3, hidden_dims=1))}
+    dict(dims=1, causal=True, weights='nonlocal'), dict(implementation='reference'),
+    dict(weights='nonlocal', nonlocal_dims=3, hidden_dims=1))}
 #: Token encodings with options that change what they compute.
 TOKEN_OPTIONS: dict[str, dict] = {
     **TOKEN, **{f'ContextPool {name}': dict(type='ContextPool', ratio=1.0, **options)
@@ -123,6 +123,8 @@ TOKEN_OPTIONS: dict[str, dict] = {
         'separable': dict(conv='separable'), 'dense': dict(conv='dense'),
         'of two': dict(num_layers=2), 'normed': dict(norm_act=True)}.items()},
     'LearnedPositionEmbedding of a row': dict(type='LearnedPositionEmbedding', grid_shape=(1, 24)),
+    'LearnedPositionEmbedding cut': dict(type='LearnedPositionEmbedding', grid_shape=(6, 6),
+                                         interpolation='cut'),
     'LearnedPositionEmbedding of any aspect': dict(
         type='LearnedPositionEmbedding', grid_shape=(2, 7), keep_aspect=True),
     **{f'FactorizedPositionEmbedding {way}': dict(

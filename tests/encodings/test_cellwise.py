@@ -99,7 +99,7 @@ ATTENTIONS = {
     *(('tokens', name) for name in examples.TOKEN_OPTIONS),
     *(('plain', name) for name in (None, *examples.RELATIVE)),
     *((kind, name) for kind in list(ATTENTIONS)[1:] for name in (
-        None, 'IRPE product qkv', 'FIRE', 'RotaryEmbedding of DINOv3'))])
+        None, 'IRPE product qkv', 'FIRE', 'RotaryEmbedding of DINOv3', 'PaPE'))])
 def test_an_image_in_a_padded_batch(kind: str, name: str | None) -> None:
     """It equals the image alone, whatever lies in the padding."""
     run = (tokens_of(examples.TOKEN_OPTIONS[name]) if kind == 'tokens' else

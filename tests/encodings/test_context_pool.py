@@ -13,6 +13,7 @@ from torch import nn
 from mmposenc.encodings import ContextPool
 from mmposenc.functional import context_pool
 from mmposenc.functional.masking import extents_to_mask
+from mmposenc.functional.pooling import ablations, kernels
 
 
 def build(**options):
@@ -102,27 +103,21 @@ def test_fixed_windows(hw, side):
     torch.testing.assert_close(module(x, hw), loop(x, logits, sizes, hw, 'window'))
 
 
-def test_weights_by_pairs_in_loops():
-    """Eq. 3 with projections of C to C, times the Gaussian."""
-    module = build(weights='nonlocal', ratio=0.5)
+@pytest.mark.parametrize('pairs', [2 ** 20, 40])
+@pytest.mark.parametrize('locality', ['gaussian', 'adaptive_window'])
+def test_weights_by_pairs_in_loops(locality, pairs, monkeypatch):
+    """Eq. 3 with projections of C to C, times the kernel; all pairs at once, or some."""
+    for part in (ablations, kernels):
+        monkeypatch.setattr(part, 'STABLE_PAIRS', pairs)
+    module = build(weights='nonlocal', ratio=0.5, locality=locality)
     assert module.query_key.weight.shape == (2 * 8, 8)
     assert ContextPool(8, weights='nonlocal', nonlocal_dims=2).query_key.weight.shape == (4, 8)
     x = torch.randn(1, 12, 8, dtype=torch.float64)
-    sigma = module.predict(x, (3, 4)).sigma
+    sigma, kernel = module.predict(x, (3, 4)).sigma, 'gaussian'
+    if locality == 'adaptive_window':
+        sigma, kernel = sigma * math.sqrt(3), 'window'
     theta, phi = F.linear(x, module.query_key.weight, module.query_key.bias).chunk(2, -1)
     out = module(x, (3, 4))
     for i in range(12):
         logits = (theta[:, i:i + 1] * phi).sum(-1) / math.sqrt(8)
-        torch.testing.assert_close(out[:, i], loop(x, logits, sigma, (3, 4))[:, i])
-
-
-@pytest.mark.parametrize('change, message', [
-    (dict(window_size=4), 'window_size=4 must be odd and positive'),
-    (dict(stride=2, dims=1), 'stride=2 needs dims=2'),
-    (dict(causal=True), 'causal=True needs dims=1, not dims=2'),
-    (dict(causal=True, dims=1, size_norm='softmax'), "causal=True with size_norm='softmax'"),
-    (dict(locality='random_sparse', weights='nonlocal'), "random_sparse' takes neither"),
-    (dict(locality='random_sparse', dims=1, causal=True), "random_sparse' takes neither")])
-def test_bad_options(change, message):
-    with pytest.raises(ValueError, match=message):
-        ContextPool(**{'embed_dims': 8, **change})
+        torch.testing.assert_close(out[:, i], loop(x, logits, sigma, (3, 4), kernel)[:, i])

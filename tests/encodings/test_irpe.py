@@ -5,7 +5,6 @@ from helpers.golden_files import assert_released, golden_names, load_golden
 
 from mmposenc.attention import MultiheadAttention
 from mmposenc.checkpoint import convert
-from mmposenc.encodings import IRPE
 
 METHODS = {'euc': 'euclidean', 'quant': 'quantization', 'cross': 'cross', 'product': 'product'}
 
@@ -44,13 +43,3 @@ def test_golden(stem, dtype):
     ours = dict(module.named_parameters())
     for name, value in converted(grads).items():
         assert_released(ours[name].grad, value)
-
-
-@pytest.mark.parametrize('kwargs,match', [
-    (dict(rpe_on=''), "rpe_on='' must be"),
-    (dict(rpe_on='kk'), "rpe_on='kk' must be.*each once"),
-    (dict(mode='bias', rpe_on='kv'), "rpe_on='kv' with mode='bias'.*not to the values"),
-])
-def test_bad_options(kwargs, match):
-    with pytest.raises(ValueError, match=match):
-        IRPE(**{'head_dims': 4, 'num_heads': 2, **kwargs})

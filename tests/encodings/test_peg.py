@@ -124,13 +124,3 @@ def test_half_precision_keeps_small_weights():
     torch.testing.assert_close(out, expected, rtol=0.5, atol=4e-3)
     torch.testing.assert_close(peg.bfloat16()(x.bfloat16(), (5, 5)).float() - x, expected,
                                rtol=0.5, atol=4e-3)
-
-
-@pytest.mark.parametrize('options, message', [
-    (dict(kernel_size=4), 'kernel_size=4 must be odd'),
-    (dict(apply_to='qk', padding='none'), "apply_to='qk' with padding='none'")])
-def test_bad_arguments_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        PEG(4, **options)
-    with pytest.raises(ValueError, match='embed_dims=0'):
-        PEG(0)

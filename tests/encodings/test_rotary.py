@@ -333,28 +333,3 @@ def test_half_precision_angles_far_from_the_origin(kind):
     got, _ = encoding.rotate(q.bfloat16(), k.bfloat16(), (1, 201))
     assert got.dtype == torch.bfloat16
     torch.testing.assert_close(got.float(), expected, atol=5e-2, rtol=2e-2)
-
-
-@pytest.mark.parametrize(('sizes', 'options', 'message'), [
-    ((6, 2), {}, r'head_dims=6 must be a positive multiple of 4'),
-    ((8, 2), dict(normalize='max', reference_grid=(4, 4)),
-     r"reference_grid=\(4, 4\) and normalize='max'"),
-    ((8, 2), dict(scaling='ntk'), r"grid_shape=None and dims=2: scaling='ntk'"),
-    ((8, 2), dict(scaling='ntk', grid_shape=(4, 4), directions='learned'),
-     r"'ntk' and directions='learned'"),
-    ((8, 2), dict(directions=3), r'directions=3 must be one of .* even number'),
-    ((8, 2), dict(directions=4), r'directions=4 and head_dims=8: .* multiple of 16'),
-    ((4, 2), dict(directions='hexagonal'), r"'hexagonal' and head_dims=4"),
-    ((8, 2), dict(directions='golden', axes='alternate'), r"'alternate' and directions='golden'"),
-    ((8, 2), dict(shared_freqs=False), r"shared_freqs=False and directions='axes', axes='xy'"),
-    ((8, 2), dict(clamp=True), r"clamp=True and directions='axes'"),
-    ((8, 2), dict(scaling='yarn', grid_shape=(4, 4), turns=(2, 1)), r'turns=\(2, 1\) must be'),
-    ((8, 2), dict(scaling='yarn', grid_shape=(4, 4), theta=1), r'theta=1 must be > 1'),
-    ((8, 2), dict(theta=10, periods=(1, 2)), r'theta=10 and periods=\(1, 2\)'),
-    ((8, 2), dict(periods=(2, 1)), r'periods=\(2, 1\) must be \(shortest, longest\)'),
-    ((8, 2), dict(jitter=0.5), r'jitter=0.5 must be at least 1'),
-    ((8, 2), dict(rescale=math.inf), r'rescale=inf must be at least 1'),
-])
-def test_bad_input(sizes, options, message):
-    with pytest.raises(ValueError, match=message):
-        RotaryEmbedding(*sizes, **options)

@@ -1,8 +1,7 @@
 """What is kept of grids: bounded, equal to what is computed afresh, and usable everywhere."""
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
+from helpers.concurrent_calls import in_threads
 from helpers.relative_checks import results
 from helpers.tiny_backbones import randomize
 
@@ -97,15 +96,15 @@ def test_fake_tensors_are_not_kept():
 
 def test_threads():
     encoding = IRPE(4, 2, rpe_on='qk').double()
-    inputs = {grid: torch.randn(3, 1, 2, grid[0] * grid[1], 4, dtype=torch.double)
-              for grid in ((3, 5), (5, 3), (4, 4))}
-    expected = {grid: attend(*qkv, encoding, grid)[0] for grid, qkv in inputs.items()}
+
+    def attended(grid_and_tensors):
+        grid, tensors = grid_and_tensors
+        return attend(*tensors, encoding, grid)[0]
+
+    inputs = [(grid, torch.randn(3, 1, 2, grid[0] * grid[1], 4, dtype=torch.double))
+              for grid in ((3, 5), (5, 3), (4, 4))]
+    expected = [attended(each) for each in inputs]
     CACHE.clear()
-
-    def right(_):
-        return all(torch.equal(attend(*qkv, encoding, grid)[0], expected[grid])
-                   for _ in range(20) for grid, qkv in inputs.items())
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(right, range(4)))
+    for number, found in in_threads(attended, inputs, times=20):
+        assert torch.equal(found, expected[number])
     assert CACHE.bytes == sum(size for _, size in CACHE._values.values())

@@ -30,6 +30,14 @@ def test_options_of_batch_norm_hold_under_a_mask(options):
     torch.testing.assert_close([*norm.buffers()], [*reference.buffers()])
 
 
+def test_means_are_of_valid_tokens():
+    x = torch.randn(2, 6, 3)
+    mask = extents_to_mask([(2, 3), (1, 2)], (2, 3), torch.device('cpu'))
+    torch.testing.assert_close(masking.masked_mean(x, mask),
+                               torch.stack((x[0].mean(0), x[1, :2].mean(0))))
+    torch.testing.assert_close(masking.masked_mean(x, None), x.mean(1))
+
+
 def test_cells_that_are_no_rectangle_have_no_grid_to_pack():
     for cell in ((0, 0), (1, 1), (1, 2)):
         mask = extents_to_mask([(2, 3), (2, 2)], (2, 3), torch.device('cpu'))

@@ -23,7 +23,7 @@ def axis(kernel, distance, sigma):
     return min(max(sigma + 1 - abs(distance), 0), 1)
 
 
-def loop(x, logits, sigma, hw, kernel='gaussian', causal=False, window=math.inf):
+def loop(x, logits, sigma, hw, kernel='gaussian', causal=False):
     """y_i = sum_j w_j g_ij x_j / sum_j w_j g_ij, one pair at a time."""
     out = torch.zeros_like(x)
     for b in range(len(x)):
@@ -32,7 +32,7 @@ def loop(x, logits, sigma, hw, kernel='gaussian', causal=False, window=math.inf)
             for j in range(x.shape[1]):
                 row, col = i // hw[1] - j // hw[1], i % hw[1] - j % hw[1]
                 size = float(sigma[b, i])
-                if (causal and j > i) or max(abs(row), abs(col)) > window * size:
+                if causal and j > i:
                     continue
                 share = (math.exp(float(logits[b, j])) * axis(kernel, row, size)
                          * axis(kernel, col, size))

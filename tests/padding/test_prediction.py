@@ -1,203 +1,157 @@
 """Predictions of a padded batch against those of each image alone."""
 import copy
 import pickle
-import re
 from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import tiny_upstream as families
-from helpers.tiny_detr import short
-from helpers.tiny_upstream import FAMILIES, assert_batch_is_images, kept_out
+from helpers.tiny_detr import deformable, images, pvt, resnet
 from mmdet.models import DetTTAModel
 from mmengine.config import ConfigDict
 from mmengine.registry import MODELS, DefaultScope
 from mmengine.structures import PixelData
-from torch._dynamo.testing import CompileCounter
+from mmseg.structures import SegDataSample
 
-from mmposenc.engine.training.compiling import compile_regions
 from mmposenc.padding import keep_padding_out
-from mmposenc.padding.images import image_sizes, padded_as_alone
+from mmposenc.padding.images import padded_as_alone
 
-PAIR = [(97, 122, 0), (128, 86, 1)]
-#: Each family on each backbone; without ``--all``, on one of them. (Two compute long.)
-PAIRS = [pytest.param(name, backbone, marks=(
-    () if (i + j) % 3 == 0 and name not in ('SOLOv2', 'Mask R-CNN') else pytest.mark.slow))
-         for i, name in enumerate(FAMILIES) for j, backbone in enumerate(families.BACKBONES)]
+SIZES = ((97, 122), (160, 86))
+#: The size of a segmentor's pictures before they were resized, and of their label maps.
+ORIGINAL = (50, 70)
 
 
-@pytest.mark.parametrize(('name', 'backbone'), PAIRS)
-def test_predictions_of_a_batch_are_those_of_the_image_alone(name, backbone):
-    assert_batch_is_images(kept_out(name, backbone), PAIR)
+def retinanet(backbone, channels, preprocessor='DetDataPreprocessor'):
+    return dict(
+        type='RetinaNet', backbone=backbone, data_preprocessor=dict(
+            type=preprocessor, mean=[100.0] * 3, std=[60.0] * 3, pad_size_divisor=32, pad_value=2),
+        neck=dict(type='FPN', in_channels=channels, out_channels=8, num_outs=2),
+        bbox_head=dict(type='RetinaHead', num_classes=3, in_channels=8, feat_channels=8,
+                       stacked_convs=1, bbox_coder=dict(type='DeltaXYWHBBoxCoder'),
+                       anchor_generator=dict(type='AnchorGenerator', octave_base_scale=2,
+                                             scales_per_octave=1, ratios=[1.0], strides=[16, 32])),
+        train_cfg=dict(assigner=dict(type='MaxIoUAssigner', pos_iou_thr=0.5, neg_iou_thr=0.4),
+                       allowed_border=-1, pos_weight=-1),
+        test_cfg=dict(nms_pre=50, min_bbox_size=0, score_thr=0.0, max_per_img=20,
+                      nms=dict(type='nms', iou_threshold=0.5)))
 
 
-@pytest.mark.parametrize('name', short(families.PREDICTORS))
-def test_any_head_predicts(name):
-    """Where it attends to a whole map, and where it needs maps that are twice as large as others.
-    """
-    model = kept_out(name, 'ResNet-50')
-    assert_batch_is_images(model, PAIR)
-    assert model.predict.why_one_by_one is None
+def segmentor(rule, **test_cfg):
+    """A segmentor whose preprocessor pads to another multiple in training."""
+    return dict(
+        type='EncoderDecoder', backbone=dict(pvt(out_indices=(1,)), mask_padding=False),
+        data_preprocessor=dict(type='mmposenc.SegDataPreProcessor', mean=[100.0] * 3,
+                               std=[60.0] * 3, size_divisor=64, test_cfg=rule),
+        decode_head=dict(type='FCNHead', in_channels=8, channels=8, num_classes=3, num_convs=1,
+                         norm_cfg=dict(type='BN')), test_cfg=test_cfg)
 
 
-OWN = {'PIDNet': r'BatchNorm2d\): The size of tensor', 'HRNet': '^EncoderDecoder: maps of an image',
-       'CenterNet': '^CenterNet: maps of an image',
-       'ERFNet': r'MaxPool2d\): maps of .* are too small',
-       'EfficientDet': r'Conv2dAdaptivePadding\): pad reads the padding'}
+#: Models whose padding is another's, or is read by another part.
+KINDS = {
+    'RetinaNet': retinanet(resnet(out_indices=(2, 3)), [16, 32]),
+    'RetinaNet with a masked backbone': retinanet(pvt(out_indices=(2, 3)), [16, 16],
+                                                  'mmposenc.DetDataPreprocessor'),
+    'DETR that masks padding': deformable(backbone=resnet(out_indices=(3,)), channels=[32]),
+    'segmentor': segmentor(None, mode='whole'),
+    'segmentor, multiples': segmentor(dict(size_divisor=32), mode='whole'),
+    'segmentor, windows': segmentor(
+        None, mode='slide', crop_size=(48, 48), stride=(32, 32))}
 
 
-@pytest.mark.parametrize('name', short(OWN))
-def test_any_backbone_predicts(name, monkeypatch):
-    """Image by image where it reads padding, or rounds sides its own way, which is told once."""
-    messages = []
-    monkeypatch.setattr('mmposenc.backbones.modules.print_log',
-                        lambda line, *args: messages.append(line))
-    model = kept_out(name, 'own')
-    pair = [(96, 128, 0), (128, 64, 1)] if name == 'PIDNet' else PAIR
-    assert_batch_is_images(model, pair)
-    assert_batch_is_images(model, pair[::-1])
-    assert [re.search(OWN[name], line) is not None for line in messages] == [True]
+def build(name):
+    """A model with random weights."""
+    with DefaultScope.overwrite_default_scope('mmseg' if 'segmentor' in name else 'mmdet'):
+        torch.manual_seed(0)
+        model = MODELS.build(ConfigDict(copy.deepcopy(KINDS[name]))).eval()
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
+    return model
 
 
-@pytest.mark.slow
-def test_views_of_an_image_are_predicted_like_it():
-    """``DetTTAModel`` hands over batches of the views of its images."""
-    model = DetTTAModel(tta_cfg=ConfigDict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=50),
-                        module=families.build('RetinaNet', 'ResNet-50'))
-    assert keep_padding_out(model) is model
-
-    def views(sizes):
-        both = [[(height + add, width + add, seed) for height, width, seed in sizes]
-                for add in (0, 40)]
-        data = dict(inputs=[[families.image(*size) for size in each] for each in both],
-                    data_samples=[[families.sample(model.module, *size) for size in each]
-                                  for each in both])
-        for sample in sum(data['data_samples'], []):
-            sample.set_metainfo(dict(flip=False, flip_direction=None))
-        return data
-    with torch.no_grad():
-        for image, found in zip(PAIR, model.test_step(views(PAIR)), strict=True):
-            families.assert_same(model.test_step(views([image]))[0], found)
+def batch(model, sizes, training=False):
+    """Images as a preprocessor makes a batch of them."""
+    data = images(sizes)
+    if hasattr(model, 'decode_head'):
+        data['data_samples'] = [SegDataSample(metainfo=dict(img_shape=size, ori_shape=ORIGINAL))
+                                for size in sizes]
+    data = model.data_preprocessor(data, training)
+    for sample in data['data_samples'] if hasattr(model, 'decode_head') else ():
+        sample.gt_sem_seg = PixelData(data=torch.zeros(1, *ORIGINAL, dtype=torch.long))
+    return data
 
 
-def test_without_padding_and_in_training_it_is_the_model():
-    model, plain = kept_out('RetinaNet', 'ResNet-50'), families.build('RetinaNet', 'ResNet-50')
-    assert list(model.state_dict()) == list(plain.state_dict())
-    plain.test_cfg.score_thr = 0.0
-    with torch.no_grad():
-        a, b = (m(**families.batch(m, [(64, 96, 0)]), mode='predict')[0].pred_instances
-                for m in (model, plain))
-    assert torch.equal(a.bboxes, b.bboxes) and torch.equal(a.scores, b.scores)
-    gradients = []
-    for each in (model.train(), plain.train()):
-        torch.manual_seed(0)  # samplers draw at random
-        losses = each(**families.batch(each, PAIR, junk=1e3, training=True), mode='loss')
-        each.parse_losses(losses)[0].backward()
-        gradients.append([p.grad for p in each.parameters()] + list(each.buffers()))
-    torch.testing.assert_close(*gradients, rtol=0, atol=0)
+@torch.no_grad()
+def predict(model, sizes):
+    return model(**batch(model, sizes), mode='predict')
 
 
-def test_a_sample_says_of_its_batch_what_it_said():
-    model = kept_out('RetinaNet', 'ResNet-50')
-    data = families.batch(model, PAIR)
-    before = [dict(sample.metainfo) for sample in data['data_samples']]
-    with torch.no_grad():
-        after = [sample.metainfo for sample in model(**data, mode='predict')]
-    assert after == before
+def numbers(sample):
+    if 'seg_logits' in sample:
+        assert sample.gt_sem_seg.shape == sample.pred_sem_seg.shape == ORIGINAL
+        return [sample.seg_logits.data]
+    found = sample.pred_instances
+    assert len(found) > 1
+    return [found.bboxes, found.scores, found.labels]
 
 
-def test_targets_of_another_size_are_left_alone_in_a_test():
-    """mmseg loads label maps after the picture was resized."""
-    model = kept_out('Semantic FPN', 'PVT')
-    data = families.batch(model, PAIR)
-    for sample in data['data_samples']:
-        sample.gt_sem_seg = PixelData(data=torch.zeros(1, 200, 300, dtype=torch.long))
-        sample.set_metainfo({'ori_shape': (200, 300)})
-    with torch.no_grad():
-        for found in model(**data, mode='predict'):
-            assert found.gt_sem_seg.shape == found.pred_sem_seg.shape == (200, 300)
+@pytest.mark.parametrize('name', KINDS)
+def test_a_batch_gives_what_each_image_gives_alone(name):
+    """And a sample says of its batch what it said."""
+    plain = build(name)
+    kept = keep_padding_out(copy.deepcopy(plain))
+    assert [*kept.state_dict()] == [*plain.state_dict()]
+    for size, one, mixed, sample in zip(SIZES, predict(kept, SIZES), predict(plain, SIZES),
+                                        batch(plain, SIZES)['data_samples'], strict=True):
+        alone, = predict(plain, [size])
+        torch.testing.assert_close(numbers(one), numbers(alone), rtol=0, atol=1e-5)
+        assert one.metainfo == sample.metainfo
+        with pytest.raises(AssertionError):  # This is what it is for.
+            torch.testing.assert_close(numbers(mixed), numbers(alone), rtol=1e-4, atol=1e-4)
 
 
-def test_sliding_windows_are_those_of_each_image():
-    model = kept_out('PSPNet', 'PVT',
-                     test_cfg=dict(mode='slide', crop_size=(48, 48), stride=(32, 32)))
-    assert_batch_is_images(model, PAIR)
+def test_images_padded_as_alone_are_predicted_together(monkeypatch):
+    kept, calls = keep_padding_out(build('RetinaNet')), []
+    own = type(kept).predict
+    monkeypatch.setattr(type(kept), 'predict', lambda self, x, *args, **options: calls.append(
+        len(x)) or own(self, x, *args, **options))
+    predict(kept, [(97, 122), (100, 122)])
+    predict(kept, SIZES)
+    assert calls == [2, 1, 1]
+
+
+def test_training_is_the_models_own():
+    losses = []
+    for each in (build('RetinaNet'), keep_padding_out(build('RetinaNet'))):
+        data = batch(each.train(), SIZES, training=True)
+        losses.append(each.parse_losses(each(**data, mode='loss'))[0])
+    assert losses[0] == losses[1] != 0
 
 
 @pytest.mark.parametrize('copied', [
     copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], ids=['copied', 'pickled'])
 def test_a_copy_is_a_model_of_its_own(copied):
-    model = kept_out('RetinaNet', 'ResNet-50')
-    other = copied(model)
+    model = keep_padding_out(build('RetinaNet'))
+    other, expected = copied(model), predict(model, SIZES)
     for parameter in model.parameters():
         parameter.data.zero_()
-    with torch.no_grad():
-        found = other(**families.batch(other, PAIR), mode='predict')
-    assert all(len(sample.pred_instances.scores.unique()) > 1 for sample in found)
+    for one, two in zip(predict(other, SIZES), expected, strict=True):
+        torch.testing.assert_close(numbers(one), numbers(two))
     assert keep_padding_out(other) is other
 
 
-def test_maps_of_a_backbone_of_ours_go_through_the_detectors_own_method():
-    model = families.build('RetinaNet', 'PVT')
-    model.test_cfg.score_thr = 0.0
-
-    class Scaled(type(model)):
-        def extract_feat(self, batch_inputs):
-            return tuple(3 * level for level in super().extract_feat(batch_inputs))
-    scaled = Scaled.__new__(Scaled)
-    scaled.__dict__.update(model.__dict__)
-    assert_batch_is_images(keep_padding_out(scaled), [(96, 128, 0), (128, 96, 1)])
-
-
-def test_networks_that_read_padding_predict_image_by_image():
-    def predicts(model, reason):
-        assert_batch_is_images(model, PAIR)
-        assert re.search(reason, model.predict.why_one_by_one)
-    model = kept_out('RetinaNet', 'PVT')
-    model.backbone.mask_padding = False
-    predicts(model, '^PVT has mask_padding=False; set mask_padding=True')
-    model = kept_out('RetinaNet', 'PVT')
-    with DefaultScope.overwrite_default_scope('mmdet'):
-        model.backbone = MODELS.build(dict(type='PyramidVisionTransformer', num_layers=[1] * 4,
-                                           embed_dims=8, num_heads=[1, 2, 4, 8])).eval()
-    predicts(model, r'^backbone.* was not computed from ')
+def test_models_that_merge_predictions_and_others():
+    merging = DetTTAModel(tta_cfg=ConfigDict(nms=dict(type='nms', iou_threshold=0.5),
+                                             max_per_img=50), module=build('RetinaNet'))
+    assert keep_padding_out(merging) is merging and 'predict' in vars(merging.module)
     with pytest.raises(ValueError, match='Linear must be a detector'):
         keep_padding_out(torch.nn.Linear(1, 1))
 
 
-@pytest.mark.parametrize('rule', [None, dict(size_divisor=32), dict(size=(160, 140))])
-@pytest.mark.parametrize('mode', ['whole', 'slide'])
-def test_images_one_by_one_are_padded_as_in_a_test(rule, mode):
-    """Not as in training; the result is that of the model without the hook for each image."""
-    test_cfg = dict(mode=mode, crop_size=(48, 48), stride=(32, 32))
-    plain = families.build('PSPNet', 'PVT', test_cfg=test_cfg)
-    plain.backbone.mask_padding = False
-    plain.data_preprocessor.size_divisor = plain.data_preprocessor.pad_size_divisor = 64
-    plain.data_preprocessor.test_cfg = rule
-    model = keep_padding_out(copy.deepcopy(plain))
-    with torch.no_grad():
-        batched = model(**families.batch(model, PAIR, junk=1e3), mode='predict')
-        for image, result in zip(PAIR, batched, strict=True):
-            families.assert_same(plain(**families.batch(plain, [image]), mode='predict')[0], result)
-
-
-@pytest.mark.parametrize('backbone', ['ResNet-50', 'PVT'])
-def test_a_compiled_model_predicts_uncompiled(backbone, fresh_compiler):
-    """Where padding is ignored; without padding compiled blocks run."""
-    counter, model = CompileCounter(), kept_out('RetinaNet', backbone)
-    compile_regions(model, backend=counter, dynamic=True)
-    assert_batch_is_images(model, [(97, 128, 0), (96, 122, 1)])
-    assert counter.frame_count == 0
-    with torch.no_grad():
-        model(**families.batch(model, [(128, 128, 0)]), mode='predict')
-    assert counter.frame_count > 0
-
-
 def test_sizes_that_do_not_fit_the_batch_are_told():
-    batch, sample = torch.zeros(1, 3, 8, 8), SimpleNamespace(metainfo=dict(img_shape=(9, 8)))
-    for samples, sizes in (([sample], r'\[\(9, 8\)\]'), ([sample] * 2, r'\[\(9, 8\), \(9, 8\)\]')):
-        with pytest.raises(ValueError, match=f'img_shapes={sizes} must hold one'):
-            image_sizes(batch, samples)
+    kept, data = keep_padding_out(build('RetinaNet')), batch(build('RetinaNet'), SIZES)
+    data['data_samples'][1].set_metainfo(dict(img_shape=(161, 86)))
+    with pytest.raises(ValueError, match=r'img_shapes=\[\(97, 122\), \(161, 86\)\] must hold one'):
+        kept(**data, mode='predict')
 
 
 @pytest.mark.parametrize('options, shape', [

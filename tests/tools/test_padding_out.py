@@ -20,7 +20,7 @@ def test_detections_do_not_depend_on_the_batch(detector, hooked, test, tmp_path)
         out = tmp_path / f'{config.parent.name}_{batch_size}.pkl'
         test(config, detector['checkpoint'], '--work-dir', tmp_path, '--out', out,
              '--cfg-options', f'test_dataloader.batch_size={batch_size}',
-             'model.test_cfg.score_thr=0')
+             'model.test_cfg.score_thr=0', 'model.data_preprocessor.pad_size_divisor=1')
         return [sample['pred_instances'] for sample in pickle.loads(out.read_bytes())]
 
     def difference(a, b, key):

@@ -56,7 +56,3 @@ MASK_BELOW = 300 * 300
 
 #: Bytes of indices and plans that one call keeps for its next heads.
 INDEX_BYTES = 64 * 1024 * 1024
-
-#: Pairs from which leaving padded keys out, image by image, saves more than it costs on a CPU, and
-#: the share of keys that must be padding.
-LEAVE_OUT_FROM, LEAVE_OUT_SHARE = 512 * 512, 0.05

@@ -17,7 +17,7 @@ from mmposenc.terminal.options import TOLERANCE
 
 from ..config.checks import check_checkpoint, check_writable_folder
 from ..config.models import build_model, image_channels, load_all_weights, preprocessor_config
-from ..config.nodes import find_or_add_custom_hook, pipelines_of_phase, type_without_library
+from ..config.nodes import pipelines_of_phase, type_without_library
 from ..config.testing import scope_of
 from .export_check import Check, Notes, Run, compare_with_model, pictures_of_test_data
 from .raw_outputs import Detections, RawOutputs
@@ -67,7 +67,7 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
     refuse_unexportable(model, fixed_size)
     meta = {} if checkpoint is None else load_all_weights(model, checkpoint)
     raw = (Detections if decode else RawOutputs)(model).eval()
-    _refuse_other_padding(cfg, raw)
+    _refuse_masked_padding(raw)
     example = torch.full((1 if decode else 2, image_channels(cfg), *size), 128.0)
     program = _exported_program(raw, example, fixed_size)
     notes: Notes = dict(
@@ -108,16 +108,12 @@ def refuse_unexportable(model: nn.Module, fixed_size: bool) -> None:
             raise ValueError(f'{name} is a {kind}: {REFUSED[kind]}')
 
 
-def _refuse_other_padding(cfg: Config, raw: RawOutputs) -> None:
-    """Raise ValueError for a model for which ``predict`` pads pictures in another way than the file
-    would: DETR masks what is padded, and KeepPaddingOut predicts without it."""
-    keeper = find_or_add_custom_hook(cfg, 'KeepPaddingOut', add=False)
-    if not raw.pads or not raw.queries and keeper is None:
-        return
-    who = type(raw.model).__name__ if keeper is None else 'KeepPaddingOut'
-    option = 'test_cfg=None' if scope_of(cfg) == 'mmseg' else 'pad_size_divisor=1'
-    raise ValueError(f'data_preprocessor pads pictures, and {who} leaves padding out, which a file '
-                     f'cannot; give --cfg-options model.data_preprocessor.{option}')
+def _refuse_masked_padding(raw: RawOutputs) -> None:
+    """Raise ValueError for a DETR that masks what is padded, which the file would not."""
+    if raw.pads and raw.queries:
+        raise ValueError(f'data_preprocessor pads pictures, and {type(raw.model).__name__} leaves '
+                         f'padding out, which a file cannot; give --cfg-options '
+                         f'model.data_preprocessor.pad_size_divisor=1')
 
 
 def _checked_out_path(out: str | Path, checkpoint: str | None, overwrite: bool) -> Path:

@@ -1,5 +1,5 @@
 """Weighted means of tokens over neighbourhoods of different sizes (ContextPool), and the poolings
 that it is compared with."""
-from .adaptive import context_pool, context_pool_error_bound
+from .adaptive import context_pool
 
-__all__ = ['context_pool', 'context_pool_error_bound']
+__all__ = ['context_pool']

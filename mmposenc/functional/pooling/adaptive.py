@@ -7,23 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..grids import GridLike, as_grid, check_tokens
+from ..grids import GridLike, check_tokens
 from ..tracing import full_precision, is_compiling, is_exporting, is_transforming, may_branch_on
 from .blockwise import pool_in_blocks
-from .kernels import (
-    KERNELS,
-    MIN_SIGMA,
-    STABLE_PAIRS,
-    axis_distances,
-    pool_by_definition,
-    pool_by_definition_in_parts,
-)
+from .kernels import KERNELS, pool_by_definition, pool_by_definition_in_parts
 from .partition import Group, cells_at_stride, find_groups
 
-IMPLEMENTATIONS = ('auto', 'reference', 'exact', 'windowed')
-#: 'auto' takes the exact implementation up to this number of tokens, because its cost grows with
-#: their square.
-EXACT_TOKENS = 16384
+IMPLEMENTATIONS = ('auto', 'reference', 'exact')
 #: Compiled models take the reference, which is plain tensor arithmetic, up to this number of
 #: tokens.
 COMPILED_TOKENS = 1024
@@ -34,8 +24,8 @@ MAX_RANGE = {torch.float32: 40.0, torch.float64: 300.0}
 
 
 def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, *,
-                 implementation: str = 'auto', truncate: float = 5.0, kernel: str = 'gaussian',
-                 causal: bool = False, stride: int = 1) -> Tensor:
+                 implementation: str = 'auto', kernel: str = 'gaussian', causal: bool = False,
+                 stride: int = 1) -> Tensor:
     """y_i = sum_j w_j g_ij x_j / sum_j w_j g_ij with w = exp(weight_logits) and g_ij the Gaussian
     of the distance of cells i and j with deviation sigma_i (ContextPool, Huang et al., ICML 2022,
     Eq. 2-4).
@@ -48,10 +38,7 @@ def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: Grid
         hw_shape: (H, W).
         implementation: 'reference' builds the (L, L) weights and can be differentiated twice.
             'exact' equals it to rounding and builds a few of them at a time, in the backward pass
-            again; memory is linear in L. 'windowed' also leaves out what lies further than
-            ``truncate * sigma_i`` along a row or column; :func:`context_pool_error_bound` says how
-            much that can change. 'auto' is exact up to 16,384 tokens and windowed above.
-        truncate: half-width of the windows of 'windowed' in units of sigma; others ignore it.
+            again; memory is linear in L. 'auto' is exact, but the reference where that is needed.
         kernel: 'gaussian', or 'window': 1 up to a distance of sigma along rows and columns, and a
             ramp of one cell to 0.
         causal: tokens see themselves and those before them; for sequences (H = 1) only.
@@ -69,8 +56,8 @@ def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: Grid
     There is no release; the decisions are listed in docs/context_pool.md. ``sigma`` has a gradient
     in every implementation.
     """
-    height, width = _checked_sides(x, weight_logits, sigma, hw_shape, implementation, truncate,
-                                   kernel, causal, stride)
+    height, width = _checked_sides(x, weight_logits, sigma, hw_shape, implementation, kernel,
+                                   causal, stride)
     if implementation == 'auto':
         implementation = _chosen_implementation(x)
     cells = cells_at_stride((height, width), stride, x.device)
@@ -83,47 +70,8 @@ def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: Grid
             out = pool_by_definition(x.to(dtype), logits, sizes, (height, width), cells, kernel,
                                      causal)
         else:
-            out = _by_value(x.to(dtype), logits, sizes, (height, width), stride, kernel, causal,
-                            truncate if implementation == 'windowed' else None)
+            out = _by_value(x.to(dtype), logits, sizes, (height, width), stride, kernel, causal)
     return out.to(x.dtype)
-
-
-def context_pool_error_bound(weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike,
-                             truncate: float = 5.0) -> Tensor:
-    """How far the windowed implementation can be from the exact one, for each token.
-
-    The windows leave out a share e_i of a token's weights, and what is left is divided by its own
-    sum. So y_i is (1 - e_i) times the windowed output plus e_i times a mean of tokens left out: the
-    two differ by at most e_i times the span of a channel, its largest minus its smallest value in
-    the image. With weights all alike e_i is at most 4 exp(-truncate^2 / 2) (1 + sqrt(2 pi) sigma)
-    (1 + sqrt(pi / 2) sigma); this function adds up the weights it has instead.
-
-    Args:
-        weight_logits, sigma, hw_shape, truncate: as for :func:`context_pool`.
-
-    Returns:
-        (B, H*W), e_i in float64; 0 for tokens that take no part.
-    """
-    height, width = as_grid(hw_shape).hw
-    logits, sigma = weight_logits.double(), sigma.double().clamp_min(MIN_SIGMA)
-    weights = (logits - logits.amax(1, keepdim=True)).exp().view(-1, height, width)
-    at = torch.arange(height * width, device=sigma.device)
-    shares = []
-    step = max(1, STABLE_PAIRS // (height + width))
-    for part in (at[first:first + step] for first in range(0, len(at), step)):
-        size = sigma[:, part, None]
-        sides = []
-        for places, length in ((part // width, height), (part % width, width)):
-            distance = axis_distances(length, sigma)[places]
-            g = (-0.5 * (distance / size).square()).exp()
-            sides.append((g, g.masked_fill(distance.abs() <= truncate * size, 0)))
-        (rows, rows_out), (cols, cols_out) = sides
-        along = torch.bmm(rows, weights)
-        # What lies outside of the window: other rows; and, in its rows, other columns.
-        out = (torch.bmm(rows_out, weights) * cols).sum(-1) + (
-            torch.bmm(rows - rows_out, weights) * cols_out).sum(-1)
-        shares.append(out / (along * cols).sum(-1))
-    return torch.cat(shares, 1).masked_fill(~torch.isfinite(logits), 0)
 
 
 def _chosen_implementation(x: Tensor) -> str:
@@ -131,12 +79,12 @@ def _chosen_implementation(x: Tensor) -> str:
     if x.is_meta or is_exporting() or is_transforming() or (
             is_compiling() and x.shape[1] <= COMPILED_TOKENS):
         return 'reference'
-    return 'exact' if x.shape[1] <= EXACT_TOKENS else 'windowed'
+    return 'exact'
 
 
 @torch.compiler.disable
 def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], stride: int,
-              kernel: str, causal: bool, truncate: float | None) -> Tensor:
+              kernel: str, causal: bool) -> Tensor:
     """Choose and run the implementation that the range of the weights allows."""
     # Found before anything is read, so that the host waits for an accelerator only once.
     query_groups = find_groups(sigma, hw_shape, stride)
@@ -145,8 +93,6 @@ def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int
     # Weights below exp(-cut) are left out: all of them together do not change the last digit of the
     # smallest sum.
     cut = spread + math.log(4 * x.shape[1] / torch.finfo(x.dtype).eps)
-    if truncate is not None and kernel == 'gaussian':
-        cut = min(cut, 0.5 * truncate ** 2)
     if spread <= MAX_RANGE[torch.float64]:
         wide = x.dtype if spread <= MAX_RANGE[x.dtype] else torch.float64
         return pool_in_blocks(x.to(wide), (logits - top).to(wide).exp(), sigma.to(wide), hw_shape,
@@ -157,7 +103,7 @@ def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int
 
 
 def _checked_sides(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike,
-                   implementation: str, truncate: float, kernel: str, causal: bool, stride: int
+                   implementation: str, kernel: str, causal: bool, stride: int
                    ) -> tuple[int, int]:
     height, width = check_tokens(x, hw_shape).hw
     for name, each in (('weight_logits', weight_logits), ('sigma', sigma)):
@@ -168,8 +114,6 @@ def _checked_sides(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: Gr
         raise ValueError(f'implementation={implementation!r} must be one of {IMPLEMENTATIONS}')
     if kernel not in KERNELS:
         raise ValueError(f'kernel={kernel!r} must be one of {KERNELS}')
-    if not truncate > 0:
-        raise ValueError(f'truncate={truncate} must be positive')
     if stride < 1:
         raise ValueError(f'stride={stride} must be at least 1')
     if causal and height != 1:

@@ -229,8 +229,6 @@ def padded(model):
     (config(detr()), 'model.onnx', dict(decode=True), r'--decode: DETR with DETRHead decodes its '),
     (config(padded(detr(backbone=BACKBONE))), 'model.onnx', {},
      r'data_preprocessor pads pictures, and DETR leaves padding out, .*pad_size_divisor=1'),
-    (config(dense('FCOS'), custom_hooks=[dict(type='mmposenc.KeepPaddingOut')]), 'model.onnx', {},
-     'KeepPaddingOut leaves padding out'),
     (config(deformable()), 'model.onnx', {},
      r'encoder.layers.0.self_attn is a MultiScaleDeformable'),
     (config(dense('RetinaNet')), 'model.onnx', dict(size=(32, 64)),

@@ -1,16 +1,10 @@
-"""What ContextPool is compared with, against the loop and by counting."""
-import pytest
+"""What ContextPool is compared with, against the loop and by counting. (Weights by pairs:
+encodings/test_context_pool.py.)"""
 import torch
 import torch.nn.functional as F
 from helpers.pooling_loops import loop, make
 
-from mmposenc.functional.pooling import ablations, kernels
-from mmposenc.functional.pooling.ablations import (
-    global_mean,
-    nonlocal_pool,
-    random_mean,
-    window_mean,
-)
+from mmposenc.functional.pooling.ablations import global_mean, random_mean, window_mean
 
 
 def test_global_mean():
@@ -46,18 +40,3 @@ def test_random_mean_draws_from_all_of_the_image_and_no_other():
     inside[:4, :5] = True
     others = out[1] * (1 - torch.eye(99))
     assert not others[:, ~inside.flatten()].any() and others[:, inside.flatten()].any(0).all()
-
-
-@pytest.mark.parametrize('kernel', ['gaussian', 'window'])
-def test_nonlocal_pool(kernel, monkeypatch):
-    x, _, sigma = make((3, 4))
-    q, k = torch.randn(2, 2, 12, 5, dtype=torch.float64).unbind(0)
-    expected = torch.zeros_like(x)
-    for i in range(12):
-        own = (q[:, i:i + 1] * k).sum(-1)
-        expected[:, i] = loop(x, own, sigma, (3, 4), kernel)[:, i]
-    for pairs in (2 ** 20, 40):
-        for module in (ablations, kernels):
-            monkeypatch.setattr(module, 'STABLE_PAIRS', pairs)
-        out = nonlocal_pool(x, q, k, None, sigma, (3, 4), kernel, False)
-        torch.testing.assert_close(out, expected)

@@ -1,12 +1,12 @@
 """Pooling by blocks against the definition, and its own gradients."""
+import math
 
 import pytest
 import torch
-from helpers.pooling_loops import loop, make
+from helpers.pooling_loops import make
 
 from mmposenc.functional import context_pool
 from mmposenc.functional.pooling import partition
-from mmposenc.functional.pooling.blockwise import pool_in_blocks
 
 
 @pytest.fixture
@@ -18,32 +18,20 @@ def small_blocks(monkeypatch):
     monkeypatch.setitem(partition.BLOCK_ELEMENTS, 'cpu', 700)
 
 
+@pytest.mark.parametrize('absent', [0.0, 0.3])
 @pytest.mark.parametrize('kernel', ['gaussian', 'window'])
 @pytest.mark.parametrize('stride, causal, hw', [(1, False, (20, 13)), (2, False, (20, 13)),
                                                 (3, False, (7, 31)), (1, True, (1, 300)),
                                                 (2, True, (1, 301))])
 @pytest.mark.usefixtures('small_blocks')
-def test_values_and_gradients_of_the_definition(hw, stride, causal, kernel):
+def test_values_and_gradients_of_the_definition(hw, stride, causal, kernel, absent):
+    """A share of the tokens has no weight: they come back, pool nothing, and pass the gradient."""
     leaves = [each.requires_grad_() for each in make(hw)]
-    outs = [context_pool(*leaves, hw, implementation=how, causal=causal, kernel=kernel,
-                         stride=stride)
+    x, logits, sigma = leaves
+    without = torch.rand(logits.shape, generator=torch.Generator().manual_seed(1)) < absent
+    outs = [context_pool(x, logits.masked_fill(without, -math.inf), sigma, hw, implementation=how,
+                         causal=causal, kernel=kernel, stride=stride)
             for how in ('reference', 'exact')]
     grad = torch.randn_like(outs[0])
     grads = [torch.autograd.grad(out, leaves, grad) for out in outs]
     torch.testing.assert_close((outs[0], *grads[0]), (outs[1], *grads[1]), atol=1e-11, rtol=1e-9)
-
-
-@pytest.mark.usefixtures('small_blocks')
-def test_tokens_without_weight():
-    """They come back, pool nothing, and pass the gradient through."""
-    hw = (9, 11)
-    x, logits, sigma = make(hw)
-    weights = torch.where(torch.rand(2, 99, generator=torch.Generator().manual_seed(1)) < 0.3,
-                          0, logits.exp() / 20)
-    out = pool_in_blocks(x.requires_grad_(), weights, sigma, hw, 'gaussian', False, 40.0)
-    without = weights == 0
-    assert 20 < int(without.sum()) and torch.equal(out[without], x[without])
-    expected = loop(x, weights.log(), sigma, hw)
-    torch.testing.assert_close(out[~without], expected[~without])
-    grad, = torch.autograd.grad(out.sum(), x)
-    assert torch.equal(grad[without], torch.ones_like(grad[without]))
