@@ -5,24 +5,11 @@ data_root = 'data/bccd/'
 metainfo = dict(
     classes=('RBC', 'WBC', 'Platelets'), palette=[(220, 60, 60), (60, 60, 220), (60, 160, 60)])
 
-# At half the size the cells are as wide as the tree crowns, 20 to 110 pixels.
-train_pipeline = [
-    dict(type='mmposenc.LoadImageFromFile'),
-    dict(type='LoadAnnotations', with_bbox=True),
-    dict(type='RandomResize', scale=(320, 240), ratio_range=(0.8, 1.25), keep_ratio=True),
-    dict(
-        type='RandomFlip',
-        prob=[0.25, 0.25, 0.25],
-        direction=['horizontal', 'vertical', 'diagonal']),
-    dict(type='PhotoMetricDistortion'),
-    dict(type='PackDetInputs')]
-test_pipeline = [
-    dict(type='mmposenc.LoadImageFromFile'),
-    dict(type='Resize', scale=(320, 240), keep_ratio=True),
-    dict(type='LoadAnnotations', with_bbox=True),
-    dict(
-        type='PackDetInputs',
-        meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'))]
+# At half the size the cells are as wide as the tree crowns, 20 to 110 pixels; no crops.
+train_pipeline, test_pipeline = _base_.train_pipeline, _base_.test_pipeline
+train_pipeline[2].update(scale=(320, 240), ratio_range=(0.8, 1.25))
+del train_pipeline[3]
+test_pipeline[1]['scale'] = (320, 240)
 
 train_dataloader = dict(dataset=dict(times=2, dataset=dict(
     data_root=data_root, data_prefix=dict(img='images/'), metainfo=metainfo,

@@ -2,17 +2,9 @@
 _base_ = 'camvid_segmentation.py'
 
 scale = (336, 252)
-train_pipeline = [
-    dict(type='mmposenc.LoadImageFromFile'),
-    dict(type='mmposenc.LoadSegAnnotations'),
-    dict(type='Resize', scale=scale, keep_ratio=False),
-    dict(type='RandomFlip', prob=0.5),
-    dict(type='PackSegInputs')]
-test_pipeline = [
-    dict(type='mmposenc.LoadImageFromFile'),
-    dict(type='Resize', scale=scale, keep_ratio=False),
-    dict(type='mmposenc.LoadSegAnnotations'),
-    dict(type='PackSegInputs')]
+train_pipeline, test_pipeline = _base_.train_pipeline, _base_.test_pipeline
+train_pipeline[2]['scale'] = test_pipeline[1]['scale'] = scale
+del train_pipeline[4]  # colours stay as they are
 train_dataloader = dict(dataset=dict(pipeline=train_pipeline))
 val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
 test_dataloader = val_dataloader

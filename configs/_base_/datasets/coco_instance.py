@@ -1,19 +1,8 @@
 # COCO 2017 with masks.
 _base_ = 'coco_detection.py'
 
-train_pipeline = [
-    dict(type='mmposenc.LoadImageFromFile'),
-    dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
-    dict(type='Resize', scale=(1333, 800), keep_ratio=True),
-    dict(type='RandomFlip', prob=0.5),
-    dict(type='PackDetInputs')]
-test_pipeline = [
-    dict(type='mmposenc.LoadImageFromFile'),
-    dict(type='Resize', scale=(1333, 800), keep_ratio=True),
-    dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
-    dict(
-        type='PackDetInputs',
-        meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'))]
+train_pipeline, test_pipeline = _base_.train_pipeline, _base_.test_pipeline
+train_pipeline[1]['with_mask'] = test_pipeline[2]['with_mask'] = True
 train_dataloader = dict(dataset=dict(pipeline=train_pipeline))
 val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
 test_dataloader = val_dataloader

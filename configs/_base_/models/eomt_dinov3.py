@@ -1,5 +1,5 @@
-# EoMT on DINOv3's ViT-S/16 for semantic segmentation: 100 queries join the last 3 blocks (the
-# release takes 3 for this size, 4 for larger ones).
+# EoMT for semantic segmentation, with 100 queries.
+_base_ = 'eomt_backbone.py'
 num_classes, num_queries = 150, 100
 custom_imports = dict(imports='mmdet.models', allow_failed_imports=False)
 model = dict(
@@ -13,13 +13,7 @@ model = dict(
         seg_pad_val=255,
         size=(512, 512),
         test_cfg=dict(size_divisor=16)),
-    backbone=dict(
-        type='mmposenc.EoMT',
-        arch='dinov3-small',
-        num_classes=num_classes,
-        num_queries=num_queries,
-        query_blocks=3,
-        mask_padding=True),
+    backbone=dict(_base_.eomt, num_classes=num_classes, num_queries=num_queries),
     decode_head=dict(
         type='mmposenc.EoMTDecodeHead', num_classes=num_classes, num_queries=num_queries),
     train_cfg=dict(),

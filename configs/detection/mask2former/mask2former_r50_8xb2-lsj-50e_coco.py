@@ -5,9 +5,9 @@
 #
 #     bash tools/dist_train.sh configs/detection/mask2former/mask2former_r50_8xb2-lsj-50e_coco.py 8
 _base_ = [
-    '../../_base_/models/mask2former_head.py', '../../_base_/datasets/coco_instance_lsj.py',
-    '../../_base_/schedules/mask2former_50e.py']
-num_classes = 80
+    '../../_base_/models/mask2former_head.py', '../../_base_/models/mask2former_instances.py',
+    '../../_base_/datasets/coco_instance_lsj.py', '../../_base_/schedules/mask2former_50e.py']
+num_classes = _base_.num_classes
 panoptic_head = dict(
     _base_.mask2former_head,
     loss_cls=dict(
@@ -21,19 +21,9 @@ panoptic_head = dict(
     num_things_classes=num_classes,
     num_stuff_classes=0)
 model = dict(
-    type='Mask2Former',
-    data_preprocessor=dict(
-        type='mmposenc.DetDataPreprocessor',
-        mean=[123.675, 116.28, 103.53],
-        std=[58.395, 57.12, 57.375],
-        bgr_to_rgb=True,
-        pad_size_divisor=32,
-        pad_mask=True,
-        mask_pad_value=0,
-        pad_seg=False,
-        batch_augments=[dict(
-            type='BatchFixedSizePad', size=(1024, 1024), img_pad_value=0, pad_mask=True,
-            mask_pad_value=0, pad_seg=False)]),
+    data_preprocessor=dict(batch_augments=[dict(
+        type='BatchFixedSizePad', size=(1024, 1024), img_pad_value=0, pad_mask=True,
+        mask_pad_value=0, pad_seg=False)]),
     backbone=dict(
         type='ResNet',
         depth=50,
@@ -45,9 +35,6 @@ model = dict(
         style='pytorch',
         init_cfg=dict(type='Pretrained', checkpoint='torchvision://resnet50')),
     panoptic_head=panoptic_head,
-    panoptic_fusion_head=dict(
-        type='MaskFormerFusionHead', num_things_classes=num_classes, num_stuff_classes=0,
-        loss_panoptic=None),
     train_cfg=dict(
         num_points=12544,
         oversample_ratio=3.0,
@@ -56,7 +43,4 @@ model = dict(
             dict(type='ClassificationCost', weight=2.0),
             dict(type='CrossEntropyLossCost', weight=5.0, use_sigmoid=True),
             dict(type='DiceCost', weight=5.0, pred_act=True, eps=1.0)]),
-        sampler=dict(type='MaskPseudoSampler')),
-    test_cfg=dict(
-        panoptic_on=False, semantic_on=False, instance_on=True, max_per_image=100, iou_thr=0.8,
-        filter_low_score=True))
+        sampler=dict(type='MaskPseudoSampler')))

@@ -4,14 +4,10 @@
 #
 #     bash tools/dist_train.sh configs/detection/mask_rcnn/mask-rcnn_swin-t_fpn_1x_coco.py 8
 _base_ = [
-    '../../_base_/models/mask-rcnn_pvt.py', '../../_base_/datasets/coco_instance.py',
+    '../../_base_/models/mask-rcnn_pvt.py', '../../_base_/models/swin-t.py',
+    '../../_base_/datasets/coco_instance.py',
     '../../_base_/schedules/adamw_1x.py', '../../_base_/default_runtime.py']
 model = dict(
-    backbone=dict(
-        _delete_=True, type='mmposenc.Swin', arch='tiny', drop_path_rate=0.2, mask_padding=True,
-        init_cfg=dict(
-            type='Pretrained',
-            checkpoint='https://github.com/SwinTransformer/storage/releases/download/v1.0.0/'
-            'swin_tiny_patch4_window7_224.pth')),
+    backbone=dict(_base_.swin_t, _delete_=True),
     neck=dict(in_channels=[96, 192, 384, 768]))
 optim_wrapper = dict(optimizer=dict(weight_decay=0.05))

@@ -9,56 +9,19 @@
 #         --cfg-options model.backbone.init_cfg.type=Pretrained \
 #         model.backbone.init_cfg.checkpoint=CHECKPOINT
 _base_ = [
+    '../../_base_/models/eomt_backbone.py', '../../_base_/models/mask2former_instances.py',
     '../../_base_/datasets/coco_instance_lsj-1024.py', '../../_base_/schedules/eomt.py']
 
-# EoMT on DINOv3's ViT-S/16 for instances: 200 queries join the last 3 blocks.
-num_classes, num_queries = 80, 200
+# 200 queries join the last 3 blocks.
+num_classes, num_queries = _base_.num_classes, 200
 model = dict(
-    type='Mask2Former',
-    data_preprocessor=dict(
-        type='mmposenc.DetDataPreprocessor',
-        mean=[123.675, 116.28, 103.53],
-        std=[58.395, 57.12, 57.375],
-        bgr_to_rgb=True,
-        pad_size_divisor=16,
-        pad_mask=True,
-        mask_pad_value=0,
-        pad_seg=False),
-    backbone=dict(
-        type='mmposenc.EoMT',
-        arch='dinov3-small',
-        num_classes=num_classes,
-        num_queries=num_queries,
-        query_blocks=3,
-        mask_padding=True),
+    data_preprocessor=dict(pad_size_divisor=16),
+    backbone=dict(_base_.eomt, num_classes=num_classes, num_queries=num_queries),
     panoptic_head=dict(
-        type='mmposenc.EoMTHead', num_things_classes=num_classes, num_queries=num_queries),
-    panoptic_fusion_head=dict(
-        type='MaskFormerFusionHead', num_things_classes=num_classes, num_stuff_classes=0,
-        loss_panoptic=None),
-    test_cfg=dict(
-        panoptic_on=False, semantic_on=False, instance_on=True, max_per_image=100, iou_thr=0.8,
-        filter_low_score=True))
+        type='mmposenc.EoMTHead', num_things_classes=num_classes, num_queries=num_queries))
 scale = (640, 640)
-train_pipeline = [
-    dict(type='mmposenc.LoadImageFromFile', to_float32=True),
-    dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
-    dict(type='RandomFlip', prob=0.5),
-    dict(
-        type='RandomResize', scale=scale, ratio_range=(0.1, 2.0), resize_type='Resize',
-        keep_ratio=True),
-    dict(
-        type='RandomCrop', crop_size=scale, crop_type='absolute', recompute_bbox=True,
-        allow_negative_crop=True),
-    dict(type='FilterAnnotations', min_gt_bbox_wh=(1e-5, 1e-5), by_mask=True),
-    dict(type='PackDetInputs')]
-test_pipeline = [
-    dict(type='mmposenc.LoadImageFromFile'),
-    dict(type='Resize', scale=scale, keep_ratio=True),
-    dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
-    dict(
-        type='PackDetInputs',
-        meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'))]
+train_pipeline, test_pipeline = _base_.train_pipeline, _base_.test_pipeline
+train_pipeline[3]['scale'] = train_pipeline[4]['crop_size'] = test_pipeline[1]['scale'] = scale
 train_dataloader = dict(batch_size=2, dataset=dict(pipeline=train_pipeline))
 val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
 test_dataloader = val_dataloader

@@ -7,12 +7,6 @@
 _base_ = [
     '../../_base_/models/retinanet_dinov2.py', '../../_base_/datasets/coco_detection.py',
     '../../_base_/schedules/layer-decay_1x.py', '../../_base_/default_runtime.py']
-model = dict(
-    backbone=dict(
-        arch='dinov2-small',
-        img_size=592,
-        init_cfg=dict(
-            type='Pretrained',
-            checkpoint='https://dl.fbaipublicfiles.com/dinov2/dinov2_vits14/'
-            'dinov2_vits14_pretrain.pth')),
-    neck=dict(in_channels=384))
+model = dict(backbone=dict(img_size=592, init_cfg=dict(
+    type='Pretrained',
+    checkpoint='https://dl.fbaipublicfiles.com/dinov2/dinov2_vits14/dinov2_vits14_pretrain.pth')))

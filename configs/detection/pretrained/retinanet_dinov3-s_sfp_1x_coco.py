@@ -9,6 +9,4 @@
 _base_ = [
     '../../_base_/models/retinanet_dinov2.py', '../../_base_/datasets/coco_detection.py',
     '../../_base_/schedules/layer-decay_1x.py', '../../_base_/default_runtime.py']
-model = dict(
-    backbone=dict(arch='dinov3-small'),
-    neck=dict(in_channels=384))
+model = dict(backbone=dict(arch='dinov3-small'))

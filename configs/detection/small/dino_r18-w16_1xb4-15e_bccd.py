@@ -6,11 +6,8 @@ _base_ = [
     '../../_base_/schedules/adamw_small-detr_50e.py', '../../_base_/default_runtime.py']
 max_epochs = 15
 train_cfg = dict(max_epochs=max_epochs, val_interval=5)
-param_scheduler = [
-    dict(type='LinearLR', start_factor=0.02, by_epoch=False, begin=0, end=100),
-    dict(
-        type='CosineAnnealingLR', eta_min_ratio=0.01, by_epoch=True, begin=0, end=max_epochs,
-        T_max=max_epochs, convert_to_iter_based=True)]
+param_scheduler = _base_.param_scheduler
+param_scheduler[1].update(end=max_epochs, T_max=max_epochs)
 
 # The small Deformable DETR with two stages and denoising queries.
 model = dict(

@@ -7,19 +7,18 @@
 #         configs/detection/vitdet/mask-rcnn_vitdet-b_sfp_16xb4-lsj-100e_coco.py 16
 _base_ = [
     'mmdet::_base_/models/mask-rcnn_r50_fpn.py', '../../_base_/datasets/coco_instance_lsj-1024.py',
-    '../../_base_/default_runtime.py']
+    '../../_base_/schedules/mask2former_50e.py']
 
 # ViTDet's schedule: 184,375 steps of 64 images, 100 epochs of COCO; rates fall by .7 a block from
 # the heads to the patches. As in the release norms and the table of positions do not decay, while
 # biases and relative positions do.
 max_iters = 184375
-interval = 5000
+interval = _base_.interval
 train_cfg = dict(
-    type='IterBasedTrainLoop', max_iters=max_iters, val_interval=interval,
+    max_iters=max_iters,
     dynamic_intervals=[(max_iters // interval * interval + 1, max_iters)])
-val_cfg = dict(type='ValLoop')
-test_cfg = dict(type='TestLoop')
 optim_wrapper = dict(
+    _delete_=True,
     type='OptimWrapper',
     constructor='mmposenc.LayerDecayOptimWrapperConstructor',
     optimizer=dict(type='AdamW', lr=0.0001, weight_decay=0.1, betas=(0.9, 0.999)),
@@ -30,11 +29,7 @@ param_scheduler = [
     dict(type='LinearLR', start_factor=0.001, by_epoch=False, begin=0, end=250),
     dict(type='MultiStepLR', begin=0, end=max_iters, by_epoch=False, milestones=[163889, 177546],
          gamma=0.1)]
-default_hooks = dict(
-    logger=dict(log_metric_by_epoch=False),
-    checkpoint=dict(by_epoch=False, interval=interval, save_last=True))
-log_processor = dict(by_epoch=False)
-auto_scale_lr = dict(enable=False, base_batch_size=64)
+auto_scale_lr = dict(base_batch_size=64)
 
 # ViTDet's Mask R-CNN (Li et al., ECCV 2022, Sec. 4): a plain ViT-B in windows with four global
 # blocks, its simple feature pyramid, and heads that are deeper and normed: two convolutions in the

@@ -8,12 +8,6 @@ _base_ = [
     '../../_base_/models/linear_dinov2.py', '../../_base_/datasets/ade20k_512x512.py',
     '../../_base_/schedules/linear_seg_40k.py']
 train_dataloader = dict(batch_size=2)
-model = dict(
-    backbone=dict(
-        arch='dinov2-small',
-        init_cfg=dict(
-            type='Pretrained',
-            checkpoint='https://dl.fbaipublicfiles.com/dinov2/dinov2_vits14/'
-            'dinov2_vits14_pretrain.pth')),
-    neck=dict(in_channels=[384]),
-    decode_head=dict(in_channels=384, channels=384))
+model = dict(backbone=dict(init_cfg=dict(
+    type='Pretrained',
+    checkpoint='https://dl.fbaipublicfiles.com/dinov2/dinov2_vits14/dinov2_vits14_pretrain.pth')))

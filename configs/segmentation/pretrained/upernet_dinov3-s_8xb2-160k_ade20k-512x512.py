@@ -10,8 +10,4 @@ _base_ = [
     '../../_base_/models/upernet_dinov2.py', '../../_base_/datasets/ade20k_512x512.py',
     '../../_base_/schedules/layer-decay_seg_160k.py']
 train_dataloader = dict(batch_size=2)
-model = dict(
-    backbone=dict(arch='dinov3-small'),
-    neck=dict(embed_dim=384),
-    decode_head=dict(in_channels=[384, 384, 384, 384], channels=384),
-    auxiliary_head=dict(in_channels=384))
+model = dict(backbone=dict(arch='dinov3-small'))

@@ -6,15 +6,11 @@
 #     bash tools/dist_train.sh \
 #         configs/segmentation/upernet/upernet_swin-t_8xb2-160k_ade20k-512x512.py 8
 _base_ = [
-    '../../_base_/models/upernet_pvt.py', '../../_base_/datasets/ade20k_512x512.py',
+    '../../_base_/models/upernet_pvt.py', '../../_base_/models/swin-t.py',
+    '../../_base_/datasets/ade20k_512x512.py',
     '../../_base_/schedules/adamw_seg_160k.py']
 train_dataloader = dict(batch_size=2)
 model = dict(
-    backbone=dict(
-        _delete_=True, type='mmposenc.Swin', arch='tiny', drop_path_rate=0.3, mask_padding=True,
-        init_cfg=dict(
-            type='Pretrained',
-            checkpoint='https://github.com/SwinTransformer/storage/releases/download/v1.0.0/'
-            'swin_tiny_patch4_window7_224.pth')),
+    backbone=dict(_base_.swin_t, _delete_=True, drop_path_rate=0.3),
     decode_head=dict(in_channels=[96, 192, 384, 768]),
     auxiliary_head=dict(in_channels=384))
