@@ -2,17 +2,15 @@
 from importlib.util import find_spec
 
 import pytest
-from helpers.scripts import ROOT, run_python
+from helpers.scripts import OPENMMLAB, ROOT, run_python, without
 
-MM = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
 TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'padding', 'engine.prepare',
               'openmmlab.datasets')
 
-# With None in sys.modules a package can neither be found nor imported.
-BLOCK = f'import sys\nfor name in {MM}: sys.modules[name] = None\n'
-LOADED = f'[m for m in sys.modules if m.split(".")[0] in {MM} and sys.modules[m] is not None]'
+LOADED = (f'[m for m in sys.modules if m.split(".")[0] in {OPENMMLAB} '
+          'and sys.modules[m] is not None]')
 
-has_openmmlab = pytest.mark.skipif(any(find_spec(name) is None for name in MM),
+has_openmmlab = pytest.mark.skipif(any(find_spec(name) is None for name in OPENMMLAB),
                                    reason='needs OpenMMLab')
 
 
@@ -25,7 +23,7 @@ def test_plain_import_is_light_and_quiet():
 import sys
 import mmposenc
 assert mmposenc.__version__
-assert not {{'torch', 'torchvision', 'numpy', *{MM}}} & set(sys.modules)
+assert not {{'torch', 'torchvision', 'numpy', *{OPENMMLAB}}} & set(sys.modules)
 before = list(sys.meta_path)
 mmposenc.compat.prepare()
 assert sys.meta_path == before
@@ -39,7 +37,7 @@ def test_rooms_that_torch_is_enough_for():
     finds. Of a room that does not need it, checking files works; reading them says what to
     install."""
     run('import sys\n' + ''.join(f'import mmposenc.{room}\nassert not {LOADED}, ({room!r}, '
-                                 f'{LOADED})\n' for room in TORCH_ONLY) + BLOCK + """
+                                 f'{LOADED})\n' for room in TORCH_ONLY) + without(*OPENMMLAB) + """
 import torch
 from mmposenc.attention import MultiheadAttention
 from mmposenc.encodings import IRPE, PEG

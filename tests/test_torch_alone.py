@@ -1,27 +1,65 @@
 """Backbones and DETR's encoder with torch alone: the same numbers as beside OpenMMLab."""
+from functools import partial
 from importlib.util import find_spec
 
 import pytest
 import torch
-from helpers.torch_alone import ABSENT, run_alone
+from helpers.scripts import OPENMMLAB, run_python, without
+from helpers.tiny_backbones import BUILD, results
+
+from mmposenc.detr import DetrEncoder
+from mmposenc.detr.layers import FFN, build_norm
+
+ABSENT = (*OPENMMLAB, 'torchvision')
+IRPE = dict(type='mmposenc.IRPE', rpe_on='qkv')
+ENCODINGS = dict(pos_encoding=[dict(type='mmposenc.PEG'), dict(type='mmposenc.ContextPool')],
+                 rel_pos_encoding=IRPE)
+MODELS = {
+    **{name: partial(BUILD[name], mask_padding=True, **ENCODINGS) for name in BUILD},
+    'DetrEncoder': lambda: DetrEncoder(
+        2, dict(self_attn_cfg=dict(embed_dims=16, num_heads=2, dropout=0.1, rel_pos_encoding=IRPE),
+                ffn_cfg=dict(embed_dims=16, feedforward_channels=24, ffn_drop=0.1)),
+        pos_encoding=dict(type='mmposenc.PEG', norm_act=True))}
+
+
+def numbers(name):
+    """Weights as they start, outputs and gradients in evaluation and training."""
+    torch.manual_seed(0)
+    model = MODELS[name]()
+    model.init_weights()
+    found = {f'weight {key}': value.clone() for key, value in model.state_dict().items()}
+    for parameter in model.parameters():
+        if not parameter.any():
+            torch.nn.init.normal_(parameter, std=0.1)
+    x, run = torch.randn(2, 3, 40, 48), partial(model, img_shapes=[(40, 48), (30, 20)])
+    if name == 'DetrEncoder':
+        mask = torch.zeros(2, 5, 6, dtype=torch.bool)
+        mask[1, 3:], mask[1, :, 4:] = True, True
+        x, pos = torch.randn(2, 2, 30, 16)
+
+        def run(query):
+            return [model(query, pos, mask.flatten(1), spatial_shapes=(5, 6))]
+    for mode in (False, True):
+        outs, grads = results(model.train(mode), run, x)
+        found.update({f'output {mode} {i}': out.detach() for i, out in enumerate(outs)})
+        found.update({f'gradient {mode} {key}': grad for key, grad in grads.items()})
+    return found
 
 
 @pytest.mark.skipif(find_spec('mmengine') is None, reason='needs OpenMMLab to compare with')
 def test_all_numbers_are_those_beside_openmmlab(tmp_path):
-    from helpers import torch_alone_models
-    run_alone(f"""
+    run_python('-c', without(*ABSENT) + f"""
 import torch
-from helpers import torch_alone_models
+import test_torch_alone as here
 torch.set_num_threads({torch.get_num_threads()})
-torch.save({{name: torch_alone_models.results(name) for name in torch_alone_models.MODELS}},
-           {str(tmp_path / 'found.pt')!r})
+torch.save({{name: here.numbers(name) for name in here.MODELS}}, {str(tmp_path / 'found.pt')!r})
 loaded = [name for name in sys.modules if name.split('.')[0] in {ABSENT} and sys.modules[name]]
 assert not loaded, loaded
 """)
     found = torch.load(tmp_path / 'found.pt')
-    assert set(found) == set(torch_alone_models.MODELS)
+    assert set(found) == set(MODELS)
     for name, alone in found.items():
-        beside = torch_alone_models.results(name)
+        beside = numbers(name)
         assert list(alone) == list(beside)  # names of weights, and their order
         for key, value in beside.items():
             torch.testing.assert_close(alone[key], value, msg=lambda text, k=key: f'{k}: {text}')
@@ -29,7 +67,7 @@ assert not loaded, loaded
 
 @pytest.mark.slow
 def test_weights_load_and_what_mmengine_alone_does_is_refused():
-    run_alone("""
+    run_python('-c', without(*ABSENT) + """
 import os, tempfile
 import torch
 from mmposenc import detr
@@ -63,8 +101,6 @@ for what, part in (
     dict(dropout_layer=dict(type='DropPath', drop_prob=0.5))])
 def test_the_feed_forward_network_equals_mmcvs(options):
     from mmcv.cnn.bricks.transformer import FFN as MMCVFFN
-
-    from mmposenc.detr.layers import FFN
     ours, theirs = FFN(8, 12, **options), MMCVFFN(8, 12, **options)
     ours.load_state_dict(theirs.state_dict())
     assert list(ours.state_dict()) == list(theirs.state_dict())
@@ -80,8 +116,6 @@ def test_the_feed_forward_network_equals_mmcvs(options):
 @pytest.mark.skipif(find_spec('mmcv') is None, reason='needs mmcv to compare with')
 def test_norms_are_mmcvs():
     from mmcv.cnn import build_norm_layer
-
-    from mmposenc.detr.layers import build_norm
     for cfg in (dict(type='LN'), dict(type='LN', eps=1e-3, requires_grad=False)):
         ours, theirs = build_norm(cfg, 8), build_norm_layer(cfg, 8)[1]
         assert type(ours) is type(theirs) and ours.eps == theirs.eps

@@ -2,13 +2,10 @@
 from unittest import mock
 
 import pytest
-import torch
 from torch._dynamo import config
 
 
 @pytest.fixture(autouse=True)
 def settings():
-    threads = torch.get_num_threads()
     with mock.patch.object(config, 'fail_on_recompile_limit_hit', False):
         yield
-    torch.set_num_threads(threads)

@@ -11,16 +11,15 @@ import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
 
 pytest.importorskip('mmpretrain')
-def load(name: str):
-    return load_config(f'mmposenc::classification/{name}')
+CONFIGS = 'mmposenc::classification/'
 
 
 def test_a_peg_that_is_fixed_as_it_was_learned(tmp_path) -> None:
     """The header's command: only the PEG is the trained model's."""
-    trained = build(shrink(load('cpvt/cpvt-ti_8xb128_in1k.py')), initialize=False)
+    trained = build(shrink(load_config(f'{CONFIGS}cpvt/cpvt-ti_8xb128_in1k.py')), initialize=False)
     torch.save({name: value for name, value in trained.state_dict().items()
                 if '.pos_encodings.' in name}, tmp_path / 'PEG.pth')
-    cfg = load('cpvt/cpvt-ti-fixed-learned_8xb128_in1k.py')
+    cfg = load_config(f'{CONFIGS}cpvt/cpvt-ti-fixed-learned_8xb128_in1k.py')
     init = cfg.model.backbone.init_cfg
     shrink(cfg).model.backbone.init_cfg = {**init, 'checkpoint': str(tmp_path / 'PEG.pth')}
     model = build(cfg, seed=1)
@@ -38,8 +37,9 @@ def test_a_peg_that_is_fixed_as_it_was_learned(tmp_path) -> None:
 def test_buckets_in_use(name: str, used: list[int]) -> None:
     """iRPE's paper counts those that 14 x 14 patches use, and one for the class token, which
     Cross has in both of its tables: 20, 51, 56 and 50."""
+    cfg = load_config(f'{CONFIGS}irpe/deit-s_irpe-{name}_8xb128_in1k.py')
     with torch.device('meta'):
-        model = build(load(f'irpe/deit-s_irpe-{name}_8xb128_in1k.py'), initialize=False)
+        model = build(cfg, initialize=False)
     ids = model.backbone.blocks[0].attn.rel_pos_encoding.bucket_ids((14, 14))
     assert [len(each.unique()) - 1 for each in ids] == used  # without that of the class token
 
@@ -49,7 +49,7 @@ def test_buckets_in_use(name: str, used: list[int]) -> None:
     ('transfer/deit-b_irpe-k_8xb32_cub.py', 200)])
 def test_data(name: str, classes: int, tmp_path) -> None:
     """The pipelines run, and make what the model takes."""
-    cfg = load(name)
+    cfg = load_config(CONFIGS + name)
     init_default_scope('mmpretrain')
     assert cfg.model.head.num_classes == cfg.data_preprocessor.num_classes == classes
     pixels = np.random.default_rng(0).integers(0, 256, (300, 400, 3), dtype=np.uint8)

@@ -21,7 +21,10 @@ def weight_decays(model: nn.Module, cfg: Config) -> dict[str, float]:
 
 
 def without_gradient(model, data) -> list[str]:
-    """Names of the trained weights that a training step leaves without a gradient."""
+    """Names of the trained weights that a training step with a finite loss leaves without a
+    gradient."""
     losses = model.train()(**model.data_preprocessor(data, training=True), mode='loss')
-    model.parse_losses(losses)[0].backward()
+    loss, _ = model.parse_losses(losses)
+    assert loss.isfinite(), losses
+    loss.backward()
     return [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+OPENMMLAB = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
 
 #: --cfg-options that make the small PVT configs narrow, with all loading in this process.
 NARROW = ['model.backbone.embed_dims=8,8,8,8', 'model.backbone.num_layers=1,1,1,1',
@@ -35,6 +36,11 @@ def run_python(*words: object, folder: Path = ROOT, **env: str) -> str:
         pytest.skip(done.stdout or 'nothing to test here')
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout + done.stderr
+
+
+def without(*packages: str) -> str:
+    """The start of a process in which none of these packages can be found or imported."""
+    return f'import sys\nfor name in {packages}: sys.modules[name] = None\n'
 
 
 def load_script(folder: str, name: str) -> ModuleType:

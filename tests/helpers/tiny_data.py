@@ -133,19 +133,3 @@ def make_trees(folder: Path, phases: tuple[str, ...]) -> None:
         made['annotations'] = [{**each, 'category_id': 1} for each in made['annotations']]
         (folder / 'annotations').mkdir(exist_ok=True)
         (folder / 'annotations' / f'{phase}.json').write_text(json.dumps(made))
-
-
-def make_nuclei(folder: Path, side: int = 64) -> None:
-    """A data set in the layout of prepare_data.py nuclei: bright squares on noise."""
-    rng = np.random.default_rng(0)
-    for split, count in (('training', 4), ('validation', 2)):
-        for kind in ('images', 'annotations'):
-            (folder / kind / split).mkdir(parents=True)
-        for index in range(count):
-            pixels = rng.integers(0, 40, (side, side), dtype=np.uint8)
-            labels = np.zeros((side, side), dtype=np.uint8)
-            y, x = (int(v) for v in rng.integers(0, side - 20, 2))
-            pixels[y:y + 20, x:x + 20] = 200
-            labels[y:y + 20, x:x + 20] = 1
-            Image.fromarray(pixels).save(folder / 'images' / split / f'{index}.png')
-            Image.fromarray(labels).save(folder / 'annotations' / split / f'{index}.png')

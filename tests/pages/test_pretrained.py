@@ -4,7 +4,7 @@ import re
 import pytest
 import torch
 from helpers.page_blocks import run_page
-from helpers.tiny_backbones import randomize
+from helpers.tiny_backbones import close, randomize
 
 from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.registry import MODELS
@@ -19,25 +19,22 @@ def names(tmp_path_factory):
 
 
 def backbone(**options):
-    options = {key: value for key, value in options.items() if key != 'type'}
-    return ViT('dinov2-small', **{**dict(embed_dims=24, num_heads=3, img_size=56,
-                                         out_indices=(2, 5, 8, 11), final_norm='every'), **options})
+    return ViT('dinov2-small', embed_dims=24, num_heads=3, img_size=56,
+               out_indices=(2, 5, 8, 11), final_norm='every', **options)
 
 
 @pytest.mark.parametrize('name, trained', [
     ('frozen', r'$'), ('last_four', r'norm\.|blocks\.([89]|10|11)\.'),
     ('with_peg', r'pos_encodings\.at\.after0\.'), ('with_irpe', r'.*rel_pos_encoding')])
 def test_what_is_trained(names, name, trained):
-    options = names[name]
-    plain = backbone()
-    randomize(plain, 0.1)
-    model = backbone(**options)
+    """And what is new changes nothing at first."""
+    plain, model = randomize(backbone(), 0.1), backbone(**names[name])
     load_pretrained(model, plain.state_dict())
     assert {key for key, p in model.named_parameters() if p.requires_grad} == {
         key for key, _ in model.named_parameters() if re.match(trained, key)}
     x = torch.randn(1, 3, 56, 70)
     for out, expected in zip(model.eval()(x), plain.eval()(x), strict=True):
-        torch.testing.assert_close(out, expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
+        close(out, expected, 1e-4)
 
 
 def test_lora_is_mmpretrains(names):

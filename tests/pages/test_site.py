@@ -1,10 +1,9 @@
-"""The site: built with warnings as errors and its notebooks run; what it links to is there."""
+"""The site: built with its notebooks, and with warnings, such as of broken links, as errors."""
 import os
 import subprocess
 import sys
-from html.parser import HTMLParser
+import zlib
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pytest
 from helpers.page_blocks import ROOT
@@ -15,22 +14,6 @@ from mmposenc.class_index import CLASSES
 pytestmark = pytest.mark.slow
 pytest.importorskip('myst_nb')
 pytest.importorskip('mmdet')
-
-
-class Page(HTMLParser):
-    """What a page refers to, and the places in it that others may name."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.links: list[str] = []
-        self.ids: set[str] = set()
-        self.feed(path.read_text())
-
-    def handle_starttag(self, tag: str, attrs: list) -> None:
-        found = dict(attrs)
-        self.ids.update(found[key] for key in ('id', 'name') if found.get(key))
-        if tag == 'a' and found.get('href'):
-            self.links.append(found['href'])
 
 
 @pytest.fixture(scope='module')
@@ -44,28 +27,9 @@ def site(tmp_path_factory) -> Path:
     return folder / 'html'
 
 
-@pytest.fixture(scope='module')
-def pages(site) -> dict[Path, Page]:
-    return {path: Page(path) for path in site.rglob('*.html')}
-
-
-def test_every_link_within_the_site_leads_somewhere(site, pages):
-    broken = []
-    for path, page in pages.items():
-        for link in page.links:
-            parts = urlsplit(link)
-            if parts.scheme:
-                continue
-            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            place = unquote(parts.fragment)
-            if not target.exists() or place and target in pages and (
-                    place not in pages[target].ids):
-                broken.append(f'{path.relative_to(site)}: {link}')
-    assert broken == []
-
-
-def test_every_public_name_is_in_the_api(site, pages):
-    found = set().union(*(page.ids for path, page in pages.items() if path.parent.name == 'api'))
+def test_every_public_name_is_in_the_api(site):
+    listed = zlib.decompress((site / 'objects.inv').read_bytes().split(b'\n', 4)[4]).decode()
+    found = {line.split()[0] for line in listed.splitlines() if 'docs/api/' in line}
     wanted = {f'mmposenc.{module}.{name}' for table in CLASSES.values()
               for name, module in table.items()}
     assert wanted <= found

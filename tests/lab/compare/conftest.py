@@ -1,19 +1,10 @@
 import shutil
 
 import pytest
-import torch
 from helpers.tiny_studies import tiny_study
 
 from mmposenc.lab.compare.running.runs import carry_out
 from mmposenc.lab.compare.study.study import read_study
-
-
-@pytest.fixture(autouse=True)
-def _algorithms():
-    """Runs in this process ask for deterministic algorithms, which no other test should get."""
-    before = torch.are_deterministic_algorithms_enabled()
-    yield
-    torch.use_deterministic_algorithms(before)
 
 
 @pytest.fixture(scope='session')
