@@ -94,7 +94,7 @@ def _parts(model) -> dict[str, str]:
     return {name: repr(module).replace('inplace=True', '')
             if not list(module.children()) else str(module.dropout)
             for coder in (model.encoder, model.decoder) for name, module in coder.named_modules()
-            if 'pos_encodings' not in name
+            if 'pos_encodings' not in name and not isinstance(module, torch.nn.Identity)
             and (not list(module.children()) or isinstance(module, torch.nn.MultiheadAttention))}
 
 

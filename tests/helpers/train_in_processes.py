@@ -40,7 +40,8 @@ FAMILIES = {
     'Deformable DETR': (
         'detection/deformable_detr/deformable-detr_r50-none-peg_16xb2-50e_coco.py', {}),
     'Semantic FPN': ('segmentation/sem_fpn/fpn_pvt-t-peg_8xb2-80k_ade20k-512x512.py', {}),
-    'UperNet': ('segmentation/upernet/upernet_swin-t_8xb2-160k_ade20k-512x512.py', {}),
+    'UperNet': ('segmentation/upernet/upernet_swin-t_8xb2-160k_ade20k-512x512.py',
+                {'model.decode_head.channels': 32}),
     'DeiT': ('classification/deit/deit-ti_8xb128_in1k.py', {}),
     'DeiT, shared bias': ('classification/deit/deit-ti-learned-rpe2d_8xb128_in1k.py', {}),
     'DETR, shared iRPE, recomputed': (

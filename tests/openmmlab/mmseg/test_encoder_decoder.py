@@ -24,6 +24,7 @@ def build(name='pvt-peg', **test_cfg):
     cfg = shrink(load_config(CONFIGS[name]))
     cfg.model.backbone.update(mask_padding=True, drop_path_rate=0.0)
     cfg.model.data_preprocessor.update(size=None, size_divisor=32, test_cfg=dict(size_divisor=32))
+    cfg.model.decode_head.num_classes = 3
     cfg.model.test_cfg.update(test_cfg)
     return revert_sync_batchnorm(shrunk_configs.build(cfg)).eval()
 
