@@ -6,6 +6,7 @@ from mmengine.registry import DATASETS, TRANSFORMS
 from PIL import Image
 
 import mmposenc  # noqa: F401
+from mmposenc.openmmlab.mmdet.coco_dataset import CheckedCOCO
 
 
 def build(root, classes=('square', 'disc'), **options):
@@ -209,6 +210,8 @@ def test_foreign_annotations_are_counted_and_a_missing_area_is_the_boxs(root, wa
     dataset = build(root)
     assert [dataset.get_data_info(i) for i in range(4)] == [whole.get_data_info(i)
                                                             for i in range(4)]
+    loaded = CheckedCOCO(f'{root}/annotations.json').anns
+    assert all(each['area'] == each['bbox'][2] * each['bbox'][3] for each in loaded.values())
     assert warnings() == [f'{root}/annotations.json: dropped annotations: 1 of an image that the '
                           'file does not have']
     rewrite_annotations(root, lambda data: data.pop('annotations'))
