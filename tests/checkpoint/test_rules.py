@@ -37,16 +37,12 @@ def test_names_and_tensors_go_both_ways() -> None:
     assert all(torch.equal(theirs[name], value) for name, value in state.items())
 
 
-@pytest.mark.parametrize('present', ['q', 'k'])
-def test_a_part_alone_is_named(present) -> None:
-    with pytest.raises(ValueError, match=f'l3.{present}.bias is there without l3'):
-        both_ways({f'l3.{present}.bias': torch.ones(2)})
-
-
-@pytest.mark.parametrize('name', ['blocks.x.norm1.bias', 'blocks.1.norm1.scale',
-                                  'blocks11norm1.bias'])
-def test_places_are_numbers_and_kinds(name) -> None:
-    with pytest.raises(ValueError, match="'x' has no rule for 1 of 1 parameters"):
+@pytest.mark.parametrize('name, said', [
+    *((f'l3.{part}.bias', f'l3.{part}.bias is there without l3') for part in 'qk'),
+    *((name, "'x' has no rule for 1 of 1 parameters") for name in (
+        'blocks.x.norm1.bias', 'blocks.1.norm1.scale', 'blocks11norm1.bias'))])
+def test_parts_alone_and_other_places_are_named(name, said) -> None:
+    with pytest.raises(ValueError, match=said):
         both_ways({name: torch.ones(2)})
 
 
