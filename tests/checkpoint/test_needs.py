@@ -33,6 +33,9 @@ BASE = dict(img_size=64, patch_size=8, embed_dim=768, num_heads=12, num_classes=
       'mlp=swiglu', 'mlp_hidden_dims=40']),
     (partial(TINY, mlp_ratio=2, qkv_bias='qv', pool='gap'),
      [*SIZES, 'mlp_hidden_dims=48', 'qkv_bias=qv', 'pool=gap']),
+    (partial(TINY, layer_scale_init_value=1e-6, pos_encoding=dict(
+        type='LearnedPositionEmbedding', num_prefix_embeds=0)),
+     [*SIZES, 'pos_encoding.num_prefix_embeds=0', 'layer_scale_init_value=1e-6']),
     # A DINOv2 at patch 16, or a DeiT III with a row for its class token, are no arch.
     (partial(ViT, 'dinov2-small', patch_size=16, img_size=224),
      ['arch=small', TABLE, 'layer_scale_init_value=1e-6']),
