@@ -86,16 +86,11 @@ def test_a_detector_without_its_data_and_with_it(tmp_path, capsys):
 
 def test_a_detr_and_a_model_of_another_library(tmp_path, capsys):
     config = 'mmposenc::detection/small/deformable-detr_r18-w16-none-peg_1xb4-50e_bccd.py'
-    lines = run(capsys, config, '--size', 64, '--out', tmp_path / 'detr')
-    # 9 weights of the convolution and 2 of its norm for each channel.
-    assert lines[1] == f'PEG after layer 0 of the encoder: 1 module, {128 * (9 + 2):,} parameters'
+    run(capsys, config, '--size', 64, '--out', tmp_path / 'detr')
     about = json.loads((tmp_path / 'detr' / 'numbers.json').read_text())
     assert list(about['pictures']) == ['kernels', 'similarity']
-    lines = run(capsys, 'mmdet::swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco.py', '--size', 64,
-                '--out', tmp_path / 'swin')
-    assert lines[:2] == ['MaskRCNN on SwinTransformer',
-                         "SwinTransformer's own relative_position_bias_table in 12 WindowMSA: "
-                         '12 tables, 23,322 parameters']
+    run(capsys, 'mmdet::swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco.py', '--size', 64, '--out',
+        tmp_path / 'swin')
     assert json.loads((tmp_path / 'swin' / 'numbers.json').read_text())['pictures'] == {}
 
 

@@ -1,5 +1,4 @@
 """Statistics of a study: means, differences, what can still be best, what is left out."""
-import copy
 import math
 
 import pytest
@@ -76,30 +75,11 @@ def test_verdicts_and_intervals_say_the_same():
     assert seen == {'better', 'worse', 'level', 'cannot tell'}
 
 
-def test_how_each_stands_at_each_size():
-    results = with_summary(study(drawn({
-        'none': {1.0: 80., 2.0: 60.}, 'peg': {1.0: 95., 2.0: 60.}, 'table': {1.0: 70., 2.0: 61.}},
-        std=.5)))
-    assert {(row['encoding'], row['factor']): row['standing'] for row in results['summary']} == {
-        ('none', 1.0): 'worse', ('peg', 1.0): 'best', ('table', 1.0): 'worse',
-        **{(name, 2.0): 'can still be best' for name in ('none', 'peg', 'table')}}
-    assert [len(summary.possible_bests(results, size)) for size in (1.0, 2.0)] == [1, 3]
-    assert list(summary.summary_at(results, 1.0)) == ['peg', 'none', 'table']
-
-
-def test_with_summary_adds_three_keys_and_changes_nothing():
-    results = study(drawn({'none': {1.0: 80.0, 1.5: 60.0}, 'peg': {1.0: 95.0, 1.5: 60.0}}))
-    before = copy.deepcopy(results)
-    told = with_summary(results)
-    assert results == before
-    assert {key: told[key] for key in before} == before
-    assert [(row['encoding'], row['factor'], row['n']) for row in told['summary']] == [
-        ('none', 1.0, 3), ('peg', 1.0, 3), ('none', 1.5, 3), ('peg', 1.5, 3)]
-    assert with_summary(told) == told
+def test_the_base_is_no_encoding_or_the_first():
+    results = study({'peg': {1.0: [95.0]}, 'none': {1.0: [80.0]}})
     assert summary.base_encoding(results) == 'none'
-    results['encodings'][0]['name'] = 'other'
-    assert summary.base_encoding(results) == 'other'  # the first
-    assert {row['factor'] for row in told['differences']} == {1.0, 1.5}
+    results['encodings'][1]['name'] = 'other'
+    assert summary.base_encoding(results) == 'peg'
 
 
 def test_runs_that_did_not_finish_have_no_part_in_means():

@@ -53,16 +53,14 @@ def test_with_its_own_encodings_the_features_are_timms_to_the_bit(name, kwargs):
 
 
 @pytest.mark.parametrize('name', MODELS)
-def test_without_any_nothing_tells_where_a_patch_lies(name):
-    """A ViT's patches of 8 pixels change their places; a Swin's windows would change with them."""
-    model, keeps = backbone(name, **NONE).double(), backbone(name).double()
+def test_without_any_nothing_is_left_of_timms(name):
+    """A ViT's patches of 8 pixels may change their places."""
+    model = backbone(name, **NONE).double()
     tables = ('pos_embed', 'position_bias_table', 'cpb_mlp')
     assert not any(word in key for key in model.state_dict() for word in tables)
     x = torch.randn(1, 3, 32, 32, dtype=torch.float64)
     if 'swin' not in name:
-        with torch.no_grad():
-            moved = [each(x.roll(8, -1))[0] - each(x)[0] for each in (model, keeps)]
-        assert moved[0].abs().max() < 1e-12 < 1e-6 < moved[1].abs().max()
+        torch.testing.assert_close(model(x.roll(8, -1))[0], model(x)[0], rtol=0, atol=1e-12)
 
 
 def test_weights_of_timm_are_read_and_new_encodings_stay(tmp_path):
@@ -119,8 +117,7 @@ def config_of(name, options=None):
 
 @pytest.mark.parametrize('name, message', [
     ('vit_smal_patch16_224', "timm has no model 'vit_smal_patch16_224'; did you mean 'vit_sm"),
-    ('resnet50', 'timm:resnet50 takes no encodings'),
-    ('vit_tiny_patch16_224', 'head.in_channels=32 are not .*; write in_channels=192')])
+    ('resnet50', 'timm:resnet50 takes no encodings')])
 def test_what_cannot_be_is_said_before_work(folder, name, message, capsys):
     with pytest.raises(SystemExit) as ended:
         compare.main([config_of(name), '--data', folder, '--encodings', 'none', 'peg'])

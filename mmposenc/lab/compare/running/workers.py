@@ -89,7 +89,9 @@ class LocalWorkers:
         """Start runs, no more than ``jobs`` with those that have not ended."""
         self.running = [job for job in self.running if not job.done()]
         used = [job.gpu for job in self.running]
-        free = [gpu for gpu in self.gpus if gpu not in used] or [None] * len(runs)
+        free: list[str | None] = [None] * len(runs)
+        if self.gpus:
+            free = [gpu for gpu in self.gpus if gpu not in used]
         started = [LocalJob(run, gpu, self.threads)
                    for run, gpu in zip(runs, free, strict=False)]
         self.running += started
