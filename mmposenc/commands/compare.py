@@ -28,7 +28,8 @@ number = number_between(0, 100, 'above 0, such as 1.5')
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = Parser(__doc__, prog='mmposenc compare')
+    # Otherwise --seed would stand for --seeds.
+    parser = Parser(__doc__, prog='mmposenc compare', allow_abbrev=False)
     add_config(parser, 'train_dataloader.batch_size=16')
     add_data(parser)
     what = parser.add_argument_group('what is compared')
