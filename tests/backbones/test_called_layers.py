@@ -1,6 +1,7 @@
 """Every layer with weights is called unless it is torch's own and nothing hangs on the call: hooks
 run, and wrappers without a ``weight`` have the effect that they have anywhere."""
 import copy
+from functools import partial
 
 import examples
 import pytest
@@ -53,14 +54,6 @@ def attention(name, kind=MultiheadAttention, **given):
     return randomize(module).double().eval(), lambda m: m(tokens(8, 1), GRID, **given)
 
 
-def attention_of_two(name):
-    return attention(name, x_qk=tokens(8, 1).flip(1))
-
-
-def convolved(name):
-    return attention(name, ConvProjectionAttention)
-
-
 def token_encoding(name):
     module = randomize(examples.token(name, GRID)).double().eval()
     return module, lambda m: m(tokens(8), GRID)
@@ -111,7 +104,8 @@ def maps(dims, grid):
 
 CASES = {
     **{f'attention, {name}': (attention, name) for name in examples.RELATIVE},
-    'other queries and keys': (attention_of_two, None), 'convolved': (convolved, None),
+    'other queries and keys': (partial(attention, x_qk=tokens(8, 1).flip(1)), None),
+    'convolved': (partial(attention, kind=ConvProjectionAttention), None),
     **{f'tokens, {name}': (token_encoding, name) for name in examples.TOKEN_OPTIONS
        if 'random' not in name},
     **{f'windows, {name}': (windows, name) for name in ('LePE', 'CRPE', 'DynamicPositionBias')},
