@@ -29,7 +29,7 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
         'openmmlab.mmdet.eomt': ('EoMTHead',),
         'openmmlab.mmseg.eomt': ('EoMTDecodeHead',),
         'openmmlab.mmdet.detection': ('DetDataPreprocessor', 'RetinaHead'),
-        'openmmlab.mmseg.segmentation': ('SegDataPreProcessor', 'EncoderDecoder'),
+        'openmmlab.mmseg.segmentation': ('SegDataPreProcessor', 'EncoderDecoder', 'SegTTAModel'),
         'detr.boxes': ('BoxRPB', 'PositionRelation'),
         'openmmlab.mmdet.detr.neck': ('ChannelMapper',),
         'detr.hybrid': ('HybridEncoder',),
@@ -62,6 +62,9 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
     'metric': {
         'openmmlab.mmseg.segmentation': ('DumpSegResults',),
         'openmmlab.mmdet.coco_metric': ('CocoMetric',),
+    },
+    'optim_wrapper': {
+        'engine.training.amp': ('AmpOptimWrapper',),
     },
     'optimizer wrapper constructor': {
         'engine.training.layer_decay': ('LayerDecayOptimWrapperConstructor',

@@ -43,6 +43,7 @@ DATASETS = _registry(theirs.DATASETS)
 TRANSFORMS = _registry(theirs.TRANSFORMS)
 HOOKS = _registry(theirs.HOOKS)
 METRICS = _registry(theirs.METRICS)
+OPTIM_WRAPPERS = _registry(theirs.OPTIM_WRAPPERS)
 OPTIM_WRAPPER_CONSTRUCTORS = _registry(theirs.OPTIM_WRAPPER_CONSTRUCTORS)
 RUNNERS = _registry(theirs.RUNNERS)
 

@@ -25,6 +25,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--out', metavar='FILE.pkl', help='write the predictions to a pickle; '
                         'in segmentation a folder for label maps is possible too')
     parser.add_argument('--show-dir', help='draw the predictions of each image into this folder')
+    parser.add_argument('--tta', action='store_true', help='merge the predictions of several '
+                        'views: tta_model and tta_pipeline of the config')
     parser.add_argument('--sizes', type=SIDE, nargs='+', metavar='N', help='test at several sizes '
                         '(pixels of the shorter side); tables of encodings are resized')
     args = parser.parse_args(argv)
@@ -48,7 +50,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def _test(cfg: Config, args: argparse.Namespace, show_dir: str | None) -> dict[str, float]:
     from .. import engine
-    return engine.test(cfg, args.checkpoint, out=args.out, show_dir=show_dir,
+    return engine.test(cfg, args.checkpoint, out=args.out, show_dir=show_dir, tta=args.tta,
                        compiled=args.compile, allow_mismatch=args.allow_mismatch)
 
 

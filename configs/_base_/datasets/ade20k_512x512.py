@@ -19,6 +19,18 @@ test_pipeline = [
     dict(type='ResizeToMultiple', size_divisor=32),
     dict(type='mmposenc.LoadSegAnnotations'),
     dict(type='PackSegInputs')]
+tta_pipeline = [
+    dict(type='mmposenc.LoadImageFromFile'),
+    dict(
+        type='TestTimeAug',
+        transforms=[
+            [dict(type='Resize', scale=(2048 * step // 4, 512 * step // 4), keep_ratio=True)
+             for step in (2, 3, 4, 5, 6, 7)],  # 0.5 to 1.75 times
+            [dict(type='ResizeToMultiple', size_divisor=32)],
+            [dict(type='RandomFlip', prob=0.0), dict(type='RandomFlip', prob=1.0)],
+            [dict(type='mmposenc.LoadSegAnnotations')],
+            [dict(type='PackSegInputs')]])]
+tta_model = dict(type='SegTTAModel')
 
 train_dataloader = dict(
     batch_size=4,

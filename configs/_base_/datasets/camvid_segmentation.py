@@ -24,6 +24,16 @@ test_pipeline = [
     dict(type='Resize', scale=scale, keep_ratio=False),
     dict(type='mmposenc.LoadSegAnnotations'),
     dict(type='PackSegInputs')]
+tta_pipeline = [
+    dict(type='mmposenc.LoadImageFromFile'),
+    dict(
+        type='TestTimeAug',
+        transforms=[
+            [dict(type='Resize', scale=size, keep_ratio=False)
+             for size in ((192, 144), scale, (320, 240))],
+            [dict(type='RandomFlip', prob=0.0), dict(type='RandomFlip', prob=1.0)],
+            [dict(type='mmposenc.LoadSegAnnotations')],
+            [dict(type='PackSegInputs')]])]
 
 dataset = dict(
     type='mmposenc.SegDataset', data_root=data_root, metainfo=metainfo, reduce_zero_label=True)

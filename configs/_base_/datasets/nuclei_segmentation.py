@@ -21,6 +21,15 @@ test_pipeline = [
     dict(type='mmposenc.LoadImageFromFile'),
     dict(type='mmposenc.LoadSegAnnotations'),
     dict(type='PackSegInputs')]
+tta_pipeline = [
+    dict(type='mmposenc.LoadImageFromFile'),
+    dict(
+        type='TestTimeAug',
+        transforms=[
+            [dict(type='Resize', scale=(side, side), keep_ratio=True) for side in (96, 128, 160)],
+            [dict(type='RandomFlip', prob=0.0), dict(type='RandomFlip', prob=1.0)],
+            [dict(type='mmposenc.LoadSegAnnotations')],
+            [dict(type='PackSegInputs')]])]
 
 dataset = dict(
     type='mmposenc.SegDataset', data_root=data_root, img_suffix='.png', metainfo=metainfo)

@@ -1,5 +1,5 @@
-"""What --out and --show-dir mean in each library; the config's default_scope says which library it
-is."""
+"""What --out, --show-dir and --tta mean in each library; the config's default_scope says which
+library it is."""
 from __future__ import annotations
 
 import os.path as osp
@@ -7,7 +7,8 @@ import os.path as osp
 from mmengine.config import Config, ConfigDict
 
 from .checks import check_drawings_replace_no_images, check_writable_folder
-from .nodes import listed, type_without_library
+from .nodes import data_sets_with_pipeline, listed, type_without_library
+from .tta import views_at_test_size
 
 #: For each scope, the library's visualizer.
 VISUALIZERS_OF = {'mmdet': 'DetLocalVisualizer', 'mmseg': 'SegLocalVisualizer',
@@ -43,6 +44,8 @@ def write_predictions_to(cfg: Config, out: str) -> None:
     scope, pickled = scope_of(cfg), out.endswith(('.pkl', '.pickle'))
     evaluators = listed(cfg.test_evaluator)
     check_writable_folder(osp.dirname(out) if pickled else out, '--out')
+    if pickled and osp.isdir(out):
+        raise ValueError(f'--out {out} is a folder; give a file in it')
     if pickled and osp.lexists(out):
         raise ValueError(f'--out {out} exists; delete it, or give another file')
     if pickled:
@@ -78,3 +81,24 @@ def set_visualizer(cfg: Config) -> None:
     if type_without_library(visualizer) in ('', 'Visualizer'):
         cfg.visualizer = {'vis_backends': [{'type': 'LocalVisBackend'}], **visualizer,
                           'type': VISUALIZERS_OF[scope_of(cfg)]}
+
+
+def set_tta(cfg: Config) -> None:
+    """Make a test use several views of each image and merge them: the views in the config, around
+    the size of its test.
+
+    Raises:
+        ValueError: the config does not say which views, or how to merge them.
+    """
+    if scope_of(cfg) == 'mmseg':
+        cfg.setdefault('tta_model', ConfigDict(type='SegTTAModel'))
+    if not cfg.get('tta_pipeline') or not cfg.get('tta_model'):
+        raise ValueError('--tta: the config needs a tta_pipeline and a tta_model, such as '
+                         "tta_model=dict(type='mmdet.DetTTAModel', tta_cfg=dict("
+                         "nms=dict(type='nms', iou_threshold=0.5), max_per_img=100))")
+    dataset = next(data_sets_with_pipeline(cfg, 'test'))
+    cfg.tta_pipeline = views_at_test_size(cfg.tta_pipeline, dataset.pipeline)
+    if type_without_library(cfg.tta_model) == 'SegTTAModel':
+        cfg.tta_model.type = 'mmposenc.SegTTAModel'
+    dataset.pipeline = cfg.tta_pipeline
+    cfg.model = ConfigDict(**cfg.tta_model, module=cfg.model)

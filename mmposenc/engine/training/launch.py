@@ -19,7 +19,7 @@ from ..config.checks import (
 )
 from ..config.nodes import find_or_add_custom_hook
 from ..config.options import check_silent_arguments
-from ..config.testing import draw_predictions_into, write_predictions_to
+from ..config.testing import draw_predictions_into, set_tta, write_predictions_to
 from .checkpoints import check_no_checkpoints_to_replace
 from .lock import check_unlocked
 
@@ -50,7 +50,7 @@ def set_train_options(cfg: Config, *, amp: bool = False, compiled: bool = False,
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain with a work_dir; changed in place.
-        amp: mixed precision, in float16 with loss scaling; needs a GPU.
+        amp: mixed precision: float16 with loss scaling on a GPU, bfloat16 on a CPU.
         compiled: torch.compile for the model's blocks, see :class:`.compiling.CompileHook`.
         auto_scale_lr: scale the learning rate by the batch size over auto_scale_lr.base_batch_size.
         resume: a checkpoint to continue from, or 'auto' for the latest in the work directory.
@@ -115,14 +115,13 @@ def _use_amp(cfg: Config) -> None:
     if kind not in ('OptimWrapper', 'AmpOptimWrapper'):
         raise ValueError(f'--amp: optim_wrapper.type is {kind!r}; it can replace only '
                          "'OptimWrapper'")
-    if get_device() == 'cpu':
-        raise ValueError('--amp or optim_wrapper.type AmpOptimWrapper: mixed precision needs a '
-                         "GPU; leave --amp out, or write optim_wrapper.type='OptimWrapper'")
-    cfg.optim_wrapper.type = 'AmpOptimWrapper'
+    cfg.optim_wrapper.type = 'mmposenc.AmpOptimWrapper'
+    if get_device() != 'cpu':
+        cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
 
 
 def set_test_options(cfg: Config, checkpoint: str, *, out: str | None = None,
-                     show_dir: str | None = None, compiled: bool = False,
+                     show_dir: str | None = None, tta: bool = False, compiled: bool = False,
                      allow_mismatch: bool = False) -> None:
     """Puts the options of ``mmposenc test`` into a config, and checks what it names.
 
@@ -132,6 +131,7 @@ def set_test_options(cfg: Config, checkpoint: str, *, out: str | None = None,
         out: file (or, in segmentation, folder) for the predictions; see
             :func:`mmposenc.engine.config.testing.write_predictions_to`.
         show_dir: folder for pictures of the predictions.
+        tta: merge the predictions of several views of each image.
         compiled: as for training.
         allow_mismatch: load only what fits the model.
 
@@ -146,6 +146,8 @@ def set_test_options(cfg: Config, checkpoint: str, *, out: str | None = None,
         cfg.load_strict = False
     if show_dir is not None:
         draw_predictions_into(cfg, show_dir)
+    if tta:
+        set_tta(cfg)
     if compiled:
         find_or_add_custom_hook(cfg, 'mmposenc.CompileHook')
     if out is not None:

@@ -30,7 +30,8 @@ def config_at_size(cfg: Config, factor: float) -> Config:
     Sizes of the pipeline are multiplied and rounded (a pipeline without any gets a Resize behind
     its loading), and so are windows that slide over an image, and a size that the data preprocessor
     fills up to. Label maps and boxes stay as they are, so that predictions are compared at the data
-    set's own size. Training and validation stay, too.
+    set's own size. Of the views of ``tta_pipeline``, shares of the picture are multiplied; fixed
+    sizes, which ``--tta`` fits to the test's, stay, and so do training and validation.
 
     Args:
         cfg: with a test_dataloader; not changed.
@@ -43,6 +44,11 @@ def config_at_size(cfg: Config, factor: float) -> Config:
         changed.test_dataloader = copy.deepcopy(cfg.test_dataloader)
     for node in data_sets_with_pipeline(changed, 'test'):
         node['pipeline'] = _resized_steps(node['pipeline'], factor)
+    shares = [step for augmented in changed.get('tta_pipeline') or ()
+              for steps in augmented.get('transforms', ())
+              for step in steps if step.get('scale_factor') is not None]
+    for step in shares:
+        step['scale_factor'] = _scaled_numbers(step['scale_factor'], factor, whole=False)
     _resize_preprocessor(changed, factor, tested_size(cfg))
     test_cfg = dict(changed.model.get('test_cfg') or {})
     if test_cfg.get('mode') == 'slide':
@@ -70,6 +76,31 @@ def image_sizes(parsed: ParsedConfig, factors: Sequence[float], size: Size | Non
     height, width = parsed.tested_size or size or parsed.trained_size or (224, 224)
     return {factor: size_at(parsed, factor) or (round(height * factor), round(width * factor))
             for factor in factors}
+
+
+def factor_of(parsed: ParsedConfig, size: float | Size) -> float:
+    """The factor that makes a test's images as large as a size in pixels; a factor is returned as
+    it is.
+
+    Raises:
+        ValueError: the images have several sizes, or another ratio of the sides.
+    """
+    if isinstance(size, (int, float)):
+        return size
+    whole = parsed.tested_size
+    if whole is None:
+        raise ValueError(
+            f'--sizes {_size_text(size)}: the images of the test have several sizes; give '
+                         'multiples of them, such as 1.5')
+    factor = size[0] / whole[0]
+    if (width := round(whole[1] * factor)) != size[1]:
+        raise ValueError(f'--sizes {_size_text(size)}: the sides must be in the ratio of the test, '
+                         f'{_size_text(whole)}; {size[0]}x{width} would do')
+    return factor
+
+
+def _size_text(size: Size) -> str:
+    return f'{size[0]}x{size[1]}'
 
 
 def _scaled_numbers(value: Any, factor: float, whole: bool = True) -> Any:

@@ -6,8 +6,11 @@ from typing import Any
 
 import torch
 from mmengine.evaluator import DumpResults
+from mmengine.structures import PixelData
 from mmseg.models import EncoderDecoder as MMSegEncoderDecoder
 from mmseg.models import SegDataPreProcessor as MMSegDataPreProcessor
+from mmseg.models import SegTTAModel as _SegTTAModel
+from mmseg.structures import SegDataSample
 from mmseg.utils import stack_batch
 from torch import Tensor, nn
 
@@ -108,6 +111,27 @@ def foreground_threshold(model: nn.Module) -> float | None:
     if getattr(head, 'out_channels', None) != 1 or not hasattr(head, 'threshold'):
         return None
     return float(head.threshold)
+
+
+class SegTTAModel(_SegTTAModel):
+    """mmseg's SegTTAModel (same arguments), right for a segmentor of one channel too.
+
+    Its views have probabilities where others have logits. mmseg takes the sigmoid of these again,
+    which is above one half for every pixel. Here they are averaged as they are.
+    """
+
+    def merge_preds(self, data_samples_list: list[list[SegDataSample]]) -> list[SegDataSample]:
+        """Merge the predictions for the views of each image."""
+        threshold = foreground_threshold(self.module)
+        if threshold is None:
+            return super().merge_preds(data_samples_list)
+        merged = []
+        for views in data_samples_list:
+            mean = torch.stack([view.seg_logits.data for view in views]).mean(0)
+            views[0].set_data({'seg_logits': PixelData(data=mean),
+                               'pred_sem_seg': PixelData(data=(mean > threshold).long())})
+            merged.append(views[0])
+        return merged
 
 
 # This part of the file writes predictions into a file, for a later evaluation.

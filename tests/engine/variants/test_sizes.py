@@ -9,7 +9,8 @@ from PIL import Image
 
 from mmposenc import engine
 from mmposenc.engine.config import nodes  # pytest would take tested_size for a test
-from mmposenc.engine.variants.sizes import config_at_size
+from mmposenc.engine.variants.parsed import parse_config
+from mmposenc.engine.variants.sizes import config_at_size, factor_of
 
 DEIT = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 IMAGENET = 'mmposenc::classification/deit/deit-s_8xb128_in1k.py'
@@ -111,3 +112,22 @@ def test_wrapped_data_sets_windows_and_canvases():
     # ViTDet fills its images up to 1024x1024: the canvas grows with them.
     assert config_at_size(engine.load_config(LSJ),
                           0.5).model.data_preprocessor.pad_size_divisor == 512
+
+
+def test_views_that_are_shares_of_the_picture():
+    cfg = engine.load_config(ADE)
+    views = cfg.tta_pipeline[1].transforms
+    views[0] = [ConfigDict(type='Resize', scale_factor=share) for share in (0.5, 1.0)]
+    before = cfg.to_dict()
+    found = config_at_size(cfg, 1.5).tta_pipeline[1].transforms
+    assert found[0] == [dict(type='Resize', scale_factor=share) for share in (0.75, 1.5)]
+    assert found[1:] == views[1:] and cfg.to_dict() == before
+
+
+def test_sizes_in_pixels_are_factors_where_the_ratio_is_that_of_the_test():
+    camvid = parse_config(engine.load_config(CAMVID))
+    assert [factor_of(camvid, each) for each in (0.75, (288, 384), (192, 256))] == [0.75, 1.5, 1]
+    with pytest.raises(ValueError, match='--sizes 320x480: .* 192x256; 320x427 would do'):
+        factor_of(camvid, (320, 480))
+    with pytest.raises(ValueError, match='--sizes 64x64: .*several sizes; give multiples'):
+        factor_of(parse_config(engine.load_config(NUCLEI)), (64, 64))

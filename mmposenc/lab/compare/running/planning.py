@@ -20,7 +20,7 @@ from mmposenc.engine.training.launch import set_train_options
 from mmposenc.engine.variants.applying import check_builds, with_entry_checked
 from mmposenc.engine.variants.encodings import Entry, read_entries
 from mmposenc.engine.variants.rows import PREFIX
-from mmposenc.engine.variants.sizes import image_sizes
+from mmposenc.engine.variants.sizes import factor_of, image_sizes
 from mmposenc.terminal.messages import in_a_line
 
 from ..study.config import StudyConfig, parse_study_config
@@ -50,8 +50,9 @@ def plan_study(args: argparse.Namespace, cfg: Config, command: str) -> Study:
     """
     check_writable_folder(str(args.out), '--out')
     base, entries = parse_study_config(cfg), tuple(read_entries(args.encodings))
+    sizes = tuple(sorted({1.0, *(factor_of(base, size) for size in args.sizes)}))
     new = Study(args.out, base, args.config, command, time.strftime('%Y-%m-%dT%H:%M:%S%z'), entries,
-                tuple(range(args.seeds)), tuple(sorted({1.0, *args.sizes})), args.margin)
+                tuple(range(args.seeds)), sizes, args.margin)
     if not new.is_written():  # This comes before the lock, which creates the folder.
         check_replaces_no_files(new)
     with nullcontext() if args.dry_run else planning_lock(args.out):
